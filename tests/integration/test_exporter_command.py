@@ -168,6 +168,39 @@ async def test_variables_set_what_flags_leave_out(tmp_path: Path) -> None:
     assert "Hostname" not in line
 
 
+LISTS = "/etc/dcgm-exporter"
+
+
+@pytest.mark.skipif(Path(LISTS).exists(), reason=f"{LISTS} is there, so its files are read")
+@pytest.mark.parametrize(
+    ("name", "served"),
+    [
+        ("default-counters.csv", "DCGM_FI_DEV_GPU_UTIL"),
+        ("dcp-metrics-included.csv", "DCGM_FI_DEV_GPU_UTIL"),
+        ("1.x-compatibility-metrics.csv", "dcgm_gpu_utilization"),
+    ],
+)
+@pytest.mark.parametrize("way", ["flag", "variable", "configuration file"])
+async def test_a_list_of_dcgm_exporters_image_needs_no_file(
+    tmp_path: Path, name: str, served: str, way: str
+) -> None:
+    path = f"{LISTS}/{name}"
+    config = tmp_path / "config.yaml"
+    config.write_text(f"version: 1\nmetrics: {{file: {path}}}\n")
+    arguments = {
+        "flag": ("-f", path),
+        "variable": (),
+        "configuration file": ("--config-file", str(config)),
+    }[way]
+    env = {**os.environ, "DCGM_EXPORTER_COLLECTORS": path} if way == "variable" else None
+    async with exporter(*SIMULATED, *arguments, env=env) as it:
+        await it.until("/readyz", lambda body: body == "ok")
+        names = {family.name for family in parse_text((await it.get())[2])}
+        log = await it.stop()
+    assert served in names
+    assert f"there is no file {path}: serving the built-in list of that name" in log
+
+
 async def test_changed_counters_file_is_taken_over_and_a_bad_one_is_not(tmp_path: Path) -> None:
     path = tmp_path / "my.csv"
     path.write_text(UTIL)

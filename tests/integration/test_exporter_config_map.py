@@ -55,7 +55,7 @@ def test_none_is_no_config_map() -> None:
 
 def test_new_text_is_applied_and_a_bad_one_is_not() -> None:
     applied: list[int] = []
-    counters = CountersFile(None, "replace", WallClock(), (UTIL, str(NAME)))
+    counters = CountersFile((UTIL, str(NAME)), "replace", WallClock())
     counters.give(UTIL, lambda rows: applied.append(len(rows)))
     counters.give(f"{UTIL}\nDCGM_FI_DEV_FB_USED, gauge, x", lambda rows: applied.append(len(rows)))
     counters.give("nonsense", lambda rows: applied.append(len(rows)))
@@ -65,7 +65,7 @@ def test_new_text_is_applied_and_a_bad_one_is_not() -> None:
 
 
 def test_silent_api_server_changes_nothing_but_the_status() -> None:
-    counters = CountersFile(None, "replace", WallClock(), (UTIL, str(NAME)))
+    counters = CountersFile((UTIL, str(NAME)), "replace", WallClock())
     counters.note_failure(NotFoundError("away"))
     assert counters.status.error == "away"
     counters.give(UTIL, lambda _: None)

@@ -33,10 +33,9 @@ class CountersFile:
     """The counters to serve, from a file that may change.
 
     Args:
-        path: None is the built-in list, which never changes, or the text given.
+        source: the file, or a text and its name for messages.
         mode: whether the file replaces the built-in list or adds to it.
         clock: stamps loads.
-        given: counters that are no file, and their name for messages.
 
     Raises:
         ConfigError: the file is no counters file: too large, or without a single good row among bad ones.
@@ -45,13 +44,11 @@ class CountersFile:
 
     def __init__(
         self,
-        path: Path | None,
+        source: Path | tuple[str, str],
         mode: Mode,
         clock: "Clock",
-        given: tuple[str, str] | None = None,
     ) -> None:
-        self._path = path
-        self._given = given
+        self._source = source
         self._mode = mode
         self._clock = clock
         self._stamps = stamps_of(self._paths)
@@ -69,8 +66,10 @@ class CountersFile:
 
     def give(self, text: str, apply: Callable[[Counters], None]) -> None:
         """Take another text in place of the one given, where it is another or the last was refused."""
-        if self._given is not None and (self._given[0] != text or self._error is not None):
-            self._given = (text, self._given[1])
+        if not isinstance(self._source, Path) and (
+            self._source[0] != text or self._error is not None
+        ):
+            self._source = (text, self._source[1])
             self.reload(apply)
 
     def note_failure(self, error: GpuscaleError) -> None:
@@ -96,7 +95,7 @@ class CountersFile:
 
     @property
     def _paths(self) -> tuple[Path, ...]:
-        return () if self._path is None else (self._path,)
+        return (self._source,) if isinstance(self._source, Path) else ()
 
     def _load_first(self) -> Counters:
         """Return the good rows of a file whose others are wrong."""
@@ -117,19 +116,16 @@ class CountersFile:
         return self._counters(read)
 
     def _read(self) -> CountersRead:
-        if self._given is not None:
-            return read_counters(*self._given)
-        if self._path is None:
-            return CountersRead(DEFAULT_COUNTERS)
-        return read_counters(read_text(self._path, MAX_TEXT_BYTES + 1), str(self._path))
+        if isinstance(self._source, Path):
+            return read_counters(read_text(self._source, MAX_TEXT_BYTES + 1), str(self._source))
+        return read_counters(*self._source)
 
     def _counters(self, read: CountersRead) -> Counters:
         for note in read.notes:
             _log.warning("%s", note)
-        is_built_in = self._path is None and self._given is None
-        if is_built_in or self._mode == "replace":
+        if self._mode == "replace":
             if not read.rows and not read.problems:
-                name = self._given[1] if self._given is not None else self._path
+                name = self._source if isinstance(self._source, Path) else self._source[1]
                 _log.warning("%s lists no counters: no values of the GPUs' fields are served", name)
             return read.rows
         named = {counter.field for counter in read.rows}

@@ -30,7 +30,7 @@ _NO_SWITCHES = "NVSwitches and CPUs are not read, only GPUs"
 _WHAT = (
     Flag(
         "collectors",
-        "Counters file (CSV); the built-in list where the default file is not there.",
+        "Counters file (CSV). Where dcgm-exporter's image has one at that path, a missing file is that list.",
         default="/etc/dcgm-exporter/default-counters.csv",
         alias="f",
         env="DCGM_EXPORTER_COLLECTORS",

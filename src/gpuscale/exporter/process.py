@@ -6,6 +6,7 @@ import os
 import socket
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from gpuscale.core.clock import Clock, FollowingClock, WallClock
@@ -25,6 +26,7 @@ from gpuscale.exporter.readers import (
 )
 from gpuscale.exporter.routes import ServeOptions
 from gpuscale.exporter.settings import ExporterSettings
+from gpuscale.gpu.counters import list_of_image
 from gpuscale.gpu.owners import Attribution, NodeGpuResources
 from gpuscale.gpu.reader import GpuReader
 from gpuscale.gpu.readings import GpuReading
@@ -285,16 +287,16 @@ def _simulated_pods(settings: ExporterSettings) -> "SimulatedPods | None":
 
 
 def _counters_file(settings: ExporterSettings, clock: Clock, text: str | None) -> CountersFile:
-    if settings.counters_map is not None:
-        given = (text or "", str(settings.counters_map))
-        return CountersFile(None, settings.counters_mode, clock, given)
-    if settings.counters_text is not None:
-        return CountersFile(None, settings.counters_mode, clock, settings.counters_text)
     path = settings.counters_file
-    if not settings.is_counters_file_named and not path.exists():
-        _log.info("serving the built-in counters; there is no file %s", path)
-        return CountersFile(None, settings.counters_mode, clock)
-    return CountersFile(path, settings.counters_mode, clock)
+    source: Path | tuple[str, str] = path
+    if settings.counters_map is not None:
+        source = (text or "", str(settings.counters_map))
+    elif settings.counters_text is not None:
+        source = settings.counters_text
+    elif not path.exists() and (built_in := list_of_image(path)) is not None:
+        _log.info("there is no file %s: serving the built-in list of that name", path)
+        source = (built_in, path.name)
+    return CountersFile(source, settings.counters_mode, clock)
 
 
 async def counters_text(settings: ExporterSettings) -> str | None:

@@ -40,8 +40,6 @@ class ExporterSettings:
     """The configuration that a node agent starts with."""
 
     counters_file: Path
-    is_counters_file_named: bool
-    """False for the default place, which need not be there."""
     counters_text: tuple[str, str] | None
     """Counters that a configuration file lists, and its name; None where they come from elsewhere."""
     counters_map: ConfigMapName | None
@@ -131,7 +129,6 @@ def _settings(flags: FlagReader, hostname: str) -> ExporterSettings:
     gpu = _gpu_source(flags)
     return ExporterSettings(
         counters_file=Path(flags.text("collectors")),
-        is_counters_file_named=flags.is_given("collectors"),
         counters_text=None,
         counters_map=flags.converted("configmap-data", parse_config_map, None),
         kubeconfig=flags.path("kubeconfig"),

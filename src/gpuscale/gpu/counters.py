@@ -239,9 +239,25 @@ def _shown(text: str) -> str:
     return repr(text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS] + "…")
 
 
-_BUILT_IN = Path(__file__).with_name("default-counters.csv").read_text(encoding="utf-8")
+_FOLDER = Path(__file__).parent
+_BUILT_IN = (_FOLDER / "default-counters.csv").read_text(encoding="utf-8")
 DEFAULT_COUNTERS = load_counters(_BUILT_IN, "default-counters.csv")
 """The rows that dcgm-exporter 4.8.2 has switched on by default, in gpuscale's own words."""
+_LISTS = {
+    "default-counters.csv": "default-counters.csv",
+    "dcp-metrics-included.csv": "default-counters.csv",  # 4.8.2 has the same rows switched on in both
+    "1.x-compatibility-metrics.csv": "1.x-compatibility-metrics.csv",
+}
+"""The lists of dcgm-exporter 4.8.2's image, by name, and which of ours each is."""
+
+
+def list_of_image(path: Path) -> str | None:
+    """Return the text of the list that dcgm-exporter's image has at this path; None where it has none there.
+
+    gpu-operator and many public values files name such a path, and nobody else's image has the file.
+    """
+    found = _LISTS.get(path.name) if path.parent == Path("/etc/dcgm-exporter") else None
+    return (_FOLDER / found).read_text(encoding="utf-8") if found else None
 
 
 @lru_cache(maxsize=1)

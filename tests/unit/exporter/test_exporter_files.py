@@ -13,7 +13,7 @@ from gpuscale.exporter.counters_file import CountersFile
 from gpuscale.exporter.http import passwords
 from gpuscale.exporter.http.passwords import BasicAuth
 from gpuscale.exporter.http.web_config import load_web_config
-from gpuscale.gpu.counters import DEFAULT_COUNTERS
+from gpuscale.gpu.counters import DEFAULT_COUNTERS, list_of_image
 
 UTIL = "DCGM_FI_DEV_GPU_UTIL, gauge, Busy.\n"
 TEMP = "DCGM_FI_DEV_GPU_TEMP, gauge, Warm.\n"
@@ -61,8 +61,10 @@ def test_file_without_a_counter_is_taken_with_a_warning(path, caplog) -> None:
     assert not caplog.messages
 
 
-def test_without_a_file_the_built_in_list_is_served_and_never_changes() -> None:
-    file = CountersFile(None, "replace", ManualClock())
+@pytest.mark.parametrize("mode", ["replace", "add"])
+def test_a_list_of_the_image_is_served_and_never_changes(mode) -> None:
+    text = list_of_image(Path("/etc/dcgm-exporter/default-counters.csv"))
+    file = CountersFile((text, "default-counters.csv"), mode, ManualClock())
     assert file.counters == DEFAULT_COUNTERS
     assert not file.has_changed()
 

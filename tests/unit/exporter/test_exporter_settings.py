@@ -34,7 +34,6 @@ def read(environment=None, **given):
 def test_defaults_are_those_of_dcgm_exporter() -> None:
     settings = read()
     assert settings.counters_file == Path("/etc/dcgm-exporter/default-counters.csv")
-    assert not settings.is_counters_file_named
     assert (settings.host, settings.port) == ("", 9400)
     assert settings.interval_ms == 30_000
     assert (settings.xid_window_ms, settings.clock_window_ms) == (300_000, 300_000)

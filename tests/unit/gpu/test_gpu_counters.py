@@ -1,5 +1,7 @@
 """Counters files: what is read, and the exact text of every complaint."""
 
+from pathlib import Path
+
 import pytest
 
 from gpuscale.core.errors import ConfigError
@@ -8,6 +10,7 @@ from gpuscale.gpu.counters import (
     MAX_NOTES,
     MAX_PROBLEMS,
     Counter,
+    list_of_image,
     load_counters,
     read_counters,
 )
@@ -185,6 +188,54 @@ SWITCHED_ON = {
 
 def test_default_counters_are_those_of_dcgm_exporter() -> None:
     assert {row.field: row.type for row in DEFAULT_COUNTERS} == SWITCHED_ON
+
+
+# The rows of etc/1.x-compatibility-metrics.csv at the same release, with their types.
+SWITCHED_ON_1X = {
+    "dcgm_sm_clock": "gauge",
+    "dcgm_memory_clock": "gauge",
+    "dcgm_memory_temp": "gauge",
+    "dcgm_gpu_temp": "gauge",
+    "dcgm_power_usage": "gauge",
+    "dcgm_total_energy_consumption": "counter",
+    "dcgm_pcie_replay_counter": "counter",
+    "dcgm_gpu_utilization": "gauge",
+    "dcgm_mem_copy_utilization": "gauge",
+    "dcgm_enc_utilization": "gauge",
+    "dcgm_dec_utilization": "gauge",
+    "dcgm_xid_errors": "gauge",
+    "dcgm_fb_free": "gauge",
+    "dcgm_fb_used": "gauge",
+    "dcgm_nvlink_bandwidth_total": "counter",
+    "dcgm_fi_prof_gr_engine_active": "gauge",
+    "dcgm_fi_prof_pipe_tensor_active": "gauge",
+    "dcgm_fi_prof_dram_active": "gauge",
+    "dcgm_fi_prof_pcie_tx_bytes": "counter",
+    "dcgm_fi_prof_pcie_rx_bytes": "counter",
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "rows"),
+    [
+        ("default-counters.csv", SWITCHED_ON),
+        # Since the derived rows were taken out, its rows are those of the default list (etc/ at 4.8.2).
+        ("dcp-metrics-included.csv", SWITCHED_ON),
+        ("1.x-compatibility-metrics.csv", SWITCHED_ON_1X),
+    ],
+)
+def test_lists_of_the_image_are_those_of_dcgm_exporter(name, rows) -> None:
+    text = list_of_image(Path("/etc/dcgm-exporter") / name)
+    assert text is not None
+    assert {row.name: row.type for row in load_counters(text, name)} == rows
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["dcp-metrics-included.csv", "/etc/dcp-metrics-included.csv", "/etc/dcgm-exporter/custom.csv"],
+)
+def test_other_paths_have_no_list(path) -> None:
+    assert list_of_image(Path(path)) is None
 
 
 def test_default_counters_all_have_a_help_text() -> None:
