@@ -7,6 +7,7 @@ from functools import wraps
 from typing import TypeVar
 from weakref import WeakKeyDictionary
 
+from gpuscale.cluster.scheduling.fit import BLOCKING_EFFECTS
 from gpuscale.doctor.snapshot import HpaLook, Snapshot
 from gpuscale.install.common import METRICS_API, NODE_AGENT
 from gpuscale.kube.reading import read_node_record
@@ -14,6 +15,7 @@ from gpuscale.objects.fields import Fields
 from gpuscale.objects.nodes import Taint, read_taint
 from gpuscale.objects.pods import PodSpec, read_pod_spec
 from gpuscale.objects.selectors import Selector, parse_selector
+from gpuscale.objects.taints import Moment, moment_of
 from gpuscale.providers import every
 
 T = TypeVar("T")
@@ -33,6 +35,11 @@ def once(function: Callable[[Snapshot], T]) -> Callable[[Snapshot], T]:
 
 
 GPU = "nvidia.com/gpu"
+NODE_POOL = "karpenter.sh/nodepool"
+_TOLD_BY_STATE = frozenset(
+    f"node.kubernetes.io/{state}" for state in ("unschedulable", "not-ready", "unreachable")
+)
+"""Taints that say again that a node is cordoned or not Ready."""
 UTILIZATION = "DCGM_FI_DEV_GPU_UTIL"
 _GPU_PREFIXES = (GPU, "nvidia.com/mig-", "amd.com/gpu", "gpu.intel.com/")
 _SERVERS = (
@@ -128,17 +135,47 @@ def shares_gpus(node: Fields) -> bool:
     return any("replicas" in key or "sharing" in key or "mig" in key for key in given)
 
 
-_TAINTS: WeakKeyDictionary[Fields, tuple[Taint, ...]] = WeakKeyDictionary()
+def taints(snapshot: Snapshot, node: Fields) -> tuple[Taint, ...]:
+    """Return a node's taints that stay with it, which pods may be made to tolerate."""
+    return tuple(
+        each for each in _taints(snapshot)[name(node)] if moment(snapshot, node, each) is None
+    )
 
 
-def taints(node: Fields) -> tuple[Taint, ...]:
-    """Return a node's taints, less those that come and go with its health."""
-    if node not in _TAINTS:
-        listed = (read_taint(each) for each in node.child("spec").items("taints"))
-        _TAINTS[node] = tuple(
-            each for each in listed if not each.key.startswith("node.kubernetes.io/")
-        )
-    return _TAINTS[node]
+def moment(snapshot: Snapshot, node: Fields, taint: Taint) -> Moment | None:
+    """Return what a taint says of the moment: by its key, or as Karpenter starts the pool's nodes with it."""
+    found = moment_of(taint.key)
+    pool = labels(node).get(NODE_POOL, "")
+    is_startup = (pool, taint.key) in _startup_taints(snapshot)
+    return Moment.NOT_YET if found is None and is_startup else found
+
+
+def momentary(snapshot: Snapshot, node: Fields) -> tuple[tuple[Taint, Moment], ...]:
+    """Return the taints of the moment that keep pods off a node; less those that other findings are about."""
+    return tuple(
+        (each, found)
+        for each in _taints(snapshot)[name(node)]
+        if each.effect in BLOCKING_EFFECTS and each.key not in _TOLD_BY_STATE
+        if (found := moment(snapshot, node, each)) is not None
+    )
+
+
+@once
+def _taints(snapshot: Snapshot) -> Mapping[str, tuple[Taint, ...]]:
+    return {
+        name(node): tuple(map(read_taint, node.child("spec").items("taints")))
+        for node in snapshot.all("nodes")
+    }
+
+
+@once
+def _startup_taints(snapshot: Snapshot) -> frozenset[tuple[str, str]]:
+    """Return pool and key of the taints that Karpenter's pools give new nodes, for others to take off."""
+    return frozenset(
+        (name(pool), taint.text("key"))
+        for pool in snapshot.all("nodepools")
+        for taint in pool.child("spec").child("template").child("spec").items("startupTaints")
+    )
 
 
 def is_ready(body: Fields) -> bool:

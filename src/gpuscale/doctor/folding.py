@@ -30,7 +30,14 @@ _NODES = (
 _ROOM = ("no-node-autoscaler", "pods-wait-long", "no-gpu-nodes")
 _UNPLACED = (
     *("resource-not-offered", "larger-than-any-node", "no-matching-node", "nodes-cordoned"),
-    *("unschedulable", "volume-not-bound", "claim-not-allocated", "pod-gated", "no-scheduler"),
+    *(
+        "no-node-yet",
+        "unschedulable",
+        "volume-not-bound",
+        "claim-not-allocated",
+        "pod-gated",
+        "no-scheduler",
+    ),
 )
 _SERVED = ("api-unavailable", "api-without-metrics")
 _NOT_RUNNING = ("pod-not-ready", "pod-starts-slowly", "container-ends")
@@ -52,6 +59,7 @@ CAUSES: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     ),
     (("gpu-node-unlabelled",), ("node-without-agent", *_VALUES)),
     (("gpu-node-cordoned",), ("nodes-cordoned",)),
+    (("gpu-node-out-of-use",), ("no-node-yet",)),
     (("taint-not-tolerated",), (*_ROOM, *_VALUES, "rollout-stuck")),
     (("no-node-agent",), (*_SERIES, *_SERVED, *_VALUES)),
     (

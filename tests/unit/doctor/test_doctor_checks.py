@@ -437,8 +437,19 @@ def test_every_check_has_a_case_and_every_hop_a_check():
             id="shared-gpus-are-more-than-are-read",
         ),
         pytest.param(
-            {"nodes": [node(taints=[{"key": "node.kubernetes.io/x", "effect": "NoSchedule"}])]},
-            id="taint-of-the-moment",
+            {
+                "nodes": [
+                    node(
+                        taints=[
+                            {
+                                "key": "DeletionCandidateOfClusterAutoscaler",
+                                "effect": "PreferNoSchedule",
+                            }
+                        ]
+                    )
+                ]
+            },
+            id="node-that-may-be-removed",
         ),
         pytest.param(
             {"prometheus": replace(PROMETHEUS, usage=RENAMED.usage)}, id="renamed-and-mapped"

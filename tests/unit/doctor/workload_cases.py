@@ -234,11 +234,19 @@ OLD = agent(
 NONE_FREE = f"0/2 nodes are available: 1 Insufficient memory, 1 Insufficient {GPU}."
 SELECTOR = "0/2 nodes are available: 2 node(s) didn't match Pod's node affinity/selector."
 
+GOING = node(taints=[{"key": "ToBeDeletedByClusterAutoscaler", "effect": "NoSchedule"}])
+
 WORKLOAD_CASES = [
     (
         "gpu-node-cordoned",
         {"nodes": [{**node(), "spec": {"unschedulable": True}}]},
         "uncordon gpu-1",
+    ),
+    ("gpu-node-out-of-use", {"nodes": [GOING]}, "Never tolerate the taint"),
+    (
+        "no-node-yet",
+        {"nodes": [GOING], **pods(pending("untolerated taint(s)", **wanting(GPU)))},
+        "Never tolerate the taint",
     ),
     ("clock-skew", {"leases": [lease("gpu-1", 3600)]}, "Set the node's clock"),
     (
@@ -377,7 +385,7 @@ WORKLOAD_CASES = [
             "nodes": [{**node(), "spec": {"unschedulable": True}}],
             **pods(pending("0/2 nodes are available: 2 node(s) were unschedulable.")),
         },
-        "kubectl uncordon gpu-1",
+        "kubectl uncordon gpu-1.",
     ),
     ("unschedulable", pods(pending(NONE_FREE)), "Lower the pods' memory request"),
     (

@@ -34,6 +34,14 @@ def test_every_fault_is_told_with_its_line_and_field() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    "key", ["ToBeDeletedByClusterAutoscaler", "karpenter.sh/unregistered", "node.kubernetes.io/x"]
+)
+def test_no_installation_tolerates_a_taint_of_the_moment(key) -> None:
+    text = f"spec:\n  taint: {{key: {key}, value: x}}\n  scale: [{SCALE}]\n"
+    assert f"values.yaml:2: spec.taint.key: found '{key}', which says that a node" in told(text)
+
+
 SCALED = (
     "spec: {{scale: [{{workload: {{name: a}}, target: {target}, maxReplicas: 3, {more}}}]{rest}}}"
 )

@@ -142,7 +142,7 @@ def _waiting(snapshot: Snapshot) -> Iterator[ClusterFinding]:
     waiting = [
         pod
         for pod in facts.waiting_pods(snapshot)
-        if not (nodes and kept_off_by(facts.spec_of(pod), nodes))
+        if not (nodes and kept_off_by(snapshot, facts.spec_of(pod), nodes))
         and facts.full_name(pod) not in explained(snapshot)
     ]
     if not waiting or (not nodes and not adds_nodes(snapshot)):

@@ -158,7 +158,7 @@ def agent_findings(snapshot: Snapshot) -> Iterator[ClusterFinding]:
 
 def _on_node(snapshot: Snapshot, node: Fields, here: Sequence[Fields]) -> Iterator[ClusterFinding]:
     name = facts.name(node)
-    if not here:
+    if not here and not facts.momentary(snapshot, node):
         yield _missing(snapshot, node)
     owners = {facts.owner_kind(pod): pod for pod in here}
     if len(owners) > 1:
@@ -181,7 +181,7 @@ def _on_node(snapshot: Snapshot, node: Fields, here: Sequence[Fields]) -> Iterat
 def _missing(snapshot: Snapshot, node: Fields) -> ClusterFinding:
     about, what = f"node/{facts.name(node)}", "No agent measures the node's GPUs."
     for body in facts.agent_sets(snapshot):
-        taint = untolerated(facts.taints(node), facts.template_of(body).tolerations)
+        taint = untolerated(facts.taints(snapshot, node), facts.template_of(body).tolerations)
         if taint is not None:
             evidence = f"DaemonSet {facts.full_name(body)} does not tolerate its taint {taint}"
             return NODE_WITHOUT_AGENT.found(

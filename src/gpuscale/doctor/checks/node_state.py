@@ -8,6 +8,8 @@ from gpuscale.doctor import facts
 from gpuscale.doctor.facts import once
 from gpuscale.doctor.judges import NODES, ClusterFinding
 from gpuscale.doctor.snapshot import Snapshot
+from gpuscale.objects.fields import Fields
+from gpuscale.objects.taints import Moment
 
 NODE_STATE_CHECKS = Checks(NODES)
 GPU_NODE_CORDONED = NODE_STATE_CHECKS.add(
@@ -15,6 +17,12 @@ GPU_NODE_CORDONED = NODE_STATE_CHECKS.add(
     Severity.NOTE,
     "A GPU node that is cordoned and takes no new pods.",
     "Uncordon it once its maintenance is over.",
+)
+GPU_NODE_OUT_OF_USE = NODE_STATE_CHECKS.add(
+    "gpu-node-out-of-use",
+    Severity.NOTE,
+    "A GPU node that is being removed, is not set up yet, or is unwell, as its taint says.",
+    "See what becomes of the node; a toleration for such a taint does harm.",
 )
 CLOCK_SKEW = NODE_STATE_CHECKS.add(
     "clock-skew",
@@ -29,6 +37,16 @@ CLOCK_HERE = NODE_STATE_CHECKS.add(
     "Set this machine's clock.",
 )
 
+OUT_OF_USE = {
+    Moment.GOING: "Let its pods move to another node: who set the taint takes the node away, and a new one "
+    "comes as the node autoscaler or the pool makes it. Never tolerate the taint.",
+    Moment.NOT_YET: "Wait until who set the taint takes it off, or see why it does not. Never tolerate "
+    "the taint.",
+    Moment.UNWELL: "See to what the taint names, or let the pool replace the node. Never tolerate the taint.",
+}
+"""What to do about a node with a taint of the moment."""
+_UPGRADE_STATE = "nvidia.com/gpu-driver-upgrade-state"
+"""Source: NVIDIA gpu-operator 26.7 (k8s-operator-libs pkg/upgrade/consts.go)."""
 MAX_AHEAD_MS = 30_000
 MAX_BEHIND_MS = 120_000
 """A kubelet renews its lease every 10 s, and its node counts as lost after 40 to 50 s."""
@@ -37,17 +55,46 @@ _ENOUGH = 3
 
 
 def node_state_findings(snapshot: Snapshot) -> Iterator[ClusterFinding]:
-    """Return the cordoned GPU nodes, and the clocks that are off."""
+    """Return the GPU nodes that take no pods, and the clocks that are off."""
     for node in facts.gpu_nodes(snapshot):
-        if node.child("spec").boolean("unschedulable"):
-            name = facts.name(node)
+        name = facts.name(node)
+        momentary = facts.momentary(snapshot, node)
+        if momentary:  # Who removes a node also cordons it.
+            taint, moment = momentary[0]
+            yield GPU_NODE_OUT_OF_USE.found(
+                f"node/{name}",
+                f"The node {moment.value}, and takes no new pods.",
+                f"taint {taint}",
+                Fix(OUT_OF_USE[moment], f"kubectl describe node {name}"),
+            )
+        elif node.child("spec").boolean("unschedulable"):
             yield GPU_NODE_CORDONED.found(
                 f"node/{name}",
                 "The node is cordoned and takes no new pods.",
-                "spec.unschedulable: true",
-                Fix(GPU_NODE_CORDONED.fix, f"kubectl uncordon {name}"),
+                _cordoned_by(node),
+                uncordon(node),
             )
     yield from _clocks(snapshot)
+
+
+def _cordoned_by(node: Fields) -> str:
+    state = facts.labels(node).get(_UPGRADE_STATE, "")
+    return f"spec.unschedulable: true{f'; {_UPGRADE_STATE}={state}' if state else ''}"
+
+
+def uncordon(node: Fields) -> Fix:
+    """Return what to do about a cordoned node. Why it is cordoned can't be read, unless a label says so."""
+    name, state = facts.name(node), facts.labels(node).get(_UPGRADE_STATE, "")
+    if state not in ("", "upgrade-done"):
+        return Fix(
+            f"The GPU Operator's driver upgrade has it: {state}. See to the upgrade first; uncordoned "
+            "before, the node takes pods without a driver that works.",
+            f"kubectl get pods -A -l app=nvidia-driver-daemonset --field-selector=spec.nodeName={name}",
+        )
+    return Fix(
+        f"See who cordoned it and why; once that is over: kubectl uncordon {name}.",
+        f"kubectl describe node {name}",
+    )
 
 
 @once

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator, Sequence
 
-from gpuscale.cluster.scheduling.fit import untolerated
+from gpuscale.cluster.scheduling.fit import NodeState, misfits, untolerated
 from gpuscale.core.findings import Change, Checks, Fix, Severity
 from gpuscale.core.words import counted
 from gpuscale.doctor import facts
@@ -11,7 +11,8 @@ from gpuscale.doctor.checks.node_state import NODE_STATE_CHECKS, node_state_find
 from gpuscale.doctor.judges import NODES, ClusterFinding, ClusterJudge
 from gpuscale.doctor.snapshot import Snapshot
 from gpuscale.objects.fields import Fields
-from gpuscale.objects.nodes import Taint
+from gpuscale.objects.meta import ObjectMeta
+from gpuscale.objects.nodes import Node, Taint
 from gpuscale.objects.pods import PodSpec
 from gpuscale.providers import OWN_LABEL, every
 
@@ -85,7 +86,8 @@ def node_findings(snapshot: Snapshot) -> Iterator[ClusterFinding]:
     for node in nodes:
         yield from _readiness(node)
         yield from _labels(snapshot, node)
-        yield from _allocatable(snapshot, node)
+        if not facts.momentary(snapshot, node):  # What a new node lacks is still to come.
+            yield from _allocatable(snapshot, node)
     yield from node_state_findings(snapshot)
     yield from _taints(snapshot, nodes)
 
@@ -215,7 +217,7 @@ def _why_none(snapshot: Snapshot, node: Fields, amounts: str) -> ClusterFinding:
             Fix(DEVICE_PLUGIN_NOT_READY.fix, _logs(here[0])),
         )
     for body in facts.plugin_sets(snapshot):
-        taint = untolerated(facts.taints(node), facts.template_of(body).tolerations)
+        taint = untolerated(facts.taints(snapshot, node), facts.template_of(body).tolerations)
         if taint is not None:
             return DEVICE_PLUGIN_TAINT.found(
                 about,
@@ -243,7 +245,7 @@ def _taints(snapshot: Snapshot, nodes: Sequence[Fields]) -> Iterator[ClusterFind
         return
     for kind, plural in (("deployment", "deployments"), ("statefulset", "statefulsets")):
         for body in snapshot.all(plural):
-            taint = kept_off_by(facts.template_of(body), nodes)
+            taint = kept_off_by(snapshot, facts.template_of(body), nodes)
             if taint is not None:
                 yield TAINT_NOT_TOLERATED.found(
                     f"{kind}/{facts.full_name(body)}",
@@ -253,7 +255,7 @@ def _taints(snapshot: Snapshot, nodes: Sequence[Fields]) -> Iterator[ClusterFind
                 )
     for pod in facts.waiting_pods(snapshot):
         kind, name = facts.owner_kind(pod)
-        taint = kept_off_by(facts.spec_of(pod), nodes)
+        taint = kept_off_by(snapshot, facts.spec_of(pod), nodes)
         if taint is not None and kind in ("Pod", "Job"):
             yield TAINT_NOT_TOLERATED.found(
                 f"{kind.lower()}/{facts.namespace(pod)}/{name}",
@@ -272,13 +274,23 @@ def _taints(snapshot: Snapshot, nodes: Sequence[Fields]) -> Iterator[ClusterFind
             )
 
 
-def kept_off_by(spec: PodSpec, nodes: Sequence[Fields]) -> Taint | None:
-    """Return a taint of the last node where all nodes have one that keeps a pod off."""
+def kept_off_by(snapshot: Snapshot, spec: PodSpec, nodes: Sequence[Fields]) -> Taint | None:
+    """Return a taint of the last node where all nodes that a pod chooses have one that keeps it off."""
     if facts.wanted_gpus(spec) == 0:
         return None
-    kinds = dict.fromkeys(facts.taints(node) for node in nodes)
+    chosen = [node for node in nodes if matches(spec, node)]
+    kinds = dict.fromkeys(facts.taints(snapshot, node) for node in chosen)
     barred = [untolerated(taints, spec.tolerations) for taints in kinds]
-    return barred[-1] if all(barred) else None
+    return barred[-1] if barred and all(barred) else None
+
+
+def matches(spec: PodSpec, node: Fields) -> bool:
+    """Return whether a pod's node selector and affinity let it onto a node."""
+    alone = PodSpec(
+        (), node_selector=spec.node_selector, required_node_terms=spec.required_node_terms
+    )
+    meta = ObjectMeta(facts.name(node), labels=facts.labels(node))
+    return not misfits(alone, NodeState(Node(meta)))
 
 
 JUDGE = ClusterJudge("nodes", _CHECKS, node_findings)

@@ -2,11 +2,12 @@
 
 from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from gpuscale.core.documents.models import Model
 from gpuscale.install.fields import Word
 from gpuscale.install.scale.scale import Label
+from gpuscale.objects.taints import moment_of
 
 
 class Samples(Model):
@@ -31,6 +32,17 @@ class Taint(Model):
     """Value of the taint."""
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] = "NoSchedule"
     """What it does to pods that do not tolerate it."""
+
+    @field_validator("key")
+    @classmethod
+    def _stays(cls, key: str) -> str:
+        moment = moment_of(key)
+        if moment is not None:
+            raise ValueError(
+                f"found {key!r}, which says that a node {moment.value}; expected the taint that the "
+                "pool gives all its nodes"
+            )
+        return key
 
 
 class NodePool(Model):

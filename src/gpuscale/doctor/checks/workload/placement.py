@@ -8,19 +8,24 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from gpuscale.cluster.scheduling.fit import NodeState, misfits, untolerated
+from gpuscale.cluster.scheduling.fit import untolerated
 from gpuscale.core.findings import Check, Checks, Fix, Severity
 from gpuscale.core.words import counted
 from gpuscale.doctor import facts
-from gpuscale.doctor.checks.nodes import TAINT_NOT_TOLERATED, adds_nodes, kept_off_by, tolerate
+from gpuscale.doctor.checks.node_state import OUT_OF_USE, uncordon
+from gpuscale.doctor.checks.nodes import (
+    TAINT_NOT_TOLERATED,
+    adds_nodes,
+    kept_off_by,
+    matches,
+    tolerate,
+)
 from gpuscale.doctor.checks.workload.held import HELD_CHECKS, Held, held_back
 from gpuscale.doctor.checks.workload.subjects import Key, about, pods_by_subject, subjects
 from gpuscale.doctor.facts import once
 from gpuscale.doctor.judges import WORKLOAD, ClusterFinding
 from gpuscale.doctor.snapshot import Snapshot
 from gpuscale.objects.fields import Fields
-from gpuscale.objects.meta import ObjectMeta
-from gpuscale.objects.nodes import Node
 from gpuscale.objects.pods import PodSpec
 
 PLACEMENT_CHECKS = Checks(WORKLOAD, including=(HELD_CHECKS,))
@@ -47,6 +52,12 @@ NODES_CORDONED = PLACEMENT_CHECKS.add(
     Severity.ERROR,
     "Pods wait, and the nodes that would take them are cordoned.",
     "Uncordon a node once its maintenance is over.",
+)
+NO_NODE_YET = PLACEMENT_CHECKS.add(
+    "no-node-yet",
+    Severity.WARNING,
+    "Pods whose nodes are being removed, are not set up yet, or are unwell.",
+    "See what becomes of the node; a toleration for such a taint does harm.",
 )
 UNSCHEDULABLE = PLACEMENT_CHECKS.add(
     "unschedulable",
@@ -169,18 +180,25 @@ def _of_nodes(
 ) -> Cause | None:
     """Return why none of the nodes that have what a pod wants takes it; None where all is in use."""
     spec = facts.spec_of(pod)
-    matching = [node for node in nodes if _matches(spec, node)]
+    matching = [node for node in nodes if matches(spec, node)]
     if not matching and nodes:
         return _mismatch(spec, nodes, said, key)
-    tolerated = [node for node in matching if _barrier(spec, node) is None]
+    tolerated = [
+        node
+        for node in matching
+        if untolerated(facts.taints(snapshot, node), spec.tolerations) is None
+    ]
     if not tolerated and matching:
-        if kept_off_by(spec, facts.gpu_nodes(snapshot)):
+        if kept_off_by(snapshot, spec, facts.gpu_nodes(snapshot)):
             return None  # The taints of all GPU nodes are reported with the nodes.
         return _tainted(snapshot, key, pod, matching, said)
     up = [node for node in tolerated if facts.is_ready(node)]
-    usable = [node for node in up if not node.child("spec").boolean("unschedulable")]
-    if up and not usable:
-        return _cordoned(up, said)
+    staying = [node for node in up if not facts.momentary(snapshot, node)]
+    if up and not staying:
+        return _no_node_yet(snapshot, up, said)
+    usable = [node for node in staying if not node.child("spec").boolean("unschedulable")]
+    if staying and not usable:
+        return _cordoned(staying, said)
     wanted = facts.wanted(spec)
     free = [
         node
@@ -224,18 +242,6 @@ def _free(snapshot: Snapshot, node: Fields, resource: str) -> int:
     return _offers(node, resource) - sum(
         facts.wanted(facts.spec_of(pod)).get(resource, 0) for pod in bound
     )
-
-
-def _matches(spec: PodSpec, node: Fields) -> bool:
-    alone = PodSpec(
-        (), node_selector=spec.node_selector, required_node_terms=spec.required_node_terms
-    )
-    meta = ObjectMeta(facts.name(node), labels=facts.labels(node))
-    return not misfits(alone, NodeState(Node(meta)))
-
-
-def _barrier(spec: PodSpec, node: Fields) -> object:
-    return untolerated(facts.taints(node), spec.tolerations)
 
 
 def _not_offered(nodes: Sequence[Fields], resource: str, said: str, key: Key) -> Cause:
@@ -305,7 +311,7 @@ def _mismatch(spec: PodSpec, nodes: Sequence[Fields], said: str, key: Key) -> Ca
 def _tainted(
     snapshot: Snapshot, key: Key, pod: Fields, nodes: Sequence[Fields], said: str
 ) -> Cause | None:
-    taint = untolerated(facts.taints(nodes[0]), facts.spec_of(pod).tolerations)
+    taint = untolerated(facts.taints(snapshot, nodes[0]), facts.spec_of(pod).tolerations)
     body = subjects(snapshot).get(key)
     if taint is None:
         return None
@@ -326,7 +332,18 @@ def _cordoned(nodes: Sequence[Fields], said: str) -> Cause:
         NODES_CORDONED,
         f"The {counted(len(names), 'node')} that would take it are cordoned: {', '.join(names[:3])}.",
         said,
-        Fix(NODES_CORDONED.fix, f"kubectl uncordon {names[0]}"),
+        uncordon(nodes[0]),
+    )
+
+
+def _no_node_yet(snapshot: Snapshot, nodes: Sequence[Fields], said: str) -> Cause:
+    taint, moment = facts.momentary(snapshot, nodes[0])[0]
+    name = facts.name(nodes[0])
+    return Cause(
+        NO_NODE_YET,
+        f"The {counted(len(nodes), 'node')} that it may go to can't take it: {name} {moment.value}.",
+        f"taint {taint}; {said}",
+        Fix(OUT_OF_USE[moment], f"kubectl describe node {name}"),
     )
 
 

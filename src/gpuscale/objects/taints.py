@@ -1,0 +1,65 @@
+"""Taints of the moment: a node that goes, that starts, or that is unwell has them, and loses them or itself.
+
+They are nobody's to tolerate: a pod that does is put on a machine that is being taken away, or on one
+without its network. Taints that stay, which a pool gives all its nodes, are the others.
+
+| taint | who sets it, and takes it off |
+| --- | --- |
+| `node.kubernetes.io/...` | node lifecycle controller (k8s.io/api core/v1 well_known_taints.go, 1.37) |
+| `node.cloudprovider.kubernetes.io/...` | cloud controllers (k8s.io/cloud-provider/api, 1.37) |
+| `...OfClusterAutoscaler`, `...cluster-autoscaler.kubernetes.io/...` | Cluster Autoscaler (utils/taints) |
+| `karpenter.sh/unregistered`, `/disrupted`, before 1.0 `/disruption` | Karpenter (pkg/apis/v1 taints.go) |
+| `NodeWithImpairedVolumes`, `cloud.google.com/impending-node-termination` | AWS, GKE; as above |
+| `aws-node-termination-handler/...` | its pkg/node |
+| `remediator....com/unschedulable` | AKS node auto-drain and auto-repair (azure-aks-docs) |
+| `.../agent-not-ready`, `cni.istio.io/not-ready` | Cilium, CSI drivers, Istio |
+| `readiness.k8s.io/...` | Node Readiness Controller |
+| `node.cluster.x-k8s.io/...` | Cluster API |
+| `medik8s.io/...`, `kubevirt.io/drain` | their remediation and maintenance operators |
+"""
+
+import re
+from enum import Enum
+
+
+class Moment(Enum):
+    """What a taint of the moment says of its node, as the end of "the node ..."."""
+
+    GOING = "is being removed"
+    NOT_YET = "is not set up yet"
+    UNWELL = "is unwell"
+
+
+_BY_KEY: tuple[tuple[str, Moment], ...] = (
+    (
+        r"node\.kubernetes\.io/out-of-service|node\.cloudprovider\.kubernetes\.io/shutdown|"
+        r"DeletionCandidateOfClusterAutoscaler|ToBeDeletedByClusterAutoscaler|"
+        r"karpenter\.sh/(disrupted|disruption)|aws-node-termination-handler/.*|"
+        r"cloud\.google\.com/impending-node-termination|"
+        r"remediator\.(kubernetes\.azure|aks\.microsoft)\.com/.*|"
+        r"medik8s\.io/.*|kubevirt\.io/drain",
+        Moment.GOING,
+    ),
+    (
+        r"node\.kubernetes\.io/network-unavailable|node\.cloudprovider\.kubernetes\.io/.*|"
+        r"(startup|ignore)-taint\.cluster-autoscaler\.kubernetes\.io/.*|"
+        r"karpenter\.sh/unregistered|readiness\.k8s\.io/.*|"
+        r"node\.cluster\.x-k8s\.io/.*|(?!node\.kubernetes\.io/).*/(agent-)?not-ready",
+        Moment.NOT_YET,
+    ),
+    (
+        r"node\.kubernetes\.io/.*|status-taint\.cluster-autoscaler\.kubernetes\.io/.*|"
+        r"NodeWithImpairedVolumes",
+        Moment.UNWELL,
+    ),
+    # By their words, those of tools that are not known here: that a taint is not advised to be tolerated
+    # where it could be costs a look, the other way round an outage.
+    (r"(?i).*(terminat|shutdown|drain|disrupt|delet|evict|decommission).*", Moment.GOING),
+    (r"(?i).*(not-?ready|un-?initiali[sz]ed|un-?registered|startup).*", Moment.NOT_YET),
+    (r"(?i).*(unhealthy|unschedulable|maintenance|impaired|quarantine|repair).*", Moment.UNWELL),
+)
+
+
+def moment_of(key: str) -> Moment | None:
+    """Return what a taint says of the moment, by its key; None for one that stays with its node."""
+    return next((moment for form, moment in _BY_KEY if re.fullmatch(form, key)), None)
