@@ -107,7 +107,10 @@ RANGED = st.builds(
     st.sampled_from(["", "", " offset 10s", " @ end()", " @ 1699999900"]),
 )
 WITH_NUMBERS = st.sampled_from(
-    ["quantile_over_time(0.3, m[1m])", "predict_linear(m[1m], 60)", "holt_winters(m[1m], 0.3, 0.2)"]
+    [
+        *["quantile_over_time(0.3, m[1m])", "predict_linear(m[1m], 60)"],
+        *["quantile_over_time(0.7, m[20s] @ 1699999900)", "holt_winters(m[1m], 0.3, 0.2)"],
+    ]
 )
 AGGREGATIONS = st.sampled_from(
     [

@@ -9,7 +9,7 @@ from weakref import WeakValueDictionary
 METRIC_NAME = "__name__"
 _BARE = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 _BARE_METRIC = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
-_METADATA = (METRIC_NAME, "__type__", "__unit__")
+METADATA = (METRIC_NAME, "__type__", "__unit__")
 """What says which metric a value is of; Prometheus 3 drops all of it where a value's meaning changes."""
 _MAX_PICKS = 64
 
@@ -26,7 +26,7 @@ class _Names:
         self.names = names
         self.positions = {name: position for position, name in enumerate(names, start=1)}
         """Of each name's value in a key."""
-        self.has_metadata = any(name in self.positions for name in _METADATA)
+        self.has_metadata = any(name in self.positions for name in METADATA)
         self._nameless: Callable[[LabelKey], LabelKey] | None = None
         self._picks: dict[tuple[str, tuple[str, ...]], Callable[[LabelKey], LabelKey]] = {}
 
@@ -34,7 +34,7 @@ class _Names:
     def nameless(self) -> Callable[[LabelKey], LabelKey]:
         """Return what makes of a key the one without the metric's name, type and unit."""
         if self._nameless is None:
-            self._nameless = self.pick("drop", _METADATA)
+            self._nameless = self.pick("drop", METADATA)
         return self._nameless
 
     def pick(self, how: str, names: tuple[str, ...]) -> Callable[[LabelKey], LabelKey]:

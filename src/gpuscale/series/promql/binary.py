@@ -89,8 +89,8 @@ class _Match:
         self._signature = signature
         self._swapped = node.matching.cardinality is Cardinality.ONE_TO_MANY
         self._one_to_one = node.matching.cardinality is Cardinality.ONE_TO_ONE
-        # Prometheus keeps the fills where they are when it swaps the sides.
-        self._fill_many, self._fill_one = node.matching.fill_left, node.matching.fill_right
+        fills = node.matching.fill_left, node.matching.fill_right
+        self._fill_many, self._fill_one = reversed(fills) if self._swapped else fills
 
     def rows(self, left: Rows, right: Rows) -> Rows:
         """Return the joined rows; afterwards "left" is the side that may be many."""

@@ -6,11 +6,10 @@ from functools import lru_cache
 
 from gpuscale.core.errors import QueryError
 from gpuscale.exposition.write import positional
-from gpuscale.series.labels import METRIC_NAME, LabelKey, LabelSet
+from gpuscale.series.labels import METADATA, LabelKey, LabelSet
 from gpuscale.series.promql.functions.sampling import is_sampled
 from gpuscale.series.promql.functions.sorting import ascending, descending
 from gpuscale.series.promql.functions.statistics import (
-    deviation,
     largest,
     mean,
     quantile,
@@ -31,7 +30,7 @@ _REDUCERS: dict[str, Callable[[Sequence[float]], float]] = {
     "max": largest,
     "count": lambda values: float(len(values)),
     "group": lambda values: 1.0,
-    "stddev": deviation,
+    "stddev": lambda values: math.sqrt(variance(values)),
     "stdvar": variance,
 }
 
@@ -44,12 +43,12 @@ class Grouping:
     """Label sets to the label set of their group, remembered from query to query.
 
     Args:
-        by: whether `labels` are kept, rather than dropped along with the metric's name.
+        by: whether `labels` are kept, rather than dropped along with the metric's name, type and unit.
         labels: label names.
     """
 
     def __init__(self, labels: tuple[str, ...], *, by: bool) -> None:
-        self._names = labels if by else (*labels, METRIC_NAME)
+        self._names = labels if by else (*labels, *METADATA)
         self._by = by
         self._remembered: dict[LabelKey, LabelSet] = {}
         self._most = 0

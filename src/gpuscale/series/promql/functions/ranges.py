@@ -11,13 +11,13 @@ from typing import NamedTuple
 
 from gpuscale.core.errors import QueryError
 from gpuscale.series.promql.functions.statistics import (
-    deviation,
+    deviation_over_time,
     largest,
     mean,
     quantile,
     smallest,
     total,
-    variance,
+    variance_over_time,
 )
 from gpuscale.series.promql.rows import NAN, Window
 
@@ -199,8 +199,8 @@ RANGE_FUNCTIONS: dict[str, RangeFunction] = {
     "min_over_time": _over_time(smallest),
     "max_over_time": _over_time(largest),
     "sum_over_time": _over_time(total),
-    "stddev_over_time": _over_time(deviation),
-    "stdvar_over_time": _over_time(variance),
+    "stddev_over_time": _over_time(deviation_over_time),
+    "stdvar_over_time": _over_time(variance_over_time),
     "count_over_time": _over_time(lambda values: float(len(values))),
     "first_over_time": _over_time(lambda values: values[0]),
     "last_over_time": _over_time(lambda values: values[-1]),

@@ -1,4 +1,4 @@
-"""Statistics of a list of numbers, the same for aggregations over labels and over time.
+"""Statistics of a list of numbers, for aggregations over labels and over time.
 
 Source: prometheus promql (engine.go aggregation, functions.go aggrOverTime, quantile.go).
 """
@@ -39,18 +39,51 @@ def largest(values: Sequence[float]) -> float:
 
 
 def variance(values: Sequence[float]) -> float:
-    """Return the population variance, by Welford's method."""
-    average = squares = 0.0
+    """Return the population variance of values whose order says nothing; any order gives the same.
+
+    It is that of the distances from a number near the mean, their sums rounded once.
+    """
+    if not all(map(math.isfinite, values)):
+        return NAN
+    count = len(values)
+    # Kept between the outermost, so that values that are all equal have none.
+    middle = min(max(mean(values), min(values)), max(values))
+    distances = [value - middle for value in values]
+    squares = total([distance * distance for distance in distances])
+    if math.isinf(squares):
+        return squares
+    off = total(distances)
+    found = (squares - off * off / count) / count
+    return found if found > 0 else 0.0
+
+
+def variance_over_time(values: Sequence[float]) -> float:
+    """Return the population variance by Welford's method, mean and squares with an error term each.
+
+    Source: prometheus promql/functions.go, 3.16 (varianceOverTime), util/kahansum (Inc).
+    """
+    average = average_error = squares = squares_error = 0.0
     for count, value in enumerate(values, start=1):
-        delta = value - average
-        average += delta / count
-        squares += delta * (value - average)
-    return squares / len(values)
+        delta = value - (average + average_error)
+        average, average_error = _added(delta / count, average, average_error)
+        square = delta * (value - (average + average_error))
+        squares, squares_error = _added(square, squares, squares_error)
+    return (squares + squares_error) / len(values)
 
 
-def deviation(values: Sequence[float]) -> float:
-    """Return the population standard deviation."""
-    squared = variance(values)
+def _added(term: float, sum_so_far: float, error: float) -> tuple[float, float]:
+    """Return a sum with one more term, and the error term beside it."""
+    after = sum_so_far + term
+    if math.isinf(after):
+        return after, 0.0
+    if abs(sum_so_far) >= abs(term):
+        return after, error + ((sum_so_far - after) + term)
+    return after, error + ((term - after) + sum_so_far)
+
+
+def deviation_over_time(values: Sequence[float]) -> float:
+    """Return the population standard deviation, from `variance_over_time`."""
+    squared = variance_over_time(values)
     # Infinities among the values can make the variance anything.
     return math.sqrt(squared) if squared >= 0 else NAN
 
@@ -71,4 +104,7 @@ def quantile(share: float, values: Sequence[float]) -> float:
     lower = math.floor(rank)
     upper = min(len(ranked) - 1, lower + 1)
     weight = rank - lower
+    if weight == 0:
+        # An infinity times zero would be NaN.
+        return ranked[lower]
     return ranked[lower] * (1 - weight) + ranked[upper] * weight

@@ -201,31 +201,38 @@ def _of_groups(table: Table, groups: Groups, values: Floats, present: Flags) -> 
 
 
 def _variances(table: Table, groups: Groups, check: Check) -> tuple[Floats, Flags]:
-    """Return the variance of each group by Welford's method, one member of every group at a time."""
+    """Return what `statistics.variance` gives for each group."""
     shape = len(table.values), len(groups.axis)
-    average, squares = np.zeros(shape), np.zeros(shape)
     counts = np.zeros(shape, np.int64)
-    ids = table.of(groups.ids)
-    order = np.argsort(ids, kind="stable")
-    ordered = ids[order]
-    rank = np.arange(len(ids)) - np.searchsorted(ordered, ordered)
-    # The first member of every group, then the second of every group that has one, and so on.
-    by_rank = order[np.argsort(rank, kind="stable")]
-    most = int(rank.max(initial=-1)) + 1
-    first_at = np.searchsorted(np.sort(rank), np.arange(most + 1)).tolist()
-    presence = table.presence()
-    for position in range(most):
-        columns = by_rank[first_at[position] : first_at[position + 1]]
-        group, there = ids[columns], presence[:, columns]
-        value, before = table.values[:, columns], average[:, group]
-        count = counts[:, group] + there
-        delta = value - before
-        after = np.where(there, before + delta / np.maximum(count, 1), before)
-        average[:, group] = after
-        counts[:, group] = count
-        squares[:, group] += np.where(there, delta * (value - after), 0.0)
+    if not table.width:
+        return np.full(shape, NAN), counts > 0
+    ids, presence = table.of(groups.ids), table.presence()
+    segments = Segments(ids)
+    counts[:, segments.found] = segments.reduced(np.add, presence.astype(np.int64))
+    values = table.filled(0.0)
+    is_odd = np.zeros(shape, np.bool_)
+    is_odd[:, segments.found] = segments.reduced(np.logical_or, ~np.isfinite(values))
+    values = np.where(np.isfinite(values), values, 0.0)
+
+    def sums(numbers: Floats) -> Floats:
         check()
-    return squares / np.maximum(counts, 1), counts > 0
+        if not np.isfinite(numbers).all():
+            raise RowWiseError("a sum may overflow")
+        found = Sums(shape)
+        for cut in exact_cuts(numbers, int(segments.sizes.max())):
+            found.add(segments.reduced(np.add, cut), segments.found)
+        return found.rounded()
+
+    many = np.maximum(counts, 1)
+    middle, least, most = sums(values) / many, np.full(shape, np.inf), np.full(shape, -np.inf)
+    least[:, segments.found] = segments.reduced(np.minimum, np.where(presence, values, np.inf))
+    most[:, segments.found] = segments.reduced(np.maximum, np.where(presence, values, -np.inf))
+    middle = np.minimum(np.maximum(middle, least), most)
+    distances = np.where(presence, values - middle[:, ids], 0.0)
+    off = sums(distances)
+    squared = (sums(distances * distances) - off * off / many) / many
+    squared = np.where(squared > 0, squared, 0.0)
+    return np.where(is_odd, NAN, squared), counts > 0
 
 
 def _ranked(table: Table, ids: Ints, step: int, *, key: Floats, nan_first: bool) -> Ints:
@@ -265,7 +272,8 @@ def _quantiles(table: Table, groups: Groups, shares: Floats, check: Check) -> Ta
         ordered = table.values[step, ranked]
         low = ordered[starts + lower.astype(np.int64)]
         high = ordered[starts + upper.astype(np.int64)]
-        values[step, found] = low * (1 - weight) + high * weight
+        # An infinity times zero would be NaN.
+        values[step, found] = np.where(weight == 0, low, low * (1 - weight) + high * weight)
     return _of_groups(table, groups, values, present)
 
 

@@ -91,16 +91,16 @@ class Block:
         """Return how many samples of each group are not later than each of K moments; K x G.
 
         Args:
-            moments_ms: ascending by the same step each, or one moment.
+            moments_ms: ascending by the same step each, or all the same, as with an `@`.
         """
-        times = self.times_ms
-        if len(moments_ms) == 1:
+        times, moments = self.times_ms, len(moments_ms)
+        if moments_ms[0] == moments_ms[-1]:
             found: Ints = (times <= moments_ms[0]).sum(axis=0, dtype=np.int64)[None, :]
-            return found
+            return np.broadcast_to(found, (moments, times.shape[1]))
         if self.is_even:
             found = np.searchsorted(times[:, 0], moments_ms, side="right").astype(np.int64)
             return found[:, None]
-        moments, groups = len(moments_ms), times.shape[1]
+        groups = times.shape[1]
         first_ms, step_ms = int(moments_ms[0]), int(moments_ms[1] - moments_ms[0])
         # The first moment that reaches a sample; one past the last where none does.
         reaching = np.clip(-((first_ms - times) // step_ms), 0, moments)

@@ -66,6 +66,31 @@ class Sums:
         return total
 
 
+class Compensated:
+    """Running sums with an error term each, of terms in an order that counts.
+
+    Source: prometheus util/kahansum, 3.16 (Inc).
+    """
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self._sum = np.zeros(shape)
+        self._error = np.zeros(shape)
+
+    def add(self, terms: Floats, where: npt.NDArray[np.bool_]) -> None:
+        """Add one number to each sum that is chosen."""
+        before, after = self._sum, self._sum + terms
+        larger = np.abs(before) >= np.abs(terms)
+        error = np.where(larger, (before - after) + terms, (terms - after) + before)
+        error += self._error
+        error[np.isinf(after)] = 0.0
+        np.copyto(self._error, error, where=where)
+        np.copyto(self._sum, after, where=where)
+
+    def value(self) -> Floats:
+        value: Floats = self._sum + self._error
+        return value
+
+
 def window_sums(running: Iterator[tuple[Floats, Floats]], shape: tuple[int, ...]) -> Floats:
     """Return sums over windows, from running totals of each cut at the windows' ends and starts."""
     sums = Sums(shape)

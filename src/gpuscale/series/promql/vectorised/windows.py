@@ -14,7 +14,7 @@ from gpuscale.series.labels import EMPTY
 from gpuscale.series.promql.functions.ranges import RANGE_FUNCTIONS, Bounds
 from gpuscale.series.promql.rows import NAN, Window
 from gpuscale.series.promql.vectorised.blocks import Block, Flags, Floats, Ints
-from gpuscale.series.promql.vectorised.sums import exact_cuts, window_sums
+from gpuscale.series.promql.vectorised.sums import Compensated, exact_cuts, window_sums
 
 Check = Callable[[], None]
 
@@ -313,7 +313,7 @@ def _counted_between(windows: Windows, flags: Flags) -> Floats:
 
 
 def _variance(windows: Windows) -> tuple[Floats, Flags]:
-    """Return the variance by Welford's method, sample by sample for all windows at once."""
+    """Return what `statistics.variance_over_time` gives, sample by sample for all windows at once."""
     lengths, present = windows.lengths(), windows.at_least(1)
     longest = int(lengths.max(initial=0))
     if longest > _LONGEST_LOOP:
@@ -321,18 +321,17 @@ def _variance(windows: Windows) -> tuple[Floats, Flags]:
         everything = np.ones(present.shape[1], np.bool_)
         _one_by_one("stdvar_over_time", windows, [], everything, values, found)
         return values, found
-    average, squares = np.zeros(present.shape), np.zeros(present.shape)
+    average, squares = Compensated(present.shape), Compensated(present.shape)
     block = windows.block
     last = len(block.times_ms) - 1
     for position in range(longest):
         inside = block.spread(lengths > position)
         value = block.at(block.values, np.clip(windows.low + position, 0, last))
-        delta = value - average
-        np.add(average, delta / (position + 1), out=average, where=inside)
-        np.add(squares, delta * (value - average), out=squares, where=inside)
+        delta = value - average.value()
+        average.add(delta / (position + 1), inside)
+        squares.add(delta * (value - average.value()), inside)
         windows.check()
-    squares /= windows.spread(np.maximum(lengths, 1).astype(np.float64))
-    return squares, present
+    return squares.value() / windows.spread(np.maximum(lengths, 1).astype(np.float64)), present
 
 
 def _deviation(windows: Windows) -> tuple[Floats, Flags]:

@@ -8,6 +8,7 @@ import pytest
 from gpuscale.core.errors import QueryError, UncoveredError
 from gpuscale.series.promql.budget import QueryTimeoutError
 from gpuscale.series.promql.evaluate import LOOKBACK_MS, instant, range_covered, range_query
+from gpuscale.series.promql.functions.ranges import RANGE_FUNCTIONS
 from gpuscale.series.promql.parse import parse_query
 from gpuscale.series.promql.rows import QueryRange
 from gpuscale.series.promql.vectorised import samples
@@ -60,6 +61,69 @@ def test_series_taken_some_at_a_time_give_the_same(
     assert all(each.is_gradual for each in taken.selections.values()) == ("/" not in query)
     assert range_query(taken, query, *times) == expected
     assert instant(columns(store, query, end_ms), query, end_ms) == instant(store, query, end_ms)
+
+
+PARAMETERS = {
+    "quantile_over_time": "0.9, {}",
+    "predict_linear": "{}, 60",
+    "holt_winters": "{}, 0.3, 0.2",
+    "double_exponential_smoothing": "{}, 0.3, 0.2",
+}
+NEED_TWO = {
+    *("rate", "increase", "delta", "irate", "idelta", "deriv"),
+    *(PARAMETERS.keys() - {"quantile_over_time"}),
+}
+SAMPLED: dict[str, tuple[list[float], list[float]]] = {
+    # Seconds after T of the samples of two targets, which share none; one minute from 60 on is looked at.
+    "one sample each": ([67.001], [71]),
+    "one sample of one": ([67.001], [500, 515]),
+    "two here, one there": ([67, 82.5], [71]),
+    "sparse": ([61, 89.999, 119], [0, 100, 120]),
+    "dense and not aligned": (
+        [60.5 + 5 * i for i in range(12)],
+        [60.007 + 7 * i for i in range(9)],
+    ),
+}
+
+
+@pytest.mark.parametrize("function", sorted(RANGE_FUNCTIONS))
+@pytest.mark.parametrize("sampled", SAMPLED)
+def test_one_window_for_all_steps_is_answered_at_each(function: str, sampled: str) -> None:
+    store = SeriesStore(retention_ms=10**12)
+    expected = 0
+    for target, seconds in enumerate(SAMPLED[sampled]):
+        for each in seconds:
+            labels = {"__name__": "x", "target": str(target)}
+            store.append_ref(store.ref(labels), T + round(1000 * each), 2.0 + each % 9)
+        inside = sum(60 < each <= 120 for each in seconds)
+        expected += inside >= (2 if function in NEED_TWO else 1)
+    end = (T + 120_000) // 1000
+    steps = T + 120_000, T + 420_000, 60_000
+    for moment in (f"@ {end}", f"@ {end + 30} offset 30s", "@ start()", "@ end() offset 5m"):
+        query = f"{function}({PARAMETERS.get(function, '{}').format(f'x[1m] {moment}')})"
+        by_rows = range_query(store, query, *steps)
+        assert [len(each.points) for each in by_rows.series] == [6] * expected, query
+        assert repr(range_query(columns(store, query, *steps), query, *steps)) == repr(by_rows)
+
+
+def test_a_variance_does_not_depend_on_the_order_of_the_series() -> None:
+    # Numbers far from zero beside their spread, with a gap in one: ranks differ from step to step.
+    store = SeriesStore(retention_ms=10**12)
+    for pod, value in enumerate([1e9 + 0.1, 1e9 + 7.3, 1e9 - 3.7, 1e9 + 0.9, 1e9 + 5.5]):
+        for step in range(pod % 3, 6):
+            ref = store.ref({"__name__": "x", "pod": str(pod)})
+            store.append_ref(ref, T + step * 400_000, value + step * (pod % 2))
+    times = T, T + 2_000_000, 400_000
+    for operator in ("stdvar", "stddev"):
+        queries = [f"{operator}({inner})" for inner in ("x", "topk(9, x)", "bottomk(9, x)", "-x")]
+        answers = [
+            [
+                repr(range_query(store, query, *times)),
+                repr(range_query(columns(store, query, *times), query, *times)),
+            ]
+            for query in queries
+        ]
+        assert len({answer for pair in answers for answer in pair}) == 1, answers
 
 
 def test_what_is_read_in_two_places_is_copied_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
