@@ -12,6 +12,14 @@ from gpuscale.doctor.snapshot import HpaLook, Snapshot
 from gpuscale.install.common import METRICS_API, NODE_AGENT
 from gpuscale.kube.reading import read_node_record
 from gpuscale.objects.fields import Fields
+from gpuscale.objects.gpu_resources import (
+    GpuKind,
+    class_resources,
+    counts_gpus,
+    gpu_kind,
+    has_fraction,
+    shares_by,
+)
 from gpuscale.objects.nodes import Taint, read_taint
 from gpuscale.objects.pods import PodSpec, read_pod_spec
 from gpuscale.objects.selectors import Selector, parse_selector
@@ -41,7 +49,6 @@ _TOLD_BY_STATE = frozenset(
 )
 """Taints that say again that a node is cordoned or not Ready."""
 UTILIZATION = "DCGM_FI_DEV_GPU_UTIL"
-_GPU_PREFIXES = (GPU, "nvidia.com/mig-", "amd.com/gpu", "gpu.intel.com/")
 _SERVERS = (
     ("gpuscale", "gpuscale"),
     ("keda", "KEDA"),
@@ -101,8 +108,8 @@ def quoted(*words: str) -> str:
 
 
 def gpus(amounts: dict[str, int]) -> int:
-    """Return how many GPUs some amounts of resources hold."""
-    return sum(count for key, count in amounts.items() if is_gpu(key))
+    """Return how many GPUs, partitions or shares of them some amounts of resources hold."""
+    return sum(count for key, count in amounts.items() if counts_gpus(key))
 
 
 def capacity(node: Fields) -> int:
@@ -110,9 +117,21 @@ def capacity(node: Fields) -> int:
     return gpus(dict(read_node_record(node.data).capacity))
 
 
+def whole_gpus(node: Fields) -> int:
+    """Return how many GPUs a node has that are neither split nor counted by another name."""
+    amounts = read_node_record(node.data).capacity
+    return sum(count for key, count in amounts.items() if gpu_kind(key) is GpuKind.WHOLE)
+
+
 def allocatable(node: Fields) -> int:
     """Return how many GPUs a node gives."""
     return gpus(dict(read_node_record(node.data).allocatable))
+
+
+def offers_gpus(node: Fields) -> bool:
+    """Return whether pods can get a GPU of a node, or a part of one, by whatever name."""
+    amounts = dict(read_node_record(node.data).allocatable)
+    return any(count > 0 and gpu_kind(key) is not None for key, count in amounts.items())
 
 
 def has_gpu_label(node: Fields) -> bool:
@@ -125,14 +144,31 @@ def has_gpu_label(node: Fields) -> bool:
 def gpu_nodes(snapshot: Snapshot) -> tuple[Fields, ...]:
     """Return the nodes that have GPUs, or should."""
     return tuple(
-        node for node in snapshot.all("nodes") if capacity(node) > 0 or has_gpu_label(node)
+        node
+        for node in snapshot.all("nodes")
+        if capacity(node) > 0 or offers_gpus(node) or has_gpu_label(node)
+    )
+
+
+@once
+def claimed_nodes(snapshot: Snapshot) -> frozenset[str]:
+    """Return the nodes whose devices are handed out by resource claims: they want no device plugin."""
+    return frozenset(each.child("spec").text("nodeName") for each in snapshot.all("resourceslices"))
+
+
+@once
+def claimed_resources(snapshot: Snapshot) -> frozenset[str]:
+    """Return the resources that DeviceClasses serve by claims: no node lists them."""
+    return frozenset(
+        resource
+        for each in snapshot.all("deviceclasses")
+        for resource in class_resources(name(each), each.child("spec").text("extendedResourceName"))
     )
 
 
 def shares_gpus(node: Fields) -> bool:
     """Return whether one GPU of a node counts as several."""
-    given = labels(node)
-    return any("replicas" in key or "sharing" in key or "mig" in key for key in given)
+    return shares_by(labels(node), node.child("metadata").labels("annotations"))
 
 
 def taints(snapshot: Snapshot, node: Fields) -> tuple[Taint, ...]:
@@ -211,23 +247,35 @@ def template_of(body: Fields) -> PodSpec:
 
 
 def wanted_gpus(spec: PodSpec) -> int:
-    """Return how many GPUs a pod asks for."""
-    return sum(wanted(spec).values())
+    """Return how many GPUs, partitions or shares of them a pod asks for."""
+    return gpus(wanted(spec))
 
 
 def wanted(spec: PodSpec) -> dict[str, int]:
-    """Return how many GPUs a pod asks for, by the name of the resource."""
+    """Return how much a pod asks for of GPUs and of what counts as one, by the name of the resource."""
+    return {
+        key: count
+        for key, count in limits_of(spec).items()
+        if gpu_kind(key) not in (None, GpuKind.QUALIFIER)
+    }
+
+
+def limits_of(spec: PodSpec) -> dict[str, int]:
+    """Return what a pod asks for of resources that take a device plugin or a claim, in whole units."""
     found: dict[str, int] = {}
     for each in spec.containers:
         for key, amount in each.limits.items():
-            if is_gpu(key) and amount.nano > 0:
+            if "/" in key and amount.nano > 0:
                 found[key] = found.get(key, 0) + amount.nano // 1_000_000_000
     return found
 
 
-def is_gpu(resource: str) -> bool:
-    """Return whether a resource is a GPU or a part of one."""
-    return resource.startswith(_GPU_PREFIXES)
+def asks_for_gpus(body: Fields) -> bool:
+    """Return whether a pod, or a template of pods, asks for a GPU or a part of one, by whatever scheme."""
+    metadata = body.child("metadata")
+    return any(gpu_kind(key) is not None for key in limits_of(spec_of(body))) or has_fraction(
+        metadata.labels("annotations"), metadata.labels("labels")
+    )
 
 
 def claims_of(spec: Fields) -> tuple[Fields, ...]:
@@ -250,7 +298,7 @@ def waiting_pods(snapshot: Snapshot) -> tuple[Fields, ...]:
     return tuple(
         pod
         for pod in active_pods(snapshot)
-        if condition(pod, "PodScheduled") == "False" and wanted_gpus(spec_of(pod)) > 0
+        if condition(pod, "PodScheduled") == "False" and asks_for_gpus(pod)
     )
 
 

@@ -1,6 +1,6 @@
 """Taints of the moment: a node that goes, that starts, or that is unwell has them, and loses them or itself.
 
-They are nobody's to tolerate: a pod that does is put on a machine that is being taken away, or on one
+No pod should tolerate one: it would be put on a machine that is being taken away, or on one
 without its network. Taints that stay, which a pool gives all its nodes, are the others.
 
 | taint | who sets it, and takes it off |

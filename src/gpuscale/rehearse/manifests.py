@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from typing import Any
 
-from gpuscale.cluster.scheduling.resources import GPU_RESOURCES
 from gpuscale.kube.client.client import JsonObject
 from gpuscale.kube.simulated.nodes import SimulatedNode
+from gpuscale.objects.gpu_resources import WHOLE_GPUS
 from gpuscale.objects.hpa.manifest import hpa_manifest
 from gpuscale.objects.scaled_object import KIND as SCALED_OBJECT
 from gpuscale.objects.scaled_object import PROMETHEUS
@@ -107,7 +107,7 @@ def job_manifest(run: JobSetup, setup: Setup, mark: Mark, speed: float = 1.0) ->
 def simulated_node(name: str, item: CloudPool, mark: Mark) -> SimulatedNode:
     """Return a node of a pool; a DaemonSet that asks for an operating system does not land on it."""
     offered = item.pool.allocatable
-    resource = next(each for each in GPU_RESOURCES if each in offered)
+    resource = next(each for each in WHOLE_GPUS if each in offered)
     return SimulatedNode(
         name,
         gpus=item.gpus,

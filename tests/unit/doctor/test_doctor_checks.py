@@ -306,8 +306,8 @@ CASES = [
     ),
     (
         "no-gpu-request",
-        {"deployments": [workload("web")]},
-        f"kubectl set resources -n default deployment web --limits={GPU}=1",
+        {"deployments": [workload("web")], "hpas": (look(values=()),)},
+        f"kubectl set resources -n default deployment web -c main --limits={GPU}=1",
     ),
     (
         "no-value",

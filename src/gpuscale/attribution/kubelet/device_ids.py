@@ -20,9 +20,9 @@ from dataclasses import dataclass
 
 from gpuscale.attribution import reasons
 from gpuscale.attribution.kubelet.allocations import ClaimDevice, Device
-from gpuscale.attribution.kubelet.device_parts import NO_DEVICES
 from gpuscale.gpu.owners import Unattributed
 from gpuscale.gpu.readings import GpuIdentity
+from gpuscale.objects.gpu_resources import GpuKind, counts_gpus, gpu_kind
 
 MAX_ID = 256
 """Longer than any id of a known plugin; a guard."""
@@ -38,7 +38,6 @@ _OWN_VENDORS = ("nvidia.com", "amd.com")
 _OTHER_MAKERS = ("intel.com",)
 """Whose GPUs may be on a node of the others."""
 _GPU_WORD = re.compile("gpu|vcuda")
-_AMD_PARTITION = re.compile("amd.com/[sdtqc]px_")
 _EXPECTED_ID = "an id such as GPU-..., MIG-..., nvidia0, 0 or 0000:c1:00.0"
 
 
@@ -67,14 +66,12 @@ def is_gpu(device: Device, extra_resources: Iterable[str] = ()) -> bool:
     vendor, _, name = device.resource.partition("/")
     if device.resource in extra_resources:
         return True
-    if device.resource in NO_DEVICES:
+    if gpu_kind(device.resource) is GpuKind.QUALIFIER:
         return False
     if vendor not in _OWN_VENDORS:
         has_word = vendor not in _OTHER_MAKERS and _GPU_WORD.search(name) is not None
         return bool(vendor and has_word) or names_gpu(device.id)
-    if vendor == "nvidia.com":
-        return "gpu" in name or name.startswith("mig-") or _UUID.match(device.id) is not None
-    return vendor == "amd.com" and is_gpu_resource(device.resource)
+    return counts_gpus(device.resource) or _UUID.match(device.id) is not None
 
 
 def without_unknown(
@@ -102,15 +99,8 @@ def names_gpu(text: str) -> bool:
 
 def is_gpu_resource(resource: str, extra_resources: Iterable[str] = ()) -> bool:
     """Return whether a resource counts GPUs, going by its name alone."""
-    vendor, _, name = resource.partition("/")
-    if resource in NO_DEVICES:
-        return False
-    if vendor == "nvidia.com":
-        return "gpu" in name or name.startswith("mig-") or resource in extra_resources
-    if vendor == "amd.com":
-        is_partition = _AMD_PARTITION.match(resource) is not None
-        return "gpu" in name or is_partition or resource in extra_resources
-    return resource in extra_resources
+    is_own = resource.partition("/")[0] in _OWN_VENDORS
+    return resource in extra_resources or (is_own and counts_gpus(resource))
 
 
 def parse_device_id(resource: str, id: str) -> DeviceId:  # noqa: A002 - the kubelet's own word

@@ -1,4 +1,4 @@
-"""The ids of devices that are parts of GPUs, and the resources whose devices are none.
+"""The ids of devices that are parts of GPUs.
 
 | from | id |
 | --- | --- |
@@ -18,20 +18,6 @@ from gpuscale.attribution.kubelet.allocations import Device
 
 ACK_RESOURCE: Final = "aliyun.com/gpu-mem"
 VOLCANO_RESOURCE: Final = "volcano.sh/vgpu-number"
-NO_DEVICES = frozenset(
-    {
-        "aliyun.com/gpu-core.percentage",
-        "aliyun.com/gpu-count",
-        "nvidia.com/gpucores",
-        "nvidia.com/gpumem",
-        "nvidia.com/gpumem-percentage",
-        "nvidia.com/priority",
-        "volcano.sh/vgpu-cores",
-        "volcano.sh/vgpu-memory",
-        "volcano.sh/vgpu-memory-percentage",
-    }
-)
-"""Resources that say how much of a GPU is wanted: their devices are no GPUs."""
 _ACK_ID = re.compile("(GPU-[0-9A-Za-z-]{1,200}?)-_-[0-9]{1,7}")
 _HYPHEN_ID = re.compile("(GPU-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})-[0-9]{1,6}")
 

@@ -8,12 +8,10 @@ Source: k8s.io/component-helpers/resource (helpers.go: PodRequests).
 from collections.abc import Iterable, Mapping
 
 from gpuscale.core.quantity import Quantity
+from gpuscale.objects.gpu_resources import WHOLE_GPUS
 from gpuscale.objects.pods import Container, PodSpec
 
 NANO = 1_000_000_000
-GPU_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu")
-"""Extended resources that count whole GPUs."""
-
 Amounts = Mapping[str, int]
 """Resource name to nano-units."""
 
@@ -45,7 +43,7 @@ def pod_requests(spec: PodSpec) -> dict[str, int]:
 def gpu_count(spec: PodSpec) -> int:
     """Return how many whole GPUs a pod asks for."""
     requests = pod_requests(spec)
-    return sum(requests.get(name, 0) for name in GPU_RESOURCES) // NANO
+    return sum(requests.get(name, 0) for name in WHOLE_GPUS) // NANO
 
 
 def _sum(containers: Iterable[Container]) -> dict[str, int]:

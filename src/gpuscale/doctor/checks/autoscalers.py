@@ -21,6 +21,7 @@ from gpuscale.hpa.conditions import ABLE_TO_SCALE, SCALING_ACTIVE, SCALING_LIMIT
 from gpuscale.kube.reading import fields_of
 from gpuscale.lint.lint import lint
 from gpuscale.objects.fields import Fields
+from gpuscale.objects.gpu_resources import GpuKind, gpu_kind
 from gpuscale.objects.hpa import PodsMetric
 
 _CHECKS = Checks(AUTOSCALER, including=(TARGET_CHECKS, VALUE_CHECKS, KEDA_CHECKS))
@@ -153,17 +154,42 @@ def _gpu_request(snapshot: Snapshot, look: HpaLook) -> Iterator[ClusterFinding]:
     if workload is None or wants_gpus(workload.child("spec").child("template")):
         return
     for metric in look.metrics:
-        if isinstance(metric.spec, PodsMetric) and metric.spec.name in _GPU_METRICS:
+        # With values, GPUs are known to be its pods', by whatever scheme they are handed out.
+        if (
+            isinstance(metric.spec, PodsMetric)
+            and metric.spec.name in _GPU_METRICS
+            and not metric.values
+        ):
             yield NO_GPU_REQUEST.found(
                 look.about,
                 f"It is scaled by {metric.spec.name}, and no container of it asks for a GPU.",
-                f"{target.kind} {look.namespace}/{target.name} has no limit of {facts.GPU}",
-                Fix(
-                    NO_GPU_REQUEST.fix,
-                    f"kubectl set resources -n {look.namespace} {target.kind.lower()} "
-                    f"{target.name} --limits={facts.GPU}=1",
-                ),
+                f"{target.kind} {look.namespace}/{target.name} has no limit of a GPU resource",
+                _ask_for_gpu(snapshot, workload, look),
             )
+
+
+def _ask_for_gpu(snapshot: Snapshot, workload: Fields, look: HpaLook) -> Fix:
+    """Return the command where one container can be meant, and the nodes offer one kind of whole GPUs."""
+    containers = facts.template_of(workload).containers
+    offered = {
+        key
+        for node in facts.gpu_nodes(snapshot)
+        for key, amount in node.child("status").quantities("allocatable").items()
+        if gpu_kind(key) is not None and amount.nano > 0
+    }
+    is_shared = any(map(facts.shares_gpus, facts.gpu_nodes(snapshot)))
+    target = look.hpa.target
+    if len(containers) == 1 and not is_shared and [*map(gpu_kind, offered)] == [GpuKind.WHOLE]:
+        return Fix(
+            NO_GPU_REQUEST.fix,
+            f"kubectl set resources -n {look.namespace} {target.kind.lower()} {target.name} "
+            f"-c {containers[0].name} --limits={offered.pop()}=1",
+        )
+    listed = f"; nodes offer {', '.join(sorted(offered))}" if offered else ""
+    return Fix(
+        f"{NO_GPU_REQUEST.fix.removesuffix('.')}{listed}.",
+        f"kubectl get {target.kind.lower()} -n {look.namespace} {target.name} -o yaml",
+    )
 
 
 # What the HPA says of itself

@@ -18,6 +18,7 @@ from gpuscale.doctor.judges import CAPACITY, ClusterFinding, ClusterJudge
 from gpuscale.doctor.snapshot import HpaLook, Snapshot
 from gpuscale.kube.reading import fields_of
 from gpuscale.objects.fields import Fields
+from gpuscale.objects.gpu_resources import gpu_kind
 from gpuscale.providers import BUILT_IN
 
 _TEMPLATE_FIXES = [(each.name.upper(), each.template_fix) for each in BUILT_IN if each.template_fix]
@@ -78,7 +79,6 @@ MAX_WAIT_MS = 900_000
 MAX_STATUS_AGE_MS = 600_000
 """Cluster Autoscaler writes with every turn, and by its --max-inactivity counts as dead after 10 minutes."""
 _UPDATED = "cluster-autoscaler.kubernetes.io/last-updated"
-_REQUESTS = "requests."
 _NO_GPU = "Insufficient nvidia.com/gpu"
 _RENDER = "gpuscale render values.yaml"
 
@@ -96,8 +96,10 @@ def _quotas(snapshot: Snapshot) -> Iterator[ClusterFinding]:
         hard = quota.child("status").quantities("hard") or quota.child("spec").quantities("hard")
         used = quota.child("status").quantities("used")
         for key, most in hard.items():
-            if facts.gpus({key.removeprefix(_REQUESTS): 1}):
-                yield from _quota(snapshot, quota, key, _whole(most), _whole(used.get(key)))
+            resource = key.removeprefix("requests.").removeprefix("limits.")  # the latter is HAMi's
+            if gpu_kind(resource) is not None:
+                room = (_whole(most), _whole(used.get(key)))
+                yield from _quota(snapshot, quota, key, resource, room)
 
 
 def _whole(amount: Quantity | None) -> int:
@@ -105,10 +107,11 @@ def _whole(amount: Quantity | None) -> int:
 
 
 def _quota(
-    snapshot: Snapshot, quota: Fields, key: str, hard: int, used: int
+    snapshot: Snapshot, quota: Fields, key: str, resource: str, room: tuple[int, int]
 ) -> Iterator[ClusterFinding]:
+    hard, used = room
     looks = [look for look in snapshot.hpas if look.namespace == facts.namespace(quota)]
-    at_most = sum(look.hpa.max_replicas * _per_pod(snapshot, look) for look in looks)
+    at_most = sum(look.hpa.max_replicas * _per_pod(snapshot, look, resource) for look in looks)
     if at_most <= hard:
         return
     about, evidence = f"resourcequota/{facts.full_name(quota)}", f"{key}: {used} of {hard} used"
@@ -119,16 +122,16 @@ def _quota(
     )
     wanting = [look for look in looks if _wants_more(look)]
     if used >= hard and wanting:
-        what = f"All {hard} GPUs of the quota are used, and {wanting[0].about} wants more."
+        what = f"All {hard} {resource} of the quota are used, and {wanting[0].about} wants more."
         yield QUOTA_FULL.found(about, what, evidence, fix)
     else:
-        what = f"The quota has {hard} GPUs, and the HPAs at maxReplicas take {at_most}."
+        what = f"The quota has {hard} {resource}, and the HPAs at maxReplicas take {at_most}."
         yield QUOTA_BELOW_MAX.found(about, what, evidence, fix)
 
 
-def _per_pod(snapshot: Snapshot, look: HpaLook) -> int:
+def _per_pod(snapshot: Snapshot, look: HpaLook, resource: str) -> int:
     workload = facts.workload_of(snapshot, look)
-    return 0 if workload is None else facts.wanted_gpus(facts.template_of(workload))
+    return 0 if workload is None else facts.limits_of(facts.template_of(workload)).get(resource, 0)
 
 
 def _wants_more(look: HpaLook) -> bool:

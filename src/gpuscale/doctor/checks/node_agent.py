@@ -299,9 +299,8 @@ def _gpu_users(snapshot: Snapshot) -> dict[str, list[str]]:
     """Return the ready pods that have GPUs, by node."""
     users: dict[str, list[str]] = {}
     for pod in facts.active_pods(snapshot):
-        spec = facts.spec_of(pod)
-        if facts.is_ready(pod) and facts.wanted_gpus(spec) > 0:
-            users.setdefault(spec.node_name, []).append(facts.full_name(pod))
+        if facts.is_ready(pod) and facts.asks_for_gpus(pod):
+            users.setdefault(facts.spec_of(pod).node_name, []).append(facts.full_name(pod))
     return users
 
 
@@ -503,7 +502,7 @@ def _count(snapshot: Snapshot, look: AgentLook) -> Iterator[ClusterFinding]:
     if family is None or node is None or facts.shares_gpus(node):
         return
     read = len({dict(each.labels).get("UUID") for each in family.samples})
-    gives = facts.capacity(node)
+    gives = facts.whole_gpus(node)
     if 0 < read < gives:
         yield FEWER_GPUS_READ.found(
             f"pod/{look.pod}",

@@ -186,8 +186,8 @@ def _labels(snapshot: Snapshot, node: Fields) -> Iterator[ClusterFinding]:
 def _allocatable(snapshot: Snapshot, node: Fields) -> Iterator[ClusterFinding]:
     name = facts.name(node)
     has, gives = facts.capacity(node), facts.allocatable(node)
-    if gives > 0:
-        if gives < has:
+    if facts.offers_gpus(node) or name in facts.claimed_nodes(snapshot):
+        if 0 < gives < has:
             yield GPUS_UNHEALTHY.found(
                 f"node/{name}",
                 f"{has - gives} of {has} GPUs can't be allocated.",
@@ -276,7 +276,7 @@ def _taints(snapshot: Snapshot, nodes: Sequence[Fields]) -> Iterator[ClusterFind
 
 def kept_off_by(snapshot: Snapshot, spec: PodSpec, nodes: Sequence[Fields]) -> Taint | None:
     """Return a taint of the last node where all nodes that a pod chooses have one that keeps it off."""
-    if facts.wanted_gpus(spec) == 0:
+    if not facts.wanted(spec):
         return None
     chosen = [node for node in nodes if matches(spec, node)]
     kinds = dict.fromkeys(facts.taints(snapshot, node) for node in chosen)

@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, get_args
 
-from gpuscale.cluster.scheduling.resources import GPU_RESOURCES
 from gpuscale.install.cluster.kinds import NODES, STATEFUL_SETS, kind_named
 from gpuscale.install.cluster.ownership import owner
 from gpuscale.install.scale.scale import HpaVersion
 from gpuscale.kube.client.client import KubeClient
+from gpuscale.objects.gpu_resources import gpu_kind, has_fraction
 from gpuscale.providers import Provider, every
 
 TEAM_RULES = "gpuscale.dev/rules=true"
@@ -174,13 +174,16 @@ async def _workloads(client: KubeClient) -> tuple[FoundWorkload, ...]:
         ("StatefulSet", STATEFUL_SETS.everywhere),
     ):
         for body in await _items(client, path):
-            containers = body["spec"]["template"]["spec"]["containers"]
-            if any(_asks_for_gpus(each) for each in containers):
+            if _asks_for_gpus(body["spec"]["template"]):
                 metadata = body["metadata"]
                 found.append(FoundWorkload(kind, metadata["namespace"], metadata["name"]))
     return tuple(found)
 
 
-def _asks_for_gpus(container: Mapping[str, Any]) -> bool:
-    limits = container.get("resources", {}).get("limits", {})
-    return any(name in GPU_RESOURCES or name.startswith("nvidia.com/") for name in limits)
+def _asks_for_gpus(template: Mapping[str, Any]) -> bool:
+    metadata = template.get("metadata") or {}
+    if has_fraction(metadata.get("annotations") or {}, metadata.get("labels") or {}):
+        return True
+    containers = template["spec"]["containers"]
+    limits = [each.get("resources", {}).get("limits", {}) for each in containers]
+    return any(gpu_kind(name) is not None for names in limits for name in names)

@@ -12,6 +12,7 @@ from gpuscale.hpa.versions import MARKS_ZERO, SCALE_TO_ZERO, TOLERANCE, Kubernet
 from gpuscale.lint.findings import LintFinding, Place
 from gpuscale.lint.hpa_places import PlacedMetric, placed_metrics
 from gpuscale.lint.inputs import FileJudge, Inputs, PlacedHpa
+from gpuscale.objects.gpu_resources import gpu_kind
 from gpuscale.objects.hpa import (
     ContainerResourceMetric,
     ExternalMetric,
@@ -99,7 +100,6 @@ TWO_HPAS = _CHECKS.add(
 )
 
 _REMOVED = {"v2beta1": "1.25", "v2beta2": "1.26"}
-_GPU_GROUPS = ("nvidia.com/", "amd.com/", "gpu.intel.com/")
 
 
 def hpa_findings(inputs: Inputs) -> Iterator[LintFinding]:
@@ -285,7 +285,7 @@ def _external_target(metric: PlacedMetric, target: MetricTarget) -> Iterator[Lin
 def _resource_target(
     metric: PlacedMetric, spec: ResourceMetric | ContainerResourceMetric
 ) -> Iterator[LintFinding]:
-    if spec.name.startswith(_GPU_GROUPS):
+    if gpu_kind(spec.name) is not None:
         yield GPU_RESOURCE_METRIC.found(
             metric.name,
             f"No metrics API serves {spec.name} as a resource: the resource metrics API has cpu and memory.",

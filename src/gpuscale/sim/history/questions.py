@@ -14,10 +14,12 @@ from typing import Any
 from gpuscale.core.errors import UsageError
 from gpuscale.core.golang.durations import go_quote
 from gpuscale.core.words import counted
+from gpuscale.objects.gpu_resources import WHOLE_GPUS
 from gpuscale.series.values import Value, Vector, VectorSample
 from gpuscale.sim.history.recording import Facts
 
-_GPU_RESOURCES = 'resource=~"nvidia_com_gpu|amd_com_gpu"'
+_GPU_RESOURCES = f'resource=~"{"|".join(re.sub("[^a-z0-9]", "_", each) for each in WHOLE_GPUS)}"'
+"""As kube-state-metrics writes their names."""
 _DEFAULT_MODEL = "NVIDIA A100-SXM4-80GB"
 _DEFAULT_STARTUP_S = 60.0
 _DEFAULT_PROVISIONING_S = 120.0

@@ -26,6 +26,7 @@ from gpuscale.doctor.facts import once
 from gpuscale.doctor.judges import WORKLOAD, ClusterFinding
 from gpuscale.doctor.snapshot import Snapshot
 from gpuscale.objects.fields import Fields
+from gpuscale.objects.gpu_resources import GpuKind, counts_gpus, gpu_kind
 from gpuscale.objects.pods import PodSpec
 
 PLACEMENT_CHECKS = Checks(WORKLOAD, including=(HELD_CHECKS,))
@@ -159,19 +160,27 @@ def _may_come(snapshot: Snapshot, pod: Fields) -> bool:
 
 def _unplaced(snapshot: Snapshot, key: Key, pod: Fields) -> Cause | None:
     spec, said = facts.spec_of(pod), facts.why_waiting(pod)
-    nodes = [node for node in snapshot.all("nodes") if facts.allocatable(node) > 0]
-    wanted = facts.wanted(spec)
-    if snapshot.hides("nodes") or _may_come(snapshot, pod) or (wanted and not nodes):
+    is_for_gpus = facts.asks_for_gpus(pod)
+    by_claim = facts.claimed_nodes(snapshot)
+    nodes = [
+        node
+        for node in snapshot.all("nodes")
+        if not is_for_gpus or facts.offers_gpus(node) or facts.name(node) in by_claim
+    ]
+    wanted = {
+        key: count
+        for key, count in facts.limits_of(spec).items()
+        if gpu_kind(key) is not GpuKind.QUALIFIER and key not in facts.claimed_resources(snapshot)
+    }
+    if snapshot.hides("nodes") or _may_come(snapshot, pod) or (is_for_gpus and not nodes):
         return None
-    for resource, count in {**wanted, **_extended(spec)}.items():
+    for resource, count in wanted.items():
         most = max((_offers(node, resource) for node in nodes), default=0)
         if most == 0:
             return _not_offered(nodes, resource, said, key)
         if most < count:
             return _too_large(resource, count, most, said, key)
         nodes = [node for node in nodes if _offers(node, resource) >= count]
-    if not wanted and not _extended(spec):
-        nodes = list(snapshot.all("nodes"))
     return _of_nodes(snapshot, key, pod, nodes, said)
 
 
@@ -222,16 +231,6 @@ def _waits_for_ill_nodes(snapshot: Snapshot, pod: Fields) -> bool:
     )
 
 
-def _extended(spec: PodSpec) -> dict[str, int]:
-    """Return what else than GPUs a pod asks for that takes a device plugin, such as `rdma/hca`."""
-    found: dict[str, int] = {}
-    for each in spec.containers:
-        for key, amount in each.limits.items():
-            if "/" in key and not facts.is_gpu(key) and amount.nano > 0:
-                found[key] = found.get(key, 0) + amount.nano // 1_000_000_000
-    return found
-
-
 def _offers(node: Fields, resource: str) -> int:
     amount = node.child("status").child("allocatable").quantity(resource)
     return 0 if amount is None else amount.nano // 1_000_000_000
@@ -245,10 +244,10 @@ def _free(snapshot: Snapshot, node: Fields, resource: str) -> int:
 
 
 def _not_offered(nodes: Sequence[Fields], resource: str, said: str, key: Key) -> Cause:
-    if not facts.is_gpu(resource):
+    if gpu_kind(resource) is None:
         return Cause(
             RESOURCE_NOT_OFFERED,
-            f"It asks for {resource}, which no node with its GPUs offers.",
+            f"It asks for {resource}, which no node that it may go to offers.",
             said,
             Fix(
                 f"Install the device plugin that offers {resource}, or take it out of the pod template.",
@@ -258,7 +257,7 @@ def _not_offered(nodes: Sequence[Fields], resource: str, said: str, key: Key) ->
     offered: dict[str, int] = {}
     for node in nodes:
         for name in node.child("status").child("allocatable").data:
-            if facts.is_gpu(name) and (count := _offers(node, name)):
+            if counts_gpus(name) and (count := _offers(node, name)):
                 offered[name] = offered.get(name, 0) + count
     listed = ", ".join(f"{name} ({count})" for name, count in sorted(offered.items()))
     return Cause(

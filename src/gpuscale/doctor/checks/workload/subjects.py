@@ -31,8 +31,7 @@ def subjects(snapshot: Snapshot) -> Mapping[Key, Fields]:
 
 def wants_gpus(body: Fields) -> bool:
     """Return whether a pod, or a template of pods, asks for GPUs or claims devices."""
-    spec = body.child("spec")
-    return facts.wanted_gpus(facts.spec_of(body)) > 0 or bool(facts.claims_of(spec))
+    return facts.asks_for_gpus(body) or bool(facts.claims_of(body.child("spec")))
 
 
 def key_of(snapshot: Snapshot, pod: Fields) -> Key:
