@@ -36,6 +36,8 @@ class SeriesFacts:
     """None where exporters differ."""
     of_gpu: bool = True
     """Whether each GPU, or process on a GPU, has a series of its own."""
+    is_guessed: bool = False
+    """Whether nothing but the ending of its name says so."""
 
     @property
     def highest(self) -> float | None:
@@ -47,7 +49,7 @@ def facts_of(name: str) -> SeriesFacts | None:
     """Return what is known of a series; of an unknown name only what its ending says."""
     found = _known().get(name)
     if found is None and name.endswith("_total"):
-        return SeriesFacts("", "counter", of_gpu=False)
+        return SeriesFacts("", "counter", of_gpu=False, is_guessed=True)
     return found
 
 

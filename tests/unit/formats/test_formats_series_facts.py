@@ -27,7 +27,7 @@ from gpuscale.gpu.fields import FIELDS
         ("DCGM_CUSTOM_PROCESS_SM_UTIL", SeriesFacts("%", "gauge")),
         ("gpu_gfx_activity", SeriesFacts("%", "gauge")),
         ("vllm:gpu_cache_usage_perc", SeriesFacts("ratio", "gauge", of_gpu=False)),
-        ("requests_total", SeriesFacts("", "counter", of_gpu=False)),
+        ("requests_total", SeriesFacts("", "counter", of_gpu=False, is_guessed=True)),
         ("queue", None),
     ],
 )

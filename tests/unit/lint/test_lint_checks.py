@@ -377,10 +377,10 @@ CASES = {
         },
     ),
     "counter-without-rate": (
-        {"rules.yaml": rule("requests_total{}", name="{as: requests}")},
+        {"rules.yaml": rule("vllm:generation_tokens_total{}", name="{as: tokens}")},
         {
             "rules.yaml": rule(
-                "requests_total{}",
+                "vllm:generation_tokens_total{}",
                 "avg(rate(<<.Series>>{<<.LabelMatchers>>}[5m])) by (<<.GroupBy>>)",
             )
         },
@@ -388,6 +388,15 @@ CASES = {
     "counter-without-rate/chart": (
         {"values.yaml": CHART, "hpa.yaml": hpa(pods("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"))},
         {"values.yaml": CHART, "hpa.yaml": hpa(pods("DCGM_FI_DEV_POWER_USAGE"))},
+    ),
+    "counter-by-name": (
+        {"rules.yaml": rule("starrocks_fe_connection_total{}", name="{as: connections}")},
+        {
+            "rules.yaml": rule(
+                "starrocks_fe_connection_total{}",
+                "avg(rate(<<.Series>>{<<.LabelMatchers>>}[5m])) by (<<.GroupBy>>)",
+            )
+        },
     ),
     "short-rate-window": (
         {
@@ -457,6 +466,20 @@ CASES = {
     ),
     "unknown-metric/external": (
         {"rules.yaml": NAMED, "hpa.yaml": hpa(external())},
+        {"rules.yaml": EXTERNAL, "hpa.yaml": hpa(external())},
+    ),
+    "metric-elsewhere": (
+        {"rules.yaml": NAMED, "hpa.yaml": hpa(external("queue_length"))},
+        {
+            "rules.yaml": EXTERNAL.replace("gpu_util", "queue_length"),
+            "hpa.yaml": hpa(external("queue_length")),
+        },
+    ),
+    "metric-elsewhere/beside-external-rules": (
+        {
+            "rules.yaml": EXTERNAL,
+            "hpa.yaml": hpa(external("kubernetes.io|node|accelerator|duty_cycle")),
+        },
         {"rules.yaml": EXTERNAL, "hpa.yaml": hpa(external())},
     ),
     "misspelled-metric": (
@@ -645,7 +668,7 @@ CASES = {
             "hpa.yaml": hpa(of_object("queue", "Job", "train", api_version="batch/v1")),
         },
     ),
-    "impossible-selector/key": (
+    "impossible-selector-key": (
         {
             "rules.yaml": NAMED,
             "hpa.yaml": hpa(pods(selector="{matchLabels: {app.kubernetes.io/name: web}}")),
@@ -655,7 +678,7 @@ CASES = {
             "hpa.yaml": hpa(pods(selector="{matchLabels: {app_kubernetes_io_name: web}}")),
         },
     ),
-    "impossible-selector/value": (
+    "impossible-selector": (
         {"rules.yaml": NAMED, "hpa.yaml": hpa(pods(selector="{matchLabels: {model: org/model}}"))},
         {"rules.yaml": NAMED, "hpa.yaml": hpa(pods(selector="{matchLabels: {model: org-model}}"))},
     ),
@@ -986,6 +1009,27 @@ spec:
     (finding,) = linted({"hpa.yaml": text, "rules.yaml": NAMED}).findings
     assert (finding.check.id, finding.where.line) == ("unknown-metric", 6)
     assert finding.where.field == "metadata.annotations.autoscaling.alpha.kubernetes.io/metrics"
+
+
+ELSEWHERE = [
+    # Of Google's, Azure's, Amazon's and Datadog's metrics adapters, and of KEDA's metrics server.
+    (
+        "kubernetes.io|node|accelerator|duty_cycle",
+        "{matchLabels: {metric.labels.accelerator: nvidia-tesla-t4}}",
+    ),
+    ("queuemessages", "{matchLabels: {service-bus.example/queue: orders}}"),
+    ("sqs-helloworld-length", "{}"),
+    ("datadogmetric@default:queue", "{}"),
+    ("s0-prometheus", "{matchLabels: {scaledobject.keda.sh/name: web}}"),
+]
+
+
+@pytest.mark.parametrize(("name", "selector"), ELSEWHERE)
+@pytest.mark.parametrize("beside", [{}, {"rules.yaml": NAMED}], ids=["alone", "custom rules"])
+def test_metrics_of_other_servers_are_no_faults(name, selector, beside) -> None:
+    metric = external(f'"{name}"').replace("},", f", selector: {selector}}},", 1)
+    report = linted({"hpa.yaml": hpa(metric), **beside})
+    assert [each.check.severity for each in report.findings] == [Severity.NOTE]
 
 
 def test_what_nothing_is_known_of_passes_by_and_is_named() -> None:

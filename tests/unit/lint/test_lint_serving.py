@@ -50,7 +50,31 @@ def test_a_rule_that_cant_be_read_backwards_may_serve_what_fits_its_plain_text()
 def test_a_name_that_matches_literally_tells_the_series() -> None:
     text = "[{seriesQuery: '{x=\"y\"}', name: {matches: '^vllm:queue$', as: vllm_queue}}]"
     (found,) = servings(rules(text), "vllm_queue")
-    assert (found.series, found.certain) == ("vllm:queue", False)
+    assert (found.series, found.certain) == ("vllm:queue", True)
+
+
+@pytest.mark.parametrize(
+    ("query", "name", "series"),
+    [
+        # What is known of the series: all of it, by the expression for its name, or nothing.
+        ('{__name__=~"^vllm:queue$"}', "{as: waiting}", "vllm:queue"),
+        ('{__name__=~"vllm:queue"}', '{matches: "", as: waiting}', "vllm:queue"),
+        ('{__name__=~"^vllm:.*"}', "{as: waiting}", None),
+        ('{__name__=~"a|b"}', '{matches: "^(.*)$", as: waiting}', None),
+        ('{job="vllm"}', "{as: waiting}", None),
+    ],
+)
+def test_a_fixed_name_is_certain_whatever_the_series_is_called(query, name, series) -> None:
+    """As pkg/naming/metric_namer.go of prometheus-adapter v0.12 has it: `as` names every match."""
+    text = f"[{{seriesQuery: '{query}', name: {name}}}]"
+    (found,) = servings(rules(text), "waiting")
+    assert (found.series, found.certain) == (series, True)
+    assert servings(rules(text), "vllm_queue") == ()
+
+
+def test_a_fixed_name_for_a_series_that_the_query_leaves_out_is_nothing() -> None:
+    text = "[{seriesQuery: '{__name__=~\"a.*\"}', name: {matches: '^b$', as: waiting}}]"
+    assert servings(rules(text), "waiting") == ()
 
 
 def test_a_series_has_to_fit_the_name_of_the_series_query() -> None:

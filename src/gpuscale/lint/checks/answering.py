@@ -1,5 +1,6 @@
 """Which rule answers each metric of an autoscaler; and what is wrong where none does."""
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -34,7 +35,7 @@ from gpuscale.lint.serving import (
 )
 from gpuscale.objects.hpa import ExternalMetric, ObjectMetric, PodsMetric
 from gpuscale.objects.selectors import Selector
-from gpuscale.rules.queries.backwards import api_names, maps
+from gpuscale.rules.queries.backwards import api_names, fixed_name, maps
 from gpuscale.rules.resources import PODS, ResourceType
 from gpuscale.series.promql.parse import selectors
 from gpuscale.series.promql.tree import Node
@@ -52,14 +53,28 @@ MISSPELLED_METRIC = ANSWERING_CHECKS.add(
     "A metric that only rules for any series can give, and that is nearly another.",
     "Ask for the known name, if that is what is meant.",
 )
+METRIC_ELSEWHERE = ANSWERING_CHECKS.add(
+    "metric-elsewhere",
+    Severity.NOTE,
+    "An external metric that another server may have: these files say nothing about it.",
+    "Add an external rule for it, if gpuscale or prometheus-adapter is to serve it.",
+)
 METRIC_NOT_FOR_RESOURCE = ANSWERING_CHECKS.add(
     "metric-not-for-resource",
     Severity.ERROR,
     "A metric that is there, but not for such objects.",
     "Map the label that names such objects, or ask for a metric that is there for them.",
 )
+IMPOSSIBLE_KEY = ANSWERING_CHECKS.add(
+    "impossible-selector-key",
+    Severity.ERROR,
+    "A metric selector with a key that no label of Prometheus can have.",
+    "Name the label as Prometheus has it.",
+)
 
 _SHOWN = 5
+_SERIES_NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
+_LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 AskedMetric = PodsMetric | ObjectMetric | ExternalMetric
 """What rules answer; the others are for the resource metrics API."""
 
@@ -95,6 +110,8 @@ def answer_of(
         if inputs.has_all_rules:
             found.append(_not_for(metric, spec, resource, may))
         return None
+    # Where another server may have it, its selectors are that server's: Stackdriver's keys have dots.
+    found.extend(_impossible_keys(metric, spec))
     serving = max(fitting, key=lambda each: _likelihood(inputs, spec.name, each))
     if serving.series is None:
         return None
@@ -112,10 +129,10 @@ def answer_of(
 def _likelihood(inputs: Inputs, metric: str, serving: Serving) -> int:
     """Return how likely it is that a rule's series is there; of equals the first is the last in the files."""
     series = serving.series
-    if series is None:
-        return 0
     if serving.certain:
         return 5
+    if series is None:
+        return 0
     if series in inputs.recorded or (
         facts_of(series) is not None and not series.endswith("_total")
     ):
@@ -161,6 +178,15 @@ def _unknown(
         other = "external" if not isinstance(spec, ExternalMetric) else "custom"
         evidence = f"{others[spec.name]} gives it as {_article(other)} metric."
         fix = f"Use {'an External' if other == 'external' else 'a Pods or Object'} metric."
+    elif isinstance(spec, ExternalMetric) and not (
+        inputs.triggers or (rules and _SERIES_NAME.fullmatch(spec.name))
+    ):
+        return METRIC_ELSEWHERE.found(
+            metric.name,
+            f"No rule gives the external metric {spec.name!r}; whichever server serves "
+            "external.metrics.k8s.io in the cluster may have it.",
+            evidence if rules else "There is no external rule among the files.",
+        )
     kind = "external" if isinstance(spec, ExternalMetric) else "custom"
     return UNKNOWN_METRIC.found(
         metric.name,
@@ -176,7 +202,24 @@ def _article(kind: str) -> str:
 
 def _named(rules: Sequence[PlacedRule]) -> dict[str, str]:
     """Return the names that rules give outright, each with the place of its rule."""
-    return {name: str(placed.place()) for placed in rules for _, name in api_names(placed.rule)}
+    named: dict[str, str] = {}
+    for placed in rules:
+        names = [name for _, name in api_names(placed.rule)]
+        if (fixed := fixed_name(placed.rule)) is not None:
+            names.append(fixed)
+        named.update(dict.fromkeys(names, str(placed.place())))
+    return named
+
+
+def _impossible_keys(metric: PlacedMetric, spec: AskedMetric) -> Iterator[LintFinding]:
+    for requirement in spec.selector.requirements if spec.selector is not None else ():
+        if not _LABEL_NAME.fullmatch(requirement.key):
+            yield IMPOSSIBLE_KEY.found(
+                metric.selector,
+                f"No series has a label {requirement.key!r}: Prometheus' label names are letters, "
+                "digits and underscores.",
+                f"{requirement}",
+            )
 
 
 def _not_for(

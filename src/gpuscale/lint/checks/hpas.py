@@ -29,8 +29,9 @@ _CHECKS = Checks()
 IMPOSSIBLE_SELECTOR = _CHECKS.add(
     "impossible-selector",
     Severity.ERROR,
-    "A metric selector that no series can match.",
-    "Name the label as Prometheus has it.",
+    "A metric selector that the controller can't ask with.",
+    "Give the series a label whose values Kubernetes takes, with a recording rule or a relabelling, or "
+    "put the condition into metricsQuery.",
 )
 CLUSTER_SCOPED_OBJECT = _CHECKS.add(
     "cluster-scoped-object",
@@ -361,14 +362,6 @@ def _object(metric: PlacedMetric, spec: ObjectMetric) -> Iterator[LintFinding]:
 
 def _selector(metric: PlacedMetric, selector: Selector | None) -> Iterator[LintFinding]:
     for requirement in selector.requirements if selector is not None else ():
-        if "/" in requirement.key or "." in requirement.key or "-" in requirement.key:
-            yield IMPOSSIBLE_SELECTOR.found(
-                metric.selector,
-                f"No series has a label {requirement.key!r}: Prometheus' label names are letters, "
-                "digits and underscores.",
-                f"{requirement}",
-            )
-            continue
         try:
             parse_selector(str(requirement))
         except ValueError as error:
@@ -376,8 +369,6 @@ def _selector(metric: PlacedMetric, selector: Selector | None) -> Iterator[LintF
                 metric.selector,
                 f"The controller can't ask with this selector: {error}.",
                 f"{requirement}",
-                "Give the series a label whose values Kubernetes takes, with a recording rule or a "
-                "relabelling, or put the condition into metricsQuery.",
             )
 
 

@@ -22,6 +22,12 @@ COUNTER_WITHOUT_RATE = QUERY_CHECKS.add(
     "A counter as it is, which only ever grows.",
     "Put it into rate(...[5m]).",
 )
+COUNTER_BY_NAME = QUERY_CHECKS.add(
+    "counter-by-name",
+    Severity.NOTE,
+    "A series that is read as it is, and that its name makes a counter; nothing else is known of it.",
+    "Put it into rate(...[5m]), if it is one.",
+)
 SHORT_RATE_WINDOW = QUERY_CHECKS.add(
     "short-rate-window",
     Severity.NOTE,
@@ -65,7 +71,16 @@ def _kind_findings(read: Read, place: Place, query: str, *, grows: bool) -> Iter
             f"Leave {read.function}() out; for a mean over time use avg_over_time(), "
             "for a change delta().",
         )
-    elif known.kind == "counter" and grows and read.function not in _ANY_COUNTER_GOES:
+    elif known.kind != "counter" or not grows or read.function in _ANY_COUNTER_GOES:
+        return
+    elif known.is_guessed:
+        yield COUNTER_BY_NAME.found(
+            place,
+            f"{read.series} is a counter by its name; if it is one, it only grows, so that an HPA ends at "
+            "maxReplicas and stays there. Some gauges are named so too.",
+            query,
+        )
+    else:
         yield COUNTER_WITHOUT_RATE.found(
             place,
             f"{read.series} is a counter and is read as it is: it only grows, "

@@ -1,7 +1,8 @@
 """Rules read backwards: of which series a metric of the API may be.
 
-A rule whose series query names its series is certain. Of others the name of the series is worked out from
-the name of the metric; whether there is such a series, only a Prometheus knows.
+A rule whose series query names its series is certain, and so is one that gives whatever it finds under one
+fixed name. Of others the name of the series is worked out from the name of the metric; whether there is such
+a series, only a Prometheus knows.
 """
 
 import re
@@ -12,6 +13,7 @@ from gpuscale.core.errors import NotFoundError
 from gpuscale.rules.config import Rule
 from gpuscale.rules.resources import ResourceType
 from gpuscale.series.labels import METRIC_NAME
+from gpuscale.series.matchers import MatchOp
 from gpuscale.series.promql.parse import metric_names, parse_matchers, parse_query
 
 _ONE_GROUP = re.compile(r"\^?([\w:]*)\([^()]*\)([\w:]*)\$?")
@@ -26,12 +28,26 @@ class Candidate:
     series: str | None
     """None where it is not clear which."""
     certain: bool
-    """Whether the rule names the series; otherwise there may be none of that name."""
+    """Whether the rule names the series or the metric; otherwise there may be none of that name."""
 
 
 def named_series(rule: Rule) -> frozenset[str] | None:
     """Return the series that a rule's series query names; None where it leaves their names open."""
-    return metric_names(parse_query(rule.series_query))
+    names = metric_names(parse_query(rule.series_query))
+    if names is not None:
+        return names
+    for matcher in parse_matchers(rule.series_query):
+        if matcher.name == METRIC_NAME and matcher.op is MatchOp.REGEX:
+            literal = _LITERAL.fullmatch(matcher.value)
+            if literal is not None:
+                return frozenset({literal[1]})
+    return None
+
+
+def fixed_name(rule: Rule) -> str | None:
+    """Return the API name of all that a rule finds; None where it follows the name of the series."""
+    parts = rule.naming.expansion.parts
+    return None if any(isinstance(part, int) for part in parts) else _literal(parts) or None
 
 
 def api_names(rule: Rule) -> tuple[tuple[str, str], ...]:
@@ -48,7 +64,10 @@ def candidates(rule: Rule, metric: str) -> Iterator[Candidate]:
         )
         return
     behind = _series_behind(rule, metric)
-    if behind is None:
+    if (fixed := fixed_name(rule)) is not None:
+        if fixed == metric and (behind is None or _takes_name(rule, behind)):
+            yield Candidate(behind, certain=True)
+    elif behind is None:
         if _can_be_anything(rule, metric):
             yield Candidate(None, certain=False)
     elif rule.api_name(behind) == metric and _takes_name(rule, behind):
