@@ -1,8 +1,11 @@
-"""Moves the pinned Kubernetes version: `python packages/gpuscale-testing/pin.py v1.36.3`.
+"""Moves a pinned Kubernetes version: `python packages/gpuscale-testing/pin.py v1.37.2`.
 
-Rewrites the go.mod of kubernetes. k8s.io/kubernetes refers to its staging folders by replace lines, which
-hold only in its own checkout, so each is mapped to the release that it is published as (v1.N.P -> v0.N.P).
-The other two modules have no such lines; change their require line and run `go mod tidy` there.
+Rewrites the go.mod of kubernetes, or of another folder that is named after the version, such as
+kubernetes-1.36, which `hpa-differential` alone is built from a second time.
+
+k8s.io/kubernetes refers to its staging folders by replace lines, which hold only in its own checkout, so
+each is mapped to the release that it is published as (v1.N.P -> v0.N.P).
+The other modules have no such lines; change their require line and run `go mod tidy` there.
 """
 
 import json
@@ -41,17 +44,18 @@ def upstream_module(version: str) -> str:
     return Path(json.loads(told)["GoMod"]).read_text()
 
 
-def main(version: str) -> None:
-    """Write kubernetes/go.mod and its go.sum for a version such as v1.36.3."""
+def main(version: str, name: str = "kubernetes") -> None:
+    """Write the go.mod and go.sum of a folder for a version such as v1.37.2."""
     if not re.fullmatch(r"v1\.\d+\.\d+", version):
-        raise SystemExit(f"found {version!r}, expected a Kubernetes version such as v1.36.3")
+        raise SystemExit(f"found {version!r}, expected a Kubernetes version such as v1.37.2")
     upstream = upstream_module(version)
-    folder = Path(__file__).parent / "src" / "gpuscale_testing" / "modules" / "kubernetes"
+    folder = Path(__file__).parent / "src" / "gpuscale_testing" / "modules" / name
+    folder.mkdir(exist_ok=True)
     (folder / "go.mod").write_text(module_text(version, upstream))
     subprocess.run(["go", "mod", "tidy"], cwd=folder, check=True)  # noqa: S607 - the user's own Go
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2:
-        raise SystemExit("usage: python packages/gpuscale-testing/pin.py VERSION")
-    main(sys.argv[1])
+    if len(sys.argv) not in (2, 3):
+        raise SystemExit("usage: python packages/gpuscale-testing/pin.py VERSION [FOLDER]")
+    main(*sys.argv[1:])

@@ -243,13 +243,31 @@ class Cases:
         spec = {"containers": [self.container("main", request, lacking=lacking)]}
         if rng.random() < 0.3:
             spec["containers"].append(self.container("side", 100, lacking=False))
-        elif rng.random() < 0.2:
-            spec["initContainers"] = [
-                {**self.container("side", 50, lacking=False), "restartPolicy": "Always"}
-            ]
+        elif rng.random() < 0.4:
+            spec["initContainers"] = self.init_containers()
+        if rng.random() < 0.15:
+            own = rng.sample(
+                ("cpu", "memory", "hugepages-2Mi", "nvidia.com/gpu"), rng.randint(0, 2)
+            )
+            spec["resources"] = {"requests": {name: self.spelled(2000) for name in own}}
         if rng.random() < 0.1:
-            spec["resources"] = {"requests": {rng.choice(("cpu", "memory")): self.spelled(2000)}}
+            overhead = rng.sample(("cpu", "memory"), rng.randint(1, 2))
+            spec["overhead"] = {name: self.spelled(250) for name in overhead}
         return {"metadata": metadata, "spec": spec, "status": status}
+
+    def init_containers(self) -> list:
+        """Return sidecars and others, in any order."""
+        rng = self.rng
+        found = []
+        for name in rng.choice(
+            (("side",), ("setup",), ("setup", "side"), ("side", "setup", "late"))
+        ):
+            request = rng.choice((50, 100, 4000, 6000))
+            container = self.container(name, request, lacking=rng.random() < 0.2)
+            if name == "side" or rng.random() < 0.2:
+                container["restartPolicy"] = "Always"
+            found.append(container)
+        return found
 
     def container(self, name: str, request_milli: int, *, lacking: bool) -> dict:
         if lacking and self.rng.random() < 0.5:

@@ -57,9 +57,9 @@ def hpa_of(manifest: object, *, scale_to_zero: bool):
     return hpa
 
 
-def answers(case: dict, decide=decide) -> list[dict]:
-    """Return what each sync of a case does."""
-    settings = settings_of(case["settings"])
+def answers(case: dict, decide=decide, minor: int = 37) -> list[dict]:
+    """Return what each sync of a case does in Kubernetes 1.N."""
+    settings = settings_of(case["settings"], minor)
     hpa = hpa_of(case["hpa"], scale_to_zero=settings.scale_to_zero)
     state, replicas, selectors = state_of(case), 0, {}
     found, selectors = [], {o["key"]: parse_selector(o["selector"]) for o in case["others"]}
@@ -70,13 +70,14 @@ def answers(case: dict, decide=decide) -> list[dict]:
     return found
 
 
-def settings_of(given: dict) -> ControllerSettings:
+def settings_of(given: dict, minor: int) -> ControllerSettings:
     return ControllerSettings(
         downscale_stabilization_s=given["downscaleStabilizationS"],
         tolerance=given["tolerance"],
         cpu_initialization_period_s=given["cpuInitializationPeriodS"],
         initial_readiness_delay_s=given["initialReadinessDelayS"],
         scale_to_zero=given["scaleToZero"],
+        minor=minor,
     )
 
 
@@ -139,7 +140,6 @@ def pod_of(pod: dict) -> PodInfo:
     """Return a pod of the API as the controller looks at it."""
     meta, spec, status = pod["metadata"], pod["spec"], pod["status"]
     ready = next((c for c in status.get("conditions", []) if c["type"] == "Ready"), None)
-    sidecars = [c for c in spec.get("initContainers", []) if c.get("restartPolicy") == "Always"]
     return PodInfo(
         name=meta["name"],
         labels=meta["labels"],
@@ -148,11 +148,19 @@ def pod_of(pod: dict) -> PodInfo:
         ready=ReadyCondition.ABSENT if ready is None else ReadyCondition(ready["status"]),
         ready_transition_ms=_time(ready or {}, "lastTransitionTime"),
         start_ms=_time(status, "startTime"),
-        containers=tuple(
-            ContainerInfo(c["name"], _quantities(c.get("resources", {})))
-            for c in (*spec["containers"], *sidecars)
-        ),
+        containers=_containers(spec["containers"]),
+        init_containers=_containers(spec.get("initContainers", [])),
         pod_requests=_quantities(spec.get("resources", {})),
+        overhead=_quantities({"requests": spec.get("overhead", {})}),
+    )
+
+
+def _containers(given):
+    return tuple(
+        ContainerInfo(
+            c["name"], _quantities(c.get("resources", {})), c.get("restartPolicy") == "Always"
+        )
+        for c in given
     )
 
 
@@ -248,7 +256,7 @@ def _current(metric):
 _LACKING = re.compile(
     r"missing (pod-level )?request for \S+ in (container \S+ of )?Pod \S+|container \S+ not found in Pod \S+"
 )
-_KEYS = re.compile(r"multiple HPAs: \[([^]]*)\]")
+_KEYS = re.compile(r"(multiple HPAs: |more than one HPA \(e\.g\. )\[([^]]*)\]")
 _UNPARSED = re.compile(r"(internal selector object: ).*")
 
 
@@ -275,5 +283,5 @@ _NO_MEAN = -(2**63)
 
 
 def _plain(text: str) -> str:
-    text = _KEYS.sub(lambda found: f"multiple HPAs: {sorted(found[1].split())}", text)
+    text = _KEYS.sub(lambda found: f"{found[1]}{sorted(found[2].split())}", text)
     return _LACKING.sub("a pod lacks a request", _UNPARSED.sub(r"\1one", text))

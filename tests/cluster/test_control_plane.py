@@ -46,7 +46,7 @@ def processes_naming(folder: Path) -> set[str]:
 
 def test_the_versions_are_those_of_the_tools(plane) -> None:
     version = plane.kubectl("version")
-    assert "Server Version: v1.36." in version
+    assert "Server Version: v1.37." in version
     plane.check()
 
 

@@ -1,11 +1,12 @@
-"""20 000 situations through the HPA controller of Kubernetes, compiled, and through `decide`: no difference.
+"""20 000 situations through the HPA controllers of Kubernetes, compiled, and through `decide`: no difference.
 
 `decide` has its arithmetic from the kernel as Python runs it, and again as numba compiles it.
 
-The program `hpa-differential` is upstream's controller, defaulting, conversion, validation and metrics
-clients with a clock that the test sets. What is left out of the comparison stands in
-`hpa_differential.comparable`, the cases in `hpa_cases`. $GPUSCALE_DIFFERENTIAL_CASES asks for another number
-of cases, $GPUSCALE_DIFFERENTIAL_SEED for others.
+The programs `hpa-differential` are upstream's controller, defaulting, conversion, validation and metrics
+clients with a clock that the test sets, of the release of the control plane and of the one before it, which
+has a quarter of the situations: arithmetic has not changed between them. What is left out of the comparison
+stands in `hpa_differential.comparable`, the cases in `hpa_cases`. $GPUSCALE_DIFFERENTIAL_CASES asks for
+another number of cases, $GPUSCALE_DIFFERENTIAL_SEED for others.
 """
 
 import json
@@ -29,10 +30,10 @@ from hpa_manifests import mutations
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("differential")]
 
-PROGRAM = "hpa-differential"
+RELEASES = [("hpa-differential", 37, 0.75), ("hpa-differential-1.36", 36, 0.25)]
+"""Program, N of Kubernetes 1.N, and share of the cases."""
 CASES = int(os.environ.get("GPUSCALE_DIFFERENTIAL_CASES", "20000"))
 SEED = int(os.environ.get("GPUSCALE_DIFFERENTIAL_SEED", "0"))
-MUTATIONS = CASES // 4
 REALISTIC, ABSURD = 2**53, 2**63 - 1
 """The largest value of a metric: sums of the first stay within int64, those of the second wrap around."""
 _TIMEOUT_S = 400
@@ -41,7 +42,9 @@ _TIMEOUT_S = 400
 class Controller:
     """The compiled controller: a case in, its answer out."""
 
-    def __init__(self, program: Path) -> None:
+    def __init__(self, program: Path, minor: int, share: float) -> None:
+        self.minor = minor
+        self.cases = round(CASES * share)
         self._process = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def ask(self, case: dict) -> dict:
@@ -55,11 +58,12 @@ class Controller:
         self._process.communicate()
 
 
-@pytest.fixture(scope="module")
-def controller() -> Iterator[Controller]:
-    if reason := toolset.missing((PROGRAM,)):
+@pytest.fixture(scope="module", params=RELEASES, ids=["1.37", "1.36"])
+def controller(request) -> Iterator[Controller]:
+    program, minor, share = request.param
+    if reason := toolset.missing((program,)):
         pytest.skip(reason)
-    running = Controller(toolset.find(PROGRAM))
+    running = Controller(toolset.find(program), minor, share)
     yield running
     running.close()
 
@@ -94,11 +98,13 @@ def differences(case: dict, theirs: list[dict], ours: list[dict]) -> list[str]:
 def test_decide_does_what_the_controller_does(
     controller, decided, seed: int, share: float, most: int
 ) -> None:
-    cases = Cases(2 * SEED + seed, most)
+    # Each release has cases of its own.
+    cases = Cases(100 * controller.minor + 2 * SEED + seed, most)
     found = []
-    for _ in range(int(CASES * share)):
+    for _ in range(int(controller.cases * share)):
         case = cases.case()
-        found += differences(case, controller.ask(case)["syncs"], answers(case, decided))
+        theirs, ours = controller.ask(case)["syncs"], answers(case, decided, controller.minor)
+        found += differences(case, theirs, ours)
         assert len(found) < 5, "\n\n".join(found)
     assert found == []
 
@@ -136,7 +142,8 @@ def test_cases_reach_what_they_are_meant_to_reach(controller) -> None:
 @pytest.mark.timeout(_TIMEOUT_S)
 def test_what_the_server_refuses_of_mutated_manifests_is_refused_here(controller) -> None:
     found, refused = [], 0
-    for text in mutations(MUTATIONS, seed=SEED + 1):
+    count = controller.cases // 4
+    for text in mutations(count, seed=SEED + 1):
         manifest = json.loads(text, parse_float=_as_yaml_has_it)
         answer, faults = controller.ask({"hpa": manifest, "settings": {}}), _faults(text)
         refused += "refused" in answer
@@ -146,7 +153,7 @@ def test_what_the_server_refuses_of_mutated_manifests_is_refused_here(controller
         if ("refused" in answer) != bool(faults):
             found.append(f"{text}\n  server: {answer}\n  gpuscale: {faults}")
     assert found == []
-    assert MUTATIONS / 4 < refused < MUTATIONS
+    assert count / 4 < refused < count
 
 
 def _as_yaml_has_it(number: str) -> float:

@@ -120,7 +120,12 @@ def test_a_build_without_names_leaves_out_what_is_built_apart(
     with pytest.raises(SystemExit) as caught:
         tools.main()
     assert not caught.value.code
-    assert wanted == [*toolset.CONTROL_PLANE, "hpa-differential", "prometheus-adapter"]
+    assert wanted == [
+        *toolset.CONTROL_PLANE,
+        "hpa-differential",
+        "hpa-differential-1.36",
+        "prometheus-adapter",
+    ]
 
 
 def test_another_version_in_the_cache_does_not_count(tmp_path: Path) -> None:

@@ -93,13 +93,13 @@ def milli_of(fields: Fields, path: Path, value: object) -> int:
     return milli
 
 
-def requests(fields: Fields) -> dict[str, Quantity]:
-    """Return the mapping `requests`; no amount in it may lie below zero."""
-    found = fields.quantities("requests")
+def requests(fields: Fields, key: str = "requests") -> dict[str, Quantity]:
+    """Return a mapping of requests; no amount in it may lie below zero."""
+    found = fields.quantities(key)
     for name, quantity in found.items():
         if not 0 <= quantity.milli_value() <= MAX_INT64:
-            amount = shown(fields.child("requests").data[name])
-            fields.note(("requests", name), "an amount of zero or more", found=amount)
+            amount = shown(fields.child(key).data[name])
+            fields.note((key, name), "an amount of zero or more", found=amount)
     return found
 
 

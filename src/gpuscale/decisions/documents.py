@@ -139,7 +139,7 @@ def read_decision(document: Document) -> DecisionRequest:
     state = _state(spec)
     pods = read_pods(spec)
     selecting, unknown = spec.texts("selectingHpas"), spec.texts("unknown")
-    is_selected = not scale_error and selector_failure(scale.selector, selecting) is None
+    is_selected = not scale_error and selector_failure(scale.selector, selecting, settings) is None
     is_needed = is_selected and (hpa is None or needs_metrics(hpa, scale, state, settings))
     metrics = None if hpa is None else hpa.metrics
     observations = read_observed(spec, metrics, is_needed=is_needed)
@@ -260,7 +260,7 @@ def _settings(config: Fields, kubernetes: KubernetesVersion | None) -> Controlle
             config, "initialReadinessDelay", default.initial_readiness_delay_s
         ),
         scale_to_zero=config.boolean("scaleToZero", default=default.scale_to_zero),
-        marks_zero=default.marks_zero,
+        minor=default.minor,
     )
 
 

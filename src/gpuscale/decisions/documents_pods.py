@@ -50,7 +50,9 @@ def _pod(fields: Fields) -> PodInfo:
         "startAge",
         "deleted",
         "requests",
+        "overhead",
         "containers",
+        "initContainers",
     )
     return PodInfo(
         name=fields.text("name", required=True),
@@ -61,13 +63,21 @@ def _pod(fields: Fields) -> PodInfo:
         ready_transition_ms=moment_ms(fields, "readyTransitionAge"),
         start_ms=moment_ms(fields, "startAge"),
         containers=tuple(_container(item) for item in fields.items("containers")),
+        init_containers=tuple(_init_container(item) for item in fields.items("initContainers")),
         pod_requests=requests(fields),
+        overhead=requests(fields, "overhead"),
     )
 
 
 def _container(fields: Fields) -> ContainerInfo:
     note_unknown(fields, "name", "requests")
     return ContainerInfo(fields.text("name", required=True), requests(fields))
+
+
+def _init_container(fields: Fields) -> ContainerInfo:
+    note_unknown(fields, "name", "requests", "restartPolicy")
+    is_sidecar = fields.text("restartPolicy") == "Always"
+    return ContainerInfo(fields.text("name", required=True), requests(fields), is_sidecar)
 
 
 def _phase(fields: Fields) -> PodPhase:

@@ -1,4 +1,4 @@
-"""How many replicas: the algorithm of Kubernetes' HPA controller, v1.36, without its I/O."""
+"""How many replicas: the algorithm of Kubernetes' HPA controller, v1.34 to v1.37, without its I/O."""
 
 from gpuscale.hpa.decide import decide, failed, needs_metrics, scale_unreadable, succeeded
 from gpuscale.hpa.names import metric_text

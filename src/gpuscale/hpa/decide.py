@@ -151,7 +151,7 @@ def decide(
         return _repaired(sync, limits.most, ABOVE_MAX_TEXT, "maxReplicas")
     if step == BELOW_MIN:
         return _repaired(sync, limits.least, BELOW_MIN_TEXT, "minReplicas")
-    failure = selector_failure(scale.selector, selecting_hpas)
+    failure = selector_failure(scale.selector, selecting_hpas, settings)
     if failure is not None:
         return _refused(sync, failure)
     return _from_metrics(sync, pods, observations)

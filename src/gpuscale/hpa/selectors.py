@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from gpuscale.hpa.conditions import MISSING_SELECTOR, Verdict, selector_refused
-from gpuscale.hpa.types import Event, PodInfo
+from gpuscale.hpa.types import ControllerSettings, Event, PodInfo
 from gpuscale.objects.selectors import Operator, Selector, parse_selector
 
 
@@ -23,12 +23,15 @@ class SelectorFailure:
         return self.event.message
 
 
-def selector_failure(selector: str, selecting_hpas: Sequence[str]) -> SelectorFailure | None:
+def selector_failure(
+    selector: str, selecting_hpas: Sequence[str], settings: ControllerSettings
+) -> SelectorFailure | None:
     """Return what is wrong with a scale's selector, or None.
 
     Args:
         selector: as text, from the scale.
         selecting_hpas: keys of all HPAs whose selector finds one of the pods.
+        settings: of the controller, whose release has words of its own.
     """
     if not selector:
         event = Event("Warning", "SelectorRequired", "selector is required")
@@ -39,8 +42,12 @@ def selector_failure(selector: str, selecting_hpas: Sequence[str]) -> SelectorFa
         text = f"couldn't convert selector into a corresponding internal selector object: {error}"
         return _failure("InvalidSelector", text)
     if len(selecting_hpas) > 1:
-        keys = " ".join(selecting_hpas)
-        text = f"pods by selector {selector} are controlled by multiple HPAs: [{keys}]"
+        if settings.is_reworded:
+            # Upstream stops at two, whichever its map has first.
+            others = f"more than one HPA (e.g. [{' '.join(selecting_hpas[:2])}])"
+        else:
+            others = f"multiple HPAs: [{' '.join(selecting_hpas)}]"
+        text = f"pods by selector {selector} are controlled by {others}"
         return _failure("AmbiguousSelector", text)
     return None
 

@@ -56,8 +56,12 @@ class PodInfo:
     ready_transition_ms: int | None = None
     start_ms: int | None = None
     containers: tuple[ContainerInfo, ...] = ()
+    init_containers: tuple[ContainerInfo, ...] = ()
+    """In their order, sidecars among them; the others count only beside requests of the pod as a whole."""
     pod_requests: Mapping[str, Quantity] = field(default_factory=dict)
     """Requests of the pod as a whole; empty where it has none."""
+    overhead: Mapping[str, Quantity] = field(default_factory=dict)
+    """Of its runtime class; it counts only beside requests of the pod as a whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,9 +139,29 @@ class ControllerSettings:
     """A pod that turned unready within this time after its start was never ready."""
     scale_to_zero: bool = False
     """The feature gate HPAScaleToZero; off by default up to v1.36, on from v1.37."""
-    marks_zero: bool = True
-    """Whether the condition ScaledToZero tells a zero of the controller's own from a pause, as from v1.36.
-    Before, every zero is its own where minReplicas is 0."""
+    minor: int = 36
+    """Of the release, v1.N."""
+
+    @property
+    def marks_zero(self) -> bool:
+        """Return whether the condition ScaledToZero tells a zero of the controller's own from a pause.
+
+        Before v1.36 every zero is its own where minReplicas is 0.
+        """
+        return self.minor >= 36
+
+    @property
+    def syncs_at_once(self) -> bool:
+        """Return whether a new HPA and a changed spec are synced at once, not with the next period.
+
+        Source: kubernetes v1.37 pkg/controller/podautoscaler/horizontal.go (enqueueHPA, updateHPA).
+        """
+        return self.minor >= 37
+
+    @property
+    def is_reworded(self) -> bool:
+        """Return whether the texts of AmbiguousSelector and of failed Object metrics are those of v1.37."""
+        return self.minor >= 37
 
 
 DEFAULT_SETTINGS = ControllerSettings()

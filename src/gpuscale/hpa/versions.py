@@ -1,6 +1,6 @@
 """What a Kubernetes release does to HPAs: its feature gates, and how its controller takes a count of 0.
 
-Source: kubernetes v1.36 pkg/features/kube_features.go; KEP-2021 (scale to zero) and KEP-4951 (tolerance) with
+Source: kubernetes v1.37 pkg/features/kube_features.go; KEP-2021 (scale to zero) and KEP-4951 (tolerance) with
     the stages up to v1.37.
 """
 
@@ -83,6 +83,8 @@ def _v1(minor: int) -> KubernetesVersion:
 
 SCALE_TO_ZERO = FeatureGate("HPAScaleToZero", alpha=_v1(16), beta=_v1(37))
 TOLERANCE = FeatureGate("HPAConfigurableTolerance", alpha=_v1(33), beta=_v1(35), stable=_v1(37))
+HPA_GENERATION = FeatureGate("HPAGeneration", alpha=_v1(37), beta=_v1(37))
+"""`metadata.generation` and `status.observedGeneration` of HPAs."""
 MARKS_ZERO = _v1(36)
 """From here on the condition ScaledToZero tells the controller's own zero from a pause."""
 
@@ -94,5 +96,5 @@ def settings_of(version: KubernetesVersion | None) -> ControllerSettings:
     return replace(
         DEFAULT_SETTINGS,
         scale_to_zero=SCALE_TO_ZERO.is_on(version),
-        marks_zero=version >= MARKS_ZERO,
+        minor=version.minor,
     )

@@ -183,7 +183,7 @@ class LiveLoop:
         client: HttpMetricsClient,
         stop: asyncio.Event,
     ) -> None:
-        present = self._runner.present
+        present, start_ms = self._runner.present, self._world.start_ms
         ask = self._runner.source.query
         triggers = SimulatedTriggers(self._world, client, ask)
         keda = KedaOperator(self._world, self._controller, Sources(ask, triggers))
@@ -225,9 +225,15 @@ class LiveLoop:
             if polls:
                 # `gpuscale scaler` lets KEDA's first call wait for the first evaluation.
                 await look_at_triggers()
+            at_once = {"hpa"} if self._controller.settings.syncs_at_once else set()
             tasks += [
                 group.create_task(
-                    every(self._clock, self._world.start_ms + period_ms, period_ms, action),
+                    every(
+                        self._clock,
+                        self._clock.now_ms() if name in at_once else start_ms + period_ms,
+                        period_ms,
+                        action,
+                    ),
                     name=name,
                 )
                 for name, period_ms, action in paces

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from gpuscale.core.quantity import Quantity
 from gpuscale.objects.meta import ObjectMeta, read_meta
+from gpuscale.objects.requests import container_requests
 from gpuscale.objects.selectors import Requirement, selector_of_expressions
 
 if TYPE_CHECKING:
@@ -50,6 +51,11 @@ class Container:
     restart_policy: str = ""
     """`Always` on an init container makes it a sidecar."""
 
+    @property
+    def sidecar(self) -> bool:
+        """Return whether it is an init container that keeps running."""
+        return self.restart_policy == "Always"
+
 
 @dataclass(frozen=True, slots=True)
 class NodeSelectorTerm:
@@ -74,6 +80,10 @@ class PodSpec:
     tolerations: tuple[Toleration, ...] = ()
     restart_policy: str = "Always"
     priority: int = 0
+    requests: Mapping[str, Quantity] = field(default_factory=dict)
+    """Of the pod as a whole, as the API server completes them; empty where it has none of its own."""
+    overhead: Mapping[str, Quantity] = field(default_factory=dict)
+    """Of its runtime class."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,16 +147,34 @@ def read_pod_spec(fields: "Fields") -> PodSpec:
     containers = tuple(_container(item) for item in fields.items("containers"))
     if not containers:
         fields.note(("containers",), "at least one container")
+    init_containers = tuple(_container(item) for item in fields.items("initContainers"))
     return PodSpec(
         containers=containers,
-        init_containers=tuple(_container(item) for item in fields.items("initContainers")),
+        init_containers=init_containers,
         node_name=fields.text("nodeName"),
         node_selector=fields.labels("nodeSelector"),
         required_node_terms=_node_terms(fields),
         tolerations=tuple(_toleration(item) for item in fields.items("tolerations")),
         restart_policy=fields.text("restartPolicy", "Always"),
         priority=fields.integer("priority", 0) or 0,
+        requests=_own_requests(fields.child("resources"), containers, init_containers),
+        overhead=fields.quantities("overhead"),
     )
+
+
+def _own_requests(
+    resources: "Fields", containers: tuple[Container, ...], init_containers: tuple[Container, ...]
+) -> dict[str, Quantity]:
+    """Return a pod's own requests; beside limits, its containers' and then the limits fill the gaps.
+
+    Source: kubernetes v1.37 pkg/apis/core/v1/defaults.go (defaultPodRequests).
+    """
+    limits, requests = resources.quantities("limits"), resources.quantities("requests")
+    if not limits:
+        return requests
+    asked = container_requests(containers, init_containers)
+    given = {name: Quantity(nano) for name, nano in asked.items() if name in ("cpu", "memory")}
+    return {**limits, **given, **requests}
 
 
 def _container(fields: "Fields") -> Container:

@@ -91,9 +91,12 @@ def pod_entry(body: Mapping[str, object], now_ms: int, *, has_usage: bool) -> En
     if meta.get("deletionTimestamp") is not None:
         entry["deleted"] = True
     if has_usage:
-        requests = _requests(spec)
-        entry |= {"requests": requests} if requests else {}
-        entry["containers"] = _containers(spec)
+        own, overhead = _requests(spec), _amounts(spec.get("overhead"))
+        entry |= {"requests": own} if own else {}
+        entry |= {"overhead": overhead} if overhead else {}
+        entry["containers"] = _containers(spec.get("containers"))
+        init = _containers(spec.get("initContainers"), are_init=True)
+        entry |= {"initContainers": init} if init else {}
     return entry
 
 
@@ -151,20 +154,26 @@ def _ready(body: Mapping[str, object], now_ms: int) -> Entry:
     return {}
 
 
-def _containers(spec: Mapping[str, object]) -> list[Entry]:
-    """Return containers and sidecars, which are init containers that restart always."""
-    plain, init = spec.get("containers"), spec.get("initContainers")
-    bodies = [mapping_of(each) for each in (plain if isinstance(plain, list) else ())]
-    sidecars = [mapping_of(each) for each in (init if isinstance(init, list) else ())]
-    bodies += [each for each in sidecars if each.get("restartPolicy") == "Always"]
-    named = [(text_of(each.get("name")), each) for each in bodies]
-    return [{"name": name, "requests": _requests(each)} for name, each in named if name]
+def _containers(found: object, *, are_init: bool = False) -> list[Entry]:
+    """Return containers; an init container that restarts always is a sidecar."""
+    bodies = [mapping_of(each) for each in (found if isinstance(found, list) else ())]
+    entries: list[Entry] = []
+    for each in bodies:
+        if name := text_of(each.get("name")):
+            entry: Entry = {"name": name, "requests": _requests(each)}
+            if are_init and each.get("restartPolicy") == "Always":
+                entry["restartPolicy"] = "Always"
+            entries.append(entry)
+    return entries
 
 
 def _requests(holder: Mapping[str, object]) -> dict[str, object]:
-    """Return the requests of a pod or container; the API server lets none pass that is no amount."""
-    requests = mapping_of(mapping_of(holder.get("resources")).get("requests"))
-    return {name: amount for name, amount in requests.items() if _is_amount(amount)}
+    return _amounts(mapping_of(holder.get("resources")).get("requests"))
+
+
+def _amounts(found: object) -> dict[str, object]:
+    """Return what is asked for; the API server lets nothing pass that is no amount."""
+    return {name: amount for name, amount in mapping_of(found).items() if _is_amount(amount)}
 
 
 def _is_amount(value: object) -> bool:

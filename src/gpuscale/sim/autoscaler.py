@@ -78,7 +78,7 @@ class HpaController:
         """HPA key to what it scales."""
         self._selectors: dict[str, SelectorIndex] | None = None
         """Of the HPAs of each namespace; made when one is asked for, as no HPA comes or goes."""
-        self._settings = controller_settings(pipeline)
+        self.settings = controller_settings(pipeline)
 
     def target(self, hpa: HorizontalPodAutoscaler) -> Target:
         """Return the scale of an HPA's Deployment and the pods behind its selector."""
@@ -124,7 +124,7 @@ class HpaController:
             target.pods,
             tuple(observations),
             now_ms,
-            self._settings,
+            self.settings,
             known.selecting,
         )
         decision = self._policies[key].decide(request)

@@ -233,8 +233,11 @@ class VirtualPipeline:
         engine.every(rule_ms, Stage.RULES, self._record, first_ms=rules_at)
         relist_at = start + phase_ms(seed, "relist", relist_ms)
         engine.every(relist_ms, Stage.DISCOVERY, self._discover, first_ms=relist_at)
+        # What the HPAs ask for is known once every hop has looked; before it a first sync would only fail.
+        is_at_once = self._controller.settings.syncs_at_once
+        first_sync_ms = FIRST_LOOK_MS if is_at_once else pipeline.hpa_sync_period
         for key in self._world.cluster.hpas:
-            self._schedule_hpa(key, start + pipeline.hpa_sync_period)
+            self._schedule_hpa(key, start + first_sync_ms)
         if self._keda.polled or self._setup.triggers:
             engine.every(LOOK_MS, Stage.KEDA, self._look_at_triggers, first_ms=start)
         for key, period_ms in self._keda.polled:

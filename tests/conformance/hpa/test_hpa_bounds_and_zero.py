@@ -217,7 +217,7 @@ def test_needs_metrics_agrees_with_what_decide_looks_at(
 class TestZeroBefore136:
     """Source: kubernetes v1.35 horizontal.go: only `minReplicas != 0` makes a count of 0 a pause."""
 
-    OLD = ControllerSettings(scale_to_zero=True, marks_zero=False)
+    OLD = ControllerSettings(scale_to_zero=True, minor=35)
 
     def test_any_zero_is_the_controllers_own(self, given) -> None:
         hpa = queue(given, low=0)

@@ -9,6 +9,7 @@ import pytest
 
 from gpuscale.hpa import (
     ContainerUsages,
+    ControllerSettings,
     Event,
     ExternalValues,
     FetchError,
@@ -209,7 +210,14 @@ def test_unreadable_selector(given) -> None:
     assert {event.message for event in decision.warnings} == {active[3]}
 
 
-def test_selector_shared_with_another_hpa(given) -> None:
+@pytest.mark.parametrize(
+    ("minor", "words"),
+    [
+        (36, "multiple HPAs: [default/web default/front]"),
+        (37, "more than one HPA (e.g. [default/web default/front])"),
+    ],
+)
+def test_selector_shared_with_another_hpa(given, minor, words) -> None:
     pods = (PodInfo("p0", labels={"app": "web", "tier": "front"}),)
     selectors = {
         "default/web": parse_selector("app=web"),
@@ -224,8 +232,9 @@ def test_selector_shared_with_another_hpa(given) -> None:
         spec=1,
         pods=pods,
         selecting_hpas=selecting,
+        settings=ControllerSettings(minor=minor),
     )
-    text = "pods by selector app=web are controlled by multiple HPAs: [default/web default/front]"
+    text = f"pods by selector app=web are controlled by {words}"
     assert lines(decision.conditions)[1] == ("ScalingActive", "False", "AmbiguousSelector", text)
     assert [event.reason for event in decision.warnings] == [
         "AmbiguousSelector",
@@ -329,6 +338,16 @@ def test_failed_fetch(given, index) -> None:
         ),
     )
     assert decision.metrics[0].error == text
+
+
+def test_a_failed_object_metric_reads_in_order_from_1_37_on(given) -> None:
+    """Source: kubernetes v1.37 replica_calculator.go, GetObjectMetricReplicas: "... on %s %s/%s: %w"."""
+    metric = given.object_metric(given.value(5))
+    decision = given.decide(given.hpa(metric), DOWN, spec=3, settings=ControllerSettings(minor=37))
+    assert decision.warnings[0].message == (
+        "unable to get metric requests on Service default/web: unable to fetch metrics from custom metrics "
+        "API: the server could not find the requested resource"
+    )
 
 
 @pytest.mark.parametrize(

@@ -222,12 +222,14 @@ def test_raw_resource_target_uses_the_plain_algorithm_with_cpu_readiness(given) 
 TWO_CONTAINERS = (
     ContainerInfo("main", {"cpu": parse_quantity("500m")}),
     ContainerInfo("proxy", {"cpu": parse_quantity("300m")}),
-    ContainerInfo("agent", {"cpu": parse_quantity("200m")}, sidecar=True),
 )
+AGENT = (ContainerInfo("agent", {"cpu": parse_quantity("200m")}, sidecar=True),)
 
 
 def two_container_pods(given):
-    return tuple(replace(p, containers=TWO_CONTAINERS) for p in given.pods("ready"))
+    return tuple(
+        replace(p, containers=TWO_CONTAINERS, init_containers=AGENT) for p in given.pods("ready")
+    )
 
 
 def test_all_containers_and_sidecars_are_summed(given) -> None:
@@ -268,6 +270,49 @@ def test_pod_level_requests_without_the_resource_leave_it_to_the_containers(give
     usage = ContainerUsages((PodUsage("p0", {"main": 600}, given.now_ms),))
     decision = given.decide(given.hpa(given.resource(50)), usage, spec=1, pods=pods)
     assert decision.metrics[0].average_utilization == 60  # 600 / 1000
+
+
+CPU, MEMORY = "cpu", "memory"
+
+
+def asking(name: str, amount, *, sidecar: bool = False) -> ContainerInfo:
+    return ContainerInfo(name, {CPU: parse_quantity(amount)} if amount else {}, sidecar)
+
+
+INIT, SIDECAR = asking("init", 4), asking("agent", "500m", sidecar=True)
+OF_MEMORY, OF_CPU = {MEMORY: parse_quantity("1Gi")}, {CPU: parse_quantity(2)}
+OVERHEAD = {CPU: parse_quantity("250m")}
+
+
+# Main container 1 core, usage 1 core; request by PodRequests of k8s.io/component-helpers v0.37
+# (resource/helpers.go) where the pod asks for anything of its own, else by the sum of what keeps running
+# (kubernetes v1.37 replica_calculator.go, calculatePodRequestsFromContainers).
+@pytest.mark.parametrize(
+    ("init", "own", "overhead", "percent"),
+    [
+        pytest.param((INIT,), {}, {}, 100, id="an init container that ends counts not"),
+        pytest.param((SIDECAR,), {}, OVERHEAD, 66, id="1 + 0.5, without overhead"),
+        pytest.param((INIT,), OF_MEMORY, {}, 25, id="max(4, 1)"),
+        pytest.param((SIDECAR, INIT), OF_MEMORY, {}, 22, id="max(0.5 + 4, 1 + 0.5)"),
+        pytest.param((INIT, SIDECAR), OF_MEMORY, {}, 25, id="max(4, 1 + 0.5)"),
+        pytest.param((SIDECAR,), OF_MEMORY, OVERHEAD, 57, id="1 + 0.5 + 0.25"),
+        pytest.param((INIT,), OF_CPU, OVERHEAD, 44, id="2 + 0.25"),
+        pytest.param((INIT,), {"nvidia.com/gpu": parse_quantity(1)}, {}, 100, id="not a pod's own"),
+        pytest.param((), {"hugepages-2Mi": parse_quantity("4Mi")}, OVERHEAD, 80, id="1 + 0.25"),
+    ],
+)
+def test_what_a_pod_asks_for(given, init, own, overhead, percent: int) -> None:
+    (pod,) = given.pods("ready")
+    pod = replace(
+        pod,
+        containers=(asking("main", 1),),
+        init_containers=init,
+        pod_requests=own,
+        overhead=overhead,
+    )
+    usage = ContainerUsages((PodUsage("p0", {"main": 1000}, given.now_ms),))
+    decision = given.decide(given.hpa(given.resource(50)), usage, spec=1, pods=(pod,))
+    assert decision.metrics[0].average_utilization == percent
 
 
 def test_sample_with_a_container_that_reports_nothing_is_absent(given) -> None:

@@ -49,16 +49,35 @@ def test_a_soft_taint_keeps_nobody_away() -> None:
     assert untolerated((Taint("a", "b", "PreferNoSchedule"),), ()) is None
 
 
-def test_requests_take_the_larger_of_start_up_and_running() -> None:
-    # running: 1 + sidecar 1 = 2 cpu; start-up: the init container beside the sidecar, 3 + 1 = 4 cpu
-    requests = pod_requests(
-        spec(
-            "{containers: [{name: c, resources: {requests: {cpu: 1}}}], initContainers: ["
-            "{name: s, restartPolicy: Always, resources: {requests: {cpu: 1}}},"
-            "{name: i, resources: {requests: {cpu: 3}}}]}"
-        )
+# One container with 1 core and 1 Gi. Source: k8s.io/component-helpers v0.37 resource/helpers.go
+# (PodRequests); kubernetes v1.37 pkg/apis/core/v1/defaults.go (defaultPodRequests).
+@pytest.mark.parametrize(
+    ("more", "cores"),
+    [
+        pytest.param("initContainers: [SIDECAR, INIT]", 4, id="start-up: 3 beside the sidecar's 1"),
+        pytest.param("initContainers: [INIT, SIDECAR]", 3, id="start-up alone: 3"),
+        pytest.param("initContainers: [SIDECAR]", 2, id="running: 1 + 1"),
+        pytest.param("overhead: {cpu: 1}", 2, id="overhead beside"),
+        pytest.param("resources: {requests: {cpu: 5}}, overhead: {cpu: 1}", 6, id="own requests"),
+        pytest.param("resources: {requests: {cpu: 500m}}", 0.5, id="own requests below the sum"),
+        pytest.param("resources: {limits: {cpu: 8}}", 1, id="own limits, and containers' requests"),
+        pytest.param("resources: {requests: {nvidia.com/gpu: 4}}", 1, id="no resource of a pod"),
+    ],
+)
+def test_what_a_pod_takes_of_its_node(more: str, cores: float) -> None:
+    more = more.replace(
+        "SIDECAR", "{name: s, restartPolicy: Always, resources: {requests: {cpu: 1}}}"
     )
-    assert requests["cpu"] == 4 * NANO
+    more = more.replace("INIT", "{name: i, resources: {requests: {cpu: 3}}}")
+    main = "containers: [{name: c, resources: {requests: {cpu: 1, memory: 1Gi}}}]"
+    requests = pod_requests(spec(f"{{{main}, {more}}}"))
+    assert (requests["cpu"], requests["memory"]) == (cores * NANO, 2**30 * NANO)
+    assert "nvidia.com/gpu" not in requests
+
+
+def test_a_limit_of_the_pod_alone_is_its_request() -> None:
+    asked = spec("{containers: [{name: c}], resources: {limits: {cpu: 2}}}")
+    assert pod_requests(asked)["cpu"] == 2 * NANO
 
 
 def test_gpus_are_counted_whole() -> None:

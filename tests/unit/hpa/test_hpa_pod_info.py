@@ -8,6 +8,7 @@ from gpuscale.objects.meta import ObjectMeta
 from gpuscale.objects.pods import Container, Pod, PodPhase, PodSpec, PodStatus
 
 CPU = {"cpu": parse_quantity(1)}
+MEMORY = {"memory": parse_quantity("1Gi")}
 
 
 def pod(status: PodStatus = PodStatus(), deletion_ms: int | None = None) -> Pod:  # noqa: B008 - frozen
@@ -17,6 +18,8 @@ def pod(status: PodStatus = PodStatus(), deletion_ms: int | None = None) -> Pod:
             Container("setup", requests=CPU),
             Container("agent", requests=CPU, restart_policy="Always"),
         ),
+        requests=MEMORY,
+        overhead=CPU,
     )
     meta = ObjectMeta("web-1", labels={"app": "web"}, deletion_ms=deletion_ms)
     return Pod(meta, spec, status)
@@ -32,8 +35,10 @@ def test_everything_that_counts_is_there() -> None:
         ready=ReadyCondition.TRUE,
         ready_transition_ms=7,
         start_ms=5,
-        # init containers that end leave nothing to request; those that stay are sidecars
-        containers=(ContainerInfo("main", CPU), ContainerInfo("agent", CPU, sidecar=True)),
+        containers=(ContainerInfo("main", CPU),),
+        init_containers=(ContainerInfo("setup", CPU), ContainerInfo("agent", CPU, sidecar=True)),
+        pod_requests=MEMORY,
+        overhead=CPU,
     )
 
 

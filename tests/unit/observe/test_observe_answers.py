@@ -16,7 +16,16 @@ POD_LIST = {
         {
             "metadata": {"name": "vision-1", "labels": {"app": "vision"}},
             "spec": {
-                "containers": [{"name": "main", "resources": {"requests": {"cpu": "500m"}}}],
+                "overhead": {"cpu": "250m"},
+                "resources": {"requests": {"memory": "1Gi"}},
+                # Since 1.34 a container may say when it restarts; that makes it no sidecar.
+                "containers": [
+                    {
+                        "name": "main",
+                        "restartPolicy": "Always",
+                        "resources": {"requests": {"cpu": "500m"}},
+                    }
+                ],
                 "initContainers": [
                     {"name": "setup", "resources": {"requests": {"cpu": "9"}}},
                     {
@@ -122,9 +131,12 @@ def test_pods() -> None:
             "startAge": 600,
             "ready": "True",
             "readyTransitionAge": 540,
-            "containers": [
-                {"name": "main", "requests": {"cpu": "500m"}},
-                {"name": "proxy", "requests": {"cpu": "100m"}},
+            "requests": {"memory": "1Gi"},
+            "overhead": {"cpu": "250m"},
+            "containers": [{"name": "main", "requests": {"cpu": "500m"}}],
+            "initContainers": [
+                {"name": "setup", "requests": {"cpu": "9"}},
+                {"name": "proxy", "requests": {"cpu": "100m"}, "restartPolicy": "Always"},
             ],
         },
         {

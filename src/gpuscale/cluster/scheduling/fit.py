@@ -8,9 +8,10 @@ Source: kube-scheduler plugins NodeUnschedulable, TaintToleration, NodeAffinity,
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from gpuscale.cluster.scheduling.resources import Amounts, amounts_of, pod_requests
+from gpuscale.cluster.scheduling.resources import pod_requests
 from gpuscale.objects.nodes import Node, Taint
 from gpuscale.objects.pods import NodeSelectorTerm, PodSpec, Toleration
+from gpuscale.objects.requests import Amounts, amounts_of
 
 BLOCKING_EFFECTS = ("NoSchedule", "NoExecute")
 

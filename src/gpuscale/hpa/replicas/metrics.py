@@ -125,10 +125,10 @@ def _object_replicas(
 ) -> Asked:
     target = spec.target
     if target.type is TargetType.VALUE and target.value is not None:
-        usage_milli = _object_usage(spec, observation, namespace)
+        usage_milli = _object_usage(spec, observation, namespace, sync)
         return value_replicas(usage_milli, wrapped64(target.value.milli_value()), sync)
     if target.type is TargetType.AVERAGE_VALUE and target.average_value is not None:
-        usage_milli = _object_usage(spec, observation, namespace)
+        usage_milli = _object_usage(spec, observation, namespace, sync)
         return per_pod_replicas(
             usage_milli, wrapped64(target.average_value.milli_value()), sync, is_external=False
         )
@@ -137,13 +137,17 @@ def _object_replicas(
     )
 
 
-def _object_usage(spec: ObjectMetric, observation: Observation, namespace: str) -> int:
+def _object_usage(
+    spec: ObjectMetric, observation: Observation, namespace: str, sync: SyncContext
+) -> int:
     if isinstance(observation, FetchError):
-        # Upstream's format string takes its arguments in another order than it reads.
-        raise UncomputableError(
-            f"unable to get metric {spec.name}: {spec.described_object.kind} on {namespace} "
-            f"{spec.described_object.name}/{_fetch_error_text(observation, 'custom')}"
-        )
+        described, error = spec.described_object, _fetch_error_text(observation, "custom")
+        if sync.settings.is_reworded:
+            where = f" on {described.kind} {namespace}/{described.name}: {error}"
+        else:
+            # Up to 1.36 the format string took its arguments in another order than it read.
+            where = f": {described.kind} on {namespace} {described.name}/{error}"
+        raise UncomputableError(f"unable to get metric {spec.name}{where}")
     if not isinstance(observation, ObjectValue):
         raise _mismatch(spec, observation)
     return observation.value_milli

@@ -7,6 +7,7 @@ Source: kubernetes v1.36 pkg/controller/podautoscaler/replica_calculator.go (get
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from gpuscale.core.quantity import Quantity
 from gpuscale.hpa.kernel.numbers import wrapped64
 from gpuscale.hpa.kernel.pods import (
     ABSENT,
@@ -31,6 +32,7 @@ from gpuscale.hpa.types import (
 )
 from gpuscale.objects.metric_values import MetricValue
 from gpuscale.objects.pods import Pod, PodPhase, PodStatus
+from gpuscale.objects.requests import is_pod_level, total_requests
 
 CPU = "cpu"
 NO_PODS_TEXT = "no pods returned by selector while calculating replica count"
@@ -47,7 +49,6 @@ class Sample:
 
 def pod_info(pod: Pod) -> PodInfo:
     """Return what the controller looks at of a pod."""
-    sidecars = (c for c in pod.spec.init_containers if c.restart_policy == "Always")
     return PodInfo(
         name=pod.metadata.name,
         labels=pod.metadata.labels,
@@ -56,10 +57,12 @@ def pod_info(pod: Pod) -> PodInfo:
         ready=_ready_condition(pod.status),
         ready_transition_ms=pod.status.ready_transition_ms,
         start_ms=pod.status.start_ms,
-        containers=(
-            *(ContainerInfo(c.name, c.requests) for c in pod.spec.containers),
-            *(ContainerInfo(c.name, c.requests, sidecar=True) for c in sidecars),
+        containers=tuple(ContainerInfo(c.name, c.requests) for c in pod.spec.containers),
+        init_containers=tuple(
+            ContainerInfo(c.name, c.requests, c.sidecar) for c in pod.spec.init_containers
         ),
+        pod_requests=pod.spec.requests,
+        overhead=pod.spec.overhead,
     )
 
 
@@ -144,25 +147,24 @@ def calculate_requests(pods: Sequence[PodInfo], container: str, resource: str) -
 
 
 def _pod_request(pod: PodInfo, resource: str) -> int:
-    if pod.pod_requests:
-        return _pod_level_request(pod, resource)
-    return wrapped64(sum(_container_request(pod, c.name, resource) for c in pod.containers))
+    """Return the sum of the containers' requests, or what the scheduler counts.
+
+    The second where the pod as a whole asks for anything, be it of another resource.
+    """
+    if any(map(is_pod_level, pod.pod_requests)):
+        total = total_requests(pod.containers, pod.init_containers, pod.pod_requests, pod.overhead)
+        if resource not in total:
+            raise UncomputableError(f"missing pod-level request for {resource} in Pod {pod.name}")
+        return wrapped64(Quantity(total[resource]).milli_value())
+    return wrapped64(sum(_container_request(pod, c.name, resource) for c in _lasting(pod)))
 
 
-def _pod_level_request(pod: PodInfo, resource: str) -> int:
-    """Return the pod's own request, or for a resource it leaves open what its containers request."""
-    if resource in pod.pod_requests:
-        return wrapped64(pod.pod_requests[resource].milli_value())
-    requests = [
-        c.requests[resource].milli_value() for c in pod.containers if resource in c.requests
-    ]
-    if not requests:
-        raise UncomputableError(f"missing pod-level request for {resource} in Pod {pod.name}")
-    return wrapped64(sum(requests))
+def _lasting(pod: PodInfo) -> tuple[ContainerInfo, ...]:
+    return (*pod.containers, *(each for each in pod.init_containers if each.sidecar))
 
 
 def _container_request(pod: PodInfo, container: str, resource: str) -> int:
-    for candidate in pod.containers:
+    for candidate in _lasting(pod):
         if candidate.name == container:
             if resource in candidate.requests:
                 return wrapped64(candidate.requests[resource].milli_value())

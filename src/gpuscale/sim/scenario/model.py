@@ -68,7 +68,10 @@ class Pipeline(Model):
     tolerance: float = Field(default=0.1, ge=0, le=1)
     """kube-controller-manager's `--horizontal-pod-autoscaler-tolerance`."""
     kubernetes_version: str = Field(default="1.36", pattern=RELEASE_PATTERN)
-    """The release whose HPA controller is simulated; from 1.37 on it takes workloads to zero and back."""
+    """The release whose HPA controller is simulated.
+
+    From 1.37 on it takes workloads to zero and back, and syncs a new HPA at once, not after one period.
+    """
     hpa_scale_to_zero: bool | None = None
     """The feature gate HPAScaleToZero; absent: as the release has it."""
     style: Literal["dcgm", "ack"] = "dcgm"

@@ -2,9 +2,11 @@
 
 import re
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
+from gpuscale.cli.scenarios import find_setup
 from gpuscale.hpa.types import FetchError
 from gpuscale.local.kube_api.kinds import (
     ENDPOINT_SLICE,
@@ -117,6 +119,17 @@ def test_a_warning_that_comes_again_is_counted() -> None:
     assert {event["type"] for event in new} == {"Warning"}
     reasons = sorted(event["reason"] for event in new)
     assert reasons == ["FailedComputeMetricsReplicas", "FailedGetPodsMetric"]
+
+
+@pytest.mark.parametrize(("release", "generation"), [("1.36", None), ("1.37", 1)])
+def test_an_hpa_has_a_generation_from_1_37_on(release: str, generation: int | None) -> None:
+    """Source: kubernetes v1.37 horizontal.go (setStatus), horizontalpodautoscaler/strategy.go."""
+    setup = find_setup("ack-bert")
+    pipeline = setup.pipeline.model_copy(update={"kubernetes_version": release})
+    run = StoredRun(replace(setup, pipeline=pipeline)).run_to(20)
+    (hpa,) = run.bodies("horizontalpodautoscalers.autoscaling")
+    assert hpa["metadata"].get("generation") == generation
+    assert hpa["status"].get("observedGeneration") == generation
 
 
 def test_an_hpa_whose_metric_failed_shows_no_number() -> None:

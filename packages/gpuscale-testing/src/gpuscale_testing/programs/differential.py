@@ -1,7 +1,7 @@
 """The module that `hpa-differential` is built from: the HPA controller's package with a clock put in.
 
 Nothing of Kubernetes is kept here. A build copies the package's files from the module that Go has fetched,
-rewrites their clock, and puts our own files beside them.
+rewrites their clock, and puts our own files beside them: those for every release, and those for this one.
 """
 
 import os
@@ -39,7 +39,8 @@ def module_of(tool: Tool, go: str) -> Iterator[Path]:
         for name in ("go.mod", "go.sum"):
             shutil.copyfile(module / name, made / name)
         _put_clock(_package_folder(go, module), made / "podautoscaler")
-        for path in (OWN_GO / "inside").glob("*.go"):
+        inside = OWN_GO / "inside"
+        for path in (*inside.glob("*.go"), *(inside / tool.folder).glob("*.go")):
             shutil.copyfile(path, made / "podautoscaler" / path.name)
         shutil.copytree(OWN_GO / "program", made / "program")
         yield made

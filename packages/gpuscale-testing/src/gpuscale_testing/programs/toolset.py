@@ -47,7 +47,13 @@ TOOLS = (
         Tool(name, "kubernetes", "k8s.io/kubernetes", f"k8s.io/kubernetes/cmd/{name}")
         for name in ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
     ),
-    Tool("hpa-differential", "kubernetes", "k8s.io/kubernetes", "./program", is_own=True),
+    *(
+        Tool(name, folder, "k8s.io/kubernetes", "./program", is_own=True)
+        for name, folder in (
+            ("hpa-differential", "kubernetes"),
+            ("hpa-differential-1.36", "kubernetes-1.36"),
+        )
+    ),
     Tool(
         "prometheus-adapter",
         "prometheus-adapter",
@@ -107,7 +113,7 @@ def cache_folder(environment: Mapping[str, str] = os.environ) -> Path:
 
 
 def pinned_version(tool: Tool) -> str:
-    """Return the version to build, such as `v1.36.3`; that of an own program also names its source.
+    """Return the version to build, such as `v1.37.2`; that of an own program also names its source.
 
     Raises:
         NotFoundError: no go.mod, or it does not name the module.

@@ -1,6 +1,6 @@
 """HorizontalPodAutoscalers with the status that their controller writes, and ScaledObjects.
 
-Source: kubernetes v1.36 pkg/controller/podautoscaler/horizontal.go (setStatus, computeStatusFor...);
+Source: kubernetes v1.37 pkg/controller/podautoscaler/horizontal.go (setStatus, computeStatusFor...);
     pkg/apis/autoscaling/v1/conversion.go and annotations.go (what v1 keeps in annotations).
 """
 
@@ -12,6 +12,7 @@ from typing import Any
 
 from gpuscale.core.quantity import milli_text
 from gpuscale.hpa.types import Decision, MetricStatus
+from gpuscale.hpa.versions import HPA_GENERATION, parse_version
 from gpuscale.local.kube_api.objects.run import Json, Run
 from gpuscale.objects.hpa import HorizontalPodAutoscaler
 from gpuscale.objects.hpa.manifest import hpa_manifest
@@ -39,12 +40,17 @@ def hpa_body(run: Run, hpa: HorizontalPodAutoscaler, decision: Decision | None) 
         decision: the controller's latest; None before the first.
     """
     manifest = hpa_manifest(hpa)
+    # No HPA of a run changes, so each has been seen as it was made.
+    has_generation = HPA_GENERATION.is_on(parse_version(run.kubernetes_version))
+    status = _status(run, manifest["spec"]["metrics"], decision)
+    if has_generation and decision is not None:
+        status["observedGeneration"] = 1
     return {
         "apiVersion": manifest["apiVersion"],
         "kind": _KIND,
-        "metadata": run.metadata(_KIND, hpa.metadata),
+        "metadata": run.metadata(_KIND, hpa.metadata, generation=1 if has_generation else None),
         "spec": manifest["spec"],
-        "status": _status(run, manifest["spec"]["metrics"], decision),
+        "status": status,
     }
 
 

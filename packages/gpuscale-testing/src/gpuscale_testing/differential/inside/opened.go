@@ -8,7 +8,6 @@ import (
 	"time"
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/labels"
 	autoscalingclient "k8s.io/client-go/kubernetes/typed/autoscaling/v2"
 	autoscalinglisters "k8s.io/client-go/listers/autoscaling/v2"
 	corelisters "k8s.io/client-go/listers/core/v1"
@@ -16,7 +15,6 @@ import (
 	"k8s.io/client-go/tools/record"
 	metricsclient "k8s.io/kubernetes/pkg/controller/podautoscaler/metrics"
 	"k8s.io/kubernetes/pkg/controller/podautoscaler/monitor"
-	"k8s.io/kubernetes/pkg/controller/util/selectors"
 )
 
 // Clock is the time that the controller sees.
@@ -45,7 +43,7 @@ type Surroundings struct {
 
 // Opened returns a controller without queues and informers.
 func Opened(s Settings, around Surroundings) *HorizontalController {
-	return &HorizontalController{
+	opened := &HorizontalController{
 		scaleNamespacer:              around.Scales,
 		hpaNamespacer:                around.HPAs,
 		mapper:                       around.Mapper,
@@ -59,19 +57,15 @@ func Opened(s Settings, around Surroundings) *HorizontalController {
 		recommendations:              map[string][]timestampedRecommendation{},
 		scaleUpEvents:                map[string][]timestampedScaleEvent{},
 		scaleDownEvents:              map[string][]timestampedScaleEvent{},
-		hpaSelectors:                 selectors.NewBiMultimap(),
 	}
+	opened.openStores()
+	return opened
 }
 
 // Sync reconciles one HPA.
 func (a *HorizontalController) Sync(key string) error {
 	_, err := a.reconcileKey(context.Background(), key)
 	return err
-}
-
-// Select registers an HPA, as its informer does, with the selector that it was last seen with.
-func (a *HorizontalController) Select(key string, selector labels.Selector) {
-	a.hpaSelectors.PutSelector(selectors.Parse(key), selector)
 }
 
 // Recommendations returns what is remembered of an HPA, as [replicas, milliseconds].

@@ -147,7 +147,7 @@ func answered(line []byte) (result answer) {
 // admitted returns the HPA as an API server would store and serve it, or why it refuses it.
 func admitted(manifest []byte) (*autoscalingv2.HorizontalPodAutoscaler, []string) {
 	internal := schema.GroupVersion{Group: autoscaling.GroupName, Version: "__internal"}
-	decoded, _, err := legacyscheme.Codecs.UniversalDecoder(internal).Decode(manifest, nil, nil)
+	decoded, written, err := legacyscheme.Codecs.UniversalDecoder(internal).Decode(manifest, nil, nil)
 	if err != nil {
 		return nil, []string{err.Error()}
 	}
@@ -160,7 +160,7 @@ func admitted(manifest []byte) (*autoscalingv2.HorizontalPodAutoscaler, []string
 	}
 	ctx := genericapirequest.WithNamespace(genericapirequest.NewContext(), stored.Namespace)
 	ctx = genericapirequest.WithRequestInfo(ctx, &genericapirequest.RequestInfo{
-		Verb: "create", APIGroup: autoscaling.GroupName, Resource: "horizontalpodautoscalers",
+		Verb: "create", APIGroup: autoscaling.GroupName, APIVersion: written.Version, Resource: "horizontalpodautoscalers",
 	})
 	rest.FillObjectMetaSystemFields(stored)
 	if err := rest.BeforeCreate(horizontalpodautoscaler.Strategy, ctx, stored); err != nil {
