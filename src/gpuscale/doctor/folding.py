@@ -6,13 +6,19 @@ from dataclasses import replace
 from typing import TypeVar
 
 from gpuscale.doctor import facts
+from gpuscale.doctor.checks.metrics_api import group_of
+from gpuscale.doctor.checks.node_agent import POD_LABELS
+from gpuscale.doctor.checks.prometheus import MAX_SERIES_AGE_S
 from gpuscale.doctor.checks.workload.subjects import about, key_of, subjects
 from gpuscale.doctor.facts import once
 from gpuscale.doctor.judges import ClusterFinding
 from gpuscale.doctor.scalers import keda_deployments, triggers_by_object
 from gpuscale.doctor.snapshot import HpaLook, Snapshot
+from gpuscale.formats.series_facts import is_of_gpu
 from gpuscale.kube.reading import fields_of
-from gpuscale.metricsapi.wire.paths import CUSTOM_GROUP, EXTERNAL_GROUP
+from gpuscale.metricsapi.why.custom import WRONG_SELECTOR
+from gpuscale.metricsapi.wire.paths import CUSTOM_GROUP, RESOURCE_GROUP
+from gpuscale.objects.hpa import MetricSpec, PodsMetric
 
 T = TypeVar("T")
 _VALUES = ("no-value", "pods-without-value", "old-value", "not-scaling")
@@ -23,6 +29,8 @@ _AGENTS = (
     *("agent-not-ready", "agent-silent", "agent-unreachable", "node-without-agent"),
     *("attribution-lost", "no-pod-labels", "old-reading", "no-gpu-util", "agent-clock"),
 )
+_OF_GPUS = frozenset({"no-node-agent", "pod-is-exported-pod", *_SERIES, *_AGENTS})
+"""What can be behind values of GPUs alone."""
 _NODES = (
     *("no-allocatable-gpu", "no-device-plugin", "device-plugin-not-ready", "gpus-unhealthy"),
     *("gpu-node-unlabelled", "clock-skew"),
@@ -150,14 +158,18 @@ def _cause_of(
     snapshot: Snapshot, finding: ClusterFinding, by_check: Mapping[str, Mapping[str, int]]
 ) -> int | None:
     """Return the place of the finding nearest to the root of one; None where it is a cause itself."""
+    look = _hpas(snapshot).get(finding.where)
+    metrics = _metrics_in(look, finding) if look is not None and finding.check.id in _VALUES else ()
+    if finding.fix.say == WRONG_SELECTOR:
+        return None  # Series are there, and the HPA's own selector takes none of them.
     for causes, follow in CAUSES:
         if finding.check.id not in follow or finding.check.id in causes:
             continue
         for check in causes:
             places = by_check.get(check)
-            if not places:
+            if not places or (look and metrics and not _concerns(snapshot, check, look, metrics)):
                 continue
-            common = upstream(snapshot, finding.where) & places.keys()
+            common = upstream(snapshot, finding.where, metrics) & places.keys()
             if common:
                 return min(places[where] for where in common)
     return None
@@ -206,28 +218,69 @@ def _as_one(findings: Sequence[ClusterFinding]) -> ClusterFinding:
 # What an object depends on
 
 
-def upstream(snapshot: Snapshot, where: str) -> frozenset[str]:
-    """Return the objects whose troubles may be behind one of this object, itself included."""
-    known: dict[str, frozenset[str]] = snapshot.memory.setdefault(upstream, {})
-    if where not in known:
-        known[where] = frozenset(_upstream(snapshot, where))
-    return known[where]
+def _metrics_in(look: HpaLook, finding: ClusterFinding) -> tuple[MetricSpec, ...]:
+    """Return the metrics of an HPA that a finding names; all where it names none."""
+    words = set(re.findall(r"[\w:.@/-]*\w", f"{finding.what} {finding.evidence}"))
+    specs = tuple(each.spec for each in look.metrics)
+    return tuple(each for each in specs if each.name in words) or specs
 
 
-def _upstream(snapshot: Snapshot, where: str) -> Iterator[str]:
+def _is_of_gpus(spec: MetricSpec) -> bool:
+    return is_of_gpu(spec.name) or re.search("gpu|dcgm", spec.name, re.IGNORECASE) is not None
+
+
+def _concerns(snapshot: Snapshot, check: str, look: HpaLook, metrics: Sequence[MetricSpec]) -> bool:
+    """Return whether a cause can be these metrics': what GPUs' series lack is the cause of theirs alone."""
+    if check not in _OF_GPUS:
+        return True
+    if not any(map(_is_of_gpus, metrics)):
+        return False
+    if check == "old-series":
+        old = [labels for labels, age_s in snapshot.prometheus.usage if age_s > MAX_SERIES_AGE_S]
+        return _are_of_its_pods(snapshot, look, old)
+    return True
+
+
+def _are_of_its_pods(
+    snapshot: Snapshot, look: HpaLook, series: Sequence[Mapping[str, str]]
+) -> bool:
+    """Return whether series are of an HPA's pods, or of nobody's by their labels."""
+    names = {facts.name(pod) for pod in facts.pods_of(snapshot, look)}
+    owners = [{labels[key] for key in POD_LABELS if labels.get(key)} for labels in series]
+    return not names or any(not named or named & names for named in owners)
+
+
+def upstream(snapshot: Snapshot, where: str, metrics: Sequence[MetricSpec] = ()) -> frozenset[str]:
+    """Return the objects whose troubles may be behind one of this object, itself included.
+
+    Args:
+        snapshot: of the cluster.
+        where: the object.
+        metrics: of an HPA, those that the trouble is about; none for all.
+    """
+    key = (where, tuple(metrics))
+    known: dict[object, frozenset[str]] = snapshot.memory.setdefault(upstream, {})
+    if key not in known:
+        known[key] = frozenset(_upstream(snapshot, where, metrics))
+    return known[key]
+
+
+def _upstream(snapshot: Snapshot, where: str, metrics: Sequence[MetricSpec]) -> Iterator[str]:
     yield where
     kind, _, rest = where.partition("/")
     match kind:
         case "hpa":
             look = _hpas(snapshot).get(where)
             if look is not None:
-                yield from _of_hpa(snapshot, look)
+                yield from _of_hpa(snapshot, look, metrics or [each.spec for each in look.metrics])
         case "pod":
             yield from _of_pod(snapshot, rest)
         case "node":
             yield from _agents_on(snapshot).get(rest, ())
-        case "apiservice" | "prometheus":
-            yield from _whole_chain(snapshot)
+        case "apiservice":
+            yield from _chain(snapshot, rest.partition(".")[2] if rest.startswith("v") else rest)
+        case "prometheus":
+            yield from _to_prometheus(snapshot)
         case "resourcequota":
             place = rest.partition("/")[0]
             yield from (about(key) for key in subjects(snapshot) if key[1] == place)
@@ -246,15 +299,17 @@ def _of_scaled(snapshot: Snapshot, where: str) -> Iterator[str]:
             yield f"service/{'/'.join(trigger.service)}"
 
 
-def _of_hpa(snapshot: Snapshot, look: HpaLook) -> Iterator[str]:
+def _of_hpa(snapshot: Snapshot, look: HpaLook, metrics: Sequence[MetricSpec]) -> Iterator[str]:
     target = look.hpa.target
     maker = facts.controller(fields_of(dict(look.body)))
     if maker is not None and maker[0] == "ScaledObject":
         yield from _of_scaled(snapshot, f"scaledobject/{look.namespace}/{maker[1]}")
     yield from _of_workload(snapshot, target.kind.lower(), f"{look.namespace}/{target.name}")
-    for pod in facts.pods_of(snapshot, look):
-        yield from _of_pod(snapshot, facts.full_name(pod))
-    yield from _whole_chain(snapshot)
+    if any(isinstance(each, PodsMetric) or _is_of_gpus(each) for each in metrics):
+        for pod in facts.pods_of(snapshot, look):
+            yield from _of_pod(snapshot, facts.full_name(pod))
+    for group in {group_of(each) or RESOURCE_GROUP for each in metrics}:
+        yield from _chain(snapshot, group)
 
 
 def _of_workload(snapshot: Snapshot, kind: str, name: str) -> Iterator[str]:
@@ -274,20 +329,50 @@ def _of_pod(snapshot: Snapshot, name: str) -> Iterator[str]:
         yield from _agents_on(snapshot).get(node, ())
 
 
-@once
-def _whole_chain(snapshot: Snapshot) -> Sequence[str]:
-    """Return what every value goes through: APIServices, servers, Prometheus; agents, where all are ill."""
-    found = [f"apiservice/{facts.name(body)}" for body in snapshot.all("apiservices")]
-    found += [f"apiservice/{group}" for group in (CUSTOM_GROUP, EXTERNAL_GROUP)]
+def _chain(snapshot: Snapshot, group: str) -> Sequence[str]:
+    """Return what each value of an API group goes through, from its APIServices to Prometheus and agents."""
+    known: dict[str, Sequence[str]] = snapshot.memory.setdefault(_chain, {})
+    if group not in known:
+        known[group] = [*_of_group(snapshot, group)]
+    return known[group]
+
+
+def _of_group(snapshot: Snapshot, group: str) -> Iterator[str]:
+    yield f"apiservice/{group}"
+    services = [
+        body for body in snapshot.all("apiservices") if body.child("spec").text("group") == group
+    ]
+    yield from (f"apiservice/{facts.name(body)}" for body in services)
+    if group == RESOURCE_GROUP:
+        return
+    servers = {facts.server_of(body) for body in services}
+    if "KEDA" in servers:
+        yield from (f"deployment/{facts.full_name(body)}" for body in keda_deployments(snapshot))
+    places = set()
     for body, _, _ in facts.metrics_servers(snapshot):
-        found.append(f"deployment/{facts.full_name(body)}")
+        # Without an APIService nobody knows yet which of them is to serve the group.
+        word = "gpuscale" if facts.is_own_server(body) else "prometheus-adapter"
+        if word in servers or not services:
+            places.add(facts.namespace(body))
+            yield f"deployment/{facts.full_name(body)}"
+    if not places and services and group != CUSTOM_GROUP:
+        return  # Another's, such as a cloud's, which asks no Prometheus of ours.
     for body in map(fields_of, map(dict, snapshot.rule_maps)):
-        found.append(f"configmap/{facts.full_name(body)}")
-    found += [f"serviceaccount/{right.account}" for right in snapshot.rights]
-    found += [f"prometheus/{snapshot.prometheus.address}", "daemonsets"]
+        if facts.namespace(body) in places:
+            yield f"configmap/{facts.full_name(body)}"
+    for right in snapshot.rights:
+        if right.account.partition("/")[0] in places:
+            yield f"serviceaccount/{right.account}"
+    yield from _to_prometheus(snapshot)
+
+
+@once
+def _to_prometheus(snapshot: Snapshot) -> Sequence[str]:
+    """Return Prometheus and what it scrapes: all agents where they are ill as one."""
     agents = [f"pod/{facts.full_name(pod)}" for pod in facts.agent_pods(snapshot)]
     nodes = [f"node/{facts.name(node)}" for node in facts.gpu_nodes(snapshot)]
-    return [*found, *(agents if len(agents) == 1 else ()), *(nodes if len(nodes) == 1 else ())]
+    alone = [*(agents if len(agents) == 1 else ()), *(nodes if len(nodes) == 1 else ())]
+    return [f"prometheus/{snapshot.prometheus.address}", "daemonsets", *alone]
 
 
 @once

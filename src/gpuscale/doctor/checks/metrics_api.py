@@ -147,13 +147,24 @@ def _missing(snapshot: Snapshot) -> Iterator[ClusterFinding]:
     for group in (CUSTOM_GROUP, EXTERNAL_GROUP):
         asking = _asking(snapshot, group)
         if asking and not _services(snapshot, group):
-            option = "" if group == CUSTOM_GROUP else "; metricsApi.external: true"
             yield NO_METRICS_API.found(
                 f"apiservice/{group}",
                 f"Nobody serves {group}, which {counted(len(asking), 'HPA')} asked for.",
                 f"{asking[0].about} is one of them",
-                Fix(f"Install the metrics API{option}.", _INSTALL),
+                _serve(group, asking[0]),
             )
+
+
+def _serve(group: str, look: HpaLook) -> Fix:
+    """Return how a group comes to be served; whose an external metric is, its name does not say."""
+    if group == CUSTOM_GROUP:
+        return Fix("Install the metrics API.", _INSTALL)
+    name = next(each.spec.name for each in look.metrics if group_of(each.spec) == group)
+    return Fix(
+        f"Install what gives {name}: KEDA or your cloud's adapter for theirs, or gpuscale's metrics API "
+        f"with metricsApi.external: true and an external rule that gives {name}.",
+        f"kubectl get hpa -n {look.namespace} {look.hpa.metadata.name} -o yaml",
+    )
 
 
 def _availability(snapshot: Snapshot, body: Fields) -> Iterator[ClusterFinding]:

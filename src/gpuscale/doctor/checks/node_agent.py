@@ -100,7 +100,7 @@ ATTRIBUTION_LOST = _CHECKS.add(
     "An agent that can't tell which pods have its GPUs.",
     "Mount the kubelet's folder pod-resources (agent.podResourcesPath), as root.",
 )
-NO_POD_LABELS = _CHECKS.add(
+NOPOD_LABELS = _CHECKS.add(
     "no-pod-labels",
     Severity.ERROR,
     "GPUs are in use, and their series name no pod.",
@@ -113,7 +113,7 @@ MAX_READING_AGE_S = 60
 """dcgm-exporter reads every 30 s by default."""
 _OWN = "gpuscale_exporter_"
 _INSTALL = "gpuscale install values.yaml"
-_POD_LABELS = ("pod", "exported_pod", "PodName", "pod_name")
+POD_LABELS = ("pod", "exported_pod", "PodName", "pod_name")
 _REFUSED = "connection refused"
 _KILLED = (137, 143)
 """Exit codes of a process that got SIGKILL or SIGTERM."""
@@ -477,15 +477,15 @@ def _owners(snapshot: Snapshot, look: AgentLook, users: Sequence[str]) -> Iterat
     family = look.families.get(UTILIZATION)
     if family is None or not family.samples or not users:
         return
-    named = [each for each in family.samples if any(dict(each.labels).get(k) for k in _POD_LABELS)]
+    named = [each for each in family.samples if any(dict(each.labels).get(k) for k in POD_LABELS)]
     if not named and not _are_shared(snapshot, look):
-        yield NO_POD_LABELS.found(
+        yield NOPOD_LABELS.found(
             f"pod/{look.pod}",
             f"GPUs of node {look.node} are in use, and their series name no pod.",
             f"{', '.join(users[:3])} have GPUs; {UTILIZATION} has labels "
             f"{', '.join(name for name, _ in family.samples[0].labels)}",
             Fix(
-                NO_POD_LABELS.fix,
+                NOPOD_LABELS.fix,
                 _INSTALL,
             ),
         )

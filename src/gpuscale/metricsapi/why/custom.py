@@ -39,6 +39,9 @@ from gpuscale.series.matchers import MatchOp
 from gpuscale.series.promql.parse import parse_query, selectors
 from gpuscale.series.values import Vector, VectorSample
 
+WRONG_SELECTOR = "Correct the metric's selector in the HPA."
+"""What to do where series are there, and the HPA's selector takes none of them."""
+
 
 async def why_custom(
     parts: Parts, target: CustomTarget, objects: Selector, series: Selector
@@ -254,7 +257,7 @@ class _Custom:
                 if unselected:
                     return Finding(
                         f"The selector {self.series} leaves none of {unselected} series.",
-                        "Correct the metric's selector in the HPA.",
+                        WRONG_SELECTOR,
                     )
         except GpuscaleError as error:
             return Finding(f"Why could not be found out: {error}.", "Ask again.")
