@@ -31,7 +31,7 @@ async def keeping(code):
 async def test_it_is_up_from_its_first_word_until_its_input_ends() -> None:
     async with keeping(f"{SAYS}sys.stdin.buffer.read()") as kept:
         await kept.ready(30)
-        assert (kept.is_up, kept.remark, kept.generation) == (True, "well", (1, 7))
+        assert (kept.is_up, kept.remark, kept.generation) == (True, "well", (1, 7, True))
         socket = kept.socket
         assert socket.parent.is_dir()
     assert not socket.parent.exists()

@@ -8,6 +8,7 @@ from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2
 
 from answering import UNAVAILABLE, held, measured
+from gpuscale.scaler import service
 from gpuscale.triggers.answer import Answer
 from scaler_client import client_of, ref, served
 
@@ -71,14 +72,29 @@ async def test_what_keda_would_make_a_zero_of_is_refused(scaler, keda, value) ->
     assert (await failure(keda.metrics(ref()))).code() is Code.UNAVAILABLE
 
 
-async def test_the_first_evaluation_is_waited_for_but_not_long(scaler, keda) -> None:
+async def test_the_first_evaluation_is_waited_for_but_not_for_ever(
+    scaler, keda, monkeypatch
+) -> None:
     asking = asyncio.ensure_future(keda.is_active(ref()))
-    await asyncio.sleep(0.05)
+    await asyncio.sleep(2 * service.KEPT_AFTER_S)
+    assert not asking.done()
     scaler.answers.set("queue", measured(1.0))
     assert (await asking).result
+    monkeypatch.setattr(service, "FIRST_ANSWER_S", 0.1)
     error = await failure(keda.is_active(ref(metricName="never")))
     assert error.code() is Code.UNAVAILABLE
     assert "evaluated for the first time" in error.details()
+
+
+async def test_a_decision_from_before_a_restart_counts_until_the_first_evaluation(
+    scaler, keda
+) -> None:
+    scaler.answers.kept_answers["queue"] = held(5.0, 2.0)
+    call = keda.metrics(ref())
+    assert (await call).metricValues[0].metricValueFloat == 5.0
+    assert dict(await call.trailing_metadata())["gpuscale-basis"] == "held"
+    scaler.answers.set("queue", measured(1.0))
+    assert (await keda.metrics(ref())).metricValues[0].metricValueFloat == 1.0
 
 
 async def test_a_held_answer_says_so_and_how_old_it_is(scaler, keda) -> None:

@@ -50,6 +50,8 @@ class SetAnswers:
         self._most = most
         self._answers: dict[str, Answer] = {}
         self._changed: dict[str, asyncio.Event] = {}
+        self.kept_answers: dict[str, Answer] = {}
+        """By metric name: of a process before."""
 
     def set(self, name: str, answer: Answer) -> None:
         self._answers[name] = answer
@@ -58,6 +60,9 @@ class SetAnswers:
     def answer(self, trigger: Trigger) -> Answer | None:
         self._watch(trigger)
         return self._answers.get(trigger.name)
+
+    def kept(self, trigger: Trigger) -> Answer | None:
+        return self.kept_answers.get(trigger.name)
 
     async def changes(self, trigger: Trigger) -> AsyncIterator[Answer]:
         self._watch(trigger)

@@ -171,13 +171,15 @@ class CollectorServer:
     ) -> None:
         """Say how the feeds and the rules do, and keep up what is wanted, until cancelled."""
         now = asyncio.get_running_loop().time
-        generation, remark_at = -1, now()
+        generation, remark_at, unread = -1, now(), "nothing was looked for yet"
         while True:
-            if feeds.store.generation != generation or now() >= remark_at:
+            before, unread = unread, unread and feeds.unread()  # once all are read, they stay so
+            is_whole = bool(before) and not unread
+            if feeds.store.generation != generation or now() >= remark_at or is_whole:
                 generation, remark_at = feeds.store.generation, now() + _REMARK_S
                 remarks = filter(None, (ruler_remark(ruler, files), sender.remark()))
                 remark = "; ".join(filter(None, (feed_remark(feeds), peer_remark(feeds))))
-                say(CollectorStatus(generation, remark, "; ".join(remarks)))
+                say(CollectorStatus(generation, remark, "; ".join(remarks), unread))
             feeds.wanted.change(self._all_wanted(ruler))
             await asyncio.sleep(_LOOK_S)
 

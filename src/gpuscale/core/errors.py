@@ -28,6 +28,7 @@ GpuscaleError
 │   ├── GpuLostError              gpu.nvml.faults
 │   ├── KubeletError              attribution.kubelet.allocations
 │   ├── ListError                 metricsapi.wire.statuses
+│   ├── NotDiscoveredError        metricsapi.wire.statuses
 │   ├── ObjectsUnavailableError   kube.informers.directory
 │   ├── PortTakenError            local.front
 │   ├── TooManyTriggersError      triggers.answer

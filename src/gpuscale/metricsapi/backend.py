@@ -132,7 +132,9 @@ class MetricsBackend:
         # One for each resource that was asked for; `*` of the others still works.
         checks = [remarked("rules", self._rules.remarks), *(_copy_check(each) for each in states)]
         if self.collector is not None:
-            checks.append(Check("feeds", remark=self.collector.remark))
+            # Once it has listened, values that are away for a while have their own reasons.
+            fault = None if self.collector.starts else self.collector.remark
+            checks.append(Check("feeds", fault, self.collector.remark))
             checks.append(Check("prometheus-rules", remark=self.collector.rules_remark))
         return checks
 
@@ -182,6 +184,7 @@ class MetricsBackend:
                 self._mapper,
                 sharing=sharing,
                 max_value_age_s=settings.max_value_age_s,
+                unread=self._unread,
             )
         self.copies = ObjectCopies(
             client,
@@ -202,7 +205,11 @@ class MetricsBackend:
             objects.ready,
             sharing,
             settings.max_value_age_s,
+            self._unread,
         )
+
+    def _unread(self) -> str:
+        return "" if self.collector is None else self.collector.unread
 
     async def _follow_new_series(self, collector: "CollectorProcess") -> None:
         """Discover soon after series came or went."""

@@ -28,10 +28,12 @@ from gpuscale.metricsapi.wire.paths import (
     CustomTarget,
     ExternalTarget,
 )
+from gpuscale.metricsapi.wire.statuses import NotDiscoveredError
 from gpuscale.objects.metric_values import ExternalValue, MetricValue
 from gpuscale.objects.selectors import Selector
 from gpuscale.rules.catalogue import Catalogue, QueryFailure, SeriesAnswer
 from gpuscale.rules.config import AdapterConfig
+from gpuscale.rules.queries.backwards import candidates
 from gpuscale.rules.queries.plan import (
     CustomPlan,
     FetchError,
@@ -54,6 +56,9 @@ T = TypeVar("T")
 
 _LOG = logging.getLogger(__name__)
 _MAX_SERIES_QUERIES_AT_ONCE = 8
+FIRST_DISCOVERY_S = 60.0
+"""So long after a discovery that was not answered, and after the first that was answered in part, a server is
+ready without the rest: what needs no discovery works."""
 _RETRY_S = 5.0
 """Until discovery tries again where no series query was answered, such as while Prometheus starts."""
 
@@ -80,6 +85,7 @@ class MetricsProvider:
         ready: waits until the directory knows a resource; None for one that always does.
         sharing: how far the source's answers are shared between requests.
         max_value_age_s: a value measured longer ago is left out; None for no limit.
+        unread: says which series the source can't have yet; empty once it has all that there are.
 
     Raises:
         UsageError: `max_age_s` is below the interval, so that metrics would come and go.
@@ -97,6 +103,7 @@ class MetricsProvider:
         ready: Callable[[ResourceType], Awaitable[None]] | None = None,
         sharing: Sharing | None = None,
         max_value_age_s: float | None = None,
+        unread: Callable[[], str] = lambda: "",
     ) -> None:
         age_s = relist_interval_s if max_age_s is None else max_age_s
         if age_s < relist_interval_s:
@@ -121,6 +128,12 @@ class MetricsProvider:
         self._max_age_ms = round(age_s * 1000)
         self._mapper = mapper
         self._ready = ready
+        self._unread = unread
+        self._is_whole = False
+        """Whether a discovery was begun when the source had all series."""
+        self._answered_once: frozenset[str] = frozenset()
+        """The series queries that were ever answered."""
+        self._awaited_from_ms: int | None = None
         self._discoveries = self._newest = 0
         """Discoveries that were begun, and the number of the one that is served."""
         self._whole_ones = 0
@@ -144,9 +157,14 @@ class MetricsProvider:
         Of several at a time, the one that was begun last counts.
         """
         self._whole_ones += 1
+        is_whole = not self._unread()
+        was_answered = bool(self._answered_once)
         try:
             if await self._relist(self.config.series_queries()):
                 self.relisted_ms = self._clock.now_ms()
+                if self._awaited_from_ms is None or (self._answered_once and not was_answered):
+                    self._awaited_from_ms = self.relisted_ms
+                self._is_whole |= is_whole
         finally:
             self._whole_ones -= 1
 
@@ -167,6 +185,8 @@ class MetricsProvider:
         self._newest = number
         answers = {query: task.result() for query, task in tasks.items()}
         self.catalogue = Catalogue.build(config, answers, self.catalogue)
+        known = self._answered_once & set(config.series_queries())
+        self._answered_once = known | self.catalogue.answered
         ACCOUNTANT.hold("catalogue", self.catalogue.bytes())
         return True
 
@@ -194,6 +214,27 @@ class MetricsProvider:
             queries = (each for each in config.series_queries() if each not in known_queries)
             await self._relist(tuple(queries))
 
+    @property
+    def undiscovered(self) -> str:
+        """Return in words why it is not known yet which metrics there are; empty once it is."""
+        if not self.config.series_queries():
+            return ""
+        if self.relisted_ms is None:
+            return "the first one has not ended yet"
+        if not self._is_whole:
+            return self._unread() or "the first one with all series has not ended yet"
+        if self.catalogue.failures and not self._answered_once:
+            return "no series query was answered yet"
+        return ""
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether the first discovery is still waited for: it has not ended well, and may do so soon."""
+        if not self.undiscovered:
+            return False
+        from_ms = self._awaited_from_ms
+        return from_ms is None or self._clock.now_ms() - from_ms < FIRST_DISCOVERY_S * 1000
+
     def serves(self, target: CustomTarget | ExternalTarget) -> bool:
         """Return whether a metric is in the catalogue now."""
         if isinstance(target, ExternalTarget):
@@ -217,10 +258,12 @@ class MetricsProvider:
             series: conditions on the labels of the series.
 
         Raises:
+            NotDiscoveredError: it is not known yet whether it is served.
             MetricNotFoundError: not served; or not for this object.
             FetchError: the source did not give values.
             ListError: it is not known which objects there are.
         """
+        self._check_discovered(target)
         plan = self._plans.custom(
             self.catalogue,
             self._mapper,
@@ -243,10 +286,12 @@ class MetricsProvider:
         """Return the values of an external metric.
 
         Raises:
+            NotDiscoveredError: it is not known yet whether it is served.
             MetricNotFoundError: not served.
             FetchError: the source did not give values.
             UnexpectedResultError: it gave something that is no value.
         """
+        self._check_discovered(target)
         plan = plan_external(self.catalogue, target.namespace, target.metric, series)
         at_ms = self._clock.now_ms()
         answer = await _fetched(self.questions.query(plan.promql, at_ms), plan.promql)
@@ -279,6 +324,24 @@ class MetricsProvider:
             self.age_limit.limit_ms,
             self.team_faults,
         )
+
+    def _check_discovered(self, target: CustomTarget | ExternalTarget) -> None:
+        """Raise for a metric that is not served, but that a rule may give whose series are not known yet."""
+        config = self.config
+        if self._is_whole:
+            open_queries = self.catalogue.failures.keys() - self._answered_once
+        else:
+            open_queries = set(config.series_queries())
+        if not open_queries or self.serves(target):
+            return
+        rules = config.rules if isinstance(target, CustomTarget) else config.external_rules
+        for rule in rules:
+            if (
+                rule.series_query in open_queries
+                and rule.only_in in {"", target.namespace}
+                and any(candidates(rule, target.metric))
+            ):
+                raise NotDiscoveredError(f"whether there is a metric {target.metric}")
 
     async def _names(self, target: CustomTarget, objects: Selector) -> tuple[str, ...]:
         if target.name != ALL:

@@ -45,6 +45,7 @@ from gpuscale.metricsapi.wire.requests import RequestError, is_watch, selector_o
 from gpuscale.metricsapi.wire.responses import json_response, status_response, unless_known
 from gpuscale.metricsapi.wire.statuses import (
     NO_ROUTE,
+    NotDiscoveredError,
     bad_request,
     method_not_allowed,
     status_of,
@@ -157,7 +158,7 @@ class MetricsApi:
         return status_response(request, NO_ROUTE)
 
     async def health(self, request: web.Request) -> web.Response:
-        """Answer a health path. Failing discovery is reported but passes: what is known is served."""
+        """Answer a health path. Once discovery knows something, its failing is reported but passes."""
         endpoint = request.path.strip("/")
         excluded = frozenset(request.query.getall("exclude", []))
         verbose = "verbose" in request.query
@@ -179,18 +180,17 @@ class MetricsApi:
         return [PING, self._discovery(), *self._more_checks(endpoint)]
 
     def _discovery(self) -> Check:
-        failing = self.provider.discovery_report()
-        asked = len(self.provider.config.series_queries())
-        remark = ""
-        if self.provider.relisted_ms is None:
-            remark = "the first one has not ended yet"
-        elif failing:
+        provider = self.provider
+        failing = provider.discovery_report()
+        remark = provider.undiscovered
+        if failing:
+            asked = len(provider.config.series_queries())
             listing = "".join(f"\n    {line}" for line in failing)
-            remark = (
-                f"{len(failing)} of {asked} series queries failed; "
-                f"their metrics are kept as they were{listing}"
+            remark = "; ".join(
+                filter(None, (remark, f"{len(failing)} of {asked} series queries failed"))
             )
-        return Check("discovery", remark=remark)
+            remark += f"; their metrics are kept as they were{listing}"
+        return Check("discovery", remark if provider.is_awaited else None, remark)
 
     async def _answer(self, request: web.Request) -> web.Response:
         if request.method not in {"GET", "HEAD"}:
@@ -210,6 +210,8 @@ class MetricsApi:
             case [group] if group in self.served_groups():
                 return json_response(request, 200, bodies.group(group))
             case [group, version] if self._is_served(group, version):
+                if group != RESOURCE_GROUP:
+                    self._check_discovered()
                 listed = bodies.resource_list(f"{group}/{version}", self._listed(group, version))
                 return self._warned(json_response(request, 200, listed))
             case [group, version, *rest] if self._is_served(group, version):
@@ -274,6 +276,7 @@ class MetricsApi:
         if version is None:
             response = json_response(request, 200, bodies.group_list(served))
         else:
+            self._check_discovered()
             response = unless_known(request, self.aggregated(version), content_type(version))
         response.headers["Vary"] = "Accept"
         return response
@@ -287,6 +290,11 @@ class MetricsApi:
             for each in versions_of(group)
         }
         return aggregated_list(version, listed, served)
+
+    def _check_discovered(self) -> None:
+        """Raise where a list would lack metrics that the first discovery may find."""
+        if self.provider.is_awaited:
+            raise NotDiscoveredError("which metrics there are")
 
     def _listed(self, group: str, version: str) -> list[bodies.Body]:
         """Return the resources of a group and version, those of other metrics APIs among them."""

@@ -35,7 +35,7 @@ from gpuscale.scaler.server import GrpcServer
 from gpuscale.scaler.service import ExternalScaler
 from gpuscale.scaler.settings import ScalerSettings
 from gpuscale.scaler.telemetry import ScalerMetrics
-from gpuscale.triggers.answer import Answer, TriggerAnswers
+from gpuscale.triggers.answer import Answer, KeptAnswers
 from gpuscale.triggers.metadata import read_metadata
 from gpuscale.triggers.trigger import Trigger
 
@@ -49,7 +49,7 @@ _GOODBYE_S = 5.0
 """How long calls may take to end when the server stops."""
 
 
-class Watch(TriggerAnswers, Protocol):
+class Watch(KeptAnswers, Protocol):
     """Evaluates triggers."""
 
     async def run(self) -> None:
@@ -79,8 +79,8 @@ class MakeWatch(Protocol):
 class LateAnswers:
     """Answers of what is opened while KEDA already asks."""
 
-    reason: str = "the scaler has just started"
-    """Why there is nothing yet."""
+    fault: str = ""
+    """Why it could not be opened; empty before the first try ended."""
     opened: asyncio.Event = field(default_factory=asyncio.Event)
     watch: Watch | None = None
 
@@ -89,14 +89,20 @@ class LateAnswers:
         self.opened.set()
 
     def answer(self, trigger: Trigger) -> Answer | None:
-        """See `TriggerAnswers`.
+        """See `KeptAnswers`.
 
         Raises:
-            UnavailableError: nothing is opened yet.
+            UnavailableError: it could not be opened.
         """
-        if self.watch is None:
-            raise UnavailableError(self.reason)
-        return self.watch.answer(trigger)
+        if self.watch is not None:
+            return self.watch.answer(trigger)
+        if self.fault:
+            raise UnavailableError(self.fault)
+        return None
+
+    def kept(self, trigger: Trigger) -> Answer | None:
+        """See `KeptAnswers`."""
+        return None if self.watch is None else self.watch.kept(trigger)
 
     async def changes(self, trigger: Trigger) -> AsyncIterator[Answer]:
         await self.opened.wait()
@@ -237,7 +243,7 @@ class ScalerServer:
                 await backend.open(client, attempt)
                 watch = self._make_watch(backend, attempt, is_clustered=client is not None)
             except (UnavailableError, UpstreamError) as error:
-                self._answers.reason = str(error)
+                self._answers.fault = str(error)
                 _LOG.warning("nothing can be answered but GetMetricSpec: %s", error)
                 return False
             stack.push_async_exit(attempt.pop_all())
@@ -276,7 +282,9 @@ class ScalerServer:
         checks = [PING]
         if self._backend is None:
             # Ready all the same: GetMetricSpec works, and without it KEDA would never fall back.
-            checks.append(Check("values", remark=self._answers.reason))
+            checks.append(
+                Check("values", remark=self._answers.fault or "the scaler has just started")
+            )
         else:
             checks += self._backend.checks()
             checks += [] if self._answers.watch is None else self._answers.watch.checks()

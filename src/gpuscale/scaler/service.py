@@ -20,11 +20,15 @@ from gpuscale.scaler.known_triggers import (
 from gpuscale.scaler.proto import externalscaler_pb2 as pb
 from gpuscale.scaler.pushes import PushStream
 from gpuscale.scaler.telemetry import ScalerMetrics
-from gpuscale.triggers.answer import Answer, TooManyTriggersError, TriggerAnswers
+from gpuscale.triggers.answer import Answer, KeptAnswers, TooManyTriggersError
 from gpuscale.triggers.trigger import Trigger
 
-FIRST_ANSWER_S = 0.4
-"""How long a call waits for the first evaluation of its trigger. KEDA's polls have no deadline."""
+KEPT_AFTER_S = 0.4
+"""How long a call waits for the first evaluation of its trigger before a decision from before a restart
+counts."""
+FIRST_ANSWER_S = 30.0
+"""How long it waits where there is none. KEDA's polls have no deadline, and an error is a failed poll; after
+a start the triggers of a thousand ScaledObjects take ten seconds, at as many questions a second as may be."""
 _MOST_INT = 2**63 - 1
 
 
@@ -41,7 +45,7 @@ class ExternalScaler:
 
     def __init__(
         self,
-        answers: TriggerAnswers,
+        answers: KeptAnswers,
         triggers: KnownTriggers,
         watched: WatchedTriggers,
         metrics: ScalerMetrics,
@@ -180,13 +184,15 @@ class ExternalScaler:
         return answer
 
     async def _first_answer(self, trigger: Trigger) -> Answer:
-        changes = self._answers.changes(trigger)
-        try:
-            async with asyncio.timeout(FIRST_ANSWER_S):
-                async for answer in changes:
-                    return answer
-        except TimeoutError:
-            pass
+        for wait_s in (KEPT_AFTER_S, FIRST_ANSWER_S):
+            try:
+                async with asyncio.timeout(wait_s):
+                    async for answer in self._answers.changes(trigger):
+                        return answer
+            except TimeoutError:
+                kept = self._answers.kept(trigger)
+                if kept is not None:
+                    return kept
         raise RefusedError(
             "UNAVAILABLE", f"{trigger.name}: it is being evaluated for the first time; ask again"
         )

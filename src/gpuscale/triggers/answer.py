@@ -49,3 +49,14 @@ class TriggerAnswers(Protocol):
     def changes(self, trigger: Trigger) -> AsyncIterator[Answer]:
         """Yield the newest answer, then each whose `is_active` or `basis` is another one."""
         ...
+
+
+class KeptAnswers(TriggerAnswers, Protocol):
+    """Knows what was decided before it started, too."""
+
+    def kept(self, trigger: Trigger) -> Answer | None:
+        """Return what the decision of a process before says; None where none was kept.
+
+        For a trigger that is watched and was not evaluated yet.
+        """
+        ...

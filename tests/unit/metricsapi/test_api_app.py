@@ -11,10 +11,11 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from gpuscale.core.clock import ManualClock
 from gpuscale.core.errors import UnavailableError
-from gpuscale.metricsapi.provider import MetricsProvider
+from gpuscale.metricsapi.provider import FIRST_DISCOVERY_S, MetricsProvider
 from gpuscale.metricsapi.routes import add_routes
 from gpuscale.rules.config import AdapterConfig, load_rules
 from gpuscale.series.storage.store import SeriesStore
+from gpuscale.sources.asking.single_flight import Questions
 from gpuscale.sources.embedded import EmbeddedSource
 
 # 2026-01-02T03:04:05Z
@@ -67,8 +68,8 @@ class StillClock(ManualClock):
         await asyncio.Event().wait()
 
 
-def provider(config: AdapterConfig = RULES, metric_source=None) -> MetricsProvider:
-    clock = StillClock(NOW_MS)
+def provider(config: AdapterConfig = RULES, metric_source=None, clock=None) -> MetricsProvider:
+    clock = clock or StillClock(NOW_MS)
     return MetricsProvider(config, metric_source or source(), Directory(), clock)
 
 
@@ -347,29 +348,73 @@ async def test_health_and_version(client) -> None:
     assert (await get(client, "/version"))["gitVersion"].startswith("v")
 
 
-async def test_failing_discovery_is_told_and_does_not_fail_the_check() -> None:
-    class Down:
-        async def series(self, selector, start_ms) -> None:
-            raise UnavailableError("no route to host")
+class Down:
+    async def series(self, selector, start_ms) -> None:
+        raise UnavailableError("no route to host")
 
-    served = provider(metric_source=Down())
+
+FAILURES = (
+    "3 of 3 series queries failed; their metrics are kept as they were\n"
+    "    gpu_util: no route to host\n"
+    "    queue_depth: no route to host\n"
+    "    text: no route to host\n"
+)
+
+
+async def ready(client) -> tuple[int, str]:
+    async with client.get("/readyz?verbose") as response:
+        return response.status, await response.text()
+
+
+async def test_failing_discovery_is_told_and_does_not_fail_the_check() -> None:
+    served = provider()
     app = web.Application()
     add_routes(app, served)
     async with TestClient(TestServer(app)) as client:
-        async with client.get("/readyz?verbose") as response:
-            first = await response.text()
         await served.relist()
-        async with client.get("/readyz?verbose") as response:
-            second = await response.text()
-            assert response.status == 200
-    assert first == (
-        "[+]ping ok\n[+]discovery ok: the first one has not ended yet\nreadyz check passed\n"
-    )
-    assert second == (
-        "[+]ping ok\n"
-        "[+]discovery ok: 3 of 3 series queries failed; their metrics are kept as they were\n"
-        "    gpu_util: no route to host\n"
-        "    queue_depth: no route to host\n"
-        "    text: no route to host\n"
-        "readyz check passed\n"
-    )
+        served.questions = Questions(Down())  # type: ignore[arg-type]
+        await served.relist()
+        found = await ready(client)
+    text = f"[+]ping ok\n[+]discovery ok: {FAILURES}readyz check passed\n"
+    assert found == (200, text)
+
+
+async def test_a_server_is_not_ready_and_denies_no_metric_before_the_first_discovery() -> None:
+    """An HPA would read a 404 of a replica that has just started as "there is no such metric"."""
+    clock = ManualClock(100_000)
+    served = provider(metric_source=Down(), clock=clock)
+    app = web.Application()
+    add_routes(app, served)
+    value = f"{CUSTOM}/namespaces/prod/pods/*/gpu_util"
+    external = f"{EXTERNAL}/namespaces/prod/queue_depth"
+    of_no_rule = f"{CUSTOM}/namespaces/prod/pods/*/other"
+    aggregated = {"Accept": "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"}
+
+    async def codes(client) -> list[int]:
+        found = [(path, {}) for path in (value, external, of_no_rule, CUSTOM, EXTERNAL, "/apis")]
+        statuses = []
+        for path, headers in (*found, ("/apis", aggregated)):
+            async with client.get(path, headers=headers) as response:
+                statuses.append(response.status)
+        return statuses
+
+    async with TestClient(TestServer(app)) as client:
+        assert await ready(client) == (
+            500,
+            "[+]ping ok\n[-]discovery failed: the first one has not ended yet\n"
+            "readyz check failed\n",
+        )
+        assert await codes(client) == [503, 503, 404, 503, 503, 200, 503]
+        async with client.get(value) as response:
+            assert (await response.json())["reason"] == "ServiceUnavailable"
+
+        await served.relist()
+        waits = f"no series query was answered yet; {FAILURES}"
+        text = f"[+]ping ok\n[-]discovery failed: {waits}readyz check failed\n"
+        assert await ready(client) == (500, text)
+
+        # What needs no discovery is not held up for ever; a metric of which nothing is known stays so.
+        await clock.sleep(FIRST_DISCOVERY_S)
+        text = f"[+]ping ok\n[+]discovery ok: {waits}readyz check passed\n"
+        assert await ready(client) == (200, text)
+        assert await codes(client) == [503, 503, 404, 200, 200, 200, 200]

@@ -7,7 +7,7 @@ import pytest
 
 from gpuscale.core.clock import ManualClock
 from gpuscale.core.errors import QueryError, UnavailableError, UpstreamError, UsageError
-from gpuscale.metricsapi.provider import MetricsProvider
+from gpuscale.metricsapi.provider import FIRST_DISCOVERY_S, MetricsProvider
 from gpuscale.metricsapi.wire.paths import CustomTarget, ExternalTarget
 from gpuscale.metricsapi.wire.statuses import ListError
 from gpuscale.objects.metric_values import MetricValue
@@ -85,6 +85,35 @@ def listed(provider: MetricsProvider) -> list[str]:
 async def test_nothing_is_listed_before_the_first_discovery() -> None:
     assert listed(provider()) == []
     assert provider().relisted_ms is None
+
+
+async def test_a_discovery_counts_as_whole_once_it_began_with_all_series() -> None:
+    unread = ["3 of 8 targets were not read yet"]
+    clock = ManualClock(100_000)
+    served = provider(clock=clock, unread=lambda: unread[0])
+    assert (served.is_awaited, served.undiscovered) == (True, "the first one has not ended yet")
+    await served.relist()
+    assert (served.is_awaited, served.undiscovered) == (True, unread[0])
+    unread[0] = ""
+    # What was asked before the last target was read may lack its series.
+    assert served.undiscovered == "the first one with all series has not ended yet"
+    await served.relist()
+    assert (served.is_awaited, served.undiscovered) == (False, "")
+    unread[0] = "a collector starts again"
+    assert not served.is_awaited
+
+
+async def test_all_series_are_not_waited_for_without_end() -> None:
+    clock = ManualClock(100_000)
+    served = provider(clock=clock, unread=lambda: "1 of 8 targets was not read yet")
+    clock.advance(1_000)
+    assert served.is_awaited
+    await served.relist()
+    clock.advance(FIRST_DISCOVERY_S - 1)
+    assert served.is_awaited
+    clock.advance(1)
+    assert not served.is_awaited
+    assert served.undiscovered == "1 of 8 targets was not read yet"
 
 
 async def test_discovery_asks_once_per_series_query_and_no_further_back_than_the_age() -> None:

@@ -5,10 +5,17 @@ metrics API does. The process lives as long as its input is open. Signals that e
 processes at once, and the metrics API still answers for a while then, so they are left to it.
 """
 
+import os
+
+_STDIN, _STDOUT, _STDERR = 0, 1, 2
+_ALIVE = b"\n"
+if __name__ == "__main__":
+    # A sign of life: what follows takes a minute of a process that gets a fiftieth of a core.
+    os.write(_STDOUT, _ALIVE)
+
 import asyncio
 import gc
 import logging
-import os
 import resource
 import signal
 import sys
@@ -21,7 +28,6 @@ from gpuscale.series.wanted import WantedNames
 from gpuscale.sources.feeds.messages import CollectorSettings, CollectorStatus, read_frame
 
 _LOG = logging.getLogger(__name__)
-_STDIN, _STDOUT, _STDERR = 0, 1, 2
 _GOODBYE_S = 8.0
 """How long the process may take to end once it has to, in the machine's seconds."""
 _COLLECT_AFTER = (5_000, 10, 10)
@@ -36,6 +42,7 @@ def main() -> int:
     """Run until the parent ends or stops it; return the exit code."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
+    os.write(_STDOUT, _ALIVE)
     try:
         settings = read_frame(_STDIN)
     except EOFError:
@@ -61,6 +68,8 @@ def _run(settings: CollectorSettings, status: int) -> int:
     from gpuscale.cli.logs import set_up_log
     from gpuscale.collector.server import CollectorServer
 
+    with suppress(BlockingIOError, BrokenPipeError):
+        os.write(status, _ALIVE)
     set_up_log(settings.log_level)
     # Series are many, and next to none of them are in cycles.
     gc.collect()

@@ -156,7 +156,7 @@ def _container(values: Values) -> Object:
         "env": _environment(values),
         "ports": [{"name": "metrics", "containerPort": PORT}],
         # It answers before the first GPU is touched, and is ready once all could be read: no delays to guess.
-        "startupProbe": _probe(values, "/health", periodSeconds=1, failureThreshold=60),
+        "startupProbe": _probe(values, "/health", periodSeconds=1, failureThreshold=300),
         "livenessProbe": _probe(values, "/health", periodSeconds=10, timeoutSeconds=5),
         "readinessProbe": _probe(values, "/readyz", periodSeconds=5, timeoutSeconds=5),
         "securityContext": _security_context(values),

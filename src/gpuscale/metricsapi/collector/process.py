@@ -36,11 +36,14 @@ _LOG = logging.getLogger(__name__)
 COMMAND = (sys.executable, "-P", "-m", "gpuscale.cli.servers.collector")
 SOCKET = "collector.sock"
 _START_S = 60.0
-"""How long a collector may take until it listens, on a busy machine."""
+"""How long a collector may take for each step until it listens, on a busy machine."""
 _RESTORE_S = 300.0
 """The same where it reads back what was saved before, up to twenty million samples."""
 _SILENCE_S = 60.0
 """A collector reports every second; one that is silent for so long is stuck."""
+_MOST_PATIENCE = 64
+"""Each collector that was ended for its silence doubles these times for those after it, up to so many times:
+one that only has too little CPU gets there in the end, and one that is stuck is still started again."""
 _FIRST_WAIT_S = 0.1
 _LONGEST_WAIT_S = 10.0
 _STEADY_S = 60.0
@@ -68,6 +71,7 @@ class CollectorProcess:
         """How many collectors have come up so far."""
         self._settings = settings
         self._command = command
+        self._patience = 1
         self._status: CollectorStatus | None = None
         self._fault = "it is starting"
         self._changed = asyncio.Condition()
@@ -90,9 +94,15 @@ class CollectorProcess:
         return "" if self._status is None else self._status.rules
 
     @property
-    def generation(self) -> tuple[int, int]:
-        """Return what changes when series come or go."""
-        return self.starts, -1 if self._status is None else self._status.generation
+    def unread(self) -> str:
+        """Return in words which series can't be there yet; empty once each target was tried."""
+        return self.remark if self._status is None else self._status.unread
+
+    @property
+    def generation(self) -> tuple[int, int, bool]:
+        """Return what changes when series come or go, and when each target was tried."""
+        generation = -1 if self._status is None else self._status.generation
+        return self.starts, generation, not self.unread
 
     @property
     def socket(self) -> Path:
@@ -112,7 +122,7 @@ class CollectorProcess:
         if self._status is None:
             raise UnavailableError(self.remark)
 
-    async def changed(self, generation: tuple[int, int]) -> None:
+    async def changed(self, generation: tuple[int, int, bool]) -> None:
         """Return once a collector listens whose series are others than those of a `generation`."""
         await self._until(lambda: self.is_up and self.generation != generation)
 
@@ -158,14 +168,17 @@ class CollectorProcess:
 
     async def _follow(self, process: Process, lines: asyncio.StreamReader) -> str:
         """Keep the state up until the process ends or has to be ended, and return why."""
-        limit_s = _START_S if self._settings.feeds.saving is None else _RESTORE_S
+        start_s = _START_S if self._settings.feeds.saving is None else _RESTORE_S
+        limit_s = start_s * self._patience
         try:
             while line := await _within(limit_s, lines.readline()):
-                await self._note(read_status(line), "")
-                limit_s = _SILENCE_S
+                if line.strip():  # an empty one says that it is still starting
+                    await self._note(read_status(line), "")
+                    limit_s = _SILENCE_S * self._patience
             return _ending(await _within(_GOODBYE_S, process.wait()))
         except TimeoutError:
             reason = f"it gave no sign of life for {limit_s:.0f} s"
+            self._patience = min(2 * self._patience, _MOST_PATIENCE)
         except ValueError as error:
             reason = f"it reports nonsense: {error}"
         with suppress(ProcessLookupError):

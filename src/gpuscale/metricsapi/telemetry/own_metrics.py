@@ -3,16 +3,20 @@
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from gpuscale import __version__
 from gpuscale.core.byte_cache import ACCOUNTANT
 from gpuscale.core.clock import Clock
 from gpuscale.exposition.families import Family, Sample
-from gpuscale.metricsapi.provider import MetricsProvider
-from gpuscale.metricsapi.rulebook.rule_file import RuleState
 from gpuscale.metricsapi.telemetry.histograms import Histogram, Labels, histograms
 from gpuscale.metricsapi.telemetry.request_metrics import RequestMetrics, group_label
 from gpuscale.metricsapi.wire.paths import CUSTOM_GROUP, EXTERNAL_GROUP
+
+if TYPE_CHECKING:
+    # The collector process has metrics of its own, and no provider.
+    from gpuscale.metricsapi.provider import MetricsProvider
+    from gpuscale.metricsapi.rulebook.rule_file import RuleState
 
 PREFIX = "gpuscale_metrics_api"
 _MAX_METRICS = 2_000
@@ -157,7 +161,7 @@ class ServerMetrics:
         return (*known, ("total", sum(seconds for _, seconds in known)))
 
 
-def discovery_families(provider: MetricsProvider) -> tuple[Family, ...]:
+def discovery_families(provider: "MetricsProvider") -> tuple[Family, ...]:
     """Return how discovery does."""
     catalogue = provider.catalogue
     ended: Mapping[Labels, float] = (
@@ -194,7 +198,7 @@ def discovery_families(provider: MetricsProvider) -> tuple[Family, ...]:
     )
 
 
-def rule_families(state: RuleState, sources: Mapping[str, RuleState]) -> tuple[Family, ...]:
+def rule_families(state: "RuleState", sources: Mapping[str, "RuleState"]) -> tuple[Family, ...]:
     """Return how the rule files do together, and each file and each team's ConfigMap on its own."""
     good: Mapping[Labels, float] = {} if state.good_ms is None else {(): state.good_ms / 1000}
     return (

@@ -55,6 +55,10 @@ class Triggers:
         """See `TriggerAnswers`."""
         return self.watch.answer(trigger)
 
+    def kept(self, trigger: Trigger) -> Answer | None:
+        """See `KeptAnswers`."""
+        return self.watch.kept(trigger)
+
     def changes(self, trigger: Trigger) -> AsyncIterator[Answer]:
         """See `TriggerAnswers`."""
         return self.watch.changes(trigger)

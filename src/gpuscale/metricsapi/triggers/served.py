@@ -11,6 +11,7 @@ from gpuscale.core.quantity import milli_text
 from gpuscale.core.words import counted
 from gpuscale.exposition.families import Family
 from gpuscale.metricsapi.health import Check, remarked
+from gpuscale.metricsapi.provider import FIRST_DISCOVERY_S
 from gpuscale.metricsapi.triggers.families import trigger_family
 from gpuscale.metricsapi.triggers.files import TriggerFiles
 from gpuscale.metricsapi.triggers.opened import Triggers
@@ -45,6 +46,7 @@ class ServedTriggers:
         self._files = TriggerFiles(paths, clock.now_ms())
         self._triggers = triggers
         self._clock = clock
+        self._began_ms = clock.now_ms()
         triggers.watch.pin(self._files.by_name.values())
 
     async def follow(self) -> None:
@@ -141,4 +143,8 @@ class ServedTriggers:
         """Return how the parts do, for the health paths."""
         fault = self._files.state.fault
         note = None if fault is None else f"the last good triggers stay: {fault}"
-        return [remarked("triggers", [note]), *self._triggers.checks()]
+        pending = sum(answer is None for _, answer in self._triggers.watch.answers())
+        first = f"{counted(pending, 'trigger')} not evaluated yet" if pending else None
+        is_awaited = self._clock.now_ms() - self._began_ms < FIRST_DISCOVERY_S * 1000
+        checks = [remarked("triggers", [note, first]), *self._triggers.checks()]
+        return [Check("first-values", first), *checks] if first and is_awaited else checks

@@ -7,29 +7,31 @@ T = TypeVar("T")
 
 
 class Turns(Generic[T]):
-    """Things to do, one namespace after the other."""
+    """Things to do, one namespace after the other; within one, what is new comes first."""
 
     def __init__(self) -> None:
-        self._queues: OrderedDict[str, deque[T]] = OrderedDict()
+        self._queues: OrderedDict[str, tuple[deque[T], deque[T]]] = OrderedDict()
         self._count = 0
 
     def __len__(self) -> int:
         return self._count
 
-    def add(self, namespace: str, thing: T) -> None:
-        self._queues.setdefault(namespace, deque()).append(thing)
+    def add(self, namespace: str, thing: T, *, is_first: bool = False) -> None:
+        firsts, others = self._queues.setdefault(namespace, (deque(), deque()))
+        (firsts if is_first else others).append(thing)
         self._count += 1
 
     def peek(self) -> T:
         """Return what `take` would."""
-        return next(iter(self._queues.values()))[0]
+        firsts, others = next(iter(self._queues.values()))
+        return (firsts or others)[0]
 
     def take(self) -> T:
         """Return the first thing of the namespace whose turn it is; there is one."""
-        namespace, queue = next(iter(self._queues.items()))
-        thing = queue.popleft()
+        namespace, (firsts, others) = next(iter(self._queues.items()))
+        thing = (firsts or others).popleft()
         self._count -= 1
-        if queue:
+        if firsts or others:
             self._queues.move_to_end(namespace)
         else:
             del self._queues[namespace]

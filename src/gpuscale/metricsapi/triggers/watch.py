@@ -128,9 +128,18 @@ class TriggerWatch:
         if watched.evaluated_s is not None:
             age_s = now_s - watched.evaluated_s
             if age_s > self._settings.stale_s:
-                self._take(watched, self._unseen(trigger, age_s), now_s)
+                reason = f"it could not be evaluated for {age_s:.0f} s"
+                self._take(watched, self._unseen(trigger, reason), now_s)
                 watched.evaluated_s = now_s - self._settings.stale_s
         return watched.outcome
+
+    def kept(self, trigger: Trigger) -> Answer | None:
+        """Return what the decision of a process before says; see `KeptAnswers`."""
+        watched = self._watched.get(trigger)
+        if watched is None or watched.state.decision is None:
+            return None
+        seen = self._unseen(trigger, "it was not evaluated yet since the start")
+        return evaluate(trigger, seen, watched.state).answer
 
     async def changes(self, trigger: Trigger) -> AsyncIterator[Answer]:
         """Yield the newest answer, then each whose `is_active` or `basis` is another one; see `answer`."""
@@ -213,7 +222,9 @@ class TriggerWatch:
                 while self._due and self._due[0][0] <= now_s:
                     watched = heapq.heappop(self._due)[2]
                     if not watched.is_gone:
-                        turns.add(watched.trigger.namespace, watched)
+                        # Somebody waits for the first evaluation of a trigger.
+                        is_first = watched.outcome is None
+                        turns.add(watched.trigger.namespace, watched, is_first=is_first)
                 is_short = self._begin(group, turns, budget, now_s)
                 if now_s >= look_s:
                     self._forget()
@@ -291,9 +302,8 @@ class TriggerWatch:
         name, reason = f"{trigger.namespace}/{trigger.name}", printable(answer.reason)
         _LOG.log(level, "trigger %s is %s: %s", name, answer.basis, reason)
 
-    def _unseen(self, trigger: Trigger, age_s: float) -> Observation:
-        """Return what is known of a trigger that could not be evaluated for too long: nothing."""
-        reason = f"it could not be evaluated for {age_s:.0f} s"
+    def _unseen(self, trigger: Trigger, reason: str) -> Observation:
+        """Return what is known of a trigger that could not be evaluated: nothing."""
         wakes = tuple(WakeSeen(wake.source, None, reason) for wake in trigger.wakes)
         now_ms = self._clock.now_ms()
         pods = None if trigger.workload is None else Missing(reason)

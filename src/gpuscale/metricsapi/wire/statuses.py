@@ -17,6 +17,16 @@ class ListError(UnavailableError):
         super().__init__("unable to list matching resources")
 
 
+class NotDiscoveredError(UnavailableError):
+    """It is not known yet whether a metric is there; why, only readers of health are told."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f"it is not known yet {what}: discovery has had no whole answer since the server started; "
+            "see /readyz?verbose"
+        )
+
+
 class ObjectNotFoundError(NotFoundError):
     """There is no such object."""
 
@@ -102,6 +112,8 @@ def status_of(error: GpuscaleError) -> Status:
         return Status(404, "NotFound", str(error))
     if isinstance(error, UnexpectedResultError):
         return Status(500, "", str(error))
+    if isinstance(error, NotDiscoveredError):
+        return Status(503, "ServiceUnavailable", str(error))
     if isinstance(error, ListError):
         return internal_error(str(error))
     return internal_error("unable to fetch metrics")

@@ -69,6 +69,7 @@ class FeedCollector:
         self._watches: dict[str, Reflector[Targets]] = {}
         self._running: dict[Target, tuple[StreamFollower | Scraper, asyncio.Task[None]]] = {}
         self._changed = asyncio.Event()
+        self._changed.set()  # nothing is followed until `_follow` has looked
         self.saver = (
             None if settings.saving is None else StoreSaver(self.store, settings.saving, clock)
         )
@@ -107,6 +108,27 @@ class FeedCollector:
         if self.sharing is not None and self.sharing.watch is not None:
             found["peers"] = self.sharing.watch.reflector.state
         return found
+
+    def unread(self) -> str:
+        """Return in words which series can't be there yet; empty once each target was tried."""
+        unlisted = [
+            name
+            for name, state in self.watches().items()
+            if not state.listed and state.error is None
+        ]
+        if unlisted:
+            return f"{' and '.join(sorted(unlisted))} are not listed yet"
+        if self._changed.is_set():
+            return "targets were found that are not followed yet"
+        tried = {
+            target for target, state in self.targets() if state.up or state.failures or state.error
+        }
+        known = set(self._running)
+        if self.sharing is not None:
+            known |= self.sharing.discovered
+            tried |= self.sharing.delivered()
+        waiting = len(known - tried)
+        return f"{waiting} of {len(known)} targets were not read yet" if waiting else ""
 
     async def open(self) -> None:
         """Put into the store what was saved of it; queries before would be answered from a part of it."""

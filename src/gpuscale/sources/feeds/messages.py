@@ -54,6 +54,8 @@ class CollectorStatus:
     """How the feeds do, in words."""
     rules: str = ""
     """What is wrong with Prometheus' rules, in words; empty where nothing is."""
+    unread: str = ""
+    """Which series can't be there yet, in a few words; empty once each target was tried."""
 
     def line(self) -> bytes:
         """Return the line for the pipe, at most `MAX_STATUS_BYTES` long."""

@@ -162,6 +162,15 @@ def test_turns_go_round():
     assert [turns.take() for _ in range(len(turns))] == ["a1", "b1", "c1", "a2", "c2", "a3"]
 
 
+def test_what_is_new_in_a_namespace_comes_before_what_is_done_again():
+    turns = Turns()
+    for thing in ("a1", "a2", "b1"):
+        turns.add(thing[0], thing)
+    for thing in ("a3", "a4"):
+        turns.add(thing[0], thing, is_first=True)
+    assert [turns.take() for _ in range(len(turns))] == ["a3", "b1", "a4", "a1", "a2"]
+
+
 def test_a_budget_is_so_many_a_second():
     budget = Budget(10, 0.0)
     assert sum(budget.spend(1, 0.0) for _ in range(50)) == 10

@@ -91,7 +91,7 @@ def _container(values: Values) -> Object:
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "args": arguments(values),
         "ports": [{"name": "https", "containerPort": PORT}],
-        "startupProbe": _probe("/livez", periodSeconds=1, failureThreshold=60),
+        "startupProbe": _probe("/livez", periodSeconds=1, failureThreshold=300),
         "livenessProbe": _probe("/livez", periodSeconds=10, timeoutSeconds=5),
         "readinessProbe": _probe("/readyz", periodSeconds=5, timeoutSeconds=5),
         "securityContext": restrained(),

@@ -125,7 +125,11 @@ class Sharing:
             for target, feeder in feeders
             if isinstance(feeder, StreamFollower) and not self._division.is_first(target)
         ]
-        return own, len(over), sum(isinstance(feeder, PeerLink) for _, feeder in feeders)
+        return own, len(over), len(self.delivered())
+
+    def delivered(self) -> set[Target]:
+        """Return the agents whose series another replica delivers."""
+        return {t for t, seat in self._seats.items() if isinstance(seat.feeder, PeerLink)}
 
     def seat(self, target: Target) -> Seat:
         seat = self._seats.get(target)
