@@ -103,6 +103,14 @@ class Tuning(_Answer):
         return found
 
     @property
+    def is_gain(self) -> bool:
+        """Return whether the settings kept the promise on the scored days and are better than today's.
+
+        `gpuscale tune --write` writes no others.
+        """
+        return bool(self.document["isGain"])
+
+    @property
     def said(self) -> Sequence[str]:
         """Return what the figures say, a sentence each."""
         found: Sequence[str] = self.document["said"]

@@ -8,6 +8,7 @@ import resource
 import signal
 import subprocess
 import sys
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,14 @@ def test_the_run_is_printed_as_json_or_as_yaml() -> None:
     as_yaml = simulate("ack-bert", "--output", "yaml")
     assert (as_json.returncode, as_json.stderr, as_yaml.stderr) == (0, "", "")
     assert json.loads(as_json.stdout) == yaml.safe_load(as_yaml.stdout)
+
+
+def test_a_scenario_comes_from_standard_input() -> None:
+    folder = files("gpuscale.sim") / "scenarios" / "ack-bert"
+    text = (folder / "scenario.yaml").read_text().replace("file: ", "file: shipped:ack-bert/")
+    piped = simulate("-", "-o", "json", input=text)
+    assert (piped.returncode, piped.stderr) == (0, "")
+    assert piped.stdout == simulate("ack-bert", "-o", "json").stdout
 
 
 def test_files_get_what_their_suffix_says_and_the_summary_is_printed(tmp_path: Path) -> None:

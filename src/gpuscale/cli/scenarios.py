@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gpuscale.cli.texts import unreadable
+from gpuscale.cli.texts import STDIN, read_text, shown_name, unreadable
 from gpuscale.core.errors import ConfigError, NotFoundError, Problem, UsageError
 from gpuscale.core.plugins import PluginError, described, find_entry, load
 
@@ -40,14 +40,14 @@ def shipped_names() -> list[str]:
 
 def scenario_help() -> str:
     """Return the help of an argument that names a scenario."""
-    return f"A file, or the name of a shipped scenario: {', '.join(shipped_names())}."
+    return f"A file, - for standard input, or the name of a shipped scenario: {', '.join(shipped_names())}."
 
 
 def find_setup(name: str, settings: Sequence[str] = ()) -> "Setup":
     """Return the scenario called `name`, or that of the file at this path; warnings go to standard error.
 
     Args:
-        name: of a shipped scenario, or a path.
+        name: of a shipped scenario, or a path; `-` is standard input, whose files are in this folder.
         settings: fields of it to set, each as `spec.duration=10m`.
 
     Raises:
@@ -74,6 +74,14 @@ def _find(name: str, settings: Sequence[str]) -> "Setup":
             settings,
         )
     path = Path(name)
+    if name == STDIN:
+        return load_setup(
+            read_text(name),
+            shown_name(name),
+            lambda file: read_beside(Path(), file),
+            load_policy,
+            settings,
+        )
     if not path.exists():
         known = ", ".join(shipped_names())
         raise UsageError(f"found no scenario {name!r}, expected a file or one of: {known}")

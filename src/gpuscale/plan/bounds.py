@@ -1,4 +1,6 @@
-"""What a policy is measured between: a fixed number of replicas, and two bounds that know more than it can.
+"""What a policy is measured against: a fixed number, an oracle, and the best simple rule in hindsight.
+
+The oracle is a bound. The best simple rule is none: a rule outside of its family may save more.
 
 All keep the same promise: a share of steps, at the most, in which demand exceeds the ready pods. A pod
 serves once it was wanted throughout the start-up time, so the pods that are ready are the lowest of what was
@@ -30,10 +32,10 @@ class Bounds:
     static_hours: float
     oracle_hours: float
     """Knows the demand to come, and serves it up to the static number of replicas."""
-    causal_hours: float
-    """The least of the fixed number and of simple rules that know demand without lag, and in hindsight which
-    of them is the best, with which margin. They follow the highest demand of a window, times a headroom, or
-    a window's mean with so many standard deviations, held for a while."""
+    simple_rule_hours: float
+    """Of the best simple rule in hindsight: the least of the fixed number and of some hundred rules that know
+    demand without lag, chosen with its margin on the demand itself. They follow the highest demand of a
+    window, times a headroom, or a window's mean with so many standard deviations, held for a while."""
 
     def share(self, hours: float) -> float | None:
         """Return what share of the oracle's saving was saved; None where there is nothing to save."""
@@ -53,14 +55,14 @@ def bounds(demand: Numbers, service: Service, promise: float) -> Bounds:
     hours_per_step = service.step_s / 3600
     static = max(service.least, float(numpy.ceil(_quantile(demand, 1 - promise))))
     known = numpy.ceil(highest_ahead(numpy.minimum(demand, static), start_up) - 1e-9)
-    causal = static * len(demand)
+    simple = static * len(demand)
     for base in _bases(demand, service.step_s):
-        causal = min(causal, _least_steps(demand, base, start_up, promise, causal))
+        simple = min(simple, _least_steps(demand, base, start_up, promise, simple))
     return Bounds(
         static_replicas=int(static),
         static_hours=static * len(demand) * hours_per_step,
         oracle_hours=float(numpy.maximum(known, service.least).sum()) * hours_per_step,
-        causal_hours=causal * hours_per_step,
+        simple_rule_hours=simple * hours_per_step,
     )
 
 
@@ -71,7 +73,7 @@ def _quantile(column: Numbers, share: float) -> float:
 
 
 def _bases(demand: Numbers, step_s: float) -> Iterator[Numbers]:
-    """Yield what the rules of the causal bound follow."""
+    """Yield what the simple rules follow."""
     for hold in sorted({round(hold_s / step_s) for hold_s in _HOLDS_S}):
         highest = highest_behind(demand, hold)
         yield from (highest * headroom for headroom in _HEADROOMS)

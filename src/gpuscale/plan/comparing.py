@@ -124,7 +124,7 @@ def row_on_nodes(
 
 
 def node_verdicts(
-    workload: Workload, split: Split, limits: Bounds, rows: list[Row], promise: float
+    workload: Workload, split: Split, limits: Bounds, rows: list[Row]
 ) -> Iterator[str]:
     """Yield what the figures of the rows on nodes say: as it is, tuned, and tuned with the pool."""
     today, _, best = rows
@@ -138,11 +138,6 @@ def node_verdicts(
         f"Tuned together with the node pool {pool.name}, {after:,.1f} node-hours are needed; as it is,"
         f" {before:,.1f}."
     )
-    if best.score.short_share > promise:
-        yield (
-            f"On these nodes {percent_text(best.score.short_share)} of the steps are short of pods, and"
-            f" at most {percent_text(promise)} may be."
-        )
     if standing > pool.nodes.most:
         yield (
             f"Demand needs {counted(standing, 'node')} and there may be {pool.nodes.most}: no setting of the"
@@ -195,7 +190,6 @@ def verdicts(
         )
     if tuned.score.gpu_hours > static_hours:
         yield f"Tuned, too, it costs more than {standing}."
-    yield _kept(tuned, promise)
     keeping = [
         row
         for row in others
@@ -216,10 +210,3 @@ def percent_text(share: float) -> str:
 def length_text(days: float) -> str:
     """Return a length of time in words."""
     return f"{days:.3g} days" if days >= LEAST_DAYS else format_duration(round(days * DAY_S * 1000))
-
-
-def _kept(tuned: Row, promise: float) -> str:
-    short = f"Tuned, {percent_text(tuned.score.short_share)} of the steps are short of pods"
-    if tuned.score.short_share <= promise:
-        return f"{short}; at most {percent_text(promise)} may be."
-    return f"{short}, and at most {percent_text(promise)} may be: the searched days were not like these."

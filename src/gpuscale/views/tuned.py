@@ -9,7 +9,10 @@ from gpuscale.views.inline import totals_html
 from gpuscale.views.still import render_still, section
 
 Found = Mapping[str, Any]
-_FOOT = "Scored on days that were not searched, where there were enough. Bounds know more than a policy can."
+_FOOT = (
+    "Scored on days that were not searched, where there were enough. The oracle knows the demand to come, and"
+    " the best simple rule was chosen in hindsight."
+)
 _LEAST_DAYS = 2
 """Less is shown in hours and minutes."""
 _WIDTHS = {"wide": 760.0, "narrow": 330.0}
@@ -82,7 +85,7 @@ def _figures(found: Found) -> Iterator[tuple[str, float, str]]:
         yield row["name"], row["gpuHours"], "kept" if row["shortShare"] <= promise else "missed"
     bounds = found["bounds"]
     yield f"{bounds['staticReplicas']} standing still", bounds["staticGpuHours"], "bound"
-    yield "causal bound", bounds["causalGpuHours"], "bound"
+    yield "best simple rule", bounds["simpleRuleGpuHours"], "bound"
     yield "oracle", bounds["oracleGpuHours"], "bound"
 
 
@@ -94,7 +97,9 @@ def _totals(found: Found) -> Iterator[tuple[str, str]]:
     today, tuned = found["rows"][:2]
     yield "today", f"{today['gpuHours']:,.1f} GPU-hours"
     yield "tuned", f"{tuned['gpuHours']:,.1f} GPU-hours"
-    if today["gpuHours"]:
+    if not found["isGain"]:
+        yield "saved", "nothing to gain"
+    elif today["gpuHours"]:
         yield "saved", _percent(1 - tuned["gpuHours"] / today["gpuHours"])
     yield "short", _percent(tuned["shortShare"])
     yield "settings tried", f"{found['settingsTried']:,}"

@@ -135,7 +135,7 @@ def test_means_of_a_window():
     assert mean_behind(column, 1).tolist() == column.tolist()
 
 
-def test_the_causal_bound_is_no_dearer_than_a_mean_with_the_margin_that_keeps_the_promise():
+def test_the_best_simple_rule_is_no_dearer_than_a_mean_with_the_margin_that_keeps_the_promise():
     draw = numpy.random.default_rng(8)
     demand = numpy.repeat([6.0, 18.0, 10.0, 24.0], 400) * (0.7 + 0.6 * draw.random(1_600))
     base = mean_behind(demand, 20)
@@ -144,4 +144,4 @@ def test_the_causal_bound_is_no_dearer_than_a_mean_with_the_margin_that_keeps_th
         if (demand > lowest_behind(wanted, 8)).mean() <= 0.005:
             break
     # Margins are searched to 1/4096 of the highest demand here, to half a pod in the test.
-    assert bounds(demand, SERVICE, 0.005).causal_hours <= wanted.sum() * 15 / 3600
+    assert bounds(demand, SERVICE, 0.005).simple_rule_hours <= wanted.sum() * 15 / 3600

@@ -113,7 +113,7 @@ def test_bounds_of_a_square_wave():
     # The oracle starts three pods three steps ahead of each of the two peaks: 2 x 8 steps of 4.
     assert found.oracle_hours == pytest.approx((16 * 4 + 24 * 1) * hours)
     # What does not know of the first peak ahead can only stand at 4 until then.
-    assert found.oracle_hours < found.causal_hours <= found.static_hours
+    assert found.oracle_hours < found.simple_rule_hours <= found.static_hours
     assert found.share(found.static_hours) == 0.0
     assert found.share(found.oracle_hours) == 1.0
 

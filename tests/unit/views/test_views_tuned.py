@@ -24,6 +24,7 @@ FOUND: dict[str, Any] = {
     "days": 14.0,
     "scoredDays": 5.0,
     "settingsTried": 1234,
+    "isGain": True,
     "promise": {"shortShare": 0.005, "waitSeconds": 1.0},
     "rows": [
         ROW,
@@ -35,7 +36,7 @@ FOUND: dict[str, Any] = {
     "bounds": {
         "staticReplicas": 3,
         "staticGpuHours": 180.0,
-        "causalGpuHours": 120.0,
+        "simpleRuleGpuHours": 120.0,
         "oracleGpuHours": 90.0,
     },
     "said": ["As it is, autoscaling costs more than 3 pods standing still."],
@@ -51,6 +52,12 @@ def test_it_says_what_was_found():
     assert "0.25 %" in page
     assert "default/chat: 14 days of demand, scored on 5 days" in page
     assert "<dd>150.0 GPU-hours</dd>" in page
+
+
+def test_it_says_where_nothing_is_gained():
+    page = render_tuned(FOUND | {"isGain": False})
+    assert "<dd>nothing to gain</dd>" in page
+    assert "25.00 %" not in page
 
 
 def test_a_short_demand_is_in_hours_and_minutes():
@@ -94,7 +101,7 @@ def test_any_figures_can_be_drawn(hours):
     found = copy.deepcopy(FOUND)
     for row in found["rows"]:
         row["gpuHours"] = hours
-    for key in ("staticGpuHours", "causalGpuHours", "oracleGpuHours"):
+    for key in ("staticGpuHours", "simpleRuleGpuHours", "oracleGpuHours"):
         found["bounds"][key] = hours
     assert "nan" not in render_tuned(found).split("</style>")[1]
 

@@ -94,8 +94,8 @@ def simulate(
         typer.Option(
             "--set",
             metavar="PATH=VALUE",
-            help="Set a field of the scenario for this run, such as spec.workloads[0].load.rate=20. "
-            "May be given again.",
+            help="Set a field of the scenario for this run, such as spec.workloads[0].load.rate=20, which "
+            "scales a load of several rates to that highest one. May be given again.",
         ),
     ] = None,
     prometheus_rules: PrometheusRules = None,

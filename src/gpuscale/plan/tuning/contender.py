@@ -167,11 +167,16 @@ def kept(parameters: Iterable[Parameter], names: Collection[str]) -> tuple[Param
     )
 
 
+def is_whole(parameter: Parameter) -> bool:
+    """Return whether a parameter's values are whole numbers."""
+    return _WHOLE.search(parameter.name) is not None
+
+
 def rounded(parameter: Parameter, value: float) -> float:
     """Return a value as one would write it, within the parameter's bounds; today's value stays as it is."""
     if value == parameter.default:
         return value
-    value = round(value) if _WHOLE.search(parameter.name) else float(f"{value:.2g}")
+    value = round(value) if is_whole(parameter) else float(f"{value:.2g}")
     return float(min(max(value, parameter.least), parameter.most))
 
 

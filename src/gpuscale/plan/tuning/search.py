@@ -118,6 +118,10 @@ class Search:
         """Return whether a setting that was replayed on all days keeps the promise there."""
         return self.short_share(outcome) <= self._question.promise
 
+    def tried(self, values: Numbers) -> Outcome:
+        """Return what settings come to on all days."""
+        return self._replayed(0, self._steps, [values])[0]
+
     @property
     def whole(self) -> list[Outcome]:
         """Return what was replayed on all days."""

@@ -4,7 +4,7 @@ Every field has its unit in its text form (`90s`, `30m`) or in its name, and its
 `Scenario.model_json_schema()` is published with the docs, so that editors complete the file.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Annotated, Literal
 
@@ -25,6 +25,7 @@ from gpuscale.core.documents.validation import (
     RELEASE_PATTERN,
     SUBDOMAIN_PATTERN,
 )
+from gpuscale.core.errors import UsageError
 from gpuscale.providers.field import ProviderField, default_provider
 from gpuscale.sim.scenario.batching import BatchingSpec
 from gpuscale.sim.scenario.times import DurationOrTimes, PositiveSeconds, TimesSpec
@@ -474,4 +475,63 @@ def parse_scenario(
         UsageError: a setting has another form, or leads nowhere.
     """
     document = with_values(load_one(Scenario, text, source), settings, "--set")
+    document = _with_peaks(document, settings)
     return parse_document(Scenario, document), document
+
+
+def _with_peaks(document: Document, settings: Sequence[str]) -> Document:
+    """Return a document in which a set `load.rate` scales loads that have several rates: it is the highest.
+
+    Raises:
+        UsageError: a load whose rates are in a file, or are all 0, or a rate that is no number.
+    """
+    spec = document.data.get("spec") if isinstance(document.data, dict) else None
+    workloads = spec.get("workloads") if isinstance(spec, dict) else None
+    if not isinstance(document.data, dict) or not isinstance(spec, dict):
+        return document
+    fields = {each.partition("=")[0].strip() for each in settings}
+    found = list(workloads) if isinstance(workloads, list) else []
+    for index, workload in enumerate(found):
+        field = f"spec.workloads[{index}].load.rate"
+        load = workload.get("load") if isinstance(workload, dict) else None
+        if field in fields and isinstance(load, dict) and load.get("shape") != "constant":
+            found[index] = {**workload, "load": _scaled(load, f"--set {field}")}
+    data = {**document.data, "spec": {**spec, "workloads": found}} if found else document.data
+    return Document(document.source, document.index, data, document.lines)
+
+
+_RATES = {
+    "ramp": ("fromRate", "toRate"),
+    "sine": ("mean", "amplitude"),
+    "spikes": ("base", "peak"),
+}
+"""The fields of a shape that are rates."""
+
+
+def _scaled(load: Mapping[str, object], option: str) -> dict[str, object]:
+    """Return a load without `rate` whose highest rate is that."""
+    shape, rest = load.get("shape"), {key: load[key] for key in load if key != "rate"}
+    steps = rest.get("steps")
+    parts = [each for each in steps if isinstance(each, dict)] if isinstance(steps, list) else []
+    rates = [rest.get(each) for each in _RATES.get(str(shape), ())] + [
+        each.get("rate") for each in parts
+    ]
+    known = [float(each) for each in rates if isinstance(each, int | float)]
+    highest = sum(known) if shape == "sine" else max(known, default=0.0)
+    rate = load["rate"]
+    if not isinstance(rate, int | float) or isinstance(rate, bool) or rate < 0:
+        raise UsageError(f"{option}: found {rate!r}, expected requests per second")
+    if highest <= 0:
+        raise UsageError(
+            f"{option}: found a load of shape {shape} without a highest rate, expected one to scale; set its"
+            " scale or its rates, or the whole load: {shape: constant, rate: 20}"
+        )
+
+    def times(value: object) -> object:
+        return value * rate / highest if isinstance(value, int | float) else value
+
+    for each in _RATES.get(str(shape), ()):
+        rest[each] = times(rest.get(each))
+    if parts:
+        rest["steps"] = [{**each, "rate": times(each.get("rate"))} for each in parts]
+    return rest

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from gpuscale.plan.bounds import Bounds
 from gpuscale.plan.comparing import Row, Split, Workload
+from gpuscale.plan.tuning.pareto import Choice, Offer
 from gpuscale.plan.tuning.pooled import Pool
 
 
@@ -34,27 +35,14 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Offered:
-    """The cheapest settings of the HPA that were found for a promise, scored."""
-
-    promise: float
-    """Share of the steps that may be short."""
-    row: Row
-    """Its name is that of the search: the HPA, or the HPA on another signal."""
-
-
-@dataclass(frozen=True, slots=True)
 class Pooled:
     """What was found of an HPA together with its node pool."""
 
     pool: Pool
     rows: tuple[Row, ...]
     """As it is, with the tuned HPA, and tuned together."""
-
-    @property
-    def values(self) -> dict[str, float]:
-        """Return the best settings by name, those of the HPA and those of the pool."""
-        return self.rows[-1].settings
+    choice: Choice
+    """The last row's; its settings are those of the HPA and those of the pool."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +53,10 @@ class Answer:
     split: Split
     document: dict[str, object]
     rows: tuple[Row, ...]
-    offered: tuple[Offered, ...]
+    offered: tuple[Offer, ...]
+    """Of the HPA, and of the HPA on demand, by their rows' names."""
     limits: Bounds
-    tuned: dict[str, float]
-    """Values of the HPA's parameters by name."""
+    choice: Choice
+    """The tuned HPA's."""
     pooled: Pooled | None = None
     """None where no node pool was searched."""

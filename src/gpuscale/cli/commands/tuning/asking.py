@@ -1,11 +1,11 @@
 """The search of `gpuscale tune`: settings of the HPA and of other policies, and what they come to."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from gpuscale.cli.commands.tuning.answers import Answer, Asked, Offered, Pooled
-from gpuscale.cli.commands.tuning.autoscaler import Autoscaler
+from gpuscale.cli.commands.tuning.answers import Answer, Asked, Pooled
+from gpuscale.cli.commands.tuning.autoscaler import TARGET, Autoscaler
 from gpuscale.cli.commands.tuning.shown import document_of
 from gpuscale.cli.commands.tuning.state import State
 from gpuscale.cli.progress import working
@@ -30,7 +30,7 @@ from gpuscale.plan.policies.registry import POLICIES
 from gpuscale.plan.policies.requests import OF_REQUESTS
 from gpuscale.plan.policies.static import STATIC
 from gpuscale.plan.tuning.contender import Contender
-from gpuscale.plan.tuning.pareto import offers
+from gpuscale.plan.tuning.pareto import Choice, Offer, choose
 from gpuscale.plan.tuning.pooled import OnNodes, on_nodes
 from gpuscale.plan.tuning.search import Each, Question, Search
 from gpuscale.plan.tuning.workers import workers
@@ -67,7 +67,8 @@ def answer(workload: Workload, autoscaler: Autoscaler, asked: Asked) -> Answer:
         working("compiling policies, which are kept") as say,
         workers(asked.on, asked.workers) as each,
     ):
-        found = _Found(workload, split, asked, question, say, each, state)
+        units = {TARGET: autoscaler.full}
+        found = _Found(workload, split, asked, question, say, each, state, units)
         found.add_row(TODAY, "the HPA as it is", contender, contender.today)
         is_whole = found.search(TUNED, "the HPA, tuned", contender)
         pooled = None
@@ -81,11 +82,14 @@ def answer(workload: Workload, autoscaler: Autoscaler, asked: Asked) -> Answer:
                 is_whole = found.search(name, other.policy.title, other)
     limits = bounds_of(workload, split, asked.promise)
     today, tuned, *others = found.rows
-    said = list(verdicts(workload, split, limits, today, tuned, others, asked.promise))
+    choice = found.choices[TUNED]
+    said = [choice.said]
+    said += verdicts(workload, split, limits, today, tuned, others, asked.promise)
     if not workload.knows_requests and OF_REQUESTS.keys() & set(asked.policies):
         said.append(_WITHOUT_REQUESTS)
     if pooled is not None:
-        said += node_verdicts(workload, split, limits, list(pooled.rows), asked.promise)
+        said.append(pooled.choice.said)
+        said += node_verdicts(workload, split, limits, list(pooled.rows))
     elif asked.has_nodes and workload.without_pool:
         said.append(workload.without_pool)
     document = document_of(
@@ -94,6 +98,7 @@ def answer(workload: Workload, autoscaler: Autoscaler, asked: Asked) -> Answer:
         found.rows,
         found.offered,
         limits,
+        choice,
         said,
         asked,
         found.tried,
@@ -101,7 +106,7 @@ def answer(workload: Workload, autoscaler: Autoscaler, asked: Asked) -> Answer:
         is_whole=is_whole,
     )
     rows, offered = tuple(found.rows), tuple(found.offered)
-    return Answer(workload, split, document, rows, offered, limits, found.best[TUNED], pooled)
+    return Answer(workload, split, document, rows, offered, limits, choice, pooled)
 
 
 def _keeping(
@@ -150,10 +155,11 @@ class _Found:
         say: Callable[[str], None],
         each: Each,
         state: State,
+        units: Mapping[str, float],
     ) -> None:
         self.rows: list[Row] = []
-        self.offered: list[Offered] = []
-        self.best: dict[str, dict[str, float]] = {}
+        self.offered: list[Offer] = []
+        self.choices: dict[str, Choice] = {}
         self.tried = 0
         self._workload = workload
         self._split = split
@@ -162,6 +168,7 @@ class _Found:
         self._say = say
         self._each = each
         self._state = state
+        self._units = units
         gpus = workload.nodes.gpus_per_replica
         self._hours_per_pod_step = gpus * workload.service.step_s / 3600
 
@@ -169,12 +176,21 @@ class _Found:
         """Add a row with a contender's best settings, and return whether the search came to its end."""
         search = Search(self._question, contender, self._each, self._state.known(contender))
         is_whole = self._run(search, name, self._hours_per_pod_step, "GPU-hours")
-        if name in {TUNED, HPA_ON_DEMAND.name}:
-            for offer in offers(search, self._asked.promise):
-                row = self._row(name, title, contender, offer.outcome.values)
-                self.offered.append(Offered(offer.promise, row))
-        self.best[name] = contender.named(search.best.values)
-        self.add_row(name, title, contender, search.best.values)
+        if name not in {TUNED, HPA_ON_DEMAND.name}:
+            self.add_row(name, title, contender, search.best.values)
+            return is_whole
+        choice = choose(
+            search,
+            contender,
+            self._asked.promise,
+            self.rows[0],
+            lambda values: self._row(name, title, contender, values),
+            lambda row: row.score.gpu_hours,
+            self._units if name == TUNED else {},
+        )
+        self.choices[name] = choice
+        self.offered += choice.offers
+        self.rows.append(choice.taken.row)
         return is_whole
 
     def search_nodes(self, contender: OnNodes) -> tuple[Pooled, bool]:
@@ -182,22 +198,29 @@ class _Found:
 
         It begins at the settings that the search of the HPA alone found before.
         """
-        tuned = contender.with_hpa([*self.best[TUNED].values()])
+        tuned = contender.with_hpa([*self.choices[TUNED].taken.values])
         known = self._state.known(contender)
         search = Search(self._question, contender, self._each, known, [tuned])
         hours_per_step = self._workload.service.step_s / 3600
         is_whole = self._run(search, WITH_NODES, hours_per_step, "node-hours")
-        rows = tuple(
-            row_on_nodes(
-                self._workload, self._split, contender, values, self._asked.wait_s, name, title
-            )
-            for name, title, values in (
-                (TODAY, "the HPA and its nodes as they are", contender.today),
-                (TUNED, "the HPA, tuned, and its nodes as they are", tuned),
-                (WITH_NODES, "the HPA and its nodes, tuned together", search.best.values),
-            )
+
+        def scored(values: Numbers, name: str, title: str) -> Row:
+            wait_s = self._asked.wait_s
+            return row_on_nodes(self._workload, self._split, contender, values, wait_s, name, title)
+
+        today = scored(contender.today, TODAY, "the HPA and its nodes as they are")
+        choice = choose(
+            search,
+            contender,
+            self._asked.promise,
+            today,
+            lambda values: scored(values, WITH_NODES, "the HPA and its nodes, tuned together"),
+            lambda row: row.score.node_hours,
+            self._units,
+            tuned="Tuned together with its nodes",
         )
-        return Pooled(contender.pool, rows), is_whole
+        with_tuned = scored(tuned, TUNED, "the HPA, tuned, and its nodes as they are")
+        return Pooled(contender.pool, (today, with_tuned, choice.taken.row), choice), is_whole
 
     def _run(self, search: Search, name: str, hours_per_step: float, unit: str) -> bool:
         """Run a search, say how far it is and keep its state; return whether it came to its end."""

@@ -164,7 +164,8 @@ Write = Annotated[
     str | None,
     typer.Option(
         metavar="HPA.yaml",
-        help="Write the tuned HPA: into a manifest that is there, with its comments, or as a new one.",
+        help="Write the tuned HPA: into a manifest that is there, with its comments, or as a new one. Where"
+        " nothing is gained on the days that were held back, nothing is written, and the exit code is 1.",
     ),
 ]
 WriteScenario = Annotated[

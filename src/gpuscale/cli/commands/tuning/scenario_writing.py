@@ -4,7 +4,7 @@ from pathlib import Path
 
 from gpuscale.cli.files import check_writable
 from gpuscale.cli.scenarios import load_policy, read_beside
-from gpuscale.cli.texts import read_text
+from gpuscale.cli.texts import STDIN, read_text
 from gpuscale.core.documents.documents import Path as Place
 from gpuscale.core.documents.documents import load_documents
 from gpuscale.core.documents.edited import Value, with_values
@@ -30,6 +30,7 @@ def scenario_base(file: str, scenario: str | None, *, force: bool) -> str:
     """
     if scenario is None or not Path(scenario).is_file():
         found = "no scenario" if scenario is None else f"the shipped scenario {scenario}"
+        found = "standard input" if scenario == STDIN else found
         raise UsageError(f"--write-scenario: found {found}, expected a scenario's file to tune")
     check_writable([file], "--write-scenario")
     if Path(file).exists() and not force:

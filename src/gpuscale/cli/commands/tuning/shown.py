@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from textwrap import wrap
 
-from gpuscale.cli.commands.tuning.answers import Answer, Asked, Offered, Pooled
+from gpuscale.cli.commands.tuning.answers import Answer, Asked, Pooled
 from gpuscale.plan.bounds import Bounds
 from gpuscale.plan.comparing import Row, Split, Workload, length_text, percent_text
+from gpuscale.plan.tuning.pareto import Choice, Offer
 from gpuscale.plan.tuning.search import DAY_S
 
 _HEADINGS = ("GPU-hours", "cost", "short", "wait p95", "p99", "in time", "changes")
@@ -21,8 +22,9 @@ def document_of(
     workload: Workload,
     split: Split,
     rows: Sequence[Row],
-    offered: Sequence[Offered],
+    offered: Sequence[Offer],
     limits: Bounds,
+    choice: Choice,
     said: Sequence[str],
     asked: Asked,
     tried: int,
@@ -41,6 +43,7 @@ def document_of(
         "scoredDays": (len(workload.demand) - split.first_scored) * step_days,
         "isHeldBack": split.is_held_back,
         "isWhole": is_whole,
+        "isGain": choice.is_gain,
         "settingsTried": tried,
         "promise": {"shortShare": asked.promise, "waitSeconds": asked.wait_s},
         "service": service._asdict(),
@@ -52,7 +55,7 @@ def document_of(
             "staticReplicas": limits.static_replicas,
             "staticGpuHours": limits.static_hours * gpus,
             "oracleGpuHours": limits.oracle_hours * gpus,
-            "causalGpuHours": limits.causal_hours * gpus,
+            "simpleRuleGpuHours": limits.simple_rule_hours * gpus,
         },
         "said": list(said),
     }
@@ -62,6 +65,7 @@ def _pooled(pooled: Pooled, currency: str) -> dict[str, object]:
     return {
         "name": pooled.pool.name,
         "provider": pooled.pool.provider,
+        "isGain": pooled.choice.is_gain,
         "rows": [_row(row, currency) for row in pooled.rows],
     }
 
@@ -94,7 +98,7 @@ def text_of(answer: Answer) -> str:
     nodes = workload.nodes
     bounds = (
         (f"{limits.static_replicas} standing still", limits.static_hours),
-        ("causal bound", limits.causal_hours),
+        ("best simple rule in hindsight", limits.simple_rule_hours),
         ("oracle", limits.oracle_hours),
     )
     cells = [
@@ -142,7 +146,7 @@ def text_of(answer: Answer) -> str:
     return "\n".join([*parts, *(line for each in said for line in wrap(each, width))])
 
 
-def _offers_text(offered: Sequence[Offered], width: int) -> list[str]:
+def _offers_text(offered: Sequence[Offer], width: int) -> list[str]:
     """Return what stricter and looser promises cost, a line each; nothing where there is no choice."""
     from gpuscale.views.columns import fitted
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -38,6 +39,7 @@ from gpuscale.cli.commands.tuning.options import (
     Write,
     WriteScenario,
 )
+from gpuscale.cli.exits import NO
 from gpuscale.cli.files import check_writable, output_formats, write_files
 from gpuscale.cli.options.durations import seconds_of
 from gpuscale.cli.recordings import (
@@ -216,13 +218,21 @@ def tune(
     else:
         print_document(result.document, output)
     texts = {name: _text(result.document, suffix) for name, suffix in files.items()}
-    values = result.tuned
-    if write_scenario is not None and scenario_before is not None and result.pooled is not None:
-        pool, values = result.pooled.pool, result.pooled.values
-        texts[write_scenario] = scenario_text(write_scenario, scenario_before, pool, values)
-    if write is not None and base is not None:
-        texts[write] = tuned_text(write, base, autoscaler, values)
+    choice = result.choice
+    if write_scenario is not None and result.pooled is not None:
+        choice = result.pooled.choice
+    wanted = [each for each in (write_scenario, write) if each is not None]
+    if choice.is_gain:
+        values = choice.taken.row.settings
+        if write_scenario is not None and scenario_before is not None and result.pooled is not None:
+            pool = result.pooled.pool
+            texts[write_scenario] = scenario_text(write_scenario, scenario_before, pool, values)
+        if write is not None and base is not None:
+            texts[write] = tuned_text(write, base, autoscaler, values)
     write_files(texts)
+    if wanted and not choice.is_gain:
+        print(f"gpuscale: nothing to gain, so {' and '.join(wanted)} not written", file=sys.stderr)
+        raise typer.Exit(NO)
 
 
 def _text(document: dict[str, object], suffix: str) -> str:
