@@ -89,9 +89,9 @@ def test_it_says_when_nodes_standing_still_cost_less_or_are_too_few():
     # Eight nodes for a day, at 2 an hour.
     assert (today.score.node_hours, today.score.cost) == pytest.approx((192, 384))
     limits = bounds_of(found, split, 0.005)
-    said = " ".join(node_verdicts(found, split, limits, [today] * 3, 0.005))
+    said = " ".join(node_verdicts(found, split, limits, [today] * 3))
     assert "4 nodes standing still would take 96.0 node-hours: autoscaling costs more." in said
     small = replace(found, pool=replace(POOL, nodes=replace(NODES, most=3), has_times=False))
-    said = " ".join(node_verdicts(small, split, limits, [today] * 3, 0.005))
+    said = " ".join(node_verdicts(small, split, limits, [today] * 3))
     assert "Demand needs 4 nodes and there may be 3" in said
     assert "On eks it can't be set how long empty nodes stay" in said

@@ -27,7 +27,7 @@ SET = "spec.workloads[0].load.rate"
 def load_of(load: dict[str, Any], *settings: str) -> dict[str, Any]:
     scenario, _ = parse_scenario(SCENARIO.replace("LOAD", json.dumps(load)), "s.yaml", settings)
     (workload,) = scenario.spec.workloads
-    return workload.load.model_dump(by_alias=True)  # type: ignore[union-attr]
+    return workload.load.model_dump(by_alias=True)
 
 
 @pytest.mark.parametrize(
