@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gpuscale.plan.bounds import Bounds
+from gpuscale.plan.choosing import Choice, Offer
 from gpuscale.plan.comparing import Row, Split, Workload
-from gpuscale.plan.tuning.pareto import Choice, Offer
 from gpuscale.plan.tuning.pooled import Pool
 
 

@@ -12,6 +12,7 @@ from gpuscale.cli.progress import working
 from gpuscale.core import compiling
 from gpuscale.core.errors import UsageError
 from gpuscale.plan.bounds import bounds
+from gpuscale.plan.choosing import Choice, Offer, choose
 from gpuscale.plan.comparing import (
     Row,
     Split,
@@ -30,7 +31,6 @@ from gpuscale.plan.policies.registry import POLICIES
 from gpuscale.plan.policies.requests import OF_REQUESTS
 from gpuscale.plan.policies.static import STATIC
 from gpuscale.plan.tuning.contender import Contender
-from gpuscale.plan.tuning.pareto import Choice, Offer, choose
 from gpuscale.plan.tuning.pooled import OnNodes, on_nodes
 from gpuscale.plan.tuning.search import Each, Question, Search
 from gpuscale.plan.tuning.workers import workers

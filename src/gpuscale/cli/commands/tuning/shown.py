@@ -7,8 +7,8 @@ from textwrap import wrap
 
 from gpuscale.cli.commands.tuning.answers import Answer, Asked, Pooled
 from gpuscale.plan.bounds import Bounds
+from gpuscale.plan.choosing import Choice, Offer
 from gpuscale.plan.comparing import Row, Split, Workload, length_text, percent_text
-from gpuscale.plan.tuning.pareto import Choice, Offer
 from gpuscale.plan.tuning.search import DAY_S
 
 _HEADINGS = ("GPU-hours", "cost", "short", "wait p95", "p99", "in time", "changes")

@@ -3,13 +3,13 @@
 import numpy
 import pytest
 
+from gpuscale.plan.choosing import Choice, choose
 from gpuscale.plan.comparing import Row, Workload, question_of, row_of, split_of
 from gpuscale.plan.policies.hpa import HPA
 from gpuscale.plan.policies.policy import Parameter
 from gpuscale.plan.replay import Service
 from gpuscale.plan.score import Nodes
 from gpuscale.plan.tuning.contender import LEAST, Contender, Setting
-from gpuscale.plan.tuning.pareto import Choice, choose
 from gpuscale.plan.tuning.search import Search
 from gpuscale.plan.waiting import Requests
 
