@@ -12,6 +12,7 @@ from gpuscale.doctor.checks.prometheus import MAX_SERIES_AGE_S
 from gpuscale.doctor.checks.workload.subjects import about, key_of, subjects
 from gpuscale.doctor.facts import once
 from gpuscale.doctor.judges import ClusterFinding
+from gpuscale.doctor.node_pools import pools_for
 from gpuscale.doctor.scalers import keda_deployments, triggers_by_object
 from gpuscale.doctor.snapshot import HpaLook, Snapshot
 from gpuscale.formats.series_facts import is_of_gpu
@@ -36,6 +37,10 @@ _NODES = (
     *("gpu-node-unlabelled", "clock-skew"),
 )
 _ROOM = ("no-node-autoscaler", "pods-wait-long", "no-gpu-nodes")
+_NO_NODE_COMES = (
+    *("node-pool-limit", "node-pool-not-ready", "node-pool-refuses", "node-claim-failed"),
+    *("template-without-gpu", "node-group-at-max"),
+)
 _UNPLACED = (
     *("resource-not-offered", "larger-than-any-node", "no-matching-node", "nodes-cordoned"),
     *(
@@ -120,8 +125,9 @@ CAUSES: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
         (*_NOT_RUNNING, "pod-failed"),
         (*_VALUES, "rollout-stuck", *_SERVED),
     ),
+    (_NO_NODE_COMES, _ROOM),
     (
-        (*_ROOM, "quota-full", "node-pool-limit", "template-without-gpu"),
+        (*_ROOM, *_NO_NODE_COMES, "quota-full"),
         ("rollout-stuck", *_VALUES),
     ),
 )
@@ -244,7 +250,7 @@ def _concerns(snapshot: Snapshot, check: str, look: HpaLook, metrics: Sequence[M
 def _are_of_its_pods(
     snapshot: Snapshot, look: HpaLook, series: Sequence[Mapping[str, str]]
 ) -> bool:
-    """Return whether series are of an HPA's pods, or of nobody's by their labels."""
+    """Return whether series are of an HPA's pods, or name no pod at all."""
     names = {facts.name(pod) for pod in facts.pods_of(snapshot, look)}
     owners = [{labels[key] for key in POD_LABELS if labels.get(key)} for labels in series]
     return not names or any(not named or named & names for named in owners)
@@ -275,6 +281,7 @@ def _upstream(snapshot: Snapshot, where: str, metrics: Sequence[MetricSpec]) -> 
                 yield from _of_hpa(snapshot, look, metrics or [each.spec for each in look.metrics])
         case "pod":
             yield from _of_pod(snapshot, rest)
+            yield from _pools_of(snapshot).get(rest, ())
         case "node":
             yield from _agents_on(snapshot).get(rest, ())
         case "apiservice":
@@ -373,6 +380,17 @@ def _to_prometheus(snapshot: Snapshot) -> Sequence[str]:
     nodes = [f"node/{facts.name(node)}" for node in facts.gpu_nodes(snapshot)]
     alone = [*(agents if len(agents) == 1 else ()), *(nodes if len(nodes) == 1 else ())]
     return [f"prometheus/{snapshot.prometheus.address}", "daemonsets", *alone]
+
+
+@once
+def _pools_of(snapshot: Snapshot) -> Mapping[str, list[str]]:
+    """Return the pools that may bring each waiting pod its node."""
+    return {
+        facts.full_name(pod): [
+            f"nodepool/{facts.name(pool)}" for pool in pools_for(snapshot, facts.spec_of(pod))
+        ]
+        for pod in facts.waiting_pods(snapshot)
+    }
 
 
 @once

@@ -23,6 +23,7 @@ from gpuscale.doctor.snapshot import Look, Snapshot
 from gpuscale.hpa.versions import version_or_none
 from gpuscale.kube.client.client import JsonObject, KubeClient
 from gpuscale.kube.client.errors import ApiStatusError
+from gpuscale.kube.reading import fields_of
 from gpuscale.metricsapi.wire.paths import CUSTOM_GROUP, EXTERNAL_GROUP
 from gpuscale.objects.fields import Fields
 from gpuscale.sources.access import Access
@@ -117,6 +118,7 @@ class Gatherer:
             rights=await server_rights(self._client, seen),
             scalers=await scalers.read(seen),
             scaler_cas=await self._scaler_cas(seen),
+            node_classes=await self._node_classes(seen),
             kubernetes=version_or_none(await self._client.git_version()),
         )
 
@@ -180,6 +182,21 @@ class Gatherer:
             data = (await self._maybe(f"/api/v1/namespaces/{namespace}/secrets/{name}")).get("data")
             if text := _decoded((data or {}).get(key)):
                 found[place] = text
+        return found
+
+    async def _node_classes(self, seen: Snapshot) -> dict[str, Fields]:
+        """Return the node classes of pools that are not Ready; kinds and versions are the provider's."""
+        found = {}
+        for pool in seen.all("nodepools"):
+            reference = pool.child("spec").child("template").child("spec").child("nodeClassRef")
+            group, kind, name = (reference.text(key) for key in ("group", "kind", "name"))
+            if facts.condition(pool, "Ready") != "False" or not (group and kind and name):
+                continue
+            served = await self._maybe(f"/apis/{group}")
+            version = (served.get("preferredVersion") or {}).get("version")
+            body = await self._maybe(f"/apis/{group}/{version}/{kind.lower()}es/{name}")
+            if body:
+                found[f"{kind}/{name}"] = fields_of(body)
         return found
 
     async def _rule_maps(self, seen: Snapshot) -> Sequence[JsonObject]:

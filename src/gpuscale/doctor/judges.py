@@ -76,6 +76,23 @@ KINDS = (
     Listed("events", "/api/v1/events", "events", (CAPACITY,), "reason=NotTriggerScaleUp"),
     Listed("refusals", "/api/v1/events", "events", (WORKLOAD,), "reason=FailedCreate"),
     Listed(
+        "scheduling-events",
+        "/api/v1/events",
+        "events",
+        (CAPACITY,),
+        "reason=FailedScheduling,source!=default-scheduler",
+    ),
+    Listed(
+        "claim-events",
+        "/api/v1/events",
+        "events",
+        (CAPACITY,),
+        "type=Warning,involvedObject.kind=NodeClaim",
+    ),
+    Listed(
+        "nodeclaims", "/apis/karpenter.sh/v1/nodeclaims", "nodeclaims.karpenter.sh", (CAPACITY,)
+    ),
+    Listed(
         "leases",
         "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases",
         "leases.coordination.k8s.io",

@@ -182,6 +182,8 @@ class Snapshot:
     """Ready pods of external scalers that KEDA's triggers name."""
     scaler_cas: Mapping[str, str] = field(default_factory=dict)
     """By Secret, `namespace/name`: the CA of a scaler that a TriggerAuthentication names, as PEM."""
+    node_classes: Mapping[str, Fields] = field(default_factory=dict)
+    """By `KIND/NAME`: the node classes that Karpenter's pools name, as far as they can be read."""
     memory: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False)
     """What `facts` derived from the rest, once."""
 

@@ -63,9 +63,11 @@ from clusters import (
 )
 from keda_cases import EVENT as KEDA_EVENT
 from keda_cases import FAILED, HPA, KEDA_CASES, scaled, scaler_service, trigger, with_keda
+from node_cases import NODE_CASES
 from workload_cases import WORKLOAD_CASES
 
 CASES = [
+    *NODE_CASES,
     ("cannot-see", {"looks": {"nodes": Look(fault="403", needs="nodes")}}, "--resource=nodes"),
     ("no-gpu-nodes", {"nodes": [], "pods": [waiting_pod()], "agents": ()}, "gpuscale render"),
     ("gpu-node-not-ready", {"nodes": [node(status=ready("False"))]}, "kubectl describe node"),
@@ -101,7 +103,13 @@ CASES = [
     ("taint-not-tolerated", {"nodes": TAINTED}, "kubectl patch deployment web -n default"),
     (
         "no-node-agent",
-        {"pods": both("pods", without="agent-1"), "daemonsets": [], "agents": ()},
+        {
+            "pods": both("pods", without="agent-1"),
+            "daemonsets": [],
+            "agents": (),
+            "prometheus": PrometheusLook(),
+            "hpas": (look(values=()),),
+        },
         "Install",
     ),
     (
@@ -365,7 +373,7 @@ CASES = [
     (
         "template-without-gpu",
         {
-            "nodes": [],
+            "nodes": [{**node("cpu-1", 0, 0, labels={}), "spec": {"providerID": "aws:///a/i-1"}}],
             "agents": (),
             "pods": [waiting_pod()],
             "autoscaler-status": status_map(),
@@ -379,7 +387,7 @@ CASES = [
         "kubectl get configmap",
     ),
     ("autoscaler-stopped", {"autoscaler-status": written(601)}, "app=cluster-autoscaler"),
-    ("node-pool-limit", {"pods": PENDING, "nodepools": [POOL]}, f'"{GPU}":"3"'),
+    ("node-pool-limit", {"pods": PENDING, "nodepools": [POOL]}, "kubectl get nodepool gpu -o yaml"),
     (
         "pods-wait-long",
         {"pods": both("pods", waiting_pod(901)), "autoscaler-status": status_map()},

@@ -13,6 +13,7 @@ from gpuscale.doctor.facts import UTILIZATION
 from gpuscale.doctor.judges import AGENT, ClusterFinding, ClusterJudge
 from gpuscale.doctor.snapshot import AgentLook, Snapshot
 from gpuscale.exposition.families import Family
+from gpuscale.formats.series_facts import is_of_gpu
 from gpuscale.objects.fields import Fields
 
 _CHECKS = Checks(AGENT)
@@ -123,7 +124,8 @@ def agent_findings(snapshot: Snapshot) -> Iterator[ClusterFinding]:
     """Return what is wrong with the agents and their readings."""
     nodes = facts.gpu_nodes(snapshot)
     pods = facts.agent_pods(snapshot)
-    if nodes and not pods and not facts.agent_sets(snapshot) and not snapshot.hides("pods"):
+    is_known = bool(pods or facts.agent_sets(snapshot) or snapshot.hides("pods"))
+    if nodes and not is_known and not _is_measured(snapshot):
         yield NO_NODE_AGENT.found(
             "daemonsets",
             "Nobody measures the GPUs.",
@@ -133,7 +135,7 @@ def agent_findings(snapshot: Snapshot) -> Iterator[ClusterFinding]:
                 f"gpuscale init && {_INSTALL}",
             ),
         )
-    else:
+    elif is_known:
         by_node: dict[str, list[Fields]] = {}
         for pod in pods:
             by_node.setdefault(facts.spec_of(pod).node_name, []).append(pod)
@@ -154,6 +156,14 @@ def agent_findings(snapshot: Snapshot) -> Iterator[ClusterFinding]:
             yield _frozen(look)
         else:
             yield from _answers(snapshot, look, users.get(look.node, []))
+
+
+def _is_measured(snapshot: Snapshot) -> bool:
+    """Return whether GPUs' series have values, so that somebody measures, by whatever name it runs."""
+    served = (metric for look in snapshot.hpas for metric in look.metrics if metric.values)
+    return bool(snapshot.prometheus.usage or snapshot.prometheus.names) or any(
+        is_of_gpu(metric.spec.name) for metric in served
+    )
 
 
 def _on_node(snapshot: Snapshot, node: Fields, here: Sequence[Fields]) -> Iterator[ClusterFinding]:

@@ -9,6 +9,7 @@ from gpuscale.core.words import counted
 from gpuscale.doctor import facts
 from gpuscale.doctor.checks.node_state import NODE_STATE_CHECKS, node_state_findings
 from gpuscale.doctor.judges import NODES, ClusterFinding, ClusterJudge
+from gpuscale.doctor.node_pools import adds_nodes, may_come
 from gpuscale.doctor.snapshot import Snapshot
 from gpuscale.objects.fields import Fields
 from gpuscale.objects.meta import ObjectMeta
@@ -79,6 +80,10 @@ TAINT_NOT_TOLERATED = _CHECKS.add(
 )
 
 
+_PLUGIN_SWITCHES = ("nvidia.com/gpu.deploy.device-plugin", "nvidia.com/gpu.deploy.operands")
+"""By which the GPU Operator (controllers/state_manager.go) chooses nodes."""
+
+
 def node_findings(snapshot: Snapshot) -> Iterator[ClusterFinding]:
     """Return what is wrong with GPU nodes, and with who may use them."""
     nodes = facts.gpu_nodes(snapshot)
@@ -90,11 +95,6 @@ def node_findings(snapshot: Snapshot) -> Iterator[ClusterFinding]:
             yield from _allocatable(snapshot, node)
     yield from node_state_findings(snapshot)
     yield from _taints(snapshot, nodes)
-
-
-def adds_nodes(snapshot: Snapshot) -> bool:
-    """Return whether Cluster Autoscaler or Karpenter is there."""
-    return bool(snapshot.all("autoscaler-status") or snapshot.all("nodepools"))
 
 
 def toleration_patch(taint: Taint, present: Sequence[object], *, below: str) -> str:
@@ -225,6 +225,15 @@ def _why_none(snapshot: Snapshot, node: Fields, amounts: str) -> ClusterFinding:
                 f"DaemonSet {facts.full_name(body)}; {amounts}",
                 tolerate("daemonset", body, taint),
             )
+    for key in _PLUGIN_SWITCHES:
+        value = facts.labels(node).get(key, "true")
+        if value != "true":
+            return NO_DEVICE_PLUGIN.found(
+                about,
+                f"The label {key}={value} keeps the GPU Operator's device plugin off the node.",
+                amounts,
+                _switched_off(name, key, value),
+            )
     return NO_DEVICE_PLUGIN.found(
         about,
         "No device plugin runs on the node, so Kubernetes knows of none of its GPUs.",
@@ -236,6 +245,18 @@ def _why_none(snapshot: Snapshot, node: Fields, amounts: str) -> ClusterFinding:
     )
 
 
+def _switched_off(name: str, key: str, value: str) -> Fix:
+    if value.startswith("paused"):
+        return Fix(
+            "Wait until the operator's change of drivers or MIG is through; it puts the label back.",
+            f"kubectl get node {name} --show-labels",
+        )
+    return Fix(
+        f"Set the label back if pods are to get its GPUs: {value} was set on purpose.",
+        f"kubectl label node {name} {key}=true --overwrite",
+    )
+
+
 def _logs(pod: Fields) -> str:
     return f"kubectl logs -n {facts.namespace(pod)} {facts.name(pod)}"
 
@@ -243,10 +264,16 @@ def _logs(pod: Fields) -> str:
 def _taints(snapshot: Snapshot, nodes: Sequence[Fields]) -> Iterator[ClusterFinding]:
     if not nodes:
         return
+    # Where nodes may still come, those that are there say nothing of the ones to come.
+    stuck = {
+        f"{facts.namespace(pod)}/{facts.maker(snapshot, pod)[1]}"
+        for pod in facts.waiting_pods(snapshot)
+        if not may_come(snapshot, pod)
+    }
     for kind, plural in (("deployment", "deployments"), ("statefulset", "statefulsets")):
         for body in snapshot.all(plural):
             taint = kept_off_by(snapshot, facts.template_of(body), nodes)
-            if taint is not None:
+            if taint is not None and (not adds_nodes(snapshot) or facts.full_name(body) in stuck):
                 yield TAINT_NOT_TOLERATED.found(
                     f"{kind}/{facts.full_name(body)}",
                     f"It wants GPUs, and no GPU node takes its pods, for the taint {taint}.",
@@ -256,7 +283,7 @@ def _taints(snapshot: Snapshot, nodes: Sequence[Fields]) -> Iterator[ClusterFind
     for pod in facts.waiting_pods(snapshot):
         kind, name = facts.owner_kind(pod)
         taint = kept_off_by(snapshot, facts.spec_of(pod), nodes)
-        if taint is not None and kind in ("Pod", "Job"):
+        if taint is not None and kind in ("Pod", "Job") and not may_come(snapshot, pod):
             yield TAINT_NOT_TOLERATED.found(
                 f"{kind.lower()}/{facts.namespace(pod)}/{name}",
                 f"It wants GPUs, and no GPU node takes it, for the taint {taint}.",

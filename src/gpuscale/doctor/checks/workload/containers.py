@@ -4,6 +4,7 @@ Source: kubernetes v1.36 pkg/kubelet/images (ErrImagePull ...), pkg/kubelet/cont
     pkg/kubelet/lifecycle (UnexpectedAdmissionError, OutOf...).
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -14,6 +15,7 @@ from gpuscale.doctor.checks.workload.subjects import Key, about, pods_by_subject
 from gpuscale.doctor.judges import WORKLOAD, ClusterFinding
 from gpuscale.doctor.snapshot import Snapshot
 from gpuscale.objects.fields import Fields
+from gpuscale.objects.gpu_resources import counts_gpus
 
 CONTAINER_CHECKS = Checks(WORKLOAD)
 CONTAINER_WAITING = CONTAINER_CHECKS.add(
@@ -56,6 +58,8 @@ _IMAGE = ("ImagePullBackOff", "ErrImagePull", "InvalidImageName", "ErrImageNever
 _CONFIG = ("CreateContainerConfigError", "CreateContainerError", "RunContainerError")
 _FAILURES = ("UnexpectedAdmissionError", "Evicted", "NodeAffinity", "Terminated", "NodeShutdown")
 _OUT_OF = "OutOf"
+_MOST_SHARED = re.compile(r"maximum request size for shared resources is (\d+)")
+"""NVIDIA k8s-device-plugin 0.20 internal/plugin/server.go, where failRequestsGreaterThanOne is on."""
 _OOM = "OOMKilled"
 
 
@@ -216,6 +220,26 @@ def _describe(pod: Fields) -> str:
     return f"kubectl describe pod -n {facts.namespace(pod)} {facts.name(pod)}"
 
 
+def _ask_for_fewer(key: Key, pod: Fields, most: int) -> Fix:
+    """Return the command for the containers that ask for more of a shared GPU than is given at once."""
+    kind, namespace, name = key
+    asking = [
+        (each.name, resource)
+        for each in facts.spec_of(pod).containers
+        for resource, amount in each.limits.items()
+        if counts_gpus(resource) and amount.nano > most * 1_000_000_000
+    ]
+    commands = [
+        f"kubectl set resources -n {namespace} {kind.lower()} {name} -c {container} "
+        f"--limits={resource}={most}"
+        for container, resource in asking
+    ]
+    return Fix(
+        f"Ask for {most}, or run more pods: more shares of a shared GPU are no larger part of it.",
+        " && ".join(commands) if kind in facts.WORKLOADS and commands else _describe(pod),
+    )
+
+
 def _failed(snapshot: Snapshot, key: Key, pods: Sequence[Fields]) -> Iterator[ClusterFinding]:
     failed = [
         pod
@@ -229,11 +253,14 @@ def _failed(snapshot: Snapshot, key: Key, pods: Sequence[Fields]) -> Iterator[Cl
         reason = status.text("reason")
         node = facts.spec_of(failed[-1]).node_name
         fix = Fix(POD_FAILED.fix, _describe(failed[-1]))
-        if reason.startswith(("UnexpectedAdmissionError", _OUT_OF)):
+        most = _MOST_SHARED.search(status.text("message"))
+        if most is not None:
+            fix = _ask_for_fewer(key, failed[-1], int(most[1]))
+        elif reason.startswith("UnexpectedAdmissionError") or "/" in reason:
             fix = Fix(
-                f"See whether the device plugin of node {node} runs, and restart it: the scheduler "
-                "counted devices that the kubelet does not have.",
-                f"kubectl describe node {node}",
+                f"See what the device plugin of node {node} says: the scheduler counted devices that the "
+                "kubelet does not have.",
+                f"kubectl get pods -A -o wide --field-selector=spec.nodeName={node}",
             )
         yield POD_FAILED.found(
             about(key),

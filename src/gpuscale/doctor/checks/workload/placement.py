@@ -15,7 +15,6 @@ from gpuscale.doctor import facts
 from gpuscale.doctor.checks.node_state import OUT_OF_USE, uncordon
 from gpuscale.doctor.checks.nodes import (
     TAINT_NOT_TOLERATED,
-    adds_nodes,
     kept_off_by,
     matches,
     tolerate,
@@ -24,6 +23,7 @@ from gpuscale.doctor.checks.workload.held import HELD_CHECKS, Held, held_back
 from gpuscale.doctor.checks.workload.subjects import Key, about, pods_by_subject, subjects
 from gpuscale.doctor.facts import once
 from gpuscale.doctor.judges import WORKLOAD, ClusterFinding
+from gpuscale.doctor.node_pools import may_come
 from gpuscale.doctor.snapshot import Snapshot
 from gpuscale.objects.fields import Fields
 from gpuscale.objects.gpu_resources import GpuKind, counts_gpus, gpu_kind
@@ -67,7 +67,6 @@ UNSCHEDULABLE = PLACEMENT_CHECKS.add(
     "Do what the scheduler's message says.",
 )
 
-_MAX_WAIT_MS = 900_000
 _GPU_WORDS = ("Insufficient", "untolerated taint", "node affinity/selector", "unschedulable")
 _FIXES = (
     ("Insufficient cpu", "Lower the pods' CPU request, or use larger nodes."),
@@ -148,16 +147,6 @@ def reasons_in(message: str) -> dict[str, int]:
     return {reason: int(count) for count, _, reason in listed if count.isdecimal()}
 
 
-def _may_come(snapshot: Snapshot, pod: Fields) -> bool:
-    """Return whether a node autoscaler may still bring a node of another sort."""
-    created = pod.child("metadata").time_ms("creationTimestamp") or 0
-    refused = any(
-        facts.full_name(facts.service_fields(event.child("involvedObject"))) == facts.full_name(pod)
-        for event in snapshot.all("events")
-    )
-    return adds_nodes(snapshot) and not refused and snapshot.now_ms - created <= _MAX_WAIT_MS
-
-
 def _unplaced(snapshot: Snapshot, key: Key, pod: Fields) -> Cause | None:
     spec, said = facts.spec_of(pod), facts.why_waiting(pod)
     is_for_gpus = facts.asks_for_gpus(pod)
@@ -172,7 +161,7 @@ def _unplaced(snapshot: Snapshot, key: Key, pod: Fields) -> Cause | None:
         for key, count in facts.limits_of(spec).items()
         if gpu_kind(key) is not GpuKind.QUALIFIER and key not in facts.claimed_resources(snapshot)
     }
-    if snapshot.hides("nodes") or _may_come(snapshot, pod) or (is_for_gpus and not nodes):
+    if snapshot.hides("nodes") or may_come(snapshot, pod) or (is_for_gpus and not nodes):
         return None
     for resource, count in wanted.items():
         most = max((_offers(node, resource) for node in nodes), default=0)
