@@ -23,6 +23,19 @@ TARGET_MILLI = (
     16 * 2**30 * 1000,
 )
 RESOURCES = ("cpu", "memory", "nvidia.com/gpu")
+UNUSABLE = (
+    {"key": "queue", "values": ["q"]},
+    {"key": "queue", "operator": "Like", "values": ["q"]},
+    {"key": "queue", "operator": "Gt", "values": ["1"]},
+    {"key": "queue", "operator": "In"},
+    {"key": "queue", "operator": "NotIn", "values": []},
+    {"key": "queue", "operator": "Exists", "values": ["q", "r"]},
+    {"key": "queue", "operator": "DoesNotExist", "values": ["q"]},
+    {"key": "", "operator": "Exists"},
+    {"operator": "In", "values": ["q"]},
+    {"key": "queue", "operator": "In", "values": ["a/b"]},
+)
+"""Expressions of metric selectors that an API server stores and no controller can use."""
 INT32 = 2**31 - 1
 MOST_BELOW_ZERO = 10**18 - 1
 """Of a number below zero with more digits the API's quantities lose the sign."""
@@ -107,7 +120,7 @@ class Cases:
             return self.total_metric(index, kind)
         if kind == "Pods":
             target = {"type": "AverageValue", "averageValue": self.target()}
-            return {"type": kind, "pods": {"metric": {"name": f"m{index}"}, "target": target}}
+            return {"type": kind, "pods": {"metric": self.identifier(index), "target": target}}
         target = {"type": "AverageValue", "averageValue": self.target()}
         if self.rng.random() < 0.7:
             target = {
@@ -130,9 +143,7 @@ class Cases:
         target = {"type": field, field[0].lower() + field[1:]: self.target()}
         if rng.random() < 0.03:
             target["type"] = "Utilization"
-        identifier = {"name": f"m{index}"}
-        if rng.random() < 0.2:
-            identifier["selector"] = {"matchLabels": {"queue": "q"}}
+        identifier = self.identifier(index)
         if kind == "External":
             return {"type": kind, "external": {"metric": identifier, "target": target}}
         described = {"apiVersion": "v1", "kind": rng.choice(("Service", "Namespace")), "name": "s"}
@@ -140,6 +151,15 @@ class Cases:
             "type": kind,
             "object": {"metric": identifier, "describedObject": described, "target": target},
         }
+
+    def identifier(self, index: int) -> dict:
+        """Return a metric's name, and at times a selector, which may be one that no controller can use."""
+        draw, identifier = self.rng.random(), {"name": f"m{index}"}
+        if draw < 0.2:
+            identifier["selector"] = {"matchLabels": {"queue": "q"}}
+        elif draw < 0.23:
+            identifier["selector"] = {"matchExpressions": [self.rng.choice(UNUSABLE)]}
+        return identifier
 
     def target(self) -> str:
         return self.spelled(self.rng.choice(TARGET_MILLI))

@@ -257,6 +257,9 @@ _LACKING = re.compile(
     r"missing (pod-level )?request for \S+ in (container \S+ of )?Pod \S+|container \S+ not found in Pod \S+"
 )
 _KEYS = re.compile(r"(multiple HPAs: |more than one HPA \(e\.g\. )\[([^]]*)\]")
+_HINTS = re.compile(
+    r"(; name part must consist of .*? an alphanumeric character)? \(e\.g\. .*? validation is '[^']*'\)"
+)
 _UNPARSED = re.compile(r"(internal selector object: ).*")
 
 
@@ -265,7 +268,7 @@ def comparable(answer: dict, sync: dict) -> dict:
 
     Upstream names whichever pod lacks a request, and keys of HPAs, in random order. The mean over no pods is
     the smallest number there, and none here. The status of a sync without a scale is that of the last. What
-    is wrong with a selector is said in other words.
+    is wrong with a selector is said in other words, and of a label without the hints behind the first fault.
     """
     replaced = {
         "conditions": [[*c[:3], _plain(c[3]), c[4]] for c in answer["conditions"]],
@@ -284,4 +287,5 @@ _NO_MEAN = -(2**63)
 
 def _plain(text: str) -> str:
     text = _KEYS.sub(lambda found: f"{found[1]}{sorted(found[2].split())}", text)
+    text = _HINTS.sub("", text)
     return _LACKING.sub("a pod lacks a request", _UNPARSED.sub(r"\1one", text))

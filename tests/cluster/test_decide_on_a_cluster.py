@@ -382,8 +382,8 @@ def reason(status, kind: str) -> str:
 def in_order(words):
     """Return a condition without the random order in which the controller lists HPAs."""
     status, reason, message = words
-    head, bracket, keys = message.partition("multiple HPAs: [")
-    return status, reason, head, bracket, sorted(keys.rstrip("]").split())
+    head, bracket, keys = message.partition("more than one HPA (e.g. [")
+    return status, reason, head, bracket, sorted(keys.rstrip("])").split())
 
 
 def test_a_saved_document_is_answered_the_same(plane, world, tmp_path: Path) -> None:

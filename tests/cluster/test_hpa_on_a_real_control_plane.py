@@ -25,6 +25,7 @@ from gpuscale.hpa import (
     Scale,
     decide,
 )
+from gpuscale.hpa.versions import parse_version, settings_of
 from gpuscale.objects.manifests import load_manifests
 from gpuscale_testing import (
     SimulatedNode,
@@ -41,6 +42,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
 
 HPA_USER = "system:serviceaccount:kube-system:horizontal-pod-autoscaler"
 NUMBERS = count(1)
+SETTINGS = settings_of(parse_version("1.37"))
 
 
 @pytest.fixture(scope="module")
@@ -174,7 +176,7 @@ def ours(manifest: str, pods: int, observe) -> Outcome:
         names = [f"{scaler.target.name}-{number}" for number in range(replicas)]
         infos = tuple(PodInfo(name, {"app": scaler.target.name}) for name in names)
         scale = Scale(replicas, replicas, f"app={scaler.target.name}")
-        decision = decide(scaler, scale, infos, [observe(names)], state, now_ms)
+        decision = decide(scaler, scale, infos, [observe(names)], state, now_ms, SETTINGS)
         events += [e.message for e in (*decision.warnings, decision.event) if e is not None]
         state, now_ms = decision.next_state, now_ms + 1000
         if not decision.rescale:

@@ -13,7 +13,7 @@ from gpuscale_testing import Lifecycle, SimulatedNode, simulated_nodes, wait_unt
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
 
-AFTER_THE_FILTERS = " no new claims to deallocate, preemption: "
+AFTER_THE_FILTERS = " preemption: "
 """What the scheduler adds once no node fits: whether evicting others would help."""
 
 

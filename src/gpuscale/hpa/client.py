@@ -27,6 +27,7 @@ from gpuscale.objects.hpa import (
     MetricSpec,
     ObjectMetric,
     PodsMetric,
+    selector_fault,
 )
 from gpuscale.objects.metric_values import ExternalValue, MetricValue
 from gpuscale.objects.selectors import Selector
@@ -79,6 +80,8 @@ async def observe(
 async def _observation(
     client: MetricsClient, spec: MetricSpec, namespace: str, selector: str
 ) -> Observation:
+    if fault := selector_fault(spec):
+        return FetchError(fault)
     try:
         match spec:
             case PodsMetric():

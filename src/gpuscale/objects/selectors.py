@@ -5,7 +5,7 @@ Source: k8s.io/apimachinery/pkg/labels (selector.go), pkg/apis/meta/v1/helpers.g
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 _TERM = re.compile(
@@ -85,13 +85,19 @@ class Selector:
 
     requirements: tuple[Requirement, ...] = ()
     """Sorted by key."""
+    fault: str = ""
+    """Why nobody can select by it, and then it has no requirements; API servers store such of metrics."""
+    written: Mapping[str, object] = field(default_factory=dict, compare=False, repr=False)
+    """As the manifest has one with a fault."""
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Return whether an object with these labels is selected."""
-        return all(requirement.matches(labels) for requirement in self.requirements)
+        """Return whether an object with these labels is selected; one with a fault selects nothing."""
+        return not self.fault and all(
+            requirement.matches(labels) for requirement in self.requirements
+        )
 
     def __bool__(self) -> bool:
-        return bool(self.requirements)
+        return bool(self.requirements or self.fault)
 
     def __str__(self) -> str:
         return ",".join(str(requirement) for requirement in self.requirements)

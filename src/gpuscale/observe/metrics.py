@@ -23,6 +23,7 @@ from gpuscale.objects.hpa import (
     MetricSpec,
     ObjectMetric,
     PodsMetric,
+    selector_fault,
 )
 from gpuscale.observe.answers import Entry, conditions_of, observed_entry
 from gpuscale.observe.discovery import Discovery
@@ -64,6 +65,8 @@ class MetricReader:
             UnreadableError: the user may not read the metric, or the API server is gone.
         """
         spec, namespace = sight.hpa.metrics[index], sight.hpa.metadata.namespace
+        if fault := selector_fault(spec):
+            return {"error": fault}
         try:
             request = await self._request(spec, namespace, selector)
         except NotFoundError as error:

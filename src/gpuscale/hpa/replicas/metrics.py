@@ -38,6 +38,7 @@ from gpuscale.objects.hpa import (
     PodsMetric,
     ResourceMetric,
     TargetType,
+    selector_fault,
 )
 
 
@@ -62,6 +63,10 @@ def replicas_for_metric(
         BugError: the observation is of another kind than the metric.
     """
     match spec:
+        case PodsMetric() | ObjectMetric() if fault := selector_fault(spec):
+            kind = "pods" if isinstance(spec, PodsMetric) else "object"
+            outside = f"failed to get {kind} metric value: {fault}"
+            return MetricFailure(f"FailedGet{kind.capitalize()}Metric", fault, outside)
         case PodsMetric():
             return _attempt(
                 lambda: _pods_replicas(spec, observation, sync),
@@ -182,6 +187,8 @@ def _external_replicas(
 def _external_values(
     spec: ExternalMetric, observation: Observation, namespace: str
 ) -> tuple[int, ...]:
+    if fault := selector_fault(spec):
+        raise UncomputableError(fault)
     selector = label_selector_text(spec.selector)
     prefix = f"unable to get external metric {namespace}/{spec.name}/{selector}: "
     _raise_fetch_error(observation, prefix, "external")

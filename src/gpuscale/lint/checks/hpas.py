@@ -21,8 +21,8 @@ from gpuscale.objects.hpa import (
     PodsMetric,
     ResourceMetric,
     TargetType,
+    selector_fault,
 )
-from gpuscale.objects.selectors import Selector, parse_selector
 from gpuscale.rules.resources import KUBERNETES, NAMESPACES, ResourceType, UnknownResourceError
 
 _CHECKS = Checks()
@@ -30,8 +30,8 @@ IMPOSSIBLE_SELECTOR = _CHECKS.add(
     "impossible-selector",
     Severity.ERROR,
     "A metric selector that the controller can't ask with.",
-    "Give the series a label whose values Kubernetes takes, with a recording rule or a relabelling, or "
-    "put the condition into metricsQuery.",
+    "Write a key, an operator and values that Kubernetes takes; where no label can have the value, give the "
+    "series another one, with a recording rule or a relabelling, or put the condition into metricsQuery.",
 )
 CLUSTER_SCOPED_OBJECT = _CHECKS.add(
     "cluster-scoped-object",
@@ -226,16 +226,19 @@ def _metric_findings(metric: PlacedMetric) -> Iterator[LintFinding]:
     match metric.spec:
         case PodsMetric(target=target):
             yield from _pods_target(metric, target)
-            yield from _selector(metric, metric.spec.selector)
         case ObjectMetric(target=target):
             yield from _object_target(metric, target)
             yield from _object(metric, metric.spec)
-            yield from _selector(metric, metric.spec.selector)
         case ExternalMetric(target=target):
             yield from _external_target(metric, target)
-            yield from _selector(metric, metric.spec.selector)
         case ResourceMetric() | ContainerResourceMetric():
             yield from _resource_target(metric, metric.spec)
+    if fault := selector_fault(metric.spec):
+        yield IMPOSSIBLE_SELECTOR.found(
+            metric.selector,
+            f"The controller can't ask with this selector: {fault}.",
+            "The API server stores it, and the metric then fails at each sync.",
+        )
 
 
 # Targets
@@ -358,18 +361,6 @@ def _object(metric: PlacedMetric, spec: ObjectMetric) -> Iterator[LintFinding]:
             f"It asks for /namespaces/{namespace}/metrics/{spec.name}.",
             f"Name {namespace}, or use an External metric with a selector.",
         )
-
-
-def _selector(metric: PlacedMetric, selector: Selector | None) -> Iterator[LintFinding]:
-    for requirement in selector.requirements if selector is not None else ():
-        try:
-            parse_selector(str(requirement))
-        except ValueError as error:
-            yield IMPOSSIBLE_SELECTOR.found(
-                metric.selector,
-                f"The controller can't ask with this selector: {error}.",
-                f"{requirement}",
-            )
 
 
 JUDGE = FileJudge("hpas", _CHECKS, hpa_findings)

@@ -21,6 +21,7 @@ from gpuscale.objects.hpa.types import (
     ScalingRules,
     SelectPolicy,
     TargetType,
+    selector_fault,
 )
 
 __all__ = [
@@ -44,4 +45,5 @@ __all__ = [
     "SelectPolicy",
     "TargetType",
     "read_hpa",
+    "selector_fault",
 ]

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from gpuscale.core.documents.documents import Path
 from gpuscale.core.quantity import Quantity
 from gpuscale.objects.fields import Fields
+from gpuscale.objects.hpa.metric_selectors import read_metric_selector
 from gpuscale.objects.hpa.types import (
     ContainerResourceMetric,
     ExternalMetric,
@@ -145,7 +146,9 @@ def _old_pods(fields: Fields) -> PodsMetric:
     if "targetAverageValue" not in fields:
         note_required(fields, "targetAverageValue", "must specify a positive target averageValue")
     target = MetricTarget(TargetType.AVERAGE_VALUE, average_value=average)
-    return PodsMetric(_metric_name(fields, "metricName"), target, fields.selector("selector"))
+    return PodsMetric(
+        _metric_name(fields, "metricName"), target, read_metric_selector(fields, "selector")
+    )
 
 
 def _old_object(fields: Fields) -> ObjectMetric:
@@ -171,7 +174,7 @@ def _old_object_metric(fields: Fields, value: Quantity | None) -> ObjectMetric:
         read_reference(fields.child("target")),
         _metric_name(fields, "metricName"),
         MetricTarget(kind, value, average),
-        fields.selector("selector"),
+        read_metric_selector(fields, "selector"),
     )
 
 
@@ -184,7 +187,7 @@ def _old_external(fields: Fields) -> ExternalMetric:
     target = MetricTarget(kind, value, average)
     _check_external(fields, ("targetValue",), ("targetAverageValue",))
     name = _metric_name(fields, "metricName")
-    return ExternalMetric(name, target, fields.selector("metricSelector"))
+    return ExternalMetric(name, target, read_metric_selector(fields, "metricSelector"))
 
 
 def _old_resource(fields: Fields) -> ResourceMetric:
@@ -268,7 +271,7 @@ def _target_type(target: Fields) -> TargetType:
 
 def _identifier(fields: Fields) -> tuple[str, Selector | None]:
     metric = fields.child("metric")
-    return _metric_name(metric, "name"), metric.selector("selector")
+    return _metric_name(metric, "name"), read_metric_selector(metric, "selector")
 
 
 def _metric_name(fields: Fields, key: str) -> str:

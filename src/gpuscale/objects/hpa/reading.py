@@ -5,8 +5,7 @@ old version names the field otherwise. A `type` that does not fit the target fie
 as it does there: `type: Utilization` with `averageValue` on a Pods metric means AverageValue.
 
 Known differences: unreadable JSON in a round-trip annotation is a fault here, while the API server
-passes over it in silence and scales on 80 % CPU; so is a metric selector that the controller can't
-use, such as an unknown operator, which the API server stores; `status` is looked at for faults only.
+passes over it in silence and scales on 80 % CPU; `status` is looked at for faults only.
 
 `metrics` and `behavior` read those parts, `values` has the faults' words.
 

@@ -102,6 +102,13 @@ class ContainerResourceMetric:
 MetricSpec = PodsMetric | ObjectMetric | ExternalMetric | ResourceMetric | ContainerResourceMetric
 
 
+def selector_fault(metric: MetricSpec) -> str:
+    """Return why the controller can't use a metric's selector, in its words; empty where it can."""
+    if isinstance(metric, ResourceMetric | ContainerResourceMetric) or metric.selector is None:
+        return ""
+    return metric.selector.fault
+
+
 @dataclass(frozen=True, slots=True)
 class ScalingPolicy:
     """How much the count may change within a period."""

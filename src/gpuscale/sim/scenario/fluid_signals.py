@@ -5,7 +5,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gpuscale.core.errors import GpuscaleError
-from gpuscale.objects.hpa import ExternalMetric, MetricSpec, ObjectMetric, PodsMetric
+from gpuscale.objects.hpa import (
+    ExternalMetric,
+    MetricSpec,
+    ObjectMetric,
+    PodsMetric,
+    selector_fault,
+)
 from gpuscale.objects.selectors import Operator
 from gpuscale.plan.fleet.manifest_hpa import MEAN, TOTAL, WHOLE_TOTAL
 from gpuscale.rules.config import Rule
@@ -125,6 +131,8 @@ def _is_own(setup: Setup, workload: ServiceSetup, metric: MetricSpec, series: st
 
 def _chooses(setup: Setup, workload: ServiceSetup, metric: ExternalMetric, series: str) -> bool:
     """Return whether an External metric's selector leaves no other workload's series."""
+    if selector_fault(metric):
+        return False
     requirements = metric.selector.requirements if metric.selector else ()
     label = "deployment" if series in _OF_DEPLOYMENT else "job"
     name = workload.deployment.partition("/")[2]
