@@ -4,7 +4,7 @@ import asyncio
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,6 +16,7 @@ from gpuscale.cli.progress import working
 from gpuscale.cli.scenarios import load_policy, read_beside
 from gpuscale.cli.texts import read_text
 from gpuscale.core.errors import ConfigError, NotFoundError, Problem, UnavailableError, UsageError
+from gpuscale.core.words import counted
 
 if TYPE_CHECKING:
     from gpuscale.series.values import Value
@@ -343,6 +344,9 @@ def _asked(
     if objects is None:
         objects = manifests_of(questions, answers, facts)
     columns.setdefault("rate", (None,) * steps)
+    if left_out := round(sum(each or 0 for each in columns["impossible"])):
+        said = f"no value for {counted(left_out, 'reading')} of GPUs: what was recorded is no percentage"
+        facts = replace(facts, notes=(*facts.notes, said))
     return from_answers(columns, start_ms, step_ms, facts.gpus_per_pod), facts, objects
 
 

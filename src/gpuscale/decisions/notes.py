@@ -12,6 +12,7 @@ from gpuscale.core.quantity import Quantity
 from gpuscale.decisions.document_fields import NOW_MS
 from gpuscale.decisions.documents import DecisionRequest, decide_request
 from gpuscale.decisions.observed import metric_label
+from gpuscale.formats.series_facts import impossible
 from gpuscale.formats.units import spec_unit_fault
 from gpuscale.hpa.conditions import ABLE_TO_SCALE, SCALING_LIMITED, could_decide
 from gpuscale.hpa.kernel.numbers import MIN_INT32
@@ -24,6 +25,7 @@ from gpuscale.hpa.types import (
     ExternalValues,
     FetchError,
     MetricStatus,
+    ObjectValue,
     Observation,
     PodInfo,
     PodValues,
@@ -36,6 +38,7 @@ from gpuscale.objects.hpa import (
     HorizontalPodAutoscaler,
     MetricSpec,
     ObjectMetric,
+    PodsMetric,
     ScalingRules,
     SelectPolicy,
 )
@@ -73,16 +76,52 @@ def decision_notes(request: DecisionRequest, decision: Decision) -> tuple[Decisi
 ABSURD_RATIO = 1e4
 """More pods than a cluster runs; a value so far above its target is in another unit."""
 _UNIT = "unit of the target"
+_GPUS_OF_A_POD, _GPUS_OF_ALL = 128, 1_000_000
+"""As many GPUs as a rule may have summed up in one value: a pod has at most 16, each in 7 parts."""
 
 
 def _units(request: DecisionRequest, decision: Decision) -> Iterator[DecisionNote]:
     for spec, status in zip(request.hpa.metrics, decision.metrics, strict=True):
         fault = spec_unit_fault(spec)
         ratio = _times_target(spec, status)
+        impossible = _impossible_values(spec, request.observations[status.index])
+        if impossible:
+            yield DecisionNote("impossible value", impossible, _IMPOSSIBLE_REMEDY)
         if fault is not None:
             yield DecisionNote(_UNIT, fault.what, fault.fix())
+        elif ratio > ABSURD_RATIO and impossible:
+            continue
         elif ratio > ABSURD_RATIO:
             yield _absurd(spec, status, ratio)
+
+
+_IMPOSSIBLE_REMEDY = (
+    "An exporter or a driver gave a number that is no reading. gpuscale's metrics API leaves it out; another "
+    "one does if its rule compares, such as `<<.Series>>{<<.LabelMatchers>>} <= 100`."
+)
+
+
+def _impossible_values(spec: MetricSpec, observation: Observation) -> str:
+    """Return which values no GPU can have; the controller counts them all the same."""
+    match spec, observation:
+        case PodsMetric(), PodValues():
+            values = [
+                (f"Pod {each.object_name}: ", each.value_milli) for each in observation.samples
+            ]
+        case ObjectMetric(), ObjectValue():
+            values = [("", observation.value_milli)]
+        case ExternalMetric(), ExternalValues():
+            values = [("", each) for each in observation.values_milli]
+        case _:
+            return ""
+    most = _GPUS_OF_A_POD if isinstance(spec, PodsMetric) else _GPUS_OF_ALL
+    found = [
+        f"{whose}{said}"
+        for whose, milli in values
+        if (said := impossible(spec.name, milli / 1000, summed_of=most)) is not None
+    ]
+    more = f", and {len(found) - 1} more" if len(found) > 1 else ""
+    return f"{found[0]}{more}. The controller counts it." if found else ""
 
 
 def _absurd(spec: MetricSpec, status: MetricStatus, ratio: float) -> DecisionNote:

@@ -8,6 +8,7 @@ from gpuscale.core.errors import BugError
 from gpuscale.exporter.devices import SelectedReader
 from gpuscale.exporter.families.azure import AZURE_FIELDS
 from gpuscale.exporter.gpu_source import GpuSource
+from gpuscale.exporter.possible import PossibleReader
 from gpuscale.exporter.settings import ExporterSettings
 from gpuscale.formats.ack import ACK_FIELDS
 from gpuscale.gpu.counters import Counter
@@ -67,7 +68,9 @@ def make_reader(
         NotFoundError: the recording is not there.
         ConfigError: the recording is damaged.
     """
-    reader = _source(settings, fields, node, work, clock)
+    reader: GpuReader = _source(settings, fields, node, work, clock)
+    if settings.gpu.kind != "simulated":
+        reader = PossibleReader(reader)
     return reader if settings.devices.is_flexible else SelectedReader(reader, settings.devices)
 
 

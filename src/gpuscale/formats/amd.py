@@ -10,6 +10,8 @@ Source: ROCm device-metrics-exporter 1.5, pkg/amdgpu/gpuagent/gpuagent_gpu_metri
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from types import MappingProxyType
 
 from gpuscale.exposition.families import Family, Sample
 from gpuscale.formats.dcgm import sole_owner
@@ -62,6 +64,13 @@ def amd_family_meanings() -> Mapping[str, str]:
     """Return every family with its help text, by name."""
     texts = {name: _help(values[0]) for name, values in _VALUES.items()}
     return dict(sorted({**texts, **_HELP}.items()))
+
+
+@lru_cache(maxsize=1)
+def amd_families_of_keys() -> Mapping[str, str]:
+    """Return the family of each of AMD's own keys in `GpuReading.values`."""
+    keys = {value.key: value.family for call in AMD_CALLS for value in call.values}
+    return MappingProxyType({**keys, **dict.fromkeys(POWER_KEYS, POWER_FAMILY)})
 
 
 def _by_family() -> dict[str, list[AmdValue]]:

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 
 from gpuscale.core.clock import Clock
+from gpuscale.formats.series_facts import range_of
 from gpuscale.gpu.readings import GpuReading
 from gpuscale.local.agents import NodeAgents
 from gpuscale.local.present import Present
@@ -47,7 +48,7 @@ class Runner:
         self, site: Site, clock: Clock, rules: RuleGroups, host: str, on_event: OnEvent
     ) -> None:
         self.present = Present(site, clock)
-        self.store = SeriesStore()
+        self.store = SeriesStore(range_of=range_of)
         pool = QueryPool()
         self.source = EmbeddedSource(self.store, pool)
         self.ruler = Ruler(rules, self.store, pool, clock, site.setup.pipeline.rule_interval)

@@ -97,6 +97,7 @@ class MetricsBackend:
         self._rules = self._open_rules(stack, is_clustered=client is not None)
         opened = self._open_source(stack, is_clustered=client is not None)
         self.collector, self.collector_client = opened.collector, opened.client
+        self._left_out = opened.left_out
         if opened.collector is not None:
             self.tasks.append(("collector", opened.collector.run))
         self.source = TimedSource(opened.source, self._metrics)
@@ -122,7 +123,7 @@ class MetricsBackend:
             *rule_families(self._rules.state, self._rules.states),
             *cache_families(),
             *object_families(objects),
-            *value_families(self.provider),
+            *value_families(self.provider, self._left_out),
             *(() if self.collector is None else collector_families(self.collector)),
         )
 

@@ -1,8 +1,9 @@
 """Where a metrics API server's values come from: a Prometheus, a plug-in, or a collector of its own."""
 
 import logging
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from gpuscale.core.clock import Origin
@@ -13,6 +14,7 @@ from gpuscale.metricsapi.prometheus_tls import make_source
 from gpuscale.metricsapi.rulebook.rule_book import RuleBook
 from gpuscale.sources.asking.single_flight import Sharing
 from gpuscale.sources.feeds.settings import FeedSettings
+from gpuscale.sources.prometheus.possible import PossibleSource
 from gpuscale.sources.source import MetricSource, SourceRequest
 
 if TYPE_CHECKING:
@@ -33,6 +35,8 @@ class OpenedSource:
     collector: "CollectorProcess | None" = None
     """What follows targets and holds their series; None where something else does."""
     client: "CollectorClient | None" = None
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    """Of a Prometheus: impossible values by the name of their series."""
 
 
 def open_source(
@@ -61,9 +65,10 @@ def open_source(
         plugged = kind.open(SourceRequest(url=asked.url, timeout_s=asked.timeout_s))
         stack.push_async_callback(plugged.close)
         return OpenedSource(plugged, sharing_of(settings))
-    source = make_source(settings.source)
+    source = PossibleSource(make_source(settings.source))
     stack.push_async_callback(source.close)
-    return OpenedSource(source, replace(sharing_of(settings), fits=source.takes))
+    sharing = replace(sharing_of(settings), fits=source.takes)
+    return OpenedSource(source, sharing, left_out=source.left_out)
 
 
 def _open_collector(

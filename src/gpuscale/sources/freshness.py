@@ -1,20 +1,24 @@
-"""Values that were measured too long ago, kept from those who would scale by them.
+"""Values of another time, kept from those who would scale by them: measured too long ago, or not yet.
 
-A Prometheus says when it evaluated a query, not when the samples behind it were measured, so none of its
-values is ever old here; it passes over samples older than its own lookback, five minutes by default.
+A time in the future is no time of a measurement: the clock of who answers is wrong, and so is any age. Up to
+`MAX_AHEAD_MS` it passes, as clocks of one cluster differ. A Prometheus says when it evaluated a query, not
+when the samples behind it were measured, so none of its values is ever old here; it passes over samples older
+than its own lookback, five minutes by default.
 """
 
 from collections import OrderedDict
 from collections.abc import Mapping
 
+from gpuscale.series.possible import MAX_AHEAD_MS
 from gpuscale.series.values import Value, Vector
 
 _MAX_METRICS = 2_000
-"""Metrics that are counted; those found stale longest ago go first."""
+"""Metrics that are counted; those found longest ago go first."""
+_Counts = OrderedDict[tuple[str, str], int]
 
 
 class AgeLimit:
-    """Leaves out rows that are too old, and counts them.
+    """Leaves out rows that are too old or of the future, and counts them.
 
     Args:
         limit_ms: how long ago a row may have been measured; None for any time.
@@ -22,15 +26,21 @@ class AgeLimit:
 
     def __init__(self, limit_ms: int | None = None) -> None:
         self.limit_ms = limit_ms
-        self._stale: OrderedDict[tuple[str, str], int] = OrderedDict()
+        self._stale: _Counts = OrderedDict()
+        self._ahead: _Counts = OrderedDict()
 
     @property
     def stale(self) -> Mapping[tuple[str, str], int]:
-        """Return how many rows were left out, by API group and metric."""
+        """Return how many rows were too old, by API group and metric."""
         return self._stale
 
+    @property
+    def ahead(self) -> Mapping[tuple[str, str], int]:
+        """Return how many rows were of the future, by API group and metric."""
+        return self._ahead
+
     def fresh(self, value: Value, at_ms: int, group: str, metric: str) -> Value:
-        """Return the value less the rows of a vector that are too old.
+        """Return the value less the rows of a vector that are too old or of the future.
 
         Args:
             value: what a query gave.
@@ -38,17 +48,22 @@ class AgeLimit:
             group: of the API, for the count.
             metric: as the API calls it, for the count.
         """
-        if self.limit_ms is None or not isinstance(value, Vector):
+        if not isinstance(value, Vector):
             return value
-        oldest_ms = at_ms - self.limit_ms
-        kept = tuple(row for row in value.samples if row.measured_ms >= oldest_ms)
+        oldest_ms = 0 if self.limit_ms is None else at_ms - self.limit_ms
+        newest_ms = at_ms + MAX_AHEAD_MS
+        kept = tuple([row for row in value.samples if oldest_ms <= row.measured_ms <= newest_ms])
         if len(kept) == len(value.samples):
             return value
-        self._count((group, metric), len(value.samples) - len(kept))
+        ahead = sum(row.measured_ms > newest_ms for row in value.samples)
+        _count(self._ahead, (group, metric), ahead)
+        _count(self._stale, (group, metric), len(value.samples) - len(kept) - ahead)
         return Vector(kept)
 
-    def _count(self, key: tuple[str, str], rows: int) -> None:
-        self._stale[key] = self._stale.get(key, 0) + rows
-        self._stale.move_to_end(key)
-        if len(self._stale) > _MAX_METRICS:
-            self._stale.popitem(last=False)
+
+def _count(counts: _Counts, key: tuple[str, str], rows: int) -> None:
+    if rows:
+        counts[key] = counts.get(key, 0) + rows
+        counts.move_to_end(key)
+        if len(counts) > _MAX_METRICS:
+            counts.popitem(last=False)

@@ -7,6 +7,7 @@ from gpuscale.decisions.documents import decide_request, read_decision
 from gpuscale.decisions.notes import decision_notes
 from gpuscale.decisions.observed import metric_label
 from gpuscale.hpa.queries import metric_command, scale_command
+from impossible import CORRUPTIONS, SERIES
 
 TEXT = """\
 apiVersion: gpuscale.dev/v1alpha1
@@ -82,6 +83,34 @@ def test_a_value_far_above_its_target() -> None:
         "kube-controller-manager on amd64 takes it for -2147483648, and so for none."
     )
     assert remedy == "Does the target lack its unit? 16Gi is 16 GiB, 16 is 16 bytes."
+
+
+def _of(metric: str) -> str:
+    return LOAD.replace("load", metric)
+
+
+@pytest.mark.parametrize("metric", [name for name in SERIES if ":" not in name])
+@pytest.mark.parametrize("corruption", CORRUPTIONS)
+def test_a_value_that_no_gpu_has_is_named_and_no_target_is_blamed(
+    metric: str, corruption: str
+) -> None:
+    # An adapter serves no more than 64 bits of thousandths.
+    value = min(int(CORRUPTIONS[corruption]) * 1000, 2**63 - 1)
+    values = f"{{pod: p0, value: 1}}, {{pod: p1, value: {value}m}}"
+    pods = ", ".join(f'{{name: p{i}, ready: "True"}}' for i in range(2))
+    text = text_of(f"{{pods: [{values}]}}", spec=2, metrics=_of(metric), pods=pods)
+    rules = {rule: effect for rule, effect, _ in found(text)}
+    assert rules["impossible value"].startswith(f"Pod p1: {metric} can't be ")
+    assert rules["impossible value"].endswith(" The controller counts it.")
+    assert "16Gi" not in str(found(text))
+
+
+def test_a_sum_over_the_gpus_of_a_pod_is_possible() -> None:
+    pods = '{name: p0, ready: "True"}'
+    text = text_of(
+        "{pods: [{pod: p0, value: 800}]}", spec=1, metrics=_of("DCGM_FI_DEV_GPU_UTIL"), pods=pods
+    )
+    assert "impossible value" not in {rule for rule, _, _ in found(text)}
 
 
 @pytest.mark.parametrize(("total", "is_noted"), [(20_000, False), (20_001, True)])

@@ -1,5 +1,7 @@
 """What is known of series by their names."""
 
+from dataclasses import replace
+
 import pytest
 
 from gpuscale.formats import ack
@@ -9,11 +11,14 @@ from gpuscale.formats.series_facts import (
     SeriesFacts,
     closest_series,
     facts_of,
+    impossible,
     is_of_gpu,
     is_unknown_gpu_name,
+    range_of,
     recorded_from,
 )
 from gpuscale.gpu.fields import FIELDS
+from impossible import CORRUPTIONS, POSSIBLE, SERIES
 
 
 @pytest.mark.parametrize(
@@ -32,7 +37,8 @@ from gpuscale.gpu.fields import FIELDS
     ],
 )
 def test_facts(name: str, facts) -> None:
-    assert facts_of(name) == facts
+    known = facts_of(name)
+    assert (None if known is None else replace(known, range=None)) == facts
 
 
 def test_a_field_under_its_newer_name_has_the_newer_unit() -> None:
@@ -61,3 +67,70 @@ def test_series_that_end_with_the_work_on_a_gpu() -> None:
     assert is_of_gpu("DCGM_FI_DEV_GPU_UTIL_AVG")
     assert not is_of_gpu("vllm:kv_cache_usage_perc")
     assert not is_of_gpu("queue")
+
+
+@pytest.mark.parametrize("name", SERIES)
+def test_what_comes_in_place_of_a_reading_is_none(name: str) -> None:
+    assert {why for why, value in CORRUPTIONS.items() if impossible(name, value) is None} == set()
+    assert impossible(name, POSSIBLE) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        # nvmlDeviceGetFanSpeed: "may exceed 100% in certain cases".
+        ("DCGM_FI_DEV_FAN_SPEED", 130),
+        # nvmlDeviceGetMemoryInfo before version 2 counts what the driver keeps as used.
+        ("DCGM_FI_DEV_FB_USED_PERCENT", 1.03),
+        ("DCGM_FI_DEV_GPU_TEMP", -5),
+        # How far it is below the limit: nothing is left, and more.
+        ("DCGM_FI_DEV_GPU_TEMP_LIMIT", -3),
+        # A day of 700 W in mJ, 30 days of 900 GB/s in bytes, 100 years in ns.
+        ("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", 86_400 * 700_000),
+        ("DCGM_FI_DEV_NVLINK_COUNT_TX_BYTES", 30 * 86_400 * 900e9),
+        ("DCGM_FI_DEV_POWER_VIOLATION", 100 * 365 * 86_400e9),
+        # An agent's own counters, and a checksum of 32 bits.
+        ("DCGM_FI_DEV_PCIE_REPLAY_COUNTER", 4294967295),
+        ("DCGM_FI_DEV_INFOROM_CONFIG_CHECK", 4294967295),
+        # AMD's names are such as anybody may choose: mW, bytes.
+        ("gpu_power_usage", 300_000),
+        ("gpu_used_vram", 80 * 2**30),
+        # TensorRT-LLM has counts of blocks beside the share.
+        ("nv_trt_llm_kv_cache_block_metrics", 2048),
+        ("vllm:num_requests_waiting", 808334905),
+        ("DCGM_FI_DEV_GPU_UTIL_SUM", 800),
+        ("my_gpu_util", 4294967295),
+        ("DCGM_FI_DEV_GPU_UTIL_OF_MINE", 4294967295),
+        ("requests_total", -1),
+        ("DCGM_FI_DEV_GPU_UTIL", float("nan")),
+    ],
+)
+def test_what_a_series_can_have_stays(name: str, value: float) -> None:
+    assert impossible(name, value) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("DCGM_FI_DEV_GPU_UTIL", 101, "can't be 101: it is 0 to 100 %"),
+        ("DCGM_FI_DEV_GPU_UTIL_AVG", 101, "can't be 101: it is 0 to 100 %"),
+        ("DCGM_FI_DEV_GPU_UTIL_SUM", -1, "can't be -1: it is 0 or more %"),
+        ("DCGM_FI_PROF_SM_ACTIVE", float("inf"), "can't be inf: it is 0 to 1.1 ratio"),
+        ("DCGM_FI_DEV_XID_ERRORS", 2**63, "can't be 9223372036854775808: it is 0 to 2147483631"),
+        # danielqsj/kafka_exporter: where the offset of a group is unknown.
+        ("kafka_consumergroup_lag", -1, "can't be -1: it is 0 or more"),
+    ],
+)
+def test_a_reason_names_series_value_and_range(name: str, value: float, said: str) -> None:
+    assert impossible(name, value) == f"{name} {said}"
+
+
+def test_a_sum_may_be_of_many_and_is_never_below_zero() -> None:
+    assert impossible("DCGM_FI_DEV_GPU_UTIL", 800, summed_of=8) is None
+    assert impossible("DCGM_FI_DEV_GPU_UTIL", 801, summed_of=8) is not None
+    assert impossible("DCGM_FI_DEV_GPU_UTIL", -1, summed_of=8) is not None
+
+
+def test_every_number_of_a_node_agent_has_a_range() -> None:
+    numbers = [name for name, field in FIELDS.items() if field.kind != "string"]
+    assert [name for name in numbers if range_of(name) is None] == []

@@ -11,7 +11,7 @@ from gpuscale.series.storage.store import SeriesStore
 from gpuscale.sources.feeds.annotated_pods import exporters, pod_targets
 from gpuscale.sources.feeds.endpoint_slices import AgentChoice, slice_targets
 from gpuscale.sources.feeds.selected_pods import pod_choice, selected_targets
-from gpuscale.sources.feeds.targets import static_agent, static_scrape
+from gpuscale.sources.feeds.targets import static_agent, static_scrape, told_apart
 
 
 def slice_of(*endpoints, ports=None, kind="IPv4"):
@@ -279,3 +279,15 @@ def test_selected_pods_that_end_or_have_no_address_are_left_alone() -> None:
 def test_what_is_no_choice_of_pods_is_reported(text) -> None:
     with pytest.raises(UsageError, match=re.escape(f"found {text!r}, expected")):
         pod_choice(text)
+
+
+def test_paths_of_one_address_are_targets_of_their_own() -> None:
+    store = SeriesStore()
+    urls = ("h:1/good", "h:1/other?x=1", "h:2/good")
+    found = told_apart(map(static_scrape, urls))
+    for number, target in enumerate(found):
+        ScrapeTarget(store, dict(target.labels)).ingest(f"u {number}\n", 1_000)
+    rows = instant(store, "u", 1_000).samples
+    assert {
+        (row.labels["instance"], row.labels.get("metrics_path")): row.value for row in rows
+    } == {("h:1", "/good"): 0.0, ("h:1", "/other?x=1"): 1.0, ("h:2", None): 2.0}

@@ -20,6 +20,8 @@ from gpuscale.series.values import (
 from gpuscale.sources.prometheus.answers import envelope
 from gpuscale.sources.prometheus.client import PrometheusSettings, PrometheusSource
 
+_SUCCESS = '{"status":"success","data":{"resultType":"vector","result":[]}}'
+
 
 class FakePrometheus:
     """Records requests and answers each with the same text."""
@@ -112,6 +114,10 @@ async def test_results_become_values(fake, kind: str, result: str, value) -> Non
             UnavailableError,
             "timeout: query timed out",
         ),
+        # client_golang api/prometheus/v1 apiClientImpl.Do: "inconsistent body for response code"
+        (503, _SUCCESS, UnavailableError, "bad_response: inconsistent body for response code 503"),
+        (422, _SUCCESS, UpstreamError, "bad_response: inconsistent body for response code 422"),
+        (400, _SUCCESS, UpstreamError, "bad_response: inconsistent body for response code 400"),
         (502, "<html>", UnavailableError, "bad_response: unknown response code 502"),
         (401, "no", UpstreamError, "bad_response: unknown response code 401"),
         (302, "", UpstreamError, "bad_response: unknown response code 302"),

@@ -574,5 +574,16 @@ def test_values_older_than_the_limit_are_left_out_and_counted() -> None:
     found = limit.fresh(Vector(tuple(rows)), NOW, "custom.metrics.k8s.io", "m")
     assert [row.labels["pod"] for row in found.samples] == ["0", "120000"]
     assert limit.stale == {("custom.metrics.k8s.io", "m"): 2}
+    assert limit.ahead == {}
     assert limit.fresh(Scalar(1.0), NOW, "g", "m") == Scalar(1.0)
     assert AgeLimit().fresh(Vector(tuple(rows)), NOW, "g", "m") == Vector(tuple(rows))
+
+
+def test_values_of_the_future_are_left_out_and_counted() -> None:
+    for limit in (AgeLimit(120_000), AgeLimit()):
+        ahead = (-9_999, 0, 10_000, 10_001, 3_600_000)
+        rows = [VectorSample({"pod": str(ms)}, 1.0, NOW + ms) for ms in ahead]
+        found = limit.fresh(Vector(tuple(rows)), NOW, "custom.metrics.k8s.io", "m")
+        assert [row.labels["pod"] for row in found.samples] == ["-9999", "0", "10000"]
+        assert limit.ahead == {("custom.metrics.k8s.io", "m"): 2}
+        assert limit.stale == {}

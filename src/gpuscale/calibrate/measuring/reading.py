@@ -12,6 +12,7 @@ from yarl import URL
 
 from gpuscale.core.errors import GpuscaleError, QueryError, UnavailableError, UpstreamError
 from gpuscale.core.unreachable import reason_of
+from gpuscale.formats.series_facts import range_of
 from gpuscale.series.promql.parse import parse_query
 from gpuscale.series.scraping.scrape import ScrapeTarget
 from gpuscale.series.storage.store import SeriesStore
@@ -88,7 +89,7 @@ class PageReader:
         self.problem = ""
         self._url, self._signals = URL(url), signals
         self._http = HttpSession(_TIMEOUT_S, _MOST_BYTES)
-        self._store = SeriesStore()
+        self._store = SeriesStore(range_of=range_of)
         self._source = EmbeddedSource(self._store)
         self._scraped = ScrapeTarget(self._store, {}, honor_labels=True, source=url)
 

@@ -1,13 +1,20 @@
 """What the server says of where its values come from: how often a source is asked, how the collector does."""
 
+from collections.abc import Mapping
+
 from gpuscale.exposition.families import Family
 from gpuscale.metricsapi.collector.process import CollectorProcess
 from gpuscale.metricsapi.provider import MetricsProvider
 from gpuscale.metricsapi.telemetry.own_metrics import family
 
 
-def value_families(provider: MetricsProvider) -> tuple[Family, ...]:
-    """Return how questions were answered, and which values were too old."""
+def value_families(provider: MetricsProvider, impossible: Mapping[str, int]) -> tuple[Family, ...]:
+    """Return how questions were answered, and which values were left out.
+
+    Args:
+        provider: answers them.
+        impossible: how many values a Prometheus had that their series can't have, by its name.
+    """
     counts = provider.questions.counts
     return (
         family(
@@ -25,6 +32,22 @@ def value_families(provider: MetricsProvider) -> tuple[Family, ...]:
                 (("group", group), ("metric", metric)): count
                 for (group, metric), count in provider.age_limit.stale.items()
             },
+        ),
+        family(
+            "future_values_total",
+            "counter",
+            "Values that were left out because their time is in the future.",
+            {
+                (("group", group), ("metric", metric)): count
+                for (group, metric), count in provider.age_limit.ahead.items()
+            },
+        ),
+        family(
+            "impossible_values_total",
+            "counter",
+            "Series of the Prometheus that were left out because they had a value that they can't have, "
+            "counted once a minute.",
+            {(("series", series),): count for series, count in impossible.items()},
         ),
     )
 

@@ -8,6 +8,7 @@ from gpuscale.core.errors import GpuscaleError, QueryError
 from gpuscale.core.golang.template import Template
 from gpuscale.core.words import closest
 from gpuscale.metricsapi.why.hops import CUSTOM_HOPS, Explanation
+from gpuscale.metricsapi.why.left_out import IMPOSSIBLE_FIX, left_out_of
 from gpuscale.metricsapi.why.parts import SeenPart, missing_text, part_lines, seen_parts
 from gpuscale.metricsapi.why.series import Finding, LabelSets, label_names, why_no_match
 from gpuscale.metricsapi.why.shared import (
@@ -205,10 +206,16 @@ class _Custom:
         if not isinstance(value, Vector):
             return no_vector(value, explanation)
         seen = await self._parts(entry.rule, plan)
+        left_out = await left_out_of(
+            self.parts.questions, plan.promql, self.parts.now_ms, plan.label, plan.names
+        )
+        if not value.samples and left_out:
+            said = f"0 rows. Impossible values count as absent: {left_out[0]}."
+            return explanation.failed("query", said, IMPOSSIBLE_FIX, *left_out[1:])
         if not value.samples:
             return await self._no_rows(entry.rule, plan, found, seen)
         ages = await self._ages(entry.rule, plan)
-        explanation.ok("query", rows_text(len(value.samples)), *ages.age_remarks)
+        explanation.ok("query", rows_text(len(value.samples)), *ages.age_remarks, *left_out)
         return self._rows(plan, value, ages, seen)
 
     async def _parts(self, rule: Rule, plan: CustomPlan) -> tuple[SeenPart, ...]:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from gpuscale.core.errors import GpuscaleError
 from gpuscale.metricsapi.why.hops import EXTERNAL_HOPS, Explanation
+from gpuscale.metricsapi.why.left_out import IMPOSSIBLE_FIX, left_out_of
 from gpuscale.metricsapi.why.parts import missing_text, part_lines, seen_parts
 from gpuscale.metricsapi.why.series import Finding, LabelSets, label_names, why_no_match
 from gpuscale.metricsapi.why.shared import (
@@ -102,7 +103,11 @@ class _External:
             lambda part: external_query(part, plan.series, rule.labels, within, self.series),
             "",
         )
+        left_out = await left_out_of(self.parts.questions, plan.promql, self.parts.now_ms)
         if isinstance(value, Vector) and not value.samples:
+            if left_out:
+                said = f"0 rows. Impossible values count as absent: {left_out[0]}."
+                return explanation.failed("query", said, IMPOSSIBLE_FIX, *left_out[1:])
             if missing := missing_text(seen, [""]):
                 fix = "See whether its series are scraped, and with which namespace."
                 return explanation.failed(
@@ -113,7 +118,9 @@ class _External:
         ages = await self._ages(rule, plan)
         explanation.rows = [row_of(sample, ages, None) for sample in rows]
         have = rows_text(len(rows)) if rows else "a scalar"
-        explanation.ok("query", have, *ages.age_remarks, *part_lines(seen, [""]))
+        several = ("an HPA takes the sum of all rows",) if len(rows) > 1 else ()
+        parts = part_lines(seen, [""])
+        explanation.ok("query", have, *several, *ages.age_remarks, *parts, *left_out)
         if isinstance(value, Scalar):
             return explain_scalar(explanation, value)
         by_labels = {labels_text(each): each for each in rows}

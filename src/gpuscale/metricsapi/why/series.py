@@ -7,6 +7,7 @@ no more of others than how many series there are.
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+from gpuscale.metricsapi.why.left_out import IMPOSSIBLE_FIX, left_out_series
 from gpuscale.metricsapi.why.text import age_text
 from gpuscale.rules.config import Rule
 from gpuscale.series.labels import METRIC_NAME
@@ -59,6 +60,10 @@ class SeriesLook:
         kept = [*matchers[1:]] if rule.only_in else []
         found = await self._asked([name, *kept], LONG_AGO_MS)
         if not found:
+            left_out = await left_out_series(self.questions, series, kept, self.now_ms)
+            if left_out:
+                said = f"{series} has no possible value: {left_out[0]}."
+                return Finding(said, IMPOSSIBLE_FIX, left_out[1:])
             return _no_such_series(series)
         out = {str(each): _without(found, each) for each in conditions}
         left = [each for each in found if all(_fits(each, matcher) for matcher in conditions)]

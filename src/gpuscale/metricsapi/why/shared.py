@@ -16,6 +16,7 @@ from gpuscale.rules.config import AdapterConfig, Rule
 from gpuscale.rules.queries.plan import to_milli
 from gpuscale.rules.query import FIELDS
 from gpuscale.rules.resources import ResourceMapper, ResourceType
+from gpuscale.series.possible import MAX_AHEAD_MS
 from gpuscale.series.values import Scalar, Value, Vector, VectorSample
 from gpuscale.sources.asking.single_flight import Questions
 from gpuscale.sources.source import ObjectDirectory
@@ -203,19 +204,30 @@ def explain_values(
     unusable = [name for name, sample in samples.items() if not math.isfinite(sample.value)]
     for name, sample in samples.items():
         age_ms = parts.now_ms - sample.measured_ms
-        if math.isfinite(sample.value) and (limit_ms is None or age_ms <= limit_ms):
+        is_young = limit_ms is None or age_ms <= limit_ms
+        if math.isfinite(sample.value) and is_young and age_ms >= -MAX_AHEAD_MS:
             quantity = str(Quantity.from_milli(to_milli(sample.value)))
             explanation.values.append(ServedValue(name, quantity, ages.of(sample, name)))
-    stale = len(samples) - len(unusable) - len(explanation.values)
+    newest_ms = parts.now_ms + MAX_AHEAD_MS
+    ahead = sum(
+        math.isfinite(sample.value) and sample.measured_ms > newest_ms
+        for sample in samples.values()
+    )
+    stale = len(samples) - len(unusable) - len(explanation.values) - ahead
     more = []
     if unusable:
         more.append(f"{rows_text(len(unusable))} NaN or infinite, which is no number to scale by")
     if stale:
         more.append(f"{rows_text(stale)} older than {age_text(limit_ms or 0)}")
+    if ahead:
+        skew = age_text(MAX_AHEAD_MS)
+        more.append(f"{rows_text(ahead)} more than {skew} in the future by this server's clock")
     if explanation.values:
         explanation.ok("value", f"{len(explanation.values)} of {len(samples)} usable", *more)
         return explanation
     fix = "See whether the exporter is still scraped, or raise --value-max-age."
+    if ahead:
+        fix = "Set the clocks of this server's node and of the source's."
     if unusable:
         fix = "Look for a division by zero in metricsQuery, such as by a limit that is not set."
     if any(math.isnan(samples[name].value) for name in unusable):

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
 
+from gpuscale.series.possible import MAX_AHEAD_MS
 from gpuscale.series.saved.records import Kind, Record, TornSegmentError
 from gpuscale.series.saved.writing import SAMPLES_HEAD, SERIES_HEAD
 from gpuscale.series.storage.groups import Group
 from gpuscale.series.storage.samples import Series
-from gpuscale.series.storage.store import MAX_AHEAD_MS, SeriesStore
+from gpuscale.series.storage.store import SeriesStore
 from gpuscale.series.values import ABSENT_BITS, STALE_BITS
 
 _INCONSISTENT = "a record does not fit what came before"

@@ -10,7 +10,8 @@ from gpuscale.core.errors import Problem
 from gpuscale.exposition.parse import check_size
 from gpuscale.exposition.reading.entries import ExpositionError, MetaLine, NativeHistogramError
 from gpuscale.exposition.reading.formats import PROMETHEUS_TEXT, Format
-from gpuscale.series.scraping.scraped_text import TextReader
+from gpuscale.series.possible import RangeCheck
+from gpuscale.series.scraping.scraped_text import ScrapedText, TextReader
 from gpuscale.series.scraping.target import TargetSeries
 from gpuscale.series.storage.groups import Group
 from gpuscale.series.storage.limits import (
@@ -77,6 +78,7 @@ class ScrapeTarget:
         self._metas: list[MetaLine] | None = []
         """What it said of its metrics last; None where that was too much to keep."""
         self._group: Group | None = None
+        self._check = RangeCheck()
 
     def ingest(
         self,
@@ -87,8 +89,8 @@ class ScrapeTarget:
     ) -> ScrapeResult:
         """Store what the target answered, all of it or nothing.
 
-        A series that was there last time and is not now gets a staleness marker. A malformed text, or one
-        beyond a limit, counts as a failed scrape and comes back as `problem`.
+        A series that was there last time and is not now, or has a value that it can't have, gets a staleness
+        marker. A malformed text, or one beyond a limit, is a failed scrape and comes back as `problem`.
 
         Args:
             text: what the target answered, bytes that are not UTF-8 decoded with `surrogateescape`.
@@ -105,6 +107,7 @@ class ScrapeTarget:
             self.failed(t_ms, duration_seconds)
             return ScrapeResult(0, 0, 0, error.problems[0], _limit(error))
         samples = scraped.samples
+        self._leave_out_impossible(scraped, t_ms)
         if self._group is None:
             self._group = self._store.group_of(scraped.refs)
             # Restored series that are not among them have ended meanwhile.
@@ -139,6 +142,25 @@ class ScrapeTarget:
         self._end_missing([], t_ms)
         self._target.end_reports(t_ms)
         self._metas = []
+
+    def _leave_out_impossible(self, scraped: ScrapedText, t_ms: int) -> None:
+        refs, values = scraped.refs, scraped.values
+        if self._check.refs != refs:
+            self._check = RangeCheck(refs)
+        outside = set(self._check.outside(values))
+        if outside:
+            for position in outside:
+                self._store.leave_out(refs[position], values[position], t_ms)
+            kept = [position for position in range(len(refs)) if position not in outside]
+            scraped.refs = [refs[position] for position in kept]
+            scraped.values = [values[position] for position in kept]
+        timed, scraped.timed = scraped.timed, []
+        for ref, value, time_ms in timed:
+            if ref.range is None or ref.range.has(value):
+                scraped.timed.append((ref, value, time_ms))
+            else:
+                self._store.leave_out(ref, value, t_ms)
+                self._store.mark_stale(ref, t_ms)
 
     def _append_timed(self, timed: Iterable[tuple[Series, float, int]], t_ms: int) -> int:
         append = self._store.append_ref

@@ -6,6 +6,7 @@ is kept: what is current is as fresh as the stream, and a range has a sample a s
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from gpuscale.exposition.reading.entries import MetaLine
 from gpuscale.exposition.stream import StreamLine, StreamReader
@@ -58,7 +59,8 @@ class StreamedTarget:
         self.series = self.unwanted = 0
         """Series that the agent has now and that are kept, and those that are not."""
         self.observer: Callable[[StreamLine[Series], int], None] | None = None
-        """Gets what each line brought once it is stored, and the time that it was stored at."""
+        """Gets what each line brought once it is stored, and the time that it was stored at. Impossible
+        values are in it: another store leaves them out itself, and then knows why."""
         self._is_relayed = False
         self._late: StreamLine[Series] | None = None
         """What relayed lines brought that were older than what is stored."""
@@ -71,6 +73,8 @@ class StreamedTarget:
         self._target = target
         self._reader = StreamReader(self._ref)
         self._group: Group | None = None
+        self._impossible: dict[Series, float] = {}
+        """What the agent has in place of a possible value."""
         self._stored_ms = 0
         """The time of the last samples."""
         self._up_ms = -UP_MS
@@ -136,13 +140,14 @@ class StreamedTarget:
             t_ms = min(self._stored_ms + 1, now_ms)
         if self._late is not None:
             found, self._late = _joined(self._late, found), None
+        brought, found = found, self._possible(found, t_ms)
         if found.is_described:
             self._describe()
         if found.has_new or found.gone:
             self._reshape(found, t_ms)
         taken = self._append(t_ms, now_ms, found)
         if self.observer is not None:
-            self.observer(found, t_ms)
+            self.observer(brought, t_ms)
         return taken
 
     def lost(self, t_ms: int) -> None:
@@ -186,6 +191,29 @@ class StreamedTarget:
             return self._target.merged_ref(labels)
         return self._target.ref(with_stored_bound(labels, BOUND_LABELS.get(type_)))
 
+    def _possible(self, found: StreamLine[Series], t_ms: int) -> StreamLine[Series]:
+        """Return a line in which series with a value that they can't have are gone."""
+        outside = {
+            ref: value
+            for ref, value in zip(found.touched, found.values, strict=True)
+            if ref.range is not None and not ref.range.has(value)
+        }
+        if self._impossible:
+            for ref in (*found.touched, *found.gone):
+                self._impossible.pop(ref, None)
+        if not outside:
+            return found
+        self._impossible |= outside
+        for ref, value in outside.items():
+            self._store.leave_out(ref, value, t_ms)
+        kept = {
+            ref: value
+            for ref, value in zip(found.touched, found.values, strict=True)
+            if ref not in outside
+        }
+        gone = [*found.gone, *outside]
+        return replace(found, touched=list(kept), values=list(kept.values()), gone=gone)
+
     def _describe(self) -> None:
         families = self._reader.families.items()
         lines = (
@@ -198,12 +226,16 @@ class StreamedTarget:
     def _end(self, t_ms: int) -> None:
         for series in self._reader.clear():
             self._store.mark_stale(series, t_ms)
+        self._impossible.clear()
         self.series = self.unwanted = 0
 
     def _append(self, t_ms: int, now_ms: int, found: StreamLine[Series]) -> int:
         if t_ms - self._up_ms >= UP_MS:
             self._up_ms = t_ms
             self._target.report({"up": 1}, t_ms)
+            for ref, value in self._impossible.items():
+                # No line says that it is still so.
+                self._store.leave_out(ref, value, t_ms)
         self._stored_ms = t_ms
         gone = found.gone
         if self._group is None:

@@ -9,8 +9,9 @@ from collections.abc import Set as AbstractSet
 from itertools import chain
 from weakref import ref as weak
 
-from gpuscale.series.labels import LabelKey, LabelSet
+from gpuscale.series.labels import METRIC_NAME, LabelKey, LabelSet
 from gpuscale.series.matchers import Matcher
+from gpuscale.series.possible import RangeOf, any_value
 from gpuscale.series.storage.limits import Share
 from gpuscale.series.storage.postings import Postings
 from gpuscale.series.storage.samples import Series
@@ -27,9 +28,11 @@ class SeriesIndex:
 
     Args:
         max_series: a new series above this is refused.
+        range_of: says by its name what a series can have.
     """
 
-    def __init__(self, max_series: int) -> None:
+    def __init__(self, max_series: int, range_of: RangeOf = any_value) -> None:
+        self._range_of = range_of
         self.max_series = max_series
         self.generation = 0
         """Changes whenever a series comes or goes."""
@@ -55,7 +58,7 @@ class SeriesIndex:
         if series is None and key in self._idle:
             series = self._idle[key]()
         if series is None:
-            series = Series(labels, share)
+            series = Series(labels, share, self._range_of(labels.value(METRIC_NAME)))
             if len(self._fresh) >= _MAX_FRESH:
                 self.let_go()
             self._fresh[key] = series

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from gpuscale.core.errors import UncoveredError
 from gpuscale.series.labels import LabelSet
+from gpuscale.series.possible import Range
 from gpuscale.series.storage.columns import NEVER_MS
 from gpuscale.series.storage.limits import Share
 from gpuscale.series.values import is_stale
@@ -42,14 +43,19 @@ class Series:
         "own_cut_ms",
         "own_times_ms",
         "own_values",
+        "range",
         "share",
         "slot",
     )
 
-    def __init__(self, labels: LabelSet, share: Share | None = None) -> None:
+    def __init__(
+        self, labels: LabelSet, share: Share | None = None, limits: Range | None = None
+    ) -> None:
         self.labels = labels
         self.share = share
         """Whose series it is; None for the server's own."""
+        self.range = limits
+        """What it can have; None where any value is possible."""
         self.is_listed = False
         """Whether the store has samples of it."""
         self.own_times_ms: array[int] | None = None

@@ -13,7 +13,14 @@ from dataclasses import dataclass
 from itertools import islice
 
 from gpuscale.series.ages import SampleAges
-from gpuscale.series.labels import label_set
+from gpuscale.series.labels import METRIC_NAME, label_set
+from gpuscale.series.possible import (
+    IMPOSSIBLE_SERIES,
+    MAX_AHEAD_MS,
+    OF_SERIES,
+    RangeOf,
+    any_value,
+)
 from gpuscale.series.storage.columns import NEVER_MS, absents
 from gpuscale.series.storage.groups import Group, Left, Order
 from gpuscale.series.storage.index import Selector, SeriesIndex
@@ -30,15 +37,10 @@ REFUSALS = (
     "too_many_series",
     "too_many_of_target",
     "too_many_samples",
+    "impossible_value",
 )
 """Why a sample is not taken."""
 
-MAX_AHEAD_MS = 10_000
-"""How far a sample's own timestamp may lie ahead of the server's clock.
-
-Prometheus takes ten minutes. Such a sample has no value until its time comes, and clocks of one
-cluster differ by much less.
-"""
 _LOOKED_AT = 16
 """Series by which a restored group is found again."""
 _SWEEPS_PER_RETENTION = 16
@@ -78,6 +80,8 @@ class SeriesStore:
         max_series: a new series above this is refused.
         max_samples: where this is reached, the oldest samples make room; 8 bytes each, 16 where a series is
             appended alone.
+        range_of: says by its name what a series can have; what brings samples asks `Series.range` and leaves
+            out what is outside by `leave_out`.
     """
 
     def __init__(
@@ -85,6 +89,7 @@ class SeriesStore:
         retention_ms: int = 3_600_000,
         max_series: int = 200_000,
         max_samples: int = 20_000_000,
+        range_of: RangeOf = any_value,
     ) -> None:
         self.retention_ms = retention_ms
         self.max_samples = max_samples
@@ -101,7 +106,7 @@ class SeriesStore:
         self._unclaimed: set[Group] = set()
         """Restored ones that no target has taken over yet."""
         self._lone: list[dict[Series, Left | None]] = []
-        self._index = SeriesIndex(max_series)
+        self._index = SeriesIndex(max_series, range_of)
 
     @property
     def max_series(self) -> int:
@@ -300,6 +305,20 @@ class SeriesStore:
             self._append_row(group, t_ms, absents(group.width))
         group.end(ref)
         return True
+
+    def leave_out(self, ref: Series, value: float, t_ms: int) -> None:
+        """Note that a series had a value which it can't have, in place of storing it; the caller ends it.
+
+        The value is kept under `IMPOSSIBLE_SERIES`, so that who misses the series can ask for it.
+
+        Args:
+            ref: the series.
+            value: outside its range.
+            t_ms: when it came.
+        """
+        self._refused["impossible_value"] += 1
+        labels = {**ref.labels, OF_SERIES: ref.labels[METRIC_NAME], METRIC_NAME: IMPOSSIBLE_SERIES}
+        self.append_ref(self.ref(labels, ref.share), t_ms, value)
 
     def select(self, matchers: Selector) -> tuple[Series, ...]:
         """Return the series that fulfil all matchers, whenever their samples are.

@@ -14,10 +14,14 @@ from typing import Any
 from gpuscale.core.errors import UsageError
 from gpuscale.core.golang.durations import go_quote
 from gpuscale.core.words import counted
+from gpuscale.formats.series_facts import range_of
 from gpuscale.objects.gpu_resources import WHOLE_GPUS
+from gpuscale.series.possible import Range
 from gpuscale.series.values import Value, Vector, VectorSample
 from gpuscale.sim.history.recording import Facts
 
+_UTIL = "DCGM_FI_DEV_GPU_UTIL"
+_PERCENT = range_of(_UTIL) or Range(0, 100)
 _GPU_RESOURCES = f'resource=~"{"|".join(re.sub("[^a-z0-9]", "_", each) for each in WHOLE_GPUS)}"'
 """As kube-state-metrics writes their names."""
 _DEFAULT_MODEL = "NVIDIA A100-SXM4-80GB"
@@ -52,6 +56,8 @@ class Questions:
             "ready": f"max(kube_deployment_status_replicas_ready{{{deployment}}})",
             "busy": f"sum({self.gpu_percents})",
             "seen": f"count({self.gpu_percents})",
+            "impossible": f"count({self._percents} > {_PERCENT.highest} "
+            f"or {self._percents} < {_PERCENT.lowest})",
             # A cluster without a GPU node has 0 of them, where kube-state-metrics is there to say so.
             "nodes": f"count({gpus} > 0) or 0 * count(kube_node_info)",
         }
@@ -59,12 +65,15 @@ class Questions:
 
     @property
     def gpu_percents(self) -> str:
-        """Return the query for how busy each GPU of the workload's pods is."""
+        """Return the query for how busy each GPU of the workload's pods is, where that is possible."""
+        return f"({self._percents} <= {_PERCENT.highest} >= {_PERCENT.lowest})"
+
+    @property
+    def _percents(self) -> str:
         if self.utilization is not None:
             return f"({self.utilization})"
-        return " or ".join(
-            f"DCGM_FI_DEV_GPU_UTIL{{{self._pods(prefix)}}}" for prefix in ("exported_", "")
-        )
+        found = (f"{_UTIL}{{{self._pods(prefix)}}}" for prefix in ("exported_", ""))
+        return f"({' or '.join(found)})"
 
     def facts(self, range_s: int) -> Mapping[str, str]:
         """Return the queries, at the end of the range, whose answers are facts; see `facts_of`."""

@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack
 from functools import partial
 
 from gpuscale.core.clock import Clock
+from gpuscale.formats.series_facts import range_of
 from gpuscale.kube.client.client import JsonObject, KubeClient
 from gpuscale.kube.client.settings import KubeSettings
 from gpuscale.kube.informers.reflector import Reflector, ReflectorState
@@ -19,7 +20,7 @@ from gpuscale.sources.feeds.selected_pods import selected_targets
 from gpuscale.sources.feeds.settings import FeedSettings
 from gpuscale.sources.feeds.sharing.sharing import Sharing
 from gpuscale.sources.feeds.stream import Seat, StreamFollower, new_seat
-from gpuscale.sources.feeds.targets import FeedState, Target, agent_page
+from gpuscale.sources.feeds.targets import FeedState, Target, agent_page, told_apart
 from gpuscale.sources.http import MAX_RESPONSE_BYTES, HttpSession
 from gpuscale.sources.remote_write.sender import RemoteWriter
 from gpuscale.sources.saving.saver import StoreSaver
@@ -55,7 +56,9 @@ class FeedCollector:
         kube: KubeClient | None = None,
         kube_settings: KubeSettings | None = None,
     ) -> None:
-        self.store = SeriesStore(settings.retention_ms, settings.max_series, settings.max_samples)
+        self.store = SeriesStore(
+            settings.retention_ms, settings.max_series, settings.max_samples, range_of
+        )
         self.wanted = SeriesFilter()
         """Says which series are kept: all of them, until it gets a list."""
         self._settings = settings
@@ -210,7 +213,7 @@ class FeedCollector:
             ]
         pages = self._settings.agent_pages
         kept += [agent_page(each, path) for each in kept if each.is_agent for path in pages]
-        return dict.fromkeys(kept)
+        return dict.fromkeys(told_apart(kept))
 
     def _seat(self, target: Target) -> Seat:
         return new_seat(

@@ -10,8 +10,9 @@ Source: prometheus documentation, kubernetes_sd_config; prometheus-community/hel
 """
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from yarl import URL
@@ -99,6 +100,26 @@ def agent_page(agent: Target, path: str) -> Target:
     labels = {**dict(agent.labels), "metrics_path": path}
     url = str(URL(agent.url, encoded=True).with_path(path))
     return Target(url, _sorted(labels), is_page=True)
+
+
+def told_apart(targets: Iterable[Target]) -> list[Target]:
+    """Return targets of which no two have the same labels, so that none overwrites the samples of another.
+
+    Several paths of one address have their path as a label, as the pages of an agent do.
+    """
+    found = list(targets)
+    times = Counter(each.labels for each in found)
+    return [
+        each
+        if times[each.labels] == 1
+        else replace(
+            each,
+            labels=_sorted(
+                {**dict(each.labels), "metrics_path": URL(each.url, encoded=True).raw_path_qs}
+            ),
+        )
+        for each in found
+    ]
 
 
 def page_path(text: str) -> str:

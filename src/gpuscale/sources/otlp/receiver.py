@@ -118,6 +118,13 @@ class OtlpReceiver:
         if self._limits.series and share.series >= self._limits.series and not ref.is_listed:
             refused.add(f"more than {self._limits.series} series of one client", 1)
             return False
+        if ref.range is not None and not ref.range.has(sample.value):
+            store.leave_out(ref, sample.value, t_ms)
+            store.mark_stale(ref, t_ms)
+            before |= store.stats().refused
+            name = sample.labels[METRIC_NAME][:100]
+            refused.add(f"{name} with an impossible value, expected {ref.range}", 1)
+            return False
         if store.append_ref(ref, t_ms, sample.value, now_ms):
             return True
         after = store.stats().refused

@@ -189,8 +189,12 @@ class PrometheusSource:
         answer = envelope(body)
         if answer is None:
             raise UpstreamError(f"{self._who()} answered {status} with no JSON")
-        if answer.status == "success":
+        if answer.status == "success" and 200 <= status < 300:
             return answer.data
+        if answer.status == "success":
+            # Of client_golang's words for it: a proxy answers for a Prometheus that is away.
+            text = f"{self._who()}: bad_response: inconsistent body for response code {status}"
+            raise UnavailableError(text) if status >= 500 else UpstreamError(text)
         text = f"{self._who()}: {answer.error_type}: {answer.error}"
         if answer.error_type == "bad_data":
             raise QueryError(text)

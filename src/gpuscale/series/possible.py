@@ -1,0 +1,86 @@
+"""What a series can have. A value outside is no reading: it is left out, counted and named.
+
+Drivers and exporters now and then answer with a number that no GPU has: a counter that was read half, or the
+code by which DCGM says that it has none. One of them among millions of readings is enough to double a fleet.
+Which series have a range is known higher up (`formats.series_facts`); a store is told.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import Protocol
+
+IMPOSSIBLE_SERIES = "gpuscale_impossible_value"
+"""The name under which a store keeps such a value, with the labels of the series that can't have it."""
+OF_SERIES = "series"
+"""The label there that has the name of the series."""
+MAX_AHEAD_MS = 10_000
+"""How far the time of a sample may lie ahead of the server's clock.
+
+Prometheus takes ten minutes. In a store such a sample has no value until its time comes, and clocks of one
+cluster differ by much less.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """The values that a series can have, both ends included."""
+
+    lowest: float
+    highest: float = math.inf
+
+    def has(self, value: float) -> bool:
+        """Return whether a value is possible; NaN is, as it says itself that it is no number."""
+        return self.lowest <= value <= self.highest or value != value
+
+    def __str__(self) -> str:
+        if math.isinf(self.highest):
+            return f"{self.lowest:.12g} or more"
+        return f"{self.lowest:.12g} to {self.highest:.12g}"
+
+
+RangeOf = Callable[[str], Range | None]
+"""Returns the range of a series by its name; None where any value is possible, or nothing is known."""
+
+
+def any_value(_: str) -> None:
+    """Return that any value is possible."""
+
+
+class Ranged(Protocol):
+    """The handle of a series."""
+
+    @property
+    def range(self) -> Range | None:
+        """What it can have; None where any value is possible."""
+        ...
+
+
+class RangeCheck:
+    """Finds the impossible values of many series that come together time and again.
+
+    Args:
+        refs: the series, in the order of their values.
+    """
+
+    def __init__(self, refs: Sequence[Ranged] = ()) -> None:
+        self.refs = refs
+        positions: dict[Range, list[int]] = {}
+        for position, ref in enumerate(refs):
+            if ref.range is not None:
+                positions.setdefault(ref.range, []).append(position)
+        # One position twice makes `itemgetter` return a tuple in any case.
+        self._parts = [
+            (limits, found, itemgetter(*found, found[0])) for limits, found in positions.items()
+        ]
+
+    def outside(self, values: Sequence[float]) -> list[int]:
+        """Return the positions of impossible values, in no order."""
+        found: list[int] = []
+        for limits, positions, pick in self._parts:
+            picked = pick(values)
+            # A NaN in front hides what `min` and `max` would find, and fails the comparison.
+            if not (limits.lowest <= min(picked) and max(picked) <= limits.highest):
+                found += [each for each in positions if not limits.has(values[each])]
+        return found
