@@ -105,7 +105,7 @@ METRICS = (
     ),
     Flag(
         "value-max-age",
-        "A value that was measured longer ago is absent; 0 is no limit.",
+        "A value that was measured longer ago is absent; 0 is no limit. So is one from over 10 s in the future.",
         "duration",
         "2m",
         is_ours=True,
