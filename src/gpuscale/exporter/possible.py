@@ -1,4 +1,4 @@
-"""Readings without the values that no GPU can have, whoever reads: a driver, a plug-in or a recording."""
+"""Readings without the values that no GPU can have, be they of a driver, a plug-in or a recording."""
 
 from collections.abc import Iterable
 from dataclasses import replace

@@ -30,7 +30,7 @@ Kind = Literal["gauge", "counter"]
 _SHARES: Mapping[str, float] = MappingProxyType({"%": 100.0, "ratio": 1.0})
 """Units with a highest value of their own."""
 _CODE = 0x7FFFFFF0
-"""The lowest code that stands for no value."""
+"""The lowest of the codes for "no value"."""
 _COUNTED = Range(0, 2.0**63 * 0.999)
 """Of a counter: no GPU lives to see the codes of 64 bits."""
 _STATE = Range(0, _CODE - 1)

@@ -43,7 +43,11 @@ class Given:
 def test_an_impossible_value_is_absent_with_a_reason_and_the_others_stay(
     field: str, corruption: str
 ) -> None:
-    wrong = {**FIELDS, field: CORRUPTIONS[corruption], "DCGM_FI_DEV_NAME": "H200"}
+    wrong: dict[str, int | float | str] = {
+        **FIELDS,
+        field: CORRUPTIONS[corruption],
+        "DCGM_FI_DEV_NAME": "H200",
+    }
     absent = {"DCGM_FI_DEV_ENC_UTIL": "not supported"}
     (found,) = PossibleReader(Given(GpuReading(GPU, 1, wrong, absent))).read(1)
     assert found.absent == {**absent, field: IMPOSSIBLE}

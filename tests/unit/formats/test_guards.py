@@ -1,6 +1,7 @@
 """Queries that pass over impossible values: which parts of a query change, and which must not."""
 
 from dataclasses import fields, replace
+from typing import Any
 
 import pytest
 
@@ -63,7 +64,7 @@ def _sorted(promql: str) -> tree.Node:
     def ordered(node: tree.Node) -> tree.Node:
         if isinstance(node, tree.Select):
             return replace(node, matchers=tuple(sorted(node.matchers, key=str)))
-        changed = {}
+        changed: dict[str, Any] = {}
         for part in fields(node):
             value = getattr(node, part.name)
             if isinstance(value, tree.Node):

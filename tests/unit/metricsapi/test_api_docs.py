@@ -66,7 +66,7 @@ def test_the_page_names_the_servers_own_metrics(tmp_path: Path) -> None:
         *connection_families({}, CountedLog("malformed request")),
         *LoopLag().families(),
         *audit_families(AuditLog(AuditSettings("-"))),
-        *value_families(provider),
+        *value_families(provider, {}),
         *collector_families(CollectorProcess(CollectorSettings(FeedSettings(), Origin(0, 0.0)))),
         *feed_families(FeedCollector(FeedSettings(), ManualClock())),
         *keeping_families(_keeping(tmp_path)),

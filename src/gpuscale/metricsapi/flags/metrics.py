@@ -105,7 +105,7 @@ METRICS = (
     ),
     Flag(
         "value-max-age",
-        "A value that was measured longer ago is absent; 0 is no limit. So is one from over 10 s in the future.",
+        "A value that was measured longer ago, or over 10 s in the future, is absent; 0 is no limit.",
         "duration",
         "2m",
         is_ours=True,

@@ -178,7 +178,9 @@ class Seeing:
         elif isinstance(value, Vector):
             fresh = self._provider.age_limit.fresh(value, now_ms, EXTERNAL_GROUP, name)
             if isinstance(fresh, Vector) and not fresh.samples and value.samples:
-                return "the samples behind the answer are too old"
+                is_ahead = value.samples[0].measured_ms > now_ms
+                when = "of the future: a clock is wrong" if is_ahead else "too old"
+                return f"the samples behind the answer are {when}"
             samples = fresh.samples if isinstance(fresh, Vector) else ()
             rows = [(row.value, row.measured_ms) for row in samples]
         else:

@@ -235,6 +235,10 @@ class Provider:
         return self.value
 
 
+def _two(now_ms):
+    return Vector((_row(1, now_ms), _row(2, now_ms)))
+
+
 def _row(value, measured_ms):
     return VectorSample({}, value, measured_ms)
 
@@ -257,14 +261,15 @@ async def test_a_wake_source_is_active_above_its_threshold(clock):
     ("value", "words"),
     [
         (Vector(()), "has no row"),
-        (Vector((_row(1, 10**15), _row(2, 10**15))), "has 2 rows"),
+        (_two, "has 2 rows"),
+        (Vector((_row(1, 10**15),)), "of the future"),
         (Vector((_row(1, 0),)), "too old"),
         (Scalar(float("nan")), "no number"),
         (UnavailableError("connection refused"), "connection refused"),
     ],
 )
 async def test_what_is_no_answer_is_away_with_a_reason(clock, value, words):
-    seen = await _seen(value, clock)
+    seen = await _seen(value(clock.now_ms()) if callable(value) else value, clock)
     assert seen.is_active is None
     assert words in seen.shown
 
