@@ -295,16 +295,17 @@ def _from_file(
 
     objects = objects_of(texts, recorded.key)
     name = str(recorded.file)
-    facts = facts_of({}, _gpus_per_pod(objects))
     if name.endswith(".parquet"):
         from gpuscale.cli.parquet import read_rows
 
-        return recording_of(read_rows(Path(name).expanduser(), name), name), facts, objects
-    try:
-        text = read_beside(Path(), name)
-    except NotFoundError as error:
-        raise ConfigError(Problem(name, None, None, None, str(error))) from None
-    return read_recording(text, name), facts, objects
+        found = recording_of(read_rows(Path(name).expanduser(), name), name)
+    else:
+        try:
+            text = read_beside(Path(), name)
+        except NotFoundError as error:
+            raise ConfigError(Problem(name, None, None, None, str(error))) from None
+        found = read_recording(text, name)
+    return found, facts_of({}, _gpus_per_pod(objects), found.stated), objects
 
 
 def _asked(

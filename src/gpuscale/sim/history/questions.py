@@ -113,23 +113,31 @@ class Questions:
         return f"{prefix}namespace={go_quote(self.namespace)},{prefix}pod=~{pattern}"
 
 
-def facts_of(answers: Mapping[str, Value], gpus_per_pod: int | None = None) -> Facts:
+def facts_of(
+    answers: Mapping[str, Value],
+    gpus_per_pod: int | None = None,
+    stated: Mapping[str, str] | None = None,
+) -> Facts:
     """Return the facts that the answers hold; what they don't, is assumed and noted.
 
     Args:
         answers: by the names of `Questions.facts`.
         gpus_per_pod: of a manifest; None takes the answer's.
+        stated: facts that a file keeps, by FACT_COLUMNS; they go before answers.
 
     Raises:
         UsageError: nothing says how many GPUs a pod has.
     """
     notes: list[str] = []
+    seen = dict(stated or {})
 
-    def known(name: str, otherwise: float, words: str) -> float:
-        value = _number(answers.get(name))
+    def known(name: str, column: str, otherwise: float, words: str) -> float:
+        value = float(seen[column]) if column in seen else _number(answers.get(name))
         if value is None:
             notes.append(words)
-        return otherwise if value is None else value
+            return otherwise
+        seen[column] = f"{value:.9g}"
+        return value
 
     per_pod = gpus_per_pod or round(_number(answers.get("gpusPerPod")) or 0)
     if per_pod < 1:
@@ -139,6 +147,7 @@ def facts_of(answers: Mapping[str, Value], gpus_per_pod: int | None = None) -> F
         )
     per_node = round(
         known(
+            "gpusPerNode",
             "gpusPerNode",
             per_pod,
             f"{counted(per_pod, 'GPU')} a node, as a pod has: no kube_node_status_allocatable",
@@ -150,16 +159,20 @@ def facts_of(answers: Mapping[str, Value], gpus_per_pod: int | None = None) -> F
             f"{counted(per_node, 'GPU')} on every node; recorded were nodes with {fewest:g} to {per_node}"
         )
     models = [row.labels.get("modelName", "") for row in _rows(answers.get("model"))]
-    model = next((each for each in sorted(models) if each), "")
-    if not model:
+    model = seen.get("gpuModel") or next((each for each in sorted(models) if each), "")
+    if model:
+        seen["gpuModel"] = model
+    else:
         notes.append(f"{_DEFAULT_MODEL}: no label modelName says which GPUs they are")
     startup_s = known(
         "startup",
+        "startupSeconds",
         _DEFAULT_STARTUP_S,
         f"{_DEFAULT_STARTUP_S:g} s until a pod is ready: no kube_pod_status_ready_time and _scheduled_time",
     )
     provisioning_s = known(
         "provisioning",
+        "provisioningSeconds",
         _DEFAULT_PROVISIONING_S,
         f"{_DEFAULT_PROVISIONING_S:g} s until a node is there: no pod was seen that waited for one",
     )
@@ -170,6 +183,7 @@ def facts_of(answers: Mapping[str, Value], gpus_per_pod: int | None = None) -> F
         round(startup_s * 1000),
         round(provisioning_s * 1000),
         tuple(notes),
+        seen,
     )
 
 

@@ -4,7 +4,7 @@ None is a moment that nothing is known of. It stays apart from 0 everywhere.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields, replace
 from itertools import pairwise
 
 from gpuscale.core.errors import UsageError
@@ -32,6 +32,8 @@ class Columns:
 
 
 NAMES = tuple(each.name for each in fields(Columns))
+FACT_COLUMNS = ("gpusPerNode", "gpuModel", "startupSeconds", "provisioningSeconds")
+"""Columns of a file whose first value holds for all of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,8 @@ class Recording:
     start_ms: int
     step_ms: int
     columns: Columns
+    stated: Mapping[str, str] = field(default_factory=dict)
+    """Facts that a file has beside the columns, by FACT_COLUMNS."""
 
     def __len__(self) -> int:
         return len(self.columns.replicas)
@@ -59,6 +63,8 @@ class Facts:
     """From a pod that fits nowhere to a node that it fits on."""
     notes: tuple[str, ...] = ()
     """What was assumed instead of seen."""
+    stated: Mapping[str, str] = field(default_factory=dict)
+    """What was seen, by FACT_COLUMNS, for a file that keeps it."""
 
 
 def from_answers(
@@ -110,7 +116,7 @@ def trimmed(recording: Recording) -> Recording:
         raise UsageError("found no replicas of the workload in the whole range")
     first, last = known[0], known[-1] + 1
     cut = Columns(*(getattr(recording.columns, name)[first:last] for name in NAMES))
-    return Recording(recording.start_ms + first * recording.step_ms, recording.step_ms, cut)
+    return replace(recording, start_ms=recording.start_ms + first * recording.step_ms, columns=cut)
 
 
 def changes(values: Sequence[float | None]) -> int:

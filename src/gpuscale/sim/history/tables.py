@@ -1,8 +1,9 @@
 """A recording in a file: CSV with a header, or JSON lines; a moment a row, an empty cell or null is a gap.
 
 Columns: `time` (seconds since the epoch, or a date and time), `replicas`, `ready`, `utilization` (mean
-percent of the GPUs of ready pods), `rate` (requests per second), `nodes`. Only
-`time` and `replicas` are needed; the others may be left out, and any other column is passed over.
+percent of the GPUs of ready pods), `rate` (requests per second), `nodes`; and facts, whose first value holds
+for all rows: `gpusPerNode`, `gpuModel`, `startupSeconds`, `provisioningSeconds`. Only `time` and `replicas`
+are needed; the others may be left out, and any other column is passed over.
 """
 
 import csv
@@ -15,7 +16,7 @@ from statistics import median_low
 
 from gpuscale.core.errors import ConfigError, Problem
 from gpuscale.core.words import counted
-from gpuscale.sim.history.recording import NAMES, Columns, Recording
+from gpuscale.sim.history.recording import FACT_COLUMNS, NAMES, Columns, Recording
 from gpuscale.sim.load.traces import seconds_of_time
 
 MAX_STEPS = 100_000
@@ -28,6 +29,9 @@ _LARGEST = {
     "replicas": _MOST_OBJECTS,
     "ready": _MOST_OBJECTS,
     "nodes": _MOST_OBJECTS,
+    "gpusPerNode": 72.0,
+    "startupSeconds": 86_400.0,
+    "provisioningSeconds": 86_400.0,
 }
 Row = tuple[int, dict[str, float | None]]
 """Milliseconds since the epoch, and values by column."""
@@ -54,11 +58,15 @@ def recording_of(lines: Iterable[Line], source: str) -> Recording:
     """
     rows: list[Row] = []
     problems: list[Problem] = []
+    stated: dict[str, str] = {}
     for line, cells in lines:
         if isinstance(cells, Problem):
             problems.append(cells)
         else:
             try:
+                for name in FACT_COLUMNS:
+                    if name not in stated and (text := _fact(name, cells.get(name))):
+                        stated[name] = text
                 rows.append(_row(cells, rows[-1][0] if rows else -1))
             except ValueError as error:
                 problems.append(Problem(source, line, None, None, str(error)))
@@ -70,10 +78,10 @@ def recording_of(lines: Iterable[Line], source: str) -> Recording:
         problems.append(Problem(source, None, None, counted(len(rows), "row"), "at least two"))
     if problems:
         raise ConfigError(*problems)
-    return _on_a_grid(rows, source)
+    return _on_a_grid(rows, stated, source)
 
 
-def _on_a_grid(rows: list[Row], source: str) -> Recording:
+def _on_a_grid(rows: list[Row], stated: Mapping[str, str], source: str) -> Recording:
     """Return the rows at even distances; where one is missing, all columns have a gap."""
     step_ms = median_low([later[0] - earlier[0] for earlier, later in pairwise(rows)])
     start_ms = rows[0][0]
@@ -86,7 +94,8 @@ def _on_a_grid(rows: list[Row], source: str) -> Recording:
         index = min(steps - 1, round((time_ms - start_ms) / step_ms))
         for name in NAMES:
             columns[name][index] = values.get(name)
-    return Recording(start_ms, step_ms, Columns(**{name: tuple(columns[name]) for name in NAMES}))
+    kept = Columns(**{name: tuple(columns[name]) for name in NAMES})
+    return Recording(start_ms, step_ms, kept, stated)
 
 
 def _csv_lines(text: str, source: str) -> Iterator[Line]:
@@ -99,7 +108,7 @@ def _csv_lines(text: str, source: str) -> Iterator[Line]:
             raise ConfigError(
                 Problem(source, 1, None, found, f"columns named {' and '.join(missing)}")
             )
-        for name in ("time", *NAMES):
+        for name in ("time", *NAMES, *FACT_COLUMNS):
             if header.count(name) > 1:
                 found = f"{header.count(name)} columns named {name}"
                 raise ConfigError(Problem(source, 1, None, found, "one"))
@@ -145,6 +154,16 @@ def _row(cells: Mapping[str, object], before_ms: int) -> Row:
     if time_ms <= before_ms:
         raise ValueError("a time not after the one above, expected times that rise")
     return time_ms, {name: _number(name, cells.get(name)) for name in NAMES}
+
+
+def _fact(name: str, cell: object) -> str | None:
+    """Return a fact as text; None where the cell is empty."""
+    if name == "gpuModel":
+        return str(cell).strip()[:64] or None if cell is not None else None
+    value = _number(name, cell)
+    if value is not None and name == "gpusPerNode" and (value < 1 or value != round(value)):
+        raise ValueError(f"{name}: found {cell!r}, expected a whole number from 1 to 72")
+    return None if value is None else f"{value:.9g}"
 
 
 def _number(name: str, cell: object) -> float | None:

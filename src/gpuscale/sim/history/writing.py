@@ -15,7 +15,7 @@ from gpuscale.core.golang.durations import format_duration
 from gpuscale.gpu.model_table import MODELS
 from gpuscale.gpu.models import find_model
 from gpuscale.sim.history.demand import Demand
-from gpuscale.sim.history.recording import NAMES, Facts, Recording
+from gpuscale.sim.history.recording import FACT_COLUMNS, NAMES, Facts, Recording
 
 SCENARIO, MANIFESTS, TRACE, RULES, RECORDED = (
     "scenario.yaml",
@@ -53,7 +53,7 @@ def files(
         SCENARIO: dump_documents([_scenario(recording, demand, facts, workload, objects, rules)]),
         MANIFESTS: dump_documents([_plain(each, recording, workload) for each in objects]),
         TRACE: _csv(("second", "rate", "lower_bound"), _trace_rows(recording, demand)),
-        RECORDED: _csv(("time", *NAMES), _recorded_rows(recording)),
+        RECORDED: _csv(("time", *NAMES, *FACT_COLUMNS), _recorded_rows(recording, facts)),
     }
     return found if rules is None else {**found, RULES: rules}
 
@@ -214,11 +214,14 @@ def _trace_rows(recording: Recording, demand: Demand) -> Iterator[tuple[object, 
         yield f"{second:g}", f"{demand.rates[index]:.9g}", int(demand.lower_bounds[index])
 
 
-def _recorded_rows(recording: Recording) -> Iterator[tuple[object, ...]]:
+def _recorded_rows(recording: Recording, facts: Facts) -> Iterator[tuple[object, ...]]:
+    """Yield a row for each moment; the first has the facts that were seen, and none that were assumed."""
+    stated = [facts.stated.get(name, "") for name in FACT_COLUMNS]
     for index in range(len(recording)):
         values = (getattr(recording.columns, name)[index] for name in NAMES)
         time_s = (recording.start_ms + index * recording.step_ms) / 1000
-        yield f"{time_s:.3f}", *("" if each is None else f"{each:.9g}" for each in values)
+        yield f"{time_s:.3f}", *("" if each is None else f"{each:.9g}" for each in values), *stated
+        stated = [""] * len(FACT_COLUMNS)
 
 
 def _csv(header: tuple[str, ...], rows: Iterator[tuple[object, ...]]) -> str:

@@ -273,3 +273,38 @@ def test_what_a_shorter_run_with_other_settings_did_not_reach_is_not_compared() 
     assert "replay with spec.duration=30s: GPU-hours" in text(replay)
     # It has no row of values at all, as fluid runs, so nothing is said of the metric.
     assert replay["metricSeen"] is None
+
+
+# Facts in a file
+
+
+def test_what_was_seen_is_kept_with_the_recording_and_read_again() -> None:
+    answers = {
+        "gpusPerNode": vector(({}, 8.0)),
+        "model": vector(({"modelName": "Tesla T4"}, 1.0)),
+        "startup": vector(({}, 74.0)),
+    }
+    live = facts_of(answers, 1)
+    one = recording([2, 3, 3], utilization=[50, 60, 60], nodes=[2, 2, 2])
+    texts = files(one, demand_of(one, 1), live, ("default", "web"), [DEPLOYMENT], None)
+    kept = read_recording(texts["recorded.csv"], "recorded.csv")
+    again = facts_of({}, 1, kept.stated)
+    assert again == live
+    assert (again.gpus_per_node, again.startup_ms) == (8, 74_000)
+    # No pod was seen that waited for a node: that is assumed, and no fact of the file.
+    assert [each.partition(":")[0] for each in again.notes] == ["120 s until a node is there"]
+
+
+@pytest.mark.parametrize(
+    ("name", "cell"),
+    [
+        ("gpusPerNode", "0"),
+        ("gpusPerNode", "2.5"),
+        ("gpusPerNode", "73"),
+        ("startupSeconds", "-1"),
+        ("provisioningSeconds", "soon"),
+    ],
+)
+def test_a_fact_that_can_not_be_is_named(name: str, cell: str) -> None:
+    with pytest.raises(ConfigError, match=f"{name}: found '{cell}', expected"):
+        read_recording(f"time,replicas,{name}\n0,1,{cell}\n15,1,\n", "a.csv")
