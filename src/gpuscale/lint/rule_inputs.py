@@ -1,6 +1,7 @@
 """From the text of a rule file to its rules, each with its place."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 from gpuscale.core.documents.documents import Document, Path, dotted
@@ -79,10 +80,17 @@ def read_rules(document: Document, text: str) -> RuleReading:
         text: of the file.
     """
     unknown = dict(_unknown_resources(document))
+    mapper = KUBERNETES.extended(*unknown.values())
     try:
-        config = load_rules(text, document.source, KUBERNETES.extended(*unknown.values()))
+        config = load_rules(text, document.source, mapper)
     except ConfigError as error:
         who = "prometheus-adapter would refuse the whole file"
+        with suppress(ConfigError):
+            load_rules(text, document.source, mapper, disables=True)
+            who = (
+                "gpuscale metrics-api leaves the rule out, and prometheus-adapter refuses the file, or "
+                "starts and fails what is asked of the rule"
+            )
         refusals = (refused(REFUSED_RULES, problem, who) for problem in error.problems)
         return RuleReading(findings=tuple(refusals), is_refused=True)
     custom = (_custom_resource(document, path, type_) for path, type_ in unknown.items())

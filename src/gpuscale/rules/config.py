@@ -47,7 +47,12 @@ from gpuscale.rules.resources import (
     ResourceType,
     UnknownResourceError,
 )
-from gpuscale.series.promql.parse import BadQueryError, parse_matchers, parse_query
+from gpuscale.series.promql.parse import (
+    BadQueryError,
+    metric_names,
+    parse_matchers,
+    parse_query,
+)
 from gpuscale.series.values import Scalar, Value, Vector
 
 T = TypeVar("T")
@@ -114,6 +119,32 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True)
+class DisabledRule:
+    """A rule that can give nothing, and is left out while the others are served."""
+
+    series_query: str
+    problems: tuple[Problem, ...]
+    external: bool
+    naming: Naming | None
+    """None where that is what is wrong."""
+    only_in: str = ""
+    """See `Rule`."""
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.problems))
+
+    def would_give(self, metric: str) -> bool | None:
+        """Return whether it is meant to give a metric; None where its text does not say."""
+        try:
+            names = metric_names(parse_query(self.series_query))
+        except QueryError:
+            names = None
+        if names is None or self.naming is None:
+            return None
+        return any(self.naming.api_name(name) == metric for name in names)
+
+
+@dataclass(frozen=True, slots=True)
 class AdapterConfig:
     """All rules of a file, in its order."""
 
@@ -123,6 +154,8 @@ class AdapterConfig:
     """None where `metrics.k8s.io` is not served."""
     warnings: tuple[Problem, ...] = field(default=(), compare=False)
     """What is accepted but does not do what it may look like."""
+    disabled: tuple[DisabledRule, ...] = ()
+    """What is left out of the rules."""
 
     @staticmethod
     def joined(*configs: "AdapterConfig") -> "AdapterConfig":
@@ -133,7 +166,12 @@ class AdapterConfig:
             tuple(rule for each in configs for rule in each.external_rules),
             resource[-1] if resource else None,
             tuple(warning for each in configs for warning in each.warnings),
+            tuple(rule for each in configs for rule in each.disabled),
         )
+
+    @property
+    def has_rules(self) -> bool:
+        return bool(self.rules or self.external_rules or self.resource_rules)
 
     def series_queries(self) -> tuple[str, ...]:
         """Return every distinct series query; rules with the same text share one."""
@@ -141,22 +179,32 @@ class AdapterConfig:
         return tuple(dict.fromkeys(rule.series_query for rule in every))
 
 
-def load_rules(text: str, source: str, mapper: ResourceMapper = KUBERNETES) -> AdapterConfig:
+def load_rules(
+    text: str, source: str, mapper: ResourceMapper = KUBERNETES, *, disables: bool = False
+) -> AdapterConfig:
     """Return the rules of a file.
 
+    Args:
+        text: of the file.
+        source: its name, for messages.
+        mapper: the resources that there are.
+        disables: whether faults of one rule leave out that rule, as a server has it. prometheus-adapter
+            starts with some of them (a field that templates don't have, a series query that is none) and
+            fails when it queries, and refuses the file for others.
+
     Raises:
-        ConfigError: with every fault of the file: unknown or repeated keys, wrong types, templates,
-            expressions, series queries and resources.
+        ConfigError: with every fault of the file: unknown or repeated keys, wrong types, and, unless those
+            are disabled, templates, expressions, series queries and resources of single rules.
     """
-    document = _only_document(text, source)
+    document, warnings = _only_document(text, source, takes_any_number=disables)
     data = document.data
+    compiler = _Compiler(document, mapper, disables=disables)
+    compiler.warnings += warnings
     if isinstance(data, list):
-        loaded = _from_list(document, mapper)
-    elif isinstance(data, dict) and isinstance(data.get("rules"), dict):
-        loaded = _from_helm_values(document, data, mapper)
-    else:
-        loaded = _from_adapter_file(document, mapper)
-    return loaded
+        return _from_list(compiler)
+    if isinstance(data, dict) and isinstance(data.get("rules"), dict):
+        return _from_helm_values(compiler, data)
+    return _from_adapter_file(compiler)
 
 
 @lru_cache(maxsize=4)
@@ -166,34 +214,37 @@ def default_config(mapper: ResourceMapper = KUBERNETES) -> AdapterConfig:
     return load_rules(text, "<the chart's default rules>", mapper)
 
 
-def _only_document(text: str, source: str) -> Document:
+def _only_document(
+    text: str, source: str, *, takes_any_number: bool
+) -> tuple[Document, list[Problem]]:
+    """Return the document of a file, and what is passed over where there may be none, or several."""
     documents = load_documents(text, source)
-    if len(documents) != 1:
-        found = f"{len(documents)} documents" if documents else "an empty file"
-        raise ConfigError(Problem(source, None, None, found, "one YAML document with rules"))
-    return documents[0]
+    if len(documents) == 1:
+        return documents[0], []
+    found = f"{len(documents)} documents" if documents else "an empty file"
+    problem = Problem(source, None, None, found, "one YAML document with rules")
+    if not takes_any_number:
+        raise ConfigError(problem)
+    # As prometheus-adapter does: the first document counts, and without one there are no rules.
+    empty = load_documents("{rules: []}", source)
+    return (documents or empty)[0], [problem]
 
 
-def _from_list(document: Document, mapper: ResourceMapper) -> AdapterConfig:
-    models = _validated(document, list[RuleModel])
-    compiler = _Compiler(document, mapper)
+def _from_list(compiler: "_Compiler") -> AdapterConfig:
+    models = _validated(compiler.document, list[RuleModel])
     return compiler.finish(compiler.rules(models, ()), ())
 
 
-def _from_adapter_file(document: Document, mapper: ResourceMapper) -> AdapterConfig:
-    model = _validated(document, AdapterFileModel)
-    compiler = _Compiler(document, mapper)
+def _from_adapter_file(compiler: "_Compiler") -> AdapterConfig:
+    model = _validated(compiler.document, AdapterFileModel)
     rules = compiler.rules(model.rules, ("rules",))
     external = compiler.rules(model.external_rules, ("externalRules",), external=True)
     resource = compiler.resource_rules(model.resource_rules, ("resourceRules",))
     return compiler.finish(rules, external, resource)
 
 
-def _from_helm_values(
-    document: Document, data: Mapping[str, object], mapper: ResourceMapper
-) -> AdapterConfig:
-    model = _validated(document, HelmValuesModel)
-    compiler = _Compiler(document, mapper)
+def _from_helm_values(compiler: "_Compiler", data: Mapping[str, object]) -> AdapterConfig:
+    model = _validated(compiler.document, HelmValuesModel)
     for key, value in data.items():
         if key != "rules" and value is not None:
             compiler.warn((key,), "not read: of the chart's values only `rules` is")
@@ -205,7 +256,7 @@ def _from_helm_values(
     given = model.rules.resource if model.rules.resource != ResourceRulesModel() else None
     resource = compiler.resource_rules(given, ("rules", "resource"))
     # The chart writes its own rules first, so that a user's rule of the same name wins.
-    before = default_config(mapper).rules if model.rules.default else ()
+    before = default_config(compiler.mapper).rules if model.rules.default else ()
     return compiler.finish((*before, *custom), external, resource)
 
 
@@ -219,11 +270,13 @@ def _validated(document: Document, shape: type[T]) -> T:
 class _Compiler:
     """Compiles the rules of one document, noting every fault instead of stopping at the first."""
 
-    def __init__(self, document: Document, mapper: ResourceMapper) -> None:
+    def __init__(self, document: Document, mapper: ResourceMapper, *, disables: bool) -> None:
         self.document = document
         self.mapper = mapper
+        self.disables = disables
         self.problems: list[Problem] = []
         self.warnings: list[Problem] = []
+        self.disabled: list[DisabledRule] = []
 
     def finish(
         self,
@@ -234,7 +287,7 @@ class _Compiler:
         """Return the configuration, or raise what was noted."""
         if self.problems:
             raise ConfigError(*sorted(self.problems, key=lambda problem: problem.line or 0))
-        return AdapterConfig(rules, external, resource, tuple(self.warnings))
+        return AdapterConfig(rules, external, resource, tuple(self.warnings), tuple(self.disabled))
 
     def note(self, path: Path, expected: str, found: str | None = None) -> None:
         self.problems.append(self.document.problem(path, expected, found=found))
@@ -253,6 +306,7 @@ class _Compiler:
         return tuple(rule for rule in compiled if rule is not None)
 
     def _rule(self, model: RuleModel, path: Path, *, external: bool) -> Rule | None:
+        """Return a rule; None where it has faults, which are noted or have it disabled."""
         faults = len(self.problems)
         self._check_series_query(model.series_query, (*path, "seriesQuery"))
         filters = [
@@ -268,22 +322,27 @@ class _Compiler:
             text = combined_query([(each.query, part.threshold) for each, part in named])
             place = (*path, "parts")
         query = self._template(text, place) if len(self.problems) == faults or not parts else None
-        if len(self.problems) > faults or naming is None or query is None:
-            return None
-        rule = Rule(
-            origin=f"{self.document.source}:{self.document.line(path)}",
-            series_query=model.series_query,
-            filters=tuple(condition for condition in filters if condition is not None),
-            naming=naming,
-            labels=labels,
-            metrics_query=query,
-            namespaced=model.resources.namespaced,
-            external=external,
-            nan_is_zero=model.nan == "zero",
-            parts=parts,
-        )
-        self._check_example(rule, text, place)
-        return rule
+        if len(self.problems) == faults and naming is not None and query is not None:
+            rule = Rule(
+                origin=f"{self.document.source}:{self.document.line(path)}",
+                series_query=model.series_query,
+                filters=tuple(condition for condition in filters if condition is not None),
+                naming=naming,
+                labels=labels,
+                metrics_query=query,
+                namespaced=model.resources.namespaced,
+                external=external,
+                nan_is_zero=model.nan == "zero",
+                parts=parts,
+            )
+            self._check_example(rule, text, place)
+            if len(self.problems) == faults:
+                return rule
+        if self.disables:
+            own = tuple(self.problems[faults:])
+            del self.problems[faults:]
+            self.disabled.append(DisabledRule(model.series_query, own, external, naming))
+        return None
 
     def _parts(self, models: list[PartModel], path: Path) -> tuple[Part, ...]:
         """Return the parts of a combined metric; fewer than there are where one has a fault."""
@@ -313,6 +372,16 @@ class _Compiler:
         """Return the rules for CPU and memory; None where there are none, or they have faults."""
         if model is None:
             return None
+        faults = len(self.problems)
+        found = self._resource_rules(model, path)
+        if self.disables and len(self.problems) > faults:
+            own = tuple(self.problems[faults:])
+            del self.problems[faults:]
+            self.disabled.append(DisabledRule("", own, external=False, naming=None))
+            return None
+        return found
+
+    def _resource_rules(self, model: ResourceRulesModel, path: Path) -> ResourceRules | None:
         cpu = self._resource_rule(model.cpu, (*path, "cpu"))
         memory = self._resource_rule(model.memory, (*path, "memory"))
         try:

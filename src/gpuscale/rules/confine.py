@@ -96,7 +96,8 @@ def confined_config(
     external = [_rule(rule, *place, problems) for rule in config.external_rules]
     if problems:
         raise ConfigError(*problems)
-    return replace(config, rules=tuple(rules), external_rules=tuple(external))
+    disabled = tuple(replace(rule, only_in=namespace) for rule in config.disabled)
+    return replace(config, rules=tuple(rules), external_rules=tuple(external), disabled=disabled)
 
 
 def _rule(

@@ -66,7 +66,7 @@ class PartModel:
 class RuleModel:
     """One entry of `rules` or `externalRules`."""
 
-    series_query: str = field(metadata=under("seriesQuery"))
+    series_query: str = field(default="", metadata=under("seriesQuery"))
     series_filters: list[FilterModel] = field(default_factory=list, metadata=under("seriesFilters"))
     resources: ResourcesModel = ResourcesModel()
     name: NameModel = NameModel()

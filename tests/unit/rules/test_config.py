@@ -85,7 +85,11 @@ rules:
             ["rules.yaml:4: rules[0].seriesQuery: each key once; it stands on line 2 already"],
         ),
         pytest.param(
-            "- metricsQuery: m\n", ["rules.yaml:1: [0].seriesQuery: this field is required"]
+            "- metricsQuery: m\n",
+            [
+                "rules.yaml:1: [0].seriesQuery: found '', "
+                "expected a series selector such as DCGM_FI_DEV_GPU_UTIL{}"
+            ],
         ),
         pytest.param(
             "- {seriesQuery: [m]}\n",

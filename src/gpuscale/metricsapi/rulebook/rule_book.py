@@ -61,6 +61,7 @@ class RuleBook:
             "\n".join(faults) if faults else None,
             sum(state.reloads for state in states),
             sum(state.failures for state in states),
+            tuple(text for state in states for text in state.disabled),
         )
 
     @property
@@ -81,6 +82,11 @@ class RuleBook:
         """Return what is worth knowing, one text for each fault."""
         faults = (state.fault for state in self.states.values())
         lines = [f"the last good rules stay: {fault}" for fault in faults if fault is not None]
+        lines += [
+            f"a rule is left out, the others are served: {text}"
+            for state in self.states.values()
+            for text in state.disabled
+        ]
         if self._teams is not None and self._teams.error is not None:
             lines.append(f"the ConfigMaps are not followed: {self._teams.error}")
         return tuple(lines)

@@ -5,7 +5,7 @@ Files of a ConfigMap change by a symbolic link that is turned, so the content is
 
 import logging
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -29,6 +29,8 @@ class RuleState:
     """Why the text as it is now is not served; None where it is."""
     reloads: int = 0
     failures: int = 0
+    disabled: tuple[str, ...] = ()
+    """Why rules are left out of those that are served, one text for each rule."""
 
 
 class KeptRules(Generic[Content]):
@@ -72,8 +74,21 @@ class KeptRules(Generic[Content]):
         except ConfigError as error:
             self.note(str(error))
             return False
+        if worse := self._got_worse(config):
+            self.note(worse)
+            return False
         self._accept(config, now_ms)
         return True
+
+    def _got_worse(self, config: AdapterConfig) -> str:
+        """Return what a change would take away that was served before: nothing is better than a mistake."""
+        if self.state.good_ms is None:
+            return ""
+        known = {rule.series_query for rule in self.config.disabled}
+        worse: list[object] = [r for r in config.disabled if r.series_query not in known]
+        if self.config.has_rules and not config.has_rules:
+            worse = worse or [*config.warnings] or [f"{self.name}: found no rules"]
+        return "\n".join(map(str, worse))
 
     def lose(self, fault: str) -> None:
         """Note that the content could not be read."""
@@ -85,7 +100,7 @@ class KeptRules(Generic[Content]):
         before = self.state
         if fault == before.fault:
             return
-        self.state = RuleState(before.good_ms, fault, before.reloads, before.failures + 1)
+        self.state = replace(before, fault=fault, failures=before.failures + 1)
         kept = "there are no good rules yet" if before.good_ms is None else _KEPT
         _LOG.warning("%s:\n%s", kept, fault)
 
@@ -95,9 +110,12 @@ class KeptRules(Generic[Content]):
         if is_again:
             _LOG.info("%s was read again", self.name)
         self.config = config
-        self.state = RuleState(now_ms, None, before.reloads + is_again, before.failures)
+        disabled = tuple(map(str, config.disabled))
+        self.state = RuleState(now_ms, None, before.reloads + is_again, before.failures, disabled)
         for problem in config.warnings:
             _LOG.warning("%s", problem)
+        for text in disabled:
+            _LOG.error("a rule is left out, the others are served:\n%s", text)
 
     def _is_seen(self, content: Content, mapper: ResourceMapper) -> bool:
         return self._seen is not None and (content, mapper.types) == (
@@ -124,7 +142,7 @@ class RuleFile:
     ) -> None:
         self._path = path
         self._kept: KeptRules[str] = KeptRules(
-            str(path), lambda text, known: load_rules(text, str(path), known)
+            str(path), lambda text, known: load_rules(text, str(path), known, disables=True)
         )
         if must_be_good:
             self._kept.begin(read_text(path), mapper, now_ms)

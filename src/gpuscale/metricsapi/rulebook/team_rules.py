@@ -118,9 +118,8 @@ class TeamRules:
         """Return what is wrong with the ConfigMaps of a namespace, for those who may read its metrics."""
         place = f"configmap {namespace}/"
         states = self.states.items()
-        return tuple(
-            state.fault for name, state in states if state.fault and name.startswith(place)
-        )
+        own = [state for name, state in states if name.startswith(place)]
+        return tuple(text for state in own for text in (state.fault, *state.disabled) if text)
 
     @property
     def error(self) -> GpuscaleError | None:
@@ -167,7 +166,7 @@ class TeamRules:
         for key, text in files.texts:
             source = f"{files.label}/{key}"
             try:
-                config = load_rules(text, source, mapper)
+                config = load_rules(text, source, mapper, disables=True)
                 longest_ms = self._budget.longest_range_ms
                 place = (files.namespace, self._labels, source, longest_ms)
                 configs.append(confined_config(config, *place))

@@ -226,6 +226,12 @@ def rule_families(state: "RuleState", sources: Mapping[str, "RuleState"]) -> tup
             "1 if a rule file, or a team's ConfigMap, as it is now is served.",
             {(("source", name),): int(each.fault is None) for name, each in sources.items()},
         ),
+        family(
+            "rules_disabled",
+            "gauge",
+            "Rules of a rule file, or a team's ConfigMap, that can give nothing and are left out.",
+            {(("source", name),): len(each.disabled) for name, each in sources.items()},
+        ),
     )
 
 

@@ -8,7 +8,7 @@ from gpuscale.core.words import closest
 from gpuscale.metricsapi.why.hops import Explanation
 from gpuscale.metricsapi.why.series import Finding, SeriesLook
 from gpuscale.rules.catalogue import Catalogue, SeriesShape
-from gpuscale.rules.config import AdapterConfig, Rule
+from gpuscale.rules.config import AdapterConfig, DisabledRule, Rule
 from gpuscale.rules.queries.backwards import Candidate, candidates
 from gpuscale.rules.resources import ResourceType
 
@@ -49,7 +49,11 @@ class Unserved:
                 "Wait, and see /readyz?verbose.",
             )
             return
-        if self._tell_missing_label(asked, explanation) or self._tell_failure(asked, explanation):
+        if (
+            self._tell_missing_label(asked, explanation)
+            or self._tell_failure(asked, explanation)
+            or self._tell_disabled(asked, explanation)
+        ):
             return
         if not await self._tell_missing_series(asked, explanation):
             self._tell_unknown(asked, explanation)
@@ -95,6 +99,27 @@ class Unserved:
                 )
                 return True
         return False
+
+    # The rule is left out
+
+    def _tell_disabled(self, asked: Asked, explanation: Explanation) -> bool:
+        for rule in self._disabled(asked):
+            if rule.would_give(asked.metric):
+                explanation.failed(
+                    "rule",
+                    "The rule that would give it can give nothing, and is left out.",
+                    "Correct the rule; a server takes it within seconds.",
+                    str(rule),
+                )
+                return True
+        return False
+
+    def _disabled(self, asked: Asked) -> list[DisabledRule]:
+        return [
+            rule
+            for rule in reversed(self.config.disabled)
+            if rule.external == asked.external and rule.only_in in {"", asked.team}
+        ]
 
     # The series is not there
 
@@ -148,6 +173,11 @@ class Unserved:
             other = "a custom" if asked.external else "an external"
             fix = f"It is {other} metric: ask for that."
         faults = [f"not served: {fault}" for fault in self.team_faults]
+        faults += [
+            f"left out, and may have given it: {rule}"
+            for rule in self._disabled(asked)
+            if rule.would_give(asked.metric) is None
+        ]
         if asked.team in self.catalogue.over_budget:
             faults.append(f"not served: {self.catalogue.over_budget[asked.team]}")
         explanation.failed(

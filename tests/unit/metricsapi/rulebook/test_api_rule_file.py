@@ -56,7 +56,7 @@ def test_a_bad_file_leaves_the_last_good_rules_and_is_told_once(
     path, caplog: pytest.LogCaptureFixture
 ) -> None:
     rules = RuleFile(path, KUBERNETES, 1000)
-    path.write_text("rules: [{seriesQuery: 1 2}]\n")
+    path.write_text("rules: [{seriesQuery: [1]}]\n")
     assert [rules.look(KUBERNETES, 2000), rules.look(KUBERNETES, 3000)] == [None, None]
     assert rules.config.series_queries() == ("a",)
     assert rules.state.fault.startswith(f"{path}:1: rules[0].seriesQuery")
@@ -92,3 +92,37 @@ def test_a_new_resource_of_the_cluster_is_a_change(path) -> None:
 def test_a_missing_file_is_told_at_the_start(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="can't be read: No such file or directory"):
         RuleFile(tmp_path / "none", KUBERNETES, 0)
+
+
+DEAD = "- {seriesQuery: d, metricsQuery: <<.Serie>>}\n"
+WITH_DEAD = f"rules:\n- {{seriesQuery: a, metricsQuery: a}}\n{DEAD}"
+
+
+def test_a_rule_that_can_give_nothing_is_left_out_at_the_start_and_told(
+    path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path.write_text(WITH_DEAD)
+    rules = RuleFile(path, KUBERNETES, 1000)
+    assert rules.config.series_queries() == ("a",)
+    assert (rules.state.good_ms, rules.state.fault) == (1000, None)
+    (reason,) = rules.state.disabled
+    assert reason.startswith(f"{path}:3: rules[1].metricsQuery: found '<<.Serie>>', expected")
+    (record,) = caplog.records
+    assert (record.levelname, reason in record.getMessage()) == ("ERROR", True)
+    # What is changed beside it is taken, and once it is mended it is served.
+    path.write_text(WITH_DEAD.replace("seriesQuery: a", "seriesQuery: b"))
+    assert rules.look(KUBERNETES, 2000).series_queries() == ("b",)
+    path.write_text(WITH_DEAD.replace("<<.Serie>>", "d"))
+    assert rules.look(KUBERNETES, 3000).series_queries() == ("a", "d")
+    assert rules.state.disabled == ()
+
+
+@pytest.mark.parametrize(
+    "text", [WITH_DEAD.replace("seriesQuery: d", "seriesQuery: a"), "", "rules: []"]
+)
+def test_a_running_server_loses_no_rule_by_a_mistake(path, text) -> None:
+    rules = RuleFile(path, KUBERNETES, 1000)
+    path.write_text(text)
+    assert rules.look(KUBERNETES, 2000) is None
+    assert rules.config.series_queries() == ("a",)
+    assert str(path) in rules.state.fault

@@ -12,7 +12,7 @@ from gpuscale.metricsapi.rulebook.rule_file import RuleFiles
 from gpuscale.metricsapi.rulebook.team_rules import TeamFiles, TeamRules, read_config_map
 from gpuscale.rules.resources import KUBERNETES, ResourceMapper
 
-BAD = "rules: [{seriesQuery: 1 2}]\n"
+BAD = "rules: [{seriesQuery: [1]}]\n"
 
 
 def rule(series):

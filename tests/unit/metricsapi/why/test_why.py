@@ -72,6 +72,7 @@ externalRules:
   metricsQuery: sum(backlog{<<.LabelMatchers>>})
 - {seriesQuery: homeless, resources: {overrides: {pod: {resource: pod}}}, metricsQuery: 'sum(homeless)'}
 - {seriesQuery: nothing, resources: {namespaced: false}, metricsQuery: 'sum(nothing) / 0 * 0'}
+- {seriesQuery: broken, resources: {namespaced: false}, metricsQuery: sum(<<.Serie>>)}
 """
 # name, seconds ago, value, labels
 SAMPLES = (
@@ -110,6 +111,7 @@ CASES = {
     "rule: the series is called otherwise": f"{POD}/requests_total",
     "rule: it is external": f"{POD}/depth",
     "rule: two give it": f"{POD}/once",
+    "rule: left out": f"{EXTERNAL}/namespaces/ml/broken",
     "series: not in the source": f"{POD}/gone",
     "series: matchers leave them out": f"{POD}/DCGM_FI_DEV_SM_CLOCK",
     "series: too old": f"{POD}/DCGM_FI_DEV_POWER_USAGE",
@@ -160,7 +162,7 @@ def embedded() -> EmbeddedSource:
 
 def provider(source=None, directory=None, **settings) -> MetricsProvider:
     return MetricsProvider(
-        load_rules(RULES, "rules.yaml"),
+        load_rules(RULES, "rules.yaml", disables=True),
         source or embedded(),
         directory or Directory(),
         ManualClock(NOW_MS),
