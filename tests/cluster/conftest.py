@@ -5,13 +5,16 @@ One for all would show a file what another has left behind, such as pods that go
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
+from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
 from gpuscale_testing import ControlPlane, Settings, missing
 from gpuscale_testing.keda import Keda
+from gpuscale_testing.programs import toolset
 from gpuscale_testing.programs.toolset import KEDA
 
 HPA_SYNC_PERIOD_S = 1.0
@@ -28,11 +31,26 @@ def _reasons() -> tuple[str, ...]:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip what needs programs that are not built; where they are required, that is an error."""
     reasons = _reasons() if item.get_closest_marker("cluster") else ()
-    if not reasons:
-        return
+    if reasons:
+        _leave_out("; ".join(reasons))
+
+
+def _leave_out(reason: str) -> NoReturn:
     if os.environ.get("CI") and os.environ.get("GPUSCALE_REQUIRE_CLUSTER") == "1":
-        pytest.fail("; ".join(reasons))
-    pytest.skip("; ".join(reasons))
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def built() -> Callable[[str], Path]:
+    """Finds a program by its name; without it, the test is left out like one without a control plane."""
+
+    def find(name: str) -> Path:
+        if reason := missing([name]):
+            _leave_out(reason)
+        return toolset.find(name)
+
+    return find
 
 
 @pytest.hookimpl(wrapper=True)

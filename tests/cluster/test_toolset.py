@@ -125,6 +125,7 @@ def test_a_build_without_names_leaves_out_what_is_built_apart(
         "hpa-differential",
         "hpa-differential-1.36",
         "prometheus-adapter",
+        "promql-engine",
     ]
 
 

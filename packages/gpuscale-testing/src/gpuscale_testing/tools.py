@@ -25,8 +25,9 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    help="Build or find etcd, the Kubernetes control plane, prometheus-adapter and KEDA, and fetch or find "
-    "the definitions of Prometheus Operator, KEDA, cert-manager, Karpenter and eksctl, for tests.",
+    help="Build or find etcd, the Kubernetes control plane, prometheus-adapter, KEDA and Prometheus' PromQL "
+    "engine, and fetch or find the definitions of Prometheus Operator, KEDA, cert-manager, Karpenter and eksctl, "
+    "for tests.",
 )
 
 Names = Annotated[

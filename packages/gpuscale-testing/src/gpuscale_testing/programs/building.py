@@ -1,4 +1,4 @@
-"""Builds the programs of a control plane, and KEDA, from the Go module proxy, once, into the cache.
+"""Builds what `toolset` names from the Go module proxy, once, into the cache.
 
 Each program is built under a temporary name and then renamed, so that an interrupted build leaves
 nothing that looks finished; a lock keeps two builds apart. No C compiler is needed: nothing here uses cgo.
@@ -121,7 +121,7 @@ def _linker_flags(tool: Tool, version: str) -> str:
 
 
 def _stamps(tool: Tool, version: str) -> dict[str, str]:
-    if tool.is_own:
+    if tool.package.startswith("./"):
         return {}
     if tool.folder == "keda":
         # Not that of Kubernetes: KEDA's metrics server takes it for the API that it emulates.

@@ -1,4 +1,4 @@
-"""Which programs the tests start, in which versions, and where they are: a control plane, and KEDA.
+"""Which programs the tests start, in which versions, and where they are.
 
 The versions stand in one place: the `go.mod` files in `modules`. A program counts as there if
 `$KUBEBUILDER_ASSETS` holds it, or if the cache holds it in the pinned version.
@@ -20,9 +20,9 @@ BUILD_COMMAND = "python -m gpuscale_testing.tools build"
 RECORD = "versions.json"
 
 MODULES = Path(__file__).parents[1] / "modules"
-"""The go.mod files, and the releases of definitions."""
+"""The go.mod files, our own Go files of `promql-engine`, and the releases of definitions."""
 OWN_GO = Path(__file__).parents[1] / "differential"
-"""Go files of our own."""
+"""Our own Go files of `hpa-differential`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +35,11 @@ class Tool:
     module: str
     """The module whose version is the program's."""
     package: str
+    """Relative where it is ours."""
     apart: bool = False
     """Built only by name: it takes longer than all the others together, and few tests need it."""
     is_own: bool = False
-    """Built of Go files of our own, `programs.differential`, against the module."""
+    """Built in a module that `programs.differential` makes of Go files of our own."""
 
 
 TOOLS = (
@@ -60,6 +61,7 @@ TOOLS = (
         "sigs.k8s.io/prometheus-adapter",
         "sigs.k8s.io/prometheus-adapter/cmd/adapter",
     ),
+    Tool("promql-engine", "prometheus", "github.com/prometheus/prometheus", "./program"),
     *(
         Tool(
             name,
@@ -125,12 +127,12 @@ def pinned_version(tool: Tool) -> str:
         raise NotFoundError(
             f"{path}: no requirement of {tool.module}, which {tool.name} is made of"
         )
-    return f"{found[1]}+{_own_digest()}" if tool.is_own else found[1]
+    return f"{found[1]}+{_own_digest(tool)}" if tool.package.startswith("./") else found[1]
 
 
-def _own_digest() -> str:
-    """Return a name for the state of our Go files."""
-    files = sorted(OWN_GO.rglob("*.go"))
+def _own_digest(tool: Tool) -> str:
+    """Return a name for the state of our Go files that a program is made of."""
+    files = sorted((OWN_GO if tool.is_own else MODULES / tool.folder).rglob("*.go"))
     return hashlib.sha256(b"\0".join(path.read_bytes() for path in files)).hexdigest()[:8]
 
 

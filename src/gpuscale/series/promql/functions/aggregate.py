@@ -146,14 +146,17 @@ def _limited(operator: str, rows: Rows, groups: Grouping, number: float) -> Rows
 
 def _sampled(rows: Rows, ratio: float) -> Rows:
     if math.isnan(ratio):
-        raise QueryError("Ratio value NaN is not in [-1, 1]")
+        raise QueryError("Ratio value is NaN")
     bounded = max(-1.0, min(1.0, ratio))
     return [row for row in rows if ratio and is_sampled(row[0], bounded)]
 
 
 def _whole(count: float) -> int:
-    if math.isnan(count) or abs(count) >= 1 << 63:
-        raise QueryError(f"Scalar value {positional(count)} overflows int64")
+    if math.isnan(count):
+        raise QueryError("Parameter value is NaN")
+    if abs(count) >= 1 << 63:
+        way = "overflows" if count > 0 else "underflows"
+        raise QueryError(f"Scalar value {positional(count)} {way} int64")
     return int(count)
 
 

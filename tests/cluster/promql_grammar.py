@@ -1,19 +1,17 @@
 """Random PromQL: every function, aggregation, operator, matching mode and modifier, and nestings of them.
 
-`samples()` of test_promql_generated.py holds the series that they select.
+`promql_samples` has the series that they select. Queries that gpuscale is meant to answer otherwise are left
+out where they can be: `KNOWN` of test_promql_differential.py names them.
 """
 
 import re
 
+from promql_samples import END, START
+
 EACH = 25
-"""Queries for each function, aggregation, operator and matching mode."""
-NESTED = 2_000
+"""Queries for each function, aggregation, operator and matching mode, of the 8 600 of one round."""
+NESTED = 4_000
 """Queries that combine whatever there is."""
-START = 1_700_000_040
-"""Seconds; a multiple of 15 and 60, so that ranges and subquery steps often end exactly on samples."""
-STEP = 15
-COUNT = 160
-END = START + (COUNT - 1) * STEP
 
 MATCHERS = [
     *[""] * 9,
@@ -28,10 +26,16 @@ MATCHERS = [
     '{nosuch!=""}',
     '{kind=~"u.*"}',
 ]
-GAUGES = ["util", "util", "mem", "odd", "slow", "ended", "one", "flat", "nosuch"]
-EXACT = ["util", "util", "mem", "ended", "one", "flat", "slow", "info"]
-COUNTERS = ["req_total", 'req_total{code="200"}', 'req_total{path=~"/(chat|health)"}']
-DURATIONS = ["15s", "30s", "1m", "2m", "5m", "17s", "10m", "1m30s"]
+GAUGES = [
+    *["util", "util", "mem", "odd", "slow", "ended", "one", "flat", "nosuch"],
+    *["lone", "lone", "rare", "rare", "typed"],
+]
+EXACT = ["util", "util", "mem", "ended", "one", "flat", "slow", "info", "lone", "rare", "typed"]
+COUNTERS = [
+    *["req_total", 'req_total{code="200"}', 'req_total{path=~"/(chat|health)"}', "util"],
+    *["rare_total", "rare_total", 'rare_total{gpu="0"}'],
+]
+DURATIONS = ["15s", "30s", "1m", "2m", "5m", "17s", "10m", "1m30s", "7s", "45s"]
 STEPS = ["", "15s", "30s", "1m", "7s", "47s"]
 OFFSETS = ["15s", "1m", "-1m", "7s", "-13s", "5m"]
 LABELS = ["node", "gpu", "pod", "zone", "kind", "path", "code", "nosuch", "le"]
@@ -110,10 +114,9 @@ EXACT_AGGREGATIONS = ["sum", "min", "max", "count", "group"]
 ARITHMETIC = ["+", "-", "*", "/", "%", "^", "atan2"]
 COMPARISONS = ["==", "!=", ">", "<", ">=", "<="]
 SETS = ["and", "or", "unless"]
-SMOOTHING = {2: "holt_winters", 3: "double_exponential_smoothing"}
 # Where two buckets have one bound, Prometheus counts them twice for the second quantile (docs/promql.md).
 HISTOGRAMS = ['lat_bucket{job!="twice"}', 'rate(lat_bucket{job!="twice"}[2m])']
-SINCE_3 = [
+NEWER = [
     "mad_over_time",
     "first_over_time",
     "ts_of_first_over_time",
@@ -121,7 +124,11 @@ SINCE_3 = [
     "ts_of_max_over_time",
     "ts_of_min_over_time",
 ]
-"""Functions that Prometheus 2.42 does not have; asked where the installed one is newer."""
+HUGE = [
+    *["stdvar_over_time", "stddev_over_time", "avg_over_time", "sum_over_time", "max_over_time"],
+    *["delta", "idelta", "changes", "mad_over_time"],
+]
+"""What is asked of numbers near 2^53; the rest loses them in the last digits of either side."""
 
 
 class Grammar:
@@ -129,16 +136,10 @@ class Grammar:
 
     Args:
         rng: where choices come from.
-        release: the major release of the Prometheus that is asked.
     """
 
-    def __init__(self, rng, release) -> None:
+    def __init__(self, rng) -> None:
         self.rng = rng
-        self.release = release
-        # Prometheus 2 forgets to drop the metric's name after atan2, and takes any lone value's deviation
-        # for 0; see docs/promql.md.
-        self.arithmetic = ARITHMETIC if release >= 3 else ARITHMETIC[:-1]
-        self.counters = [*COUNTERS, "util"] if release >= 3 else COUNTERS
 
     def pick(self, options):
         return self.rng.choice(options)
@@ -153,7 +154,15 @@ class Grammar:
         if self.chance(share):
             found.append(f" offset {self.pick(OFFSETS)}")
         if self.chance(share / 2):
-            at = [f"{END - 600}", f"{START + 333}", f"{END}.25", "start()", "end()"]
+            at = [
+                f"{END - 600}",
+                f"{START + 333}",
+                f"{END}.25",
+                f"{END - 90}.5",
+                f"{END - 200}",
+                "start()",
+                "end()",
+            ]
             found.append(f" @ {self.pick(at)}")
         self.rng.shuffle(found)
         return "".join(found)
@@ -176,9 +185,6 @@ class Grammar:
         return self.selector(names) if names is COUNTERS else self.vector(depth)
 
     def subquery(self, inner):
-        if "@" in inner:
-            # Prometheus reads an @ inside a subquery of one step wrongly, as docs/promql.md says.
-            return f"({inner})[10m:{self.pick(['15s', '1m', '47s'])}]{self.modifiers()}"
         return f"({inner})[{self.pick(DURATIONS)}:{self.pick(STEPS)}]{self.modifiers()}"
 
     # operands
@@ -249,7 +255,7 @@ class Grammar:
         )()
 
     def over_time(self, function, depth=1):
-        names = self.counters if function in {"rate", "increase", "irate", "resets"} else GAUGES
+        names = COUNTERS if function in {"rate", "increase", "irate", "resets"} else GAUGES
         return f"{function}({self.window(names, depth - 1)})"
 
     def clamped(self, depth):
@@ -295,15 +301,14 @@ class Grammar:
         return f"timestamp({AT.sub('', inner)})"
 
     def predicted(self):
-        return f"predict_linear({self.moving(self.window())}, {self.pick(NUMBERS)})"
+        return f"predict_linear({self.window()}, {self.pick(NUMBERS)})"
 
     def quantile_over_time(self, depth):
-        window = self.moving(self.window(depth=depth - 1))
-        return f"quantile_over_time({self.pick(SHARES)}, {window})"
+        return f"quantile_over_time({self.pick(SHARES)}, {self.window(depth=depth - 1)})"
 
-    def moving(self, window):
-        # Prometheus 2 evaluates what has an @ only once, also where another argument depends on the time.
-        return window if self.release >= 3 else AT.sub("", window)
+    def smoothed(self):
+        factors = f"0.{self.pick('159')}, {self.pick(['0.3', '0.8'])}"
+        return f"double_exponential_smoothing({self.window()}, {factors})"
 
     def quantile(self):
         buckets = self.pick(
@@ -353,8 +358,7 @@ class Grammar:
         )()
 
     def reduced(self, aggregation, depth):
-        lone = self.release < 3 and aggregation in {"stddev", "stdvar"}
-        inner = self.exact(depth - 1) if lone else self.vector(depth - 1)
+        inner = self.vector(depth - 1)
         grouping = self.grouping()
         if self.chance(0.2):
             return f"{aggregation}({inner}) {grouping}"
@@ -380,9 +384,6 @@ class Grammar:
 
     def counted(self, depth):
         grouping, label = self.grouping(), self.pick(["value", "node", "kind"])
-        if self.release < 3:
-            # Prometheus 2 wants these labels in the order of the alphabet, the value's own at the end.
-            grouping, label = self.pick(["", "by (gpu, node)", "without (gpu)"]), "value"
         return f'count_values {grouping}("{label}", {self.exact(depth - 1)})'
 
     # operators
@@ -396,10 +397,10 @@ class Grammar:
     def binary(self, depth):
         return self.pick(
             [
-                lambda: self.with_scalar(self.pick(self.arithmetic), depth),
+                lambda: self.with_scalar(self.pick(ARITHMETIC), depth),
                 lambda: self.with_scalar(self.pick(COMPARISONS), depth),
-                lambda: self.one_to_one(self.pick(self.arithmetic + COMPARISONS)),
-                lambda: self.grouped(self.pick(self.arithmetic + COMPARISONS)),
+                lambda: self.one_to_one(self.pick(ARITHMETIC + COMPARISONS)),
+                lambda: self.grouped(self.pick(ARITHMETIC + COMPARISONS)),
                 lambda: self.of_sets(self.pick(SETS), depth),
                 lambda: self.of_vectors(depth),
             ]
@@ -433,6 +434,12 @@ class Grammar:
                 ("odd", "", "odd"),
                 ("odd", "on (kind)", "odd offset 15s"),
                 ("slow", "ignoring (kind)", "one"),
+                ("lone", "on (node, gpu)", "rare"),
+                ("lone", "", "lone offset 1m"),
+                ("rare", "", "rare offset 47s"),
+                ("typed", "", "typed offset 2m"),
+                ("typed", "ignoring (gpu)", 'rare{gpu="1"}'),
+                ('typed{gpu="0"}', "", "lone"),
             ]
         )
         return f"({left} {self.maybe_bool(operator)} {match} {right})"
@@ -508,9 +515,7 @@ class Grammar:
                 lambda: f"scalar({self.pick(NUMBERS)})",
                 lambda: f'-"{self.pick(LABELS)}"',
                 lambda: (
-                    f"holt_winters(util[5m], {self.pick(['0', '1', '2'])}, 0.5)"
-                    if self.release < 3
-                    else f"double_exponential_smoothing(util[5m], {self.pick(['0', '1', '2'])}, 0.5)"
+                    f"double_exponential_smoothing(util[5m], {self.pick(['0', '1', '2'])}, 0.5)"
                 ),
             ]
         )()
@@ -547,7 +552,7 @@ class Grammar:
             *RATES,
             *EXACT_OVER_TIME,
             *SMOOTH_OVER_TIME,
-            *(SINCE_3 if self.release >= 3 else ()),
+            *NEWER,
         ):
             yield name, lambda name=name: self.over_time(name)
         for make in (self.clamped, self.absent, self.shared, self.counted, self.call):
@@ -556,13 +561,12 @@ class Grammar:
         yield "histogram_quantile", self.quantile
         yield "quantile_over_time", lambda: self.quantile_over_time(1)
         yield "predict_linear", self.predicted
-        smoothing = SMOOTHING[min(3, self.release)]
-        yield (
-            smoothing,
-            lambda: (
-                f"{smoothing}({self.window()}, 0.{self.pick('159')}, {self.pick(['0.3', '0.8'])})"
-            ),
-        )
+        yield "double_exponential_smoothing", self.smoothed
+        for name in HUGE:
+            yield (
+                f"{name} near 2^53",
+                lambda name=name: f"{name}(huge[{self.pick(DURATIONS)}]{self.modifiers()})",
+            )
         for name in ("vector", ""):
             yield f"{name} scalar", lambda name=name: f"{name}({self.scalar(1)})"
         yield "scalar", lambda: f"scalar({self.exact(1)})"
@@ -572,7 +576,7 @@ class Grammar:
             yield name, lambda name=name: self.reduced(name, 2)
         for name in ("topk", "bottomk"):
             yield name, lambda name=name: self.ranked(name)
-        for name in self.arithmetic + COMPARISONS:
+        for name in ARITHMETIC + COMPARISONS:
             yield f"{name} scalar", lambda name=name: self.with_scalar(name, 2)
             yield f"{name} one to one", lambda name=name: self.one_to_one(name)
             yield f"{name} grouped", lambda name=name: self.grouped(name)
@@ -594,10 +598,6 @@ class Grammar:
             "subquery in a function",
             lambda: f"{self.pick(EXACT_OVER_TIME)}({self.subquery(self.exact(2))})",
         )
-        if self.release >= 3:
-            yield from self.since_3()
-
-    def since_3(self):
         for name in ("sort_by_label", "sort_by_label_desc"):
             yield name, lambda name=name: self.sorted_by_label(name)
         yield "limitk", self.limited
@@ -630,5 +630,10 @@ class Grammar:
 
     def filled(self):
         fill = f"{self.pick(['fill', 'fill_left', 'fill_right'])}({self.pick(['0', '-1.5'])})"
-        operator, matchers = self.pick(["+", "-", "=="]), self.pick(MATCHERS)
-        return f"util {operator} on (node, gpu) {fill} mem{matchers}"
+        operator, grouping = (
+            self.pick(["+", "-", "=="]),
+            self.pick(["", "", "group_left ()", "group_right ()"]),
+        )
+        matchers, others = self.pick(MATCHERS), self.pick(MATCHERS)
+        right = f"{self.pick(['mem', 'lone', 'rare'])}{matchers}"
+        return f"util{others} {operator} on (node, gpu) {grouping} {fill} {right}"
