@@ -26,8 +26,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     help="Build or find etcd, the Kubernetes control plane, prometheus-adapter, KEDA and Prometheus' PromQL "
-    "engine, and fetch or find the definitions of Prometheus Operator, KEDA, cert-manager, Karpenter and eksctl, "
-    "for tests.",
+    "engine, and fetch or find the definitions of Prometheus Operator, KEDA, cert-manager, Karpenter and "
+    "eksctl, for tests.",
 )
 
 Names = Annotated[
