@@ -95,6 +95,13 @@ class Questions:
             f'{self._in_namespace},scaletargetref_kind="Deployment",scaletargetref_name={go_quote(self.name)}}}{over}))',
             "hpaMin": self._hpa("min_replicas", over),
             "hpaMax": self._hpa("max_replicas", over),
+            "hpaChanges": " + on (horizontalpodautoscaler) ".join(
+                f"sum by (horizontalpodautoscaler) (changes(kube_horizontalpodautoscaler_spec_{field}"
+                f"{{{self._in_namespace}}}{over}))"
+                for field in ("min_replicas", "max_replicas", "target_metric")
+            )
+            + " and on (horizontalpodautoscaler) last_over_time(kube_horizontalpodautoscaler_info{"
+            f'{self._in_namespace},scaletargetref_kind="Deployment",scaletargetref_name={go_quote(self.name)}}}{over})',
             "hpaMetric": f"max by (horizontalpodautoscaler, metric_name, metric_target_type) (last_over_time("
             f"kube_horizontalpodautoscaler_spec_target_metric{{{self._in_namespace}}}{over}))",
         }
@@ -176,6 +183,12 @@ def facts_of(
         _DEFAULT_PROVISIONING_S,
         f"{_DEFAULT_PROVISIONING_S:g} s until a node is there: no pod was seen that waited for one",
     )
+    hpa_changes = round(sum(row.value for row in _rows(answers.get("hpaChanges"))))
+    if hpa_changes:
+        notes.append(
+            f"one HPA throughout; recorded were {counted(hpa_changes, 'change')} of its minReplicas,"
+            " maxReplicas or targets, so ask for the range before or after them"
+        )
     return Facts(
         per_pod,
         max(per_node, per_pod),

@@ -308,3 +308,11 @@ def test_what_was_seen_is_kept_with_the_recording_and_read_again() -> None:
 def test_a_fact_that_can_not_be_is_named(name: str, cell: str) -> None:
     with pytest.raises(ConfigError, match=f"{name}: found '{cell}', expected"):
         read_recording(f"time,replicas,{name}\n0,1,{cell}\n15,1,\n", "a.csv")
+
+
+@pytest.mark.parametrize(("count", "said"), [(1.0, "1 change of"), (3.0, "3 changes of")])
+def test_an_hpa_that_changed_within_the_range_is_named(count: float, said: str) -> None:
+    changed = facts_of({"hpaChanges": vector(({"horizontalpodautoscaler": "web"}, count))}, 1)
+    assert f"recorded were {said} its minReplicas" in changed.notes[-1]
+    same = facts_of({"hpaChanges": vector(({"horizontalpodautoscaler": "web"}, 0.0))}, 1)
+    assert not any("one HPA throughout" in note for note in same.notes)
