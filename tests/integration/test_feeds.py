@@ -21,6 +21,7 @@ from gpuscale.kube.client.client import KubeClient
 from gpuscale.kube.client.settings import KubeSettings
 from gpuscale.series.promql.evaluate import instant
 from gpuscale.series.storage.limits import ScrapeLimits
+from gpuscale.series.wanted import WantedNames
 from gpuscale.sources.feeds import stream
 from gpuscale.sources.feeds.collector import FeedCollector
 from gpuscale.sources.feeds.settings import FeedSettings
@@ -277,6 +278,19 @@ async def test_other_exporters_are_scraped_and_end_when_they_fail(agents) -> Non
         assert values(collector, "up") == {exporter.address: 0.0}
         exporter.value = 6.0
         await until(lambda: values(collector) == {exporter.address: 6.0})
+
+
+async def test_dashboards_of_model_servers_have_data_of_a_target_that_is_named(agents) -> None:
+    exporter = await agents("a", "5\nvllm:kv_cache_usage_perc 0.4\nsglang:token_usage 0.3\nother 1")
+    target = static_scrape(f"{exporter.address}/metrics")
+    async with running(FeedSettings(static=(target,), scrape_interval_s=0.1)) as collector:
+        collector.want(WantedNames(frozenset({"util"})))
+        kept = {"util": 5.0, "vllm:kv_cache_usage_perc": 0.4, "sglang:token_usage": 0.3}
+        for name, value in kept.items():
+            await until(lambda: values(collector, name) == {exporter.address: value})  # noqa: B023
+        (state,) = collector.states()
+        await until(lambda: state.unwanted == 1)
+        assert values(collector, "other") == {}
 
 
 @pytest.mark.parametrize(

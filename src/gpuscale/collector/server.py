@@ -89,7 +89,7 @@ class CollectorServer:
                 notify=sender.notify if sender.urls else None,
                 external_url=url,
             )
-            feeds.wanted.change(self._all_wanted(ruler))
+            feeds.want(self._all_wanted(ruler))
             async with asyncio.TaskGroup() as group:
                 running = [
                     group.create_task(feeds.run(), name="feeds"),
@@ -180,7 +180,7 @@ class CollectorServer:
                 remarks = filter(None, (ruler_remark(ruler, files), sender.remark()))
                 remark = "; ".join(filter(None, (feed_remark(feeds), peer_remark(feeds))))
                 say(CollectorStatus(generation, remark, "; ".join(remarks), unread))
-            feeds.wanted.change(self._all_wanted(ruler))
+            feeds.want(self._all_wanted(ruler))
             await asyncio.sleep(_LOOK_S)
 
     def _all_wanted(self, ruler: Ruler) -> WantedNames:

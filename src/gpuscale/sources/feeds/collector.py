@@ -12,7 +12,7 @@ from gpuscale.kube.client.client import JsonObject, KubeClient
 from gpuscale.kube.client.settings import KubeSettings
 from gpuscale.kube.informers.reflector import Reflector, ReflectorState
 from gpuscale.series.storage.store import SeriesStore
-from gpuscale.series.wanted import SeriesFilter
+from gpuscale.series.wanted import SeriesFilter, WantedNames
 from gpuscale.sources.access import Access, SecretFile, tls_to
 from gpuscale.sources.feeds import annotated_pods, endpoint_slices
 from gpuscale.sources.feeds.scraper import Scraper
@@ -32,6 +32,10 @@ _LARGE_PAGES = 4
 """Pages that are read at a time beyond their first MiB; any pod may answer without an end."""
 _TIDY_S = 5.0
 """How often the store is looked at."""
+
+_MODEL_SERVERS = WantedNames(patterns=frozenset({"(vllm|sglang):.*"}))
+"""What the dashboards of model servers show, a few hundred series of a target. Those that are named one by
+one are scraped on purpose; of pods that come by a selector or an annotation there may be thousands."""
 
 Targets = tuple[Target, ...]
 
@@ -61,6 +65,7 @@ class FeedCollector:
         )
         self.wanted = SeriesFilter()
         """Says which series are kept: all of them, until it gets a list."""
+        self._wanted_on_purpose = SeriesFilter()
         self._settings = settings
         self._clock = clock
         self._agents_http = HttpSession(access=agent_access(settings), max_connections=0)
@@ -111,6 +116,11 @@ class FeedCollector:
         if self.sharing is not None and self.sharing.watch is not None:
             found["peers"] = self.sharing.watch.reflector.state
         return found
+
+    def want(self, wanted: WantedNames) -> None:
+        """Keep these series from now on, and of targets that are named one by one those of dashboards too."""
+        self.wanted.change(wanted)
+        self._wanted_on_purpose.change(WantedNames.joined((wanted, _MODEL_SERVERS)))
 
     def unread(self) -> str:
         """Return in words which series can't be there yet; empty once each target was tried."""
@@ -242,7 +252,7 @@ class FeedCollector:
             self._settings.scrape_interval_s,
             honor_labels=honor_labels,
             limits=self._settings.limits,
-            wanted=self.wanted,
+            wanted=self._wanted_on_purpose if target in self._settings.static else self.wanted,
         )
 
     def _watch(self, kube: KubeClient, kube_settings: KubeSettings) -> None:
