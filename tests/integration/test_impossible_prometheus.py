@@ -3,12 +3,15 @@
 import asyncio
 import math
 import time
+from pathlib import Path
 
 import pytest
 
 from gpuscale.series.values import Vector
+from gpuscale.sim.history.questions import Questions
 from gpuscale.sources.prometheus.client import PrometheusSettings, PrometheusSource
 from gpuscale.sources.prometheus.possible import PossibleSource
+from gpuscale.sources.prometheus.ranges import columns
 from gpuscale.testing.prometheus import serve
 from impossible import CORRUPTIONS, POSSIBLE, SERIES
 
@@ -100,3 +103,33 @@ async def test_what_was_left_out_can_be_asked_for_and_is_counted(asked, caplog) 
     assert source.left_out == {name: len(CORRUPTIONS)}
     (record,) = [each for each in caplog.records if "can't have" in each.message]
     assert f"6 series of {name} have a value that it can't have (it is 0 to 100)" in record.message
+
+
+@pytest.mark.parametrize("corruption", CORRUPTIONS)
+async def test_a_replay_leaves_out_what_is_no_percentage_and_knows_how_much(
+    tmp_path: Path, corruption: str
+) -> None:
+    start_ms = int(time.time() * 1000) - 600_000
+    samples = [
+        (
+            {"__name__": SERIES[0], "namespace": "ml", "pod": "web-6d4cf56db6-abcde", "gpu": gpu},
+            start_ms + step * STEP_MS,
+            CORRUPTIONS[corruption] if (step, gpu) == (2, "1") else 40.0,
+        )
+        for gpu in "01"
+        for step in range(STEPS)
+    ]
+    with serve(samples, tmp_path) as running:
+        async with PrometheusSource(PrometheusSettings(running.url)) as source:
+            queries = {
+                name: promql
+                for name, promql in Questions("ml", "web").columns.items()
+                if name in {"busy", "seen", "impossible"}
+            }
+            found = await columns(source, queries, start_ms, STEP_MS, STEPS)
+    # Two GPUs of 40 %; at the third moment one of them has no reading.
+    assert found == {
+        "busy": (80.0, 80.0, 40.0, 80.0, 80.0),
+        "seen": (2.0, 2.0, 1.0, 2.0, 2.0),
+        "impossible": (None, None, 1.0, None, None),
+    }

@@ -65,6 +65,7 @@ async def _told(
         reason = impossible(sample.labels.get(OF_SERIES, ""), sample.value)
         name = sample.labels.get(label, "")
         if reason is not None:
-            said.append(f"{name} is left out: {reason}" if name in names else f"left out: {reason}")
+            whose = f" of {name}" if name in names else ""
+            said.append(f"a series{whose} is left out: {reason}")
     more = len(said) - _MAX_TOLD
     return (*said[:_MAX_TOLD], *((f"and {more} more are left out",) if more > 0 else ()))

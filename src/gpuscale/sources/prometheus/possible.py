@@ -106,7 +106,7 @@ class PossibleSource:
         if found and not self.left_out[name]:
             _LOG.warning(
                 "%d series of %s have a value that it can't have (it is %s), and are left out; "
-                "`gpuscale why` or %s{series=%r} says which",
+                "`gpuscale metrics-api why` or %s{series=%r} says which",
                 found,
                 name,
                 limits,
