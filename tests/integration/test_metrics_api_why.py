@@ -51,6 +51,7 @@ def samples():
         for name, labels, value in (
             ("DCGM_FI_DEV_FB_USED", HERE, 50.0),
             ("DCGM_FI_DEV_GPU_UTIL", exported, 60.0),
+            ("DCGM_FI_DEV_ENC_UTIL", HERE, 4294967295.0),
             ("DCGM_FI_DEV_SM_CLOCK", {"namespace": "ml"}, 1.0),
             ("requests_total", HERE, 5.0),
             ("ungrouped", HERE, 5.0),
@@ -93,6 +94,12 @@ def failed_hop(document):
         ("services/ml/web", "DCGM_FI_DEV_FB_USED", "labels", "No label of the series names"),
         ("pods/ml/*", "DCGM_FI_DEV_FB_USED", "objects", "It is not known which objects there are"),
         ("pods/ml/web-0", "DCGM_FI_DEV_GPU_UTIL", "query", 'None of 1 series has namespace="ml"'),
+        (
+            "pods/ml/web-0",
+            "DCGM_FI_DEV_ENC_UTIL",
+            "query",
+            "a series of web-0 is left out: DCGM_FI_DEV_ENC_UTIL can't be 4294967295: it is 0 to 100 %",
+        ),
         ("pods/ml/web-0", "requests_per_second", "query", "and the query makes no row of them"),
         ("pods/ml/web-0", "broken", "query", "bad_data"),
         ("pods/ml/web-0", "ungrouped", "rows", "None of 1 row has the label pod"),
