@@ -7,8 +7,10 @@ import re2
 
 from gpuscale.core.byte_cache import remembered
 
-_PATTERN_BYTES = 16 * 1024
-"""Of a compiled expression with what it keeps for its next search, in RE2's own memory; a guess."""
+_PATTERN_BYTES = 60 * 1024
+"""Most that a compiled expression takes, with what it keeps of its searches, all in RE2's own memory."""
+_LARGE_PATTERN_BYTES = 8 * 1024 * 1024
+"""The same of one whose program alone is larger, which is not remembered; RE2's own default."""
 
 
 class Match(Protocol):
@@ -40,22 +42,37 @@ class Pattern(Protocol):
         ...
 
 
-def _options() -> re2.Options:
+def _options(most_bytes: int) -> re2.Options:
     options = re2.Options()
+    options.max_mem = most_bytes
     options.log_errors = False
     options.dot_nl = False
     return options
 
 
-@remembered("expressions", 8 * 1024 * 1024, lambda _: _PATTERN_BYTES)
 def compile_re2(expression: str) -> Pattern:
     """Return the compiled expression.
 
     Raises:
         ValueError: not RE2, such as look-around or a back-reference; the message says what.
     """
+    found = _small(expression)
+    return found if found is not None else _compiled(expression, _LARGE_PATTERN_BYTES)
+
+
+@remembered("expressions", 8 * 1024 * 1024, lambda _: _PATTERN_BYTES)
+def _small(expression: str) -> Pattern | None:
     try:
-        return re2.compile(expression, _options())  # type: ignore[no-any-return]
+        return _compiled(expression, _PATTERN_BYTES)
+    except ValueError as error:
+        if "too large" in str(error):
+            return None
+        raise
+
+
+def _compiled(expression: str, most_bytes: int) -> Pattern:
+    try:
+        return re2.compile(expression, _options(most_bytes))  # type: ignore[no-any-return]
     except re2.error as error:
         reason = error.args[0]
         text = reason.decode() if isinstance(reason, bytes) else str(reason)

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from io import BytesIO
+from itertools import chain
 
 from aiohttp import web
 
@@ -31,7 +32,7 @@ from gpuscale.promapi.server_view import ServerView
 from gpuscale.promapi.shapes import SAME_TIME, TimeAxis, limited, query_result
 from gpuscale.series.labels import LabelSet, label_set
 from gpuscale.series.matchers import Matcher
-from gpuscale.series.promql.budget import Check, QueryTimeoutError
+from gpuscale.series.promql.budget import Budget, Check, QueryTimeoutError
 from gpuscale.series.promql.evaluate import (
     Samples,
     check_range,
@@ -49,6 +50,10 @@ NOTHING_MORE = ServerView()
 """A server without rules and targets."""
 
 _LARGE_BYTES = 1 << 20
+_LISTED_BYTES = 300
+"""Of a label set in a list, less what grows with its labels."""
+_FEDERATED_BYTES = 400
+"""Of a sample, and of its line in the text."""
 _EMPTY_SELECTOR: tuple[Matcher, ...] = ()
 
 _LOG = logging.getLogger(__name__)
@@ -114,7 +119,7 @@ class _Api:
         self._pool = pool
         self._shows_measured = shows_measured
 
-    async def query(self, parameters: Parameters, request: web.Request) -> bytes:
+    async def query(self, parameters: Parameters, request: web.Request) -> bytes | bytearray:
         asked_ms = parameters.time_ms("time", None)
         at_ms = self._clock.now_ms() if asked_ms is None else self._axis.to_store_ms(asked_ms)
         query, lookback_ms = parameters.query(), parameters.lookback_ms()
@@ -124,7 +129,7 @@ class _Api:
 
         return await self._evaluated(parameters, request, QueryRange(at_ms, at_ms, 0), value)
 
-    async def query_range(self, parameters: Parameters, request: web.Request) -> bytes:
+    async def query_range(self, parameters: Parameters, request: web.Request) -> bytes | bytearray:
         start_ms = self._axis.to_store_ms(parameters.required_time_ms("start"))
         end_ms = self._axis.to_store_ms(parameters.required_time_ms("end"))
         step_ms = self._axis.step_to_store_ms(parameters.step_ms())
@@ -144,10 +149,10 @@ class _Api:
         request: web.Request,
         covered: QueryRange,
         evaluate: Callable[[Samples, Check], Value],
-    ) -> bytes:
+    ) -> bytes | bytearray:
         limit = parameters.limit()
 
-        def answer(samples: Samples, check: Check) -> bytes:
+        def answer(samples: Samples, check: Check) -> bytes | bytearray:
             value = evaluate(samples, check)
             kept = value if limit is None else limited(value, limit)
             warnings = [] if kept is value else ["results truncated due to limit"]
@@ -166,7 +171,7 @@ class _Api:
             is_wanted=lambda: request.transport is not None,
         )
 
-    async def series(self, parameters: Parameters, _: web.Request) -> bytes:
+    async def series(self, parameters: Parameters, _: web.Request) -> bytes | bytearray:
         selectors = parameters.selectors()
         if not selectors:
             raise bad_data("no match[] parameter provided")
@@ -176,22 +181,25 @@ class _Api:
             found += self._store.series(selector, *times)
             await asyncio.sleep(0)
 
-        def answer(check: Check) -> bytes:
-            by_labels = {tuple(labels.items()): dict(labels) for labels in found}
-            return list_body((by_labels[key] for key in sorted(by_labels)[:limit]), check)
+        def answer(check: Check) -> bytes | bytearray:
+            budget = Budget.of(check)
+            by_key = {label_set(labels).key: labels for labels in found}
+            budget.hold(sum(_LISTED_BYTES + 16 * len(key) for key in by_key))
+            ordered = sorted(by_key.values(), key=lambda labels: tuple(chain(*labels.items())))
+            return list_body(map(dict, ordered[:limit]), budget)
 
         return await self._pool.apart(answer)
 
-    async def labels(self, parameters: Parameters, _: web.Request) -> bytes:
+    async def labels(self, parameters: Parameters, _: web.Request) -> bytes | bytearray:
         return await self._names(parameters, self._store.label_names)
 
-    async def label_values(self, parameters: Parameters, request: web.Request) -> bytes:
+    async def label_values(self, parameters: Parameters, request: web.Request) -> bytes | bytearray:
         return await self._names(
             parameters,
             partial(self._store.label_values, unescaped_name(request.match_info["name"])),
         )
 
-    async def _names(self, parameters: Parameters, ask: Callable[..., list[str]]) -> bytes:
+    async def _names(self, parameters: Parameters, ask: Callable[..., list[str]]) -> bytes | bytearray:
         limit, times = parameters.limit(), self._times(parameters)
         found: set[str] = set()
         for selector in parameters.selectors() or [_EMPTY_SELECTOR]:
@@ -209,11 +217,12 @@ class _Api:
         kind = content_type(utf8_names=utf8_names)
         return web.Response(body=text, headers={"Content-Type": kind})
 
-    async def _federated(self, request: web.Request) -> bytes:
+    async def _federated(self, request: web.Request) -> bytes | bytearray:
         parameters = await read_parameters(request)
         at_ms = self._clock.now_ms()
         found: dict[LabelSet, VectorSample] = {}
         parameters.selectors()
+        budget = Budget()
         for text in parameters.all("match[]"):
             query = parse_query(text)
 
@@ -226,6 +235,7 @@ class _Api:
             covered = QueryRange(at_ms, at_ms, 0)
             for sample in await self._pool.evaluate(self._store, query, covered, newest):
                 found[label_set(sample.labels)] = sample
+                budget.hold(_FEDERATED_BYTES)
         utf8_names = "allow-utf-8" in request.headers.get("Accept", "")
         samples = [
             replace(each, measured_ms=self._axis.to_caller_ms(each.measured_ms))
@@ -235,11 +245,11 @@ class _Api:
             lambda _: federation_text(samples, utf8_names=utf8_names).encode(errors="replace")
         )
 
-    async def metadata(self, parameters: Parameters, _: web.Request) -> bytes:
+    async def metadata(self, parameters: Parameters, _: web.Request) -> bytes | bytearray:
         data = metric_metadata(self._store.metadata, parameters)
         return await self._pool.apart(lambda _: plain_body({"status": "success", "data": data}))
 
-    async def target_metadata(self, parameters: Parameters, _: web.Request) -> bytes:
+    async def target_metadata(self, parameters: Parameters, _: web.Request) -> bytes | bytearray:
         data = target_metadata(self._store.metadata, parameters)
         return await self._pool.apart(lambda check: list_body(data, check))
 
@@ -263,7 +273,7 @@ def _json_handler(answer: Answer) -> Callable[[web.Request], Awaitable[web.Respo
     return handle
 
 
-async def _unserved(parameters: Parameters, request: web.Request) -> bytes:
+async def _unserved(parameters: Parameters, request: web.Request) -> bytes | bytearray:
     """Refuse a path that is not served, or not by this method."""
     allowed: set[str] = set()
     for resource in request.app.router.resources():
@@ -275,7 +285,7 @@ async def _unserved(parameters: Parameters, request: web.Request) -> bytes:
     raise ApiError(404, "not_found", f"{request.path} is not served here")
 
 
-async def _checked(answer: Answer, parameters: Parameters, request: web.Request) -> bytes:
+async def _checked(answer: Answer, parameters: Parameters, request: web.Request) -> bytes | bytearray:
     try:
         return await answer(parameters, request)
     except BadQueryError as error:

@@ -9,16 +9,14 @@ from typing import Any
 
 import msgspec
 
-from gpuscale.core.errors import GpuscaleError, QueryError
-from gpuscale.series.promql.budget import Check
+from gpuscale.core.errors import GpuscaleError
+from gpuscale.series.promql.budget import Budget, Check
 
-MAX_BODY_BYTES = 64 * 1024 * 1024
-"""Bytes of one answer."""
 _BYTES_PER_CHECK = 65_536
 _encode = msgspec.json.Encoder().encode
 
 
-def query_body(kind: str, result: Iterable[bytes], warnings: list[str], check: Check) -> bytes:
+def query_body(kind: str, result: Iterable[bytes], warnings: list[str], check: Check) -> bytearray:
     """Return the answer to a query.
 
     Args:
@@ -28,18 +26,18 @@ def query_body(kind: str, result: Iterable[bytes], warnings: list[str], check: C
         check: raises once the query has to stop.
 
     Raises:
-        QueryError: the answer is too large.
+        TooManyBytesError: the answer is too large.
     """
     beside = f',"warnings":{_text(warnings)}' if warnings else ""
     head = f'{{"status":"success","data":{{"resultType":"{kind}","result":['
     return _written(head, result, f"]}}{beside}}}", check)
 
 
-def list_body(data: Iterable[Any], check: Check) -> bytes:
+def list_body(data: Iterable[Any], check: Check) -> bytearray:
     """Return an answer whose data is a list.
 
     Raises:
-        QueryError: the answer is too large.
+        TooManyBytesError: the answer is too large.
     """
     return _written('{"status":"success","data":[', map(encoded, data), "]}", check)
 
@@ -49,23 +47,22 @@ def plain_body(body: dict[str, Any]) -> bytes:
     return _text(body).encode(errors="replace")
 
 
-def _written(head: str, pieces: Iterable[bytes], tail: str, check: Check) -> bytes:
+def _written(head: str, pieces: Iterable[bytes], tail: str, check: Check) -> bytearray:
+    budget = Budget.of(check)
     written = bytearray(head.encode())
     next_check = 0
+    counted = 0
     for number, piece in enumerate(pieces):
         if number:
             written += b","
         written += piece
-        if len(written) > MAX_BODY_BYTES:
-            raise QueryError(
-                f"the answer is larger than {MAX_BODY_BYTES} bytes; "
-                "ask for fewer series or a larger step"
-            )
         if len(written) >= next_check:
-            check()
+            budget()
+            budget.hold(len(written) - counted)
+            counted = len(written)
             next_check = len(written) + _BYTES_PER_CHECK
     written += tail.encode()
-    return bytes(written)
+    return written
 
 
 def encoded(data: Any) -> bytes:  # noqa: ANN401 - JSON

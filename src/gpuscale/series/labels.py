@@ -144,7 +144,7 @@ class LabelSet(Mapping[str, str]):
         names: _Names = self.key[0]
         if not names.has_metadata:
             return self
-        return _made(names.nameless(self.key))
+        return of_key(names.nameless(self.key))
 
     def keep(self, names: Iterable[str]) -> "LabelSet":
         """Return only the labels called `names`."""
@@ -155,7 +155,7 @@ class LabelSet(Mapping[str, str]):
         return self._picked("drop", tuple(names))
 
     def _picked(self, how: str, names: tuple[str, ...]) -> "LabelSet":
-        return _made(self.key[0].pick(how, names)(self.key))
+        return of_key(self.key[0].pick(how, names)(self.key))
 
     def override(self, labels: Mapping[str, str]) -> "LabelSet":
         """Return these labels with others set over them; an empty value takes a label away."""
@@ -165,7 +165,8 @@ class LabelSet(Mapping[str, str]):
 EMPTY = LabelSet(())
 
 
-def _made(key: LabelKey) -> LabelSet:
+def of_key(key: LabelKey) -> LabelSet:
+    """Return the label set with a key."""
     labels = LabelSet.__new__(LabelSet)
     labels.key = key
     return labels
@@ -181,7 +182,7 @@ def label_sets(names: Sequence[str]) -> Callable[[tuple[str, ...]], LabelSet]:
         From one value for each name, none empty, a label set.
     """
     shared = _names(tuple(names))
-    return lambda values: _made((shared, *values))
+    return lambda values: of_key((shared, *values))
 
 
 def label_set(labels: Mapping[str, str]) -> LabelSet:

@@ -8,20 +8,24 @@ Source: prometheus promql/engine.go (exec, ActiveQueryTracker); the error texts 
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from threading import Event
 from typing import TypeVar
 
+from gpuscale.core.errors import QueryError
+from gpuscale.core.memory import give_memory_back
 from gpuscale.series.promql.budget import (
     SAMPLES_PER_WORK,
+    Budget,
     Check,
     QueryTimeoutError,
     check_work,
     evaluations,
 )
-from gpuscale.series.promql.evaluate import LOOKBACK_MS, Samples
+from gpuscale.series.promql.evaluate import LOOKBACK_MS, Evaluable, Samples
 from gpuscale.series.promql.parse import Query
 from gpuscale.series.promql.rows import QueryRange
 from gpuscale.series.promql.snapshot import Snapshot, needs
@@ -38,6 +42,8 @@ AT_ONCE = 4
 WAITING = 100
 _WAKE_S = 0.05
 """How often a thread that waits for the loop looks at its deadline."""
+_TIDY_BYTES = 2 * 1024 * 1024
+"""Held at one time, from which on it pays to give memory back."""
 _QUICK_WORK = 2_000
 """Evaluations that are done at once; a few milliseconds."""
 
@@ -100,7 +106,7 @@ class QueryPool:
             store: what is asked; only the event loop changes it.
             query: what is evaluated.
             covered: the times it is evaluated at.
-            work: gets the samples, and what it has to call every few milliseconds.
+            work: gets the samples, and the query's budget, which it has to call every few milliseconds.
             timeout_s: a shorter limit than the pool's.
             lookback_ms: how old a sample may be and still count as the current one.
             is_wanted: whether somebody still waits for the answer; called from any thread.
@@ -112,23 +118,24 @@ class QueryPool:
         steps = 1 + (covered.end_ms - covered.start_ms) // (covered.step_ms or 1)
         check_work(query.root, steps)
         if _is_quick(store, query.root, covered, lookback_ms, steps):
-            check = self._deadline(timeout_s, is_wanted).check
-            check()
-            return work(store, check)
+            budget = Budget(self._deadline(timeout_s, is_wanted).check)
+            budget()
+            return work(store, budget)
         async with self._slot(timeout_s, is_wanted) as deadline:
+            budget = Budget(deadline.check)
+            asked = store, query.root, covered, work, lookback_ms, budget
+            outcome: Answer | _Failure = _Failure(RowWiseError())
             if is_installed() and is_vectorised(query.root):
-                try:
-                    return await self._vectorised(
-                        store, query.root, covered, work, lookback_ms, deadline
-                    )
-                except RowWiseError:
-                    # Whatever is rare, or fails, is evaluated row by row.
-                    pass
-            snapshot = Snapshot(store.oldest_kept_ms())
-            for _ in snapshot.fill(store, query.root, covered, lookback_ms):
-                deadline.check()
-                await asyncio.sleep(0)
-            return await self._in_thread(lambda: work(snapshot, deadline.check))
+                outcome = await self._vectorised(*asked)
+            if isinstance(outcome, _Failure) and isinstance(outcome.error, RowWiseError):
+                # Whatever is rare, or fails, is evaluated row by row.
+                budget.restart()
+                outcome = await self._row_wise(*asked)
+            if budget.most > _TIDY_BYTES:
+                self._threads.submit(give_memory_back)
+            if isinstance(outcome, _Failure):
+                raise outcome.take()
+            return outcome
 
     async def _vectorised(
         self,
@@ -137,15 +144,41 @@ class QueryPool:
         covered: QueryRange,
         work: Callable[[Samples, Check], Answer],
         lookback_ms: int,
-        deadline: _Deadline,
-    ) -> Answer:
+        budget: Budget,
+    ) -> "Answer | _Failure":
         from gpuscale.series.promql.vectorised.samples import QuerySamples
 
-        columns = QuerySamples(store, root, covered, lookback_ms, _on_loop(deadline))
-        for _ in columns.fill():
-            deadline.check()
-            await asyncio.sleep(0)
-        return await self._in_thread(lambda: work(columns, deadline.check))
+        columns = QuerySamples(store, root, covered, lookback_ms, _on_loop(budget), budget)
+        failure = await self._copied(columns.fill(), budget)
+        if failure is not None:
+            return failure
+        return await self._in_thread(lambda: _outcome(work, columns, budget))
+
+    async def _row_wise(
+        self,
+        store: SeriesStore,
+        root: Node,
+        covered: QueryRange,
+        work: Callable[[Samples, Check], Answer],
+        lookback_ms: int,
+        budget: Budget,
+    ) -> "Answer | _Failure":
+        snapshot = Snapshot(store.oldest_kept_ms(), budget)
+        filling = snapshot.fill(store, root, covered, lookback_ms)
+        failure = await self._copied(filling, budget)
+        if failure is not None:
+            return failure
+        return await self._in_thread(lambda: _outcome(work, snapshot, budget))
+
+    async def _copied(self, filling: Iterator[None], budget: Budget) -> "_Failure | None":
+        """Copy samples, some at a time; return why they are not all copied."""
+        try:
+            for _ in filling:
+                budget()
+                await asyncio.sleep(0)
+        except QueryError as error:
+            return _Failure(error.with_traceback(None))
+        return None
 
     async def apart(
         self, work: Callable[[Check], Answer], *, timeout_s: float | None = None
@@ -191,7 +224,30 @@ class QueryPool:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
 
-def _on_loop(deadline: _Deadline) -> Callable[[Callable[[], Copied]], Copied]:
+@dataclass
+class _Failure:
+    """Why a query has no answer; without the traceback, which has all that the query held."""
+
+    error: Exception
+
+    def take(self) -> Exception:
+        """Return the error to raise, and keep it no more: its traceback will have what holds this."""
+        error, self.error = self.error, RowWiseError()
+        return error
+
+
+def _outcome(
+    work: Callable[[Samples, Check], Answer], samples: Snapshot | Evaluable, budget: Budget
+) -> Answer | _Failure:
+    """Return what `work` makes of samples, or why it makes nothing."""
+    try:
+        return work(samples, budget)
+    except (QueryError, RowWiseError) as error:
+        error.__context__ = error.__cause__ = None
+        return _Failure(error.with_traceback(None))
+
+
+def _on_loop(check: Check) -> Callable[[Callable[[], Copied]], Copied]:
     """Return what lets a thread run something on this event loop, and waits for it."""
     loop = asyncio.get_running_loop()
 
@@ -206,7 +262,7 @@ def _on_loop(deadline: _Deadline) -> Callable[[Callable[[], Copied]], Copied]:
             except TimeoutError:
                 if future.done():
                     raise
-                deadline.check()
+                check()
 
     return hand_over
 

@@ -35,7 +35,7 @@ def vector_binary(evaluator: Evaluator, node: Binary) -> Rows:
     """
     if node.operator in _SET_OPERATORS:
         left, right = evaluator.rows(node.left), evaluator.rows(node.right)
-        return _SET_OPERATORS[node.operator](left, right, _signature(node.matching, left, right))
+        return _SET_OPERATORS[node.operator](left, right, _signature(node.matching))
     if value_type(node.right) is ValueType.SCALAR:
         rows, number = evaluator.rows(node.left), evaluator.number(node.right)
         return _with_scalar(node, rows, number, swapped=False)
@@ -43,7 +43,7 @@ def vector_binary(evaluator: Evaluator, node: Binary) -> Rows:
         rows, number = evaluator.rows(node.right), evaluator.number(node.left)
         return _with_scalar(node, rows, number, swapped=True)
     left, right = evaluator.rows(node.left), evaluator.rows(node.right)
-    return _Match(node, _signature(node.matching, left, right)).rows(left, right)
+    return _Match(node, _signature(node.matching)).rows(left, right)
 
 
 def _with_scalar(node: Binary, rows: Rows, number: Reading, *, swapped: bool) -> Rows:
@@ -75,8 +75,8 @@ def _operation(node: Binary) -> Callable[[float, float], float | None]:
     return lambda left, right: left if compare(left, right) else None
 
 
-def _signature(matching: Matching, left: Rows, right: Rows) -> Callable[[LabelSet], LabelSet]:
-    return grouping(matching.labels, by=matching.on, rows=len(left) + len(right)).of
+def _signature(matching: Matching) -> Callable[[LabelSet], LabelSet]:
+    return grouping(matching.labels, by=matching.on).of
 
 
 class _Match:

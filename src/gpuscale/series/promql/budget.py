@@ -1,16 +1,22 @@
 """What one query may cost, and when it has to stop.
 
-Two bounds need no clock, so they hold in virtual time too: the samples held at one time, and the work done.
+Two bounds need no clock, so they hold in virtual time too: the bytes held at one time, and the work done.
 A caller that has a clock passes `check`, which raises once the time is up.
+
+Bytes are what a query adds to the process: samples it copies, vectors between its nodes, label sets and
+texts that it makes, and its answer. Label sets of the store are only referred to, and so is a text that is
+in several label sets: where a text is made it is counted, once.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 
 from gpuscale.core.errors import QueryError
+from gpuscale.series.labels import LabelSet
 from gpuscale.series.promql import tree
 
-MAX_SAMPLES = 5_000_000
-"""Samples one query may hold at one time: those it reads for one step, and the results so far."""
+MAX_BYTES = 40 * 1024 * 1024
+"""Bytes one query may hold at one time, its answer included. With working arrays and what the allocator takes
+beside them, the process grows by 64 MiB."""
 MAX_WORK = 50_000_000
 """Work one query may do, in evaluations of a node for a series; a minute or two."""
 SUBQUERY_STEP_MS = 60_000
@@ -18,6 +24,16 @@ SUBQUERY_STEP_MS = 60_000
 _WORK_PER_CHECK = 2_000
 SAMPLES_PER_WORK = 32
 """Samples of a window that cost about as much as one evaluation."""
+ROW_BYTES = 130
+"""A row of a vector, label set aside: a tuple, a float, an integer, and its place in a list."""
+POINT_BYTES = 40
+"""A sample in lists of numbers, which a step adds to."""
+SAMPLE_BYTES = 16
+"""A sample in arrays."""
+SERIES_BYTES = 250
+"""What holds the samples of one series."""
+_LABEL_SET_BYTES = 90
+"""A label set, less eight bytes for each label and the texts."""
 
 Check = Callable[[], None]
 """Raises QueryTimeoutError once a query has to stop; called every few milliseconds from any thread."""
@@ -27,37 +43,81 @@ class QueryTimeoutError(QueryError):
     """A query took longer than it may; the same query may be answered when less is going on."""
 
 
+class TooManyBytesError(QueryError):
+    """A query would add more bytes to the process than it may."""
+
+
 class Budget:
-    """The samples that one query holds, and the work it has done.
+    """The bytes that one query holds, and the work it has done; called, it looks at the deadline.
 
     Args:
         check: called after every few thousand units of work; None where time is virtual.
     """
 
-    __slots__ = ("_check", "_next_check", "_work", "held")
+    __slots__ = ("_check", "_next_check", "_work", "held", "labels", "most")
 
     def __init__(self, check: Check | None = None) -> None:
         self._check = check
         self._work = 0
         self._next_check = _WORK_PER_CHECK
         self.held = 0
-        """Samples; a step sets it back to what it was before, plus its results."""
+        """Bytes of samples and vectors; who lets go of some sets it back."""
+        self.labels = 0
+        """Bytes of label sets and texts that were made; vectors hand them on."""
+        self.most = 0
+        """Bytes of both together that were held at one time."""
 
-    def hold(self, samples: int) -> None:
-        """Count samples that are about to be held.
+    @classmethod
+    def of(cls, check: Check | None) -> "Budget":
+        """Return the budget that a query came with, or a new one with its deadline."""
+        return check if isinstance(check, Budget) else cls(check)
+
+    def __call__(self) -> None:
+        """Look at the deadline.
 
         Raises:
-            QueryError: they are too many; the text is Prometheus'.
+            QueryTimeoutError: the time is up.
         """
-        self.held += samples
-        if self.held > MAX_SAMPLES:
-            raise QueryError(
-                "query processing would load too many samples into memory in query execution"
+        if self._check is not None:
+            self._check()
+
+    def hold(self, size: int) -> None:
+        """Count bytes that are about to be held.
+
+        Raises:
+            TooManyBytesError: they are too many.
+        """
+        self.held += size
+        self._look()
+
+    def hold_labels(self, size: int) -> None:
+        """Count bytes of label sets, or of texts in them, that are made.
+
+        Raises:
+            TooManyBytesError: they are too many.
+        """
+        self.labels += size
+        self._look()
+
+    def _look(self) -> None:
+        total = self.held + self.labels
+        self.most = max(self.most, total)
+        if total > MAX_BYTES:
+            # The beginning is Prometheus' text for too many samples.
+            raise TooManyBytesError(
+                "query processing would load too many samples into memory in query execution: "
+                f"{total} bytes, {self.labels} of them in labels that the query makes, "
+                f"expected at most {MAX_BYTES}; "
+                "select fewer series or a shorter range, take a larger step, or aggregate first"
             )
+
+    def restart(self) -> None:
+        """Count from the beginning, as all that was held is gone."""
+        self.held = self.labels = 0
 
     def hold_window(self, samples: int) -> None:
         """Count the samples of one window, and the work of reading them."""
-        self.hold(samples)
+        self.hold(SERIES_BYTES + SAMPLE_BYTES * samples)
         self.work(1 + samples // SAMPLES_PER_WORK)
 
     def work(self, units: int = 1) -> None:
@@ -72,8 +132,25 @@ class Budget:
             self._next_check = self._work + _WORK_PER_CHECK
             if self._work > MAX_WORK:
                 raise too_much_work(self._work)
-            if self._check is not None:
-                self._check()
+            self()
+
+
+def row_bytes(rows: Sequence[tuple[LabelSet, float, int]], *, new_labels: bool) -> int:
+    """Return about the bytes of the rows of a vector.
+
+    Args:
+        rows: of the vector; some of them stand for the others.
+        new_labels: whether their label sets were made for it.
+    """
+    if not rows or not new_labels:
+        return ROW_BYTES * len(rows)
+    some = rows[:: 1 + len(rows) // 8]
+    return ROW_BYTES * len(rows) + label_set_bytes(row[0] for row in some) * len(rows) // len(some)
+
+
+def label_set_bytes(label_sets: Iterable[LabelSet]) -> int:
+    """Return the bytes of label sets without their texts, which others may have as well."""
+    return sum(_LABEL_SET_BYTES + 8 * len(labels.key) for labels in label_sets)
 
 
 def check_work(root: tree.Node, steps: int) -> None:

@@ -17,7 +17,15 @@ from typing import Protocol
 from gpuscale.core.errors import BugError, UncoveredError
 from gpuscale.series.labels import EMPTY, LabelKey, LabelSet
 from gpuscale.series.promql.binary import scalar_binary, vector_binary
-from gpuscale.series.promql.budget import SUBQUERY_STEP_MS, Budget, Check, check_work
+from gpuscale.series.promql.budget import (
+    POINT_BYTES,
+    SERIES_BYTES,
+    SUBQUERY_STEP_MS,
+    Budget,
+    Check,
+    check_work,
+    row_bytes,
+)
 from gpuscale.series.promql.functions.aggregate import aggregate
 from gpuscale.series.promql.functions.functions import SCALAR_FUNCTIONS, VECTOR_FUNCTIONS
 from gpuscale.series.promql.parse import BadQueryError, Query, parse_query
@@ -107,7 +115,8 @@ def instant(
         at_ms: milliseconds since the epoch.
         lookback_ms: how old a sample may be and still count as the current one.
         left_open: whether a sample exactly at the start of a range stays out, as since Prometheus 3.
-        check: raises QueryTimeoutError once the time is up; called every few milliseconds.
+        check: raises QueryTimeoutError once the time is up, called every few milliseconds; or the budget that
+            counts what the query holds already.
 
     Raises:
         QueryError: not PromQL, not supported, ambiguous, or too much to evaluate.
@@ -119,9 +128,9 @@ def instant(
     if isinstance(store, Evaluable):
         times = range(at_ms, at_ms + 1)
         return store.instant(
-            PlannedQuery(root, covered, times, lookback_ms, left_open, check or _never)
+            PlannedQuery(root, covered, times, lookback_ms, left_open, Budget.of(check))
         )
-    span = _Span(store, covered, lookback_ms, left_open, Budget(check))
+    span = _Span(store, covered, lookback_ms, left_open, Budget.of(check))
     evaluation = _Evaluation(span, at_ms)
     match value_type(root):
         case ValueType.SCALAR:
@@ -157,14 +166,10 @@ def range_query(
     check_work(root, len(steps))
     if isinstance(store, Evaluable):
         return store.range_query(
-            PlannedQuery(root, covered, steps, lookback_ms, left_open, check or _never)
+            PlannedQuery(root, covered, steps, lookback_ms, left_open, Budget.of(check))
         )
-    span = _Span(store, covered, lookback_ms, left_open, Budget(check))
+    span = _Span(store, covered, lookback_ms, left_open, Budget.of(check))
     return _gathered(span, root, steps, is_inner=False).matrix()
-
-
-def _never() -> None:
-    """Set no deadline."""
 
 
 def range_covered(start_ms: int, end_ms: int, step_ms: int) -> QueryRange:
@@ -224,6 +229,9 @@ class _Gathered:
     def __init__(self) -> None:
         self._series: dict[LabelKey, _Points] = {}
 
+    def __len__(self) -> int:
+        return len(self._series)
+
     def add(self, labels: LabelSet, at_ms: int, value: float, measured_ms: int) -> None:
         points = self._series.get(labels.key)
         if points is None:
@@ -251,17 +259,21 @@ def _gathered(span: _Span, node: Node, steps: range, *, is_inner: bool) -> _Gath
     """
     gathered, budget = _Gathered(), span.budget
     for at_ms in steps:
-        held = budget.held
+        held, made = budget.held, budget.labels
         try:
             rows = _Evaluation(span, at_ms, is_inner=is_inner).rows(node)
         except UncoveredError as error:
             if is_inner or error.until_ms >= span.store.oldest_kept_ms():
                 raise
             rows = []
-        budget.held = held
-        budget.hold(len(rows))
+        before = len(gathered)
         for labels, value, measured_ms in rows:
             gathered.add(labels, at_ms, value, measured_ms)
+        budget.held = held
+        if len(gathered) == before:
+            # The label sets of this step are those of an earlier one.
+            budget.labels = made
+        budget.hold(POINT_BYTES * len(rows) + 2 * SERIES_BYTES * (len(gathered) - before))
     return gathered
 
 
@@ -296,9 +308,18 @@ class _Evaluation(Evaluator):
 
     def rows(self, node: Node) -> Rows:
         """Return the instant vector of an expression; a scalar becomes one without labels."""
+        budget = self._span.budget
+        held = budget.held
         rows = self._rows(node)
-        self._span.budget.work(1 + len(rows))
+        budget.work(1 + len(rows))
+        # What the node was made of is let go only once it is there.
+        size = row_bytes(rows, new_labels=not isinstance(node, Select))
+        budget.hold(size)
+        budget.held = held + size
         return rows
+
+    def hold_labels(self, size: int) -> None:
+        self._span.budget.hold_labels(size)
 
     def _rows(self, node: Node) -> Rows:
         match node:
@@ -361,9 +382,7 @@ class _Evaluation(Evaluator):
         return at_ms - moment.offset_ms
 
     def _series(self, selector: Select) -> tuple[Series, ...]:
-        series = self._span.store.select(selector.matchers)
-        self._span.budget.hold(len(series))
-        return series
+        return self._span.store.select(selector.matchers)
 
     def _select(self, node: Select) -> Rows:
         """Return the newest sample of each series that is not too old."""

@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 
 from gpuscale.core.errors import QueryError
 from gpuscale.series.labels import LabelSet
-from gpuscale.series.promql.budget import Check
+from gpuscale.series.promql.budget import Budget
 from gpuscale.series.promql.tree import Node
 
 Row = tuple[LabelSet, float, int]
@@ -64,7 +64,7 @@ class PlannedQuery:
     lookback_ms: int
     left_open: bool
     """Whether a sample exactly at the start of a range stays out."""
-    check: Check
+    check: Budget
     """Raises once the time is up; called every few milliseconds."""
 
 
@@ -84,6 +84,10 @@ class Evaluator(Protocol):
     def windows(self, node: Node) -> Windows: ...
 
     def text(self, node: Node) -> str: ...
+
+    def hold_labels(self, size: int) -> None:
+        """Count bytes of texts that are made for label sets."""
+        ...
 
 
 def nameless(rows: Rows) -> Rows:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from gpuscale.series.promql import tree
-from gpuscale.series.promql.budget import Budget
+from gpuscale.series.promql.budget import SAMPLE_BYTES, SERIES_BYTES, Budget
 from gpuscale.series.promql.rows import QueryRange
 from gpuscale.series.storage.index import Selector
 from gpuscale.series.storage.samples import Series
@@ -96,12 +96,13 @@ class Snapshot:
 
     Args:
         oldest_kept_ms: the store's.
+        budget: of the query.
     """
 
-    def __init__(self, oldest_kept_ms: int) -> None:
+    def __init__(self, oldest_kept_ms: int, budget: Budget | None = None) -> None:
         self._oldest_kept_ms = oldest_kept_ms
         self._selected: dict[Selector, tuple[Series, ...]] = {}
-        self._budget = Budget()
+        self._budget = budget or Budget()
 
     def fill(
         self, store: SeriesStore, root: tree.Node, covered: QueryRange, lookback_ms: int
@@ -109,7 +110,7 @@ class Snapshot:
         """Copy what a query reads; between any two slices the caller may do something else.
 
         Raises:
-            QueryError: the query would hold too many samples.
+            QueryError: the query would hold too many bytes.
         """
         for matchers, need in needs(root, covered, lookback_ms).items():
             series = store.select(matchers)
@@ -137,7 +138,7 @@ class Snapshot:
             places = _newest_at(times_ms, 0, len(times_ms), need.moments)
             times_ms = array("q", [times_ms[place] for place in places])
             values = array("d", [values[place] for place in places])
-        self._budget.hold(len(times_ms))
+        self._budget.hold(SERIES_BYTES + SAMPLE_BYTES * len(times_ms))
         return Series.copied(series, times_ms, values)
 
 

@@ -18,7 +18,10 @@ from gpuscale.series.storage.samples import Series
 
 Selector = tuple[Matcher, ...]
 
-_MAX_REMEMBERED_SELECTORS = 1024
+_MAX_REMEMBERED = 2_000_000
+"""Of selections that are remembered: their series, eight bytes each, and what selectors are counted as."""
+_SELECTOR_SERIES = 256
+"""What a selector counts as, less its text: there are some thousand of them at most."""
 _MAX_FRESH = 20_000
 """Handles without samples that are kept though no other code may hold them."""
 
@@ -45,6 +48,8 @@ class SeriesIndex:
         self._idle: dict[LabelKey, weak[Series]] = {}
         """Handles that are not listed and may have no holder any more."""
         self._selected: dict[Selector, tuple[Series, ...]] = {}
+        self._remembered = 0
+        """In series, see `_MAX_REMEMBERED`."""
 
     @property
     def listed(self) -> ValuesView[Series]:
@@ -114,6 +119,7 @@ class SeriesIndex:
         self.generation += 1
         if self._selected:
             self._selected.clear()
+            self._remembered = 0
 
     def let_go(self) -> None:
         """Keep handles that are not listed only where someone else holds them."""
@@ -129,9 +135,13 @@ class SeriesIndex:
         """
         found = self._selected.get(matchers)
         if found is None:
-            if len(self._selected) >= _MAX_REMEMBERED_SELECTORS:
+            found = tuple(self._find(matchers))
+            text = sum(len(matcher.name) + len(matcher.value) for matcher in matchers)
+            self._remembered += len(found) + _SELECTOR_SERIES + text // 8
+            if self._remembered > _MAX_REMEMBERED:
                 self._selected.clear()
-            found = self._selected[matchers] = tuple(self._find(matchers))
+                self._remembered = len(found) + _SELECTOR_SERIES + text // 8
+            self._selected[matchers] = found
         return found
 
     def _equal_part(self, share: Share) -> int:

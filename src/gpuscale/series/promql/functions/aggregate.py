@@ -1,8 +1,8 @@
 """Aggregations over labels: `sum by (pod) (...)` and its kin."""
 
 import math
+import sys
 from collections.abc import Callable, Iterable, Sequence
-from functools import lru_cache
 
 from gpuscale.core.errors import QueryError
 from gpuscale.exposition.write import positional
@@ -20,8 +20,12 @@ from gpuscale.series.promql.functions.statistics import (
 from gpuscale.series.promql.rows import Evaluator, Rows
 from gpuscale.series.promql.tree import Aggregate, Node
 
-_SPARE = 1_000
-"""Label sets that are remembered beyond twice those that a query needs."""
+_REMEMBERED_BYTES = 16 * 1024 * 1024
+"""Of all groupings together: label sets with their texts, and their groups."""
+_GROUPING_BYTES = 2 * 1024
+"""Of one grouping that remembers nothing yet, less the names of its labels."""
+_ENTRY_BYTES = 400
+"""Of one label set and its group, less what grows with their labels."""
 
 _REDUCERS: dict[str, Callable[[Sequence[float]], float]] = {
     "sum": total,
@@ -51,34 +55,55 @@ class Grouping:
         self._names = labels if by else (*labels, *METADATA)
         self._by = by
         self._remembered: dict[LabelKey, LabelSet] = {}
-        self._most = 0
-        """Rows of the largest query since it last forgot."""
 
-    def make_room(self, rows: int) -> None:
-        """Forget all, where most of it must be of series that are gone; the others soon come back."""
-        self._most = max(self._most, rows)
-        if len(self._remembered) > 2 * self._most + _SPARE:
-            self._remembered.clear()
-            self._most = rows
+    def made(self, labels: LabelSet) -> LabelSet:
+        """Return the group of a label set, and remember nothing."""
+        return labels.keep(self._names) if self._by else labels.drop(self._names)
 
     def of(self, labels: LabelSet) -> LabelSet:
+        """Return the group of a label set."""
         group = self._remembered.get(labels.key)
         if group is None:
-            group = labels.keep(self._names) if self._by else labels.drop(self._names)
-            self._remembered[labels.key] = group
+            group = self.made(labels)
+            # Texts count, although the store may have them as well.
+            size = _ENTRY_BYTES + 16 * len(labels.key) + sum(map(len, labels.key[1:]))
+            if _groupings.has_room(size):
+                self._remembered[labels.key] = group
         return group
 
 
-def grouping(labels: tuple[str, ...], *, by: bool, rows: int) -> Grouping:
-    """Return the grouping by, or without, these labels, for a query that has so many rows."""
-    found = _grouping(labels, by)
-    found.make_room(rows)
-    return found
+class _Groupings:
+    """All groupings, within a bound in bytes; what is beyond it is worked out each time.
+
+    A full memory is forgotten before the next query: most of it may be of series that are gone.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[tuple[str, ...], bool], Grouping] = {}
+        self.bytes = 0
+
+    def get(self, labels: tuple[str, ...], *, by: bool) -> Grouping:
+        if self.bytes >= _REMEMBERED_BYTES:
+            self._known = {}
+            self.bytes = 0
+        found = self._known.get((labels, by))
+        if found is None:
+            found = self._known[labels, by] = Grouping(labels, by=by)
+            self.bytes += _GROUPING_BYTES + sum(map(len, labels))
+        return found
+
+    def has_room(self, size: int) -> bool:
+        """Count bytes that are to be remembered, and return whether they may be."""
+        self.bytes += size
+        return self.bytes < _REMEMBERED_BYTES
 
 
-@lru_cache(maxsize=256)
-def _grouping(labels: tuple[str, ...], by: bool) -> Grouping:
-    return Grouping(labels, by=by)
+_groupings = _Groupings()
+
+
+def grouping(labels: tuple[str, ...], *, by: bool) -> Grouping:
+    """Return the grouping by, or without, these labels."""
+    return _groupings.get(labels, by=by)
 
 
 def aggregate(evaluator: Evaluator, node: Aggregate) -> Rows:
@@ -88,12 +113,12 @@ def aggregate(evaluator: Evaluator, node: Aggregate) -> Rows:
         QueryError: the parameter is out of bounds.
     """
     rows = evaluator.rows(node.expression)
-    groups = grouping(node.labels, by=node.by, rows=len(rows))
+    groups = grouping(node.labels, by=node.by)
     if node.operator in _REDUCERS:
         return _reduced(rows, groups.of, _REDUCERS[node.operator])
     parameter = _parameter(node)
     if node.operator == "count_values":
-        return _counted_values(rows, node, evaluator.text(parameter))
+        return _counted_values(rows, node, evaluator.text(parameter), evaluator.hold_labels)
     number = evaluator.number(parameter).value
     if node.operator == "quantile":
         return _reduced(rows, groups.of, lambda values: quantile(number, values))
@@ -160,11 +185,13 @@ def _whole(count: float) -> int:
     return int(count)
 
 
-def _counted_values(rows: Rows, node: Aggregate, label: str) -> Rows:
-    texts: Rows = [
-        (labels.override({label: positional(value)}), value, measured_ms)
-        for labels, value, measured_ms in rows
-    ]
+def _counted_values(rows: Rows, node: Aggregate, label: str, hold: Callable[[int], None]) -> Rows:
+    texts: Rows = []
+    for labels, value, measured_ms in rows:
+        text = positional(value)
+        # Its label set goes with it, until all are counted.
+        hold(sys.getsizeof(text) + 2 * sys.getsizeof(labels.key))
+        texts.append((labels.override({label: text}), value, measured_ms))
     # Without a label means without the one of that name that is set here, too.
     names = (*node.labels, label) if node.by else node.labels
-    return _reduced(texts, grouping(names, by=node.by, rows=len(texts)).of, _REDUCERS["count"])
+    return _reduced(texts, grouping(names, by=node.by).of, _REDUCERS["count"])

@@ -155,12 +155,14 @@ def _clamped(rows: Rows, low: float, high: float) -> Rows:
 
 def _label_replace(evaluator: Evaluator, arguments: Arguments) -> Rows:
     target, replacement, source, expression = (evaluator.text(each) for each in arguments[1:])
-    return label_replace(evaluator.rows(arguments[0]), target, replacement, source, expression)
+    rows = evaluator.rows(arguments[0])
+    return label_replace(rows, target, replacement, source, expression, evaluator.hold_labels)
 
 
 def _label_join(evaluator: Evaluator, arguments: Arguments) -> Rows:
     target, separator, *sources = (evaluator.text(each) for each in arguments[1:])
-    return label_join(evaluator.rows(arguments[0]), target, separator, tuple(sources))
+    rows = evaluator.rows(arguments[0])
+    return label_join(rows, target, separator, tuple(sources), evaluator.hold_labels)
 
 
 def _histogram_quantile(evaluator: Evaluator, arguments: Arguments) -> Rows:

@@ -4,6 +4,8 @@ Source: prometheus promql/functions.go (evalLabelReplace, evalLabelJoin), Go reg
 """
 
 import re
+import sys
+from collections.abc import Callable
 
 from gpuscale.core.errors import QueryError
 from gpuscale.core.regex import Match, Pattern, compile_re2
@@ -15,41 +17,56 @@ MAX_VALUE_CHARS = 64 * 1024
 _REFERENCE = re.compile(r"\$(?:(\$)|(\w+)|\{(\w+)\})")
 
 
-def label_replace(rows: Rows, target: str, replacement: str, source: str, expression: str) -> Rows:
+Hold = Callable[[int], None]
+"""Counts bytes of texts that are made; raises QueryError where they are too many."""
+
+
+def label_replace(
+    rows: Rows, target: str, replacement: str, source: str, expression: str, hold: Hold
+) -> Rows:
     """Return the rows with `target` set where `source` matches the whole expression.
 
     Raises:
-        QueryError: not a label name, not a regular expression, a value that is too long, or two rows become
-            alike.
+        QueryError: not a label name, not a regular expression, a value that is too long, texts that are too
+            many bytes, or two rows become alike.
     """
     _check_label(target, "destination", "label_replace")
     try:
         pattern = compile_re2(expression)
     except ValueError:
         raise QueryError(f"invalid regular expression in label_replace(): {expression}") from None
+    made: dict[str, str | None] = {}
     result: Rows = []
     for labels, value, measured_ms in rows:
-        match = pattern.fullmatch(labels.value(source))
-        changed = labels
-        if match is not None:
-            made = _bounded(expand(replacement, match, pattern), "label_replace")
-            changed = labels.override({target: made})
+        text = labels.value(source)
+        if text not in made:
+            match = pattern.fullmatch(text)
+            made[text] = None
+            if match is not None:
+                expanded = expand(replacement, match, pattern)
+                made[text] = _bounded(expanded, "label_replace", hold)
+        new = made[text]
+        changed = labels if new is None else labels.override({target: new})
         result.append((changed, value, measured_ms))
     return unique(result)
 
 
-def label_join(rows: Rows, target: str, separator: str, sources: tuple[str, ...]) -> Rows:
+def label_join(
+    rows: Rows, target: str, separator: str, sources: tuple[str, ...], hold: Hold
+) -> Rows:
     """Return the rows with `target` set to the values of other labels, joined.
 
     Raises:
-        QueryError: not a label name, a value that is too long, or two rows become alike.
+        QueryError: not a label name, a value that is too long, texts that are too many bytes, or two rows
+            become alike.
     """
     for source in sources:
         _check_label(source, "source", "label_join")
     _check_label(target, "destination", "label_join")
     result: Rows = []
     for labels, value, measured_ms in rows:
-        made = _bounded(separator.join(labels.value(name) for name in sources), "label_join")
+        texts = (labels.value(name) for name in sources)
+        made = _bounded(separator.join(texts), "label_join", hold)
         result.append((labels.override({target: made}), value, measured_ms))
     return unique(result)
 
@@ -74,12 +91,13 @@ def _group(name: str, match: Match, pattern: Pattern) -> str:
     return (match.group(name) or "") if name in pattern.groupindex else ""
 
 
-def _bounded(value: str, function: str) -> str:
+def _bounded(value: str, function: str, hold: Hold) -> str:
     if len(value) > MAX_VALUE_CHARS:
         raise QueryError(
             f"{function}() made a label value of {len(value)} characters, "
             f"expected at most {MAX_VALUE_CHARS}"
         )
+    hold(sys.getsizeof(value))
     return value
 
 

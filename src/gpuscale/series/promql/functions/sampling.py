@@ -4,8 +4,6 @@ Source: prometheus promql/engine.go (HashRatioSampler) and model/labels (Hash of
 xxHash, XXH64 with seed 0.
 """
 
-from functools import lru_cache
-
 from gpuscale.series.labels import LabelSet
 
 _MASK = (1 << 64) - 1
@@ -21,12 +19,12 @@ _LONG_BYTES = 255
 
 def is_sampled(labels: LabelSet, ratio: float) -> bool:
     """Return whether a label set is in the share: the first of all for a ratio above 0, else the last."""
-    offset = _offset(labels)
-    return offset < ratio if ratio >= 0 else offset >= 1 + ratio
+    place = offset(labels)
+    return place < ratio if ratio >= 0 else place >= 1 + ratio
 
 
-@lru_cache(maxsize=65_536)
-def _offset(labels: LabelSet) -> float:
+def offset(labels: LabelSet) -> float:
+    """Return where a label set lies among all, from 0 to 1."""
     parts = (each.encode() for pair in labels.items() for each in pair)
     return xxh64(b"".join(_size(len(part)) + part for part in parts)) / _MASK
 

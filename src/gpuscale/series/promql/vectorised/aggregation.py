@@ -18,7 +18,9 @@ from gpuscale.series.promql.vectorised.windows import Check
 
 GRADUAL = frozenset({"sum", "avg", "min", "max", "count", "group"})
 """What can be reduced some columns at a time."""
-AGGREGATORS = GRADUAL | {"stddev", "stdvar", "topk", "bottomk", "quantile"}
+AGGREGATORS = GRADUAL | {
+    *("stddev", "stdvar", "topk", "bottomk", "limitk", "limit_ratio", "quantile")
+}
 
 
 class Reduction:
@@ -187,7 +189,11 @@ def aggregated(
         raise RowWiseError("the parameter is missing")
     if node.operator == "quantile":
         return _quantiles(table, groups, numbers, check)
-    return _largest(table, groups, numbers, check, largest=node.operator == "topk")
+    # Of what has equal keys the first is taken.
+    key = {"topk": -table.values, "bottomk": table.values}.get(node.operator)
+    return _first(
+        table, groups, numbers, check, np.zeros(table.values.shape) if key is None else key
+    )
 
 
 def _of_groups(table: Table, groups: Groups, values: Floats, present: Flags) -> Table:
@@ -277,13 +283,30 @@ def _quantiles(table: Table, groups: Groups, shares: Floats, check: Check) -> Ta
     return _of_groups(table, groups, values, present)
 
 
-def _largest(
-    table: Table, groups: Groups, numbers: Floats, check: Check, *, largest: bool
-) -> Table:
-    """Return the cells with the largest, or smallest, values of each group."""
+def sampled(table: Table, offsets: Floats, ratios: Floats) -> Table:
+    """Return the share of the columns that lie in a ratio.
+
+    Args:
+        table: the vector.
+        offsets: where each position of its axis lies among all label sets.
+        ratios: K of them; below 0 it is the last of all.
+
+    Raises:
+        RowWiseError: a ratio is not a number.
+    """
+    if np.isnan(ratios).any():
+        raise RowWiseError("a ratio is NaN")
+    bounded = np.clip(ratios, -1.0, 1.0)[:, None]
+    place = offsets if table.columns is None else offsets[table.columns]
+    return table.where(
+        np.where(bounded >= 0, place < bounded, place >= 1 + bounded) & (bounded != 0)
+    )
+
+
+def _first(table: Table, groups: Groups, numbers: Floats, check: Check, key: Floats) -> Table:
+    """Return the cells with the smallest keys of each group."""
     if not (np.abs(numbers) < 2.0**63).all():
         raise RowWiseError("the parameter is out of bounds")
-    key = -table.values if largest else table.values
     ids = table.of(groups.ids)
     if table.measured_ms is not None:
         # Groups are in the order of their first rows.

@@ -8,7 +8,12 @@ import numpy as np
 from gpuscale.core.errors import QueryError
 from gpuscale.series.labels import LabelSet
 from gpuscale.series.promql import tree
-from gpuscale.series.promql.budget import Check, QueryTimeoutError
+from gpuscale.series.promql.budget import (
+    Check,
+    QueryTimeoutError,
+    TooManyBytesError,
+    label_set_bytes,
+)
 from gpuscale.series.promql.elementwise import ELEMENTWISE
 from gpuscale.series.promql.functions.functions import (
     DATE_FUNCTIONS,
@@ -16,7 +21,7 @@ from gpuscale.series.promql.functions.functions import (
     date_part,
 )
 from gpuscale.series.promql.rows import Evaluator, Rows
-from gpuscale.series.promql.vectorised.axis import Axis
+from gpuscale.series.promql.vectorised.axis import Axis, Making
 from gpuscale.series.promql.vectorised.blocks import Floats, Ints
 from gpuscale.series.promql.vectorised.elementwise import clamped, each, function_of, rounded_to
 from gpuscale.series.promql.vectorised.support import RowWiseError
@@ -35,6 +40,9 @@ class Evaluated(Protocol):
     @property
     def check(self) -> Check: ...
 
+    @property
+    def making(self) -> Making: ...
+
     def table(self, node: tree.Node) -> Table: ...
 
     def numbers(self, node: tree.Node) -> tuple[Floats, int | None]: ...
@@ -48,14 +56,11 @@ class Evaluated(Protocol):
         ...
 
 
-_LABELS_AT_ONCE = 5_000
-
-
 def _mapped(evaluation: Evaluated, node: tree.Call) -> Table:
     """Return a function of one number, of each value."""
     table = evaluation.table(node.arguments[0])
     values = function_of(node.function, table.values, evaluation.check)
-    return table.with_values(values, table.axis.nameless(evaluation.check))
+    return table.with_values(values, table.axis.nameless(evaluation.making))
 
 
 def _dated(evaluation: Evaluated, node: tree.Call) -> Table:
@@ -64,7 +69,7 @@ def _dated(evaluation: Evaluated, node: tree.Call) -> Table:
         return evaluation.by_rows(node)
     table = evaluation.table(node.arguments[0])
     values = each(lambda value: date_part(node.function, value), evaluation.check, table.values)
-    return table.with_values(values, table.axis.nameless(evaluation.check))
+    return table.with_values(values, table.axis.nameless(evaluation.making))
 
 
 def _rounded(evaluation: Evaluated, node: tree.Call) -> Table:
@@ -74,7 +79,7 @@ def _rounded(evaluation: Evaluated, node: tree.Call) -> Table:
     if len(node.arguments) > 1:
         nearest = evaluation.numbers(node.arguments[1])[0][:, None]
     return table.with_values(
-        rounded_to(table.values, nearest), table.axis.nameless(evaluation.check)
+        rounded_to(table.values, nearest), table.axis.nameless(evaluation.making)
     )
 
 
@@ -85,7 +90,7 @@ def _clamped(evaluation: Evaluated, node: tree.Call) -> Table:
     endless = np.full((1, 1), np.inf)
     low = -endless if node.function == "clamp_max" else bounds[0]
     high = endless if node.function == "clamp_min" else bounds[-1]
-    axis = table.axis.nameless(evaluation.check)
+    axis = table.axis.nameless(evaluation.making)
     clipped = table.with_values(clamped(table.values, low, high), axis)
     is_wrong = high < low
     if is_wrong.any():
@@ -99,13 +104,13 @@ def _timestamp(evaluation: Evaluated, node: tree.Call) -> Table:
     if not isinstance(inside, tree.Select):
         table = evaluation.table(inside)
         seconds = np.broadcast_to((evaluation.steps / 1000)[:, None], table.values.shape)
-        return table.with_values(seconds, table.axis.nameless(evaluation.check))
+        return table.with_values(seconds, table.axis.nameless(evaluation.making))
     table = evaluation.select(inside, with_times=True)
     if table.measured_ms is None:
         raise RowWiseError("times are not known")
     measured = table.measured_ms if evaluation.is_instant else None
     return Table(
-        table.axis.nameless(evaluation.check),
+        table.axis.nameless(evaluation.making),
         table.columns,
         table.measured_ms / 1000,
         table.present,
@@ -122,24 +127,28 @@ def _relabelled(evaluation: Evaluated, node: tree.Call) -> Table:
     """Return a vector with other labels, worked out for all of its series at once."""
     table = evaluation.table(node.arguments[0])
 
+    budget = evaluation.making.budget
+
     def made() -> Axis:
+        before = budget.labels
         found: list[LabelSet] = []
-        for start in range(0, len(table.axis), _LABELS_AT_ONCE):
-            evaluation.check()
-            labels = table.axis.labels[start : start + _LABELS_AT_ONCE]
-            given: Rows = [(each, 0.0, 0) for each in labels]
+        for part in evaluation.making.parts(range(len(table.axis))):
+            given: Rows = [(table.axis.label(position), 0.0, 0) for position in part]
             step = evaluation.step_of(given)
             rows = VECTOR_FUNCTIONS[node.function](step, node.arguments)
-            found.extend(row[0] for row in rows)
-        return Axis(found)
+            label_sets = [row[0] for row in rows]
+            budget.hold_labels(label_set_bytes(label_sets))
+            found += label_sets
+        # Texts of the vector that it is made of stay in the label sets.
+        return Axis.listed(found, budget.labels - before + table.axis.size)
 
     try:
-        axis = table.axis.remembered((node.function, node.arguments[1:]), made)
-    except QueryTimeoutError:
+        axis = evaluation.making.once((table.axis,), (node.function, node.arguments[1:]), made)
+    except (QueryTimeoutError, TooManyBytesError):
         raise
     except QueryError as error:
         raise RowWiseError(str(error)) from None
-    return table.with_values(table.values, axis.distinct())
+    return table.with_values(table.values, axis.distinct(evaluation.making))
 
 
 def _sorted_by_value(evaluation: Evaluated, node: tree.Call) -> Table:

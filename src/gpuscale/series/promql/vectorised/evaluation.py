@@ -8,7 +8,12 @@ from gpuscale.core.errors import QueryError
 from gpuscale.series.labels import LabelKey, LabelSet
 from gpuscale.series.promql import tree
 from gpuscale.series.promql.binary import scalar_binary, vector_binary
-from gpuscale.series.promql.budget import QueryTimeoutError
+from gpuscale.series.promql.budget import (
+    ROW_BYTES,
+    QueryTimeoutError,
+    TooManyBytesError,
+    row_bytes,
+)
 from gpuscale.series.promql.functions.aggregate import aggregate
 from gpuscale.series.promql.functions.functions import (
     SCALAR_FUNCTIONS,
@@ -16,16 +21,23 @@ from gpuscale.series.promql.functions.functions import (
     expected_labels,
 )
 from gpuscale.series.promql.functions.ranges import KEEPS_NAME, RANGE_FUNCTIONS
+from gpuscale.series.promql.functions.sampling import offset
 from gpuscale.series.promql.rows import NAN, Evaluator, PlannedQuery, QueryRange, Reading, Rows
 from gpuscale.series.promql.rows import Windows as RowWindows
 from gpuscale.series.promql.tree import Anchor, Moment, ValueType, value_type
-from gpuscale.series.promql.vectorised.aggregation import AGGREGATORS, Reduction, aggregated
+from gpuscale.series.promql.vectorised.aggregation import (
+    AGGREGATORS,
+    Reduction,
+    aggregated,
+    sampled,
+)
 from gpuscale.series.promql.vectorised.axis import ONE, Axis
 from gpuscale.series.promql.vectorised.blocks import Flags, Floats, Ints, is_stale
 from gpuscale.series.promql.vectorised.calls import CALLS
 from gpuscale.series.promql.vectorised.matching import matched, set_operation, with_scalar
 from gpuscale.series.promql.vectorised.pieces import Pieces
 from gpuscale.series.promql.vectorised.samples import (
+    CELL_BYTES,
     QuerySamples,
     Selection,
     reduced_selector,
@@ -42,6 +54,8 @@ class QueryState:
 
     def __init__(self, samples: QuerySamples, query: PlannedQuery) -> None:
         self.samples = samples
+        self.making = samples.making
+        self.budget = samples.budget
         self.covered = query.covered
         self.steps: Ints = np.array(query.steps)
         self.lookback_ms = query.lookback_ms
@@ -64,16 +78,29 @@ class Evaluation:
     ) -> None:
         self._shared = shared
         self.check = shared.check
+        self.making = shared.making
         self.steps = steps
         self._selections = selections
         self._first_step = first_step
         self._slice = series
         self.is_instant = shared.covered.step_ms == 0
         self._tables: dict[tree.Node, Table] = {}
+        self._labels: dict[tree.Node, list[LabelSet]] = {}
+        self._kept = 0
+        """Bytes of these tables."""
 
     def table(self, node: tree.Node) -> Table:
         """Return the vector of an expression at each step; a scalar becomes one without labels."""
         self.check()
+        budget = self._shared.budget
+        held, kept = budget.held, self._kept
+        table = self._table(node)
+        # What the node was made of is let go only once it is there, less what is asked for once a step.
+        budget.hold(table.size)
+        budget.held = held + table.size + self._kept - kept
+        return table
+
+    def _table(self, node: tree.Node) -> Table:
         match node:
             case tree.Select():
                 return self.select(node)
@@ -87,7 +114,7 @@ class Evaluation:
                 return self._binary(node)
             case tree.Negate() if value_type(node) is ValueType.VECTOR:
                 table = self.table(node.expression)
-                return table.with_values(-table.values, table.axis.nameless(self.check))
+                return table.with_values(-table.values, table.axis.nameless(self.making))
             case _:
                 numbers, measured_ms = self.numbers(node)
                 return self._plain(ONE, numbers[:, None], None, measured_ms)
@@ -115,13 +142,13 @@ class Evaluation:
         found = self._tables.get(node)
         if found is None:
             found = self._tables[node] = self.table(node)
+            self._kept += found.size
         return found
 
     def rows(self, node: tree.Node, place: int) -> Rows:
         """Return the rows of an expression at one step."""
         table = self.kept(node)
         at_ms = int(self.steps[place])
-        labels = table.axis.labels
         there = (
             np.arange(table.width)
             if table.present is None
@@ -134,7 +161,12 @@ class Evaluation:
             if table.measured_ms is None
             else table.measured_ms[place, there].tolist()
         )
-        return list(zip((labels[i] for i in columns.tolist()), values, measured, strict=True))
+        label_sets = self._labels.get(node)
+        if label_sets is None:
+            # Each step has the same ones, and may look at all of them.
+            label_sets = self._labels[node] = table.axis.some(None, self._shared.budget)
+        self._shared.budget.hold(ROW_BYTES * len(values))
+        return list(zip((label_sets[i] for i in columns.tolist()), values, measured, strict=True))
 
     def _plain(
         self, axis: Axis, values: Floats, present: Flags | None, measured_ms: int | None
@@ -148,9 +180,16 @@ class Evaluation:
 
     def by_rows(self, node: tree.Call | tree.Aggregate | tree.Binary) -> Table:
         """Return what the row-wise evaluation makes, step by step, of the tables below a node."""
+        budget = self._shared.budget
+        found: list[Rows] = []
         try:
-            found = [_row_wise(step, node) for step in self._each_step()]
-        except QueryTimeoutError:
+            for step in self._each_step():
+                held, kept = budget.held, self._kept
+                found.append(_row_wise(step, node))
+                # What the step has looked at is let go.
+                budget.held = held + self._kept - kept
+                budget.hold(row_bytes(found[-1], new_labels=True))
+        except (QueryTimeoutError, TooManyBytesError):
             raise
         except QueryError as error:
             raise RowWiseError(str(error)) from None
@@ -171,9 +210,10 @@ class Evaluation:
                     raise RowWiseError("label sets are alike")
                 values[place, column], present[place, column] = value, True
                 measured[place, column] = measured_ms
+        axis = self.making.listed(labels, 0)
         if self.is_instant:
-            return Table(Axis(labels), None, values, None, measured)
-        return Table(Axis(labels), None, values, present, None)
+            return Table(axis, None, values, None, measured)
+        return Table(axis, None, values, present, None)
 
     def _moments(self, moment: Moment) -> Ints:
         """Return the times that a selector looks from: one for each step, or one for all."""
@@ -238,7 +278,7 @@ class Evaluation:
         table = self._made(pieces)
         if node.function in KEEPS_NAME:
             return table
-        return table.with_values(table.values, table.axis.nameless(self.check))
+        return table.with_values(table.values, table.axis.nameless(self.making))
 
     def _windows(self, ranged: tree.SelectRange, moments: Ints, at_ms: Ints) -> Iterator[Windows]:
         shared, selection = self._shared, self._selections[ranged.selector.matchers]
@@ -277,7 +317,7 @@ class Evaluation:
                 there |= (windows.lengths()[:, used] > 0).any(axis=1)
         else:
             raise RowWiseError("a subquery")
-        axis = Axis([expected_labels(inside)])
+        axis = Axis.listed([expected_labels(inside)])
         return self._plain(axis, np.ones((len(there), 1)), ~there[:, None], None)
 
     def _aggregate(self, node: tree.Aggregate) -> Table:
@@ -287,8 +327,14 @@ class Evaluation:
         if node.operator not in AGGREGATORS:
             return self.by_rows(node)
         table = self.table(node.expression)
-        groups = table.axis.groups(node.labels, self.check, by=node.by)
         numbers = None if node.parameter is None else self.numbers(node.parameter)[0]
+        if node.operator == "limit_ratio" and numbers is not None:
+            axis = table.axis
+            offsets = self.making.once(
+                (axis,), "offsets", lambda: np.fromiter(map(offset, axis), np.float64, len(axis))
+            )
+            return sampled(table, offsets, numbers)
+        groups = table.axis.groups(node.labels, self.making, by=node.by)
         return aggregated(node, table, groups, numbers, self.check)
 
     def _gradual(self, node: tree.Aggregate, selection: Selection) -> Table:
@@ -304,8 +350,8 @@ class Evaluation:
                 inside = Evaluation(shared, steps, selections, series=(start, stop))
                 table = inside.table(node.expression)
                 if reduction is None:
-                    groups = table.axis.groups(node.labels, self.check, by=node.by)
-                    shared.samples.hold(len(steps) * len(groups.axis))
+                    groups = table.axis.groups(node.labels, self.making, by=node.by)
+                    shared.budget.hold(7 * CELL_BYTES * len(steps) * len(groups.axis))
                     reduction = Reduction(node.operator, groups, len(steps))
                 reduction.add(table)
             if reduction is None:
@@ -317,7 +363,7 @@ class Evaluation:
         if node.matching.fill_left is not None or node.matching.fill_right is not None:
             return self.by_rows(node)
         if node.operator in tree.SET_OPERATORS:
-            return set_operation(node, self.table(node.left), self.table(node.right), self.check)
+            return set_operation(node, self.table(node.left), self.table(node.right), self.making)
         for vector, scalar in ((node.left, node.right), (node.right, node.left)):
             if value_type(scalar) is ValueType.SCALAR:
                 table, (numbers, measured_ms) = self.table(vector), self.numbers(scalar)
@@ -326,10 +372,10 @@ class Evaluation:
                     table,
                     numbers[:, None],
                     measured_ms,
-                    self.check,
+                    self.making,
                     swapped=scalar is node.left,
                 )
-        return matched(node, self.table(node.left), self.table(node.right), self.check)
+        return matched(node, self.table(node.left), self.table(node.right), self.making)
 
 
 class _Step:
@@ -371,6 +417,10 @@ class _Step:
                 return Reading(-value, measured_ms)
             case _:
                 raise RowWiseError("no scalar")
+
+    def hold_labels(self, size: int) -> None:
+        """Count bytes of texts that are made for label sets."""
+        self._evaluation.making.budget.hold_labels(size)
 
     def windows(self, node: tree.Node) -> RowWindows:
         """Refuse: range vectors have a way of their own."""

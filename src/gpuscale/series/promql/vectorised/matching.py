@@ -8,12 +8,11 @@ from gpuscale.series.labels import LabelSet
 from gpuscale.series.promql.elementwise import ARITHMETIC
 from gpuscale.series.promql.tree import Binary, Cardinality, Matching
 from gpuscale.series.promql.vectorised.aggregation import Reduction, Segments
-from gpuscale.series.promql.vectorised.axis import Axis, Groups, in_parts
+from gpuscale.series.promql.vectorised.axis import Axis, Groups, Making
 from gpuscale.series.promql.vectorised.blocks import Flags, Floats, Ints
 from gpuscale.series.promql.vectorised.elementwise import arithmetic, compared
 from gpuscale.series.promql.vectorised.support import RowWiseError
 from gpuscale.series.promql.vectorised.table import Table
-from gpuscale.series.promql.vectorised.windows import Check
 
 
 def drops_name(node: Binary) -> bool:
@@ -26,7 +25,7 @@ def with_scalar(
     table: Table,
     numbers: Floats,
     number_ms: int | None,
-    check: Check,
+    making: Making,
     *,
     swapped: bool,
 ) -> Table:
@@ -37,7 +36,7 @@ def with_scalar(
         table: the vector.
         numbers: K x 1.
         number_ms: when the number was measured, in an instant query; None where it was not.
-        check: raises once the query has to stop.
+        making: of the query's label sets.
         swapped: whether the number stands on the left.
 
     Raises:
@@ -50,15 +49,15 @@ def with_scalar(
     table = Table(table.axis, table.columns, table.values, table.present, measured)
     if node.operator in ARITHMETIC:
         return table.with_values(
-            arithmetic(node.operator, left, right, check), table.axis.nameless(check)
+            arithmetic(node.operator, left, right, making.budget), table.axis.nameless(making)
         )
     holds = compared(node.operator, left, right)
     if node.return_bool:
-        return table.with_values(holds.astype(np.float64), table.axis.nameless(check))
+        return table.with_values(holds.astype(np.float64), table.axis.nameless(making))
     return table.where(holds)
 
 
-def matched(node: Binary, left: Table, right: Table, check: Check) -> Table:
+def matched(node: Binary, left: Table, right: Table, making: Making) -> Table:
     """Return what an operator gives for the pairs of columns that belong together.
 
     Raises:
@@ -66,7 +65,7 @@ def matched(node: Binary, left: Table, right: Table, check: Check) -> Table:
     """
     swapped = node.matching.cardinality is Cardinality.ONE_TO_MANY
     many, one = (right, left) if swapped else (left, right)
-    sides = _signatures(node.matching, many.axis, one.axis, check)
+    sides = _signatures(node.matching, many.axis, one.axis, making)
     many_ids, one_ids = many.of(sides.many.ids), one.of(sides.translated)
     partner_of = np.full(len(sides.many.axis), -1, np.int64)
     known = np.flatnonzero(one_ids >= 0)
@@ -79,7 +78,7 @@ def matched(node: Binary, left: Table, right: Table, check: Check) -> Table:
     is_single = node.matching.cardinality is Cardinality.ONE_TO_ONE
     if is_single and len(np.unique(many_ids[chosen])) != len(chosen):
         raise RowWiseError("more than one match")
-    axis = _joined_axis(node, many, one, chosen, partners, check)
+    axis = _joined_axis(node, many, one, chosen, partners, making)
     many_values, one_values = many.values[:, chosen], one.values[:, partners]
     first, second = (one_values, many_values) if swapped else (many_values, one_values)
     present = _both(many.present, chosen, one.present, partners)
@@ -87,7 +86,8 @@ def matched(node: Binary, left: Table, right: Table, check: Check) -> Table:
     if many.measured_ms is not None and one.measured_ms is not None:
         measured = np.minimum(many.measured_ms[:, chosen], one.measured_ms[:, partners])
     if node.operator in ARITHMETIC:
-        return Table(axis, None, arithmetic(node.operator, first, second, check), present, measured)
+        values = arithmetic(node.operator, first, second, making.budget)
+        return Table(axis, None, values, present, measured)
     holds = compared(node.operator, first, second)
     if node.return_bool:
         return Table(axis, None, holds.astype(np.float64), present, measured)
@@ -110,41 +110,44 @@ class _Signatures:
     """For each position of the one side its group on the many side; -1 where that has none."""
 
 
-def _signatures(matching: Matching, many: Axis, one: Axis, check: Check) -> _Signatures:
-    # The other axis is kept with what was made of it, so that its identity stays its own.
-    key = ("signatures", matching.labels, matching.on, id(one))
-    _, found = many.remembered(key, lambda: (one, _compared(matching, many, one, check)))
-    return found
+def _signatures(matching: Matching, many: Axis, one: Axis, making: Making) -> _Signatures:
+    ours = many.groups(matching.labels, making, by=matching.on)
+    theirs = one.groups(matching.labels, making, by=matching.on)
 
+    def translated() -> Ints:
+        translation = np.array([ours.by_key.get(key, -1) for key in theirs.by_key], np.int64)
+        made = translation[theirs.ids] if len(translation) else theirs.ids
+        making.budget.hold_labels(made.nbytes)
+        return made
 
-def _compared(matching: Matching, many: Axis, one: Axis, check: Check) -> _Signatures:
-    ours = many.groups(matching.labels, check, by=matching.on)
-    theirs = one.groups(matching.labels, check, by=matching.on)
-    translation = np.array([ours.by_key.get(key, -1) for key in theirs.by_key], np.int64)
-    translated = translation[theirs.ids] if len(translation) else theirs.ids
-    return _Signatures(ours, theirs, translated)
+    key = ("translated", matching.labels, matching.on)
+    return _Signatures(ours, theirs, making.once((many, one), key, translated))
 
 
 def _joined_axis(
-    node: Binary, many: Table, one: Table, chosen: Ints, partners: Ints, check: Check
+    node: Binary, many: Table, one: Table, chosen: Ints, partners: Ints, making: Making
 ) -> Axis:
     ours = chosen if many.columns is None else many.columns[chosen]
     theirs = partners if one.columns is None else one.columns[partners]
-    key = (
-        *("joined", node.matching, drops_name(node), id(one.axis)),
-        *(ours.tobytes(), theirs.tobytes()),
-    )
 
-    def made() -> tuple[Axis, Axis]:
-        ours_labels, theirs_labels = many.axis.labels, one.axis.labels
-        labels = in_parts(
-            list(zip(ours.tolist(), theirs.tolist(), strict=True)),
-            lambda pair: _joined_labels(node, ours_labels[pair[0]], theirs_labels[pair[1]]),
-            check,
+    def made() -> Axis:
+        ours_label, theirs_label = many.axis.label, one.axis.label
+        ours_at, theirs_at = ours.tolist(), theirs.tolist()
+        size = 100 * len(ours)
+        making.budget.hold_labels(size)
+        # Each group has one match, so its labels are in one result.
+        is_single = node.matching.cardinality is Cardinality.ONE_TO_ONE
+        return Axis(
+            len(ours),
+            lambda place: _joined_labels(
+                node, ours_label(ours_at[place]), theirs_label(theirs_at[place])
+            ),
+            size + many.axis.size + one.axis.size,
+            is_unique=True if is_single and not node.matching.include else None,
         )
-        return one.axis, Axis(labels)
 
-    return many.axis.remembered(key, made)[1].distinct()
+    key = ("joined", node.matching, drops_name(node), ours.tobytes(), theirs.tobytes())
+    return making.once((many.axis, one.axis), key, made).distinct(making)
 
 
 def _joined_labels(node: Binary, many: LabelSet, one: LabelSet) -> LabelSet:
@@ -157,12 +160,12 @@ def _joined_labels(node: Binary, many: LabelSet, one: LabelSet) -> LabelSet:
     return labels
 
 
-def set_operation(node: Binary, left: Table, right: Table, check: Check) -> Table:
+def set_operation(node: Binary, left: Table, right: Table, making: Making) -> Table:
     """Return the cells of one vector that the other has, or lacks; or those of both."""
     if node.operator == "or":
-        there, _ = _found(node.matching, right, left, check)
-        return _together(left, right.where(~there))
-    there, oldest_ms = _found(node.matching, left, right, check)
+        there, _ = _found(node.matching, right, left, making)
+        return _together(left, right.where(~there), making)
+    there, oldest_ms = _found(node.matching, left, right, making)
     if node.operator == "unless":
         return left.where(~there)
     if left.measured_ms is not None and oldest_ms is not None:
@@ -172,10 +175,10 @@ def set_operation(node: Binary, left: Table, right: Table, check: Check) -> Tabl
 
 
 def _found(
-    matching: Matching, table: Table, other: Table, check: Check
+    matching: Matching, table: Table, other: Table, making: Making
 ) -> tuple[Flags, Ints | None]:
     """Return for each cell of a table whether the other one has a match, and when its oldest was measured."""
-    sides = _signatures(matching, table.axis, other.axis, check)
+    sides = _signatures(matching, table.axis, other.axis, making)
     ids = other.of(sides.translated)
     groups = sides.many
     there = np.zeros((len(table.values), len(groups.axis)), np.bool_)
@@ -193,11 +196,17 @@ def _found(
     return there[:, own], None if oldest is None else oldest[:, own]
 
 
-def _together(left: Table, right: Table) -> Table:
+def _together(left: Table, right: Table, making: Making) -> Table:
     """Return the columns of both."""
-    key = ("together", id(right.axis))
-    _, axis = left.axis.remembered(
-        key, lambda: (right.axis, Axis([*left.axis.labels, *right.axis.labels]))
+    first, second, border = left.axis.label, right.axis.label, len(left.axis)
+    axis = making.once(
+        (left.axis, right.axis),
+        "together",
+        lambda: Axis(
+            border + len(right.axis),
+            lambda place: first(place) if place < border else second(place - border),
+            left.axis.size + right.axis.size,
+        ),
     )
     columns = None
     if left.columns is not None or right.columns is not None:

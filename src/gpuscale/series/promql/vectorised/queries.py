@@ -12,29 +12,29 @@ from dataclasses import replace
 import numpy as np
 
 from gpuscale.series.promql import tree
-from gpuscale.series.promql.budget import Check
+from gpuscale.series.promql.budget import SERIES_BYTES, Check
 from gpuscale.series.promql.rows import PlannedQuery
 from gpuscale.series.promql.tree import ValueType, value_type
+from gpuscale.series.promql.vectorised.axis import Making
 from gpuscale.series.promql.vectorised.blocks import Ints
 from gpuscale.series.promql.vectorised.evaluation import Evaluation, QueryState
-from gpuscale.series.promql.vectorised.samples import (
-    SLICE_CELLS,
-    QuerySamples,
-)
+from gpuscale.series.promql.vectorised.samples import CELL_BYTES, SLICE_CELLS, QuerySamples
 from gpuscale.series.promql.vectorised.support import RowWiseError, UncoveredStepsError
 from gpuscale.series.promql.vectorised.table import Table
 from gpuscale.series.values import Matrix, MatrixSeries, Points, Scalar, Value, Vector, VectorSample
 
-_CHUNK_CELLS = 2 * SLICE_CELLS
+_CHUNK_CELLS = SLICE_CELLS
 """Cells of the widest table that are computed at a time."""
 _SERIES_A_CHECK = 1_000
+_SAMPLE_BYTES = 140
+"""A sample of a vector, label set aside: its object, a float, an integer, and its place in a tuple."""
 
 
 def instant(samples: QuerySamples, query: PlannedQuery) -> Value:
     """Return the value of a query at one time.
 
     Raises:
-        QueryError: it would hold too many samples.
+        QueryError: it would hold too many bytes.
         QueryTimeoutError: the time is up.
         RowWiseError: the row-wise evaluation has to answer.
     """
@@ -45,21 +45,27 @@ def instant(samples: QuerySamples, query: PlannedQuery) -> Value:
         if value_type(root) is ValueType.SCALAR:
             return Scalar(evaluation.numbers(root)[0].item(0))
         table = evaluation.table(root)
-    samples.hold(2 * table.width)
-    labels = table.axis.labels
-    columns = range(table.width) if table.columns is None else table.columns.tolist()
-    measured_ms = _measured(table).tolist()[0]
-    return Vector(
-        tuple(
-            map(VectorSample, (labels[i] for i in columns), table.values[0].tolist(), measured_ms)
+    measured_ms = _measured(table)
+    samples.let_go()
+    del evaluation, shared
+    budget = samples.budget
+    budget.hold(_SAMPLE_BYTES * table.width)
+    places = np.arange(table.width) if table.columns is None else table.columns
+    found: list[VectorSample] = []
+    for first in range(0, table.width, _SERIES_A_CHECK):
+        query.check()
+        part = slice(first, first + _SERIES_A_CHECK)
+        labels = table.axis.some(places[part], budget)
+        found += map(
+            VectorSample, labels, table.values[0, part].tolist(), measured_ms[0, part].tolist()
         )
-    )
+    return Vector(tuple(found))
 
 
 def range_query(samples: QuerySamples, query: PlannedQuery) -> Matrix:
     """Return the values of a query at many times; errors as `instant`."""
     while query.steps:
-        held = samples.held
+        held = samples.budget.held
         try:
             return _matrix_of(samples, query)
         except UncoveredStepsError as error:
@@ -67,12 +73,13 @@ def range_query(samples: QuerySamples, query: PlannedQuery) -> Matrix:
             if not uncovered:
                 raise
             query = replace(query, steps=query.steps[uncovered:])
-            samples.held = held
+            samples.budget.held = held
     return Matrix(())
 
 
 def _matrix_of(samples: QuerySamples, query: PlannedQuery) -> Matrix:
     shared, root, check = QueryState(samples, query), query.root, query.check
+    budget = samples.budget
     while isinstance(root, tree.Call) and root.function in {"sort", "sort_desc"}:
         # A matrix has an order of its own.
         root = root.arguments[0]
@@ -80,34 +87,35 @@ def _matrix_of(samples: QuerySamples, query: PlannedQuery) -> Matrix:
     with np.errstate(all="ignore"):
         for start, stop in _chunks(samples, len(shared.steps)):
             check()
-            evaluation = Evaluation(shared, shared.steps[start:stop], samples.selections, start)
-            table = evaluation.table(root)
-            # Once as a table, once as points.
-            samples.hold(2 * table.values.size)
-            tables.append(table)
-    return _matrix(tables, query.steps, check)
+            steps = shared.steps[start:stop]
+            tables.append(Evaluation(shared, steps, samples.selections, start).table(root))
+    del shared
+    samples.let_go()
+    budget.hold(sum(table.size for table in tables))
+    return _matrix(tables, query.steps, samples.making, check)
 
 
-def _matrix(tables: list[Table], steps: range, check: Check) -> Matrix:
+def _matrix(tables: list[Table], steps: range, making: Making, check: Check) -> Matrix:
     """Return the series of tables that follow each other, sorted by labels."""
-    axis = tables[0].axis.distinct()
+    axis = tables[0].axis.distinct(making)
     columns = tables[0].columns
     times_ms = list(steps)
-    places = axis.by_labels
+    places = making.once((axis,), "order", lambda: axis.by_labels(making))
     if columns is not None:
         place_of = np.full(len(axis), -1)
         place_of[columns] = np.arange(len(columns))
         places = place_of[places]
         places = places[places >= 0]
     found: list[MatrixSeries] = []
-    labels = axis.labels if columns is None else [axis.labels[i] for i in columns.tolist()]
     for first in range(0, len(places), _SERIES_A_CHECK):
         check()
         some = places[first : first + _SERIES_A_CHECK]
+        labels = axis.some(some if columns is None else columns[some], making.budget)
+        making.budget.hold((SERIES_BYTES + CELL_BYTES * len(steps)) * len(some))
         values = np.concatenate([table.values[:, some] for table in tables]).T.copy()
         present = np.concatenate([table.presence()[:, some] for table in tables]).T.copy()
         whole: list[bool] = np.all(present, axis=1).tolist()
-        for place, column in enumerate(some.tolist()):
+        for place in range(len(some)):
             if whole[place]:
                 points = Points(times_ms, array("d", values[place].tobytes()))
             else:
@@ -117,7 +125,7 @@ def _matrix(tables: list[Table], steps: range, check: Check) -> Matrix:
                 points = Points(
                     [times_ms[i] for i in kept.tolist()], array("d", values[place, kept].tobytes())
                 )
-            found.append(MatrixSeries(labels[column], points))
+            found.append(MatrixSeries(labels[place], points))
     return Matrix(tuple(found))
 
 

@@ -12,16 +12,17 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from gpuscale.core.errors import QueryError, UncoveredError
-from gpuscale.series.labels import LabelKey, LabelSet
+from gpuscale.core.errors import UncoveredError
+from gpuscale.core.memory import give_memory_back
 from gpuscale.series.promql import tree
+from gpuscale.series.promql.budget import Budget
 from gpuscale.series.promql.evaluate import Evaluable
 from gpuscale.series.promql.functions.ranges import RANGE_FUNCTIONS
 from gpuscale.series.promql.rows import PlannedQuery, QueryRange
 from gpuscale.series.promql.snapshot import Need, needs
 from gpuscale.series.promql.tree import ValueType, value_type
 from gpuscale.series.promql.vectorised.aggregation import GRADUAL
-from gpuscale.series.promql.vectorised.axis import Axis
+from gpuscale.series.promql.vectorised.axis import Axis, Making, Memory
 from gpuscale.series.promql.vectorised.blocks import Block, Ints, blocks_of, without_markers
 from gpuscale.series.promql.vectorised.support import RowWiseError
 from gpuscale.series.storage.columns import NEVER_MS
@@ -31,19 +32,17 @@ from gpuscale.series.storage.samples import Series, current
 from gpuscale.series.storage.store import SeriesStore
 from gpuscale.series.values import Matrix, Value
 
-MAX_SAMPLES = 10_000_000
-"""Samples, and results twice, that one query may hold at one time; 8 bytes each."""
-SLICE_CELLS = 1 << 19
-"""Samples copied in one go, or results computed in one go; 4 MiB."""
+CELL_BYTES = 8
+"""A sample, or a result."""
+SLICE_CELLS = 1 << 17
+"""Samples copied in one go, or results computed in one go; 1 MiB, and up to ten times that on the way."""
 _SERIES_A_COPY = 1_000
 _CELLS_A_MOMENT = 5_000
 """Samples that take as long to copy as it takes to find the row of one time in one group."""
 _CELLS_A_FRAME = 10_000
 """Samples that take as long to copy as a frame of none."""
-_AXES_BYTES = 32 * 1024 * 1024
-"""Label sets and what is made of them, remembered from query to query; one query may make more."""
-_AXES_BYTES_A_SERIES = 1_024
-"""As much as that for each series of the store, where this is more."""
+_LARGE_BYTES = 8 * 1024 * 1024
+"""Of samples, from which on it pays to give memory back."""
 
 HandOver = Callable[[Callable[[], list[Frame]]], list[Frame]]
 """Runs something where the store may be read."""
@@ -57,6 +56,7 @@ class Selection:
     axis: Axis
     series: tuple[Series, ...]
     need: Need
+    making: Making
     is_gradual: bool = False
     """Whether the samples are copied while the query is evaluated."""
     cut_ms: Ints = field(init=False)
@@ -69,11 +69,15 @@ class Selection:
         self.cut_ms = np.full(len(self.series), -NEVER_MS)
 
     def add(self, frames: Sequence[Frame]) -> int:
+        """Take copied samples; return how many bytes they are."""
         self._frames += frames
-        return sum(frame.values.size for frame in frames)
+        return sum(
+            2 * frame.times_ms.nbytes + frame.values.nbytes + 24 * len(frame.labels)
+            for frame in frames
+        )
 
     def add_newest(self, first: int, series: Sequence[Series]) -> int:
-        """Copy the newest sample of some series up to the one time that counts; return how many there are.
+        """Copy the newest sample of some series up to the one time that counts; return how many bytes it is.
 
         Args:
             first: the place of the first of them.
@@ -99,7 +103,7 @@ class Selection:
                 np.array(there, np.int64),
             )
         )
-        return len(newest)
+        return 5 * CELL_BYTES * len(newest)
 
     def frames(self, series: Sequence[Series]) -> Iterator[Frame]:
         """Return copies of the samples of some of the series."""
@@ -130,32 +134,49 @@ class Selection:
         picking = len(self.need.moments) * frames * _CELLS_A_MOMENT
         return picking < (self.rows - len(self.need.moments)) * len(self.series)
 
-    def _positions(self) -> dict[LabelKey, int]:
-        return {labels.key: position for position, labels in enumerate(self.axis.labels)}
-
     def blocks(self, *, keep_stale: bool) -> list[Block]:
         """Return the samples without holes, and unless kept without markers of a series' end."""
         found = self._ready.get(keep_stale)
         if found is None:
-            found = [without_markers(each, keep_stale=keep_stale) for each in self._whole]
+            found = []
+            for block in self._whole:
+                found.append(without_markers(block, keep_stale=keep_stale))
+                if found[-1] is not block:
+                    size = found[-1].values.nbytes + found[-1].times_ms.nbytes
+                    self.making.budget.hold(size)
             self._ready[keep_stale] = found
         return found
 
     @cached_property
     def _whole(self) -> list[Block]:
-        frames = self._frames
-        if not frames:
-            return self._newest
-        position_of = self.axis.remembered("positions", self._positions)
-        positions = np.array(
-            [position_of[labels.key] for frame in frames for labels in frame.labels], np.int64
-        )
-        self.cut_ms[positions] = np.concatenate([frame.cut_ms for frame in frames])
-        return blocks_of(frames, positions)
+        """Return the copied samples as blocks, each of some frames, which are let go one after the other."""
+        found = self._newest
+        while self._frames:
+            cells, count = 0, 0
+            while count < len(self._frames) and cells < SLICE_CELLS:
+                cells += self._frames[count].values.size
+                count += 1
+            some, self._frames = self._frames[:count], self._frames[count:]
+            positions = self._positions([id(labels) for frame in some for labels in frame.labels])
+            self.cut_ms[positions] = np.concatenate([frame.cut_ms for frame in some])
+            found += blocks_of(some, positions)
+        return found
+
+    def _positions(self, identities: Sequence[int]) -> Ints:
+        """Return where label sets stand among those of the series: they are the very same objects."""
+        order, ordered = self.making.once((self.axis,), "identities", self._by_identity)
+        found: Ints = order[np.searchsorted(ordered, np.array(identities, np.int64))]
+        return found
+
+    def _by_identity(self) -> Ints:
+        identities = np.fromiter(map(id, self.axis), np.int64, len(self.axis))
+        order = np.argsort(identities)
+        self.making.budget.hold_labels(2 * order.nbytes)
+        return np.stack([order, identities[order]])
 
     def part(self) -> "Selection":
         """Return a selection of the same series that holds nothing yet."""
-        return Selection(self.matchers, self.axis, self.series, self.need)
+        return Selection(self.matchers, self.axis, self.series, self.need, self.making)
 
 
 class QuerySamples(Evaluable):
@@ -167,6 +188,7 @@ class QuerySamples(Evaluable):
         covered: the times it is evaluated at.
         lookback_ms: how old a sample may be and still count as the current one.
         hand_over: runs something where the store may be read; by default right here.
+        budget: of the query.
     """
 
     def __init__(
@@ -176,18 +198,20 @@ class QuerySamples(Evaluable):
         covered: QueryRange,
         lookback_ms: int,
         hand_over: HandOver = lambda read: read(),
+        budget: Budget | None = None,
     ) -> None:
         self._oldest_kept_ms = store.oldest_kept_ms()
         self._hand_over = hand_over
-        self.held = 0
-        """Samples and results; a caller that lets go of some sets it back."""
+        self.budget = budget or Budget()
+        memory = _memory(store)
+        self.making = Making(memory, self.budget)
         steps = 1 + (covered.end_ms - covered.start_ms) // (covered.step_ms or 1)
         once = _reduced_once(root)
         self.selections: dict[Selector, Selection] = {}
         for matchers, need in needs(root, covered, lookback_ms).items():
             series = store.select(matchers)
-            axis = _axis(store, matchers, series)
-            selection = Selection(matchers, axis, series, need)
+            axis = memory.axis(matchers, series)
+            selection = Selection(matchers, axis, series, need, self.making)
             if matchers in once and not selection.is_instant:
                 cells = len(series) * max(steps, selection.rows)
                 selection.is_gradual = cells > 2 * SLICE_CELLS
@@ -197,7 +221,7 @@ class QuerySamples(Evaluable):
         """Copy what is not copied later; between any two parts the caller may do something else.
 
         Raises:
-            QueryError: the query would hold too many samples.
+            QueryError: the query would hold too many bytes.
         """
         for selection in self.selections.values():
             if selection.is_gradual:
@@ -206,13 +230,12 @@ class QuerySamples(Evaluable):
             for start in range(0, len(selection.series), _SERIES_A_COPY):
                 part = selection.series[start : start + _SERIES_A_COPY]
                 if selection.is_instant:
-                    self.hold(selection.add_newest(start, part))
+                    self.budget.hold(selection.add_newest(start, part))
                     yield
                     continue
                 for frame in selection.frames(part):
-                    samples = selection.add([frame])
-                    self.hold(samples)
-                    cost += samples + _CELLS_A_FRAME
+                    self.budget.hold(selection.add([frame]))
+                    cost += frame.values.size + _CELLS_A_FRAME
                     if cost > SLICE_CELLS:
                         cost = 0
                         yield
@@ -228,28 +251,24 @@ class QuerySamples(Evaluable):
         for start in range(0, len(selection.series), width):
             stop = min(len(selection.series), start + width)
             part = selection.part()
-            held = self.held
+            held = self.budget.held
             # A part at a time, so that the store's owner is not kept waiting.
             for first in range(start, stop, _SERIES_A_COPY):
                 series = selection.series[first : min(stop, first + _SERIES_A_COPY)]
-                self.hold(part.add(self._copied(selection, series)))
+                self.budget.hold(part.add(self._copied(selection, series)))
             yield start, stop, part
-            self.held = held
+            self.budget.held = held
 
     def _copied(self, selection: Selection, series: Sequence[Series]) -> list[Frame]:
         return self._hand_over(lambda: list(selection.frames(series)))
 
-    def hold(self, samples: int) -> None:
-        """Count samples, or results, that are held from now on.
-
-        Raises:
-            QueryError: they are too many; the text is Prometheus'.
-        """
-        self.held += samples
-        if self.held > MAX_SAMPLES:
-            raise QueryError(
-                "query processing would load too many samples into memory in query execution"
-            )
+    def let_go(self) -> None:
+        """Let go of all samples, as there is a result; what is held is that alone."""
+        self.selections = {}
+        if self.budget.held > _LARGE_BYTES:
+            # What comes next is many small objects: they would not lie where large arrays were.
+            give_memory_back()
+        self.budget.held = 0
 
     def oldest_kept_ms(self) -> int:
         """Return the time before which nothing is answered."""
@@ -266,43 +285,17 @@ class QuerySamples(Evaluable):
         return range_query(self, query)
 
 
-_axes: "WeakKeyDictionary[SeriesStore, tuple[int, dict[Selector, Axis]]]" = WeakKeyDictionary()
+_memories: "WeakKeyDictionary[SeriesStore, Memory]" = WeakKeyDictionary()
 
 
-def _axis(store: SeriesStore, matchers: Selector, series: tuple[Series, ...]) -> Axis:
-    """Return the axis of a selector's series, remembered until one comes or goes."""
-    generation, axes = _axes.get(store, (-1, {}))
-    held = sum(axis.bytes_held() for axis in axes.values())
-    most = max(_AXES_BYTES, _AXES_BYTES_A_SERIES * store.stats().series)
-    if generation != store.generation or held > most:
-        for outdated in axes.values():
-            outdated.forget()
-        axes = {}
-        _axes[store] = store.generation, axes
-    axis = axes.get(matchers)
-    if axis is None:
-        axis = axes[matchers] = _SeriesAxis(series)
-    return axis
-
-
-class _SeriesAxis(Axis):
-    """The label sets of series, listed where they are first needed: not on the event loop."""
-
-    bytes_each = 16
-    """The label sets are the store's."""
-
-    def __init__(self, series: tuple[Series, ...]) -> None:
-        super().__init__(())
-        self._series = series
-
-    def __len__(self) -> int:
-        return len(self._series)
-
-    @property
-    def labels(self) -> Sequence[LabelSet]:
-        if len(self._labels) != len(self._series):
-            self._labels = [each.labels for each in self._series]
-        return self._labels
+def _memory(store: SeriesStore) -> Memory:
+    """Return what is remembered of a store's label sets, until a series comes or goes."""
+    found = _memories.get(store)
+    if found is None or found.generation != store.generation:
+        if found is not None:
+            found.made.clear()
+        found = _memories[store] = Memory(store.generation)
+    return found
 
 
 def _reduced_once(root: tree.Node) -> set[Selector]:

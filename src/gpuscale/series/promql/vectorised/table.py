@@ -29,6 +29,12 @@ class Table:
     def width(self) -> int:
         return len(self.values.T)
 
+    @property
+    def size(self) -> int:
+        """Return the bytes of the arrays; one that is a view of another counts as well."""
+        arrays = self.columns, self.values, self.present, self.measured_ms
+        return sum(each.nbytes for each in arrays if each is not None)
+
     def of(self, by_position: Ints) -> Ints:
         """Return what an array over the axis has for each column."""
         return by_position if self.columns is None else by_position[self.columns]
