@@ -180,12 +180,13 @@ async def test_what_is_too_much_is_refused_before_the_work(store, query, text: s
 
 
 async def test_a_large_answer_is_refused(store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpuscale.promapi.body.MAX_BODY_BYTES", 40_000)
+    # 1 100 samples of a vector are 140 bytes each, and a text of some 60 beside them.
+    monkeypatch.setattr("gpuscale.series.promql.budget.MAX_BYTES", 150_000)
     async with await served(store) as client:
         assert (await asked(client, query="u{i='1'}"))[0] == 200
         status, body = await asked(client, query="u")
         assert (status, body["errorType"]) == (422, "execution")
-        assert body["error"].startswith("the answer is larger than 40000 bytes")
+        assert "expected at most 150000;" in body["error"]
         assert (await asked(client, "series", **{"match[]": "u"}))[0] == 422
 
 

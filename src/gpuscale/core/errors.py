@@ -13,6 +13,7 @@ GpuscaleError
 │   ├── UncoveredError            it needs samples that are no longer kept
 │   ├── BadQueryError             series.promql.parse
 │   ├── QueryTimeoutError         series.promql.budget
+│   ├── TooManyBytesError         series.promql.budget
 │   └── TemplateError             core.golang.template.values
 ├── NotFoundError                 the thing asked for is not there
 │   ├── MetricNotFoundError       rules.queries.plan

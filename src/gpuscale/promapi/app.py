@@ -119,7 +119,7 @@ class _Api:
         self._pool = pool
         self._shows_measured = shows_measured
 
-    async def query(self, parameters: Parameters, request: web.Request) -> bytes | bytearray:
+    async def query(self, parameters: Parameters, request: web.Request) -> bytes:
         asked_ms = parameters.time_ms("time", None)
         at_ms = self._clock.now_ms() if asked_ms is None else self._axis.to_store_ms(asked_ms)
         query, lookback_ms = parameters.query(), parameters.lookback_ms()
@@ -129,7 +129,7 @@ class _Api:
 
         return await self._evaluated(parameters, request, QueryRange(at_ms, at_ms, 0), value)
 
-    async def query_range(self, parameters: Parameters, request: web.Request) -> bytes | bytearray:
+    async def query_range(self, parameters: Parameters, request: web.Request) -> bytes:
         start_ms = self._axis.to_store_ms(parameters.required_time_ms("start"))
         end_ms = self._axis.to_store_ms(parameters.required_time_ms("end"))
         step_ms = self._axis.step_to_store_ms(parameters.step_ms())
@@ -149,10 +149,10 @@ class _Api:
         request: web.Request,
         covered: QueryRange,
         evaluate: Callable[[Samples, Check], Value],
-    ) -> bytes | bytearray:
+    ) -> bytes:
         limit = parameters.limit()
 
-        def answer(samples: Samples, check: Check) -> bytes | bytearray:
+        def answer(samples: Samples, check: Check) -> bytes:
             value = evaluate(samples, check)
             kept = value if limit is None else limited(value, limit)
             warnings = [] if kept is value else ["results truncated due to limit"]
@@ -171,7 +171,7 @@ class _Api:
             is_wanted=lambda: request.transport is not None,
         )
 
-    async def series(self, parameters: Parameters, _: web.Request) -> bytes | bytearray:
+    async def series(self, parameters: Parameters, _: web.Request) -> bytes:
         selectors = parameters.selectors()
         if not selectors:
             raise bad_data("no match[] parameter provided")
@@ -181,7 +181,7 @@ class _Api:
             found += self._store.series(selector, *times)
             await asyncio.sleep(0)
 
-        def answer(check: Check) -> bytes | bytearray:
+        def answer(check: Check) -> bytes:
             budget = Budget.of(check)
             by_key = {label_set(labels).key: labels for labels in found}
             budget.hold(sum(_LISTED_BYTES + 16 * len(key) for key in by_key))
@@ -190,16 +190,16 @@ class _Api:
 
         return await self._pool.apart(answer)
 
-    async def labels(self, parameters: Parameters, _: web.Request) -> bytes | bytearray:
+    async def labels(self, parameters: Parameters, _: web.Request) -> bytes:
         return await self._names(parameters, self._store.label_names)
 
-    async def label_values(self, parameters: Parameters, request: web.Request) -> bytes | bytearray:
+    async def label_values(self, parameters: Parameters, request: web.Request) -> bytes:
         return await self._names(
             parameters,
             partial(self._store.label_values, unescaped_name(request.match_info["name"])),
         )
 
-    async def _names(self, parameters: Parameters, ask: Callable[..., list[str]]) -> bytes | bytearray:
+    async def _names(self, parameters: Parameters, ask: Callable[..., list[str]]) -> bytes:
         limit, times = parameters.limit(), self._times(parameters)
         found: set[str] = set()
         for selector in parameters.selectors() or [_EMPTY_SELECTOR]:
@@ -217,7 +217,7 @@ class _Api:
         kind = content_type(utf8_names=utf8_names)
         return web.Response(body=text, headers={"Content-Type": kind})
 
-    async def _federated(self, request: web.Request) -> bytes | bytearray:
+    async def _federated(self, request: web.Request) -> bytes:
         parameters = await read_parameters(request)
         at_ms = self._clock.now_ms()
         found: dict[LabelSet, VectorSample] = {}
@@ -245,11 +245,11 @@ class _Api:
             lambda _: federation_text(samples, utf8_names=utf8_names).encode(errors="replace")
         )
 
-    async def metadata(self, parameters: Parameters, _: web.Request) -> bytes | bytearray:
+    async def metadata(self, parameters: Parameters, _: web.Request) -> bytes:
         data = metric_metadata(self._store.metadata, parameters)
         return await self._pool.apart(lambda _: plain_body({"status": "success", "data": data}))
 
-    async def target_metadata(self, parameters: Parameters, _: web.Request) -> bytes | bytearray:
+    async def target_metadata(self, parameters: Parameters, _: web.Request) -> bytes:
         data = target_metadata(self._store.metadata, parameters)
         return await self._pool.apart(lambda check: list_body(data, check))
 
@@ -273,7 +273,7 @@ def _json_handler(answer: Answer) -> Callable[[web.Request], Awaitable[web.Respo
     return handle
 
 
-async def _unserved(parameters: Parameters, request: web.Request) -> bytes | bytearray:
+async def _unserved(parameters: Parameters, request: web.Request) -> bytes:
     """Refuse a path that is not served, or not by this method."""
     allowed: set[str] = set()
     for resource in request.app.router.resources():
@@ -285,7 +285,7 @@ async def _unserved(parameters: Parameters, request: web.Request) -> bytes | byt
     raise ApiError(404, "not_found", f"{request.path} is not served here")
 
 
-async def _checked(answer: Answer, parameters: Parameters, request: web.Request) -> bytes | bytearray:
+async def _checked(answer: Answer, parameters: Parameters, request: web.Request) -> bytes:
     try:
         return await answer(parameters, request)
     except BadQueryError as error:

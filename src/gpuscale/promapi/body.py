@@ -5,6 +5,7 @@ A whole answer handed to the encoder at once would keep every other thread waiti
 
 import json
 from collections.abc import Iterable
+from io import BytesIO
 from typing import Any
 
 import msgspec
@@ -16,7 +17,7 @@ _BYTES_PER_CHECK = 65_536
 _encode = msgspec.json.Encoder().encode
 
 
-def query_body(kind: str, result: Iterable[bytes], warnings: list[str], check: Check) -> bytearray:
+def query_body(kind: str, result: Iterable[bytes], warnings: list[str], check: Check) -> bytes:
     """Return the answer to a query.
 
     Args:
@@ -33,7 +34,7 @@ def query_body(kind: str, result: Iterable[bytes], warnings: list[str], check: C
     return _written(head, result, f"]}}{beside}}}", check)
 
 
-def list_body(data: Iterable[Any], check: Check) -> bytearray:
+def list_body(data: Iterable[Any], check: Check) -> bytes:
     """Return an answer whose data is a list.
 
     Raises:
@@ -47,22 +48,22 @@ def plain_body(body: dict[str, Any]) -> bytes:
     return _text(body).encode(errors="replace")
 
 
-def _written(head: str, pieces: Iterable[bytes], tail: str, check: Check) -> bytearray:
+def _written(head: str, pieces: Iterable[bytes], tail: str, check: Check) -> bytes:
     budget = Budget.of(check)
-    written = bytearray(head.encode())
-    next_check = 0
+    written = BytesIO()
+    size = written.write(head.encode())
     counted = 0
     for number, piece in enumerate(pieces):
         if number:
-            written += b","
-        written += piece
-        if len(written) >= next_check:
+            size += written.write(b",")
+        size += written.write(piece)
+        if size >= counted:
             budget()
-            budget.hold(len(written) - counted)
-            counted = len(written)
-            next_check = len(written) + _BYTES_PER_CHECK
-    written += tail.encode()
-    return written
+            budget.hold(_BYTES_PER_CHECK)
+            counted += _BYTES_PER_CHECK
+    written.write(tail.encode())
+    # What was written is handed over, not copied.
+    return written.getvalue()
 
 
 def encoded(data: Any) -> bytes:  # noqa: ANN401 - JSON

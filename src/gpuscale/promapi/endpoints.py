@@ -13,7 +13,7 @@ from gpuscale.promapi.shapes import TimeAxis
 from gpuscale.series.promql.parse import prettified
 from gpuscale.series.storage.store import SeriesStore
 
-Answer = Callable[[Parameters, web.Request], Awaitable[bytes | bytearray]]
+Answer = Callable[[Parameters, web.Request], Awaitable[bytes]]
 
 
 def server_endpoints(

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from gpuscale.series.promql import evaluate
+from gpuscale.series.promql.budget import Budget
 from gpuscale.series.promql.evaluate import LOOKBACK_MS, range_covered
 from gpuscale.series.promql.parse import Query, parse_query
 from gpuscale.series.promql.rows import QueryRange
@@ -58,8 +59,9 @@ def _evaluated(
 ) -> Answer:
     if is_vectorised(query.root):
         try:
+            lookback_ms = options.get("lookback_ms", LOOKBACK_MS)
             columns = QuerySamples(
-                store, query.root, covered, options.get("lookback_ms", LOOKBACK_MS)
+                store, query.root, covered, lookback_ms, budget=Budget.of(options.get("check"))
             )
             for _ in columns.fill():
                 pass

@@ -1,9 +1,13 @@
+import re
+
 import pytest
 
 from gpuscale.core.errors import QueryError
-from gpuscale.series.promql.budget import QueryTimeoutError
+from gpuscale.series.promql import evaluate
+from gpuscale.series.promql.budget import Budget, QueryTimeoutError
 from gpuscale.series.promql.evaluate import instant, range_query
 from gpuscale.series.storage.store import SeriesStore
+from gpuscale.testing import vectorised
 
 STORE = SeriesStore()
 for t_ms in (60_000, 120_000):
@@ -11,26 +15,78 @@ for t_ms in (60_000, 120_000):
     STORE.append({"__name__": "util_b"}, t_ms, 1)
 
 
-def test_a_query_that_would_touch_too_much_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpuscale.series.promql.budget.MAX_SAMPLES", 3)
+def test_a_query_that_would_hold_too_much_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpuscale.series.promql.budget.MAX_BYTES", 700)
     with pytest.raises(QueryError) as caught:
         instant(STORE, "sum_over_time(util_a[5m]) + sum_over_time(util_b[5m])", 130_000)
-    assert str(caught.value) == (
-        "query processing would load too many samples into memory in query execution"
+    # Each side: a window of two samples, 250 + 2 * 16 bytes, which is let go, and a row with a label set.
+    assert re.fullmatch(
+        "query processing would load too many samples into memory in query execution: [0-9]+ bytes, "
+        "0 of them in labels that the query makes, expected at most 700; "
+        "select fewer series or a shorter range, take a larger step, or aggregate first",
+        str(caught.value),
     )
 
 
 def test_what_a_step_has_read_is_let_go_before_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpuscale.series.promql.budget.MAX_SAMPLES", 60)
+    monkeypatch.setattr("gpuscale.series.promql.budget.MAX_BYTES", 2_500)
     store = SeriesStore()
     for t_ms in range(0, 1_000_000, 10_000):
         store.append({"__name__": "c"}, t_ms, t_ms)
-    # 30 samples a window and 11 results; all windows together hold 330.
+    # 30 samples of 16 bytes a window, and 11 results of 40; all windows together hold 330 samples.
     answer = range_query(store, "sum(rate(c[5m]))", 300_000, 900_000, 60_000)
     assert [value for _, value in answer.series[0].points] == [1000.0] * 11
     # The results alone are 61.
     with pytest.raises(QueryError, match="too many samples"):
         range_query(store, "c", 300_000, 900_000, 10_000)
+
+
+TEXT = "x" * 1_000
+"""Of 1 000 bytes, and 49 that hold it: `sys.getsizeof`."""
+
+
+@pytest.mark.parametrize(
+    ("query", "texts"),
+    [
+        # What the store has is only referred to.
+        ("many", 0),
+        ("sum by (pod) (many)", 0),
+        ("many * on (pod) group_left (long) long", 0),
+        (f'sum without (a) (label_replace(many, "a", "{TEXT}", "pod", "none"))', 0),
+        # A new text for each series, though its label set may be gone in the end.
+        (f'label_replace(many, "a", "${{1}}{TEXT}", "pod", "(.*)")', 20),
+        (f'count(label_replace(many, "a", "${{1}}{TEXT}", "pod", "(.*)"))', 20),
+        (f'label_join(many, "a", "{TEXT}", "pod", "pod")', 20),
+        (f'count by (pod) (label_join(many, "a", "{TEXT}", "pod", "pod"))', 20),
+        # One text for all series that have the same value.
+        (f'label_replace(many, "a", "{TEXT}", "no", "(.*)")', 1),
+        # Texts that are handed on to other label sets are counted once.
+        (f'-label_replace(many, "a", "${{1}}{TEXT}", "pod", "(.*)")', 20),
+        (
+            f'label_replace(many, "a", "${{1}}{TEXT}", "pod", "(.*)") * on (pod) group_left () many',
+            20,
+        ),
+        (
+            f'many * on (pod) group_left (a) label_replace(many, "a", "${{1}}{TEXT}", "pod", "(.*)")',
+            20,
+        ),
+        (f'many or label_replace(many, "a", "${{1}}{TEXT}", "pod", "(.*)")', 20),
+        (f'topk(1, label_replace(many, "a", "${{1}}{TEXT}", "pod", "(.*)"))', 20),
+        # A chain makes them at every link.
+        (f'label_join(label_join(many, "a", "{TEXT}", "pod", "pod"), "b", "", "a", "pod")', 40),
+        (f'max_over_time(label_join(many, "a", "{TEXT}", "pod", "pod")[1m:1m])', 20),
+    ],
+)
+@pytest.mark.parametrize("way", [evaluate.instant, vectorised.instant])
+def test_texts_that_a_query_makes_are_counted_once(query: str, texts: int, way) -> None:
+    store = SeriesStore()
+    for number in range(20):
+        store.append({"__name__": "many", "pod": str(number)}, 60_000, number)
+        store.append({"__name__": "long", "pod": str(number), "long": TEXT}, 60_000, number)
+    budget = Budget()
+    way(store, query, 60_000, check=budget)
+    # Label sets are some hundred bytes each, of which there are a few for each series.
+    assert texts * 1_049 <= budget.most <= texts * 1_100 + 20 * 2_000
 
 
 @pytest.mark.parametrize(

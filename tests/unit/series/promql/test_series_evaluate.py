@@ -3,7 +3,8 @@ import pytest
 from gpuscale.core.errors import UncoveredError
 from gpuscale.series.labels import label_set
 from gpuscale.series.promql.evaluate import instant, range_query
-from gpuscale.series.promql.functions.aggregate import Grouping
+from gpuscale.series.promql.functions import aggregate
+from gpuscale.series.promql.functions.aggregate import grouping
 from gpuscale.series.promql.parse import parse_query
 from gpuscale.series.storage.store import SeriesStore
 from gpuscale.series.values import Matrix, MatrixSeries, Scalar, StringValue, Vector, VectorSample
@@ -162,13 +163,15 @@ def _typed():
     return store
 
 
-def test_groups_of_series_that_are_gone_are_forgotten() -> None:
-    """100 series at a time, all of them others each time: of 500 times, most are forgotten."""
-    groups = Grouping(("node",), by=True)
-    for turn in range(500):
-        groups.make_room(100)
+def test_groups_are_remembered_within_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """100 series at a time, all of them others each time, with texts of 1 000 characters."""
+    monkeypatch.setattr("gpuscale.series.promql.functions.aggregate._REMEMBERED_BYTES", 500_000)
+    for turn in range(50):
+        groups = grouping((f"node{turn % 3}",), by=False)
         for number in range(100):
-            labels = label_set({"pod": f"{turn}-{number}", "node": str(number)})
+            labels = label_set({"pod": f"{turn}-{number}" * 200, "node": str(number)})
             assert groups.of(labels).value("node") == str(number)
-    # Twice those that a query needs, the spare ones, and the query's own.
-    assert len(groups._remembered) <= 2 * 100 + 1_000 + 100
+            assert groups.of(labels) == groups.made(labels)
+        known = aggregate._groupings._known.values()
+        texts = [text for each in known for key in each._remembered for text in key[1:]]
+        assert sum(map(len, texts)) <= 500_000

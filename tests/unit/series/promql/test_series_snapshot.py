@@ -69,7 +69,8 @@ def test_needs_that_differ_are_joined() -> None:
 def test_too_many_samples_are_refused_before_they_are_copied(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("gpuscale.series.promql.budget.MAX_SAMPLES", 60)
+    # 50 of the 100 samples, 16 bytes each in arrays, as a copy and in a window; 250 bytes hold a series.
+    monkeypatch.setattr("gpuscale.series.promql.budget.MAX_BYTES", 100 * 16 + 200)
     store = SeriesStore()
     for t_ms in range(0, 100_000, 1_000):
         store.append({"__name__": "c"}, t_ms, 1)

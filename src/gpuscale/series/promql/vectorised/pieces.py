@@ -18,6 +18,9 @@ class Pieces:
         series: the first and last place of those that there are; None for all.
         moments: the number of rows.
         with_times: whether the table says when each value was measured.
+
+    Raises:
+        TooManyBytesError: so large a table is too much for the query.
     """
 
     def __init__(
@@ -32,14 +35,27 @@ class Pieces:
         self._first, self._last = series or (0, len(selection.axis))
         self._moments = moments
         self._with_times = with_times
-        self._pieces: list[tuple[Ints, Floats, Flags, Ints | None]] = []
+        cells = moments * (self._last - self._first)
+        # What is put together first: values, whether they are there, and their times.
+        selection.making.budget.hold(cells * (17 if with_times else 9))
+        self._whole: tuple[Floats, Flags, Ints | None] | None = None
+        self._parts: tuple[Floats, Flags, Ints | None] | None = None
 
     def add(self, block: Block, values: Floats, present: Flags, times_ms: Ints) -> None:
         """Put in the columns of a block."""
         shape = self._moments, len(block.positions)
         times = np.broadcast_to(block.spread(times_ms), shape) if self._with_times else None
         present = np.broadcast_to(present, shape)
-        self._pieces.append((block.positions - self._first, values, present, times))
+        places = block.positions - self._first
+        width = self._last - self._first
+        if len(places) == width and (places[1:] > places[:-1]).all():
+            self._whole = values, present, times
+            return
+        all_values, all_present, all_times = self._together(width)
+        all_values[:, places] = values
+        all_present[:, places] = present
+        if all_times is not None and times is not None:
+            all_times[:, places] = times
 
     def table(self, steps: int) -> Table:
         """Return the table; where there is one row for many steps, it is theirs."""
@@ -47,7 +63,7 @@ class Pieces:
         columns = None
         if width != len(self._axis):
             columns = np.arange(self._first, self._last)
-        values, present, times = self._together(width)
+        values, present, times = self._whole or self._together(width)
         if self._moments == 1 and steps > 1:
             values = np.broadcast_to(values, (steps, width))
             present = np.broadcast_to(present, (steps, width))
@@ -56,16 +72,9 @@ class Pieces:
         return Table(self._axis, columns, values, there, times)
 
     def _together(self, width: int) -> tuple[Floats, Flags, Ints | None]:
-        if len(self._pieces) == 1:
-            places, values, present, times = self._pieces[0]
-            if len(places) == width and (places[1:] > places[:-1]).all():
-                return values, present, times
-        shape = self._moments, width
-        values, present = np.full(shape, NAN), np.zeros(shape, np.bool_)
-        times_ms = np.zeros(shape, np.int64) if self._with_times else None
-        for places, some, there, times in self._pieces:
-            values[:, places] = some
-            present[:, places] = there
-            if times_ms is not None and times is not None:
-                times_ms[:, places] = times
-        return values, present, times_ms
+        """Return the arrays that parts of the columns are put into."""
+        if self._parts is None:
+            shape = self._moments, width
+            times_ms = np.zeros(shape, np.int64) if self._with_times else None
+            self._parts = np.full(shape, NAN), np.zeros(shape, np.bool_), times_ms
+        return self._parts

@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 
 from gpuscale.core.errors import QueryError, UncoveredError
+from gpuscale.series.promql import budget
 from gpuscale.series.promql.budget import QueryTimeoutError
 from gpuscale.series.promql.evaluate import LOOKBACK_MS, instant, range_covered, range_query
 from gpuscale.series.promql.functions.ranges import RANGE_FUNCTIONS
 from gpuscale.series.promql.parse import parse_query
 from gpuscale.series.promql.rows import QueryRange
-from gpuscale.series.promql.vectorised import samples
+from gpuscale.series.promql.vectorised import axis, samples
 from gpuscale.series.promql.vectorised.samples import QuerySamples
 from gpuscale.series.promql.vectorised.sums import Sums, exact_cuts
 from gpuscale.series.promql.vectorised.support import RowWiseError, is_vectorised
@@ -140,7 +141,8 @@ def test_a_sum_over_many_series_holds_few_samples_at_once(monkeypatch: pytest.Mo
     store, end_ms = counters(1_000)
     times = end_ms - 600_000, end_ms, 15_000
     monkeypatch.setattr(samples, "SLICE_CELLS", 5_000)
-    monkeypatch.setattr(samples, "MAX_SAMPLES", 12_000)
+    # A slice of 5 000 samples and what it makes; all 61 000 samples are 488 000 bytes.
+    monkeypatch.setattr(budget, "MAX_BYTES", 200_000)
     assert range_query(columns(store, "sum(rate(c[5m]))", *times), "sum(rate(c[5m]))", *times)
     with pytest.raises(QueryError, match="too many samples"):
         columns(store, "rate(c[5m])", *times)
@@ -148,23 +150,36 @@ def test_a_sum_over_many_series_holds_few_samples_at_once(monkeypatch: pytest.Mo
 
 def test_what_is_remembered_of_label_sets_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     store, end_ms = counters(100)
-    monkeypatch.setattr(samples, "_AXES_BYTES", 300_000)
+    monkeypatch.setattr(axis, "MEMORY_BYTES", 300_000)
+    memory = samples._memory(store)
     most = 0
-    for number in range(200):
-        one = f'sum by (pod, l{number}) (c{{gpu!="{number}"}})'
-        query = f"c / on (pod, l{number}) group_left () {one}"
-        instant(columns(store, query, end_ms), query, end_ms)
-        _, axes = samples._axes[store]
-        most = max(most, len(axes))
-    # Each of 100 label sets takes some hundred bytes, with what is made of it; 300 000 are reached in time.
-    assert 2 <= most <= 20
+    for number in range(100):
+        text = "x" * 100 * (number % 7)
+        query = f'count by (l) (label_replace(c{{gpu!="{number}"}}, "l", "${{1}}{text}", "gpu", "(.*)"))'
+        for _ in range(2):
+            assert len(instant(columns(store, query, end_ms), query, end_ms).samples) >= 99
+        texts = {
+            id(labels.key[-1]): len(labels.value("l"))
+            for key, made in memory.made._entries.items()
+            for each in [made[0]]
+            if isinstance(each, axis.Axis)
+            for labels in each
+        }
+        most = max(most, sum(texts.values()))
+        assert memory.made.bytes <= 300_000
+    assert 0 < most <= 300_000
+    # A series that comes makes all of it outdated.
+    store.append({"__name__": "c", "gpu": "new"}, end_ms, 1.0)
+    assert samples._memory(store) is not memory
+    assert not len(memory.made)
 
 
 def test_results_count_as_held(monkeypatch: pytest.MonkeyPatch) -> None:
     store, end_ms = counters(100, scrapes=2)
     times = end_ms - 15_000, end_ms + 150_000, 1_000
     taken = columns(store, "c", *times)
-    monkeypatch.setattr(samples, "MAX_SAMPLES", 20_000)
+    # 100 series of 166 results, 8 bytes each, twice.
+    monkeypatch.setattr(budget, "MAX_BYTES", 200_000)
     with pytest.raises(QueryError, match="too many samples"):
         range_query(taken, "c", *times)
 
