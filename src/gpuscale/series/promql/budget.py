@@ -14,7 +14,7 @@ from gpuscale.core.errors import QueryError
 from gpuscale.series.labels import LabelSet
 from gpuscale.series.promql import tree
 
-MAX_BYTES = 40 * 1024 * 1024
+MAX_BYTES = 36 * 1024 * 1024
 """Bytes one query may hold at one time, its answer included. With working arrays and what the allocator takes
 beside them, the process grows by 64 MiB."""
 MAX_WORK = 50_000_000
