@@ -289,7 +289,6 @@ def _asked(series: int, scrapes: int) -> Iterator[tuple[str, str]]:
     for query in INSTANT if series <= 100_000 else GROWING[:1]:
         yield f"instant {query}", instant_path(query, scrapes)
     for query in RANGE:
-
         if scrapes == HOUR and (series <= LARGEST.get(query, 10_000) or query in GROWING[1:]):
             yield f"1 h {query}", range_path(query, scrapes)
 
