@@ -194,3 +194,91 @@ def test_a_prometheus_that_is_no_service_of_the_cluster_was_not_looked_at(cluste
     assert "Prometheus: nothing wrong" not in shown
     document = json.loads(json.dumps(chain_document(report)))
     assert {each["hop"] for each in document["notLookedAt"]} >= {"Prometheus"}
+
+
+POOL = """
+kubectl create namespace $NS
+kubectl create -f - <<Y
+apiVersion: karpenter.sh/v1
+kind: NodePool
+metadata: {name: h100}
+spec:
+  template:
+    spec:
+      nodeClassRef: {group: karpenter.k8s.aws, kind: EC2NodeClass, name: h100}
+      taints: [{key: example.com/h100, value: "true", effect: NoSchedule}]
+      requirements: [{key: node.kubernetes.io/instance-type, operator: In, values: [p5.48xlarge]}]
+Y
+workload web
+patch deployment/web '{"spec":{"template":{"spec":{"tolerations":null,"nodeSelector":{"karpenter.sh/nodepool":"h100"}}}}}'
+k delete pods -l app=web --wait=true
+until pod=$(k get pods -l app=web -o jsonpath='{.items[0].metadata.name}') && [ -n "$pod" ]; do sleep 0.2; done
+k create -f - <<Y
+apiVersion: v1
+kind: Event
+metadata: {name: karpenter}
+involvedObject: {apiVersion: v1, kind: Pod, namespace: $NS, name: $pod}
+source: {component: karpenter}
+type: Warning
+reason: FailedScheduling
+message: 'Failed to schedule pod, incompatible with nodepool "h100", daemonset overhead={}, did not tolerate taint
+  (taint=example.com/h100=true:NoSchedule)'
+Y
+"""
+
+
+def test_a_pool_at_zero_is_told_by_karpenters_own_words_and_its_fix_ends_it(cluster):
+    cluster.run_in("pool", POOL)
+    try:
+        finding = cluster.named("node-pool-refuses", "deployment/pool/web")
+        assert "NodePool h100: did not tolerate taint" in finding.what
+        assert not [each for each in cluster.causes("pool") if each.check.id == "no-matching-node"]
+        cluster.shell(finding.fix.command)
+
+        def is_gone():
+            found = {each.check.id for each in cluster.causes("pool")}
+            return not found & {"node-pool-refuses", "no-matching-node", "taint-not-tolerated"}
+
+        wait_until(is_gone, "Karpenter's refusal to be of the past", LIMIT_S)
+        (pod, *_) = cluster.plane.get("pods", "-n", "pool", "-l", "app=web")["items"]
+        assert {"key": "example.com/h100", "operator": "Exists", "effect": "NoSchedule"} in (
+            pod["spec"]["tolerations"]
+        )
+    finally:
+        cluster.shell("kubectl delete namespace pool --wait=false; kubectl delete nodepool h100")
+
+
+def test_a_node_that_is_being_removed_is_named_and_never_tolerated(cluster):
+    cluster.shell("kubectl taint node gpu-1 ToBeDeletedByClusterAutoscaler=1732640000:NoSchedule")
+    try:
+        finding = cluster.named("gpu-node-out-of-use", "node/gpu-1")
+        assert "is being removed" in finding.what
+        told = [each for root in cluster.report().findings for each in root.whole()]
+        texts = [each.fix.command for one in told for each in (one, *one.same)]
+        assert not [each for each in texts if "ToBeDeleted" in each]
+    finally:
+        cluster.shell("kubectl taint node gpu-1 ToBeDeletedByClusterAutoscaler-")
+
+
+def test_two_hpas_with_two_causes_show_two(cluster):
+    name = "selectors"
+    cluster.shell(f"kubectl create namespace {name}")
+    cluster.run_in(
+        name,
+        """workload a; workload b
+        patch hpa/a '{"spec":{"metrics":[{"type":"External","external":{"metric":{"name":"queue"},
+        "target":{"type":"AverageValue","averageValue":"30"}}}]}}'
+        patch hpa/b '{"spec":{"metrics":[{"type":"Pods","pods":{"metric":{"name":"DCGM_FI_DEV_GPU_UTIL",
+        "selector":{"matchLabels":{"modelName":"A100"}}},"target":{"type":"AverageValue","averageValue":"60"}}}]}}'""",
+    )
+    try:
+        finding = cluster.named("no-metrics-api", "external.metrics.k8s.io")
+        assert "external rule that gives queue" in finding.fix.say
+
+        def are_two():
+            roots = {(each.check.id, each.where) for each in cluster.report().findings}
+            return ("no-value", f"hpa/{name}/b") in roots
+
+        wait_until(are_two, "the second cause beside the first", LIMIT_S)
+    finally:
+        cluster.shell(f"kubectl delete namespace {name} --wait=false")

@@ -353,8 +353,8 @@ TROUBLES = [
     (node_without_label, "node-without-agent", "gpuscale-node-agent", "kubectl label node gpu-3"),
     (killed_by_its_probe, "probe-too-early", "7 restarts", '"failureThreshold": 60'),
     (more_pods_than_gpus, "no-node-autoscaler", "nvidia.com/gpu", "nodePool"),
-    (pool_at_zero_without_gpu, "template-without-gpu", "Insufficient", "node-template/resources"),
-    (karpenter_pool_at_its_limit, "node-pool-limit", "nvidia.com/gpu", "kubectl patch nodepool"),
+    (pool_at_zero_without_gpu, "template-without-gpu", "Insufficient", "Auto Scaling group"),
+    (karpenter_pool_at_its_limit, "node-pool-limit", "nvidia.com/gpu", "kubectl get nodepool gpu"),
     (small_quota, "quota-below-max", "of 1 used", '"requests.nvidia.com/gpu":"2"'),
 ]
 
