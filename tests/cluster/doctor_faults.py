@@ -309,3 +309,33 @@ Y""",
         "maxUnavailable: 1",
     ),
 )
+POOL_AT_ZERO = """
+kubectl create namespace $NS
+kubectl create -f - <<Y
+apiVersion: karpenter.sh/v1
+kind: NodePool
+metadata: {name: h100}
+spec:
+  template:
+    spec:
+      nodeClassRef: {group: karpenter.k8s.aws, kind: EC2NodeClass, name: h100}
+      taints: [{key: example.com/h100, value: "true", effect: NoSchedule}]
+      requirements: [{key: node.kubernetes.io/instance-type, operator: In, values: [p5.48xlarge]}]
+Y
+workload web
+patch deployment/web '{"spec":{"template":{"spec":{"tolerations":null,"nodeSelector":{"karpenter.sh/nodepool":"h100"}}}}}'
+k delete pods -l app=web --wait=true
+until pod=$(k get pods -l app=web -o jsonpath='{.items[0].metadata.name}') && [ -n "$pod" ]; do sleep 0.2; done
+k create -f - <<Y
+apiVersion: v1
+kind: Event
+metadata: {name: karpenter}
+involvedObject: {apiVersion: v1, kind: Pod, namespace: $NS, name: $pod}
+source: {component: karpenter}
+type: Warning
+reason: FailedScheduling
+message: 'Failed to schedule pod, incompatible with nodepool "h100", daemonset overhead={}, did not tolerate taint
+  (taint=example.com/h100=true:NoSchedule)'
+Y
+"""
+"""A workload that chooses a NodePool at zero and does not tolerate its taint, with Karpenter's word on it."""

@@ -16,7 +16,7 @@ from gpuscale.views.findings import chain_document
 from gpuscale_testing import wait_until
 
 sys.path.insert(0, str(Path(__file__).parent))
-from doctor_faults import COMMAND, FAULTS, PRELUDE
+from doctor_faults import COMMAND, FAULTS, POOL_AT_ZERO, PRELUDE
 from doctor_stack import LIMIT_S, Cluster, deployment
 
 pytestmark = [
@@ -196,39 +196,8 @@ def test_a_prometheus_that_is_no_service_of_the_cluster_was_not_looked_at(cluste
     assert {each["hop"] for each in document["notLookedAt"]} >= {"Prometheus"}
 
 
-POOL = """
-kubectl create namespace $NS
-kubectl create -f - <<Y
-apiVersion: karpenter.sh/v1
-kind: NodePool
-metadata: {name: h100}
-spec:
-  template:
-    spec:
-      nodeClassRef: {group: karpenter.k8s.aws, kind: EC2NodeClass, name: h100}
-      taints: [{key: example.com/h100, value: "true", effect: NoSchedule}]
-      requirements: [{key: node.kubernetes.io/instance-type, operator: In, values: [p5.48xlarge]}]
-Y
-workload web
-patch deployment/web '{"spec":{"template":{"spec":{"tolerations":null,"nodeSelector":{"karpenter.sh/nodepool":"h100"}}}}}'
-k delete pods -l app=web --wait=true
-until pod=$(k get pods -l app=web -o jsonpath='{.items[0].metadata.name}') && [ -n "$pod" ]; do sleep 0.2; done
-k create -f - <<Y
-apiVersion: v1
-kind: Event
-metadata: {name: karpenter}
-involvedObject: {apiVersion: v1, kind: Pod, namespace: $NS, name: $pod}
-source: {component: karpenter}
-type: Warning
-reason: FailedScheduling
-message: 'Failed to schedule pod, incompatible with nodepool "h100", daemonset overhead={}, did not tolerate taint
-  (taint=example.com/h100=true:NoSchedule)'
-Y
-"""
-
-
 def test_a_pool_at_zero_is_told_by_karpenters_own_words_and_its_fix_ends_it(cluster):
-    cluster.run_in("pool", POOL)
+    cluster.run_in("pool", POOL_AT_ZERO)
     try:
         finding = cluster.named("node-pool-refuses", "deployment/pool/web")
         assert "NodePool h100: did not tolerate taint" in finding.what
