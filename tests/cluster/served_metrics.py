@@ -139,6 +139,8 @@ class MetricsServer:
         site = web.TCPSite(runner, "localhost", 0, ssl_context=self._context)
         await site.start()
         self.port = runner.addresses[0][1]
+        # Until the first discovery, lists of metrics are 503 and the APIServices unavailable.
+        await self._provider.relist()
         started.set()
         await self._finish.wait()
         # Closing TLS waits for the other side's goodbye, and this loop ends at once.

@@ -165,7 +165,10 @@ def watch(plane, process, watched) -> None:
         watched.targets |= {line.split()[2] for line in table.splitlines()}
         for item in plane.get("hpa", "-n", NAMESPACE)["items"]:
             conditions = item.get("status", {}).get("conditions", [])
-            watched.conditions |= {(c["type"], c["status"], c["reason"]) for c in conditions}
+            seen = {(c["type"], c["status"], c["reason"]) for c in conditions}
+            # From 1.37 on a new HPA is synced at once, at times before its metric can be asked for.
+            if watched.conditions or ("ScalingActive", "True", "ValidMetricFound") in seen:
+                watched.conditions |= seen
         pause.wait(1.0)
 
 
