@@ -188,8 +188,8 @@ def different_error(query: str, problem: str, theirs: dict, *, is_range: bool) -
     error = theirs.get("error", "")
     if any(each.error and each.error == error and re.search(each.pattern, query) for each in KNOWN):
         return ""
-    # Which of many pairs is named is open; and so is, over a range, which of two errors.
-    words = [re.sub(r"\[.*\]", "", each) for each in (problem, error)]
+    # Which of many groups and pairs is named is open; and so is, over a range, which of two errors.
+    words = [re.sub(r"match group \{.*?\}|\[.*\]", "", each) for each in (problem, error)]
     if problem and error and (words[0] == words[1] or is_range or "parse error" in error):
         return ""
     return f"ours {problem!r}, theirs {error!r}"
