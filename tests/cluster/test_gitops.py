@@ -36,7 +36,7 @@ NAMESPACE = "gpuscale"
 SPEC: dict[str, Any] = {
     "image": {"repository": "registry.example.com/gpuscale"},
     "scale": [{"workload": {"name": "vision-api"}, "target": 60, "maxReplicas": 8}],
-    "metricsApi": {"external": True},
+    "metricsApi": {"external": True, "rulesConfigMaps": "team=ml"},
     "samples": {"visionImage": "vision:1"},
 }
 VALUES = Values.model_validate({"spec": SPEC})

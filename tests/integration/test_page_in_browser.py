@@ -59,8 +59,17 @@ class JobsRun(FAKE.FakeRun):
         return {**super().state(), "workloads": [], "hpas": [], "jobs": jobs}
 
 
+SELECTOR = (
+    "&LabelSelector{MatchLabels:map[string]string{app: chat,tier: gpu,},MatchExpressions:"
+    "[]LabelSelectorRequirement{LabelSelectorRequirement{Key:zone,Operator:In,Values:[a b],},"
+    "LabelSelectorRequirement{Key:old,Operator:DoesNotExist,Values:[],},},}"
+)
+"""As Go prints it (k8s.io/apimachinery v0.37 pkg/apis/meta/v1/generated.pb.go, LabelSelector.String)."""
+SELECTED = f"the HPA was able to compute the replica count from external metric queue({SELECTOR})"
+
+
 class TwoServices(FAKE.FakeRun):
-    """A second service with an HPA of two metrics, one without a value."""
+    """A second service with an HPA of two metrics, one without a value; the controller names a selector."""
 
     def state(self):
         now = super().state()
@@ -73,7 +82,9 @@ class TwoServices(FAKE.FakeRun):
         }
         hpa = {**now["hpas"][0], "name": "vision-hpa", "reference": "Deployment/vision-api"}
         hpa["targets"] = "<unknown>/30, 12/50"
-        hpa["metrics"] = [FAKE.metric_figure(None, 30), FAKE.metric_figure(12, 50)]
+        hpa["metrics"] = [FAKE.metric_figure(None, 30), FAKE.metric_figure(60, 50, decides=True)]
+        hpa["conditions"] = [{**hpa["conditions"][0], "message": SELECTED}]
+        hpa["explanation"] = [SELECTED]
         return {**now, "workloads": [*now["workloads"], second], "hpas": [*now["hpas"], hpa]}
 
 
@@ -96,7 +107,7 @@ async def holds(page, chart, wanted) -> None:
 
 
 async def drawn(page, chart="events") -> None:
-    """Wait for a chart, which is drawn once it is near the part of the page on the screen."""
+    """Wait for a chart."""
     canvas = page.locator(f'[data-chart="{chart}"] canvas')
     await expect(canvas).to_have_attribute("style", re.compile("width"))
 
@@ -211,8 +222,35 @@ async def test_one_of_several_workloads_is_looked_at(open_page, served) -> None:
     await page.get_by_label("Workload").select_option("vision-api")
     await expect(stage(page, "load")).to_have_text("31.5")
     await expect(stage(page, "load", "note")).to_have_text("follows the scenario · 12.5 waiting")
-    await expect(stage(page, "value")).to_have_text("unknown")
-    await expect(stage(page, "value", "note")).to_have_text("no value · first of 2 metrics")
+    await expect(stage(page, "value")).to_have_text("60")
+    note = f"1.2 times the target · {FAKE.METRIC} decides, of 2 metrics"
+    await expect(stage(page, "value", "note")).to_have_text(note)
+
+
+async def test_selectors_are_short_and_the_controllers_text_is_a_click_away(
+    open_page, served
+) -> None:
+    await served.restart(62, TwoServices)
+    page = await open_page(served.url)
+    card = page.locator("#hpas article").nth(1)
+    for place in (card.locator('[data-part="message"]').first, card.locator(".explanation li")):
+        await expect(place).to_contain_text(
+            "external metric queue(app=chat,tier=gpu,zone in (a,b),!old)"
+        )
+        exact = place.locator("code")
+        await expect(exact).to_be_hidden()
+        await place.get_by_text("exact text").click()
+        await expect(exact).to_be_visible()
+        await expect(exact).to_have_text(SELECTED)
+
+
+async def test_all_charts_are_drawn_on_one_axis_without_scrolling(open_page, served) -> None:
+    await served.restart(62)
+    page = await open_page(served.url)
+    await page.set_viewport_size({"width": 1280, "height": 400})
+    await drawn(page, "nodes")
+    assert await page.evaluate("scrollY") == 0
+    assert len(await ranges(page)) == 1
 
 
 # ---- load

@@ -28,6 +28,7 @@ def main() -> None:
 
     Nothing leaves a trace on the terminal, unless `--debug` stands anywhere among the words.
     """
+    _open_streams()
     words, is_debugging = _without_debug(sys.argv[1:])
     try:
         code = _run(words)
@@ -42,6 +43,13 @@ def main() -> None:
     code = _flushed(code)
     if code:
         sys.exit(code)
+
+
+def _open_streams() -> None:
+    """Put the null device where a shell closed a stream, as by `>&-`; the next file would take its number."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115, PTH123 - as long as the process
 
 
 def _run(words: Sequence[str]) -> int:

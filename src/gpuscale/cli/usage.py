@@ -21,6 +21,18 @@ _EXPECTED = (
 """Texts about values, and what was expected instead."""
 
 
+_NEAR = {
+    "top": "gpuscale up shows a simulated cluster, gpuscale decide hpa -A what each HPA of a real one does",
+    "dashboard": "gpuscale up serves a page, and the Grafana dashboards are part of gpuscale install",
+    "status": "gpuscale doctor says what is wrong with a cluster, gpuscale decide hpa -A what each HPA does",
+    "version": "gpuscale --version prints it",
+    "help": "gpuscale --help lists the commands, gpuscale COMMAND --help explains one",
+}
+"""Words that other programs have as commands, and what is nearest to them here."""
+_LIKE_ENOUGH = 0.8
+"""How like the option given a suggestion has to be: `--name` is no misspelling of `--namespace`."""
+
+
 def usage_text(error: Any, words: Sequence[str]) -> str:  # noqa: ANN401 - typer keeps the class to itself
     """Return what is wrong and where to read on; empty where there is nothing to say.
 
@@ -45,9 +57,12 @@ def _said(error: Any, text: str, words: Sequence[str]) -> str:  # noqa: ANN401 -
                 shown = f"found {value!r}, " if value is not None else ""
                 return f"{names}: {shown}expected {found.expand(expected).replace(chr(39), '')}"
         return f"{names}: {reason}"
-    if possible := re.fullmatch(r"(No such option: \S+) \(Possible options: ([^,)]*).*\)", text):
-        return f"{possible[1]}; did you mean {possible[2]}?"
+    if possible := re.fullmatch(r"No such option: (\S+) \(Possible options: (.*)\)", text):
+        close = closest(possible[1], possible[2].split(", "), cutoff=_LIKE_ENOUGH)
+        return f"No such option: {possible[1]}" + (f"; did you mean {close}?" if close else "")
     if unknown := re.fullmatch(r"No such command '(.*)'", text):
+        if unknown[1] in _NEAR:
+            return f"No such command: {unknown[1]}; {_NEAR[unknown[1]]}"
         known = error.ctx.command.list_commands(error.ctx) if error.ctx is not None else []
         close = closest(unknown[1], known, cutoff=0.5)
         listed = f"did you mean {close}?" if close else f"expected one of: {', '.join(known)}"

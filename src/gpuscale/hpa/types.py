@@ -4,7 +4,7 @@ Metric values are whole thousandths (`_milli`), as upstream's metrics client han
 milliseconds since the epoch.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -238,6 +238,12 @@ class MetricStatus:
     average_utilization: int | None = None
     """Percent of the request."""
     error: str | None = None
+
+
+def deciding_metric(metrics: Sequence[MetricStatus]) -> MetricStatus | None:
+    """Return the metric that asks for most replicas, of equals the first; None where none asks for any."""
+    asking = [each for each in metrics if each.proposed_replicas is not None]
+    return max(asking, key=lambda each: each.proposed_replicas or 0, default=None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -100,6 +100,13 @@ class ValuesSpec(Model):
     def _works_together(self) -> "ValuesSpec":
         for fault in (*self._source_faults(), *self._scale_faults(), *self._pool_faults()):
             raise ValueError(fault)
+        api = self.metrics_api
+        if api.external and not (self.serves_triggers or api.has_external_metrics):
+            raise ValueError(
+                "found metricsApi.external with nothing to serve, expected externalRules in "
+                "metricsApi.rules, a wake or a query of a scale, metricsApi.rulesConfigMaps, or a federated "
+                "server of external metrics: without any the API is not served, and who has it now loses it"
+            )
         return self
 
     @property

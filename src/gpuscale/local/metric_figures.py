@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from gpuscale.core.quantity import Format, Quantity
 from gpuscale.decisions.answers import current_milli
-from gpuscale.hpa.types import MetricStatus
+from gpuscale.hpa.types import MetricStatus, deciding_metric
 from gpuscale.objects.hpa import (
     ContainerResourceMetric,
     HorizontalPodAutoscaler,
@@ -29,14 +29,22 @@ def metric_figures(
     """Return one entry per metric of the HPA, in its order.
 
     Each has `name`, `value`, `target` and `ratio` (value to target), with null for what is not known,
-    and `unit`: `%` of the request, `binary` for amounts written with Ki or Mi, else empty.
+    `unit`: `%` of the request, `binary` for amounts written with Ki or Mi, else empty, and `decides`: whether
+    it asks for most replicas.
 
     Args:
         hpa: whose metrics they are.
         statuses: of its latest sync; empty before the first.
     """
     by_index = {status.index: status for status in statuses}
-    return [_figures(spec, by_index.get(index)) for index, spec in enumerate(hpa.metrics)]
+    deciding = deciding_metric(statuses)
+    return [
+        {
+            **_figures(spec, by_index.get(index)),
+            "decides": deciding is not None and deciding.index == index,
+        }
+        for index, spec in enumerate(hpa.metrics)
+    ]
 
 
 def _figures(spec: MetricSpec, status: MetricStatus | None) -> dict[str, object]:

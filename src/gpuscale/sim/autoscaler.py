@@ -17,6 +17,7 @@ from gpuscale.hpa.types import (
     Observation,
     PodInfo,
     Scale,
+    deciding_metric,
 )
 from gpuscale.hpa.versions import parse_version, settings_of
 from gpuscale.objects.hpa import HorizontalPodAutoscaler
@@ -60,7 +61,9 @@ class HpaFigures:
 
     desired: int
     milli: int | None
-    """Its first metric, per pod where it is averaged, in thousandths; None where it has no value."""
+    """The value of `metric`, per pod where it is averaged, in thousandths; None where it has none."""
+    metric: int = 0
+    """Position in `spec.metrics` of the metric that decides, where that is known."""
 
 
 class HpaController:
@@ -205,6 +208,7 @@ def controller_settings(pipeline: Pipeline) -> ControllerSettings:
 def _figures(decision: Decision) -> HpaFigures:
     if not decision.metrics:
         return HpaFigures(decision.desired_replicas, None)
-    shown = decision.metrics[0]
+    shown = deciding_metric(decision.metrics) or decision.metrics[0]
     average = shown.average_value_milli
-    return HpaFigures(decision.desired_replicas, shown.value_milli if average is None else average)
+    milli = shown.value_milli if average is None else average
+    return HpaFigures(decision.desired_replicas, milli, shown.index)

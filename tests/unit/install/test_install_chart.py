@@ -372,7 +372,7 @@ OPTIONS = {
     ],
     "external": [
         {},
-        {"metricsApi": {"external": True}},
+        {"metricsApi": {"external": True, "rulesConfigMaps": "team=ml"}},
         {"metricsApi": {"external": True, "federate": FEDERATED}},
     ],
     "certificates": [

@@ -13,7 +13,8 @@ OLD = {"name": "old", "target": "other/adapter:6443", "insecure": True, "groups"
 
 
 def objects(*members, external=True):
-    spec = values(metricsApi={"external": external, "federate": list(members)})
+    teams = {"rulesConfigMaps": "team=ml"} if external and not members else {}
+    spec = values(metricsApi={"external": external, "federate": list(members), **teams})
     return {(each["kind"], each["metadata"]["name"]): each for each in rendered(spec)}
 
 

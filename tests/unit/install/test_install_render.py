@@ -635,7 +635,11 @@ def test_whoever_scrapes_the_metrics_api_says_who_it_is_and_knows_whom_it_asks()
 
 def test_pods_renew_the_certificate_in_a_secret_that_is_installed_empty() -> None:
     """With data, every later run would put the first certificate back; with a caBundle, the first CA."""
-    api = {"external": True, "serviceAccount": {"name": "theirs", "create": False}}
+    api = {
+        "external": True,
+        "rulesConfigMaps": "team=ml",
+        "serviceAccount": {"name": "theirs", "create": False},
+    }
     objects = rendered(values(metricsApi=api))
     secret = one(objects, "Secret", "metrics-api-serving")
     assert "data" not in secret
@@ -738,7 +742,10 @@ def test_external_metrics_are_left_to_others_unless_asked_for() -> None:
 
     custom = ["v1beta1.custom.metrics.k8s.io", "v1beta2.custom.metrics.k8s.io"]
     assert names() == custom
-    assert names(external=True) == [*custom, "v1beta1.external.metrics.k8s.io"]
+    assert names(external=True, rulesConfigMaps="team=ml") == [
+        *custom,
+        "v1beta1.external.metrics.k8s.io",
+    ]
 
 
 def test_resource_metrics_are_left_to_metrics_server_unless_asked_for() -> None:

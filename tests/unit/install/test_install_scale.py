@@ -386,7 +386,8 @@ def test_metrics_of_others_rules_are_not_unknown() -> None:
         return [field for check, _, field in found_in(text) if check == "unknown-metric"]
 
     assert not any(".external." in each for each in unknown(INFERENCE))
-    own = "metricsApi: {certificates: cert-manager, external: true}"
+    rule = "externalRules: [{seriesQuery: other_queue, metricsQuery: sum(other_queue)}]"
+    own = f'metricsApi: {{certificates: cert-manager, external: true, rules: "{rule}"}}'
     served = INFERENCE.replace("metricsApi: {certificates: cert-manager}", own)
     assert any(".external." in each for each in unknown(served))
     teams = own.replace("true", "true, rulesConfigMaps: team=ml")

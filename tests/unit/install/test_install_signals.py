@@ -13,7 +13,7 @@ from gpuscale.formats.signals.catalogue import SIGNALS
 from gpuscale.install.linted import lint_values
 from gpuscale.install.values import Values, parse_values
 
-EXTERNAL = {"metricsApi": {"external": True}}
+EXTERNAL = {"metricsApi": {"external": True, "rulesConfigMaps": "team=ml"}}
 OPERATOR = {"prometheus": {"kind": "operator", "url": "http://p", "release": "kps"}}
 PLAIN = {"prometheus": {"kind": "plain", "url": "http://p", "honorLabels": False}}
 

@@ -69,6 +69,20 @@ SCALED = (
             "KEDA serves external.metrics.k8s.io",
             id="two servers of one API",
         ),
+        pytest.param(
+            50,
+            "signal: gpu-utilization",
+            ", metricsApi: {external: true}",
+            "metricsApi.external with nothing to serve, expected externalRules",
+            id="an API without a metric",
+        ),
+        pytest.param(
+            50,
+            "signal: gpu-utilization",
+            ", metricsApi: {external: true, rules: 'rules: [{seriesQuery: up, metricsQuery: up}]'}",
+            "metricsApi.external with nothing to serve",
+            id="an API without a rule",
+        ),
         pytest.param(50, "signal: gpu-share", "", "agent.attribution: processes", id="processes"),
         pytest.param(
             20,

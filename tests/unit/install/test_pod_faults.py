@@ -92,6 +92,36 @@ def test_what_is_on_its_way_is_no_fault() -> None:
     )
 
 
+SECURITY = (
+    'pods "gpuscale-node-agent-x" is forbidden: violates PodSecurity "restricted:latest": restricted volume '
+    'types (volume "kubelet" uses restricted volume type "hostPath")'
+)
+"""Of a Kubernetes 1.37 API server, shortened."""
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "is_refusal", "is_lasting"),
+    [
+        ({"desiredNumberScheduled": 2}, SECURITY, True, True),
+        ({"desiredNumberScheduled": 2}, QUOTA, True, False),
+        # Some nodes have their pod: the others are no reason to take those away.
+        ({"desiredNumberScheduled": 2, "currentNumberScheduled": 1}, SECURITY, False, False),
+        ({"desiredNumberScheduled": 2, "currentNumberScheduled": 1}, QUOTA, False, False),
+        ({"replicas": 1}, QUOTA, False, False),
+    ],
+)
+def test_what_no_pod_can_pass_is_told_from_what_some_do(
+    status, message, is_refusal, is_lasting
+) -> None:
+    body = {"metadata": {"namespace": "gpu"}, "status": status}
+    (fault,) = creation_faults(body, [{"message": message}])
+    assert (fault.is_refusal, fault.is_lasting) == (is_refusal, is_lasting)
+    command = (
+        "kubectl label namespace gpu pod-security.kubernetes.io/enforce=privileged --overwrite"
+    )
+    assert (command in str(fault)) == (message == SECURITY)
+
+
 def test_pods_that_can_not_be_created_are_told_from_the_condition_or_the_last_event() -> None:
     failed = {"type": "ReplicaFailure", "status": "True", "message": QUOTA}
     assert [str(each) for each in creation_faults({"status": {"conditions": [failed]}}, ())] == [

@@ -406,10 +406,11 @@ class FakeRun:
         self.manual = rate
 
 
-def metric_figure(value, target, unit=""):
+def metric_figure(value, target, unit="", *, decides=False):
     """Return a metric as the live loop's state has it."""
     ratio = None if value is None else value / target
-    return {"name": METRIC, "value": value, "target": target, "ratio": ratio, "unit": unit}
+    figure = {"name": METRIC, "value": value, "target": target, "ratio": ratio, "unit": unit}
+    return {**figure, "decides": decides}
 
 
 def hash_of(text):

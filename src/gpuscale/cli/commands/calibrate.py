@@ -222,6 +222,12 @@ def calibrate(
     if total_s > _MOST_S:
         raise UsageError(f"--for: found {duration!r}, expected a day at most")
     hold_s = seconds_of("--hold", hold or ("60s" if prometheus else "20s"))
+    request = request_of(
+        url, method, headers or [], data, timeout, ca_file, is_insecure=is_insecure
+    )
+    place = Place(
+        name, namespace, max_replicas, metric, prometheus, seconds_of("--startup", startup), step
+    )
     from gpuscale.calibrate.measuring.session import SessionSettings
     from gpuscale.calibrate.ramp import RampSettings
 
@@ -233,12 +239,6 @@ def calibrate(
         headroom=headroom / 100,
         checks=checks,
         seed=seed,
-    )
-    request = request_of(
-        url, method, headers or [], data, timeout, ca_file, is_insecure=is_insecure
-    )
-    place = Place(
-        name, namespace, max_replicas, metric, prometheus, seconds_of("--startup", startup), step
     )
     reader = reader_opener((metrics, prometheus), signals, replica, cluster)
     found = run_calibration(request, settings, reader)

@@ -63,6 +63,8 @@ def _item(items: list[Any], key: str, fields: Mapping[str, Any]) -> Any:  # noqa
 
 _UNDO_S = 120.0
 """For each object that is removed again; namespaces take their time."""
+_TAKEOVER_S = 60.0
+"""For an API that another server had: while ours does not answer, nobody does. Its pods are ready by then."""
 _SCALERS = ("HorizontalPodAutoscaler", "ScaledObject", "ScaledJob")
 
 
@@ -122,6 +124,7 @@ class Installer:
         self._settings = settings
         self._waiter = Waiter(client, clock, announce, settings.wait_s)
         self._undoing = Waiter(client, clock, announce, _UNDO_S)
+        self._taking_over = Waiter(client, clock, announce, min(settings.wait_s, _TAKEOVER_S))
         self._tried: list[Step] = []
         self._outcomes: dict[Reference, Outcome] = {}
         self._gave_way: list[Mapping[str, Any]] = []
@@ -166,7 +169,8 @@ class Installer:
                 await self._apply(step)
             for step in steps:
                 if step.body["kind"] != "DaemonSet":
-                    await self._waiter.until_works(step.body)
+                    waiter = self._taking_over if step.is_foreign else self._waiter
+                    await waiter.until_works(step.body)
         for step in first:
             if step.body["kind"] == "DaemonSet":
                 await self._wait_for_nodes(step)
@@ -233,7 +237,11 @@ class Installer:
             raise UpstreamError(f"{error}; --force-conflicts takes these fields over") from error
 
     async def _wait_for_nodes(self, step: Step) -> None:
-        """Wait for a DaemonSet. One node that is not well is no reason to leave the others without."""
+        """Wait for a DaemonSet. One node that is not well is no reason to leave the others without.
+
+        Raises:
+            UpstreamError: no node can ever have a pod.
+        """
         try:
             await self._waiter.until_works(step.body)
         except UnavailableError as error:

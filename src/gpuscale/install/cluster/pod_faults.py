@@ -27,6 +27,8 @@ _START_REASONS = (
     "RunContainerError",
     "StartError",
 )
+_POD_SECURITY = "violates PodSecurity"
+"""Source: k8s.io/pod-security-admission v0.36, admission/admission.go (EvaluatePod)."""
 Body = Mapping[str, Any]
 
 
@@ -37,6 +39,10 @@ class PodFault:
     what: str
     who: str = "pods"
     """The pods."""
+    is_refusal: bool = False
+    """Whether the API server does not take such pods, so that there is none."""
+    is_lasting: bool = False
+    """Whether waiting does not change it."""
 
     def __str__(self) -> str:
         return f"{self.who} {self.what}"
@@ -102,10 +108,25 @@ def creation_faults(body: Body, events: Sequence[Body]) -> list[PodFault]:
         body: a Deployment, which has a condition for it, or a DaemonSet.
         events: of the DaemonSet, with reason FailedCreate.
     """
+    status = body.get("status", {})
     found = [
         each.get("message", "")
-        for each in body.get("status", {}).get("conditions") or []
+        for each in status.get("conditions") or []
         if each["type"] == "ReplicaFailure" and each["status"] == "True"
     ]
     found += [each.get("message", "") for each in events[-1:]]
-    return [PodFault(f"can't be created: {text}"[:_MOST_CHARACTERS]) for text in found if text]
+    has_none = not (status.get("replicas") or status.get("currentNumberScheduled"))
+    return [_creation_fault(text, body, has_none=has_none) for text in found if text]
+
+
+def _creation_fault(text: str, body: Body, *, has_none: bool) -> PodFault:
+    what = f"can't be created: {text}"[:_MOST_CHARACTERS]
+    is_lasting = _POD_SECURITY in text
+    if is_lasting:
+        namespace = body["metadata"]["namespace"]
+        what += (
+            "; the pods need folders of their node, which the level privileged allows: kubectl label "
+            f"namespace {namespace} pod-security.kubernetes.io/enforce=privileged --overwrite, or install "
+            "into another namespace"
+        )
+    return PodFault(what, is_refusal=has_none, is_lasting=has_none and is_lasting)

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from gpuscale.core.clock import Clock
-from gpuscale.core.errors import UnavailableError
+from gpuscale.core.errors import UnavailableError, UpstreamError
 from gpuscale.install.cluster.kinds import path_of, reference
 from gpuscale.install.cluster.pod_faults import PodFault, creation_faults, pod_faults
 from gpuscale.install.common import Object
@@ -41,6 +41,7 @@ class Waiter:
 
         Raises:
             UnavailableError: it did not within the limit; with what it said last.
+            UpstreamError: the API server takes none of its pods, at once where that lasts.
         """
         look = _LOOKS.get(body["kind"])
         if look is None:
@@ -55,12 +56,15 @@ class Waiter:
             faults[:] = [] if reason is None else await self._faults(found)
             for fault in faults:
                 self._tell_once(fault, body)
+                if fault.is_lasting:
+                    raise UpstreamError(f"{reference(body)}: {fault}")
             return reason
 
         try:
             await self.until(str(reference(body)), missing)
         except UnavailableError as error:
-            raise UnavailableError("; ".join(map(str, (error, *faults)))) from None
+            kind = UpstreamError if any(each.is_refusal for each in faults) else UnavailableError
+            raise kind("; ".join(map(str, (error, *faults)))) from None
 
     async def until(self, what: str, missing: Callable[[], Awaitable[str | None]]) -> None:
         """Return once nothing is missing.

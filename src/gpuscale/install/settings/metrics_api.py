@@ -5,6 +5,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field
 
+from gpuscale.core.errors import ConfigError
 from gpuscale.install.federation import FederatedApi
 from gpuscale.install.fields import AlertmanagerUrl, ExporterPods, LabelSelector, RuleFileText
 from gpuscale.install.pods import (
@@ -18,6 +19,7 @@ from gpuscale.install.pods import (
 from gpuscale.install.scale.scale import Subdomain
 from gpuscale.install.settings.collected import Otlp, SelectedPods
 from gpuscale.metricsapi.federation.settings import member_of_flag, together
+from gpuscale.rules.config import load_rules
 from gpuscale.sources.feeds.selected_pods import MAX_CHOICES
 
 MetricSourceName = Literal["prometheus", "streams"]
@@ -95,6 +97,16 @@ class MetricsApi(ServedPodSettings):
     samples are kept."""
     priority_class_name: str | None = Field(default="system-cluster-critical", max_length=253)
     """Which pods give way when nodes are full."""
+
+    @property
+    def has_external_metrics(self) -> bool:
+        """Whether its rules, those that teams may add, or a federated server have external metrics."""
+        if self.rules_config_maps or any(each.is_external for each in self.federate):
+            return True
+        try:
+            return bool(self.rules and load_rules(self.rules, "metricsApi.rules").external_rules)
+        except ConfigError:
+            return True  # what is wrong with the rules is said elsewhere
 
     @property
     def scrapes_pods(self) -> bool:

@@ -91,10 +91,11 @@ def _hpa_values(world: Site, hpas: Mapping[str, HpaFigures]) -> dict[str, float 
         name = hpa.metadata.name
         deployment = f"{hpa.metadata.namespace}/{hpa.target.name}"
         values[f"hpa/{name}/current"] = world.cluster.deployments[deployment].replicas
+        shown = hpas.get(key)
         if hpa.metrics:
-            values[f"hpa/{name}/target"] = _target(hpa.metrics[0].target)
-        if key in hpas:
-            shown = hpas[key]
+            index = 0 if shown is None else shown.metric
+            values[f"hpa/{name}/target"] = _target(hpa.metrics[index].target)
+        if shown is not None:
             values[f"hpa/{name}/desired"] = shown.desired
             values[f"hpa/{name}/value"] = None if shown.milli is None else shown.milli / 1000
     return values

@@ -69,22 +69,12 @@ export class ChartStack {
     const unit = element("span", { class: "unit" }, spec.unit ?? "");
     const caption = element("figcaption", {}, element("h3", {}, spec.title, unit), legend);
     const figure = element("figure", { class: "chart", "data-chart": spec.id }, caption, plot, text);
-    return { ...spec, figure, plot, canvas, legend, text, near: true, stale: true, describedAt: -Infinity };
+    return { ...spec, figure, plot, canvas, legend, text, describedAt: -Infinity };
   }
 
   listen() {
     new ResizeObserver(() => this.refresh()).observe(this.body);
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.refresh());
-    const watcher = new IntersectionObserver((entries) => this.onScroll(entries), { rootMargin: "300px" });
-    for (const chart of this.charts) watcher.observe(chart.figure);
-  }
-
-  onScroll(entries) {
-    for (const entry of entries) {
-      const chart = this.charts.find((candidate) => candidate.figure === entry.target);
-      chart.near = entry.isIntersecting || chart.figure.hidden;
-    }
-    if (this.charts.some((chart) => chart.near && chart.stale)) this.refresh();
   }
 
   // ---- what is shown
@@ -143,7 +133,6 @@ export class ChartStack {
   // ---- drawing
 
   refresh() {
-    for (const chart of this.charts) chart.stale = true;
     if (this.scheduled) return;
     this.scheduled = true;
     requestAnimationFrame(() => {
@@ -167,9 +156,7 @@ export class ChartStack {
     const range = this.extent();
     this.theme = readTheme();
     this.drawToolbar(range);
-    for (const chart of this.charts) {
-      if (chart.near && chart.stale) this.drawChart(chart, range);
-    }
+    for (const chart of this.charts) this.drawChart(chart, range); // all: a page is printed and captured whole
     this.pointing.placeCursor();
     this.legends.updateValues(this.charts);
     this.drawMs = performance.now() - started;
@@ -186,7 +173,6 @@ export class ChartStack {
   }
 
   drawChart(chart, range) {
-    chart.stale = false;
     if (chart.lanes) {
       chart.figure.hidden = chart.optional === true && this.store.events.length === 0;
       this.paintInto(chart, range, { range: [-0.6, LANES.length - 0.4], ticks: laneTicks() }, { symbols: this.symbols(range) });

@@ -1,6 +1,6 @@
 // Events in Kubernetes' own words: as a list, newest first, that can be filtered and searched.
 import { element, keyed, setAttribute, setText } from "./dom.js";
-import { clock, isNumber } from "./format.js";
+import { clock, isNumber, shortSelectors } from "./format.js";
 
 export const CATEGORIES = {
   load: { name: "Load", short: "load", symbol: "triangle-up" },
@@ -114,10 +114,18 @@ export class EventList {
       element("span", { class: `dot dot-${categoryOf(event)}` }),
       element("strong", {}, event.kind), element("span", { class: "event-object" }, event.object ?? ""),
       element("span", { class: "event-change" }, change));
-    const button = element("button", { type: "button", onclick: () => this.onPick(event) },
+    const reason = event.reason ?? "", short = shortSelectors(reason);
+    const exact = short === reason ? [] : [element("code", { class: "event-exact" }, reason)];
+    const item = element("li", {}, element("button", { type: "button", onclick: () => { this.mark(item); this.onPick(event); } },
       element("time", {}, clock(event.t)),
-      element("span", { class: "event-text" }, head, element("span", { class: "event-reason" }, event.reason ?? "")));
-    return element("li", {}, button);
+      element("span", { class: "event-text" }, head, element("span", { class: "event-reason" }, short), ...exact)));
+    return item;
+  }
+
+  // The row that was picked last; it shows the controller's exact text too.
+  mark(row) {
+    for (const other of this.list.querySelectorAll(".picked")) other.classList.remove("picked");
+    row?.classList.add("picked");
   }
 
   // Brings an event into view and points at it, showing its kind again if it was filtered out.
@@ -128,9 +136,8 @@ export class EventList {
     this.limit = Math.max(this.limit, position + 1);
     this.refresh();
     const row = this.list.querySelector(`[data-key="${this.store.eventsDropped + index}"]`);
+    this.mark(row);
     row?.scrollIntoView({ block: "nearest" });
-    for (const other of this.list.querySelectorAll(".picked")) other.classList.remove("picked");
-    row?.classList.add("picked");
   }
 
   clearFilter(category) {

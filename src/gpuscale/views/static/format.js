@@ -76,3 +76,15 @@ function twoUnits(first, firstUnit, second, secondUnit) {
 export function podName(reference) {
   return reference.startsWith("default/") ? reference.slice("default/".length) : reference;
 }
+
+// The controller's texts with the selectors that Go prints in them as kubectl writes them.
+export function shortSelectors(text) {
+  return text.replace(/&LabelSelector\{MatchLabels:map\[string\]string\{([^{}]*)\},MatchExpressions:\[\]LabelSelectorRequirement\{((?:LabelSelectorRequirement\{[^{}]*\},)*)\},\}/g,
+    (_, labels, expressions) => [...labels.split(",").filter(Boolean).map((label) => label.replace(/: ?/, "=")),
+      ...[...expressions.matchAll(/Key:([^,]*),Operator:([^,]*),Values:\[([^\]]*)\]/g)].map(requirement)].join(",") || "everything");
+}
+
+function requirement([, key, operator, values]) {
+  const list = `(${values.split(" ").join(",")})`;
+  return { In: `${key} in ${list}`, NotIn: `${key} notin ${list}`, Exists: key, DoesNotExist: `!${key}` }[operator] ?? `${key} ${operator} ${list}`;
+}

@@ -11,7 +11,7 @@ export const CHARTS = [
   { id: "jobs", title: "Jobs", unit: "completions", height: 150, whole: true, lines: jobLines, expects: "jobs" },
   { id: "queue", title: "Waiting", unit: "requests", height: 92, least: 1, lines: queueLines },
   { id: "utilisation", title: "GPU utilisation", unit: "%", height: 150, tops: [20, 40, 60, 100], lines: utilisationLines },
-  { id: "value", title: "What the HPA sees", unit: "value and target of its metric", height: 110, lines: valueLines, expects: "hpas" },
+  { id: "value", title: "What the HPA sees", unit: "value and target of the metric that decides", height: 110, lines: valueLines, expects: "hpas" },
   { id: "replicas", title: "Replicas", unit: "pods", height: 110, whole: true, lines: replicaLines },
   { id: "nodes", title: "Nodes", unit: "nodes", height: 90, whole: true, lines: nodeLines, timed: true },
 ];

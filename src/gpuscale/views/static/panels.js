@@ -1,6 +1,6 @@
 // The panels beside the charts: the run's figures, the HPAs in words, GPUs, Jobs and pods.
 import { byId, element, keyed, part, setAttribute, setText } from "./dom.js";
-import { NO_DATA, age, isNumber, memory, number, podName, shortName, shortPod, withUnit } from "./format.js";
+import { NO_DATA, age, isNumber, memory, number, podName, shortName, shortPod, shortSelectors, withUnit } from "./format.js";
 import { gpusOf } from "./tiles.js";
 
 export function drawPanels(state) {
@@ -33,7 +33,7 @@ function updateHpa(node, hpa) {
     ([term]) => element("div", {}, element("dt", {}, term), element("dd", {})),
     (fact, [, text]) => setText(fact.lastChild, text ?? NO_DATA));
   const lines = (hpa.explanation ?? []).map((text, index) => ({ text, index }));
-  keyed(part(node, "explanation"), lines, ({ index }) => String(index), () => element("li"), (line, { text }) => setText(line, text));
+  keyed(part(node, "explanation"), lines, ({ index }) => String(index), () => element("li"), (line, { text }) => setControllerText(line, text));
   keyed(part(node, "conditions"), hpa.conditions ?? [], ({ type }) => type, createCondition, updateCondition);
 }
 
@@ -48,7 +48,16 @@ function updateCondition(node, { type, status, reason, message }) {
   setAttribute(node, "data-level", fine ? "fine" : "notice");
   setText(part(node, "status"), status);
   setText(part(node, "reason"), reason ?? "");
-  setText(part(node, "message"), message ?? "");
+  setControllerText(part(node, "message"), message ?? "");
+}
+
+// What the controller says, in short where Go's way of printing a selector is in it; the exact text is a click away.
+function setControllerText(node, text) {
+  if (node.dataset.exact === text) return;
+  node.dataset.exact = text;
+  const short = shortSelectors(text);
+  const exact = short === text ? [] : [element("details", { class: "exact" }, element("summary", {}, "exact text"), element("code", {}, text))];
+  node.replaceChildren(short, ...exact);
 }
 
 // ---- nodes, GPUs, pods

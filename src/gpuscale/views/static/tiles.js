@@ -51,9 +51,9 @@ function drawGpuStage(state) {
 
 function drawValueStage(hpa) {
   const metrics = hpa?.metrics ?? [];
-  const { value, target, ratio, unit } = metrics[0] ?? {};
+  const { value, target, ratio, unit, name, decides } = metrics.find(({ decides }) => decides) ?? metrics[0] ?? {};
   const share = isNumber(ratio) ? `${ratio < 1000 ? Number(ratio.toPrecision(3)) : number(ratio)} times the target` : isNumber(value) ? "" : "no value";
-  const note = !hpa ? "no HPA" : metrics.length === 0 ? "no metric" : metrics.length > 1 ? `${share || "no ratio"} · first of ${metrics.length} metrics` : share;
+  const note = !hpa ? "no HPA" : metrics.length === 0 ? "no metric" : metrics.length > 1 ? `${share || "no ratio"} · ${decides ? `${name} decides, of` : "first of"} ${metrics.length} metrics` : share;
   drawStage("value", {
     value: isNumber(value) ? amount(value, unit) : metrics.length ? "unknown" : NO_DATA,
     target: isNumber(target) ? `target ${amount(target, unit)}` : "",
