@@ -118,7 +118,7 @@ def _falling(lines: list[Offer], cost: Callable[[Row], float]) -> list[Offer]:
     """Return offers whose cost never rises: what keeps a strict promise is an answer to a looser one too."""
     found: list[Offer] = []
     for each in lines:
-        is_dearer = found and cost(found[-1].row) <= cost(each.row)
+        is_dearer = found and cost(found[-1].row) < cost(each.row)
         found.append(replace(found[-1], promise=each.promise) if is_dearer else each)
     return found
 
@@ -142,7 +142,11 @@ def _rounded(
     # The same settings may stand for stricter promises too, and what is stricter yet must stay the dearer.
     strictest = min((each.promise for each in lines if each.row is taken.row), default=promise)
     short = max(search.short_share(before), strictest)
-    dearer = [cost(each.row) for each in lines if cost(each.row) > cost(taken.row)]
+    dearer = [
+        cost(each.row)
+        for each in lines
+        if each.promise < taken.promise and each.row is not taken.row
+    ]
     most = min([_ROUNDING_MAY_COST * cost(taken.row), *dearer])
     found = taken
     for roundness in range(_MOST_DIGITS + 1):
