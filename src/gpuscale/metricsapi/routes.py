@@ -177,12 +177,14 @@ class MetricsApi:
         return status_response(request, NO_ROUTE) if found is None else _text(found)
 
     def _checks(self, endpoint: str) -> list[Check]:
-        return [PING, self._discovery(), *self._more_checks(endpoint)]
+        return [PING, self._discovery(endpoint), *self._more_checks(endpoint)]
 
-    def _discovery(self) -> Check:
+    def _discovery(self, endpoint: str) -> Check:
         provider = self.provider
         failing = provider.discovery_report()
         remark = provider.undiscovered
+        # Waiting is no reason to start a server again, which would wait once more.
+        is_fault = endpoint == "readyz" and provider.is_awaited
         if failing:
             asked = len(provider.config.series_queries())
             listing = "".join(f"\n    {line}" for line in failing)
@@ -190,7 +192,7 @@ class MetricsApi:
                 filter(None, (remark, f"{len(failing)} of {asked} series queries failed"))
             )
             remark += f"; their metrics are kept as they were{listing}"
-        return Check("discovery", remark if provider.is_awaited else None, remark)
+        return Check("discovery", remark if is_fault else None, remark)
 
     async def _answer(self, request: web.Request) -> web.Response:
         if request.method not in {"GET", "HEAD"}:

@@ -405,6 +405,9 @@ async def test_a_server_is_not_ready_and_denies_no_metric_before_the_first_disco
             "readyz check failed\n",
         )
         assert await codes(client) == [503, 503, 404, 503, 503, 200, 503]
+        for path in ("/livez", "/healthz"):  # to start it again would only make it longer
+            async with client.get(path) as response:
+                assert (response.status, await response.text()) == (200, "ok")
         async with client.get(value) as response:
             assert (await response.json())["reason"] == "ServiceUnavailable"
 
