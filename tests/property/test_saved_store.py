@@ -4,7 +4,7 @@
 import struct
 from io import BytesIO
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gpuscale.series.saved.reading import Restored, SegmentReader
@@ -41,6 +41,8 @@ STEPS = st.lists(
         st.tuples(st.just("end"), st.integers(0, 5), st.none()),
         st.tuples(st.just("save"), st.none(), st.none()),
         st.tuples(st.just("segment"), st.none(), st.none()),
+        # A save that did not arrive, of which some records are there nevertheless.
+        st.tuples(st.just("fail"), st.integers(0, 4), st.none()),
     ),
     max_size=60,
 )
@@ -60,10 +62,14 @@ def content(store):
     }
 
 
-@settings(max_examples=300, deadline=None)
+NAMES = [{"__name__": "x", "i": str(i)} for i in range(6)]
+
+
+@settings(max_examples=300)
 @given(
     st.lists(LABELS, min_size=6, max_size=6, unique_by=lambda it: tuple(sorted(it.items()))), STEPS
 )
+@example(NAMES, [("row", {0}, 1.0), ("many", {0}, 2.0), ("row", {1}, 3.0)])
 def test_a_store_survives_its_segments(names, steps) -> None:
     store = SeriesStore()
     refs = [store.ref(labels) for labels in names]
@@ -71,11 +77,18 @@ def test_a_store_survives_its_segments(names, steps) -> None:
     tail, segments = Tail(store), [SegmentWriter(numbers)]
     records = [[]]
 
-    def save() -> None:
+    def save(*, arrives=True) -> None:
         for batch in tail.read():
             records[-1].extend(segments[-1].add(batch))
         records[-1].extend(segments[-1].flush())
-        tail.commit()
+        if arrives:
+            tail.commit()
+        else:
+            tail.undo()
+
+    def begin_segment() -> None:
+        segments.append(SegmentWriter(numbers))
+        records.append([])
 
     now_ms = START_MS
     rows, streamed = store.group(), store.group()
@@ -93,11 +106,15 @@ def test_a_store_survives_its_segments(names, steps) -> None:
             store.append_ref(refs[which], now_ms, value)
         elif kind == "end":
             store.mark_stale(refs[which], now_ms)
+        elif kind == "fail":
+            before = len(records[-1])
+            save(arrives=False)
+            del records[-1][before + which :]
+            begin_segment()
         else:
             save()
         if kind == "segment":
-            segments.append(SegmentWriter(numbers))
-            records.append([])
+            begin_segment()
     save()
     again, restored = SeriesStore(), Restored()
     reader = SegmentReader(again, now_ms, restored)

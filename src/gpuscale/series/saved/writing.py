@@ -57,7 +57,7 @@ class SegmentWriter:
         self._numbers = numbers
         numbers.begin_segment()
         self._declared: dict[int, list[Series | None]] = {}
-        """By number of the group: the series of its places."""
+        """By number of the group: the series of its places, as a reader of the segment has them."""
         self._parts: dict[Kind, list[bytes]] = {kind: [] for kind in Kind}
         self._sizes = dict.fromkeys(Kind, 0)
 
@@ -65,9 +65,10 @@ class SegmentWriter:
         """Add a batch, and yield the records that are full."""
         number = self._numbers.of(batch.group)
         refs = batch.refs if isinstance(batch.refs, list) else list(batch.refs)
-        if self._declared.get(number) != refs:
-            yield from self._declare(number, refs)
         width = len(refs)
+        known = self._declared.setdefault(number, [])
+        if known[:width] != refs:
+            yield from self._declare(number, known, refs)
         step = max(1, _RECORD_BYTES // (8 * width))
         for low in range(0, len(batch.times_ms), step):
             times_ms = batch.times_ms[low : low + step]
@@ -82,11 +83,12 @@ class SegmentWriter:
                 self._parts[kind], self._sizes[kind] = [], 0
                 yield Record(kind, b"".join(parts))
 
-    def _declare(self, number: int, refs: list[Series | None]) -> Iterator[Record]:
+    def _declare(
+        self, number: int, known: list[Series | None], refs: list[Series | None]
+    ) -> Iterator[Record]:
         """Say whose the places of a group are, as far as that has changed."""
-        known = self._declared.get(number, [])
-        if any(old is not None and old is not new for old, new in zip(known, refs, strict=False)):
-            # Samples of the series before must be read before the place gets another one.
+        if any(old is not new for old, new in zip(known, refs, strict=False)):
+            # What was added must be read before one of its places gets another series, also if it had none.
             yield from self.flush()
         first, texts, size = 0, list[str](), 0
         for place, ref in enumerate(refs):
@@ -101,7 +103,7 @@ class SegmentWriter:
             size += len(texts[-1])
         if texts:
             yield from self._put_series(number, first, texts)
-        self._declared[number] = refs
+        known[: len(refs)] = refs
 
     def _put_series(self, number: int, first: int, texts: list[str]) -> Iterator[Record]:
         text = f"[{','.join(texts)}]".encode("ascii")

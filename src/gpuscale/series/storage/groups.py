@@ -7,8 +7,9 @@ older blocks.
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, MutableMapping, Sequence
+from collections.abc import Callable, Sequence
 from operator import itemgetter
+from typing import Protocol
 
 from gpuscale.series.ages import SampleAges
 from gpuscale.series.storage.columns import NEVER_MS, Block, Columns, absents
@@ -29,8 +30,14 @@ _FEW = 16
 """Rows so narrow are never made narrower."""
 
 
-Left = tuple["Group", int]
-"""The group that a series has left, and the time of its first sample there."""
+class Follower(Protocol):
+    """Who reads what a store takes."""
+
+    own: dict[Series, None]
+    """Gets each series with new samples of its own."""
+
+    def leaves(self, series: Series, group: "Group") -> None:
+        """Take note that the samples of a series are about to leave the rows and become its own."""
 
 
 class Order:
@@ -82,28 +89,26 @@ class Group(Columns):
 
     Args:
         ages: where samples are counted; a place in a row counts as one, whether it holds a sample or not.
-        lone: each of these gets the series whose samples become their own, with this group and the time of
-            their first sample in it.
+        followers: those who read its rows.
     """
 
     __slots__ = (
         "_ages",
         "_ended",
+        "_followers",
         "_free",
-        "_lone",
         "_moved",
         "_owners",
         "_sequence",
         "has_marker",
         "order",
+        "read_ms",
     )
 
-    def __init__(
-        self, ages: SampleAges, lone: "Sequence[MutableMapping[Series, Left | None]]" = ()
-    ) -> None:
+    def __init__(self, ages: SampleAges, followers: Sequence[Follower] = ()) -> None:
         super().__init__()
         self._ages = ages
-        self._lone = lone
+        self._followers = followers
         self._owners: list[Series | None] = []
         """Whose the places of the next row are."""
         self._free: list[int] = []
@@ -118,6 +123,8 @@ class Group(Columns):
         """Of the last row, while it still holds."""
         self.has_marker = False
         """Whether the newest row ends a series."""
+        self.read_ms = -NEVER_MS
+        """The newest row that a follower has read; it gets no more samples."""
 
     @property
     def width(self) -> int:
@@ -323,8 +330,8 @@ class Group(Columns):
 
     def _taken_out(self, series: Series) -> tuple["array[int]", "array[float]"]:
         """Return the samples of a series, which is no member any more."""
-        for followed in self._lone:
-            followed.setdefault(series, (self, series.joined_ms))
+        for follower in self._followers:
+            follower.leaves(series, self)
         found = self.read(series.slot, series.first, series.last, -NEVER_MS, NEVER_MS)
         series.own_cut_ms = series.cut_ms
         if self.is_member(series):

@@ -22,7 +22,7 @@ from gpuscale.series.possible import (
     any_value,
 )
 from gpuscale.series.storage.columns import NEVER_MS, absents
-from gpuscale.series.storage.groups import Group, Left, Order
+from gpuscale.series.storage.groups import Follower, Group, Order
 from gpuscale.series.storage.index import Selector, SeriesIndex
 from gpuscale.series.storage.limits import Share
 from gpuscale.series.storage.metadata import MetadataBook
@@ -105,7 +105,7 @@ class SeriesStore:
         """Those that have rows."""
         self._unclaimed: set[Group] = set()
         """Restored ones that no target has taken over yet."""
-        self._lone: list[dict[Series, Left | None]] = []
+        self._followers: list[Follower] = []
         self._index = SeriesIndex(max_series, range_of)
 
     @property
@@ -149,7 +149,7 @@ class SeriesStore:
 
     def group(self) -> Group:
         """Return a group for series that will be appended together, such as those of one target."""
-        return Group(self._ages, self._lone)
+        return Group(self._ages, self._followers)
 
     def group_of(self, refs: Iterable[Series]) -> Group:
         """Return a group for series that will be appended together: that they were restored in, or a new one.
@@ -170,14 +170,9 @@ class SeriesStore:
         """Return the groups that have rows."""
         return tuple(self._groups)
 
-    def follow_lone(self) -> dict[Series, Left | None]:
-        """Return a dict that gets each series with new samples of its own, until the reader clears it.
-
-        The value is the group that the samples were in before; None where they came alone.
-        """
-        followed: dict[Series, Left | None] = {}
-        self._lone.append(followed)
-        return followed
+    def follow(self, follower: Follower) -> None:
+        """Tell someone, from now on, whose samples are not in the rows of groups."""
+        self._followers.append(follower)
 
     def append_ref(self, ref: Series, t_ms: int, value: float, now_ms: int | None = None) -> bool:
         """Add a sample through a handle; return whether it was taken. Arguments as for `append`."""
@@ -254,7 +249,8 @@ class SeriesStore:
         joining = self._joining(group, refs, t_ms)
         has_come = bool(joining) or group.going_on > before
         if not (is_next or group.has_marker or has_come or ended):
-            group.move_newest(t_ms)
+            # Whoever has read the row at this time would not look there again.
+            group.move_newest(max(t_ms, group.last_ms, group.read_ms + 1))
             taken = 0
             for ref, value in zip(refs, values, strict=True):
                 if ref.group is group:
@@ -263,9 +259,10 @@ class SeriesStore:
                 elif ref.moves >= _MOST_MOVES:
                     taken += self._append_alone(ref, t_ms, value)
             return taken
-        group.prepare(t_ms)
+        row_ms = max(t_ms, group.last_ms + 1)
+        group.prepare(row_ms)
         if joining:
-            group.admit(joining, t_ms)
+            group.admit(joining, row_ms)
         if not group.width:
             return 0
         row = group.carried_row()
@@ -277,7 +274,7 @@ class SeriesStore:
         leaving = [ref for ref in ended if group.is_member(ref) and ref.last == OPEN]
         for ref in leaving:
             row[ref.slot] = ABSENT
-        self._append_row(group, max(t_ms, group.last_ms + 1), row)
+        self._append_row(group, row_ms, row)
         for ref in leaving:
             group.end(ref)
         return group.going_on
@@ -285,15 +282,20 @@ class SeriesStore:
     def mark_stale(self, ref: Series, t_ms: int) -> bool:
         """Write that a series ends; return whether there was something to end.
 
-        Where its newest sample is of this very time or later, the end is put right behind it. A full store
-        takes it all the same: what has ended must not look current.
+        Where its newest sample is of this very time or later, the end is put right behind it; so it is where
+        the group's row of this time has been read. A full store takes it all the same: what has ended must
+        not look current.
         """
         if not ref.is_listed or ref.is_stale():
             return False
         t_ms = max(t_ms, ref.last_ms + 1)
-        if ref.group is not None and t_ms > ref.group.last_ms:
-            self._make_room(ref.group.width)
         group = ref.group
+        if group is not None:
+            if t_ms == group.read_ms:
+                t_ms += 1
+            if t_ms > group.last_ms:
+                self._make_room(group.width)
+                group = ref.group
         if group is not None and t_ms < group.last_ms:
             group.leave(ref)
             group = None
@@ -422,8 +424,8 @@ class SeriesStore:
     def _append_own(self, ref: Series, t_ms: int, value: float) -> None:
         ref.append(t_ms, value)
         self._ages.add(t_ms, 1)
-        for followed in self._lone:
-            followed.setdefault(ref, None)
+        for follower in self._followers:
+            follower.own[ref] = None
 
     def _fill(
         self, group: Group | None, refs: Sequence[Series], values: Sequence[float], t_ms: int
@@ -433,7 +435,7 @@ class SeriesStore:
         for ref, value in zip(refs, values, strict=True):
             if (
                 group is not None
-                and t_ms == group.last_ms
+                and t_ms == group.last_ms > group.read_ms
                 and group.is_member(ref)
                 and ref.last == OPEN
                 and not group.has_newest(ref)
@@ -549,9 +551,9 @@ class SeriesStore:
             if series.group is None and series.own_times_ms is None
         }
         if gone:
-            for followed in self._lone:
+            for follower in self._followers:
                 for series in gone:
-                    followed.pop(series, None)
+                    follower.own.pop(series, None)
             self._index.remove(gone)
         if self._sweep_at_ms != -NEVER_MS:
             # The very first samples find handles that were made for them.

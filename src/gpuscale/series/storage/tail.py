@@ -3,9 +3,8 @@
 Saving and remote write both read this way. So the store itself is their queue: nothing is copied until it
 is due, appending never waits for them, and what they can hold up is bounded by what the store keeps.
 
-Rows of groups are read behind the newest row that was read before. Series that are appended to alone are
-noted by the store, and read likewise. A series may move from one to the other; what its reader has of it is
-handed on then.
+How far a series was read is one time: of its group where its newest samples lie in rows, or else its own.
+When samples leave the rows, the reader is told first, so that it can note how far that was.
 """
 
 from array import array
@@ -47,15 +46,14 @@ class Tail:
 
     def __init__(self, store: SeriesStore) -> None:
         self._store = store
-        self._lone = store.follow_lone()
-        """Series to look at, because they have samples that came alone."""
-        self._lone.update(dict.fromkeys(store.select(())))
+        self.own = dict.fromkeys(store.select(()))
         self._rows_ms: dict[Group, int] = {}
         """The newest row that was read, by group."""
         self._own_ms: dict[Series, int] = {}
-        """The newest sample that was read of series that have samples of their own."""
+        """How far series were read outside of rows."""
         self._undo_rows: dict[Group, int] = {}
         self._undo_own: dict[Series, int] = {}
+        store.follow(self)
 
     def read(self) -> Iterator[Batch]:
         """Yield what is new. Samples count as read once they are yielded.
@@ -63,36 +61,33 @@ class Tail:
         The store may change between two batches; what comes meanwhile is read now or the next time.
         """
         groups = self._store.groups()
-        self._note_left()
         self._forget(groups)
         is_later = False
-        for batch in self._read_lone(list(self._lone)):
-            yield batch
-            is_later = True
+        for series in list(self.own):
+            if (batch := self._next_own(series)) is not None:
+                yield batch
+                is_later = True
         for group in groups:
             is_first = True
             while True:
-                if self._lone:
-                    # Series that came alone or moved since then. Their own samples come before the rows.
-                    self._note_left()
-                    lone = [each for each in self._lone if each.group is group]
-                    for batch in self._read_lone(lone):
-                        yield replace(batch, is_later=True)
-                    is_later = True
-                found = self._next_rows(group)
+                # Those in `own` may have moved here from rows of this reading.
+                is_later = is_later or bool(self.own) or not is_first
+                found = self._next(group)
                 if found is None:
                     break
-                if is_later or not is_first:
-                    found = replace(found, is_later=True)
-                yield found
+                yield replace(found, is_later=is_later)
                 is_later = is_first = False
 
     def skip(self) -> None:
+        """Count all that is in the store as read."""
         self._rows_ms = {group: group.last_ms for group in self._store.groups()}
+        for group, read_ms in self._rows_ms.items():
+            group.read_ms = max(group.read_ms, read_ms)
         for series in self._store.select(()):
             if series.own_times_ms is not None:
                 self._own_ms[series] = series.own_times_ms[-1]
-        self._lone.clear()
+        self.own.clear()
+        self.commit()
 
     def commit(self) -> None:
         """Note that all that was read has arrived where it was to go."""
@@ -101,18 +96,24 @@ class Tail:
 
     def undo(self) -> None:
         """Read once more what was read since the last `commit`."""
-        self._note_left()
         self._rows_ms |= self._undo_rows
         self._own_ms |= self._undo_own
-        self._lone.update(dict.fromkeys(self._undo_own))
+        self.own.update(dict.fromkeys(self._undo_own))
         self.commit()
 
-    def _note_left(self) -> None:
-        """Note how far series were read that have left a group since."""
-        for series, left in self._lone.items():
-            if left is not None:
-                self._note(series, *left)
-        self._lone.update(dict.fromkeys(self._lone))
+    def leaves(self, series: Series, group: Group) -> None:
+        self.own[series] = None
+        rows_ms = self._rows_ms.get(group, -NEVER_MS)
+        if series.joined_ms > rows_ms:
+            return
+        # Later samples may come that are older than the rows.
+        newest_ms = series.last_ms
+        undo_ms = self._undo_rows.get(group)
+        if undo_ms is not None:
+            was_read = series.joined_ms <= undo_ms
+            own_ms = self._own_ms.get(series, -NEVER_MS)
+            self._undo_own.setdefault(series, min(undo_ms, newest_ms) if was_read else own_ms)
+        self._own_ms[series] = min(rows_ms, newest_ms)
 
     def _forget(self, groups: Sequence[Group]) -> None:
         for group in self._rows_ms.keys() - set(groups):
@@ -121,31 +122,25 @@ class Tail:
         for series in [each for each in self._own_ms if each.own_times_ms is None]:
             del self._own_ms[series]
 
-    def _note(self, series: Series, group: Group, joined_ms: int) -> None:
-        """Note that a series was read as far as the group that it has left."""
-        own_ms = self._own_ms.get(series, -NEVER_MS)
-        rows_ms = self._rows_ms.get(group, -NEVER_MS)
-        if joined_ms > rows_ms:
-            return
-        undo_ms = self._undo_rows.get(group)
-        if undo_ms is not None:
-            self._undo_own.setdefault(
-                series, max(own_ms, undo_ms) if joined_ms <= undo_ms else own_ms
-            )
-        self._own_ms[series] = max(own_ms, rows_ms)
+    def _next(self, group: Group) -> Batch | None:
+        """Return what comes next of a group; what its members have of their own is older than the rows."""
+        for series in [each for each in self.own if each.group is group]:
+            if (batch := self._next_own(series)) is not None:
+                return batch
+        return self._next_rows(group)
 
-    def _read_lone(self, found: Sequence[Series]) -> Iterator[Batch]:
-        for series in found:
-            self._lone.pop(series, None)
-            times_ms, values = series.own_times_ms, series.own_values
-            if times_ms is None or values is None:
-                continue
-            read_ms = self._own_ms.get(series, -NEVER_MS)
-            low = bisect_right(times_ms, read_ms)
-            if low < len(times_ms):
-                self._undo_own.setdefault(series, read_ms)
-                self._own_ms[series] = times_ms[-1]
-                yield Batch(series, (series,), times_ms[low:], values[low:])
+    def _next_own(self, series: Series) -> Batch | None:
+        self.own.pop(series, None)
+        times_ms, values = series.own_times_ms, series.own_values
+        if times_ms is None or values is None:
+            return None
+        read_ms = self._own_ms.get(series, -NEVER_MS)
+        low = bisect_right(times_ms, read_ms)
+        if low == len(times_ms):
+            return None
+        self._undo_own.setdefault(series, read_ms)
+        self._own_ms[series] = times_ms[-1]
+        return Batch(series, (series,), times_ms[low:], values[low:])
 
     def _next_rows(self, group: Group) -> Batch | None:
         read_ms = self._rows_ms.get(group, -NEVER_MS)
@@ -158,4 +153,5 @@ class Tail:
         values = block.values[low * block.width : high * block.width]
         self._undo_rows.setdefault(group, read_ms)
         self._rows_ms[group] = times_ms[-1]
+        group.read_ms = max(group.read_ms, times_ms[-1])
         return Batch(group, group.owners_of(block), times_ms, values)
