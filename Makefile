@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 VERSION := import sys; print("Python %d.%d.%d" % sys.version_info[:3]); sys.exit(sys.version_info < (3, 11))
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check image chart-package cluster-tools keda-tools test-cluster test-keda test-scale test-gpu proto reference house bench bench-policies soak soak-live soak-load docs clean
+.PHONY: help run test test-long check image chart-package cluster-tools keda-tools test-cluster test-keda test-scale test-gpu proto reference house bench bench-policies soak soak-live soak-load docs clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
@@ -41,6 +41,11 @@ test: check ## everything in check, then the tests; those on a control plane whe
 	else \
 		echo "the tests on a control plane were left out: 'make cluster-tools' builds its programs"; \
 	fi
+
+MINUTES ?= 10
+
+test-long: $(VENV)/.dev ## random examples for all property tests, before a change is handed over; MINUTES=10 at least
+	@$(BIN)/python tools/random_examples.py $(MINUTES)
 
 RELEASE     := $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 IMAGE       ?= gpuscale:$(RELEASE)

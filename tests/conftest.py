@@ -6,14 +6,19 @@ import shutil
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
+# A busy machine is no fault of the example.
 settings.register_profile(
-    "gpuscale",
-    deadline=None,  # a busy machine is no fault of the example
-    derandomize="GPUSCALE_FIXED_EXAMPLES" in os.environ,
+    "fixed",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    derandomize=True,
+    database=None,
 )
-settings.load_profile("gpuscale")
+settings.register_profile("random", settings.get_profile("fixed"), derandomize=False)
+# The same examples everywhere; `make test-long` looks for others.
+settings.load_profile("fixed")
 
 _PROGRAMS = {
     "alertmanager": "prometheus-alertmanager",
