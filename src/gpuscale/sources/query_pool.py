@@ -132,7 +132,8 @@ class QueryPool:
                 budget.restart()
                 outcome = await self._row_wise(*asked)
             if budget.most > _TIDY_BYTES:
-                self._threads.submit(give_memory_back)
+                # In the next turn of the loop: until then this call holds some of it.
+                asyncio.get_running_loop().call_soon(self._threads.submit, give_memory_back)
             if isinstance(outcome, _Failure):
                 raise outcome.take()
             return outcome

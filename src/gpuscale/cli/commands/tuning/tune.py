@@ -155,6 +155,8 @@ def tune(
         )
     _check_above_zero("--metric-full", metric_full)
     _check_above_zero("--seconds-per-request", seconds_per_request)
+    # Before what takes the extra: who has to install it learns of a wrong scenario first.
+    setup = None if scenario is None else find_setup(scenario)
     from gpuscale.cli.commands.tuning.answers import Asked
     from gpuscale.cli.commands.tuning.asking import answer
     from gpuscale.cli.commands.tuning.inputs import Overrides, manifest_of, of_demand, of_setup
@@ -198,9 +200,8 @@ def tune(
         replay = Replay(recorded)
         replay.save()
         found, autoscaler = of_setup(replay.setup, recorded.source, workload, manifest, given)
-    elif scenario is not None:
-        setup = find_setup(scenario)
-        found, autoscaler = of_setup(setup, scenario, workload, manifest, given)
+    elif setup is not None:
+        found, autoscaler = of_setup(setup, str(scenario), workload, manifest, given)
     else:
         found, autoscaler = of_demand(
             str(demand), time_column, column, seconds_per_request, manifest, given
