@@ -16,7 +16,7 @@ from pyarrow import parquet
 from gpuscale.cli.scenarios import MAX_FILE_BYTES
 from gpuscale.cli.texts import unreadable
 from gpuscale.core.errors import ConfigError, Problem
-from gpuscale.sim.history.recording import FACT_COLUMNS, NAMES
+from gpuscale.sim.history.recording import FACT_COLUMNS, NAMES, is_of_hpa
 from gpuscale.sim.history.tables import MAX_STEPS, Line
 
 _GROUP_ROWS = 1 << 17
@@ -134,7 +134,8 @@ def _names(file: parquet.ParquetFile, source: str) -> Sequence[str]:
         raise _refused(source, f"at most {MAX_STEPS}", f"{file.metadata.num_rows} rows")
     # A model is a text, of no fixed size.
     facts = [name for name in FACT_COLUMNS if name != "gpuModel"]
-    names = [name for name in ("time", *NAMES, *facts) if name in schema.names]
+    of_hpa = filter(is_of_hpa, dict.fromkeys(schema.names))
+    names = [*(name for name in ("time", *NAMES, *facts) if name in schema.names), *of_hpa]
     problems: list[Problem] = []
     for name in names:
         if schema.names.count(name) > 1:

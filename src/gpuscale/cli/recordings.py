@@ -237,6 +237,7 @@ class Replay:
 
     def __init__(self, recorded: Recorded, settings: Sequence[str] = ()) -> None:
         from gpuscale.sim.history.demand import demand_of
+        from gpuscale.sim.history.hpa_history import hpa_history
         from gpuscale.sim.history.recording import trimmed
         from gpuscale.sim.history.writing import SCENARIO, files
         from gpuscale.sim.scenario.loading import load_setup
@@ -245,13 +246,21 @@ class Replay:
         self._settings = settings
         rules = None if recorded.rules is None else read_text(recorded.rules)
         texts = {name: read_text(name) for name in recorded.manifests}
-        whole, self._facts, objects = (
+        whole, facts, objects = (
             _from_file(recorded, texts) if recorded.file else _asked(recorded, texts)
         )
         self._recording: Recording = trimmed(whole)
+        self._history = hpa_history(self._recording, objects)
+        self._facts: Facts = replace(facts, notes=(*facts.notes, *self._history.notes))
         self._demand: Demand = demand_of(self._recording, self._facts.gpus_per_pod)
         self._files = files(
-            self._recording, self._demand, self._facts, recorded.key, objects, rules
+            self._recording,
+            self._demand,
+            self._facts,
+            recorded.key,
+            objects,
+            rules,
+            self._history,
         )
         self.setup: Setup = load_setup(
             self._files[SCENARIO], SCENARIO, self._read, load_policy, settings
@@ -282,7 +291,11 @@ class Replay:
         from gpuscale.sim.history.comparison import compared
 
         name = self._recorded.key[1]
-        found = compared(run, self._recording, self._demand, self._facts, name, self._settings)
+        # A setting may have taken them out.
+        changes = self._history.changes if self.setup.hpa_changes else ()
+        found = compared(
+            run, self._recording, self._demand, self._facts, name, self._settings, changes
+        )
         return {**run, "replay": found}
 
 
@@ -362,12 +375,13 @@ async def _answers(
     from gpuscale.sources.prometheus.ranges import columns, persistently
 
     async with source:
-        found = await columns(source, questions.columns, start_ms, step_ms, steps, progress)
         facts = questions.facts(steps * step_ms // 1000)
         end_ms = start_ms + (steps - 1) * step_ms
-        return found, {
+        answers = {
             name: await persistently(source.query, promql, end_ms) for name, promql in facts.items()
         }
+        queries = {**questions.columns, **questions.of_hpa(answers)}
+        return await columns(source, queries, start_ms, step_ms, steps, progress), answers
 
 
 def _source(recorded: Recorded) -> "PrometheusSource":

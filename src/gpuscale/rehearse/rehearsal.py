@@ -131,8 +131,9 @@ class Rehearsal:
             limit_s: ends it after so many seconds of the scenario.
 
         Raises:
-            UsageError: the cluster may not be used, or the scenario names another replica policy than `hpa`,
-                and nothing was created; or the cluster's HPA controller does not keep up with the speed.
+            UsageError: the cluster may not be used, or the scenario names another replica policy than `hpa`
+                or changes HPAs, and nothing was created; or the cluster's HPA controller does not keep up
+                with the speed.
             UnavailableError: a part does not answer, or something could not be removed.
             UpstreamError: the API server refuses something.
         """
@@ -140,6 +141,11 @@ class Rehearsal:
             raise UsageError(
                 "spec.replicaPolicy: found a policy of a plug-in, expected hpa: "
                 "a rehearsal's replicas are the cluster's own HPA controller's"
+            )
+        if self._setup.hpa_changes:
+            raise UsageError(
+                "spec.hpaChanges: found changes of HPAs while the scenario runs, expected none: "
+                "a rehearsal does not change them; remove the field"
             )
         check_speed(self._setup, self._clock.speed)
         async with KubeClient(self._target.cluster) as client:

@@ -5,7 +5,9 @@ live loop real HTTP does; both then hand their observations to `sim.autoscaler`.
 """
 
 from dataclasses import replace
+from functools import partial
 
+from gpuscale.objects.hpa import HorizontalPodAutoscaler
 from gpuscale.objects.pods import Lifecycle, Pod
 from gpuscale.sim.control.cloud import CloudPool
 from gpuscale.sim.control.controllers import reconcile
@@ -40,6 +42,12 @@ class World(Site):
         self.cloud.start()
         self.control_plane.touch()
         self.begin(start_ms)
+        for change in setup.hpa_changes:
+            # Before its controller looks at the same moment.
+            self.engine.at(start_ms + change.at_ms, Stage.LOAD, partial(self._change, change.hpa))
+
+    def _change(self, hpa: HorizontalPodAutoscaler, _now_ms: int) -> None:
+        self.cluster.hpas[hpa.metadata.key] = hpa
 
 
 class SimulatedControlPlane:

@@ -6,12 +6,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuscale.core.errors import BugError
+from gpuscale.core.words import counted
 from gpuscale.sim.history.demand import Demand
 from gpuscale.sim.history.recording import Column, Facts, Recording, changes
 from gpuscale.sim.history.writing import POOL
 
 _MS_PER_HOUR = 3_600_000
 _DIGITS = 4
+_MOST_SHOWN = 5
+"""Changes of an HPA in the text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +42,7 @@ def compared(
     facts: Facts,
     deployment: str,
     settings: Sequence[str] = (),
+    hpa_changes: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, object]:
     """Return the part `replay` of a run's document: what was recorded, what is missing, what differs.
 
@@ -51,6 +55,7 @@ def compared(
         facts: of the same workload.
         deployment: its name.
         settings: what was not as it really ran.
+        hpa_changes: those of the HPA that were replayed, as a scenario has them.
     """
     series = run["series"]
     hpa = next(
@@ -90,6 +95,7 @@ def compared(
             "replayed": changes(replayed),
         },
         "metricSeen": _has_metric(series),
+        "hpaChanges": [dict(each) for each in hpa_changes],
     }
 
 
@@ -143,6 +149,13 @@ def text(replay: Mapping[str, Any]) -> str:
             "demand is a lower bound"
         )
     lines += [f"assumed: {each}" for each in replay["assumed"]]
+    changes_text = [_change_text(each) for each in replay["hpaChanges"]]
+    if changes_text:
+        more = len(changes_text) - _MOST_SHOWN
+        rest = f"; and {counted(more, 'change')} more" if more > 0 else ""
+        lines.append(
+            f"the HPA changed and is replayed as it was: {'; '.join(changes_text[:_MOST_SHOWN])}{rest}"
+        )
     if replay["metricSeen"] is False:
         lines.append(
             "the HPA had no value of its first metric in the whole replay: simulated pods have GPU metrics, "
@@ -163,6 +176,12 @@ def text(replay: Mapping[str, Any]) -> str:
     )
     lines.append(f"{what}: {', '.join(parts)}")
     return "\n".join(lines)
+
+
+def _change_text(change: Mapping[str, Any]) -> str:
+    limits = [f"{name} {change[name]}" for name in ("minReplicas", "maxReplicas") if name in change]
+    targets = [f"target {value} of {name}" for name, value in change.get("targets", {}).items()]
+    return f"from {change['at']} on {', '.join((*limits, *targets))}"
 
 
 def _hours_text(hours: Mapping[str, Any]) -> str:

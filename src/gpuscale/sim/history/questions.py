@@ -18,7 +18,7 @@ from gpuscale.formats.series_facts import range_of
 from gpuscale.objects.gpu_resources import WHOLE_GPUS
 from gpuscale.series.possible import Range
 from gpuscale.series.values import Value, Vector, VectorSample
-from gpuscale.sim.history.recording import Facts
+from gpuscale.sim.history.recording import MOST_TARGETS, Facts, target_column
 
 _UTIL = "DCGM_FI_DEV_GPU_UTIL"
 _PERCENT = range_of(_UTIL) or Range(0, 100)
@@ -95,16 +95,32 @@ class Questions:
             f'{self._in_namespace},scaletargetref_kind="Deployment",scaletargetref_name={go_quote(self.name)}}}{over}))',
             "hpaMin": self._hpa("min_replicas", over),
             "hpaMax": self._hpa("max_replicas", over),
-            "hpaChanges": " + on (horizontalpodautoscaler) ".join(
-                f"sum by (horizontalpodautoscaler) (changes(kube_horizontalpodautoscaler_spec_{field}"
-                f"{{{self._in_namespace}}}{over}))"
-                for field in ("min_replicas", "max_replicas", "target_metric")
-            )
-            + " and on (horizontalpodautoscaler) last_over_time(kube_horizontalpodautoscaler_info{"
-            f'{self._in_namespace},scaletargetref_kind="Deployment",scaletargetref_name={go_quote(self.name)}}}{over})',
             "hpaMetric": f"max by (horizontalpodautoscaler, metric_name, metric_target_type) (last_over_time("
             f"kube_horizontalpodautoscaler_spec_target_metric{{{self._in_namespace}}}{over}))",
         }
+
+    def of_hpa(self, answers: Mapping[str, Value]) -> Mapping[str, str]:
+        """Return the queries whose answers over time are columns of `Recording.hpa`; each gives one series.
+
+        Args:
+            answers: by the names of `facts`; none is asked where they have no HPA, or several.
+        """
+        names = _hpas(answers)
+        if len(names) != 1:
+            return {}
+        of_hpa = f"{self._in_namespace},horizontalpodautoscaler={go_quote(names[0])}"
+        spec = "kube_horizontalpodautoscaler_spec_"
+        found = {
+            "minReplicas": f"max({spec}min_replicas{{{of_hpa}}})",
+            "maxReplicas": f"max({spec}max_replicas{{{of_hpa}}})",
+        }
+        types = _target_types(answers, names[0])
+        for metric in sorted(each for each in types if len(types[each]) == 1)[:MOST_TARGETS]:
+            of_metric = (
+                f"metric_name={go_quote(metric)},metric_target_type={go_quote(types[metric][0])}"
+            )
+            found[target_column(metric)] = f"max({spec}target_metric{{{of_hpa},{of_metric}}})"
+        return found
 
     @property
     def _in_namespace(self) -> str:
@@ -183,12 +199,16 @@ def facts_of(
         _DEFAULT_PROVISIONING_S,
         f"{_DEFAULT_PROVISIONING_S:g} s until a node is there: no pod was seen that waited for one",
     )
-    hpa_changes = round(sum(row.value for row in _rows(answers.get("hpaChanges"))))
-    if hpa_changes:
+    hpas = _hpas(answers)
+    if len(hpas) > 1:
         notes.append(
-            f"one HPA throughout; recorded were {counted(hpa_changes, 'change')} of its minReplicas,"
-            " maxReplicas or targets, so ask for the range before or after them"
+            f"one HPA throughout; recorded were {', '.join(hpas)}, so ask for a range with one of them"
         )
+    for metric, types in _target_types(answers, *hpas).items() if len(hpas) == 1 else ():
+        if len(types) > 1:
+            notes.append(
+                f"one target of {metric} throughout; recorded were targets of the types {', '.join(types)}"
+            )
     return Facts(
         per_pod,
         max(per_node, per_pod),
@@ -226,7 +246,7 @@ def manifests_of(
             "template": {"metadata": {"labels": labels}, "spec": {"containers": [pod]}},
         },
     }
-    names = [row.labels.get("horizontalpodautoscaler", "") for row in _rows(answers.get("hpa"))]
+    names = _hpas(answers)
     if len(names) != 1:
         found = ", ".join(names) or "none"
         raise UsageError(
@@ -271,6 +291,22 @@ def _pods_metric(row: VectorSample, hpa: str) -> dict[str, object]:
         )
     target = {"type": "AverageValue", "averageValue": f"{round(row.value * 1000)}m"}
     return {"type": "Pods", "pods": {"metric": {"name": name}, "target": target}}
+
+
+def _hpas(answers: Mapping[str, Value]) -> list[str]:
+    """Return the names of the HPAs that the workload had."""
+    rows = _rows(answers.get("hpa"))
+    return sorted(row.labels.get("horizontalpodautoscaler", "") for row in rows)
+
+
+def _target_types(answers: Mapping[str, Value], hpa: str) -> Mapping[str, list[str]]:
+    """Return the types of the targets of each metric that an HPA had, by the metric's name."""
+    found: dict[str, list[str]] = {}
+    for row in _rows(answers.get("hpaMetric")):
+        if row.labels.get("horizontalpodautoscaler") == hpa:
+            types = found.setdefault(row.labels.get("metric_name", ""), [])
+            types.append(row.labels.get("metric_target_type", ""))
+    return found
 
 
 def _of_hpa(value: Value | None, hpa: str) -> float | None:

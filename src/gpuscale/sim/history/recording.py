@@ -32,6 +32,9 @@ class Columns:
 
 
 NAMES = tuple(each.name for each in fields(Columns))
+_TARGET = "target/"
+MOST_TARGETS = 32
+"""Of an HPA in a recording."""
 FACT_COLUMNS = ("gpusPerNode", "gpuModel", "startupSeconds", "provisioningSeconds")
 """Columns of a file whose first value holds for all of it."""
 
@@ -43,11 +46,28 @@ class Recording:
     start_ms: int
     step_ms: int
     columns: Columns
+    hpa: Mapping[str, Column] = field(default_factory=dict)
+    """What the workload's HPA said: `minReplicas`, `maxReplicas`, `target/METRIC`; none that is not known."""
     stated: Mapping[str, str] = field(default_factory=dict)
     """Facts that a file has beside the columns, by FACT_COLUMNS."""
 
     def __len__(self) -> int:
         return len(self.columns.replicas)
+
+
+def is_of_hpa(column: str) -> bool:
+    """Return whether a column is one of `Recording.hpa`."""
+    return column in {"minReplicas", "maxReplicas"} or column.startswith(_TARGET)
+
+
+def target_column(metric: str) -> str:
+    """Return the column of the target of a metric."""
+    return f"{_TARGET}{metric}"
+
+
+def metric_of(column: str) -> str | None:
+    """Return the metric that a column is the target of; None where it is another column."""
+    return column.removeprefix(_TARGET) if column.startswith(_TARGET) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +94,7 @@ def from_answers(
 
     Args:
         answers: `replicas`, `ready`, `rate` and `nodes` as columns, `busy` for the percents of all GPUs of
-            the workload added up, and `seen` for how many GPUs that is.
+            the workload added up, and `seen` for how many GPUs that is; and those of its HPA.
         start_ms: the time of each column's first value.
         step_ms: between two values.
         gpus_per_pod: at least one.
@@ -86,7 +106,9 @@ def from_answers(
         for index, (busy, seen) in enumerate(zip(answers["busy"], answers["seen"], strict=True))
     )
     columns = Columns(answers["replicas"], ready, utilization, answers["rate"], answers["nodes"])
-    return Recording(start_ms, step_ms, columns)
+    known = {name: column for name, column in answers.items() if set(column) != {None}}
+    hpa = {name: column for name, column in known.items() if is_of_hpa(name)}
+    return Recording(start_ms, step_ms, columns, hpa)
 
 
 def _utilization(
@@ -116,7 +138,9 @@ def trimmed(recording: Recording) -> Recording:
         raise UsageError("found no replicas of the workload in the whole range")
     first, last = known[0], known[-1] + 1
     cut = Columns(*(getattr(recording.columns, name)[first:last] for name in NAMES))
-    return replace(recording, start_ms=recording.start_ms + first * recording.step_ms, columns=cut)
+    hpa = {name: column[first:last] for name, column in recording.hpa.items()}
+    start_ms = recording.start_ms + first * recording.step_ms
+    return replace(recording, start_ms=start_ms, columns=cut, hpa=hpa)
 
 
 def changes(values: Sequence[float | None]) -> int:

@@ -1,9 +1,10 @@
 """A recording in a file: CSV with a header, or JSON lines; a moment a row, an empty cell or null is a gap.
 
 Columns: `time` (seconds since the epoch, or a date and time), `replicas`, `ready`, `utilization` (mean
-percent of the GPUs of ready pods), `rate` (requests per second), `nodes`; and facts, whose first value holds
-for all rows: `gpusPerNode`, `gpuModel`, `startupSeconds`, `provisioningSeconds`. Only `time` and `replicas`
-are needed; the others may be left out, and any other column is passed over.
+percent of the GPUs of ready pods), `rate` (requests per second), `nodes`; facts, whose first value holds for
+all rows: `gpusPerNode`, `gpuModel`, `startupSeconds`, `provisioningSeconds`; and what the HPA said:
+`minReplicas`, `maxReplicas`, and `target/METRIC` for each of its metrics. Only `time` and `replicas` are
+needed; the others may be left out, and any other column is passed over.
 """
 
 import csv
@@ -16,7 +17,15 @@ from statistics import median_low
 
 from gpuscale.core.errors import ConfigError, Problem
 from gpuscale.core.words import counted
-from gpuscale.sim.history.recording import FACT_COLUMNS, NAMES, Columns, Recording
+from gpuscale.sim.history.recording import (
+    FACT_COLUMNS,
+    MOST_TARGETS,
+    NAMES,
+    Columns,
+    Recording,
+    is_of_hpa,
+    metric_of,
+)
 from gpuscale.sim.load.traces import seconds_of_time
 
 MAX_STEPS = 100_000
@@ -32,7 +41,11 @@ _LARGEST = {
     "gpusPerNode": 72.0,
     "startupSeconds": 86_400.0,
     "provisioningSeconds": 86_400.0,
+    "minReplicas": 2**31 - 1.0,
+    "maxReplicas": 2**31 - 1.0,
 }
+_LARGEST_TARGET = 1e15
+"""Thousandths of it are whole numbers of 64 bits, as a quantity's are."""
 Row = tuple[int, dict[str, float | None]]
 """Milliseconds since the epoch, and values by column."""
 Line = tuple[int, Mapping[str, object] | Problem]
@@ -59,6 +72,7 @@ def recording_of(lines: Iterable[Line], source: str) -> Recording:
     rows: list[Row] = []
     problems: list[Problem] = []
     stated: dict[str, str] = {}
+    targets: set[str] = set()
     for line, cells in lines:
         if isinstance(cells, Problem):
             problems.append(cells)
@@ -68,8 +82,12 @@ def recording_of(lines: Iterable[Line], source: str) -> Recording:
                     if name not in stated and (text := _fact(name, cells.get(name))):
                         stated[name] = text
                 rows.append(_row(cells, rows[-1][0] if rows else -1))
+                targets.update(name for name in rows[-1][1] if metric_of(name) is not None)
             except ValueError as error:
                 problems.append(Problem(source, line, None, None, str(error)))
+        if len(targets) > MOST_TARGETS:
+            found = f"{len(targets)} columns of targets"
+            raise ConfigError(Problem(source, line, None, found, f"at most {MOST_TARGETS}"))
         if len(rows) > MAX_STEPS:
             problems.append(Problem(source, line, None, "more rows", f"at most {MAX_STEPS}"))
         if len(problems) >= _MAX_PROBLEMS or len(rows) > MAX_STEPS:
@@ -92,10 +110,11 @@ def _on_a_grid(rows: list[Row], stated: Mapping[str, str], source: str) -> Recor
     columns: dict[str, list[float | None]] = {name: [None] * steps for name in NAMES}
     for time_ms, values in rows:
         index = min(steps - 1, round((time_ms - start_ms) / step_ms))
-        for name in NAMES:
-            columns[name][index] = values.get(name)
+        for name, value in values.items():
+            columns.setdefault(name, [None] * steps)[index] = value
     kept = Columns(**{name: tuple(columns[name]) for name in NAMES})
-    return Recording(start_ms, step_ms, kept, stated)
+    hpa = {name: tuple(column) for name, column in columns.items() if is_of_hpa(name)}
+    return Recording(start_ms, step_ms, kept, hpa, stated)
 
 
 def _csv_lines(text: str, source: str) -> Iterator[Line]:
@@ -108,7 +127,7 @@ def _csv_lines(text: str, source: str) -> Iterator[Line]:
             raise ConfigError(
                 Problem(source, 1, None, found, f"columns named {' and '.join(missing)}")
             )
-        for name in ("time", *NAMES, *FACT_COLUMNS):
+        for name in ("time", *NAMES, *FACT_COLUMNS, *filter(is_of_hpa, dict.fromkeys(header))):
             if header.count(name) > 1:
                 found = f"{header.count(name)} columns named {name}"
                 raise ConfigError(Problem(source, 1, None, found, "one"))
@@ -153,7 +172,8 @@ def _row(cells: Mapping[str, object], before_ms: int) -> Row:
     time_ms = round(time_s * 1000)
     if time_ms <= before_ms:
         raise ValueError("a time not after the one above, expected times that rise")
-    return time_ms, {name: _number(name, cells.get(name)) for name in NAMES}
+    known = (*NAMES, *filter(is_of_hpa, cells))
+    return time_ms, {name: _number(name, cells.get(name)) for name in known}
 
 
 def _fact(name: str, cell: object) -> str | None:
@@ -169,7 +189,7 @@ def _fact(name: str, cell: object) -> str | None:
 def _number(name: str, cell: object) -> float | None:
     if cell is None or (isinstance(cell, str) and not cell.strip()):
         return None
-    largest = _LARGEST.get(name, 1e9)
+    largest = _LARGEST.get(name, 1e9 if metric_of(name) is None else _LARGEST_TARGET)
     try:
         value = (
             float(cell)

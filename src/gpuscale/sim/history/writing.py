@@ -15,6 +15,7 @@ from gpuscale.core.golang.durations import format_duration
 from gpuscale.gpu.model_table import MODELS
 from gpuscale.gpu.models import find_model
 from gpuscale.sim.history.demand import Demand
+from gpuscale.sim.history.hpa_history import HpaHistory
 from gpuscale.sim.history.recording import FACT_COLUMNS, NAMES, Facts, Recording
 
 SCENARIO, MANIFESTS, TRACE, RULES, RECORDED = (
@@ -38,6 +39,7 @@ def files(
     workload: tuple[str, str],
     objects: list[dict[str, Any]],
     rules: str | None,
+    history: HpaHistory = HpaHistory(),  # noqa: B008 - it is frozen
 ) -> dict[str, str]:
     """Return the files of a replay by name.
 
@@ -48,12 +50,18 @@ def files(
         workload: namespace and name of the Deployment.
         objects: manifests of the Deployment and of what scales it.
         rules: a prometheus-adapter rule file; None for the chart's default rules.
+        history: how the HPA among the objects changed.
     """
+    scenario = _scenario(recording, demand, facts, workload, objects, rules)
+    if history.changes:
+        scenario["spec"]["hpaChanges"] = [dict(each) for each in history.changes]
     found = {
-        SCENARIO: dump_documents([_scenario(recording, demand, facts, workload, objects, rules)]),
+        SCENARIO: dump_documents([scenario]),
         MANIFESTS: dump_documents([_plain(each, recording, workload) for each in objects]),
         TRACE: _csv(("second", "rate", "lower_bound"), _trace_rows(recording, demand)),
-        RECORDED: _csv(("time", *NAMES, *FACT_COLUMNS), _recorded_rows(recording, facts)),
+        RECORDED: _csv(
+            ("time", *NAMES, *recording.hpa, *FACT_COLUMNS), _recorded_rows(recording, facts)
+        ),
     }
     return found if rules is None else {**found, RULES: rules}
 
@@ -65,7 +73,7 @@ def _scenario(
     workload: tuple[str, str],
     objects: list[dict[str, Any]],
     rules: str | None,
-) -> dict[str, object]:
+) -> dict[str, Any]:
     namespace, name = workload
     nodes = [round(each) for each in recording.columns.nodes if each is not None]
     pods = [round(each) for each in recording.columns.replicas if each is not None]
@@ -219,8 +227,15 @@ def _recorded_rows(recording: Recording, facts: Facts) -> Iterator[tuple[object,
     stated = [facts.stated.get(name, "") for name in FACT_COLUMNS]
     for index in range(len(recording)):
         values = (getattr(recording.columns, name)[index] for name in NAMES)
+        of_hpa = (column[index] for column in recording.hpa.values())
         time_s = (recording.start_ms + index * recording.step_ms) / 1000
-        yield f"{time_s:.3f}", *("" if each is None else f"{each:.9g}" for each in values), *stated
+        yield (
+            f"{time_s:.3f}",
+            *("" if each is None else f"{each:.9g}" for each in values),
+            # Bytes of a target have more digits.
+            *("" if each is None else f"{each:.15g}" for each in of_hpa),
+            *stated,
+        )
         stated = [""] * len(FACT_COLUMNS)
 
 

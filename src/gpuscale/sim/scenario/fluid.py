@@ -92,6 +92,11 @@ def _faults(setup: Setup) -> Iterator[str]:
         yield "found a replicaPolicy, expected none"
     if setup.node_policy is not ClusterAutoscaler:
         yield "found a policy of the node autoscaler, expected none"
+    if setup.hpa_changes:
+        yield (
+            "found hpaChanges, expected HPAs that stay as they are; --set 'spec.hpaChanges=[]' leaves them "
+            "as the manifests have them"
+        )
     for hpa in setup.hpas:
         target = f"{hpa.metadata.namespace}/{hpa.target.name}"
         scaled = next((each for each in setup.workloads if each.deployment == target), None)

@@ -24,6 +24,7 @@ from gpuscale.rules.config import default_config, load_rules
 from gpuscale.series.rules.groups import RuleGroups
 from gpuscale.series.rules.load import load_rule_groups
 from gpuscale.sim.scenario import model as spec
+from gpuscale.sim.scenario.hpa_changes import read_hpa_changes
 from gpuscale.sim.scenario.node_pools import read_currency, read_pools
 from gpuscale.sim.scenario.references import ReadFile, References
 from gpuscale.sim.scenario.scaled import scaled_object_problems
@@ -105,10 +106,11 @@ class _Resolver:
         currency = read_currency(run, references)
         workloads = read_services(run, deployments, references) if has_objects else ()
         runs = read_jobs(run, jobs, references) if has_objects else ()
+        hpa_changes = read_hpa_changes(run, hpas, references) if has_objects else ()
         if has_objects:
             self._check_targets(hpas, deployments)
             self._check_scaled_objects(hpas, deployments)
-            self._check_zero(hpas)
+            self._check_zero((*hpas, *(each.hpa for each in hpa_changes)))
         replica_policy = self._policy(
             "gpuscale.replica_policies",
             self._spec.replica_policy,
@@ -151,6 +153,7 @@ class _Resolver:
             counters=DEFAULT_COUNTERS if counters is None else counters,
             manifests=tuple(self._manifests),
             triggers=triggers or (),
+            hpa_changes=hpa_changes,
         )
 
     def _policy(

@@ -425,6 +425,24 @@ Workload = Annotated[
 ]
 
 
+class HpaChangeSpec(Model):
+    """What an HPA of the manifests says from a moment on; what is absent stays as it was."""
+
+    at: Milliseconds
+    hpa: str
+    """`name`, or `namespace/name`."""
+    min_replicas: int | None = Field(default=None, ge=0, le=2**31 - 1)
+    max_replicas: int | None = Field(default=None, ge=1, le=2**31 - 1)
+    targets: dict[str, str | float] = {}
+    """The target of each metric, by its name: a quantity, or percent where the target is a utilisation."""
+
+    @model_validator(mode="after")
+    def _some(self) -> "HpaChangeSpec":
+        if self.min_replicas is None and self.max_replicas is None and not self.targets:
+            raise ValueError("found no change, expected minReplicas, maxReplicas or targets")
+        return self
+
+
 class ScenarioSpec(Model):
     """All that a run needs."""
 
@@ -444,6 +462,8 @@ class ScenarioSpec(Model):
     pipeline: Pipeline = Pipeline()
     replica_policy: str = "hpa"
     """What decides the replicas of each HPA's target: `hpa`, Kubernetes' algorithm, or a plug-in's."""
+    hpa_changes: tuple[HpaChangeSpec, ...] = ()
+    """What HPAs of the manifests said at which time; empty: they stay as the manifests have them."""
     node_autoscaler: NodeAutoscaler = NodeAutoscaler()
     gpu_models: tuple[GpuModelSpec, ...] = ()
     """Models that are described here; they go before known ones of the same name."""

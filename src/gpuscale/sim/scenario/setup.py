@@ -69,6 +69,14 @@ class JobSetup:
 
 
 @dataclass(frozen=True, slots=True)
+class HpaChange:
+    """An HPA of the manifests as it is from a moment on."""
+
+    at_ms: int
+    hpa: HorizontalPodAutoscaler
+
+
+@dataclass(frozen=True, slots=True)
 class Setup:
     """All that a run starts with."""
 
@@ -100,3 +108,5 @@ class Setup:
     """The Kubernetes objects as their files have them, for an API server."""
     triggers: tuple[Trigger, ...] = ()
     """Those that are served as external metrics; KEDA's come with `scaled_objects`."""
+    hpa_changes: tuple[HpaChange, ...] = ()
+    """Oldest first."""

@@ -2,6 +2,8 @@
 
 import contextlib
 import json
+import re
+from dataclasses import replace
 
 import pytest
 import yaml
@@ -12,6 +14,7 @@ from gpuscale.core.errors import ConfigError, GpuscaleError, UsageError
 from gpuscale.series.values import Vector, VectorSample
 from gpuscale.sim.history.comparison import compared, text
 from gpuscale.sim.history.demand import demand_of
+from gpuscale.sim.history.hpa_history import hpa_history
 from gpuscale.sim.history.questions import Questions, facts_of, manifests_of
 from gpuscale.sim.history.recording import Columns, Facts, Recording, from_answers, trimmed
 from gpuscale.sim.history.tables import MAX_STEPS, read_recording
@@ -310,9 +313,138 @@ def test_a_fact_that_can_not_be_is_named(name: str, cell: str) -> None:
         read_recording(f"time,replicas,{name}\n0,1,{cell}\n15,1,\n", "a.csv")
 
 
-@pytest.mark.parametrize(("count", "said"), [(1.0, "1 change of"), (3.0, "3 changes of")])
-def test_an_hpa_that_changed_within_the_range_is_named(count: float, said: str) -> None:
-    changed = facts_of({"hpaChanges": vector(({"horizontalpodautoscaler": "web"}, count))}, 1)
-    assert f"recorded were {said} its minReplicas" in changed.notes[-1]
-    same = facts_of({"hpaChanges": vector(({"horizontalpodautoscaler": "web"}, 0.0))}, 1)
-    assert not any("one HPA throughout" in note for note in same.notes)
+# An HPA that changed
+
+
+HPA = {
+    "apiVersion": "autoscaling/v2",
+    "kind": "HorizontalPodAutoscaler",
+    "metadata": {"name": "web"},
+    "spec": {
+        "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+        "maxReplicas": 8,
+        "metrics": [
+            {
+                "type": "Pods",
+                "pods": {
+                    "metric": {"name": "m"},
+                    "target": {"type": "AverageValue", "averageValue": "80"},
+                },
+            }
+        ],
+    },
+}
+MINUTE_S = 60
+
+
+def changed(**columns):
+    length = len(next(iter(columns.values())))
+    one = recording([1] * length, utilization=[50] * length, step_ms=MINUTE_S * 1000)
+    return replace(one, hpa={name.replace("__", "/"): column for name, column in columns.items()})
+
+
+@pytest.mark.parametrize(
+    ("columns", "expected"),
+    [
+        # What stayed as it was, is as the manifests have it.
+        ({"minReplicas": (1, 1, 1), "maxReplicas": (8, 8, 8), "target__m": (60, 60, 60)}, []),
+        (
+            {"minReplicas": (1, 1, 2), "maxReplicas": (8, 9, 9)},
+            [
+                {"at": "0s", "hpa": "default/web", "minReplicas": 1, "maxReplicas": 8},
+                {"at": "1m", "hpa": "default/web", "maxReplicas": 9},
+                {"at": "2m", "hpa": "default/web", "minReplicas": 2},
+            ],
+        ),
+        # A gap is no change, and what it hides is seen at its end; a change back is one.
+        (
+            {"target__m": (None, 60.5, None, 60.5, None, 80.0, 60.5)},
+            [
+                {"at": "0s", "hpa": "default/web", "targets": {"m": 60.5}},
+                {"at": "5m", "hpa": "default/web", "targets": {"m": 80}},
+                {"at": "6m", "hpa": "default/web", "targets": {"m": 60.5}},
+            ],
+        ),
+    ],
+)
+def test_an_hpa_changes_when_its_columns_do(columns, expected) -> None:
+    floats = {
+        name: tuple(None if value is None else float(value) for value in column)
+        for name, column in columns.items()
+    }
+    found = hpa_history(changed(**floats), [DEPLOYMENT, HPA])
+    assert list(found.changes) == expected
+    assert found.notes == ()
+
+
+@pytest.mark.parametrize(
+    ("columns", "objects", "note"),
+    [
+        ({"target__m": (60.0, 80.0)}, [DEPLOYMENT], "1 change .* and the manifests have 0 HPAs"),
+        ({"target__other": (60.0, 80.0)}, [DEPLOYMENT, HPA], "target of other: .* has 0 metrics"),
+        (
+            {"maxReplicas": (8.0, 8.0), "target__m": (None, 80.0)},
+            [DEPLOYMENT, HPA],
+            "recorded was m for a part of the time only",
+        ),
+    ],
+)
+def test_what_changed_and_can_not_be_replayed_is_said(columns, objects, note) -> None:
+    found = hpa_history(changed(**columns), objects)
+    assert found.changes == ()
+    assert len(found.notes) == 1
+    assert re.search(note, found.notes[0])
+
+
+def test_what_an_hpa_said_is_kept_to_the_last_byte_and_read_again() -> None:
+    of_hpa = {"minReplicas": (1.0, 2.0), "target__m": (17_179_869_185.0, None)}
+    one = changed(**of_hpa)
+    history = hpa_history(one, [DEPLOYMENT, HPA])
+    texts = files(
+        one, demand_of(one, 1), FACTS, ("default", "web"), [DEPLOYMENT, HPA], None, history
+    )
+    again = read_recording(texts["recorded.csv"], "recorded.csv")
+    assert again.hpa == one.hpa
+    spec = yaml.safe_load(texts["scenario.yaml"])["spec"]
+    assert [(each["at"], each["minReplicas"]) for each in spec["hpaChanges"]] == [
+        ("0s", 1),
+        ("1m", 2),
+    ]
+
+
+def test_a_table_has_a_bounded_number_of_targets() -> None:
+    row = {"time": 0, "replicas": 1} | {f"target/{number}": 1 for number in range(33)}
+    lines = "\n".join(map(json.dumps, (row, {"time": 60, "replicas": 1})))
+    with pytest.raises(ConfigError, match="found 33 columns of targets, expected at most 32"):
+        read_recording(lines, "a.jsonl")
+
+
+def test_only_the_one_hpa_of_the_workload_is_asked_for() -> None:
+    name = {"horizontalpodautoscaler": 'we"b'}
+    metric = {**name, "metric_name": "m", "metric_target_type": "average"}
+    other = {**metric, "horizontalpodautoscaler": "other", "metric_name": "n"}
+    questions = Questions("default", "web")
+    found = {"hpa": vector((name, 1.0)), "hpaMetric": vector((metric, 60.0), (other, 1.0))}
+    asked = questions.of_hpa(found)
+    assert list(asked) == ["minReplicas", "maxReplicas", "target/m"]
+    assert all('horizontalpodautoscaler="we\\"b"' in each for each in asked.values())
+    # Of a metric whose target had two types no one can say which number is which.
+    value = {**metric, "metric_target_type": "value"}
+    two = {**found, "hpaMetric": vector((metric, 60.0), (value, 80.0))}
+    assert list(questions.of_hpa(two)) == ["minReplicas", "maxReplicas"]
+    assert "targets of the types average, value" in facts_of(two, 1).notes[-1]
+    hpas = {"hpa": vector((name, 1.0), ({"horizontalpodautoscaler": "late"}, 1.0))}
+    assert questions.of_hpa(hpas) == {}
+    assert 'recorded were late, we"b' in facts_of(hpas, 1).notes[-1]
+
+
+def test_the_words_of_a_replay_name_at_most_five_changes() -> None:
+    of_change = [
+        {"at": f"{number}h", "hpa": "default/web", "minReplicas": number + 1} for number in range(7)
+    ]
+    one = recording((1, 1), utilization=(50.0, 50.0))
+    run = {"series": {"t": [0.0, 15.0], "hpa/web/current": [1, 1], "nodes/gpu/ready": [1, 1]}}
+    found = compared(run, one, demand_of(one, 1), FACTS, "web", hpa_changes=of_change)
+    said = text(found)
+    assert "from 0h on minReplicas 1; " in said
+    assert "from 4h on minReplicas 5; and 2 changes more" in said
