@@ -139,7 +139,7 @@ def _rounded(
 ) -> Offer:
     """Return an offer with each value as round as costs nothing: today's, or one with fewer digits."""
     before = search.tried(taken.values)
-    # The same settings may stand for stricter promises too, and what is stricter yet must stay the dearer.
+    # The same settings may keep stricter promises too, and what is stricter yet must stay the dearer.
     strictest = min((each.promise for each in lines if each.row is taken.row), default=promise)
     short = max(search.short_share(before), strictest)
     dearer = [

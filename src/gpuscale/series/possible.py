@@ -2,7 +2,7 @@
 
 Drivers and exporters now and then answer with a number that no GPU has: a counter that was read half, or the
 code by which DCGM says that it has none. One of them among millions of readings is enough to double a fleet.
-Which series have a range is known higher up (`formats.series_facts`); a store is told.
+`formats.series_facts` knows which series have a range, and hands that to the store.
 """
 
 import math

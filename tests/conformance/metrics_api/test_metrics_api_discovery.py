@@ -120,11 +120,12 @@ async def test_external_metrics_are_listed_by_name_and_always_namespaced() -> No
     ]
 
 
-async def test_before_discovery_the_lists_are_empty() -> None:
+async def test_before_discovery_no_list_is_given() -> None:
+    """An empty one would say that no metric exists."""
     ((status, body),) = await documents(
         BOTH, "/apis/custom.metrics.k8s.io/v1beta1", discovered=False
     )
-    assert (status, body["resources"]) == (200, [])
+    assert (status, body["kind"], body["reason"]) == (503, "Status", "ServiceUnavailable")
 
 
 async def test_a_group_without_rules_is_not_served() -> None:

@@ -18,7 +18,7 @@ class ListError(UnavailableError):
 
 
 class NotDiscoveredError(UnavailableError):
-    """It is not known yet whether a metric is there; why, only readers of health are told."""
+    """It is not known yet whether a metric is there; the reason is on the health paths alone."""
 
     def __init__(self, what: str) -> None:
         super().__init__(

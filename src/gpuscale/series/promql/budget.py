@@ -139,7 +139,7 @@ def row_bytes(rows: Sequence[tuple[LabelSet, float, int]], *, new_labels: bool) 
     """Return about the bytes of the rows of a vector.
 
     Args:
-        rows: of the vector; some of them stand for the others.
+        rows: of the vector; the size of some is taken for the others too.
         new_labels: whether their label sets were made for it.
     """
     if not rows or not new_labels:

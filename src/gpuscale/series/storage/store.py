@@ -249,7 +249,7 @@ class SeriesStore:
         joining = self._joining(group, refs, t_ms)
         has_come = bool(joining) or group.going_on > before
         if not (is_next or group.has_marker or has_come or ended):
-            # Whoever has read the row at this time would not look there again.
+            # A reader that has read the row at this time would not look there again.
             group.move_newest(max(t_ms, group.last_ms, group.read_ms + 1))
             taken = 0
             for ref, value in zip(refs, values, strict=True):

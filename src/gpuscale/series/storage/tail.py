@@ -4,7 +4,7 @@ Saving and remote write both read this way. So the store itself is their queue: 
 is due, appending never waits for them, and what they can hold up is bounded by what the store keeps.
 
 How far a series was read is one time: of its group where its newest samples lie in rows, or else its own.
-When samples leave the rows, the reader is told first, so that it can note how far that was.
+Before samples leave the rows, the group calls the reader, which notes how far that was.
 """
 
 from array import array
