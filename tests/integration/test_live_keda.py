@@ -62,6 +62,7 @@ def eventually(loop: Loop, name: str) -> dict:
 
 # As KEDA's own page on its metrics server shows it, whatever ScaledObjects there are.
 def test_discovery_lists_what_kedas_does(loop: Loop) -> None:
+    eventually(loop, "s0-prometheus")  # before the first discovery no list is given
     assert loop.json(GROUP) == {
         "kind": "APIResourceList",
         "apiVersion": "v1",
