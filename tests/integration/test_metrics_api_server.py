@@ -563,11 +563,19 @@ async def test_cas_of_flags_come_before_the_clusters(world) -> None:
         assert (await server.get(PODS, pair=pair, headers=headers))[0] == 200
 
 
-async def test_a_bad_rule_file_does_not_start(world) -> None:
-    world.rules.write_text(BAD_RULES)
-    with pytest.raises(ConfigError, match=r"rules\.yaml:1"):
+@pytest.mark.parametrize("text", ["rules: [", "rules: 5"])
+async def test_a_file_that_is_no_rule_file_does_not_start(world, text) -> None:
+    world.rules.write_text(text)
+    with pytest.raises(ConfigError, match=r"rules\.yaml:[12]"):
         async with running(world):
             pass
+
+
+async def test_a_rule_that_never_works_keeps_no_other_from_being_served(world) -> None:
+    world.rules.write_text(RULES.replace("rules:\n", "rules:\n- {seriesQuery: 1 2}\n", 1))
+    async with running(world) as server:
+        status, _ = await server.get(PODS, headers={"Authorization": "Bearer good"})
+    assert status == 200
 
 
 async def test_a_port_that_is_taken_is_reported(world, server) -> None:
