@@ -87,6 +87,7 @@ def rendered(provider, prometheus, scale, agent, certificates, source):
     workload = {"workload": {"name": "vision-api"}, "maxReplicas": 8, **SCALES[scale]}
     api = {
         "external": scale != "keda",
+        "rulesConfigMaps": None if scale == "keda" else "team=ml",
         "resource": source == "prometheus" and prometheus != "own",
         **CERTIFICATES[certificates],
         **SOURCES[source],
