@@ -28,11 +28,11 @@ class PossibleReader:
     """
 
     def __init__(self, inner: GpuReader) -> None:
-        self._inner = inner
+        self.inner = inner
 
     def gpus(self) -> tuple[GpuIdentity, ...]:
         """Return the GPUs of the inner reader."""
-        return self._inner.gpus()
+        return self.inner.gpus()
 
     def read(self, now_ms: int) -> tuple[GpuReading, ...]:
         """Return the inner reader's readings, as far as they are possible.
@@ -40,15 +40,15 @@ class PossibleReader:
         Raises:
             UnavailableError: no GPU can be read at all.
         """
-        return tuple(map(_possible, self._inner.read(now_ms)))
+        return tuple(map(_possible, self.inner.read(now_ms)))
 
     def stats(self) -> tuple[CallStats, ...]:
         """Return the costs of the inner reader."""
-        return self._inner.stats()
+        return self.inner.stats()
 
     def close(self) -> None:
         """Close the inner reader; a second call does nothing."""
-        self._inner.close()
+        self.inner.close()
 
 
 def _possible(reading: GpuReading) -> GpuReading:

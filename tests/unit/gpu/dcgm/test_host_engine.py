@@ -7,6 +7,7 @@ import time
 import pytest
 
 from gpuscale.core.errors import UnavailableError
+from gpuscale.exporter.possible import PossibleReader
 from gpuscale.exporter.readers import make_reader
 from gpuscale.exporter.settings import read_settings
 from gpuscale.gpu.dcgm.library import DcgmError, DcgmLibrary, Entity
@@ -260,8 +261,10 @@ def test_no_library_and_no_engine_are_said(engine) -> None:
 def test_the_flag_puts_a_host_engine_beside_nvml() -> None:
     settings = read_settings({"remote-hostengine-info": "localhost:5555"}, {}, "n1")
     reader = make_reader(settings, frozenset(NAMES), "n1")
-    assert isinstance(reader, HostEngineReader)
+    assert isinstance(reader, PossibleReader)
+    assert isinstance(reader.inner, HostEngineReader)
     reader.close()
     plain = make_reader(read_settings({}, {}, "n1"), frozenset(NAMES), "n1")
-    assert not isinstance(plain, HostEngineReader)
+    assert isinstance(plain, PossibleReader)
+    assert not isinstance(plain.inner, HostEngineReader)
     plain.close()
