@@ -131,6 +131,4 @@ def test_a_fluid_replay_refuses_it_and_says_what_to_do(recorded) -> None:
     done = asked(recorded, "--manifests", "chat.yaml", "--fidelity", "fluid")
     assert done.returncode == 2
     assert "found hpaChanges" in done.stderr
-    leaves = ("--set", "spec.hpaChanges=[]")
-    done = asked(recorded, "--manifests", "chat.yaml", "--fidelity", "fluid", *leaves)
-    assert done.returncode == 0, done.stderr
+    assert "--set 'spec.hpaChanges=[]'" in done.stderr

@@ -20,6 +20,9 @@ _LATE_STEPS = 2
 _WINDOW_STEPS = 20
 NAMESPACE, DEPLOYMENT = "llm", "chat"
 METRIC = "DCGM_FI_DEV_GPU_UTIL"
+_REPLICA_SET = f"{DEPLOYMENT}-7d9f6c"
+_OF_JOB = f"{DEPLOYMENT}-worker-x2k4p"
+"""A name that one of the Deployment's pods could have."""
 
 
 @dataclass
@@ -37,17 +40,12 @@ class Planted:
 def planted(
     start_ms: int,
     targets: Sequence[float],
-    *,
-    pod_names: str = "chat-7d9f6c-{:05d}",
-    owned: bool = False,
 ) -> Planted:
-    """Return hours with a target for each moment.
+    """Return hours with a target for each moment; a Job's pod beside them keeps two GPUs busy.
 
     Args:
         start_ms: of the first moment.
         targets: percent of a GPU, a moment each.
-        pod_names: of the pods, by their number.
-        owned: whether there are series of who owns the pods.
     """
     chance = random.Random(3)
     steps = len(targets)
@@ -63,7 +61,7 @@ def planted(
         shown.setdefault(key, [None] * steps)[at] = value
 
     def start(born: int, ready: int) -> None:
-        made.append(pod_names.format(len(made) + 1))
+        made.append(f"{_REPLICA_SET}-{len(made) + 1:05d}")
         alive.append((made[-1], ready))
         births[made[-1]] = born
 
@@ -84,17 +82,19 @@ def planted(
             add(at, "kube_pod_status_scheduled_time", born_s + 1, pod=pod)
             limits = {"container": "main", "resource": "nvidia_com_gpu"}
             add(at, "kube_pod_container_resource_limits", 1, pod=pod, **limits)
-            if owned:
-                owner = {"owner_kind": "ReplicaSet", "owner_name": f"{DEPLOYMENT}-7d9f6c"}
-                add(at, "kube_pod_owner", 1, pod=pod, **owner)
+            owner = {"owner_kind": "ReplicaSet", "owner_name": _REPLICA_SET}
+            add(at, "kube_pod_owner", 1, pod=pod, **owner)
             if since <= at:
                 ready_s = start_ms / 1000 + since * STEP_S
                 add(at, "kube_pod_status_ready_time", ready_s, pod=pod)
                 gpu = {"gpu": str(number), "modelName": "NVIDIA A100"}
                 add(at, METRIC, round(percent), pod=pod, **gpu)
-        if owned:
-            of = {"replicaset": f"{DEPLOYMENT}-7d9f6c", "owner_kind": "Deployment"}
-            add(at, "kube_replicaset_owner", 1, owner_name=DEPLOYMENT, **of)
+        of = {"replicaset": _REPLICA_SET, "owner_kind": "Deployment"}
+        add(at, "kube_replicaset_owner", 1, owner_name=DEPLOYMENT, **of)
+        owner = {"owner_kind": "Job", "owner_name": "chat-worker"}
+        add(at, "kube_pod_owner", 1, pod=_OF_JOB, **owner)
+        for index in ("6", "7"):
+            add(at, METRIC, 95, pod=_OF_JOB, gpu=index, modelName="NVIDIA A100")
         add(at, "kube_node_status_allocatable", 8, node="n0", resource="nvidia_com_gpu")
         hpa = {"horizontalpodautoscaler": DEPLOYMENT}
         of = {"scaletargetref_kind": "Deployment", "scaletargetref_name": DEPLOYMENT}

@@ -375,11 +375,16 @@ async def _answers(
     from gpuscale.sources.prometheus.ranges import columns, persistently
 
     async with source:
-        facts = questions.facts(steps * step_ms // 1000)
-        end_ms = start_ms + (steps - 1) * step_ms
-        answers = {
-            name: await persistently(source.query, promql, end_ms) for name, promql in facts.items()
-        }
+        range_s, end_ms = steps * step_ms // 1000, start_ms + (steps - 1) * step_ms
+
+        async def at_end(queries: Mapping[str, str]) -> "dict[str, Value]":
+            return {
+                name: await persistently(source.query, promql, end_ms)
+                for name, promql in queries.items()
+            }
+
+        questions = questions.owned_by(await at_end(questions.owners(range_s)))
+        answers = await at_end(questions.facts(range_s))
         queries = {**questions.columns, **questions.of_hpa(answers)}
         return await columns(source, queries, start_ms, step_ms, steps, progress), answers
 

@@ -1,14 +1,14 @@
 """What a Prometheus is asked about a workload's past, and what its answers say.
 
 Source: kube-state-metrics v2.13 docs/metrics (workload/deployment-metrics.md, workload/pod-metrics.md,
-workload/horizontalpodautoscaler-metrics.md, cluster/node-metrics.md); dcgm-exporter's labels, with
-Prometheus' honor_labels on (`pod`) and off (`exported_pod`).
+workload/replicaset-metrics.md, workload/horizontalpodautoscaler-metrics.md, cluster/node-metrics.md);
+dcgm-exporter's labels, with Prometheus' honor_labels on (`pod`) and off (`exported_pod`).
 """
 
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gpuscale.core.errors import UsageError
@@ -29,6 +29,10 @@ _DEFAULT_STARTUP_S = 60.0
 _DEFAULT_PROVISIONING_S = 120.0
 _WAITED_S = 10.0
 """A pod that was bound later than this had to wait for a node."""
+_GENERATED_BASE = 58
+"""Of the 63 characters of a generated name; five are drawn (apiserver, pkg/storage/names/generate.go)."""
+_MOST_OWNERS_CHARS = 3_000
+"""Of ReplicaSets in a query, which has them up to four times and may be 16 000 characters long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +43,37 @@ class Questions:
         namespace, name: of the Deployment.
         demand: PromQL for its requests per second; None where it is unknown.
         utilization: PromQL with one series per GPU, in percent; None for DCGM_FI_DEV_GPU_UTIL.
+        replica_sets: the Deployment's, whose pods are its pods; empty where they are not known, and pods are
+            found by the pattern of their names.
     """
 
     namespace: str
     name: str
     demand: str | None = None
     utilization: str | None = None
+    replica_sets: tuple[str, ...] = ()
+
+    def owners(self, range_s: int) -> Mapping[str, str]:
+        """Return the queries, at the end of the range, for who owns pods; see `owned_by`."""
+        over = f"[{range_s}s]"
+        by_name = f"owner_name=~{go_quote(f'{re.escape(self.name)}-[a-z0-9]+')}"
+        return {
+            "replicaSets": "group by (replicaset) (last_over_time(kube_replicaset_owner{"
+            f'{self._in_namespace},owner_kind="Deployment",owner_name={go_quote(self.name)}}}{over}))',
+            # Where ReplicaSets have no series, those of pods say which of them there are.
+            "podOwners": f"group by (owner_name) (last_over_time(kube_pod_owner{{{self._in_namespace},"
+            f'owner_kind="ReplicaSet",{by_name}}}{over}))',
+        }
+
+    def owned_by(self, answers: Mapping[str, Value]) -> "Questions":
+        """Return the questions with the ReplicaSets of the answers to `owners`."""
+        rows = _rows(answers.get("replicaSets"))
+        found = {row.labels.get("replicaset", "") for row in rows}
+        if not found:
+            found = {row.labels.get("owner_name", "") for row in _rows(answers.get("podOwners"))}
+        if sum(len(go_quote(re.escape(each))) for each in found) > _MOST_OWNERS_CHARS:
+            return self
+        return replace(self, replica_sets=tuple(sorted(found)))
 
     @property
     def columns(self) -> Mapping[str, str]:
@@ -131,8 +160,13 @@ class Questions:
         return f"max by (horizontalpodautoscaler) (last_over_time({series}{over}))"
 
     def _pods(self, prefix: str) -> str:
-        """Return matchers for pods of the Deployment: its name, the hash of a template, five letters."""
-        pattern = go_quote(f"{re.escape(self.name)}-[a-z0-9]+-[a-z0-9]{{5}}")
+        """Return matchers for pods of the Deployment: a ReplicaSet's name, and five letters.
+
+        Where those are not known, they are its own name and the hash of a template.
+        """
+        bases = [re.escape(f"{each}-"[:_GENERATED_BASE]) for each in self.replica_sets]
+        base = f"({'|'.join(bases)})" if bases else f"{re.escape(self.name)}-[a-z0-9]+-"
+        pattern = go_quote(f"{base}[a-z0-9]{{5}}")
         return f"{prefix}namespace={go_quote(self.namespace)},{prefix}pod=~{pattern}"
 
 

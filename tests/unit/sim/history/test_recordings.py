@@ -19,6 +19,7 @@ from gpuscale.sim.history.questions import Questions, facts_of, manifests_of
 from gpuscale.sim.history.recording import Columns, Facts, Recording, from_answers, trimmed
 from gpuscale.sim.history.tables import MAX_STEPS, read_recording
 from gpuscale.sim.history.writing import files, objects_of
+from gpuscale.sources.prometheus.client import MAX_QUERY_CHARS
 
 FACTS = Facts(1, 8, "Tesla T4", 60_000, 120_000)
 
@@ -183,6 +184,63 @@ def test_moments_without_replicas_at_either_end_are_cut() -> None:
 def test_names_are_quoted_in_queries() -> None:
     columns = Questions("a", 'x"} or vector(1) #').columns
     assert 'deployment="x\\"} or vector(1) #"' in columns["replicas"]
+
+
+LONG = "a" * 55
+
+
+@pytest.mark.parametrize(
+    ("answers", "pods", "others"),
+    [
+        # Without owners the name decides, and a Job's pods look like a Deployment's.
+        ({}, ["web-7d9f6c-x2k4p", "web-worker-x2k4p"], ["web-x2k4p", "webs-7d9f6c-x2k4p"]),
+        (
+            {"replicaSets": vector(({"replicaset": "web-7d9f6c"}, 1.0))},
+            ["web-7d9f6c-x2k4p"],
+            ["web-worker-x2k4p", "web-7d9f6c-x2k4", "web-5b8c44-x2k4p"],
+        ),
+        (
+            {"podOwners": vector(*(({"owner_name": f"web-{each}"}, 1.0) for each in "ab"))},
+            ["web-a-x2k4p", "web-b-x2k4p"],
+            ["web-c-x2k4p"],
+        ),
+        # Names of ReplicaSets go before those that pods say.
+        (
+            {
+                "replicaSets": vector(({"replicaset": "web.v1-a"}, 1.0)),
+                "podOwners": vector(({"owner_name": "web-b"}, 1.0)),
+            },
+            ["web.v1-a-x2k4p"],
+            ["web-b-x2k4p", "webxv1-a-x2k4p"],
+        ),
+        # generate.go: of 63 characters 58 are the owner's, so a long name loses its end.
+        (
+            {"replicaSets": vector(({"replicaset": f"{LONG}-7d9f6c"}, 1.0))},
+            [f"{LONG}-7dx2k4p"],
+            [f"{LONG}-7d9f6c-x2k4p"],
+        ),
+        # More than a query should name.
+        (
+            {"replicaSets": vector(*(({"replicaset": f"web-{n}"}, 1.0) for n in range(400)))},
+            ["web-7d9f6c-x2k4p"],
+            [],
+        ),
+    ],
+)
+def test_pods_are_those_of_the_deployments_replica_sets(answers, pods, others) -> None:
+    asked = Questions("default", "web").owned_by(answers).columns["busy"]
+    patterns = {json.loads(each) for each in re.findall(r'pod=~("(?:[^"\\]|\\.)*")', asked)}
+    (pattern,) = patterns
+    assert [pod for pod in (*pods, *others) if re.fullmatch(pattern, pod)] == pods
+
+
+def test_queries_with_many_replica_sets_are_not_too_long_to_ask() -> None:
+    """MAX_QUERY_CHARS of the client, which a POST may have."""
+    rows = vector(*(({"replicaset": f"chat-{number:010d}"}, 1.0) for number in range(110)))
+    asked = Questions("llm", "chat").owned_by({"replicaSets": rows})
+    assert len(asked.replica_sets) == 110
+    queries = {**asked.columns, **asked.facts(86_400)}
+    assert max(map(len, queries.values())) < MAX_QUERY_CHARS["POST"]
 
 
 def test_what_is_not_known_is_assumed_and_said() -> None:
