@@ -183,8 +183,26 @@ def test_a_quota_that_is_exceeded_is_quoted(plane, install) -> None:
         _, err = install(STREAMS, "--timeout=6s", code=1)
         assert any("gpuscale-metrics-api: pods can't be created: " in line for line in err)
         assert len([line for line in err if said in line]) >= 2
-        _, err = install(AGENT_ONLY, "--timeout=6s", code=0)
+        _, err = install(AGENT_ONLY, "--timeout=6s", code=1)
         assert any("gpuscale-node-agent: pods can't be created: " in line for line in err)
         assert any(said in line for line in err if "node-agent" in line)
+    plane.kubectl("delete", "namespace", "gpuscale")
+
+
+def test_a_namespace_that_forbids_the_node_agent_fails_until_it_is_labelled(plane, install) -> None:
+    """At once, and twice the same; the command that is printed ends it."""
+    level = "pod-security.kubernetes.io/enforce"
+    plane.kubectl("create", "namespace", "gpuscale")
+    plane.kubectl("label", "namespace", "gpuscale", f"{level}=restricted")
+    with simulated_nodes(
+        plane, SimulatedNode("gpu", gpus=1, labels={"nvidia.com/gpu.present": "true"})
+    ):
+        for _ in range(2):
+            _, err = install(AGENT_ONLY, "--timeout=100s", code=1)
+            line = next(each for each in err if "kubectl label" in each)
+            assert 'violates PodSecurity "restricted:latest"' in line
+        printed = line.partition("kubectl ")[2].partition(", or ")[0]
+        plane.kubectl(*printed.split())
+        install(AGENT_ONLY, "--timeout=100s", code=0)
         command(plane, "uninstall", code=0)
     plane.kubectl("delete", "namespace", "gpuscale")
