@@ -89,18 +89,19 @@ def spec_of(plane, kind, name) -> dict[str, Any]:
     return spec
 
 
-def test_without_the_gate_an_hpa_from_zero_is_refused_before_anything_is_changed(plane) -> None:
-    objects = autoscaling_objects(by_hpa())
-    fault = ask(plane, lambda client: zero_fault(client, objects))
+def test_without_the_gate_an_hpa_from_zero_is_refused_before_anything_is_changed() -> None:
+    with ControlPlane(Settings(feature_gates={"HPAScaleToZero": False})) as plane:
+        objects = autoscaling_objects(by_hpa())
+        fault = ask(plane, lambda client: zero_fault(client, objects))
+        assert plane.kubectl("get", "hpa", "-o", "name").strip() == ""
     assert fault is not None
     assert fault.startswith("HorizontalPodAutoscaler default/web-gpu: found minReplicas 0")
-    assert "the feature gate HPAScaleToZero is off (Kubernetes 1.36)" in fault
+    assert "the feature gate HPAScaleToZero is off (Kubernetes 1.37)" in fault
     assert "--feature-gates=HPAScaleToZero=true" in fault
-    assert plane.kubectl("get", "hpa", "-o", "name").strip() == ""
 
 
-def test_with_the_gate_it_is_taken() -> None:
-    with ControlPlane(Settings(feature_gates={"HPAScaleToZero": True})) as plane:
+def test_with_the_gate_which_is_on_from_1_37_it_is_taken() -> None:
+    with ControlPlane() as plane:
         objects = autoscaling_objects(by_hpa())
         assert ask(plane, lambda client: zero_fault(client, objects)) is None
         apply(plane, deployment("web"), *objects)
