@@ -536,10 +536,10 @@ def test_from_install_to_an_hpa_that_scales_and_back(plane, nodes, command, tmp_
             (pod,) = plane.get("pods", "-l", "app=vision-api")["items"]
             labels = {"namespace": "default", "pod": pod["metadata"]["name"], "gpu": "0"}
             name = {"__name__": "DCGM_FI_DEV_GPU_UTIL"}
-            prometheus.write([({**name, **labels}, round(time.time() * 1000), 150.0)])
-            # ceil(1 x 150 / 60) = 3
+            prometheus.write([({**name, **labels}, round(time.time() * 1000), 100.0)])
+            # ceil(1 x 100 / 60) = 2
             wait_until(
-                lambda: plane.get("deployment", "vision-api")["spec"]["replicas"] == 3,
+                lambda: plane.get("deployment", "vision-api")["spec"]["replicas"] == 2,
                 "the HPA to scale",
                 90,
             )
