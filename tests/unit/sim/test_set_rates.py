@@ -47,7 +47,7 @@ def load_of(load: dict[str, Any], *settings: str) -> dict[str, Any]:
             {
                 "steps": (
                     {"at": 0, "rate": 4},
-                    {"at": 60_000, "rate": 12},
+                    {"at": "1m", "rate": 12},
                     {"at": 120_000, "rate": 0},
                 )
             },
