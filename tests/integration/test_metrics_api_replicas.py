@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.timeout(480), pytest.mark.xdist_group("heavy")]
 GPUSCALE = Path(sys.executable).parent / "gpuscale"
 AGENTS = 30
 FIRST_ADDRESS = int(ipaddress.IPv4Address("127.2.0.1"))
-METRIC = "DCGM_FI_DEV_GPU_UTIL"
+METRIC = "measured_ms"
 RULES = f"""
 rules:
 - seriesQuery: {METRIC}

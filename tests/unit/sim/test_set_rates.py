@@ -46,9 +46,9 @@ def load_of(load: dict[str, Any], *settings: str) -> dict[str, Any]:
             },
             {
                 "steps": (
-                    {"at": 0, "rate": 4},
+                    {"at": "0s", "rate": 4},
                     {"at": "1m", "rate": 12},
-                    {"at": 120_000, "rate": 0},
+                    {"at": "2m", "rate": 0},
                 )
             },
         ),
