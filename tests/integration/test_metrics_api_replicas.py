@@ -228,8 +228,11 @@ async def test_three_replicas_share_agents_and_take_over(tmp_path: Path) -> None
 
         await until(lambda: are_shared(agents, replicas), "each agent has one connection", details)
         first, second, killed = replicas
-        remark = await first.get("/readyz", verbose="")
-        assert "2 of 2 other replicas answer" in remark
+
+        async def has_both_peers():
+            return "2 of 2 other replicas answer" in await first.get("/readyz", verbose="")
+
+        await until(has_both_peers, "the first is ready, and has the two others", details)
         began_ms = time.time_ns() // 1_000_000
 
         await killed.stop(signal.SIGKILL)
