@@ -12,7 +12,7 @@ from typing import NoReturn
 
 import pytest
 
-from gpuscale_testing import ControlPlane, Settings, missing
+from gpuscale_testing import ControlPlane, Settings, missing, missing_definitions
 from gpuscale_testing.keda import Keda
 from gpuscale_testing.programs import toolset
 from gpuscale_testing.programs.toolset import KEDA
@@ -20,9 +20,15 @@ from gpuscale_testing.programs.toolset import KEDA
 HPA_SYNC_PERIOD_S = 1.0
 
 
+IS_REQUIRED = bool(os.environ.get("CI")) and os.environ.get("GPUSCALE_REQUIRE_CLUSTER") == "1"
+REQUIRED = [each.name for each in toolset.TOOLS if not each.apart]
+"""What `make cluster-tools` builds, prometheus-adapter and the compiled controllers included."""
+
+
 @cache
 def _reasons() -> tuple[str, ...]:
-    reasons = [reason] if (reason := missing()) else []
+    needed = [missing(REQUIRED), missing_definitions()] if IS_REQUIRED else [missing()]
+    reasons = list(filter(None, needed))
     if shutil.which("kubectl") is None:
         reasons.append("needs the program kubectl; install Debian's package kubernetes-client")
     return tuple(reasons)
@@ -36,7 +42,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 def _leave_out(reason: str) -> NoReturn:
-    if os.environ.get("CI") and os.environ.get("GPUSCALE_REQUIRE_CLUSTER") == "1":
+    if IS_REQUIRED:
         pytest.fail(reason)
     pytest.skip(reason)
 

@@ -240,19 +240,39 @@ def node_without_label(cluster):
 def killed_by_its_probe(cluster):
     container = {"name": "exporter", "image": "dcgm-exporter:2.0"}
     probe = {"httpGet": {"path": "/health", "port": 9400}, "initialDelaySeconds": 5}
+    labels = {"app": "dcgm-exporter"}
+    boxes = [{**container, "livenessProbe": probe}]
+    daemons = {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {"name": "dcgm-exporter", "namespace": "default"},
+        "spec": {
+            "selector": {"matchLabels": labels},
+            "template": {
+                "metadata": {"labels": labels},
+                "spec": {"nodeSelector": {"kept": "off"}, "containers": boxes},
+            },
+        },
+    }
     pod = {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": "dcgm-exporter-x", "namespace": "default"},
-        "spec": {
-            "schedulerName": "nobody",
-            "containers": [{**container, "livenessProbe": probe}],
-        },
+        "metadata": {"name": "dcgm-exporter-x", "namespace": "default", "labels": labels},
+        "spec": {"schedulerName": "nobody", "containers": boxes},
     }
     times = {"startedAt": "2026-01-01T00:00:00Z", "finishedAt": "2026-01-01T00:00:15Z"}
     ended = {"terminated": {"exitCode": 137, "reason": "Error", **times}}
     status = {**container, "imageID": "", "ready": False, "restartCount": 7, "lastState": ended}
-    with cluster.objects(pod):
+    with cluster.objects(daemons):
+        owner = cluster.plane.get("daemonset/dcgm-exporter")
+        pod["metadata"]["ownerReferences"] = [
+            {
+                **{key: owner[key] for key in ("apiVersion", "kind")},
+                **{key: owner["metadata"][key] for key in ("name", "uid")},
+                "controller": True,
+            }
+        ]
+        cluster.plane.apply(json.dumps(pod))
         cluster.plane.kubectl(
             *("patch", "pod/dcgm-exporter-x", "--subresource=status", "--type=merge", "-p"),
             json.dumps({"status": {"containerStatuses": [status]}}),
@@ -351,7 +371,7 @@ TROUBLES = [
     (plugin_kept_off_by_a_taint, "device-plugin-taint", "nvidia-device-plugin", '"key": "sku"'),
     (node_without_label, "gpu-node-unlabelled", "1 GPUs", "gpuscale.dev/gpu=true"),
     (node_without_label, "node-without-agent", "gpuscale-node-agent", "kubectl label node gpu-3"),
-    (killed_by_its_probe, "probe-too-early", "7 restarts", '"failureThreshold": 60'),
+    (killed_by_its_probe, "probe-too-early", "7 restarts", '"failureThreshold": 300'),
     (more_pods_than_gpus, "no-node-autoscaler", "nvidia.com/gpu", "nodePool"),
     (pool_at_zero_without_gpu, "template-without-gpu", "Insufficient", "Auto Scaling group"),
     (karpenter_pool_at_its_limit, "node-pool-limit", "nvidia.com/gpu", "kubectl get nodepool gpu"),

@@ -21,7 +21,6 @@ import pytest
 from gpuscale.core.errors import ConfigError
 from gpuscale.hpa import decide
 from gpuscale.hpa.kernel.compiled import compiled_kernel
-from gpuscale_testing.programs import toolset
 
 sys.path.insert(0, str(Path(__file__).parent))
 from hpa_cases import Cases
@@ -59,11 +58,9 @@ class Controller:
 
 
 @pytest.fixture(scope="module", params=RELEASES, ids=["1.37", "1.36"])
-def controller(request) -> Iterator[Controller]:
+def controller(request, built) -> Iterator[Controller]:
     program, minor, share = request.param
-    if reason := toolset.missing((program,)):
-        pytest.skip(reason)
-    running = Controller(toolset.find(program), minor, share)
+    running = Controller(built(program), minor, share)
     yield running
     running.close()
 

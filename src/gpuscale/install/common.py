@@ -23,6 +23,8 @@ CA_SECRET = "gpuscale.dev/ca-secret"  # noqa: S105 - where it is
 """Annotation of an APIService with the Secret, NAMESPACE/NAME, whose `ca.crt` its server is trusted by."""
 USER_ID = 65532
 """An unprivileged user; images without a shell use it too."""
+WHILE_STARTING = {"periodSeconds": 1, "failureThreshold": 300}
+"""Of startup probes: a server on a starved node takes minutes, and one that is killed begins again."""
 _CUSTOM = ("v1beta1.custom.metrics.k8s.io", "v1beta2.custom.metrics.k8s.io")
 _EXTERNAL = ("v1beta1.external.metrics.k8s.io",)
 _RESOURCE = ("v1beta1.metrics.k8s.io",)

@@ -4,21 +4,24 @@ Whole lists are looked at, not single events, so that a watch that broke off lea
 those at which a change was seen: the API server's own have whole seconds only.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from gpuscale.cluster.scheduling.resources import gpu_count
 from gpuscale.core.documents.documents import Document
 from gpuscale.core.quantity import parse_quantity
+from gpuscale.hpa.kernel.numbers import ceil_int32
+from gpuscale.hpa.types import MetricStatus
 from gpuscale.kube.client.client import JsonObject
 from gpuscale.kube.json_values import mapping_of, text_of
 from gpuscale.kube.reading import read_controller
 from gpuscale.objects.fields import Fields
+from gpuscale.objects.hpa import MetricSpec
 from gpuscale.objects.meta import OwnerReference
 from gpuscale.objects.pods import Pod, PodPhase, PodStatus, read_pod
 from gpuscale.objects.workloads import Deployment
 from gpuscale.rehearse.site import RehearsalSite
-from gpuscale.sim.autoscaler import HpaFigures
+from gpuscale.sim.autoscaler import HpaFigures, shown_figures
 from gpuscale.sim.cluster import Cluster
 from gpuscale.sim.control.controllers import replica_set_name
 from gpuscale.sim.pod_index import FINISHED
@@ -44,6 +47,8 @@ class Mirror:
     def __init__(self, site: RehearsalSite) -> None:
         self._site = site
         self._seen: dict[str, _Seen] = {}
+        self._unplaced: set[str] = set()
+        """Keys of the pods that have a node there, and no room on it here."""
 
     def see_pods(self, pods: Mapping[str, JsonObject], now_ms: int) -> None:
         """Take over all pods of the rehearsal, by `namespace/name`."""
@@ -52,7 +57,7 @@ class Mirror:
                 self._remove(key)
         for key, body in pods.items():
             seen = _Seen(_uid(body), text_of(_metadata(body).get("resourceVersion")))
-            if seen != self._seen.get(key):
+            if seen != self._seen.get(key) or key in self._unplaced:
                 self._take(key, body, now_ms, is_new=key not in self._seen)
                 self._seen[key] = seen
 
@@ -63,8 +68,9 @@ class Mirror:
                 self._site.set_replicas(key, replicas)
 
     def see_hpas(self, bodies: Mapping[str, JsonObject]) -> None:
-        for key, body in bodies.items():
-            figures = hpa_figures(body)
+        hpas = self._site.cluster.hpas
+        for key in bodies.keys() & hpas.keys():
+            figures = hpa_figures(bodies[key], hpas[key].metrics)
             if figures is not None:
                 self._site.figures[key] = figures
 
@@ -74,6 +80,7 @@ class Mirror:
 
     def _remove(self, key: str) -> None:
         del self._seen[key]
+        self._unplaced.discard(key)
         self._site.stuck.discard(key)
         self._site.containers.end(key)
         if key in self._site.cluster.pods:
@@ -100,11 +107,14 @@ class Mirror:
     def _bind(self, key: str, body: JsonObject, now_ms: int) -> None:
         cluster, node = self._site.cluster, _node_of(body)
         pod = cluster.pods[key]
-        if pod.spec.node_name or node not in cluster.devices:
+        self._unplaced.discard(key)
+        if pod.spec.node_name or not node:
             return
-        free = sum(1 for holder in cluster.devices[node] if holder is None)
-        if free < gpu_count(pod.spec):
-            return  # the pod before it is seen to be gone in a moment
+        # Its node has left here and not yet there, or the pod before it is seen to be gone in a moment.
+        free = cluster.devices.get(node, []).count(None)
+        if node not in cluster.devices or free < gpu_count(pod.spec):
+            self._unplaced.add(key)
+            return
         cluster.bind(key, node)
         cluster.set_status(key, replace(pod.status, start_ms=now_ms, ready=False))
 
@@ -120,7 +130,9 @@ class Mirror:
         cluster = self._site.cluster
         pod = cluster.pods[key]
         status = _status(body, pod, now_ms)
-        if status == pod.status:
+        # What runs here runs on a node of ours: its GPUs are what it works and is counted on.
+        is_early = key in self._unplaced and status.phase is PodPhase.RUNNING
+        if status == pod.status or is_early:
             return
         cluster.set_status(key, status)
         containers = self._site.containers
@@ -143,20 +155,38 @@ def owner_of(body: JsonObject, cluster: Cluster) -> OwnerReference | None:
     return OwnerReference("ReplicaSet", replica_set_name(cluster, deployment))
 
 
-def hpa_figures(body: JsonObject) -> HpaFigures | None:
-    """Return what an HPA's status shows; None before its first sync."""
+def hpa_figures(body: JsonObject, specs: Sequence[MetricSpec]) -> HpaFigures | None:
+    """Return what an HPA's status shows; None before its first sync.
+
+    The controller lists what its metrics said in the order of the spec, and not what each asked for; that
+    follows from value and target.
+    """
     status = mapping_of(body.get("status"))
-    desired = status.get("desiredReplicas")
+    desired, replicas = status.get("desiredReplicas"), status.get("currentReplicas")
     if not isinstance(desired, int) or not status.get("conditions"):
         return None
-    return HpaFigures(desired, _current_milli(status.get("currentMetrics")))
+    listed = status.get("currentMetrics")
+    pairs = enumerate(zip(specs, listed if isinstance(listed, list) else (), strict=False))
+    count = replicas if isinstance(replicas, int) else 0
+    return shown_figures(desired, [_said(index, *pair, count) for index, pair in pairs])
 
 
-def _current_milli(metrics: object) -> int | None:
-    first = mapping_of(metrics[0]) if isinstance(metrics, list) and metrics else {}
-    kind = text_of(first.get("type"))
-    current = mapping_of(mapping_of(first.get(kind[:1].lower() + kind[1:])).get("current"))
-    text = text_of(current.get("averageValue")) or text_of(current.get("value"))
+def _said(index: int, spec: MetricSpec, body: object, replicas: int) -> MetricStatus:
+    said = mapping_of(body)
+    kind = text_of(said.get("type"))
+    current = mapping_of(mapping_of(said.get(kind[:1].lower() + kind[1:])).get("current"))
+    average, value = (_milli(current.get(key)) for key in ("averageValue", "value"))
+    milli, target = value, spec.target.value
+    if average is not None:
+        milli, target = average, spec.target.average_value
+    asked = None
+    if milli is not None and target is not None:
+        asked = ceil_int32(milli / 1000 / float(target) * replicas)
+    return MetricStatus(index, spec.name, "", asked, value, average)
+
+
+def _milli(value: object) -> int | None:
+    text = text_of(value)
     return parse_quantity(text).milli_value() if text else None
 
 

@@ -14,6 +14,7 @@ from gpuscale.hpa.types import (
     ControllerSettings,
     Decision,
     Event,
+    MetricStatus,
     Observation,
     PodInfo,
     Scale,
@@ -112,7 +113,10 @@ class HpaController:
 
     def figures(self) -> dict[str, HpaFigures]:
         """Return what each HPA that was synced shows."""
-        return {key: _figures(decision) for key, decision in self.decisions.items()}
+        return {
+            key: shown_figures(decision.desired_replicas, decision.metrics)
+            for key, decision in self.decisions.items()
+        }
 
     def sync(self, key: str, observations: Sequence[Observation], now_ms: int) -> Decision:
         """Decide for one HPA and write the scale if it changes."""
@@ -205,10 +209,11 @@ def controller_settings(pipeline: Pipeline) -> ControllerSettings:
     return replace(settings, scale_to_zero=pipeline.hpa_scale_to_zero)
 
 
-def _figures(decision: Decision) -> HpaFigures:
-    if not decision.metrics:
-        return HpaFigures(decision.desired_replicas, None)
-    shown = deciding_metric(decision.metrics) or decision.metrics[0]
+def shown_figures(desired: int, metrics: Sequence[MetricStatus]) -> HpaFigures:
+    """Return what is shown of an HPA that wants so many replicas: the metric that decides, else the first."""
+    if not metrics:
+        return HpaFigures(desired, None)
+    shown = deciding_metric(metrics) or metrics[0]
     average = shown.average_value_milli
     milli = shown.value_milli if average is None else average
-    return HpaFigures(decision.desired_replicas, milli, shown.index)
+    return HpaFigures(desired, milli, shown.index)

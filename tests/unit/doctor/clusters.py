@@ -235,6 +235,9 @@ PROBED = pod(
     image="dcgm-exporter",
     livenessProbe={"initialDelaySeconds": 5, "httpGet": {"path": "/health", "port": 9400}},
 )
+PROBED["metadata"]["ownerReferences"] = [
+    {"kind": "DaemonSet", "name": "dcgm-exporter", "controller": True}
+]
 EVENT = {
     **meta("e", "default"),
     "involvedObject": {"kind": "Pod", "name": "web-2", "namespace": "default"},

@@ -134,7 +134,7 @@ CASES = [
         },
         "kubectl logs -n gpuscale agent-1",
     ),
-    ("probe-too-early", {"pods": both("pods", PROBED)}, "startupProbe"),
+    ("probe-too-early", {"pods": both("pods", PROBED)}, '"failureThreshold": 300'),
     (
         "agent-unreachable",
         {"agents": (AgentLook("gpu-1", "gpuscale/agent-1", fault="refused"),)},

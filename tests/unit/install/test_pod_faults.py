@@ -113,13 +113,21 @@ SECURITY = (
 def test_what_no_pod_can_pass_is_told_from_what_some_do(
     status, message, is_refusal, is_lasting
 ) -> None:
-    body = {"metadata": {"namespace": "gpu"}, "status": status}
+    body = {"kind": "DaemonSet", "metadata": {"namespace": "gpu"}, "status": status}
     (fault,) = creation_faults(body, [{"message": message}])
     assert (fault.is_refusal, fault.is_lasting) == (is_refusal, is_lasting)
     command = (
         "kubectl label namespace gpu pod-security.kubernetes.io/enforce=privileged --overwrite"
     )
     assert (command in str(fault)) == (message == SECURITY)
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "StatefulSet", "Job"])
+def test_only_the_node_agent_is_said_to_need_folders_of_its_node(kind) -> None:
+    body = {"kind": kind, "metadata": {"namespace": "gpu"}, "status": {}}
+    (fault,) = creation_faults(body, [{"message": SECURITY}])
+    assert str(fault) == f"pods can't be created: {SECURITY}"
+    assert fault.is_lasting
 
 
 def test_pods_that_can_not_be_created_are_told_from_the_condition_or_the_last_event() -> None:

@@ -3,6 +3,14 @@
 import pytest
 
 from gpuscale.cli.scenarios import find_setup
+from gpuscale.core.quantity import parse_quantity
+from gpuscale.objects.hpa import (
+    CrossVersionObjectReference,
+    MetricTarget,
+    ObjectMetric,
+    PodsMetric,
+    TargetType,
+)
 from gpuscale.objects.pods import PodPhase
 from gpuscale.rehearse.mark import Mark
 from gpuscale.rehearse.mirror import Mirror, hpa_figures
@@ -11,6 +19,14 @@ from gpuscale.rehearse.site import AddNode, CreateJob, RehearsalSite, RemoveNode
 from gpuscale.sim.autoscaler import HpaFigures
 from gpuscale.sim.document.document import summary
 
+WHOLE = ObjectMetric(
+    CrossVersionObjectReference("Service", "web"),
+    "requests",
+    MetricTarget(TargetType.VALUE, value=parse_quantity("200")),
+)
+PER_POD = PodsMetric(
+    "gpu", MetricTarget(TargetType.AVERAGE_VALUE, average_value=parse_quantity("70"))
+)
 NOW = 1_700_000_000_000
 KEY = "ns/bert-intent-detection-5d5-x1"
 DEPLOYMENT = "ns/bert-intent-detection"
@@ -115,6 +131,47 @@ def test_a_pod_that_went_with_its_node_does_not_come_back(site) -> None:
     assert KEY not in site.cluster.pods
 
 
+@pytest.fixture
+def jobs():
+    """A site whose pods work by themselves, so that their nodes are asked for their GPUs."""
+    site = RehearsalSite(placed(find_setup("aks-mnist-jobs"), Mark("r", "ns")), NOW)
+    site.begin(NOW)
+    site.engine.run_until(NOW + 60_000)  # the scenario's `at: 60s`
+    return site
+
+
+def job_pod(jobs, version, node, uid="u1", **more):
+    name = next(iter(jobs.cluster.jobs.values())).metadata.name
+    body = pod(version, node=node, phase="Running", ready="True", uid=uid, **more)
+    body["metadata"]["ownerReferences"] = [{"kind": "Job", "name": name, "controller": True}]
+    body["metadata"]["name"] = f"mnist-{uid}"
+    return body
+
+
+def test_a_pod_on_a_node_that_has_left_here_does_not_work(jobs) -> None:
+    # The scheduler may bind a pod to a node between its leaving and the end of the Node object.
+    mirror = Mirror(jobs)
+    mirror.see_pods({"ns/mnist-u1": job_pod(jobs, 1, "gone-1")}, NOW + 60_000)
+    jobs.engine.run_until(NOW + 120_000)
+    assert not jobs.containers.processes
+    mirror.see_pods({}, NOW + 120_000)
+    assert not jobs.cluster.pods.keys() & {"ns/mnist-u1"}
+
+
+def test_a_pod_works_once_the_one_before_it_on_its_gpu_is_seen_to_be_gone(site) -> None:
+    mirror, node = Mirror(site), node_of(site)
+    before = pod(1, node=node, phase="Running", ready="True")
+    after = pod(2, node=node, phase="Running", ready="True", uid="u2")
+    after["metadata"]["name"] = "next"
+    mirror.see_pods({KEY: before}, NOW)
+    mirror.see_pods({"ns/next": after, KEY: before}, NOW + 5)
+    assert set(site.containers.processes) == {KEY}
+    mirror.see_pods({"ns/next": after}, NOW + 10)
+    assert site.cluster.devices[node] == ["ns/next"]
+    assert set(site.containers.processes) == {"ns/next"}
+    assert site.ready_pods(DEPLOYMENT) == 1
+
+
 def test_a_deployments_count_is_taken_over(site) -> None:
     Mirror(site).see_deployments({DEPLOYMENT: {"spec": {"replicas": 7}}})
     assert site.cluster.deployments[DEPLOYMENT].replicas == 7
@@ -155,10 +212,39 @@ def test_complete_jobs_are_counted(site) -> None:
             HpaFigures(1, None),
             id="no data is no zero",
         ),
+        pytest.param(
+            {
+                "desiredReplicas": 3,
+                "currentReplicas": 2,
+                "conditions": [{}],
+                "currentMetrics": [
+                    {"type": "Object", "object": {"current": {"value": "64500m"}}},
+                    {"type": "Pods", "pods": {"current": {"averageValue": "100"}}},
+                ],
+            },
+            HpaFigures(3, 100_000, 1),  # 64.5 of 200 asks for 1, 100 of 70 for 3
+            id="the metric that decides",
+        ),
+        pytest.param(
+            {
+                "desiredReplicas": 2,
+                "currentReplicas": 2,
+                "conditions": [{}],
+                # The controller leaves an entry without a type for a metric that failed.
+                "currentMetrics": [
+                    {"type": ""},
+                    {"type": "Pods", "pods": {"current": {"averageValue": "7"}}},
+                ],
+            },
+            HpaFigures(2, 7_000, 1),
+            id="the one that has a value",
+        ),
     ],
 )
 def test_an_hpas_figures_are_those_of_its_status(status, expected) -> None:
-    assert hpa_figures({"status": status}) == expected
+    listed = status.get("currentMetrics") or [{"type": "Pods"}]
+    specs = [WHOLE if each["type"] in ("Object", "") else PER_POD for each in listed]
+    assert hpa_figures({"status": status}, specs) == expected
 
 
 def test_nodes_and_jobs_are_ordered_from_the_api_server(site) -> None:

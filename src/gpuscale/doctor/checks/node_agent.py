@@ -14,6 +14,7 @@ from gpuscale.doctor.judges import AGENT, ClusterFinding, ClusterJudge
 from gpuscale.doctor.snapshot import AgentLook, Snapshot
 from gpuscale.exposition.families import Family
 from gpuscale.formats.series_facts import is_of_gpu
+from gpuscale.install.common import WHILE_STARTING
 from gpuscale.objects.fields import Fields
 
 _CHECKS = Checks(AGENT)
@@ -257,24 +258,20 @@ def _probe(pod: Fields) -> Iterator[ClusterFinding]:
         if "livenessProbe" not in container or "startupProbe" in container:
             continue
         probe = container.child("livenessProbe")
-        startup = {**probe.data, "initialDelaySeconds": 0, "periodSeconds": 5}
-        startup |= {"failureThreshold": 60}
-        kind, owner = facts.owner_kind(pod)
+        startup = {**probe.data, "initialDelaySeconds": 0, **WHILE_STARTING}
         containers_patch = [{"name": name, "startupProbe": startup}]
         patch = {"spec": {"template": {"spec": {"containers": containers_patch}}}}
+        kind, owner = facts.owner_kind(pod)
+        words = ["kubectl", "describe", "pod", facts.name(pod), "-n", facts.namespace(pod)]
+        if kind == "DaemonSet":
+            words = ["kubectl", "patch", "daemonset", owner, *words[-2:], "-p", json.dumps(patch)]
         yield PROBE_TOO_EARLY.found(
             f"pod/{facts.full_name(pod)}",
             f"Its liveness probe kills container {name} before it has started.",
             f"{status.integer('restartCount')} restarts, last exit code "
             f"{ended.integer('exitCode')}; first probe after "
             f"{probe.integer('initialDelaySeconds', 0)} s, and no startupProbe",
-            Fix(
-                PROBE_TOO_EARLY.fix,
-                facts.quoted(
-                    *("kubectl", "patch", kind.lower(), owner, "-n", facts.namespace(pod)),
-                    *("-p", json.dumps(patch)),
-                ),
-            ),
+            Fix(PROBE_TOO_EARLY.fix, facts.quoted(*words)),
         )
 
 

@@ -122,7 +122,7 @@ def creation_faults(body: Body, events: Sequence[Body]) -> list[PodFault]:
 def _creation_fault(text: str, body: Body, *, has_none: bool) -> PodFault:
     what = f"can't be created: {text}"[:_MOST_CHARACTERS]
     is_lasting = _POD_SECURITY in text
-    if is_lasting:
+    if is_lasting and body["kind"] == "DaemonSet":  # Our other pods keep to the level restricted.
         namespace = body["metadata"]["namespace"]
         what += (
             "; the pods need folders of their node, which the level privileged allows: kubectl label "

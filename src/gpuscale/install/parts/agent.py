@@ -8,6 +8,7 @@ from gpuscale.core.documents.documents import dump_documents
 from gpuscale.install.common import (
     NODE_AGENT,
     USER_ID,
+    WHILE_STARTING,
     Object,
     agent_service,
     cluster_metadata,
@@ -156,7 +157,7 @@ def _container(values: Values) -> Object:
         "env": _environment(values),
         "ports": [{"name": "metrics", "containerPort": PORT}],
         # It answers before the first GPU is touched, and is ready once all could be read: no delays to guess.
-        "startupProbe": _probe(values, "/health", periodSeconds=1, failureThreshold=300),
+        "startupProbe": _probe(values, "/health", **WHILE_STARTING),
         "livenessProbe": _probe(values, "/health", periodSeconds=10, timeoutSeconds=5),
         "readinessProbe": _probe(values, "/readyz", periodSeconds=5, timeoutSeconds=5),
         "securityContext": _security_context(values),

@@ -4,6 +4,7 @@ from gpuscale.core.documents.documents import dump_documents
 from gpuscale.install.common import (
     PROMETHEUS,
     USER_ID,
+    WHILE_STARTING,
     Object,
     account_name,
     cluster_metadata,
@@ -125,7 +126,7 @@ def _container(values: Values) -> Object:
             "--enable-feature=auto-reload-config",
         ],
         "ports": [{"name": "http", "containerPort": PORT}],
-        "startupProbe": http_probe("/-/ready", "http", periodSeconds=1, failureThreshold=120),
+        "startupProbe": http_probe("/-/ready", "http", **WHILE_STARTING),
         "livenessProbe": http_probe("/-/healthy", "http", periodSeconds=10, timeoutSeconds=5),
         "readinessProbe": http_probe("/-/ready", "http", periodSeconds=5, timeoutSeconds=5),
         "securityContext": restrained(),

@@ -6,6 +6,7 @@ from pathlib import Path
 from gpuscale.install.common import (
     METRICS_API,
     USER_ID,
+    WHILE_STARTING,
     Object,
     api_service_names,
     has_api_pods,
@@ -91,7 +92,7 @@ def _container(values: Values) -> Object:
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "args": arguments(values),
         "ports": [{"name": "https", "containerPort": PORT}],
-        "startupProbe": _probe("/livez", periodSeconds=1, failureThreshold=300),
+        "startupProbe": _probe("/livez", **WHILE_STARTING),
         "livenessProbe": _probe("/livez", periodSeconds=10, timeoutSeconds=5),
         "readinessProbe": _probe("/readyz", periodSeconds=5, timeoutSeconds=5),
         "securityContext": restrained(),
