@@ -479,6 +479,97 @@ def test_safe_fixes_are_applied_and_work(cluster):
         cluster.plane.kubectl("delete", kind, "gpuscale-hpa-reads-metrics-custom")
 
 
+# Fixes as printed
+
+
+def is_gone(cluster, check, about=""):
+    """Return once nothing of a check is found."""
+
+    def look():
+        found = [each for root in cluster.report().findings for each in root.whole()]
+        return not [each for each in found if each.check.id == check and about in each.where]
+
+    wait_until(look, f"{check} to end", LIMIT_S)
+
+
+def test_a_rollout_that_waits_for_its_own_gpus_goes_on_with_the_printed_command(cluster):
+    small = SimulatedNode("gpu-9", gpus=1, labels={**LABELLED, "pool": "small"}, taints=(TAINT,))
+    body = deployment("surge")
+    body["spec"]["template"]["spec"]["nodeSelector"] = {"pool": "small"}
+    with node(cluster, small, body):
+        cluster.shell("kubectl rollout status deployment/surge --timeout=60s")
+        cluster.shell("kubectl set env deployment/surge RELEASE=2")
+        finding = cluster.named("rollout-without-room", "deployment/default/surge")
+        assert "maxSurge 25%, maxUnavailable 25% of 1" in finding.evidence
+        assert "no-node-autoscaler" not in {each.check.id for each in cluster.report().findings}
+        cluster.shell(finding.fix.command)
+        cluster.shell("kubectl rollout status deployment/surge --timeout=60s")
+        is_gone(cluster, "rollout-without-room")
+
+
+def test_pods_that_ask_for_two_shares_start_after_the_printed_command(cluster):
+    two = {"limits": {"nvidia.com/gpu": "2", "cpu": "1"}, "requests": {"nvidia.com/gpu": "2"}}
+    said = (
+        "Allocate failed due to rpc error: code = Unknown desc = request for 'nvidia.com/gpu: 2' too large: "
+        "maximum request size for shared resources is 1, which is unexpected"
+    )
+    many = SimulatedNode("gpu-9", gpus=8, labels={**LABELLED, "pool": "many"}, taints=(TAINT,))
+    body = deployment("shares", resources=two)
+    body["spec"]["template"]["spec"]["nodeSelector"] = {"pool": "many"}
+    with node(cluster, many, body):
+        cluster.shell("kubectl rollout status deployment/shares --timeout=60s")
+        status = {"phase": "Failed", "reason": "UnexpectedAdmissionError", "message": said}
+        patch = json.dumps({"status": status})
+        (pod,) = cluster.plane.get("pods", "-l", "app=shares")["items"]
+        cluster.plane.kubectl(
+            *("patch", f"pod/{pod['metadata']['name']}", "--subresource=status"),
+            *("--type=merge", "-p", patch),
+        )
+        finding = cluster.named("pod-failed", "shares")
+        cluster.shell(finding.fix.command)
+        cluster.shell("kubectl rollout status deployment/shares --timeout=60s")
+        is_gone(cluster, "pod-failed", "shares")
+        template = cluster.plane.get("deployment/shares")["spec"]["template"]["spec"]
+        assert template["containers"][0]["resources"] == {
+            "limits": {"nvidia.com/gpu": "1", "cpu": "1"},
+            "requests": {"nvidia.com/gpu": "1"},
+        }
+
+
+def test_a_node_that_a_label_keeps_the_plugin_off_gets_it_by_the_printed_command(cluster):
+    switch = "nvidia.com/gpu.deploy.device-plugin"
+    plugin = deployment("nvidia-device-plugin-daemonset", resources={})
+    plugin["kind"] = "DaemonSet"
+    del plugin["spec"]["replicas"]
+    plugin["spec"]["template"]["spec"]["nodeSelector"] = {switch: "true"}
+    off = SimulatedNode("gpu-2", gpus=0, labels={**LABELLED, switch: "false"}, taints=(TAINT,))
+    with node(cluster, off, plugin):
+        finding = cluster.named("no-device-plugin", "node/gpu-2")
+        assert f"The label {switch}=false" in finding.what
+        cluster.shell(finding.fix.command)
+        # The plugin's pod comes, and does what only a real one can.
+        cluster.shell(
+            "kubectl rollout status daemonset/nvidia-device-plugin-daemonset --timeout=60s"
+        )
+        amounts = {"nvidia.com/gpu": "1"}
+        patch = json.dumps({"status": {"capacity": amounts, "allocatable": amounts}})
+        cluster.plane.kubectl(
+            "patch", "node/gpu-2", "--subresource=status", "--type=merge", "-p", patch
+        )
+        is_gone(cluster, "no-device-plugin")
+
+
+def test_a_starting_agent_is_not_killed_after_the_printed_command(cluster):
+    with killed_by_its_probe(cluster):
+        cluster.shell(cluster.named("probe-too-early").fix.command)
+        body = cluster.plane.get("daemonset/dcgm-exporter")
+        (box,) = body["spec"]["template"]["spec"]["containers"]
+        assert box["startupProbe"]["failureThreshold"] * box["startupProbe"]["periodSeconds"] == 300
+        # Its pods are made again by the new template.
+        cluster.shell("kubectl delete pod dcgm-exporter-x --grace-period=0 --force")
+        is_gone(cluster, "probe-too-early")
+
+
 # Asked at a terminal
 
 ORDER = ("gpu-node-unlabelled", "api-certificate", "hpa-not-allowed")

@@ -46,9 +46,11 @@ _UNPLACED = (
     *(
         "no-node-yet",
         "unschedulable",
+        "rollout-without-room",
         "volume-not-bound",
         "claim-not-allocated",
         "pod-gated",
+        "workload-queued",
         "no-scheduler",
     ),
 )

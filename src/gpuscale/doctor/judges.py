@@ -138,6 +138,12 @@ KINDS = (
         (WORKLOAD,),
     ),
     Listed(
+        "queued-workloads",
+        "/apis/kueue.x-k8s.io/v1beta1/workloads",
+        "workloads.kueue.x-k8s.io",
+        (WORKLOAD,),
+    ),
+    Listed(
         "autoscaler-status",
         "/api/v1/namespaces/kube-system/configmaps",
         "configmaps",

@@ -64,10 +64,12 @@ from clusters import (
 from keda_cases import EVENT as KEDA_EVENT
 from keda_cases import FAILED, HPA, KEDA_CASES, scaled, scaler_service, trigger, with_keda
 from node_cases import NODE_CASES
+from room_cases import ROOM_CASES
 from workload_cases import WORKLOAD_CASES
 
 CASES = [
     *NODE_CASES,
+    *ROOM_CASES,
     ("cannot-see", {"looks": {"nodes": Look(fault="403", needs="nodes")}}, "--resource=nodes"),
     ("no-gpu-nodes", {"nodes": [], "pods": [waiting_pod()], "agents": ()}, "gpuscale render"),
     ("gpu-node-not-ready", {"nodes": [node(status=ready("False"))]}, "kubectl describe node"),

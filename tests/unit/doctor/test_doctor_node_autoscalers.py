@@ -129,20 +129,6 @@ def test_a_selector_that_no_pool_can_meet_is_named_at_once():
 # Single false errors
 
 
-def test_more_than_one_share_of_a_gpu_is_the_requests_fault():
-    message = (
-        "Allocate failed due to rpc error: request for 'nvidia.com/gpu: 2' too large: maximum request "
-        "size for shared resources is 1, which is unexpected"
-    )
-    failed = started(phase="Failed", reason="UnexpectedAdmissionError", message=message)
-    failed["spec"]["containers"][0]["resources"]["limits"][GPU] = "2"
-    fix = findings_of(cluster(**pods(failed)))["pod-failed"].fix
-    assert fix.say.startswith("Ask for 1, or run more pods")
-    assert (
-        fix.command == f"kubectl set resources -n default deployment web -c main --limits={GPU}=1"
-    )
-
-
 def test_no_healthy_device_plugin_is_advised_to_be_restarted():
     failed = started(phase="Failed", reason="UnexpectedAdmissionError", message="no such device")
     fix = findings_of(cluster(**pods(failed)))["pod-failed"].fix

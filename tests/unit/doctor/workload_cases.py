@@ -478,7 +478,7 @@ WORKLOAD_CASES = [
                 for name in ("one", "two")
             ]
         },
-        "kubectl delete poddisruptionbudget -n default two",
+        "kubectl get poddisruptionbudget -n default one two -o yaml",
     ),
     (
         "foreign-pods",

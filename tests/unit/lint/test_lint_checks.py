@@ -464,6 +464,13 @@ CASES = {
         {"rules.yaml": NAMED, "hpa.yaml": hpa(pods("gpu_utl"))},
         {"rules.yaml": NAMED, "hpa.yaml": hpa(pods("gpu_util"))},
     ),
+    "unknown-metric/signal": (
+        {"rules.yaml": NAMED, "hpa.yaml": hpa(pods("vllm:num_requests_waiting"))},
+        {
+            "rules.yaml": NAMED.replace("gpu_util", "vllm_num_requests_waiting"),
+            "hpa.yaml": hpa(pods("vllm_num_requests_waiting")),
+        },
+    ),
     "unknown-metric/external": (
         {"rules.yaml": NAMED, "hpa.yaml": hpa(external())},
         {"rules.yaml": EXTERNAL, "hpa.yaml": hpa(external())},
@@ -653,6 +660,18 @@ CASES = {
             "rules.yaml": rule("DCGM_FI_DEV_GPU_UTIL"),
             "hpa.yaml": hpa(pods("DCGM_FI_DEV_GPU_UTIL")),
             "monitor.yaml": MONITOR,
+        },
+    ),
+    "memory-at-start": (
+        {
+            "rules.yaml": rule("DCGM_FI_DEV_FB_USED"),
+            "hpa.yaml": hpa(pods("DCGM_FI_DEV_FB_USED")),
+            "web.yaml": deployment(1).replace("image: i", "image: vllm/vllm-openai"),
+        },
+        {
+            "rules.yaml": rule("DCGM_FI_DEV_GPU_UTIL"),
+            "hpa.yaml": hpa(pods("DCGM_FI_DEV_GPU_UTIL")),
+            "web.yaml": deployment(1).replace("image: i", "image: vllm/vllm-openai"),
         },
     ),
     "scrape-job-label": (
@@ -938,6 +957,25 @@ def test_the_check_is_quiet_beside_what_is_right(case) -> None:
 def test_every_check_has_a_case_and_every_case_its_words() -> None:
     assert {check_of(case) for case in CASES} == set(CHECKS) - OF_THE_COMMAND
     assert list(told()) == list(CASES)
+
+
+@pytest.mark.parametrize(
+    ("image", "metric", "is_found"),
+    [
+        ("lmsysorg/sglang", "DCGM_FI_DEV_FB_USED", True),
+        ("ghcr.io/huggingface/text-generation-inference", "DCGM_FI_DEV_FB_FREE", True),
+        ("mirror.local/vllm-openai", "DCGM_CUSTOM_CONTAINER_MEM_USED", True),
+        ("mirror.local/vllm-openai", "DCGM_FI_DEV_MEM_COPY_UTIL", False),
+        ("pytorch/torchserve", "DCGM_FI_DEV_FB_USED", False),
+    ],
+)
+def test_servers_that_take_their_memory_at_start(image, metric, is_found) -> None:
+    web = deployment(1).replace("image: i", f"image: {image}")
+    files = {"rules.yaml": rule(metric), "hpa.yaml": hpa(pods(metric)), "web.yaml": web}
+    assert ("memory-at-start" in ids(files)) is is_found
+    # Of another Deployment than the HPA's nothing follows.
+    files["web.yaml"] = web.replace("name: web", "name: other")
+    assert "memory-at-start" not in ids(files)
 
 
 def test_what_is_right_has_no_finding() -> None:

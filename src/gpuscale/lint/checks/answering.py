@@ -13,6 +13,7 @@ from gpuscale.formats.series_facts import (
     is_unknown_gpu_name,
     recorded_from,
 )
+from gpuscale.formats.signals.catalogue import SIGNALS
 from gpuscale.lint.checks.hpas import described_resource
 from gpuscale.lint.checks.rules import (
     GROUPED,
@@ -171,9 +172,13 @@ def _unknown(
     shown = ", ".join(f"{name} ({place})" for name, place in list(named.items())[:_SHOWN])
     more = f" and {len(named) - _SHOWN} more" if len(named) > _SHOWN else ""
     evidence = f"The rules name {shown}{more}." if named else "The rules name none."
-    fix = (
-        f"Ask for {close}." if close else "Write a rule for it, or ask for a metric that is there."
-    )
+    fix = "Write a rule for it, or ask for a metric that is there."
+    for name, signal in SIGNALS.items():
+        if spec.name in (signal.metric, signal.series, *signal.older):
+            fix = f"Ask for {signal.metric}, with the signal {name} among gpuscale's; or write a rule for it."
+            break
+    if close:
+        fix = f"Ask for {close}."
     if spec.name in others:
         other = "external" if not isinstance(spec, ExternalMetric) else "custom"
         evidence = f"{others[spec.name]} gives it as {_article(other)} metric."

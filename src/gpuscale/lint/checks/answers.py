@@ -18,6 +18,7 @@ from gpuscale.lint.findings import LintFinding
 from gpuscale.lint.inputs import Inputs, PlacedHpa
 from gpuscale.lint.promql_facts import is_one_row, summed_share, values_of
 from gpuscale.objects.hpa import ExternalMetric, ObjectMetric, PodsMetric
+from gpuscale.objects.workloads import Deployment
 from gpuscale.rules.resources import KUBERNETES, PODS
 
 ANSWER_CHECKS = Checks()
@@ -39,8 +40,25 @@ SCRAPE_JOB_LABEL = ANSWER_CHECKS.add(
     "The scrape job's name, taken for a Kubernetes Job's.",
     "Map the label that names the Job, such as job_name, in an override of its own.",
 )
+MEMORY_AT_START = ANSWER_CHECKS.add(
+    "memory-at-start",
+    Severity.WARNING,
+    "GPU memory as the metric of a server that takes its memory when it starts.",
+    "Scale on the requests that wait or run in it.",
+)
 
 _JOBS = KUBERNETES.find("jobs")
+_MEMORY = ("_FB_USED", "_FB_FREE", "_MEM_USED")
+_TAKES_ALL = {
+    "vllm": ("--gpu-memory-utilization", "vllm"),
+    "sglang": ("--mem-fraction-static", "sglang"),
+    "text-generation-inference": ("--cuda-memory-fraction", "tgi"),
+}
+"""A word of its image: the share of memory that a server takes as it starts, and the family of its signals.
+
+Source: vLLM 0.11 vllm/config/cache.py (0.9 by default); SGLang 0.5 server_args.py (worked out from the
+    GPU); text-generation-inference 3.3 launcher (1.0).
+"""
 
 
 def answer_findings(inputs: Inputs, answered: Answered) -> Iterator[LintFinding]:
@@ -50,6 +68,7 @@ def answer_findings(inputs: Inputs, answered: Answered) -> Iterator[LintFinding]
             answered.node, answered.metric.name, f"rule {answered.serving.rule.origin}"
         )
     yield from _labels(inputs, answered)
+    yield from _memory(inputs, answered)
     yield from _sum(inputs, answered)
     yield from _rows(answered)
     unit = unit_of_query(answered.node)
@@ -78,6 +97,23 @@ def _labels(inputs: Inputs, answered: Answered) -> Iterator[LintFinding]:
         )
 
 
+def _memory(inputs: Inputs, answered: Answered) -> Iterator[LintFinding]:
+    deployment = _target_of(inputs, answered.metric.placed)
+    if deployment is None or not any(each in answered.series for each in _MEMORY):
+        return
+    for container in deployment.template.spec.containers:
+        for word, (option, family) in _TAKES_ALL.items():
+            if word in container.image:
+                yield MEMORY_AT_START.found(
+                    answered.metric.name,
+                    f"Container {container.name} takes its share of the GPU's memory when it starts, and "
+                    "keeps it: the metric says nothing of the load.",
+                    f"image {container.image}, whose option {option} is that share",
+                    f"Scale on the requests that wait or run in it: {family}-waiting, {family}-running.",
+                )
+                return
+
+
 def _sum(inputs: Inputs, answered: Answered) -> Iterator[LintFinding]:
     share = summed_share(answered.node)
     target = _target(answered.spec)
@@ -97,12 +133,20 @@ def _sum(inputs: Inputs, answered: Answered) -> Iterator[LintFinding]:
 
 def _gpus_per_pod(inputs: Inputs, placed: PlacedHpa) -> int | None:
     """Return how many GPUs each pod of the target has; None where the files don't say."""
+    found = _target_of(inputs, placed)
+    return None if found is None else gpu_count(found.template.spec)
+
+
+def _target_of(inputs: Inputs, placed: PlacedHpa) -> Deployment | None:
+    """Return the Deployment that an HPA scales; None where the files don't have it."""
     target = placed.hpa.target
-    for deployment in inputs.deployments:
-        key = (deployment.metadata.namespace, "Deployment", deployment.metadata.name)
-        if key == (placed.hpa.metadata.namespace, target.kind, target.name):
-            return gpu_count(deployment.template.spec)
-    return None
+    key = (placed.hpa.metadata.namespace, target.kind, target.name)
+    found = (
+        each
+        for each in inputs.deployments
+        if (each.metadata.namespace, "Deployment", each.metadata.name) == key
+    )
+    return next(found, None)
 
 
 def _rows(answered: Answered) -> Iterator[LintFinding]:

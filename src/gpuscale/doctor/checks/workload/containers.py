@@ -14,6 +14,7 @@ from gpuscale.doctor import facts
 from gpuscale.doctor.checks.workload.subjects import Key, about, pods_by_subject
 from gpuscale.doctor.judges import WORKLOAD, ClusterFinding
 from gpuscale.doctor.snapshot import Snapshot
+from gpuscale.kube.reading import fields_of
 from gpuscale.objects.fields import Fields
 from gpuscale.objects.gpu_resources import counts_gpus
 
@@ -79,12 +80,12 @@ def container_findings(snapshot: Snapshot) -> Iterator[ClusterFinding]:
         stops = [stop for pod in pods if _is_active(pod) for stop in _stops(pod)]
         waiting = [stop for stop in stops if stop.reason not in (_OOM, "ended")]
         if waiting:
-            yield _waiting(key, waiting)
+            yield _waiting(key, waiting, _behind(snapshot, key, pods))
         ended = [stop for stop in stops if stop not in waiting]
         if ended:
             yield _ended(key, ended)
         calm = [pod for pod in pods if _is_active(pod) and not any(_stops(pod))]
-        yield from _slow(snapshot, key, calm)
+        yield from _slow(snapshot, key, calm, _behind(snapshot, key, pods))
         yield from _failed(snapshot, key, pods)
 
 
@@ -121,13 +122,13 @@ def last_words(status: Fields) -> str:
     return ""
 
 
-def _waiting(key: Key, stops: Sequence[Stop]) -> ClusterFinding:
+def _waiting(key: Key, stops: Sequence[Stop], behind: str) -> ClusterFinding:
     first = stops[0]
     pods = {facts.name(stop.pod) for stop in stops}
     return CONTAINER_WAITING.found(
         about(key),
         f"Container {first.container} of {counted(len(pods), 'pod')} does not start: {first.reason}.",
-        f"pod {facts.full_name(first.pod)}: {first.reason}: {first.said}".rstrip(": "),
+        f"pod {facts.full_name(first.pod)}: {first.reason}: {first.said}".rstrip(": ") + behind,
         _start_fix(key, first),
     )
 
@@ -174,7 +175,9 @@ def _ended(key: Key, stops: Sequence[Stop]) -> ClusterFinding:
     )
 
 
-def _slow(snapshot: Snapshot, key: Key, pods: Sequence[Fields]) -> Iterator[ClusterFinding]:
+def _slow(
+    snapshot: Snapshot, key: Key, pods: Sequence[Fields], behind: str
+) -> Iterator[ClusterFinding]:
     late = [pod for pod in pods if _since_scheduled(snapshot, pod) > _SLOW_MS]
     starting = [pod for pod in late if pod.child("status").text("phase") == "Pending"]
     if starting:
@@ -182,7 +185,7 @@ def _slow(snapshot: Snapshot, key: Key, pods: Sequence[Fields]) -> Iterator[Clus
             about(key),
             f"{counted(len(starting), 'pod')} got a node over 10 minutes ago and did not start.",
             f"pod {facts.full_name(starting[0])} on node {facts.spec_of(starting[0]).node_name}: "
-            f"{_not_ready(starting[0])}",
+            f"{_not_ready(starting[0])}{behind}",
             Fix(POD_STARTS_SLOWLY.fix, _describe(starting[0])),
         )
     unready = [
@@ -194,7 +197,7 @@ def _slow(snapshot: Snapshot, key: Key, pods: Sequence[Fields]) -> Iterator[Clus
         yield POD_NOT_READY.found(
             about(key),
             f"{counted(len(unready), 'pod')} of it runs and is not ready.",
-            f"pod {facts.full_name(unready[0])}: {_not_ready(unready[0])}",
+            f"pod {facts.full_name(unready[0])}: {_not_ready(unready[0])}{behind}",
             Fix(POD_NOT_READY.fix, _describe(unready[0])),
         )
 
@@ -220,24 +223,53 @@ def _describe(pod: Fields) -> str:
     return f"kubectl describe pod -n {facts.namespace(pod)} {facts.name(pod)}"
 
 
-def _ask_for_fewer(key: Key, pod: Fields, most: int) -> Fix:
+def _ask_for_fewer(snapshot: Snapshot, key: Key, pod: Fields, most: int) -> Fix:
     """Return the command for the containers that ask for more of a shared GPU than is given at once."""
     kind, namespace, name = key
-    asking = [
-        (each.name, resource)
-        for each in facts.spec_of(pod).containers
-        for resource, amount in each.limits.items()
-        if counts_gpus(resource) and amount.nano > most * 1_000_000_000
-    ]
-    commands = [
-        f"kubectl set resources -n {namespace} {kind.lower()} {name} -c {container} "
-        f"--limits={resource}={most}"
-        for container, resource in asking
-    ]
+    body = facts.named(snapshot, *key)
+    template = fields_of({}) if body is None else body.child("spec").child("template")
+    commands = []
+    for each in template.child("spec").items("containers"):
+        resources = each.child("resources")
+        for resource, amount in resources.quantities("limits").items():
+            if not counts_gpus(resource) or amount.nano <= most * 1_000_000_000:
+                continue
+            # The API server refuses a limit below a request that is written beside it.
+            is_both = resource in resources.quantities("requests")
+            options = ("limits", "requests") if is_both else ("limits",)
+            commands.append(
+                f"kubectl set resources -n {namespace} {kind.lower()} {name} -c {each.text('name')} "
+                + " ".join(f"--{option}={resource}={most}" for option in options)
+            )
     return Fix(
         f"Ask for {most}, or run more pods: more shares of a shared GPU are no larger part of it.",
-        " && ".join(commands) if kind in facts.WORKLOADS and commands else _describe(pod),
+        " && ".join(commands) or _describe(pod),
     )
+
+
+def _behind(snapshot: Snapshot, key: Key, pods: Sequence[Fields]) -> str:
+    """Return which pods of a StatefulSet are not made before those that are there are ready.
+
+    Source: kubernetes v1.37 pkg/controller/statefulset/stateful_set_control.go (processReplica).
+    """
+    body = facts.named(snapshot, *key)
+    if key[0] != "StatefulSet" or body is None:
+        return ""
+    spec = body.child("spec")
+    waiting = (spec.integer("replicas") or 0) - sum(map(_is_active, pods))
+    if spec.text("podManagementPolicy") == "Parallel" or waiting <= 0:
+        return ""
+    return (
+        f"; {counted(waiting, 'pod')} of the StatefulSet {'is' if waiting == 1 else 'are'} made once it is "
+        "ready (podManagementPolicy OrderedReady; Parallel makes all at once, in a StatefulSet made again)"
+    )
+
+
+def _is_replaced(snapshot: Snapshot, pod: Fields) -> bool:
+    """Return whether the template of a pod is out of use, so that what failed with it is over."""
+    kind, name = facts.owner_kind(pod)
+    body = facts.named(snapshot, kind, facts.namespace(pod), name)
+    return kind == "ReplicaSet" and body is not None and not body.child("spec").integer("replicas")
 
 
 def _failed(snapshot: Snapshot, key: Key, pods: Sequence[Fields]) -> Iterator[ClusterFinding]:
@@ -247,6 +279,7 @@ def _failed(snapshot: Snapshot, key: Key, pods: Sequence[Fields]) -> Iterator[Cl
         if pod.child("status").text("phase") == "Failed"
         and pod.child("status").text("reason").startswith((*_FAILURES, _OUT_OF))
         and snapshot.now_ms - (pod.child("metadata").time_ms("creationTimestamp") or 0) < _RECENT_MS
+        and not _is_replaced(snapshot, pod)
     ]
     if failed:
         status = failed[-1].child("status")
@@ -255,7 +288,7 @@ def _failed(snapshot: Snapshot, key: Key, pods: Sequence[Fields]) -> Iterator[Cl
         fix = Fix(POD_FAILED.fix, _describe(failed[-1]))
         most = _MOST_SHARED.search(status.text("message"))
         if most is not None:
-            fix = _ask_for_fewer(key, failed[-1], int(most[1]))
+            fix = _ask_for_fewer(snapshot, key, failed[-1], int(most[1]))
         elif reason.startswith("UnexpectedAdmissionError") or "/" in reason:
             fix = Fix(
                 f"See what the device plugin of node {node} says: the scheduler counted devices that the "

@@ -61,7 +61,7 @@ def _overlaps(snapshot: Snapshot) -> Iterator[ClusterFinding]:
                     "the eviction API refuses a pod of several budgets",
                     Fix(
                         PDBS_OVERLAP.fix,
-                        f"kubectl delete poddisruptionbudget -n {look.namespace} {names[1]}",
+                        f"kubectl get poddisruptionbudget -n {look.namespace} {' '.join(names)} -o yaml",
                     ),
                 )
 

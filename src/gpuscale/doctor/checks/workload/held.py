@@ -1,16 +1,18 @@
 """Pods that the scheduler does not even try: gates, volumes that are not bound, claims without devices.
 
 Source: kubernetes v1.36 pkg/scheduler/framework/plugins (schedulinggates, volumebinding, dynamicresources);
-    resource.k8s.io/v1 (ResourceClaim, ResourceClaimTemplate, DeviceClass, ResourceSlice).
+    resource.k8s.io/v1 (ResourceClaim, ResourceClaimTemplate, DeviceClass, ResourceSlice);
+    kueue.x-k8s.io/v1beta1 (Workload: condition QuotaReserved), kueue pkg/controller/jobs/pod (the gate).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
 
 from gpuscale.core.findings import Check, Checks, Fix, Severity
 from gpuscale.doctor import facts
-from gpuscale.doctor.judges import WORKLOAD
+from gpuscale.doctor.facts import once
+from gpuscale.doctor.judges import WORKLOAD, ClusterFinding
 from gpuscale.doctor.snapshot import Snapshot
 from gpuscale.objects.fields import Fields
 
@@ -20,6 +22,12 @@ POD_GATED = HELD_CHECKS.add(
     Severity.WARNING,
     "Pods with scheduling gates, which their owner has not taken off.",
     "See who sets the gate, such as a queue of jobs, and why it holds the pod.",
+)
+WORKLOAD_QUEUED = HELD_CHECKS.add(
+    "workload-queued",
+    Severity.WARNING,
+    "A workload with GPUs that Kueue keeps in its queue.",
+    "Wait for quota, or see who has that of the queue.",
 )
 NO_SCHEDULER = HELD_CHECKS.add(
     "no-scheduler",
@@ -40,6 +48,7 @@ CLAIM_NOT_ALLOCATED = HELD_CHECKS.add(
     "Install the driver that makes the DeviceClass, or free a device.",
 )
 
+_KUEUE_GATE = "kueue.x-k8s.io/admission"
 _SCHEDULED_WITHIN_MS = 60_000
 _VOLUME_WORDS = ("persistentvolumeclaim", "PersistentVolume", "persistent volume", "volume node")
 
@@ -60,6 +69,9 @@ def held_back(snapshot: Snapshot, pod: Fields) -> Held | None:
         # Without its claims made, a pod does not get as far as the scheduler.
         return next(_claims(snapshot, pod), None) or _unscheduled(snapshot, pod)
     gates = [each.text("name") for each in pod.child("spec").items("schedulingGates")]
+    queued = _queued(snapshot).get(("Pod", facts.namespace(pod), facts.name(pod)))
+    if _KUEUE_GATE in gates and queued is not None:
+        return queued
     if gates:
         return Held(
             POD_GATED,
@@ -68,6 +80,43 @@ def held_back(snapshot: Snapshot, pod: Fields) -> Held | None:
             Fix(POD_GATED.fix, _describe(pod)),
         )
     return next(chain(_volumes(snapshot, pod), _claims(snapshot, pod)), None)
+
+
+def queued_findings(snapshot: Snapshot) -> Iterator[ClusterFinding]:
+    """Return the suspended Jobs and the like that Kueue keeps in a queue; gated pods are told as pods."""
+    for (kind, namespace, name), held in _queued(snapshot).items():
+        if kind != "Pod":
+            where = f"{kind.lower()}/{namespace}/{name}"
+            yield held.check.found(where, held.what, held.evidence, held.fix)
+
+
+@once
+def _queued(snapshot: Snapshot) -> Mapping[tuple[str, str, str], Held]:
+    """Return what Kueue says of the workloads with GPUs that have no quota yet, by their owners."""
+    found = {}
+    for body in snapshot.all("queued-workloads"):
+        waits = [
+            each
+            for each in body.child("status").items("conditions")
+            if (each.text("type"), each.text("status")) == ("QuotaReserved", "False")
+        ]
+        templates = [each.child("template") for each in body.child("spec").items("podSets")]
+        if not waits or not any(map(facts.asks_for_gpus, templates)):
+            continue
+        namespace, queue = facts.namespace(body), body.child("spec").text("queueName")
+        held = Held(
+            WORKLOAD_QUEUED,
+            f"Kueue keeps it in the queue {queue}: {waits[0].text('message')}.".replace("..", "."),
+            f"Workload {facts.full_name(body)}: QuotaReserved False, {waits[0].text('reason')}",
+            Fix(
+                WORKLOAD_QUEUED.fix,
+                f"kubectl describe localqueue -n {namespace} {queue}; kubectl describe "
+                f"workloads.kueue.x-k8s.io -n {namespace} {facts.name(body)}",
+            ),
+        )
+        for owner in body.child("metadata").items("ownerReferences"):
+            found[owner.text("kind"), namespace, owner.text("name")] = held
+    return found
 
 
 def _describe(pod: Fields) -> str:

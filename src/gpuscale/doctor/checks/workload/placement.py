@@ -4,6 +4,7 @@ Source: kubernetes v1.36 pkg/scheduler/framework/plugins (messages of nodeaffini
     tainttoleration) and framework/types.go (FitError).
 """
 
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from gpuscale.doctor.checks.nodes import (
     matches,
     tolerate,
 )
-from gpuscale.doctor.checks.workload.held import HELD_CHECKS, Held, held_back
+from gpuscale.doctor.checks.workload.held import HELD_CHECKS, Held, held_back, queued_findings
 from gpuscale.doctor.checks.workload.subjects import Key, about, pods_by_subject, subjects
 from gpuscale.doctor.facts import once
 from gpuscale.doctor.judges import WORKLOAD, ClusterFinding
@@ -60,6 +61,12 @@ NO_NODE_YET = PLACEMENT_CHECKS.add(
     "Pods whose nodes are being removed, are not set up yet, or are unwell.",
     "See what becomes of the node; a toleration for such a taint does harm.",
 )
+ROLLOUT_WITHOUT_ROOM = PLACEMENT_CHECKS.add(
+    "rollout-without-room",
+    Severity.ERROR,
+    "A rollout that makes a new pod before it ends an old one, and every GPU is in use.",
+    "Let the rollout end an old pod first: maxSurge 0, maxUnavailable 1.",
+)
 UNSCHEDULABLE = PLACEMENT_CHECKS.add(
     "unschedulable",
     Severity.ERROR,
@@ -94,6 +101,7 @@ class Cause:
 
 def placement_findings(snapshot: Snapshot) -> Iterator[ClusterFinding]:
     """Return why pods have no node, once for each workload and cause."""
+    yield from queued_findings(snapshot)
     for key, causes in _causes(snapshot).items():
         reported: set[str] = set()
         for pod, cause in causes:
@@ -203,7 +211,66 @@ def _of_nodes(
         for node in usable
         if all(_free(snapshot, node, name) >= count for name, count in wanted.items())
     ]
-    return _other(free, said, key) if free else None
+    return _other(free, said, key) if free else _surge(snapshot, key, pod, said)
+
+
+def _surge(snapshot: Snapshot, key: Key, pod: Fields, said: str) -> Cause | None:
+    """Return a rollout that waits for a GPU of its own old pods, which it keeps until a new one is ready.
+
+    Source: kubernetes v1.37 pkg/controller/deployment/util/deployment_util.go (ResolveFenceposts).
+    """
+    body = subjects(snapshot).get(key)
+    if key[0] != "Deployment" or body is None:
+        return None
+    spec = body.child("spec")
+    rolling = spec.child("strategy").child("rollingUpdate")
+    replicas = spec.integer("replicas", 1) or 0
+    surge = _resolved(rolling, "maxSurge", replicas, is_up=True)
+    # Where both come to 0, one pod may be unavailable.
+    ends_first = surge == 0 or _resolved(rolling, "maxUnavailable", replicas, is_up=False) > 0
+    is_recreated = spec.child("strategy").text("type") == "Recreate"
+    old = [
+        each
+        for each in pods_by_subject(snapshot).get(key, ())
+        if facts.is_ready(each) and _revision(snapshot, each) < _revision(snapshot, pod)
+    ]
+    if is_recreated or ends_first or not old:
+        return None
+    patch = json.dumps(
+        {"spec": {"strategy": {"rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}}}}
+    )
+    return Cause(
+        ROLLOUT_WITHOUT_ROOM,
+        "Its rollout makes a new pod before it ends an old one, and no node has a GPU free for it.",
+        f"maxSurge {rolling.data.get('maxSurge', '25%')}, maxUnavailable "
+        f"{rolling.data.get('maxUnavailable', '25%')} of {replicas}; {said}",
+        Fix(
+            ROLLOUT_WITHOUT_ROOM.fix,
+            facts.quoted(
+                *("kubectl", "patch", "deployment", key[2], "-n", key[1], "--type=merge"),
+                *("-p", patch),
+            ),
+        ),
+    )
+
+
+def _revision(snapshot: Snapshot, pod: Fields) -> int:
+    """Return which of its Deployment's templates a pod is of, counted up; 0 where that is not known."""
+    body = facts.named(
+        snapshot, "ReplicaSet", facts.namespace(pod), (facts.controller(pod) or ("", ""))[1]
+    )
+    given = {} if body is None else body.child("metadata").labels("annotations")
+    number = given.get("deployment.kubernetes.io/revision", "")
+    return int(number) if number.isdecimal() else 0
+
+
+def _resolved(rolling: Fields, field: str, replicas: int, *, is_up: bool) -> int:
+    """Return a field of a rolling update as a number of pods; shares of surge are rounded up."""
+    value = rolling.data.get(field, "25%")
+    if not isinstance(value, str):
+        return value if isinstance(value, int) else 0
+    hundredths = int(value.rstrip("%")) * replicas if value.rstrip("%").isdecimal() else 0
+    return -(-hundredths // 100) if is_up else hundredths // 100
 
 
 def _waits_for_ill_nodes(snapshot: Snapshot, pod: Fields) -> bool:
