@@ -126,7 +126,7 @@ def _container(values: Values) -> Object:
             "--enable-feature=auto-reload-config",
         ],
         "ports": [{"name": "http", "containerPort": PORT}],
-        "startupProbe": http_probe("/-/ready", "http", **WHILE_STARTING),
+        "startupProbe": {**http_probe("/-/ready", "http"), **WHILE_STARTING},
         "livenessProbe": http_probe("/-/healthy", "http", periodSeconds=10, timeoutSeconds=5),
         "readinessProbe": http_probe("/-/ready", "http", periodSeconds=5, timeoutSeconds=5),
         "securityContext": restrained(),

@@ -112,7 +112,7 @@ def _container(values: Values) -> Object:
             {"name": "grpc", "containerPort": values.spec.scaler.port},
             {"name": "metrics", "containerPort": METRICS_PORT},
         ],
-        "startupProbe": http_probe("/healthz", "metrics", **WHILE_STARTING),
+        "startupProbe": {**http_probe("/healthz", "metrics"), **WHILE_STARTING},
         "livenessProbe": http_probe("/healthz", "metrics", periodSeconds=10, timeoutSeconds=5),
         "readinessProbe": http_probe("/readyz", "metrics", periodSeconds=5, timeoutSeconds=5),
         "securityContext": restrained(),
