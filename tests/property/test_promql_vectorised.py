@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from gpuscale.core.errors import QueryError
 from gpuscale.series.promql import evaluate
+from gpuscale.series.promql.vectorised import queries as vectorised_queries
 from gpuscale.series.storage.store import SeriesStore
 from gpuscale.series.values import Matrix, Scalar
 from gpuscale.testing import vectorised
@@ -96,7 +97,7 @@ RANGE_FUNCTIONS = st.sampled_from(
         *["sum_over_time", "avg_over_time", "min_over_time", "max_over_time", "count_over_time"],
         *["last_over_time", "first_over_time", "present_over_time", "absent_over_time"],
         *["stddev_over_time", "stdvar_over_time", "mad_over_time", "ts_of_max_over_time"],
-        *["ts_of_last_over_time", "ts_of_first_over_time"],
+        *["ts_of_last_over_time", "ts_of_first_over_time", "ts_of_min_over_time"],
     ]
 )
 RANGED = st.builds(
@@ -110,12 +111,37 @@ WITH_NUMBERS = st.sampled_from(
     [
         *["quantile_over_time(0.3, m[1m])", "predict_linear(m[1m], 60)"],
         *["quantile_over_time(0.7, m[20s] @ 1699999900)", "holt_winters(m[1m], 0.3, 0.2)"],
+        *["quantile_over_time(scalar(n) / 20, m[3m])", "predict_linear(n[3m] offset 1m, 9)"],
+        *["double_exponential_smoothing(n[2m], 0.9, 0.1)", "quantile_over_time(NaN, m[1m])"],
+        *["holt_winters(m[1m], scalar(n) / 20, 0.2)", "quantile_over_time(2, n[1m])"],
     ]
+)
+BUCKETS = st.builds(
+    # Three of each pod and job, with a bound for each GPU; the last one may be of everything.
+    'label_replace(label_replace({}, "le", "$1", "gpu", "(.*)"), "le", "{}", "gpu", "2")'.format,
+    st.sampled_from(["m", "n", "rate(m[1m])", "sum without (job) (n)", '{__name__=~"m|n"}']),
+    st.sampled_from(["+Inf", "+Inf", "+Inf", "7", "0.0", ""]),
+)
+HISTOGRAMS = st.builds(
+    str.format,
+    st.sampled_from(
+        [
+            *["histogram_quantile(0.9, {})", "histogram_quantile(scalar(n) / 40, {})"],
+            *["histogram_fraction(0.2, 1.5, {})", "histogram_fraction(-Inf, scalar(n), {})"],
+            *['histogram_quantiles({}, "q", 0.5, 0.9, 0)', "histogram_quantile(2, {})"],
+            *[
+                'histogram_quantiles({}, "q", scalar(n) / 9)',
+                "histogram_quantile(0, sum by (le) ({}))",
+            ],
+        ]
+    ),
+    BUCKETS,
 )
 AGGREGATIONS = st.sampled_from(
     [
         *["sum", "avg", "min", "max", "count", "group", "stddev", "stdvar"],
         *["topk(2,", "bottomk(1,", "quantile(0.3,", "limitk(1,", 'count_values("v",'],
+        *['count_values("pod",', 'count_values("gpu",', 'count_values("__name__",'],
     ]
 )
 GROUPINGS = st.sampled_from(["", " by (pod)", " without (gpu)", " by (job, gpu)"])
@@ -123,6 +149,8 @@ FUNCTIONS = st.sampled_from(
     [
         *["abs(", "-(", "ceil(", "sgn(", "ln(", "sqrt(", "exp(", "timestamp(", "sort(", "round("],
         *["sort_desc(", "absent(", "hour(", "vector(scalar(", "scalar("],
+        *["minute(1e9*", "day_of_week(1e7*", "day_of_month(-1e7*", "day_of_year(1e8*"],
+        *["days_in_month(3e6*", "month(1e8*", "year(-1e9*"],
     ]
 )
 
@@ -138,7 +166,7 @@ def called(function, inner):
 
 
 VECTORS = st.recursive(
-    st.one_of(SELECTORS, RANGED, WITH_NUMBERS),
+    st.one_of(SELECTORS, RANGED, WITH_NUMBERS, HISTOGRAMS),
     lambda inner: st.one_of(
         st.builds(aggregated, AGGREGATIONS, GROUPINGS, inner),
         st.builds(called, FUNCTIONS, inner),
@@ -206,16 +234,29 @@ def assert_alike(found, expected, query) -> None:
             assert same(row.value, other.value), (query, row, other)
 
 
-@given(stores(), st.lists(VECTORS, min_size=6, max_size=6), st.booleans(), st.data())
+@given(
+    store=stores(),
+    queries=st.lists(VECTORS, min_size=6, max_size=6),
+    left_open=st.booleans(),
+    data=st.data(),
+)
 @settings(
     max_examples=40,
     deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    suppress_health_check=[
+        *(HealthCheck.too_slow, HealthCheck.data_too_large),
+        # It is set for each example.
+        HealthCheck.function_scoped_fixture,
+    ],
 )
-def test_both_ways_give_the_same(store, queries, left_open, data) -> None:
+def test_both_ways_give_the_same(monkeypatch, store, queries, left_open, data) -> None:
     cut_row = data.draw(st.sampled_from([0, 0, 3, ROWS - 4]))
     for series in store.select(())[::2]:
         series.cut(START_MS + cut_row * STEP_MS)
+    # Also with each step evaluated apart from the others.
+    monkeypatch.setattr(
+        vectorised_queries, "_CHUNK_CELLS", data.draw(st.sampled_from([1, 1 << 17]))
+    )
     for query in queries:
         at_ms = END_MS - data.draw(st.sampled_from([0, 3_000, 90_000]))
         expected = outcome(evaluate.instant, store, query, at_ms, left_open=left_open)

@@ -22,8 +22,9 @@ from gpuscale.series.promql.functions.sorting import ascending, by_labels, desce
 from gpuscale.series.promql.rows import NAN, Evaluator, QueryRange, Reading, Rows, nameless, unique
 from gpuscale.series.promql.tree import Node, Select, SelectRange, ValueType, value_type
 
-_MIN_SECONDS = int(datetime(1, 1, 1, tzinfo=UTC).timestamp())
-_MAX_SECONDS = int(datetime(9999, 12, 31, tzinfo=UTC).timestamp())
+MIN_SECONDS = int(datetime(1, 1, 1, tzinfo=UTC).timestamp())
+MAX_SECONDS = int(datetime(9999, 12, 31, tzinfo=UTC).timestamp())
+"""The years 1 to 9999, which dates have."""
 
 _PARTS: dict[str, Callable[[datetime], int]] = {
     "minute": lambda moment: moment.minute,
@@ -41,7 +42,7 @@ DATE_FUNCTIONS = frozenset(_PARTS)
 
 def date_part(function: str, seconds: float) -> float:
     """Return a part of the date; NaN outside the years 1 to 9999."""
-    if not math.isfinite(seconds) or not _MIN_SECONDS <= seconds <= _MAX_SECONDS:
+    if not math.isfinite(seconds) or not MIN_SECONDS <= seconds <= MAX_SECONDS:
         return NAN
     return float(_PARTS[function](datetime.fromtimestamp(int(seconds), UTC)))
 

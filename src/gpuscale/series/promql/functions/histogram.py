@@ -10,8 +10,9 @@ from gpuscale.exposition.write import positional
 from gpuscale.series.labels import LabelKey, LabelSet
 from gpuscale.series.promql.rows import NAN, Rows, nameless, unique
 
-_BUCKET = "le"
-_SMALL_DELTA = 1e-12
+BUCKET = "le"
+"""The label with the upper bound."""
+SMALL_DELTA = 1e-12
 """Counts closer than this, relative to their size, differ by rounding only."""
 
 Buckets = list[tuple[float, float]]
@@ -35,10 +36,15 @@ def histogram_quantiles(label: str, shares: list[float], rows: Rows) -> Rows:
     """
     found: Rows = []
     for share in shares:
-        text = repr(share) if math.isfinite(share) else positional(share)
+        text = share_text(share)
         for labels, value, measured_ms in histogram_quantile(share, rows):
             found.append((labels.override({label: text}), value, measured_ms))
     return unique(found)
+
+
+def share_text(share: float) -> str:
+    """Return the label value that says which quantile it is."""
+    return repr(share) if math.isfinite(share) else positional(share)
 
 
 def histogram_fraction(low: float, high: float, rows: Rows) -> Rows:
@@ -53,9 +59,9 @@ def histogram_fraction(low: float, high: float, rows: Rows) -> Rows:
 def _of_each(rows: Rows, function: Callable[[Buckets], float]) -> Rows:
     histograms: dict[LabelKey, tuple[LabelSet, Buckets, list[int]]] = {}
     for labels, count, measured_ms in rows:
-        bound = _bound(labels.value(_BUCKET))
+        bound = bound_of(labels.value(BUCKET))
         if bound is not None:
-            rest = labels.drop((_BUCKET,))
+            rest = labels.drop((BUCKET,))
             _, buckets, times = histograms.setdefault(rest.key, (rest, [], []))
             buckets.append((bound, count))
             times.append(measured_ms)
@@ -134,7 +140,8 @@ def _inside(ordered: Buckets, position: int, rank: float) -> float:
     return start + (bound - start) * (rank / count) if count else NAN
 
 
-def _bound(text: str) -> float | None:
+def bound_of(text: str) -> float | None:
+    """Return the bound that a bucket's label says; None where it says none."""
     try:
         return float(text) if text else None
     except ValueError:
@@ -161,7 +168,7 @@ def _monotonic(ordered: Buckets) -> Buckets:
     result: Buckets = []
     highest = ordered[0][1]
     for bound, count in ordered:
-        if count > highest and not math.isclose(count, highest, rel_tol=_SMALL_DELTA):
+        if count > highest and not math.isclose(count, highest, rel_tol=SMALL_DELTA):
             highest = count
         result.append((bound, highest))
     return result

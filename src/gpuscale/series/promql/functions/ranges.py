@@ -10,7 +10,9 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from gpuscale.core.errors import QueryError
+from gpuscale.series.promql.elementwise import divide
 from gpuscale.series.promql.functions.statistics import (
+    compensated,
     deviation_over_time,
     largest,
     mean,
@@ -131,10 +133,10 @@ def _line(window: Window, origin_ms: int) -> tuple[float, float]:
         return (NAN, NAN) if math.isinf(values[0]) else (0.0, values[0])
     count = len(values)
     seconds = [(time_ms - origin_ms) / 1000 for time_ms in window.times_ms]
-    sum_x, sum_y = total(seconds), total(values)
-    sum_xy = total([x * y for x, y in zip(seconds, values, strict=True)])
-    sum_xx = total([x * x for x in seconds])
-    slope = (sum_xy - sum_x * sum_y / count) / (sum_xx - sum_x * sum_x / count)
+    sum_x, sum_y = compensated(seconds), compensated(values)
+    sum_xy = compensated([x * y for x, y in zip(seconds, values, strict=True)])
+    sum_xx = compensated([x * x for x in seconds])
+    slope = divide(sum_xy - sum_x * sum_y / count, sum_xx - sum_x * sum_x / count)
     return slope, sum_y / count - slope * sum_x / count
 
 

@@ -57,6 +57,17 @@ def variance(values: Sequence[float]) -> float:
     return found if found > 0 else 0.0
 
 
+def compensated(values: Sequence[float]) -> float:
+    """Return the sum, each value added with an error term, in this order.
+
+    Source: prometheus util/kahansum, 3.16 (Inc).
+    """
+    found = error = 0.0
+    for value in values:
+        found, error = _added(value, found, error)
+    return found + error
+
+
 def variance_over_time(values: Sequence[float]) -> float:
     """Return the population variance by Welford's method, mean and squares with an error term each.
 

@@ -4,12 +4,14 @@ The columns may come some at a time, so that a sum over a hundred thousand serie
 """
 
 import math
+import sys
 
 import numpy as np
 
+from gpuscale.exposition.write import positional
 from gpuscale.series.promql.rows import NAN
 from gpuscale.series.promql.tree import Aggregate
-from gpuscale.series.promql.vectorised.axis import Groups
+from gpuscale.series.promql.vectorised.axis import Groups, Making
 from gpuscale.series.promql.vectorised.blocks import Flags, Floats, Ints
 from gpuscale.series.promql.vectorised.sums import Sums, exact_cuts
 from gpuscale.series.promql.vectorised.support import RowWiseError
@@ -18,9 +20,6 @@ from gpuscale.series.promql.vectorised.windows import Check
 
 GRADUAL = frozenset({"sum", "avg", "min", "max", "count", "group"})
 """What can be reduced some columns at a time."""
-AGGREGATORS = GRADUAL | {
-    *("stddev", "stdvar", "topk", "bottomk", "limitk", "limit_ratio", "quantile")
-}
 
 
 class Reduction:
@@ -167,7 +166,7 @@ def aggregated(
     """Return an aggregation that needs all columns at once.
 
     Args:
-        node: the aggregation; its operator is in `AGGREGATORS`.
+        node: the aggregation; not of `count_values` or `limit_ratio`.
         table: what is aggregated.
         groups: of the table's axis.
         numbers: the parameter at each step.
@@ -194,6 +193,53 @@ def aggregated(
     return _first(
         table, groups, numbers, check, np.zeros(table.values.shape) if key is None else key
     )
+
+
+def counted_values(node: Aggregate, label: str, table: Table, making: Making) -> Table:
+    """Return how often each value is there in each group, with the value as a label.
+
+    Args:
+        node: the aggregation.
+        label: has the value; its name is not among those that the groups are without.
+        table: what is counted.
+        making: of the query's label sets.
+    """
+    names = (
+        tuple(name for name in node.labels if name != label) if node.by else (*node.labels, label)
+    )
+    groups = table.axis.groups(names, making, by=node.by)
+    with making.holding(5 * table.values.nbytes):
+        steps, columns = np.nonzero(table.presence())
+        numbers = table.values[steps, columns]
+        numbers[np.isnan(numbers)] = NAN
+        # By their bits, as the two zeros have different texts.
+        distinct, which = np.unique(numbers.view(np.int64), return_inverse=True)
+        pairs = table.of(groups.ids)[columns] * len(distinct) + which
+        found, first, place = np.unique(pairs, return_index=True, return_inverse=True)
+        if table.measured_ms is not None:
+            # Rows come in the order of the first one that has the value.
+            rank = np.argsort(np.argsort(first))
+            found, place = found[np.argsort(first)], rank[place]
+    shape = len(table.values), len(found)
+    making.budget.hold(25 * math.prod(shape))
+    cells = steps * shape[1] + place
+    counts = np.bincount(cells, minlength=math.prod(shape)).reshape(shape)
+    measured = None
+    if table.measured_ms is not None:
+        measured = np.full(shape, Reduction.NEVER_MS)
+        np.minimum.at(measured[0], place, table.measured_ms[0, columns])
+    texts = [positional(number) for number in distinct.view(np.float64).tolist()]
+    owners, values = (each.tolist() for each in np.divmod(found, max(1, len(distinct))))
+    axis = making.listed(
+        (
+            groups.axis.label(owner).override({label: texts[value]})
+            for owner, value in zip(owners, values, strict=True)
+        ),
+        groups.axis.size + sum(map(sys.getsizeof, texts)),
+    )
+    making.budget.hold_labels(sum(map(sys.getsizeof, texts)))
+    result = Table(axis, None, counts.astype(np.float64), counts > 0, measured)
+    return result.compressed_if_instant()
 
 
 def _of_groups(table: Table, groups: Groups, values: Floats, present: Flags) -> Table:

@@ -15,15 +15,18 @@ from gpuscale.series.promql.budget import (
     label_set_bytes,
 )
 from gpuscale.series.promql.elementwise import ELEMENTWISE
-from gpuscale.series.promql.functions.functions import (
-    DATE_FUNCTIONS,
-    VECTOR_FUNCTIONS,
-    date_part,
-)
+from gpuscale.series.promql.functions.functions import DATE_FUNCTIONS, VECTOR_FUNCTIONS
+from gpuscale.series.promql.functions.histogram import share_text
 from gpuscale.series.promql.rows import Evaluator, Rows
 from gpuscale.series.promql.vectorised.axis import Axis, Making
 from gpuscale.series.promql.vectorised.blocks import Floats, Ints
-from gpuscale.series.promql.vectorised.elementwise import clamped, each, function_of, rounded_to
+from gpuscale.series.promql.vectorised.elementwise import (
+    clamped,
+    date_parts,
+    function_of,
+    rounded_to,
+)
+from gpuscale.series.promql.vectorised.histograms import fractions, quantiles, side_by_side
 from gpuscale.series.promql.vectorised.support import RowWiseError
 from gpuscale.series.promql.vectorised.table import Table
 
@@ -68,7 +71,7 @@ def _dated(evaluation: Evaluated, node: tree.Call) -> Table:
     if not node.arguments:
         return evaluation.by_rows(node)
     table = evaluation.table(node.arguments[0])
-    values = each(lambda value: date_part(node.function, value), evaluation.check, table.values)
+    values = date_parts(node.function, table.values)
     return table.with_values(values, table.axis.nameless(evaluation.making))
 
 
@@ -96,6 +99,31 @@ def _clamped(evaluation: Evaluated, node: tree.Call) -> Table:
     if is_wrong.any():
         return clipped.where(np.broadcast_to(~is_wrong, table.values.shape))
     return clipped
+
+
+def _histogram_quantile(evaluation: Evaluated, node: tree.Call) -> Table:
+    """Return the quantile of each histogram."""
+    shares = evaluation.numbers(node.arguments[0])[0][:, None]
+    return quantiles(evaluation.table(node.arguments[1]), shares, evaluation.making)
+
+
+def _histogram_quantiles(evaluation: Evaluated, node: tree.Call) -> Table:
+    """Return several quantiles of each histogram."""
+    vector, label, *shares = node.arguments
+    numbers = [evaluation.numbers(each)[0][:, None] for each in shares]
+    if not isinstance(label, tree.Text) or any((each != each[0]).any() for each in numbers):
+        # A label value for each step.
+        return evaluation.by_rows(node)
+    table = evaluation.table(vector)
+    found = [quantiles(table, each, evaluation.making) for each in numbers]
+    texts = [share_text(float(each[0, 0])) for each in numbers]
+    return side_by_side(label.value, texts, found, evaluation.making)
+
+
+def _histogram_fraction(evaluation: Evaluated, node: tree.Call) -> Table:
+    """Return the share of each histogram's observations between two values."""
+    low, high = (evaluation.numbers(each)[0][:, None] for each in node.arguments[:2])
+    return fractions(evaluation.table(node.arguments[2]), low, high, evaluation.making)
 
 
 def _timestamp(evaluation: Evaluated, node: tree.Call) -> Table:
@@ -167,6 +195,9 @@ CALLS: Mapping[str, Callable[[Evaluated, tree.Call], Table]] = {
     **dict.fromkeys(("clamp", "clamp_min", "clamp_max"), _clamped),
     **dict.fromkeys(("label_replace", "label_join"), _relabelled),
     **dict.fromkeys(("sort", "sort_desc"), _sorted_by_value),
+    "histogram_quantile": _histogram_quantile,
+    "histogram_quantiles": _histogram_quantiles,
+    "histogram_fraction": _histogram_fraction,
     "round": _rounded,
     "timestamp": _timestamp,
     "vector": _vector,

@@ -10,6 +10,7 @@ from collections.abc import Callable
 import numpy as np
 
 from gpuscale.series.promql.elementwise import ARITHMETIC, ELEMENTWISE
+from gpuscale.series.promql.functions.functions import MAX_SECONDS, MIN_SECONDS
 from gpuscale.series.promql.vectorised.blocks import Flags, Floats
 from gpuscale.series.promql.vectorised.windows import Check
 
@@ -50,6 +51,34 @@ def rounded_to(values: Floats, nearest: Floats) -> Floats:
     inverse = 1.0 / nearest
     multiple: Floats = _floor(values * inverse + 0.5) / inverse
     return multiple
+
+
+def date_parts(function: str, seconds: Floats) -> Floats:
+    """Return a part of each date; NaN outside the years 1 to 9999."""
+    inside = (seconds >= MIN_SECONDS) & (seconds <= MAX_SECONDS)
+    whole = np.where(inside, seconds, 0.0).astype(np.int64)
+    days = whole // 86_400
+    dates = days.astype("datetime64[D]")
+    months, years = dates.astype("datetime64[M]"), dates.astype("datetime64[Y]")
+    match function:
+        case "minute":
+            part = whole // 60 % 60
+        case "hour":
+            part = whole // 3_600 % 24
+        case "day_of_week":
+            # The first day of 1970 was a Thursday.
+            part = (days + 4) % 7
+        case "day_of_month":
+            part = 1 + (dates - months).astype(np.int64)
+        case "day_of_year":
+            part = 1 + (dates - years).astype(np.int64)
+        case "days_in_month":
+            part = ((months + 1).astype("datetime64[D]") - months).astype(np.int64)
+        case "month":
+            part = 1 + months.astype(np.int64) % 12
+        case _:
+            part = 1970 + years.astype(np.int64)
+    return np.where(inside, part, math.nan)
 
 
 def clamped(values: Floats, low: Floats, high: Floats) -> Floats:

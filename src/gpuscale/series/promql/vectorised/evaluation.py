@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 import numpy as np
 
 from gpuscale.core.errors import QueryError
-from gpuscale.series.labels import LabelKey, LabelSet
+from gpuscale.series.labels import METADATA, LabelKey, LabelSet
 from gpuscale.series.promql import tree
 from gpuscale.series.promql.binary import scalar_binary, vector_binary
 from gpuscale.series.promql.budget import (
@@ -26,15 +26,16 @@ from gpuscale.series.promql.rows import NAN, Evaluator, PlannedQuery, QueryRange
 from gpuscale.series.promql.rows import Windows as RowWindows
 from gpuscale.series.promql.tree import Anchor, Moment, ValueType, value_type
 from gpuscale.series.promql.vectorised.aggregation import (
-    AGGREGATORS,
     Reduction,
     aggregated,
+    counted_values,
     sampled,
 )
 from gpuscale.series.promql.vectorised.axis import ONE, Axis
 from gpuscale.series.promql.vectorised.blocks import Flags, Floats, Ints, is_stale
 from gpuscale.series.promql.vectorised.calls import CALLS
 from gpuscale.series.promql.vectorised.matching import matched, set_operation, with_scalar
+from gpuscale.series.promql.vectorised.over_time import over_windows
 from gpuscale.series.promql.vectorised.pieces import Pieces
 from gpuscale.series.promql.vectorised.samples import (
     CELL_BYTES,
@@ -44,7 +45,7 @@ from gpuscale.series.promql.vectorised.samples import (
 )
 from gpuscale.series.promql.vectorised.support import RowWiseError, UncoveredStepsError
 from gpuscale.series.promql.vectorised.table import Table
-from gpuscale.series.promql.vectorised.windows import Windows, over_windows
+from gpuscale.series.promql.vectorised.windows import Windows
 from gpuscale.series.storage.columns import NEVER_MS
 from gpuscale.series.storage.index import Selector
 
@@ -324,8 +325,11 @@ class Evaluation:
         selector = reduced_selector(node)
         if selector is not None and self._selections[selector.matchers].is_gradual:
             return self._gradual(node, self._selections[selector.matchers])
-        if node.operator not in AGGREGATORS:
-            return self.by_rows(node)
+        if node.operator == "count_values" and isinstance(node.parameter, tree.Text):
+            label = node.parameter.value
+            if label in METADATA or (label in node.labels and not node.by):
+                return self.by_rows(node)
+            return counted_values(node, label, self.table(node.expression), self.making)
         table = self.table(node.expression)
         numbers = None if node.parameter is None else self.numbers(node.parameter)[0]
         if node.operator == "limit_ratio" and numbers is not None:

@@ -6,7 +6,7 @@ results, and how long it takes until a deadline is looked at.
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -20,11 +20,12 @@ from gpuscale.series.promql.vectorised.blocks import Ints
 from gpuscale.series.promql.vectorised.evaluation import Evaluation, QueryState
 from gpuscale.series.promql.vectorised.samples import CELL_BYTES, SLICE_CELLS, QuerySamples
 from gpuscale.series.promql.vectorised.support import RowWiseError, UncoveredStepsError
-from gpuscale.series.promql.vectorised.table import Table
+from gpuscale.series.promql.vectorised.table import Table, aligned
 from gpuscale.series.values import Matrix, MatrixSeries, Points, Scalar, Value, Vector, VectorSample
 
 _CHUNK_CELLS = SLICE_CELLS
 """Cells of the widest table that are computed at a time."""
+_SORTS = frozenset({"sort", "sort_desc", "sort_by_label", "sort_by_label_desc"})
 _SERIES_A_CHECK = 1_000
 _SAMPLE_BYTES = 140
 """A sample of a vector, label set aside: its object, a float, an integer, and its place in a tuple."""
@@ -80,7 +81,7 @@ def range_query(samples: QuerySamples, query: PlannedQuery) -> Matrix:
 def _matrix_of(samples: QuerySamples, query: PlannedQuery) -> Matrix:
     shared, root, check = QueryState(samples, query), query.root, query.check
     budget = samples.budget
-    while isinstance(root, tree.Call) and root.function in {"sort", "sort_desc"}:
+    while isinstance(root, tree.Call) and root.function in _SORTS:
         # A matrix has an order of its own.
         root = root.arguments[0]
     tables: list[Table] = []
@@ -95,8 +96,9 @@ def _matrix_of(samples: QuerySamples, query: PlannedQuery) -> Matrix:
     return _matrix(tables, query.steps, samples.making, check)
 
 
-def _matrix(tables: list[Table], steps: range, making: Making, check: Check) -> Matrix:
+def _matrix(tables: Sequence[Table], steps: range, making: Making, check: Check) -> Matrix:
     """Return the series of tables that follow each other, sorted by labels."""
+    tables = aligned(tables, making)
     axis = tables[0].axis.distinct(making)
     columns = tables[0].columns
     times_ms = list(steps)

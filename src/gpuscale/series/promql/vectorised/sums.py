@@ -79,10 +79,16 @@ class Compensated:
     def add(self, terms: Floats, where: npt.NDArray[np.bool_]) -> None:
         """Add one number to each sum that is chosen."""
         before, after = self._sum, self._sum + terms
-        larger = np.abs(before) >= np.abs(terms)
-        error = np.where(larger, (before - after) + terms, (terms - after) + before)
+        # What rounding took away, exactly, whichever of both is the larger one (Knuth's TwoSum).
+        added = after - before
+        error = (before - (after - added)) + (terms - added)
         error += self._error
-        error[np.isinf(after)] = 0.0
+        endless = np.isinf(after)
+        if endless.any():
+            error[endless] = 0.0
+        if where.all():
+            self._sum, self._error = after, error
+            return
         np.copyto(self._error, error, where=where)
         np.copyto(self._sum, after, where=where)
 

@@ -1,10 +1,13 @@
 """A vector at many times: values by step and series."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from gpuscale.series.promql.vectorised.axis import Axis
+from gpuscale.series.labels import LabelKey, LabelSet
+from gpuscale.series.promql.rows import NAN
+from gpuscale.series.promql.vectorised.axis import Axis, Making
 from gpuscale.series.promql.vectorised.blocks import Flags, Floats, Ints
 
 
@@ -77,3 +80,41 @@ class Table:
 
     def presence(self) -> Flags:
         return np.ones(self.values.shape, np.bool_) if self.present is None else self.present
+
+
+def aligned(tables: Sequence[Table], making: Making) -> Sequence[Table]:
+    """Return tables of steps that follow each other with the same columns; times are left out.
+
+    Most have them already. Those that depend on values, as of `count_values`, are found by their labels.
+
+    Raises:
+        RowWiseError: two columns of one table have the same labels.
+    """
+    first = tables[0]
+    if all(each.axis is first.axis and _same(each.columns, first.columns) for each in tables):
+        return tables
+    places: dict[LabelKey, int] = {}
+    label_sets: list[LabelSet] = []
+    columns: list[Ints] = []
+    for table in tables:
+        of_table = table.axis.distinct(making).some(table.columns, making.budget)
+        columns.append(np.empty(len(of_table), np.int64))
+        for place, labels in enumerate(of_table):
+            columns[-1][place] = places.setdefault(labels.key, len(label_sets))
+            if columns[-1][place] == len(label_sets):
+                label_sets.append(labels)
+    axis = Axis.listed(label_sets)
+    found: list[Table] = []
+    for table, places_of in zip(tables, columns, strict=True):
+        shape = len(table.values), len(axis)
+        making.budget.hold(9 * shape[0] * shape[1])
+        values, present = np.full(shape, NAN), np.zeros(shape, np.bool_)
+        values[:, places_of], present[:, places_of] = table.values, table.presence()
+        found.append(Table(axis, None, values, present, None))
+    return found
+
+
+def _same(one: Ints | None, other: Ints | None) -> bool:
+    if one is None or other is None:
+        return one is other
+    return bool(np.array_equal(one, other))

@@ -12,7 +12,7 @@ from gpuscale.series.promql.evaluate import LOOKBACK_MS, instant, range_covered,
 from gpuscale.series.promql.functions.ranges import RANGE_FUNCTIONS
 from gpuscale.series.promql.parse import parse_query
 from gpuscale.series.promql.rows import QueryRange
-from gpuscale.series.promql.vectorised import axis, samples
+from gpuscale.series.promql.vectorised import axis, queries, samples
 from gpuscale.series.promql.vectorised.samples import QuerySamples
 from gpuscale.series.promql.vectorised.sums import Sums, exact_cuts
 from gpuscale.series.promql.vectorised.support import RowWiseError, is_vectorised
@@ -273,3 +273,24 @@ print(asyncio.run(asked()).samples[0].value)
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert done.stdout == "5000.0\n"
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        'count_values("v", c)',
+        'count_values by (pod) ("v", c) + 1',
+        'sum by (v) (count_values without (gpu) ("v", c))',
+        'histogram_quantiles(label_replace(c, "le", "$1", "gpu", "(.*)"), "q", scalar(max(c)))',
+    ],
+)
+def test_columns_that_depend_on_values_are_found_by_their_labels(
+    query: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Steps are evaluated some at a time; these have other label sets in each part."""
+    store, end_ms = counters(50)
+    times = end_ms - 300_000, end_ms, 15_000
+    monkeypatch.setattr(queries, "_CHUNK_CELLS", 100)
+    assert repr(range_query(columns(store, query, *times), query, *times)) == repr(
+        range_query(store, query, *times)
+    )
