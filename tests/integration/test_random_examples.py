@@ -25,7 +25,8 @@ def test_without_examples():
 def round_of(folder: Path, limit: str, *more: str) -> subprocess.CompletedProcess[str]:
     (folder / "conftest.py").write_bytes((ROOT / "tests" / "conftest.py").read_bytes())
     (folder / "pytest.ini").write_text("[pytest]\n")
-    (folder / "test_it.py").write_text(TESTS.replace("LIMIT", limit))
+    (folder / "tests").mkdir(exist_ok=True)
+    (folder / "tests" / "test_it.py").write_text(TESTS.replace("LIMIT", limit))
     (folder / "seen").unlink(missing_ok=True)
     return subprocess.run(
         [sys.executable, ROOT / "tools" / "random_examples.py", "0", "-n", "0", *more],
