@@ -24,7 +24,7 @@ from gpuscale.local.front import Front
 from gpuscale.local.kube_api.kubeconfig import written_kubeconfig
 from gpuscale.local.kube_api.objects.cluster import ClusterObjects
 from gpuscale.local.kube_api.routes import KubeApi
-from gpuscale.local.present import LiveHpas, every
+from gpuscale.local.present import LiveHpas, every, paced
 from gpuscale.local.prometheus_view import live_view
 from gpuscale.local.runner import OnEvent, Runner
 from gpuscale.local.services.servers import ServiceServers
@@ -201,10 +201,9 @@ class LiveLoop:
         hpas = LiveHpas(present, self._controller, metrics)
         pipeline = self._setup.pipeline
         paces: list[tuple[str, int, Callable[[], Awaitable[None]]]] = [
-            ("scraper", pipeline.scrape_interval, lambda: self._runner.scrape(session)),
+            ("scrape", pipeline.scrape_interval, lambda: self._runner.scrape(session)),
             ("rules", pipeline.rule_interval, self._runner.evaluate_rules),
-            ("discovery", pipeline.relist_interval, self._provider.relist),
-            ("hpa", pipeline.hpa_sync_period, hpas.sync_all),
+            ("relist", pipeline.relist_interval, self._provider.relist),
         ]
         polls = [
             every(self._clock, self._world.start_ms + FIRST_POLL_MS, period_ms, poll(key))
@@ -225,19 +224,16 @@ class LiveLoop:
             if polls:
                 # `gpuscale scaler` lets KEDA's first call wait for the first evaluation.
                 await look_at_triggers()
-            at_once = {"hpa"} if self._controller.settings.syncs_at_once else set()
             tasks += [
-                group.create_task(
-                    every(
-                        self._clock,
-                        self._clock.now_ms() if name in at_once else start_ms + period_ms,
-                        period_ms,
-                        action,
-                    ),
-                    name=name,
-                )
-                for name, period_ms, action in paces
+                group.create_task(paced(self._clock, self._world, hop, period_ms, action), name=hop)
+                for hop, period_ms, action in paces
             ]
+            is_at_once = self._controller.settings.syncs_at_once
+            sync_ms = pipeline.hpa_sync_period
+            first_ms = self._clock.now_ms() if is_at_once else start_ms + sync_ms
+            tasks.append(
+                group.create_task(every(self._clock, first_ms, sync_ms, hpas.sync_all), name="hpa")
+            )
             tasks += [group.create_task(each, name="KEDA") for each in polls]
             tasks += [group.create_task(each, name="services") for each in self._services.tasks()]
             await stop.wait()

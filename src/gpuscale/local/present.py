@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from gpuscale.core.clock import Clock
 from gpuscale.hpa.client import MetricsClient, observe
 from gpuscale.sim.autoscaler import HpaController
+from gpuscale.sim.pipeline import phase_ms
 from gpuscale.sim.site import Site
 
 
@@ -35,6 +36,17 @@ async def every(
         await action()
         late_ms = max(0, clock.now_ms() - due_ms)
         due_ms += period_ms * (1 + late_ms // period_ms)
+
+
+async def paced(
+    clock: Clock, world: Site, hop: str, period_ms: int, action: Callable[[], Awaitable[None]]
+) -> None:
+    """Do something once per period, at the times at which that hop of a simulation of this seed looks.
+
+    In step, the HPAs would see what was scraped just now or a period ago, as it happens.
+    """
+    first_ms = world.start_ms + phase_ms(world.setup.seed, hop, period_ms)
+    await every(clock, first_ms, period_ms, action)
 
 
 class LiveHpas:

@@ -19,7 +19,7 @@ from gpuscale.core.errors import GpuscaleError, UnavailableError, UsageError
 from gpuscale.hpa.policy import HpaPolicy
 from gpuscale.kube.client.client import KubeClient
 from gpuscale.kube.simulated.kubelet import SimulatedKubelet
-from gpuscale.local.present import every
+from gpuscale.local.present import every, paced
 from gpuscale.local.runner import OnEvent, Runner
 from gpuscale.promapi.shapes import TimeAxis
 from gpuscale.rehearse.acting import Actor, lifecycle_of
@@ -48,7 +48,7 @@ from gpuscale.rehearse.target import (
     check_triggers,
 )
 from gpuscale.sim.document.document import document
-from gpuscale.sim.pipeline import FIRST_LOOK_MS, phase_ms
+from gpuscale.sim.pipeline import FIRST_LOOK_MS
 from gpuscale.sim.scenario.setup import Setup
 from gpuscale.sources.http import HttpSession
 
@@ -284,17 +284,16 @@ class Rehearsal:
 
     def _paces(self, stage: "_Stage") -> list[Endless]:
         """Return what goes on beside the control plane, each at the pace of a simulation of this seed."""
-        pipeline, seed, start_ms = self._setup.pipeline, self._setup.seed, self._site.start_ms
+        pipeline, start_ms = self._setup.pipeline, self._site.start_ms
 
-        def paced(hop: str, period_ms: int, action: Callable[[], Awaitable[None]]) -> Endless:
-            first_ms = start_ms + phase_ms(seed, hop, period_ms)
-            return every(self._clock, first_ms, period_ms, action)
+        def at_pace(hop: str, period_ms: int, action: Callable[[], Awaitable[None]]) -> Endless:
+            return paced(self._clock, self._site, hop, period_ms, action)
 
         scrape_ms = pipeline.scrape_interval
         return [
             self._look_at(start_ms + FIRST_LOOK_MS, stage),
-            paced("scrape", scrape_ms, lambda: self._runner.scrape(stage.session)),
-            paced("rules", pipeline.rule_interval, self._runner.evaluate_rules),
+            at_pace("scrape", scrape_ms, lambda: self._runner.scrape(stage.session)),
+            at_pace("rules", pipeline.rule_interval, self._runner.evaluate_rules),
             every(self._clock, start_ms, scrape_ms, self._record),
         ]
 
