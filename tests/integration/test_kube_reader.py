@@ -1,7 +1,7 @@
 # mypy: disable-error-code="arg-type, attr-defined"
 """The small client of an API server: over TLS, with each kind of credentials, and what it says of faults.
 
-What it says and sends is held against `KubeClient`, whose HTTP client is a library's.
+What it says and sends is held against `usual`, whose HTTP client is a library's.
 """
 
 import asyncio
@@ -24,9 +24,16 @@ from gpuscale.kube.client import kubeconfig
 from gpuscale.kube.client.client import KubeClient
 from gpuscale.kube.client.errors import ApiStatusError, ApiUnreachableError
 from gpuscale.kube.client.plain import plain_access
-from gpuscale.kube.client.reader import ApiReader, open_reader
 from gpuscale.kube.client.settings import KubeSettings
 from gpuscale.testing.api_server import PODS, FakeApiServer
+
+
+def usual(settings: KubeSettings) -> KubeClient:
+    """Return the client that reads with a library's HTTP client, however plain the way is."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("gpuscale.kube.client.client.plain_access", lambda _: None)
+        return KubeClient(settings)
+
 
 NOW_MS = int(time.time() * 1000)
 CA, OTHER_CA = make_ca(NOW_MS), make_ca(NOW_MS)
@@ -109,8 +116,8 @@ def config(folder, port, user, scheme="https", **cluster) -> KubeSettings:
 
 @asynccontextmanager
 async def reading(settings):
-    client = open_reader(settings)
-    assert isinstance(client, ApiReader)
+    client = KubeClient(settings)
+    assert client._usual is None
     try:
         yield client
     finally:
@@ -183,7 +190,7 @@ async def test_the_certificate_may_be_for_another_name(tmp_path: Path) -> None:
         async with reading(named) as client:
             assert await client.get(PODS)
         unnamed = config(tmp_path, server.port, {"token": "t"})
-        assert await fault(open_reader(unnamed)) == await fault(KubeClient(unnamed))
+        assert await fault(KubeClient(unnamed)) == await fault(usual(unnamed))
 
 
 async def test_a_service_account_is_used_with_the_token_of_the_moment(
@@ -283,7 +290,7 @@ async def test_a_refusal_reads_as_through_the_usual_client(tmp_path: Path, answe
     async with serving(tmp_path) as server:
         server.answer = answer
         settings = config(tmp_path, server.port, {"token": "t"})
-        assert await fault(open_reader(settings)) == await fault(KubeClient(settings))
+        assert await fault(KubeClient(settings)) == await fault(usual(settings))
 
 
 async def test_an_authority_that_is_not_the_servers_reads_as_through_the_usual_client(
@@ -292,8 +299,8 @@ async def test_an_authority_that_is_not_the_servers_reads_as_through_the_usual_c
     other = {"certificate-authority-data": data(OTHER_CA.certificate)}
     async with serving(tmp_path) as server:
         settings = config(tmp_path, server.port, {"token": "t"}, **other)
-        found = await fault(open_reader(settings))
-        assert found == await fault(KubeClient(settings))
+        found = await fault(KubeClient(settings))
+        assert found == await fault(usual(settings))
         assert "its certificate is not trusted" in found
         assert not server.heads
 
@@ -301,10 +308,10 @@ async def test_an_authority_that_is_not_the_servers_reads_as_through_the_usual_c
 async def test_a_server_that_is_away_reads_as_through_the_usual_client(tmp_path: Path) -> None:
     async with serving(tmp_path) as server:
         settings = config(tmp_path, server.port, {"token": "t"})
-    assert await fault(open_reader(settings)) == await fault(KubeClient(settings))
+    assert await fault(KubeClient(settings)) == await fault(usual(settings))
     nowhere = {"server": "https://api.invalid:6443"}
     settings = config(tmp_path, 1, {"token": "t"}, **nowhere)
-    assert await fault(open_reader(settings)) == await fault(KubeClient(settings))
+    assert await fault(KubeClient(settings)) == await fault(usual(settings))
 
 
 @pytest.mark.parametrize(
@@ -336,7 +343,7 @@ async def test_an_answer_that_does_not_come_is_given_up(tmp_path: Path) -> None:
                 await client.get(PODS)
 
 
-@pytest.mark.parametrize("client_of", [open_reader, KubeClient])
+@pytest.mark.parametrize("client_of", [KubeClient, usual])
 async def test_a_watch_that_does_not_begin_is_given_up_long_before_it_would_end(
     tmp_path: Path, client_of
 ) -> None:

@@ -689,7 +689,7 @@ main.main()
 """
 HEAVY = {
     *("typer", "click", "rich", "pydantic", "pydantic_core", "numpy", "cramjam", "google", "grpc"),
-    *("jinja2", "requests", "pynvml", "amdsmi", "multiprocessing"),
+    *("jinja2", "requests", "pynvml", "amdsmi", "multiprocessing", "lightkube", "httpx2"),
 }
 """What the command line, other commands and the mode without a Prometheus load, some of it 10 MiB each."""
 

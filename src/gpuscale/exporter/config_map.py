@@ -51,10 +51,10 @@ async def read_config_map(name: ConfigMapName, server: "KubeSettings") -> str:
         UsageError: there is no usable kubeconfig or service account.
         ConfigError: the kubeconfig is no YAML.
     """
+    from gpuscale.kube.client.client import KubeClient
     from gpuscale.kube.client.errors import ApiStatusError, ApiUnreachableError
-    from gpuscale.kube.client.reader import open_reader
 
-    client = open_reader(server)
+    client = KubeClient(server)
     try:
         path = f"/api/v1/namespaces/{name.namespace}/configmaps/{name.name}"
         body = await client.get(path)

@@ -12,10 +12,9 @@ Source: ROCm device-metrics-exporter 1.5, pkg/amdgpu/gpuagent/gpuagent_gpu_metri
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from gpuscale.exposition.families import Family, Sample
-from gpuscale.formats.dcgm import sole_owner
-from gpuscale.formats.labels import FamilyOptions
 from gpuscale.gpu.amd.sources import (
     AMD_CALLS,
     POWER_FAMILY,
@@ -24,8 +23,11 @@ from gpuscale.gpu.amd.sources import (
     PROCESS_PREFIX,
     AmdValue,
 )
-from gpuscale.gpu.owners import Attribution
-from gpuscale.gpu.readings import GpuReading
+
+if TYPE_CHECKING:
+    from gpuscale.formats.labels import FamilyOptions
+    from gpuscale.gpu.owners import Attribution
+    from gpuscale.gpu.readings import GpuReading
 
 _DEPLOYMENT_MODES = {"HOST": "hypervisor", "GUEST": "vm_vf", "PASSTHROUGH": "vm_pf"}
 _NODES_FAMILY = "gpu_nodes_total"
@@ -36,11 +38,11 @@ _HELP = {
 }
 """Of the families that are not one value each."""
 
-_Labelled = tuple[GpuReading, Mapping[str, str]]
+_Labelled = tuple["GpuReading", Mapping[str, str]]
 
 
 def amd_families(
-    readings: Sequence[GpuReading], attribution: Attribution, options: FamilyOptions
+    readings: Sequence["GpuReading"], attribution: "Attribution", options: "FamilyOptions"
 ) -> tuple[Family, ...]:
     """Return AMD's own families that have a value; none for readings of other GPUs."""
     devices = [
@@ -124,14 +126,17 @@ def _processes(devices: Iterable[_Labelled]) -> Iterable[Sample]:
                 yield Sample(_pairs(labels, process), number)
 
 
-def _number(reading: GpuReading, key: str) -> int | float | None:
+def _number(reading: "GpuReading", key: str) -> int | float | None:
     value = reading.values.get(key)
     return None if isinstance(value, str) else value
 
 
 def _labels(
-    reading: GpuReading, attribution: Attribution, options: FamilyOptions
+    reading: "GpuReading", attribution: "Attribution", options: "FamilyOptions"
 ) -> dict[str, str]:
+    # What only knows the names of series (`series_facts`) needs nothing of readings and their owners.
+    from gpuscale.formats.dcgm import sole_owner
+
     owner = sole_owner(reading, attribution)
     labels = {
         "card_model": _text(reading, "amd:card_model") or reading.gpu.model,
@@ -153,11 +158,11 @@ def _labels(
     return labels
 
 
-def _text(reading: GpuReading, key: str) -> str:
+def _text(reading: "GpuReading", key: str) -> str:
     return str(reading.values.get(key, ""))
 
 
-def _deployment_mode(reading: GpuReading) -> str:
+def _deployment_mode(reading: "GpuReading") -> str:
     return _DEPLOYMENT_MODES.get(_text(reading, "amd:virtualization_mode"), "baremetal")
 
 

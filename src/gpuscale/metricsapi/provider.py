@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from gpuscale.core.byte_cache import ACCOUNTANT
 from gpuscale.core.clock import Clock
@@ -20,7 +20,6 @@ from gpuscale.core.errors import (
     UpstreamError,
     UsageError,
 )
-from gpuscale.metricsapi.why.shared import Parts
 from gpuscale.metricsapi.wire.paths import (
     ALL,
     CUSTOM_GROUP,
@@ -51,6 +50,9 @@ from gpuscale.series.values import Value
 from gpuscale.sources.asking.single_flight import Questions, Sharing
 from gpuscale.sources.freshness import AgeLimit
 from gpuscale.sources.source import MetricSource, ObjectDirectory
+
+if TYPE_CHECKING:
+    from gpuscale.metricsapi.why.shared import Parts
 
 T = TypeVar("T")
 
@@ -308,8 +310,11 @@ class MetricsProvider:
         failures = self.catalogue.failures
         return tuple(f"{query}: {failures[query].reason}" for query in sorted(failures))
 
-    def parts(self) -> Parts:
+    def parts(self) -> "Parts":
         """Return what requests are answered from now, for explaining an answer."""
+        # Few servers are ever asked why; the others start without it.
+        from gpuscale.metricsapi.why.shared import Parts
+
         return Parts(
             self.config,
             self.catalogue,

@@ -3,18 +3,16 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gpuscale.core.flags import FlagReader
 from gpuscale.metricsapi.backend_settings import BackendSettings, backend_settings
 from gpuscale.metricsapi.connections.lobby import ConnectionLimits
-from gpuscale.metricsapi.federation.settings import (
-    MemberSettings,
-    member_of_flag,
-    members_of_file,
-    together,
-)
 from gpuscale.metricsapi.flags import FLAGS
 from gpuscale.metricsapi.trigger_settings import HeldPlace, held_place
+
+if TYPE_CHECKING:
+    from gpuscale.metricsapi.federation.settings import MemberSettings
 
 AUDIT_MB, AUDIT_BACKUPS = 100, 10
 _TLS_1_3_SUITES = "TLS_AES_", "TLS_CHACHA20_POLY1305_SHA256"
@@ -124,7 +122,7 @@ class MetricsApiSettings(BackendSettings):
     """Trigger files, and folders with them."""
     held: HeldPlace = field(default_factory=HeldPlace)
     """Where the last decisions of triggers are kept."""
-    federation: tuple[MemberSettings, ...] = ()
+    federation: "tuple[MemberSettings, ...]" = ()
     """Other metrics APIs that what is not ours is passed on to."""
 
 
@@ -164,9 +162,14 @@ def _settings(flags: FlagReader) -> MetricsApiSettings:
     )
 
 
-def _federation(flags: FlagReader, serving: ServingSettings) -> tuple[MemberSettings, ...]:
+def _federation(flags: FlagReader, serving: ServingSettings) -> "tuple[MemberSettings, ...]":
+    path = flags.path("federation")
+    if path is None and not flags.every("federate"):
+        return ()
+    from gpuscale.metricsapi.federation.settings import member_of_flag, members_of_file, together
+
     members = flags.each("federate", flags.every("federate"), member_of_flag)
-    if (path := flags.path("federation")) is not None:
+    if path is not None:
         members += members_of_file(path)
     if members and not serving.secure_port:
         flags.fault(

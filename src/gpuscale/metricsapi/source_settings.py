@@ -2,10 +2,12 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gpuscale.core.flags import FlagReader
-from gpuscale.sources.entra import EntraLogin
-from gpuscale.sources.prometheus.identity import login_of
+
+if TYPE_CHECKING:
+    from gpuscale.sources.entra import EntraLogin
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +22,7 @@ class SourceSettings:
     client_files: tuple[Path, Path] | None = None
     """Certificate and key."""
     token_file: Path | None = None
-    azure_login: EntraLogin | None = None
+    azure_login: "EntraLogin | None" = None
     """Who gets the token, where it is an Azure Monitor workspace."""
     headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     username: str | None = None
@@ -42,8 +44,12 @@ def source_settings(flags: FlagReader) -> SourceSettings:
     headers = (text.partition("=") for text in flags.every("prometheus-header"))
     url = flags.text("prometheus-url")
 
-    def identity(text: str) -> EntraLogin | None:
-        return login_of(text, url) if text else None
+    def identity(text: str) -> "EntraLogin | None":
+        if not text:
+            return None
+        from gpuscale.sources.prometheus.identity import login_of
+
+        return login_of(text, url)
 
     return SourceSettings(
         url=url,

@@ -13,13 +13,13 @@ from gpuscale.metricsapi.backend_settings import BackendSettings
 from gpuscale.metricsapi.prometheus_tls import make_source
 from gpuscale.metricsapi.rulebook.rule_book import RuleBook
 from gpuscale.sources.asking.single_flight import Sharing
-from gpuscale.sources.feeds.settings import FeedSettings
 from gpuscale.sources.prometheus.possible import PossibleSource
 from gpuscale.sources.source import MetricSource, SourceRequest
 
 if TYPE_CHECKING:
     from gpuscale.metricsapi.collector.client import CollectorClient
     from gpuscale.metricsapi.collector.process import CollectorProcess
+    from gpuscale.sources.feeds.settings import FeedSettings
 
 _LOG = logging.getLogger(__name__)
 _CHEAPLY_RENEWED_FROM = 0.2
@@ -73,7 +73,7 @@ def open_source(
 
 def _open_collector(
     settings: BackendSettings,
-    feeds: FeedSettings,
+    feeds: "FeedSettings",
     rules: RuleBook,
     origin: Origin,
     stack: AsyncExitStack,

@@ -102,10 +102,12 @@ class HttpSession:
         """Hold an answer open, to be read as it comes; arguments and errors as `fetch`."""
         headers: CIMultiDict[str] = CIMultiDict(options.pop("headers", ()))
         headers.extend(await self.access.headers())
-        if self.access.server_name is not None and url.scheme == "https":
-            options.setdefault("server_hostname", self.access.server_name)
+        if url.scheme == "https":
+            options["ssl"] = self.access.tls()
+            if self.access.server_name is not None:
+                options.setdefault("server_hostname", self.access.server_name)
         async with self._open().request(
-            method, url, allow_redirects=False, headers=headers, ssl=self.access.tls(), **options
+            method, url, allow_redirects=False, headers=headers, **options
         ) as response:
             yield response
 

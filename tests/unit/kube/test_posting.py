@@ -1,8 +1,10 @@
 # mypy: disable-error-code="attr-defined"
-"""Questions by POST: the plain way answers what is plain, and leaves the rest to the usual client."""
+"""Questions by POST: servers that are reached in a plain way get them without the usual client."""
 
 import asyncio
+import contextlib
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -63,13 +65,13 @@ async def test_a_token_goes_along_on_the_plain_way(server, tmp_path: Path) -> No
     assert [(auth, body) for _, auth, body in server.asked] == [
         ("Bearer t", {"n": number}) for number in range(3)
     ]
-    assert {agent for agent, _, _ in server.asked} == {"Python"}
+    assert {agent for agent, _, _ in server.asked} == {"gpuscale"}
 
 
 async def test_a_user_who_acts_as_another_goes_the_usual_way(server, tmp_path: Path) -> None:
     async with client(server, tmp_path, token="t", **{"as": "jane"}) as api:
         await api.ask(PATH, {})
-    assert "Python" not in {agent for agent, _, _ in server.asked}
+    assert "gpuscale" not in {agent for agent, _, _ in server.asked}
 
 
 @pytest.mark.parametrize(
@@ -95,3 +97,98 @@ async def test_a_server_that_hangs_is_waited_for_once(server, tmp_path: Path) ->
         with pytest.raises(ApiUnreachableError):
             await api.ask(PATH, {})
     assert len(server.asked) == 1
+
+
+OK = b"HTTP/1.1 201 Created\r\n"
+
+
+@contextlib.asynccontextmanager
+async def raw_server(*answers: bytes):
+    """Answer each request with bytes as they are, a piece at a time, and count the connections."""
+    left, connections = list(answers), []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connections.append(writer)
+        with contextlib.suppress(asyncio.IncompleteReadError, OSError):
+            while left:
+                head = await reader.readuntil(b"\r\n\r\n")
+                (size,) = re.findall(rb"Content-Length: (\d+)", head)
+                await reader.readexactly(int(size))
+                answer = left.pop(0)
+                for at in range(0, len(answer), 7):
+                    writer.write(answer[at : at + 7])
+                    await writer.drain()
+                    await asyncio.sleep(0)
+                if not answer:
+                    break
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    server.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    try:
+        yield server, connections
+    finally:
+        server.close()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param(b'Content-Length: 8\r\n\r\n{"a": 1}', id="with a length"),
+        pytest.param(b'content-length:8 \r\nX: y\r\n\r\n{"a": 1}', id="in small letters"),
+        pytest.param(
+            b'Transfer-Encoding: chunked\r\n\r\n3\r\n{"a\r\n5;x=y\r\n": 1}\r\n0\r\n\r\n',
+            id="in chunks",
+        ),
+        pytest.param(
+            b'Transfer-Encoding: chunked\r\n\r\n8\r\n{"a": 1}\r\n0\r\nA: b\r\n\r\n',
+            id="with a trailer",
+        ),
+    ],
+)
+async def test_an_answer_may_come_in_pieces_and_its_connection_serves_again(
+    tmp_path: Path, answer: bytes
+) -> None:
+    async with raw_server(OK + answer, OK + answer) as (server, connections):
+        async with client(server, tmp_path, token="t") as api:
+            assert [await api.ask(PATH, {}) for _ in range(2)] == [{"a": 1}] * 2
+        assert len(connections) == 1
+
+
+async def test_a_connection_that_the_server_closes_is_not_used_again(tmp_path: Path) -> None:
+    closes = OK + b"Connection: close\r\nContent-Length: 2\r\n\r\n{}"
+    async with raw_server(closes, closes) as (server, connections):
+        async with client(server, tmp_path, token="t") as api:
+            assert [await api.ask(PATH, {}) for _ in range(2)] == [{}, {}]
+        assert len(connections) == 2
+
+
+async def test_a_question_on_a_connection_that_ends_is_asked_once_more(tmp_path: Path) -> None:
+    async with raw_server(b"", OK + b"Content-Length: 2\r\n\r\n{}") as (server, connections):
+        async with client(server, tmp_path, token="t") as api:
+            assert await api.ask(PATH, {}) == {}
+        assert len(connections) == 2
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (b"SSH-2.0-OpenSSH_9.2\r\n\r\n", "no HTTP/1.1"),
+        (OK + b"\r\n{}", "does not say how long it is"),
+        (OK + b"Content-Length: 99999999999\r\n\r\n", "more than 67108864 bytes"),
+        (OK + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n{}\r\n", "a chunk without a size"),
+        (OK + b"X: " + b"y" * 70_000, "no end of headers"),
+    ],
+)
+async def test_what_is_no_answer_is_said(tmp_path: Path, answer: bytes, told: str) -> None:
+    async with raw_server(answer) as (server, _), client(server, tmp_path, token="t") as api:
+        with pytest.raises(ApiUnreachableError, match=told):
+            await api.ask(PATH, {})
+
+
+async def test_a_token_that_is_no_header_is_not_sent(tmp_path: Path) -> None:
+    async with raw_server() as (server, connections):
+        async with client(server, tmp_path, token="t\r\nX: y") as api:
+            with pytest.raises(ApiUnreachableError, match="no header can have"):
+                await api.ask(PATH, {})
+        assert not connections

@@ -10,8 +10,8 @@ from gpuscale.attribution.sharing.schemes import reads_key
 from gpuscale.core.clock import Clock
 from gpuscale.core.errors import GpuscaleError
 from gpuscale.kube.client.answers import JsonObject
+from gpuscale.kube.client.client import KubeClient
 from gpuscale.kube.client.errors import ApiStatusError, ApiUnreachableError
-from gpuscale.kube.client.reader import open_reader
 from gpuscale.kube.informers.records import DeviceKey, NodeView, PodRecord
 from gpuscale.kube.informers.reflector import Reflector
 from gpuscale.kube.reading import read_node_record, read_pod_record, read_slice_devices
@@ -42,7 +42,7 @@ class NodeWatcher:
 
     def __init__(self, settings: NodeSettings, clock: Clock) -> None:
         self._keeps_label = _keeps(settings.pod_labels)
-        self._connection = connection = open_reader(settings.server)
+        self._connection = connection = KubeClient(settings.server)
         self._settings = settings
         self._clock = clock
         self._resolver = OwnerResolver(connection)

@@ -64,6 +64,9 @@ def _allow_connections() -> None:
 
 
 def _run(settings: CollectorSettings, status: int) -> int:
+    from gpuscale.sources.aiohttp_start import import_aiohttp
+
+    import_aiohttp()
     from gpuscale.cli.exits import NO, leaves
     from gpuscale.cli.logs import set_up_log
     from gpuscale.collector.server import CollectorServer

@@ -16,6 +16,7 @@ from gpuscale.cli.servers.serving import announce, collect_rarely
 from gpuscale.core.errors import UsageError
 from gpuscale.core.memory import share_one_arena
 from gpuscale.scaler.flags import FLAGS
+from gpuscale.sources.aiohttp_start import import_aiohttp
 
 if TYPE_CHECKING:
     from gpuscale.scaler.settings import ScalerSettings
@@ -52,6 +53,7 @@ def run(texts: Mapping[str, Sequence[str]]) -> None:
     """
     gc.disable()  # as in the metrics API
     share_one_arena()
+    import_aiohttp()
     from gpuscale.scaler.settings import read_settings
 
     settings = read_settings(texts)

@@ -15,6 +15,7 @@ from gpuscale.cli.exits import stop_events
 from gpuscale.cli.logs import set_up_log
 from gpuscale.cli.options import go_flags
 from gpuscale.metricsapi.flags import FLAGS
+from gpuscale.sources.aiohttp_start import import_aiohttp
 
 if TYPE_CHECKING:
     from gpuscale.metricsapi.settings import MetricsApiSettings
@@ -48,6 +49,7 @@ def run(texts: Mapping[str, Sequence[str]]) -> None:
     """
     # What is imported and read at the start stays; looking for garbage in it is a tenth of the time.
     gc.disable()
+    import_aiohttp()
     from gpuscale.metricsapi.settings import read_settings
 
     settings = read_settings(texts)

@@ -1,7 +1,7 @@
 """What an API server answered: JSON objects, or the errors that callers know; the same for every client."""
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 from gpuscale.core.unreachable import distrust_of, reason_of
@@ -9,8 +9,16 @@ from gpuscale.kube.client.errors import ApiStatusError, ApiUnreachableError, rea
 
 JsonObject = dict[str, Any]
 METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+_METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 _RETRY_CODES = frozenset({408, 429, 500, 502, 503, 504})
 _UNAUTHORIZED = 401
+
+
+def accepted(accept: str, params: Mapping[str, str], *, metadata_only: bool) -> str:
+    """Return what a list or a watch with these parameters accepts."""
+    if not metadata_only:
+        return accept
+    return f"{METADATA_ONLY if 'watch' in params else _METADATA_LIST},{accept}"
 
 
 class Answers:
@@ -19,10 +27,12 @@ class Answers:
     Args:
         server: its address.
         context: of the kubeconfig; empty in a pod.
+        metadata_only: whether lists are read for names, namespaces and labels alone.
     """
 
-    def __init__(self, server: str, context: str) -> None:
+    def __init__(self, server: str, context: str, *, metadata_only: bool = False) -> None:
         self._context = context
+        self._metadata_only = metadata_only
         self.who = f"the API server at {server}"
 
     def parsed(self, path: str, body: bytes) -> JsonObject:
@@ -31,6 +41,11 @@ class Answers:
         Raises:
             ApiUnreachableError: it is none.
         """
+        if self._metadata_only:
+            from gpuscale.kube.client.metadata import metadata_list
+
+            if (listed := metadata_list(body)) is not None:
+                return listed
         try:
             found = json.loads(body)
         except (ValueError, RecursionError):

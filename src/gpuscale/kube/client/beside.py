@@ -3,14 +3,15 @@
 import ssl
 from dataclasses import dataclass, field
 from pathlib import Path
-
-from lightkube.config.client_adapter import verify_cluster
-from lightkube.config.kubeconfig import KubeConfig, SingleConfig
-from lightkube.config.models import User
-from lightkube.core.exceptions import ConfigError as LightkubeConfigError
+from typing import TYPE_CHECKING
 
 from gpuscale.core.errors import UsageError
 from gpuscale.kube.client.kubeconfig import SERVICE_ACCOUNT
+from gpuscale.kube.client.plain import plain_access
+from gpuscale.kube.client.settings import KubeSettings
+
+if TYPE_CHECKING:
+    from lightkube.config.kubeconfig import SingleConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,14 @@ def kubeconfig_credentials(path: Path) -> Credentials:
     Raises:
         UsageError: not a kubeconfig, or one whose credentials come from a program.
     """
+    plain = plain_access(KubeSettings(path))
+    if plain is not None and plain.tls is not None:
+        return Credentials(plain.tls, plain.token or None, plain.token_file)
+    # Not at the top: what is odd is rare, and this takes 10 MiB.
+    from lightkube.config.client_adapter import verify_cluster
+    from lightkube.config.models import User
+    from lightkube.core.exceptions import ConfigError as LightkubeConfigError
+
     try:
         config = _current(path)
         user = config.user or User()
@@ -53,7 +62,10 @@ def kubeconfig_credentials(path: Path) -> Credentials:
     return Credentials(tls, user.token, Path(token_file) if token_file else None)
 
 
-def _current(path: Path) -> SingleConfig:
+def _current(path: Path) -> "SingleConfig":
+    from lightkube.config.kubeconfig import KubeConfig
+    from lightkube.core.exceptions import ConfigError as LightkubeConfigError
+
     config = KubeConfig.from_file(path).get()
     if config is None:
         raise LightkubeConfigError("it names no context")

@@ -1,7 +1,8 @@
 """The API server: where it is, who we are, and JSON back; a verb for each thing that is asked of it.
 
-Listing and watching are done on the HTTP client directly: they need bookmarks, bounds on sizes and times, and
-objects of versions that no model knows yet. What only some programs ask for is imported when it is asked for.
+Listing and watching are done on HTTP clients directly: they need bookmarks, bounds on sizes and times, and
+objects of versions that no model knows yet. What only some programs ask for is imported when it is asked for:
+a server that is reached in a plain way is read by `reader`, and the usual client comes with the first write.
 """
 
 import asyncio
@@ -12,22 +13,20 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlencode
 
-import httpx2
-from lightkube.core.exceptions import ConfigError as LightkubeConfigError
-
 from gpuscale.core.clock import WallClock
-from gpuscale.kube.client.answers import METADATA_ONLY, Answers
+from gpuscale.kube.client.answers import Answers, accepted
 from gpuscale.kube.client.answers import JsonObject as JsonObject
 from gpuscale.kube.client.errors import ApiStatusError, ApiUnreachableError
-from gpuscale.kube.client.kubeconfig import read_kubeconfig
+from gpuscale.kube.client.plain import plain_access
+from gpuscale.kube.client.reader import ApiReader
 from gpuscale.kube.client.settings import KubeSettings
-from gpuscale.kube.client.transport import make_client
 
 if TYPE_CHECKING:
+    import httpx2
+
     from gpuscale.kube.client.posting import Poster
 
 _FAILED_CHECK = re.compile(r"^\[-\](\S+)", re.MULTILINE)
-_METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 AGGREGATED_DISCOVERY = ",".join(
     [
         "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
@@ -47,7 +46,6 @@ _SERVER_ERROR = 500
 _READY_S = 10.0
 _TRY_AGAIN_S = 1.0
 _CHUNK_BYTES = 65_536
-OUTSIDE_FAULTS = (httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL, OSError)
 
 
 def failed_checks(body: str) -> tuple[str, ...]:
@@ -76,13 +74,23 @@ class KubeClient:
         self._metadata_only = metadata_only
         self._tries = tries
         self._poster: Poster | None = None
-        self._is_poster_made = False
-        self._access = access = read_kubeconfig(settings)
-        self.server = access.config.cluster.server
+        self._usual: httpx2.AsyncClient | None = None
+        self._reader: ApiReader | None = None
+        self._plain = plain = plain_access(settings)
+        if plain is not None:
+            server, context = plain.server, plain.context
+            self._reader = ApiReader(plain, settings, metadata_only=metadata_only)
+        else:
+            self._usual, server, context = _usual_client(settings)
+        self.server = server
         """Address, for messages."""
-        context = access.config.context_name if settings.kubeconfig is not None else ""
-        self._answers = Answers(self.server, context)
-        self._client = make_client(access, settings.timeout_s)
+        self._answers = Answers(server, context, metadata_only=metadata_only)
+
+    @property
+    def _client(self) -> "httpx2.AsyncClient":
+        if self._usual is None:
+            self._usual, _, _ = _usual_client(self._settings)
+        return self._usual
 
     async def __aenter__(self) -> Self:
         return self
@@ -94,7 +102,10 @@ class KubeClient:
         """Close the connections that are kept open between requests."""
         if self._poster is not None:
             await self._poster.close()
-        await self._client.aclose()
+        if self._reader is not None:
+            await self._reader.close()
+        if self._usual is not None:
+            await self._usual.aclose()
 
     async def get(
         self, path: str, params: Mapping[str, str] | None = None, accept: str = "application/json"
@@ -128,8 +139,7 @@ class KubeClient:
             ApiUnreachableError: no answer, or not now.
             ApiStatusError: refused.
         """
-        async with self._answer(path, {}, "text/plain, */*", self._settings.timeout_s) as answer:
-            return (await self._body(path, answer)).decode(errors="replace")
+        return (await self._read(path, {}, "text/plain, */*")).decode(errors="replace")
 
     async def git_version(self) -> str | None:
         """Return what the server calls its version, such as v1.36.3; None where it does not say."""
@@ -149,9 +159,9 @@ class KubeClient:
             ApiUnreachableError: no answer within a few seconds, or it says that it is not ready.
             ApiStatusError: it does not accept the credentials.
         """
-        timeout = httpx2.Timeout(min(_READY_S, self._settings.timeout_s))
-        with self._outside_faults(f"{self._answers.who} gave no answer within {timeout.read:g} s"):
-            answer = await self._client.get("/readyz?verbose", timeout=timeout)
+        timeout_s = min(_READY_S, self._settings.timeout_s)
+        with self._outside_faults(f"{self._answers.who} gave no answer within {timeout_s:g} s"):
+            answer = await self._client.get("/readyz?verbose", timeout=timeout_s)
         if answer.status_code == _UNAUTHORIZED:
             raise self._answers.refusal("/readyz", answer.status_code, answer.content)
         if answer.status_code >= _SERVER_ERROR:
@@ -168,11 +178,15 @@ class KubeClient:
             ApiUnreachableError: no answer, it broke off, or the server did not end it when asked to.
             ApiStatusError: refused.
         """
+        if self._reader is not None:
+            async with self._reader.watch(path, params) as events:
+                yield events
+            return
         query = {**params, "watch": "1", "timeoutSeconds": str(self._settings.watch_s)}
         most_s = self._settings.watch_s + self._settings.timeout_s
         async with self._answer(path, query, "application/json", most_s) as answer:
             lines = self._answers.lines(path, answer.aiter_bytes(), self._settings.max_line_bytes)
-            yield (self._object(path, line) async for line in lines)
+            yield (self._answers.parsed(path, line) async for line in lines)
 
     async def ask(self, path: str, question: JsonObject) -> JsonObject:
         """Return the object that the server makes of a posted one.
@@ -183,21 +197,13 @@ class KubeClient:
             ApiUnreachableError: no answer, or not now.
             ApiStatusError: refused.
         """
-        if not self._is_poster_made:
-            self._is_poster_made = True
-            from gpuscale.kube.client.posting import poster_of
+        if self._plain is not None:
+            if self._poster is None:
+                from gpuscale.kube.client.posting import Poster
 
-            settings = self._settings
-            self._poster = poster_of(
-                self._access, self._client.auth, settings.timeout_s, settings.max_body_bytes
-            )
-        if self._poster is not None:
-            try:
-                found = await self._poster.post(path, json.dumps(question).encode())
-            except TimeoutError as error:
-                raise self.unreachable(error) from error
-            if found is not None:
-                return self._object(path, found)
+                self._poster = Poster(self._plain, self._settings, self._answers)
+            body = json.dumps(question).encode()
+            return self._answers.parsed(path, await self._poster.post(path, body))
         try:
             return await self._send("POST", path, question)
         except ApiUnreachableError:
@@ -260,9 +266,10 @@ class KubeClient:
     @asynccontextmanager
     async def _answer(
         self, path: str, params: Mapping[str, str], accept: str, most_s: float
-    ) -> AsyncIterator[httpx2.Response]:
-        if self._metadata_only:
-            accept = f"{METADATA_ONLY if 'watch' in params else _METADATA_LIST},{accept}"
+    ) -> AsyncIterator["httpx2.Response"]:
+        import httpx2
+
+        accept = accepted(accept, params, metadata_only=self._metadata_only)
         timeout = httpx2.Timeout(self._settings.timeout_s, read=most_s)
         stream = self._client.stream(
             "GET", path, params=dict(params), headers={"Accept": accept}, timeout=timeout
@@ -281,6 +288,9 @@ class KubeClient:
     @contextmanager
     def _outside_faults(self, timed_out: str = "") -> Iterator[None]:
         """Raise what goes wrong outside as ApiUnreachableError, after a timeout with these words."""
+        import httpx2
+        from lightkube.core.exceptions import ConfigError as LightkubeConfigError
+
         try:
             yield
         except (TimeoutError, httpx2.TimeoutException) as error:
@@ -289,12 +299,17 @@ class KubeClient:
             ) from error
         except LightkubeConfigError as error:
             raise ApiUnreachableError(f"{self._answers.who}: {error}") from error
-        except OUTSIDE_FAULTS as error:
+        except (httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL, OSError) as error:
             raise self.unreachable(error) from error
 
     async def _get(self, path: str, params: Mapping[str, str], accept: str) -> JsonObject:
+        return self._answers.parsed(path, await self._read(path, params, accept))
+
+    async def _read(self, path: str, params: Mapping[str, str], accept: str) -> bytes:
+        if self._reader is not None:
+            return await self._reader.body(path, params, accept)
         async with self._answer(path, params, accept, self._settings.timeout_s) as answer:
-            return self._object(path, await self._body(path, answer))
+            return await self._body(path, answer)
 
     async def _send(
         self, method: str, path: str, body: Mapping[str, Any], kind: str = "application/json"
@@ -308,20 +323,26 @@ class KubeClient:
                 received = await self._body(path, answer)
                 if not answer.is_success:
                     raise self._answers.refusal(path, answer.status_code, received)
-                return self._object(path, received)
+                return self._answers.parsed(path, received)
 
-    async def _body(self, path: str, answer: httpx2.Response) -> bytes:
+    async def _body(self, path: str, answer: "httpx2.Response") -> bytes:
         chunks = answer.aiter_bytes(_CHUNK_BYTES)
         return await self._answers.whole(path, chunks, self._settings.max_body_bytes)
-
-    def _object(self, path: str, body: bytes) -> JsonObject:
-        if self._metadata_only:
-            from gpuscale.kube.client.metadata import metadata_list
-
-            if (listed := metadata_list(body)) is not None:
-                return listed
-        return self._answers.parsed(path, body)
 
     def unreachable(self, error: Exception) -> ApiUnreachableError:
         """Return what to raise where a request got no answer."""
         return self._answers.unreachable(error)
+
+
+def _usual_client(settings: KubeSettings) -> "tuple[httpx2.AsyncClient, str, str]":
+    """Return a client for whatever a kubeconfig asks for, the server's address, and the context's name.
+
+    Raises:
+        UsageError, ConfigError: as `KubeClient`.
+    """
+    from gpuscale.kube.client.kubeconfig import read_kubeconfig
+    from gpuscale.kube.client.transport import make_client
+
+    access = read_kubeconfig(settings)
+    context = access.config.context_name if settings.kubeconfig is not None else ""
+    return make_client(access, settings.timeout_s), access.config.cluster.server, context

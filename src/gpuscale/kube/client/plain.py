@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 from gpuscale.core.errors import GpuscaleError
 from gpuscale.kube.client import kubeconfig
+from gpuscale.kube.client.errors import ApiUnreachableError
 from gpuscale.kube.client.settings import KubeSettings
 from gpuscale.kube.json_values import text_of
 
@@ -44,6 +45,21 @@ class PlainAccess:
     """Comes before `token`; it is read for each request, since what is in it is renewed."""
     context: str
     """Of the kubeconfig; empty in a pod."""
+
+    def bearer(self) -> str:
+        """Return the token of a request; empty for none.
+
+        Raises:
+            ApiUnreachableError: its file can't be read.
+        """
+        if self.token_file is None:
+            return self.token
+        try:
+            return self.token_file.read_text().strip()
+        except (OSError, ValueError) as error:
+            raise ApiUnreachableError(
+                f"the API server at {self.server}: no token in {self.token_file}: {error}"
+            ) from error
 
 
 def plain_access(settings: KubeSettings) -> PlainAccess | None:

@@ -1,7 +1,7 @@
-"""Lists and watches of an API server for a program that stays on every node, and so has to be small.
+"""Lists and watches of an API server for programs that stay, and so have to be small.
 
-`KubeClient` can do more; its HTTP client and what that brings take 12 MiB. Here the protocol is h11's, and
-asyncio carries the bytes and TLS.
+`KubeClient` can do more, with an HTTP client that takes 12 MiB; it reads with this one where that is enough.
+Here the protocol is h11's, and asyncio carries the bytes and TLS.
 """
 
 import asyncio
@@ -15,8 +15,7 @@ from urllib.parse import urlencode, urlsplit
 
 import h11
 
-from gpuscale.kube.client.answers import Answers, JsonObject
-from gpuscale.kube.client.errors import ApiUnreachableError
+from gpuscale.kube.client.answers import Answers, JsonObject, accepted
 from gpuscale.kube.client.plain import PlainAccess, plain_access
 from gpuscale.kube.client.settings import KubeSettings
 from gpuscale.kube.client.sockets import NOTICE_DEAD_PEERS
@@ -25,6 +24,8 @@ _CHUNK_BYTES = 65_536
 _OK = 200
 _IDLE_S = 5.0
 """How long a connection is kept for another request."""
+_MAX_IDLE = 8
+"""Connections that are kept so; more than a few requests at a time are rare."""
 _MAX_HEAD_BYTES = 65_536
 
 
@@ -48,35 +49,24 @@ class Reads(Protocol):
         ...
 
 
-def open_reader(settings: KubeSettings) -> Reads:
-    """Return a client that reads: a small one, unless reaching the API server takes more.
-
-    Raises:
-        UsageError: there is no usable kubeconfig or service account.
-        ConfigError: the kubeconfig is no YAML.
-    """
-    access = plain_access(settings)
-    if access is not None:
-        return ApiReader(access, settings)
-    from gpuscale.kube.client.client import KubeClient
-
-    return KubeClient(settings)
-
-
 class ApiReader:
     """An API server that is reached in a plain way.
 
     Args:
         access: where it is, and who we are.
         settings: bounds on times and sizes.
+        metadata_only: as for `KubeClient`.
     """
 
-    def __init__(self, access: PlainAccess, settings: KubeSettings) -> None:
+    def __init__(
+        self, access: PlainAccess, settings: KubeSettings, *, metadata_only: bool = False
+    ) -> None:
         self._access = access
         self._settings = settings
-        self._answers = Answers(access.server, access.context)
+        self._metadata_only = metadata_only
+        self._answers = Answers(access.server, access.context, metadata_only=metadata_only)
         self._url = urlsplit(access.server)
-        self._idle: _Connection | None = None
+        self._idle: list[_Connection] = []
 
     async def get(
         self, path: str, params: Mapping[str, str] | None = None, accept: str = "application/json"
@@ -87,9 +77,12 @@ class ApiReader:
             ApiUnreachableError: no answer, or not now.
             ApiStatusError: refused.
         """
-        most = self._settings.max_body_bytes
-        async with self._answer(path, params or {}, accept, self._settings.timeout_s) as chunks:
-            return self._answers.parsed(path, await self._answers.whole(path, chunks, most))
+        return self._answers.parsed(path, await self.body(path, params or {}, accept))
+
+    async def body(self, path: str, params: Mapping[str, str], accept: str) -> bytes:
+        """Return what is at a path, whatever it is; errors as `get`."""
+        async with self._answer(path, params, accept, self._settings.timeout_s) as chunks:
+            return await self._answers.whole(path, chunks, self._settings.max_body_bytes)
 
     @asynccontextmanager
     async def watch(
@@ -109,10 +102,9 @@ class ApiReader:
             yield (self._answers.parsed(path, line) async for line in lines)
 
     async def close(self) -> None:
-        """Close the connection that is kept open between requests."""
-        if self._idle is not None:
-            self._idle.close()
-            self._idle = None
+        """Close the connections that are kept open between requests."""
+        while self._idle:
+            self._idle.pop().close()
 
     @asynccontextmanager
     async def _answer(
@@ -120,6 +112,7 @@ class ApiReader:
     ) -> AsyncIterator[AsyncIterator[bytes]]:
         """Ask, and yield the body of a good answer as it comes."""
         query = f"?{urlencode(params)}" if params else ""
+        accept = accepted(accept, params, metadata_only=self._metadata_only)
         target = f"{self._url.path.rstrip('/')}{path}{query}"
         connection: _Connection | None = None
         try:
@@ -145,27 +138,16 @@ class ApiReader:
     def _headers(self, accept: str) -> list[tuple[str, str]]:
         headers = [("Host", self._url.netloc.rpartition("@")[2]), ("Accept", accept)]
         headers.append(("User-Agent", "gpuscale"))
-        if token := self._token():
+        if token := self._access.bearer():
             headers.append(("Authorization", f"Bearer {token}"))
         return headers
 
-    def _token(self) -> str:
-        file = self._access.token_file
-        if file is None:
-            return self._access.token
-        try:
-            return file.read_text().strip()
-        except (OSError, ValueError) as error:
-            raise ApiUnreachableError(
-                f"{self._answers.who}: no token in {file}: {error}"
-            ) from error
-
     async def _connect(self) -> "_Connection":
-        """Return the connection that is idle, if it is still good, or a new one."""
-        idle, self._idle = self._idle, None
-        if idle is not None and idle.is_good():
-            return idle
-        if idle is not None:
+        """Return a connection that is idle, if one is still good, or a new one."""
+        while self._idle:
+            idle = self._idle.pop()
+            if idle.is_good():
+                return idle
             idle.close()
         try:
             return await self._open()
@@ -185,9 +167,9 @@ class ApiReader:
         return await _Connection.open(host, port, tls, name)
 
     def _keep(self, connection: "_Connection") -> None:
-        """Keep a connection whose answer has come whole; one is enough."""
-        if connection.has_ended() and self._idle is None:
-            self._idle = connection
+        """Keep a connection whose answer has come whole; a few are enough."""
+        if connection.has_ended() and len(self._idle) < _MAX_IDLE:
+            self._idle.append(connection)
         else:
             connection.close()
 

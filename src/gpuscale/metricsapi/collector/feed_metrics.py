@@ -1,11 +1,14 @@
 """What the server says of where its values come from: how often a source is asked, how the collector does."""
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from gpuscale.exposition.families import Family
-from gpuscale.metricsapi.collector.process import CollectorProcess
 from gpuscale.metricsapi.provider import MetricsProvider
 from gpuscale.metricsapi.telemetry.own_metrics import family
+
+if TYPE_CHECKING:
+    from gpuscale.metricsapi.collector.process import CollectorProcess
 
 
 def value_families(provider: MetricsProvider, impossible: Mapping[str, int]) -> tuple[Family, ...]:
@@ -52,7 +55,7 @@ def value_families(provider: MetricsProvider, impossible: Mapping[str, int]) -> 
     )
 
 
-def collector_families(process: CollectorProcess) -> tuple[Family, ...]:
+def collector_families(process: "CollectorProcess") -> tuple[Family, ...]:
     """Return how the collector process does."""
     return (
         family(

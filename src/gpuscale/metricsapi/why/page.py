@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from gpuscale.metricsapi.why.shared import Parts
 from gpuscale.metricsapi.wire.paths import CustomTarget, ExternalTarget
 from gpuscale.metricsapi.wire.requests import selector_of
 
 if TYPE_CHECKING:
     from gpuscale.metricsapi.why.hops import Explanation
+    from gpuscale.metricsapi.why.shared import Parts
 
 PARAMETER = "why"
 
@@ -25,7 +25,7 @@ def asks_why(request: web.Request) -> bool:
 
 
 async def why_response(
-    request: web.Request, parts: Parts, target: CustomTarget | ExternalTarget
+    request: web.Request, parts: "Parts", target: CustomTarget | ExternalTarget
 ) -> web.Response:
     """Return the explanation in the form that is asked for.
 

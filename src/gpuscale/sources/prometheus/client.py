@@ -9,7 +9,7 @@ hold the time of the measurement there.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 from urllib.parse import quote_plus, urlencode
 
 import aiohttp
@@ -20,9 +20,11 @@ from gpuscale.core.errors import QueryError, UnavailableError, UpstreamError
 from gpuscale.core.unreachable import reason_of
 from gpuscale.series.values import Value
 from gpuscale.sources.access import Access, SecretFile, TlsFiles
-from gpuscale.sources.entra import EntraLogin, token_of
 from gpuscale.sources.http import HttpSession
 from gpuscale.sources.prometheus.answers import MALFORMED, envelope, label_sets, value_of
+
+if TYPE_CHECKING:
+    from gpuscale.sources.entra import EntraLogin
 
 MAX_QUERY_CHARS = {"POST": 16_000, "GET": 7_000}
 """VictoriaMetrics takes 16 KiB of query by default, and many proxies 8 KiB of an address."""
@@ -59,7 +61,7 @@ class PrometheusSettings:
     """Characters of a query, or of the encoded one with GET; None is `MAX_QUERY_CHARS`."""
     unix_socket: Path | None = None
     """Where it listens, in place of the host of the address."""
-    azure_login: EntraLogin | None = None
+    azure_login: "EntraLogin | None" = None
     """Who gets the token for it, where it is an Azure Monitor workspace."""
     name: str = ""
     """What messages call it; empty for Prometheus and its address."""
@@ -205,10 +207,14 @@ class PrometheusSource:
 
 
 def _access(settings: PrometheusSettings, tls: TlsFiles | None) -> Access:
-    password = settings.password_file
+    password, token = settings.password_file, None
+    if settings.bearer_token_file is not None or settings.azure_login is not None:
+        from gpuscale.sources.entra import token_of
+
+        token = token_of(settings.bearer_token_file, settings.azure_login)
     return Access(
         settings.headers,
-        token_of(settings.bearer_token_file, settings.azure_login),
+        token,
         settings.username,
         None if password is None else SecretFile(password),
         tls,
