@@ -49,7 +49,7 @@ def value_families(provider: MetricsProvider, impossible: Mapping[str, int]) -> 
             "impossible_values_total",
             "counter",
             "Series of the Prometheus that were left out because they had a value that they can't have, "
-            "counted once a minute.",
+            "counted once a minute, or less often where that takes the Prometheus long.",
             {(("series", series),): count for series, count in impossible.items()},
         ),
     )

@@ -1,7 +1,8 @@
 """A Prometheus without the values that no series can have (`formats.guards`), and how many there are.
 
 Who asks for `IMPOSSIBLE_SERIES` gets the values that were left out, as from a store of our own. How many
-there are is asked once a minute for each series that is read.
+there are is asked once a minute for each series that is read, and less often where that takes the Prometheus
+long: it looks at all series of the name, of which the rules may ask for a few.
 """
 
 import asyncio
@@ -21,6 +22,11 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 _COUNT_MS = 60_000
+"""From one count to the next, and the time that it looks back on."""
+_LONGEST_MS = 600_000
+"""The same, however long a count takes."""
+_SHARE = 0.0005
+"""Of the time at most, in which a Prometheus counts for one name."""
 _MAX_TOLD = 100
 _SHOWN_CHARS = 500
 
@@ -34,9 +40,11 @@ class PossibleSource:
 
     def __init__(self, inner: PrometheusSource) -> None:
         self.left_out: Counter[str] = Counter()
-        """By the name of their series: how many series had such a value in a minute, all minutes together."""
+        """By the name of their series: how many series had such a value between two counts, all together."""
         self._inner = inner
         self._counted_ms: dict[str, int] = {}
+        self._pause_ms: dict[str, int] = {}
+        """From one count to the next, by the name of the series."""
         self._counting: set[asyncio.Task[None]] = set()
         self._told: set[str] = set()
 
@@ -88,20 +96,26 @@ class PossibleSource:
         from gpuscale.formats.series_facts import range_of
 
         limits = range_of(name)
-        if limits is None or at_ms - self._counted_ms.get(name, at_ms - _COUNT_MS) < _COUNT_MS:
+        since_ms = at_ms - self._counted_ms.get(name, at_ms - _COUNT_MS)
+        if limits is None or since_ms < self._pause_ms.get(name, _COUNT_MS):
             return
         self._counted_ms[name] = at_ms
-        question = count_query(name, limits, _COUNT_MS)
+        question = count_query(name, limits, min(since_ms, _LONGEST_MS))
         task = asyncio.create_task(self._ask_count(name, limits, question, at_ms))
         self._counting.add(task)
         task.add_done_callback(self._counting.discard)
 
     async def _ask_count(self, name: str, limits: Range, promql: str, at_ms: int) -> None:
+        now_s = asyncio.get_running_loop().time
+        began_s = now_s()
         try:
             value = await self._inner.query(promql, at_ms)
         except GpuscaleError as error:
             _LOG.debug("impossible values of %s were not counted: %s", name, error)
             return
+        finally:
+            pause_ms = round(1000 * (now_s() - began_s) / _SHARE)
+            self._pause_ms[name] = min(max(_COUNT_MS, pause_ms), _LONGEST_MS)
         found = int(value.samples[0].value) if isinstance(value, Vector) and value.samples else 0
         if found and not self.left_out[name]:
             _LOG.warning(
