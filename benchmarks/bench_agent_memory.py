@@ -33,9 +33,9 @@ TOLD_SECONDS = 60
 NODE_PODS = 30
 NODE = "node-1"
 BUDGETS_MIB = {
-    "GPUs alone": 40.0,
-    "pods from the kubelet": 60.0,
-    "API server, both styles": 60.0,
+    "GPUs alone": 48.0,
+    "pods from the kubelet": 64.0,
+    "API server, both styles": 64.0,
 }
 _MAPPING = re.compile(r"^[0-9a-f]+-[0-9a-f]+ ")
 

@@ -2,6 +2,7 @@
 
     PYTHONPATH=src python3 tests/gpu/shares.py          # one NVIDIA GPU and PyTorch; four minutes
     PYTHONPATH=src python3 tests/gpu/shares.py 110      # nine minutes: the mixes at random for 110 s each
+    PYTHONPATH=src python3 tests/gpu/shares.py eleven   # two GPUs: eleven containers on both at once
 
 Processes do bursts of matrix products of random length at random times on GPU 0. Each counts its work in
 seconds that the same products take alone, which is its true use. Beside them the agent's own reader and
@@ -14,6 +15,7 @@ seen in shares_raw.json.gz beside it.
 
 import ctypes
 import gzip
+import itertools
 import json
 import os
 import random
@@ -40,6 +42,9 @@ MIXES = {
     "both always busy": (20, "full", (100, 100)),
     "every 100 ms": (20, "periodic", (40, 40)),
 }
+ELEVEN = {0: (24, 16, 12, 10, 8, 6), 1: (30, 20, 14, 9, 5)}
+"""GPU to the uses of its containers; both GPUs are nearly as busy as they can be."""
+ELEVEN_SECONDS = 60
 JOIN = (56, 24)
 JOIN_AT_S, JOINED_S, JOIN_SECONDS = 12.0, 18.0, 38.0
 
@@ -89,10 +94,15 @@ def work() -> None:
 class Load:
     """One process and the work that it has counted."""
 
-    def __init__(self) -> None:
+    def __init__(self, gpu=0) -> None:
         command = [sys.executable, __file__, "--work"]
+        self.gpu = gpu
         self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": str(gpu)},
         )
         self.product_s = json.loads(self.process.stdout.readline())["product_s"]
         self.done = []
@@ -114,11 +124,14 @@ class Load:
 
 
 class Watch(threading.Thread):
-    """Asks the agent's reader once a second, and keeps the driver's looks and the profiling counters."""
+    """Asks the agent's reader once a second, and keeps the driver's looks and the profiling counters.
+
+    All loads are on one GPU.
+    """
 
     def __init__(self, loads) -> None:
         super().__init__(daemon=True)
-        self.loads, self.is_on = loads, True
+        self.loads, self.gpu, self.is_on = loads, loads[0].gpu, True
         self.told, self.looks, self.rates = [], [], []
 
     def run(self) -> None:
@@ -135,7 +148,7 @@ class Watch(threading.Thread):
         }
         reader = NvmlReader(fields=frozenset(fields))
         pynvml.nvmlInit()
-        handle = pynvml.nvmlDeviceGetHandleByIndex(0)
+        handle = pynvml.nvmlDeviceGetHandleByIndex(self.gpu)
         last_us, tick, due = time.time_ns() // 1000, 0, time.monotonic()
         while self.is_on:
             now_us = time.time_ns() // 1000
@@ -143,7 +156,7 @@ class Watch(threading.Thread):
             self.looks.append((now_us, found))
             last_us = max([each[1] for each in found], default=max(last_us, now_us - 1_000_000))
             if tick % 10 == 0:
-                reading = reader.read(time.time_ns() // 1_000_000)[0]
+                reading = reader.read(time.time_ns() // 1_000_000)[self.gpu]
                 refs = {
                     each.process.pid: ContainerRef("ns", str(n), "m")
                     for n, each in enumerate(self.loads)
@@ -224,7 +237,6 @@ def finish(name, watch, active):
 
 def main(random_seconds: int | None) -> None:
     """Run every mix, and write what came of it."""
-    out = Path(os.environ.get("OUT") or Path(__file__).parents[2] / "benchmarks" / "results")
     loads = [Load()]
     product_s = loads[0].product_s
     say(f"a product takes {product_s * 1e6:.1f} us")
@@ -256,10 +268,43 @@ def main(random_seconds: int | None) -> None:
             "runs": [after_join(each) for each in joined],
         },
     }
-    (out / f"shares_1x{model()}.json").write_text(json.dumps(result, indent=1) + "\n")
+    write(f"shares_1x{model()}", result, mixes + joined)
+
+
+def eleven() -> None:
+    """Run eleven containers on two GPUs at once, and write what came of it."""
+    loads = {gpu: [Load(gpu) for _ in uses] for gpu, uses in ELEVEN.items()}
+    seen = {}
+
+    def run(gpu):
+        mine = loads[gpu]
+        name = f"{len(mine)} of eleven"
+        given = name, mine, mine[0].product_s, ELEVEN_SECONDS, "random", ELEVEN[gpu]
+        seen[gpu] = run_mix(*given)
+
+    threads = [threading.Thread(target=run, args=(gpu,)) for gpu in ELEVEN]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for load in itertools.chain(*loads.values()):
+        load.stop()
+    result = {
+        "benchmark": "shares_on_two_gpus",
+        "window_s": WINDOW_S,
+        "seconds": ELEVEN_SECONDS,
+        "mixes": [summary(seen[gpu]) for gpu in ELEVEN],
+    }
+    write(f"shares_2x{model()}", result, list(seen.values()))
+
+
+def write(name, result, raw) -> None:
+    """Write a result, and what was seen beside it where OUT says."""
+    out = Path(os.environ.get("OUT") or Path(__file__).parents[2] / "benchmarks" / "results")
+    (out / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n")
     if "OUT" in os.environ:
-        with gzip.open(out / "shares_raw.json.gz", "wt") as file:
-            file.write(json.dumps(mixes + joined))
+        with gzip.open(out / f"{name}_raw.json.gz", "wt") as file:
+            file.write(json.dumps(raw))
     say(json.dumps(result))
 
 
@@ -275,5 +320,7 @@ def model():
 if __name__ == "__main__":
     if sys.argv[1:] == ["--work"]:
         work()
+    elif sys.argv[1:] == ["eleven"]:
+        eleven()
     else:
         main(int(sys.argv[1]) if sys.argv[1:] else None)

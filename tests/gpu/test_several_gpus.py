@@ -1,5 +1,6 @@
 """The reader on several real GPUs of one host: whose values are whose, and traffic between them."""
 
+import itertools
 import statistics
 import subprocess
 import sys
@@ -64,30 +65,45 @@ def test_values_and_processes_are_of_the_gpu_that_is_loaded(several, load, resul
         assert worker.pid not in {process.pid for process in found[index][-1].processes}
 
 
-def test_copies_from_one_gpu_to_another_are_seen_on_both(several, torch_there, results) -> None:
-    copying = subprocess.Popen(
-        [sys.executable, str(COPIES), "14"], stdout=subprocess.PIPE, text=True
-    )
-    try:
-        assert copying.stdout.readline().strip() == "ready"
-        read_for(several, 4)
-        found = read_for(several, 7)
-    finally:
-        told, _ = copying.communicate(timeout=60)
-    bytes_per_s = float(told.split()[-1])
-    rates = {
-        (index, field): mean(found[index], field)
-        for index in (0, 1)
-        for field in TRAFFIC
-        if field in found[index][-1].values
-    }
-    results["copies_between_gpus"] = {
-        "copied_bytes_per_s": bytes_per_s,
-        "rates": {f"{index} {field}": rate for (index, field), rate in rates.items()},
-        "absent": found[0][-1].absent,
-    }
-    sent = max(rates.get((0, name.format(way="TX")), 0) for name in (LINK, PCIE))
-    received = max(rates.get((1, name.format(way="RX")), 0) for name in (LINK, PCIE))
-    # Headers are counted, and the readings' seconds are not the copies': what was copied, to within a third.
-    assert sent == pytest.approx(bytes_per_s, rel=0.34)
-    assert received == pytest.approx(bytes_per_s, rel=0.34)
+def test_copies_between_any_two_gpus_are_seen_on_both_and_no_other(
+    several, torch_there, results
+) -> None:
+    found = results["copies_between_gpus"] = []
+    pairs = list(itertools.combinations(range(len(several.gpus())), 2))
+    for n, pair in enumerate(pairs):
+        giver, taker = pair if n % 2 else reversed(pair)
+        copying = subprocess.Popen(
+            [sys.executable, str(COPIES), "8", str(giver), str(taker)],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            assert copying.stdout.readline().strip() == "ready"
+            read_for(several, 2)
+            seen = read_for(several, 4)
+        finally:
+            told, _ = copying.communicate(timeout=60)
+        rates = {
+            index: {
+                way: max(
+                    (
+                        mean(readings, name.format(way=way))
+                        for name in (LINK, PCIE)
+                        if name.format(way=way) in readings[-1].values
+                    ),
+                    default=0,
+                )
+                for way in ("TX", "RX")
+            }
+            for index, readings in seen.items()
+        }
+        copied = float(told.split()[-1])
+        found.append({"from": giver, "to": taker, "copied_bytes_per_s": copied, "rates": rates})
+    for each in found:
+        # Headers are counted, and the readings' seconds aren't the copies': what was copied, within a third.
+        copied = each["copied_bytes_per_s"]
+        for index, rates in each["rates"].items():
+            sent = copied if index == each["from"] else 0
+            received = copied if index == each["to"] else 0
+            assert rates["TX"] == pytest.approx(sent, rel=0.34, abs=copied / 10), each
+            assert rates["RX"] == pytest.approx(received, rel=0.34, abs=copied / 10), each
