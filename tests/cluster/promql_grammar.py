@@ -9,7 +9,7 @@ import re
 from promql_samples import END, START
 
 EACH = 25
-"""Queries for each function, aggregation, operator and matching mode, of the 8 600 of one round."""
+"""Queries for each function, aggregation, operator and matching mode, of the 9 300 of one round."""
 NESTED = 4_000
 """Queries that combine whatever there is."""
 
@@ -593,6 +593,29 @@ class Grammar:
             lambda: (
                 f"{self.pick(GAUGES)}{self.pick(MATCHERS)}[{self.pick(DURATIONS)}]{self.modifiers(0.9)}"
             ),
+        )
+        for name in (*RATES, *EXACT_OVER_TIME, *SMOOTH_OVER_TIME, *NEWER, "absent_over_time"):
+            yield (
+                f"{name} of a subquery",
+                lambda name=name: f"{name}({self.subquery(self.exact(1))})",
+            )
+        for name, numbers in (
+            ("predict_linear({}, {})", NUMBERS),
+            ("double_exponential_smoothing({}, 0.5, {})", ["0.3", "0.8"]),
+        ):
+            yield (
+                f"{name} of a subquery",
+                lambda name=name, numbers=numbers: name.format(
+                    self.subquery(self.exact(1)), self.pick(numbers)
+                ),
+            )
+        yield (
+            "quantile_over_time of a subquery",
+            lambda: f"quantile_over_time({self.pick(SHARES)}, {self.subquery(self.vector(1))})",
+        )
+        yield (
+            "subquery of histogram_quantile",
+            lambda: f"max_over_time({self.subquery(self.quantile())})",
         )
         yield "subquery", lambda: self.subquery(self.vector(2))
         yield (

@@ -26,7 +26,10 @@ INSTANT = [
     f"u * on (pod) group_left (b) {LONG.format('b')}",
     'count_values("v", u)', "u", "sum by (node) (u)", "u or -u", "topk(3, u)",
 ]
-RANGE = ["u", "rate(u[5m])", "sum by (node) (rate(u[5m]))", "sum_over_time(u[5m:15s])", CHAIN]
+RANGE = ["u", "rate(u[5m])", "sum by (node) (rate(u[5m]))", "sum_over_time(u[5m:15s])", CHAIN,
+    "sum by (node) (max_over_time((u * 2)[5m:15s]))", "max_over_time(sum by (node) (u)[5m:15s])",
+    "sum(deriv(u[5m]))", "avg(quantile_over_time(0.9, u[5m]))", 'count_values("v", u)', "u > 9 or u",
+    'histogram_quantile(0.9, label_replace(u, "le", "$1", "pod", ".*(.)"))']
 
 
 def status(name):

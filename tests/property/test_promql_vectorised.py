@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 
 from gpuscale.core.errors import QueryError
 from gpuscale.series.promql import evaluate
+from gpuscale.series.promql.vectorised import evaluation
 from gpuscale.series.promql.vectorised import queries as vectorised_queries
+from gpuscale.series.promql.vectorised import subqueries as subqueries_of_vectors
 from gpuscale.series.storage.store import SeriesStore
 from gpuscale.series.values import Matrix, Scalar
 from gpuscale.testing import vectorised
@@ -165,9 +167,25 @@ def called(function, inner):
     return f"{function}{inner}{')' * function.count('(')}"
 
 
+def subqueries(inner):
+    function = st.one_of(
+        RANGE_FUNCTIONS.map("{}(".format),
+        st.sampled_from(["quantile_over_time(0.4, ", "quantile_over_time(scalar(n) / 40, "]),
+    )
+    return st.builds(
+        "{}({})[{}:{}]{})".format,
+        function,
+        inner,
+        st.sampled_from(["20s", "1m", "3m", "7s"]),
+        st.sampled_from(["15s", "10s", "35s", "1m"]),
+        st.sampled_from(["", "", "", " offset 25s", " @ end()", " @ 1699999900"]),
+    )
+
+
 VECTORS = st.recursive(
     st.one_of(SELECTORS, RANGED, WITH_NUMBERS, HISTOGRAMS),
     lambda inner: st.one_of(
+        subqueries(inner),
         st.builds(aggregated, AGGREGATIONS, GROUPINGS, inner),
         st.builds(called, FUNCTIONS, inner),
         st.builds("({} {} {})".format, inner, st.sampled_from(["and", "or", "unless"]), inner),
@@ -253,10 +271,11 @@ def test_both_ways_give_the_same(monkeypatch, store, queries, left_open, data) -
     cut_row = data.draw(st.sampled_from([0, 0, 3, ROWS - 4]))
     for series in store.select(())[::2]:
         series.cut(START_MS + cut_row * STEP_MS)
-    # Also with each step evaluated apart from the others.
-    monkeypatch.setattr(
-        vectorised_queries, "_CHUNK_CELLS", data.draw(st.sampled_from([1, 1 << 17]))
-    )
+    # Also with each step evaluated apart from the others, and each series of a subquery.
+    cells = data.draw(st.sampled_from([1, 1 << 17]))
+    monkeypatch.setattr(vectorised_queries, "_CHUNK_CELLS", cells)
+    for module in (evaluation, subqueries_of_vectors):
+        monkeypatch.setattr(module, "SLICE_CELLS", cells)
     for query in queries:
         at_ms = END_MS - data.draw(st.sampled_from([0, 3_000, 90_000]))
         expected = outcome(evaluate.instant, store, query, at_ms, left_open=left_open)

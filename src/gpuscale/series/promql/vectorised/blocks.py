@@ -91,7 +91,7 @@ class Block:
         """Return how many samples of each group are not later than each of K moments; K x G.
 
         Args:
-            moments_ms: ascending by the same step each, or all the same, as with an `@`.
+            moments_ms: ascending, or all the same, as with an `@`.
         """
         times, moments = self.times_ms, len(moments_ms)
         if moments_ms[0] == moments_ms[-1]:
@@ -103,7 +103,13 @@ class Block:
         groups = times.shape[1]
         first_ms, step_ms = int(moments_ms[0]), int(moments_ms[1] - moments_ms[0])
         # The first moment that reaches a sample; one past the last where none does.
-        reaching = np.clip(-((first_ms - times) // step_ms), 0, moments)
+        if (
+            first_ms + step_ms * (moments - 1) == moments_ms[-1]
+            and (np.diff(moments_ms) == step_ms).all()
+        ):
+            reaching = np.clip(-((first_ms - times) // step_ms), 0, moments)
+        else:
+            reaching = np.searchsorted(moments_ms, times).astype(np.int64)
         reaching *= groups
         reaching += np.arange(groups)
         counted = np.bincount(reaching.ravel(), minlength=(moments + 1) * groups)
@@ -162,7 +168,12 @@ def without_markers(block: Block, *, keep_stale: bool) -> Block:
     dropped = unordered & (bits == ABSENT_BITS)
     if not keep_stale:
         dropped |= unordered & (bits == STALE_BITS)
-    gaps = dropped.any(axis=0)
+    return without(block, dropped)
+
+
+def without(block: Block, dropped: Flags) -> Block:
+    """Return the block less some cells, T x S; a series that has lost one becomes a group of its own."""
+    gaps: Flags = np.any(dropped, axis=0)
     if not gaps.any():
         return block
     whole, ragged = block.only(~gaps), _compacted(block.only(gaps), dropped[:, gaps])

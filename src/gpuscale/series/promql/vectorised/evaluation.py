@@ -1,6 +1,8 @@
 """The walk over a query's tree, with a table at every node."""
 
+import math
 from collections.abc import Callable, Iterator, Mapping
+from copy import copy
 
 import numpy as np
 
@@ -39,12 +41,19 @@ from gpuscale.series.promql.vectorised.over_time import over_windows
 from gpuscale.series.promql.vectorised.pieces import Pieces
 from gpuscale.series.promql.vectorised.samples import (
     CELL_BYTES,
+    SLICE_CELLS,
     QuerySamples,
     Selection,
     reduced_selector,
 )
+from gpuscale.series.promql.vectorised.subqueries import (
+    blocks_of_table,
+    inner_steps,
+    uncovered,
+    windows_of,
+)
 from gpuscale.series.promql.vectorised.support import RowWiseError, UncoveredStepsError
-from gpuscale.series.promql.vectorised.table import Table
+from gpuscale.series.promql.vectorised.table import Table, stacked
 from gpuscale.series.promql.vectorised.windows import Windows
 from gpuscale.series.storage.columns import NEVER_MS
 from gpuscale.series.storage.index import Selector
@@ -64,6 +73,18 @@ class QueryState:
         self.check = query.check
         self.reduced: dict[tree.Aggregate, Table] = {}
         """Of all steps: aggregations over samples that were copied some at a time."""
+        self.is_inner = False
+        """Whether it is a subquery, which needs all that it looks at, however old."""
+
+    def within(self, steps: Ints) -> "QueryState":
+        """Return the state of a subquery with steps of its own."""
+        inner = copy(self)
+        inner.steps, inner.reduced, inner.is_inner = steps, {}, True
+        return inner
+
+    def oldest_kept_ms(self) -> int:
+        """Return the time before which nothing is looked for."""
+        return -NEVER_MS if self.is_inner else self.samples.oldest_kept_ms()
 
 
 class Evaluation:
@@ -76,6 +97,8 @@ class Evaluation:
         selections: Mapping[Selector, Selection],
         first_step: int = 0,
         series: tuple[int, int] | None = None,
+        *,
+        is_instant: bool | None = None,
     ) -> None:
         self._shared = shared
         self.check = shared.check
@@ -84,7 +107,8 @@ class Evaluation:
         self._selections = selections
         self._first_step = first_step
         self._slice = series
-        self.is_instant = shared.covered.step_ms == 0
+        self.is_instant = shared.covered.step_ms == 0 if is_instant is None else is_instant
+        """Whether tables are rows, in order and with times."""
         self._tables: dict[tree.Node, Table] = {}
         self._labels: dict[tree.Node, list[LabelSet]] = {}
         self._kept = 0
@@ -234,7 +258,7 @@ class Evaluation:
         """Return the newest sample of each series that is not too old; its times only where they matter."""
         shared, selection = self._shared, self._selections[node.matchers]
         moments = self._moments(node.moment)
-        kept_ms = shared.samples.oldest_kept_ms()
+        kept_ms = shared.oldest_kept_ms()
         oldest = np.maximum(moments - shared.lookback_ms + shared.left_open, kept_ms)
         blocks = selection.blocks(keep_stale=True)
         is_cut = selection.cut_ms.max(initial=-NEVER_MS) >= oldest.min()
@@ -244,7 +268,12 @@ class Evaluation:
             rows = block.reached(moments) - 1
             if is_cut:
                 cut = selection.cut_ms[block.positions] >= oldest[:, None]
-                if (cut & block.spread(rows < 0)).any():
+                lacking = cut & block.spread(rows < 0)
+                if lacking.any():
+                    cut_ms = selection.cut_ms[block.positions][lacking.any(axis=0)]
+                    if node.moment.at is None and cut_ms.max() < shared.samples.oldest_kept_ms():
+                        last = np.flatnonzero(lacking.any(axis=1))[-1]
+                        raise UncoveredStepsError(int(self.steps[last]) + 1)
                     raise RowWiseError("a sample may have been dropped")
             if not len(block.times_ms):
                 continue
@@ -261,22 +290,24 @@ class Evaluation:
 
     def over_range(self, node: tree.Call) -> Table:
         """Return a function of a range vector."""
-        shared = self._shared
         ranged = next(x for x in node.arguments if value_type(x) is ValueType.MATRIX)
-        if not isinstance(ranged, tree.SelectRange):
-            raise RowWiseError("a subquery")
         numbers = [self.numbers(x)[0] for x in node.arguments if x is not ranged]
-        moments = self._moments(ranged.selector.moment)
+        if not isinstance(ranged, tree.Subquery | tree.SelectRange):
+            raise RowWiseError("no range vector")
+        moment = ranged.moment if isinstance(ranged, tree.Subquery) else ranged.selector.moment
+        moments = self._moments(moment)
         if numbers or node.function == "predict_linear":
             moments = np.broadcast_to(moments, self.steps.shape)
-        selection = self._selections[ranged.selector.matchers]
-        pieces = Pieces(selection, self._slice, len(moments), with_times=self.is_instant)
-        at_ms = self.steps[: len(moments)]
-        for windows in self._windows(ranged, moments, at_ms):
-            shared.check()
-            values, present = over_windows(node.function, windows, numbers)
-            pieces.add(windows.block, values, present, windows.time_of_last())
-        table = self._made(pieces)
+        if isinstance(ranged, tree.Subquery):
+            table = self._over_subquery(node.function, ranged, moments, numbers)
+        else:
+            selection = self._selections[ranged.selector.matchers]
+            pieces = Pieces(selection, self._slice, len(moments), with_times=self.is_instant)
+            for windows in self._windows(ranged, moments, self.steps[: len(moments)]):
+                self.check()
+                values, present = over_windows(node.function, windows, numbers)
+                pieces.add(windows.block, values, present, windows.time_of_last())
+            table = self._made(pieces)
         if node.function in KEEPS_NAME:
             return table
         return table.with_values(table.values, table.axis.nameless(self.making))
@@ -284,26 +315,112 @@ class Evaluation:
     def _windows(self, ranged: tree.SelectRange, moments: Ints, at_ms: Ints) -> Iterator[Windows]:
         shared, selection = self._shared, self._selections[ranged.selector.matchers]
         starts = moments - ranged.range_ms
-        kept_ms = shared.samples.oldest_kept_ms()
         blocks = selection.blocks(keep_stale=False)
-        is_kept = moments >= kept_ms
+        is_kept = moments >= shared.oldest_kept_ms()
         cut_ms = int(selection.cut_ms.max(initial=-NEVER_MS)) - shared.left_open
         if cut_ms >= starts[is_kept].min(initial=NEVER_MS):
-            if cut_ms < kept_ms and ranged.selector.moment.at is None:
+            if cut_ms < shared.samples.oldest_kept_ms() and ranged.selector.moment.at is None:
                 reach_ms = ranged.range_ms + ranged.selector.moment.offset_ms
                 raise UncoveredStepsError(cut_ms + reach_ms + 1)
             raise RowWiseError("a sample may have been dropped")
-        # A sample at the start itself belongs to the range where that is not open.
-        before = 0 if shared.left_open else 1
-        for block in blocks:
-            high = block.reached(moments)
-            low = np.where(is_kept[:, None], block.reached(starts - before), high)
-            first, last = int(low.min()), int(high.max())
-            if last > first:
-                narrow = block.rows(first, last)
-                yield Windows(
-                    narrow, low - first, high - first, starts, moments, at_ms, shared.check
-                )
+        yield from windows_of(
+            iter(blocks), starts, moments, at_ms, is_kept, self.check, left_open=shared.left_open
+        )
+
+    def _over_subquery(
+        self, function: str, node: tree.Subquery, moments: Ints, numbers: list[Floats]
+    ) -> Table:
+        """Return a function of a subquery's windows."""
+        inside, steps = self._subquery(node, moments)
+        shape = len(moments), inside.width
+        self._shared.budget.hold((25 if self.is_instant else 9) * math.prod(shape))
+        values, present = np.full(shape, NAN), np.zeros(shape, np.bool_)
+        first_ms, last_ms = np.zeros((2, inside.width if self.is_instant else 0), np.int64)
+        for windows in windows_of(
+            blocks_of_table(inside, steps),
+            moments - node.range_ms,
+            moments,
+            self.steps[: len(moments)],
+            np.ones(len(moments), np.bool_),
+            self.check,
+            left_open=self._shared.left_open,
+        ):
+            places = windows.block.positions
+            values[:, places], present[:, places] = over_windows(function, windows, numbers)
+            if self.is_instant:
+                first_ms[places] = windows.block.spread(windows.time_of_first())[0]
+                last_ms[places] = windows.block.spread(windows.time_of_last())[0]
+        axis = inside.axis.distinct(self.making)
+        if self.is_instant:
+            found = Table(axis, inside.columns, values, None, np.zeros(shape, np.int64))
+            return self._in_order(node, found, present[0], first_ms, last_ms)
+        if len(moments) == 1:
+            shape = len(self.steps), inside.width
+            values, present = np.broadcast_to(values, shape), np.broadcast_to(present, shape)
+        return Table(axis, inside.columns, values, None if present.all() else present, None)
+
+    def _subquery(self, node: tree.Subquery, moments: Ints) -> tuple[Table, Ints]:
+        """Return what a subquery's expression gives at its own steps, and these."""
+        shared, budget = self._shared, self._shared.budget
+        steps = inner_steps(node, moments, budget, left_open=shared.left_open)
+        if not steps.size:
+            return Table(Axis.listed([]), None, np.zeros((0, 0)), None, None), steps
+        inner, held = shared.within(steps), budget.held
+        rows = max(1, SLICE_CELLS // self._width())
+        try:
+            parts = [
+                Evaluation(
+                    *(inner, steps[first : first + rows], self._selections, first, self._slice),
+                    is_instant=False,
+                ).table(node.expression)
+                for first in range(0, len(steps), rows)
+            ]
+        except UncoveredStepsError as error:
+            if node.moment.at is not None:
+                raise RowWiseError("a sample may have been dropped") from None
+            raise uncovered(node, error, left_open=shared.left_open) from None
+        table = stacked(parts, self.making)
+        budget.held = held + table.size
+        return table, steps
+
+    def _width(self) -> int:
+        """Return how many series the widest selector has, of those that are held as a whole."""
+        if self._slice is not None:
+            return self._slice[1] - self._slice[0]
+        whole = (each for each in self._selections.values() if not each.is_gradual)
+        return max((len(each.series) for each in whole), default=1) or 1
+
+    def _in_order(
+        self, node: tree.Subquery, table: Table, present: Flags, first_ms: Ints, last_ms: Ints
+    ) -> Table:
+        """Return the columns of an instant query as rows: in order, and with times.
+
+        They come in the order of the first step that has them, and are as old as the last one.
+
+        Args:
+            node: a subquery.
+            table: what became of its windows.
+            present: whether there is such a value; of each column, as are the next two.
+            first_ms: the first step with a sample.
+            last_ms: the last one.
+        """
+        budget, order = self._shared.budget, [np.zeros(0, np.int64)]
+        measured = np.zeros(table.width, np.int64)
+        for at_ms in np.unique(np.concatenate([first_ms[present], last_ms[present]])):
+            held, step = budget.held, np.array([at_ms])
+            rows = Evaluation(
+                *(self._shared.within(step), step, self._selections, 0, self._slice),
+                is_instant=True,
+            ).table(node.expression)
+            columns = rows.columns_in(table, budget)
+            order.append(columns[(first_ms[columns] == at_ms) & present[columns]])
+            if rows.measured_ms is None:
+                raise RowWiseError("times are not known")
+            is_last = last_ms[columns] == at_ms
+            measured[columns[is_last]] = rows.measured_ms[0, is_last]
+            budget.held = held
+        shown = Table(table.axis, table.columns, table.values, None, measured[None, :])
+        return shown.taken(np.concatenate(order))
 
     def absent(self, node: tree.Call) -> Table:
         """Return 1 where a vector, or a range vector, is empty."""
@@ -316,8 +433,13 @@ class Evaluation:
             for windows in self._windows(inside, moments, moments):
                 used = np.unique(windows.block.group)
                 there |= (windows.lengths()[:, used] > 0).any(axis=1)
-        else:
-            raise RowWiseError("a subquery")
+        elif isinstance(inside, tree.Subquery):
+            moments = self._moments(inside.moment)
+            table, steps = self._subquery(inside, moments)
+            found_ms = steps[table.presence().any(axis=1)]
+            starts = moments - inside.range_ms - (0 if self._shared.left_open else 1)
+            low, high = (np.searchsorted(found_ms, each, "right") for each in (starts, moments))
+            there |= high > low
         axis = Axis.listed([expected_labels(inside)])
         return self._plain(axis, np.ones((len(there), 1)), ~there[:, None], None)
 
@@ -338,6 +460,9 @@ class Evaluation:
                 (axis,), "offsets", lambda: np.fromiter(map(offset, axis), np.float64, len(axis))
             )
             return sampled(table, offsets, numbers)
+        if node.operator in _OF_FIRST and not self.is_instant and _has_or(node.expression):
+            # A series may be before others at one step and behind them at another.
+            return self.by_rows(node)
         groups = table.axis.groups(node.labels, self.making, by=node.by)
         return aggregated(node, table, groups, numbers, self.check)
 
@@ -351,7 +476,9 @@ class Evaluation:
             for start, stop, part in shared.samples.slices(selection, len(steps)):
                 shared.check()
                 selections = {selection.matchers: part}
-                inside = Evaluation(shared, steps, selections, series=(start, stop))
+                inside = Evaluation(
+                    shared, steps, selections, series=(start, stop), is_instant=self.is_instant
+                )
                 table = inside.table(node.expression)
                 if reduction is None:
                     groups = table.axis.groups(node.labels, self.making, by=node.by)
@@ -447,6 +574,13 @@ def _row_wise(step: _Step, node: tree.Call | tree.Aggregate | tree.Binary) -> Ro
             return vector_binary(step, node)
 
 
+def _has_or(node: tree.Node) -> bool:
+    is_or = isinstance(node, tree.Binary) and node.operator == "or"
+    return is_or or any(map(_has_or, tree.children(node)))
+
+
+_OF_FIRST = frozenset({"topk", "bottomk", "limitk"})
+"""What takes the first of several that are alike."""
 _STEPS_A_CHECK = 16
 _CALLS: Mapping[str, Callable[[Evaluation, tree.Call], Table]] = {
     **CALLS,

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gpuscale.series.labels import LabelSet
+from gpuscale.series.labels import LabelKey, LabelSet
 from gpuscale.series.promql.elementwise import ARITHMETIC
 from gpuscale.series.promql.tree import Binary, Cardinality, Matching
 from gpuscale.series.promql.vectorised.aggregation import Reduction, Segments
@@ -196,29 +196,65 @@ def _found(
     return there[:, own], None if oldest is None else oldest[:, own]
 
 
-def _together(left: Table, right: Table, making: Making) -> Table:
-    """Return the columns of both."""
-    first, second, border = left.axis.label, right.axis.label, len(left.axis)
-    axis = making.once(
-        (left.axis, right.axis),
-        "together",
-        lambda: Axis(
-            border + len(right.axis),
-            lambda place: first(place) if place < border else second(place - border),
-            left.axis.size + right.axis.size,
-        ),
+@dataclass(frozen=True, slots=True, eq=False)
+class _Union:
+    """The label sets of two axes."""
+
+    axis: Axis
+    """Those of the first, then what only the second has."""
+    places: Ints
+    """Where those of the second are."""
+
+    @property
+    def size(self) -> int:
+        return self.places.nbytes + self.axis.size
+
+
+def _union(one: Axis, other: Axis, making: Making) -> _Union:
+    places = np.empty(len(other), np.int64)
+    new: list[int] = []
+    with making.holding(200 * (len(one) + len(other))):
+        known: dict[LabelKey, int] = {}
+        for part in making.parts(range(len(one))):
+            known.update((one.label(place).key, place) for place in part)
+        is_unique = len(known) == len(one)
+        for part in making.parts(range(len(other))):
+            for place in part:
+                places[place] = known.setdefault(other.label(place).key, len(one) + len(new))
+                if places[place] == len(one) + len(new):
+                    new.append(place)
+        is_unique = is_unique and len(np.unique(places)) == len(places)
+    size = places.nbytes + 40 * len(new)
+    making.budget.hold_labels(size)
+    first, second, border = one.label, other.label, len(one)
+    axis = Axis(
+        border + len(new),
+        lambda place: first(place) if place < border else second(new[place - border]),
+        one.size + other.size + size,
+        is_unique=is_unique,
     )
-    columns = None
-    if left.columns is not None or right.columns is not None:
-        columns = np.concatenate([_columns(left), _columns(right) + len(left.axis)])
-    values = np.concatenate([left.values, right.values], axis=1)
-    present = None
-    if left.present is not None or right.present is not None:
-        present = np.concatenate([left.presence(), right.presence()], axis=1)
-    measured = None
+    return _Union(axis, places)
+
+
+def _together(left: Table, right: Table, making: Making) -> Table:
+    """Return the cells of both, no two of which have the same labels at the same step."""
+    union = making.once(
+        (left.axis, right.axis), "together", lambda: _union(left.axis, right.axis, making)
+    )
+    ours, theirs = _columns(left), union.places[_columns(right)]
     if left.measured_ms is not None and right.measured_ms is not None:
+        values = np.concatenate([left.values, right.values], axis=1)
         measured = np.concatenate([left.measured_ms, right.measured_ms], axis=1)
-    return Table(axis, columns, values, present, measured)
+        return Table(union.axis, np.concatenate([ours, theirs]), values, None, measured)
+    column_of = np.full(len(union.axis), -1)
+    column_of[ours] = np.arange(left.width)
+    is_new = column_of[theirs] < 0
+    values = np.concatenate([left.values, right.values[:, is_new]], axis=1)
+    present = np.concatenate([left.presence(), right.presence()[:, is_new]], axis=1)
+    both, there = column_of[theirs[~is_new]], right.presence()[:, ~is_new]
+    values[:, both] = np.where(there, right.values[:, ~is_new], values[:, both])
+    present[:, both] |= there
+    return Table(union.axis, np.concatenate([ours, theirs[is_new]]), values, present, None)
 
 
 def _columns(table: Table) -> Ints:

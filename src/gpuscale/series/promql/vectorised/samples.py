@@ -327,7 +327,7 @@ def _columnwise(node: tree.Node) -> tree.Select | None:
             return node
         case tree.SelectRange():
             return node.selector
-        case tree.Negate():
+        case tree.Negate() | tree.Subquery():
             return _columnwise(node.expression)
         case tree.Call() if node.function in RANGE_FUNCTIONS:
             inside = [each for each in node.arguments if value_type(each) is ValueType.MATRIX]

@@ -14,20 +14,12 @@ def is_installed() -> bool:
 
 
 def is_vectorised(root: tree.Node) -> bool:
-    """Return whether a query reads series and has no part that is only evaluated row by row."""
-    return (
-        value_type(root) in {ValueType.VECTOR, ValueType.SCALAR}
-        and _reads(root)
-        and not _has_subquery(root)
-    )
+    """Return whether a query reads series and gives numbers at each step."""
+    return value_type(root) in {ValueType.VECTOR, ValueType.SCALAR} and _reads(root)
 
 
 def _reads(node: tree.Node) -> bool:
     return isinstance(node, tree.Select) or any(map(_reads, tree.children(node)))
-
-
-def _has_subquery(node: tree.Node) -> bool:
-    return isinstance(node, tree.Subquery) or any(map(_has_subquery, tree.children(node)))
 
 
 class RowWiseError(Exception):

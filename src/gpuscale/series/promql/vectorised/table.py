@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gpuscale.series.labels import LabelKey, LabelSet
+from gpuscale.series.promql.budget import Budget
 from gpuscale.series.promql.rows import NAN
 from gpuscale.series.promql.vectorised.axis import Axis, Making
 from gpuscale.series.promql.vectorised.blocks import Flags, Floats, Ints
@@ -65,6 +66,18 @@ class Table:
         measured = None if self.measured_ms is None else self.measured_ms[:, chosen]
         return Table(self.axis, columns, self.values[:, chosen], None, measured)
 
+    def columns_in(self, other: "Table", budget: Budget) -> Ints:
+        """Return where another table has each of these columns: by position, or else by labels."""
+        if self.axis is other.axis:
+            place_of = np.full(len(other.axis), -1)
+            place_of[... if other.columns is None else other.columns] = np.arange(other.width)
+            return self.of(place_of)
+        known = {
+            labels.key: place for place, labels in enumerate(other.axis.some(other.columns, budget))
+        }
+        mine = self.axis.some(self.columns, budget)
+        return np.array([known[labels.key] for labels in mine], np.int64)
+
     def rows(self, start: int, stop: int) -> "Table":
         if stop - start == len(self.values):
             return self
@@ -112,6 +125,20 @@ def aligned(tables: Sequence[Table], making: Making) -> Sequence[Table]:
         values[:, places_of], present[:, places_of] = table.values, table.presence()
         found.append(Table(axis, None, values, present, None))
     return found
+
+
+def stacked(tables: Sequence[Table], making: Making) -> Table:
+    """Return tables of steps that follow each other as one; times are left out; errors as `aligned`."""
+    tables = aligned(tables, making)
+    first = tables[0]
+    if len(tables) == 1:
+        return first
+    making.budget.hold(sum(each.size for each in tables))
+    present = None
+    if any(each.present is not None for each in tables):
+        present = np.concatenate([each.presence() for each in tables])
+    values = np.concatenate([each.values for each in tables])
+    return Table(first.axis, first.columns, values, present, None)
 
 
 def _same(one: Ints | None, other: Ints | None) -> bool:

@@ -49,6 +49,9 @@ def counters(count, scrapes=61):
         "max without (gpu) (2 * -increase(c[2m]))",
         "count(c > 30)",
         "sum by (pod) (c) / sum(rate(c[1m]))",
+        "sum by (pod) (max_over_time((c * 2)[2m:30s]))",
+        "max_over_time(sum by (pod) (rate(c[1m]))[2m:30s])",
+        "avg(quantile_over_time(0.5, c[1m]))",
     ],
 )
 def test_series_taken_some_at_a_time_give_the_same(
@@ -206,7 +209,7 @@ def test_what_has_been_dropped_is_left_to_the_rows() -> None:
     store, end_ms = counters(3)
     (series, *_) = store.select(parse_query("c").root.matchers)
     series.cut(end_ms - 100_000)
-    for query in ("rate(c[5m])", "c offset 4m"):
+    for query in ("rate(c[5m])", "c offset 4m", "max_over_time(c[1m:15s] offset 4m)"):
         with pytest.raises(RowWiseError):
             instant(columns(store, query, end_ms), query, end_ms)
         with pytest.raises(UncoveredError):
@@ -224,7 +227,8 @@ def test_what_has_been_dropped_is_left_to_the_rows() -> None:
         ("1 + 1", False),
         ("vector(1)", False),
         ("c[5m]", False),
-        ("max_over_time(c[5m:1m])", False),
+        ("max_over_time(c[5m:1m])", True),
+        ("c[5m:1m]", False),
         ('"a"', False),
     ],
 )
