@@ -100,7 +100,7 @@ def test_copies_between_any_two_gpus_are_seen_on_both_and_no_other(
         copied = float(told.split()[-1])
         found.append({"from": giver, "to": taker, "copied_bytes_per_s": copied, "rates": rates})
         for index, each in rates.items():
-            # Headers are counted, and readings have other seconds than copies: what was copied, within a third.
+            # Headers count, and readings have other seconds than copies: what was copied, within a third.
             sent, received = (copied if index == at else 0 for at in (giver, taker))
             assert each["TX"] == pytest.approx(sent, rel=0.34, abs=copied / 10)
             assert each["RX"] == pytest.approx(received, rel=0.34, abs=copied / 10)

@@ -1,3 +1,4 @@
+# mypy: disable-error-code="arg-type, call-arg"
 """Subqueries as arrays; that they answer as rows do is a property test's, and the compiled engine's."""
 
 import numpy as np
