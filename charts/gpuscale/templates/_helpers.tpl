@@ -166,10 +166,23 @@ dnsConfig:
 {{- define "gpuscale.containerSettings" -}}
 {{- with (first .).resources -}}
 resources:
-  {{- toYaml . | nindent 2 }}
+  {{- include "gpuscale.withoutNulls" . | nindent 2 }}
 {{- end }}
 securityContext:
-  {{- mergeOverwrite (last .) (first .).securityContext | toYaml | nindent 2 }}
+  {{- mergeOverwrite (last .) (first .).securityContext | include "gpuscale.withoutNulls" | nindent 2 }}
+{{- end }}
+
+{{/* A mapping as YAML, less what is null: Helm takes away only what the chart's own values have. */}}
+{{- define "gpuscale.withoutNulls" -}}
+{{- $kept := dict -}}
+{{- range $key, $value := . -}}
+{{- if kindIs "map" $value -}}
+{{- $_ := include "gpuscale.withoutNulls" $value | fromYaml | set $kept $key -}}
+{{- else if not (kindIs "invalid" $value) -}}
+{{- $_ := set $kept $key $value -}}
+{{- end -}}
+{{- end -}}
+{{- toYaml $kept -}}
 {{- end }}
 
 {{/* Who may reach a part's port beside the installation's own pods; everyone, unless somebody is named. */}}

@@ -620,6 +620,23 @@ def test_helm_renders_the_same_objects(tmp_path, given) -> None:
 
 
 @needs_helm
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"resources": {"limits": {"cpu": None}}},  # no default to take away: Helm keeps the null
+        {"resources": {"limits": {"memory": None}, "requests": {"cpu": None}}},
+        {"resources": {"limits": {"memory": None, "cpu": None, "example.com/x": None}}},
+        {"securityContext": {"runAsUser": None}},
+        {"securityContext": {"seccompProfile": {"type": "Unconfined", "localhostProfile": None}}},
+    ],
+)
+@pytest.mark.parametrize("part", ["agent", "metricsApi", "scaler"])
+def test_null_takes_away_with_helm_as_with_the_renderer(tmp_path, part, settings) -> None:
+    given = {part: {**settings, **({"enabled": True} if part == "scaler" else {})}}
+    assert_same(template(given, tmp_path), rendered(Values.model_validate({"spec": given})))
+
+
+@needs_helm
 @pytest.mark.parametrize("kind", [{}, {"kind": "plain", "url": URL}])
 @pytest.mark.parametrize("api", [{}, {"enabled": False}, {"source": "streams"}])
 @pytest.mark.parametrize("wishes", [(True, False), (False, True), (False, False)])

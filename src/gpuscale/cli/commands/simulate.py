@@ -94,8 +94,9 @@ def simulate(
         typer.Option(
             "--set",
             metavar="PATH=VALUE",
-            help="Set a field of the scenario for this run, such as spec.workloads[0].load.rate=20, which "
-            "scales a load of several rates to that highest one. May be given again.",
+            # A path in here would be cut off on a terminal of 80 columns.
+            help="Set a field of the scenario for this run, as in the example above; a rate there scales a "
+            "load of several rates to that highest one. May be given again.",
         ),
     ] = None,
     prometheus_rules: PrometheusRules = None,
@@ -135,6 +136,8 @@ def simulate(
     """Run a scenario in virtual time: hours in seconds, the same seed the same bytes.
 
     Example:  gpuscale simulate ack-bert --output-file run.html
+
+    Example:  gpuscale simulate eks-vision --set 'spec.workloads[0].load.rate=20'
 
     Example:  gpuscale simulate --from-prometheus http://prometheus:9090 --workload default/chat --range 14d
     """
