@@ -47,6 +47,7 @@ from gpuscale.rules.resources import (
     UnknownResourceError,
 )
 from gpuscale.series.values import Value
+from gpuscale.sources.asking.changes import Changes
 from gpuscale.sources.asking.single_flight import Questions, Sharing
 from gpuscale.sources.freshness import AgeLimit
 from gpuscale.sources.source import MetricSource, ObjectDirectory
@@ -118,6 +119,7 @@ class MetricsProvider:
         self.relisted_ms: int | None = None
         """When discovery last ended; None before the first."""
         self.questions = Questions(source, sharing)
+        self._changes = Changes(self.questions, round(age_s * 1000))
         self.age_limit = AgeLimit(
             None if max_value_age_s is None else round(max_value_age_s * 1000)
         )
@@ -154,7 +156,7 @@ class MetricsProvider:
             await self._clock.sleep(min(pause_s, self._relist_interval_s))
 
     async def relist(self) -> None:
-        """Ask for the series of all rules and swap in what they give.
+        """Ask for the series of all rules, or what changed of them, and swap in what they give.
 
         Of several at a time, the one that was begun last counts.
         """
@@ -177,15 +179,21 @@ class MetricsProvider:
         number = self._discoveries
         start_ms = self._clock.now_ms() - self._max_age_ms
         at_once = asyncio.Semaphore(_MAX_SERIES_QUERIES_AT_ONCE)
+        # Series of teams' rules are counted each time, since there may be so many and no more.
+        teams = {
+            rule.series_query for rule in (*config.rules, *config.external_rules) if rule.only_in
+        }
         async with asyncio.TaskGroup() as group:
             tasks = {
-                query: group.create_task(self._series(query, start_ms, at_once))
+                query: group.create_task(self._series(query, start_ms, at_once, query in teams))
                 for query in queries
             }
         if config is not self.config or number < self._newest:
             return False
         self._newest = number
-        answers = {query: task.result() for query, task in tasks.items()}
+        found = {query: task.result() for query, task in tasks.items()}
+        answers = {query: answer for query, answer in found.items() if answer is not None}
+        self._changes.keep(config.series_queries())
         self.catalogue = Catalogue.build(config, answers, self.catalogue)
         known = self._answered_once & set(config.series_queries())
         self._answered_once = known | self.catalogue.answered
@@ -366,10 +374,20 @@ class MetricsProvider:
             raise MetricNotFoundError(target.metric, target.resource)
         return resource
 
-    async def _series(self, query: str, start_ms: int, at_once: asyncio.Semaphore) -> SeriesAnswer:
+    async def _series(
+        self, query: str, start_ms: int, at_once: asyncio.Semaphore, lists_all: bool
+    ) -> SeriesAnswer | None:
+        """Return the series of a query; None where they give what is in the catalogue."""
+        at_ms, catalogue = self._clock.now_ms(), self.catalogue
         try:
             async with at_once:
-                return await self.questions.series(query, start_ms)
+                if not lists_all and query in catalogue.answered:
+                    shapes = catalogue.shapes[query]
+                    if await self._changes.are_none(query, shapes, start_ms, at_ms):
+                        return None
+                found = await self.questions.series(query, start_ms)
+                self._changes.listed(query, at_ms)
+                return found
         except GpuscaleError as error:
             _LOG.warning("unable to list the series of %s: %s", query, error)
             return QueryFailure(str(error))

@@ -87,8 +87,8 @@ class Selector:
     """Sorted by key."""
     fault: str = ""
     """Why nobody can select by it, and then it has no requirements; API servers store such of metrics."""
-    written: Mapping[str, object] = field(default_factory=dict, compare=False, repr=False)
-    """As the manifest has one with a fault."""
+    written: Mapping[str, object] | None = field(default=None, compare=False, repr=False)
+    """As the manifest has one with a fault; None for all others."""
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         """Return whether an object with these labels is selected; one with a fault selects nothing."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from gpuscale.core.plugins import PluginGroup
 from gpuscale.objects.selectors import Selector
@@ -30,6 +30,20 @@ class MetricSource(Protocol):
             QueryError: the text is no PromQL.
             UnavailableError: no answer; trying again may help.
             UpstreamError: the source answered with an error.
+        """
+        ...
+
+
+@runtime_checkable
+class NamingSource(Protocol):
+    """A source that knows names without listing series."""
+
+    async def names(
+        self, selector: str, start_ms: int, *, of_metrics: bool
+    ) -> frozenset[str] | None:
+        """Return the names of metrics, or of labels, of the series that were there since `start_ms`.
+
+        Series that ended before may be among them. None where it can't tell. Errors as `MetricSource.series`.
         """
         ...
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from gpuscale.core.errors import QueryError, UnavailableError, UpstreamError
 from gpuscale.metricsapi.telemetry.own_metrics import ServerMetrics
 from gpuscale.series.values import Value
-from gpuscale.sources.source import MetricSource
+from gpuscale.sources.source import MetricSource, NamingSource
 
 _LOG = logging.getLogger(__name__)
 
@@ -36,6 +36,15 @@ class TimedSource:
         """Return what the source does; see `MetricSource`."""
         with self._timed("series", selector):
             return await self._source.series(selector, start_ms)
+
+    async def names(
+        self, selector: str, start_ms: int, *, of_metrics: bool
+    ) -> frozenset[str] | None:
+        """Return what the source does; see `NamingSource`."""
+        if not isinstance(self._source, NamingSource):
+            return None
+        with self._timed("names", selector):
+            return await self._source.names(selector, start_ms, of_metrics=of_metrics)
 
     async def query(self, promql: str, at_ms: int) -> Value:
         """Return what the source does; see `MetricSource`."""

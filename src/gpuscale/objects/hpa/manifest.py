@@ -104,7 +104,7 @@ def _text(quantity: Quantity | None) -> str | None:
 
 def _selector(selector: Selector) -> dict[str, Any]:
     if selector.fault:
-        return dict(selector.written)
+        return dict(selector.written or {})
     plain = [each for each in selector.requirements if each.operator is Operator.EQUALS]
     others = [each for each in selector.requirements if each.operator is not Operator.EQUALS]
     labels = {each.key: each.values[0] for each in plain}

@@ -25,7 +25,7 @@ from gpuscale.rules.query import are_joined, custom_query
 from gpuscale.rules.resources import ResourceType
 from gpuscale.series.values import Matrix, Value, Vector, VectorSample
 from gpuscale.sources.asking.joint import Asker, JointQuestions
-from gpuscale.sources.source import MetricSource
+from gpuscale.sources.source import MetricSource, NamingSource
 
 _LOG = logging.getLogger(__name__)
 _ANSWERS_BYTES = 8 * 1024 * 1024
@@ -132,6 +132,14 @@ class Questions:
     async def series(self, selector: str, start_ms: int) -> Sequence[Mapping[str, str]]:
         """Return what the source does; see `MetricSource`."""
         return await self._source.series(selector, start_ms)
+
+    async def names(
+        self, selector: str, start_ms: int, *, of_metrics: bool
+    ) -> frozenset[str] | None:
+        """Return what a `NamingSource` does; None of another source."""
+        if not isinstance(self._source, NamingSource):
+            return None
+        return await self._source.names(selector, start_ms, of_metrics=of_metrics)
 
     async def query(self, promql: str, at_ms: int) -> Answer:
         """Return the answer to a query, as old as the freshness allows.

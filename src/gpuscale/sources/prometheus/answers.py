@@ -114,6 +114,7 @@ _ENVELOPE = msgspec.json.Decoder(Envelope)
 _RESULT = msgspec.json.Decoder(_Result)
 _ROWS = msgspec.json.Decoder(list[_Row])
 _LABELS = msgspec.json.Decoder(list[dict[str, str]])
+_NAMES = msgspec.json.Decoder(frozenset[str])
 _MATRIX = msgspec.json.Decoder(list[_Points])
 _SCALAR = msgspec.json.Decoder(tuple[float, str])
 
@@ -141,6 +142,15 @@ async def label_sets(data: msgspec.Raw) -> list[Mapping[str, str]]:
         found += items
         _bound(len(found), MAX_SERIES, "series", "narrow the seriesQuery of the rule")
     return found
+
+
+def names_of(data: msgspec.Raw) -> frozenset[str]:
+    """Return the names of an answer that lists names.
+
+    Raises:
+        MALFORMED: another shape.
+    """
+    return _NAMES.decode(data)
 
 
 async def value_of(data: msgspec.Raw) -> Value:

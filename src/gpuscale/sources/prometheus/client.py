@@ -21,13 +21,20 @@ from gpuscale.core.unreachable import reason_of
 from gpuscale.series.values import Value
 from gpuscale.sources.access import Access, SecretFile, TlsFiles
 from gpuscale.sources.http import HttpSession
-from gpuscale.sources.prometheus.answers import MALFORMED, envelope, label_sets, value_of
+from gpuscale.sources.prometheus.answers import (
+    MALFORMED,
+    envelope,
+    label_sets,
+    names_of,
+    value_of,
+)
 
 if TYPE_CHECKING:
     from gpuscale.sources.entra import EntraLogin
 
 MAX_QUERY_CHARS = {"POST": 16_000, "GET": 7_000}
 """VictoriaMetrics takes 16 KiB of query by default, and many proxies 8 KiB of an address."""
+_NAMES = "label/__name__/values"
 _FORM_HEADERS = (("Content-Type", "application/x-www-form-urlencoded"),)
 _JSON_STATUSES = {400, 422, 503}
 _RETRY_ERRORS = {"timeout", "canceled", "unavailable"}
@@ -93,7 +100,7 @@ class PrometheusSource:
         base = URL(settings.url)
         self._urls = {
             endpoint: base.with_path(f"{base.path.rstrip('/')}/api/v1/{endpoint}").with_query(None)
-            for endpoint in ("series", "query", "query_range")
+            for endpoint in ("series", "query", "query_range", "labels", _NAMES)
         }
         self._http = HttpSession(
             settings.timeout_s,
@@ -130,6 +137,18 @@ class PrometheusSource:
         except MALFORMED as error:
             raise UpstreamError(
                 f"{self._who()} answered /series with no list of label sets"
+            ) from error
+
+    async def names(self, selector: str, start_ms: int, *, of_metrics: bool) -> frozenset[str]:
+        """Return names from the index, in which series stay for hours; see `NamingSource`."""
+        endpoint = _NAMES if of_metrics else "labels"
+        parameters = {"match[]": selector, "start": _seconds(start_ms)}
+        data = self._data(*await self._ask(endpoint, parameters, _MAX_QUERY_BYTES))
+        try:
+            return names_of(data)
+        except MALFORMED as error:
+            raise UpstreamError(
+                f"{self._who()} answered /{endpoint} with no list of names"
             ) from error
 
     async def query(self, promql: str, at_ms: int) -> Value:
@@ -176,7 +195,7 @@ class PrometheusSource:
     ) -> tuple[int, bytes]:
         most_bytes = min(most_bytes, self.settings.max_response_bytes)
         url = self._urls[endpoint]
-        if self.settings.verb == "GET":
+        if self.settings.verb == "GET" or endpoint == _NAMES:  # which takes no POST
             return await self._http.fetch("GET", url, most_bytes=most_bytes, params=parameters)
         # As bytes: aiohttp takes as long for a form as for all the rest of a request.
         form = urlencode(parameters).encode()

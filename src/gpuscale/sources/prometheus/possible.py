@@ -56,6 +56,10 @@ class PossibleSource:
         """Return what the source does; see `MetricSource`."""
         return await self._inner.series(selector, start_ms)
 
+    async def names(self, selector: str, start_ms: int, *, of_metrics: bool) -> frozenset[str]:
+        """Return what the source does; see `NamingSource`."""
+        return await self._inner.names(selector, start_ms, of_metrics=of_metrics)
+
     async def query(self, promql: str, at_ms: int) -> Value:
         """Return what the query evaluates to without impossible values; see `MetricSource`."""
         asked = self._guarded(promql)
