@@ -115,10 +115,6 @@ class MetricsApiServer:
                 if self._protection is not None:
                     await self._protection.wait_for_trust()
                 await self._listen(announce)
-                running += [
-                    group.create_task(port.lobby.run(), name=f"connections of {name}")
-                    for name, port in self._ports.items()
-                ]
                 await stop.wait()
                 self._stopping = True
                 await self._delay(hurry)
@@ -128,6 +124,13 @@ class MetricsApiServer:
                     await port.close(in_haste=in_haste)
                 for task in running:
                     task.cancel()
+
+    async def _watch_loop(self) -> None:
+        def each_second() -> None:
+            for port in self._ports.values():
+                port.lobby.each_second()
+
+        await self._lag.run(each_second)
 
     async def _delay(self, hurry: asyncio.Event) -> None:
         """Go on serving for a while, so that those who balance load can see it go."""
@@ -154,7 +157,7 @@ class MetricsApiServer:
             backend.value_clock,
             backend.provider.age_limit,
         )
-        self._tasks += [*backend.tasks, ("event loop's lag", self._lag.run)]
+        self._tasks += [*backend.tasks, ("event loop", self._watch_loop)]
         if interval_s := self._settings.hop_lag_interval_s:
             lag = HopLag(
                 backend.provider, backend.source, self._metrics, backend.value_clock, interval_s

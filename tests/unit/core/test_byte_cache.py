@@ -105,7 +105,7 @@ def test_bytes_count_all_that_is_inside(terms: int) -> None:
     selector = parse_selector(",".join(f"key-{number:03}=v" for number in range(terms)))
     one = selector.requirements[0]
     requirement = sum(map(sys.getsizeof, (one, one.key, one.values, one.values[0])))
-    parts = (selector, selector.requirements, selector.fault, selector.written)
+    parts = (selector, selector.requirements, selector.fault)
     whole = sum(map(sys.getsizeof, parts))
     assert deep_bytes(selector) == whole + terms * requirement
 

@@ -11,7 +11,7 @@ from gpuscale.core.memory import give_memory_back
 if TYPE_CHECKING:
     from gpuscale.metricsapi.connections.connection import Connection
 
-_SWEEP_S = 1.0
+SWEEP_S = 1.0
 """How often deadlines are looked at: each may be overrun by as much."""
 _TRIM_AFTER = 200
 """Connections fewer than there were; OpenSSL's part of each is some 20 KiB."""
@@ -74,6 +74,8 @@ class Lobby:
         self._strangers: dict[str, OrderedDict[Connection, None]] = {}
         """By address; in each, the least recently active first."""
         self._stranger_count = 0
+        self._most = 0
+        """Connections at a time, since memory was last given back."""
         self._proxies: OrderedDict[Connection, None] = OrderedDict()
         self._unsent_bytes = 0
         self._waiting: OrderedDict[str, deque[Connection]] = OrderedDict()
@@ -166,16 +168,19 @@ class Lobby:
                 each.drop("write timeout")
 
     async def run(self) -> None:
-        """Look at the deadlines until cancelled, and give memory back after a rush."""
-        most = 0
+        """Do what is due each second until cancelled."""
         while True:
-            await asyncio.sleep(_SWEEP_S)
-            self.sweep()
-            count = self._stranger_count + len(self._proxies)
-            if most - count >= _TRIM_AFTER:
-                give_memory_back()
-                most = count
-            most = max(most, count)
+            await asyncio.sleep(SWEEP_S)
+            self.each_second()
+
+    def each_second(self) -> None:
+        """Look at the deadlines, and give memory back after a rush."""
+        self.sweep()
+        count = self._stranger_count + len(self._proxies)
+        if self._most - count >= _TRIM_AFTER:
+            give_memory_back()
+            self._most = count
+        self._most = max(self._most, count)
 
     def _go_on(self) -> None:
         until = self.loop.time() + _HANDSHAKES_S

@@ -1,15 +1,14 @@
 """What is shown of connections and of the event loop, as metric families."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from gpuscale.exposition.families import Family
 from gpuscale.metricsapi.connections.counted_log import CountedLog
+from gpuscale.metricsapi.connections.lobby import SWEEP_S
 from gpuscale.metricsapi.connections.port import Port
 from gpuscale.metricsapi.telemetry.histograms import Histogram, histograms
 from gpuscale.metricsapi.telemetry.own_metrics import PREFIX, family
-
-_LAG_EVERY_S = 0.5
 
 
 class LoopLag:
@@ -18,13 +17,14 @@ class LoopLag:
     def __init__(self) -> None:
         self._lags = Histogram()
 
-    async def run(self) -> None:
-        """Measure until cancelled."""
+    async def run(self, each_second: Callable[[], None]) -> None:
+        """Measure until cancelled, and do what is due each second with the same waking."""
         loop = asyncio.get_running_loop()
         while True:
-            due = loop.time() + _LAG_EVERY_S
-            await asyncio.sleep(_LAG_EVERY_S)
+            due = loop.time() + SWEEP_S
+            await asyncio.sleep(SWEEP_S)
             self._lags.add(max(0.0, loop.time() - due))
+            each_second()
 
     def families(self) -> tuple[Family, ...]:
         name = f"{PREFIX}_event_loop_lag_seconds"

@@ -68,7 +68,7 @@ class Changes:
         self, query: str, labels: Mapping[str, frozenset[str]], start_ms: int
     ) -> bool:
         names = await self._questions.names(query, start_ms, of_metrics=True)
-        if names != labels.keys():
+        if names != frozenset(labels):
             return False
         others = [each for each in parse_matchers(query) if each.name != METRIC_NAME]
         for name, known in labels.items():
