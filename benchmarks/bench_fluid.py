@@ -1,16 +1,18 @@
 """How far `simulate --fidelity fluid` is from the exact run, on the shipped scenarios that it takes.
 
-    python benchmarks/bench_fluid.py
+    python benchmarks/bench_fluid.py [--drawn 100]
 
 GPU-hours and largest replicas are those of the summaries. Replicas are compared at each HPA sync, as the HPA
-ordered them.
+ordered them. Scenarios that are drawn (`fluid_scenarios`) are held against `lagged`, which is exact.
 """
 
+import argparse
 import sys
 from bisect import bisect_right
 from collections.abc import Iterator
 from typing import Any
 
+import fluid_scenarios
 import harness
 from gpuscale.cli.scenarios import find_setup, shipped_names
 from gpuscale.core.errors import UsageError
@@ -56,8 +58,31 @@ def figures_of(setup: Setup) -> Iterator[harness.Figure]:
     )
 
 
+def drawn_figures(count: int) -> Iterator[harness.Figure]:
+    """Yield the distances in GPU-hours of drawn scenarios, apart where pods of several sizes share nodes."""
+    found: dict[bool, list[float]] = {False: [], True: []}
+    for number in range(count):
+        setup = fluid_scenarios.drawn_setup(number)
+        fluid: Any = simulate_fluid(setup, series=False)["summary"]
+        lagged: Any = simulate(setup, fidelity="lagged")["summary"]
+        distance = 100 * abs(fluid["gpuHours"] / lagged["gpuHours"] - 1)
+        found["mixedPods" in fluid["notModelled"]].append(distance)
+    for is_mixed, distances in found.items():
+        name = f"drawn, {'mixed sizes' if is_mixed else 'one size'} of pods"
+        near = sum(each <= 5 for each in distances)
+        if distances:
+            yield harness.figure(f"{name}: GPU-hours, distance", "%", distances)
+            note = f"{near} of {len(distances)}"
+            yield harness.figure(
+                f"{name}: within 5 %", "%", [100 * near / len(distances)], note=note
+            )
+
+
 def main() -> int:
     """Compare, and return the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--drawn", type=int, default=100, help="how many scenarios are drawn")
+    given = parser.parse_args()
     figures: list[harness.Figure] = []
     refused: dict[str, str] = {}
     for name in shipped_names():
@@ -65,6 +90,7 @@ def main() -> int:
             figures += figures_of(find_setup(name))
         except UsageError as error:
             refused[name] = str(error)
+    figures += drawn_figures(given.drawn)
     return harness.write(
         "fluid", figures, packages=["numba", "numpy"], settings={"refused": refused}
     )

@@ -42,6 +42,7 @@ metadata: {name: small}
 spec:
   duration: 1h
   manifests: [{file: web.yaml}]
+  pipeline: {honorLabels: true}
   nodePools: [{name: gpu, gpuModel: NVIDIA L4, gpus: 4, min: 1, max: 2PRICE}]
   workloads:
     - deployment: web
@@ -73,9 +74,9 @@ def test_it_is_as_near_to_an_exact_run_as_the_docs_say(name, most):
 
 def test_a_fixed_count_costs_its_nodes_and_turns_away_what_it_cannot_do():
     summary = simulate_fluid(setup_of(rate=5))["summary"]
-    # Two pods do 4 requests a second; 1 of 5 waits, up to 10 for each pod, and the rest is turned away.
+    # Two pods do 4 requests a second; 1 of 5 waits, up to 10 for both, and the rest is turned away.
     requests = summary["requests"]["web"]
-    assert requests == {"arrived": 18_000, "served": 14_400, "waiting": 20, "rejected": 3_580}
+    assert requests == {"arrived": 18_000, "served": 14_400, "waiting": 10, "rejected": 3_590}
     # One node of 4 GPUs for an hour at 2 USD; two of the GPUs are busy all the time.
     assert (summary["gpuHours"], summary["busyGpuHours"], summary["cost"]) == (4, 2, 2)
     assert (summary["nodeHours"], summary["startingGpuHours"], summary["idleGpuHours"]) == (1, 0, 2)
@@ -95,7 +96,7 @@ def test_what_is_not_known_is_absent_and_says_why():
 
 def test_the_hpa_follows_use():
     # 3 requests of 0.5 s are 1.5 GPUs: at a target of 50 % three pods.
-    setup = setup_of(hpa=HPA_OF_WEB.replace("METRIC", "gpu_util"))
+    setup = setup_of(hpa=HPA_OF_WEB.replace("METRIC", "DCGM_FI_DEV_GPU_UTIL"))
     document = simulate_fluid(setup)
     assert document["summary"]["hpas"]["web"] == {
         "maxReplicas": 3,

@@ -124,6 +124,6 @@ def test_a_selector_tells_two_workloads_apart() -> None:
 
 def test_a_rule_that_is_no_plain_aggregation_is_refused() -> None:
     with pytest.raises(
-        UsageError, match="found metrics per_minute, expected one metric of GPU use"
+        UsageError, match="found metrics per_minute, expected one metric whose rule"
     ):
         simulate_fluid(setup_of(external("per_minute", "10"), "chat"))

@@ -60,6 +60,9 @@ class FleetService:
     """From GPUs to a ready pod."""
     lag_s: float = 30.0
     patience_s: float = 60.0
+    """For how long a client waits; infinite where `most_waiting_s` alone says what is turned away."""
+    most_waiting_s: float = math.inf
+    """Work that may wait, in seconds of one pod, however many there are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,8 +158,11 @@ def replay_fleet(
         for _ in range(described.least if described.first is None else described.first):
             add_node(pool_columns, lists, pool, 0)
     for index, first in enumerate(columns_of.first):
-        needed = math.ceil(demand[0, index]) if math.isnan(first) and len(demand) else first
-        count = int(min(max(needed, columns_of.least[index]), columns_of.most[index]))
+        # Fewer than the least are what the first step's decision raises, after all other pods have GPUs.
+        needed = first
+        if math.isnan(first):
+            needed = max(math.ceil(demand[0, index]) if len(demand) else 0, columns_of.least[index])
+        count = int(min(needed, columns_of.most[index]))
         order(pods, lists, columns_of, index, count, 0)
         own.waiting[index] = count
     arguments = (
@@ -254,6 +260,7 @@ def _services(
         start_up_s=_floats(each.start_up_s for each in services),
         lag_s=_floats(each.lag_s for each in services),
         patience_s=_floats(each.patience_s for each in services),
+        most_waiting_s=_floats(each.most_waiting_s for each in services),
         least=_floats(each.least for each in services),
         most=_floats(each.most for each in services),
         first=_floats(math.nan if each.first is None else each.first for each in services),

@@ -77,7 +77,10 @@ def run(
             work = own.queue[service] + demand[row, service] * step_s
             capacity = ready * step_s
             done = min(work, capacity)
-            queue = min(work - done, ready * services.patience_s[service])
+            most = services.most_waiting_s[service]
+            if services.patience_s[service] < math.inf:
+                most = min(most, ready * services.patience_s[service])
+            queue = min(work - done, most)
             own.queue[service] = queue
             columns.given_up[row, service] = work - done - queue
             columns.ready[row, service] = ready

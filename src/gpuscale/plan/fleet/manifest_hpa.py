@@ -28,7 +28,7 @@ POD_AVERAGE, VALUE, OBJECT_AVERAGE, EXTERNAL_AVERAGE = range(4)
 """What a target is held against: the mean over pods, the value, or the value's share of each replica."""
 MEAN, TOTAL, WHOLE_TOTAL = range(3)
 """What the metric shows of all ready pods; the last in whole numbers, rounded down."""
-_HEAD = 19
+_HEAD = 20
 """Settings before the limits' policies; the count of the memory's cells is the last of them."""
 
 
@@ -42,6 +42,7 @@ def manifest_policy(
     busy_milli: float,
     waiting_milli: float = 0.0,
     shows: int = MEAN,
+    unit_milli: float = 0.0,
     step_s: float,
     lag: int,
 ) -> tuple[Policy, Numbers]:
@@ -56,6 +57,7 @@ def manifest_policy(
         busy_milli: the metric of a pod that is busy all the time.
         waiting_milli: what a second of a pod's work adds to it that waits.
         shows: MEAN, TOTAL or WHOLE_TOTAL.
+        unit_milli: a pod's value is a multiple of it, the nearest; 0 for any value.
         step_s: between two syncs.
         lag: steps by which signals are late.
     """
@@ -78,6 +80,7 @@ def manifest_policy(
         *(limits.down.window_ms, limits.down.select, limits.down.first, limits.down.after),
         waiting_milli,
         shows,
+        unit_milli,
         cells,
         *policies,
     ]
@@ -108,6 +111,8 @@ def _desired(seen: Seen, memory: Numbers, settings: Numbers) -> float:
         proposal = failure(NOT_FETCHED)
     else:
         of_pod = seen.utilization * settings[4]
+        if settings[18] > 0:
+            of_pod = math.floor(of_pod / settings[18] + 0.5) * settings[18]
         if settings[16] > 0:
             of_pod += seen.queue * settings[16] / then_ready
         shows = int(settings[17])

@@ -28,6 +28,7 @@ class Services(NamedTuple):
     start_up_s: Numbers
     lag_s: Numbers
     patience_s: Numbers
+    most_waiting_s: Numbers
     least: Numbers
     most: Numbers
     first: Numbers

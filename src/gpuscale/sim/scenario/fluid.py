@@ -162,7 +162,8 @@ def _workload(setup: Setup, workload: ServiceSetup, step_s: float) -> FluidWorkl
         gpus=model.gpus,
         start_up_s=(workload.lifecycle.image_pull_ms + workload.lifecycle.startup_ms) / 1000,
         lag_s=lag * step_s,
-        patience_s=min(model.queue_limit / model.largest_rate, model.timeout_s),
+        patience_s=model.timeout_s,
+        most_waiting_s=model.queue_limit / model.largest_rate,
     )
     name = workload.deployment.partition("/")[2]
     return FluidWorkload(name, workload, deployment, hpa, service, busy, home)
@@ -193,6 +194,7 @@ def _policy(
         busy_milli=1000 * signal.busy,
         waiting_milli=1000 * signal.waiting,
         shows=signal.shows,
+        unit_milli=1000 * signal.unit,
         step_s=step_s,
         lag=lag,
     )

@@ -21,11 +21,14 @@ NOT_MODELLED = {
     "latency": "a fluid waits only when it is saturated; single requests have no times here",
     "slo": "it is held against latency",
     "startTimes": "each pod takes the mean, and pulls its image again",
-    "queueLimit": "it holds for each ready pod, not for the Deployment",
     "scheduler": "GPUs alone decide; all pods of a Deployment use the first pool that takes one",
     "noise": "signals are a step's means: agents' intervals, sampling and the seed change nothing",
 }
 """What a summary of this fidelity lacks or simplifies, and why."""
+_MIXED = (
+    "pods of different numbers of GPUs share the nodes of {}: which of them share one decides which nodes"
+    " can go, and GPU-hours may be a third off; hold them against --fidelity lagged"
+)
 _DIGITS = 6
 
 
@@ -87,6 +90,10 @@ def fluid_summary(
         for price, hours in zip(prices, node_hours, strict=True)
     ]
     known = [cost for cost in costs if cost is not None]
+    sizes = {(each.service.pool, each.service.gpus) for each in workloads}
+    pools = [pool for pool, _ in sizes]
+    mixed = sorted({pool for pool in pools if pools.count(pool) > 1})
+    not_modelled = NOT_MODELLED | ({"mixedPods": _MIXED.format(", ".join(mixed))} if mixed else {})
     return {
         "fidelity": "fluid",
         "duration": setup.duration_ms / 1000,
@@ -109,7 +116,7 @@ def fluid_summary(
         ),
         "requests": requests,
         "shortOfCapacity": short,
-        "notModelled": {name: {"reason": reason} for name, reason in NOT_MODELLED.items()},
+        "notModelled": {name: {"reason": reason} for name, reason in not_modelled.items()},
     }
 
 

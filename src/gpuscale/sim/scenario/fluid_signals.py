@@ -1,6 +1,5 @@
 """What of a fluid an HPA's metric shows: the use of GPUs, requests that are served, or requests that wait."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -20,13 +19,13 @@ from gpuscale.series.promql import tree
 from gpuscale.series.promql.parse import metric_names, parse_query
 from gpuscale.sim.load.pod_metrics import Figure
 from gpuscale.sim.load.requests import RUNNING, WAITING
+from gpuscale.sim.scenario.fluid_gpu_use import gpu_operator
 from gpuscale.sim.scenario.setup import ServiceSetup, Setup
 
 EXPECTED = (
-    "one metric of GPU use in percent, with gpu_util or sm_util in its name, or one whose rule is a sum or"
-    " mean of requests that the workload's pods serve or have waiting"
+    "one metric whose rule is one sum, avg, min or max of GPU use in percent, or of requests that the"
+    " workload's pods serve or have waiting"
 )
-_GPU_USE = re.compile("(gpu|sm)_?util", re.IGNORECASE)
 _OPERATORS = {"sum": TOTAL, "avg": MEAN, "min": MEAN, "max": MEAN}
 """All ready pods are alike, so the least and the most are the mean."""
 _OF_DEPLOYMENT: Mapping[str, Figure] = {RUNNING: "inFlight", WAITING: "queue"}
@@ -45,16 +44,20 @@ class FluidSignal:
     """MEAN, TOTAL or WHOLE_TOTAL of the pods, as `plan.fleet.manifest_hpa` has them."""
     interval_ms: int
     """Between two scrapes."""
+    unit: float = 0.0
+    """A pod's value is a multiple of it; 0 for any value."""
 
 
 def signal_of(setup: Setup, workload: ServiceSetup, metric: MetricSpec) -> FluidSignal | None:
     """Return what a metric of a workload's HPA shows; None where a fluid does not have it."""
     model = workload.model
-    if isinstance(metric, PodsMetric | ObjectMetric) and _GPU_USE.search(metric.name):
-        busy = 100 * min(1.0, model.largest_rate * model.seconds_per_request)
-        return FluidSignal(busy, 0.0, MEAN, setup.pipeline.scrape_interval)
     if not isinstance(metric, PodsMetric | ObjectMetric | ExternalMetric):
         return None
+    if not isinstance(metric, ExternalMetric):
+        namespace = workload.deployment.partition("/")[0]
+        used = gpu_operator(setup, namespace, metric)
+        if used is not None:
+            return _of_gpus(setup, workload, metric, used)
     if any(each.name == metric.name for each in setup.triggers):
         return None
     found = _rule_of(setup, workload, metric)
@@ -72,6 +75,28 @@ def signal_of(setup: Setup, workload: ServiceSetup, metric: MetricSpec) -> Fluid
         waiting=model.largest_rate if figure == "queue" else 0.0,
         shows=MEAN if isinstance(metric, PodsMetric) else shows,
         interval_ms=setup.pipeline.scrape_interval if own is None else own.interval_ms,
+    )
+
+
+def _of_gpus(
+    setup: Setup, workload: ServiceSetup, metric: PodsMetric | ObjectMetric, operator: str
+) -> FluidSignal | None:
+    """Return the use of GPUs that a metric puts together; None where it shows other GPUs too."""
+    model = workload.model
+    is_whole = isinstance(metric, ObjectMetric)
+    if is_whole:
+        # The object's series are of all GPUs. Those that are idle are no part of a sum, and no largest value.
+        may_idle = any(pool.gpus != model.gpus for pool in setup.pools)
+        if len(setup.deployments) != 1 or (operator in {"avg", "min"} and may_idle):
+            return None
+    is_sum = operator == "sum"
+    busy = 100 * min(1.0, model.largest_rate * model.seconds_per_request)
+    return FluidSignal(
+        busy=busy * model.gpus if is_sum else busy,
+        waiting=0.0,
+        shows=TOTAL if is_whole and is_sum else MEAN,
+        interval_ms=setup.pipeline.scrape_interval,
+        unit=model.gpus if is_sum else 1,  # each GPU reads whole per cents
     )
 
 
