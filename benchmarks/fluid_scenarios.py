@@ -120,7 +120,10 @@ def _load(draw: random.Random, most: float) -> dict[str, Any]:
 
 def _manifests(draw: random.Random, name: str, per_pod: int, most: int) -> list[dict[str, Any]]:
     labels = {"app": name}
-    container = {"name": "main", "image": "i", "resources": {"limits": {"nvidia.com/gpu": per_pod}}}
+    # CPU decides which node a pod goes to.
+    cpu = draw.choice([None, "4", "16"])
+    limits = {"nvidia.com/gpu": per_pod} | ({"cpu": cpu} if cpu else {})
+    container = {"name": "main", "image": "i", "resources": {"limits": limits}}
     deployment = {
         "apiVersion": "apps/v1",
         "kind": "Deployment",

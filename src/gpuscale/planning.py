@@ -166,7 +166,7 @@ def simulate(
         setup = replace(setup, seed=seed)
     if fidelity == "fluid":
         _package("numpy", _PLAN)
-        from gpuscale.sim.scenario.fluid import simulate_fluid
+        from gpuscale.sim.fluid.run import simulate_fluid
 
         return Simulation(simulate_fluid(setup))
     if fidelity not in {"exact", "lagged"}:

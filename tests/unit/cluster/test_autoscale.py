@@ -87,6 +87,13 @@ def test_an_empty_node_goes_after_ten_minutes_and_the_smallest_size_stays() -> N
     assert late.state.unneeded_since_ms == {"b": 0}
 
 
+def test_of_nodes_that_are_empty_for_as_long_the_oldest_goes_whatever_it_is_called() -> None:
+    of = pool(low=1)
+    nodes = [there(of, "b"), there(of, "a")]
+    late = autoscale([of], nodes, (), AutoscalerState({"a": 0, "b": 0}), 10 * MINUTE)
+    assert late.actions == (ScaleDown("gpu", "b", 2),)
+
+
 def test_use_in_between_starts_the_time_anew() -> None:
     of = pool(low=0)
     state = autoscale([of], [there(of, "a")], (), AutoscalerState(), 0).state

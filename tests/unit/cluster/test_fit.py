@@ -128,11 +128,11 @@ def test_bound_pods_take_their_room() -> None:
     assert misfits(spec(), state.with_pod(spec())) == ("Insufficient nvidia.com/gpu",)
 
 
-def test_the_least_allocated_node_wins_and_ties_go_by_name() -> None:
+def test_the_least_allocated_node_wins_and_the_oldest_of_equal_ones() -> None:
     asks = spec("{containers: [{name: c, resources: {requests: {cpu: 2}}}]}")
     busy = node_state(node("a"), [asks])
     nodes = [busy, NodeState(node("c")), NodeState(node("b"))]
-    assert Placer(nodes).place(asks).node == "b"
+    assert Placer(nodes).place(asks).node == "c"
 
 
 def test_a_pod_that_fits_nowhere_gets_the_schedulers_message() -> None:

@@ -1,6 +1,7 @@
 """Services on shared nodes: GPUs given once, pods that wait, nodes that come and go, one service alone."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy
@@ -110,10 +111,30 @@ def test_pods_that_waited_longest_are_first_and_smaller_ones_pass_those_that_do_
     assert column(columns.gpus_used) == [1, 1, 2, 8, 8, 8]
 
 
-def test_pods_pack_nodes_or_spread_over_them():
-    for spreads, left in ((False, 1), (True, 2)):
-        pool = FleetPool("p", gpus=2, most=2, first=2, unneeded_s=15, spreads=spreads)
-        assert column(replayed([service()], [pool], [2] * 4).columns.nodes)[-1] == left
+@pytest.mark.parametrize(
+    ("spreads", "share", "left"),
+    [
+        (False, 1.0, 1),
+        (True, 1.0, 2),
+        # As much is left of both nodes whatever is on them, and the older takes both pods.
+        (True, 0.0, 1),
+    ],
+)
+def test_pods_pack_nodes_or_spread_over_them(spreads, share, left):
+    pool = FleetPool("p", gpus=2, most=2, first=2, unneeded_s=15, spreads=spreads)
+    assert column(replayed([service(share=share)], [pool], [2] * 4).columns.nodes)[-1] == left
+
+
+def test_cpu_and_memory_say_where_a_pod_goes_and_not_how_many_gpus_are_left():
+    services = [service("big", gpus=2, share=0.1), service("small", share=0.4), service("last")]
+    pool = FleetPool("p", gpus=4, most=2, first=2, unneeded_s=15, spreads=True)
+    # The big one and the small one have a node each. The last goes to the big one's, of which more is left,
+    # as Kubernetes' LeastAllocated has it; when both are gone only the small one's node is empty, and goes.
+    demand = [[1, 1, 0], [1, 1, 1], [1, 0, 1], [1, 0, 1], [1, 0, 1]]
+    run_ = replayed([replace(each, least=0) for each in services], [pool], demand, details=3)
+    assert column(run_.columns.nodes) == [2, 2, 2, 1, 1]
+    nodes = dict(zip(run_.details.service.tolist(), run_.details.node.tolist(), strict=True))
+    assert nodes[2] == nodes[0] != nodes[1]
 
 
 @given(

@@ -10,8 +10,8 @@ import pytest
 
 from gpuscale.core.errors import ConfigError, UsageError
 from gpuscale.queueing.times import Constant
+from gpuscale.sim.fluid.run import simulate_fluid
 from gpuscale.sim.scenario.batching import BatchingSpec, batching_of
-from gpuscale.sim.scenario.fluid import simulate_fluid
 from gpuscale.sim.scenario.loading import load_setup
 from gpuscale.sim.simulate import simulate
 

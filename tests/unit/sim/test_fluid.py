@@ -1,6 +1,10 @@
 # mypy: disable-error-code="arg-type, attr-defined, index, operator"
 """A scenario as a fleet: near an exact run, arithmetic by hand, and what is refused or left out."""
 
+import json
+from dataclasses import replace
+from pathlib import Path
+
 import numpy
 import pytest
 
@@ -10,10 +14,12 @@ from gpuscale.hpa.kernel.memory import MAX, PERCENT, PODS, Limits, Rules
 from gpuscale.plan.fleet.manifest_hpa import POD_AVERAGE, manifest_policy
 from gpuscale.plan.policies.hpa import HPA
 from gpuscale.plan.replay import Service, run
-from gpuscale.sim.scenario.fluid import simulate_fluid
+from gpuscale.sim.fluid.document import ACCURACY
+from gpuscale.sim.fluid.run import simulate_fluid
 from gpuscale.sim.scenario.loading import load_setup
 from gpuscale.sim.simulate import simulate
 
+ROOT = Path(__file__).parents[3]
 MANIFESTS = """\
 apiVersion: apps/v1
 kind: Deployment
@@ -70,6 +76,30 @@ def test_it_is_as_near_to_an_exact_run_as_the_docs_say(name, most):
     assert fluid["gpuHours"] == pytest.approx(exact["gpuHours"], rel=most)
     for deployment, requests in exact["requests"].items():
         assert fluid["requests"][deployment]["arrived"] == pytest.approx(requests["arrived"])
+
+
+@pytest.mark.parametrize(
+    "number",
+    [
+        12,  # pods of two GPUs on nodes of eight
+        9,  # pods of one and two GPUs
+        34,  # of one and four
+    ],
+)
+def test_drawn_scenarios_cost_what_an_exact_run_says(number, monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    import fluid_scenarios
+
+    setup = replace(fluid_scenarios.drawn_setup(number), duration_ms=3_600_000)
+    fluid, exact = simulate_fluid(setup)["summary"], simulate(setup)["summary"]
+    assert sum(hpa["rescales"] for hpa in exact["hpas"].values()) >= 10
+    assert fluid["gpuHours"] == pytest.approx(exact["gpuHours"], rel=0.05)
+
+
+def test_the_accuracy_that_an_answer_names_is_the_one_that_was_measured():
+    result = json.loads((ROOT / "benchmarks" / "results" / "fluid.json").read_text("utf-8"))
+    notes = {each["name"]: each["note"] for each in result["figures"]}
+    assert f"within 5 % of an exact run's in {notes['drawn: within 5 %']}" in ACCURACY
 
 
 def test_a_fixed_count_costs_its_nodes_and_turns_away_what_it_cannot_do():

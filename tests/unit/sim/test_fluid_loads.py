@@ -3,6 +3,7 @@
 import numpy
 import pytest
 
+from gpuscale.sim.fluid.loads import rates_at, requests_until
 from gpuscale.sim.load.loads import (
     Load,
     RampLoad,
@@ -12,7 +13,6 @@ from gpuscale.sim.load.loads import (
     StepsLoad,
     TraceLoad,
 )
-from gpuscale.sim.scenario.fluid_loads import rates_at, requests_until
 
 LOADS: dict[str, Load] = {
     "constant": StepsLoad(((0.0, 3.0),)),

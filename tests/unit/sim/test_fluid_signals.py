@@ -4,7 +4,7 @@
 import pytest
 
 from gpuscale.core.errors import UsageError
-from gpuscale.sim.scenario.fluid import simulate_fluid
+from gpuscale.sim.fluid.run import simulate_fluid
 from gpuscale.sim.scenario.loading import load_setup
 from gpuscale.sim.scenario.setup import Setup
 from gpuscale.sim.simulate import simulate

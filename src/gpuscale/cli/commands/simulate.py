@@ -250,7 +250,7 @@ def _run(setup: "Setup", how: _How) -> dict[str, object]:
         files = PrometheusRuleFiles(how.rules, beside=setup.prometheus_rules)
         setup = replace(setup, prometheus_rules=files.groups)
     if how.fidelity is FidelityChoice.FLUID:
-        from gpuscale.sim.scenario.fluid import simulate_fluid
+        from gpuscale.sim.fluid.run import simulate_fluid
 
         return simulate_fluid(setup, partial(print, file=sys.stderr), series=how.series)
     from gpuscale.sim.simulate import simulate as run

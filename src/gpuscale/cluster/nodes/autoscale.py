@@ -153,7 +153,7 @@ def _shrink(
         if size <= pool.min_nodes:
             continue
         of_pool = (node.state.name for node in nodes if node.pool == pool.name)
-        oldest_first = sorted(ripe.intersection(of_pool), key=lambda name: (unneeded[name], name))
-        for count, name in enumerate(oldest_first[: size - pool.min_nodes]):
+        longest_first = sorted(filter(ripe.__contains__, of_pool), key=unneeded.__getitem__)
+        for count, name in enumerate(longest_first[: size - pool.min_nodes]):
             removals.append(ScaleDown(pool.name, name, size - count))
     return tuple(removals)

@@ -32,8 +32,8 @@ class _Class:
     """Of one of them."""
     seen: int = 0
     """How many of the changes of nodes it has looked at."""
-    fitting: list[tuple[float, str, int]] = field(default_factory=list)
-    """A heap of nodes by score, then name; the last is the node's version, and another voids the entry."""
+    fitting: list[tuple[float, int, str, int]] = field(default_factory=list)
+    """A heap of nodes by score, then order; the last is the node's version, and another voids the entry."""
     reasons: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Node to what keeps them off it."""
     counts: Counter[str] = field(default_factory=Counter)
@@ -42,15 +42,16 @@ class _Class:
 class Placer:
     """Places pods one after the other; nodes change by that alone.
 
-    The node with the most CPU and memory left is taken. Kubernetes breaks ties at random; here they go by
-    name, so that the same cluster always gives the same answer.
+    The node with the most CPU and memory left is taken. Kubernetes breaks ties at random; here the first of
+    them is taken, so that the same cluster always gives the same answer, whatever its nodes are called.
 
     Args:
-        nodes: with what is on them.
+        nodes: with what is on them, oldest first.
     """
 
     def __init__(self, nodes: Iterable[NodeState]) -> None:
         self._states = {state.name: state for state in nodes}
+        self._order = {name: order for order, name in enumerate(self._states)}
         self._changed = list(self._states)
         """Names of nodes, once for each version of theirs."""
         self._versions = dict.fromkeys(self._states, 0)
@@ -63,11 +64,11 @@ class Placer:
         kind = self._class_of(spec)
         self._look(kind)
         fitting, versions = kind.fitting, self._versions
-        while fitting and fitting[0][2] != versions[fitting[0][1]]:
+        while fitting and fitting[0][3] != versions[fitting[0][2]]:
             heapq.heappop(fitting)
         if not fitting:
             return Placement(None, refusal(len(self._states), kind.counts))
-        name = fitting[0][1]
+        name = fitting[0][2]
         self._states[name] = self._states[name].with_pod(spec)
         versions[name] += 1
         self._changed.append(name)
@@ -98,6 +99,7 @@ class Placer:
                 kind.reasons[name] = found
                 kind.counts.update(found)
             else:
-                heapq.heappush(kind.fitting, (-score(state), name, self._versions[name]))
+                entry = -score(state), self._order[name], name, self._versions[name]
+                heapq.heappush(kind.fitting, entry)
         kind.counts = +kind.counts
         kind.seen = len(self._changed)

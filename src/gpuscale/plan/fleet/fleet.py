@@ -63,6 +63,8 @@ class FleetService:
     """For how long a client waits; infinite where `most_waiting_s` alone says what is turned away."""
     most_waiting_s: float = math.inf
     """Work that may wait, in seconds of one pod, however many there are."""
+    share: float = 1.0
+    """What one pod asks for of its node's CPU and memory, where those say which node it goes to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +84,7 @@ class FleetPool:
     delay_after_add_s: float = 0.0
     """How long empty nodes stay after a node was ordered, for whichever pool."""
     spreads: bool = False
-    """Whether a pod goes to the emptiest node, and not to the fullest that has room."""
+    """Whether a pod goes where the most CPU and memory is left, and not where the fewest GPUs are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,6 +256,7 @@ def _services(
     return Services(
         pool=_whole(pool_of[each.pool] for each in services),
         gpus=_whole(each.gpus for each in services),
+        share=_floats(each.share for each in services),
         policy=_whole(places[each.policy.desired] for each in services),
         start_up=_whole(max(1, math.ceil(each.start_up_s / step_s)) for each in services),
         lag=_whole(math.ceil(each.lag_s / step_s) for each in services),
@@ -313,11 +316,15 @@ def _lists(pools: Pools, services: int) -> Lists:
         node_last=numpy.full((count, buckets), NOWHERE),
         node_before=_counts(nodes),
         node_after=after,
-        node_free=_counts(nodes),
+        node_free=_counts(nodes, NOWHERE),
+        node_share=numpy.zeros(nodes),
+        node_number=_counts(nodes),
         node_since=_counts(nodes),
         unused_pod=_whole([NOWHERE, 0]),
         unused_node=numpy.where(pools.most > 0, pools.first_node[:-1], NOWHERE),
         nodes=_counts(count),
+        nodes_most=_counts(count),
+        nodes_came=_counts(count),
         nodes_coming=_counts(count),
         nodes_due=numpy.zeros((count, int(pools.coming.max()) + 1), dtype=numpy.int64),
         last_order=_counts(1, -int(pools.delay.max()) - 1),

@@ -1,6 +1,9 @@
-"""Nodes of the pools in buckets by free GPUs: a pod finds its node without looking at any other."""
+"""Nodes of the pools in buckets by free GPUs: a pod that packs finds its node without a look at another."""
 
 from gpuscale.plan.fleet.state import NOWHERE, Counts, Lists, Pools
+
+_SAME = 1e-9
+"""What shares of a node may differ by rounding."""
 
 
 def add_node(pools: Pools, lists: Lists, pool: int, step: int) -> None:
@@ -8,28 +11,53 @@ def add_node(pools: Pools, lists: Lists, pool: int, step: int) -> None:
     node = lists.unused_node[pool]
     lists.unused_node[pool] = lists.node_after[node]
     lists.nodes[pool] += 1
+    lists.nodes_most[pool] = max(lists.nodes_most[pool], lists.nodes[pool])
+    lists.nodes_came[pool] += 1
+    lists.node_number[node] = lists.nodes_came[pool]
+    lists.node_share[node] = 0.0
     _append(lists, pool, node, pools.gpus[pool], step)
 
 
-def take_gpus(pools: Pools, lists: Lists, pool: int, gpus: int, step: int) -> int:
+def take_gpus(pools: Pools, lists: Lists, pool: int, gpus: int, share: float, step: int) -> int:
     """Return the node that gives a pod its GPUs; NOWHERE without one.
 
-    Of equal nodes the last that changed is taken, so that nodes that are long empty stay so, and can go.
+    Where pods spread, it is the node of whose CPU and memory the most is left, and the oldest of equal ones.
+    Elsewhere it is the fullest that has room, and of equal ones the last that changed, so that nodes that are
+    long empty stay so, and can go.
     """
-    size = pools.gpus[pool]
-    for offset in range(size - gpus + 1):
-        free = size - offset if pools.spreads[pool] else gpus + offset
+    spreads = pools.spreads[pool]
+    node = _emptiest(pools, lists, pool, gpus) if spreads else _fullest(pools, lists, pool, gpus)
+    if node != NOWHERE:
+        free = lists.node_free[node]
+        _remove(lists, pool, node)
+        _append(lists, pool, node, free - gpus, step)
+        lists.node_share[node] += share
+        lists.used[pool] += gpus
+    return int(node)
+
+
+def _fullest(pools: Pools, lists: Lists, pool: int, gpus: int) -> int:
+    for free in range(gpus, pools.gpus[pool] + 1):
         node = lists.node_last[pool, free]
         if node != NOWHERE:
-            _remove(lists, pool, node)
-            _append(lists, pool, node, free - gpus, step)
-            lists.used[pool] += gpus
             return int(node)
     return NOWHERE
 
 
-def give_gpus(lists: Lists, pool: int, node: int, gpus: int, step: int) -> None:
+def _emptiest(pools: Pools, lists: Lists, pool: int, gpus: int) -> int:
+    best, first = NOWHERE, pools.first_node[pool]
+    for node in range(first, first + lists.nodes_most[pool]):
+        if lists.node_free[node] >= gpus:
+            more = lists.node_share[node] - lists.node_share[best]
+            older = lists.node_number[node] < lists.node_number[best]
+            if best == NOWHERE or more < -_SAME or (more < _SAME and older):
+                best = node
+    return best
+
+
+def give_gpus(lists: Lists, pool: int, node: int, gpus: int, share: float, step: int) -> None:
     """Take a pod's GPUs back."""
+    lists.node_share[node] -= share
     _remove(lists, pool, node)
     _append(lists, pool, node, lists.node_free[node] + gpus, step)
     lists.used[pool] -= gpus
@@ -47,6 +75,7 @@ def remove_empty(pools: Pools, lists: Lists, pool: int, step: int) -> None:
         and step - lists.node_since[node] >= pools.unneeded[pool]
     ):
         _remove(lists, pool, node)
+        lists.node_free[node] = NOWHERE
         lists.node_after[node] = lists.unused_node[pool]
         lists.unused_node[pool] = node
         lists.nodes[pool] -= 1

@@ -51,7 +51,9 @@ def place(
     while pod != NOWHERE and too_many > 1:
         service, after = pods.service[pod], pods.after[pod]
         gpus = services.gpus[service]
-        node = take_gpus(pools, lists, pool, gpus, step) if gpus < too_many else NOWHERE
+        node = NOWHERE
+        if gpus < too_many:
+            node = take_gpus(pools, lists, pool, gpus, services.share[service], step)
         if node == NOWHERE:
             too_many = min(too_many, gpus)
         else:
@@ -86,7 +88,7 @@ def remove(
         _leave_line(pods, lists, pool, gpus, pod)
         own.waiting[service] -= 1
     else:
-        give_gpus(lists, pool, pods.node[pod], gpus, step)
+        give_gpus(lists, pool, pods.node[pod], gpus, services.share[service], step)
         if pods.due[pod] > step:
             own.starting[service] -= 1
             own.pods_due[service, pods.due[pod] % own.pods_due.shape[1]] -= 1

@@ -22,6 +22,8 @@ class Services(NamedTuple):
     pool: Counts
     gpus: Counts
     """That one pod takes, on one node."""
+    share: Numbers
+    """What one pod asks for of its node's CPU and memory."""
     policy: Counts
     start_up: Counts
     lag: Counts
@@ -52,7 +54,7 @@ class Pools(NamedTuple):
     delay: Counts
     """How long all empty nodes stay after a node was ordered, for whichever pool."""
     spreads: Counts
-    """1 where a pod goes to the emptiest node, 0 where it goes to the fullest that has room."""
+    """1 where a pod goes where the most CPU and memory is left, 0 where the fewest GPUs are."""
     first_node: Counts
     """The pool's nodes have consecutive places from here; one more number ends the last."""
 
@@ -90,6 +92,11 @@ class Lists(NamedTuple):
     node_before: Counts
     node_after: Counts
     node_free: Counts
+    """NOWHERE where a node is not there."""
+    node_share: Numbers
+    """What its pods ask for of its CPU and memory."""
+    node_number: Counts
+    """It is the how manyth that came to its pool."""
     node_since: Counts
     """The step at which its free GPUs last changed."""
     unused_pod: Counts
@@ -97,6 +104,10 @@ class Lists(NamedTuple):
     unused_node: Counts
     """The first free place of a node, by pool."""
     nodes: Counts
+    nodes_most: Counts
+    """At a time, until now; they have the first places of the pool."""
+    nodes_came: Counts
+    """In all."""
     nodes_coming: Counts
     nodes_due: Table
     """By pool and step, as a ring."""

@@ -79,7 +79,9 @@ def _scale_out(cluster: Cluster, deployment: Deployment, live: int, now_ms: int)
 
 def _scale_in(cluster: Cluster, deployment: Deployment, pods: list[Pod], now_ms: int) -> list[str]:
     surplus = max(0, len(pods) - deployment.replicas)
-    leaving = sorted(pods, key=_leaves_first)[:surplus]
+    # Of those created together Kubernetes' choice is arbitrary; names, which are drawn, must not decide it.
+    latest_first = pods[::-1]
+    leaving = sorted(latest_first, key=_leaves_first)[:surplus]
     owner = f"ReplicaSet/{replica_set_name(cluster, deployment)}"
     for pod in leaving:
         cluster.mark_deleted(pod.metadata.key, now_ms)
@@ -89,7 +91,7 @@ def _scale_in(cluster: Cluster, deployment: Deployment, pods: list[Pod], now_ms:
     return [pod.metadata.key for pod in leaving]
 
 
-def _leaves_first(pod: Pod) -> tuple[bool, bool, bool, int, str]:
+def _leaves_first(pod: Pod) -> tuple[bool, bool, bool, int]:
     """Unassigned before assigned, pending before running, unready before ready, younger before older."""
     status = pod.status
     return (
@@ -97,7 +99,6 @@ def _leaves_first(pod: Pod) -> tuple[bool, bool, bool, int, str]:
         status.phase is not PodPhase.PENDING,
         status.ready is True,
         -pod.metadata.creation_ms,
-        pod.metadata.name,
     )
 
 

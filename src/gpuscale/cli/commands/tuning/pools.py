@@ -7,7 +7,7 @@ from gpuscale.cluster.scheduling.resources import gpu_count
 from gpuscale.plan.tuning.pooled import Pool
 from gpuscale.providers.registry import named
 from gpuscale.sim.control.cloud import CloudPool
-from gpuscale.sim.scenario.fluid import fleet_pool, home_pool
+from gpuscale.sim.fluid.run import fleet_pool, home_pool
 from gpuscale.sim.scenario.setup import ServiceSetup, Setup
 
 

@@ -17,9 +17,9 @@ from gpuscale.rules.config import Rule
 from gpuscale.series.labels import METRIC_NAME
 from gpuscale.series.promql import tree
 from gpuscale.series.promql.parse import metric_names, parse_query
+from gpuscale.sim.fluid.gpu_use import gpu_operator
 from gpuscale.sim.load.pod_metrics import Figure
 from gpuscale.sim.load.requests import RUNNING, WAITING
-from gpuscale.sim.scenario.fluid_gpu_use import gpu_operator
 from gpuscale.sim.scenario.setup import ServiceSetup, Setup
 
 EXPECTED = (

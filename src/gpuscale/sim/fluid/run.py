@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy
 
 from gpuscale.cluster.nodes.policy import ClusterAutoscaler
-from gpuscale.cluster.scheduling.fit import NodeState, misfits
+from gpuscale.cluster.scheduling.fit import NodeState, misfits, score
 from gpuscale.core.errors import UsageError
 from gpuscale.hpa.numbers import limits_of
 from gpuscale.hpa.policy import HpaPolicy
@@ -30,9 +30,9 @@ from gpuscale.plan.fleet.state import Table
 from gpuscale.plan.policies.policy import Numbers, Policy
 from gpuscale.plan.policies.static import STATIC
 from gpuscale.sim.control.cloud import CloudPool
-from gpuscale.sim.scenario.fluid_document import FluidWorkload, fluid_series, fluid_summary
-from gpuscale.sim.scenario.fluid_loads import requests_until
-from gpuscale.sim.scenario.fluid_signals import EXPECTED, FluidSignal, signal_of
+from gpuscale.sim.fluid.document import FluidWorkload, fluid_series, fluid_summary
+from gpuscale.sim.fluid.loads import requests_until
+from gpuscale.sim.fluid.signals import EXPECTED, FluidSignal, signal_of
 from gpuscale.sim.scenario.setup import ServiceSetup, Setup
 
 
@@ -151,6 +151,7 @@ def _workload(setup: Setup, workload: ServiceSetup, step_s: float) -> FluidWorkl
         policy, settings = _policy(setup, hpa, signal, step_s, lag)
         least, most = hpa.min_replicas or 1, hpa.max_replicas
     home = home_pool(setup, deployment) or setup.pools[0]  # there is one: `_faults` looked
+    empty = NodeState(home.pool.node(home.pool.name))
     service = FleetService(
         name=workload.deployment,
         pool=home.pool.name,
@@ -160,6 +161,7 @@ def _workload(setup: Setup, workload: ServiceSetup, step_s: float) -> FluidWorkl
         least=least,
         first=deployment.replicas,
         gpus=model.gpus,
+        share=score(empty) - score(empty.with_pod(deployment.template.spec)),
         start_up_s=(workload.lifecycle.image_pull_ms + workload.lifecycle.startup_ms) / 1000,
         lag_s=lag * step_s,
         patience_s=model.timeout_s,
