@@ -1,5 +1,7 @@
 """Nodes of the pools in buckets by free GPUs: a pod that packs finds its node without a look at another."""
 
+import math
+
 from gpuscale.plan.fleet.state import NOWHERE, Counts, Lists, Pools
 
 _SAME = 1e-9
@@ -45,13 +47,13 @@ def _fullest(pools: Pools, lists: Lists, pool: int, gpus: int) -> int:
 
 
 def _emptiest(pools: Pools, lists: Lists, pool: int, gpus: int) -> int:
-    best, first = NOWHERE, pools.first_node[pool]
+    best, least, oldest = NOWHERE, math.inf, 0
+    first = pools.first_node[pool]
     for node in range(first, first + lists.nodes_most[pool]):
         if lists.node_free[node] >= gpus:
-            more = lists.node_share[node] - lists.node_share[best]
-            older = lists.node_number[node] < lists.node_number[best]
-            if best == NOWHERE or more < -_SAME or (more < _SAME and older):
-                best = node
+            share, number = lists.node_share[node], lists.node_number[node]
+            if share < least - _SAME or (share < least + _SAME and number < oldest):
+                best, least, oldest = node, share, number
     return best
 
 
