@@ -31,7 +31,7 @@ from gpuscale_testing.programs.toolset import find
 
 SIZES = (1_000, 3_000, 10_000, 30_000)
 JUDGED = 10_000
-"""The size that the budget is for."""
+"""The size that the budget is for; above it, ours is measured alone, for its growth."""
 MOST = 2.0
 """Of the engine's CPU time."""
 LINEAR = 1.15
@@ -41,7 +41,8 @@ SCRAPES = 41
 STEPS = 21
 BUCKETS = 16
 """Of each histogram; as many as vLLM's of latencies."""
-ROUNDS = 3
+ROUNDS = 2
+"""After one that fills caches."""
 
 _OF_ONE = (*ELEMENTWISE, *DATE_FUNCTIONS, "round", "timestamp", "sort", "sort_desc", "absent")
 _OF_RANGE = (*RANGE_FUNCTIONS, "absent_over_time")
@@ -207,11 +208,9 @@ def figures(cases: dict[str, str]) -> Iterator[harness.Figure]:
     costs: dict[str, list[tuple[int, float]]] = {name: [] for name in cases}
     for series in SIZES:
         store = filled(series)
-        engine = Engine(program, series)
+        engine = Engine(program, series) if series <= JUDGED else None
         for name, query in cases.items():
-            theirs = engine.costs_ms(query)
             what = f"{name}, {series:,} series"
-            yield harness.figure(f"alternative: Prometheus 3.16, {what}", "CPU ms", theirs)
             try:
                 ours, is_columns = our_costs_ms(store, query)
             except QueryError as error:
@@ -221,10 +220,15 @@ def figures(cases: dict[str, str]) -> Iterator[harness.Figure]:
             note = query if is_columns else f"{query} (row by row)"
             costs[name].append((series, statistics.median(ours)))
             yield harness.figure(what, "CPU ms", ours, note=note)
+            if engine is None:
+                continue
+            theirs = engine.costs_ms(query)
+            yield harness.figure(f"alternative: Prometheus 3.16, {what}", "CPU ms", theirs)
             ratio = statistics.median(ours) / max(statistics.median(theirs), 0.5)
             budget = MOST if series == JUDGED else None
             yield harness.figure(f"ours / Prometheus, {what}", "ratio", [ratio], at_most=budget)
-        engine.close()
+        if engine is not None:
+            engine.close()
         del store
     for name, found in costs.items():
         # Below some milliseconds it is the query itself that costs, not its series.

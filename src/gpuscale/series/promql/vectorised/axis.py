@@ -86,6 +86,11 @@ class Axis:
             budget.hold_labels(label_set_bytes(found))
         return found
 
+    @property
+    def is_known_unique(self) -> bool:
+        """Return whether the label sets are known to differ, without a look at them."""
+        return bool(self._is_unique)
+
     def distinct(self, making: "Making") -> "Axis":
         """Return this axis.
 

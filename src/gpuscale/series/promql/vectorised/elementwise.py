@@ -29,7 +29,14 @@ def function_of(name: str, values: Floats, check: Check) -> Floats:
     """Return a function of one number, by its name in PromQL, of each value."""
     if name in _EXACT:
         return _EXACT[name](values)
-    return each(ELEMENTWISE[name], check, values)
+    if name not in _DOMAINS:
+        return each(ELEMENTWISE[name], check, values)
+    # Outside its domain a function of Python's raises, which takes much longer than an answer.
+    low, high = _DOMAINS[name]
+    inside = (values >= low) & (values <= high)
+    found = np.full(values.shape, math.nan)
+    found[inside] = each(ELEMENTWISE[name], check, values[inside][None, :])[0]
+    return found
 
 
 def arithmetic(operator: str, left: Floats, right: Floats, check: Check) -> Floats:
@@ -117,6 +124,7 @@ _EXACT: dict[str, Callable[[Floats], Floats]] = {
     "deg": lambda values: values * 180 / math.pi,
     "rad": lambda values: values * math.pi / 180,
 }
+_DOMAINS = {"asin": (-1, 1), "acos": (-1, 1), "atanh": (-1, 1), "acosh": (1, math.inf)}
 _EXACT_OPERATORS: dict[str, np.ufunc] = {
     "+": np.add,
     "-": np.subtract,

@@ -6,6 +6,7 @@ import numpy as np
 
 from gpuscale.series.labels import LabelKey, LabelSet
 from gpuscale.series.promql.elementwise import ARITHMETIC
+from gpuscale.series.promql.rows import NAN
 from gpuscale.series.promql.tree import Binary, Cardinality, Matching
 from gpuscale.series.promql.vectorised.aggregation import Reduction, Segments
 from gpuscale.series.promql.vectorised.axis import Axis, Groups, Making
@@ -13,6 +14,9 @@ from gpuscale.series.promql.vectorised.blocks import Flags, Floats, Ints
 from gpuscale.series.promql.vectorised.elementwise import arithmetic, compared
 from gpuscale.series.promql.vectorised.support import RowWiseError
 from gpuscale.series.promql.vectorised.table import Table
+
+_PAIRS_A_COLUMN = 4
+"""Of each column, so many may be looked at; as many pods as a GPU has had within a range."""
 
 
 def drops_name(node: Binary) -> bool:
@@ -61,37 +65,110 @@ def matched(node: Binary, left: Table, right: Table, making: Making) -> Table:
     """Return what an operator gives for the pairs of columns that belong together.
 
     Raises:
-        RowWiseError: a column may have more than one partner, or label sets become alike.
+        RowWiseError: a cell may have more than one partner, or label sets become alike.
     """
     swapped = node.matching.cardinality is Cardinality.ONE_TO_MANY
     many, one = (right, left) if swapped else (left, right)
     sides = _signatures(node.matching, many.axis, one.axis, making)
+    _check_single(one.of(sides.one.ids), one.presence())
     many_ids, one_ids = many.of(sides.many.ids), one.of(sides.translated)
-    partner_of = np.full(len(sides.many.axis), -1, np.int64)
-    known = np.flatnonzero(one_ids >= 0)
-    partner_of[one_ids[known]] = known
-    if len(np.unique(one.of(sides.one.ids))) != one.width:
-        raise RowWiseError("more than one partner")
-    partners = partner_of[many_ids]
-    chosen = np.flatnonzero(partners >= 0)
-    partners = partners[chosen]
-    is_single = node.matching.cardinality is Cardinality.ONE_TO_ONE
-    if is_single and len(np.unique(many_ids[chosen])) != len(chosen):
-        raise RowWiseError("more than one match")
-    axis = _joined_axis(node, many, one, chosen, partners, making)
-    many_values, one_values = many.values[:, chosen], one.values[:, partners]
-    first, second = (one_values, many_values) if swapped else (many_values, one_values)
+    chosen, partners = _pairs(many_ids, one_ids)
+    making.budget.hold(9 * len(many.values) * len(chosen))
     present = _both(many.present, chosen, one.present, partners)
+    many_values, one_values = many.values[:, chosen], one.values[:, partners]
+    is_single = node.matching.cardinality is Cardinality.ONE_TO_ONE
+    there = np.ones(many_values.shape, np.bool_) if present is None else present
+    if is_single:
+        _check_single(many_ids[chosen], there)
+    is_lone = len(np.unique(many_ids[chosen])) == len(chosen)
+    axis = _joined_axis(node, many, one, chosen, partners, making, is_lone=is_lone)
+    first, second = (one_values, many_values) if swapped else (many_values, one_values)
     measured = None
     if many.measured_ms is not None and one.measured_ms is not None:
         measured = np.minimum(many.measured_ms[:, chosen], one.measured_ms[:, partners])
     if node.operator in ARITHMETIC:
         values = arithmetic(node.operator, first, second, making.budget)
-        return Table(axis, None, values, present, measured)
+        return _joined(Table(axis, None, values, present, measured), there, making)
     holds = compared(node.operator, first, second)
     if node.return_bool:
-        return Table(axis, None, holds.astype(np.float64), present, measured)
-    return Table(axis, None, first, present, measured).where(holds)
+        values = holds.astype(np.float64)
+        return _joined(Table(axis, None, values, present, measured), there, making)
+    kept = Table(axis, None, first, there & holds, measured)
+    return _joined(kept, there, making).compressed_if_instant()
+
+
+def _check_single(ids: Ints, there: Flags) -> None:
+    """Pass columns of which no two of one group are there at one step.
+
+    Raises:
+        RowWiseError: two are.
+    """
+    if len(np.unique(ids)) == len(ids):
+        return
+    if (Segments(ids).reduced(np.add, there.astype(np.int64)) > 1).any():
+        raise RowWiseError("more than one partner")
+
+
+def _pairs(many_ids: Ints, one_ids: Ints) -> tuple[Ints, Ints]:
+    """Return the columns of both sides that are in the same group, by column of the many side.
+
+    A group has several of a side where series follow each other, such as those of a GPU's pods.
+
+    Args:
+        many_ids: the group of each column.
+        one_ids: likewise; -1 where that is none of the many side's.
+
+    Raises:
+        RowWiseError: they are very many.
+    """
+    known = np.flatnonzero(one_ids >= 0)
+    ordered = known[np.argsort(one_ids[known], kind="stable")]
+    first = np.searchsorted(one_ids[ordered], many_ids)
+    counts = np.searchsorted(one_ids[ordered], many_ids, "right") - first
+    total = int(counts.sum())
+    if total > _PAIRS_A_COLUMN * (len(many_ids) + len(one_ids)):
+        raise RowWiseError("very many partners")
+    chosen = np.repeat(np.arange(len(many_ids)), counts)
+    place = np.arange(total) - np.repeat(counts.cumsum() - counts, counts)
+    return chosen, ordered[np.repeat(first, counts) + place]
+
+
+def _joined(table: Table, there: Flags, making: Making) -> Table:
+    """Return the table with columns of the same labels put together.
+
+    Args:
+        table: the pairs.
+        there: at which steps both of a pair are there, whatever a comparison says.
+        making: of the query's label sets.
+
+    Raises:
+        RowWiseError: two of them are there at one step, which fails.
+    """
+    alike = making.once((table.axis,), "alike", lambda: _alike(table.axis, making))
+    if len(alike.axis) == len(table.axis):
+        return table
+    if table.present is None or table.measured_ms is not None:
+        raise RowWiseError("label sets are alike")
+    _check_single(alike.places, there)
+    shape = len(table.values), len(alike.axis)
+    values, present = np.full(shape, NAN), np.zeros(shape, np.bool_)
+    # One after the other: of those that are alike, each has steps of its own.
+    order = np.argsort(alike.places, kind="stable")
+    ids = alike.places[order]
+    turn = np.arange(len(ids)) - np.searchsorted(ids, ids)
+    for number in range(int(turn.max()) + 1):
+        columns, places = order[turn == number], ids[turn == number]
+        cells = table.present[:, columns]
+        values[:, places] = np.where(cells, table.values[:, columns], values[:, places])
+        present[:, places] |= cells
+    return Table(alike.axis, None, values, present, None)
+
+
+def _alike(axis: Axis, making: Making) -> "_Union":
+    """Return each label set once, and where those of the axis are."""
+    if axis.is_known_unique:
+        return _Union(axis, np.arange(len(axis)))
+    return _union(Axis.listed([]), axis, making)
 
 
 def _both(many: Flags | None, chosen: Ints, one: Flags | None, partners: Ints) -> Flags | None:
@@ -125,8 +202,26 @@ def _signatures(matching: Matching, many: Axis, one: Axis, making: Making) -> _S
 
 
 def _joined_axis(
-    node: Binary, many: Table, one: Table, chosen: Ints, partners: Ints, making: Making
+    node: Binary,
+    many: Table,
+    one: Table,
+    chosen: Ints,
+    partners: Ints,
+    making: Making,
+    *,
+    is_lone: bool,
 ) -> Axis:
+    """Return the label sets of pairs.
+
+    Args:
+        node: the operation.
+        many: the side that may be many.
+        one: the other one.
+        chosen: the columns of the many side.
+        partners: those of the other one.
+        making: of the query's label sets.
+        is_lone: whether no two pairs are in one group.
+    """
     ours = chosen if many.columns is None else many.columns[chosen]
     theirs = partners if one.columns is None else one.columns[partners]
 
@@ -135,8 +230,8 @@ def _joined_axis(
         ours_at, theirs_at = ours.tolist(), theirs.tolist()
         size = 100 * len(ours)
         making.budget.hold_labels(size)
-        # Each group has one match, so its labels are in one result.
-        is_single = node.matching.cardinality is Cardinality.ONE_TO_ONE
+        # Where each group has one match, its labels are in one result.
+        is_single = node.matching.cardinality is Cardinality.ONE_TO_ONE and is_lone
         return Axis(
             len(ours),
             lambda place: _joined_labels(
@@ -147,7 +242,7 @@ def _joined_axis(
         )
 
     key = ("joined", node.matching, drops_name(node), ours.tobytes(), theirs.tobytes())
-    return making.once((many.axis, one.axis), key, made).distinct(making)
+    return making.once((many.axis, one.axis), key, made)
 
 
 def _joined_labels(node: Binary, many: LabelSet, one: LabelSet) -> LabelSet:
@@ -223,7 +318,6 @@ def _union(one: Axis, other: Axis, making: Making) -> _Union:
                 places[place] = known.setdefault(other.label(place).key, len(one) + len(new))
                 if places[place] == len(one) + len(new):
                     new.append(place)
-        is_unique = is_unique and len(np.unique(places)) == len(places)
     size = places.nbytes + 40 * len(new)
     making.budget.hold_labels(size)
     first, second, border = one.label, other.label, len(one)
@@ -237,11 +331,17 @@ def _union(one: Axis, other: Axis, making: Making) -> _Union:
 
 
 def _together(left: Table, right: Table, making: Making) -> Table:
-    """Return the cells of both, no two of which have the same labels at the same step."""
+    """Return the cells of both, no two of which have the same labels at the same step.
+
+    Raises:
+        RowWiseError: two columns of one side are alike.
+    """
     union = making.once(
         (left.axis, right.axis), "together", lambda: _union(left.axis, right.axis, making)
     )
     ours, theirs = _columns(left), union.places[_columns(right)]
+    if len(np.unique(theirs)) < len(theirs):
+        raise RowWiseError("label sets are alike")
     if left.measured_ms is not None and right.measured_ms is not None:
         values = np.concatenate([left.values, right.values], axis=1)
         measured = np.concatenate([left.measured_ms, right.measured_ms], axis=1)

@@ -298,3 +298,36 @@ def test_columns_that_depend_on_values_are_found_by_their_labels(
     assert repr(range_query(columns(store, query, *times), query, *times)) == repr(
         range_query(store, query, *times)
     )
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "x / on (gpu) y",
+        "x / ignoring (pod) y",
+        "x / y",
+        "x >= on (gpu) y",
+        "x * on (gpu) group_left (pod) y",
+        "x == bool on (gpu) group_left () y",
+        "sum by (gpu) (x) - on (gpu) group_left (pod) y",
+        "sum by (gpu) (x) + on (gpu) y",
+        "y <= on (gpu) group_right (pod) sum by (gpu) (x)",
+        "(x > 5) or x",
+        "abs(x > 5 or x) + 1",
+    ],
+)
+def test_series_that_follow_each_other_are_matched_step_by_step(query: str) -> None:
+    """A GPU that one pod has after the other has two series, of which one is there at a time."""
+    store = SeriesStore(retention_ms=10**12)
+    for name in "xy":
+        for pod, scrapes in (("p", range(20)), ("q", range(20, 40))):
+            ref = store.ref({"__name__": name, "gpu": "0", "pod": pod})
+            other = store.ref({"__name__": name, "gpu": "1", "pod": "r"})
+            for scrape in scrapes:
+                store.append_ref(ref, T + 15_000 * scrape, float(scrape % 7))
+                store.append_ref(other, T + 15_000 * scrape, 3.0)
+            store.mark_stale(ref, T + 15_000 * (scrapes.stop))
+    times = T + 150_000, T + 450_000, 15_000
+    found = range_query(columns(store, query, *times), query, *times)
+    assert repr(found) == repr(range_query(store, query, *times))
+    assert len(found.series) > 1
