@@ -35,6 +35,7 @@ def usual(settings: KubeSettings) -> KubeClient:
         return KubeClient(settings)
 
 
+CLIENTS = (KubeClient, usual)
 NOW_MS = int(time.time() * 1000)
 CA, OTHER_CA = make_ca(NOW_MS), make_ca(NOW_MS)
 NAME = "kubernetes.default.svc"
@@ -394,3 +395,22 @@ def test_other_clusters_are_left_to_the_usual_client(tmp_path: Path, cluster) ->
 def test_a_file_that_is_not_there_is_left_to_the_usual_client(tmp_path: Path) -> None:
     assert plain_access(KubeSettings(tmp_path / "none")) is None
     assert plain_access(KubeSettings()) is None
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/api/v1/pods/*/a",
+        "/api/v1/pods/a b",
+        "/api/v1/pods/caf\u00e9",
+        "/api/v1/pods/a%20b%2Fc",
+        "/apis/x/v1/namespaces/a:b/p,q;r/~s!t'(u)",
+    ],
+)
+async def test_a_path_is_asked_for_as_by_the_usual_client(tmp_path: Path, path: str) -> None:
+    async with serving(tmp_path) as server:
+        for client in (make(config(tmp_path, server.port, {"token": "t"})) for make in CLIENTS):
+            await client.get(path)
+            await client.close()
+        first, second = (head.partition("\r\n")[0] for head in server.heads)
+    assert first == second

@@ -11,7 +11,7 @@ import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Protocol, Self
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 
 import h11
 
@@ -27,6 +27,8 @@ _IDLE_S = 5.0
 _MAX_IDLE = 8
 """Connections that are kept so; more than a few requests at a time are rare."""
 _MAX_HEAD_BYTES = 65_536
+_AS_THEY_ARE = "!#$%&'()*+,/:;=?@[]|~"
+"""Characters of a path that may hold a query, and what is escaped already."""
 
 
 class Reads(Protocol):
@@ -113,7 +115,7 @@ class ApiReader:
         """Ask, and yield the body of a good answer as it comes."""
         query = f"?{urlencode(params)}" if params else ""
         accept = accepted(accept, params, metadata_only=self._metadata_only)
-        target = f"{self._url.path.rstrip('/')}{path}{query}"
+        target = f"{self._url.path.rstrip('/')}{quote(path, safe=_AS_THEY_ARE)}{query}"
         connection: _Connection | None = None
         try:
             # A watch is silent for minutes, but it begins at once.
