@@ -200,6 +200,10 @@ VECTORS = st.recursive(
                     "ignoring (job)",
                     "on (pod) group_left ()",
                     "on (gpu) group_right (job)",
+                    "on (pod) group_left (gpu) fill (2)",
+                    "on (pod, gpu, job) fill_left (0)",
+                    "ignoring (job) fill_right (-1)",
+                    "fill (7)",
                 ]
             ),
             inner,

@@ -491,8 +491,6 @@ class Evaluation:
         return found.rows(self._first_step, self._first_step + len(self.steps))
 
     def _binary(self, node: tree.Binary) -> Table:
-        if node.matching.fill_left is not None or node.matching.fill_right is not None:
-            return self.by_rows(node)
         if node.operator in tree.SET_OPERATORS:
             return set_operation(node, self.table(node.left), self.table(node.right), self.making)
         for vector, scalar in ((node.left, node.right), (node.right, node.left)):

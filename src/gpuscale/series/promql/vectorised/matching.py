@@ -1,11 +1,13 @@
 """Operations between two tables: which columns belong together is a matter of labels, worked out once."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from gpuscale.series.labels import LabelKey, LabelSet
 from gpuscale.series.promql.elementwise import ARITHMETIC
+from gpuscale.series.promql.functions.aggregate import Grouping
 from gpuscale.series.promql.rows import NAN
 from gpuscale.series.promql.tree import Binary, Cardinality, Matching
 from gpuscale.series.promql.vectorised.aggregation import Reduction, Segments
@@ -67,34 +69,99 @@ def matched(node: Binary, left: Table, right: Table, making: Making) -> Table:
     Raises:
         RowWiseError: a cell may have more than one partner, or label sets become alike.
     """
-    swapped = node.matching.cardinality is Cardinality.ONE_TO_MANY
+    matching = node.matching
+    swapped = matching.cardinality is Cardinality.ONE_TO_MANY
     many, one = (right, left) if swapped else (left, right)
-    sides = _signatures(node.matching, many.axis, one.axis, making)
+    fills = matching.fill_left, matching.fill_right
+    fill_many, fill_one = reversed(fills) if swapped else fills
+    sides = _signatures(matching, many.axis, one.axis, making)
     _check_single(one.of(sides.one.ids), one.presence())
     many_ids, one_ids = many.of(sides.many.ids), one.of(sides.translated)
     chosen, partners = _pairs(many_ids, one_ids)
-    making.budget.hold(9 * len(many.values) * len(chosen))
     present = _both(many.present, chosen, one.present, partners)
-    many_values, one_values = many.values[:, chosen], one.values[:, partners]
-    is_single = node.matching.cardinality is Cardinality.ONE_TO_ONE
-    there = np.ones(many_values.shape, np.bool_) if present is None else present
-    if is_single:
-        _check_single(many_ids[chosen], there)
-    is_lone = len(np.unique(many_ids[chosen])) == len(chosen)
-    axis = _joined_axis(node, many, one, chosen, partners, making, is_lone=is_lone)
+    parts = [_Pairs(chosen, partners, present)]
+    if fill_one is not None:
+        there = many.presence() & ~_found(matching, many, one, making)[0]
+        lonely = np.arange(many.width)
+        parts.append(_Pairs(lonely, np.full(many.width, _NONE), there))
+    if fill_many is not None:
+        there = one.presence() & ~_found(matching, one, many, making)[0]
+        lonely = np.arange(one.width)
+        parts.append(_Pairs(np.full(one.width, _NONE), lonely, there))
+    pairs = _Pairs.together(parts, len(many.values))
+    cells = len(many.values) * len(pairs.many)
+    making.budget.hold((9 if len(parts) == 1 else 27) * cells)
+    many_values = _values(many, pairs.many, fill_many)
+    one_values = _values(one, pairs.one, fill_one)
+    there = np.ones(many_values.shape, np.bool_) if pairs.present is None else pairs.present
+    is_single = matching.cardinality is Cardinality.ONE_TO_ONE
+    if is_single and (pairs.many >= 0).any():
+        ours = np.flatnonzero(pairs.many >= 0)
+        _check_single(many_ids[pairs.many[ours]], there[:, ours])
+    is_lone = len(parts) == 1 and len(np.unique(many_ids[chosen])) == len(chosen)
+    axis = _joined_axis(node, many, one, pairs, making, is_lone=is_lone)
     first, second = (one_values, many_values) if swapped else (many_values, one_values)
     measured = None
     if many.measured_ms is not None and one.measured_ms is not None:
-        measured = np.minimum(many.measured_ms[:, chosen], one.measured_ms[:, partners])
+        measured = np.minimum(_times(many, pairs.many), _times(one, pairs.one))
     if node.operator in ARITHMETIC:
-        values = arithmetic(node.operator, first, second, making.budget)
-        return _joined(Table(axis, None, values, present, measured), there, making)
-    holds = compared(node.operator, first, second)
-    if node.return_bool:
-        values = holds.astype(np.float64)
-        return _joined(Table(axis, None, values, present, measured), there, making)
-    kept = Table(axis, None, first, there & holds, measured)
-    return _joined(kept, there, making).compressed_if_instant()
+        values, kept = arithmetic(node.operator, first, second, making.budget), pairs.present
+    else:
+        holds = compared(node.operator, first, second)
+        values, kept = (
+            (holds.astype(np.float64), pairs.present)
+            if node.return_bool
+            else (first, there & holds)
+        )
+    joined = _joined(Table(axis, None, values, kept, measured), there, making)
+    return joined.compressed_if_instant()
+
+
+_NONE = -1
+"""In place of the column that a pair lacks, and a number is filled in for."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Pairs:
+    """Which columns of two tables belong together."""
+
+    many: Ints
+    one: Ints
+    present: Flags | None
+    """K x P: at which steps both are there, or what there is of them where one is filled in."""
+
+    @classmethod
+    def together(cls, parts: Sequence["_Pairs"], steps: int) -> "_Pairs":
+        """Return all of them, by column of the many side as rows come."""
+        if len(parts) == 1:
+            return parts[0]
+        many, one = (
+            np.concatenate([getattr(each, side) for each in parts]) for side in ("many", "one")
+        )
+        there = [
+            np.ones((steps, len(each.many)), np.bool_) if each.present is None else each.present
+            for each in parts
+        ]
+        order = np.argsort(np.where(many == _NONE, len(many), many), kind="stable")
+        return cls(many[order], one[order], np.concatenate(there, axis=1)[:, order])
+
+
+def _values(table: Table, columns: Ints, fill: float | None) -> Floats:
+    values: Floats = (
+        table.values[:, columns] if table.width else np.empty((len(table.values), len(columns)))
+    )
+    if fill is not None:
+        values[:, columns == _NONE] = fill
+    return values
+
+
+def _times(table: Table, columns: Ints) -> Ints:
+    """Return when the values of an instant query's columns were measured; what is filled in was never."""
+    times_ms = np.full((1, len(columns)), Reduction.NEVER_MS)
+    there = columns != _NONE
+    if table.measured_ms is not None:
+        times_ms[:, there] = table.measured_ms[:, columns[there]]
+    return times_ms
 
 
 def _check_single(ids: Ints, there: Flags) -> None:
@@ -202,14 +269,7 @@ def _signatures(matching: Matching, many: Axis, one: Axis, making: Making) -> _S
 
 
 def _joined_axis(
-    node: Binary,
-    many: Table,
-    one: Table,
-    chosen: Ints,
-    partners: Ints,
-    making: Making,
-    *,
-    is_lone: bool,
+    node: Binary, many: Table, one: Table, pairs: _Pairs, making: Making, *, is_lone: bool
 ) -> Axis:
     """Return the label sets of pairs.
 
@@ -217,26 +277,36 @@ def _joined_axis(
         node: the operation.
         many: the side that may be many.
         one: the other one.
-        chosen: the columns of the many side.
-        partners: those of the other one.
+        pairs: their columns.
         making: of the query's label sets.
         is_lone: whether no two pairs are in one group.
     """
-    ours = chosen if many.columns is None else many.columns[chosen]
-    theirs = partners if one.columns is None else one.columns[partners]
+    ours = np.where(pairs.many == _NONE, _NONE, _columns(many)[pairs.many] if many.width else _NONE)
+    theirs = np.where(pairs.one == _NONE, _NONE, _columns(one)[pairs.one] if one.width else _NONE)
 
     def made() -> Axis:
         ours_label, theirs_label = many.axis.label, one.axis.label
         ours_at, theirs_at = ours.tolist(), theirs.tolist()
         size = 100 * len(ours)
         making.budget.hold_labels(size)
+        signature = Grouping(node.matching.labels, by=node.matching.on).made
+
+        def label(place: int) -> LabelSet:
+            our, their = ours_at[place], theirs_at[place]
+            # What is filled in has the labels that are matched on.
+            if our == _NONE:
+                other = theirs_label(their)
+                return _joined_labels(node, signature(other), other)
+            mine = ours_label(our)
+            return _joined_labels(
+                node, mine, signature(mine) if their == _NONE else theirs_label(their)
+            )
+
         # Where each group has one match, its labels are in one result.
         is_single = node.matching.cardinality is Cardinality.ONE_TO_ONE and is_lone
         return Axis(
             len(ours),
-            lambda place: _joined_labels(
-                node, ours_label(ours_at[place]), theirs_label(theirs_at[place])
-            ),
+            label,
             size + many.axis.size + one.axis.size,
             is_unique=True if is_single and not node.matching.include else None,
         )
