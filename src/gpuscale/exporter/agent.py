@@ -152,10 +152,10 @@ class NodeAgent:
         self._phase.note(self._clock.now_ms())
 
     def _publish(self, outcome: ReadOutcome) -> None:
-        self._snapshot = self._collector.publish(outcome, self._server_status())
+        snapshot = self._snapshot = self._collector.publish(outcome, self._server_status)
         self._has_collected.set()
-        snapshot = self._snapshot
-        self._subscribers.publish(snapshot.devices, snapshot.measured_ms, snapshot.status.error)
+        if len(self._subscribers):
+            self._subscribers.publish(snapshot.devices, snapshot.measured_ms, snapshot.status.error)
 
     async def _run(self) -> None:
         await self._wait_for_the_first()

@@ -1,4 +1,4 @@
-"""One collect: read the GPUs, tie them to their pods, and make the families that scrapes get.
+"""One collect: read the GPUs, tie them to their pods, and note how to make the families that scrapes get.
 
 A collect ends in a `Snapshot` whatever happens. When reading fails, its text has no device series at all:
 old values would look fresh to an autoscaler. Its own metrics, and a log line, say what is wrong.
@@ -9,6 +9,7 @@ import time
 from collections import Counter as Tally
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from gpuscale.core.clock import Clock
 from gpuscale.exporter.families.azure import AzureMetrics
@@ -107,7 +108,7 @@ class Collector:
 
     def nothing_yet(self) -> Snapshot:
         """Return what to serve before the first collect."""
-        return self._snapshot((), (), None)
+        return self._snapshot((), tuple, ServerStatus)
 
     def read(self) -> ReadOutcome:
         """Return the readings of now; may block as long as the reader does."""
@@ -125,8 +126,10 @@ class Collector:
         jobs = self._extras.jobs(map(job_key, readings)) if self._extras.jobs is not None else {}
         return ReadOutcome(gpus, readings, duration_s, error, _stats(reader), jobs)
 
-    def publish(self, outcome: ReadOutcome, server: ServerStatus | None = None) -> Snapshot:
-        """Return the snapshot of an outcome, good or bad."""
+    def publish(
+        self, outcome: ReadOutcome, server: Callable[[], ServerStatus] = ServerStatus
+    ) -> Snapshot:
+        """Return the snapshot of an outcome, good or bad; `server` is asked when it is first scraped."""
         attribution, attribution_error = self._owners(outcome.readings)
         self._tell_missing(attribution.missing if attribution else ())
         before = self._status
@@ -141,7 +144,14 @@ class Collector:
         readings = outcome.readings if outcome.error is None else ()
         if outcome.jobs != self._options.jobs:
             self._options = replace(self._options, jobs=outcome.jobs)
-        return self._snapshot(readings, self._device_families(readings, attribution), server)
+        shares: tuple[GpuShares, ...] | None = None
+        if self._extras.azure is not None:
+            shares = self._shares(readings, attribution)
+            self._extras.azure.observe(shares, self._clock.now_ms())
+        make = partial(
+            self._device_families, readings, self._counters, attribution, self._options, shares
+        )
+        return self._snapshot(readings, make, server)
 
     def _next_status(self, outcome: ReadOutcome) -> CollectStatus:
         before = self._status
@@ -161,13 +171,16 @@ class Collector:
     def _snapshot(
         self,
         readings: Sequence[GpuReading],
-        families: tuple[Family, ...],
-        server: ServerStatus | None,
+        devices: Callable[[], tuple[Family, ...]],
+        server: Callable[[], ServerStatus],
     ) -> Snapshot:
-        with_state = with_status(readings, self._counters)
-        own = own_families(self._status, with_state, self._counters, server)
+        status, counters = self._status, self._counters
+
+        def own() -> tuple[Family, ...]:
+            return own_families(status, with_status(readings, counters), counters, server())
+
         oldest_ms = min((each.measured_ms for each in readings), default=self._clock.now_ms())
-        return Snapshot(families, own, self._status, oldest_ms)
+        return Snapshot(devices, own, status, oldest_ms)
 
     def _owners(self, readings: Sequence[GpuReading]) -> tuple[Attribution | None, str | None]:
         try:
@@ -176,26 +189,25 @@ class Collector:
             return None, _reason(failure)
 
     def _device_families(
-        self, readings: Sequence[GpuReading], attribution: Attribution | None
+        self,
+        readings: Sequence[GpuReading],
+        counters: Sequence[Counter],
+        attribution: Attribution | None,
+        options: FamilyOptions,
+        shares: tuple[GpuShares, ...] | None,
     ) -> tuple[Family, ...]:
         families = agent_families(
-            with_status(readings, self._counters),
-            self._counters,
-            attribution,
-            self._options,
-            self._styles,
+            with_status(readings, counters), counters, attribution, options, self._styles
         )
+        known = attribution or Attribution()
         if self._extras.vendor is not None:
-            known = attribution or Attribution()
-            families += self._extras.vendor(readings, known, self._options)
-        shares = self._shares(readings, attribution)
-        if self._extras.azure is not None:
-            self._extras.azure.observe(shares, self._clock.now_ms())
+            families += self._extras.vendor(readings, known, options)
         if "dcgm" not in self._styles:
             return families
-        known = attribution or Attribution()
-        health = health_families(readings, known, self._options)
-        return (*families, *container_families(shares, self._options), *health)
+        if shares is None:
+            shares = self._shares(readings, attribution)
+        health = health_families(readings, known, options)
+        return (*families, *container_families(shares, options), *health)
 
     def _shares(
         self, readings: Sequence[GpuReading], attribution: Attribution | None

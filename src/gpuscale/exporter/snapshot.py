@@ -1,10 +1,12 @@
 """What scrapes and probes are answered with until the next collect.
 
-A format is rendered when the first scrape asks for it and kept for all others of the same tick. Most ticks
-are never scraped in most formats, so nothing is made before it is asked for.
+Families are made, and a format is rendered, when the first scrape or subscriber asks for them, and kept for
+all others of the same tick. An agent collects every second, and most Prometheuses ask every 15 s or less.
 """
 
 import gzip
+from collections.abc import Callable
+from functools import cached_property
 from typing import Literal
 
 from gpuscale.exporter.families.own_metrics import CollectStatus
@@ -19,24 +21,32 @@ class Snapshot:
     """One tick's families, and their texts as they are asked for.
 
     Args:
-        devices: the families of GPUs and of their containers.
-        own: what the exporter says of itself.
+        devices: makes the families of GPUs and of their containers.
+        own: makes those in which the exporter reports on itself.
         status: how collecting goes.
         measured_ms: when the oldest of the devices' values was measured.
     """
 
     def __init__(
         self,
-        devices: tuple[Family, ...],
-        own: tuple[Family, ...],
+        devices: Callable[[], tuple[Family, ...]],
+        own: Callable[[], tuple[Family, ...]],
         status: CollectStatus,
         measured_ms: int = 0,
     ) -> None:
-        self.devices = devices
-        self.own = own
+        self._make_devices = devices
+        self._make_own = own
         self.status = status
         self.measured_ms = measured_ms
         self._bodies: dict[tuple[Format, bool], bytes] = {}
+
+    @cached_property
+    def devices(self) -> tuple[Family, ...]:
+        return self._make_devices()
+
+    @cached_property
+    def own(self) -> tuple[Family, ...]:
+        return self._make_own()
 
     @property
     def text(self) -> bytes:

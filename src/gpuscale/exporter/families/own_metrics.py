@@ -140,7 +140,7 @@ def own_families(
     status: CollectStatus,
     readings: Sequence[GpuReading],
     counters: Iterable[Counter],
-    server: ServerStatus | None = None,
+    server: ServerStatus = ServerStatus(),
 ) -> tuple[Family, ...]:
     """Return the exporter's own families, those without a sample left out.
 
@@ -148,7 +148,7 @@ def own_families(
         status: of collecting.
         readings: the latest.
         counters: what should be served of them.
-        server: of serving; None where nothing is served.
+        server: of serving.
     """
     rows: dict[str, Rows] = {
         **_collect_rows(status),
@@ -156,7 +156,7 @@ def own_families(
         "absent_fields": _absent(readings, counters),
         **_call_rows(status.calls),
         **_attribution_rows(status),
-        **_server_rows(server or ServerStatus()),
+        **_server_rows(server),
     }
     families = (
         Family(

@@ -79,8 +79,6 @@ class Subscribers:
         self._members.discard(subscriber)
 
     def publish(self, families: Iterable[Family], measured_ms: int, error: str | None) -> None:
-        if not self._members:
-            return
         line = self._encoder.advance(families, measured_ms, error)
         for subscriber in tuple(self._members):
             if not subscriber.offer(line):
