@@ -2,7 +2,7 @@
 
     PYTHONPATH=src python3 tests/gpu/shares.py          # one NVIDIA GPU and PyTorch; four minutes
     PYTHONPATH=src python3 tests/gpu/shares.py 110      # nine minutes: the mixes at random for 110 s each
-    PYTHONPATH=src python3 tests/gpu/shares.py eleven   # two GPUs: eleven containers on both at once
+    PYTHONPATH=src python3 tests/gpu/shares.py eleven 0 1   # GPUs 0 and 1: eleven containers on both at once
 
 Processes do bursts of matrix products of random length at random times on GPU 0. Each counts its work in
 seconds that the same products take alone, which is its true use. Beside them the agent's own reader and
@@ -42,8 +42,8 @@ MIXES = {
     "both always busy": (20, "full", (100, 100)),
     "every 100 ms": (20, "periodic", (40, 40)),
 }
-ELEVEN = {0: (24, 16, 12, 10, 8, 6), 1: (30, 20, 14, 9, 5)}
-"""GPU to the uses of its containers; both GPUs are nearly as busy as they can be."""
+ELEVEN = ((24, 16, 12, 10, 8, 6), (30, 20, 14, 9, 5))
+"""The uses of the containers of two GPUs, which are nearly as busy as they can be."""
 ELEVEN_SECONDS = 60
 JOIN = (56, 24)
 JOIN_AT_S, JOINED_S, JOIN_SECONDS = 12.0, 18.0, 38.0
@@ -271,18 +271,17 @@ def main(random_seconds: int | None) -> None:
     write(f"shares_1x{model()}", result, mixes + joined)
 
 
-def eleven() -> None:
+def eleven(gpus) -> None:
     """Run eleven containers on two GPUs at once, and write what came of it."""
-    loads = {gpu: [Load(gpu) for _ in uses] for gpu, uses in ELEVEN.items()}
+    loads = {gpu: [Load(gpu) for _ in uses] for gpu, uses in zip(gpus, ELEVEN, strict=True)}
     seen = {}
 
-    def run(gpu):
+    def run(gpu, uses):
         mine = loads[gpu]
         name = f"{len(mine)} of eleven"
-        given = name, mine, mine[0].product_s, ELEVEN_SECONDS, "random", ELEVEN[gpu]
-        seen[gpu] = run_mix(*given)
+        seen[gpu] = run_mix(name, mine, mine[0].product_s, ELEVEN_SECONDS, "random", uses)
 
-    threads = [threading.Thread(target=run, args=(gpu,)) for gpu in ELEVEN]
+    threads = [threading.Thread(target=run, args=each) for each in zip(gpus, ELEVEN, strict=True)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -293,7 +292,7 @@ def eleven() -> None:
         "benchmark": "shares_on_two_gpus",
         "window_s": WINDOW_S,
         "seconds": ELEVEN_SECONDS,
-        "mixes": [summary(seen[gpu]) for gpu in ELEVEN],
+        "mixes": [summary(seen[gpu]) for gpu in gpus],
     }
     write(f"shares_2x{model()}", result, list(seen.values()))
 
@@ -320,7 +319,7 @@ def model():
 if __name__ == "__main__":
     if sys.argv[1:] == ["--work"]:
         work()
-    elif sys.argv[1:] == ["eleven"]:
-        eleven()
+    elif sys.argv[1:2] == ["eleven"]:
+        eleven([int(each) for each in sys.argv[2:]])
     else:
         main(int(sys.argv[1]) if sys.argv[1:] else None)
