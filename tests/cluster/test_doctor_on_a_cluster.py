@@ -570,6 +570,74 @@ def test_a_starting_agent_is_not_killed_after_the_printed_command(cluster):
         is_gone(cluster, "probe-too-early")
 
 
+def kueues_workloads(version):
+    """Return the kind Workload as a release of Kueue serves it, with any fields."""
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    names = {"plural": "workloads", "singular": "workload", "kind": "Workload"}
+    served = {"name": version, "served": True, "storage": True}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "workloads.kueue.x-k8s.io"},
+        "spec": {
+            "group": "kueue.x-k8s.io",
+            "scope": "Namespaced",
+            "names": {**names, "listKind": "WorkloadList"},
+            "versions": [{**served, "schema": {"openAPIV3Schema": schema}}],
+        },
+    }
+
+
+@pytest.mark.parametrize("version", ["v1beta1", "v1beta2"])
+def test_a_job_in_kueues_queue_is_named_whichever_release_it_is_of(cluster, version):
+    kind, said = kueues_workloads(version), "insufficient unused quota for nvidia.com/gpu"
+    template = deployment("train")["spec"]["template"]
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "train"}
+    workload = {
+        "apiVersion": f"kueue.x-k8s.io/{version}",
+        "kind": "Workload",
+        "metadata": {"name": "job-train", "namespace": "default"},
+        "spec": {"queueName": "team-a", "podSets": [{"name": "main", "template": template}]},
+        "status": {
+            "conditions": [
+                {"type": "QuotaReserved", "status": "False", "reason": "Pending", "message": said}
+            ]
+        },
+    }
+    with cluster.objects(kind):
+        cluster.shell("kubectl wait crd/workloads.kueue.x-k8s.io --for=condition=Established")
+        job = {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "metadata": {"name": "train", "namespace": "default"},
+            "spec": {"suspend": True, "template": template},
+        }
+        job["spec"]["template"]["spec"]["restartPolicy"] = "Never"
+        with cluster.objects(job):
+            uid = cluster.plane.get("job/train")["metadata"]["uid"]
+            workload["metadata"]["ownerReferences"] = [{**owner, "uid": uid}]
+            with cluster.objects(workload):
+                finding = cluster.named("workload-queued", "job/default/train")
+                assert f"in the queue team-a: {said}" in finding.what
+    cluster.shell("kubectl wait --for=delete crd/workloads.kueue.x-k8s.io --timeout=60s")
+
+
+def test_a_preempted_pod_is_named_as_the_scheduler_says(cluster):
+    small = SimulatedNode("gpu-9", gpus=1, labels={**LABELLED, "pool": "small"}, taints=(TAINT,))
+    low, high = deployment("low"), deployment("high")
+    for body in (low, high):
+        body["spec"]["template"]["spec"]["nodeSelector"] = {"pool": "small"}
+    high["spec"]["template"]["spec"]["priorityClassName"] = "urgent"
+    urgent = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "value": 1000}
+    with node(cluster, small, {**urgent, "metadata": {"name": "urgent"}}, low):
+        cluster.shell("kubectl rollout status deployment/low --timeout=60s")
+        with cluster.objects(high):
+            cluster.shell("kubectl rollout status deployment/high --timeout=60s")
+            finding = cluster.named("pod-preempted", "deployment/default/low")
+            (pod,) = cluster.plane.get("pods", "-l", "app=high")["items"]
+            assert f"pod default/{pod['metadata']['name']} (1000)" in finding.what
+
+
 # Asked at a terminal
 
 ORDER = ("gpu-node-unlabelled", "api-certificate", "hpa-not-allowed")

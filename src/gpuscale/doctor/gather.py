@@ -135,6 +135,8 @@ class Gatherer:
                 if not params["continue"]:
                     return Look(items)
         except ApiStatusError as error:
+            if error.code == _NOT_FOUND and kind.older_path:
+                return await self._list(replace(kind, path=kind.older_path, older_path=""))
             if error.code == _NOT_FOUND:
                 return Look(is_served=False)
             return Look(fault=str(error), needs=kind.needs)

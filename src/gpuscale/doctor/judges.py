@@ -50,6 +50,8 @@ class Listed:
     hops: tuple[str, ...]
     """Of which nothing can be said without it."""
     field_selector: str = ""
+    older_path: str = ""
+    """Where it is in a cluster that does not serve the path."""
 
 
 KINDS = (
@@ -75,6 +77,7 @@ KINDS = (
     ),
     Listed("events", "/api/v1/events", "events", (CAPACITY,), "reason=NotTriggerScaleUp"),
     Listed("refusals", "/api/v1/events", "events", (WORKLOAD,), "reason=FailedCreate"),
+    Listed("preemptions", "/api/v1/events", "events", (WORKLOAD,), "reason=Preempted"),
     Listed(
         "scheduling-events",
         "/api/v1/events",
@@ -139,9 +142,10 @@ KINDS = (
     ),
     Listed(
         "queued-workloads",
-        "/apis/kueue.x-k8s.io/v1beta1/workloads",
+        "/apis/kueue.x-k8s.io/v1beta2/workloads",
         "workloads.kueue.x-k8s.io",
         (WORKLOAD,),
+        older_path="/apis/kueue.x-k8s.io/v1beta1/workloads",
     ),
     Listed(
         "autoscaler-status",

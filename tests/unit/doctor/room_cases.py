@@ -1,7 +1,7 @@
 """Pods that wait for their own workload, and what Kueue keeps in its queue: the objects, as they are then."""
 
 from clusters import GPU, both, meta, node, pod
-from workload_cases import deployment, pending, wanting
+from workload_cases import at, deployment, pending, wanting
 
 FULL = f"0/1 nodes are available: 1 Insufficient {GPU}."
 
@@ -71,7 +71,19 @@ def gated(gate="kueue.x-k8s.io/admission"):
     )
 
 
+def preempted(victim="web-a-1", by="urgent", age_s=60):
+    """What the scheduler says of a pod that it ended for another."""
+    return {
+        **meta("p", "default", creationTimestamp=at(age_s)),
+        "involvedObject": {"kind": "Pod", "namespace": "default", "name": victim},
+        "related": {"kind": "Pod", "namespace": "default", "name": by},
+        "message": "Preempted by pod 3c9e on node gpu-1",
+    }
+
+
+PREEMPTED = {"replicasets": [replica_set("web-a", 1)], "preemptions": [preempted()]}
 ROOM_CASES = [
+    ("pod-preempted", PREEMPTED, "kubectl get priorityclasses"),
     ("rollout-without-room", rollout(2, **rolling(1, 0)), '"maxUnavailable": 1'),
     (
         "workload-queued",

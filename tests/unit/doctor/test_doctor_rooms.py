@@ -9,9 +9,21 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-from clusters import GPU, both, cluster, findings_of, node, status_map
+from clusters import GPU, both, cluster, findings_of, node, pod, status_map
 from node_cases import event
-from room_cases import FULL, REASON, gated, owned, queued, replica_set, rolling, rollout, stateful
+from room_cases import (
+    FULL,
+    PREEMPTED,
+    REASON,
+    gated,
+    owned,
+    preempted,
+    queued,
+    replica_set,
+    rolling,
+    rollout,
+    stateful,
+)
 from workload_cases import deployment, pending, pods, started, wanting
 
 ENDS_OLD_FIRST = [
@@ -121,6 +133,26 @@ def test_what_kueue_suspends_is_named_with_its_queue(kind, name) -> None:
 )
 def test_a_workload_with_quota_or_without_gpus_is_not_named(workload) -> None:
     assert findings_of(cluster(**{"queued-workloads": [workload]})) == {}
+
+
+# Priorities
+
+
+def test_a_preempted_pod_is_named_with_the_one_that_it_went_for() -> None:
+    urgent = pod("urgent", gpus=1)
+    urgent["spec"]["priority"] = 1000
+    found = findings_of(cluster(**PREEMPTED, **pods(urgent)))["pod-preempted"]
+    assert found.where == "deployment/default/web"
+    assert "1 pod of it went" in found.what
+    assert "pod default/urgent (1000)" in found.what
+
+
+@pytest.mark.parametrize(
+    "event", [preempted(age_s=3700), preempted("other-a-1"), preempted("single")]
+)
+def test_what_was_preempted_long_ago_or_is_not_looked_at_is_passed_over(event) -> None:
+    found = findings_of(cluster(**{**PREEMPTED, "preemptions": [event]}))
+    assert "pod-preempted" not in found
 
 
 # Groups at their maximum

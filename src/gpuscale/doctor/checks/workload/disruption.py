@@ -1,9 +1,15 @@
-"""PodDisruptionBudgets that let no pod of a workload go."""
+"""Pods that don't go when they should, by budgets, and pods that went for others of a higher priority.
+
+Source: kubernetes v1.37 pkg/scheduler/framework/preemption (event Preempted: the pod that goes, and, as
+    `related`, the one that it goes for).
+"""
 
 from collections.abc import Iterator
 
 from gpuscale.core.findings import Checks, Fix, Severity
+from gpuscale.core.words import counted
 from gpuscale.doctor import facts
+from gpuscale.doctor.checks.workload.subjects import Key, about, subjects
 from gpuscale.doctor.judges import WORKLOAD, ClusterFinding
 from gpuscale.doctor.snapshot import HpaLook, Snapshot
 from gpuscale.objects.fields import Fields
@@ -22,6 +28,13 @@ PDBS_OVERLAP = DISRUPTION_CHECKS.add(
     "Pods of two PodDisruptionBudgets, which can't be evicted, so that their nodes can't be drained.",
     "Delete one of the two.",
 )
+POD_PREEMPTED = DISRUPTION_CHECKS.add(
+    "pod-preempted",
+    Severity.NOTE,
+    "Pods that the scheduler ended in the last hour for pods of a higher priority.",
+    "Give the workload a PriorityClass as high where it matters as much, or make room for both.",
+)
+_RECENT_MS = 3_600_000
 
 
 def disruption_findings(snapshot: Snapshot) -> Iterator[ClusterFinding]:
@@ -38,6 +51,33 @@ def disruption_findings(snapshot: Snapshot) -> Iterator[ClusterFinding]:
                 yield _note(budget, look)
                 break
     yield from _overlaps(snapshot)
+    yield from _preempted(snapshot)
+
+
+def _preempted(snapshot: Snapshot) -> Iterator[ClusterFinding]:
+    pods = {facts.full_name(pod): pod for pod in snapshot.all("pods")}
+    found: dict[Key, list[Fields]] = {}
+    for event in snapshot.all("preemptions"):
+        victim = facts.service_fields(event.child("involvedObject"))
+        # The pod is gone; its name is that of its ReplicaSet or StatefulSet, and a suffix.
+        name, place = facts.name(victim).rpartition("-")[0], facts.namespace(victim)
+        body = facts.named(snapshot, "ReplicaSet", place, name)
+        kind, called = (None if body is None else facts.controller(body)) or ("StatefulSet", name)
+        at_ms = event.child("metadata").time_ms("creationTimestamp") or 0
+        if (kind, place, called) in subjects(snapshot) and snapshot.now_ms - at_ms < _RECENT_MS:
+            found.setdefault((kind, place, called), []).append(event)
+    for key, events in found.items():
+        by = facts.full_name(facts.service_fields(events[-1].child("related")))
+        known = pods.get(by)
+        priority = None if known is None else known.child("spec").integer("priority")
+        yield POD_PREEMPTED.found(
+            about(key),
+            f"{counted(len(events), 'pod')} of it went in the last hour for others of a higher priority, "
+            f"such as pod {by}{'' if priority is None else f' ({priority})'}.",
+            f"pod {facts.name(facts.service_fields(events[-1].child('involvedObject')))}: "
+            f"{events[-1].text('message')}",
+            Fix(POD_PREEMPTED.fix, "kubectl get priorityclasses"),
+        )
 
 
 def _overlaps(snapshot: Snapshot) -> Iterator[ClusterFinding]:

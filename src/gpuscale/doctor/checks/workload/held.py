@@ -2,7 +2,7 @@
 
 Source: kubernetes v1.36 pkg/scheduler/framework/plugins (schedulinggates, volumebinding, dynamicresources);
     resource.k8s.io/v1 (ResourceClaim, ResourceClaimTemplate, DeviceClass, ResourceSlice);
-    kueue.x-k8s.io/v1beta1 (Workload: condition QuotaReserved), kueue pkg/controller/jobs/pod (the gate).
+    kueue.x-k8s.io/v1beta2 (Workload: condition QuotaReserved), kueue pkg/controller/jobs/pod (the gate).
 """
 
 from collections.abc import Iterator, Mapping
