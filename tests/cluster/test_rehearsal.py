@@ -191,10 +191,14 @@ def counts(document, kinds):
 
 
 def faults_of_the_controllers(plane):
-    """Return the lines in which a controller complains of a metrics API."""
+    """Return the lines in which a controller complains of a metrics API.
+
+    From 1.37 on a new HPA is synced at once, at times before the controller has discovered the API.
+    """
     log = (plane.folder / "kube-controller-manager.log").read_text()
     lines = [line for line in log.splitlines() if re.match(r"[EW]\d{4} ", line)]
-    return [line for line in lines if "metrics" in line]
+    early = "no known available metric versions found"
+    return [line for line in lines if "metrics" in line and early not in line]
 
 
 def test_the_guides_deployment_goes_from_one_to_two_pods_and_back(plane, rehearsed) -> None:

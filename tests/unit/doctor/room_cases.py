@@ -71,13 +71,12 @@ def gated(gate="kueue.x-k8s.io/admission"):
     )
 
 
-def preempted(victim="web-a-1", by="urgent", age_s=60):
+def preempted(victim="web-a-1", age_s=60):
     """What the scheduler says of a pod that it ended for another."""
     return {
         **meta("p", "default", creationTimestamp=at(age_s)),
         "involvedObject": {"kind": "Pod", "namespace": "default", "name": victim},
-        "related": {"kind": "Pod", "namespace": "default", "name": by},
-        "message": "Preempted by pod 3c9e on node gpu-1",
+        "message": "Preempted by pod 3c9e-1 on node gpu-1",
     }
 
 

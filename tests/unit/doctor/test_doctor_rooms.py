@@ -141,10 +141,14 @@ def test_a_workload_with_quota_or_without_gpus_is_not_named(workload) -> None:
 def test_a_preempted_pod_is_named_with_the_one_that_it_went_for() -> None:
     urgent = pod("urgent", gpus=1)
     urgent["spec"]["priority"] = 1000
+    urgent["metadata"]["uid"] = "3c9e-1"
     found = findings_of(cluster(**PREEMPTED, **pods(urgent)))["pod-preempted"]
     assert found.where == "deployment/default/web"
     assert "1 pod of it went" in found.what
     assert "pod default/urgent (1000)" in found.what
+    urgent["metadata"]["uid"] = "of a later pod"
+    found = findings_of(cluster(**PREEMPTED, **pods(urgent)))["pod-preempted"]
+    assert found.what.endswith("of a higher priority.")
 
 
 @pytest.mark.parametrize(

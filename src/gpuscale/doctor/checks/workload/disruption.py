@@ -1,9 +1,10 @@
 """Pods that don't go when they should, by budgets, and pods that went for others of a higher priority.
 
-Source: kubernetes v1.37 pkg/scheduler/framework/preemption (event Preempted: the pod that goes, and, as
-    `related`, the one that it goes for).
+Source: kubernetes v1.37 pkg/scheduler/framework/preemption (event Preempted: of the pod that goes, with the
+    uid of the one that it goes for).
 """
 
+import re
 from collections.abc import Iterator
 
 from gpuscale.core.findings import Checks, Fix, Severity
@@ -35,6 +36,7 @@ POD_PREEMPTED = DISRUPTION_CHECKS.add(
     "Give the workload a PriorityClass as high where it matters as much, or make room for both.",
 )
 _RECENT_MS = 3_600_000
+_PREEMPTOR = re.compile(r"Preempted by pod (\S+)")
 
 
 def disruption_findings(snapshot: Snapshot) -> Iterator[ClusterFinding]:
@@ -55,7 +57,7 @@ def disruption_findings(snapshot: Snapshot) -> Iterator[ClusterFinding]:
 
 
 def _preempted(snapshot: Snapshot) -> Iterator[ClusterFinding]:
-    pods = {facts.full_name(pod): pod for pod in snapshot.all("pods")}
+    pods = {pod.child("metadata").text("uid"): pod for pod in snapshot.all("pods")}
     found: dict[Key, list[Fields]] = {}
     for event in snapshot.all("preemptions"):
         victim = facts.service_fields(event.child("involvedObject"))
@@ -67,15 +69,18 @@ def _preempted(snapshot: Snapshot) -> Iterator[ClusterFinding]:
         if (kind, place, called) in subjects(snapshot) and snapshot.now_ms - at_ms < _RECENT_MS:
             found.setdefault((kind, place, called), []).append(event)
     for key, events in found.items():
-        by = facts.full_name(facts.service_fields(events[-1].child("related")))
-        known = pods.get(by)
-        priority = None if known is None else known.child("spec").integer("priority")
+        said = events[-1].text("message")
+        by = _PREEMPTOR.search(said)
+        known = pods.get(by[1]) if by is not None else None
+        such = ""
+        if known is not None:
+            priority = known.child("spec").integer("priority")
+            such = f", such as pod {facts.full_name(known)} ({priority})"
         yield POD_PREEMPTED.found(
             about(key),
-            f"{counted(len(events), 'pod')} of it went in the last hour for others of a higher priority, "
-            f"such as pod {by}{'' if priority is None else f' ({priority})'}.",
-            f"pod {facts.name(facts.service_fields(events[-1].child('involvedObject')))}: "
-            f"{events[-1].text('message')}",
+            f"{counted(len(events), 'pod')} of it went in the last hour for others of a higher priority"
+            f"{such}.",
+            f"pod {facts.name(facts.service_fields(events[-1].child('involvedObject')))}: {said}",
             Fix(POD_PREEMPTED.fix, "kubectl get priorityclasses"),
         )
 
