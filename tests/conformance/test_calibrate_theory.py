@@ -8,14 +8,15 @@ Kleinrock's knee, the largest throughput divided by mean latency, is at
 """
 
 import math
+import random
 from dataclasses import replace
 
 import pytest
 
 from gpuscale.calibrate.analysis import Measured, analyse
-from gpuscale.calibrate.knee import Curve, Limit, measured_limit
-from gpuscale.calibrate.levels import Objective
-from gpuscale.calibrate.queues import Batches, Shared, Slots
+from gpuscale.calibrate.knee import Curve, Limit
+from gpuscale.calibrate.levels import Objective, measured_limit
+from gpuscale.calibrate.queues import Batches, Lanes, Shared, Slots, poisson
 from gpuscale.calibrate.scaleout import Step, predict_step
 from gpuscale.calibrate.signals import Fitness, SignalJudgement
 from gpuscale.calibrate.writing import Target, Workload, hpa_of, hpa_text
@@ -107,9 +108,9 @@ def test_several_workers_are_counted() -> None:
     assert found.fit.queue.capacity == pytest.approx(400, rel=0.05)
     limit = Curve(found.fit).limit(OBJECTIVE)
     assert limit is not None
-    kept, missed = measured_limit(found.levels, OBJECTIVE)
-    assert missed is not None
-    assert 0.93 * kept <= limit.rate <= 1.07 * missed
+    border = measured_limit(found.levels, OBJECTIVE)
+    assert border.missed is not None
+    assert 0.93 * border.kept <= limit.rate <= 1.07 * border.missed
 
 
 @pytest.mark.parametrize(
@@ -120,10 +121,45 @@ def test_other_kinds_of_service_are_predicted_between_their_levels(
 ) -> None:
     found = ramp(queue, base_ms, OBJECTIVE, 3, spread=False)
     limit = Curve(found.fit).limit(OBJECTIVE)
-    kept, missed = measured_limit(found.levels, OBJECTIVE)
+    border = measured_limit(found.levels, OBJECTIVE)
     assert limit is not None
-    assert missed is not None
-    assert 0.93 * kept <= limit.rate <= 1.07 * missed
+    assert border.missed is not None
+    assert 0.93 * border.kept <= limit.rate <= 1.07 * border.missed
+
+
+@pytest.mark.parametrize("together", [0.6, 1.0, 1.5])
+def test_two_lanes_that_slow_each_other_down_are_a_birth_and_death_process(together: float) -> None:
+    """With exponential service the mean latency of two lanes is known, whatever the two do together.
+
+    One at work ends at a rate m = 1 / base, two or more in the replica at `together` m. For arrivals at a
+    rate r, with a = r / m and b = r / (together m): P(0) = 1 / (1 + a / (1 - b)), and the mean number in it
+    is P(0) a / (1 - b)^2; the mean latency is that by r (Little).
+    """
+    queue, rate = Lanes(together / SERVICE_S, 2, SERVICE_S), 0.7 * together / SERVICE_S
+    draw = random.Random(5)
+    arrivals = [each / rate for each in poisson(200_000, 5)]
+    found = [
+        latency for _, latency in queue.answers(arrivals, [draw.expovariate(1) for _ in arrivals])
+    ]
+    one, two = rate * SERVICE_S, 0.7
+    expected = one / (1 - two) ** 2 / (1 + one / (1 - two)) / rate
+    assert len(found) == len(arrivals)
+    assert sum(found) / len(found) == pytest.approx(expected, rel=0.05)
+
+
+def test_two_lanes_that_do_less_together_than_one_alone_are_found() -> None:
+    """One request takes 8.4 ms alone, two at once 28 ms each: 71 requests/s where one lane has 119."""
+    objective, queue = Objective(95, 41), Lanes(71.4, 2, 0.0084)
+    found = ramp(queue, 8.4, objective, 1, spread=False, hold_s=8)
+    analysis = analyse(Measured(objective, found.baseline, tuple(found.levels), found.end))
+    assert analysis.is_modelled
+    assert analysis.fit is not None
+    assert analysis.limit is not None
+    assert analysis.fit.difference < 0.1
+    assert analysis.fit.queue.capacity == pytest.approx(71.4, rel=0.05)
+    border = measured_limit(found.levels, objective)
+    assert border.missed is not None
+    assert 0.9 * border.kept <= analysis.limit.rate <= 1.1 * border.missed
 
 
 def test_a_step_that_one_replica_can_take_misses_as_many_requests_as_theory_says() -> None:

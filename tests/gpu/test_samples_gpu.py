@@ -159,15 +159,29 @@ def test_calibrate_predicts_what_a_model_server_does(bert, lanes, tmp_path, resu
         "exit_code": done.returncode,
         **{
             key: found.get(key)
-            for key in ("objective", "withoutLoad", "model", "knee", "limit", "check", "notes")
+            for key in (
+                *("objective", "withoutLoad", "end", "model", "knee", "limit"),
+                *("check", "unchecked", "notes"),
+            )
         },
         "signals": found.get("signals"),
         "levels": found["levels"],
     }
-    assert found["limit"], done.stderr
-    assert abs(found["check"]["difference"]) <= 0.2
     assert taken_s <= 900
-    assert (tmp_path / "hpa.yaml").is_file(), done.stderr
+    kept = [each["rate"] for each in found["levels"] if each["isUsed"] and each["keepsObjective"]]
+    if lanes == 1 or done.returncode == 0:
+        assert abs(found["check"]["difference"]) <= 0.2
+        assert found["limit"]["method"] == "queue"
+        assert found["limit"]["rate"] >= 0.8 * max(kept)
+        assert (tmp_path / "hpa.yaml").is_file(), done.stderr
+        return
+    # Threads of one interpreter may be no queue that is known; then it says so and writes nothing.
+    assert done.returncode == 1
+    assert found.get("unchecked") or abs(found["check"]["difference"]) > 0.2
+    if "unchecked" in found:
+        assert "calibrate again" in " ".join(found["notes"]) or not found["end"]["isWhole"]
+        assert not {"knee", "curve", "scaleOut"} & set(found)
+        assert not (tmp_path / "hpa.yaml").exists()
 
 
 def timed_ms(sample, path):

@@ -55,8 +55,10 @@ def test_a_deterministic_worker_gets_its_limit_its_signal_and_files_that_work(
     # 100 requests/s at most; p95 of 60 ms, a wait of 5 services, at 74.1 by Erlang's formula
     # (tests/conformance/test_calibrate_theory.py has it); a busy machine may only make it less.
     late = [level for level in found["levels"] if not level["isUsed"]]
-    if len(late) > len(found["levels"]) / 2 or not found["end"]["isWhole"]:
-        assert "late" in found["end"]["why"] + " ".join(found["notes"])
+    if len(late) > len(found["levels"]) / 2 or not found["end"]["isWhole"] or "unchecked" in found:
+        assert "late" in " ".join(
+            (found["end"]["why"], found.get("unchecked", ""), *found["notes"])
+        )
         pytest.skip("this machine is too busy to send on time, and calibrate says so")
     assert found["model"]["capacity"] == pytest.approx(100, rel=0.1)
     assert found["limit"]["rate"] == pytest.approx(74.1, rel=0.12)
@@ -71,6 +73,32 @@ def test_a_deterministic_worker_gets_its_limit_its_signal_and_files_that_work(
             [GPUSCALE, *command], capture_output=True, text=True, cwd=tmp_path, check=False
         )
         assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_lanes_that_slow_each_other_down_are_answered_with_a_check_or_refused() -> None:
+    # One request takes 10 ms alone, two at once 25 ms each: 80 requests/s at most, where one lane has 100.
+    with replica("--service-ms=10", "--workers=2", "--slower=1.5") as url:
+        code, found, _ = calibrate(url, "--slo=p95=100ms", "--hold=4s")
+    if "unchecked" in found or not found["end"]["isWhole"]:
+        assert code == 1
+        pytest.skip("this machine is too busy to measure it, and calibrate says so")
+    assert code == int(abs(found["check"]["difference"]) > 0.2)
+    assert found["limit"]["method"] == "queue"
+    assert found["model"]["capacity"] == pytest.approx(80, rel=0.1)
+    kept = [each["rate"] for each in found["levels"] if each["isUsed"] and each["keepsObjective"]]
+    assert found["limit"]["rate"] >= 0.8 * max(kept)
+
+
+def test_an_answer_that_had_no_time_for_its_check_is_none(tmp_path: Path) -> None:
+    with replica("--service-ms=10") as url:
+        code, found, said = calibrate(
+            url, "--slo=p95=60ms", "--hold=2s", "--for=15s", "--scenario=s.yaml", cwd=tmp_path
+        )
+    assert code == 1
+    assert "check" not in found
+    assert found["unchecked"]
+    assert "not written, as there is no value for it that was checked: s.yaml" in said
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_an_objective_that_no_rate_keeps_is_said_after_single_requests(tmp_path: Path) -> None:

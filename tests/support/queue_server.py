@@ -25,6 +25,9 @@ class Replica:
         self.worked_s = 0.0
         self.waiting: list[Callable[[], None]] = []
         self.is_batching = False
+        self.at_work: list[tuple[float, Callable[[], None]]] = []
+        self.at_s = 0.0
+        self.timer: asyncio.TimerHandle | None = None
         self.start_s = asyncio.get_running_loop().time()
 
     def service_s(self, now_s: float) -> float:
@@ -58,6 +61,51 @@ class Replica:
 
         asyncio.get_running_loop().call_at(end_s, end)
 
+    def join_lane(self, finish: Callable[[], None]) -> None:
+        """Wait for a lane; those at work slow each other down."""
+        now_s = asyncio.get_running_loop().time()
+        self.work_until(now_s)
+        self.waiting.append(finish)
+        self.fill_lanes(now_s)
+        self.wake()
+
+    def fill_lanes(self, now_s: float) -> None:
+        while self.waiting and len(self.at_work) < self.options.workers:
+            self.at_work.append((self.service_s(now_s), self.waiting.pop(0)))
+
+    def slowness(self) -> float:
+        """Return what a second of work takes now."""
+        return 1 + float(self.options.slower) * (len(self.at_work) - 1)
+
+    def work_until(self, now_s: float) -> None:
+        """Do the work that is due by now, each end when the queue says so."""
+        while self.at_work:
+            left_s, finish = min(self.at_work, key=lambda each: each[0])
+            end_s = self.at_s + left_s * self.slowness()
+            if end_s > now_s:
+                done_s = (now_s - self.at_s) / self.slowness()
+                self.at_work = [(left - done_s, each) for left, each in self.at_work]
+                break
+            self.at_work = [(left - left_s, each) for left, each in self.at_work]
+            self.at_work.remove((0.0, finish))
+            self.at_s = end_s
+            finish()
+            self.fill_lanes(end_s)
+        self.at_s = now_s
+
+    def wake(self) -> None:
+        """Come back when the next one ends."""
+        if self.timer is not None:
+            self.timer.cancel()
+        self.timer = None
+        if self.at_work:
+            end_s = self.at_s + min(left for left, _ in self.at_work) * self.slowness()
+            self.timer = asyncio.get_running_loop().call_at(end_s, self.end_lanes)
+
+    def end_lanes(self) -> None:
+        self.work_until(asyncio.get_running_loop().time())
+        self.wake()
+
     def page(self) -> str:
         return (
             f"requests_running {self.running}\n"
@@ -88,6 +136,8 @@ class Connection(asyncio.Protocol):
         replica.running += 1
         if replica.options.batch:
             replica.join_batch(self.finish)
+        elif replica.options.slower:
+            replica.join_lane(self.finish)
         else:
             loop.call_at(replica.end_s(loop.time()), self.finish)
 
@@ -111,6 +161,12 @@ async def main() -> None:
     parser.add_argument("--batch", type=int, default=0, help="At most so many at once, each batch.")
     parser.add_argument(
         "--each-ms", type=float, default=0.0, help="That a request adds to its batch."
+    )
+    parser.add_argument(
+        "--slower",
+        type=float,
+        default=0.0,
+        help="Part by which each other worker at work slows one.",
     )
     parser.add_argument("--exponential", action="store_true")
     parser.add_argument("--slower-per-s", type=float, default=0.0)

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gpuscale.calibrate.fitting import Fit, disturbed_level, fit_queue
-from gpuscale.calibrate.knee import Curve, Limit, Point, measured_limit
-from gpuscale.calibrate.levels import OWN_SIGNALS, Baseline, Level, Objective
+from gpuscale.calibrate.knee import Curve, Limit, Point
+from gpuscale.calibrate.levels import OWN_SIGNALS, Baseline, Found, Level, Objective, measured_limit
 from gpuscale.calibrate.ramp import Done
 from gpuscale.calibrate.signals import SignalJudgement, judge_signals, value_at
 
@@ -43,10 +43,11 @@ class Analysis:
     """What follows from it."""
 
     fit: Fit | None
+    """None where no queue explains the levels, so that nothing is predicted by one that doesn't."""
     curve: Curve | None
     knee: Point | None
     limit: Limit | None
-    """None where no rate keeps the objective, or where too little was measured."""
+    """None where no rate keeps the objective, levels contradict each other, or too little was measured."""
     is_modelled: bool
     """Whether the limit is the queue's; otherwise it is between two levels."""
     is_bounded: bool = True
@@ -94,27 +95,21 @@ def analyse(measured: Measured, headroom: float = 0.0) -> Analysis:
             f"at {rates} requests/s answers took far longer than at a higher rate: something beside the "
             "load held up the service or the machine for a moment; left out"
         )
-    kept, missed = measured_limit(usable, objective)
-    curve = knee = limit = None
+    found = measured_limit(usable, objective)
+    missed = found.missed
+    curve = limit = None
     if fit is not None:
         curve = Curve(fit)
-        knee = curve.knee()
         limit = curve.limit(objective) if missed is not None else None
-        if fit.difference > _POOR:
-            notes.append(
-                f"no queue explains the latencies (they differ by {100 * fit.difference:.0f} %, "
-                f"typically): other work on the "
-                "machine, or a service that changes; the limit is what was measured"
-            )
-    is_modelled = (
-        fit is not None
-        and limit is not None
-        and missed is not None
-        and fit.difference <= _POOR
-        and kept * (1 - _OFF) <= limit.rate <= missed * (1 + _OFF)
-    )
-    if not is_modelled:
-        limit = _between(kept, missed)
+        if why := _unexplained(fit, limit, found):
+            notes.append(why)
+            fit = curve = limit = None
+    is_modelled = limit is not None
+    if limit is None:
+        limit = _between(found)
+        if found.against:
+            notes.append(_contradicted(found, objective))
+    knee = curve.knee() if curve is not None else None
     signals = () if limit is None else judge_signals(usable, objective, limit, headroom=headroom)
     return Analysis(
         fit, curve, knee, limit, is_modelled, missed is not None, signals, disturbed, tuple(notes)
@@ -134,11 +129,45 @@ def _fitted(levels: tuple[Level, ...], baseline: Baseline) -> tuple[Fit | None, 
     return fit, left_out
 
 
-def _between(kept: float, missed: float | None) -> Limit | None:
-    """Return the limit as it was measured: the highest rate that kept the objective."""
-    if not kept:
+def _unexplained(fit: Fit, limit: Limit | None, found: Found) -> str:
+    """Return why the queue that fits best is not the service; empty where it may well be."""
+    if fit.difference > _POOR:
+        return (
+            f"no queue explains the latencies: the nearest ({fit.queue.words}) differs from them by "
+            f"{100 * fit.difference:.0f} %, expected at most {100 * _POOR:.0f} %; other work on the machine, "
+            "or a service that changes: find it, hold levels longer (--hold), and calibrate again"
+        )
+    if found.missed is None:
+        return ""
+    low, high = found.kept * (1 - _OFF), found.missed * (1 + _OFF)
+    if limit is not None and low <= limit.rate <= high:
+        return ""
+    rate = "none" if limit is None else f"{limit.rate:.4g} requests/s"
+    return (
+        f"no queue explains the limit: by the nearest ({fit.queue.words}) it is {rate}, and by the levels "
+        f"between {found.kept:.4g} and {found.missed:.4g}: hold levels longer (--hold), and calibrate again"
+    )
+
+
+def _contradicted(found: Found, objective: Objective) -> str:
+    levels = ", ".join(
+        f"{'kept' if each.keeps(objective) else 'missed'} at {each.rate:.4g}"
+        for each in found.against
+    )
+    border = "any measured rate" if found.missed is None else f"{found.missed:.4g} requests/s"
+    return (
+        f"levels contradict each other: the objective was {levels} requests/s, expected to be kept below "
+        f"{border} and missed from there on; it isn't the load alone that decides: find other work on the "
+        "machine, hold levels longer (--hold), and calibrate again"
+    )
+
+
+def _between(found: Found) -> Limit | None:
+    """Return the highest rate that kept the objective as the limit; None of a contradiction."""
+    kept = found.kept
+    if not kept or found.against:
         return None
-    return Limit(kept, kept, kept if missed is None else missed, 0.0)
+    return Limit(kept, kept, kept if found.missed is None else found.missed, 0.0)
 
 
 def _notes(measured: Measured) -> Sequence[str]:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from gpuscale.calibrate.levels import Baseline, Level, percentile_of
-from gpuscale.calibrate.queues import Batches, Queue, Shared, Slots, shapes
+from gpuscale.calibrate.queues import Batches, Lanes, Queue, Shared, Slots, shapes
 from gpuscale.core.streams import stream
 
 MIN_LEVELS = 3
@@ -47,8 +47,9 @@ class Fit:
 def fit_queue(levels: Sequence[Level], baseline: Baseline) -> Fit | None:
     """Return the queue that explains the levels best; None of fewer than three with enough answers.
 
-    Workers, a shared replica and batches are tried, each with several sizes; the capacity of each is the one
-    with the smallest sum of squared differences between the logarithms of mean, p50, p90, p95 and throughput.
+    Workers, lanes that slow each other down, a shared replica and batches are tried, each with several sizes;
+    the capacity of each is the one with the smallest sum of squared differences between the logarithms of
+    mean, p50, p90, p95 and throughput.
     The confidence comes from drawing levels again and again, with replacement (bootstrap).
 
     Args:
@@ -116,6 +117,8 @@ def _candidates(most: float, base_s: float) -> Iterator[tuple[Queue, float]]:
         yield Slots(most, slots, base_s), 1.0
     for alone in sorted({1.0, *(max(1.0, busy * part) for part in (0.75, 1.0, 1.3))}):
         yield Shared(most, alone, base_s), 1.2
+    for slots in (2, 4, 8):
+        yield Lanes(most, slots, base_s), 1.2
     slots = 2
     while slots <= 256:
         if slots >= 0.95 * busy and slots <= 64 * busy:
@@ -126,12 +129,14 @@ def _candidates(most: float, base_s: float) -> Iterator[tuple[Queue, float]]:
 def _is_possible(queue: Queue) -> bool:
     if isinstance(queue, Slots):
         return queue.service_s <= _SLOWER * queue.base_s
+    if isinstance(queue, Lanes):
+        return queue.part > 0
     return not isinstance(queue, Batches) or queue.seconds[0] >= 0
 
 
 def _finalists(screened: Sequence[tuple[float, float, Queue]]) -> Iterator[tuple[Queue, float]]:
     """Yield the best of each kind, and more of workers, whose right capacity a coarse grid may miss."""
-    left: dict[type[Queue], int] = {Slots: 3, Shared: 1, Batches: 1}
+    left: dict[type[Queue], int] = {Slots: 3, Lanes: 1, Shared: 1, Batches: 1}
     seen: set[Queue] = set()
     for _, handicap, queue in screened:
         alike = queue.with_capacity(0.0)

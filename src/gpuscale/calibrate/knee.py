@@ -7,7 +7,7 @@ variation of service.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from gpuscale.calibrate.fitting import Fit
@@ -175,18 +175,3 @@ class Curve:
             middle = (low + high) / 2
             low, high = (middle, high) if is_kept(middle) else (low, middle)
         return low * queue.capacity
-
-
-def measured_limit(levels: Sequence[Level], objective: Objective) -> tuple[float, float | None]:
-    """Return the highest rate below all that missed the objective, and the lowest that missed it.
-
-    Without any model: what the fitted one is held against.
-    """
-    missed = [each.rate for each in levels if not each.keeps(objective)]
-    lowest = min(missed, default=None)
-    kept = [
-        each.rate
-        for each in levels
-        if each.keeps(objective) and (lowest is None or each.rate < lowest)
-    ]
-    return max(kept, default=0.0), lowest

@@ -11,6 +11,8 @@ OWN_SIGNALS = (IN_FLIGHT, RATE)
 PERCENTILES = (50.0, 90.0, 95.0, 99.0)
 _LATE_SHARE = 0.3
 _LATE_MS = 5.0
+_APART = 1.25
+"""By what a percentile of a few seconds is off by chance; rates this near may change places."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +128,42 @@ class Baseline:
     def percentile_ms(self, percentile: float) -> float:
         """Return a percentile."""
         return percentile_of(self.latencies_ms, percentile)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Where the objective begins to be missed, as far as levels say so without any model."""
+
+    kept: float
+    """Highest rate that kept it, below all that missed it but those in `against`; 0 where there is none."""
+    missed: float | None
+    """The next rate, which missed it."""
+    against: tuple[Level, ...]
+    """Levels that say otherwise, too far from the two to be so by chance."""
+
+
+def measured_limit(levels: Sequence[Level], objective: Objective) -> Found:
+    """Return the two rates between which the objective begins to be missed, by the fewest levels against it.
+
+    One level that something else held up is against the rest, and moves nothing; of two places with as many
+    against them it is the lower one.
+    """
+    ordered = sorted(levels, key=lambda each: each.rate)
+    kept = [each.keeps(objective) for each in ordered]
+    wrong = [
+        sum(not each for each in kept[:place]) + sum(kept[place:])
+        for place in range(len(ordered) + 1)
+    ]
+    place = wrong.index(min(wrong))
+    low = max((each.rate for each in ordered[:place] if each.keeps(objective)), default=0.0)
+    high = min((each.rate for each in ordered[place:] if not each.keeps(objective)), default=None)
+    against = [
+        each
+        for index, each in enumerate(ordered)
+        if each.keeps(objective) == (index >= place)
+        and not (low / _APART <= each.rate <= (high or each.rate) * _APART)
+    ]
+    return Found(low, high, tuple(against))
 
 
 def percentile_of(ascending: Sequence[float], percentile: float) -> float:

@@ -4,6 +4,7 @@ A replay has the very arrivals that a level had, so chance in them is in both, a
 say as much about a service as minutes would in a comparison with a formula.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heappush, heapreplace
@@ -136,6 +137,71 @@ class Shared:
                 done += (due - now) * min(1.0, self.alone / len(working))
             now = due
             heappush(working, (done + service * part, due))
+
+
+@dataclass(frozen=True, slots=True)
+class Lanes:
+    """Lanes with one request each that slow each other down, the longest waiting first.
+
+    Threads of one interpreter are such lanes: what holds its lock is done by one at a time. Of `n` at work
+    each runs at 1 / (1 + part (n - 1)) of its speed alone, so with a part of 1 more lanes do no more, and
+    beyond 1 less (threads that keep handing the lock over). That is Amdahl's law with a serial part, in the
+    form of N. Gunther, "A Simple Capacity Model of Massively Parallel Transaction Systems", CMG 1993.
+    """
+
+    capacity: float
+    slots: int
+    base_s: float
+    """Mean latency without load: what a request takes while no other one is at work."""
+
+    @property
+    def part(self) -> float:
+        """Return how much each further request at work slows the others down, as a share."""
+        return max(0.0, self._full_s / self.base_s - 1) / max(1, self.slots - 1)
+
+    @property
+    def _full_s(self) -> float:
+        """Return what a request takes while all lanes are at work."""
+        return self.slots / self.capacity
+
+    @property
+    def words(self) -> str:
+        """Return what it is."""
+        return (
+            f"{self.slots} requests at a time that slow each other down: {1000 * self.base_s:.3g} ms alone, "
+            f"{1000 * self._full_s:.3g} ms with {self.slots} at work"
+        )
+
+    def with_capacity(self, capacity: float) -> "Lanes":
+        """Return the same queue with another capacity."""
+        return replace(self, capacity=capacity)
+
+    def answers(self, arrivals: Sequence[float], shape: Sequence[float]) -> Iterator[Answered]:
+        """Yield each request's answer, in the order of answers.
+
+        All that are at work get the same speed, so a heap keeps the order of their ends, as in `Shared`.
+        """
+        base_s, slower = self.base_s, self.part
+        working: list[tuple[float, float]] = []
+        waiting: deque[tuple[float, float]] = deque()
+        now = done = 0.0
+        for due, part in zip((*arrivals, float("inf")), (*shape, 0.0), strict=True):
+            while working:
+                end = now + (working[0][0] - done) * (1 + slower * (len(working) - 1))
+                if end > due:
+                    done += (due - now) / (1 + slower * (len(working) - 1))
+                    break
+                done, start = heappop(working)
+                now = end
+                yield end, end - start
+                if waiting:
+                    next_due, next_part = waiting.popleft()
+                    heappush(working, (done + base_s * next_part, next_due))
+            now = due
+            if len(working) < self.slots:
+                heappush(working, (done + base_s * part, due))
+            else:
+                waiting.append((due, part))
 
 
 @dataclass(frozen=True, slots=True)

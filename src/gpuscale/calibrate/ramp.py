@@ -4,12 +4,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gpuscale.calibrate.levels import Baseline, Level, Objective
+from gpuscale.calibrate.levels import Baseline, Level, Objective, measured_limit
 
 _CLOSE = 1.12
 """Ratio of the lowest missed to the highest kept rate at which closing in ends."""
 _AROUND = (0.8, 0.92, 0.65)
 """Parts of the limit that are measured in the end: what the fit and the target need."""
+_SAME = 0.06
+"""Rates that differ by less are one."""
 _MOST_LATE = 3
 _SURE = 0.15
 """An interval of the limit, as a part of it, that is narrow enough."""
@@ -68,9 +70,9 @@ def next_level(levels: Sequence[Level], baseline: Baseline, settings: RampSettin
     if baseline.is_late(objective):
         return Done(_too_busy("at single requests", baseline.late_ms, objective), is_whole=False)
     if baseline.percentile_ms(objective.percentile) > objective.limit_ms:
-        found = baseline.percentile_ms(objective.percentile)
+        alone_ms = baseline.percentile_ms(objective.percentile)
         return Done(
-            f"without load p{objective.percentile:g} is {found:.4g} ms already, so no rate keeps "
+            f"without load p{objective.percentile:g} is {alone_ms:.4g} ms already, so no rate keeps "
             f"{objective.limit_ms:g} ms",
             is_whole=False,
         )
@@ -81,18 +83,14 @@ def next_level(levels: Sequence[Level], baseline: Baseline, settings: RampSettin
         first = settings.first_rate or 250 / baseline.mean_ms
         rate = min(first, settings.max_rate)
         return Next(rate, "first" if not levels else "again")
-    missed = min((each.rate for each in good if not each.keeps(objective)), default=None)
-    kept = max(
-        (
-            each.rate
-            for each in good
-            if each.keeps(objective) and (missed is None or each.rate < missed)
-        ),
-        default=None,
-    )
+    found = measured_limit(good, objective)
+    for each in found.against:
+        if sum(abs(other.rate / each.rate - 1) < _SAME for other in good) == 1:
+            return Next(each.rate, "again, as other levels say otherwise")
+    kept, missed = found.kept, found.missed
     if missed is None:
-        return _upwards(levels, kept or 0.0, settings)
-    if kept is None:
+        return _upwards(levels, kept, settings)
+    if not kept:
         if missed * baseline.mean_ms / 1000 < 0.01:
             return Done(
                 f"p{objective.percentile:g} is above {objective.limit_ms:g} ms at any rate",
@@ -104,7 +102,7 @@ def next_level(levels: Sequence[Level], baseline: Baseline, settings: RampSettin
     limit = math.sqrt(missed * kept)
     for part in _AROUND:
         rate = part * limit
-        if not any(abs(each.rate / rate - 1) < 0.06 for each in good):
+        if not any(abs(each.rate / rate - 1) < _SAME for each in good):
             return Next(rate, "around")
     return Done(f"the limit is between {kept:.4g} and {missed:.4g} requests/s")
 

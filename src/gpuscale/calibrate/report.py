@@ -20,7 +20,7 @@ def document(
     url: str,
     measured: Measured,
     analysis: Analysis,
-    check: tuple[Level, float, float | None] | None,
+    check: tuple[Level, float, float | None] | str,
     step: tuple[Step, ScaleOut] | None,
 ) -> Object:
     """Return all that was measured and follows; times in ms, rates per second, absent where unknown.
@@ -29,7 +29,7 @@ def document(
         url: what was calibrated.
         measured: the levels.
         analysis: what they say.
-        check: the level at the target, predicted and measured latency.
+        check: the level at the target, predicted and measured latency; or why there is none.
         step: a scale-out, and what is predicted of it.
     """
     objective = measured.objective
@@ -72,7 +72,9 @@ def document(
         }
         found["knee"] = {"rate": analysis.knee.rate, "meanMilliseconds": analysis.knee.mean_ms}
         found["curve"] = _curve(analysis, objective.percentile)
-    if check is not None:
+    if isinstance(check, str):
+        found["unchecked"] = check
+    else:
         level, predicted, seen = check
         found["check"] = {
             "rate": level.rate,
@@ -213,6 +215,8 @@ def _lines(found: Mapping[str, Any]) -> Iterator[str]:
             f"limit      {limit['rate']:.4g} requests/s keep the objective "
             f"({limit['low']:.4g} to {limit['high']:.4g}), {how}"
         )
+    elif any(level["keepsObjective"] for level in found["levels"]):
+        yield "limit      none: levels contradict each other"
     else:
         yield "limit      none: no rate was found that keeps the objective"
     for index, signal in enumerate(found["signals"]):
@@ -276,6 +280,8 @@ def _outcome(found: Mapping[str, Any]) -> Iterator[str]:
             f"the worst waits "
             f"{step['worstMilliseconds'] / 1000:.3g} s"
         )
+    if why := found.get("unchecked"):
+        yield f"check      none: {printable(why)}; nothing here was held against a prediction"
     if check := found.get("check"):
         if "measuredMilliseconds" not in check:
             yield f"check      {check['rate']:.4g} requests/s: no answer"

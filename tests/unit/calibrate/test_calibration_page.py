@@ -16,7 +16,7 @@ OBJECTIVE = Objective(95, 50)
 def test_levels_curve_and_marks_are_drawn() -> None:
     found = ramp(Slots(100, 1, 0.01), 10, OBJECTIVE, 1, spread=False)
     measured = Measured(OBJECTIVE, found.baseline, tuple(found.levels), found.end)
-    made = document("http://h/?a=<b>&c", measured, analyse(measured), None, None)
+    made = document("http://h/?a=<b>&c", measured, analyse(measured), "it was left out", None)
     svg = ElementTree.fromstring(curve_svg(made))
     kinds = [each.tag for each in svg]
     assert kinds.count("circle") == len(found.levels)
@@ -34,7 +34,7 @@ def test_a_calibration_without_levels_has_a_page_too() -> None:
     measured = Measured(
         OBJECTIVE, Baseline((80.0, 90.0)), (), Done("no rate keeps it", is_whole=False)
     )
-    made = document("http://h/", measured, analyse(measured), None, None)
+    made = document("http://h/", measured, analyse(measured), "it was left out", None)
     assert "No level was measured" in render_page(made)
     assert "limit" not in made
 
@@ -44,6 +44,7 @@ def test_a_limit_that_no_level_is_beyond_is_at_least_that() -> None:
     kept = tuple(each for each in found.levels if each.keeps(OBJECTIVE))
     end = Done("the time is up", is_whole=False)
     measured = Measured(OBJECTIVE, found.baseline, kept, end)
-    made = document("http://h/", measured, analyse(measured), None, None)
+    made = document("http://h/", measured, analyse(measured), "it was left out", None)
     assert "high" not in made["limit"]
     assert f"at least {max(each.rate for each in kept):.4g} requests/s" in text(made)
+    assert "check      none: it was left out" in text(made)

@@ -5,9 +5,10 @@ from dataclasses import replace
 
 import pytest
 
+from gpuscale.calibrate.analysis import Measured, analyse
 from gpuscale.calibrate.fitting import fit_queue
 from gpuscale.calibrate.knee import Curve, Limit
-from gpuscale.calibrate.levels import Baseline, Level, Objective
+from gpuscale.calibrate.levels import Baseline, Level, Objective, measured_limit
 from gpuscale.calibrate.queues import Slots
 from gpuscale.calibrate.ramp import Done, Next, RampSettings, next_level
 from gpuscale.calibrate.scaleout import Step, predict_step
@@ -143,6 +144,50 @@ def test_the_ramp_grows_closes_in_and_never_exceeds_its_bounds() -> None:
     assert next_level([level(40), level(64)], alone, wide) == Next(64 * 1.6, "growing")
     closer = next_level([level(64), level(102.4)], alone, wide)
     assert closer == Next(math.sqrt(64 * 102.4), "closing in")
+
+
+@pytest.mark.parametrize(
+    ("kept", "missed", "found", "against"),
+    [
+        ((30, 48, 76), (122,), (76, 122), ()),
+        ((30, 48, 76), (40, 122), (76, 122), (40,)),
+        ((30, 76), (37, 122), (30, 37), (76,)),  # as many against each: the lower one
+        ((30, 80, 85), (82, 122), (80, 82), ()),  # by chance, so near to each other
+        ((), (40, 60), (0, 40), ()),
+        ((30, 60), (), (60, None), ()),
+    ],
+)
+def test_one_level_against_the_rest_moves_no_limit(kept, missed, found, against) -> None:
+    levels = [level_of(rate, keeps=True) for rate in kept]
+    levels += [level_of(rate, keeps=False) for rate in missed]
+    border = measured_limit(levels, OBJECTIVE)
+    assert (border.kept, border.missed) == found
+    assert tuple(each.rate for each in border.against) == against
+
+
+def level_of(rate: float, *, keeps: bool) -> Level:
+    return Level(rate, (), 1, 5, int(4 * rate), 0, 10, {95: 20.0 if keeps else 90.0})
+
+
+def test_the_ramp_measures_a_level_again_that_others_contradict_once() -> None:
+    settings, alone = RampSettings(OBJECTIVE), baseline(10, 1, spread=False)
+    first = [level_of(rate, keeps=True) for rate in (30, 48, 76)]
+    levels = [*first, level_of(122, keeps=False), level_of(40, keeps=False)]
+    step = next_level(levels, alone, settings)
+    assert isinstance(step, Next)
+    assert (step.rate, step.why) == (40, "again, as other levels say otherwise")
+    step = next_level([*levels, level_of(40, keeps=True)], alone, settings)
+    assert step == Next(math.sqrt(76 * 122), "closing in")
+
+
+def test_levels_that_contradict_each_other_give_no_limit() -> None:
+    """Missed at 37 and kept at 76, each twice: an answer of 30 would be less than half of what was kept."""
+    levels = [level_of(rate, keeps=True) for rate in (30, 76, 77)]
+    levels += [level_of(rate, keeps=False) for rate in (37, 38, 122)]
+    measured = Measured(OBJECTIVE, baseline(10, 1, spread=False), tuple(levels), Done("over"))
+    analysis = analyse(measured)
+    assert (analysis.limit, analysis.fit, analysis.knee, analysis.signals) == (None, None, None, ())
+    assert "kept at 76, kept at 77 requests/s, expected" in analysis.notes[-1]
 
 
 def test_levels_of_a_late_generator_say_nothing_and_three_of_them_end_it() -> None:

@@ -14,6 +14,7 @@ from gpuscale.core.errors import UnavailableError
 _NARROWING = 4
 _ALONE_AGAIN = 2
 """A machine may be busy for some seconds."""
+LEFT_OUT = "it was left out"
 _END_S = 8.0
 """For the look at the service in the end."""
 
@@ -57,8 +58,8 @@ class Session:
     settings: SessionSettings
     say: Callable[[str], None]
 
-    async def run(self) -> tuple[Measured, Analysis, Check | None]:
-        """Return what was measured, what it says, and the check where there was time for one.
+    async def run(self) -> tuple[Measured, Analysis, Check | str]:
+        """Return what was measured, what it says, and the check, or why there is none.
 
         Raises:
             UnavailableError: the service answers no single request.
@@ -130,22 +131,28 @@ class Session:
 
     async def _check(
         self, analysis: Analysis, baseline: Baseline, levels: list[Level], end_s: float
-    ) -> Check | None:
-        """Step from half the target's rate to all of it, and compare; None where that can't be done."""
+    ) -> Check | str:
+        """Step from half the target's rate to all of it, and compare; return why where that can't be done."""
         curve, limit = analysis.curve, analysis.limit
-        if not self.settings.checks or curve is None or limit is None or not analysis.is_modelled:
-            return None
+        if not self.settings.checks:
+            return LEFT_OUT
+        if limit is None:
+            return "there is no limit"
+        if not analysis.is_bounded:
+            return "no rate was measured that misses the objective"
+        if curve is None:
+            return "no queue explains what was measured, so nothing is predicted"
         rate = analysis.target_rate or limit.low
         objective = self.settings.ramp.objective
         low = Next(rate / 2, "check, half of it")
         high = Next(rate, "check")
-        if isinstance(self._allowed(high, end_s, levels), Done):
-            return None
+        if isinstance(end := self._allowed(high, end_s, levels), Done):
+            return end.why
         await self._measure(low, levels, baseline)
-        if self.loader.stop.is_set():
-            return None
         level = await self._measure(high, [*levels, levels[-1]], baseline)
-        if level.is_late(objective) or self.loader.stop.is_set():
-            return None
+        if self.loader.stop.is_set():
+            return "interrupted"
+        if level.is_late(objective):
+            return f"the generator was late (p99 {level.late_ms:.3g} ms): use another machine, or try again"
         predicted = curve.predicted_ms(level, objective)
         return Check(level, predicted, level.percentile_ms.get(objective.percentile))

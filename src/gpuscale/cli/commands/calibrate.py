@@ -195,7 +195,8 @@ def calibrate(
     what it measured, and checks what that predicts. Ctrl-C ends it early, with what was measured. Send load
     only to a replica that is yours, and that no autoscaler multiplies meanwhile.
 
-    Exit code 0: a limit was found, and the check agrees; 1: it wasn't, or it doesn't; 2: the input is wrong.
+    Exit code 0: a limit was found, and the check agrees; 1: it wasn't, it doesn't, or there was no check;
+    2: the input is wrong.
 
     Example:  gpuscale calibrate http://pod:8000/predict?query=Music --slo p95=200ms
 
@@ -242,4 +243,4 @@ def calibrate(
     )
     reader = reader_opener((metrics, prometheus), signals, replica, cluster)
     found = run_calibration(request, settings, reader)
-    finish(url, found, place, files, signals, headroom / 100, output)
+    finish(url, found, place, files, signals, headroom / 100, output, checks=checks)

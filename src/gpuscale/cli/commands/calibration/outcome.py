@@ -61,6 +61,8 @@ def finish(
     signals: "tuple[Signal, ...]",
     headroom: float,
     output: Output,
+    *,
+    checks: bool,
 ) -> None:
     """Write the files, print the result, and end with the exit code that it has.
 
@@ -72,16 +74,24 @@ def finish(
         signals: the candidates.
         headroom: share of the signal that the target leaves free.
         output: what is printed.
+        checks: whether an answer without a check is none.
 
     Raises:
         ConfigError: lint has something against a manifest; nothing is written then.
-        typer.Exit: there is no limit, the check does not agree, or a file has no value.
+        typer.Exit: there is no limit, the check was not made or does not agree, or a file has no value.
     """
     from gpuscale.calibrate import report
 
     measured, analysis, check, doubts = found
-    texts, step = _texts(found, place, files, signals, headroom)
-    checked = None if check is None else (check.level, check.predicted_ms, check.measured_ms)
+    if isinstance(check, str):
+        is_off = checks
+        texts, step = ({}, None) if is_off else _texts(found, place, files, signals, headroom)
+    else:
+        is_off = check.difference is None or abs(check.difference) > report.WITHIN
+        texts, step = _texts(found, place, files, signals, headroom)
+    checked = (
+        check if isinstance(check, str) else (check.level, check.predicted_ms, check.measured_ms)
+    )
     document = report.document(url, measured, analysis, checked, step)
     document["notes"] = [*doubts, *document["notes"]]
     if files.page is not None:
@@ -95,12 +105,9 @@ def finish(
         print(report.text(document))
     else:
         print_document(document, output)
-    is_off = check is not None and (
-        check.difference is None or abs(check.difference) > report.WITHIN
-    )
     wanted = [each for each in (files.hpa, files.scaled_object, files.scenario) if each is not None]
     if missing := [each for each in wanted if each not in texts]:
-        say(f"not written, as there is no value for it: {', '.join(missing)}")
+        say(f"not written, as there is no value for it that was checked: {', '.join(missing)}")
     if analysis.limit is None or not measured.end.is_whole or is_off or missing:
         raise typer.Exit(NO)
 

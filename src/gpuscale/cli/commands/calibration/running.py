@@ -19,7 +19,8 @@ class Found(NamedTuple):
 
     measured: "Measured"
     analysis: "Analysis"
-    check: "Check | None"
+    check: "Check | str"
+    """Or why there is none."""
     doubts: tuple[str, ...]
     """About the service and the signals, in words."""
 
