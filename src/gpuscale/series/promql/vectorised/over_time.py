@@ -200,8 +200,12 @@ def _summed(
     return sums, present
 
 
-def _extreme(least: np.ufunc) -> WindowFunction:
+def _extreme(goes_before: np.ufunc) -> WindowFunction:
     """Return a function to the least, or greatest, of each window; NaN only where nothing else is there."""
+
+    def least(one: Floats, other: Floats) -> Floats:
+        # Of two zeros with different signs, which are equal, the earlier one.
+        return np.where(goes_before(other, one) | np.isnan(one), other, one)
 
     def answer(windows: Windows) -> tuple[Floats, Flags]:
         block, lengths = windows.block, windows.lengths()
@@ -439,8 +443,8 @@ _FUNCTIONS: dict[str, WindowFunction] = {
     "resets": _resets,
     "sum_over_time": _sum,
     "avg_over_time": _average,
-    "min_over_time": _extreme(np.fmin),
-    "max_over_time": _extreme(np.fmax),
+    "min_over_time": _extreme(np.less),
+    "max_over_time": _extreme(np.greater),
     "stdvar_over_time": _variance,
     "stddev_over_time": _deviation,
     "count_over_time": _count,

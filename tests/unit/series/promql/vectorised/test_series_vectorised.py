@@ -331,3 +331,16 @@ def test_series_that_follow_each_other_are_matched_step_by_step(query: str) -> N
     found = range_query(columns(store, query, *times), query, *times)
     assert repr(found) == repr(range_query(store, query, *times))
     assert len(found.series) > 1
+
+
+@pytest.mark.parametrize("function", ["min_over_time", "max_over_time"])
+@pytest.mark.parametrize("zeros", [(0.0, -0.0, -0.0), (-0.0, 0.0, 0.0, -0.0), (np.nan, -0.0, 0.0)])
+def test_of_equal_samples_the_first_is_the_extreme(function: str, zeros: list[float]) -> None:
+    """As in promql/functions.go (compareOverTime), which takes another one only if it is beyond."""
+    store = SeriesStore(retention_ms=10**12)
+    for place, zero in enumerate(zeros):
+        store.append({"__name__": "c"}, T + 1_000 * place, zero)
+    query, at_ms = f"{function}(c[1m])", T + 10_000
+    (found,) = instant(columns(store, query, at_ms), query, at_ms).samples
+    (first, *_) = (zero for zero in zeros if zero == zero)
+    assert str(found.value) == str(first)
