@@ -125,6 +125,18 @@ def test_pods_pack_nodes_or_spread_over_them(spreads, share, left):
     assert column(replayed([service(share=share)], [pool], [2] * 4).columns.nodes)[-1] == left
 
 
+def test_pods_that_spread_go_to_nodes_of_their_own_pool_as_soon_as_there_are_any():
+    pools = [
+        FleetPool(name, gpus=1, most=2, first=first, coming_s=15, spreads=True)
+        for name, first in (("p", 2), ("q", 0))
+    ]
+    services = [service(), service("b", pool="q", least=0)]
+    columns = replayed(services, pools, [[1, 0], [1, 1], [1, 1], [1, 1]]).columns
+    assert column(columns.waiting, 1) == [0, 1, 0, 0]
+    assert column(columns.gpus_used, 0) == [1] * 4
+    assert column(columns.gpus_used, 1) == [0, 0, 1, 1]
+
+
 def test_cpu_and_memory_say_where_a_pod_goes_and_not_how_many_gpus_are_left():
     services = [service("big", gpus=2, share=0.1), service("small", share=0.4), service("last")]
     pool = FleetPool("p", gpus=4, most=2, first=2, unneeded_s=15, spreads=True)

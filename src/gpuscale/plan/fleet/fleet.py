@@ -15,7 +15,7 @@ from gpuscale.core import compiling
 from gpuscale.core.errors import UsageError
 from gpuscale.plan.compiled import policy_function, policy_signature
 from gpuscale.plan.fleet.loop import run, write_down_the_rest
-from gpuscale.plan.fleet.nodes import add_node
+from gpuscale.plan.fleet.nodes import NONE_TAKEN, add_node
 from gpuscale.plan.fleet.pods import order
 from gpuscale.plan.fleet.state import (
     NOWHERE,
@@ -328,6 +328,9 @@ def _lists(pools: Pools, services: int) -> Lists:
         nodes_coming=_counts(count),
         nodes_due=numpy.zeros((count, int(pools.coming.max()) + 1), dtype=numpy.int64),
         last_order=_counts(1, -int(pools.delay.max()) - 1),
+        taken_node=_counts(count),
+        taken_share=numpy.zeros(count),
+        taken_gpus=_counts(count, NONE_TAKEN),
         used=_counts(count),
     )
 

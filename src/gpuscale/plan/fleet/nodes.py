@@ -6,6 +6,8 @@ from gpuscale.plan.fleet.state import NOWHERE, Counts, Lists, Pools
 
 _SAME = 1e-9
 """What shares of a node may differ by rounding."""
+NONE_TAKEN = 1_000_000
+"""More GPUs than a node has."""
 
 
 def add_node(pools: Pools, lists: Lists, pool: int, step: int) -> None:
@@ -14,6 +16,7 @@ def add_node(pools: Pools, lists: Lists, pool: int, step: int) -> None:
     lists.unused_node[pool] = lists.node_after[node]
     lists.nodes[pool] += 1
     lists.nodes_most[pool] = max(lists.nodes_most[pool], lists.nodes[pool])
+    lists.taken_gpus[pool] = NONE_TAKEN
     lists.nodes_came[pool] += 1
     lists.node_number[node] = lists.nodes_came[pool]
     lists.node_share[node] = 0.0
@@ -47,19 +50,35 @@ def _fullest(pools: Pools, lists: Lists, pool: int, gpus: int) -> int:
 
 
 def _emptiest(pools: Pools, lists: Lists, pool: int, gpus: int) -> int:
-    best, least, oldest = NOWHERE, math.inf, 0
     first = pools.first_node[pool]
-    for node in range(first, first + lists.nodes_most[pool]):
-        if lists.node_free[node] >= gpus:
-            share, number = lists.node_share[node], lists.node_number[node]
-            if share < least - _SAME or (share < least + _SAME and number < oldest):
-                best, least, oldest = node, share, number
+    end = first + lists.nodes_most[pool]
+    best, least, oldest = NOWHERE, math.inf, 0
+    # While nothing came or was given back, no node before the last that was taken can be better.
+    is_by_age = lists.nodes_came[pool] == lists.nodes_most[pool]
+    if is_by_age and gpus >= lists.taken_gpus[pool]:
+        for node in range(lists.taken_node[pool], end):
+            if (
+                lists.node_free[node] >= gpus
+                and lists.node_share[node] < lists.taken_share[pool] + _SAME
+            ):
+                best, least = node, lists.node_share[node]
+                break
+    if best == NOWHERE:
+        for node in range(first, end):
+            if lists.node_free[node] >= gpus:
+                share, number = lists.node_share[node], lists.node_number[node]
+                if share < least - _SAME or (share < least + _SAME and number < oldest):
+                    best, least, oldest = node, share, number
+    if best != NOWHERE:
+        lists.taken_node[pool], lists.taken_share[pool] = best, least
+        lists.taken_gpus[pool] = gpus
     return best
 
 
 def give_gpus(lists: Lists, pool: int, node: int, gpus: int, share: float, step: int) -> None:
     """Take a pod's GPUs back."""
     lists.node_share[node] -= share
+    lists.taken_gpus[pool] = NONE_TAKEN
     _remove(lists, pool, node)
     _append(lists, pool, node, lists.node_free[node] + gpus, step)
     lists.used[pool] -= gpus

@@ -113,6 +113,12 @@ class Lists(NamedTuple):
     """By pool and step, as a ring."""
     last_order: Counts
     """One number: the step at which a node was ordered last, for whichever pool."""
+    taken_node: Counts
+    """The node that a pool's last pod went to, where pods spread."""
+    taken_share: Numbers
+    """What that node's pods asked for before."""
+    taken_gpus: Counts
+    """Of that pod; very many after a node came or GPUs were given back."""
     used: Counts
     """GPUs that pods are on, by pool."""
 
