@@ -150,7 +150,8 @@ def row_bytes(rows: Sequence[tuple[LabelSet, float, int]], *, new_labels: bool) 
 
 def label_set_bytes(label_sets: Iterable[LabelSet]) -> int:
     """Return the bytes of label sets without their texts, which others may have as well."""
-    return sum(_LABEL_SET_BYTES + 8 * len(labels.key) for labels in label_sets)
+    lengths = [len(labels.key) for labels in label_sets]
+    return _LABEL_SET_BYTES * len(lengths) + 8 * sum(lengths)
 
 
 def check_work(root: tree.Node, steps: int) -> None:

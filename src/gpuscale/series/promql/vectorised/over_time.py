@@ -408,21 +408,17 @@ def _median_deviation(windows: Windows) -> tuple[Floats, Flags]:
     return found, windows.at_least(1)
 
 
-def _time_of_extreme(most: np.ufunc) -> WindowFunction:
-    """Return a function to the time, in seconds, of the last sample that is the least or greatest."""
+def _time_of_extreme(reaches: np.ufunc) -> WindowFunction:
+    """Return a function to the time, in seconds, of the last sample that reaches all before it."""
 
     def answer(windows: Windows) -> tuple[Floats, Flags]:
-        found = np.full(windows.at_least(1).shape, NAN)
-        for (step, series), values, lengths in windows.step_by_step():
-            reaches = values == most.reduce(values, axis=0)
-            # Where nothing but NaN is there, each one takes the place of that before it.
-            last = np.where(
-                reaches.any(axis=0), len(values) - 1 - reaches[::-1].argmax(axis=0), lengths - 1
-            )
-            groups = windows.block.group[series]
-            rows = np.minimum(windows.low[step, groups] + last, len(windows.block.times_ms) - 1)
-            found[step, series] = windows.block.times_ms[rows, groups] / 1000
-        return found, windows.at_least(1)
+        present = windows.at_least(1)
+        best, found_ms = np.full(present.shape, NAN), np.zeros(present.shape, np.int64)
+        for value, times_ms, longer in windows.samples():
+            taken = (reaches(value, best) | np.isnan(best)) & windows.block.spread(longer)
+            np.copyto(best, value, where=taken)
+            np.copyto(found_ms, windows.block.spread(times_ms), where=taken)
+        return found_ms / 1000, present
 
     return answer
 
@@ -431,6 +427,7 @@ _SAMPLE_BY_SAMPLE = frozenset(
     {
         *("stdvar_over_time", "stddev_over_time", "deriv", "predict_linear"),
         *("holt_winters", "double_exponential_smoothing"),
+        *("ts_of_max_over_time", "ts_of_min_over_time"),
     }
 )
 _FUNCTIONS: dict[str, WindowFunction] = {
@@ -456,8 +453,8 @@ _FUNCTIONS: dict[str, WindowFunction] = {
     "last_over_time": lambda windows: (windows.last(), windows.at_least(1)),
     "ts_of_first_over_time": _seconds(Windows.time_of_first),
     "ts_of_last_over_time": _seconds(Windows.time_of_last),
-    "ts_of_max_over_time": _time_of_extreme(np.fmax),
-    "ts_of_min_over_time": _time_of_extreme(np.fmin),
+    "ts_of_max_over_time": _time_of_extreme(np.greater_equal),
+    "ts_of_min_over_time": _time_of_extreme(np.less_equal),
     "deriv": _slope,
     "predict_linear": _predicted,
     "holt_winters": _smoothed,
