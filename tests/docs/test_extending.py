@@ -71,8 +71,8 @@ def free_port():
         return found.getsockname()[1]
 
 
-def fetched(folder, arguments, url):
-    """Return what a server answers once it does."""
+def fetched(folder, arguments, url, ready_url=""):
+    """Return what a server answers once it does, and is ready where `ready_url` asks that."""
     command = [sys.executable, "-m", "gpuscale.cli.main", *arguments]
     with (folder / "log").open("w") as log:
         server = subprocess.Popen(
@@ -81,6 +81,8 @@ def fetched(folder, arguments, url):
     try:
         while server.poll() is None:
             try:
+                if ready_url:
+                    urllib.request.urlopen(ready_url, timeout=5).close()
                 with urllib.request.urlopen(url, timeout=5) as answer:
                     return answer.read().decode()
             except OSError:
@@ -160,7 +162,8 @@ def test_the_node_agent_reads_gpus_by_a_plugin(tmp_path: Path) -> None:
     install(tmp_path, "vpu_gpuscale")
     port = free_port()
     arguments = ("exporter", "--gpu", "vpu:2", "--address", f"127.0.0.1:{port}")
-    text = fetched(tmp_path, arguments, f"http://127.0.0.1:{port}/metrics")
+    base = f"http://127.0.0.1:{port}"
+    text = fetched(tmp_path, arguments, f"{base}/metrics", f"{base}/readyz")
     values = re.findall(r'^DCGM_FI_DEV_GPU_UTIL\{.*?UUID="(VPU-\d)".*\} (\d+)', text, re.MULTILINE)
     assert values == [("VPU-0", "42"), ("VPU-1", "42")]
 
