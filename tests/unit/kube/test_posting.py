@@ -45,7 +45,7 @@ async def server():
         yield found
 
 
-def client(server, tmp_path, timeout_s=5.0, **user):
+def client(server, tmp_path, timeout_s=5.0, most_bytes=67_108_864, **user):
     config = {
         "current-context": "c",
         "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
@@ -54,7 +54,7 @@ def client(server, tmp_path, timeout_s=5.0, **user):
     }
     path = tmp_path / "kubeconfig"
     path.write_text(yaml.safe_dump(config))
-    return KubeClient(KubeSettings(kubeconfig=path, timeout_s=timeout_s))
+    return KubeClient(KubeSettings(kubeconfig=path, timeout_s=timeout_s, max_body_bytes=most_bytes))
 
 
 async def test_a_token_goes_along_on_the_plain_way(server, tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ OK = b"HTTP/1.1 201 Created\r\n"
 
 
 @contextlib.asynccontextmanager
-async def raw_server(*answers: bytes):
+async def raw_server(*answers: bytes, piece: int = 7):
     """Answer each request with bytes as they are, a piece at a time, and count the connections."""
     left, connections = list(answers), []
 
@@ -115,8 +115,8 @@ async def raw_server(*answers: bytes):
                 (size,) = re.findall(rb"Content-Length: (\d+)", head)
                 await reader.readexactly(int(size))
                 answer = left.pop(0)
-                for at in range(0, len(answer), 7):
-                    writer.write(answer[at : at + 7])
+                for at in range(0, len(answer), piece):
+                    writer.write(answer[at : at + piece])
                     await writer.drain()
                     await asyncio.sleep(0)
                 if not answer:
@@ -183,6 +183,24 @@ async def test_a_question_on_a_connection_that_ends_is_asked_once_more(tmp_path:
 async def test_what_is_no_answer_is_said(tmp_path: Path, answer: bytes, told: str) -> None:
     async with raw_server(answer) as (server, _), client(server, tmp_path, token="t") as api:
         with pytest.raises(ApiUnreachableError, match=told):
+            await api.ask(PATH, {})
+
+
+@pytest.mark.parametrize(
+    "endless",
+    [
+        pytest.param(b"1;" + b"x" * 80_000, id="a chunk's extension"),
+        pytest.param(b"0\r\nA: " + b"x" * 80_000, id="a trailer"),
+        pytest.param(b"1;x=yyyyyyyy\r\na\r\n" * 5_000, id="many small chunks"),
+    ],
+)
+async def test_what_is_no_body_counts_as_well(tmp_path: Path, endless: bytes) -> None:
+    answer = OK + b"Transfer-Encoding: chunked\r\n\r\n" + endless
+    async with (
+        raw_server(answer, piece=4_096) as (server, _),
+        client(server, tmp_path, most_bytes=10_000, token="t") as api,
+    ):
+        with pytest.raises(ApiUnreachableError, match="more than 10000 bytes"):
             await api.ask(PATH, {})
 
 

@@ -141,6 +141,8 @@ class _Connection(asyncio.Protocol):
             return
         self._received += data
         try:
+            # Also of what is no body: extensions of chunks, a trailer, a line without an end.
+            _bound(len(self._received) - _MAX_HEAD_BYTES, self._most_bytes)
             found = _read(self._received, self._most_bytes)
         except ValueError as error:
             self.close()
