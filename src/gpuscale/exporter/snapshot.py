@@ -1,7 +1,7 @@
 """What scrapes and probes are answered with until the next collect.
 
 Families are made, and a format is rendered, when the first scrape or subscriber asks for them, and kept for
-all others of the same tick. An agent collects every second, and most Prometheuses ask every 15 s or less.
+all others of the same tick. An agent collects every second, and a Prometheus asks every 15 s or a minute.
 """
 
 import gzip
