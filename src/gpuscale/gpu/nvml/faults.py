@@ -14,6 +14,7 @@ NO_DATA = "no data yet"
 DRIVER_ERROR = "the driver reported an error"
 IMPOSSIBLE = "the driver reported an impossible value"
 NEEDS_GPM = "needs GPM (Hopper or newer)"
+OTHER_PROFILED = "a profiling call of another GPU has not come back"
 NOT_OFFERED = "NVML does not offer it"
 SPLIT_GPU = "not measured on a GPU that is split with MIG"
 BY_INSTANCE = "measured for each MIG instance"
@@ -32,6 +33,7 @@ REASONS = frozenset(
         DRIVER_ERROR,
         IMPOSSIBLE,
         NEEDS_GPM,
+        OTHER_PROFILED,
         NOT_OFFERED,
         SPLIT_GPU,
         BY_INSTANCE,

@@ -7,10 +7,12 @@ makes it one.
 
 import ctypes
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from gpuscale.core.errors import UnavailableError
 
@@ -29,6 +31,35 @@ _PROCESSES = 1024
 _SUCCESS = 0
 _UNION_MEMBERS = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
 """Where a value lies, by `nvmlValueType_t`."""
+
+
+class ProfilingTurn:
+    """Lets one GPM call of a process in at a time, and keeps it from waiting long for one that hangs.
+
+    Two of them at once, even for different GPUs, can end the process: driver 580 on H100s answers with a
+    segmentation fault.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._is_held_up = False
+
+    def take(self, patience_s: float) -> bool:
+        """Return whether it is the caller's turn, to be given back; false at once while a call hangs."""
+        took = self._lock.acquire(timeout=0 if self._is_held_up else patience_s)
+        self._is_held_up = not took
+        return took
+
+    def give_back(self) -> None:
+        self._lock.release()
+
+
+_profiling_turns: WeakKeyDictionary[Library, ProfilingTurn] = WeakKeyDictionary()
+
+
+def profiling_turn(library: Library) -> ProfilingTurn:
+    """Return the turn that all readers of a library share."""
+    return _profiling_turns.setdefault(library, ProfilingTurn())
 
 
 def load_library() -> Library:

@@ -42,7 +42,7 @@ class Driver:
         self._driver_code: int | None = None
         self._gpu_codes: dict[str, int] = {}
         self._call_codes: dict[tuple[str | None, str], int] = {}
-        self._hung: dict[str, threading.Event] = {}
+        self._hung: dict[str, tuple[str | None, threading.Event]] = {}
         self._samples: dict[int, tuple[int, int]] = {}
         self._next_handle = _FIRST_HANDLE
         self._events: list[tuple[FakeGpu, int, int | None]] = []
@@ -89,13 +89,14 @@ class Driver:
         """Bring a lost GPU back."""
         self._gpu_codes.pop(self._plugged[index].uuid, None)
 
-    def hang(self, index: int) -> None:
-        """Let no call for a GPU return."""
-        self._hung[self._plugged[index].uuid] = threading.Event()
+    def hang(self, index: int, call: str | None = None) -> None:
+        """Let no call for a GPU return, or only none of a name."""
+        self._hung[self._plugged[index].uuid] = call, threading.Event()
 
     def release(self, index: int) -> None:
         """Let the calls for a GPU return again, those that wait included."""
-        self._hung.pop(self._plugged[index].uuid).set()
+        _, released = self._hung.pop(self._plugged[index].uuid)
+        released.set()
 
     def reset(self, code: int | None = None) -> None:
         """Have the driver go away; every call fails, with `code` or as if it was never opened."""
@@ -215,9 +216,9 @@ class Driver:
 
     def _gpu_call(self, gpu: FakeGpu, call: str) -> None:
         self._system(call)
-        hung = self._hung.get(gpu.uuid)
-        if hung is not None:
-            hung.wait()
+        only, released = self._hung.get(gpu.uuid, (None, None))
+        if released is not None and only in (None, call):
+            released.wait()
         self._raise_for(gpu, call)
 
     def _find(self, handle: Handle, call: str) -> FakeGpu | tuple[FakeGpu, FakeInstance]:

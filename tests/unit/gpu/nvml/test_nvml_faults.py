@@ -1,25 +1,29 @@
 """GPUs and drivers that fail, over the stand-in."""
 
 import logging
+import threading
+import time
 
 import pynvml
 import pytest
 
 from gpuscale.core.errors import UnavailableError
 from gpuscale.gpu.nvml import faults
+from gpuscale.gpu.nvml.reader import NvmlReader
 from gpuscale.gpu.nvml.settings import NvmlSettings
 from gpuscale.testing.nvml import FakeGpu, FakeProcess
 
 TEMP = "DCGM_FI_DEV_GPU_TEMP"
+ACTIVE = "DCGM_FI_PROF_SM_ACTIVE"
 
 
 HURRIED = {"patience_ms": 30, "deadline_ms": 1_000}
 """For GPUs that hang: each read takes the whole deadline once."""
 
 
-def two(bench, **settings):
+def two(bench, fields=frozenset({TEMP}), **settings):
     paces = NvmlSettings(**{"patience_ms": 10_000, "deadline_ms": 30_000, **settings})
-    return bench(FakeGpu(uuid="GPU-a"), FakeGpu(uuid="GPU-b"), fields={TEMP}, settings=paces)
+    return bench(FakeGpu(uuid="GPU-a"), FakeGpu(uuid="GPU-b"), fields=fields, settings=paces)
 
 
 @pytest.mark.parametrize(
@@ -100,6 +104,60 @@ def test_answer_that_comes_late_is_not_served(bench) -> None:
     b.nvml.release(0)
     slot.work.wait(30)
     assert slot.outcome(b.now_ms)[0].absent == {TEMP: faults.NO_ANSWER}
+
+
+def test_profiling_call_that_hangs_leaves_the_others_without_profiling_alone(bench) -> None:
+    b = two(bench, fields={TEMP, ACTIVE}, **HURRIED)
+    b.read()
+    b.read()
+    b.nvml.hang(0, "nvmlGpmSampleGet")
+    first, second = b.read()
+    assert first.absent == dict.fromkeys((TEMP, ACTIVE), faults.NO_ANSWER)
+    assert second.values == {TEMP: 35}
+    assert second.absent == {ACTIVE: faults.OTHER_PROFILED}
+    b.nvml.release(0)
+    b.reader._slots[0].work.wait(30)
+    b.read()
+    assert [set(reading.values) for reading in b.read()] == [{TEMP, ACTIVE}] * 2
+
+
+def test_two_readers_of_one_process_never_profile_at_once(bench) -> None:
+    b = two(bench, fields={ACTIVE})
+    within, most = [], []
+
+    def watched(function):
+        def call(*args):
+            within.append(function)
+            most.append(len(within))
+            time.sleep(0.001)
+            try:
+                return function(*args)
+            finally:
+                within.pop()
+
+        return call
+
+    for name in ("Alloc", "Free", "Get"):
+        setattr(b.nvml, f"nvmlGpmSample{name}", watched(getattr(b.nvml, f"nvmlGpmSample{name}")))
+    b.nvml.nvmlGpmMetricsGet = watched(b.nvml.nvmlGpmMetricsGet)
+    settings = NvmlSettings(patience_ms=10_000, deadline_ms=30_000, poll_period_ms=0)
+    readers = [
+        NvmlReader(settings, b.nvml, frozenset({ACTIVE}), clock=b.clock, present=b.nvml.present)
+        for _ in range(2)
+    ]
+
+    for _ in range(10):
+        b.clock.advance(1)
+        threads = [threading.Thread(target=reader.read, args=(b.now_ms,)) for reader in readers]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    for reader in readers:
+        reader.close()
+    # Each of two readers takes ten samples of each of two GPUs, and computes nine values from them.
+    assert len(most) >= 2 * 2 * (10 + 9)
+    assert max(most) == 1
 
 
 def test_hanging_gpu_keeps_the_library_open_at_the_end(

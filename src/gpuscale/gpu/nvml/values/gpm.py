@@ -21,10 +21,11 @@ from gpuscale.gpu.nvml.faults import (
     IMPOSSIBLE,
     NEEDS_GPM,
     NO_DATA,
+    OTHER_PROFILED,
     CallFailedError,
     field_reason,
 )
-from gpuscale.gpu.nvml.library import Answer, Handle
+from gpuscale.gpu.nvml.library import Answer, Handle, profiling_turn
 from gpuscale.gpu.nvml.settings import NvmlSettings
 from gpuscale.gpu.nvml.values.sources import Findings, Retry, Value
 
@@ -104,6 +105,8 @@ class Gpm:
         self._fields = [field for field in GPM_METRICS if field in fields]
         self._retry = Retry(settings.unsupported_retry_ms)
         self._is_supported: bool | None = None
+        self._turn = profiling_turn(caller.library)
+        self._patience_s = settings.patience_ms / 1000
         self._older: _Sample | None = None
         self._spare: Answer = None
         self._request: Answer = None
@@ -119,16 +122,28 @@ class Gpm:
             return self._absent(reason)
         if self._older is not None and 0 <= now_ms - self._older.taken_ms < SHORTEST_MS:
             return self._findings
+        if not self._turn.take(self._patience_s):
+            return self._absent(OTHER_PROFILED)
         try:
             if not self._supported():
                 return self._absent(NEEDS_GPM)
             self._findings = self._advance(now_ms)
         except CallFailedError as failure:
-            self.close()
+            self._free()
             self._findings = self._absent(self._retry.note(failure, now_ms))
+        finally:
+            self._turn.give_back()
         return self._findings
 
     def close(self) -> None:
+        if not self._turn.take(self._patience_s):
+            return  # two samples stay in memory while another GPU's call has not come back
+        try:
+            self._free()
+        finally:
+            self._turn.give_back()
+
+    def _free(self) -> None:
         held = [self._older.buffer] if self._older is not None else []
         if self._spare is not None:
             held.append(self._spare)
