@@ -268,7 +268,8 @@ def test_polls_gpm_and_the_drivers_samples_agree_on_utilisation(
     found["memory_polls"] = statistics.fmean(of(MEM_UTIL, readings))
     if ACTIVE in readings[-1].values:
         found["gpm"] = 100 * statistics.fmean(of(ACTIVE, readings))
-        assert found["gpm"] == pytest.approx(found["samples"], abs=5)
+        # The driver's looks count a short gap between kernels as busy; an H100 has more of them than an H200.
+        assert found["gpm"] == pytest.approx(found["samples"], abs=8)
     results.setdefault("utilisation_by_source", {})[f"{duty:g}"] = found
     # All are means of the same 12 s but for the lag of each, up to 0.2 s: 2 % of it, and half a period.
     assert found["polls"] == pytest.approx(found["samples"], abs=5)
