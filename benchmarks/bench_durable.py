@@ -21,13 +21,13 @@ from typing import Any
 
 from aiohttp import web
 
-from gpuscale.core.clock import ManualClock, WallClock
+from gpuscale.base.clock import ManualClock, WallClock
 from gpuscale.series.scraping.scrape import ScrapeTarget
 from gpuscale.series.storage.store import SeriesStore
-from gpuscale.sources.remote_write.sender import RemoteWriter
-from gpuscale.sources.remote_write.settings import Endpoint
-from gpuscale.sources.saving.saver import StoreSaver
-from gpuscale.sources.saving.settings import SavingSettings
+from gpuscale.server.sources.remote_write.sender import RemoteWriter
+from gpuscale.server.sources.remote_write.settings import Endpoint
+from gpuscale.server.sources.saving.saver import StoreSaver
+from gpuscale.server.sources.saving.settings import SavingSettings
 from gpuscale.testing.prometheus import free_port
 
 RESULT = Path(__file__).parent / "results" / "durable.json"

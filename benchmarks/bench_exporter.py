@@ -36,7 +36,7 @@ from importlib import metadata, util
 from pathlib import Path
 
 import harness
-from gpuscale.gpu.readings import GpuIdentity
+from gpuscale.agent.gpu.readings import GpuIdentity
 from gpuscale.testing.podresources import PodResources
 
 HOST = "127.0.0.1"
@@ -348,8 +348,8 @@ def quantile(values: list[float], share: float) -> float:
 
 def gpus() -> tuple[GpuIdentity, ...]:
     """Return the GPUs that NVML reads on this machine."""
-    from gpuscale.core.errors import UnavailableError
-    from gpuscale.gpu.nvml.reader import NvmlReader
+    from gpuscale.agent.nvml.reader import NvmlReader
+    from gpuscale.base.errors import UnavailableError
 
     try:
         reader = NvmlReader()

@@ -24,9 +24,9 @@ import numpy
 
 import bench_simulate_growth
 import harness
-from gpuscale.plan.fleet.fleet import FleetPool, FleetRun, FleetService, replay_fleet
-from gpuscale.plan.fleet.state import Table
-from gpuscale.plan.policies.hpa import HPA_ON_DEMAND
+from gpuscale.lab.plan.fleet.fleet import FleetPool, FleetRun, FleetService, replay_fleet
+from gpuscale.lab.plan.fleet.state import Table
+from gpuscale.triggers.policies.hpa import HPA_ON_DEMAND
 
 DAY_S = 86_400
 POOLS = 4

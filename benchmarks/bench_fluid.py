@@ -16,11 +16,11 @@ from typing import Any
 
 import fluid_scenarios
 import harness
+from gpuscale.base.errors import UsageError
 from gpuscale.cli.scenarios import find_setup, shipped_names
-from gpuscale.core.errors import UsageError
-from gpuscale.sim.fluid.run import simulate_fluid
-from gpuscale.sim.scenario.setup import Setup
-from gpuscale.sim.simulate import simulate
+from gpuscale.lab.sim.fluid.run import simulate_fluid
+from gpuscale.lab.sim.scenario.setup import Setup
+from gpuscale.lab.sim.simulate import simulate
 
 
 def differing_share(exact: dict[str, Any], fluid: dict[str, Any]) -> float:

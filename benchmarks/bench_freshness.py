@@ -20,14 +20,14 @@ from pathlib import Path
 import aiohttp
 
 import harness
-from gpuscale.core.clock import WallClock
-from gpuscale.exporter.agent import NodeAgent
-from gpuscale.exporter.routes import ServeOptions
-from gpuscale.formats.labels import FamilyOptions
-from gpuscale.gpu.counters import Counter, load_counters
-from gpuscale.gpu.model_table import MODELS
-from gpuscale.gpu.owners import Attribution
-from gpuscale.gpu.simulated import GpuWork, SimulatedReader
+from gpuscale.agent.exporter.agent import NodeAgent
+from gpuscale.agent.exporter.routes import ServeOptions
+from gpuscale.agent.formats.labels import FamilyOptions
+from gpuscale.agent.gpu.model_table import MODELS
+from gpuscale.agent.gpu.owners import Attribution
+from gpuscale.agent.gpu.simulated import GpuWork, SimulatedReader
+from gpuscale.base.clock import WallClock
+from gpuscale.signals.counters import Counter, load_counters
 from gpuscale_testing.addresses import free_ports
 
 GPUSCALE = str(Path(sys.executable).parent / "gpuscale")

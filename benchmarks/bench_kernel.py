@@ -20,8 +20,17 @@ from typing import Any, cast
 import numpy as np
 
 import harness
-from gpuscale.core import compiling
-from gpuscale.core.quantity import parse_quantity
+from gpuscale.base import compiling
+from gpuscale.base.objects.hpa import (
+    Behavior,
+    CrossVersionObjectReference,
+    HorizontalPodAutoscaler,
+    MetricTarget,
+    PodsMetric,
+    TargetType,
+)
+from gpuscale.base.objects.meta import ObjectMeta
+from gpuscale.base.quantity import parse_quantity
 from gpuscale.hpa import (
     ControllerSettings,
     HpaState,
@@ -38,15 +47,6 @@ from gpuscale.hpa.kernel.pods import SAMPLED, CpuRules, PodColumns, PodTotals
 from gpuscale.hpa.kernel.proposals import NO_CHOICE, Choice, Tolerances, average_proposal, chosen
 from gpuscale.hpa.kernel.sync import sync
 from gpuscale.hpa.types import Recommendation
-from gpuscale.objects.hpa import (
-    Behavior,
-    CrossVersionObjectReference,
-    HorizontalPodAutoscaler,
-    MetricTarget,
-    PodsMetric,
-    TargetType,
-)
-from gpuscale.objects.meta import ObjectMeta
 
 COUNT = 4
 SYNC_MS, WINDOW_MS = 15_000, 300_000

@@ -4,8 +4,8 @@
 
 Each policy runs over the whole trace, so that one that learns has the first half to learn from. The second
 half is scored: which share of the clairvoyant oracle's saving over a fixed number of replicas it saves
-(`plan.bounds`), which share of the steps is short of capacity, how often it changes replicas, and what its
-nodes cost. The settings of a policy that has any are the best of `--tries` on the second quarter, after a
+(`lab.plan.bounds`), which share of the steps is short of capacity, how often it changes replicas, and what
+its nodes cost. The settings of a policy that has any are the best of `--tries` on the second quarter, after a
 first quarter to begin with. A file of `--policy` names a policy as `POLICY`, and is scored beside ours.
 
 Threads share the traces and policies out: compiled replays let go of the interpreter's lock.
@@ -22,16 +22,16 @@ from pathlib import Path
 
 import harness
 import policy_traces
-from gpuscale.core.errors import UsageError
-from gpuscale.plan.bounds import Bounds, bounds
-from gpuscale.plan.compiled import policy_function, replay
-from gpuscale.plan.policies.hpa import HPA, HPA_ON_DEMAND
-from gpuscale.plan.policies.ours.calibrated import CALIBRATED
-from gpuscale.plan.policies.policy import Numbers, Policy
-from gpuscale.plan.policies.registry import POLICIES
-from gpuscale.plan.replay import Service
-from gpuscale.plan.score import Nodes, Score, score
-from gpuscale.plan.search import best_settings
+from gpuscale.base.errors import UsageError
+from gpuscale.lab.plan.bounds import Bounds, bounds
+from gpuscale.lab.plan.score import Nodes, Score, score
+from gpuscale.lab.plan.search import best_settings
+from gpuscale.triggers.policies.compiled import policy_function, replay
+from gpuscale.triggers.policies.hpa import HPA, HPA_ON_DEMAND
+from gpuscale.triggers.policies.ours.calibrated import CALIBRATED
+from gpuscale.triggers.policies.policy import Numbers, Policy
+from gpuscale.triggers.policies.registry import POLICIES
+from gpuscale.triggers.policies.replay import Service
 
 PROMISE = 0.005
 """Share of the steps that may be short of capacity."""

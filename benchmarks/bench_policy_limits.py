@@ -18,9 +18,9 @@ import numpy
 import harness
 import policy_traces
 from bench_policies import FOLDER, PROMISE
-from gpuscale.plan.bounds import bounds
-from gpuscale.plan.policies.policy import Numbers
-from gpuscale.plan.replay import Service
+from gpuscale.lab.plan.bounds import bounds
+from gpuscale.triggers.policies.policy import Numbers
+from gpuscale.triggers.policies.replay import Service
 
 DRAWS = 20_000
 """Of each window, from which the chance of a demand above each number of pods is taken."""

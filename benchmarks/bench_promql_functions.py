@@ -20,7 +20,7 @@ from pathlib import Path
 
 import harness
 import series_queries
-from gpuscale.core.errors import QueryError
+from gpuscale.base.errors import QueryError
 from gpuscale.series.promql.elementwise import ELEMENTWISE
 from gpuscale.series.promql.functions.aggregate import AGGREGATORS
 from gpuscale.series.promql.functions.functions import DATE_FUNCTIONS, FUNCTIONS

@@ -33,7 +33,7 @@ from typing import Any
 import grpc.aio
 
 import harness
-from gpuscale.scaler.proto import externalscaler_pb2 as pb
+from gpuscale.server.scaler.proto import externalscaler_pb2 as pb
 from gpuscale.testing import prometheus as prometheus_process
 from gpuscale_testing import programs
 

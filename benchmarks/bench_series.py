@@ -17,9 +17,9 @@ import harness
 import series_ingest
 import series_queries
 from bench_exporter import resident_mib
-from gpuscale.exposition.parse import parse_text
-from gpuscale.exposition.reading.entries import SampleLine
-from gpuscale.exposition.reading.formats import PROMETHEUS_TEXT, line_entry
+from gpuscale.base.exposition.parse import parse_text
+from gpuscale.base.exposition.reading.entries import SampleLine
+from gpuscale.base.exposition.reading.formats import PROMETHEUS_TEXT, line_entry
 from gpuscale.series.storage.store import SeriesStore
 from gpuscale.testing.prometheus import Sample, serve
 

@@ -11,11 +11,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import harness
-from gpuscale.attribution.processes.shares import split_utilisation
-from gpuscale.core.clock import ManualClock
-from gpuscale.gpu.nvml.reader import NvmlReader
-from gpuscale.gpu.nvml.settings import NvmlSettings
-from gpuscale.gpu.owners import Attribution, ContainerRef
+from gpuscale.agent.attribution.processes.shares import split_utilisation
+from gpuscale.agent.gpu.owners import Attribution, ContainerRef
+from gpuscale.agent.nvml.reader import NvmlReader
+from gpuscale.agent.nvml.settings import NvmlSettings
+from gpuscale.base.clock import ManualClock
 from gpuscale.testing.nvml import FakeGpu, FakeNvml
 from gpuscale.testing.nvml.time_slicing import Load, TimeSlicedGpu
 

@@ -5,9 +5,9 @@
 Every step is decided by `gpuscale.hpa.decide`, Kubernetes' own algorithm with its defaults, on a fluid
 service with start-up time: work comes at the trace's rate, a ready pod does one second of work a second, what
 is not done waits. Signals are 30 s old. The second half of each trace is scored between two bounds
-(`plan.bounds`): a fixed number of replicas is 0 %, an oracle that knows the load to come 100 %. What leaves
-more than 0.5 % of the steps short of capacity saves nothing, it takes from the users: so each signal gets the
-best of its targets that keeps this promise, chosen in hindsight.
+(`lab.plan.bounds`): a fixed number of replicas is 0 %, an oracle that knows the load to come 100 %. What
+leaves more than 0.5 % of the steps short of capacity saves nothing, it takes from the users: so each signal
+gets the best of its targets that keeps this promise, chosen in hindsight.
 
     utilisation       of a GPU whose work adds up, as of a classifier: it ends at 100 %
     llm utilisation   of a server that batches: the GPU is busy while any request is in a batch of up to 32,
@@ -27,14 +27,14 @@ from pathlib import Path
 
 import harness
 import policy_traces
-from gpuscale.core.documents.documents import Document
+from gpuscale.base.documents.documents import Document
+from gpuscale.base.objects.fields import Fields
+from gpuscale.base.objects.hpa import HorizontalPodAutoscaler, read_hpa
 from gpuscale.hpa.decide import decide
 from gpuscale.hpa.types import HpaState, ObjectValue, PodInfo, Scale
-from gpuscale.objects.fields import Fields
-from gpuscale.objects.hpa import HorizontalPodAutoscaler, read_hpa
-from gpuscale.plan.bounds import Bounds, bounds
-from gpuscale.plan.policies.policy import Numbers
-from gpuscale.plan.replay import Service
+from gpuscale.lab.plan.bounds import Bounds, bounds
+from gpuscale.triggers.policies.policy import Numbers
+from gpuscale.triggers.policies.replay import Service
 
 PROMISE = 0.005
 FOLDER = Path(__file__).parents[2] / "shared" / "data" / "traces"

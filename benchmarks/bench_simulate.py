@@ -12,11 +12,11 @@ from functools import partial
 from pathlib import Path
 
 import harness
+from gpuscale.base.loads import SineLoad
 from gpuscale.cli.scenarios import find_setup, shipped_names
-from gpuscale.rules.config import load_rules
-from gpuscale.sim.load.loads import SineLoad
-from gpuscale.sim.scenario.setup import Setup
-from gpuscale.sim.simulate import simulate
+from gpuscale.lab.sim.scenario.setup import Setup
+from gpuscale.lab.sim.simulate import simulate
+from gpuscale.server.rules.config import load_rules
 
 DAY_MS = 86_400_000
 RUNS = 5

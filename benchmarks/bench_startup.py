@@ -46,7 +46,7 @@ def live() -> tuple[float, float]:
 
 def main() -> int:
     """Measure, and return the exit code."""
-    everything = "import gpuscale.cli.registry, gpuscale.local.loop, gpuscale.views.report"
+    everything = "import gpuscale.cli.registry, gpuscale.lab.local.loop, gpuscale.lab.views.report"
     runs = [live() for _ in range(LIVE_RUNS)]
     figures = [
         harness.figure(

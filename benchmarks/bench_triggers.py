@@ -16,18 +16,18 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 import harness
-from gpuscale.core.clock import WallClock
+from gpuscale.base.clock import WallClock
+from gpuscale.base.objects.selectors import Selector, selector_of_labels
 from gpuscale.hpa.types import PodInfo
-from gpuscale.metricsapi.provider import MetricsProvider
-from gpuscale.metricsapi.trigger_settings import TriggerSettings
-from gpuscale.metricsapi.triggers.asking import Seeing
-from gpuscale.metricsapi.triggers.watch import TriggerWatch
-from gpuscale.metricsapi.triggers.workloads import Workloads
-from gpuscale.objects.selectors import Selector, selector_of_labels
-from gpuscale.rules.config import load_rules
-from gpuscale.rules.resources import ResourceType
 from gpuscale.series.storage.store import SeriesStore
-from gpuscale.sources.embedded import EmbeddedSource
+from gpuscale.server.metricsapi.provider import MetricsProvider
+from gpuscale.server.metricsapi.trigger_settings import TriggerSettings
+from gpuscale.server.metricsapi.triggers.asking import Seeing
+from gpuscale.server.metricsapi.triggers.watch import TriggerWatch
+from gpuscale.server.metricsapi.triggers.workloads import Workloads
+from gpuscale.server.rules.config import load_rules
+from gpuscale.server.rules.resources import ResourceType
+from gpuscale.server.sources.embedded import EmbeddedSource
 from gpuscale.triggers.observation import Missing, PodsSeen
 from gpuscale.triggers.trigger import Load, Trigger, WakeQuery, WorkloadRef
 

@@ -15,16 +15,16 @@ from statistics import median
 import numpy
 
 import harness
-from gpuscale.objects.hpa import Behavior
-from gpuscale.plan.policies.behavior import behavior_settings
-from gpuscale.plan.policies.hpa import HPA
-from gpuscale.plan.policies.policy import Numbers, Parameter
-from gpuscale.plan.replay import Service, run
-from gpuscale.plan.tuning import sobol
-from gpuscale.plan.tuning.contender import LEAST, Contender, Setting, at_share
-from gpuscale.plan.tuning.outcomes import Trial
-from gpuscale.plan.tuning.rates import behavior_searched
-from gpuscale.plan.tuning.workers import workers
+from gpuscale.base.objects.hpa import Behavior
+from gpuscale.lab.plan.tuning import sobol
+from gpuscale.lab.plan.tuning.contender import LEAST, Contender, Setting, at_share
+from gpuscale.lab.plan.tuning.outcomes import Trial
+from gpuscale.lab.plan.tuning.rates import behavior_searched
+from gpuscale.lab.plan.tuning.workers import workers
+from gpuscale.triggers.policies.behavior import behavior_settings
+from gpuscale.triggers.policies.hpa import HPA
+from gpuscale.triggers.policies.policy import Numbers, Parameter
+from gpuscale.triggers.policies.replay import Service, run
 
 PER_DAY = 5760
 SERVICE = Service()

@@ -7,9 +7,9 @@ The adapter's rule is a sum, mean or largest value of a pod's GPUs, of a form th
 import random
 from typing import Any
 
-from gpuscale.core.documents.documents import dump_documents
-from gpuscale.sim.scenario.loading import load_setup
-from gpuscale.sim.scenario.setup import Setup
+from gpuscale.base.documents.documents import dump_documents
+from gpuscale.lab.sim.scenario.loading import load_setup
+from gpuscale.lab.sim.scenario.setup import Setup
 
 _HOURS = 3
 _RULES = """\

@@ -24,7 +24,7 @@ from pathlib import Path
 
 import numpy
 
-from gpuscale.plan.policies.policy import Numbers
+from gpuscale.triggers.policies.policy import Numbers
 
 STEP_S = 15.0
 WINDOW_S = 600

@@ -211,9 +211,9 @@ def serve_ours(series: int, scrapes: int) -> None:
 
     from aiohttp import web
 
-    from gpuscale.core.clock import WallClock
-    from gpuscale.promapi.app import add_routes
-    from gpuscale.sources.query_pool import QueryPool
+    from gpuscale.base.clock import WallClock
+    from gpuscale.series.promapi.app import add_routes
+    from gpuscale.series.query_pool import QueryPool
 
     async def run() -> None:
         app = web.Application()

@@ -25,11 +25,11 @@ from aiohttp import web
 
 import harness
 from bench_exporter import children, resident_mib
-from gpuscale.core.clock import WallClock
-from gpuscale.metricsapi.collector.process import CollectorProcess
-from gpuscale.sources.feeds.messages import CollectorSettings
-from gpuscale.sources.feeds.settings import FeedSettings
-from gpuscale.sources.feeds.targets import static_agent, static_scrape
+from gpuscale.base.clock import WallClock
+from gpuscale.server.metricsapi.collector.process import CollectorProcess
+from gpuscale.server.sources.feeds.messages import CollectorSettings
+from gpuscale.server.sources.feeds.settings import FeedSettings
+from gpuscale.server.sources.feeds.targets import static_agent, static_scrape
 
 AGENTS = 40
 GPUS = 8

@@ -19,7 +19,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpuscale.core.errors import UncoveredError
+from gpuscale.base.errors import UncoveredError
 from gpuscale.series.promql.evaluate import instant
 from gpuscale.series.scraping.scrape import ScrapeTarget
 from gpuscale.series.scraping.streamed import StreamedTarget

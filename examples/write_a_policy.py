@@ -10,8 +10,8 @@ Prints:
 from typing import Any, cast
 
 from gpuscale.hpa import Decision, ReplicaRequest, resized
-from gpuscale.sim.scenario.loading import load_setup
-from gpuscale.sim.simulate import simulate
+from gpuscale.lab.sim.scenario.loading import load_setup
+from gpuscale.lab.sim.simulate import simulate
 
 MANIFESTS = """
 apiVersion: apps/v1

@@ -6,7 +6,7 @@
 import sys
 from collections.abc import Iterable
 
-from gpuscale.install.alerts.groups import AlertRule, AlertSettings, rule_groups
+from gpuscale.ops.install.alerts.groups import AlertRule, AlertSettings, rule_groups
 
 _INTRO = """# Alerts
 

@@ -7,10 +7,10 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from gpuscale.core.findings import Check
-from gpuscale.doctor.checks import CHECKS as DOCTOR_CHECKS
-from gpuscale.doctor.judges import AUTOSCALER
-from gpuscale.lint.checks import CHECKS as LINT_CHECKS
+from gpuscale.base.findings import Check
+from gpuscale.ops.doctor.checks import CHECKS as DOCTOR_CHECKS
+from gpuscale.ops.doctor.judges import AUTOSCALER
+from gpuscale.ops.lint.checks import CHECKS as LINT_CHECKS
 
 DOCS = Path(__file__).parents[1] / "docs"
 _TABLE = re.compile(r"^\| id \|.*\n(?:\|.*\n)+", re.MULTILINE)

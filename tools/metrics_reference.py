@@ -6,28 +6,29 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from gpuscale.attribution.processes.shares import Share
-from gpuscale.exporter.families.containers import GpuShares, container_families
-from gpuscale.exporter.families.health import health_families
-from gpuscale.exporter.families.own_metrics import METRICS, PREFIX
-from gpuscale.exposition.families import Family
-from gpuscale.formats.ack import ack_families
-from gpuscale.formats.amd import amd_families, amd_family_meanings
-from gpuscale.formats.labels import FamilyOptions
-from gpuscale.formats.names import NEW_NAMES
-from gpuscale.gpu.amd.sources import amd_call_of
-from gpuscale.gpu.counters import DEFAULT_COUNTERS, switched_off_counters
-from gpuscale.gpu.fields import FIELDS, Field
-from gpuscale.gpu.health import RECOVERY
-from gpuscale.gpu.nvml.values.batches import BATCHES, LINK_RATES
-from gpuscale.gpu.nvml.values.fabric import FABRIC
-from gpuscale.gpu.nvml.values.gpm import GPM_METRICS
-from gpuscale.gpu.nvml.values.link_counts import LINK_COUNTS
-from gpuscale.gpu.nvml.values.plan import EVENT_FIELDS, INSTANCE_FIELDS, READABLE, SPLIT_FIELDS
-from gpuscale.gpu.nvml.values.rows import ROWS
-from gpuscale.gpu.nvml.values.utilization import UTILIZATION_CALLS
-from gpuscale.gpu.owners import Attribution, ContainerRef, Grant
-from gpuscale.gpu.readings import GpuIdentity, GpuReading, ProcessReading
+from gpuscale.agent.attribution.processes.shares import Share
+from gpuscale.agent.exporter.families.containers import GpuShares, container_families
+from gpuscale.agent.exporter.families.health import health_families
+from gpuscale.agent.exporter.families.own_metrics import METRICS, PREFIX
+from gpuscale.agent.formats.ack import ack_families
+from gpuscale.agent.formats.amd import amd_families
+from gpuscale.agent.formats.labels import FamilyOptions
+from gpuscale.agent.gpu.health import RECOVERY
+from gpuscale.agent.gpu.owners import Attribution, ContainerRef, Grant
+from gpuscale.agent.gpu.readings import GpuIdentity, GpuReading, ProcessReading
+from gpuscale.agent.nvml.values.batches import BATCHES, LINK_RATES
+from gpuscale.agent.nvml.values.fabric import FABRIC
+from gpuscale.agent.nvml.values.gpm import GPM_METRICS
+from gpuscale.agent.nvml.values.link_counts import LINK_COUNTS
+from gpuscale.agent.nvml.values.plan import EVENT_FIELDS, INSTANCE_FIELDS, READABLE, SPLIT_FIELDS
+from gpuscale.agent.nvml.values.rows import ROWS
+from gpuscale.agent.nvml.values.utilization import UTILIZATION_CALLS
+from gpuscale.base.exposition.families import Family
+from gpuscale.signals.amd_families import amd_family_meanings
+from gpuscale.signals.amd_values import amd_call_of
+from gpuscale.signals.counters import DEFAULT_COUNTERS, switched_off_counters
+from gpuscale.signals.fields import FIELDS, Field
+from gpuscale.signals.names import NEW_NAMES
 
 _NONE = "-"
 _PRINTED = {"int": "whole number", "double": "six decimals", "string": "label"}

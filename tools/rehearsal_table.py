@@ -11,11 +11,11 @@ from pathlib import Path
 
 from gpuscale.cli.scenarios import find_setup
 from gpuscale.kube.client.settings import KubeSettings
-from gpuscale.rehearse.comparison import table_rows
-from gpuscale.rehearse.rehearsal import Rehearsal
-from gpuscale.rehearse.target import Target
-from gpuscale.sim.scenario.setup import Setup
-from gpuscale.sim.simulate import simulate
+from gpuscale.lab.rehearse.comparison import table_rows
+from gpuscale.lab.rehearse.rehearsal import Rehearsal
+from gpuscale.lab.rehearse.target import Target
+from gpuscale.lab.sim.scenario.setup import Setup
+from gpuscale.lab.sim.simulate import simulate
 from gpuscale_testing import ControlPlane, Settings
 
 ROOT = Path(__file__).parent.parent

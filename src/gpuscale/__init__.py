@@ -8,7 +8,7 @@ The promised Python API is the errors here and the modules that docs/api.md name
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from gpuscale.core.errors import (
+    from gpuscale.base.errors import (
         BugError,
         ConfigError,
         GpuscaleError,
@@ -48,6 +48,6 @@ if not TYPE_CHECKING:  # a type checker would take every name for one of ours
             from gpuscale import planning
 
             return getattr(planning, name)
-        from gpuscale.core import errors
+        from gpuscale.base import errors
 
         return getattr(errors, name)

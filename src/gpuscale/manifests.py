@@ -1,7 +1,6 @@
 """Kubernetes objects from manifests, checked as an API server checks them. Part of the promised API."""
 
-from gpuscale.core.quantity import Quantity
-from gpuscale.objects.hpa import (
+from gpuscale.base.objects.hpa import (
     ContainerResourceMetric,
     ExternalMetric,
     HorizontalPodAutoscaler,
@@ -10,7 +9,8 @@ from gpuscale.objects.hpa import (
     PodsMetric,
     ResourceMetric,
 )
-from gpuscale.objects.manifests import load_manifests, read_stored_hpa
+from gpuscale.base.objects.manifests import load_manifests, read_stored_hpa
+from gpuscale.base.quantity import Quantity
 
 __all__ = [
     "ContainerResourceMetric",

@@ -13,7 +13,7 @@ from importlib import import_module
 from os import PathLike, cpu_count
 from typing import Any, Literal
 
-from gpuscale.core.errors import UsageError
+from gpuscale.base.errors import UsageError
 
 __all__ = ["Simulation", "Tuning", "simulate", "tune"]
 
@@ -83,7 +83,7 @@ class Simulation(_Answer):
 
     def to_html(self) -> str:
         """Return the report, one HTML file."""
-        from gpuscale.views.report import render_report
+        from gpuscale.lab.views.report import render_report
 
         return render_report(self.document)
 
@@ -118,7 +118,7 @@ class Tuning(_Answer):
 
     def to_html(self) -> str:
         """Return the page, one HTML file."""
-        from gpuscale.views.tuned import render_tuned
+        from gpuscale.lab.views.tuned import render_tuned
 
         return render_tuned(self.document)
 
@@ -158,7 +158,7 @@ def simulate(
     from dataclasses import replace
 
     from gpuscale.cli.scenarios import find_setup
-    from gpuscale.sim.simulate import simulate as run
+    from gpuscale.lab.sim.simulate import simulate as run
 
     setup = find_setup(str(scenario), settings)
     if seed is not None:
@@ -166,7 +166,7 @@ def simulate(
         setup = replace(setup, seed=seed)
     if fidelity == "fluid":
         _package("numpy", _PLAN)
-        from gpuscale.sim.fluid.run import simulate_fluid
+        from gpuscale.lab.sim.fluid.run import simulate_fluid
 
         return Simulation(simulate_fluid(setup))
     if fidelity not in {"exact", "lagged"}:

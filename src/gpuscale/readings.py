@@ -10,18 +10,18 @@ from collections.abc import Iterable
 from types import TracebackType
 from typing import Self
 
-from gpuscale.core.clock import WallClock
-from gpuscale.exporter.readers import make_reader
-from gpuscale.exporter.settings import read_settings
-from gpuscale.gpu.counters import DEFAULT_COUNTERS
-from gpuscale.gpu.reader import GpuReader
-from gpuscale.gpu.readings import (
+from gpuscale.agent.exporter.readers import make_reader
+from gpuscale.agent.exporter.settings import read_settings
+from gpuscale.agent.gpu.reader import GpuReader
+from gpuscale.agent.gpu.readings import (
     EventCount,
     GpuIdentity,
     GpuInstance,
     GpuReading,
     ProcessReading,
 )
+from gpuscale.base.clock import WallClock
+from gpuscale.signals.counters import DEFAULT_COUNTERS
 
 __all__ = [
     "EventCount",

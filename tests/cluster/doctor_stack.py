@@ -15,21 +15,21 @@ from stacked import Stacked
 from terminal import Terminal
 from upstream_kinds import upstream_kinds
 
-from gpuscale.core.clock import WallClock
-from gpuscale.core.errors import UnavailableError
-from gpuscale.doctor.diagnose import diagnose
-from gpuscale.doctor.gather import Gatherer, GatherSettings
-from gpuscale.exposition.parse import parse_text
-from gpuscale.install.certificates import make_certificate
-from gpuscale.install.render import Inputs, manifest, render
-from gpuscale.install.values import Values
+from gpuscale.base.clock import WallClock
+from gpuscale.base.errors import UnavailableError
+from gpuscale.base.exposition.parse import parse_text
+from gpuscale.base.objects.nodes import Taint
 from gpuscale.kube.client.client import KubeClient
 from gpuscale.kube.client.settings import KubeSettings
-from gpuscale.objects.nodes import Taint
+from gpuscale.ops.doctor.diagnose import diagnose
+from gpuscale.ops.doctor.gather import Gatherer, GatherSettings
+from gpuscale.ops.findings_text import chain_lines as text_lines
+from gpuscale.ops.install.certificates import make_certificate
+from gpuscale.ops.install.render import Inputs, manifest, render
+from gpuscale.ops.install.values import Values
 from gpuscale.series.values import STALE
 from gpuscale.testing.podresources import PodResources
 from gpuscale.testing.prometheus import serve
-from gpuscale.views.findings import chain_lines as text_lines
 from gpuscale_testing import (
     Component,
     ControlPlane,

@@ -11,7 +11,7 @@ scale subresource, so no controller replaces a pod that was deleted.
 from dataclasses import dataclass
 from itertools import combinations
 
-from gpuscale.core.quantity import parse_quantity
+from gpuscale.base.quantity import parse_quantity
 
 REPLICAS = 10
 GPUS_PER_NODE = 4

@@ -446,7 +446,7 @@ def _source(metric: dict) -> str:
 
 def milli_of(text: str) -> int:
     """Return the thousandths of a quantity that these cases write."""
-    from gpuscale.core.quantity import parse_quantity
+    from gpuscale.base.quantity import parse_quantity
 
     return parse_quantity(text).milli_value()
 

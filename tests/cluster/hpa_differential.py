@@ -2,9 +2,25 @@
 
 import re
 
-from gpuscale.core.documents.documents import Document
-from gpuscale.core.golang.durations import parse_duration_ms
-from gpuscale.core.quantity import parse_quantity
+from gpuscale.base.documents.documents import Document
+from gpuscale.base.golang.durations import parse_duration_ms
+from gpuscale.base.objects.fields import Fields
+from gpuscale.base.objects.hpa import (
+    ExternalMetric,
+    ObjectMetric,
+    PodsMetric,
+    read_hpa,
+)
+from gpuscale.base.objects.metric_values import (
+    milli_of,
+    read_external_values,
+    read_object_value,
+    read_pod_values,
+    time_ms,
+)
+from gpuscale.base.objects.pods import PodPhase
+from gpuscale.base.objects.selectors import parse_selector
+from gpuscale.base.quantity import parse_quantity
 from gpuscale.hpa import (
     Condition,
     ContainerInfo,
@@ -25,22 +41,6 @@ from gpuscale.hpa import (
     scale_unreadable,
     succeeded,
 )
-from gpuscale.objects.fields import Fields
-from gpuscale.objects.hpa import (
-    ExternalMetric,
-    ObjectMetric,
-    PodsMetric,
-    read_hpa,
-)
-from gpuscale.objects.metric_values import (
-    milli_of,
-    read_external_values,
-    read_object_value,
-    read_pod_values,
-    time_ms,
-)
-from gpuscale.objects.pods import PodPhase
-from gpuscale.objects.selectors import parse_selector
 
 OWN = "default/h"
 

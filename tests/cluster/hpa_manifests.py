@@ -9,7 +9,7 @@ import json
 import random
 from collections.abc import Iterator
 
-from gpuscale.core.documents.documents import dotted
+from gpuscale.base.documents.documents import dotted
 
 APPS = "{apiVersion: apps/v1, kind: Deployment, name: d}"
 QUEUE = '{type: External, external: {metric: {name: q}, target: {type: Value, value: "5"}}}'

@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 
-from gpuscale.exposition.parse import parse_text
-from gpuscale.gpu.model_table import MODELS
-from gpuscale.gpu.recordings.recording import Recorder, RecordingReader
-from gpuscale.gpu.simulated import GpuWork, SimulatedReader
+from gpuscale.agent.gpu.model_table import MODELS
+from gpuscale.agent.gpu.simulated import GpuWork, SimulatedReader
+from gpuscale.agent.recordings.recording import Recorder, RecordingReader
+from gpuscale.base.exposition.parse import parse_text
 from gpuscale.testing.podresources import PodResources
 from gpuscale_testing import (
     Component,

@@ -27,7 +27,7 @@ from service_addresses import API_SERVER, ServiceAddresses
 from volumes import MissingVolumeError, Volumes, field
 
 import gpuscale
-from gpuscale.core.errors import GpuscaleError
+from gpuscale.base.errors import GpuscaleError
 from gpuscale.kube.simulated.kubelet import SimulatedKubelet, _address, _now
 from gpuscale.kube.simulated.pod_status import Placed, creating, running
 from gpuscale.testing.podresources import PodResources

@@ -7,14 +7,14 @@ from contextlib import contextmanager
 
 from aiohttp import web
 
-from gpuscale.core.clock import WallClock
+from gpuscale.base.clock import WallClock
 from gpuscale.kube.informers.records import ObjectRecord
-from gpuscale.metricsapi.provider import MetricsProvider
-from gpuscale.metricsapi.routes import add_routes
-from gpuscale.metricsapi.usage.measured import UsageProvider
-from gpuscale.rules.config import load_rules
 from gpuscale.series.storage.store import SeriesStore
-from gpuscale.sources.embedded import EmbeddedSource
+from gpuscale.server.metricsapi.provider import MetricsProvider
+from gpuscale.server.metricsapi.routes import add_routes
+from gpuscale.server.metricsapi.usage.measured import UsageProvider
+from gpuscale.server.rules.config import load_rules
+from gpuscale.server.sources.embedded import EmbeddedSource
 
 GROUP_VERSIONS = (
     "custom.metrics.k8s.io/v1beta1",

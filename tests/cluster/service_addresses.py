@@ -11,7 +11,7 @@ from itertools import count
 
 import own_network
 
-from gpuscale.core.clock import WallClock
+from gpuscale.base.clock import WallClock
 from gpuscale.kube.client.settings import KubeSettings
 from gpuscale.kube.informers.reflector import Reflector
 

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 
-from gpuscale.core.errors import UnavailableError
+from gpuscale.base.errors import UnavailableError
 from gpuscale_testing import wait_until
 
 CTRL_C, CTRL_D = "\x03", "\x04"

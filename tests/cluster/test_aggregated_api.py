@@ -7,7 +7,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from gpuscale.core.errors import UpstreamError
+from gpuscale.base.errors import UpstreamError
 from gpuscale_testing import aggregated_api, wait_until
 from gpuscale_testing.addresses import free_ports
 

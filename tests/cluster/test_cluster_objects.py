@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from gpuscale.core.errors import UnavailableError
+from gpuscale.base.errors import UnavailableError
+from gpuscale.base.objects.nodes import Taint
 from gpuscale.kube.aggregation import AggregatedServer, aggregation_objects
 from gpuscale.kube.simulated.nodes import node_object, node_status
 from gpuscale.kube.simulated.pod_status import Placed, creating, running, succeeded
-from gpuscale.objects.nodes import Taint
 from gpuscale_testing import SimulatedNode, local_address, wait_until
 from gpuscale_testing.addresses import free_ports, is_listening
 from gpuscale_testing.certificates import Authority, KeyPair, write_kubeconfig

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuscale.core.errors import UnavailableError, UpstreamError
+from gpuscale.base.errors import UnavailableError, UpstreamError
 from gpuscale_testing import (
     ControlPlane,
     Settings,

@@ -2,17 +2,17 @@
 
 dcgm-exporter looks the names of a counters file up there (`GetFieldID`: current names first, then legacy).
 Its own module is not to be had from the Go module proxy. Only names of fields in base units have other
-numbers: their values are converted (`formats.names`), so they have the number of the field in the older unit.
+numbers: their values are converted (`signals.names`), so they have the number of the field in the older unit.
 """
 
 import re
 
 import pytest
 
-from gpuscale.formats.names import NEW_NAMES
-from gpuscale.gpu.counters import read_counters
-from gpuscale.gpu.fields import FIELDS
-from gpuscale.gpu.known_fields import field_named, known_names
+from gpuscale.signals.counters import read_counters
+from gpuscale.signals.fields import FIELDS
+from gpuscale.signals.known_fields import field_named, known_names
+from gpuscale.signals.names import NEW_NAMES
 from gpuscale_testing import find_definitions, missing_definitions
 
 pytestmark = pytest.mark.cluster

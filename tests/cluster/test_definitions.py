@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuscale.core.errors import UnavailableError, UpstreamError, UsageError
+from gpuscale.base.errors import UnavailableError, UpstreamError, UsageError
 from gpuscale_testing.programs import definitions, fetching, toolset
 from gpuscale_testing.programs.definitions import Definitions
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuscale.core.errors import UnavailableError
-from gpuscale.views.findings import chain_document
+from gpuscale.base.errors import UnavailableError
+from gpuscale.ops.findings_text import chain_document
 from gpuscale_testing import wait_until
 
 sys.path.insert(0, str(Path(__file__).parent))

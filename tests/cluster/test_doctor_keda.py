@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from gpuscale.core.clock import WallClock
-from gpuscale.core.errors import GpuscaleError
-from gpuscale.doctor.diagnose import diagnose
-from gpuscale.doctor.gather import Gatherer, GatherSettings
-from gpuscale.doctor.pulse.hops import Hop
-from gpuscale.doctor.pulse.watch import PulseSettings, PulseWatch, choose
+from gpuscale.base.clock import WallClock
+from gpuscale.base.errors import GpuscaleError
 from gpuscale.kube.client.client import KubeClient
 from gpuscale.kube.client.settings import KubeSettings
+from gpuscale.ops.doctor.diagnose import diagnose
+from gpuscale.ops.doctor.gather import Gatherer, GatherSettings
+from gpuscale.ops.doctor.pulse.hops import Hop
+from gpuscale.ops.doctor.pulse.watch import PulseSettings, PulseWatch, choose
 from gpuscale.testing.prometheus import serve
 from gpuscale_testing import SimulatedNode, simulated_nodes, wait_until
 from gpuscale_testing.addresses import free_ports

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuscale.core.errors import UpstreamError
+from gpuscale.base.errors import UpstreamError
 from gpuscale.kube.client.errors import ApiStatusError
 from gpuscale_testing import (
     SimulatedNode,

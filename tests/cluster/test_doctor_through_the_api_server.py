@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from gpuscale.core.errors import UnavailableError
-from gpuscale.install.certificates import make_certificate
-from gpuscale.install.render import Inputs, manifest, render
-from gpuscale.install.values import Values
+from gpuscale.base.errors import UnavailableError
+from gpuscale.ops.install.certificates import make_certificate
+from gpuscale.ops.install.render import Inputs, manifest, render
+from gpuscale.ops.install.values import Values
 from gpuscale.testing.podresources import PodResources
 from gpuscale_testing import (
     Component,

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuscale.core.errors import UnavailableError
+from gpuscale.base.errors import UnavailableError
 from gpuscale_testing import wait_until
 
 pytestmark = [

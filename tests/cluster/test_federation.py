@@ -13,14 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from gpuscale.core.clock import WallClock
-from gpuscale.core.errors import GpuscaleError
-from gpuscale.install.cluster.apply import ApplySettings, Installer
-from gpuscale.install.cluster.remove import Remover
-from gpuscale.install.common import CA_SECRET, FEDERATES, INSTALL_LABEL
+from gpuscale.base.clock import WallClock
+from gpuscale.base.errors import GpuscaleError
 from gpuscale.kube.aggregation import AggregatedServer, aggregation_objects, api_service_name
 from gpuscale.kube.client.client import KubeClient
 from gpuscale.kube.client.settings import KubeSettings
+from gpuscale.ops.install.cluster.apply import ApplySettings, Installer
+from gpuscale.ops.install.cluster.remove import Remover
+from gpuscale.ops.install.common import CA_SECRET, FEDERATES, INSTALL_LABEL
 from gpuscale.testing import prometheus as prometheus_process
 from gpuscale_testing import ControlPlane, SimulatedNode, missing, simulated_nodes, wait_until
 from gpuscale_testing.aggregation import NAMESPACE, serving_name

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from gpuscale.core.clock import WallClock
-from gpuscale.core.documents.documents import load_documents
-from gpuscale.install.common import api_service_names, metrics_api_secret
-from gpuscale.install.render import manifest, render
-from gpuscale.install.values import Values
-from gpuscale.metricsapi.security.shared_certificate import SecretCertificate
-from gpuscale.metricsapi.settings import SecretSettings
+from gpuscale.base.clock import WallClock
+from gpuscale.base.documents.documents import load_documents
+from gpuscale.ops.install.common import api_service_names, metrics_api_secret
+from gpuscale.ops.install.render import manifest, render
+from gpuscale.ops.install.values import Values
+from gpuscale.server.metricsapi.security.shared_certificate import SecretCertificate
+from gpuscale.server.metricsapi.settings import SecretSettings
 
 sys.path.insert(0, str(Path(__file__).parent))
 from all_objects import settled

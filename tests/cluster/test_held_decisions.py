@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
-from gpuscale.core.clock import WallClock
-from gpuscale.core.errors import GpuscaleError
+from gpuscale.base.clock import WallClock
+from gpuscale.base.errors import GpuscaleError
 from gpuscale.kube.client.client import KubeClient
 from gpuscale.kube.client.settings import KubeSettings
-from gpuscale.metricsapi.triggers.stores import MAX_BYTES, HeldConfigMap
+from gpuscale.server.metricsapi.triggers.stores import MAX_BYTES, HeldConfigMap
 from gpuscale.triggers.held import Held
 from gpuscale.triggers.machine import Decision
 from gpuscale_testing import wait_until

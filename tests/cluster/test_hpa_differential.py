@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuscale.core.errors import ConfigError
+from gpuscale.base.errors import ConfigError
 from gpuscale.hpa import decide
 from gpuscale.hpa.kernel.compiled import compiled_kernel
 

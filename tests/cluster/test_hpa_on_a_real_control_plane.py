@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuscale.core.quantity import parse_quantity
+from gpuscale.base.objects.manifests import load_manifests
+from gpuscale.base.quantity import parse_quantity
 from gpuscale.hpa import (
     ExternalValues,
     FetchError,
@@ -26,7 +27,6 @@ from gpuscale.hpa import (
     decide,
 )
 from gpuscale.hpa.versions import parse_version, settings_of
-from gpuscale.objects.manifests import load_manifests
 from gpuscale_testing import (
     SimulatedNode,
     aggregated_api,

@@ -8,11 +8,11 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from gpuscale.core.documents.documents import dotted, load_documents
-from gpuscale.core.errors import ConfigError
-from gpuscale.objects.fields import Fields
-from gpuscale.objects.hpa import read_hpa
-from gpuscale.objects.hpa.fields import unknown_fields
+from gpuscale.base.documents.documents import dotted, load_documents
+from gpuscale.base.errors import ConfigError
+from gpuscale.base.objects.fields import Fields
+from gpuscale.base.objects.hpa import read_hpa
+from gpuscale.base.objects.hpa.fields import unknown_fields
 
 sys.path.insert(0, str(Path(__file__).parent))
 from hpa_manifests import misspelled, mutations, table

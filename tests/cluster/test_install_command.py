@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from gpuscale.core.documents.documents import dump_documents
-from gpuscale.core.errors import GpuscaleError
-from gpuscale.install.cluster.ownership import essence
-from gpuscale.install.parts.rules import resource_rules
+from gpuscale.base.documents.documents import dump_documents
+from gpuscale.base.errors import GpuscaleError
+from gpuscale.ops.install.cluster.ownership import essence
+from gpuscale.ops.install.parts.rules import resource_rules
 from gpuscale.testing.prometheus import serve
 from gpuscale_testing import (
     SimulatedNode,

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from gpuscale.install.cluster.detect import Detected, FoundPrometheus, FoundWorkload, detect
 from gpuscale.kube.client.client import KubeClient
 from gpuscale.kube.client.settings import KubeSettings
-from gpuscale.providers.eks import EKS
+from gpuscale.ops.install.cluster.detect import Detected, FoundPrometheus, FoundWorkload, detect
+from gpuscale.ops.providers.eks import EKS
 
 sys.path.insert(0, str(Path(__file__).parent))
 from upstream_kinds import upstream_kinds

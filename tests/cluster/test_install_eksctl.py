@@ -7,8 +7,8 @@ import pytest
 import yaml
 from jsonschema import Draft7Validator
 
-from gpuscale.install.render import pool_files
-from gpuscale.install.values import Values
+from gpuscale.ops.install.render import pool_files
+from gpuscale.ops.install.values import Values
 from gpuscale_testing import find_definitions, missing_definitions
 
 pytestmark = pytest.mark.cluster

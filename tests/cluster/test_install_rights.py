@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from gpuscale.core.errors import GpuscaleError, UsageError
-from gpuscale.install.cluster.rights import needed_rights
-from gpuscale.install.render import render
-from gpuscale.install.values import Values
+from gpuscale.base.errors import GpuscaleError, UsageError
 from gpuscale.kube.client.client import KubeClient
 from gpuscale.kube.client.settings import KubeSettings
 from gpuscale.kube.rights import check_rights
+from gpuscale.ops.install.cluster.rights import needed_rights
+from gpuscale.ops.install.render import render
+from gpuscale.ops.install.values import Values
 
 sys.path.insert(0, str(Path(__file__).parent))
 from all_objects import everything, settled

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from gpuscale.install.cluster.plan import server_side_apply
-from gpuscale.install.cluster.preflight import zero_fault
-from gpuscale.install.parts.autoscaling import autoscaling_objects
-from gpuscale.install.values import Values
 from gpuscale.kube.client.client import KubeClient
 from gpuscale.kube.client.settings import KubeSettings
+from gpuscale.ops.install.cluster.plan import server_side_apply
+from gpuscale.ops.install.cluster.preflight import zero_fault
+from gpuscale.ops.install.parts.autoscaling import autoscaling_objects
+from gpuscale.ops.install.values import Values
 from gpuscale_testing import ControlPlane, Settings
 
 sys.path.insert(0, str(Path(__file__).parent))

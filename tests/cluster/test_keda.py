@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuscale.core.errors import UpstreamError
+from gpuscale.base.errors import UpstreamError
 from gpuscale.testing.prometheus import serve
 from gpuscale_testing import SimulatedNode, simulated_nodes, wait_until
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from gpuscale.local.kube_api.kinds import KINDS
-from gpuscale.local.kube_api.openapi import document, places
+from gpuscale.lab.kube_api.kinds import KINDS
+from gpuscale.lab.kube_api.openapi import document, places
 from gpuscale_testing import ControlPlane
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster"), pytest.mark.timeout(300)]

@@ -11,9 +11,9 @@ from copy import deepcopy
 
 import pytest
 
-from gpuscale.core.documents.documents import load_documents
-from gpuscale.local.kube_api.conversion import converted
-from gpuscale.local.kube_api.kinds import (
+from gpuscale.base.documents.documents import load_documents
+from gpuscale.lab.kube_api.conversion import converted
+from gpuscale.lab.kube_api.kinds import (
     DAEMON_SET,
     DEPLOYMENT,
     ENDPOINT_SLICE,
@@ -29,7 +29,7 @@ from gpuscale.local.kube_api.kinds import (
     SERVICE,
     Kind,
 )
-from gpuscale.local.kube_api.tables.table import table
+from gpuscale.lab.kube_api.tables.table import table
 from gpuscale_testing import ControlPlane
 from live_objects import shipped
 

@@ -26,13 +26,13 @@ from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-from gpuscale.core.clock import WallClock
-from gpuscale.core.errors import GpuscaleError
-from gpuscale.install.parts.prometheus import prometheus_objects
-from gpuscale.install.parts.scraping import scrape_configs
-from gpuscale.install.render import manifest
-from gpuscale.install.values import Values, ValuesSpec
-from gpuscale.promapi.app import add_routes
+from gpuscale.base.clock import WallClock
+from gpuscale.base.errors import GpuscaleError
+from gpuscale.ops.install.parts.prometheus import prometheus_objects
+from gpuscale.ops.install.parts.scraping import scrape_configs
+from gpuscale.ops.install.render import manifest
+from gpuscale.ops.install.values import Values, ValuesSpec
+from gpuscale.series.promapi.app import add_routes
 from gpuscale.series.storage.store import SeriesStore
 from gpuscale_testing import SimulatedNode, aggregated_api, simulated_nodes, wait_until
 from gpuscale_testing.addresses import free_ports

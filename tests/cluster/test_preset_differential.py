@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuscale.rules.config import preset_text
+from gpuscale.server.rules.config import preset_text
 from gpuscale.testing import prometheus as prometheus_process
 from gpuscale_testing import missing, wait_until
 from gpuscale_testing.metrics_apis import gpuscale_metrics_api, prometheus_adapter

@@ -522,7 +522,7 @@ DEAD_RULE_DIFFERENCES = [
 
 def cases() -> list[Case]:
     """Return everything that is asked."""
-    chart = resources.files("gpuscale.rules").joinpath("default_rules.yaml").read_text()
+    chart = resources.files("gpuscale.server.rules").joinpath("default_rules.yaml").read_text()
     published = (DATA / "alibaba_rules.yaml").read_text()
     tokens = list(grid("pods", "ml", ["web-0"], ["tokens"]))
     return [

@@ -28,7 +28,7 @@ from typing import NamedTuple
 
 import pytest
 
-from gpuscale.core.errors import QueryError
+from gpuscale.base.errors import QueryError
 from gpuscale.series.promql.evaluate import LOOKBACK_MS, instant, range_covered, range_query
 from gpuscale.series.promql.parse import parse_query
 from gpuscale.series.promql.snapshot import Snapshot

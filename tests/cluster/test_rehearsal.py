@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from gpuscale.cli.scenarios import find_setup
-from gpuscale.rehearse.comparison import NODES, REPLICAS, changes
-from gpuscale.rehearse.mark import LABEL
-from gpuscale.sim.simulate import simulate
+from gpuscale.lab.rehearse.comparison import NODES, REPLICAS, changes
+from gpuscale.lab.rehearse.mark import LABEL
+from gpuscale.lab.sim.simulate import simulate
 from gpuscale_testing import ControlPlane, Settings, local_address, wait_until
 
 sys.path.insert(0, str(Path(__file__).parent))

@@ -7,8 +7,8 @@ import sys
 import pytest
 
 from gpuscale.cli.scenarios import find_setup
-from gpuscale.rehearse.comparison import NODES, REPLICAS, changes
-from gpuscale.sim.simulate import simulate
+from gpuscale.lab.rehearse.comparison import NODES, REPLICAS, changes
+from gpuscale.lab.sim.simulate import simulate
 from gpuscale_testing import ControlPlane, Settings
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster"), pytest.mark.timeout(300)]

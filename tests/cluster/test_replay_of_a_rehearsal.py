@@ -35,7 +35,7 @@ def test_a_replay_of_what_ran_is_within_5_percent_of_its_gpu_hours(tmp_path) -> 
             timeout=280,
         )
     assert done.returncode == 0, done.stderr
-    shipped = resources.files("gpuscale.sim") / "scenarios"
+    shipped = resources.files("gpuscale.lab.sim") / "scenarios"
     texts = [
         (shipped / name).read_text()
         for name in ("ack-bert/deployment.yaml", "ack-bert-quick/hpa.yaml")

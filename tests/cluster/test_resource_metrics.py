@@ -8,9 +8,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from gpuscale.core.documents.documents import dump_documents
-from gpuscale.core.quantity import parse_quantity
-from gpuscale.install.parts.rules import resource_rules
+from gpuscale.base.documents.documents import dump_documents
+from gpuscale.base.quantity import parse_quantity
+from gpuscale.ops.install.parts.rules import resource_rules
 from gpuscale.testing import prometheus as prometheus_process
 from gpuscale_testing import (
     SimulatedNode,

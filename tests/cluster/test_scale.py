@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuscale.core.errors import UnavailableError
+from gpuscale.base.errors import UnavailableError
 from gpuscale_testing import ControlPlane, Settings, aggregated_api, wait_until
 from gpuscale_testing.metrics_apis import gpuscale_metrics_api
 

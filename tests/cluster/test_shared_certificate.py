@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
-from gpuscale.core.clock import WallClock
-from gpuscale.core.errors import GpuscaleError, UnavailableError
-from gpuscale.core.pki import make_ca, make_serving, names_of_service
-from gpuscale.metricsapi.security.shared_certificate import SINCE, SecretCertificate
-from gpuscale.metricsapi.settings import SecretSettings
+from gpuscale.base.clock import WallClock
+from gpuscale.base.errors import GpuscaleError, UnavailableError
+from gpuscale.base.pki import make_ca, make_serving, names_of_service
+from gpuscale.server.metricsapi.security.shared_certificate import SINCE, SecretCertificate
+from gpuscale.server.metricsapi.settings import SecretSettings
 from gpuscale.testing.prometheus import serve
 from gpuscale_testing import wait_until
 from gpuscale_testing.metrics_apis import gpuscale_metrics_api
@@ -255,7 +255,7 @@ def apply_as_installer(plane, body):
 async def test_without_the_secret_an_earlier_certificate_serves_and_a_new_one_does_not(
     plane, namespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gpuscale.metricsapi.security.shared_certificate._START_TRIES", 2)
+    monkeypatch.setattr("gpuscale.server.metricsapi.security.shared_certificate._START_TRIES", 2)
     client = plane.client()
     with pytest.raises(UnavailableError, match=r"404: secrets \"gone\" not found"):
         await certificate(client, "gone", tmp_path).open()

@@ -5,10 +5,10 @@ import time
 
 import pytest
 
-from gpuscale.cluster.scheduling.fit import node_state
-from gpuscale.cluster.scheduling.placing import Placer
-from gpuscale.objects.manifests import load_manifests
-from gpuscale.objects.nodes import Taint
+from gpuscale.base.objects.manifests import load_manifests
+from gpuscale.base.objects.nodes import Taint
+from gpuscale.hpa.cluster.scheduling.fit import node_state
+from gpuscale.hpa.cluster.scheduling.placing import Placer
 from gpuscale_testing import Lifecycle, SimulatedNode, simulated_nodes, wait_until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]

@@ -12,18 +12,18 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import unused_port
 
-from gpuscale.core.clock import WallClock
-from gpuscale.exporter.agent import NodeAgent
-from gpuscale.exporter.routes import ServeOptions
-from gpuscale.formats.labels import FamilyOptions
-from gpuscale.gpu.counters import load_counters
-from gpuscale.gpu.model_table import MODELS
-from gpuscale.gpu.owners import Attribution, ContainerRef
-from gpuscale.gpu.simulated import GpuWork, SimulatedReader
-from gpuscale.install.render import manifest, render
-from gpuscale.install.values import Values
-from gpuscale.metricsapi.process import MetricsApiServer
-from gpuscale.metricsapi.settings import read_settings
+from gpuscale.agent.exporter.agent import NodeAgent
+from gpuscale.agent.exporter.routes import ServeOptions
+from gpuscale.agent.formats.labels import FamilyOptions
+from gpuscale.agent.gpu.model_table import MODELS
+from gpuscale.agent.gpu.owners import Attribution, ContainerRef
+from gpuscale.agent.gpu.simulated import GpuWork, SimulatedReader
+from gpuscale.base.clock import WallClock
+from gpuscale.ops.install.render import manifest, render
+from gpuscale.ops.install.values import Values
+from gpuscale.server.metricsapi.process import MetricsApiServer
+from gpuscale.server.metricsapi.settings import read_settings
+from gpuscale.signals.counters import load_counters
 from gpuscale_testing.certificates import Authority
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]

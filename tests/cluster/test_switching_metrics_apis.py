@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuscale.core.errors import GpuscaleError
+from gpuscale.base.errors import GpuscaleError
 from gpuscale.kube.aggregation import AggregatedServer, aggregation_objects, api_service_name
 from gpuscale.testing import prometheus as prometheus_process
 from gpuscale_testing import (

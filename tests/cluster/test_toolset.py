@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuscale.core.errors import UnavailableError, UpstreamError
+from gpuscale.base.errors import UnavailableError, UpstreamError
 from gpuscale_testing import tools
 from gpuscale_testing.programs import building, definitions, fetching, toolset
 

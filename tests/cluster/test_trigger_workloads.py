@@ -6,10 +6,10 @@ import json
 import pytest
 
 from background import started, until
-from gpuscale.core.clock import WallClock
+from gpuscale.base.clock import WallClock
 from gpuscale.kube.client.client import KubeClient
 from gpuscale.kube.client.settings import KubeSettings
-from gpuscale.metricsapi.triggers.workloads import Workloads
+from gpuscale.server.metricsapi.triggers.workloads import Workloads
 from gpuscale.triggers.observation import Missing, PodsSeen
 from gpuscale.triggers.trigger import WorkloadRef
 from gpuscale_testing import SimulatedNode, simulated_nodes

@@ -4,7 +4,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from gpuscale.core.errors import UpstreamError
+from gpuscale.base.errors import UpstreamError
 from gpuscale_testing import find_definitions, missing_definitions, wait_until
 
 

@@ -13,13 +13,13 @@ from dataclasses import replace
 
 import pytest
 
-from gpuscale.calibrate.analysis import Measured, analyse
-from gpuscale.calibrate.knee import Curve, Limit
-from gpuscale.calibrate.levels import Objective, measured_limit
-from gpuscale.calibrate.queues import Batches, Lanes, Shared, Slots, poisson
-from gpuscale.calibrate.scaleout import Step, predict_step
-from gpuscale.calibrate.signals import Fitness, SignalJudgement
-from gpuscale.calibrate.writing import Target, Workload, hpa_of, hpa_text
+from gpuscale.load.calibrate.analysis import Measured, analyse
+from gpuscale.load.calibrate.knee import Curve, Limit
+from gpuscale.load.calibrate.levels import Objective, measured_limit
+from gpuscale.load.calibrate.queues import Batches, Lanes, Shared, Slots, poisson
+from gpuscale.load.calibrate.scaleout import Step, predict_step
+from gpuscale.load.calibrate.signals import Fitness, SignalJudgement
+from gpuscale.load.calibrate.writing import Target, Workload, hpa_of, hpa_text
 from ramps import ramp
 
 SERVICE_S = 0.01

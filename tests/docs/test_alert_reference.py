@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from alerts_reference import alerts_markdown, main
-from gpuscale.install.alerts.groups import AlertSettings, alert_groups
-from gpuscale.install.settings.observing import Alerts
+from gpuscale.ops.install.alerts.groups import AlertSettings, alert_groups
+from gpuscale.ops.install.settings.observing import Alerts
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "alerts.md"

@@ -3,8 +3,8 @@
 import pytest
 
 from check_tables import DOCS, pages
-from gpuscale.doctor.checks import CHECKS as DOCTOR_CHECKS
-from gpuscale.lint.checks import CHECKS as LINT_CHECKS
+from gpuscale.ops.doctor.checks import CHECKS as DOCTOR_CHECKS
+from gpuscale.ops.lint.checks import CHECKS as LINT_CHECKS
 
 
 @pytest.mark.parametrize("name", ["doctor.md", "lint.md"])

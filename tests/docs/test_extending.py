@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuscale.providers import NAMES
+from gpuscale.ops.providers import NAMES
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "extending.md").read_text()
@@ -114,10 +114,10 @@ def test_init_takes_a_cloud(tmp_path: Path) -> None:
 
 
 NODE = """\
-from gpuscale.core.documents.documents import load_documents
-from gpuscale.doctor.facts import has_gpu_label
-from gpuscale.install.cluster.detect import _provider
-from gpuscale.objects.fields import Fields
+from gpuscale.base.documents.documents import load_documents
+from gpuscale.ops.doctor.facts import has_gpu_label
+from gpuscale.ops.install.cluster.detect import _provider
+from gpuscale.base.objects.fields import Fields
 text = "{metadata: {labels: {oci.oraclecloud.com/gpu: 'true'}}, spec: {providerID: 'ocid1://n1'}}"
 (document,) = load_documents(text, "node.yaml")
 print(_provider([document.data]).name, has_gpu_label(Fields(document, document.data)))
@@ -177,10 +177,11 @@ def test_the_node_agent_reads_gpus_by_a_plugin(tmp_path: Path) -> None:
             id="import",
         ),
         pytest.param(
-            "VPU = {}", "found a dict, expected a gpuscale.gpu.reader.ReaderKind", id="kind"
+            "VPU = {}", "found a dict, expected a gpuscale.agent.gpu.reader.ReaderKind", id="kind"
         ),
         pytest.param(
-            "from gpuscale.gpu.reader import ReaderKind\nVPU = ReaderKind(name='w', vendor='v', open=print)",
+            "from gpuscale.agent.gpu.reader import ReaderKind\n"
+            "VPU = ReaderKind(name='w', vendor='v', open=print)",
             "found the name 'w', expected 'vpu'",
             id="name",
         ),
@@ -196,8 +197,8 @@ def test_a_broken_plugin_is_named(tmp_path: Path, module: str, told: str) -> Non
 def test_no_plugins_are_looked_for_where_a_name_is_built_in(tmp_path: Path) -> None:
     program = (
         "import sys\n"
-        "from gpuscale.exporter.gpu_source import parse_gpu_source\n"
-        "from gpuscale.providers import named\n"
+        "from gpuscale.agent.exporter.gpu_source import parse_gpu_source\n"
+        "from gpuscale.ops.providers import named\n"
         "parse_gpu_source('nvml'), named('eks')\n"
         "print('importlib.metadata' in sys.modules)\n"
     )

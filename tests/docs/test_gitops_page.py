@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from gpuscale import __version__
-from gpuscale.core.documents.documents import load_documents
-from gpuscale.install.render import render
-from gpuscale.install.values import Values
+from gpuscale.base.documents.documents import load_documents
+from gpuscale.ops.install.render import render
+from gpuscale.ops.install.values import Values
 
 ROOT = Path(__file__).parents[2]
 FILE = re.compile(r"^```\w+ title=(\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from gpuscale.gpu.model_table import MODELS
+from gpuscale.agent.gpu.model_table import MODELS
 
 PAGE = Path(__file__).parents[2] / "docs" / "scenarios.md"
 BEGIN, END = "<!-- table: GPU models -->\n", "<!-- end of table -->\n"

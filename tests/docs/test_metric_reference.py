@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from gpuscale.exporter.families.own_metrics import METRICS
-from gpuscale.formats import ack
-from gpuscale.formats.amd import amd_family_meanings
-from gpuscale.gpu.counters import DEFAULT_COUNTERS
-from gpuscale.gpu.fields import FIELDS
-from gpuscale.gpu.nvml.values.plan import READABLE
+from gpuscale.agent.exporter.families.own_metrics import METRICS
+from gpuscale.agent.formats import ack
+from gpuscale.agent.nvml.values.plan import READABLE
+from gpuscale.signals.amd_families import amd_family_meanings
+from gpuscale.signals.counters import DEFAULT_COUNTERS
+from gpuscale.signals.fields import FIELDS
 from metrics_reference import main, nvml_call_of, reference_markdown
 
 PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuscale.sim.scenario.model import Scenario
+from gpuscale.lab.sim.scenario.model import Scenario
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]

@@ -24,7 +24,7 @@ IN_CODE = {**dict.fromkeys(BANNED, 0), r"told(?! apart)": 2, "stands? for": 1}
 INSTALLED = sorted(
     path
     for suffix in ("yaml", "json")
-    for path in (ROOT / "src/gpuscale/install").rglob(f"*.{suffix}")
+    for path in (ROOT / "src/gpuscale/ops/install").rglob(f"*.{suffix}")
 )
 """Alert rules and dashboards."""
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy
 import pytest
 
-from gpuscale.plan.compiled import policy_function, replay
-from gpuscale.plan.policies.registry import POLICIES
-from gpuscale.plan.replay import Service
+from gpuscale.triggers.policies.compiled import policy_function, replay
+from gpuscale.triggers.policies.registry import POLICIES
+from gpuscale.triggers.policies.replay import Service
 
 SIMPLE_RULE = "best simple rule in hindsight"
 ROOT = Path(__file__).parents[2]

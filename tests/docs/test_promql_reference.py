@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuscale.core.errors import QueryError
+from gpuscale.base.errors import QueryError
 from gpuscale.series.promql.evaluate import instant
 from gpuscale.series.promql.functions.aggregate import AGGREGATORS
 from gpuscale.series.promql.functions.functions import FUNCTIONS

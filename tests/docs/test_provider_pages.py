@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from gpuscale.core.documents.documents import load_documents
-from gpuscale.install.values import parse_values
-from gpuscale.providers import NAMES
+from gpuscale.base.documents.documents import load_documents
+from gpuscale.ops.install.values import parse_values
+from gpuscale.ops.providers import NAMES
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs" / "providers").glob("*.md"))

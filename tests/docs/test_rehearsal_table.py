@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from gpuscale.cli.scenarios import find_setup
-from gpuscale.rehearse.comparison import NODES, REPLICAS, changes, table_rows
-from gpuscale.sim.simulate import simulate
+from gpuscale.lab.rehearse.comparison import NODES, REPLICAS, changes, table_rows
+from gpuscale.lab.sim.simulate import simulate
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "rehearse.md").read_text()

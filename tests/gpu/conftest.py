@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from gpuscale.core.errors import UnavailableError
-from gpuscale.gpu.nvml.reader import NvmlReader
-from gpuscale.gpu.nvml.settings import NvmlSettings
+from gpuscale.agent.nvml.reader import NvmlReader
+from gpuscale.agent.nvml.settings import NvmlSettings
+from gpuscale.base.errors import UnavailableError
 
 HERE = Path(__file__).parent
 RESULTS = HERE.parent.parent / "benchmarks" / "results"
@@ -87,7 +87,7 @@ class Pace:
         self._recorder = None
         folder = os.environ.get("GPUSCALE_GPU_RECORDINGS")
         if name and folder:
-            from gpuscale.gpu.recordings.recording import Recorder
+            from gpuscale.agent.recordings.recording import Recorder
 
             Path(folder).mkdir(parents=True, exist_ok=True)
             self._recorder = Recorder(Path(folder) / f"{name}.jsonl.gz")

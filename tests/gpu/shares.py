@@ -137,9 +137,9 @@ class Watch(threading.Thread):
     def run(self) -> None:
         import pynvml
 
-        from gpuscale.attribution.processes.shares import split_utilisation
-        from gpuscale.gpu.nvml.reader import NvmlReader
-        from gpuscale.gpu.owners import Attribution, ContainerRef
+        from gpuscale.agent.attribution.processes.shares import split_utilisation
+        from gpuscale.agent.gpu.owners import Attribution, ContainerRef
+        from gpuscale.agent.nvml.reader import NvmlReader
 
         fields = {
             "DCGM_FI_DEV_GPU_UTIL",

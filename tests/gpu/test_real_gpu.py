@@ -11,10 +11,10 @@ import time
 import pynvml
 import pytest
 
-from gpuscale.gpu.counters import DEFAULT_COUNTERS
-from gpuscale.gpu.nvml import faults, library
-from gpuscale.gpu.nvml.values import windows
-from gpuscale.gpu.nvml.values.plan import READABLE
+from gpuscale.agent.nvml import faults, library
+from gpuscale.agent.nvml.values import windows
+from gpuscale.agent.nvml.values.plan import READABLE
+from gpuscale.signals.counters import DEFAULT_COUNTERS
 
 DEFAULTS = frozenset(row.field for row in DEFAULT_COUNTERS)
 UTIL = "DCGM_FI_DEV_GPU_UTIL"

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuscale.gpu.nvml.reader import NvmlReader
-from gpuscale.gpu.nvml.settings import NvmlSettings
+from gpuscale.agent.nvml.reader import NvmlReader
+from gpuscale.agent.nvml.settings import NvmlSettings
 
 UTIL = "DCGM_FI_DEV_GPU_UTIL"
 USED = "DCGM_FI_DEV_FB_USED"

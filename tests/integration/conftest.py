@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import pytest_asyncio
 from aiohttp import web
 
-from gpuscale.views.live import add_routes
+from gpuscale.lab.views.live import add_routes
 
 FLAGS = [
     "--headless",

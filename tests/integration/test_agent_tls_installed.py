@@ -23,13 +23,13 @@ import yaml
 from aiohttp.test_utils import unused_port
 
 from gpuscale.cli.commands.doctor import _agent_access
-from gpuscale.doctor.agents import AgentReader
-from gpuscale.doctor.checks.access import unseen_parts
-from gpuscale.doctor.checks.node_agent import agent_findings
-from gpuscale.doctor.snapshot import Look, Snapshot
-from gpuscale.install.parts import agent_access
-from gpuscale.install.render import render
-from gpuscale.install.values import Values
+from gpuscale.ops.doctor.agents import AgentReader
+from gpuscale.ops.doctor.checks.access import unseen_parts
+from gpuscale.ops.doctor.checks.node_agent import agent_findings
+from gpuscale.ops.doctor.snapshot import Look, Snapshot
+from gpuscale.ops.install.parts import agent_access
+from gpuscale.ops.install.render import render
+from gpuscale.ops.install.values import Values
 
 pytestmark = pytest.mark.timeout(300)
 

@@ -16,15 +16,15 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer, unused_port
 
 from background import until
-from gpuscale.core.clock import ManualClock
-from gpuscale.core.errors import UsageError
+from gpuscale.base.clock import ManualClock
+from gpuscale.base.errors import UsageError
+from gpuscale.series.query_pool import QueryPool
 from gpuscale.series.rules.load import load_rule_groups
 from gpuscale.series.storage.store import SeriesStore
-from gpuscale.sources.query_pool import QueryPool
-from gpuscale.sources.ruler import alertmanager
-from gpuscale.sources.ruler.alertmanager import AlertmanagerSender
-from gpuscale.sources.ruler.ruler import Ruler
-from gpuscale.sources.ruler.settings import AlertmanagerSettings, alerts_url
+from gpuscale.server.sources.ruler import alertmanager
+from gpuscale.server.sources.ruler.alertmanager import AlertmanagerSender
+from gpuscale.server.sources.ruler.ruler import Ruler
+from gpuscale.server.sources.ruler.settings import AlertmanagerSettings, alerts_url
 from gpuscale_testing.certificates import Authority
 
 RULES = """\

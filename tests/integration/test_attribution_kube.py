@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from gpuscale.attribution.pods.node_pods import NodeWatcher
-from gpuscale.attribution.settings import NodeSettings
-from gpuscale.core.clock import WallClock
-from gpuscale.core.errors import ConfigError, UsageError
+from gpuscale.agent.attribution.pods.node_pods import NodeWatcher
+from gpuscale.agent.attribution.settings import NodeSettings
+from gpuscale.base.clock import WallClock
+from gpuscale.base.errors import ConfigError, UsageError
+from gpuscale.base.objects.meta import OwnerReference
 from gpuscale.kube.client.client import KubeClient
 from gpuscale.kube.client.errors import ApiStatusError, ApiUnreachableError
 from gpuscale.kube.client.settings import KubeSettings
-from gpuscale.objects.meta import OwnerReference
 
 
 def _load(name):

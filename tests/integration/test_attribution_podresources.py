@@ -10,15 +10,15 @@ import grpc
 import grpc.aio
 import pytest
 
-from gpuscale.attribution.kubelet.allocations import (
+from gpuscale.agent.attribution.kubelet.allocations import (
     ClaimDevice,
     ContainerDevices,
     Device,
     KubeletError,
 )
-from gpuscale.attribution.kubelet.podresources import PodResourcesClient
-from gpuscale.attribution.kubelet.proto import podresources_pb2 as pb
-from gpuscale.attribution.settings import KubeletSettings
+from gpuscale.agent.attribution.kubelet.podresources import PodResourcesClient
+from gpuscale.agent.attribution.proto import podresources_pb2 as pb
+from gpuscale.agent.attribution.settings import KubeletSettings
 
 
 def pods(*names, resource="nvidia.com/gpu", device_id="GPU-a"):

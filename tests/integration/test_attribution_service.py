@@ -13,15 +13,15 @@ import grpc
 import grpc.aio
 import pytest
 
-from gpuscale.attribution.kubelet.proto import podresources_pb2 as pb
-from gpuscale.attribution.reasons import REASONS
-from gpuscale.attribution.resources import NodeGpuResources
-from gpuscale.attribution.service import NodeAttribution
-from gpuscale.attribution.settings import AttributionSettings, KubeletSettings, NodeSettings
-from gpuscale.core.clock import ManualClock
-from gpuscale.core.errors import UsageError
-from gpuscale.gpu.owners import Attribution, ContainerRef
-from gpuscale.gpu.readings import GpuIdentity, GpuInstance, GpuReading, ProcessReading
+from gpuscale.agent.attribution.proto import podresources_pb2 as pb
+from gpuscale.agent.attribution.reasons import REASONS
+from gpuscale.agent.attribution.resources import NodeGpuResources
+from gpuscale.agent.attribution.service import NodeAttribution
+from gpuscale.agent.attribution.settings import AttributionSettings, KubeletSettings, NodeSettings
+from gpuscale.agent.gpu.owners import Attribution, ContainerRef
+from gpuscale.agent.gpu.readings import GpuIdentity, GpuInstance, GpuReading, ProcessReading
+from gpuscale.base.clock import ManualClock
+from gpuscale.base.errors import UsageError
 from gpuscale.kube.client.settings import KubeSettings
 
 TESTS = Path(__file__).parents[1]
@@ -386,22 +386,22 @@ def test_missing_kubeconfig_is_reported(tmp_path: Path) -> None:
 def test_missing_package_is_reported(package: str, kubernetes: str, who: str) -> None:
     program = (
         f"import sys; sys.modules[{package!r}] = None\n"
-        "from gpuscale.attribution.service import NodeAttribution\n"
-        "from gpuscale.attribution.settings import AttributionSettings, NodeSettings\n"
+        "from gpuscale.agent.attribution.service import NodeAttribution\n"
+        "from gpuscale.agent.attribution.settings import AttributionSettings, NodeSettings\n"
         f"NodeAttribution(AttributionSettings(kubernetes={kubernetes}))\n"
     )
     run = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=False
     )
     assert run.stderr.splitlines()[-1] == (
-        f"gpuscale.core.errors.UsageError: asking {who} needs the package {package}; "
+        f"gpuscale.base.errors.UsageError: asking {who} needs the package {package}; "
         "install gpuscale[kubernetes]"
     )
 
 
 def test_service_loads_no_vendor_library() -> None:
     program = (
-        "import sys, gpuscale.attribution.service\n"
+        "import sys, gpuscale.agent.attribution.service\n"
         "sys.exit(bool({'grpc', 'google.protobuf', 'lightkube', 'httpx2'} & set(sys.modules)))\n"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

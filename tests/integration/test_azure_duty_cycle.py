@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from gpuscale.attribution.processes.shares import Share
-from gpuscale.exporter.families.azure import AzureCluster, AzureMetrics
-from gpuscale.exporter.families.containers import GpuShares
-from gpuscale.gpu.model_table import MODELS
-from gpuscale.gpu.owners import ContainerRef, NodeGpuResources
-from gpuscale.gpu.readings import GpuReading
-from gpuscale.gpu.simulated import SimulatedReader
+from gpuscale.agent.attribution.processes.shares import Share
+from gpuscale.agent.exporter.families.azure import AzureCluster, AzureMetrics
+from gpuscale.agent.exporter.families.containers import GpuShares
+from gpuscale.agent.gpu.model_table import MODELS
+from gpuscale.agent.gpu.owners import ContainerRef, NodeGpuResources
+from gpuscale.agent.gpu.readings import GpuReading
+from gpuscale.agent.gpu.simulated import SimulatedReader
 from gpuscale.series.promql.evaluate import range_query
 from gpuscale.series.storage.store import SeriesStore
 from gpuscale.testing.prometheus import major_release, points_by_labels, query_data, serve

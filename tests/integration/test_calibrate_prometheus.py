@@ -11,7 +11,7 @@ import pytest
 from aiohttp import ClientError, ClientSession
 from aiohttp.test_utils import unused_port
 
-from gpuscale.calibrate.measuring.reading import (
+from gpuscale.load.calibrate.measuring.reading import (
     PageReader,
     PrometheusReader,
     Signal,

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import gpuscale
-from gpuscale.core.documents.documents import load_documents
+from gpuscale.base.documents.documents import load_documents
 
 SEEDS = Path(__file__).parents[2] / ".." / "shared" / "seeds"
 RULES = """\

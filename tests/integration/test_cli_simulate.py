@@ -43,7 +43,7 @@ def test_the_run_is_printed_as_json_or_as_yaml() -> None:
 
 
 def test_a_scenario_comes_from_standard_input() -> None:
-    folder = files("gpuscale.sim") / "scenarios" / "ack-bert"
+    folder = files("gpuscale.lab.sim") / "scenarios" / "ack-bert"
     text = (folder / "scenario.yaml").read_text().replace("file: ", "file: shipped:ack-bert/")
     piped = simulate("-", "-o", "json", input=text)
     assert (piped.returncode, piped.stderr) == (0, "")

@@ -10,12 +10,17 @@ from pathlib import Path
 import pytest
 
 from background import started, until
-from gpuscale.core.clock import Origin
-from gpuscale.core.errors import UnavailableError
-from gpuscale.metricsapi.collector import process as process_module
-from gpuscale.metricsapi.collector.process import CollectorProcess
-from gpuscale.sources.feeds.messages import CollectorSettings, CollectorStatus, frame, read_status
-from gpuscale.sources.feeds.settings import FeedSettings
+from gpuscale.base.clock import Origin
+from gpuscale.base.errors import UnavailableError
+from gpuscale.server.metricsapi.collector import process as process_module
+from gpuscale.server.metricsapi.collector.process import CollectorProcess
+from gpuscale.server.sources.feeds.messages import (
+    CollectorSettings,
+    CollectorStatus,
+    frame,
+    read_status,
+)
+from gpuscale.server.sources.feeds.settings import FeedSettings
 
 SETTINGS = CollectorSettings(FeedSettings(), Origin(0, 0.0))
 SAYS = f"print({CollectorStatus(7, 'well').line().decode().strip()!r}, flush=True);"
@@ -125,7 +130,7 @@ def test_a_status_fits_into_a_pipe_whole() -> None:
 def test_settings_arrive_as_they_were_sent(tmp_path: Path) -> None:
     path = tmp_path / "pipe"
     path.write_bytes(frame(SETTINGS))
-    from gpuscale.sources.feeds.messages import read_frame
+    from gpuscale.server.sources.feeds.messages import read_frame
 
     with path.open("rb", buffering=0) as pipe:
         assert read_frame(pipe.fileno()) == SETTINGS

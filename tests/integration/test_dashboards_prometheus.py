@@ -24,18 +24,18 @@ from pathlib import Path
 
 import pytest
 
-from gpuscale.core.clock import ManualClock
-from gpuscale.exporter.readers import SEED
-from gpuscale.gpu.counters import DEFAULT_COUNTERS
-from gpuscale.gpu.model_table import MODELS
-from gpuscale.gpu.nvml.reader import NvmlReader
-from gpuscale.gpu.nvml.settings import NvmlSettings
-from gpuscale.gpu.recordings.recording import Recorder, RecordingReader
-from gpuscale.gpu.simulated import FIRST_PID, SimulatedReader
-from gpuscale.install.alerts.groups import AlertSettings, alert_groups
-from gpuscale.install.boards.catalogue import BoardSettings, board_settings, board_texts
-from gpuscale.install.settings.prometheus import Prometheus
-from gpuscale.install.values import Values, ValuesSpec
+from gpuscale.agent.exporter.readers import SEED
+from gpuscale.agent.gpu.model_table import MODELS
+from gpuscale.agent.gpu.simulated import FIRST_PID, SimulatedReader
+from gpuscale.agent.nvml.reader import NvmlReader
+from gpuscale.agent.nvml.settings import NvmlSettings
+from gpuscale.agent.recordings.recording import Recorder, RecordingReader
+from gpuscale.base.clock import ManualClock
+from gpuscale.ops.install.alerts.groups import AlertSettings, alert_groups
+from gpuscale.ops.install.boards.catalogue import BoardSettings, board_settings, board_texts
+from gpuscale.ops.install.settings.prometheus import Prometheus
+from gpuscale.ops.install.values import Values, ValuesSpec
+from gpuscale.signals.counters import DEFAULT_COUNTERS
 from gpuscale.testing.nvml import FakeGpu, FakeInstance, FakeNvml, FakeProcess
 from gpuscale.testing.podresources import PodResources
 from gpuscale_testing.addresses import free_ports

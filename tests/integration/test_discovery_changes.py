@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from gpuscale.core.clock import WallClock
-from gpuscale.metricsapi.cluster import NoObjects
-from gpuscale.metricsapi.provider import MetricsProvider
-from gpuscale.rules.config import load_rules
-from gpuscale.sources.prometheus.client import PrometheusSettings, PrometheusSource
+from gpuscale.base.clock import WallClock
+from gpuscale.server.metricsapi.cluster import NoObjects
+from gpuscale.server.metricsapi.provider import MetricsProvider
+from gpuscale.server.rules.config import load_rules
+from gpuscale.server.sources.prometheus.client import PrometheusSettings, PrometheusSource
 from gpuscale.testing.prometheus import serve
 
 pytestmark = pytest.mark.prometheus

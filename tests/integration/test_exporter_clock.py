@@ -5,12 +5,12 @@ import time
 
 import pytest
 
-from gpuscale.core.clock import FollowingClock
-from gpuscale.exporter.agent import NodeAgent
-from gpuscale.formats.labels import FamilyOptions
-from gpuscale.gpu.counters import DEFAULT_COUNTERS
-from gpuscale.gpu.nvml.reader import NvmlReader
-from gpuscale.gpu.nvml.settings import NvmlSettings
+from gpuscale.agent.exporter.agent import NodeAgent
+from gpuscale.agent.formats.labels import FamilyOptions
+from gpuscale.agent.nvml.reader import NvmlReader
+from gpuscale.agent.nvml.settings import NvmlSettings
+from gpuscale.base.clock import FollowingClock
+from gpuscale.signals.counters import DEFAULT_COUNTERS
 from gpuscale.testing.nvml import FakeGpu, FakeNvml
 
 UTIL = "DCGM_FI_DEV_GPU_UTIL"

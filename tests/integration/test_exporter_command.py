@@ -19,10 +19,10 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from gpuscale.exporter.readers import SEED
-from gpuscale.exposition.parse import parse_text
-from gpuscale.gpu.model_table import MODELS
-from gpuscale.gpu.simulated import SimulatedReader
+from gpuscale.agent.exporter.readers import SEED
+from gpuscale.agent.gpu.model_table import MODELS
+from gpuscale.agent.gpu.simulated import SimulatedReader
+from gpuscale.base.exposition.parse import parse_text
 from gpuscale.testing.podresources import PodResources
 from stream_picture import StreamPicture
 
@@ -117,7 +117,7 @@ async def test_agent_loads_no_tls_that_nobody_asked_for_and_no_other_commands(
     tmp_path: Path,
 ) -> None:
     imported, mapped = await loaded_by()
-    assert "gpuscale.exporter.process" in imported
+    assert "gpuscale.agent.exporter.process" in imported
     assert not imported & {"_ssl", "typer", "pydantic", "yaml", "zipfile"}
     assert "libcrypto" not in mapped
     (tmp_path / "web.yml").write_text("{}\n")
@@ -128,7 +128,7 @@ async def test_agent_loads_no_tls_that_nobody_asked_for_and_no_other_commands(
 
 HUNG = """
 import time
-from gpuscale.gpu import simulated as pattern
+from gpuscale.agent.gpu import simulated as pattern
 from gpuscale.cli.main import main
 
 def hang(*_):

@@ -2,10 +2,10 @@
 
 import pytest
 
-from gpuscale.core.clock import WallClock
-from gpuscale.core.errors import NotFoundError
-from gpuscale.exporter.config_map import ConfigMapName, parse_config_map, read_config_map
-from gpuscale.exporter.counters_file import CountersFile
+from gpuscale.agent.exporter.config_map import ConfigMapName, parse_config_map, read_config_map
+from gpuscale.agent.exporter.counters_file import CountersFile
+from gpuscale.base.clock import WallClock
+from gpuscale.base.errors import NotFoundError
 from gpuscale.kube.client.settings import KubeSettings
 from gpuscale.testing.api_server import FakeApiServer
 

@@ -8,19 +8,19 @@ import threading
 import aiohttp
 import pytest
 
-from gpuscale.core.clock import WallClock
-from gpuscale.core.errors import UnavailableError
-from gpuscale.exporter.agent import NodeAgent
-from gpuscale.exporter.http.passwords import BasicAuth
-from gpuscale.exporter.routes import ServeOptions
-from gpuscale.exposition.write import CONTENT_TYPE
-from gpuscale.formats.labels import FamilyOptions
-from gpuscale.gpu.counters import load_counters
-from gpuscale.gpu.model_table import MODELS
-from gpuscale.gpu.nvml.reader import NvmlReader
-from gpuscale.gpu.nvml.settings import NvmlSettings
-from gpuscale.gpu.owners import Attribution, ContainerRef
-from gpuscale.gpu.simulated import GpuWork, SimulatedReader
+from gpuscale.agent.exporter.agent import NodeAgent
+from gpuscale.agent.exporter.http.passwords import BasicAuth
+from gpuscale.agent.exporter.routes import ServeOptions
+from gpuscale.agent.formats.labels import FamilyOptions
+from gpuscale.agent.gpu.model_table import MODELS
+from gpuscale.agent.gpu.owners import Attribution, ContainerRef
+from gpuscale.agent.gpu.simulated import GpuWork, SimulatedReader
+from gpuscale.agent.nvml.reader import NvmlReader
+from gpuscale.agent.nvml.settings import NvmlSettings
+from gpuscale.base.clock import WallClock
+from gpuscale.base.errors import UnavailableError
+from gpuscale.base.exposition.write import CONTENT_TYPE
+from gpuscale.signals.counters import load_counters
 from gpuscale.testing.nvml import FakeGpu, FakeNvml
 
 COUNTERS = load_counters("DCGM_FI_DEV_GPU_UTIL, gauge, Busy.", "my.csv")

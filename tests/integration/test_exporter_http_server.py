@@ -8,7 +8,7 @@ import contextlib
 
 import pytest
 
-from gpuscale.exporter.http.server import HttpServer, Response, text_response
+from gpuscale.base.http_server import HttpServer, Response, text_response
 
 HOST = "127.0.0.1"
 LIMIT_S = 30

@@ -7,14 +7,14 @@ import shutil
 
 import pytest
 
-from gpuscale.core.clock import ManualClock, WallClock
-from gpuscale.exporter.agent import NodeAgent
-from gpuscale.exporter.collector import Collector
-from gpuscale.formats.labels import FamilyOptions
-from gpuscale.gpu.counters import DEFAULT_COUNTERS
-from gpuscale.gpu.model_table import MODELS
-from gpuscale.gpu.owners import Attribution, ContainerRef
-from gpuscale.gpu.simulated import GpuWork, SimulatedReader
+from gpuscale.agent.exporter.agent import NodeAgent
+from gpuscale.agent.exporter.collector import Collector
+from gpuscale.agent.formats.labels import FamilyOptions
+from gpuscale.agent.gpu.model_table import MODELS
+from gpuscale.agent.gpu.owners import Attribution, ContainerRef
+from gpuscale.agent.gpu.simulated import GpuWork, SimulatedReader
+from gpuscale.base.clock import ManualClock, WallClock
+from gpuscale.signals.counters import DEFAULT_COUNTERS
 
 BERT = ContainerRef("ml", 'bert "0"', "main\\1")
 LINTED = 3

@@ -14,18 +14,18 @@ from aiohttp import web
 from aiohttp.test_utils import unused_port
 
 from background import until
-from gpuscale.collector.metrics import feed_families
-from gpuscale.core.clock import WallClock
-from gpuscale.core.errors import UsageError
+from gpuscale.base.clock import WallClock
+from gpuscale.base.errors import UsageError
 from gpuscale.kube.client.client import KubeClient
 from gpuscale.kube.client.settings import KubeSettings
 from gpuscale.series.promql.evaluate import instant
 from gpuscale.series.storage.limits import ScrapeLimits
 from gpuscale.series.wanted import WantedNames
-from gpuscale.sources.feeds import stream
-from gpuscale.sources.feeds.collector import FeedCollector
-from gpuscale.sources.feeds.settings import FeedSettings
-from gpuscale.sources.feeds.targets import static_agent, static_scrape
+from gpuscale.server.collector.metrics import feed_families
+from gpuscale.server.sources.feeds import stream
+from gpuscale.server.sources.feeds.collector import FeedCollector
+from gpuscale.server.sources.feeds.settings import FeedSettings
+from gpuscale.server.sources.feeds.targets import static_agent, static_scrape
 
 
 def _load(folder, name):
@@ -490,7 +490,7 @@ async def test_while_the_api_server_is_away_known_agents_are_followed(agents, ap
 async def test_a_full_store_keeps_less_of_the_past_and_says_so(
     agents, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("gpuscale.sources.feeds.collector._TIDY_S", 0.1)
+    monkeypatch.setattr("gpuscale.server.sources.feeds.collector._TIDY_S", 0.1)
     agent = await agents()
     settings = following(agent, retention_ms=25_600, max_samples=20, resolution_ms=100)
     async with running(settings) as collector:

@@ -8,14 +8,14 @@ import pytest_asyncio
 from aiohttp import web
 
 from background import until
-from gpuscale.core.clock import WallClock
-from gpuscale.exporter.families.azure import AzureCluster, AzureMetrics
-from gpuscale.exposition.write import CONTENT_TYPE, render_text
-from gpuscale.gpu.owners import ContainerRef, NodeGpuResources
+from gpuscale.agent.exporter.families.azure import AzureCluster, AzureMetrics
+from gpuscale.agent.gpu.owners import ContainerRef, NodeGpuResources
+from gpuscale.base.clock import WallClock
+from gpuscale.base.exposition.write import CONTENT_TYPE, render_text
 from gpuscale.series.promql.evaluate import instant
-from gpuscale.sources.feeds.collector import FeedCollector
-from gpuscale.sources.feeds.settings import FeedSettings
-from gpuscale.sources.feeds.targets import agent_page, static_agent
+from gpuscale.server.sources.feeds.collector import FeedCollector
+from gpuscale.server.sources.feeds.settings import FeedSettings
+from gpuscale.server.sources.feeds.targets import agent_page, static_agent
 
 CLOCK = WallClock()
 NODE = NodeGpuResources(8, 7, {ContainerRef("ml", "bert-0", "main", "uid-0"): 2})

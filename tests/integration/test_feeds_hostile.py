@@ -11,12 +11,12 @@ from aiohttp import web
 from aiohttp.test_utils import unused_port
 
 from background import until
-from gpuscale.core.clock import WallClock
+from gpuscale.base.clock import WallClock
 from gpuscale.series.promql.evaluate import instant
 from gpuscale.series.storage.limits import DEFAULT_LIMITS
-from gpuscale.sources.feeds.collector import FeedCollector
-from gpuscale.sources.feeds.settings import FeedSettings
-from gpuscale.sources.feeds.targets import FeedState, static_scrape
+from gpuscale.server.sources.feeds.collector import FeedCollector
+from gpuscale.server.sources.feeds.settings import FeedSettings
+from gpuscale.server.sources.feeds.targets import FeedState, static_scrape
 
 pytestmark = pytest.mark.timeout(180)
 CLOCK = WallClock()

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from gpuscale.lab.sim.history.questions import Questions
 from gpuscale.series.values import Vector
-from gpuscale.sim.history.questions import Questions
-from gpuscale.sources.prometheus.client import PrometheusSettings, PrometheusSource
-from gpuscale.sources.prometheus.possible import PossibleSource
-from gpuscale.sources.prometheus.ranges import columns
+from gpuscale.server.sources.prometheus.client import PrometheusSettings, PrometheusSource
+from gpuscale.server.sources.prometheus.possible import PossibleSource
+from gpuscale.server.sources.prometheus.ranges import columns
 from gpuscale.testing.prometheus import serve
 from impossible import CORRUPTIONS, POSSIBLE, SERIES
 

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from gpuscale.core.pki import make_ca, make_serving
+from gpuscale.base.pki import make_ca, make_serving
 from gpuscale.kube.client import kubeconfig
 from gpuscale.kube.client.client import KubeClient
 from gpuscale.kube.client.errors import ApiStatusError, ApiUnreachableError

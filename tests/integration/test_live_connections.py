@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuscale.local.front import LIMITS
+from gpuscale.lab.local.front import LIMITS
 from live_loop import Loop
 
 pytestmark = pytest.mark.xdist_group("live")
@@ -158,6 +158,6 @@ def test_it_ends_soon_with_clients_that_never_finish(tmp_path: Path) -> None:
 
 def test_the_live_loop_does_without_openssl() -> None:
     """Its library takes 9 MiB, and nothing here speaks TLS."""
-    code = "import sys, gpuscale.local.loop; print('OpenSSL' in sys.modules)"
+    code = "import sys, gpuscale.lab.local.loop; print('OpenSSL' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"

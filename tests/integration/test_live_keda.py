@@ -11,11 +11,11 @@ from urllib.parse import quote
 
 import pytest
 
-import gpuscale.sim
+import gpuscale.lab.sim
 from live_loop import Loop
 
 pytestmark = pytest.mark.xdist_group("live")
-SHIPPED = Path(gpuscale.sim.__file__).parent / "scenarios" / "keda-zero-quick"
+SHIPPED = Path(gpuscale.lab.sim.__file__).parent / "scenarios" / "keda-zero-quick"
 GROUP = "/apis/external.metrics.k8s.io/v1beta1"
 SELECTOR = "labelSelector=" + quote("scaledobject.keda.sh/name=chat", safe="")
 

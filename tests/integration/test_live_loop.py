@@ -16,10 +16,10 @@ from pathlib import Path
 
 import pytest
 
-import gpuscale.sim
+import gpuscale.lab.sim
 from live_loop import Loop
 
-SHIPPED = Path(gpuscale.sim.__file__).parent / "scenarios"
+SHIPPED = Path(gpuscale.lab.sim.__file__).parent / "scenarios"
 GPUSCALE = Path(sys.executable).parent / "gpuscale"
 pytestmark = pytest.mark.xdist_group("live")
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuscale.local.services.server import BODY_BYTES, LIMITS
+from gpuscale.lab.local.services.server import BODY_BYTES, LIMITS
 from live_loop import Loop
 
 pytestmark = pytest.mark.xdist_group("live")

@@ -12,21 +12,21 @@ import pytest
 from aiohttp import web
 
 from background import until
-from gpuscale.core.clock import ManualClock
-from gpuscale.local.kube_api.forms import Form, Wanted
-from gpuscale.local.kube_api.kinds import POD
-from gpuscale.local.kube_api.routes import KubeApi
-from gpuscale.local.kube_api.selecting import Selection
-from gpuscale.local.kube_api.store import Facts, Store
-from gpuscale.local.kube_api.watching import MAX_WATCHES_EACH, Watch, Watches
-from gpuscale.metricsapi.provider import MetricsProvider
-from gpuscale.metricsapi.routes import MetricsApi
-from gpuscale.metricsapi.wire.field_selectors import FieldSelector
-from gpuscale.objects.selectors import Selector
+from gpuscale.base.clock import ManualClock
+from gpuscale.base.objects.selectors import Selector
+from gpuscale.lab.kube_api.forms import Form, Wanted
+from gpuscale.lab.kube_api.kinds import POD
+from gpuscale.lab.kube_api.routes import KubeApi
+from gpuscale.lab.kube_api.selecting import Selection
+from gpuscale.lab.kube_api.store import Facts, Store
+from gpuscale.lab.kube_api.watching import MAX_WATCHES_EACH, Watch, Watches
+from gpuscale.lab.sim.cluster import ClusterDirectory
+from gpuscale.series.query_pool import QueryPool
 from gpuscale.series.storage.store import SeriesStore
-from gpuscale.sim.cluster import ClusterDirectory
-from gpuscale.sources.embedded import EmbeddedSource
-from gpuscale.sources.query_pool import QueryPool
+from gpuscale.server.metricsapi.provider import MetricsProvider
+from gpuscale.server.metricsapi.routes import MetricsApi
+from gpuscale.server.metricsapi.wire.field_selectors import FieldSelector
+from gpuscale.server.sources.embedded import EmbeddedSource
 from live_objects import StoredRun, shipped
 
 PODS = "/api/v1/namespaces/default/pods"

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from gpuscale.core.pki import make_ca, make_serving
+from gpuscale.base.pki import make_ca, make_serving
 from gpuscale.load.result import load_text
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"

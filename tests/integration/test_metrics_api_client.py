@@ -4,17 +4,17 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from gpuscale.core.clock import ManualClock
-from gpuscale.core.errors import NotFoundError
-from gpuscale.metricsapi.provider import MetricsProvider
-from gpuscale.metricsapi.routes import add_routes
-from gpuscale.objects.hpa import CrossVersionObjectReference
-from gpuscale.objects.metric_values import ExternalValue, MetricValue
-from gpuscale.objects.selectors import parse_selector
-from gpuscale.rules.config import load_rules
+from gpuscale.base.clock import ManualClock
+from gpuscale.base.errors import NotFoundError
+from gpuscale.base.objects.hpa import CrossVersionObjectReference
+from gpuscale.base.objects.metric_values import ExternalValue, MetricValue
+from gpuscale.base.objects.selectors import parse_selector
 from gpuscale.series.storage.store import SeriesStore
-from gpuscale.sources.embedded import EmbeddedSource
-from gpuscale.sources.metrics_client import HttpMetricsClient
+from gpuscale.server.metricsapi.provider import MetricsProvider
+from gpuscale.server.metricsapi.routes import add_routes
+from gpuscale.server.rules.config import load_rules
+from gpuscale.server.sources.embedded import EmbeddedSource
+from gpuscale.server.sources.metrics_client import HttpMetricsClient
 
 SERVICE = CrossVersionObjectReference("Service", "web", "v1")
 NAMESPACE = CrossVersionObjectReference("Namespace", "any", "v1")

@@ -23,11 +23,11 @@ import pytest
 from aiohttp import web
 from OpenSSL import SSL
 
-from gpuscale.metricsapi.connections.connection import Connection
-from gpuscale.metricsapi.connections.counted_log import CountedLog
-from gpuscale.metricsapi.connections.lobby import ConnectionLimits
-from gpuscale.metricsapi.connections.port import Port
-from gpuscale.metricsapi.security.client_tls import TlsRules, server_context
+from gpuscale.server.metricsapi.connections.connection import Connection
+from gpuscale.server.metricsapi.connections.counted_log import CountedLog
+from gpuscale.server.metricsapi.connections.lobby import ConnectionLimits
+from gpuscale.server.metricsapi.connections.port import Port
+from gpuscale.server.metricsapi.security.client_tls import TlsRules, server_context
 
 LIMITS = ConnectionLimits(total=1_000, per_address=1_000, proxies=1_000)
 MALFORMED = CountedLog("malformed request")
@@ -505,10 +505,10 @@ SERVER = """
 import asyncio, sys
 from pathlib import Path
 from aiohttp import web
-from gpuscale.metricsapi.security.client_tls import TlsRules, server_context
-from gpuscale.metricsapi.connections.counted_log import CountedLog
-from gpuscale.metricsapi.connections.lobby import ConnectionLimits
-from gpuscale.metricsapi.connections.port import Port
+from gpuscale.server.metricsapi.security.client_tls import TlsRules, server_context
+from gpuscale.server.metricsapi.connections.counted_log import CountedLog
+from gpuscale.server.metricsapi.connections.lobby import ConnectionLimits
+from gpuscale.server.metricsapi.connections.port import Port
 
 async def main():
     folder = Path(sys.argv[1])

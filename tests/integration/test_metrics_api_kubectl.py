@@ -10,14 +10,14 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from gpuscale.core.clock import ManualClock
+from gpuscale.base.clock import ManualClock
 from gpuscale.kube.informers.records import ObjectRecord
-from gpuscale.metricsapi.provider import MetricsProvider
-from gpuscale.metricsapi.routes import add_routes
-from gpuscale.metricsapi.usage.measured import UsageProvider
-from gpuscale.rules.config import AdapterConfig, default_config, load_rules
 from gpuscale.series.storage.store import SeriesStore
-from gpuscale.sources.embedded import EmbeddedSource
+from gpuscale.server.metricsapi.provider import MetricsProvider
+from gpuscale.server.metricsapi.routes import add_routes
+from gpuscale.server.metricsapi.usage.measured import UsageProvider
+from gpuscale.server.rules.config import AdapterConfig, default_config, load_rules
+from gpuscale.server.sources.embedded import EmbeddedSource
 
 pytestmark = pytest.mark.kubectl
 

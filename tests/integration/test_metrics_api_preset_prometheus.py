@@ -13,23 +13,23 @@ from statistics import fmean
 import pytest
 from aiohttp.test_utils import unused_port
 
-from gpuscale.attribution.processes.shares import split_utilisation
-from gpuscale.core.clock import WallClock
-from gpuscale.core.errors import GpuscaleError
-from gpuscale.exporter.agent import NodeAgent
-from gpuscale.exporter.collector import Extras
-from gpuscale.exporter.routes import ServeOptions
-from gpuscale.exposition.parse import parse_text
-from gpuscale.formats.labels import FamilyOptions
-from gpuscale.gpu.counters import DEFAULT_COUNTERS
-from gpuscale.gpu.model_table import MODELS
-from gpuscale.gpu.owners import Attribution, ContainerRef
-from gpuscale.gpu.simulated import GpuWork, SimulatedReader
-from gpuscale.metricsapi.provider import MetricsProvider
-from gpuscale.metricsapi.wire.paths import CustomTarget
-from gpuscale.objects.selectors import parse_selector
-from gpuscale.rules.config import preset_config
-from gpuscale.sources.prometheus.client import PrometheusSettings, PrometheusSource
+from gpuscale.agent.attribution.processes.shares import split_utilisation
+from gpuscale.agent.exporter.agent import NodeAgent
+from gpuscale.agent.exporter.collector import Extras
+from gpuscale.agent.exporter.routes import ServeOptions
+from gpuscale.agent.formats.labels import FamilyOptions
+from gpuscale.agent.gpu.model_table import MODELS
+from gpuscale.agent.gpu.owners import Attribution, ContainerRef
+from gpuscale.agent.gpu.simulated import GpuWork, SimulatedReader
+from gpuscale.base.clock import WallClock
+from gpuscale.base.errors import GpuscaleError
+from gpuscale.base.exposition.parse import parse_text
+from gpuscale.base.objects.selectors import parse_selector
+from gpuscale.server.metricsapi.provider import MetricsProvider
+from gpuscale.server.metricsapi.wire.paths import CustomTarget
+from gpuscale.server.rules.config import preset_config
+from gpuscale.server.sources.prometheus.client import PrometheusSettings, PrometheusSource
+from gpuscale.signals.counters import DEFAULT_COUNTERS
 
 pytestmark = pytest.mark.prometheus
 

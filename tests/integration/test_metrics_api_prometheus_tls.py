@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from gpuscale.core.clock import WallClock
-from gpuscale.core.errors import UnavailableError, UsageError
-from gpuscale.metricsapi.prometheus_tls import make_source
-from gpuscale.metricsapi.source_settings import SourceSettings
-from gpuscale.promapi.app import add_routes
+from gpuscale.base.clock import WallClock
+from gpuscale.base.errors import UnavailableError, UsageError
+from gpuscale.series.promapi.app import add_routes
 from gpuscale.series.storage.store import SeriesStore
 from gpuscale.series.values import Scalar
+from gpuscale.server.metricsapi.prometheus_tls import make_source
+from gpuscale.server.metricsapi.source_settings import SourceSettings
 
 
 def _load(name):

@@ -11,21 +11,21 @@ import bcrypt
 import pytest
 from aiohttp.test_utils import unused_port
 
-from gpuscale.core.errors import UnavailableError, UpstreamError
-from gpuscale.install.certificates import make_certificate
-from gpuscale.install.render import Inputs, render
-from gpuscale.install.values import Values
-from gpuscale.metricsapi.prometheus_tls import make_source
-from gpuscale.metricsapi.settings import read_settings
-from gpuscale.metricsapi.source_settings import SourceSettings
-from gpuscale.objects.selectors import Selector
-from gpuscale.rules.catalogue import Catalogue
-from gpuscale.rules.config import load_rules
-from gpuscale.rules.queries.plan import plan_custom
-from gpuscale.rules.resources import KUBERNETES
+from gpuscale.base.errors import UnavailableError, UpstreamError
+from gpuscale.base.objects.selectors import Selector
+from gpuscale.ops.install.certificates import make_certificate
+from gpuscale.ops.install.render import Inputs, render
+from gpuscale.ops.install.values import Values
 from gpuscale.series.values import Vector
-from gpuscale.sources import access
-from gpuscale.sources.asking.single_flight import Questions, Sharing
+from gpuscale.server.metricsapi.prometheus_tls import make_source
+from gpuscale.server.metricsapi.settings import read_settings
+from gpuscale.server.metricsapi.source_settings import SourceSettings
+from gpuscale.server.rules.catalogue import Catalogue
+from gpuscale.server.rules.config import load_rules
+from gpuscale.server.rules.queries.plan import plan_custom
+from gpuscale.server.rules.resources import KUBERNETES
+from gpuscale.server.sources import access
+from gpuscale.server.sources.asking.single_flight import Questions, Sharing
 
 pytestmark = pytest.mark.prometheus
 

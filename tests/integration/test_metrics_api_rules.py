@@ -10,11 +10,11 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import unused_port
 
-from gpuscale.core.clock import WallClock
-from gpuscale.metricsapi.process import MetricsApiServer
-from gpuscale.metricsapi.settings import read_settings
-from gpuscale.promapi.app import add_routes as add_prometheus_api
+from gpuscale.base.clock import WallClock
+from gpuscale.series.promapi.app import add_routes as add_prometheus_api
 from gpuscale.series.storage.store import SeriesStore
+from gpuscale.server.metricsapi.process import MetricsApiServer
+from gpuscale.server.metricsapi.settings import read_settings
 
 CUSTOM = "/apis/custom.metrics.k8s.io/v1beta2"
 RULE = """

@@ -17,12 +17,12 @@ from aiohttp import web
 from aiohttp.test_utils import unused_port
 from yarl import URL
 
-from gpuscale.core.clock import WallClock
-from gpuscale.core.errors import ConfigError, UnavailableError
-from gpuscale.metricsapi.process import MetricsApiServer
-from gpuscale.metricsapi.settings import read_settings
-from gpuscale.promapi.app import add_routes as add_prometheus_api
+from gpuscale.base.clock import WallClock
+from gpuscale.base.errors import ConfigError, UnavailableError
+from gpuscale.series.promapi.app import add_routes as add_prometheus_api
 from gpuscale.series.storage.store import SeriesStore
+from gpuscale.server.metricsapi.process import MetricsApiServer
+from gpuscale.server.metricsapi.settings import read_settings
 
 CUSTOM = "/apis/custom.metrics.k8s.io/v1beta2"
 EXTERNAL = "/apis/external.metrics.k8s.io/v1beta1"

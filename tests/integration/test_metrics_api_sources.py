@@ -10,18 +10,18 @@ import pytest
 from aiohttp import ClientError, ClientSession
 from aiohttp.test_utils import unused_port
 
-from gpuscale.core.errors import QueryError
-from gpuscale.objects.selectors import Selector
-from gpuscale.rules.catalogue import Catalogue
-from gpuscale.rules.config import load_rules
-from gpuscale.rules.queries.plan import plan_custom
-from gpuscale.rules.resources import KUBERNETES
+from gpuscale.base.errors import QueryError
+from gpuscale.base.objects.selectors import Selector
 from gpuscale.series.storage.store import SeriesStore
 from gpuscale.series.values import Matrix, Scalar, StringValue, Vector
-from gpuscale.sources.asking.single_flight import Questions, Sharing
-from gpuscale.sources.embedded import EmbeddedSource
-from gpuscale.sources.prometheus.client import PrometheusSettings, PrometheusSource
-from gpuscale.sources.source import MetricSource
+from gpuscale.server.rules.catalogue import Catalogue
+from gpuscale.server.rules.config import load_rules
+from gpuscale.server.rules.queries.plan import plan_custom
+from gpuscale.server.rules.resources import KUBERNETES
+from gpuscale.server.sources.asking.single_flight import Questions, Sharing
+from gpuscale.server.sources.embedded import EmbeddedSource
+from gpuscale.server.sources.prometheus.client import PrometheusSettings, PrometheusSource
+from gpuscale.server.sources.source import MetricSource
 
 NOW_MS = 1_700_000_000_000
 SAMPLES = (

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from gpuscale.core.errors import NotFoundError, UnavailableError, UpstreamError
-from gpuscale.metricsapi.offline_why.asking import ask_own, ask_server
-from gpuscale.metricsapi.offline_why.target import why_path
+from gpuscale.base.errors import NotFoundError, UnavailableError, UpstreamError
+from gpuscale.server.metricsapi.offline_why.asking import ask_own, ask_server
+from gpuscale.server.metricsapi.offline_why.target import why_path
 from gpuscale.testing.prometheus import serve
 
 pytestmark = pytest.mark.prometheus

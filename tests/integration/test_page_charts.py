@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuscale.views.report import render_report
+from gpuscale.lab.views.report import render_report
 
 playwright = pytest.importorskip(
     "playwright.async_api", reason="needs playwright: pip install -e '.[dev]'"

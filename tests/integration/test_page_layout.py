@@ -6,10 +6,10 @@ import re
 import pytest
 
 from gpuscale.cli.scenarios import find_setup
+from gpuscale.lab.sim.simulate import simulate
+from gpuscale.lab.views.report import render_report
 from gpuscale.load.timeline.page import render_timeline
 from gpuscale.load.timeline.types import HOPS, Mark, Span, Timeline, Track
-from gpuscale.sim.simulate import simulate
-from gpuscale.views.report import render_report
 
 playwright = pytest.importorskip(
     "playwright.async_api", reason="needs playwright: pip install -e '.[dev]'"

@@ -6,14 +6,14 @@ from pathlib import Path
 import numpy
 import pytest
 
-from gpuscale.core.clock import ManualClock
-from gpuscale.metricsapi.triggers.policies import Policies
-from gpuscale.plan.compiled import policy_function, replay
-from gpuscale.plan.policies.registry import POLICIES
-from gpuscale.plan.replay import Service
-from gpuscale.sources.prometheus.client import PrometheusSettings, PrometheusSource
+from gpuscale.base.clock import ManualClock
+from gpuscale.server.metricsapi.triggers.policies import Policies
+from gpuscale.server.sources.prometheus.client import PrometheusSettings, PrometheusSource
 from gpuscale.testing.prometheus import serve
 from gpuscale.triggers.observation import Missing, TotalLoad
+from gpuscale.triggers.policies.compiled import policy_function, replay
+from gpuscale.triggers.policies.registry import POLICIES
+from gpuscale.triggers.policies.replay import Service
 from gpuscale.triggers.trigger import ServedPolicy
 
 pytestmark = [pytest.mark.prometheus, pytest.mark.timeout(120)]

@@ -7,13 +7,13 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
-from gpuscale.core.clock import ManualClock
-from gpuscale.promapi.app import add_routes
+from gpuscale.base.clock import ManualClock
+from gpuscale.series.promapi.app import add_routes
 from gpuscale.series.promql.evaluate import instant
 from gpuscale.series.promql.parse import parse_query
 from gpuscale.series.promql.rows import QueryRange
+from gpuscale.series.query_pool import QueryPool
 from gpuscale.series.storage.store import SeriesStore
-from gpuscale.sources.query_pool import QueryPool
 
 START_MS = 1_760_000_000_000
 SCRAPES = 261

@@ -13,7 +13,7 @@ import re
 
 import pytest
 
-from gpuscale.core.errors import QueryError
+from gpuscale.base.errors import QueryError
 from gpuscale.series.promql.evaluate import instant, range_query
 from gpuscale.series.storage.store import SeriesStore
 from gpuscale.testing.prometheus import major_release, points_by_labels, query_data, serve

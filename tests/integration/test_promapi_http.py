@@ -6,9 +6,9 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
-from gpuscale.core.clock import ManualClock
-from gpuscale.promapi.app import add_routes
-from gpuscale.promapi.parameters import MAX_BODY_BYTES
+from gpuscale.base.clock import ManualClock
+from gpuscale.series.promapi.app import add_routes
+from gpuscale.series.promapi.parameters import MAX_BODY_BYTES
 from gpuscale.series.storage.store import SeriesStore
 
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}

@@ -4,10 +4,10 @@ import pytest
 from aiohttp import FormData, web
 from aiohttp.test_utils import TestClient, TestServer
 
-from gpuscale.core.clock import ManualClock
-from gpuscale.exposition.reading.entries import SampleLine
-from gpuscale.exposition.reading.formats import PROMETHEUS_TEXT, entries, format_of
-from gpuscale.promapi.app import add_routes
+from gpuscale.base.clock import ManualClock
+from gpuscale.base.exposition.reading.entries import SampleLine
+from gpuscale.base.exposition.reading.formats import PROMETHEUS_TEXT, entries, format_of
+from gpuscale.series.promapi.app import add_routes
 from gpuscale.series.scraping.scrape import ScrapeTarget
 from gpuscale.series.storage.store import SeriesStore
 

@@ -8,8 +8,8 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from gpuscale.core.clock import ManualClock
-from gpuscale.promapi.app import add_routes
+from gpuscale.base.clock import ManualClock
+from gpuscale.series.promapi.app import add_routes
 from gpuscale.series.storage.store import SeriesStore
 
 pytestmark = pytest.mark.prometheus

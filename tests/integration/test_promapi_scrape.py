@@ -13,8 +13,8 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from gpuscale.core.clock import WallClock
-from gpuscale.exposition.write import CONTENT_TYPE
+from gpuscale.base.clock import WallClock
+from gpuscale.base.exposition.write import CONTENT_TYPE
 from gpuscale.series.promql.evaluate import instant
 from gpuscale.series.scraping.scrape import ScrapeTarget
 from gpuscale.series.storage.store import SeriesStore

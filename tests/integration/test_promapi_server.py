@@ -12,14 +12,14 @@ import pytest
 from aiohttp import ClientSession, web
 from aiohttp.test_utils import TestServer
 
-from gpuscale.core.clock import ManualClock
-from gpuscale.promapi.app import add_routes
-from gpuscale.promapi.server_view import ServerView, TargetView
-from gpuscale.promapi.shapes import TimeAxis
+from gpuscale.base.clock import ManualClock
+from gpuscale.series.promapi.app import add_routes
+from gpuscale.series.promapi.server_view import ServerView, TargetView
+from gpuscale.series.promapi.shapes import TimeAxis
+from gpuscale.series.query_pool import QueryPool
 from gpuscale.series.rules.load import load_rule_groups
 from gpuscale.series.storage.store import SeriesStore
-from gpuscale.sources.query_pool import QueryPool
-from gpuscale.sources.ruler.ruler import Ruler
+from gpuscale.server.sources.ruler.ruler import Ruler
 
 NOW_MS = 1_700_000_000_000
 RULES = """\

@@ -7,15 +7,15 @@ import pytest
 import pytest_asyncio
 
 from azure_gate import ASSERTION, CLIENT, TENANT, azure_gate
-from gpuscale.core.errors import UpstreamError
-from gpuscale.doctor.prometheus import PrometheusReader
-from gpuscale.doctor.snapshot import Snapshot
-from gpuscale.metricsapi.prometheus_tls import make_source
-from gpuscale.metricsapi.settings import read_settings
-from gpuscale.scaler.settings import read_settings as read_scaler_settings
-from gpuscale.sources.access import Access
-from gpuscale.sources.entra import EntraToken
-from gpuscale.sources.prometheus.identity import login_of
+from gpuscale.base.errors import UpstreamError
+from gpuscale.ops.doctor.prometheus import PrometheusReader
+from gpuscale.ops.doctor.snapshot import Snapshot
+from gpuscale.server.metricsapi.prometheus_tls import make_source
+from gpuscale.server.metricsapi.settings import read_settings
+from gpuscale.server.scaler.settings import read_settings as read_scaler_settings
+from gpuscale.server.sources.access import Access
+from gpuscale.server.sources.entra import EntraToken
+from gpuscale.server.sources.prometheus.identity import login_of
 from gpuscale.testing.prometheus import serve
 
 pytestmark = [pytest.mark.prometheus, pytest.mark.timeout(180)]

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 import pytest
 from aiohttp import web
 
-from gpuscale.doctor.pulse.load import Load
+from gpuscale.ops.doctor.pulse.load import Load
 
 LIMIT_S = 60.0
 

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from gpuscale.core.clock import WallClock
+from gpuscale.base.clock import WallClock
 from gpuscale.series.remote_write.relabelling import RelabelRule
 from gpuscale.series.storage import compression
 from gpuscale.series.storage.store import SeriesStore
-from gpuscale.sources.remote_write.sender import RemoteWriter
-from gpuscale.sources.remote_write.settings import Endpoint
+from gpuscale.server.sources.remote_write.sender import RemoteWriter
+from gpuscale.server.sources.remote_write.settings import Endpoint
 from gpuscale.testing.prometheus import free_port, serve
 
 pytestmark = [pytest.mark.prometheus, pytest.mark.timeout(180)]

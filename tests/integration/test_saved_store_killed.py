@@ -9,20 +9,20 @@ import textwrap
 import time
 from pathlib import Path
 
-from gpuscale.core.clock import WallClock
+from gpuscale.base.clock import WallClock
 from gpuscale.series.storage.store import SeriesStore
-from gpuscale.sources.saving.saver import StoreSaver
-from gpuscale.sources.saving.settings import SavingSettings
+from gpuscale.server.sources.saving.saver import StoreSaver
+from gpuscale.server.sources.saving.settings import SavingSettings
 
 SERIES = 1_000
 FILLER = textwrap.dedent(
     """
     import asyncio, sys
     from pathlib import Path
-    from gpuscale.core.clock import WallClock
+    from gpuscale.base.clock import WallClock
     from gpuscale.series.storage.store import SeriesStore
-    from gpuscale.sources.saving.saver import StoreSaver
-    from gpuscale.sources.saving.settings import SavingSettings
+    from gpuscale.server.sources.saving.saver import StoreSaver
+    from gpuscale.server.sources.saving.settings import SavingSettings
 
     async def main():
         store, clock = SeriesStore(900_000), WallClock()

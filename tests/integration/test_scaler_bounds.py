@@ -8,9 +8,9 @@ import grpc
 import pytest
 
 from answering import measured
-from gpuscale.scaler.connections import ConnectionBounds
-from gpuscale.scaler.limits import ServerLimits
-from gpuscale.scaler.proto import externalscaler_pb2 as pb
+from gpuscale.server.scaler.connections import ConnectionBounds
+from gpuscale.server.scaler.limits import ServerLimits
+from gpuscale.server.scaler.proto import externalscaler_pb2 as pb
 from scaler_client import client_of, own_channel, ref, served
 
 Code = grpc.StatusCode
@@ -204,7 +204,7 @@ async def test_calls_whose_answers_are_not_read_are_bounded_for_each_address(
 
 
 async def test_calls_that_send_no_request_are_ended(monkeypatch) -> None:
-    monkeypatch.setattr("gpuscale.scaler.server._REQUEST_S", 0.3)
+    monkeypatch.setattr("gpuscale.server.scaler.server._REQUEST_S", 0.3)
     async with served(calls_per_address=50, streams_per_address=50) as scaler:
         hanging = connected(scaler.port)
         hanging.sendall(PREFACE + frame(SETTINGS, 0, 0))

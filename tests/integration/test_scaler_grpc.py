@@ -8,7 +8,7 @@ from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2
 
 from answering import UNAVAILABLE, held, measured
-from gpuscale.scaler import service
+from gpuscale.server.scaler import service
 from gpuscale.triggers.answer import Answer
 from scaler_client import client_of, ref, served
 

@@ -10,9 +10,9 @@ import pytest
 from aiohttp.test_utils import unused_port
 
 from answering import SetAnswers, held, measured, read_plainly
-from gpuscale.core.errors import UnavailableError, UsageError
-from gpuscale.scaler.process import ScalerServer
-from gpuscale.scaler.settings import read_settings
+from gpuscale.base.errors import UnavailableError, UsageError
+from gpuscale.server.scaler.process import ScalerServer
+from gpuscale.server.scaler.settings import read_settings
 from scaler_client import Client, own_channel, ref
 
 Code = grpc.StatusCode

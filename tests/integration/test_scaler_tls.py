@@ -12,9 +12,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from answering import measured
-from gpuscale.core.errors import UsageError
-from gpuscale.core.pki import KeyPair, make_ca, make_serving
-from gpuscale.scaler.certificate import TlsFiles, WatchedCertificate
+from gpuscale.base.errors import UsageError
+from gpuscale.base.pki import KeyPair, make_ca, make_serving
+from gpuscale.server.scaler.certificate import TlsFiles, WatchedCertificate
 from scaler_client import client_of, ref, served
 
 Code = grpc.StatusCode
@@ -114,7 +114,7 @@ async def test_mutual_tls_wants_a_certificate_of_the_clients_ca(folder) -> None:
 async def test_renewed_files_count_for_new_connections_and_streams_go_on(
     folder, monkeypatch
 ) -> None:
-    monkeypatch.setattr("gpuscale.scaler.certificate._LOOK_S", 0.05)
+    monkeypatch.setattr("gpuscale.server.scaler.certificate._LOOK_S", 0.05)
     certificate = folder.mutual()
     watching = asyncio.ensure_future(certificate.run())
     old = trusting(folder.ca, client_pair(folder.client_ca))
@@ -140,7 +140,7 @@ async def test_renewed_files_count_for_new_connections_and_streams_go_on(
 
 
 async def test_a_half_renewed_pair_leaves_the_last_good_one(folder, monkeypatch, caplog) -> None:
-    monkeypatch.setattr("gpuscale.scaler.certificate._LOOK_S", 0.05)
+    monkeypatch.setattr("gpuscale.server.scaler.certificate._LOOK_S", 0.05)
     certificate = folder.plain()
     watching = asyncio.ensure_future(certificate.run())
     async with served(certificate) as scaler:

@@ -4,18 +4,18 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuscale.attribution.join import safe_labels
-from gpuscale.attribution.kubelet.allocations import Device
-from gpuscale.attribution.kubelet.device_ids import (
+from gpuscale.agent.attribution.join import safe_labels
+from gpuscale.agent.attribution.kubelet.allocations import Device
+from gpuscale.agent.attribution.kubelet.device_ids import (
     KnownGpus,
     is_gpu,
     parse_device_id,
     resolve_device,
 )
-from gpuscale.attribution.processes.cgroups import parse_cgroup, parse_start_ticks
-from gpuscale.attribution.processes.shares import split_utilisation, split_whole
-from gpuscale.gpu.owners import Attribution, ContainerRef, Unattributed
-from gpuscale.gpu.readings import GpuIdentity, GpuReading, ProcessReading
+from gpuscale.agent.attribution.processes.cgroups import parse_cgroup, parse_start_ticks
+from gpuscale.agent.attribution.processes.shares import split_utilisation, split_whole
+from gpuscale.agent.gpu.owners import Attribution, ContainerRef, Unattributed
+from gpuscale.agent.gpu.readings import GpuIdentity, GpuReading, ProcessReading
 from gpuscale.kube.reading import (
     read_controller,
     read_node_record,

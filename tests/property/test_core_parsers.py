@@ -6,14 +6,14 @@ import contextlib
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuscale.core.documents.documents import load_documents
-from gpuscale.core.errors import ConfigError, NotFoundError
-from gpuscale.core.golang.durations import format_duration, parse_duration_ms
-from gpuscale.objects.manifests import load_manifests
-from gpuscale.objects.selectors import parse_selector
-from gpuscale.sim.load.traces import load_trace
-from gpuscale.sim.scenario.loading import load_setup
-from gpuscale.sim.scenario.model import parse_scenario
+from gpuscale.base.documents.documents import load_documents
+from gpuscale.base.errors import ConfigError, NotFoundError
+from gpuscale.base.golang.durations import format_duration, parse_duration_ms
+from gpuscale.base.objects.manifests import load_manifests
+from gpuscale.base.objects.selectors import parse_selector
+from gpuscale.lab.sim.load.traces import load_trace
+from gpuscale.lab.sim.scenario.loading import load_setup
+from gpuscale.lab.sim.scenario.model import parse_scenario
 
 KEYS = st.sampled_from(
     [

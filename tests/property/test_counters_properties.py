@@ -4,10 +4,10 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuscale.core.errors import ConfigError
-from gpuscale.gpu.counters import load_counters
-from gpuscale.gpu.fields import FIELDS
-from gpuscale.gpu.known_fields import is_known
+from gpuscale.base.errors import ConfigError
+from gpuscale.signals.counters import load_counters
+from gpuscale.signals.fields import FIELDS
+from gpuscale.signals.known_fields import is_known
 
 NUMBERS = sorted(name for name, field in FIELDS.items() if field.kind != "string")
 PIECES = st.sampled_from(

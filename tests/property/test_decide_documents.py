@@ -8,13 +8,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+from gpuscale.base.documents.documents import Document
+from gpuscale.base.errors import ConfigError
+from gpuscale.base.objects.manifests import read_manifest
+from gpuscale.base.objects.pods import PodPhase
+from gpuscale.base.quantity import parse_quantity
 from gpuscale.cli.commands.decide import decide as decide_command
-from gpuscale.core.documents.documents import Document
-from gpuscale.core.errors import ConfigError
-from gpuscale.core.quantity import parse_quantity
-from gpuscale.decisions.answers import answer
-from gpuscale.decisions.document_fields import NOW_MS
-from gpuscale.decisions.documents import decide_request, read_decision
 from gpuscale.hpa import (
     ContainerInfo,
     ContainerUsages,
@@ -33,9 +32,10 @@ from gpuscale.hpa import (
     ScaleEvent,
     decide,
 )
-from gpuscale.objects.manifests import read_manifest
-from gpuscale.objects.pods import PodPhase
-from gpuscale.views.decision import decision_lines
+from gpuscale.hpa.decisions.answers import answer
+from gpuscale.hpa.decisions.document_fields import NOW_MS
+from gpuscale.hpa.decisions.documents import decide_request, read_decision
+from gpuscale.lab.views.decision import decision_lines
 
 app = typer.Typer()
 app.command()(decide_command)

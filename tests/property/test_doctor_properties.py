@@ -5,15 +5,15 @@ import json
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuscale.core.errors import GpuscaleError
-from gpuscale.doctor.checks import CHECKS
-from gpuscale.doctor.checks.prometheus import service_in
-from gpuscale.doctor.diagnose import diagnose
-from gpuscale.doctor.judges import KINDS
-from gpuscale.doctor.snapshot import AgentLook, Look, PrometheusLook, Snapshot
-from gpuscale.exposition.parse import parse_text
-from gpuscale.views.findings import chain_document as document
-from gpuscale.views.findings import chain_lines as text_lines
+from gpuscale.base.errors import GpuscaleError
+from gpuscale.base.exposition.parse import parse_text
+from gpuscale.ops.doctor.checks import CHECKS
+from gpuscale.ops.doctor.checks.prometheus import service_in
+from gpuscale.ops.doctor.diagnose import diagnose
+from gpuscale.ops.doctor.judges import KINDS
+from gpuscale.ops.doctor.snapshot import AgentLook, Look, PrometheusLook, Snapshot
+from gpuscale.ops.findings_text import chain_document as document
+from gpuscale.ops.findings_text import chain_lines as text_lines
 
 GPU = "nvidia.com/gpu"
 KEYS = (

@@ -6,11 +6,11 @@ from decimal import Decimal
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuscale.exposition.families import TYPES, Family, Sample
-from gpuscale.exposition.parse import parse_text
-from gpuscale.exposition.reading.entries import ExpositionError, SampleLine
-from gpuscale.exposition.reading.formats import OPENMETRICS, PROMETHEUS_TEXT, entries
-from gpuscale.exposition.write import positional, render_text, shortest
+from gpuscale.base.exposition.families import TYPES, Family, Sample
+from gpuscale.base.exposition.parse import parse_text
+from gpuscale.base.exposition.reading.entries import ExpositionError, SampleLine
+from gpuscale.base.exposition.reading.formats import OPENMETRICS, PROMETHEUS_TEXT, entries
+from gpuscale.base.exposition.write import positional, render_text, shortest
 from gpuscale.series.scraping.scrape import ScrapeTarget
 from gpuscale.series.storage.store import SeriesStore
 

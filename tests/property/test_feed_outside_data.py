@@ -5,12 +5,12 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuscale.exposition.stream import StreamError
+from gpuscale.base.exposition.stream import StreamError
 from gpuscale.series.scraping.streamed import StreamedTarget
 from gpuscale.series.scraping.target import TargetSeries
 from gpuscale.series.storage.store import SeriesStore
-from gpuscale.sources.feeds.annotated_pods import pod_targets
-from gpuscale.sources.feeds.endpoint_slices import AgentChoice, slice_targets
+from gpuscale.server.sources.feeds.annotated_pods import pod_targets
+from gpuscale.server.sources.feeds.endpoint_slices import AgentChoice, slice_targets
 
 LEAVES = st.one_of(
     st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=6), st.just("true")

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuscale.gpu.model_table import MODELS
-from gpuscale.gpu.simulated import GpuWork, SimulatedReader
+from gpuscale.agent.gpu.model_table import MODELS
+from gpuscale.agent.gpu.simulated import GpuWork, SimulatedReader
 
 RATIOS = st.floats(0.0, 3.0)
 MODEL = st.sampled_from(sorted(MODELS)).map(MODELS.__getitem__)

@@ -3,7 +3,24 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuscale.core.quantity import parse_quantity
+from gpuscale.base.objects.hpa import (
+    Behavior,
+    CrossVersionObjectReference,
+    ExternalMetric,
+    HorizontalPodAutoscaler,
+    MetricTarget,
+    ObjectMetric,
+    PodsMetric,
+    PolicyType,
+    ResourceMetric,
+    ScalingPolicy,
+    ScalingRules,
+    SelectPolicy,
+    TargetType,
+)
+from gpuscale.base.objects.meta import ObjectMeta
+from gpuscale.base.objects.pods import PodPhase
+from gpuscale.base.quantity import parse_quantity
 from gpuscale.hpa import (
     ContainerInfo,
     ContainerUsages,
@@ -27,23 +44,6 @@ from gpuscale.hpa import (
 )
 from gpuscale.hpa.kernel.memory import scale_down_limit, scale_up_limit
 from gpuscale.hpa.numbers import limits_of, memory_of
-from gpuscale.objects.hpa import (
-    Behavior,
-    CrossVersionObjectReference,
-    ExternalMetric,
-    HorizontalPodAutoscaler,
-    MetricTarget,
-    ObjectMetric,
-    PodsMetric,
-    PolicyType,
-    ResourceMetric,
-    ScalingPolicy,
-    ScalingRules,
-    SelectPolicy,
-    TargetType,
-)
-from gpuscale.objects.meta import ObjectMeta
-from gpuscale.objects.pods import PodPhase
 
 NOW_MS = 10_000_000
 REQUESTS = (ContainerInfo("main", {"cpu": parse_quantity(1)}),)

@@ -7,10 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuscale.core.documents.documents import Document
-from gpuscale.core.errors import ConfigError
-from gpuscale.objects.hpa import BEHAVIOR_ANNOTATION, METRICS_ANNOTATION, HorizontalPodAutoscaler
-from gpuscale.objects.manifests import read_manifest
+from gpuscale.base.documents.documents import Document
+from gpuscale.base.errors import ConfigError
+from gpuscale.base.objects.hpa import (
+    BEHAVIOR_ANNOTATION,
+    METRICS_ANNOTATION,
+    HorizontalPodAutoscaler,
+)
+from gpuscale.base.objects.manifests import read_manifest
 
 VERSIONS = ["v1", "v2beta1", "v2beta2", "v2"]
 KEYS = [

@@ -8,14 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from gpuscale.core.documents.documents import load_documents
-from gpuscale.core.errors import ConfigError
-from gpuscale.formats.signals.gpus import GPU_SIGNALS
-from gpuscale.install.cluster.kinds import KINDS, kind_of, path_of
-from gpuscale.install.common import INSTALL_LABEL
-from gpuscale.install.notes import notes
-from gpuscale.install.render import KIND_ORDER, manifest, pool_files, render
-from gpuscale.install.values import Values, parse_values
+from gpuscale.base.documents.documents import load_documents
+from gpuscale.base.errors import ConfigError
+from gpuscale.ops.install.cluster.kinds import KINDS, kind_of, path_of
+from gpuscale.ops.install.common import INSTALL_LABEL
+from gpuscale.ops.install.notes import notes
+from gpuscale.ops.install.render import KIND_ORDER, manifest, pool_files, render
+from gpuscale.ops.install.values import Values, parse_values
+from gpuscale.signals.gpus import GPU_SIGNALS
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),

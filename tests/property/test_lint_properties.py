@@ -5,11 +5,11 @@ import json
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuscale.core.errors import ConfigError
-from gpuscale.lint.checks import CHECKS
-from gpuscale.lint.lint import lint
-from gpuscale.views.findings import lint_document as document
-from gpuscale.views.findings import lint_lines as text_lines
+from gpuscale.base.errors import ConfigError
+from gpuscale.ops.findings_text import lint_document as document
+from gpuscale.ops.findings_text import lint_lines as text_lines
+from gpuscale.ops.lint.checks import CHECKS
+from gpuscale.ops.lint.lint import lint
 
 WORDS = st.sampled_from(
     [

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gpuscale.core.errors import ConfigError
+from gpuscale.base.errors import ConfigError
 from gpuscale.load.plans.literals import MAX_VALUES, LiteralError, read_literal
 from gpuscale.load.plans.reading import read_plan
 

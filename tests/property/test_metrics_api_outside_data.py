@@ -9,26 +9,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 from multidict import CIMultiDict, CIMultiDictProxy
 
+from gpuscale.base.errors import UsageError
 from gpuscale.cli.servers.serving import plain_arguments
-from gpuscale.core.errors import UsageError
-from gpuscale.metricsapi.cluster import aggregated_types, listed_types
-from gpuscale.metricsapi.flags import FLAGS
-from gpuscale.metricsapi.security.authentication import (
+from gpuscale.server.metricsapi.cluster import aggregated_types, listed_types
+from gpuscale.server.metricsapi.flags import FLAGS
+from gpuscale.server.metricsapi.security.authentication import (
     Authenticator,
     Credentials,
     UnauthenticatedError,
 )
-from gpuscale.metricsapi.security.authorization import attributes_of, forbidden_message
-from gpuscale.metricsapi.security.chains import CaBundle
-from gpuscale.metricsapi.security.reviews import (
+from gpuscale.server.metricsapi.security.authorization import attributes_of, forbidden_message
+from gpuscale.server.metricsapi.security.chains import CaBundle
+from gpuscale.server.metricsapi.security.reviews import (
     NOBODY,
     RequestHeaders,
     Trust,
     User,
     trust_of_config_map,
 )
-from gpuscale.metricsapi.settings import read_settings
-from gpuscale.metricsapi.wire.aggregated import aggregated_version, matches
+from gpuscale.server.metricsapi.settings import read_settings
+from gpuscale.server.metricsapi.wire.aggregated import aggregated_version, matches
 
 WORDS = """
 items metadata name versions version resources resource responseKind kind verbs scope singularResource

@@ -3,9 +3,9 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuscale.core.errors import UsageError
-from gpuscale.metricsapi.offline_why.target import why_path
-from gpuscale.metricsapi.why.text import page, text_lines
+from gpuscale.base.errors import UsageError
+from gpuscale.server.metricsapi.offline_why.target import why_path
+from gpuscale.server.metricsapi.why.text import page, text_lines
 
 LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=6)
 JSON = st.recursive(

@@ -4,13 +4,13 @@ import pynvml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuscale.core.clock import ManualClock
-from gpuscale.core.errors import UnavailableError
-from gpuscale.gpu.nvml.faults import REASONS
-from gpuscale.gpu.nvml.reader import NvmlReader
-from gpuscale.gpu.nvml.settings import NvmlSettings
-from gpuscale.gpu.nvml.values.plan import EVENT_FIELDS, READABLE
-from gpuscale.gpu.nvml.values.windows import ProcessSample, ProcessUse, mean_percent, process_uses
+from gpuscale.agent.nvml.faults import REASONS
+from gpuscale.agent.nvml.reader import NvmlReader
+from gpuscale.agent.nvml.settings import NvmlSettings
+from gpuscale.agent.nvml.values.plan import EVENT_FIELDS, READABLE
+from gpuscale.agent.nvml.values.windows import ProcessSample, ProcessUse, mean_percent, process_uses
+from gpuscale.base.clock import ManualClock
+from gpuscale.base.errors import UnavailableError
 from gpuscale.testing.nvml import FakeGpu, FakeInstance, FakeNvml, FakeProcess
 
 stamps = st.integers(0, 2**63)

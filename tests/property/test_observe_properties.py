@@ -4,15 +4,15 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuscale.core.documents.documents import load_documents
-from gpuscale.decisions.answers import answer
-from gpuscale.decisions.documents import decide_request, read_decision
-from gpuscale.objects.fields import Fields
-from gpuscale.objects.hpa import read_hpa
-from gpuscale.observe.answers import observed_entry
-from gpuscale.observe.document import Sight, document_text
-from gpuscale.observe.history import read_history
-from gpuscale.views.decision import decision_lines
+from gpuscale.base.documents.documents import load_documents
+from gpuscale.base.objects.fields import Fields
+from gpuscale.base.objects.hpa import read_hpa
+from gpuscale.hpa.decisions.answers import answer
+from gpuscale.hpa.decisions.documents import decide_request, read_decision
+from gpuscale.lab.views.decision import decision_lines
+from gpuscale.ops.observe.answers import observed_entry
+from gpuscale.ops.observe.document import Sight, document_text
+from gpuscale.ops.observe.history import read_history
 
 NOW_MS = 1_767_225_600_000
 HPA = """

@@ -6,8 +6,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuscale.core.errors import ConfigError
-from gpuscale.core.golang.template import TemplateError
+from gpuscale.base.errors import ConfigError
+from gpuscale.base.golang.template import TemplateError
 from gpuscale.series.rules.load import load_rule_groups
 from gpuscale.series.rules.templates import FUNCTIONS, AlertTemplate
 

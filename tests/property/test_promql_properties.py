@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gpuscale.core.errors import QueryError
+from gpuscale.base.errors import QueryError
 from gpuscale.series.promql.evaluate import instant, range_query
 from gpuscale.series.promql.parse import MAX_OPERATIONS, MAX_QUERY_CHARS, parse_query
 from gpuscale.series.storage.store import SeriesStore

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gpuscale.core.errors import QueryError
+from gpuscale.base.errors import QueryError
 from gpuscale.series.promql import evaluate
 from gpuscale.series.promql.vectorised import evaluation
 from gpuscale.series.promql.vectorised import queries as vectorised_queries

@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuscale.core.errors import QueryError
-from gpuscale.rules.confine import confined_query
+from gpuscale.base.errors import QueryError
 from gpuscale.series.matchers import Matcher, MatchOp
 from gpuscale.series.promql.parse import parse_query, selectors
 from gpuscale.series.promql.tree import Select
 from gpuscale.series.promql.write import promql_text
+from gpuscale.server.rules.confine import confined_query
 
 QUERIES = (
     "up",

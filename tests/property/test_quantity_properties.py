@@ -5,7 +5,7 @@ from fractions import Fraction
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuscale.core.quantity import Format, Quantity, milli_text, parse_quantity
+from gpuscale.base.quantity import Format, Quantity, milli_text, parse_quantity
 
 quantities = st.builds(Quantity, st.integers(-(10**30), 10**30), st.sampled_from(Format))
 LIKELY = "0123456789.+-eEinumkKMGTP "

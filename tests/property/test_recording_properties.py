@@ -7,10 +7,16 @@ from contextlib import suppress
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuscale.core.errors import ConfigError, UnavailableError
-from gpuscale.gpu.readings import EventCount, GpuIdentity, GpuInstance, GpuReading, ProcessReading
-from gpuscale.gpu.recordings.format import Tick
-from gpuscale.gpu.recordings.recording import Recorder, ReplayReader, read_recording
+from gpuscale.agent.gpu.readings import (
+    EventCount,
+    GpuIdentity,
+    GpuInstance,
+    GpuReading,
+    ProcessReading,
+)
+from gpuscale.agent.recordings.format import Tick
+from gpuscale.agent.recordings.recording import Recorder, ReplayReader, read_recording
+from gpuscale.base.errors import ConfigError, UnavailableError
 
 COUNTS = st.integers(0, 2**64)
 NAMES = st.sampled_from(["DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_GPU_TEMP", "amd:gfx", ""]) | st.text()

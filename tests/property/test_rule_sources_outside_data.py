@@ -5,16 +5,16 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuscale.core.errors import ConfigError
-from gpuscale.core.golang.template import TemplateError
+from gpuscale.base.errors import ConfigError
+from gpuscale.base.golang.template import TemplateError
 from gpuscale.kube.informers.records import ObjectRecord
-from gpuscale.metricsapi.rulebook.team_rules import read_config_map
-from gpuscale.metricsapi.wire.field_selectors import parse_field_selector
-from gpuscale.rules.config import load_rules
-from gpuscale.rules.confine import confined_config
-from gpuscale.rules.resources import KUBERNETES
 from gpuscale.series.matchers import Matcher, MatchOp
 from gpuscale.series.promql.parse import parse_query, selectors
+from gpuscale.server.metricsapi.rulebook.team_rules import read_config_map
+from gpuscale.server.metricsapi.wire.field_selectors import parse_field_selector
+from gpuscale.server.rules.config import load_rules
+from gpuscale.server.rules.confine import confined_config
+from gpuscale.server.rules.resources import KUBERNETES
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=6),

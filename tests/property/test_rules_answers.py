@@ -7,8 +7,9 @@ from aiohttp.test_utils import TestServer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuscale.core.errors import GpuscaleError
-from gpuscale.metricsapi.wire.paths import (
+from gpuscale.base.errors import GpuscaleError
+from gpuscale.base.objects.hpa import CrossVersionObjectReference
+from gpuscale.server.metricsapi.wire.paths import (
     BadPathError,
     CustomTarget,
     ExternalTarget,
@@ -17,9 +18,8 @@ from gpuscale.metricsapi.wire.paths import (
     external_target,
     split_path,
 )
-from gpuscale.objects.hpa import CrossVersionObjectReference
-from gpuscale.sources.metrics_client import HttpMetricsClient
-from gpuscale.sources.prometheus.client import PrometheusSettings, PrometheusSource
+from gpuscale.server.sources.metrics_client import HttpMetricsClient
+from gpuscale.server.sources.prometheus.client import PrometheusSettings, PrometheusSource
 
 WORDS = st.sampled_from(["namespaces", "metrics", "pods", "*", "%2A", "%ff", "", "a.b", "m", "é"])
 NUMBERS = st.integers() | st.floats() | st.sampled_from(["1", "NaN", "+Inf", "x", "1k", "5Mi"])

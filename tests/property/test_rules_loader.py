@@ -5,12 +5,12 @@ import json
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuscale.core.errors import ConfigError, NotFoundError, QueryError
-from gpuscale.objects.selectors import Selector
-from gpuscale.rules.catalogue import Catalogue, needed_metric_names
-from gpuscale.rules.config import AdapterConfig, load_rules
-from gpuscale.rules.query import custom_query
-from gpuscale.rules.resources import KUBERNETES
+from gpuscale.base.errors import ConfigError, NotFoundError, QueryError
+from gpuscale.base.objects.selectors import Selector
+from gpuscale.server.rules.catalogue import Catalogue, needed_metric_names
+from gpuscale.server.rules.config import AdapterConfig, load_rules
+from gpuscale.server.rules.query import custom_query
+from gpuscale.server.rules.resources import KUBERNETES
 
 WORDS = st.sampled_from(
     [

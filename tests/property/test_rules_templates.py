@@ -6,11 +6,11 @@ import ast
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuscale.core.golang.durations import go_quote
-from gpuscale.core.golang.template import TemplateError, parse_template
-from gpuscale.core.regex import compile_re2
-from gpuscale.rules.expand import compile_expansion
-from gpuscale.rules.query import escape_name
+from gpuscale.base.golang.durations import go_quote
+from gpuscale.base.golang.template import TemplateError, parse_template
+from gpuscale.base.regex import compile_re2
+from gpuscale.server.rules.expand import compile_expansion
+from gpuscale.server.rules.query import escape_name
 
 FIELDS = frozenset({"Series", "Values", "Slice"})
 DATA = {"Series": "s", "Values": {"a": "b"}, "Slice": ("x", "y")}

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuscale.core.regex import compile_re2, escape
+from gpuscale.base.regex import compile_re2, escape
 from gpuscale.series.matchers import Matcher, MatchOp
 from gpuscale.series.storage.store import SeriesStore
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuscale.exposition.reading.entries import LineError
-from gpuscale.exposition.reading.formats import PROMETHEUS_TEXT, line_entry
+from gpuscale.base.exposition.reading.entries import LineError
+from gpuscale.base.exposition.reading.formats import PROMETHEUS_TEXT, line_entry
 from gpuscale.series.labels import METRIC_NAME, LabelSet, label_sets
 from gpuscale.series.scraping.shapes import LineShapes
 from gpuscale.series.scraping.target import TargetSeries

@@ -3,14 +3,14 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuscale.cluster.scheduling.resources import gpu_count
-from gpuscale.gpu.counters import DEFAULT_COUNTERS
-from gpuscale.objects.pods import PodPhase
-from gpuscale.sim.autoscaler import HpaController
-from gpuscale.sim.document.jobs import job_progress
-from gpuscale.sim.pipeline import VirtualPipeline
-from gpuscale.sim.scenario.loading import load_setup
-from gpuscale.sim.world import World
+from gpuscale.base.objects.pods import PodPhase
+from gpuscale.hpa.cluster.scheduling.resources import gpu_count
+from gpuscale.lab.sim.autoscaler import HpaController
+from gpuscale.lab.sim.document.jobs import job_progress
+from gpuscale.lab.sim.pipeline import VirtualPipeline
+from gpuscale.lab.sim.scenario.loading import load_setup
+from gpuscale.lab.sim.world import World
+from gpuscale.signals.counters import DEFAULT_COUNTERS
 
 MANIFESTS = """\
 apiVersion: apps/v1

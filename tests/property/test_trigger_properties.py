@@ -6,10 +6,10 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuscale.core.errors import ConfigError
+from gpuscale.base.errors import ConfigError
+from gpuscale.base.objects.pods import PodPhase
 from gpuscale.hpa.replicas.pods import Sample
 from gpuscale.hpa.types import PodInfo
-from gpuscale.objects.pods import PodPhase
 from gpuscale.triggers.held import decode, encode, held_of
 from gpuscale.triggers.machine import TriggerState, evaluate
 from gpuscale.triggers.metadata import read_metadata, read_triggers

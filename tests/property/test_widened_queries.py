@@ -7,16 +7,16 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from gpuscale.core.errors import QueryError
-from gpuscale.objects.selectors import Selector
-from gpuscale.rules.catalogue import Catalogue
-from gpuscale.rules.config import load_rules
-from gpuscale.rules.queries.plan import plan_custom
-from gpuscale.rules.queries.widen import WideRows, widen
-from gpuscale.rules.resources import KUBERNETES
+from gpuscale.base.errors import QueryError
+from gpuscale.base.objects.selectors import Selector
 from gpuscale.series.promql.evaluate import instant
 from gpuscale.series.storage.store import SeriesStore
 from gpuscale.series.values import Vector
+from gpuscale.server.rules.catalogue import Catalogue
+from gpuscale.server.rules.config import load_rules
+from gpuscale.server.rules.queries.plan import plan_custom
+from gpuscale.server.rules.queries.widen import WideRows, widen
+from gpuscale.server.rules.resources import KUBERNETES
 
 NOW_MS = 1_700_000_000_000
 NAMESPACES = ("a", "b")

@@ -10,9 +10,9 @@ import pytest
 import yaml
 
 import samples
-from gpuscale.cluster.scheduling.resources import gpu_count
+from gpuscale.base.objects.workloads import Deployment, Job
+from gpuscale.hpa.cluster.scheduling.resources import gpu_count
 from gpuscale.manifests import HorizontalPodAutoscaler, load_manifests
-from gpuscale.objects.workloads import Deployment, Job
 
 FOLDERS = sorted(path.parent for path in samples.SERVICES.glob("*/Dockerfile"))
 TOOLS = Path(sys.executable).parent

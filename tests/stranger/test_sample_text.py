@@ -7,16 +7,16 @@ import threading
 import pytest
 
 import samples
-from gpuscale.core.clock import ManualClock
-from gpuscale.formats.signals.servers import SERVER_SIGNALS, VLLM
+from gpuscale.base.clock import ManualClock
+from gpuscale.base.objects.selectors import parse_selector
 from gpuscale.manifests import HorizontalPodAutoscaler, load_manifests
-from gpuscale.metricsapi.provider import MetricsProvider
-from gpuscale.metricsapi.wire.paths import CustomTarget
-from gpuscale.objects.selectors import parse_selector
-from gpuscale.rules.config import preset_config
 from gpuscale.series.scraping.scrape import ScrapeTarget
 from gpuscale.series.storage.store import SeriesStore
-from gpuscale.sources.embedded import EmbeddedSource
+from gpuscale.server.metricsapi.provider import MetricsProvider
+from gpuscale.server.metricsapi.wire.paths import CustomTarget
+from gpuscale.server.rules.config import preset_config
+from gpuscale.server.sources.embedded import EmbeddedSource
+from gpuscale.signals.servers import SERVER_SIGNALS, VLLM
 
 pytestmark = pytest.mark.timeout(600)  # of the installation, most of it
 NOW_MS = 1_700_000_000_000

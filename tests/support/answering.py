@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 
-from gpuscale.core.errors import UsageError
+from gpuscale.base.errors import UsageError
 from gpuscale.triggers.answer import Answer, TooManyTriggersError
 from gpuscale.triggers.trigger import Load, Trigger, WorkloadRef
 

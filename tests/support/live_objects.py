@@ -4,15 +4,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from gpuscale.cli.scenarios import find_setup
-from gpuscale.local.kube_api.kinds import KINDS, SCALED_OBJECT
-from gpuscale.local.kube_api.objects.cluster import ClusterObjects
-from gpuscale.local.kube_api.store import Store
-from gpuscale.promapi.shapes import TimeAxis
-from gpuscale.sim.autoscaler import HpaController
-from gpuscale.sim.pipeline import VirtualPipeline
-from gpuscale.sim.scenario.setup import Setup
-from gpuscale.sim.simulate import START_MS
-from gpuscale.sim.world import World
+from gpuscale.lab.kube_api.kinds import KINDS, SCALED_OBJECT
+from gpuscale.lab.kube_api.objects.cluster import ClusterObjects
+from gpuscale.lab.kube_api.store import Store
+from gpuscale.lab.sim.autoscaler import HpaController
+from gpuscale.lab.sim.pipeline import VirtualPipeline
+from gpuscale.lab.sim.scenario.setup import Setup
+from gpuscale.lab.sim.simulate import START_MS
+from gpuscale.lab.sim.world import World
+from gpuscale.series.promapi.shapes import TimeAxis
 
 
 class StoredRun:

@@ -5,11 +5,11 @@ import random
 import statistics
 from collections.abc import Sequence
 
-from gpuscale.queueing.theory import erlang_c
-from gpuscale.sim.load.arrivals import Arrivals
-from gpuscale.sim.load.costs import ServiceModel
-from gpuscale.sim.load.loads import Load, StepsLoad
-from gpuscale.sim.load.one_by_one import OneByOne
+from gpuscale.base.loads import Load, StepsLoad
+from gpuscale.lab.queueing.theory import erlang_c
+from gpuscale.lab.sim.load.arrivals import Arrivals
+from gpuscale.lab.sim.load.costs import ServiceModel
+from gpuscale.lab.sim.load.one_by_one import OneByOne
 
 BATCHES = 40
 

@@ -3,10 +3,10 @@
 import random
 from dataclasses import dataclass
 
-from gpuscale.calibrate.fitting import Fit, fit_queue
-from gpuscale.calibrate.levels import PERCENTILES, Baseline, Level, Objective, percentile_of
-from gpuscale.calibrate.queues import Queue, poisson
-from gpuscale.calibrate.ramp import Done, Next, RampSettings, next_level
+from gpuscale.load.calibrate.fitting import Fit, fit_queue
+from gpuscale.load.calibrate.levels import PERCENTILES, Baseline, Level, Objective, percentile_of
+from gpuscale.load.calibrate.queues import Queue, poisson
+from gpuscale.load.calibrate.ramp import Done, Next, RampSettings, next_level
 
 JITTER_MS = 0.2
 

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from gpuscale.exposition.parse import parse_text
-from gpuscale.exposition.reading.formats import format_of
+from gpuscale.base.exposition.parse import parse_text
+from gpuscale.base.exposition.reading.formats import format_of
 
 SERVICES = Path(__file__).resolve().parents[2] / "examples" / "services"
 

@@ -9,13 +9,13 @@ import grpc
 import grpc.aio
 
 from answering import SetAnswers, read_plainly
-from gpuscale.scaler.certificate import WatchedCertificate
-from gpuscale.scaler.known_triggers import KnownTriggers, WatchedTriggers
-from gpuscale.scaler.limits import ServerLimits
-from gpuscale.scaler.proto import externalscaler_pb2 as pb
-from gpuscale.scaler.server import GrpcServer
-from gpuscale.scaler.service import ExternalScaler
-from gpuscale.scaler.telemetry import ScalerMetrics
+from gpuscale.server.scaler.certificate import WatchedCertificate
+from gpuscale.server.scaler.known_triggers import KnownTriggers, WatchedTriggers
+from gpuscale.server.scaler.limits import ServerLimits
+from gpuscale.server.scaler.proto import externalscaler_pb2 as pb
+from gpuscale.server.scaler.server import GrpcServer
+from gpuscale.server.scaler.service import ExternalScaler
+from gpuscale.server.scaler.telemetry import ScalerMetrics
 
 PATH = "/externalscaler.ExternalScaler"
 PLAIN = {"workload": "vision", "target": "2.5"}

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from gpuscale.exposition.stream import SeriesKey, StreamLine, StreamReader, Value
+from gpuscale.base.exposition.stream import SeriesKey, StreamLine, StreamReader, Value
 
 
 class StreamPicture(StreamReader[SeriesKey]):

@@ -1,6 +1,6 @@
 """Taints of the moment, with what each says of its node; the source stands above each."""
 
-from gpuscale.objects.taints import Moment
+from gpuscale.base.objects.taints import Moment
 
 GOING, NOT_YET, UNWELL = Moment.GOING, Moment.NOT_YET, Moment.UNWELL
 KIN = [

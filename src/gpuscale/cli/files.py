@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-from gpuscale.core.errors import UnavailableError, UsageError
+from gpuscale.base.errors import UnavailableError, UsageError
 
 Content = str | Callable[[BinaryIO], None]
 """A text, or what writes bytes to the open file, for what is too large to hold twice."""

@@ -5,17 +5,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path as FilePath
 
+from gpuscale.base.documents.documents import Document, Path, load_documents
+from gpuscale.base.documents.models import API_VERSION
+from gpuscale.base.errors import ConfigError, NotFoundError, Problem
+from gpuscale.base.findings import with_plugins
 from gpuscale.cli.texts import STDIN, read_text, shown_name, with_job_files
-from gpuscale.core.documents.documents import Document, Path, load_documents
-from gpuscale.core.documents.models import API_VERSION
-from gpuscale.core.errors import ConfigError, NotFoundError, Problem
-from gpuscale.core.findings import with_plugins
 from gpuscale.hpa.versions import KubernetesVersion
-from gpuscale.lint.checks import JUDGES
-from gpuscale.lint.findings import LintReport
-from gpuscale.lint.inputs import FileJudge, is_block
-from gpuscale.lint.lint import lint, together
-from gpuscale.lint.problems import REFUSED_SCENARIO, REFUSED_VALUES, refused
+from gpuscale.ops.lint.checks import JUDGES
+from gpuscale.ops.lint.findings import LintReport
+from gpuscale.ops.lint.inputs import FileJudge, is_block
+from gpuscale.ops.lint.lint import lint, together
+from gpuscale.ops.lint.problems import REFUSED_SCENARIO, REFUSED_VALUES, refused
 
 Text = tuple[str, str]
 """Name and content of a file."""
@@ -129,8 +129,8 @@ def _of_values(
     judges: Sequence[FileJudge],
     kubernetes: KubernetesVersion | None,
 ) -> LintReport:
-    from gpuscale.install.linted import lint_values
-    from gpuscale.install.values import parse_values
+    from gpuscale.ops.install.linted import lint_values
+    from gpuscale.ops.install.values import parse_values
 
     name, text = given
     try:
@@ -154,7 +154,7 @@ def _of_scenario(
     given: Text, judges: Sequence[FileJudge], kubernetes: KubernetesVersion | None
 ) -> LintReport:
     from gpuscale.cli.scenarios import load_policy, read_beside
-    from gpuscale.sim.scenario.loading import load_setup
+    from gpuscale.lab.sim.scenario.loading import load_setup
 
     name, text = given
     folder = FilePath() if name == shown_name(STDIN) else FilePath(name).parent

@@ -5,8 +5,8 @@ import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
 
+from gpuscale.base.errors import BugError, ConfigError, GpuscaleError, QueryError, UsageError
 from gpuscale.cli.exits import BUG, NO, WRONG_INPUT, leaves
-from gpuscale.core.errors import BugError, ConfigError, GpuscaleError, QueryError, UsageError
 
 _INTERRUPTED = 130
 """What shells and typer say of a command that SIGINT ended."""

@@ -13,11 +13,11 @@ from typing import BinaryIO, cast
 import pyarrow as pa
 from pyarrow import parquet
 
+from gpuscale.base.errors import ConfigError, Problem
 from gpuscale.cli.scenarios import MAX_FILE_BYTES
 from gpuscale.cli.texts import unreadable
-from gpuscale.core.errors import ConfigError, Problem
-from gpuscale.sim.history.recording import FACT_COLUMNS, NAMES, is_of_hpa
-from gpuscale.sim.history.tables import MAX_STEPS, Line
+from gpuscale.lab.sim.history.recording import FACT_COLUMNS, NAMES, is_of_hpa
+from gpuscale.lab.sim.history.tables import MAX_STEPS, Line
 
 _GROUP_ROWS = 1 << 17
 """Rows that are held as columns at a time, beside the document."""
@@ -95,7 +95,7 @@ def _filled(series: Mapping[str, Sequence[float | None]]) -> Iterator[_Columns]:
 
 
 def read_rows(path: Path, source: str) -> Iterator[Line]:
-    """Yield the rows of a recording, numbered from 1, as `sim.history.tables` takes them.
+    """Yield the rows of a recording, numbered from 1, as `lab.sim.history.tables` takes them.
 
     Raises:
         ConfigError: it can't be read, lacks a column, has another type in one, or is too large.

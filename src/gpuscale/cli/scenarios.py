@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from gpuscale.base.errors import ConfigError, NotFoundError, Problem, UsageError
+from gpuscale.base.plugins import PluginError, described, find_entry, load
 from gpuscale.cli.texts import STDIN, read_text, shown_name, unreadable
-from gpuscale.core.errors import ConfigError, NotFoundError, Problem, UsageError
-from gpuscale.core.plugins import PluginError, described, find_entry, load
 
 if TYPE_CHECKING:
-    from gpuscale.sim.scenario.setup import Setup
+    from gpuscale.lab.sim.scenario.setup import Setup
 
 PrometheusRules = Annotated[
     list[Path] | None,
@@ -62,7 +62,7 @@ def find_setup(name: str, settings: Sequence[str] = ()) -> "Setup":
 
 def _find(name: str, settings: Sequence[str]) -> "Setup":
     from gpuscale.cli.scenarios import load_policy
-    from gpuscale.sim.scenario.loading import load_setup
+    from gpuscale.lab.sim.scenario.loading import load_setup
 
     if name in shipped_names():
         folder = _shipped() / name
@@ -95,7 +95,7 @@ def _find(name: str, settings: Sequence[str]) -> "Setup":
 
 
 def _shipped() -> Traversable:
-    return resources.files("gpuscale.sim") / "scenarios"
+    return resources.files("gpuscale.lab.sim") / "scenarios"
 
 
 def read_beside(folder: Traversable | Path, name: str) -> str:

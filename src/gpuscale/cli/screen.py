@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import TextIO
 
-from gpuscale.views.terminal import event_lines, state_text
-from gpuscale.views.words import plain_text
+from gpuscale.base.pages.words import plain_text
+from gpuscale.lab.views.terminal import event_lines, state_text
 
 QUIET = ("SuccessfulCreate", "SuccessfulDelete", "ScalingReplicaSet", "Started", "Killing")
 """Steps between others; the page lists them, the terminal shows what they lead to."""

@@ -7,12 +7,12 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpuscale.core.errors import ConfigError, Problem
-from gpuscale.core.words import printable as visible
+from gpuscale.base.errors import ConfigError, Problem
+from gpuscale.base.words import printable as visible
 
 if TYPE_CHECKING:
     from gpuscale.hpa.versions import KubernetesVersion
-    from gpuscale.install.values import Values
+    from gpuscale.ops.install.values import Values
 
 STDIN = "-"
 _STDIN_NAME = "<stdin>"
@@ -80,7 +80,7 @@ def _bytes(name: str, most: int) -> bytes:
 def print_document(document: Mapping[str, object], output: Output) -> None:
     """Print a document for programs: JSON on one line, or YAML."""
     if output is Output.YAML:
-        from gpuscale.core.documents.documents import dump_documents
+        from gpuscale.base.documents.documents import dump_documents
 
         print(dump_documents([document]), end="", flush=True)
     else:
@@ -108,7 +108,7 @@ def with_job_files(values: "Values", source: str) -> "Values":
     Raises:
         ConfigError: a file can't be read, or has no Job.
     """
-    from gpuscale.install.scale.jobs import read_job
+    from gpuscale.ops.install.scale.jobs import read_job
 
     if not any(each.job_file for each in values.spec.jobs):
         return values
@@ -136,11 +136,11 @@ def checked_values(
     Raises:
         ConfigError: it is wrong, or asks for what lint says can't work.
     """
-    from gpuscale.core.findings import Severity
-    from gpuscale.install.linted import lint_values
-    from gpuscale.install.notes import notes
-    from gpuscale.install.values import parse_values
-    from gpuscale.lint.problems import problems_of_errors
+    from gpuscale.base.findings import Severity
+    from gpuscale.ops.install.linted import lint_values
+    from gpuscale.ops.install.notes import notes
+    from gpuscale.ops.install.values import parse_values
+    from gpuscale.ops.lint.problems import problems_of_errors
 
     values = with_job_files(parse_values(text, source), source)
     report = lint_values(values, text, source, kubernetes=kubernetes)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from gpuscale.core.words import closest
+from gpuscale.base.words import closest
 
 _EXPECTED = (
     (r"Input should be a valid integer.*", "a whole number"),

@@ -1,5 +1,6 @@
 """How many replicas: the algorithm of Kubernetes' HPA controller, v1.34 to v1.37, without its I/O."""
 
+from gpuscale.base.objects.metric_values import MetricValue
 from gpuscale.hpa.decide import decide, failed, needs_metrics, scale_unreadable, succeeded
 from gpuscale.hpa.names import metric_text
 from gpuscale.hpa.policy import ReplicaPolicy, ReplicaRequest, resized
@@ -28,7 +29,6 @@ from gpuscale.hpa.types import (
     Scale,
     ScaleEvent,
 )
-from gpuscale.objects.metric_values import MetricValue
 
 __all__ = [
     "Condition",

@@ -10,7 +10,18 @@ Known differences: each value carries its own time, and usage is returned for ev
 from collections.abc import Sequence
 from typing import Protocol
 
-from gpuscale.core.errors import GpuscaleError
+from gpuscale.base.errors import GpuscaleError
+from gpuscale.base.objects.hpa import (
+    CrossVersionObjectReference,
+    ExternalMetric,
+    HorizontalPodAutoscaler,
+    MetricSpec,
+    ObjectMetric,
+    PodsMetric,
+    selector_fault,
+)
+from gpuscale.base.objects.metric_values import ExternalValue, MetricValue
+from gpuscale.base.objects.selectors import Selector
 from gpuscale.hpa.types import (
     ContainerUsages,
     ExternalValues,
@@ -20,17 +31,6 @@ from gpuscale.hpa.types import (
     PodUsage,
     PodValues,
 )
-from gpuscale.objects.hpa import (
-    CrossVersionObjectReference,
-    ExternalMetric,
-    HorizontalPodAutoscaler,
-    MetricSpec,
-    ObjectMetric,
-    PodsMetric,
-    selector_fault,
-)
-from gpuscale.objects.metric_values import ExternalValue, MetricValue
-from gpuscale.objects.selectors import Selector
 
 
 class MetricsClient(Protocol):

@@ -6,7 +6,8 @@ Source: kubernetes v1.36 pkg/controller/podautoscaler/horizontal.go (computeRepl
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gpuscale.core.errors import BugError
+from gpuscale.base.errors import BugError
+from gpuscale.base.objects.hpa import HorizontalPodAutoscaler, MetricSpec
 from gpuscale.hpa.conditions import Verdict, unable_to_compute, valid_metric_found
 from gpuscale.hpa.kernel.proposals import NO_CHOICE, NOT_FETCHED, Choice, failure
 from gpuscale.hpa.names import metric_text
@@ -15,7 +16,6 @@ from gpuscale.hpa.replicas.calculator import Asked, SyncContext
 from gpuscale.hpa.replicas.metrics import MetricFailure, replicas_for_metric
 from gpuscale.hpa.targets import target_text
 from gpuscale.hpa.types import Event, MetricStatus, Observation
-from gpuscale.objects.hpa import HorizontalPodAutoscaler, MetricSpec
 
 _Outcomes = tuple[Asked | MetricFailure, ...]
 _FAILED = failure(NOT_FETCHED)

@@ -9,6 +9,7 @@ Source: kubernetes v1.36 pkg/controller/podautoscaler/horizontal.go (reconcileAu
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from gpuscale.base.objects.hpa import ExternalMetric, HorizontalPodAutoscaler, ObjectMetric
 from gpuscale.hpa.combine import MetricsReplicas, compute_replicas_for_metrics
 from gpuscale.hpa.conditions import (
     NOT_SCALED_TO_ZERO,
@@ -52,7 +53,6 @@ from gpuscale.hpa.types import (
     Recommendation,
     Scale,
 )
-from gpuscale.objects.hpa import ExternalMetric, HorizontalPodAutoscaler, ObjectMetric
 
 ABOVE_MAX_TEXT = "Current number of replicas above Spec.MaxReplicas"
 BELOW_MIN_TEXT = "Current number of replicas below Spec.MinReplicas"

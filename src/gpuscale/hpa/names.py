@@ -5,7 +5,7 @@ Source: kubernetes v1.36 pkg/controller/podautoscaler/horizontal.go (computeStat
     sorted by key here, and in the manifest's order there.
 """
 
-from gpuscale.objects.hpa import (
+from gpuscale.base.objects.hpa import (
     ContainerResourceMetric,
     ExternalMetric,
     MetricSpec,
@@ -15,7 +15,7 @@ from gpuscale.objects.hpa import (
     ResourceMetric,
     TargetType,
 )
-from gpuscale.objects.selectors import Operator, Requirement, Selector
+from gpuscale.base.objects.selectors import Operator, Requirement, Selector
 
 _OPERATOR_NAMES = {
     Operator.IN: "In",

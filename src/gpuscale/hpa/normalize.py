@@ -5,7 +5,8 @@ Source: kubernetes v1.36 pkg/controller/podautoscaler/horizontal.go (normalizeDe
     convertDesiredReplicasWithBehaviorRate).
 """
 
-from gpuscale.core.golang.durations import format_duration
+from gpuscale.base.golang.durations import format_duration
+from gpuscale.base.objects.hpa import Behavior, HorizontalPodAutoscaler, SelectPolicy
 from gpuscale.hpa.conditions import (
     DESIRED_WITHIN_RANGE,
     READY_FOR_NEW_SCALE,
@@ -29,7 +30,6 @@ from gpuscale.hpa.kernel.sync import (
     UP_STABILIZED,
     Normalized,
 )
-from gpuscale.objects.hpa import Behavior, HorizontalPodAutoscaler, SelectPolicy
 
 _ABLE = {
     READY_FOR_SCALE: READY_FOR_NEW_SCALE,

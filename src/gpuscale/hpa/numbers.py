@@ -1,5 +1,11 @@
 """An HPA and what its controller remembers, as the numbers that the kernel takes; and back."""
 
+from gpuscale.base.objects.hpa import (
+    Behavior,
+    HorizontalPodAutoscaler,
+    PolicyType,
+    SelectPolicy,
+)
 from gpuscale.hpa.kernel.functions import PLAIN, Kernel
 from gpuscale.hpa.kernel.memory import (
     COUNTS,
@@ -19,12 +25,6 @@ from gpuscale.hpa.kernel.memory import (
     part,
 )
 from gpuscale.hpa.types import ControllerSettings, HpaState, Recommendation, ScaleEvent
-from gpuscale.objects.hpa import (
-    Behavior,
-    HorizontalPodAutoscaler,
-    PolicyType,
-    SelectPolicy,
-)
 
 _SELECTS = {SelectPolicy.MAX: MAX, SelectPolicy.MIN: MIN, SelectPolicy.DISABLED: DISABLED}
 _KINDS = {PolicyType.PODS: PODS, PolicyType.PERCENT: PERCENT}

@@ -1,13 +1,14 @@
 """How many replicas: the seam that every replica autoscaler fits in, and the HPA's own policy.
 
 The caller of a policy fetches what is in a `ReplicaRequest`, asks `decide`, and applies the Decision. In
-virtual time and in the live loop that is `sim.autoscaler`.
+virtual time and in the live loop that is `lab.sim.autoscaler`.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from gpuscale.base.objects.hpa import HorizontalPodAutoscaler
 from gpuscale.hpa.decide import decide, succeeded
 from gpuscale.hpa.types import (
     DEFAULT_SETTINGS,
@@ -19,7 +20,6 @@ from gpuscale.hpa.types import (
     PodInfo,
     Scale,
 )
-from gpuscale.objects.hpa import HorizontalPodAutoscaler
 
 
 @dataclass(frozen=True, slots=True)

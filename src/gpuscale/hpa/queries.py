@@ -7,14 +7,14 @@ Source: kubernetes v1.36 pkg/controller/podautoscaler/metrics/client.go;
 import shlex
 from urllib.parse import quote, urlencode
 
-from gpuscale.objects.hpa import (
+from gpuscale.base.objects.hpa import (
     CrossVersionObjectReference,
     ExternalMetric,
     MetricSpec,
     ObjectMetric,
     PodsMetric,
 )
-from gpuscale.objects.selectors import Selector
+from gpuscale.base.objects.selectors import Selector
 
 _CUSTOM = "/apis/custom.metrics.k8s.io/v1beta2"
 _EXTERNAL = "/apis/external.metrics.k8s.io/v1beta1"

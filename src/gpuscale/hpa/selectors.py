@@ -6,9 +6,9 @@ Source: kubernetes v1.36 pkg/controller/podautoscaler/horizontal.go (validateAnd
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from gpuscale.base.objects.selectors import Operator, Selector, parse_selector
 from gpuscale.hpa.conditions import MISSING_SELECTOR, Verdict, selector_refused
 from gpuscale.hpa.types import ControllerSettings, Event, PodInfo
-from gpuscale.objects.selectors import Operator, Selector, parse_selector
 
 
 @dataclass(frozen=True, slots=True)

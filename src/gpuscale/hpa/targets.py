@@ -5,9 +5,7 @@ Source: kubernetes v1.36 pkg/printers/internalversion/printers.go (formatHPAMetr
 
 from collections.abc import Sequence
 
-from gpuscale.core.quantity import Quantity
-from gpuscale.hpa.types import MetricStatus
-from gpuscale.objects.hpa import (
+from gpuscale.base.objects.hpa import (
     ContainerResourceMetric,
     ExternalMetric,
     HorizontalPodAutoscaler,
@@ -17,6 +15,8 @@ from gpuscale.objects.hpa import (
     PodsMetric,
     ResourceMetric,
 )
+from gpuscale.base.quantity import Quantity
+from gpuscale.hpa.types import MetricStatus
 
 _SHOWN = 2
 _UNKNOWN = "<unknown>"

@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
-from gpuscale.core.errors import GpuscaleError
-from gpuscale.core.quantity import Quantity
-from gpuscale.objects.metric_values import DEFAULT_WINDOW_MS, MetricValue
-from gpuscale.objects.pods import PodPhase
+from gpuscale.base.errors import GpuscaleError
+from gpuscale.base.objects.metric_values import DEFAULT_WINDOW_MS, MetricValue
+from gpuscale.base.objects.pods import PodPhase
+from gpuscale.base.quantity import Quantity
 
 
 class ReadyCondition(Enum):

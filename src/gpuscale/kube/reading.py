@@ -6,10 +6,10 @@ the others.
 
 from collections.abc import Callable, Iterator, Mapping
 
-from gpuscale.core.documents.documents import Document
-from gpuscale.core.quantity import Quantity
+from gpuscale.base.documents.documents import Document
+from gpuscale.base.objects.fields import Fields
+from gpuscale.base.quantity import Quantity
 from gpuscale.kube.informers.records import Controller, DeviceKey, NodeRecord, PodRecord
-from gpuscale.objects.fields import Fields
 
 _STATUS_LISTS = ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses")
 _CONTAINER_LISTS = ("containers", "initContainers", "ephemeralContainers")

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gpuscale.core.errors import UsageError
-from gpuscale.core.words import counted
+from gpuscale.base.errors import UsageError
+from gpuscale.base.words import counted
 from gpuscale.kube.client.client import KubeClient
 
 PATHS = "nonResourceURLs"

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any, Union
 
-from gpuscale.core.documents.documents import Path, parts_of
-from gpuscale.core.words import closest
+from gpuscale.base.documents.documents import Path, parts_of
+from gpuscale.base.words import closest
 
 _UNKNOWN_FIELD = re.compile(r"found ([^ ]+), expected one of the fields ")
 _RESTARTS = ("Never", "OnFailure")

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import Literal
 
-from gpuscale.sim.load.loads import Load
+from gpuscale.base.loads import Load
 
 Arrivals = Literal["poisson", "even"]
 

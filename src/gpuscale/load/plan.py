@@ -4,11 +4,11 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from gpuscale.core.golang.durations import parse_duration_ms
-from gpuscale.core.words import shown_ms
+from gpuscale.base.golang.durations import parse_duration_ms
+from gpuscale.base.loads import Load
+from gpuscale.base.words import shown_ms
 from gpuscale.load.arrivals import Arrivals
 from gpuscale.load.tokens import TokenBodies
-from gpuscale.sim.load.loads import Load
 
 MAX_RATE = 1_000_000.0
 MAX_DURATION_S = 7 * 24 * 3600.0

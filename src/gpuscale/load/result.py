@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from gpuscale.core.words import shown_ms
+from gpuscale.base.words import shown_ms
 from gpuscale.load.plan import LoadPlan, Request
 from gpuscale.load.recording import Recording, Row, percentile_ms
 from gpuscale.load.timeline.document import timeline_document

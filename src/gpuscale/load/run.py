@@ -11,7 +11,7 @@ from multiprocessing.connection import Connection as Pipe
 
 import uvloop
 
-from gpuscale.core.errors import UnavailableError
+from gpuscale.base.errors import UnavailableError
 from gpuscale.load.arrivals import arrival_times
 from gpuscale.load.http.sender import Sender
 from gpuscale.load.http.target import Target, resolve

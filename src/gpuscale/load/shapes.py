@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from gpuscale.core.golang.durations import parse_duration_ms
+from gpuscale.base.golang.durations import parse_duration_ms
+from gpuscale.base.loads import Load, RampLoad, SineLoad, SpikesLoad, StepsLoad
 from gpuscale.load.plan import MAX_RATE
-from gpuscale.sim.load.loads import Load, RampLoad, SineLoad, SpikesLoad, StepsLoad
 
 
 @dataclass(frozen=True, slots=True)

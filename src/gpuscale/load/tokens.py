@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gpuscale.core.errors import ConfigError, Problem
+from gpuscale.base.errors import ConfigError, Problem
 
 MAX_TOKENS = 1_000_000
 MAX_REQUESTS = 2_000_000

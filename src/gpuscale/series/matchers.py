@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
-from gpuscale.core.regex import compile_re2
+from gpuscale.base.regex import compile_re2
 
 _LITERAL = re.compile(r"""(?:[\w :/@,;=~%&!#<>'"-]|\\[-.+*?()\[\]{}^$])*""", re.ASCII)
 """What matches itself in RE2, and a character that it would take for an operator, escaped."""

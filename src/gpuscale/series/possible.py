@@ -2,14 +2,14 @@
 
 Drivers and exporters now and then answer with a number that no GPU has: a counter that was read half, or the
 code by which DCGM says that it has none. One of them among millions of readings is enough to double a fleet.
-`formats.series_facts` knows which series have a range, and hands that to the store.
+`signals.series_facts` knows which series have a range, and hands that to the store.
 """
 
-import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from operator import itemgetter
 from typing import Protocol
+
+from gpuscale.base.ranges import Range
 
 IMPOSSIBLE_SERIES = "gpuscale_impossible_value"
 """The name under which a store keeps such a value, with the labels of the series that can't have it."""
@@ -21,31 +21,6 @@ MAX_AHEAD_MS = 10_000
 Prometheus takes ten minutes. In a store such a sample has no value until its time comes, and clocks of one
 cluster differ by much less.
 """
-
-
-@dataclass(frozen=True, slots=True)
-class Range:
-    """The values that a series can have, both ends included."""
-
-    lowest: float
-    highest: float = math.inf
-
-    def has(self, value: float) -> bool:
-        """Return whether a value is possible; NaN is, as it says itself that it is no number."""
-        return self.lowest <= value <= self.highest or value != value
-
-    def __str__(self) -> str:
-        if math.isinf(self.highest):
-            return f"{self.lowest:.12g} or more"
-        return f"{self.lowest:.12g} to {self.highest:.12g}"
-
-
-RangeOf = Callable[[str], Range | None]
-"""Returns the range of a series by its name; None where any value is possible, or nothing is known."""
-
-
-def any_value(_: str) -> None:
-    """Return that any value is possible."""
 
 
 class Ranged(Protocol):

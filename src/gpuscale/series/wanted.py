@@ -6,7 +6,7 @@ An agent offers many more series than rules ask for, and each one that is kept c
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from gpuscale.core.regex import compile_re2
+from gpuscale.base.regex import compile_re2
 from gpuscale.series.labels import METRIC_NAME
 from gpuscale.series.matchers import MatchOp
 from gpuscale.series.promql import tree

@@ -14,7 +14,7 @@ from typing import Self
 
 import grpc
 
-from gpuscale.attribution.kubelet.proto import podresources_pb2 as pb
+from gpuscale.agent.attribution.proto import podresources_pb2 as pb
 
 __all__ = ["PodResources"]
 

@@ -22,8 +22,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from gpuscale.promapi.body import query_body
-from gpuscale.promapi.shapes import SAME_TIME, TimeAxis, query_result
+from gpuscale.series.promapi.body import query_body
+from gpuscale.series.promapi.shapes import SAME_TIME, TimeAxis, query_result
 from gpuscale.series.values import Value
 
 __all__ = ["Prometheus", "serve"]

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from gpuscale.core.errors import UnavailableError
+from gpuscale.base.errors import UnavailableError
 from gpuscale.triggers.trigger import Trigger
 
 Basis = Literal["measured", "held", "fallback", "unavailable"]

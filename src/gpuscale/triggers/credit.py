@@ -47,8 +47,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from gpuscale.core.golang.durations import format_duration
-from gpuscale.core.words import counted
+from gpuscale.base.golang.durations import format_duration
+from gpuscale.base.words import counted
 
 WINDOW_S = 60.0
 """Over which growth is measured; queries of the rate should look back as far."""

@@ -3,12 +3,12 @@
 import re
 from collections.abc import Callable, Iterable, Mapping
 
-from gpuscale.core.documents.validation import LABEL_PATTERN
-from gpuscale.core.errors import QueryError
-from gpuscale.core.golang.durations import MAX_DURATION_MS, parse_duration_ms
-from gpuscale.core.quantity import Quantity, parse_quantity
-from gpuscale.core.words import closest, printable
-from gpuscale.formats.units import MetricUnit, unit_of_query
+from gpuscale.base.documents.validation import LABEL_PATTERN
+from gpuscale.base.errors import QueryError
+from gpuscale.base.golang.durations import MAX_DURATION_MS, parse_duration_ms
+from gpuscale.base.quantity import Quantity, parse_quantity
+from gpuscale.base.words import closest, printable
+from gpuscale.hpa.units import MetricUnit, unit_of_query
 from gpuscale.series.promql.parse import parse_once
 
 MAX_TARGET = 1e12

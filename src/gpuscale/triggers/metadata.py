@@ -5,9 +5,9 @@ Every fault is found at once, each with its key, and with the name that was prob
 
 from collections.abc import Iterator, Mapping
 
-from gpuscale.core.documents.documents import Document, Path, load_documents
-from gpuscale.core.errors import ConfigError, Problem
-from gpuscale.core.words import closest, printable
+from gpuscale.base.documents.documents import Document, Path, load_documents
+from gpuscale.base.errors import ConfigError, Problem
+from gpuscale.base.words import closest, printable
 from gpuscale.triggers.keys import Note
 from gpuscale.triggers.policy_keys import PolicyCheck, any_policy
 from gpuscale.triggers.reading import ENTRY_KEYS, KEYS, TriggerReader

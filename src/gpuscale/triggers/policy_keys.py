@@ -7,9 +7,9 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
-from gpuscale.core.documents.documents import load_documents
-from gpuscale.core.errors import ConfigError
-from gpuscale.core.words import closest
+from gpuscale.base.documents.documents import load_documents
+from gpuscale.base.errors import ConfigError
+from gpuscale.base.words import closest
 from gpuscale.triggers.keys import KeyReader
 from gpuscale.triggers.trigger import DEFAULT_LAG_S, DEFAULT_LEARN_S, ServedPolicy
 

@@ -11,23 +11,23 @@ from pathlib import Path
 
 import pytest
 
-from gpuscale.attribution.join import gpu_owners, pod_directory
-from gpuscale.attribution.kubelet.allocations import (
+from gpuscale.agent.attribution.join import gpu_owners, pod_directory
+from gpuscale.agent.attribution.kubelet.allocations import (
     ClaimDevice,
     ContainerDevices,
     Device,
     NodeAllocations,
 )
-from gpuscale.attribution.kubelet.device_ids import is_gpu
-from gpuscale.exporter.job_files import JobFiles
-from gpuscale.exposition.write import render_text, six_decimals
-from gpuscale.formats.dcgm import dcgm_families
-from gpuscale.formats.labels import FamilyOptions
-from gpuscale.gpu.counters import read_counters
-from gpuscale.gpu.known_fields import current_name
-from gpuscale.gpu.owners import Attribution, ContainerRef
-from gpuscale.gpu.readings import GpuIdentity, GpuInstance, GpuReading, ProcessReading
+from gpuscale.agent.attribution.kubelet.device_ids import is_gpu
+from gpuscale.agent.exporter.job_files import JobFiles
+from gpuscale.agent.formats.dcgm import dcgm_families
+from gpuscale.agent.formats.labels import FamilyOptions
+from gpuscale.agent.gpu.owners import Attribution, ContainerRef
+from gpuscale.agent.gpu.readings import GpuIdentity, GpuInstance, GpuReading, ProcessReading
+from gpuscale.base.exposition.write import render_text, six_decimals
 from gpuscale.kube.informers.records import NodeView, PodRecord
+from gpuscale.signals.counters import read_counters
+from gpuscale.signals.known_fields import current_name
 
 DATA = Path(__file__).parents[2] / "data" / "dcgm_exporter"
 UTIL = "DCGM_FI_DEV_GPU_UTIL"

@@ -6,12 +6,12 @@ doubles, plain integers, HELP from the counters file, families in field-id order
 
 import pytest
 
-from gpuscale.exposition.write import render_text, six_decimals
-from gpuscale.formats.dcgm import dcgm_families
-from gpuscale.formats.labels import FamilyOptions
-from gpuscale.gpu.counters import load_counters
-from gpuscale.gpu.owners import Attribution, ContainerRef
-from gpuscale.gpu.readings import GpuIdentity, GpuInstance, GpuReading
+from gpuscale.agent.formats.dcgm import dcgm_families
+from gpuscale.agent.formats.labels import FamilyOptions
+from gpuscale.agent.gpu.owners import Attribution, ContainerRef
+from gpuscale.agent.gpu.readings import GpuIdentity, GpuInstance, GpuReading
+from gpuscale.base.exposition.write import render_text, six_decimals
+from gpuscale.signals.counters import load_counters
 
 CSV = """\
 # Format: field, type, help

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuscale.exposition.reading.entries import ExpositionError
-from gpuscale.exposition.reading.formats import OPENMETRICS, PROMETHEUS_TEXT, entries
+from gpuscale.base.exposition.reading.entries import ExpositionError
+from gpuscale.base.exposition.reading.formats import OPENMETRICS, PROMETHEUS_TEXT, entries
 from gpuscale.series.scraping.scrape import DEFAULT_LIMITS
 from gpuscale.series.scraping.scraped_text import TextReader
 from gpuscale.series.scraping.target import TargetSeries

@@ -5,7 +5,20 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from gpuscale.core.quantity import parse_quantity
+from gpuscale.base.objects.hpa import (
+    Behavior,
+    CrossVersionObjectReference,
+    ExternalMetric,
+    HorizontalPodAutoscaler,
+    MetricTarget,
+    ObjectMetric,
+    PodsMetric,
+    ResourceMetric,
+    TargetType,
+)
+from gpuscale.base.objects.meta import ObjectMeta
+from gpuscale.base.objects.pods import PodPhase
+from gpuscale.base.quantity import parse_quantity
 from gpuscale.hpa import (
     ContainerInfo,
     ContainerUsages,
@@ -22,19 +35,6 @@ from gpuscale.hpa import (
     decide,
     succeeded,
 )
-from gpuscale.objects.hpa import (
-    Behavior,
-    CrossVersionObjectReference,
-    ExternalMetric,
-    HorizontalPodAutoscaler,
-    MetricTarget,
-    ObjectMetric,
-    PodsMetric,
-    ResourceMetric,
-    TargetType,
-)
-from gpuscale.objects.meta import ObjectMeta
-from gpuscale.objects.pods import PodPhase
 
 NOW_MS = 1_000_000_000
 FIRST_SYNC = HpaState()

@@ -5,6 +5,7 @@ Source: kubernetes pkg/controller/podautoscaler/horizontal.go (reconcileAutoscal
 
 import pytest
 
+from gpuscale.base.objects.hpa import Behavior, PolicyType, ScalingPolicy, ScalingRules
 from gpuscale.hpa import (
     ControllerSettings,
     ExternalValues,
@@ -16,7 +17,6 @@ from gpuscale.hpa import (
     needs_metrics,
 )
 from gpuscale.hpa.conditions import SCALED_TO_ZERO_BY_CONTROLLER, set_condition
-from gpuscale.objects.hpa import Behavior, PolicyType, ScalingPolicy, ScalingRules
 
 ON = ControllerSettings(scale_to_zero=True)
 OWN_ZERO = HpaState(conditions=set_condition((), SCALED_TO_ZERO_BY_CONTROLLER, 0))

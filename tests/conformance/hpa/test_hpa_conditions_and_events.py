@@ -7,6 +7,18 @@ from dataclasses import replace
 
 import pytest
 
+from gpuscale.base.objects.hpa import (
+    Behavior,
+    ContainerResourceMetric,
+    ExternalMetric,
+    MetricTarget,
+    PolicyType,
+    ResourceMetric,
+    ScalingPolicy,
+    ScalingRules,
+    TargetType,
+)
+from gpuscale.base.objects.selectors import parse_selector, selector_of_labels
 from gpuscale.hpa import (
     ContainerUsages,
     ControllerSettings,
@@ -23,18 +35,6 @@ from gpuscale.hpa import (
     scale_unreadable,
     succeeded,
 )
-from gpuscale.objects.hpa import (
-    Behavior,
-    ContainerResourceMetric,
-    ExternalMetric,
-    MetricTarget,
-    PolicyType,
-    ResourceMetric,
-    ScalingPolicy,
-    ScalingRules,
-    TargetType,
-)
-from gpuscale.objects.selectors import parse_selector, selector_of_labels
 
 DOWN = FetchError("the server could not find the requested resource")
 

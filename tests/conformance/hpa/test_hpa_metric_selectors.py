@@ -6,9 +6,9 @@ Texts: k8s.io/apimachinery v0.37 pkg/apis/meta/v1/helpers.go (LabelSelectorAsSel
 
 import pytest
 
+from gpuscale.base.objects.manifests import load_manifests
 from gpuscale.hpa import Event, ExternalValues, FetchError, ObjectValue, PodValues
 from gpuscale.hpa.client import MetricsClient, observe
-from gpuscale.objects.manifests import load_manifests
 
 HPA = """
 apiVersion: autoscaling/v2

@@ -9,10 +9,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from gpuscale.hpa import ControllerSettings, HpaState, ScaleEvent
-from gpuscale.hpa.kernel.memory import Cells, scale_down_limit, scale_up_limit
-from gpuscale.hpa.numbers import limits_of, memory_of
-from gpuscale.objects.hpa import (
+from gpuscale.base.objects.hpa import (
     DEFAULT_SCALE_DOWN,
     DEFAULT_SCALE_UP,
     Behavior,
@@ -21,6 +18,9 @@ from gpuscale.objects.hpa import (
     ScalingRules,
     SelectPolicy,
 )
+from gpuscale.hpa import ControllerSettings, HpaState, ScaleEvent
+from gpuscale.hpa.kernel.memory import Cells, scale_down_limit, scale_up_limit
+from gpuscale.hpa.numbers import limits_of, memory_of
 
 
 def pods(value: int, period_s: int = 60) -> ScalingPolicy:

@@ -9,7 +9,13 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from gpuscale.core.quantity import parse_quantity
+from gpuscale.base.objects.hpa import (
+    ContainerResourceMetric,
+    MetricTarget,
+    ResourceMetric,
+    TargetType,
+)
+from gpuscale.base.quantity import parse_quantity
 from gpuscale.hpa import (
     ContainerInfo,
     ContainerUsages,
@@ -18,7 +24,6 @@ from gpuscale.hpa import (
     PodUsage,
     ReadyCondition,
 )
-from gpuscale.objects.hpa import ContainerResourceMetric, MetricTarget, ResourceMetric, TargetType
 
 
 @dataclass(frozen=True)

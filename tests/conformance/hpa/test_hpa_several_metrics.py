@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from gpuscale.core.errors import BugError
+from gpuscale.base.errors import BugError
 from gpuscale.hpa import ExternalValues, FetchError, HpaState, Recommendation
 
 FAILED = FetchError("the server is currently unable to handle the request")

@@ -9,8 +9,8 @@ Source: kubernetes pkg/controller/podautoscaler/horizontal.go (stabilizeRecommen
 
 import pytest
 
+from gpuscale.base.objects.hpa import Behavior, PolicyType, ScalingPolicy, ScalingRules
 from gpuscale.hpa import Recommendation
-from gpuscale.objects.hpa import Behavior, PolicyType, ScalingPolicy, ScalingRules
 
 UNLIMITED = (ScalingPolicy(PolicyType.PERCENT, 100_000, 15),)
 

@@ -6,6 +6,12 @@ Source: kubernetes pkg/printers/internalversion/printers.go (formatHPAMetrics).
 
 import pytest
 
+from gpuscale.base.objects.hpa import (
+    ContainerResourceMetric,
+    MetricTarget,
+    ResourceMetric,
+    TargetType,
+)
 from gpuscale.hpa import (
     ContainerUsages,
     ExternalValues,
@@ -14,7 +20,6 @@ from gpuscale.hpa import (
     PodUsage,
     targets_cell,
 )
-from gpuscale.objects.hpa import ContainerResourceMetric, MetricTarget, ResourceMetric, TargetType
 
 
 def cell(given, metric, observation, spec=1, **others) -> str:

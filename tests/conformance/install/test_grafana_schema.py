@@ -15,7 +15,7 @@ from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.cog.plugins import register_default_plugins
 from grafana_foundation_sdk.models.dashboard import Dashboard, DataTransformerConfig
 
-from gpuscale.install.boards.catalogue import BoardSettings, board_texts
+from gpuscale.ops.install.boards.catalogue import BoardSettings, board_texts
 
 register_default_plugins()
 BOARDS = [json.loads(each) for each in board_texts(BoardSettings()).values()]

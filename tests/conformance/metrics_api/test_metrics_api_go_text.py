@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from gpuscale.core.golang.template import TemplateError, parse_template
-from gpuscale.core.regex import compile_re2
-from gpuscale.rules.expand import compile_expansion
-from gpuscale.rules.query import FIELDS
+from gpuscale.base.golang.template import TemplateError, parse_template
+from gpuscale.base.regex import compile_re2
+from gpuscale.server.rules.expand import compile_expansion
+from gpuscale.server.rules.query import FIELDS
 
 GO = json.loads((Path(__file__).parents[2] / "data/metrics_api/go_text/cases.json").read_text())
 # What Go can do and rule files have no use for: each is refused by its name.

@@ -2,14 +2,14 @@
 
 import pytest
 
-from gpuscale.core.clock import ManualClock
-from gpuscale.core.errors import NotFoundError
-from gpuscale.metricsapi.provider import MetricsProvider
-from gpuscale.metricsapi.wire.paths import CustomTarget
-from gpuscale.objects.selectors import parse_selector
-from gpuscale.rules.config import load_rules, preset_config, preset_text
+from gpuscale.base.clock import ManualClock
+from gpuscale.base.errors import NotFoundError
+from gpuscale.base.objects.selectors import parse_selector
 from gpuscale.series.storage.store import SeriesStore
-from gpuscale.sources.embedded import EmbeddedSource
+from gpuscale.server.metricsapi.provider import MetricsProvider
+from gpuscale.server.metricsapi.wire.paths import CustomTarget
+from gpuscale.server.rules.config import load_rules, preset_config, preset_text
+from gpuscale.server.sources.embedded import EmbeddedSource
 
 NOW_MS = 1_700_000_000_000
 UTIL, AVG, USED = "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_GPU_UTIL_AVG", "DCGM_FI_DEV_FB_USED"

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from gpuscale.objects.metric_values import MetricValue
-from gpuscale.objects.selectors import Selector
-from gpuscale.rules.catalogue import Catalogue, needed_metric_names
-from gpuscale.rules.config import load_rules
-from gpuscale.rules.queries.plan import plan_custom
-from gpuscale.rules.resources import KUBERNETES
+from gpuscale.base.objects.metric_values import MetricValue
+from gpuscale.base.objects.selectors import Selector
 from gpuscale.series.storage.store import SeriesStore
 from gpuscale.series.values import Vector
-from gpuscale.sources.embedded import EmbeddedSource
+from gpuscale.server.rules.catalogue import Catalogue, needed_metric_names
+from gpuscale.server.rules.config import load_rules
+from gpuscale.server.rules.queries.plan import plan_custom
+from gpuscale.server.rules.resources import KUBERNETES
+from gpuscale.server.sources.embedded import EmbeddedSource
 
 ALIBABA = (Path(__file__).parents[2] / "data" / "metrics_api" / "alibaba_rules.yaml").read_text()
 NOW_MS = 1_700_000_000_000

@@ -9,11 +9,11 @@ import math
 
 import pytest
 
-from gpuscale.core.errors import UpstreamError
-from gpuscale.rules.config import load_rules
-from gpuscale.rules.resources import KUBERNETES
+from gpuscale.base.errors import UpstreamError
 from gpuscale.series.values import Scalar, Vector, VectorSample
-from gpuscale.sources.usage import NodeUsage, PodUsage, Usage, nodes_usage, pods_usage
+from gpuscale.server.rules.config import load_rules
+from gpuscale.server.rules.resources import KUBERNETES
+from gpuscale.server.sources.usage import NodeUsage, PodUsage, Usage, nodes_usage, pods_usage
 
 # The labels of upstream's config-gen: a node is in `instance`.
 RULES = load_rules(

@@ -7,13 +7,18 @@ out. The rules called K are the six of the Helm chart with rates over one minute
 
 import pytest
 
-from gpuscale.core.errors import ConfigError
-from gpuscale.objects.selectors import parse_selector
-from gpuscale.rules.catalogue import Catalogue
-from gpuscale.rules.config import AdapterConfig, load_rules
-from gpuscale.rules.queries.plan import FetchError, MetricNotFoundError, plan_custom, plan_external
-from gpuscale.rules.resources import KUBERNETES, ResourceMapper, ResourceType
+from gpuscale.base.errors import ConfigError
+from gpuscale.base.objects.selectors import parse_selector
 from gpuscale.series.values import Vector, VectorSample
+from gpuscale.server.rules.catalogue import Catalogue
+from gpuscale.server.rules.config import AdapterConfig, load_rules
+from gpuscale.server.rules.queries.plan import (
+    FetchError,
+    MetricNotFoundError,
+    plan_custom,
+    plan_external,
+)
+from gpuscale.server.rules.resources import KUBERNETES, ResourceMapper, ResourceType
 
 # The resources that upstream's tests know: ingresses and deployments are still of `extensions` there.
 FIXTURE = ResourceMapper(

@@ -5,11 +5,11 @@ The label of every resource is its own name here, as in upstream's test.
 
 import pytest
 
-from gpuscale.core.errors import QueryError
-from gpuscale.core.golang.template import parse_template
-from gpuscale.objects.selectors import parse_selector
-from gpuscale.rules.query import FIELDS, custom_query, external_query
-from gpuscale.rules.resources import ResourceType
+from gpuscale.base.errors import QueryError
+from gpuscale.base.golang.template import parse_template
+from gpuscale.base.objects.selectors import parse_selector
+from gpuscale.server.rules.query import FIELDS, custom_query, external_query
+from gpuscale.server.rules.resources import ResourceType
 
 RESOURCE = ResourceType("resource", "resource", "Resource", "group")
 BY_NAMESPACE = '<<index .LabelValuesByName "namespaces">>'

@@ -9,19 +9,19 @@ from pathlib import Path
 
 import pytest
 
-from gpuscale.core.clock import ManualClock
-from gpuscale.core.documents.documents import dump_documents
-from gpuscale.core.errors import NotFoundError
-from gpuscale.formats.signals.catalogue import SIGNALS
-from gpuscale.formats.signals.signal import filled_in
-from gpuscale.install.parts.rules import has_rule, signal_rule
-from gpuscale.metricsapi.provider import MetricsProvider
-from gpuscale.metricsapi.wire.paths import CustomTarget
-from gpuscale.objects.selectors import parse_selector
-from gpuscale.rules.config import load_rules, preset_config
+from gpuscale.base.clock import ManualClock
+from gpuscale.base.documents.documents import dump_documents
+from gpuscale.base.errors import NotFoundError
+from gpuscale.base.objects.selectors import parse_selector
+from gpuscale.ops.install.parts.rules import has_rule, signal_rule
 from gpuscale.series.scraping.scrape import ScrapeTarget
 from gpuscale.series.storage.store import SeriesStore
-from gpuscale.sources.embedded import EmbeddedSource
+from gpuscale.server.metricsapi.provider import MetricsProvider
+from gpuscale.server.metricsapi.wire.paths import CustomTarget
+from gpuscale.server.rules.config import load_rules, preset_config
+from gpuscale.server.sources.embedded import EmbeddedSource
+from gpuscale.signals.catalogue import SIGNALS
+from gpuscale.signals.signal import filled_in
 
 PAGES = Path(__file__).parents[2] / "data" / "signals"
 NOW_MS = 1_700_000_000_000

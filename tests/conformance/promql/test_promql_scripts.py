@@ -26,9 +26,9 @@ from pathlib import Path
 
 import pytest
 
-from gpuscale.core.errors import QueryError
-from gpuscale.core.golang.durations import parse_duration_ms
-from gpuscale.exposition.reading.formats import PROMETHEUS_TEXT, line_entry
+from gpuscale.base.errors import QueryError
+from gpuscale.base.exposition.reading.formats import PROMETHEUS_TEXT, line_entry
+from gpuscale.base.golang.durations import parse_duration_ms
 from gpuscale.series.labels import METRIC_NAME, LabelSet
 from gpuscale.series.promql.evaluate import instant, range_query
 from gpuscale.series.storage.store import SeriesStore

@@ -11,7 +11,7 @@ import re
 import subprocess
 from dataclasses import dataclass, field
 
-from gpuscale.exposition.reading.formats import PROMETHEUS_TEXT, line_entry
+from gpuscale.base.exposition.reading.formats import PROMETHEUS_TEXT, line_entry
 from gpuscale.series.labels import METRIC_NAME, LabelSet
 from gpuscale.series.promql.evaluate import instant
 from gpuscale.series.rules.alerting import AlertingRule, AlertState

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-import gpuscale.sim.scenarios
+import gpuscale.lab.sim.scenarios
 from gpuscale.cli.scenarios import find_setup, shipped_names
-from gpuscale.queueing.times import Constant
-from gpuscale.sim.scenario.loading import load_setup
-from gpuscale.sim.simulate import simulate
+from gpuscale.lab.queueing.times import Constant
+from gpuscale.lab.sim.scenario.loading import load_setup
+from gpuscale.lab.sim.simulate import simulate
 
-SCENARIOS = Path(gpuscale.sim.scenarios.__path__[0])
+SCENARIOS = Path(gpuscale.lab.sim.scenarios.__path__[0])
 RUNS: dict[str, dict] = {}
 
 

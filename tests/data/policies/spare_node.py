@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from gpuscale.cluster.nodes.policy import NodeRequest
-from gpuscale.cluster.nodes.pools import Action, ScaleUp
+from gpuscale.hpa.cluster.nodes.policy import NodeRequest
+from gpuscale.hpa.cluster.nodes.pools import Action, ScaleUp
 
 
 class SpareNode:

@@ -6,9 +6,9 @@ The same code gives the same bytes; recordings of real GPUs have other names and
 import math
 from pathlib import Path
 
-from gpuscale.gpu.model_table import MODELS
-from gpuscale.gpu.recordings.recording import Recorder, RecordingReader
-from gpuscale.gpu.simulated import GpuWork, SimulatedReader
+from gpuscale.agent.gpu.model_table import MODELS
+from gpuscale.agent.gpu.simulated import GpuWork, SimulatedReader
+from gpuscale.agent.recordings.recording import Recorder, RecordingReader
 
 FOLDER = Path(__file__).parent
 START_MS = 1_790_000_000_000

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuscale.attribution.processes.cgroups import (
+from gpuscale.agent.attribution.processes.cgroups import (
     HOST,
     ProcessPlace,
     ProcessTable,

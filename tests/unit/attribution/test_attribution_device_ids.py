@@ -1,7 +1,7 @@
 import pytest
 
-from gpuscale.attribution.kubelet.allocations import ClaimDevice, Device
-from gpuscale.attribution.kubelet.device_ids import (
+from gpuscale.agent.attribution.kubelet.allocations import ClaimDevice, Device
+from gpuscale.agent.attribution.kubelet.device_ids import (
     DeviceId,
     KnownGpus,
     is_gpu,
@@ -11,8 +11,8 @@ from gpuscale.attribution.kubelet.device_ids import (
     resolve_claim,
     resolve_device,
 )
-from gpuscale.gpu.owners import Unattributed
-from gpuscale.gpu.readings import GpuIdentity, GpuInstance
+from gpuscale.agent.gpu.owners import Unattributed
+from gpuscale.agent.gpu.readings import GpuIdentity, GpuInstance
 
 WHOLE = "GPU-2c2f45e8-6f0e-4a1b-9d6e-0123456789ab"
 PARENT = "GPU-7d1e9b3c-1111-2222-3333-444455556666"

@@ -1,26 +1,26 @@
 # mypy: disable-error-code="arg-type"
 import pytest
 
-from gpuscale.attribution.join import (
+from gpuscale.agent.attribution.join import (
     gpu_owners,
     holders_of,
     pod_directory,
     process_owners,
     unknown_processes,
 )
-from gpuscale.attribution.kubelet.allocations import (
+from gpuscale.agent.attribution.kubelet.allocations import (
     ClaimDevice,
     ContainerDevices,
     Device,
     NodeAllocations,
 )
-from gpuscale.attribution.processes.cgroups import HOST, ProcessPlace
-from gpuscale.attribution.processes.processes import PodDirectory
-from gpuscale.attribution.resources import allocated_counts, count_devices
-from gpuscale.gpu.owners import ContainerRef, Unattributed
-from gpuscale.gpu.readings import GpuIdentity, GpuReading, ProcessReading
+from gpuscale.agent.attribution.processes.cgroups import HOST, ProcessPlace
+from gpuscale.agent.attribution.processes.processes import PodDirectory
+from gpuscale.agent.attribution.resources import allocated_counts, count_devices
+from gpuscale.agent.gpu.owners import ContainerRef, Unattributed
+from gpuscale.agent.gpu.readings import GpuIdentity, GpuReading, ProcessReading
+from gpuscale.base.objects.meta import OwnerReference
 from gpuscale.kube.informers.records import NodeView, PodRecord
-from gpuscale.objects.meta import OwnerReference
 
 GPUS = tuple(
     GpuIdentity(index, f"GPU-{name}", f"00000000:{index:02X}:00.0", "NVIDIA H200")

@@ -1,5 +1,5 @@
-from gpuscale.attribution.join import safe_labels
-from gpuscale.attribution.reasons import REASONS
+from gpuscale.agent.attribution.join import safe_labels
+from gpuscale.agent.attribution.reasons import REASONS
 
 
 def test_keys_become_names_of_prometheus() -> None:

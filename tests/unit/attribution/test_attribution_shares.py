@@ -1,13 +1,13 @@
 import pytest
 
-from gpuscale.attribution.processes.shares import (
+from gpuscale.agent.attribution.processes.shares import (
     Share,
     split_utilisation,
     split_whole,
     standard_error,
 )
-from gpuscale.gpu.owners import Attribution, ContainerRef, Unattributed
-from gpuscale.gpu.readings import GpuIdentity, GpuReading, ProcessReading
+from gpuscale.agent.gpu.owners import Attribution, ContainerRef, Unattributed
+from gpuscale.agent.gpu.readings import GpuIdentity, GpuReading, ProcessReading
 
 GPU = GpuIdentity(0, "GPU-a", "00000000:1A:00.0", "NVIDIA H200")
 BERT, TUNE, IDLE = (ContainerRef("ml", name, "main") for name in ("bert-0", "tune-0", "idle-0"))

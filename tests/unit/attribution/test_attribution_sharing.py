@@ -5,15 +5,15 @@ import json
 
 import pytest
 
-from gpuscale.attribution import reasons
-from gpuscale.attribution.join import gpu_owners, pod_directory, with_shares
-from gpuscale.attribution.kubelet.allocations import ContainerDevices, Device, NodeAllocations
-from gpuscale.attribution.kubelet.device_ids import is_gpu
-from gpuscale.attribution.kubelet.device_parts import gathered_parts
-from gpuscale.attribution.sharing.schemes import reads_key
-from gpuscale.attribution.sharing.shared_gpus import shared_gpus
-from gpuscale.gpu.owners import ContainerRef, Grant
-from gpuscale.gpu.readings import GpuIdentity
+from gpuscale.agent.attribution import reasons
+from gpuscale.agent.attribution.join import gpu_owners, pod_directory, with_shares
+from gpuscale.agent.attribution.kubelet.allocations import ContainerDevices, Device, NodeAllocations
+from gpuscale.agent.attribution.kubelet.device_ids import is_gpu
+from gpuscale.agent.attribution.kubelet.device_parts import gathered_parts
+from gpuscale.agent.attribution.sharing.schemes import reads_key
+from gpuscale.agent.attribution.sharing.shared_gpus import shared_gpus
+from gpuscale.agent.gpu.owners import ContainerRef, Grant
+from gpuscale.agent.gpu.readings import GpuIdentity
 from gpuscale.kube.informers.records import NodeView, PodRecord
 
 FIRST, SECOND = (f"GPU-5a5aba1e-1111-2222-3333-44445555666{n}" for n in range(2))

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuscale.attribution.kubelet.unary import Exchange, Status, StatusError
+from gpuscale.agent.attribution.kubelet.unary import Exchange, Status, StatusError
 
 METHOD = "/v1.PodResourcesLister/List"
 OK = [(":status", "200"), ("content-type", "application/grpc")]

@@ -4,14 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuscale.attribution.kubelet.allocations import ClaimDevice
-from gpuscale.attribution.kubelet.messages import (
+from gpuscale.agent.attribution.kubelet.allocations import ClaimDevice
+from gpuscale.agent.attribution.kubelet.messages import (
     Container,
     DeviceGroup,
     allocatable_groups,
     listed_containers,
 )
-from gpuscale.attribution.kubelet.proto import podresources_pb2 as pb
+from gpuscale.agent.attribution.proto import podresources_pb2 as pb
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=200)
 numbers = st.lists(st.integers(-(2**63), 2**63 - 1), max_size=3)

@@ -4,7 +4,7 @@ import statistics
 
 import pytest
 
-from gpuscale.attribution.processes.time_slicing import TURN_COST, switching_part
+from gpuscale.agent.attribution.processes.time_slicing import TURN_COST, switching_part
 from gpuscale.testing.nvml.time_slicing import Load, TimeSlicedGpu
 
 S = 1_000_000

@@ -2,12 +2,12 @@
 
 import xml.etree.ElementTree as ElementTree
 
-from gpuscale.calibrate.analysis import Measured, analyse
-from gpuscale.calibrate.levels import Baseline, Objective
-from gpuscale.calibrate.page import curve_svg, render_page
-from gpuscale.calibrate.queues import Slots
-from gpuscale.calibrate.ramp import Done
-from gpuscale.calibrate.report import document, text
+from gpuscale.load.calibrate.analysis import Measured, analyse
+from gpuscale.load.calibrate.levels import Baseline, Objective
+from gpuscale.load.calibrate.page import curve_svg, render_page
+from gpuscale.load.calibrate.queues import Slots
+from gpuscale.load.calibrate.ramp import Done
+from gpuscale.load.calibrate.report import document, text
 from ramps import ramp
 
 OBJECTIVE = Objective(95, 50)

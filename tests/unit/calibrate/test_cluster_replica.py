@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from gpuscale.calibrate.measuring.cluster import ClusterReader, find_replica
-from gpuscale.core.errors import NotFoundError, UsageError
+from gpuscale.base.errors import NotFoundError, UsageError
 from gpuscale.kube.client.settings import KubeSettings
+from gpuscale.load.calibrate.measuring.cluster import ClusterReader, find_replica
 from gpuscale.testing.api_server import FakeApiServer
 
 DEPLOYMENT = "/apis/apps/v1/namespaces/ml/deployments/bert"

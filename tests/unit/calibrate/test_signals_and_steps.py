@@ -5,15 +5,16 @@ from dataclasses import replace
 
 import pytest
 
-from gpuscale.calibrate.analysis import Measured, analyse
-from gpuscale.calibrate.fitting import fit_queue
-from gpuscale.calibrate.knee import Curve, Limit
-from gpuscale.calibrate.levels import Baseline, Level, Objective, measured_limit
-from gpuscale.calibrate.queues import Slots
-from gpuscale.calibrate.ramp import Done, Next, RampSettings, next_level
-from gpuscale.calibrate.scaleout import Step, predict_step
-from gpuscale.calibrate.signals import Fitness, judge_signals
-from gpuscale.calibrate.writing import (
+from gpuscale.lab.sim.scenario.loading import load_setup
+from gpuscale.load.calibrate.analysis import Measured, analyse
+from gpuscale.load.calibrate.fitting import fit_queue
+from gpuscale.load.calibrate.knee import Curve, Limit
+from gpuscale.load.calibrate.levels import Baseline, Level, Objective, measured_limit
+from gpuscale.load.calibrate.queues import Slots
+from gpuscale.load.calibrate.ramp import Done, Next, RampSettings, next_level
+from gpuscale.load.calibrate.scaleout import Step, predict_step
+from gpuscale.load.calibrate.signals import Fitness, judge_signals
+from gpuscale.load.calibrate.writing import (
     Target,
     Workload,
     hpa_of,
@@ -23,8 +24,7 @@ from gpuscale.calibrate.writing import (
     service_model,
     target_quantity,
 )
-from gpuscale.lint.lint import lint
-from gpuscale.sim.scenario.loading import load_setup
+from gpuscale.ops.lint.lint import lint
 from ramps import baseline, ramp
 
 OBJECTIVE = Objective(95, 50)

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
-from gpuscale.core.findings import Checks, Severity
-from gpuscale.doctor.judges import NODES, ClusterFinding, ClusterJudge
-from gpuscale.doctor.snapshot import Snapshot
-from gpuscale.lint.findings import LintFinding
-from gpuscale.lint.inputs import FileJudge, Inputs
+from gpuscale.base.findings import Checks, Severity
+from gpuscale.ops.doctor.judges import NODES, ClusterFinding, ClusterJudge
+from gpuscale.ops.doctor.snapshot import Snapshot
+from gpuscale.ops.lint.findings import LintFinding
+from gpuscale.ops.lint.inputs import FileJudge, Inputs
 
 _NODE_CHECKS = Checks(NODES)
 NODE_WITHOUT_RACK = _NODE_CHECKS.add(

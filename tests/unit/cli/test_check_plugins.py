@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from gpuscale.core.errors import BugError
-from gpuscale.core.findings import Checks, Severity
-from gpuscale.doctor.judges import ClusterJudge
+from gpuscale.base.errors import BugError
+from gpuscale.base.findings import Checks, Severity
+from gpuscale.ops.doctor.judges import ClusterJudge
 
 HERE = Path(__file__).parent
 HPA = """\
@@ -25,12 +25,12 @@ spec:
     resource: {name: cpu, target: {type: Utilization, averageUtilization: 50}}
 """
 DOCTOR = """\
-from gpuscale.core.findings import with_plugins
-from gpuscale.doctor.checks import JUDGES
-from gpuscale.doctor.diagnose import diagnose
-from gpuscale.doctor.judges import ClusterJudge
-from gpuscale.doctor.snapshot import Look, Snapshot
-from gpuscale.views.findings import chain_lines
+from gpuscale.base.findings import with_plugins
+from gpuscale.ops.doctor.checks import JUDGES
+from gpuscale.ops.doctor.diagnose import diagnose
+from gpuscale.ops.doctor.judges import ClusterJudge
+from gpuscale.ops.doctor.snapshot import Look, Snapshot
+from gpuscale.ops.findings_text import chain_lines
 
 node = {"metadata": {"name": "cpu-1"}}
 snapshot = Snapshot(now_ms=0, looks={"nodes": Look((node,))})
@@ -87,7 +87,7 @@ def test_what_is_no_judge_is_refused(tmp_path: Path) -> None:
     done = lint(tmp_path, "racks = hot_checks:judge_nodes")
     assert done.returncode == 2
     assert "plug-in hot 1.0" in done.stderr
-    assert "expected a gpuscale.core.findings.Judge" in done.stderr
+    assert "expected a gpuscale.base.findings.Judge" in done.stderr
 
 
 def test_a_check_with_the_id_of_another_is_refused(tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ def test_typer_hands_over_the_same(typed, monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_settings_come_before_what_decides_on_tls() -> None:
     code = (
-        "import sys, gpuscale.cli.servers.agent, gpuscale.exporter.settings\n"
+        "import sys, gpuscale.cli.servers.agent, gpuscale.agent.exporter.settings\n"
         "late = {'asyncio', 'ssl', 'aiohttp', 'typer'}\n"
         "print(sorted(late & set(sys.modules)))"
     )

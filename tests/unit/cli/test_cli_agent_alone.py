@@ -5,8 +5,8 @@ import sys
 import pytest
 
 from gpuscale import __version__
+from gpuscale.agent.exporter.flags import FLAGS
 from gpuscale.cli import main
-from gpuscale.exporter.flags import FLAGS
 
 
 def run(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:

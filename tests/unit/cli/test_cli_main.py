@@ -8,9 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuscale.cli import main
-from gpuscale.cli.options.cluster import CouldNotLookError
-from gpuscale.core.errors import (
+from gpuscale.base.errors import (
     BugError,
     ConfigError,
     NotFoundError,
@@ -18,6 +16,8 @@ from gpuscale.core.errors import (
     UnavailableError,
     UsageError,
 )
+from gpuscale.cli import main
+from gpuscale.cli.options.cluster import CouldNotLookError
 
 
 def run(monkeypatch, capsys, *words):

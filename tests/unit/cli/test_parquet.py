@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
+from gpuscale.base.errors import ConfigError
 from gpuscale.cli import parquet as ours
 from gpuscale.cli.parquet import read_rows, write_events, write_series
-from gpuscale.core.errors import ConfigError
-from gpuscale.sim.history.tables import MAX_STEPS, read_recording, recording_of
+from gpuscale.lab.sim.history.tables import MAX_STEPS, read_recording, recording_of
 
 DOCUMENT = {
     "scenario": "größer",

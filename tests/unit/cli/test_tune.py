@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
+from gpuscale.base.documents.documents import load_documents
+from gpuscale.base.errors import ConfigError, UsageError
 from gpuscale.cli.commands.tuning.autoscaler import Controller, autoscaler_of
 from gpuscale.cli.commands.tuning.changes import changes, value_text
 from gpuscale.cli.commands.tuning.inputs import Overrides, manifest_of, of_demand, of_setup
 from gpuscale.cli.commands.tuning.writing import tuned_text
 from gpuscale.cli.scenarios import find_setup
-from gpuscale.core.documents.documents import load_documents
-from gpuscale.core.errors import ConfigError, UsageError
-from gpuscale.plan.replay import Service
-from gpuscale.plan.tuning.pooled import on_nodes
-from gpuscale.sim.simulate import simulate
+from gpuscale.lab.plan.tuning.pooled import on_nodes
+from gpuscale.lab.sim.simulate import simulate
+from gpuscale.triggers.policies.replay import Service
 
 HPA = """# Of the vision team.
 apiVersion: autoscaling/v2

@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy
 import pytest
 
+from gpuscale.base.errors import ConfigError, UsageError
 from gpuscale.cli.commands.tuning.state import State
-from gpuscale.core.errors import ConfigError, UsageError
-from gpuscale.plan.policies.hpa import HPA_ON_DEMAND
-from gpuscale.plan.replay import Service
-from gpuscale.plan.tuning.contender import Contender
-from gpuscale.plan.tuning.search import Question, Search
+from gpuscale.lab.plan.tuning.contender import Contender
+from gpuscale.lab.plan.tuning.search import Question, Search
+from gpuscale.triggers.policies.hpa import HPA_ON_DEMAND
+from gpuscale.triggers.policies.replay import Service
 
 STEPS = 3 * 1440
 DEMAND = 8 + 6 * numpy.sin(2 * numpy.pi * numpy.arange(STEPS) / 1440)

@@ -1,9 +1,9 @@
-from gpuscale.cluster.nodes.autoscale import AutoscalerState, PoolNode, autoscale
-from gpuscale.cluster.nodes.pools import AutoscalerSettings, NodePool, ScaleDown, ScaleUp
-from gpuscale.cluster.scheduling.fit import NodeState
-from gpuscale.core.quantity import parse_quantity
-from gpuscale.objects.manifests import load_manifests
-from gpuscale.objects.nodes import Taint
+from gpuscale.base.objects.manifests import load_manifests
+from gpuscale.base.objects.nodes import Taint
+from gpuscale.base.quantity import parse_quantity
+from gpuscale.hpa.cluster.nodes.autoscale import AutoscalerState, PoolNode, autoscale
+from gpuscale.hpa.cluster.nodes.pools import AutoscalerSettings, NodePool, ScaleDown, ScaleUp
+from gpuscale.hpa.cluster.scheduling.fit import NodeState
 
 MINUTE = 60_000
 

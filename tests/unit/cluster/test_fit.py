@@ -1,19 +1,19 @@
 import pytest
 
-from gpuscale.cluster.scheduling.fit import (
+from gpuscale.base.objects.manifests import load_manifests
+from gpuscale.base.objects.meta import ObjectMeta
+from gpuscale.base.objects.nodes import Node, Taint
+from gpuscale.base.objects.pods import Toleration
+from gpuscale.base.quantity import parse_quantity
+from gpuscale.hpa.cluster.scheduling.fit import (
     NodeState,
     misfits,
     node_state,
     tolerates,
     untolerated,
 )
-from gpuscale.cluster.scheduling.placing import Placer
-from gpuscale.cluster.scheduling.resources import NANO, gpu_count, pod_requests
-from gpuscale.core.quantity import parse_quantity
-from gpuscale.objects.manifests import load_manifests
-from gpuscale.objects.meta import ObjectMeta
-from gpuscale.objects.nodes import Node, Taint
-from gpuscale.objects.pods import Toleration
+from gpuscale.hpa.cluster.scheduling.placing import Placer
+from gpuscale.hpa.cluster.scheduling.resources import NANO, gpu_count, pod_requests
 
 
 def spec(text="{containers: [{name: c, resources: {limits: {nvidia.com/gpu: 1}}}]}"):

@@ -5,13 +5,13 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuscale.cluster.scheduling import placing
-from gpuscale.cluster.scheduling.fit import NodeState, misfits, refusal, score
-from gpuscale.cluster.scheduling.placing import Placer
-from gpuscale.core.quantity import parse_quantity
-from gpuscale.objects.meta import ObjectMeta
-from gpuscale.objects.nodes import Node, Taint
-from gpuscale.objects.pods import Container, PodSpec, Toleration
+from gpuscale.base.objects.meta import ObjectMeta
+from gpuscale.base.objects.nodes import Node, Taint
+from gpuscale.base.objects.pods import Container, PodSpec, Toleration
+from gpuscale.base.quantity import parse_quantity
+from gpuscale.hpa.cluster.scheduling import placing
+from gpuscale.hpa.cluster.scheduling.fit import NodeState, misfits, refusal, score
+from gpuscale.hpa.cluster.scheduling.placing import Placer
 
 TAINT = Taint("sku", "gpu", "NoSchedule")
 

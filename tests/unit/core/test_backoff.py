@@ -1,4 +1,4 @@
-from gpuscale.core.backoff import Backoff
+from gpuscale.base.backoff import Backoff
 
 
 def test_waits_double_up_to_the_longest_and_begin_again() -> None:

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from gpuscale.core.byte_cache import (
+from gpuscale.base.byte_cache import (
     ENTRY_BYTES,
     MAX_TEXT,
     Accountant,
@@ -14,7 +14,7 @@ from gpuscale.core.byte_cache import (
     deep_bytes,
     remembered,
 )
-from gpuscale.objects.selectors import parse_selector
+from gpuscale.base.objects.selectors import parse_selector
 
 
 def cache_of(entries, accountant=None):

@@ -2,7 +2,7 @@ import time
 
 import pytest
 
-from gpuscale.core.clock import FollowingClock, ManualClock, WallClock
+from gpuscale.base.clock import FollowingClock, ManualClock, WallClock
 
 
 async def test_a_sped_up_clock_sleeps_less() -> None:

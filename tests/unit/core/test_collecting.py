@@ -5,7 +5,7 @@ import weakref
 
 import pytest
 
-from gpuscale.core import memory
+from gpuscale.base import memory
 
 
 class Knot:

@@ -7,8 +7,8 @@ from typing import Any, cast
 
 import pytest
 
-from gpuscale.core import compiling
-from gpuscale.core.errors import UsageError
+from gpuscale.base import compiling
+from gpuscale.base.errors import UsageError
 
 SOURCE = """
 SCALE = {scale}

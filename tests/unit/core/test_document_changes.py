@@ -2,10 +2,10 @@
 
 import pytest
 
+from gpuscale.base.documents.changes import with_values
+from gpuscale.base.documents.documents import load_documents
+from gpuscale.base.errors import ConfigError, UsageError
 from gpuscale.cli.scenarios import find_setup
-from gpuscale.core.documents.changes import with_values
-from gpuscale.core.documents.documents import load_documents
-from gpuscale.core.errors import ConfigError, UsageError
 
 TEXT = "a: {b: [1, {c: 2}]}\nd: text\n"
 

@@ -1,7 +1,7 @@
 import pytest
 
-from gpuscale.core.documents.documents import Document, dump_documents, load_documents, load_each
-from gpuscale.core.errors import ConfigError
+from gpuscale.base.documents.documents import Document, dump_documents, load_documents, load_each
+from gpuscale.base.errors import ConfigError
 
 
 def failure(text):

@@ -1,6 +1,6 @@
 import pytest
 
-from gpuscale.core.golang.durations import format_duration, go_duration, parse_duration_ms
+from gpuscale.base.golang.durations import format_duration, go_duration, parse_duration_ms
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuscale.core.documents.documents import Path, dump_documents, load_documents
-from gpuscale.core.documents.edited import Value, with_values
-from gpuscale.core.errors import ConfigError
+from gpuscale.base.documents.documents import Path, dump_documents, load_documents
+from gpuscale.base.documents.edited import Value, with_values
+from gpuscale.base.errors import ConfigError
 
 TEXT = """# Ours.
 kind: A

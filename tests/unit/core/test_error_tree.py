@@ -5,7 +5,7 @@ import pkgutil
 import re
 
 import gpuscale
-from gpuscale.core import errors
+from gpuscale.base import errors
 
 LINE = re.compile(r"^(?P<indent>[│ ]*)[├└]── (?P<name>\w+) +(?P<about>.*)$", re.MULTILINE)
 

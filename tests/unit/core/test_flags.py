@@ -2,8 +2,8 @@
 
 import pytest
 
-from gpuscale.core.errors import UsageError
-from gpuscale.core.flags import Flag, FlagReader
+from gpuscale.base.errors import UsageError
+from gpuscale.base.flags import Flag, FlagReader
 
 TABLE = {
     flag.name: flag

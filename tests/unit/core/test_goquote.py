@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpuscale.core.golang.durations import go_quote
+from gpuscale.base.golang.durations import go_quote
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 
 import pytest
 
-from gpuscale.core.golang.template import TemplateError, parse_template
+from gpuscale.base.golang.template import TemplateError, parse_template
 
 FIELDS = frozenset({"Series", "Labels", "Values", "Slice", "Empty"})
 DATA = {

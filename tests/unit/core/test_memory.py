@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuscale.core.memory import give_memory_back
+from gpuscale.base.memory import give_memory_back
 
 
 def resident_bytes():

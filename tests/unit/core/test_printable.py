@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpuscale.core.words import printable
+from gpuscale.base.words import printable
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpuscale.core.quantity import MAX_TEXT, Format, Quantity, parse_quantity
+from gpuscale.base.quantity import MAX_TEXT, Format, Quantity, parse_quantity
 
 REGEX = (
     "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"

@@ -1,6 +1,6 @@
 import pytest
 
-from gpuscale.core.regex import compile_re2, escape
+from gpuscale.base.regex import compile_re2, escape
 
 
 @pytest.mark.parametrize("expression", ["(?=a)", r"(a)\1", "(", "a**"])

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from gpuscale.core.documents.shapes import read_shape, schema_of, under
+from gpuscale.base.documents.shapes import read_shape, schema_of, under
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """The word that somebody may have meant."""
 
-from gpuscale.core.words import MAX_WORD, closest
+from gpuscale.base.words import MAX_WORD, closest
 
 
 def test_the_most_similar_word_whatever_its_case() -> None:

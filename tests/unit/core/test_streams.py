@@ -1,4 +1,4 @@
-from gpuscale.core.streams import name_suffix, stream
+from gpuscale.base.streams import name_suffix, stream
 
 
 def test_the_same_name_gives_the_same_numbers() -> None:

@@ -11,9 +11,9 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from gpuscale.core.errors import UnavailableError
-from gpuscale.core.pki import make_ca, make_serving
-from gpuscale.core.unreachable import distrust_of, reason_of
+from gpuscale.base.errors import UnavailableError
+from gpuscale.base.pki import make_ca, make_serving
+from gpuscale.base.unreachable import distrust_of, reason_of
 
 
 async def fault_of(url: str, seconds: float = 30) -> Exception:

@@ -6,14 +6,14 @@ from typing import Annotated, Literal
 import pytest
 from pydantic import Field, TypeAdapter, model_validator
 
-from gpuscale.core.documents.documents import dump_documents
-from gpuscale.core.documents.models import Milliseconds, Model, PositiveDuration, parse_file
-from gpuscale.core.documents.validation import PATTERNS
-from gpuscale.core.errors import ConfigError
-from gpuscale.install.values import Values
-from gpuscale.rules.models import AdapterFileModel, HelmValuesModel, RuleModel
+from gpuscale.base.documents.documents import dump_documents
+from gpuscale.base.documents.models import Milliseconds, Model, PositiveDuration, parse_file
+from gpuscale.base.documents.validation import PATTERNS
+from gpuscale.base.errors import ConfigError
+from gpuscale.lab.sim.scenario.model import Scenario
+from gpuscale.ops.install.values import Values
 from gpuscale.series.rules.load import RuleFileSpec
-from gpuscale.sim.scenario.model import Scenario
+from gpuscale.server.rules.models import AdapterFileModel, HelmValuesModel, RuleModel
 
 OURS = (Values, Scenario, RuleFileSpec, AdapterFileModel, HelmValuesModel, list[RuleModel])
 PYDANTIC = re.compile(

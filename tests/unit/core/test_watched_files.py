@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuscale.core.watched_files import FileLook, LastGood, stamps_of
+from gpuscale.base.watched_files import FileLook, LastGood, stamps_of
 
 
 def number(path: Path) -> LastGood[int]:

@@ -2,11 +2,9 @@
 
 import pytest
 
-from gpuscale.core.documents.documents import load_documents
-from gpuscale.core.errors import ConfigError
-from gpuscale.decisions.answers import answer
-from gpuscale.decisions.document_fields import NOW_MS
-from gpuscale.decisions.documents import decide_request, read_decision
+from gpuscale.base.documents.documents import load_documents
+from gpuscale.base.errors import ConfigError
+from gpuscale.base.objects.pods import PodPhase
 from gpuscale.hpa import (
     Condition,
     ControllerSettings,
@@ -18,7 +16,9 @@ from gpuscale.hpa import (
     Scale,
     ScaleEvent,
 )
-from gpuscale.objects.pods import PodPhase
+from gpuscale.hpa.decisions.answers import answer
+from gpuscale.hpa.decisions.document_fields import NOW_MS
+from gpuscale.hpa.decisions.documents import decide_request, read_decision
 
 HEAD = """\
 apiVersion: gpuscale.dev/v1alpha1

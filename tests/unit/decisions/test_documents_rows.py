@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from gpuscale.core.documents.documents import load_documents
-from gpuscale.decisions.documents import decide_request, read_decision
+from gpuscale.base.documents.documents import load_documents
+from gpuscale.hpa.decisions.documents import decide_request, read_decision
 
 
 def pods_metric(target, name="load"):

@@ -3,20 +3,7 @@
 
 import pytest
 
-from gpuscale.core.quantity import parse_quantity
-from gpuscale.core.words import shown_number
-from gpuscale.hpa import (
-    ControllerSettings,
-    ExternalValues,
-    FetchError,
-    HpaState,
-    MetricValue,
-    PodInfo,
-    PodValues,
-    Scale,
-    decide,
-)
-from gpuscale.objects.hpa import (
+from gpuscale.base.objects.hpa import (
     DEFAULT_SCALE_DOWN,
     Behavior,
     CrossVersionObjectReference,
@@ -29,8 +16,21 @@ from gpuscale.objects.hpa import (
     ScalingRules,
     TargetType,
 )
-from gpuscale.objects.meta import ObjectMeta
-from gpuscale.objects.pods import PodPhase
+from gpuscale.base.objects.meta import ObjectMeta
+from gpuscale.base.objects.pods import PodPhase
+from gpuscale.base.quantity import parse_quantity
+from gpuscale.base.words import shown_number
+from gpuscale.hpa import (
+    ControllerSettings,
+    ExternalValues,
+    FetchError,
+    HpaState,
+    MetricValue,
+    PodInfo,
+    PodValues,
+    Scale,
+    decide,
+)
 
 
 def average(amount: object) -> MetricTarget:

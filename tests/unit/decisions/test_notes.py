@@ -2,10 +2,10 @@
 
 import pytest
 
-from gpuscale.core.documents.documents import load_documents
-from gpuscale.decisions.documents import decide_request, read_decision
-from gpuscale.decisions.notes import decision_notes
-from gpuscale.decisions.observed import metric_label
+from gpuscale.base.documents.documents import load_documents
+from gpuscale.hpa.decisions.documents import decide_request, read_decision
+from gpuscale.hpa.decisions.notes import decision_notes
+from gpuscale.hpa.decisions.observed import metric_label
 from gpuscale.hpa.queries import metric_command, scale_command
 from impossible import CORRUPTIONS, SERIES
 

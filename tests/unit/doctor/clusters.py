@@ -4,10 +4,14 @@ import base64
 from dataclasses import fields, replace
 from datetime import UTC, datetime
 
-from gpuscale.core.documents.documents import Document
-from gpuscale.core.pki import make_ca
-from gpuscale.doctor.diagnose import diagnose
-from gpuscale.doctor.snapshot import (
+from gpuscale.base.documents.documents import Document
+from gpuscale.base.exposition.families import Family, Sample
+from gpuscale.base.objects.hpa import HorizontalPodAutoscaler
+from gpuscale.base.objects.manifests import read_manifest
+from gpuscale.base.objects.metric_values import MetricValue
+from gpuscale.base.pki import make_ca
+from gpuscale.ops.doctor.diagnose import diagnose
+from gpuscale.ops.doctor.snapshot import (
     AgentLook,
     HpaLook,
     Look,
@@ -15,10 +19,6 @@ from gpuscale.doctor.snapshot import (
     PrometheusLook,
     Snapshot,
 )
-from gpuscale.exposition.families import Family, Sample
-from gpuscale.objects.hpa import HorizontalPodAutoscaler
-from gpuscale.objects.manifests import read_manifest
-from gpuscale.objects.metric_values import MetricValue
 
 NOW_MS = 1_790_000_000_000
 GPU = "nvidia.com/gpu"

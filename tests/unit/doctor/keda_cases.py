@@ -2,7 +2,7 @@
 
 from clusters import EXTERNAL, OBJECTS, api_service, both, hpa_body, look, meta, pod
 
-from gpuscale.doctor.snapshot import ScalerLook
+from gpuscale.ops.doctor.snapshot import ScalerLook
 
 _LABELS = {"app": "scaler"}
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from gpuscale.doctor.checks import CHECKS
-from gpuscale.doctor.diagnose import diagnose
-from gpuscale.doctor.judges import HOPS, LINT
-from gpuscale.doctor.snapshot import AgentLook, Look, PrometheusLook
-from gpuscale.objects.metric_values import MetricValue
-from gpuscale.views.findings import chain_document as document
-from gpuscale.views.findings import chain_lines as text_lines
+from gpuscale.base.objects.metric_values import MetricValue
+from gpuscale.ops.doctor.checks import CHECKS
+from gpuscale.ops.doctor.diagnose import diagnose
+from gpuscale.ops.doctor.judges import HOPS, LINT
+from gpuscale.ops.doctor.snapshot import AgentLook, Look, PrometheusLook
+from gpuscale.ops.findings_text import chain_document as document
+from gpuscale.ops.findings_text import chain_lines as text_lines
 
 sys.path.insert(0, str(Path(__file__).parent))
 from clusters import (

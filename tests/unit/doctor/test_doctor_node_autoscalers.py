@@ -25,11 +25,11 @@ from node_cases import (
 )
 from workload_cases import at, pending, pods, started, wanting
 
-from gpuscale.cluster.scheduling.fit import untolerated
-from gpuscale.doctor.snapshot import PrometheusLook
+from gpuscale.base.objects.nodes import read_taint
+from gpuscale.base.objects.pods import read_pod_spec
+from gpuscale.hpa.cluster.scheduling.fit import untolerated
 from gpuscale.kube.reading import fields_of
-from gpuscale.objects.nodes import read_taint
-from gpuscale.objects.pods import read_pod_spec
+from gpuscale.ops.doctor.snapshot import PrometheusLook
 
 WRONG = {
     "no-matching-node",

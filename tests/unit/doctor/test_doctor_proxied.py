@@ -3,9 +3,9 @@
 import pytest
 from yarl import URL
 
-from gpuscale.doctor.direct import PODS, SERVICES, missing_right, pod_path, service_path
-from gpuscale.doctor.prometheus import _full
 from gpuscale.kube.client.errors import ApiStatusError
+from gpuscale.ops.doctor.direct import PODS, SERVICES, missing_right, pod_path, service_path
+from gpuscale.ops.doctor.prometheus import _full
 
 FORBIDDEN = (
     "the API server at https://a answered /api/v1/namespaces/m/pods/p:9400/proxy/metrics with 403: pods "

@@ -5,14 +5,23 @@ from dataclasses import replace
 
 import pytest
 
-from gpuscale.core.documents.documents import Document
-from gpuscale.core.errors import UsageError
-from gpuscale.doctor.pulse.hops import HOPS, Hop, HopTime, LoadCount, Observer, Pulse, Sight, Stage
-from gpuscale.doctor.pulse.report import fix_for, pulse_document, pulse_lines
-from gpuscale.doctor.pulse.watch import busy_percents, choose
-from gpuscale.doctor.snapshot import AgentLook, HpaLook, Snapshot
-from gpuscale.exposition.families import Family, Sample
-from gpuscale.objects.manifests import read_manifest
+from gpuscale.base.documents.documents import Document
+from gpuscale.base.errors import UsageError
+from gpuscale.base.exposition.families import Family, Sample
+from gpuscale.base.objects.manifests import read_manifest
+from gpuscale.ops.doctor.pulse.hops import (
+    HOPS,
+    Hop,
+    HopTime,
+    LoadCount,
+    Observer,
+    Pulse,
+    Sight,
+    Stage,
+)
+from gpuscale.ops.doctor.pulse.report import fix_for, pulse_document, pulse_lines
+from gpuscale.ops.doctor.pulse.watch import busy_percents, choose
+from gpuscale.ops.doctor.snapshot import AgentLook, HpaLook, Snapshot
 
 START_MS = 10_000
 QUIET = Sight(START_MS, 20.0, {"gpu_util": 20.0}, 1, {"old": Stage.READY})

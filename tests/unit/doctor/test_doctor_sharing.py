@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from clusters import NOW_MS, both, cluster, findings_of, hpa_body, look, meta, node, pod, workload
 from workload_cases import pending
 
-from gpuscale.objects.metric_values import MetricValue
+from gpuscale.base.objects.metric_values import MetricValue
 
 PRESENT = {"nvidia.com/gpu.present": "true"}
 ACK = {"aliyun.accelerator/nvidia_name": "Tesla-V100", "ack.node.gpu.schedule": "cgpu"}

@@ -27,10 +27,10 @@ from clusters import (
     workload,
 )
 
-from gpuscale.core.pki import make_ca, make_serving
-from gpuscale.doctor.snapshot import AgentLook, PrometheusLook, Right
-from gpuscale.objects.hpa import CrossVersionObjectReference as Reference
-from gpuscale.objects.hpa import MetricTarget, ObjectMetric, ResourceMetric, TargetType
+from gpuscale.base.objects.hpa import CrossVersionObjectReference as Reference
+from gpuscale.base.objects.hpa import MetricTarget, ObjectMetric, ResourceMetric, TargetType
+from gpuscale.base.pki import make_ca, make_serving
+from gpuscale.ops.doctor.snapshot import AgentLook, PrometheusLook, Right
 
 DAY_MS = 86_400_000
 MIG = "nvidia.com/mig-1g.10gb"

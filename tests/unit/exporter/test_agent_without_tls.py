@@ -2,8 +2,8 @@
 
 import pytest
 
+from gpuscale.agent.exporter.settings import read_settings
 from gpuscale.cli.servers.agent import _needs_tls
-from gpuscale.exporter.settings import read_settings
 
 LABELS = {"kubernetes": "true", "kubernetes-enable-pod-labels": "true"}
 

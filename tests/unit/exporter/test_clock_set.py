@@ -2,14 +2,14 @@
 
 import io
 
-from gpuscale.attribution.processes.shares import Share
-from gpuscale.exporter.families.azure import AzureCluster, AzureMetrics
-from gpuscale.exporter.families.containers import GpuShares
-from gpuscale.gpu.nvml.values.clock_events import ClockEventCounts
-from gpuscale.gpu.nvml.xid import XidLog
-from gpuscale.gpu.owners import ContainerRef, NodeGpuResources
-from gpuscale.gpu.readings import GpuIdentity, GpuReading
-from gpuscale.gpu.recordings.recording import Recorder, read_recording
+from gpuscale.agent.attribution.processes.shares import Share
+from gpuscale.agent.exporter.families.azure import AzureCluster, AzureMetrics
+from gpuscale.agent.exporter.families.containers import GpuShares
+from gpuscale.agent.gpu.owners import ContainerRef, NodeGpuResources
+from gpuscale.agent.gpu.readings import GpuIdentity, GpuReading
+from gpuscale.agent.nvml.values.clock_events import ClockEventCounts
+from gpuscale.agent.nvml.xid import XidLog
+from gpuscale.agent.recordings.recording import Recorder, read_recording
 
 NOW_MS = 1_800_000_000_000
 HOUR_MS, MINUTE_MS, WINDOW_MS = 3_600_000, 60_000, 300_000

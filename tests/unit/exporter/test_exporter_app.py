@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpuscale.exporter.routes import accepts_gzip, page, prefers_openmetrics
+from gpuscale.agent.exporter.routes import accepts_gzip, page, prefers_openmetrics
 
 
 @pytest.mark.parametrize(

@@ -4,14 +4,14 @@ import logging
 
 import pytest
 
-from gpuscale.core.clock import ManualClock
-from gpuscale.core.errors import UnavailableError
-from gpuscale.exporter.collector import LEFT_OUT, Collector
-from gpuscale.formats.labels import FamilyOptions
-from gpuscale.gpu.counters import DEFAULT_COUNTERS, load_counters
-from gpuscale.gpu.model_table import MODELS
-from gpuscale.gpu.owners import Attribution, ContainerRef
-from gpuscale.gpu.simulated import GpuWork, SimulatedReader
+from gpuscale.agent.exporter.collector import LEFT_OUT, Collector
+from gpuscale.agent.formats.labels import FamilyOptions
+from gpuscale.agent.gpu.model_table import MODELS
+from gpuscale.agent.gpu.owners import Attribution, ContainerRef
+from gpuscale.agent.gpu.simulated import GpuWork, SimulatedReader
+from gpuscale.base.clock import ManualClock
+from gpuscale.base.errors import UnavailableError
+from gpuscale.signals.counters import DEFAULT_COUNTERS, load_counters
 
 BERT = ContainerRef("ml", "bert-0", "main")
 UTIL_ONLY = load_counters("DCGM_FI_DEV_GPU_UTIL, gauge, Busy.", "my.csv")

@@ -3,11 +3,11 @@
 
 import pytest
 
-from gpuscale.core.clock import ManualClock
-from gpuscale.core.errors import ConfigError, NotFoundError
-from gpuscale.exporter.config_file import MAX_BYTES
-from gpuscale.exporter.process import ExporterService
-from gpuscale.exporter.settings import read_settings
+from gpuscale.agent.exporter.config_file import MAX_BYTES
+from gpuscale.agent.exporter.process import ExporterService
+from gpuscale.agent.exporter.settings import read_settings
+from gpuscale.base.clock import ManualClock
+from gpuscale.base.errors import ConfigError, NotFoundError
 
 LISTED = """
 version: 1

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from gpuscale.exporter.families.own_metrics import METRICS, PREFIX
-from gpuscale.exporter.flags import GROUPS
-from gpuscale.exporter.routes import AZURE, HEALTH, READY, STREAM
-from gpuscale.exporter.routes import METRICS as METRICS_PATH
+from gpuscale.agent.exporter.families.own_metrics import METRICS, PREFIX
+from gpuscale.agent.exporter.flags import GROUPS
+from gpuscale.agent.exporter.routes import AZURE, HEALTH, READY, STREAM
+from gpuscale.agent.exporter.routes import METRICS as METRICS_PATH
 
 PAGE = Path(__file__).parents[3] / "docs" / "node-agent.md"
 

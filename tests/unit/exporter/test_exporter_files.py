@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from gpuscale.core.clock import ManualClock
-from gpuscale.core.errors import ConfigError, NotFoundError, UnavailableError
-from gpuscale.exporter.counters_file import CountersFile
-from gpuscale.exporter.http import passwords
-from gpuscale.exporter.http.passwords import BasicAuth
-from gpuscale.exporter.http.web_config import load_web_config
-from gpuscale.gpu.counters import DEFAULT_COUNTERS, list_of_image
+from gpuscale.agent.exporter.counters_file import CountersFile
+from gpuscale.agent.exporter.http import passwords
+from gpuscale.agent.exporter.http.passwords import BasicAuth
+from gpuscale.agent.exporter.http.web_config import load_web_config
+from gpuscale.base.clock import ManualClock
+from gpuscale.base.errors import ConfigError, NotFoundError, UnavailableError
+from gpuscale.signals.counters import DEFAULT_COUNTERS, list_of_image
 
 UTIL = "DCGM_FI_DEV_GPU_UTIL, gauge, Busy.\n"
 TEMP = "DCGM_FI_DEV_GPU_TEMP, gauge, Warm.\n"
@@ -276,7 +276,7 @@ def test_missing_bcrypt_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_unreadable_certificate_is_reported(tmp_path: Path) -> None:
-    from gpuscale.exporter.http.tls import ServerTls
+    from gpuscale.agent.exporter.http.tls import ServerTls
 
     config = load_web_config(
         "tls_server_config: {cert_file: a.crt, key_file: a.key}", "web.yml", tmp_path

@@ -5,16 +5,16 @@ import contextlib
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuscale.core.errors import ConfigError, NotFoundError, UnavailableError, UsageError
-from gpuscale.exporter.devices import parse_devices
-from gpuscale.exporter.flags import FLAGS
-from gpuscale.exporter.gpu_source import parse_gpu_source
-from gpuscale.exporter.http.passwords import _name_and_password
-from gpuscale.exporter.http.web_config import load_web_config
-from gpuscale.exporter.routes import accepts_gzip, prefers_openmetrics
-from gpuscale.exporter.settings import read_settings
-from gpuscale.exposition.families import Family, Sample
-from gpuscale.exposition.stream import SeriesKey, StreamEncoder, StreamError
+from gpuscale.agent.exporter.devices import parse_devices
+from gpuscale.agent.exporter.flags import FLAGS
+from gpuscale.agent.exporter.gpu_source import parse_gpu_source
+from gpuscale.agent.exporter.http.passwords import _name_and_password
+from gpuscale.agent.exporter.http.web_config import load_web_config
+from gpuscale.agent.exporter.routes import accepts_gzip, prefers_openmetrics
+from gpuscale.agent.exporter.settings import read_settings
+from gpuscale.base.errors import ConfigError, NotFoundError, UnavailableError, UsageError
+from gpuscale.base.exposition.families import Family, Sample
+from gpuscale.base.exposition.stream import SeriesKey, StreamEncoder, StreamError
 from stream_picture import StreamPicture
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)

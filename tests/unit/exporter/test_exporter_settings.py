@@ -7,23 +7,23 @@ from pathlib import Path
 
 import pytest
 
-from gpuscale.cli.servers.agent import plain_arguments
-from gpuscale.core.errors import UnavailableError, UsageError
-from gpuscale.exporter.devices import DeviceSelection, SelectedReader, parse_devices
-from gpuscale.exporter.flags import FLAGS
-from gpuscale.exporter.gpu_source import GpuSource, parse_gpu_source
-from gpuscale.exporter.readers import (
+from gpuscale.agent.exporter.devices import DeviceSelection, SelectedReader, parse_devices
+from gpuscale.agent.exporter.flags import FLAGS
+from gpuscale.agent.exporter.gpu_source import GpuSource, parse_gpu_source
+from gpuscale.agent.exporter.readers import (
     ReplaceableReader,
     fields_to_read,
     make_reader,
     needs_processes,
 )
-from gpuscale.exporter.settings import read_settings
-from gpuscale.gpu.counters import load_counters
-from gpuscale.gpu.health import HEALTH_FIELDS
-from gpuscale.gpu.model_table import MODELS
-from gpuscale.gpu.readings import GpuIdentity, GpuInstance
-from gpuscale.gpu.simulated import SimulatedReader
+from gpuscale.agent.exporter.settings import read_settings
+from gpuscale.agent.gpu.health import HEALTH_FIELDS
+from gpuscale.agent.gpu.model_table import MODELS
+from gpuscale.agent.gpu.readings import GpuIdentity, GpuInstance
+from gpuscale.agent.gpu.simulated import SimulatedReader
+from gpuscale.base.errors import UnavailableError, UsageError
+from gpuscale.cli.servers.agent import plain_arguments
+from gpuscale.signals.counters import load_counters
 
 
 def read(environment=None, **given):
@@ -398,7 +398,7 @@ OF_FILES = {"yaml", "pydantic", "fractions", "decimal"}
 OF_PODS = {
     "grpc",
     "google.protobuf",
-    "gpuscale.attribution.join",
+    "gpuscale.agent.attribution.join",
     "gpuscale.kube.informers.records",
 }
 OF_THE_API_SERVER = {"lightkube", "httpx2", "re2"}
@@ -408,12 +408,12 @@ OF_THE_API_SERVER = {"lightkube", "httpx2", "re2"}
     ("loaded", "absent"),
     [
         pytest.param(
-            "gpuscale.exporter.process, gpuscale.gpu.nvml.reader",
+            "gpuscale.agent.exporter.process, gpuscale.agent.nvml.reader",
             OF_FILES | OF_PODS | OF_THE_API_SERVER | {"pynvml"},
             id="without pods",
         ),
         pytest.param(
-            "gpuscale.attribution.service, gpuscale.attribution.kubelet.podresources",
+            "gpuscale.agent.attribution.service, gpuscale.agent.attribution.kubelet.podresources",
             OF_FILES | OF_THE_API_SERVER,
             id="with pods, as the kubelet tells them",
         ),

@@ -2,16 +2,27 @@
 
 import pytest
 
-from gpuscale.attribution.processes.shares import Share, split_utilisation
-from gpuscale.core.clock import ManualClock
-from gpuscale.exporter.collector import Collector, Extras
-from gpuscale.exporter.families.azure import ABSENT, AzureCluster, AzureMetrics, container_name
-from gpuscale.exporter.families.containers import GpuShares, container_families, shares_of
-from gpuscale.exposition.write import render_text
-from gpuscale.formats.labels import FamilyOptions
-from gpuscale.gpu.counters import load_counters
-from gpuscale.gpu.owners import Attribution, ContainerRef, Grant, NodeGpuResources, Unattributed
-from gpuscale.gpu.readings import GpuIdentity, GpuReading, ProcessReading
+from gpuscale.agent.attribution.processes.shares import Share, split_utilisation
+from gpuscale.agent.exporter.collector import Collector, Extras
+from gpuscale.agent.exporter.families.azure import (
+    ABSENT,
+    AzureCluster,
+    AzureMetrics,
+    container_name,
+)
+from gpuscale.agent.exporter.families.containers import GpuShares, container_families, shares_of
+from gpuscale.agent.formats.labels import FamilyOptions
+from gpuscale.agent.gpu.owners import (
+    Attribution,
+    ContainerRef,
+    Grant,
+    NodeGpuResources,
+    Unattributed,
+)
+from gpuscale.agent.gpu.readings import GpuIdentity, GpuReading, ProcessReading
+from gpuscale.base.clock import ManualClock
+from gpuscale.base.exposition.write import render_text
+from gpuscale.signals.counters import load_counters
 
 BERT = ContainerRef("ml", "bert-0", "main", "uid-0")
 OTHER = ContainerRef("ml", "bert-1", "main", "uid-1")

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from gpuscale.exporter.http.subscribers import MAX_SUBSCRIBERS, QUEUED_LINES, Subscribers
-from gpuscale.exposition.families import Family, Sample
-from gpuscale.exposition.stream import (
+from gpuscale.agent.exporter.http.subscribers import MAX_SUBSCRIBERS, QUEUED_LINES, Subscribers
+from gpuscale.base.exposition.families import Family, Sample
+from gpuscale.base.exposition.stream import (
     SeriesKey,
     StreamEncoder,
     StreamError,

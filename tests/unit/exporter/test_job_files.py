@@ -3,7 +3,7 @@
 import logging
 import os
 
-from gpuscale.exporter.job_files import JobFiles
+from gpuscale.agent.exporter.job_files import JobFiles
 
 
 def test_files_named_after_gpus_and_instances_count(tmp_path) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 
-from gpuscale.exporter.http.loop_errors import AGAIN_S, LoopErrors
+from gpuscale.agent.exporter.http.loop_errors import AGAIN_S, LoopErrors
 
 
 def test_the_same_error_is_logged_once_a_minute_with_a_count(caplog) -> None:

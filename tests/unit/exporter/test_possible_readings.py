@@ -2,9 +2,9 @@
 
 import pytest
 
-from gpuscale.exporter.possible import IMPOSSIBLE, PossibleReader
-from gpuscale.gpu.reader import CallStats
-from gpuscale.gpu.readings import GpuIdentity, GpuReading, ProcessReading
+from gpuscale.agent.exporter.possible import IMPOSSIBLE, PossibleReader
+from gpuscale.agent.gpu.reader import CallStats
+from gpuscale.agent.gpu.readings import GpuIdentity, GpuReading, ProcessReading
 from impossible import CORRUPTIONS
 
 GPU = GpuIdentity(0, "GPU-1", "00000000:1A:00.0", "NVIDIA H200")

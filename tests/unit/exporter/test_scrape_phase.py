@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from gpuscale.exporter.pacing import ScrapePhase
+from gpuscale.agent.exporter.pacing import ScrapePhase
 
 INTERVAL_MS, TOOK_MS, MARGIN_MS = 250, 5, 15
 

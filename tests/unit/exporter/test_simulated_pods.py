@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from gpuscale.exporter.simulated_pods import SimulatedPods
-from gpuscale.gpu.model_table import MODELS
-from gpuscale.gpu.owners import Attribution, ContainerRef
-from gpuscale.gpu.readings import GpuReading
-from gpuscale.gpu.simulated import SimulatedReader
+from gpuscale.agent.exporter.simulated_pods import SimulatedPods
+from gpuscale.agent.gpu.model_table import MODELS
+from gpuscale.agent.gpu.owners import Attribution, ContainerRef
+from gpuscale.agent.gpu.readings import GpuReading
+from gpuscale.agent.gpu.simulated import SimulatedReader
 
 A = ContainerRef("ml", "a", "main")
 B = ContainerRef("ml", "b", "main")

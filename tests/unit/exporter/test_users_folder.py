@@ -9,11 +9,11 @@ from pathlib import Path
 import bcrypt
 import pytest
 
-from gpuscale.core.errors import ConfigError
-from gpuscale.exporter.http.passwords import BasicAuth, bcrypt_check
-from gpuscale.exporter.http.users_folder import UsersFolder, read_users
-from gpuscale.exporter.process import ExporterService
-from gpuscale.exporter.settings import read_settings
+from gpuscale.agent.exporter.http.passwords import BasicAuth, bcrypt_check
+from gpuscale.agent.exporter.http.users_folder import UsersFolder, read_users
+from gpuscale.agent.exporter.process import ExporterService
+from gpuscale.agent.exporter.settings import read_settings
+from gpuscale.base.errors import ConfigError
 
 MAKE = "make one with: htpasswd -nBC 10 '' | tr -d ':'"
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from gpuscale.exposition.families import Family, Sample
-from gpuscale.exposition.openmetrics import render_openmetrics
+from gpuscale.base.exposition.families import Family, Sample
+from gpuscale.base.exposition.openmetrics import render_openmetrics
 
 ONE = (Sample((("gpu", "0"),), 1),)
 

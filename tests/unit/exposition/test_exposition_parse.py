@@ -2,10 +2,10 @@ import math
 
 import pytest
 
-from gpuscale.core.errors import ConfigError
-from gpuscale.exposition.families import Family, Sample
-from gpuscale.exposition.parse import parse_text
-from gpuscale.exposition.reading.entries import ExpositionError
+from gpuscale.base.errors import ConfigError
+from gpuscale.base.exposition.families import Family, Sample
+from gpuscale.base.exposition.parse import parse_text
+from gpuscale.base.exposition.reading.entries import ExpositionError
 
 
 def test_families_keep_type_help_order_and_labels() -> None:
@@ -103,6 +103,6 @@ def test_a_fault_is_named_with_its_line(text: str, message: str) -> None:
 
 
 def test_a_text_beyond_the_bound_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpuscale.exposition.parse.MAX_TEXT_CHARS", 3)
+    monkeypatch.setattr("gpuscale.base.exposition.parse.MAX_TEXT_CHARS", 3)
     with pytest.raises(ExpositionError, match="found 4, expected at most 3 characters"):
         parse_text("a 1\n")

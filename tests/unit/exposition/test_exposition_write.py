@@ -2,8 +2,14 @@ import math
 
 import pytest
 
-from gpuscale.exposition.families import Family, Sample
-from gpuscale.exposition.write import CONTENT_TYPE, positional, render_text, shortest, six_decimals
+from gpuscale.base.exposition.families import Family, Sample
+from gpuscale.base.exposition.write import (
+    CONTENT_TYPE,
+    positional,
+    render_text,
+    shortest,
+    six_decimals,
+)
 
 GPU = Family(
     "DCGM_FI_DEV_GPU_UTIL",

@@ -3,12 +3,12 @@
 
 import pytest
 
-from gpuscale.exposition.write import render_text
-from gpuscale.formats.ack import ack_families, with_ack_labels
-from gpuscale.formats.labels import FamilyOptions
-from gpuscale.gpu.counters import load_counters
-from gpuscale.gpu.owners import Attribution, ContainerRef, Grant
-from gpuscale.gpu.readings import GpuIdentity, GpuReading, ProcessReading
+from gpuscale.agent.formats.ack import ack_families, with_ack_labels
+from gpuscale.agent.formats.labels import FamilyOptions
+from gpuscale.agent.gpu.owners import Attribution, ContainerRef, Grant
+from gpuscale.agent.gpu.readings import GpuIdentity, GpuReading, ProcessReading
+from gpuscale.base.exposition.write import render_text
+from gpuscale.signals.counters import load_counters
 
 BERT = ContainerRef("default", "bert-0", "bert-container")
 OTHER = ContainerRef("default", "bert-1", "bert-container")

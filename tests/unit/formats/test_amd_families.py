@@ -1,12 +1,13 @@
 """AMD's own families: names, labels and owners as ROCm's device-metrics-exporter has them."""
 
-from gpuscale.exposition.write import render_text
-from gpuscale.formats.amd import amd_families, amd_family_meanings
-from gpuscale.formats.labels import FamilyOptions
-from gpuscale.gpu.amd.reader import AmdReader
-from gpuscale.gpu.model_table import MODELS
-from gpuscale.gpu.owners import Attribution, ContainerRef
-from gpuscale.gpu.simulated import SimulatedReader
+from gpuscale.agent.amd.reader import AmdReader
+from gpuscale.agent.formats.amd import amd_families
+from gpuscale.agent.formats.labels import FamilyOptions
+from gpuscale.agent.gpu.model_table import MODELS
+from gpuscale.agent.gpu.owners import Attribution, ContainerRef
+from gpuscale.agent.gpu.simulated import SimulatedReader
+from gpuscale.base.exposition.write import render_text
+from gpuscale.signals.amd_families import amd_family_meanings
 from gpuscale.testing.amdsmi import StandInAmdSmi, StandInGpu, stand_in_process
 
 OPTIONS = FamilyOptions("node-a")

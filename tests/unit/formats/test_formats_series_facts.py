@@ -4,10 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from gpuscale.formats import ack
-from gpuscale.formats.amd import amd_family_meanings
-from gpuscale.formats.names import NEW_NAMES
-from gpuscale.formats.series_facts import (
+from gpuscale.agent.formats import ack
+from gpuscale.signals.amd_families import amd_family_meanings
+from gpuscale.signals.fields import FIELDS
+from gpuscale.signals.names import NEW_NAMES
+from gpuscale.signals.series_facts import (
     SeriesFacts,
     closest_series,
     facts_of,
@@ -17,7 +18,6 @@ from gpuscale.formats.series_facts import (
     range_of,
     recorded_from,
 )
-from gpuscale.gpu.fields import FIELDS
 from impossible import CORRUPTIONS, POSSIBLE, SERIES
 
 

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from gpuscale.core.errors import QueryError
-from gpuscale.formats.guards import count_query, guarded, impossible_query
-from gpuscale.series.possible import Range
+from gpuscale.base.errors import QueryError
+from gpuscale.base.ranges import Range
 from gpuscale.series.promql import tree
 from gpuscale.series.promql.parse import parse_query
+from gpuscale.server.sources.prometheus.guards import count_query, guarded, impossible_query
 
 UTIL = "DCGM_FI_DEV_GPU_UTIL"
 

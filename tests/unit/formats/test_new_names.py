@@ -3,15 +3,15 @@
 
 import pytest
 
-from gpuscale.exposition.parse import parse_text
-from gpuscale.exposition.write import render_text, six_decimals
-from gpuscale.formats.dcgm import dcgm_families
-from gpuscale.formats.labels import FamilyOptions
-from gpuscale.formats.names import NEW_NAMES
-from gpuscale.gpu.counters import DEFAULT_COUNTERS, load_counters
-from gpuscale.gpu.fields import FIELDS
-from gpuscale.gpu.owners import Attribution, ContainerRef
-from gpuscale.gpu.readings import EventCount, GpuIdentity, GpuInstance, GpuReading
+from gpuscale.agent.formats.dcgm import dcgm_families
+from gpuscale.agent.formats.labels import FamilyOptions
+from gpuscale.agent.gpu.owners import Attribution, ContainerRef
+from gpuscale.agent.gpu.readings import EventCount, GpuIdentity, GpuInstance, GpuReading
+from gpuscale.base.exposition.parse import parse_text
+from gpuscale.base.exposition.write import render_text, six_decimals
+from gpuscale.signals.counters import DEFAULT_COUNTERS, load_counters
+from gpuscale.signals.fields import FIELDS
+from gpuscale.signals.names import NEW_NAMES
 
 GPU = GpuIdentity(0, "GPU-a", "00000000:1A:00.0", "NVIDIA H200")
 SLICE = GpuIdentity(

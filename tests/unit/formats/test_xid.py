@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpuscale.formats.xid import XID_MESSAGES, xid_message
+from gpuscale.agent.formats.xid import XID_MESSAGES, xid_message
 
 
 @pytest.mark.parametrize(

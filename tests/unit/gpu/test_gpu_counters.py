@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuscale.core.errors import ConfigError
-from gpuscale.gpu.counters import (
+from gpuscale.base.errors import ConfigError
+from gpuscale.signals.counters import (
     DEFAULT_COUNTERS,
     MAX_NOTES,
     MAX_PROBLEMS,
@@ -14,8 +14,8 @@ from gpuscale.gpu.counters import (
     load_counters,
     read_counters,
 )
-from gpuscale.gpu.fields import FIELDS
-from gpuscale.gpu.known_fields import known_names
+from gpuscale.signals.fields import FIELDS
+from gpuscale.signals.known_fields import known_names
 
 UTIL = "DCGM_FI_DEV_GPU_UTIL"
 FB_USED = "DCGM_FI_DEV_FB_USED"
@@ -246,7 +246,7 @@ def test_rows_that_are_off_by_default_can_be_switched_on() -> None:
     """Taking the # off any commented-out row of the packaged file gives a file that loads."""
     from importlib.resources import files
 
-    text = files("gpuscale.gpu").joinpath("default-counters.csv").read_text(encoding="utf-8")
+    text = files("gpuscale.agent.gpu").joinpath("default-counters.csv").read_text(encoding="utf-8")
     switched_on = text.replace("# DCGM_", "DCGM_")
     fields = {row.field for row in load_counters(switched_on, "default-counters.csv")}
     assert "DCGM_FI_DEV_POWER_VIOLATION" in fields

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from gpuscale.gpu.fields import FIELDS
+from gpuscale.signals.fields import FIELDS
 
 # Ids as in dcgm_fields.h of DCGM 4.
 KNOWN_IDS = {

@@ -2,8 +2,8 @@
 
 import pytest
 
-from gpuscale.gpu.health import WATCHES, health_of, status_events
-from gpuscale.gpu.readings import EventCount, GpuIdentity, GpuReading
+from gpuscale.agent.gpu.health import WATCHES, health_of, status_events
+from gpuscale.agent.gpu.readings import EventCount, GpuIdentity, GpuReading
 
 GPU = GpuIdentity(0, "GPU-a", "00000000:1A:00.0", "NVIDIA H200")
 GOOD = {

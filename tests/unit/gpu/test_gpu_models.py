@@ -2,8 +2,8 @@
 
 import pytest
 
-from gpuscale.gpu.model_table import MODELS
-from gpuscale.gpu.models import expected_models, find_model
+from gpuscale.agent.gpu.model_table import MODELS
+from gpuscale.agent.gpu.models import expected_models, find_model
 
 # Power limit in W and memory in GB as advertised; of a K80 and an MI250X per GPU, as the driver shows it.
 # The MI250X' 560 W are those of its module.

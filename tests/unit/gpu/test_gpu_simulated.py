@@ -4,9 +4,9 @@ import math
 
 import pytest
 
-from gpuscale.gpu.amd.sources import DCGM_FIXED, DCGM_SOURCES
-from gpuscale.gpu.model_table import MODELS
-from gpuscale.gpu.simulated import LOST, POWER_NOISE_RATIO, GpuWork, SimulatedReader
+from gpuscale.agent.gpu.model_table import MODELS
+from gpuscale.agent.gpu.simulated import LOST, POWER_NOISE_RATIO, GpuWork, SimulatedReader
+from gpuscale.signals.amd_values import DCGM_FIXED, DCGM_SOURCES
 
 T4 = MODELS["Tesla T4"]
 H200 = MODELS["NVIDIA H200"]

@@ -2,10 +2,7 @@
 
 import pytest
 
-from gpuscale.core.quantity import parse_quantity
-from gpuscale.hpa import metric_text
-from gpuscale.hpa.names import label_selector_text
-from gpuscale.objects.hpa import (
+from gpuscale.base.objects.hpa import (
     ContainerResourceMetric,
     CrossVersionObjectReference,
     ExternalMetric,
@@ -15,11 +12,14 @@ from gpuscale.objects.hpa import (
     ResourceMetric,
     TargetType,
 )
-from gpuscale.objects.selectors import (
+from gpuscale.base.objects.selectors import (
     Selector,
     selector_of_expressions,
     selector_of_labels,
 )
+from gpuscale.base.quantity import parse_quantity
+from gpuscale.hpa import metric_text
+from gpuscale.hpa.names import label_selector_text
 
 PERCENT = MetricTarget(TargetType.UTILIZATION, average_utilization=50)
 AVERAGE = MetricTarget(TargetType.AVERAGE_VALUE, average_value=parse_quantity(5))

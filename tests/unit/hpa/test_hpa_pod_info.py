@@ -2,10 +2,10 @@
 
 import pytest
 
-from gpuscale.core.quantity import parse_quantity
+from gpuscale.base.objects.meta import ObjectMeta
+from gpuscale.base.objects.pods import Container, Pod, PodPhase, PodSpec, PodStatus
+from gpuscale.base.quantity import parse_quantity
 from gpuscale.hpa import ContainerInfo, PodInfo, ReadyCondition, pod_info
-from gpuscale.objects.meta import ObjectMeta
-from gpuscale.objects.pods import Container, Pod, PodPhase, PodSpec, PodStatus
 
 CPU = {"cpu": parse_quantity(1)}
 MEMORY = {"memory": parse_quantity("1Gi")}

@@ -2,11 +2,7 @@
 
 import pytest
 
-from gpuscale.core.quantity import parse_quantity
-from gpuscale.hpa.kernel.proposals import Tolerances, is_within
-from gpuscale.hpa.replicas.tolerances import tolerances_for_hpa, tolerances_text
-from gpuscale.hpa.types import ControllerSettings
-from gpuscale.objects.hpa import (
+from gpuscale.base.objects.hpa import (
     DEFAULT_SCALE_DOWN,
     DEFAULT_SCALE_UP,
     Behavior,
@@ -14,7 +10,11 @@ from gpuscale.objects.hpa import (
     HorizontalPodAutoscaler,
     ScalingRules,
 )
-from gpuscale.objects.meta import ObjectMeta
+from gpuscale.base.objects.meta import ObjectMeta
+from gpuscale.base.quantity import parse_quantity
+from gpuscale.hpa.kernel.proposals import Tolerances, is_within
+from gpuscale.hpa.replicas.tolerances import tolerances_for_hpa, tolerances_text
+from gpuscale.hpa.types import ControllerSettings
 
 
 @pytest.mark.parametrize(

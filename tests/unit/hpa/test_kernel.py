@@ -9,7 +9,7 @@ from dataclasses import fields
 
 import pytest
 
-from gpuscale.core import compiling
+from gpuscale.base import compiling
 from gpuscale.hpa.kernel.compiled import compiled_kernel, fastest_kernel
 from gpuscale.hpa.kernel.functions import PLAIN, Kernel
 from gpuscale.hpa.kernel.memory import (

@@ -1,8 +1,8 @@
 """Values for tests: a small spec, changed where a case says so."""
 
-from gpuscale.install.certificates import make_certificate
-from gpuscale.install.render import Inputs, needs_certificate, render
-from gpuscale.install.values import Values
+from gpuscale.ops.install.certificates import make_certificate
+from gpuscale.ops.install.render import Inputs, needs_certificate, render
+from gpuscale.ops.install.values import Values
 
 NOW_MS = 1_700_000_000_000
 

@@ -3,8 +3,8 @@
 import pytest
 from install_values import values
 
-from gpuscale.install.image import has_registry, parse_image
-from gpuscale.install.notes import image_note
+from gpuscale.ops.install.image import has_registry, parse_image
+from gpuscale.ops.install.notes import image_note
 
 DIGEST = f"sha256:{'ef' * 32}"
 

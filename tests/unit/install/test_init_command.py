@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 import yaml
 
+from gpuscale.base.errors import UsageError
 from gpuscale.cli.interview.answers import check_so_far, checked_answers, read_workload
-from gpuscale.core.errors import UsageError
-from gpuscale.formats.signals.catalogue import SIGNALS, by_family
-from gpuscale.install.cluster.detect import Detected, FoundWorkload
-from gpuscale.install.propose import Answers
-from gpuscale.install.values import Values
-from gpuscale.providers import NAMES
-from gpuscale.providers.eks import EKS
+from gpuscale.ops.install.cluster.detect import Detected, FoundWorkload
+from gpuscale.ops.install.propose import Answers
+from gpuscale.ops.install.values import Values
+from gpuscale.ops.providers import NAMES
+from gpuscale.ops.providers.eks import EKS
+from gpuscale.signals.catalogue import SIGNALS, by_family
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "cluster"))
 from terminal import CTRL_C, CTRL_D, Terminal

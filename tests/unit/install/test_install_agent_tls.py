@@ -4,8 +4,8 @@ import pytest
 import yaml
 from install_values import container, one, rendered, scale, values
 
-from gpuscale.core.errors import ConfigError
-from gpuscale.install.values import parse_values
+from gpuscale.base.errors import ConfigError
+from gpuscale.ops.install.values import parse_values
 
 TLS = {"tls": {"secret": "agent-tls"}}
 BOTH = {**TLS, "basicAuth": {"usersSecret": "users", "clientSecret": "scraper"}}

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from gpuscale.formats.signals.catalogue import SIGNALS
-from gpuscale.install.alerts.groups import AlertSettings, alert_groups, rule_groups
-from gpuscale.install.alerts.queues import queue_placeholders
-from gpuscale.install.placeholders import SeriesNames
+from gpuscale.ops.install.alerts.groups import AlertSettings, alert_groups, rule_groups
+from gpuscale.ops.install.alerts.queues import queue_placeholders
+from gpuscale.ops.install.placeholders import SeriesNames
+from gpuscale.signals.catalogue import SIGNALS
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "conformance" / "rules"))
 import rule_tests

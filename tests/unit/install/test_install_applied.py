@@ -3,7 +3,7 @@
 
 import pytest
 
-from gpuscale.install.cluster.apply import applied
+from gpuscale.ops.install.cluster.apply import applied
 
 BODY = {
     "apiVersion": "v1",

@@ -7,7 +7,7 @@ import re
 import pytest
 from install_values import values
 
-from gpuscale.install.boards.catalogue import BoardSettings, board_files, board_texts
+from gpuscale.ops.install.boards.catalogue import BoardSettings, board_files, board_texts
 
 BOARDS = [json.loads(each) for each in board_texts(BoardSettings()).values()]
 # Of Grafana's own panels, those without a successor; and units of its catalogue (getValueFormats).

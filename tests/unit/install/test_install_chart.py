@@ -15,10 +15,10 @@ import pytest
 from install_values import rendered, scale
 from pydantic import ValidationError
 
-from gpuscale.core.documents.described import described_schema, fields_without_description
-from gpuscale.core.documents.documents import load_documents
-from gpuscale.install.chart.chart import chart_files
-from gpuscale.install.values import Values
+from gpuscale.base.documents.described import described_schema, fields_without_description
+from gpuscale.base.documents.documents import load_documents
+from gpuscale.ops.install.chart.chart import chart_files
+from gpuscale.ops.install.values import Values
 from pairs import pairwise
 
 CHART = Path(__file__).parents[3] / "charts" / "gpuscale"
@@ -43,7 +43,7 @@ URL = "https://prometheus.monitoring.svc:9091/path"
 def test_what_the_chart_has_of_the_code_is_fresh() -> None:
     made = chart_files()
     there = {name: (CHART / name).read_text() for name in made}
-    assert there == made, "run `python -m gpuscale.install.chart`"
+    assert there == made, "run `python -m gpuscale.ops.install.chart`"
     found = (path for path in (CHART / "files").rglob("*") if path.is_file())
     files = {path.relative_to(CHART).as_posix() for path in found}
     assert files <= set(made), "nothing makes these files"

@@ -4,11 +4,11 @@
 import pytest
 from install_values import container, one, rendered, values
 
-from gpuscale.core.documents.documents import load_documents
-from gpuscale.core.errors import ConfigError
-from gpuscale.install.linted import lint_rendered
-from gpuscale.install.notes import notes
-from gpuscale.install.values import parse_values
+from gpuscale.base.documents.documents import load_documents
+from gpuscale.base.errors import ConfigError
+from gpuscale.ops.install.linted import lint_rendered
+from gpuscale.ops.install.notes import notes
+from gpuscale.ops.install.values import parse_values
 
 STREAMS = {"source": "streams", "replicas": 1}
 VLLM = {"namespace": "ml", "matchLabels": {"app": "vllm", "a": "b"}, "port": 8000}

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from install_values import one, rendered, values
 
-from gpuscale.core.errors import ConfigError
-from gpuscale.install.values import Values, parse_values
+from gpuscale.base.errors import ConfigError
+from gpuscale.ops.install.values import Values, parse_values
 from gpuscale.triggers.metadata import read_metadata, read_triggers
 from gpuscale.triggers.trigger import Credit
 

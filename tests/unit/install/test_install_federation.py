@@ -4,8 +4,8 @@ import pytest
 from install_values import rendered, values
 from pydantic import ValidationError
 
-from gpuscale.install.cluster.plan import federates
-from gpuscale.metricsapi.federation.settings import member_of_flag
+from gpuscale.ops.install.cluster.plan import federates
+from gpuscale.server.metricsapi.federation.settings import member_of_flag
 
 CA = "-----BEGIN CERTIFICATE-----\nMA==\n-----END CERTIFICATE-----\n"
 KEDA = {"name": "keda", "caBundle": CA}

@@ -5,14 +5,14 @@ from dataclasses import replace
 import pytest
 from install_values import scale, values
 
-from gpuscale.install.cluster.detect import Detected, FoundPrometheus, FoundWorkload
-from gpuscale.install.fit import fit, reasons
-from gpuscale.install.propose import Answers, proposed
-from gpuscale.install.values import Values
-from gpuscale.providers.aks import AKS
-from gpuscale.providers.eks import EKS
-from gpuscale.providers.gke import GKE
-from gpuscale.providers.registry import GENERIC
+from gpuscale.ops.install.cluster.detect import Detected, FoundPrometheus, FoundWorkload
+from gpuscale.ops.install.fit import fit, reasons
+from gpuscale.ops.install.propose import Answers, proposed
+from gpuscale.ops.install.values import Values
+from gpuscale.ops.providers.aks import AKS
+from gpuscale.ops.providers.eks import EKS
+from gpuscale.ops.providers.gke import GKE
+from gpuscale.ops.providers.registry import GENERIC
 
 VISION = FoundWorkload("Deployment", "default", "vision-api")
 OPERATED = FoundPrometheus(is_operated=True, url="http://p.m.svc:9090", release="kps")

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from install_values import one, rendered, values
 
+from gpuscale.base.errors import ConfigError
 from gpuscale.cli.texts import with_job_files
-from gpuscale.core.errors import ConfigError
-from gpuscale.install.notes import notes
-from gpuscale.install.values import Values, parse_values
+from gpuscale.ops.install.notes import notes
+from gpuscale.ops.install.values import Values, parse_values
 from gpuscale.triggers.metadata import read_metadata
 
 POD = {"containers": [{"name": "train", "image": "train:1"}], "restartPolicy": "Never"}

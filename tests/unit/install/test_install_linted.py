@@ -4,12 +4,12 @@ from itertools import product
 
 import pytest
 
-from gpuscale.core.errors import ConfigError
-from gpuscale.formats.signals.gpus import GPU_SIGNALS
-from gpuscale.install.linted import lint_rendered
-from gpuscale.install.render import render
-from gpuscale.install.values import parse_values
-from gpuscale.lint.problems import problems_of_errors
+from gpuscale.base.errors import ConfigError
+from gpuscale.ops.install.linted import lint_rendered
+from gpuscale.ops.install.render import render
+from gpuscale.ops.install.values import parse_values
+from gpuscale.ops.lint.problems import problems_of_errors
+from gpuscale.signals.gpus import GPU_SIGNALS
 
 VALUES = """\
 apiVersion: gpuscale.dev/v1alpha1

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpuscale.install.cluster.ownership import (
+from gpuscale.ops.install.cluster.ownership import (
     creatable,
     described,
     essence,

@@ -3,8 +3,8 @@
 import pytest
 from install_values import container, one, pod, rendered
 
-from gpuscale.core.errors import ConfigError
-from gpuscale.install.values import Values, parse_values
+from gpuscale.base.errors import ConfigError
+from gpuscale.ops.install.values import Values, parse_values
 
 URL = {"kind": "operator", "url": "https://prom.example.com"}
 KEY = {"name": "prom", "key": "password"}

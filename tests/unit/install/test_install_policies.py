@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 from install_values import one, rendered, scale, values
 
-from gpuscale.core.errors import ConfigError
+from gpuscale.base.errors import ConfigError
 from gpuscale.hpa.versions import parse_version
-from gpuscale.install.linted import lint_values
-from gpuscale.install.values import Values, parse_values
-from gpuscale.plan.naming import policy_faults
+from gpuscale.ops.install.linted import lint_values
+from gpuscale.ops.install.values import Values, parse_values
 from gpuscale.triggers.metadata import read_metadata, read_triggers
+from gpuscale.triggers.policies.naming import policy_faults
 from gpuscale.triggers.trigger import ServedPolicy
 
 POLICY = {"name": "trend", "settings": {"headroom": 1.3}, "startTime": "3m"}

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from install_values import scale, values
 
-from gpuscale.core.documents.documents import load_documents
-from gpuscale.install.notes import notes
-from gpuscale.install.render import pool_files
+from gpuscale.base.documents.documents import load_documents
+from gpuscale.ops.install.notes import notes
+from gpuscale.ops.install.render import pool_files
 
 POOL = {
     "cluster": "prod",

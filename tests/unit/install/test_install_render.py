@@ -10,15 +10,15 @@ import yaml
 from install_values import container, one, pod, rendered, scale, values
 from pydantic import ValidationError
 
+from gpuscale.agent.exporter.settings import read_settings as exporter_settings
+from gpuscale.base.documents.documents import load_documents
+from gpuscale.base.objects.manifests import load_manifests
 from gpuscale.cli.servers.agent import plain_arguments as exporter_arguments
-from gpuscale.core.documents.documents import load_documents
-from gpuscale.exporter.settings import read_settings as exporter_settings
-from gpuscale.formats.signals.gpus import GPU_SIGNALS
-from gpuscale.install.render import KIND_ORDER, Inputs, manifest, render
-from gpuscale.metricsapi.settings import read_settings as metrics_api_settings
-from gpuscale.objects.manifests import load_manifests
-from gpuscale.rules.config import load_rules
+from gpuscale.ops.install.render import KIND_ORDER, Inputs, manifest, render
 from gpuscale.series.promql.parse import parse_query
+from gpuscale.server.metricsapi.settings import read_settings as metrics_api_settings
+from gpuscale.server.rules.config import load_rules
+from gpuscale.signals.gpus import GPU_SIGNALS
 
 PLAIN = {"kind": "plain", "url": "http://prometheus.monitoring:9090"}
 OPERATOR = {"kind": "operator", "url": "http://p.monitoring:9090", "release": "kps"}

@@ -2,11 +2,11 @@
 
 import pytest
 
-from gpuscale.core.errors import UsageError
-from gpuscale.install.cluster.rights import installer_role, needed_rights, parse_subject
-from gpuscale.install.render import outline
-from gpuscale.install.values import Values
+from gpuscale.base.errors import UsageError
 from gpuscale.kube.rights import Right
+from gpuscale.ops.install.cluster.rights import installer_role, needed_rights, parse_subject
+from gpuscale.ops.install.render import outline
+from gpuscale.ops.install.values import Values
 
 RBAC = "rbac.authorization.k8s.io"
 ROLE = {

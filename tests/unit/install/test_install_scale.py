@@ -3,13 +3,9 @@
 import pytest
 from install_values import one, rendered
 
-from gpuscale.core.documents.documents import dump_documents
-from gpuscale.core.errors import ConfigError
-from gpuscale.core.quantity import parse_quantity
-from gpuscale.install.linted import lint_rendered
-from gpuscale.install.render import render
-from gpuscale.install.values import parse_values
-from gpuscale.objects.hpa import (
+from gpuscale.base.documents.documents import dump_documents
+from gpuscale.base.errors import ConfigError
+from gpuscale.base.objects.hpa import (
     Behavior,
     ContainerResourceMetric,
     ExternalMetric,
@@ -21,7 +17,11 @@ from gpuscale.objects.hpa import (
     ScalingRules,
     SelectPolicy,
 )
-from gpuscale.objects.manifests import load_manifests, read_stored_hpa
+from gpuscale.base.objects.manifests import load_manifests, read_stored_hpa
+from gpuscale.base.quantity import parse_quantity
+from gpuscale.ops.install.linted import lint_rendered
+from gpuscale.ops.install.render import render
+from gpuscale.ops.install.values import parse_values
 
 INFERENCE = """\
 spec:

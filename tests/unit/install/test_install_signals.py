@@ -8,10 +8,10 @@ from install_values import one, rendered, scale, values
 from pydantic import ValidationError
 from test_install_chart import assert_same, needs_helm, template
 
-from gpuscale.core.documents.documents import load_documents
-from gpuscale.formats.signals.catalogue import SIGNALS
-from gpuscale.install.linted import lint_values
-from gpuscale.install.values import Values, parse_values
+from gpuscale.base.documents.documents import load_documents
+from gpuscale.ops.install.linted import lint_values
+from gpuscale.ops.install.values import Values, parse_values
+from gpuscale.signals.catalogue import SIGNALS
 
 EXTERNAL = {"metricsApi": {"external": True, "rulesConfigMaps": "team=ml"}}
 OPERATOR = {"prometheus": {"kind": "operator", "url": "http://p", "release": "kps"}}

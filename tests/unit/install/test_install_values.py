@@ -2,8 +2,8 @@
 
 import pytest
 
-from gpuscale.core.errors import ConfigError
-from gpuscale.install.values import parse_values
+from gpuscale.base.errors import ConfigError
+from gpuscale.ops.install.values import parse_values
 
 SCALE = "{workload: {name: a}, target: 50, maxReplicas: 3}"
 

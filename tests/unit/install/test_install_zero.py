@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 from install_values import container, one, rendered, scale, values
 
-from gpuscale.core.documents.documents import load_documents
-from gpuscale.core.errors import ConfigError
+from gpuscale.base.documents.documents import load_documents
+from gpuscale.base.errors import ConfigError
 from gpuscale.hpa.versions import parse_version
-from gpuscale.install.linted import lint_values
-from gpuscale.install.notes import notes
-from gpuscale.install.values import Values, parse_values
+from gpuscale.ops.install.linted import lint_values
+from gpuscale.ops.install.notes import notes
+from gpuscale.ops.install.values import Values, parse_values
 from gpuscale.triggers.metadata import read_metadata, read_triggers
 
 WAKE = {"sources": ["llm-d-queue"], "name": "pool", "replicas": 2, "deadline": "20m"}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpuscale.install.cluster.pod_faults import creation_faults, pod_faults
+from gpuscale.ops.install.cluster.pod_faults import creation_faults, pod_faults
 
 # Messages as Kubernetes 1.36 writes them: pkg/kubelet/images, pkg/kubelet/kuberuntime, pkg/scheduler.
 NOT_FOUND = (

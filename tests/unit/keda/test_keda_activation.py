@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from gpuscale.keda.activation import Activity, Status, request_scale
-from gpuscale.objects.meta import ObjectMeta
-from gpuscale.objects.scaled_object import Fallback, ScaledObject, Trigger
+from gpuscale.base.objects.meta import ObjectMeta
+from gpuscale.base.objects.scaled_object import Fallback, ScaledObject, Trigger
+from gpuscale.triggers.keda.activation import Activity, Status, request_scale
 
 NOW_MS = 1_767_225_600_500
 SECOND_MS = 1_767_225_600_000

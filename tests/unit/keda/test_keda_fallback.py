@@ -6,10 +6,10 @@ Expected values: KEDA v2.21 pkg/fallback/fallback_test.go (threshold 3 and 10 re
 
 import pytest
 
-from gpuscale.core.quantity import Quantity, parse_quantity
-from gpuscale.keda.fallback import Health, fallback_milli
-from gpuscale.objects.hpa import MetricTarget, TargetType
-from gpuscale.objects.scaled_object import Fallback, FallbackBehavior
+from gpuscale.base.objects.hpa import MetricTarget, TargetType
+from gpuscale.base.objects.scaled_object import Fallback, FallbackBehavior
+from gpuscale.base.quantity import Quantity, parse_quantity
+from gpuscale.triggers.keda.fallback import Health, fallback_milli
 
 METRIC = "s0-queue"
 

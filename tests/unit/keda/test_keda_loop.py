@@ -8,19 +8,19 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from gpuscale.core.errors import GpuscaleError, NotFoundError, UpstreamError
-from gpuscale.core.quantity import parse_quantity
-from gpuscale.keda.loop import ScaleLoop, ScaleTarget, unsupported
-from gpuscale.keda.scalers import Reading, ResourceScaler, external_metric
-from gpuscale.objects.hpa import MetricSpec, MetricTarget, ResourceMetric, TargetType
-from gpuscale.objects.meta import ObjectMeta
-from gpuscale.objects.scaled_object import (
+from gpuscale.base.errors import GpuscaleError, NotFoundError, UpstreamError
+from gpuscale.base.objects.hpa import MetricSpec, MetricTarget, ResourceMetric, TargetType
+from gpuscale.base.objects.meta import ObjectMeta
+from gpuscale.base.objects.scaled_object import (
     Fallback,
     FallbackBehavior,
     ScaledObject,
     ScalingModifiers,
     Trigger,
 )
+from gpuscale.base.quantity import parse_quantity
+from gpuscale.triggers.keda.loop import ScaleLoop, ScaleTarget, unsupported
+from gpuscale.triggers.keda.scalers import Reading, ResourceScaler, external_metric
 
 pytestmark = pytest.mark.asyncio
 NOW_MS = 1_767_225_600_500

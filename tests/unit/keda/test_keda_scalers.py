@@ -10,14 +10,14 @@ from datetime import datetime
 
 import pytest
 
-from gpuscale.core.errors import UpstreamError
-from gpuscale.keda.generated import generated_hpa
-from gpuscale.keda.kinds import Sources, make_scalers
-from gpuscale.keda.scalers import PrometheusScaler, quantity
-from gpuscale.objects.hpa import ExternalMetric, ResourceMetric, SelectPolicy
-from gpuscale.objects.meta import ObjectMeta
-from gpuscale.objects.scaled_object import ScaledObject, Trigger
+from gpuscale.base.errors import UpstreamError
+from gpuscale.base.objects.hpa import ExternalMetric, ResourceMetric, SelectPolicy
+from gpuscale.base.objects.meta import ObjectMeta
+from gpuscale.base.objects.scaled_object import ScaledObject, Trigger
 from gpuscale.series.values import Scalar, Value, Vector, VectorSample
+from gpuscale.triggers.keda.generated import generated_hpa
+from gpuscale.triggers.keda.kinds import Sources, make_scalers
+from gpuscale.triggers.keda.scalers import PrometheusScaler, quantity
 
 NOW_MS = 1_767_225_600_500
 QUERY = {"serverAddress": "http://p", "query": "sum(q)", "threshold": "2.5"}

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuscale.core.clock import WallClock
+from gpuscale.base.clock import WallClock
+from gpuscale.base.objects.selectors import parse_selector
 from gpuscale.kube.client.errors import ApiStatusError, ApiUnreachableError
 from gpuscale.kube.client.settings import KubeSettings
 from gpuscale.kube.informers.directory import Collection, ObjectCopies, ObjectsUnavailableError
-from gpuscale.objects.selectors import parse_selector
 
 PODS = Collection("", "v1", "pods")
 SETTINGS = KubeSettings(retry_s=0.01, max_retry_s=0.02)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from gpuscale.core.errors import UsageError
+from gpuscale.base.errors import UsageError
 from gpuscale.kube.client.kubeconfig import cluster_name, find_kubeconfigs, merged_kubeconfig
 from gpuscale.kube.client.settings import KubeSettings
 

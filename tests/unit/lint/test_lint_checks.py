@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from gpuscale.core.errors import ConfigError
-from gpuscale.core.findings import Severity
+from gpuscale.base.errors import ConfigError
+from gpuscale.base.findings import Severity
 from gpuscale.hpa.versions import parse_version
-from gpuscale.lint.checks import CHECKS
-from gpuscale.lint.lint import lint
-from gpuscale.rules.config import preset_text
-from gpuscale.views.findings import lint_document as document
-from gpuscale.views.findings import lint_lines as text_lines
+from gpuscale.ops.findings_text import lint_document as document
+from gpuscale.ops.findings_text import lint_lines as text_lines
+from gpuscale.ops.lint.checks import CHECKS
+from gpuscale.ops.lint.lint import lint
+from gpuscale.server.rules.config import preset_text
 
 NAMED = """\
 - seriesQuery: DCGM_FI_DEV_GPU_UTIL{}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpuscale.lint.promql_facts import (
+from gpuscale.ops.lint.promql_facts import (
     Interval,
     carries,
     contradiction,

@@ -2,11 +2,11 @@
 
 import pytest
 
-from gpuscale.lint.rule_inputs import PlacedRule
-from gpuscale.lint.serving import has_namespaces, servings
-from gpuscale.rules.config import default_config, load_rules
-from gpuscale.rules.queries.backwards import maps
-from gpuscale.rules.resources import KUBERNETES, PODS
+from gpuscale.ops.lint.rule_inputs import PlacedRule
+from gpuscale.ops.lint.serving import has_namespaces, servings
+from gpuscale.server.rules.config import default_config, load_rules
+from gpuscale.server.rules.queries.backwards import maps
+from gpuscale.server.rules.resources import KUBERNETES, PODS
 
 CHART = [PlacedRule(rule, None) for rule in default_config().rules]
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from gpuscale.core.errors import ConfigError
-from gpuscale.lint.lint import lint
+from gpuscale.base.errors import ConfigError
+from gpuscale.ops.lint.lint import lint
 
 TRIGGERS = """
 triggers:

@@ -5,8 +5,8 @@ from itertools import pairwise
 
 import pytest
 
+from gpuscale.base.loads import RampLoad, SpikesLoad, StepsLoad, TraceLoad
 from gpuscale.load.arrivals import arrival_times
-from gpuscale.sim.load.loads import RampLoad, SpikesLoad, StepsLoad, TraceLoad
 
 
 def test_an_even_constant_load_has_equal_gaps() -> None:

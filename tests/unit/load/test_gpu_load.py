@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from gpuscale.core.errors import UnavailableError, UsageError
+from gpuscale.base.errors import UnavailableError, UsageError
 from gpuscale.load.gpu.counted import Counted
 from gpuscale.load.gpu.driver import Device
 from gpuscale.load.gpu.holding import Held, Look, _Share, hold

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuscale.core.errors import ConfigError
+from gpuscale.base.errors import ConfigError
 from gpuscale.load.jobs.chronicle import MAX_POINTS, Chronicle
 from gpuscale.load.jobs.result import job_document, job_faults_text, junit_text
 from gpuscale.load.jobs.running import JobPlan, JobRun, moments

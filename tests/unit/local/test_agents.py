@@ -1,11 +1,11 @@
 """A node that leaves while its agent is about to read it."""
 
+from gpuscale.agent.gpu.owners import Attribution
+from gpuscale.base.clock import ManualClock
 from gpuscale.cli.scenarios import find_setup
-from gpuscale.core.clock import ManualClock
-from gpuscale.gpu.owners import Attribution
-from gpuscale.local.agents import PresentReader
-from gpuscale.local.present import Present
-from gpuscale.sim.world import World
+from gpuscale.lab.local.agents import PresentReader
+from gpuscale.lab.local.present import Present
+from gpuscale.lab.sim.world import World
 
 
 def test_a_node_that_left_has_nothing_to_read() -> None:

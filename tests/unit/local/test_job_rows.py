@@ -1,8 +1,8 @@
 """Rows of submitted Jobs, held against a time table that is worked out by hand."""
 
-from gpuscale.local.view import MAX_ROWS, job_rows
-from gpuscale.sim.scenario.loading import load_setup
-from gpuscale.sim.world import World
+from gpuscale.lab.local.view import MAX_ROWS, job_rows
+from gpuscale.lab.sim.scenario.loading import load_setup
+from gpuscale.lab.sim.world import World
 
 JOB = """
 apiVersion: batch/v1

@@ -2,10 +2,7 @@
 
 import pytest
 
-from gpuscale.core.quantity import parse_quantity
-from gpuscale.hpa.types import MetricStatus
-from gpuscale.local.metric_figures import metric_figures
-from gpuscale.objects.hpa import (
+from gpuscale.base.objects.hpa import (
     ContainerResourceMetric,
     CrossVersionObjectReference,
     ExternalMetric,
@@ -16,7 +13,10 @@ from gpuscale.objects.hpa import (
     ResourceMetric,
     TargetType,
 )
-from gpuscale.objects.meta import ObjectMeta
+from gpuscale.base.objects.meta import ObjectMeta
+from gpuscale.base.quantity import parse_quantity
+from gpuscale.hpa.types import MetricStatus
+from gpuscale.lab.local.metric_figures import metric_figures
 
 SERVICE = CrossVersionObjectReference("Service", "web")
 

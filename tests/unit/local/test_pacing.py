@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
+from gpuscale.base.clock import ManualClock
 from gpuscale.cli.scenarios import find_setup
-from gpuscale.core.clock import ManualClock
-from gpuscale.local.present import every, paced
-from gpuscale.sim.pipeline import phase_ms
-from gpuscale.sim.world import World
+from gpuscale.lab.local.present import every, paced
+from gpuscale.lab.sim.pipeline import phase_ms
+from gpuscale.lab.sim.world import World
 
 
 async def turns(took_s, until_ms):

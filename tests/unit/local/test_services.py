@@ -4,12 +4,12 @@ import aiohttp
 import pytest
 
 from background import started
+from gpuscale.base.clock import WallClock
 from gpuscale.cli.scenarios import find_setup
-from gpuscale.core.clock import WallClock
-from gpuscale.local.present import Present
-from gpuscale.local.services import server
-from gpuscale.local.services.desk import Desk
-from gpuscale.sim.world import World
+from gpuscale.lab.local.present import Present
+from gpuscale.lab.local.services import server
+from gpuscale.lab.local.services.desk import Desk
+from gpuscale.lab.sim.world import World
 
 KEY = "default/bert-intent-detection"
 

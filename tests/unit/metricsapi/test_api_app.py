@@ -9,14 +9,14 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
-from gpuscale.core.clock import ManualClock
-from gpuscale.core.errors import UnavailableError
-from gpuscale.metricsapi.provider import FIRST_DISCOVERY_S, MetricsProvider
-from gpuscale.metricsapi.routes import add_routes
-from gpuscale.rules.config import AdapterConfig, load_rules
+from gpuscale.base.clock import ManualClock
+from gpuscale.base.errors import UnavailableError
 from gpuscale.series.storage.store import SeriesStore
-from gpuscale.sources.asking.single_flight import Questions
-from gpuscale.sources.embedded import EmbeddedSource
+from gpuscale.server.metricsapi.provider import FIRST_DISCOVERY_S, MetricsProvider
+from gpuscale.server.metricsapi.routes import add_routes
+from gpuscale.server.rules.config import AdapterConfig, load_rules
+from gpuscale.server.sources.asking.single_flight import Questions
+from gpuscale.server.sources.embedded import EmbeddedSource
 
 # 2026-01-02T03:04:05Z
 NOW_MS = (20_455 * 86_400 + 11_045) * 1000

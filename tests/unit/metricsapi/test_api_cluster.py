@@ -3,13 +3,13 @@
 
 import pytest
 
-from gpuscale.core.errors import UpstreamError
+from gpuscale.base.errors import UpstreamError
+from gpuscale.base.objects.selectors import Selector
 from gpuscale.kube.client.errors import ApiStatusError
 from gpuscale.kube.informers.directory import ObjectsUnavailableError
-from gpuscale.metricsapi.cluster import ClusterObjects, NoObjects, read_mapper
-from gpuscale.metricsapi.wire.statuses import ListError, status_of
-from gpuscale.objects.selectors import Selector
-from gpuscale.rules.resources import KUBERNETES, ResourceType
+from gpuscale.server.metricsapi.cluster import ClusterObjects, NoObjects, read_mapper
+from gpuscale.server.metricsapi.wire.statuses import ListError, status_of
+from gpuscale.server.rules.resources import KUBERNETES, ResourceType
 
 LISTED = ["get", "list", "watch"]
 
@@ -148,7 +148,7 @@ async def test_objects_that_are_not_known_are_logged_once_until_they_are_known_a
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Three requests and one for names are refused; what fails after that is another matter."""
-    caplog.set_level("INFO", logger="gpuscale.metricsapi.cluster")
+    caplog.set_level("INFO", logger="gpuscale.server.metricsapi.cluster")
     copies = Copies()
     objects, pods = ClusterObjects(copies), KUBERNETES.find("pods")
     for _ in range(3):

@@ -5,30 +5,30 @@ from pathlib import Path
 
 import pytest
 
-from gpuscale.collector.keeping_metrics import keeping_families
-from gpuscale.collector.metrics import feed_families
-from gpuscale.core.clock import ManualClock, Origin
-from gpuscale.metricsapi.collector.feed_metrics import collector_families, value_families
-from gpuscale.metricsapi.collector.process import CollectorProcess
-from gpuscale.metricsapi.connections.counted_log import CountedLog
-from gpuscale.metricsapi.flags import FLAGS, GROUPS
-from gpuscale.metricsapi.provider import MetricsProvider
-from gpuscale.metricsapi.rulebook.rule_file import RuleState
-from gpuscale.metricsapi.security.audit import AuditLog, audit_families
-from gpuscale.metricsapi.settings import AuditSettings
-from gpuscale.metricsapi.telemetry.connections import LoopLag, connection_families
-from gpuscale.metricsapi.telemetry.own_metrics import (
+from gpuscale.base.clock import ManualClock, Origin
+from gpuscale.server.collector.keeping_metrics import keeping_families
+from gpuscale.server.collector.metrics import feed_families
+from gpuscale.server.metricsapi.collector.feed_metrics import collector_families, value_families
+from gpuscale.server.metricsapi.collector.process import CollectorProcess
+from gpuscale.server.metricsapi.connections.counted_log import CountedLog
+from gpuscale.server.metricsapi.flags import FLAGS, GROUPS
+from gpuscale.server.metricsapi.provider import MetricsProvider
+from gpuscale.server.metricsapi.rulebook.rule_file import RuleState
+from gpuscale.server.metricsapi.security.audit import AuditLog, audit_families
+from gpuscale.server.metricsapi.settings import AuditSettings
+from gpuscale.server.metricsapi.telemetry.connections import LoopLag, connection_families
+from gpuscale.server.metricsapi.telemetry.own_metrics import (
     ServerMetrics,
     cache_family,
     discovery_families,
     object_families,
     rule_families,
 )
-from gpuscale.rules.config import AdapterConfig
-from gpuscale.sources.feeds.collector import FeedCollector
-from gpuscale.sources.feeds.messages import CollectorSettings
-from gpuscale.sources.feeds.settings import FeedSettings
-from gpuscale.sources.saving.settings import SavingSettings
+from gpuscale.server.rules.config import AdapterConfig
+from gpuscale.server.sources.feeds.collector import FeedCollector
+from gpuscale.server.sources.feeds.messages import CollectorSettings
+from gpuscale.server.sources.feeds.settings import FeedSettings
+from gpuscale.server.sources.saving.settings import SavingSettings
 
 PAGE = (Path(__file__).parents[3] / "docs" / "metrics-api.md").read_text()
 

@@ -1,16 +1,16 @@
 """Health paths and the server's own metrics."""
 
-from gpuscale.core.clock import ManualClock
-from gpuscale.exposition.write import render_text
-from gpuscale.metricsapi.health import Check, health, single
-from gpuscale.metricsapi.telemetry.own_metrics import (
+from gpuscale.base.clock import ManualClock
+from gpuscale.base.exposition.write import render_text
+from gpuscale.server.metricsapi.health import Check, health, single
+from gpuscale.server.metricsapi.telemetry.own_metrics import (
     Answer,
     ServerMetrics,
     SourceLag,
     cache_family,
     with_samples,
 )
-from gpuscale.metricsapi.telemetry.request_metrics import group_label
+from gpuscale.server.metricsapi.telemetry.request_metrics import group_label
 
 VALUES = "/apis/custom.metrics.k8s.io/v1beta2/namespaces/ml/pods/*/gpu_util"
 WELL, ILL = Check("ping"), Check("shutdown", "the server is stopping")

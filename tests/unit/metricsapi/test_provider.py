@@ -5,17 +5,17 @@ import asyncio
 
 import pytest
 
-from gpuscale.core.clock import ManualClock
-from gpuscale.core.errors import QueryError, UnavailableError, UpstreamError, UsageError
-from gpuscale.metricsapi.provider import FIRST_DISCOVERY_S, MetricsProvider
-from gpuscale.metricsapi.wire.paths import CustomTarget, ExternalTarget
-from gpuscale.metricsapi.wire.statuses import ListError
-from gpuscale.objects.metric_values import MetricValue
-from gpuscale.objects.selectors import Selector, parse_selector
-from gpuscale.rules.config import AdapterConfig, load_rules
-from gpuscale.rules.queries.plan import FetchError, MetricNotFoundError
-from gpuscale.rules.resources import KUBERNETES, ResourceType
+from gpuscale.base.clock import ManualClock
+from gpuscale.base.errors import QueryError, UnavailableError, UpstreamError, UsageError
+from gpuscale.base.objects.metric_values import MetricValue
+from gpuscale.base.objects.selectors import Selector, parse_selector
 from gpuscale.series.values import Scalar, Vector, VectorSample
+from gpuscale.server.metricsapi.provider import FIRST_DISCOVERY_S, MetricsProvider
+from gpuscale.server.metricsapi.wire.paths import CustomTarget, ExternalTarget
+from gpuscale.server.metricsapi.wire.statuses import ListError
+from gpuscale.server.rules.config import AdapterConfig, load_rules
+from gpuscale.server.rules.queries.plan import FetchError, MetricNotFoundError
+from gpuscale.server.rules.resources import KUBERNETES, ResourceType
 
 RULES = """
 rules:
@@ -291,7 +291,7 @@ async def test_rows_without_a_partner_are_told_when_debugging(
     served = provider(source)
     await served.relist()
     source.value = Vector((VectorSample({}, 1.0, 0),))
-    with caplog.at_level("DEBUG", logger="gpuscale.metricsapi.provider"):
+    with caplog.at_level("DEBUG", logger="gpuscale.server.metricsapi.provider"):
         await served.custom(ALL_PODS, EVERYTHING, EVERYTHING)
     assert caplog.messages == [
         "a of pods: 1 rows have no label 'pod'; group the query by it",

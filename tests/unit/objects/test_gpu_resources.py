@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpuscale.objects.gpu_resources import (
+from gpuscale.base.objects.gpu_resources import (
     GpuKind,
     class_resources,
     counts_gpus,

@@ -5,8 +5,8 @@ import json
 
 import pytest
 
-from gpuscale.objects.hpa.manifest import hpa_manifest
-from gpuscale.objects.manifests import load_manifests
+from gpuscale.base.objects.hpa.manifest import hpa_manifest
+from gpuscale.base.objects.manifests import load_manifests
 
 HEAD = """
 kind: HorizontalPodAutoscaler

@@ -6,9 +6,8 @@ import textwrap
 
 import pytest
 
-from gpuscale.core.errors import ConfigError
-from gpuscale.core.quantity import parse_quantity
-from gpuscale.objects.hpa import (
+from gpuscale.base.errors import ConfigError
+from gpuscale.base.objects.hpa import (
     BEHAVIOR_ANNOTATION,
     METRICS_ANNOTATION,
     Behavior,
@@ -25,8 +24,9 @@ from gpuscale.objects.hpa import (
     SelectPolicy,
     TargetType,
 )
-from gpuscale.objects.manifests import load_manifests
-from gpuscale.objects.selectors import selector_of_labels
+from gpuscale.base.objects.manifests import load_manifests
+from gpuscale.base.objects.selectors import selector_of_labels
+from gpuscale.base.quantity import parse_quantity
 
 
 def read(version: str, spec: str = "", **annotations: object) -> HorizontalPodAutoscaler:

@@ -4,8 +4,7 @@ import textwrap
 
 import pytest
 
-from gpuscale.core.quantity import parse_quantity
-from gpuscale.objects.hpa import (
+from gpuscale.base.objects.hpa import (
     Behavior,
     ContainerResourceMetric,
     CrossVersionObjectReference,
@@ -21,8 +20,9 @@ from gpuscale.objects.hpa import (
     SelectPolicy,
     TargetType,
 )
-from gpuscale.objects.manifests import load_manifests
-from gpuscale.objects.selectors import parse_selector, selector_of_labels
+from gpuscale.base.objects.manifests import load_manifests
+from gpuscale.base.objects.selectors import parse_selector, selector_of_labels
+from gpuscale.base.quantity import parse_quantity
 
 HEAD = """
 apiVersion: autoscaling/{version}

@@ -5,11 +5,11 @@ Source: kubernetes pkg/apis/autoscaling/validation/validation.go.
 
 import pytest
 
-from gpuscale.core.documents.documents import load_documents
-from gpuscale.core.errors import ConfigError
-from gpuscale.objects.fields import Fields
-from gpuscale.objects.hpa import read_hpa
-from gpuscale.objects.manifests import load_manifests
+from gpuscale.base.documents.documents import load_documents
+from gpuscale.base.errors import ConfigError
+from gpuscale.base.objects.fields import Fields
+from gpuscale.base.objects.hpa import read_hpa
+from gpuscale.base.objects.manifests import load_manifests
 
 LINES = {
     "apiVersion": "autoscaling/v2",

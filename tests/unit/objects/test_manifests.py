@@ -1,7 +1,7 @@
 import pytest
 
-from gpuscale.core.errors import ConfigError
-from gpuscale.objects.manifests import load_manifests, read_stored_hpa
+from gpuscale.base.errors import ConfigError
+from gpuscale.base.objects.manifests import load_manifests, read_stored_hpa
 
 DEPLOYMENT = """\
 apiVersion: apps/v1

@@ -6,9 +6,9 @@ withtriggers_types.go.
 
 import pytest
 
-from gpuscale.core.errors import ConfigError
-from gpuscale.objects.manifests import load_manifests
-from gpuscale.objects.scaled_object import Fallback, FallbackBehavior, ScaledObject
+from gpuscale.base.errors import ConfigError
+from gpuscale.base.objects.manifests import load_manifests
+from gpuscale.base.objects.scaled_object import Fallback, FallbackBehavior, ScaledObject
 
 SMALLEST = """
 apiVersion: keda.sh/v1alpha1

@@ -1,6 +1,6 @@
 import pytest
 
-from gpuscale.objects.selectors import (
+from gpuscale.base.objects.selectors import (
     parse_selector,
     selector_of_expressions,
     selector_of_labels,

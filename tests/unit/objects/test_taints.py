@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpuscale.objects.taints import moment_of
+from gpuscale.base.objects.taints import moment_of
 from taint_kin import KIN
 
 STAY = [

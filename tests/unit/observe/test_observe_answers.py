@@ -3,11 +3,11 @@
 
 import pytest
 
-from gpuscale.core.documents.documents import load_documents
-from gpuscale.objects.fields import Fields
-from gpuscale.objects.hpa import read_hpa
-from gpuscale.observe.answers import age_s, observed_entry
-from gpuscale.observe.document import pod_entry
+from gpuscale.base.documents.documents import load_documents
+from gpuscale.base.objects.fields import Fields
+from gpuscale.base.objects.hpa import read_hpa
+from gpuscale.ops.observe.answers import age_s, observed_entry
+from gpuscale.ops.observe.document import pod_entry
 
 NOW_MS = 1_767_225_600_000  # 2026-01-01T00:00:00Z
 POD_LIST = {

@@ -6,10 +6,10 @@ written, for an HPA with `behavior`.
 
 import pytest
 
-from gpuscale.core.documents.documents import load_documents
-from gpuscale.objects.fields import Fields
-from gpuscale.objects.hpa import read_hpa
-from gpuscale.observe.history import read_history
+from gpuscale.base.documents.documents import load_documents
+from gpuscale.base.objects.fields import Fields
+from gpuscale.base.objects.hpa import read_hpa
+from gpuscale.ops.observe.history import read_history
 
 NOW_MS = 1_767_225_600_000  # 2026-01-01T00:00:00Z
 PLAIN = """

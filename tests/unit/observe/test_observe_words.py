@@ -2,12 +2,12 @@
 
 import pytest
 
-from gpuscale.core.documents.documents import load_documents
+from gpuscale.base.documents.documents import load_documents
+from gpuscale.base.objects.fields import Fields
+from gpuscale.base.objects.hpa import read_hpa
 from gpuscale.kube.client.errors import ApiStatusError, ApiUnreachableError
-from gpuscale.objects.fields import Fields
-from gpuscale.objects.hpa import read_hpa
-from gpuscale.observe.metrics import forbidden_text
-from gpuscale.observe.words import refusal_text
+from gpuscale.ops.observe.metrics import forbidden_text
+from gpuscale.ops.observe.words import refusal_text
 
 PODS = "pods.custom.metrics.k8s.io *"
 

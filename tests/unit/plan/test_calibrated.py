@@ -3,18 +3,18 @@
 import numpy
 import pytest
 
-from gpuscale.plan.bounds import bounds
-from gpuscale.plan.compiled import policy_function, replay
-from gpuscale.plan.policies.hpa import HPA_ON_DEMAND
-from gpuscale.plan.policies.ours.calibrated import CALIBRATED
-from gpuscale.plan.policies.ours.shortfalls import (
+from gpuscale.lab.plan.bounds import bounds
+from gpuscale.lab.plan.windows import lowest_behind, mean_behind
+from gpuscale.triggers.policies.compiled import policy_function, replay
+from gpuscale.triggers.policies.hpa import HPA_ON_DEMAND
+from gpuscale.triggers.policies.ours.calibrated import CALIBRATED
+from gpuscale.triggers.policies.ours.shortfalls import (
     BINS,
     count_shortfall,
     forget_shortfalls,
     least_margin,
 )
-from gpuscale.plan.replay import Replayed, Service
-from gpuscale.plan.windows import lowest_behind, mean_behind
+from gpuscale.triggers.policies.replay import Replayed, Service
 
 SERVICE = Service(start_up_s=120.0)
 DESIRED = policy_function(CALIBRATED.desired)

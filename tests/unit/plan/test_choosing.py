@@ -3,15 +3,15 @@
 import numpy
 import pytest
 
-from gpuscale.plan.choosing import Choice, choose
-from gpuscale.plan.comparing import Row, Workload, question_of, row_of, split_of
-from gpuscale.plan.policies.hpa import HPA
-from gpuscale.plan.policies.policy import Parameter
-from gpuscale.plan.replay import Service
-from gpuscale.plan.score import Nodes
-from gpuscale.plan.tuning.contender import LEAST, Contender, Setting
-from gpuscale.plan.tuning.search import Search
-from gpuscale.plan.waiting import Requests
+from gpuscale.lab.plan.choosing import Choice, choose
+from gpuscale.lab.plan.comparing import Row, Workload, question_of, row_of, split_of
+from gpuscale.lab.plan.score import Nodes
+from gpuscale.lab.plan.tuning.contender import LEAST, Contender, Setting
+from gpuscale.lab.plan.tuning.search import Search
+from gpuscale.lab.plan.waiting import Requests
+from gpuscale.triggers.policies.hpa import HPA
+from gpuscale.triggers.policies.policy import Parameter
+from gpuscale.triggers.policies.replay import Service
 
 PROMISE = 0.005
 PER_DAY = 5760

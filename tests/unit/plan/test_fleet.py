@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuscale.core import compiling
-from gpuscale.core.errors import UsageError
-from gpuscale.plan import compiled
-from gpuscale.plan.fleet.fleet import FleetPool, FleetRun, FleetService, replay_fleet
-from gpuscale.plan.fleet.nodes import nodes_for
-from gpuscale.plan.policies.policy import Policy, Seen
-from gpuscale.plan.policies.registry import POLICIES
-from gpuscale.plan.replay import Service, run
+from gpuscale.base import compiling
+from gpuscale.base.errors import UsageError
+from gpuscale.lab.plan.fleet.fleet import FleetPool, FleetRun, FleetService, replay_fleet
+from gpuscale.lab.plan.fleet.nodes import nodes_for
+from gpuscale.triggers.policies import compiled
+from gpuscale.triggers.policies.policy import Policy, Seen
+from gpuscale.triggers.policies.registry import POLICIES
+from gpuscale.triggers.policies.replay import Service, run
 
 STEP_S = 15.0
 NONE = numpy.zeros(0)

@@ -3,19 +3,19 @@
 import numpy
 import pytest
 
-from gpuscale.core import compiling
-from gpuscale.core.errors import UsageError
-from gpuscale.plan.compiled import policy_function, replay
-from gpuscale.plan.policies.hpa import HPA, HPA_ON_DEMAND
-from gpuscale.plan.policies.others.apa import APA
-from gpuscale.plan.policies.others.keda import KEDA
-from gpuscale.plan.policies.others.kpa import KPA
-from gpuscale.plan.policies.ours.credit import CREDIT
-from gpuscale.plan.policies.ours.scheduled import SCHEDULED
-from gpuscale.plan.policies.policy import Parameter, Policy, Seen
-from gpuscale.plan.policies.registry import POLICIES
-from gpuscale.plan.replay import Replayed, Service, run
-from gpuscale.plan.search import best_settings, candidates
+from gpuscale.base import compiling
+from gpuscale.base.errors import UsageError
+from gpuscale.lab.plan.search import best_settings, candidates
+from gpuscale.triggers.policies.compiled import policy_function, replay
+from gpuscale.triggers.policies.hpa import HPA, HPA_ON_DEMAND
+from gpuscale.triggers.policies.others.apa import APA
+from gpuscale.triggers.policies.others.keda import KEDA
+from gpuscale.triggers.policies.others.kpa import KPA
+from gpuscale.triggers.policies.ours.credit import CREDIT
+from gpuscale.triggers.policies.ours.scheduled import SCHEDULED
+from gpuscale.triggers.policies.policy import Parameter, Policy, Seen
+from gpuscale.triggers.policies.registry import POLICIES
+from gpuscale.triggers.policies.replay import Replayed, Service, run
 
 SERVICE = Service(start_up_s=120.0)
 

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuscale.plan.bounds import bounds
-from gpuscale.plan.policies.policy import Seen
-from gpuscale.plan.replay import Replayed, Service, run
-from gpuscale.plan.score import Nodes, node_count, score
-from gpuscale.plan.windows import highest_ahead, highest_behind, lowest_behind
+from gpuscale.lab.plan.bounds import bounds
+from gpuscale.lab.plan.score import Nodes, node_count, score
+from gpuscale.lab.plan.windows import highest_ahead, highest_behind, lowest_behind
+from gpuscale.triggers.policies.policy import Seen
+from gpuscale.triggers.policies.replay import Replayed, Service, run
 
 SERVICE = Service(step_s=15.0, start_up_s=45.0, lag_s=30.0, patience_s=60.0)
 

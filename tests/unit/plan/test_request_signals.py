@@ -3,11 +3,11 @@
 import numpy
 import pytest
 
-from gpuscale.plan.compiled import policy_function, replay
-from gpuscale.plan.policies.hpa import HPA_ON_DEMAND
-from gpuscale.plan.policies.policy import Policy, Seen
-from gpuscale.plan.policies.requests import HPA_IN_FLIGHT, HPA_ON_WAITING, OF_REQUESTS
-from gpuscale.plan.replay import Service, run
+from gpuscale.triggers.policies.compiled import policy_function, replay
+from gpuscale.triggers.policies.hpa import HPA_ON_DEMAND
+from gpuscale.triggers.policies.policy import Policy, Seen
+from gpuscale.triggers.policies.replay import Service, run
+from gpuscale.triggers.policies.requests import HPA_IN_FLIGHT, HPA_ON_WAITING, OF_REQUESTS
 
 SERVICE = Service(start_up_s=120.0)
 

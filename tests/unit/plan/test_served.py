@@ -5,15 +5,15 @@ import math
 import numpy
 import pytest
 
-from gpuscale.core.errors import UpstreamError
-from gpuscale.plan.compiled import policy_function, replay
-from gpuscale.plan.policies.policy import Policy
-from gpuscale.plan.policies.registry import POLICIES
-from gpuscale.plan.replay import Service
-from gpuscale.plan.served import STEP_MS, PolicyRun, run_bytes
+from gpuscale.base.errors import UpstreamError
 from gpuscale.series.storage.store import SeriesStore
 from gpuscale.series.values import Matrix, MatrixSeries, Vector
-from gpuscale.sources.embedded import EmbeddedSource
+from gpuscale.server.sources.embedded import EmbeddedSource
+from gpuscale.triggers.policies.compiled import policy_function, replay
+from gpuscale.triggers.policies.policy import Policy
+from gpuscale.triggers.policies.registry import POLICIES
+from gpuscale.triggers.policies.replay import Service
+from gpuscale.triggers.policies.served import STEP_MS, PolicyRun, run_bytes
 from gpuscale.triggers.trigger import ServedPolicy
 
 DAY = 86_400

@@ -5,7 +5,7 @@ import itertools
 import numpy
 import pytest
 
-from gpuscale.plan.tuning.sobol import MAX_DIMENSIONS, points
+from gpuscale.lab.plan.tuning.sobol import MAX_DIMENSIONS, points
 
 
 def test_the_first_points_are_those_of_the_paper():

@@ -6,9 +6,9 @@ from dataclasses import replace
 import numpy
 import pytest
 
-from gpuscale.objects.hpa import Behavior
-from gpuscale.plan.bounds import bounds
-from gpuscale.plan.comparing import (
+from gpuscale.base.objects.hpa import Behavior
+from gpuscale.lab.plan.bounds import bounds
+from gpuscale.lab.plan.comparing import (
     Workload,
     bounds_of,
     question_of,
@@ -16,16 +16,16 @@ from gpuscale.plan.comparing import (
     split_of,
     verdicts,
 )
-from gpuscale.plan.demand import demand_column
-from gpuscale.plan.policies.behavior import behavior_settings
-from gpuscale.plan.policies.hpa import HPA, UP_TOLERANCE
-from gpuscale.plan.policies.policy import Parameter
-from gpuscale.plan.policies.static import STATIC
-from gpuscale.plan.replay import Service
-from gpuscale.plan.score import Nodes
-from gpuscale.plan.tuning.contender import LEAST, Contender, Setting
-from gpuscale.plan.tuning.search import Question, Search
-from gpuscale.plan.waiting import Requests
+from gpuscale.lab.plan.demand import demand_column
+from gpuscale.lab.plan.score import Nodes
+from gpuscale.lab.plan.tuning.contender import LEAST, Contender, Setting
+from gpuscale.lab.plan.tuning.search import Question, Search
+from gpuscale.lab.plan.waiting import Requests
+from gpuscale.triggers.policies.behavior import behavior_settings
+from gpuscale.triggers.policies.hpa import HPA, UP_TOLERANCE
+from gpuscale.triggers.policies.policy import Parameter
+from gpuscale.triggers.policies.replay import Service
+from gpuscale.triggers.policies.static import STATIC
 
 PROMISE = 0.005
 PER_DAY = 5760

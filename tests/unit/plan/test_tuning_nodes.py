@@ -5,15 +5,15 @@ from dataclasses import replace
 import numpy
 import pytest
 
-from gpuscale.plan.comparing import Workload, bounds_of, node_verdicts, row_on_nodes, split_of
-from gpuscale.plan.fleet.fleet import FleetPool
-from gpuscale.plan.policies.hpa import HPA_ON_DEMAND
-from gpuscale.plan.replay import Service
-from gpuscale.plan.score import Nodes
-from gpuscale.plan.tuning.contender import Contender
-from gpuscale.plan.tuning.pooled import DELAY, MIN_NODES, UNNEEDED, OnNodes, Pool, on_nodes
-from gpuscale.plan.tuning.search import Question, Search
-from gpuscale.plan.waiting import Requests
+from gpuscale.lab.plan.comparing import Workload, bounds_of, node_verdicts, row_on_nodes, split_of
+from gpuscale.lab.plan.fleet.fleet import FleetPool
+from gpuscale.lab.plan.score import Nodes
+from gpuscale.lab.plan.tuning.contender import Contender
+from gpuscale.lab.plan.tuning.pooled import DELAY, MIN_NODES, UNNEEDED, OnNodes, Pool, on_nodes
+from gpuscale.lab.plan.tuning.search import Question, Search
+from gpuscale.lab.plan.waiting import Requests
+from gpuscale.triggers.policies.hpa import HPA_ON_DEMAND
+from gpuscale.triggers.policies.replay import Service
 
 PER_DAY = 5760
 SERVICE = Service(start_up_s=615.0, lag_s=0.0, most=20.0)

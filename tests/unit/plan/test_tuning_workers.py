@@ -11,12 +11,12 @@ from dataclasses import replace
 import numpy
 import pytest
 
-from gpuscale.core.errors import UnavailableError, UsageError
-from gpuscale.plan.policies.hpa import HPA_ON_DEMAND
-from gpuscale.plan.replay import Service
-from gpuscale.plan.tuning.contender import Contender
-from gpuscale.plan.tuning.search import Question, Search
-from gpuscale.plan.tuning.workers import workers
+from gpuscale.base.errors import UnavailableError, UsageError
+from gpuscale.lab.plan.tuning.contender import Contender
+from gpuscale.lab.plan.tuning.search import Question, Search
+from gpuscale.lab.plan.tuning.workers import workers
+from gpuscale.triggers.policies.hpa import HPA_ON_DEMAND
+from gpuscale.triggers.policies.replay import Service
 
 STEPS = 3 * 1440
 DEMAND = 8 + 6 * numpy.sin(2 * numpy.pi * numpy.arange(STEPS) / 1440)
@@ -101,7 +101,7 @@ def test_what_came_from_another_process_is_replayed(alone):
 
 def test_a_cluster_that_is_not_there_is_said(monkeypatch):
     pytest.importorskip("distributed")
-    monkeypatch.setattr("gpuscale.plan.tuning.workers._ANSWERS_WITHIN_S", 1)
+    monkeypatch.setattr("gpuscale.lab.plan.tuning.workers._ANSWERS_WITHIN_S", 1)
     with pytest.raises(UnavailableError, match="does not answer"), workers("dask://127.0.0.1:9", 1):
         pass
 

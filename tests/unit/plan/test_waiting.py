@@ -7,8 +7,8 @@ import random
 import numpy
 import pytest
 
-from gpuscale.plan.replay import Replayed, Service
-from gpuscale.plan.waiting import Requests, waits, waits_at_all
+from gpuscale.lab.plan.waiting import Requests, waits, waits_at_all
+from gpuscale.triggers.policies.replay import Replayed, Service
 
 
 def steady(rate: float, service_s: float, pods: int) -> Replayed:

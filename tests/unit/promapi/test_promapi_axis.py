@@ -1,4 +1,4 @@
-from gpuscale.promapi.shapes import SAME_TIME, TimeAxis
+from gpuscale.series.promapi.shapes import SAME_TIME, TimeAxis
 from gpuscale.series.values import Vector, VectorSample
 from gpuscale.testing.prometheus import query_data
 

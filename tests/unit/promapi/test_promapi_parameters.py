@@ -1,7 +1,7 @@
 import pytest
 
-from gpuscale.promapi.body import ApiError
-from gpuscale.promapi.parameters import Parameters, parse_time_ms
+from gpuscale.series.promapi.body import ApiError
+from gpuscale.series.promapi.parameters import Parameters, parse_time_ms
 
 
 # 2015-07-01T20:10:51.781Z is 1435781451.781 in the documentation of the API.

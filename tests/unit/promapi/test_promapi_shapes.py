@@ -1,9 +1,9 @@
 import math
 from array import array
 
-from gpuscale.exposition.write import positional
-from gpuscale.promapi.body import query_body
-from gpuscale.promapi.shapes import query_result
+from gpuscale.base.exposition.write import positional
+from gpuscale.series.promapi.body import query_body
+from gpuscale.series.promapi.shapes import query_result
 from gpuscale.series.values import (
     Matrix,
     MatrixSeries,

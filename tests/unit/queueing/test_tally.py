@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuscale.queueing.tally import Latencies, WaitTally, percentile
-from gpuscale.queueing.theory import erlang_c, steady_wait
+from gpuscale.lab.queueing.tally import Latencies, WaitTally, percentile
+from gpuscale.lab.queueing.theory import erlang_c, steady_wait
 
 
 def factorial_erlang_c(servers: int, offered: float) -> float:

@@ -4,7 +4,14 @@ import math
 
 import pytest
 
-from gpuscale.queueing.times import Constant, Exponential, Lognormal, Measured, Quantiles, Uniform
+from gpuscale.lab.queueing.times import (
+    Constant,
+    Exponential,
+    Lognormal,
+    Measured,
+    Quantiles,
+    Uniform,
+)
 
 SHARES = [(index + 0.5) / 100_000 for index in range(100_000)]
 

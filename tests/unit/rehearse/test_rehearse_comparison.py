@@ -1,6 +1,6 @@
 """Two runs of one scenario side by side."""
 
-from gpuscale.rehearse.comparison import NODES, REPLICAS, Change, changes, paired, table_rows
+from gpuscale.lab.rehearse.comparison import NODES, REPLICAS, Change, changes, paired, table_rows
 
 
 def event(seconds, kind, name, before, after):

@@ -1,7 +1,7 @@
 """Kubernetes' events in a run's log."""
 
-from gpuscale.rehearse.happenings import Happenings
-from gpuscale.sim.events import Event
+from gpuscale.lab.rehearse.happenings import Happenings
+from gpuscale.lab.sim.events import Event
 
 RESCALE = "New size: {}; reason: pods metric gpu_util above target"
 

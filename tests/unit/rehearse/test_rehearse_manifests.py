@@ -2,9 +2,9 @@
 
 import pytest
 
+from gpuscale.base.objects.nodes import Taint
 from gpuscale.cli.scenarios import find_setup
-from gpuscale.objects.nodes import Taint
-from gpuscale.rehearse.manifests import (
+from gpuscale.lab.rehearse.manifests import (
     hpa_manifests,
     job_manifest,
     namespace_manifest,
@@ -12,8 +12,8 @@ from gpuscale.rehearse.manifests import (
     simulated_node,
     workload_manifests,
 )
-from gpuscale.rehearse.mark import LABEL, Mark, rehearsal_id
-from gpuscale.rehearse.placing import namespaces, placed
+from gpuscale.lab.rehearse.mark import LABEL, Mark, rehearsal_id
+from gpuscale.lab.rehearse.placing import namespaces, placed
 
 MARK = Mark("demo-1", "rehearsed")
 TOLERATION = {"key": LABEL, "operator": "Equal", "value": "demo-1", "effect": "NoSchedule"}

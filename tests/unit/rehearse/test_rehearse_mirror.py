@@ -2,22 +2,22 @@
 
 import pytest
 
-from gpuscale.cli.scenarios import find_setup
-from gpuscale.core.quantity import parse_quantity
-from gpuscale.objects.hpa import (
+from gpuscale.base.objects.hpa import (
     CrossVersionObjectReference,
     MetricTarget,
     ObjectMetric,
     PodsMetric,
     TargetType,
 )
-from gpuscale.objects.pods import PodPhase
-from gpuscale.rehearse.mark import Mark
-from gpuscale.rehearse.mirror import Mirror, hpa_figures
-from gpuscale.rehearse.placing import placed
-from gpuscale.rehearse.site import AddNode, CreateJob, RehearsalSite, RemoveNode
-from gpuscale.sim.autoscaler import HpaFigures
-from gpuscale.sim.document.document import summary
+from gpuscale.base.objects.pods import PodPhase
+from gpuscale.base.quantity import parse_quantity
+from gpuscale.cli.scenarios import find_setup
+from gpuscale.lab.rehearse.mark import Mark
+from gpuscale.lab.rehearse.mirror import Mirror, hpa_figures
+from gpuscale.lab.rehearse.placing import placed
+from gpuscale.lab.rehearse.site import AddNode, CreateJob, RehearsalSite, RemoveNode
+from gpuscale.lab.sim.autoscaler import HpaFigures
+from gpuscale.lab.sim.document.document import summary
 
 WHOLE = ObjectMetric(
     CrossVersionObjectReference("Service", "web"),

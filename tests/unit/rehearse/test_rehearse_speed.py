@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from gpuscale.base.clock import ManualClock
+from gpuscale.base.errors import UsageError
 from gpuscale.cli.scenarios import find_setup
-from gpuscale.core.clock import ManualClock
-from gpuscale.core.errors import UsageError
-from gpuscale.metricsapi.security import audit
-from gpuscale.metricsapi.security.reviews import Attributes, User
-from gpuscale.rehearse.manifests import hpa_manifests, job_manifest
-from gpuscale.rehearse.mark import Mark
-from gpuscale.rehearse.speed import check_speed, check_sync_period, hpa_flags, sped_up_manifest
+from gpuscale.lab.rehearse.manifests import hpa_manifests, job_manifest
+from gpuscale.lab.rehearse.mark import Mark
+from gpuscale.lab.rehearse.speed import check_speed, check_sync_period, hpa_flags, sped_up_manifest
+from gpuscale.server.metricsapi.security import audit
+from gpuscale.server.metricsapi.security.reviews import Attributes, User
 
 MARK = Mark("r-1", "ns")
 CONTROLLER = "system:serviceaccount:kube-system:horizontal-pod-autoscaler"

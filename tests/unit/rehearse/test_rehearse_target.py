@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from gpuscale.core.errors import UsageError
+from gpuscale.base.errors import UsageError
 from gpuscale.kube.client.settings import KubeSettings
-from gpuscale.rehearse.target import check_named, check_reachable, is_loopback, make_target
+from gpuscale.lab.rehearse.target import check_named, check_reachable, is_loopback, make_target
 
 FILE = Path("kubeconfig")
 REMOTE = "https://192.0.2.1:6443"

@@ -1,8 +1,8 @@
 """Which metrics the API lists, over time."""
 
-from gpuscale.rules.catalogue import Catalogue, QueryFailure
-from gpuscale.rules.config import load_rules
-from gpuscale.rules.resources import KUBERNETES, ResourceType
+from gpuscale.server.rules.catalogue import Catalogue, QueryFailure
+from gpuscale.server.rules.config import load_rules
+from gpuscale.server.rules.resources import KUBERNETES, ResourceType
 
 RULES = load_rules(
     """

@@ -2,9 +2,9 @@
 
 import pytest
 
-from gpuscale.core.errors import ConfigError
-from gpuscale.rules.catalogue import needed_metric_names
-from gpuscale.rules.config import default_config, load_rules
+from gpuscale.base.errors import ConfigError
+from gpuscale.server.rules.catalogue import needed_metric_names
+from gpuscale.server.rules.config import default_config, load_rules
 
 RULE = "{seriesQuery: m, metricsQuery: 'm{<<.LabelMatchers>>}'}"
 

@@ -2,14 +2,14 @@
 
 import pytest
 
-from gpuscale.core.errors import ConfigError
-from gpuscale.core.golang.template.render import Data
-from gpuscale.objects.selectors import parse_selector
-from gpuscale.rules.catalogue import Catalogue
-from gpuscale.rules.config import AdapterConfig, load_rules
-from gpuscale.rules.confine import confined_config
-from gpuscale.rules.queries.plan import MetricNotFoundError, plan_custom, plan_external
-from gpuscale.rules.resources import KUBERNETES
+from gpuscale.base.errors import ConfigError
+from gpuscale.base.golang.template.render import Data
+from gpuscale.base.objects.selectors import parse_selector
+from gpuscale.server.rules.catalogue import Catalogue
+from gpuscale.server.rules.config import AdapterConfig, load_rules
+from gpuscale.server.rules.confine import confined_config
+from gpuscale.server.rules.queries.plan import MetricNotFoundError, plan_custom, plan_external
+from gpuscale.server.rules.resources import KUBERNETES
 
 LABELS = ("namespace", "exported_namespace")
 TEAM = """

@@ -7,8 +7,8 @@ starts here; what it refuses for one rule costs that rule alone here.
 
 import pytest
 
-from gpuscale.core.errors import ConfigError
-from gpuscale.rules.config import load_rules
+from gpuscale.base.errors import ConfigError
+from gpuscale.server.rules.config import load_rules
 
 GOOD = "- {seriesQuery: good, metricsQuery: good}"
 STARTS = {

@@ -2,8 +2,8 @@
 
 import pytest
 
-from gpuscale.core.regex import compile_re2
-from gpuscale.rules.expand import compile_expansion
+from gpuscale.base.regex import compile_re2
+from gpuscale.server.rules.expand import compile_expansion
 
 
 def expand(pattern: str, text: str, on: str) -> str:

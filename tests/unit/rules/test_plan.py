@@ -4,11 +4,12 @@ import math
 
 import pytest
 
-from gpuscale.objects.metric_values import ExternalValue, MetricValue
-from gpuscale.objects.selectors import Selector, parse_selector
-from gpuscale.rules.catalogue import Catalogue
-from gpuscale.rules.config import load_rules
-from gpuscale.rules.queries.plan import (
+from gpuscale.base.objects.metric_values import ExternalValue, MetricValue
+from gpuscale.base.objects.selectors import Selector, parse_selector
+from gpuscale.series.values import Matrix, Scalar, StringValue, Vector, VectorSample
+from gpuscale.server.rules.catalogue import Catalogue
+from gpuscale.server.rules.config import load_rules
+from gpuscale.server.rules.queries.plan import (
     FetchError,
     MetricNotFoundError,
     UnexpectedResultError,
@@ -16,8 +17,7 @@ from gpuscale.rules.queries.plan import (
     plan_external,
     to_milli,
 )
-from gpuscale.rules.resources import KUBERNETES
-from gpuscale.series.values import Matrix, Scalar, StringValue, Vector, VectorSample
+from gpuscale.server.rules.resources import KUBERNETES
 
 CATALOGUE = Catalogue.build(
     load_rules(

@@ -2,11 +2,11 @@
 
 import pytest
 
-from gpuscale.objects.selectors import Selector, parse_selector
-from gpuscale.rules.catalogue import Catalogue
-from gpuscale.rules.config import load_rules
-from gpuscale.rules.queries.plan import MetricNotFoundError, Plans, plan_custom
-from gpuscale.rules.resources import KUBERNETES
+from gpuscale.base.objects.selectors import Selector, parse_selector
+from gpuscale.server.rules.catalogue import Catalogue
+from gpuscale.server.rules.config import load_rules
+from gpuscale.server.rules.queries.plan import MetricNotFoundError, Plans, plan_custom
+from gpuscale.server.rules.resources import KUBERNETES
 
 RULE = """
 rules:

@@ -2,12 +2,12 @@
 
 import pytest
 
-from gpuscale.core.golang.template import parse_template
-from gpuscale.core.regex import compile_re2
-from gpuscale.objects.selectors import Selector
-from gpuscale.rules.query import FIELDS, custom_query, escape_name
-from gpuscale.rules.resources import KUBERNETES, ResourceType
+from gpuscale.base.golang.template import parse_template
+from gpuscale.base.objects.selectors import Selector
+from gpuscale.base.regex import compile_re2
 from gpuscale.series.promql.parse import parse_matchers
+from gpuscale.server.rules.query import FIELDS, custom_query, escape_name
+from gpuscale.server.rules.resources import KUBERNETES, ResourceType
 
 TEMPLATE = parse_template("m{<<.LabelMatchers>>}", FIELDS)
 BY_VALUE = parse_template('m{pod=~"<<index .LabelValuesByName "pod">>"}', FIELDS)

@@ -1,6 +1,6 @@
 import pytest
 
-from gpuscale.rules.resources import KUBERNETES, ResourceType, UnknownResourceError
+from gpuscale.server.rules.resources import KUBERNETES, ResourceType, UnknownResourceError
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpuscale.scaler.connections import Peer, network_of, too_many
+from gpuscale.server.scaler.connections import Peer, network_of, too_many
 
 
 def test_the_newest_of_an_address_go_beyond_its_bound() -> None:

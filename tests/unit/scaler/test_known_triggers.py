@@ -3,8 +3,13 @@
 import pytest
 
 from answering import read_plainly
-from gpuscale.scaler.known_triggers import KnownTriggers, RefusedError, WatchedTriggers, polling_s
-from gpuscale.scaler.proto import externalscaler_pb2 as pb
+from gpuscale.server.scaler.known_triggers import (
+    KnownTriggers,
+    RefusedError,
+    WatchedTriggers,
+    polling_s,
+)
+from gpuscale.server.scaler.proto import externalscaler_pb2 as pb
 
 
 def ref(namespace="ml", **metadata):

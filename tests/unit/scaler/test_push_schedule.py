@@ -1,6 +1,6 @@
 """When a stream tells KEDA that a workload is active: on the edge, and again for a KEDA not ready for it."""
 
-from gpuscale.scaler.pushes import PushSchedule
+from gpuscale.server.scaler.pushes import PushSchedule
 
 
 def sent(schedule, activities, until_s):

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from gpuscale.core.errors import UsageError
-from gpuscale.scaler.certificate import TlsFiles
-from gpuscale.scaler.settings import read_settings
+from gpuscale.base.errors import UsageError
+from gpuscale.server.scaler.certificate import TlsFiles
+from gpuscale.server.scaler.settings import read_settings
 
 GIVEN = {"prometheus-url": ["http://prometheus:9090"]}
 

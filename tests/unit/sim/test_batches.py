@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuscale.queueing.batching import BatchCurve, Batching
-from gpuscale.queueing.times import Constant, Exponential
-from gpuscale.sim.load.costs import ServiceModel
-from gpuscale.sim.load.loads import StepsLoad
-from gpuscale.sim.load.service import Service
+from gpuscale.base.loads import StepsLoad
+from gpuscale.lab.queueing.batching import BatchCurve, Batching
+from gpuscale.lab.queueing.times import Constant, Exponential
+from gpuscale.lab.sim.load.costs import ServiceModel
+from gpuscale.lab.sim.load.service import Service
 from queues import assert_near, batch_means, m_d_c_queue, m_m_c_queue, one_by_one
 
 CURVE = BatchCurve([(1, 1.0), (4, 1.6), (8, 2.0), (16, 4.0)])

@@ -8,12 +8,12 @@ from statistics import median
 
 import pytest
 
-from gpuscale.core.errors import ConfigError, UsageError
-from gpuscale.queueing.times import Constant
-from gpuscale.sim.fluid.run import simulate_fluid
-from gpuscale.sim.scenario.batching import BatchingSpec, batching_of
-from gpuscale.sim.scenario.loading import load_setup
-from gpuscale.sim.simulate import simulate
+from gpuscale.base.errors import ConfigError, UsageError
+from gpuscale.lab.queueing.times import Constant
+from gpuscale.lab.sim.fluid.run import simulate_fluid
+from gpuscale.lab.sim.scenario.batching import BatchingSpec, batching_of
+from gpuscale.lab.sim.scenario.loading import load_setup
+from gpuscale.lab.sim.simulate import simulate
 
 MEASURED = Path(__file__).parents[4] / "shared/data/traces/splitwise-perf-2024/perf_model.csv.gz"
 TABLE = """\

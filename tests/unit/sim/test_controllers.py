@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from gpuscale.objects.meta import ObjectMeta
-from gpuscale.objects.pods import Container, PodPhase, PodSpec, PodStatus, PodTemplate
-from gpuscale.objects.selectors import parse_selector
-from gpuscale.objects.workloads import Deployment
-from gpuscale.sim.cluster import Cluster
-from gpuscale.sim.control.controllers import reconcile, replica_set_of
+from gpuscale.base.objects.meta import ObjectMeta
+from gpuscale.base.objects.pods import Container, PodPhase, PodSpec, PodStatus, PodTemplate
+from gpuscale.base.objects.selectors import parse_selector
+from gpuscale.base.objects.workloads import Deployment
+from gpuscale.lab.sim.cluster import Cluster
+from gpuscale.lab.sim.control.controllers import reconcile, replica_set_of
 
 TEMPLATE = PodTemplate({"app": "web"}, PodSpec((Container("c"),)))
 WEB = Deployment(ObjectMeta("web", "default"), 0, parse_selector("app=web"), TEMPLATE)

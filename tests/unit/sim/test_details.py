@@ -3,10 +3,10 @@
 import pytest
 
 from gpuscale.cli.scenarios import find_setup
-from gpuscale.sim import simulate as simulation
-from gpuscale.sim.document.details import Details
-from gpuscale.sim.document.timeline import Recorder
-from gpuscale.sim.simulate import simulate
+from gpuscale.lab.sim import simulate as simulation
+from gpuscale.lab.sim.document.details import Details
+from gpuscale.lab.sim.document.timeline import Recorder
+from gpuscale.lab.sim.simulate import simulate
 
 
 def recorded(most: int | None) -> tuple[Recorder, Details]:

@@ -1,6 +1,6 @@
 import pytest
 
-from gpuscale.sim.engine import Engine, Stage
+from gpuscale.lab.sim.engine import Engine, Stage
 
 
 def test_events_run_by_time_then_stage_then_order_of_asking() -> None:

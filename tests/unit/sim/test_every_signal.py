@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from gpuscale.formats.signals.catalogue import SIGNALS
-from gpuscale.formats.signals.signal import Signal, filled_in
-from gpuscale.install.parts.rules import adapter_rules, has_rule, signal_rule
-from gpuscale.sim.load.signal_series import Quantity, exposed_by, exposed_families
-from gpuscale.sim.scenario.loading import load_setup
-from gpuscale.sim.simulate import simulate
+from gpuscale.lab.sim.load.signal_series import Quantity, exposed_by, exposed_families
+from gpuscale.lab.sim.scenario.loading import load_setup
+from gpuscale.lab.sim.simulate import simulate
+from gpuscale.ops.install.parts.rules import adapter_rules, has_rule, signal_rule
+from gpuscale.signals.catalogue import SIGNALS
+from gpuscale.signals.signal import Signal, filled_in
 
 DEPLOYMENT = """\
 apiVersion: apps/v1

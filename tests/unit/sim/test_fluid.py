@@ -8,16 +8,16 @@ from pathlib import Path
 import numpy
 import pytest
 
+from gpuscale.base.errors import UsageError
 from gpuscale.cli.scenarios import find_setup
-from gpuscale.core.errors import UsageError
 from gpuscale.hpa.kernel.memory import MAX, PERCENT, PODS, Limits, Rules
-from gpuscale.plan.fleet.manifest_hpa import POD_AVERAGE, manifest_policy
-from gpuscale.plan.policies.hpa import HPA
-from gpuscale.plan.replay import Service, run
-from gpuscale.sim.fluid.document import ACCURACY
-from gpuscale.sim.fluid.run import simulate_fluid
-from gpuscale.sim.scenario.loading import load_setup
-from gpuscale.sim.simulate import simulate
+from gpuscale.lab.plan.fleet.manifest_hpa import POD_AVERAGE, manifest_policy
+from gpuscale.lab.sim.fluid.document import ACCURACY
+from gpuscale.lab.sim.fluid.run import simulate_fluid
+from gpuscale.lab.sim.scenario.loading import load_setup
+from gpuscale.lab.sim.simulate import simulate
+from gpuscale.triggers.policies.hpa import HPA
+from gpuscale.triggers.policies.replay import Service, run
 
 ROOT = Path(__file__).parents[3]
 MANIFESTS = """\

@@ -3,8 +3,7 @@
 import numpy
 import pytest
 
-from gpuscale.sim.fluid.loads import rates_at, requests_until
-from gpuscale.sim.load.loads import (
+from gpuscale.base.loads import (
     Load,
     RampLoad,
     RateTraceLoad,
@@ -13,6 +12,7 @@ from gpuscale.sim.load.loads import (
     StepsLoad,
     TraceLoad,
 )
+from gpuscale.lab.sim.fluid.loads import rates_at, requests_until
 
 LOADS: dict[str, Load] = {
     "constant": StepsLoad(((0.0, 3.0),)),

@@ -3,11 +3,11 @@
 
 import pytest
 
-from gpuscale.core.errors import UsageError
-from gpuscale.sim.fluid.run import simulate_fluid
-from gpuscale.sim.scenario.loading import load_setup
-from gpuscale.sim.scenario.setup import Setup
-from gpuscale.sim.simulate import simulate
+from gpuscale.base.errors import UsageError
+from gpuscale.lab.sim.fluid.run import simulate_fluid
+from gpuscale.lab.sim.scenario.loading import load_setup
+from gpuscale.lab.sim.scenario.setup import Setup
+from gpuscale.lab.sim.simulate import simulate
 
 WORKLOAD = """\
 ---

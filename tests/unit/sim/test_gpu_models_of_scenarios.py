@@ -2,9 +2,9 @@
 
 import pytest
 
-from gpuscale.core.errors import ConfigError
-from gpuscale.sim.scenario.loading import load_setup
-from gpuscale.sim.world import World
+from gpuscale.base.errors import ConfigError
+from gpuscale.lab.sim.scenario.loading import load_setup
+from gpuscale.lab.sim.world import World
 
 MANIFESTS = """
 apiVersion: apps/v1

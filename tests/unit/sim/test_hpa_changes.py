@@ -2,10 +2,10 @@
 
 import pytest
 
-from gpuscale.core.errors import ConfigError, UsageError
-from gpuscale.sim.fluid.run import simulate_fluid
-from gpuscale.sim.scenario.loading import load_setup
-from gpuscale.sim.simulate import simulate
+from gpuscale.base.errors import ConfigError, UsageError
+from gpuscale.lab.sim.fluid.run import simulate_fluid
+from gpuscale.lab.sim.scenario.loading import load_setup
+from gpuscale.lab.sim.simulate import simulate
 
 MANIFESTS = """\
 apiVersion: apps/v1

@@ -4,9 +4,9 @@
 import pytest
 
 from gpuscale.hpa.types import FetchError, MetricValue, PodValues
-from gpuscale.sim.autoscaler import HpaController
-from gpuscale.sim.scenario.loading import load_setup
-from gpuscale.sim.world import World
+from gpuscale.lab.sim.autoscaler import HpaController
+from gpuscale.lab.sim.scenario.loading import load_setup
+from gpuscale.lab.sim.world import World
 
 DEPLOYMENT = """\
 apiVersion: apps/v1

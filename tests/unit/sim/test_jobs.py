@@ -1,11 +1,11 @@
 # mypy: disable-error-code="attr-defined"
 """How far Jobs have got, held against a time table that is worked out by hand."""
 
-from gpuscale.sim.document.document import document, row
-from gpuscale.sim.document.jobs import JobProgress, job_progress
-from gpuscale.sim.document.timeline import Recorder
-from gpuscale.sim.scenario.loading import load_setup
-from gpuscale.sim.world import World
+from gpuscale.lab.sim.document.document import document, row
+from gpuscale.lab.sim.document.jobs import JobProgress, job_progress
+from gpuscale.lab.sim.document.timeline import Recorder
+from gpuscale.lab.sim.scenario.loading import load_setup
+from gpuscale.lab.sim.world import World
 
 JOB = """
 apiVersion: batch/v1

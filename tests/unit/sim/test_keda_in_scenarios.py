@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
+from gpuscale.base.errors import ConfigError, UsageError
+from gpuscale.base.loads import StepsLoad
 from gpuscale.cli.scenarios import find_setup
-from gpuscale.core.errors import ConfigError, UsageError
-from gpuscale.rehearse.comparison import REPLICAS, changes
-from gpuscale.rehearse.target import check_triggers
-from gpuscale.sim.load.costs import ServiceModel
-from gpuscale.sim.load.loads import StepsLoad
-from gpuscale.sim.load.requests import request_families
-from gpuscale.sim.load.service import Service
-from gpuscale.sim.scenario.loading import load_setup
-from gpuscale.sim.scenario.setup import Setup
-from gpuscale.sim.simulate import simulate
+from gpuscale.lab.rehearse.comparison import REPLICAS, changes
+from gpuscale.lab.rehearse.target import check_triggers
+from gpuscale.lab.sim.load.costs import ServiceModel
+from gpuscale.lab.sim.load.requests import request_families
+from gpuscale.lab.sim.load.service import Service
+from gpuscale.lab.sim.scenario.loading import load_setup
+from gpuscale.lab.sim.scenario.setup import Setup
+from gpuscale.lab.sim.simulate import simulate
 
 SCENARIO = Path(__file__).parent.parent.parent / "data" / "rehearsals" / "keda.yaml"
 TEXT = SCENARIO.read_text(encoding="utf-8")

@@ -6,9 +6,9 @@ import random
 import pytest
 
 from gpuscale.cli.scenarios import find_setup, shipped_names
-from gpuscale.sim.lagged.reasons import why_not
-from gpuscale.sim.scenario.loading import load_setup
-from gpuscale.sim.simulate import simulate
+from gpuscale.lab.sim.lagged.reasons import why_not
+from gpuscale.lab.sim.scenario.loading import load_setup
+from gpuscale.lab.sim.simulate import simulate
 
 LABELS = {"dcgm": ("exported_namespace", "exported_pod"), "ack": ("NamespaceName", "PodName")}
 SERIES = {

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from gpuscale.sim.lagged.reasons import why_not
-from gpuscale.sim.scenario.loading import load_setup
-from gpuscale.sim.scenario.setup import Setup
-from gpuscale.sim.simulate import simulate
+from gpuscale.lab.sim.lagged.reasons import why_not
+from gpuscale.lab.sim.scenario.loading import load_setup
+from gpuscale.lab.sim.scenario.setup import Setup
+from gpuscale.lab.sim.simulate import simulate
 
 FIELD = "DCGM_FI_DEV_GPU_UTIL"
 OWNER = {"dcgm": ("exported_namespace", "exported_pod"), "ack": ("NamespaceName", "PodName")}

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuscale.sim.load.costs import ServiceModel
-from gpuscale.sim.load.line import Line
-from gpuscale.sim.load.loads import StepsLoad
-from gpuscale.sim.load.service import Service
+from gpuscale.base.loads import StepsLoad
+from gpuscale.lab.sim.load.costs import ServiceModel
+from gpuscale.lab.sim.load.line import Line
+from gpuscale.lab.sim.load.service import Service
 
 S_MS = 50
 """What one request takes: 0.05 s of a GPU."""

@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from gpuscale.sim.load.loads import (
+from gpuscale.base.loads import (
     RampLoad,
     RateTraceLoad,
     SineLoad,

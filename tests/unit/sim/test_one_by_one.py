@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuscale.queueing.tally import percentile
-from gpuscale.queueing.theory import erlang_c
-from gpuscale.queueing.times import Constant, Exponential
-from gpuscale.sim.load.arrivals import Arrivals
-from gpuscale.sim.load.costs import ServiceModel
-from gpuscale.sim.load.loads import SineLoad, StepsLoad, TraceLoad
-from gpuscale.sim.load.service import Service
+from gpuscale.base.loads import SineLoad, StepsLoad, TraceLoad
+from gpuscale.lab.queueing.tally import percentile
+from gpuscale.lab.queueing.theory import erlang_c
+from gpuscale.lab.queueing.times import Constant, Exponential
+from gpuscale.lab.sim.load.arrivals import Arrivals
+from gpuscale.lab.sim.load.costs import ServiceModel
+from gpuscale.lab.sim.load.service import Service
 from queues import assert_near, batch_means, m_d_c_queue, m_m_c_queue, one_by_one
 
 CASES = ((1, 0.1, 0.9), (1, 0.1, 0.7), (8, 1.0, 0.9), (32, 5.0, 0.8))

@@ -6,16 +6,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuscale.cluster.scheduling.fit import node_state
-from gpuscale.core.quantity import parse_quantity
+from gpuscale.base.objects.meta import ObjectMeta, OwnerReference
+from gpuscale.base.objects.nodes import Node
+from gpuscale.base.objects.pods import Container, Pod, PodPhase, PodSpec, PodStatus
+from gpuscale.base.objects.selectors import parse_selector
+from gpuscale.base.quantity import parse_quantity
+from gpuscale.hpa.cluster.scheduling.fit import node_state
 from gpuscale.hpa.selectors import SelectorIndex, hpas_selecting
 from gpuscale.hpa.types import PodInfo
-from gpuscale.objects.meta import ObjectMeta, OwnerReference
-from gpuscale.objects.nodes import Node
-from gpuscale.objects.pods import Container, Pod, PodPhase, PodSpec, PodStatus
-from gpuscale.objects.selectors import parse_selector
-from gpuscale.sim.cluster import Cluster
-from gpuscale.sim.pod_index import FINISHED, is_daemon
+from gpuscale.lab.sim.cluster import Cluster
+from gpuscale.lab.sim.pod_index import FINISHED, is_daemon
 
 SELECTORS = ("", "app=a", "app in (a,b)", "app=a,tier=x", "tier!=x", "!tier", "app in (b),tier")
 OWNERS = (("ReplicaSet", "a"), ("ReplicaSet", "b"), ("Job", "a"), ("DaemonSet", "agent"))
@@ -146,7 +146,7 @@ def test_hpas_are_found_by_labels_as_one_after_the_other(texts, found) -> None:
 
 def test_a_generated_name_that_is_taken_is_drawn_again(monkeypatch: pytest.MonkeyPatch) -> None:
     drawn = iter(("aaaaa", "aaaaa", "bbbbb"))
-    monkeypatch.setattr("gpuscale.sim.cluster.name_suffix", lambda *_: next(drawn))
+    monkeypatch.setattr("gpuscale.lab.sim.cluster.name_suffix", lambda *_: next(drawn))
     made = Cluster(1)
     for expected in ("web-aaaaa", "web-bbbbb"):
         name = made.new_pod_name("default", "web", "x")

@@ -2,18 +2,18 @@
 
 import pytest
 
-from gpuscale.core.errors import ConfigError
+from gpuscale.base.errors import ConfigError
+from gpuscale.base.loads import StepsLoad
+from gpuscale.lab.sim.load.costs import ServiceModel
+from gpuscale.lab.sim.load.pod_metrics import Figure, PodTargets, ServedMetrics
+from gpuscale.lab.sim.load.service import Service
+from gpuscale.lab.sim.scenario.loading import load_setup
+from gpuscale.lab.sim.simulate import simulate
+from gpuscale.lab.sim.world import World
 from gpuscale.series.promql.parse import parse_query
 from gpuscale.series.storage.store import SeriesStore
 from gpuscale.series.values import Vector
-from gpuscale.sim.load.costs import ServiceModel
-from gpuscale.sim.load.loads import StepsLoad
-from gpuscale.sim.load.pod_metrics import Figure, PodTargets, ServedMetrics
-from gpuscale.sim.load.service import Service
-from gpuscale.sim.scenario.loading import load_setup
-from gpuscale.sim.simulate import simulate
-from gpuscale.sim.world import World
-from gpuscale.sources.embedded import EmbeddedSource
+from gpuscale.server.sources.embedded import EmbeddedSource
 
 DEPLOYMENT = """\
 apiVersion: apps/v1

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from gpuscale.base import plugins
+from gpuscale.base.errors import ConfigError, UsageError
 from gpuscale.cli.scenarios import load_policy
-from gpuscale.cluster.nodes.pools import ScaleDown, ScaleUp
-from gpuscale.core import plugins
-from gpuscale.core.errors import ConfigError, UsageError
-from gpuscale.sim.scenario.loading import load_setup
-from gpuscale.sim.simulate import simulate
+from gpuscale.hpa.cluster.nodes.pools import ScaleDown, ScaleUp
+from gpuscale.lab.sim.scenario.loading import load_setup
+from gpuscale.lab.sim.simulate import simulate
 
 FOLDER = Path(__file__).parents[2] / "data" / "policies"
 MANIFESTS = """\

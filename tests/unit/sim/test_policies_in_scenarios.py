@@ -2,11 +2,11 @@
 
 import pytest
 
-from gpuscale.core.errors import ConfigError, UsageError
-from gpuscale.rehearse.target import check_triggers
-from gpuscale.sim.scenario.loading import load_setup
-from gpuscale.sim.scenario.setup import Setup
-from gpuscale.sim.simulate import simulate
+from gpuscale.base.errors import ConfigError, UsageError
+from gpuscale.lab.rehearse.target import check_triggers
+from gpuscale.lab.sim.scenario.loading import load_setup
+from gpuscale.lab.sim.scenario.setup import Setup
+from gpuscale.lab.sim.simulate import simulate
 
 POLICY = """\
 query: sum(rate(gpuscale_simulated_requests_total{deployment="llm"}[20s]))

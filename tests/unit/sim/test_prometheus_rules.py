@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from gpuscale.cli.scenarios import find_setup
+from gpuscale.lab.sim.simulate import simulate
+from gpuscale.lab.views.summary import summary_groups
 from gpuscale.series.rules.load import load_rule_groups
-from gpuscale.sim.simulate import simulate
-from gpuscale.views.summary import summary_groups
 
 RULES = """\
 groups:

@@ -1,7 +1,7 @@
 import pytest
 
-from gpuscale.sim.document import timeline as recorder
-from gpuscale.sim.document.timeline import Recorder
+from gpuscale.lab.sim.document import timeline as recorder
+from gpuscale.lab.sim.document.timeline import Recorder
 
 
 def test_a_series_that_comes_late_has_gaps_before_and_after() -> None:

@@ -2,11 +2,11 @@
 
 import pytest
 
-from gpuscale.core.errors import ConfigError
-from gpuscale.sim.document.document import summary
-from gpuscale.sim.scale_outs import ScaleOuts
-from gpuscale.sim.scenario.loading import load_setup
-from gpuscale.sim.world import World
+from gpuscale.base.errors import ConfigError
+from gpuscale.lab.sim.document.document import summary
+from gpuscale.lab.sim.scale_outs import ScaleOuts
+from gpuscale.lab.sim.scenario.loading import load_setup
+from gpuscale.lab.sim.world import World
 
 WEB = "default/web"
 

@@ -1,8 +1,8 @@
 import pytest
 
-from gpuscale.sim.load.costs import ServiceModel
-from gpuscale.sim.load.loads import StepsLoad
-from gpuscale.sim.load.service import Service
+from gpuscale.base.loads import StepsLoad
+from gpuscale.lab.sim.load.costs import ServiceModel
+from gpuscale.lab.sim.load.service import Service
 
 
 def service(rate, gpu_seconds=0.05, other=0.0, concurrency=100, gpus=1, limit=1e9):

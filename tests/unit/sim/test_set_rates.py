@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from gpuscale.core.errors import ConfigError, UsageError
-from gpuscale.sim.scenario.model import parse_scenario
+from gpuscale.base.errors import ConfigError, UsageError
+from gpuscale.lab.sim.scenario.model import parse_scenario
 
 SCENARIO = """\
 apiVersion: gpuscale.dev/v1alpha1

@@ -10,18 +10,18 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from gpuscale.objects.metric_values import MetricValue
-from gpuscale.rules.catalogue import Catalogue
-from gpuscale.rules.config import load_rules
-from gpuscale.rules.queries.plan import CustomPlan, plan_custom
-from gpuscale.rules.query import MAX_JOINED_NAMES, custom_query
-from gpuscale.rules.resources import PODS
+from gpuscale.base.objects.metric_values import MetricValue
+from gpuscale.lab.sim import metrics_client
+from gpuscale.lab.sim.metrics_client import VirtualMetricsClient, immediately
+from gpuscale.lab.sim.scenario.loading import load_setup
+from gpuscale.lab.sim.simulate import simulate
 from gpuscale.series.storage.store import SeriesStore
-from gpuscale.sim import metrics_client
-from gpuscale.sim.metrics_client import VirtualMetricsClient, immediately
-from gpuscale.sim.scenario.loading import load_setup
-from gpuscale.sim.simulate import simulate
-from gpuscale.sources.embedded import EmbeddedSource
+from gpuscale.server.rules.catalogue import Catalogue
+from gpuscale.server.rules.config import load_rules
+from gpuscale.server.rules.queries.plan import CustomPlan, plan_custom
+from gpuscale.server.rules.query import MAX_JOINED_NAMES, custom_query
+from gpuscale.server.rules.resources import PODS
+from gpuscale.server.sources.embedded import EmbeddedSource
 
 NOW_MS = 1_000_000
 SERIES = "DCGM_FI_DEV_GPU_UTIL"

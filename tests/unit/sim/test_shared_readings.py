@@ -5,11 +5,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from gpuscale.gpu.readings import GpuReading
-from gpuscale.sim.engine import Stage
-from gpuscale.sim.load.shared_readings import SharedReadings
-from gpuscale.sim.scenario.loading import load_setup
-from gpuscale.sim.world import World
+from gpuscale.agent.gpu.readings import GpuReading
+from gpuscale.lab.sim.engine import Stage
+from gpuscale.lab.sim.load.shared_readings import SharedReadings
+from gpuscale.lab.sim.scenario.loading import load_setup
+from gpuscale.lab.sim.world import World
 
 UTILIZATION = "DCGM_FI_DEV_GPU_UTIL"
 SERIES = (UTILIZATION, "DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_FB_FREE")

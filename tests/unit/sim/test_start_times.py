@@ -2,9 +2,9 @@
 
 import pytest
 
-from gpuscale.core.errors import ConfigError
-from gpuscale.sim.scenario.loading import load_setup
-from gpuscale.sim.simulate import simulate
+from gpuscale.base.errors import ConfigError
+from gpuscale.lab.sim.scenario.loading import load_setup
+from gpuscale.lab.sim.simulate import simulate
 
 DEPLOYMENT = """\
 apiVersion: apps/v1

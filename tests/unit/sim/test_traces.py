@@ -1,7 +1,7 @@
 import pytest
 
-from gpuscale.core.errors import ConfigError
-from gpuscale.sim.load.traces import load_trace
+from gpuscale.base.errors import ConfigError
+from gpuscale.lab.sim.load.traces import load_trace
 
 
 def load(text, rate=None, scale=1.0):

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from gpuscale.base.errors import ConfigError
 from gpuscale.cli.scenarios import find_setup
-from gpuscale.core.errors import ConfigError
-from gpuscale.rehearse.comparison import REPLICAS, changes
-from gpuscale.sim.scenario.loading import load_setup
-from gpuscale.sim.scenario.setup import Setup
-from gpuscale.sim.simulate import simulate
+from gpuscale.lab.rehearse.comparison import REPLICAS, changes
+from gpuscale.lab.sim.scenario.loading import load_setup
+from gpuscale.lab.sim.scenario.setup import Setup
+from gpuscale.lab.sim.simulate import simulate
 
 SCENARIO = Path(__file__).parent.parent.parent / "data" / "rehearsals" / "zero-hpa.yaml"
 TEXT = SCENARIO.read_text(encoding="utf-8")

@@ -10,17 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from gpuscale.core.pki import make_ca, make_serving
+from gpuscale.base.pki import make_ca, make_serving
 
 PROGRAM = """
 import asyncio, ssl, sys
 real = ssl.SSLContext.set_default_verify_paths
-from gpuscale.sources.aiohttp_start import import_aiohttp
+from gpuscale.server.sources.aiohttp_start import import_aiohttp
 import_aiohttp()
 assert ssl.SSLContext.set_default_verify_paths is real
 from aiohttp import ClientError
 from yarl import URL
-from gpuscale.sources.http import HttpSession
+from gpuscale.server.sources.http import HttpSession
 
 async def main():
     async with HttpSession(10) as session:

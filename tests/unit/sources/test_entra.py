@@ -9,9 +9,9 @@ import pytest
 import pytest_asyncio
 from aiohttp import web
 
-from gpuscale.core.errors import UnavailableError
-from gpuscale.sources import entra
-from gpuscale.sources.entra import (
+from gpuscale.base.errors import UnavailableError
+from gpuscale.server.sources import entra
+from gpuscale.server.sources.entra import (
     ClientSecret,
     EntraLogin,
     EntraToken,

@@ -2,9 +2,9 @@
 
 import pytest
 
-from gpuscale.rules.config import load_rules, preset_text
 from gpuscale.series.wanted import EVERYTHING, SeriesFilter, WantedNames
-from gpuscale.sources.feeds.needs import wanted_by_rules
+from gpuscale.server.rules.config import load_rules, preset_text
+from gpuscale.server.sources.feeds.needs import wanted_by_rules
 
 RULE = """
 rules:

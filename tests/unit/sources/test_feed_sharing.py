@@ -9,22 +9,22 @@ from pathlib import Path
 
 import pytest
 
-from gpuscale.core.clock import WallClock
-from gpuscale.core.errors import UsageError
-from gpuscale.exposition.stream import StreamReader
+from gpuscale.base.clock import WallClock
+from gpuscale.base.errors import UsageError
+from gpuscale.base.exposition.stream import StreamReader
 from gpuscale.kube.client.client import KubeClient
 from gpuscale.kube.client.settings import KubeSettings
-from gpuscale.metricsapi.settings import read_settings
 from gpuscale.series.matchers import Matcher, MatchOp
 from gpuscale.series.scraping.streamed import StreamedTarget
 from gpuscale.series.scraping.target import TargetSeries
 from gpuscale.series.storage.store import SeriesStore
-from gpuscale.sources.feeds.sharing.discovery import PeerWatch, peer_urls, slice_peers
-from gpuscale.sources.feeds.sharing.division import PATIENCE_S, Division, first
-from gpuscale.sources.feeds.sharing.link import PeerLinks
-from gpuscale.sources.feeds.sharing.relay import MAX_UNSENT_BYTES, Reader, Relay
-from gpuscale.sources.feeds.sharing.settings import MAX_PEERS, peer_service, peer_url
-from gpuscale.sources.feeds.targets import static_agent
+from gpuscale.server.metricsapi.settings import read_settings
+from gpuscale.server.sources.feeds.sharing_discovery import PeerWatch, peer_urls, slice_peers
+from gpuscale.server.sources.feeds.sharing_division import PATIENCE_S, Division, first
+from gpuscale.server.sources.feeds.sharing_link import PeerLinks
+from gpuscale.server.sources.feeds.sharing_relay import MAX_UNSENT_BYTES, Reader, Relay
+from gpuscale.server.sources.feeds.sharing_settings import MAX_PEERS, peer_service, peer_url
+from gpuscale.server.sources.feeds.targets import static_agent
 
 AGENTS = [f"http://10.0.{n // 256}.{n % 256}:9400/stream" for n in range(2_000)]
 REPLICAS = [f"replica-{n}" for n in range(4)]

@@ -4,14 +4,14 @@ import re
 
 import pytest
 
-from gpuscale.core.errors import UsageError
+from gpuscale.base.errors import UsageError
 from gpuscale.series.promql.evaluate import instant
 from gpuscale.series.scraping.scrape import ScrapeTarget
 from gpuscale.series.storage.store import SeriesStore
-from gpuscale.sources.feeds.annotated_pods import exporters, pod_targets
-from gpuscale.sources.feeds.endpoint_slices import AgentChoice, slice_targets
-from gpuscale.sources.feeds.selected_pods import pod_choice, selected_targets
-from gpuscale.sources.feeds.targets import static_agent, static_scrape, told_apart
+from gpuscale.server.sources.feeds.annotated_pods import exporters, pod_targets
+from gpuscale.server.sources.feeds.endpoint_slices import AgentChoice, slice_targets
+from gpuscale.server.sources.feeds.selected_pods import pod_choice, selected_targets
+from gpuscale.server.sources.feeds.targets import static_agent, static_scrape, told_apart
 
 
 def slice_of(*endpoints, ports=None, kind="IPv4"):

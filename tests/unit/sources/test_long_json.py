@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gpuscale.sources.prometheus.answers import LONG_BYTES, read_array
+from gpuscale.server.sources.prometheus.answers import LONG_BYTES, read_array
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.text(max_size=20),

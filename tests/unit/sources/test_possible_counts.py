@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from gpuscale.series.values import Vector
-from gpuscale.sources.prometheus import possible
-from gpuscale.sources.prometheus.possible import PossibleSource
+from gpuscale.server.sources.prometheus import possible
+from gpuscale.server.sources.prometheus.possible import PossibleSource
 
 NAME = "DCGM_FI_DEV_GPU_UTIL"
 MINUTE_MS = 60_000

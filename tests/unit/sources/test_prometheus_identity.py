@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuscale.sources.entra import EntraLogin, ManagedIdentity, WorkloadIdentity
-from gpuscale.sources.prometheus.identity import login_of
+from gpuscale.server.sources.entra import EntraLogin, ManagedIdentity, WorkloadIdentity
+from gpuscale.server.sources.prometheus.identity import login_of
 
 ID = "00000000-0000-0000-0000-0000000000aa"
 OTHER = "00000000-0000-0000-0000-0000000000cc"

@@ -8,7 +8,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer, unused_port
 
-from gpuscale.core.errors import QueryError, UnavailableError, UpstreamError
+from gpuscale.base.errors import QueryError, UnavailableError, UpstreamError
 from gpuscale.series.values import (
     Matrix,
     MatrixSeries,
@@ -17,8 +17,8 @@ from gpuscale.series.values import (
     Vector,
     VectorSample,
 )
-from gpuscale.sources.prometheus.answers import envelope
-from gpuscale.sources.prometheus.client import PrometheusSettings, PrometheusSource
+from gpuscale.server.sources.prometheus.answers import envelope
+from gpuscale.server.sources.prometheus.client import PrometheusSettings, PrometheusSource
 
 _SUCCESS = '{"status":"success","data":{"resultType":"vector","result":[]}}'
 
@@ -197,7 +197,7 @@ async def test_headers_may_come_twice(fake) -> None:
 async def test_a_bearer_token_is_read_from_its_file_again(
     fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gpuscale.sources.access.LOOK_S", 0.0)
+    monkeypatch.setattr("gpuscale.server.sources.access.LOOK_S", 0.0)
     token = tmp_path / "token"
     token.write_text("one\n")
     settings = PrometheusSettings(fake.url, bearer_token_file=token)
@@ -214,7 +214,7 @@ async def test_a_bearer_token_is_read_from_its_file_again(
 async def test_basic_authentication_takes_its_password_from_a_file(
     fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gpuscale.sources.access.LOOK_S", 0.0)
+    monkeypatch.setattr("gpuscale.server.sources.access.LOOK_S", 0.0)
     password = tmp_path / "password"
     password.write_text("open:sesame\n")
     settings = PrometheusSettings(fake.url, username="ali", password_file=password)

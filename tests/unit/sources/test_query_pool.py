@@ -8,8 +8,8 @@ import pytest
 from gpuscale.series.promql.evaluate import instant
 from gpuscale.series.promql.parse import parse_query
 from gpuscale.series.promql.rows import QueryRange
+from gpuscale.series.query_pool import QueryPool
 from gpuscale.series.storage.store import SeriesStore
-from gpuscale.sources.query_pool import QueryPool
 
 ENDLESS = parse_query("sum_over_time(vector(1)[4000000s:1s])")
 

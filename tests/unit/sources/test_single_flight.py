@@ -5,18 +5,18 @@ import json
 
 import pytest
 
-from gpuscale.core.byte_cache import ACCOUNTANT
-from gpuscale.core.errors import QueryError, UnavailableError, UpstreamError
-from gpuscale.objects.selectors import Selector
-from gpuscale.rules.catalogue import Catalogue
-from gpuscale.rules.config import load_rules
-from gpuscale.rules.queries.plan import plan_custom
-from gpuscale.rules.resources import KUBERNETES
+from gpuscale.base.byte_cache import ACCOUNTANT
+from gpuscale.base.errors import QueryError, UnavailableError, UpstreamError
+from gpuscale.base.objects.selectors import Selector
 from gpuscale.series.promql.evaluate import instant
 from gpuscale.series.storage.store import SeriesStore
 from gpuscale.series.values import Matrix, Scalar, Vector, VectorSample
-from gpuscale.sources.asking.single_flight import Questions, Sharing
-from gpuscale.sources.freshness import AgeLimit
+from gpuscale.server.rules.catalogue import Catalogue
+from gpuscale.server.rules.config import load_rules
+from gpuscale.server.rules.queries.plan import plan_custom
+from gpuscale.server.rules.resources import KUBERNETES
+from gpuscale.server.sources.asking.single_flight import Questions, Sharing
+from gpuscale.server.sources.freshness import AgeLimit
 
 NOW = 1_700_000_000_000
 AVERAGE = "avg(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)"

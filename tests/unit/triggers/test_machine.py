@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from gpuscale.base.objects.pods import PodPhase
 from gpuscale.hpa.replicas.pods import Sample
 from gpuscale.hpa.types import PodInfo, ReadyCondition
-from gpuscale.objects.pods import PodPhase
 from gpuscale.triggers.held import held_of
 from gpuscale.triggers.machine import TriggerState, evaluate
 from gpuscale.triggers.observation import (

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from gpuscale.core.errors import ConfigError
-from gpuscale.plan.naming import policy_faults
+from gpuscale.base.errors import ConfigError
 from gpuscale.triggers.metadata import read_metadata, read_triggers
+from gpuscale.triggers.policies.naming import policy_faults
 from gpuscale.triggers.trigger import (
     Credit,
     Load,

@@ -9,8 +9,14 @@ from aiohttp.test_utils import TestClient, TestServer, make_mocked_request
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuscale.views import live
-from gpuscale.views.live import LoadOrder, add_routes, parse_cursor, parse_load_order, same_origin
+from gpuscale.lab.views import live
+from gpuscale.lab.views.live import (
+    LoadOrder,
+    add_routes,
+    parse_cursor,
+    parse_load_order,
+    same_origin,
+)
 
 WORKLOAD = "bert-intent-detection"
 

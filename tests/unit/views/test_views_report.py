@@ -7,10 +7,10 @@ import sys
 
 import pytest
 
+from gpuscale.base.pages.inline import embeddable_json
 from gpuscale.cli.scenarios import find_setup, shipped_names
-from gpuscale.sim.simulate import simulate
-from gpuscale.views.inline import embeddable_json
-from gpuscale.views.report import render_report
+from gpuscale.lab.sim.simulate import simulate
+from gpuscale.lab.views.report import render_report
 
 
 @pytest.fixture
@@ -97,7 +97,7 @@ def test_no_module_uses_the_name_of_another_at_its_top() -> None:
 
 def test_rendering_does_not_import_rich() -> None:
     code = (
-        "import sys; from gpuscale.views import report, terminal; report.render_report({}); "
+        "import sys; from gpuscale.lab.views import report, terminal; report.render_report({}); "
         "terminal.event_line({}); sys.exit('rich' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

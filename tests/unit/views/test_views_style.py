@@ -9,7 +9,7 @@ from itertools import combinations
 
 import pytest
 
-from gpuscale.views.assets import static_text
+from gpuscale.base.pages.assets import static_text
 
 BLOCKS = re.findall(r":root \{(.*?)\}", static_text("style.css"), re.DOTALL)
 SCHEMES = {"light": BLOCKS[0], "dark": BLOCKS[1]}

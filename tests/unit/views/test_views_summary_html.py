@@ -1,6 +1,6 @@
 import re
 
-from gpuscale.views.report import summary_html
+from gpuscale.lab.views.report import summary_html
 
 SUMMARY = {
     "duration": 2100.0,

@@ -5,15 +5,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from gpuscale.views.summary import summary_totals
-from gpuscale.views.terminal import (
+from gpuscale.base.pages.words import clock_text, label_text, number_text, seconds_text
+from gpuscale.lab.views.summary import summary_totals
+from gpuscale.lab.views.terminal import (
     event_line,
     event_lines,
     state_text,
     summary_tables,
     summary_text,
 )
-from gpuscale.views.words import clock_text, label_text, number_text, seconds_text
 
 RESCALE = {
     "t": 45.0,

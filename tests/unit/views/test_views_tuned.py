@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gpuscale.views.tuned import render_tuned
+from gpuscale.lab.views.tuned import render_tuned
 
 ROW: dict[str, Any] = {
     "name": "today",

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from gpuscale.core.errors import GpuscaleError
+from gpuscale.base.errors import GpuscaleError
 from gpuscale.kube.simulated.nodes import SimulatedNode
 from gpuscale_testing.background import simulated_nodes
 from gpuscale_testing.flags import Settings

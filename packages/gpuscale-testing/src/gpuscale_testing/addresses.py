@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TypeVar
 
-from gpuscale.core.errors import UnavailableError
+from gpuscale.base.errors import UnavailableError
 
 _BLOCK = "198.18"
 """Set aside for tests by RFC 2544, so no network that a machine is in uses it."""

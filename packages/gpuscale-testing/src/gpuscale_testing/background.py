@@ -7,10 +7,10 @@ from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from typing import Any
 
+from gpuscale.base.objects.pods import Lifecycle
 from gpuscale.kube.client.client import KubeClient
 from gpuscale.kube.simulated.kubelet import LifecycleOf, SimulatedKubelet
 from gpuscale.kube.simulated.nodes import SimulatedNode
-from gpuscale.objects.pods import Lifecycle
 from gpuscale_testing.plane import ControlPlane
 
 _TIMEOUT_S = 60.0

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpuscale.core.errors import UnavailableError, UpstreamError
+from gpuscale.base.errors import UnavailableError, UpstreamError
 
 _DAYS = "7"
 """No control plane of a test lives longer."""

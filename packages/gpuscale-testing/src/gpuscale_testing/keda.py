@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from gpuscale.core.errors import UnavailableError
+from gpuscale.base.errors import UnavailableError
 from gpuscale_testing.addresses import free_ports, is_listening, wait_until
 from gpuscale_testing.aggregation import aggregated_api, serving_name
 from gpuscale_testing.certificates import KeyPair

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from http.client import HTTPException, HTTPSConnection
 from pathlib import Path
 
-from gpuscale.core.errors import UnavailableError
+from gpuscale.base.errors import UnavailableError
 from gpuscale_testing.addresses import free_ports, wait_until
 from gpuscale_testing.certificates import KeyPair
 from gpuscale_testing.component import Component

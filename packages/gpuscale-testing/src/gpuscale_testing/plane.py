@@ -14,7 +14,7 @@ from http.client import HTTPException, HTTPSConnection
 from pathlib import Path
 from typing import Any, Self
 
-from gpuscale.core.errors import GpuscaleError, UnavailableError, UpstreamError
+from gpuscale.base.errors import GpuscaleError, UnavailableError, UpstreamError
 from gpuscale.kube.client.client import KubeClient
 from gpuscale.kube.client.settings import KubeSettings
 from gpuscale_testing import flags

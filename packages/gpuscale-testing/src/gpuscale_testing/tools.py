@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from gpuscale.core.errors import GpuscaleError, UnavailableError, UsageError
+from gpuscale.base.errors import GpuscaleError, UnavailableError, UsageError
 from gpuscale_testing.programs import building, fetching, toolset
 from gpuscale_testing.programs.definitions import (
     Definitions,

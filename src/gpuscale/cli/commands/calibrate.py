@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from gpuscale.base.errors import UsageError
 from gpuscale.cli.commands.calibration.inputs import (
     check_files,
     check_targets,
@@ -26,7 +27,6 @@ from gpuscale.cli.options.requests import (
     request_of,
 )
 from gpuscale.cli.texts import Output
-from gpuscale.core.errors import UsageError
 
 _FILES, _SIGNALS, _RAMP = "Files", "Signals", "Ramp"
 MOST_RATE = 100_000.0
@@ -229,8 +229,8 @@ def calibrate(
     place = Place(
         name, namespace, max_replicas, metric, prometheus, seconds_of("--startup", startup), step
     )
-    from gpuscale.calibrate.measuring.session import SessionSettings
-    from gpuscale.calibrate.ramp import RampSettings
+    from gpuscale.load.calibrate.measuring.session import SessionSettings
+    from gpuscale.load.calibrate.ramp import RampSettings
 
     settings = SessionSettings(
         ramp=RampSettings(

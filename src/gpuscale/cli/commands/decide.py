@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gpuscale.base.errors import ConfigError, GpuscaleError, Problem, UsageError
 from gpuscale.cli.files import write_file
 from gpuscale.cli.options.cluster import (
     PANEL,
@@ -21,13 +22,12 @@ from gpuscale.cli.options.cluster import (
 )
 from gpuscale.cli.progress import working
 from gpuscale.cli.texts import STDIN, Output, print_document, printable, read_text, shown_name
-from gpuscale.core.errors import ConfigError, GpuscaleError, Problem, UsageError
 
 if TYPE_CHECKING:
-    from gpuscale.decisions.documents import DecisionRequest
+    from gpuscale.hpa.decisions.documents import DecisionRequest
     from gpuscale.kube.client.settings import KubeSettings
-    from gpuscale.observe.reading import Seen, Wanted
-    from gpuscale.views.decision import Line
+    from gpuscale.lab.views.decision import Line
+    from gpuscale.ops.observe.reading import Seen, Wanted
 
 SYNC_PERIOD_S = 15.0
 """How often the HPA controller looks at an HPA, by default."""
@@ -199,14 +199,14 @@ class _Place:
         """Return what the controller sees of each HPA, or why that can't be read."""
         import asyncio
 
-        from gpuscale.core.clock import WallClock
-        from gpuscale.observe.reading import read_hpas
+        from gpuscale.base.clock import WallClock
+        from gpuscale.ops.observe.reading import read_hpas
 
         with working("reading the HPA, its pods and its metrics"):
             return asyncio.run(read_hpas(self.settings, self._wanted(names), WallClock()))
 
     def _wanted(self, names: _Names) -> "Wanted":
-        from gpuscale.observe.reading import Wanted
+        from gpuscale.ops.observe.reading import Wanted
 
         if self._everywhere:
             return Wanted(None)
@@ -254,8 +254,8 @@ def _of_cluster(
 
 
 def _of_text(text: str, source: str) -> "Iterator[DecisionRequest | _Fault]":
-    from gpuscale.core.documents.documents import load_each
-    from gpuscale.decisions.documents import read_decision
+    from gpuscale.base.documents.documents import load_each
+    from gpuscale.hpa.decisions.documents import read_decision
 
     documents = load_each(text, source)
     if not documents:
@@ -289,10 +289,10 @@ class _Printer:
                 self._answer(each)
 
     def _answer(self, request: "DecisionRequest") -> None:
-        from gpuscale.decisions.answers import answer
-        from gpuscale.decisions.documents import decide_request
         from gpuscale.hpa.conditions import could_decide
-        from gpuscale.views.decision import decision_lines
+        from gpuscale.hpa.decisions.answers import answer
+        from gpuscale.hpa.decisions.documents import decide_request
+        from gpuscale.lab.views.decision import decision_lines
 
         decision = decide_request(request)
         if not could_decide(decision):
@@ -340,7 +340,7 @@ def _show_styled() -> "Callable[[Line], None]":
 
 def _save(path: Path, seen: "Sequence[Seen]", settings: "KubeSettings") -> None:
     from gpuscale.kube.client.kubeconfig import cluster_name
-    from gpuscale.observe.reading import saved_text
+    from gpuscale.ops.observe.reading import saved_text
 
     write_file(path, saved_text(seen, str(cluster_name(settings))), "--save")
     print(f"gpuscale: wrote {path}", file=sys.stderr)
@@ -365,7 +365,7 @@ def _watch(names: Sequence[_Names], place: _Place, printer: _Printer) -> None:
 
 def _gist(request: "DecisionRequest | _Fault") -> object:
     """Return what has to change for an answer to be shown again; values and waits change all the time."""
-    from gpuscale.decisions.documents import decide_request
+    from gpuscale.hpa.decisions.documents import decide_request
 
     if isinstance(request, _Fault):
         return request.messages

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gpuscale.base.errors import UsageError
 from gpuscale.cli.commands.pulse import check_pulse, run_pulse
 from gpuscale.cli.options.cluster import (
     Context,
@@ -18,14 +19,13 @@ from gpuscale.cli.options.cluster import (
 )
 from gpuscale.cli.progress import working
 from gpuscale.cli.texts import Output, print_document, printable
-from gpuscale.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from gpuscale.core.findings import ChainReport
-    from gpuscale.doctor.gather import GatherSettings
-    from gpuscale.doctor.judges import ClusterFinding
+    from gpuscale.base.findings import ChainReport
     from gpuscale.kube.client.settings import KubeSettings
-    from gpuscale.sources.access import Access
+    from gpuscale.ops.doctor.gather import GatherSettings
+    from gpuscale.ops.doctor.judges import ClusterFinding
+    from gpuscale.server.sources.access import Access
 
 
 def doctor(
@@ -135,9 +135,9 @@ def doctor(
     if fix and not yes and not sys.stdin.isatty():
         raise UsageError("--fix: expected a terminal to ask at, or --yes")
     check_pulse(pulse=pulse, url=pulse_url, waits=pulse_wait, hpa=pulse_hpa, fixes=fix)
-    from gpuscale.core.findings import Severity
-    from gpuscale.doctor.gather import GatherSettings
-    from gpuscale.doctor.pulse.watch import PulseSettings
+    from gpuscale.base.findings import Severity
+    from gpuscale.ops.doctor.gather import GatherSettings
+    from gpuscale.ops.doctor.pulse.watch import PulseSettings
 
     url = _address(prometheus_url)
     access = _access(url, prometheus_token_file, prometheus_identity)
@@ -165,14 +165,14 @@ def doctor(
 
 
 async def _examine(cluster: "KubeSettings", settings: "GatherSettings") -> "ChainReport":
-    from gpuscale.core.clock import WallClock
-    from gpuscale.core.findings import with_plugins
-    from gpuscale.doctor.checks import JUDGES
-    from gpuscale.doctor.diagnose import diagnose
-    from gpuscale.doctor.gather import Gatherer
-    from gpuscale.doctor.judges import ClusterJudge
+    from gpuscale.base.clock import WallClock
+    from gpuscale.base.findings import with_plugins
     from gpuscale.kube.client.client import KubeClient
     from gpuscale.kube.client.kubeconfig import cluster_name
+    from gpuscale.ops.doctor.checks import JUDGES
+    from gpuscale.ops.doctor.diagnose import diagnose
+    from gpuscale.ops.doctor.gather import Gatherer
+    from gpuscale.ops.doctor.judges import ClusterJudge
 
     judges = with_plugins(JUDGES, ClusterJudge)
     with working(f"looking at cluster {cluster_name(cluster)}") as report:
@@ -188,8 +188,8 @@ def _repaired(
 
     Questions are asked outside the event loop, where Ctrl-C would not end the wait for an answer.
     """
-    from gpuscale.doctor.diagnose import repairable
     from gpuscale.kube.client.errors import ApiStatusError
+    from gpuscale.ops.doctor.diagnose import repairable
 
     done = []
     for finding in repairable(report.findings):
@@ -208,15 +208,15 @@ def _repaired(
 
 
 async def _repair(cluster: "KubeSettings", finding: "ClusterFinding") -> None:
-    from gpuscale.doctor.diagnose import repair
     from gpuscale.kube.client.client import KubeClient
+    from gpuscale.ops.doctor.diagnose import repair
 
     async with KubeClient(cluster) as client:
         await repair(client, finding)
 
 
 def _print_text(report: "ChainReport") -> None:
-    from gpuscale.views.findings import chain_lines
+    from gpuscale.ops.findings_text import chain_lines
 
     for line in chain_lines(report):
         print(printable(line))
@@ -225,7 +225,7 @@ def _print_text(report: "ChainReport") -> None:
 def _print_document(
     report: "ChainReport", fixed: "Sequence[ClusterFinding]", output: Output
 ) -> None:
-    from gpuscale.views.findings import chain_document
+    from gpuscale.ops.findings_text import chain_document
 
     applied = [{"id": each.check.id, "about": each.where} for each in fixed]
     print_document({**chain_document(report), "fixed": applied}, output)
@@ -255,9 +255,9 @@ def _access(url: str | None, token_file: Path | None, identity: str | None) -> "
     if url is None or len(found) > 1:
         other = "expected --prometheus-url beside it" if url is None else f"found {found[1]} too"
         raise UsageError(f"{found[0]}: {other}")
-    from gpuscale.sources.access import Access
-    from gpuscale.sources.entra import token_of
-    from gpuscale.sources.prometheus.identity import login_of
+    from gpuscale.server.sources.access import Access
+    from gpuscale.server.sources.entra import token_of
+    from gpuscale.server.sources.prometheus.identity import login_of
 
     try:
         login = None if identity is None else login_of(identity, url)
@@ -287,7 +287,7 @@ def _agent_access(
         raise UsageError(f"{found[0]}: expected --agent beside it")
     if (username is None) != (password_file is None):
         raise UsageError("--agent-username, --agent-password-file: expected both or none")
-    from gpuscale.sources.access import Access, SecretFile, tls_to
+    from gpuscale.server.sources.access import Access, SecretFile, tls_to
 
     return Access(
         username=username,

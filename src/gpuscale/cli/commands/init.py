@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
+from gpuscale.base.errors import ConfigError, UsageError
 from gpuscale.cli.commands.install import open_client
 from gpuscale.cli.files import write_file
 from gpuscale.cli.interview.answers import (
@@ -37,14 +38,13 @@ from gpuscale.cli.options.cluster import (
 )
 from gpuscale.cli.progress import working
 from gpuscale.cli.texts import Output, deprecated, print_document
-from gpuscale.core.errors import ConfigError, UsageError
-from gpuscale.providers import NAMES as PROVIDERS
-from gpuscale.providers import either
+from gpuscale.ops.providers import NAMES as PROVIDERS
+from gpuscale.ops.providers import either
 
 if TYPE_CHECKING:
-    from gpuscale.install.cluster.detect import Detected
-    from gpuscale.install.propose import Answers
     from gpuscale.kube.client.client import KubeClient
+    from gpuscale.ops.install.cluster.detect import Detected
+    from gpuscale.ops.install.propose import Answers
 
 T = TypeVar("T")
 
@@ -270,8 +270,8 @@ def init(
     Example:  gpuscale init
     """
     from gpuscale.cli.interview.questions import NoAnswerError
-    from gpuscale.install.fit import reasons
-    from gpuscale.install.propose import Answers
+    from gpuscale.ops.install.fit import reasons
+    from gpuscale.ops.install.propose import Answers
 
     if signal == _LIST:
         if output in _FORMATS:
@@ -368,9 +368,9 @@ def _looked_at(kubeconfig: Path | None, context: str | None, look: bool | None) 
     Raises:
         CouldNotLookError, UsageError: it was asked for, and can't be reached or read.
     """
-    from gpuscale.install.cluster.detect import Detected
     from gpuscale.kube.client.client import KubeClient
     from gpuscale.kube.client.kubeconfig import cluster_name
+    from gpuscale.ops.install.cluster.detect import Detected
 
     is_named = look or kubeconfig is not None or context is not None
     if look is False:
@@ -398,7 +398,7 @@ def _looked_at(kubeconfig: Path | None, context: str | None, look: bool | None) 
 
 
 async def _detected(client: "KubeClient") -> "Detected":
-    from gpuscale.install.cluster.detect import detect
+    from gpuscale.ops.install.cluster.detect import detect
 
     async with client:
         await client.check_ready()
@@ -418,7 +418,7 @@ def _one_of(flag: str, text: str, known: Sequence[str]) -> Any:  # noqa: ANN401 
 
 def _image(text: str) -> str:
     """Return an image's reference, if it is one."""
-    from gpuscale.install.image import parse_image
+    from gpuscale.ops.install.image import parse_image
 
     parse_image(text)
     return text

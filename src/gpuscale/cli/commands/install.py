@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
+from gpuscale.base.errors import UnavailableError, UsageError
+from gpuscale.base.golang.durations import parse_duration_ms
 from gpuscale.cli.commands.render import read_values
 from gpuscale.cli.options.cluster import (
     Context,
@@ -22,15 +24,13 @@ from gpuscale.cli.options.cluster import (
     show_cluster,
 )
 from gpuscale.cli.texts import Output, print_document
-from gpuscale.core.errors import UnavailableError, UsageError
-from gpuscale.core.golang.durations import parse_duration_ms
 
 if TYPE_CHECKING:
-    from gpuscale.install.cluster.apply import ApplySettings, Change
-    from gpuscale.install.common import Object
-    from gpuscale.install.values import Values
     from gpuscale.kube.client.client import KubeClient
     from gpuscale.kube.client.settings import KubeSettings
+    from gpuscale.ops.install.cluster.apply import ApplySettings, Change
+    from gpuscale.ops.install.common import Object
+    from gpuscale.ops.install.values import Values
 
 T = TypeVar("T")
 _TRIES = 6
@@ -84,7 +84,7 @@ def install(
     """
     values = read_values(values_file)
     cluster = cluster_settings(kubeconfig, context)
-    from gpuscale.install.cluster.apply import ApplySettings
+    from gpuscale.ops.install.cluster.apply import ApplySettings
 
     settings = ApplySettings(
         replaces=replace,
@@ -154,12 +154,12 @@ async def _prepared(
     Raises:
         UsageError: the account lacks rights, or no node could start the image.
     """
-    from gpuscale.core.clock import WallClock
-    from gpuscale.install.certificates import certificate_for
-    from gpuscale.install.cluster.preflight import image_fault, missing_targets, zero_fault
-    from gpuscale.install.cluster.rights import needed_rights
-    from gpuscale.install.render import Inputs, needs_certificate, outline, render
+    from gpuscale.base.clock import WallClock
     from gpuscale.kube.rights import check_rights
+    from gpuscale.ops.install.certificates import certificate_for
+    from gpuscale.ops.install.cluster.preflight import image_fault, missing_targets, zero_fault
+    from gpuscale.ops.install.cluster.rights import needed_rights
+    from gpuscale.ops.install.render import Inputs, needs_certificate, outline, render
 
     async with open_client(cluster) as client:
         await client.check_ready()
@@ -184,16 +184,16 @@ async def _prepared(
 async def _install(
     name: str, objects: "Sequence[Object]", settings: "ApplySettings", cluster: "KubeSettings"
 ) -> "list[Change]":
-    from gpuscale.core.clock import WallClock
-    from gpuscale.install.cluster.apply import Installer
+    from gpuscale.base.clock import WallClock
+    from gpuscale.ops.install.cluster.apply import Installer
 
     async with open_client(cluster) as client:
         return await Installer(client, WallClock(), _tell, settings).install(name, objects)
 
 
 async def _fitted(values: "Values", client: "KubeClient") -> "Values":
-    from gpuscale.install.cluster.detect import detect
-    from gpuscale.install.fit import fit
+    from gpuscale.ops.install.cluster.detect import detect
+    from gpuscale.ops.install.fit import fit
 
     fitted = fit(values, await detect(client))
     for line in fitted.lines:
@@ -202,8 +202,8 @@ async def _fitted(values: "Values", client: "KubeClient") -> "Values":
 
 
 async def _uninstall(name: str, cluster: "KubeSettings", wait_s: float) -> "list[Change]":
-    from gpuscale.core.clock import WallClock
-    from gpuscale.install.cluster.remove import Remover
+    from gpuscale.base.clock import WallClock
+    from gpuscale.ops.install.cluster.remove import Remover
 
     async with open_client(cluster) as client:
         await client.check_ready()

@@ -12,6 +12,8 @@ from urllib.parse import urlsplit
 
 import typer
 
+from gpuscale.base.errors import UsageError
+from gpuscale.base.words import counted, shown_ms
 from gpuscale.cli.commands.loads.gpu import gpu
 from gpuscale.cli.commands.loads.jobs import jobs
 from gpuscale.cli.commands.loads.read import read
@@ -42,8 +44,6 @@ from gpuscale.cli.options.runs import (
 )
 from gpuscale.cli.scenarios import shipped_names
 from gpuscale.cli.texts import Output, print_document, printable
-from gpuscale.core.errors import UsageError
-from gpuscale.core.words import counted, shown_ms
 
 if TYPE_CHECKING:
     from gpuscale.load.plan import LoadPlan

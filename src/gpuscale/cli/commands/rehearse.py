@@ -22,9 +22,9 @@ from gpuscale.cli.screen import Screen
 from gpuscale.cli.texts import Output, print_document
 
 if TYPE_CHECKING:
-    from gpuscale.rehearse.rehearsal import Announcement
-    from gpuscale.rehearse.target import Target
-    from gpuscale.sim.scenario.setup import Setup
+    from gpuscale.lab.rehearse.rehearsal import Announcement
+    from gpuscale.lab.rehearse.target import Target
+    from gpuscale.lab.sim.scenario.setup import Setup
 
 DEFAULT_NAMESPACE = "gpuscale-rehearsal"
 
@@ -97,7 +97,7 @@ def rehearse(
 
     Example:  gpuscale rehearse ack-bert --kubeconfig cluster.yaml --speed 10
     """
-    from gpuscale.rehearse.target import make_target
+    from gpuscale.lab.rehearse.target import make_target
 
     set_up_log(logging.WARNING)
     target = make_target(
@@ -121,7 +121,7 @@ def rehearse(
 
 
 async def _clean(target: "Target", output: Output) -> None:
-    from gpuscale.rehearse.rehearsal import clean
+    from gpuscale.lab.rehearse.rehearsal import clean
 
     removed = await clean(target)
     if output is not Output.TEXT:
@@ -136,7 +136,7 @@ async def _clean(target: "Target", output: Output) -> None:
 async def _rehearse(
     setup: "Setup", target: "Target", limit_s: float | None, speed: float, output: Output
 ) -> dict[str, object]:
-    from gpuscale.rehearse.rehearsal import Rehearsal
+    from gpuscale.lab.rehearse.rehearsal import Rehearsal
 
     lines = sys.stdout if output is Output.TEXT else sys.stderr
     stop = stop_event()
@@ -154,7 +154,7 @@ async def _rehearse(
 def _announce(
     found: "Announcement", setup: "Setup", target: "Target", speed: float, lines: TextIO
 ) -> None:
-    from gpuscale.rehearse.speed import speed_lines
+    from gpuscale.lab.rehearse.speed import speed_lines
 
     print(f"gpuscale: rehearsal {found.id} on {found.server}", file=lines)
     print(setup.description, file=lines)
@@ -172,6 +172,6 @@ def _show(result: dict[str, object], output: Output) -> None:
     if output is not Output.TEXT:
         print_document(result, output)
         return
-    from gpuscale.views.terminal import summary_text
+    from gpuscale.lab.views.terminal import summary_text
 
     print("\n" + summary_text({**result, "events": []}))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gpuscale.base.errors import UsageError
 from gpuscale.cli.options.kubernetes import KubernetesVersionText, read_kubernetes_version
 from gpuscale.cli.texts import (
     Output,
@@ -16,12 +17,11 @@ from gpuscale.cli.texts import (
     read_text,
     shown_name,
 )
-from gpuscale.core.errors import UsageError
 
 if TYPE_CHECKING:
     from gpuscale.hpa.versions import KubernetesVersion
-    from gpuscale.install.common import Object
-    from gpuscale.install.values import Values
+    from gpuscale.ops.install.common import Object
+    from gpuscale.ops.install.values import Values
 
 _STDOUT = "-"
 _FORMATS = {"yaml": Output.YAML, "json": Output.JSON}
@@ -66,7 +66,7 @@ def render(
 
     Example:  gpuscale render values.yaml --installer ServiceAccount:ci/deployer | kubectl apply -f -
     """
-    from gpuscale.install.notes import image_note
+    from gpuscale.ops.install.notes import image_note
 
     if output not in _FORMATS:
         if output_dir is not None or output == Output.TEXT.value:
@@ -104,10 +104,10 @@ def read_values(name: str, kubernetes: "KubernetesVersion | None" = None) -> "Va
 
 def rendered(values: "Values") -> "tuple[Object, ...]":
     """Return the objects of values, with a new certificate for a metrics API that runs elsewhere."""
-    from gpuscale.core.clock import WallClock
-    from gpuscale.install.certificates import make_certificate
-    from gpuscale.install.render import Inputs, needs_certificate
-    from gpuscale.install.render import render as render_values
+    from gpuscale.base.clock import WallClock
+    from gpuscale.ops.install.certificates import make_certificate
+    from gpuscale.ops.install.render import Inputs, needs_certificate
+    from gpuscale.ops.install.render import render as render_values
 
     if not needs_certificate(values):
         return render_values(values)
@@ -115,8 +115,8 @@ def rendered(values: "Values") -> "tuple[Object, ...]":
 
 
 def _role_of(installer: str, values: "Values") -> "tuple[Object, ...]":
-    from gpuscale.install.cluster.rights import installer_role, needed_rights, parse_subject
-    from gpuscale.install.render import outline
+    from gpuscale.ops.install.cluster.rights import installer_role, needed_rights, parse_subject
+    from gpuscale.ops.install.render import outline
 
     subject = parse_subject(installer)
     rights = needed_rights(outline(values), replaces=True)
@@ -125,7 +125,7 @@ def _role_of(installer: str, values: "Values") -> "tuple[Object, ...]":
 
 
 def _print(objects: "tuple[Object, ...]", output: Output) -> None:
-    from gpuscale.install.render import manifest
+    from gpuscale.ops.install.render import manifest
 
     if output is Output.JSON:
         print_document({"apiVersion": "v1", "kind": "List", "items": list(objects)}, output)
@@ -134,7 +134,7 @@ def _print(objects: "tuple[Object, ...]", output: Output) -> None:
 
 
 def _object_files(objects: "tuple[Object, ...]") -> dict[str, str]:
-    from gpuscale.install.render import manifest
+    from gpuscale.ops.install.render import manifest
 
     return {
         f"{number:02}-{each['kind']}-{each['metadata']['name']}.yaml".lower(): manifest([each])
@@ -144,9 +144,9 @@ def _object_files(objects: "tuple[Object, ...]") -> dict[str, str]:
 
 def _files_beside(values: "Values") -> dict[str, str]:
     """Return what is no object of the installation: the node pool, rules and dashboards as files."""
-    from gpuscale.install.boards.catalogue import board_files
-    from gpuscale.install.parts.scraping import rule_texts
-    from gpuscale.install.render import pool_files
+    from gpuscale.ops.install.boards.catalogue import board_files
+    from gpuscale.ops.install.parts.scraping import rule_texts
+    from gpuscale.ops.install.render import pool_files
 
     return {
         **{f"node-pool/{each.name}": each.text for each in pool_files(values)},

@@ -27,14 +27,14 @@ def schema(
 
     Example:  gpuscale schema values > values.schema.json
     """
-    from gpuscale.core.documents.described import described_schema
-    from gpuscale.core.documents.models import Model
+    from gpuscale.base.documents.described import described_schema
+    from gpuscale.base.documents.models import Model
 
     model: type[Model]
     if kind is Kind.VALUES:
-        from gpuscale.install.values import Values as model
+        from gpuscale.ops.install.values import Values as model
     else:
-        from gpuscale.sim.scenario.model import Scenario as model
+        from gpuscale.lab.sim.scenario.model import Scenario as model
     described = described_schema(model)
     if output is Output.YAML:
         print_document(described, output)

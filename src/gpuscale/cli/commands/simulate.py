@@ -38,7 +38,7 @@ from gpuscale.cli.texts import Output, deprecated, print_document
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-    from gpuscale.sim.scenario.setup import Setup
+    from gpuscale.lab.sim.scenario.setup import Setup
 
 
 class FidelityChoice(StrEnum):
@@ -189,7 +189,7 @@ def simulate(
     else:
         _show(document)
         if is_replay:
-            from gpuscale.sim.history.comparison import text
+            from gpuscale.lab.sim.history.comparison import text
 
             print(f"\n{text(cast('Mapping[str, Any]', document['replay']))}")
 
@@ -230,7 +230,7 @@ def _json(document: Mapping[str, object]) -> str:
 
 
 def _html(document: Mapping[str, object]) -> str:
-    from gpuscale.views.report import render_report
+    from gpuscale.lab.views.report import render_report
 
     return render_report(document)
 
@@ -245,15 +245,15 @@ def _run(setup: "Setup", how: _How) -> dict[str, object]:
     if how.seed is not None:
         setup = replace(setup, seed=how.seed)
     if how.rules:
-        from gpuscale.sources.ruler.files import PrometheusRuleFiles
+        from gpuscale.server.sources.ruler.files import PrometheusRuleFiles
 
         files = PrometheusRuleFiles(how.rules, beside=setup.prometheus_rules)
         setup = replace(setup, prometheus_rules=files.groups)
     if how.fidelity is FidelityChoice.FLUID:
-        from gpuscale.sim.fluid.run import simulate_fluid
+        from gpuscale.lab.sim.fluid.run import simulate_fluid
 
         return simulate_fluid(setup, partial(print, file=sys.stderr), series=how.series)
-    from gpuscale.sim.simulate import simulate as run
+    from gpuscale.lab.sim.simulate import simulate as run
 
     form: Literal["exact", "lagged"]
     form = "lagged" if how.fidelity is FidelityChoice.LAGGED else "exact"
@@ -297,7 +297,7 @@ class _Bar(ExitStack):
 
 
 def _show(document: dict[str, object]) -> None:
-    from gpuscale.views.terminal import summary_tables, summary_text
+    from gpuscale.lab.views.terminal import summary_tables, summary_text
 
     if not sys.stdout.isatty():
         print(summary_text(document))

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gpuscale.base.errors import UnavailableError, UsageError
 from gpuscale.cli.exits import stop_event
 from gpuscale.cli.scenarios import PrometheusRules, find_setup, scenario_help, shipped_names
-from gpuscale.core.errors import UnavailableError, UsageError
 
 if TYPE_CHECKING:
-    from gpuscale.local.loop import LiveOptions
-    from gpuscale.sim.scenario.setup import Setup
+    from gpuscale.lab.local.loop import LiveOptions
+    from gpuscale.lab.sim.scenario.setup import Setup
 
 DEFAULT_SCENARIO = "ack-bert"
 DEFAULT_PORT = 9480
@@ -83,7 +83,7 @@ def up(
 
 def limit_seconds(text: str | None) -> float | None:
     """Return the seconds of `--for`; None where it was not given."""
-    from gpuscale.core.golang.durations import parse_duration_ms
+    from gpuscale.base.golang.durations import parse_duration_ms
 
     if text is None:
         return None
@@ -102,9 +102,9 @@ async def _up(
     rules: tuple[Path, ...],
     receivers: tuple[str, ...],
 ) -> None:
-    from gpuscale.local.front import PortTakenError
-    from gpuscale.local.loop import LiveOptions
-    from gpuscale.sources.remote_write.settings import endpoint_of_url
+    from gpuscale.lab.local.front import PortTakenError
+    from gpuscale.lab.local.loop import LiveOptions
+    from gpuscale.server.sources.remote_write.settings import endpoint_of_url
 
     try:
         endpoints = tuple(map(endpoint_of_url, receivers))
@@ -132,7 +132,7 @@ async def _run(
     setup: "Setup", options: "LiveOptions", stop: asyncio.Event, instead_of: str = ""
 ) -> None:
     from gpuscale.cli.screen import Screen
-    from gpuscale.local.loop import LiveLoop
+    from gpuscale.lab.local.loop import LiveLoop
 
     screen = Screen(sys.stdout, stop.set)
     live = LiveLoop(setup, options, screen.event, screen.scenario_over)

@@ -4,13 +4,13 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from gpuscale.base.errors import ConfigError, Problem, UsageError
 from gpuscale.cli.texts import checked_values
-from gpuscale.core.errors import ConfigError, Problem, UsageError
 
 if TYPE_CHECKING:
-    from gpuscale.install.cluster.detect import Detected, FoundWorkload
-    from gpuscale.install.propose import Answers
-    from gpuscale.providers import Provider
+    from gpuscale.ops.install.cluster.detect import Detected, FoundWorkload
+    from gpuscale.ops.install.propose import Answers
+    from gpuscale.ops.providers import Provider
 
 _FLAGS = {
     "spec.scale[0].workload": "--workload",
@@ -59,8 +59,8 @@ def read_signal(text: str) -> str:
     Raises:
         ValueError: there is none.
     """
-    from gpuscale.core.words import closest
-    from gpuscale.formats.signals.catalogue import SIGNALS
+    from gpuscale.base.words import closest
+    from gpuscale.signals.catalogue import SIGNALS
 
     if text in SIGNALS:
         return text
@@ -95,7 +95,7 @@ def read_selected_pods(text: str) -> dict[str, Any]:
     Raises:
         ValueError: it selects none, or by other conditions than labels and their values.
     """
-    from gpuscale.sources.feeds.selected_pods import pod_choice
+    from gpuscale.server.sources.feeds.selected_pods import pod_choice
 
     try:
         choice = pod_choice(text)
@@ -147,7 +147,7 @@ def read_provider(text: str) -> "Provider":
         PluginError: the plug-in that has the name can't be used.
     """
     from gpuscale.cli.interview.questions import unknown
-    from gpuscale.providers import NAMES, named
+    from gpuscale.ops.providers import NAMES, named
 
     found = named(text)
     if found is None:
@@ -161,7 +161,7 @@ def read_workload(text: str) -> "FoundWorkload":
     Raises:
         ValueError: it names none.
     """
-    from gpuscale.install.cluster.detect import FoundWorkload
+    from gpuscale.ops.install.cluster.detect import FoundWorkload
 
     kinds = {"deployment": "Deployment", "statefulset": "StatefulSet"}
     parts = text.split("/")
@@ -180,7 +180,7 @@ def read_wake(text: str) -> str:
     Raises:
         ValueError: it looks like a wake source that was mistyped.
     """
-    from gpuscale.core.words import closest
+    from gpuscale.base.words import closest
     from gpuscale.triggers.presets import PRESETS
 
     source, slash, name = text.partition("/")
@@ -198,9 +198,9 @@ def checked_answers(answers: "Answers", found: "Detected") -> tuple[dict[str, An
     Raises:
         UsageError: they are no values, or ask for what lint says can't work; names the flags.
     """
-    from gpuscale.core.documents.documents import dump_documents
-    from gpuscale.install.notes import image_note
-    from gpuscale.install.propose import proposed
+    from gpuscale.base.documents.documents import dump_documents
+    from gpuscale.ops.install.notes import image_note
+    from gpuscale.ops.install.propose import proposed
 
     data = proposed(answers, found)
     text = f"# Every other field has a default: gpuscale schema values\n{dump_documents([data])}"
@@ -218,9 +218,9 @@ def check_so_far(answers: "Answers", found: "Detected") -> None:
     Raises:
         UsageError: no further answer can make it right; names the flags.
     """
-    from gpuscale.install.cluster.detect import FoundWorkload
-    from gpuscale.install.propose import DEFAULT_MAX_REPLICAS, signal_of
-    from gpuscale.providers import DEFAULT
+    from gpuscale.ops.install.cluster.detect import FoundWorkload
+    from gpuscale.ops.install.propose import DEFAULT_MAX_REPLICAS, signal_of
+    from gpuscale.ops.providers import DEFAULT
 
     likely = replace(
         answers,

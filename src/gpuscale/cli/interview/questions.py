@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from gpuscale.core.errors import UsageError
-from gpuscale.core.words import closest
+from gpuscale.base.errors import UsageError
+from gpuscale.base.words import closest
 
 T = TypeVar("T")
 

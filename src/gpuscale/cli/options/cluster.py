@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gpuscale.core.errors import GpuscaleError, UnavailableError, UpstreamError, UsageError
+from gpuscale.base.errors import GpuscaleError, UnavailableError, UpstreamError, UsageError
 
 if TYPE_CHECKING:
     from gpuscale.kube.client.settings import KubeSettings

@@ -1,7 +1,7 @@
 """Options that say how long."""
 
-from gpuscale.core.errors import UsageError
-from gpuscale.core.golang.durations import parse_duration_ms
+from gpuscale.base.errors import UsageError
+from gpuscale.base.golang.durations import parse_duration_ms
 
 
 def seconds_of(name: str, text: str) -> float:

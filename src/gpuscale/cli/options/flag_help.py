@@ -1,6 +1,6 @@
 """What help says of a flag."""
 
-from gpuscale.core.flags import Flag
+from gpuscale.base.flags import Flag
 
 _KINDS = {"bool": "BOOL", "duration": "DURATION", "list": "LIST", "int": "N"}
 _ENDINGS = {"-url": "URL", "-file": "FILE", "-kubeconfig": "FILE", "-dir": "FOLDER"}

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from gpuscale.core.errors import UsageError
-from gpuscale.core.flags import Flag
+from gpuscale.base.errors import UsageError
+from gpuscale.base.flags import Flag
 
 
 def plain_arguments(args: Sequence[str], find: Callable[[str], Flag | None]) -> list[str]:

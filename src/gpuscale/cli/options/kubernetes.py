@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpuscale.core.errors import UsageError
+from gpuscale.base.errors import UsageError
 
 if TYPE_CHECKING:
     from gpuscale.hpa.versions import KubernetesVersion

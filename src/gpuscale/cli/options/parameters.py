@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
+from gpuscale.base.flags import Flag
 from gpuscale.cli.options.flag_help import flag_names, help_text, value_word
-from gpuscale.core.flags import Flag
 
 
 def parameters(

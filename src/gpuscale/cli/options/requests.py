@@ -8,8 +8,8 @@ from urllib.parse import unquote, urlsplit
 
 import typer
 
+from gpuscale.base.errors import UsageError
 from gpuscale.cli.options.durations import seconds_of
-from gpuscale.core.errors import UsageError
 
 if TYPE_CHECKING:
     from gpuscale.load.plan import Request, Slo

@@ -4,10 +4,10 @@ import textwrap
 from collections.abc import Iterator, Sequence
 
 from gpuscale import __version__
+from gpuscale.agent.exporter.flags import FLAGS, GROUPS
+from gpuscale.base.errors import UsageError
 from gpuscale.cli.options.flag_help import flag_names, help_text, value_word
 from gpuscale.cli.servers.agent import plain_arguments
-from gpuscale.core.errors import UsageError
-from gpuscale.exporter.flags import FLAGS, GROUPS
 
 _HELP = ("--help", "-h", "--help-all")
 _WIDTH = 80

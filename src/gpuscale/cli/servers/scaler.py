@@ -9,13 +9,13 @@ from typing import Annotated, Any
 
 import typer
 
+from gpuscale.base.errors import UsageError
 from gpuscale.cli.help import Command, Group, wants_all
 from gpuscale.cli.options.go_flags import texts_of_server
 from gpuscale.cli.options.parameters import parameters
 from gpuscale.cli.servers import scaling
 from gpuscale.cli.texts import Output, print_document, printable
-from gpuscale.core.errors import UsageError
-from gpuscale.scaler.flags import COMMON, GROUPS
+from gpuscale.server.scaler.flags import COMMON, GROUPS
 
 
 class ScalerGroup(Group):
@@ -78,7 +78,7 @@ def ask(
     Example:  gpuscale scaler ask localhost:6000 -m workload=deployment/web -m metric=gpu_util -m target=60
     """
     scaling.check_grpc()
-    from gpuscale.scaler.asking import Channel, ask_scaler, lines_of
+    from gpuscale.server.scaler.asking import Channel, ask_scaler, lines_of
 
     pairs = [each.partition("=") for each in metadata]
     faults = [

@@ -1,6 +1,6 @@
 """The kernel's functions as numba compiles them; they take numpy's arrays of int64 for columns.
 
-A simulator needs none of them by itself: `core.compiling.compiled` compiles its own loop with all of the
+A simulator needs none of them by itself: `base.compiling.compiled` compiles its own loop with all of the
 kernel that the loop calls.
 """
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import fields
 from typing import Any
 
-from gpuscale.core import compiling
+from gpuscale.base import compiling
 from gpuscale.hpa.kernel.functions import PLAIN, Kernel
 
 

@@ -9,7 +9,17 @@ Source: kubernetes v1.36 pkg/controller/podautoscaler/horizontal.go (computeRepl
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gpuscale.core.errors import BugError
+from gpuscale.base.errors import BugError
+from gpuscale.base.objects.hpa import (
+    ContainerResourceMetric,
+    ExternalMetric,
+    MetricSpec,
+    ObjectMetric,
+    PodsMetric,
+    ResourceMetric,
+    TargetType,
+    selector_fault,
+)
 from gpuscale.hpa.kernel.numbers import wrapped64
 from gpuscale.hpa.names import label_selector_text, metric_text
 from gpuscale.hpa.replicas.calculator import (
@@ -29,16 +39,6 @@ from gpuscale.hpa.types import (
     PodUsage,
     PodValues,
     UncomputableError,
-)
-from gpuscale.objects.hpa import (
-    ContainerResourceMetric,
-    ExternalMetric,
-    MetricSpec,
-    ObjectMetric,
-    PodsMetric,
-    ResourceMetric,
-    TargetType,
-    selector_fault,
 )
 
 

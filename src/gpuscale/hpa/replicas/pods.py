@@ -7,7 +7,10 @@ Source: kubernetes v1.36 pkg/controller/podautoscaler/replica_calculator.go (get
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from gpuscale.core.quantity import Quantity
+from gpuscale.base.objects.metric_values import MetricValue
+from gpuscale.base.objects.pods import Pod, PodPhase, PodStatus
+from gpuscale.base.objects.requests import is_pod_level, total_requests
+from gpuscale.base.quantity import Quantity
 from gpuscale.hpa.kernel.numbers import wrapped64
 from gpuscale.hpa.kernel.pods import (
     ABSENT,
@@ -30,9 +33,6 @@ from gpuscale.hpa.types import (
     ReadyCondition,
     UncomputableError,
 )
-from gpuscale.objects.metric_values import MetricValue
-from gpuscale.objects.pods import Pod, PodPhase, PodStatus
-from gpuscale.objects.requests import is_pod_level, total_requests
 
 CPU = "cpu"
 NO_PODS_TEXT = "no pods returned by selector while calculating replica count"

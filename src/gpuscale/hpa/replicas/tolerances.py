@@ -4,9 +4,9 @@ Source: kubernetes v1.36 pkg/controller/podautoscaler/replica_calculator.go (Tol
     horizontal.go (tolerancesForHpa).
 """
 
+from gpuscale.base.objects.hpa import HorizontalPodAutoscaler, ScalingRules
 from gpuscale.hpa.kernel.proposals import Tolerances
 from gpuscale.hpa.types import ControllerSettings
-from gpuscale.objects.hpa import HorizontalPodAutoscaler, ScalingRules
 
 
 def tolerances_text(tolerances: Tolerances) -> str:

@@ -6,7 +6,7 @@ average to report then.
 
 from collections.abc import Iterator
 
-from gpuscale.core.words import counted, shown_number, shown_ratio
+from gpuscale.base.words import counted, shown_number, shown_ratio
 from gpuscale.hpa.kernel.numbers import MIN_INT32, MIN_INT64
 from gpuscale.hpa.kernel.pods import PodTotals
 from gpuscale.hpa.kernel.proposals import (

@@ -4,7 +4,7 @@ import json
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
-from gpuscale.core.unreachable import distrust_of, reason_of
+from gpuscale.base.unreachable import distrust_of, reason_of
 from gpuscale.kube.client.errors import ApiStatusError, ApiUnreachableError, read_refusal
 
 JsonObject = dict[str, Any]

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpuscale.core.errors import UsageError
+from gpuscale.base.errors import UsageError
 from gpuscale.kube.client.kubeconfig import SERVICE_ACCOUNT
 from gpuscale.kube.client.plain import plain_access
 from gpuscale.kube.client.settings import KubeSettings

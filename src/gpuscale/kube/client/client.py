@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlencode
 
-from gpuscale.core.clock import WallClock
+from gpuscale.base.clock import WallClock
 from gpuscale.kube.client.answers import Answers, accepted
 from gpuscale.kube.client.answers import JsonObject as JsonObject
 from gpuscale.kube.client.errors import ApiStatusError, ApiUnreachableError

@@ -18,7 +18,7 @@ from typing import Any
 
 import httpx2
 
-from gpuscale.core.errors import UsageError
+from gpuscale.base.errors import UsageError
 from gpuscale.kube.json_values import mapping_of, text_of
 
 _GROUP = "client.authentication.k8s.io"

@@ -9,7 +9,7 @@ pkg/api/validation/objectmeta.go (FieldImmutableErrorMsg).
 import json
 from dataclasses import dataclass, field
 
-from gpuscale.core.errors import UnavailableError, UpstreamError
+from gpuscale.base.errors import UnavailableError, UpstreamError
 from gpuscale.kube.json_values import mapping_of, text_of
 
 

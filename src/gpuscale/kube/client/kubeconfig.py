@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gpuscale.core.documents.documents import load_documents
-from gpuscale.core.errors import ConfigError, GpuscaleError, UsageError
-from gpuscale.core.words import closest
+from gpuscale.base.documents.documents import load_documents
+from gpuscale.base.errors import ConfigError, GpuscaleError, UsageError
+from gpuscale.base.words import closest
 from gpuscale.kube.client.settings import KubeSettings
 from gpuscale.kube.json_values import mapping_of
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from gpuscale.core.errors import GpuscaleError
+from gpuscale.base.errors import GpuscaleError
 from gpuscale.kube.client import kubeconfig
 from gpuscale.kube.client.errors import ApiUnreachableError
 from gpuscale.kube.client.settings import KubeSettings

@@ -11,7 +11,7 @@ import re
 from typing import cast
 from urllib.parse import urlsplit
 
-from gpuscale.core.unreachable import distrust_of
+from gpuscale.base.unreachable import distrust_of
 from gpuscale.kube.client.answers import Answers
 from gpuscale.kube.client.plain import PlainAccess, plain_access
 from gpuscale.kube.client.settings import KubeSettings

@@ -13,7 +13,7 @@ from lightkube.config.client_adapter import user_auth, verify_cluster
 from lightkube.config.models import User
 from lightkube.core.exceptions import ConfigError as LightkubeConfigError
 
-from gpuscale.core.errors import UsageError
+from gpuscale.base.errors import UsageError
 from gpuscale.kube.client.credentials import ProgramAuth
 from gpuscale.kube.client.kubeconfig import Access
 from gpuscale.kube.client.sockets import NOTICE_DEAD_PEERS

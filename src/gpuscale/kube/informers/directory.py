@@ -12,13 +12,13 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from gpuscale.core.clock import Clock
-from gpuscale.core.errors import UnavailableError
+from gpuscale.base.clock import Clock
+from gpuscale.base.errors import UnavailableError
+from gpuscale.base.objects.selectors import Selector
 from gpuscale.kube.client.client import JsonObject, KubeClient
 from gpuscale.kube.client.settings import KubeSettings
 from gpuscale.kube.informers.records import ObjectRecord
 from gpuscale.kube.informers.reflector import Reflector, ReflectorState
-from gpuscale.objects.selectors import Selector
 
 _MAX_REMEMBERED = 512
 """Answers for a namespace that are kept until an object of it comes, goes or changes its labels."""

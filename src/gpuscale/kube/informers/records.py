@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from gpuscale.core.errors import GpuscaleError
-from gpuscale.objects.meta import OwnerReference
+from gpuscale.base.errors import GpuscaleError
+from gpuscale.base.objects.meta import OwnerReference
 
 DeviceKey = tuple[str, str, str]
 """(driver, pool, device)."""

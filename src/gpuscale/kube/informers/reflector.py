@@ -14,10 +14,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from gpuscale.core.backoff import Backoff
-from gpuscale.core.clock import Clock
-from gpuscale.core.errors import GpuscaleError
-from gpuscale.core.memory import give_memory_back
+from gpuscale.base.backoff import Backoff
+from gpuscale.base.clock import Clock
+from gpuscale.base.errors import GpuscaleError
+from gpuscale.base.memory import give_memory_back
 from gpuscale.kube.client.answers import JsonObject
 from gpuscale.kube.client.errors import ApiStatusError, ApiUnreachableError
 from gpuscale.kube.client.reader import Reads

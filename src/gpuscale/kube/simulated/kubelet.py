@@ -12,8 +12,9 @@ from itertools import count
 from types import TracebackType
 from typing import Self
 
-from gpuscale.core.clock import Clock, WallClock
-from gpuscale.core.errors import GpuscaleError, UnavailableError
+from gpuscale.base.clock import Clock, WallClock
+from gpuscale.base.errors import GpuscaleError, UnavailableError
+from gpuscale.base.objects.pods import Lifecycle
 from gpuscale.kube.client.client import CONFLICT, NOT_FOUND, STRATEGIC_MERGE, JsonObject, KubeClient
 from gpuscale.kube.client.errors import ApiStatusError, ApiUnreachableError
 from gpuscale.kube.client.settings import KubeSettings
@@ -27,7 +28,6 @@ from gpuscale.kube.simulated.nodes import (
     node_status,
 )
 from gpuscale.kube.simulated.pod_status import Placed, creating, running, succeeded
-from gpuscale.objects.pods import Lifecycle
 
 LifecycleOf = Callable[[JsonObject], Lifecycle]
 

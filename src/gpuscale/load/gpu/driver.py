@@ -13,7 +13,7 @@ from importlib import resources
 from types import TracebackType
 from typing import Any, Self
 
-from gpuscale.core.errors import UnavailableError
+from gpuscale.base.errors import UnavailableError
 
 LIBRARY = "libcuda.so.1"
 KERNEL = b"gpuscale_spin"

@@ -15,8 +15,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpuscale.core.errors import UnavailableError
-from gpuscale.core.words import counted
+from gpuscale.base.errors import UnavailableError
+from gpuscale.base.words import counted
 from gpuscale.load.gpu.counted import Counted, Counter
 from gpuscale.load.gpu.pacing import LAG_S, Holder
 from gpuscale.load.gpu.plan import ChosenGpu, GpuPlan

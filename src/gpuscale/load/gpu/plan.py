@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from gpuscale.core.errors import UsageError
+from gpuscale.base.errors import UsageError
+from gpuscale.base.loads import Load
 from gpuscale.load.gpu.driver import Device
-from gpuscale.sim.load.loads import Load
 
 MAX_PROCESSES = 32
 TOLERANCE = 5.0

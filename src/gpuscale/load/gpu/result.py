@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
-from gpuscale.core.words import counted
+from gpuscale.base.words import counted
 from gpuscale.load.gpu.holding import Held, Look
 from gpuscale.load.gpu.plan import TOLERANCE, GpuPlan
 from gpuscale.load.timeline.document import timeline_document

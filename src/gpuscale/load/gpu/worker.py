@@ -14,7 +14,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from gpuscale.core.errors import GpuscaleError
+from gpuscale.base.errors import GpuscaleError
 from gpuscale.load.gpu.driver import Device, Driver, Gpu
 from gpuscale.load.gpu.pacing import Bursts, Turn
 

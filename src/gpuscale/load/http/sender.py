@@ -12,7 +12,7 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
 
-from gpuscale.core.backoff import Backoff
+from gpuscale.base.backoff import Backoff
 from gpuscale.load.http.connection import Connection
 from gpuscale.load.http.target import Target
 from gpuscale.load.http.waiting import Alarm

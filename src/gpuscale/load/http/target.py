@@ -8,7 +8,7 @@ from itertools import count, repeat
 from urllib.parse import quote, urlsplit
 
 from gpuscale import __version__
-from gpuscale.core.errors import UnavailableError, UsageError
+from gpuscale.base.errors import UnavailableError, UsageError
 from gpuscale.load.plan import Request
 
 _AS_IT_IS = "%/?:@!$&'()*+,;=[]|~^\"<>{}\\`"

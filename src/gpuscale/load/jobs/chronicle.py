@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from gpuscale.core.words import counted
+from gpuscale.base.words import counted
 from gpuscale.load.jobs.states import NodeSight, Standing, State
 from gpuscale.load.timeline.types import Mark, Span, Timeline, Track
 

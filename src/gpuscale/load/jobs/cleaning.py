@@ -4,9 +4,9 @@ import asyncio
 from dataclasses import dataclass
 from typing import Any
 
-from gpuscale.core.clock import Clock, WallClock
-from gpuscale.core.errors import UnavailableError
-from gpuscale.core.words import counted
+from gpuscale.base.clock import Clock, WallClock
+from gpuscale.base.errors import UnavailableError
+from gpuscale.base.words import counted
 from gpuscale.kube.client.client import KubeClient
 from gpuscale.kube.client.errors import ApiStatusError, ApiUnreachableError
 from gpuscale.load.jobs.template import RUN, run_selector

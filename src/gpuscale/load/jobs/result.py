@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from xml.etree import ElementTree
 
-from gpuscale.core.golang.durations import format_duration
+from gpuscale.base.golang.durations import format_duration
 from gpuscale.load.jobs.chronicle import JobLife, waits_ms
 from gpuscale.load.jobs.running import JobRun
 from gpuscale.load.jobs.states import State

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
-from gpuscale.core.clock import WallClock
-from gpuscale.core.errors import GpuscaleError, UsageError
+from gpuscale.base.clock import WallClock
+from gpuscale.base.errors import GpuscaleError, UsageError
 from gpuscale.kube.client.client import CONFLICT, JsonObject, KubeClient
 from gpuscale.kube.client.errors import ApiStatusError, ApiUnreachableError
 from gpuscale.kube.client.settings import KubeSettings

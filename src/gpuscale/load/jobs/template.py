@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
-from gpuscale.core.documents.documents import Document, load_documents
-from gpuscale.core.errors import ConfigError, Problem
+from gpuscale.base.documents.documents import Document, load_documents
+from gpuscale.base.errors import ConfigError, Problem
+from gpuscale.base.objects.names import subdomain_fault
 from gpuscale.kube.json_values import mapping_of, text_of
 from gpuscale.kube.shapes import job_faults
-from gpuscale.objects.names import subdomain_fault
 
 MANAGED_BY, MANAGER = "app.kubernetes.io/managed-by", "gpuscale-load"
 RUN = "gpuscale.dev/load-run"
@@ -102,7 +102,7 @@ def read_template(text: str, source: str) -> JobTemplate:
 
 def sample_template() -> JobTemplate:
     """Return the built-in Job."""
-    folder = resources.files("gpuscale.sim") / "scenarios" / "aks-mnist-jobs"
+    folder = resources.files("gpuscale.lab.sim") / "scenarios" / "aks-mnist-jobs"
     name = f"{SAMPLE}.yaml"
     return read_template((folder / name).read_text(encoding="utf-8"), name)
 

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from pathlib import PurePath
 
-from gpuscale.core.documents.documents import load_documents
-from gpuscale.core.errors import ConfigError, Problem
+from gpuscale.base.documents.documents import load_documents
+from gpuscale.base.errors import ConfigError, Problem
 from gpuscale.load.plans.jmeter import read_jmeter
 from gpuscale.load.plans.k6 import read_k6
 from gpuscale.load.plans.locust import read_locust_config, read_locustfile

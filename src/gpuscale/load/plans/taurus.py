@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, NoReturn
 from urllib.parse import urljoin
 
-from gpuscale.core.documents.documents import Document, load_documents
+from gpuscale.base.documents.documents import Document, load_documents
 from gpuscale.load.plans.types import (
     MAX_USERS,
     ForeignPlan,

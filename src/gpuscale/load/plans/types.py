@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from typing import NoReturn
 from urllib.parse import urlsplit
 
-from gpuscale.core.errors import ConfigError, Problem
-from gpuscale.core.golang.durations import parse_duration_ms
+from gpuscale.base.errors import ConfigError, Problem
+from gpuscale.base.golang.durations import parse_duration_ms
+from gpuscale.base.loads import Load
 from gpuscale.load.plan import MAX_RATE
-from gpuscale.sim.load.loads import Load
 
 MAX_SEGMENTS = 100_000
 MAX_USERS = 10_000_000

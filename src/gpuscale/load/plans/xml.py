@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from xml.parsers import expat
 
-from gpuscale.core.errors import ConfigError, Problem
+from gpuscale.base.errors import ConfigError, Problem
 
 MAX_BYTES = 32 * 1024 * 1024
 MAX_ELEMENTS = 500_000

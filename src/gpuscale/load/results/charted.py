@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 
-from gpuscale.core.words import shown_ms
+from gpuscale.base.words import shown_ms
 from gpuscale.load.results.types import ReadResult, Request
 from gpuscale.load.timeline.types import Hop, Mark, Timeline, Track
 

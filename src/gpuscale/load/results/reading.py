@@ -7,7 +7,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from gpuscale.core.errors import ConfigError, Problem
+from gpuscale.base.errors import ConfigError, Problem
 from gpuscale.load.results.aiperf import read_aiperf, read_mooncake
 from gpuscale.load.results.charted import result_timeline, result_totals
 from gpuscale.load.results.guidellm import read_guidellm

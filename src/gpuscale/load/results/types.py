@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, NoReturn
 
-from gpuscale.core.errors import ConfigError, Problem
+from gpuscale.base.errors import ConfigError, Problem
 from gpuscale.load.timeline.types import Mark
 
 MAX_BYTES = 512 * 1024 * 1024

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from gpuscale.core.errors import ConfigError, Problem
+from gpuscale.base.errors import ConfigError, Problem
 from gpuscale.load.timeline.types import HOPS, Mark, Span, Timeline, Track
 
 API_VERSION = "gpuscale.dev/v1alpha1"

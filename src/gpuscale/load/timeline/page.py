@@ -4,10 +4,10 @@ import html
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
-from gpuscale.core.golang.durations import format_duration
+from gpuscale.base.golang.durations import format_duration
+from gpuscale.base.pages.inline import render_page, totals_html
 from gpuscale.load.timeline.document import timeline_document
 from gpuscale.load.timeline.types import Timeline
-from gpuscale.views.inline import render_page, totals_html
 
 
 def render_timeline(timeline: Timeline, totals: Mapping[str, str] | None = None) -> str:

@@ -3,10 +3,10 @@
 from bisect import bisect_left
 from collections.abc import Sequence
 
-from gpuscale.core.words import counted
+from gpuscale.base.pages.columns import GAP, aligned, fits, shortened
+from gpuscale.base.pages.words import NO_DATA, clock_text, number_text, plain_text
+from gpuscale.base.words import counted
 from gpuscale.load.timeline.types import HOPS, Mark, Span, Timeline, Track
-from gpuscale.views.columns import GAP, aligned, fits, shortened
-from gpuscale.views.words import NO_DATA, clock_text, number_text, plain_text
 
 ROWS = 20
 """Stretches of time in a table; the document has every point."""

@@ -11,9 +11,10 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote
 
-from gpuscale.core.clock import Clock
-from gpuscale.core.errors import GpuscaleError
-from gpuscale.core.quantity import parse_quantity
+from gpuscale.base.clock import Clock
+from gpuscale.base.errors import GpuscaleError
+from gpuscale.base.objects.manifests import read_stored_hpa
+from gpuscale.base.quantity import parse_quantity
 from gpuscale.kube.client.client import JsonObject, KubeClient
 from gpuscale.kube.client.settings import KubeSettings
 from gpuscale.kube.informers.reflector import Reflector
@@ -26,12 +27,11 @@ from gpuscale.load.watching.objects import (
     read_node_state,
     read_pod_state,
 )
-from gpuscale.objects.manifests import read_stored_hpa
-from gpuscale.observe.discovery import Discovery
-from gpuscale.observe.document import Sight
-from gpuscale.observe.lookup import find_hpa
-from gpuscale.observe.metrics import MetricReader
-from gpuscale.observe.observer import Observer
+from gpuscale.ops.observe.discovery import Discovery
+from gpuscale.ops.observe.document import Sight
+from gpuscale.ops.observe.lookup import find_hpa
+from gpuscale.ops.observe.metrics import MetricReader
+from gpuscale.ops.observe.observer import Observer
 
 METRIC_PERIOD_S = 2.0
 
@@ -215,7 +215,7 @@ def served_value(entry: dict[str, object]) -> float | None:
     """Return a metrics API's answer as one number: the pods' mean, an object's value, the sum of samples.
 
     Args:
-        entry: as `observe.answers.observed_entry` makes it.
+        entry: as `ops.observe.answers.observed_entry` makes it.
     """
     values: list[float] = []
     match entry:

@@ -6,9 +6,9 @@ from typing import Any
 
 import aiohttp
 
-from gpuscale.core.clock import Clock
-from gpuscale.core.errors import UnavailableError
-from gpuscale.core.unreachable import reason_of
+from gpuscale.base.clock import Clock
+from gpuscale.base.errors import UnavailableError
+from gpuscale.base.unreachable import reason_of
 from gpuscale.load.timeline.types import Hop
 from gpuscale.load.watching.notes import Notes
 

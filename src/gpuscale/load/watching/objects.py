@@ -9,12 +9,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from gpuscale.core.quantity import parse_quantity
-from gpuscale.doctor.facts import is_ready
+from gpuscale.base.quantity import parse_quantity
 from gpuscale.kube.client.client import JsonObject
 from gpuscale.kube.json_values import mapping_of, text_of
 from gpuscale.kube.reading import fields_of
 from gpuscale.load.timeline.types import Mark
+from gpuscale.ops.doctor.facts import is_ready
 
 _MAX_TEXT = 500
 _VALUES = ("averageUtilization", "averageValue", "value")

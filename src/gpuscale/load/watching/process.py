@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import Connection as Pipe
 
-from gpuscale.core.clock import WallClock
-from gpuscale.core.errors import (
+from gpuscale.base.clock import WallClock
+from gpuscale.base.errors import (
     BugError,
     ConfigError,
     GpuscaleError,

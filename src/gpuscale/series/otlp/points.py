@@ -17,7 +17,7 @@ import math
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from gpuscale.exposition.write import positional
+from gpuscale.base.exposition.write import positional
 from gpuscale.series.labels import METRIC_NAME
 from gpuscale.series.otlp.message import (
     AGGREGATION_TEMPORALITY_CUMULATIVE,

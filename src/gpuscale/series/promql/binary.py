@@ -6,7 +6,7 @@ the error texts are Prometheus'.
 
 from collections.abc import Callable
 
-from gpuscale.core.errors import QueryError
+from gpuscale.base.errors import QueryError
 from gpuscale.series.labels import LabelKey, LabelSet
 from gpuscale.series.promql.elementwise import ARITHMETIC, COMPARISONS
 from gpuscale.series.promql.functions.aggregate import grouping

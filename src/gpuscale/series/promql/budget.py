@@ -10,7 +10,7 @@ in several label sets: where a text is made it is counted, once.
 
 from collections.abc import Callable, Iterable, Sequence
 
-from gpuscale.core.errors import QueryError
+from gpuscale.base.errors import QueryError
 from gpuscale.series.labels import LabelSet
 from gpuscale.series.promql import tree
 

@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from gpuscale.core.errors import BugError, UncoveredError
+from gpuscale.base.errors import BugError, UncoveredError
 from gpuscale.series.labels import EMPTY, LabelKey, LabelSet
 from gpuscale.series.promql.binary import scalar_binary, vector_binary
 from gpuscale.series.promql.budget import (

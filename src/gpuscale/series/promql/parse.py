@@ -13,8 +13,8 @@ from typing import Any
 
 import promql_parser as native
 
-from gpuscale.core.byte_cache import remembered
-from gpuscale.core.errors import QueryError
+from gpuscale.base.byte_cache import remembered
+from gpuscale.base.errors import QueryError
 from gpuscale.series.labels import METRIC_NAME
 from gpuscale.series.matchers import Matcher, MatchOp
 from gpuscale.series.promql import tree

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from gpuscale.core.errors import QueryError
+from gpuscale.base.errors import QueryError
 from gpuscale.series.labels import LabelSet
 from gpuscale.series.promql.budget import Budget
 from gpuscale.series.promql.tree import Node

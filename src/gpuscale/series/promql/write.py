@@ -4,7 +4,7 @@ import math
 import re
 from collections.abc import Iterable
 
-from gpuscale.core.errors import QueryError
+from gpuscale.base.errors import QueryError
 from gpuscale.series.matchers import Matcher
 from gpuscale.series.promql.tree import (
     SET_OPERATORS,

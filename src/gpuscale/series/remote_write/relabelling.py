@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from gpuscale.core.regex import Pattern, compile_re2
+from gpuscale.base.regex import Pattern, compile_re2
 from gpuscale.series.promql.functions.relabel import MAX_VALUE_CHARS, expand
 
 Action = Literal[

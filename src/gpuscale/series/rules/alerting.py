@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
-from gpuscale.core.errors import GpuscaleError, QueryError
+from gpuscale.base.errors import GpuscaleError, QueryError
 from gpuscale.series.labels import METRIC_NAME, LabelKey, LabelSet
 from gpuscale.series.rules.rule import Results, Rule, samples_of
 from gpuscale.series.rules.templates import AlertTemplate

@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from gpuscale.core.errors import GpuscaleError
+from gpuscale.base.errors import GpuscaleError
 from gpuscale.series.promql.evaluate import Samples, instant
 from gpuscale.series.promql.parse import metric_names
 from gpuscale.series.rules.alerting import AlertingRule

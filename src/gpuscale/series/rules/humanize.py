@@ -6,8 +6,8 @@ Source: prometheus template/template.go (v3.0.0).
 import math
 from datetime import UTC, datetime
 
-from gpuscale.core.golang.template import TemplateError
-from gpuscale.core.golang.template.formatting import go_float
+from gpuscale.base.golang.template import TemplateError
+from gpuscale.base.golang.template.formatting import go_float
 
 _LARGE = ("k", "M", "G", "T", "P", "E", "Z", "Y")
 _SMALL = ("m", "u", "n", "p", "f", "a", "z", "y")

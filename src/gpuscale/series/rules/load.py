@@ -9,11 +9,11 @@ from typing import Annotated
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from gpuscale.core.documents.documents import Document, Path, load_documents
-from gpuscale.core.documents.validation import validation_problems
-from gpuscale.core.errors import ConfigError, Problem, QueryError
-from gpuscale.core.golang.durations import parse_duration_ms
-from gpuscale.core.golang.template import TemplateError
+from gpuscale.base.documents.documents import Document, Path, load_documents
+from gpuscale.base.documents.validation import validation_problems
+from gpuscale.base.errors import ConfigError, Problem, QueryError
+from gpuscale.base.golang.durations import parse_duration_ms
+from gpuscale.base.golang.template import TemplateError
 from gpuscale.series.labels import METRIC_NAME
 from gpuscale.series.promql.parse import Query, one_line, parse_query
 from gpuscale.series.rules.alerting import AlertingRule

@@ -7,7 +7,7 @@ from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from gpuscale.core.errors import GpuscaleError, QueryError
+from gpuscale.base.errors import GpuscaleError, QueryError
 from gpuscale.series.labels import EMPTY, METRIC_NAME, LabelKey, LabelSet, label_set
 from gpuscale.series.promql.parse import Query
 from gpuscale.series.storage.groups import Group

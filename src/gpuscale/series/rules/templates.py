@@ -13,12 +13,12 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from urllib.parse import quote_plus
 
-from gpuscale.core.golang.durations import parse_duration_ms
-from gpuscale.core.golang.template import Dialect, Template, TemplateError, parse_template
-from gpuscale.core.golang.template.functions import FUNCTIONS as OF_GO
-from gpuscale.core.golang.template.functions import NOT_SERVED, Function
-from gpuscale.core.golang.template.values import Value, kind
-from gpuscale.core.regex import Pattern, compile_re2
+from gpuscale.base.golang.durations import parse_duration_ms
+from gpuscale.base.golang.template import Dialect, Template, TemplateError, parse_template
+from gpuscale.base.golang.template.functions import FUNCTIONS as OF_GO
+from gpuscale.base.golang.template.functions import NOT_SERVED, Function
+from gpuscale.base.golang.template.values import Value, kind
+from gpuscale.base.regex import Pattern, compile_re2
 from gpuscale.series.promql.functions.relabel import expand
 from gpuscale.series.rules.humanize import (
     humanize,

@@ -6,10 +6,10 @@ Source: prometheus scrape/scrape.go (append, mutateSampleLabels, report).
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from gpuscale.core.errors import Problem
-from gpuscale.exposition.parse import check_size
-from gpuscale.exposition.reading.entries import ExpositionError, MetaLine, NativeHistogramError
-from gpuscale.exposition.reading.formats import PROMETHEUS_TEXT, Format
+from gpuscale.base.errors import Problem
+from gpuscale.base.exposition.parse import check_size
+from gpuscale.base.exposition.reading.entries import ExpositionError, MetaLine, NativeHistogramError
+from gpuscale.base.exposition.reading.formats import PROMETHEUS_TEXT, Format
 from gpuscale.series.possible import RangeCheck
 from gpuscale.series.scraping.scraped_text import ScrapedText, TextReader
 from gpuscale.series.scraping.target import TargetSeries

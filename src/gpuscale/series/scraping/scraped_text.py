@@ -11,7 +11,7 @@ import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
-from gpuscale.exposition.reading.entries import (
+from gpuscale.base.exposition.reading.entries import (
     LineError,
     MetaLine,
     SampleLine,
@@ -19,14 +19,14 @@ from gpuscale.exposition.reading.entries import (
     is_special,
     is_utf8,
 )
-from gpuscale.exposition.reading.formats import (
+from gpuscale.base.exposition.reading.formats import (
     PROMETHEUS_TEXT,
     Format,
     entries,
     line_entry,
     meta_line,
 )
-from gpuscale.exposition.reading.openmetrics import EOF, read_exemplar
+from gpuscale.base.exposition.reading.openmetrics import EOF, read_exemplar
 from gpuscale.series.labels import METRIC_NAME, label_set
 from gpuscale.series.scraping.known_lines import NOTHING, KnownLines
 from gpuscale.series.scraping.shapes import LineShapes

@@ -8,8 +8,8 @@ is kept: what is current is as fresh as the stream, and a range has a sample a s
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from gpuscale.exposition.reading.entries import MetaLine
-from gpuscale.exposition.stream import StreamLine, StreamReader
+from gpuscale.base.exposition.reading.entries import MetaLine
+from gpuscale.base.exposition.stream import StreamLine, StreamReader
 from gpuscale.series.labels import METRIC_NAME
 from gpuscale.series.scraping.target import TargetSeries
 from gpuscale.series.storage.bounds import BOUND_LABELS, with_stored_bound

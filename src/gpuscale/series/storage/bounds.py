@@ -8,8 +8,8 @@ Source: prometheus model/textparse (normalizeFloatsInLabelValues, formatOpenMetr
 import re
 from collections.abc import Mapping
 
-from gpuscale.exposition.reading.entries import LineError, parse_value
-from gpuscale.exposition.write import shortest
+from gpuscale.base.exposition.reading.entries import LineError, parse_value
+from gpuscale.base.exposition.write import shortest
 
 BOUND_LABELS = {"histogram": "le", "summary": "quantile"}
 """By metric type, the label that holds a bound."""

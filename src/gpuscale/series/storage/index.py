@@ -9,9 +9,9 @@ from collections.abc import Set as AbstractSet
 from itertools import chain
 from weakref import ref as weak
 
+from gpuscale.base.ranges import RangeOf, any_value
 from gpuscale.series.labels import METRIC_NAME, LabelKey, LabelSet
 from gpuscale.series.matchers import Matcher
-from gpuscale.series.possible import RangeOf, any_value
 from gpuscale.series.storage.limits import Share
 from gpuscale.series.storage.postings import Postings
 from gpuscale.series.storage.samples import Series

@@ -6,8 +6,8 @@ Source: prometheus scrape/scrape.go (verifyLabelLimits) and the fields `*_limit`
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from gpuscale.core.errors import Problem
-from gpuscale.exposition.reading.entries import ExpositionError
+from gpuscale.base.errors import Problem
+from gpuscale.base.exposition.reading.entries import ExpositionError
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ Source: prometheus scrape/scrape.go (scrapeCache), web/api/v1/api.go (metricMeta
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from gpuscale.exposition.reading.entries import MetaLine
+from gpuscale.base.exposition.reading.entries import MetaLine
 
 MAX_BYTES = 32 * 1024 * 1024
 """Of all lists; what is beyond is left out, and the metrics themselves are kept all the same."""

@@ -9,9 +9,9 @@ from bisect import bisect_left, bisect_right
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from gpuscale.core.errors import UncoveredError
+from gpuscale.base.errors import UncoveredError
+from gpuscale.base.ranges import Range
 from gpuscale.series.labels import LabelSet
-from gpuscale.series.possible import Range
 from gpuscale.series.storage.columns import NEVER_MS
 from gpuscale.series.storage.limits import Share
 from gpuscale.series.values import is_stale

@@ -12,15 +12,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
+from gpuscale.base.ranges import RangeOf, any_value
 from gpuscale.series.ages import SampleAges
 from gpuscale.series.labels import METRIC_NAME, label_set
-from gpuscale.series.possible import (
-    IMPOSSIBLE_SERIES,
-    MAX_AHEAD_MS,
-    OF_SERIES,
-    RangeOf,
-    any_value,
-)
+from gpuscale.series.possible import IMPOSSIBLE_SERIES, MAX_AHEAD_MS, OF_SERIES
 from gpuscale.series.storage.columns import NEVER_MS, absents
 from gpuscale.series.storage.groups import Follower, Group, Order
 from gpuscale.series.storage.index import Selector, SeriesIndex

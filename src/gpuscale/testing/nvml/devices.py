@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from gpuscale.gpu.nvml.library import Answer, Handle
+from gpuscale.agent.nvml.library import Answer, Handle
 from gpuscale.testing.nvml.driver import Driver
 from gpuscale.testing.nvml.gpus import (
     ANY_INSTANCE,

@@ -5,8 +5,8 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuscale.gpu.amd.reader import AmdReader
-from gpuscale.gpu.amd.sources import AMD_CALLS, NoValueError
+from gpuscale.agent.amd.reader import AmdReader
+from gpuscale.signals.amd_values import AMD_CALLS, NoValueError
 from gpuscale.testing.amdsmi import StandInAmdSmi, StandInGpu
 
 NUMBERS = st.integers(-1, 2**64) | st.floats()

@@ -5,12 +5,12 @@ import sys
 
 import pytest
 
-from gpuscale.core.errors import UnavailableError
-from gpuscale.gpu.amd.library import load_amdsmi
-from gpuscale.gpu.amd.reader import RETRY_MS, AmdReader
-from gpuscale.gpu.amd.sources import DCGM_FIXED, DCGM_SOURCES, amd_call_of
-from gpuscale.gpu.fields import FIELDS
-from gpuscale.gpu.readings import ProcessReading
+from gpuscale.agent.amd.library import load_amdsmi
+from gpuscale.agent.amd.reader import RETRY_MS, AmdReader
+from gpuscale.agent.gpu.readings import ProcessReading
+from gpuscale.base.errors import UnavailableError
+from gpuscale.signals.amd_values import DCGM_FIXED, DCGM_SOURCES, amd_call_of
+from gpuscale.signals.fields import FIELDS
 from gpuscale.testing.amdsmi import (
     AmdSmiLibraryException,
     AmdSmiTimeoutException,

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuscale.gpu.amd import library
-from gpuscale.gpu.amd.sources import AMD_CALLS, PROCESS_FUNCTION
+from gpuscale.agent.amd import library
+from gpuscale.signals.amd_values import AMD_CALLS, PROCESS_FUNCTION
 from gpuscale.testing import amdsmi
 from gpuscale.testing.amdsmi import StandInAmdSmi, StandInGpu, stand_in_process
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuscale.gpu.dcgm.engine import HostEngine
-from gpuscale.gpu.dcgm.library import DcgmLibrary
+from gpuscale.agent.dcgm.engine import HostEngine
+from gpuscale.agent.dcgm.library import DcgmLibrary
 
 SOURCE = Path(__file__).with_name("libdcgm.c")
 

@@ -6,13 +6,13 @@ import time
 
 import pytest
 
-from gpuscale.core.errors import UnavailableError
-from gpuscale.exporter.possible import PossibleReader
-from gpuscale.exporter.readers import make_reader
-from gpuscale.exporter.settings import read_settings
-from gpuscale.gpu.dcgm.library import DcgmError, DcgmLibrary, Entity
-from gpuscale.gpu.dcgm.reader import HostEngineReader
-from gpuscale.gpu.readings import GpuIdentity, GpuInstance, GpuReading
+from gpuscale.agent.dcgm.library import DcgmError, DcgmLibrary, Entity
+from gpuscale.agent.dcgm.reader import HostEngineReader
+from gpuscale.agent.exporter.possible import PossibleReader
+from gpuscale.agent.exporter.readers import make_reader
+from gpuscale.agent.exporter.settings import read_settings
+from gpuscale.agent.gpu.readings import GpuIdentity, GpuInstance, GpuReading
+from gpuscale.base.errors import UnavailableError
 
 GPU, INSTANCE = 1, 4
 GR, SM, OCCUPANCY, TENSOR, PCIE = 1001, 1002, 1003, 1004, 1009
@@ -228,7 +228,7 @@ def test_the_pace_is_the_agents_within_bounds(engine) -> None:
 
 
 def test_instances_that_come_are_found(engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpuscale.gpu.dcgm.engine._LAYOUT_S", 0.2)
+    monkeypatch.setattr("gpuscale.agent.dcgm.engine._LAYOUT_S", 0.2)
     engine.put(GPU, 0, SM, 0.25)
     reader = reader_of(Inner(gpu(0), gpu(0, 3)), engine.follow())
     until(reader, has("DCGM_FI_PROF_SM_ACTIVE"))

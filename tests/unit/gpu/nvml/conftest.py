@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from gpuscale.core.clock import ManualClock
-from gpuscale.gpu.nvml.reader import NvmlReader
-from gpuscale.gpu.nvml.settings import NvmlSettings
+from gpuscale.agent.nvml.reader import NvmlReader
+from gpuscale.agent.nvml.settings import NvmlSettings
+from gpuscale.base.clock import ManualClock
 from gpuscale.testing.nvml import FakeGpu, FakeNvml
 
 START_MS = 1_700_000_000_000

@@ -7,10 +7,10 @@ import time
 import pynvml
 import pytest
 
-from gpuscale.core.errors import UnavailableError
-from gpuscale.gpu.nvml import faults
-from gpuscale.gpu.nvml.reader import NvmlReader
-from gpuscale.gpu.nvml.settings import NvmlSettings
+from gpuscale.agent.nvml import faults
+from gpuscale.agent.nvml.reader import NvmlReader
+from gpuscale.agent.nvml.settings import NvmlSettings
+from gpuscale.base.errors import UnavailableError
 from gpuscale.testing.nvml import FakeGpu, FakeProcess
 
 TEMP = "DCGM_FI_DEV_GPU_TEMP"

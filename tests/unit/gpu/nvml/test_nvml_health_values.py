@@ -3,9 +3,9 @@
 import pynvml
 import pytest
 
-from gpuscale.core.errors import UnavailableError
-from gpuscale.gpu.nvml import faults
-from gpuscale.gpu.nvml.settings import NvmlSettings
+from gpuscale.agent.nvml import faults
+from gpuscale.agent.nvml.settings import NvmlSettings
+from gpuscale.base.errors import UnavailableError
 from gpuscale.testing.nvml import FakeGpu
 from gpuscale.testing.nvml.gpus import Scripted
 

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from gpuscale.gpu.nvml.workers import Lanes, Work
+from gpuscale.agent.nvml.workers import Lanes, Work
 
 PATIENCE_S = 0.02
 LONG_S = 30.0

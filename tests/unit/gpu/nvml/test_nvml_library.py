@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import pynvml
 import pytest
 
-from gpuscale.core.errors import UnavailableError
-from gpuscale.gpu.nvml import library
+from gpuscale.agent.nvml import library
+from gpuscale.base.errors import UnavailableError
 
 
 def native(**functions):

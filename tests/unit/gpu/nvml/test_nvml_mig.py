@@ -5,9 +5,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from gpuscale.gpu.nvml import faults
-from gpuscale.gpu.nvml.mig import profile_name
-from gpuscale.gpu.nvml.settings import NvmlSettings
+from gpuscale.agent.nvml import faults
+from gpuscale.agent.nvml.mig import profile_name
+from gpuscale.agent.nvml.settings import NvmlSettings
 from gpuscale.testing.nvml import FakeGpu, FakeInstance, FakeProcess
 
 UTIL = "DCGM_FI_DEV_GPU_UTIL"

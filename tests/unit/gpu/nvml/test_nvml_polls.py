@@ -6,12 +6,12 @@ from types import SimpleNamespace
 import pynvml
 import pytest
 
-from gpuscale.core.clock import ManualClock
-from gpuscale.gpu.nvml.calls import Caller
-from gpuscale.gpu.nvml.reader import NvmlReader
-from gpuscale.gpu.nvml.settings import NvmlSettings
-from gpuscale.gpu.nvml.values.polls import Poller, Polls
-from gpuscale.gpu.nvml.values.utilization import Utilization
+from gpuscale.agent.nvml.calls import Caller
+from gpuscale.agent.nvml.reader import NvmlReader
+from gpuscale.agent.nvml.settings import NvmlSettings
+from gpuscale.agent.nvml.values.polls import Poller, Polls
+from gpuscale.agent.nvml.values.utilization import Utilization
+from gpuscale.base.clock import ManualClock
 from gpuscale.testing.nvml import FakeGpu, FakeNvml
 
 UTIL = "DCGM_FI_DEV_GPU_UTIL"

@@ -8,13 +8,13 @@ from collections import Counter
 import pynvml
 import pytest
 
-from gpuscale.core.errors import UnavailableError
-from gpuscale.gpu.counters import DEFAULT_COUNTERS
-from gpuscale.gpu.fields import FIELDS
-from gpuscale.gpu.nvml import faults
-from gpuscale.gpu.nvml.reader import NvmlReader
-from gpuscale.gpu.nvml.settings import NvmlSettings
-from gpuscale.gpu.readings import EventCount, GpuIdentity
+from gpuscale.agent.gpu.readings import EventCount, GpuIdentity
+from gpuscale.agent.nvml import faults
+from gpuscale.agent.nvml.reader import NvmlReader
+from gpuscale.agent.nvml.settings import NvmlSettings
+from gpuscale.base.errors import UnavailableError
+from gpuscale.signals.counters import DEFAULT_COUNTERS
+from gpuscale.signals.fields import FIELDS
 from gpuscale.testing.nvml import FakeGpu, FakeNvml, FakeProcess
 
 DEFAULTS = frozenset(row.field for row in DEFAULT_COUNTERS)

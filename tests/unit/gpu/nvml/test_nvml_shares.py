@@ -4,8 +4,8 @@ import statistics
 
 import pytest
 
-from gpuscale.attribution.processes.shares import split_utilisation
-from gpuscale.gpu.owners import Attribution, ContainerRef
+from gpuscale.agent.attribution.processes.shares import split_utilisation
+from gpuscale.agent.gpu.owners import Attribution, ContainerRef
 from gpuscale.testing.nvml import FakeGpu
 from gpuscale.testing.nvml.time_slicing import Load, TimeSlicedGpu
 

@@ -5,8 +5,8 @@ import inspect
 import pynvml
 import pytest
 
-from gpuscale.gpu.nvml.values.batches import BATCHES, LINK_RATES
-from gpuscale.gpu.nvml.values.rows import ROWS
+from gpuscale.agent.nvml.values.batches import BATCHES, LINK_RATES
+from gpuscale.agent.nvml.values.rows import ROWS
 from gpuscale.testing.nvml import FakeGpu, FakeNvml
 
 FUNCTIONS = sorted(name for name in dir(FakeNvml) if name.startswith("nvml") and name != "nvmlLib")

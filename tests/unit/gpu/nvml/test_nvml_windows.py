@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpuscale.gpu.nvml.values.windows import ProcessSample, ProcessUse, mean_percent, process_uses
+from gpuscale.agent.nvml.values.windows import ProcessSample, ProcessUse, mean_percent, process_uses
 
 
 @pytest.mark.parametrize(

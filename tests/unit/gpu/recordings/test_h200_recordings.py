@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from gpuscale.exposition.write import render_text, six_decimals
-from gpuscale.formats.dcgm import dcgm_families
-from gpuscale.formats.labels import FamilyOptions
-from gpuscale.gpu.counters import DEFAULT_COUNTERS
-from gpuscale.gpu.owners import Attribution
-from gpuscale.gpu.recordings.recording import ReplayReader
+from gpuscale.agent.formats.dcgm import dcgm_families
+from gpuscale.agent.formats.labels import FamilyOptions
+from gpuscale.agent.gpu.owners import Attribution
+from gpuscale.agent.recordings.recording import ReplayReader
+from gpuscale.base.exposition.write import render_text, six_decimals
+from gpuscale.signals.counters import DEFAULT_COUNTERS
 
 FOLDER = Path(__file__).parents[3] / "data" / "recordings"
 UTIL, POWER, ENERGY = (

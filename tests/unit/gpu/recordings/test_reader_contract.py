@@ -5,12 +5,12 @@ import io
 
 import pytest
 
-from gpuscale.core.clock import ManualClock
-from gpuscale.gpu.amd.reader import AmdReader
-from gpuscale.gpu.model_table import MODELS
-from gpuscale.gpu.nvml.reader import NvmlReader
-from gpuscale.gpu.recordings.recording import Recorder, RecordingReader, ReplayReader
-from gpuscale.gpu.simulated import GpuWork, SimulatedReader
+from gpuscale.agent.amd.reader import AmdReader
+from gpuscale.agent.gpu.model_table import MODELS
+from gpuscale.agent.gpu.simulated import GpuWork, SimulatedReader
+from gpuscale.agent.nvml.reader import NvmlReader
+from gpuscale.agent.recordings.recording import Recorder, RecordingReader, ReplayReader
+from gpuscale.base.clock import ManualClock
 from gpuscale.testing.amdsmi import AmdSmiLibraryException, StandInAmdSmi, StandInGpu
 from gpuscale.testing.nvml import FakeGpu, FakeNvml
 

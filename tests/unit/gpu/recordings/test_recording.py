@@ -8,17 +8,23 @@ from pathlib import Path
 
 import pytest
 
-from gpuscale.core.errors import ConfigError, NotFoundError, UnavailableError, UsageError
-from gpuscale.gpu.model_table import MODELS
-from gpuscale.gpu.readings import EventCount, GpuIdentity, GpuInstance, GpuReading, ProcessReading
-from gpuscale.gpu.recordings import recording
-from gpuscale.gpu.recordings.recording import (
+from gpuscale.agent.gpu.model_table import MODELS
+from gpuscale.agent.gpu.readings import (
+    EventCount,
+    GpuIdentity,
+    GpuInstance,
+    GpuReading,
+    ProcessReading,
+)
+from gpuscale.agent.gpu.simulated import GpuWork, SimulatedReader
+from gpuscale.agent.recordings import recording
+from gpuscale.agent.recordings.recording import (
     Recorder,
     RecordingReader,
     ReplayReader,
     read_recording,
 )
-from gpuscale.gpu.simulated import GpuWork, SimulatedReader
+from gpuscale.base.errors import ConfigError, NotFoundError, UnavailableError, UsageError
 
 UTIL = "DCGM_FI_DEV_GPU_UTIL"
 TEMP = "DCGM_FI_DEV_GPU_TEMP"

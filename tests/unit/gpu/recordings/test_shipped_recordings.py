@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuscale.core.errors import UnavailableError
-from gpuscale.gpu.recordings.recording import ReplayReader, read_recording
+from gpuscale.agent.recordings.recording import ReplayReader, read_recording
+from gpuscale.base.errors import UnavailableError
 
 FOLDER = Path(__file__).parents[3] / "data" / "recordings"
 FILES = sorted(FOLDER.glob("*.jsonl.gz"))

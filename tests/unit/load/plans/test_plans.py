@@ -4,7 +4,7 @@ import textwrap
 
 import pytest
 
-from gpuscale.core.errors import ConfigError
+from gpuscale.base.errors import ConfigError
 from gpuscale.load.plans.reading import read_plan
 from gpuscale.load.plans.types import Segment
 

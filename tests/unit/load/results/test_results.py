@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuscale.core.errors import ConfigError
+from gpuscale.base.errors import ConfigError
 from gpuscale.load.results.charted import percentile
 from gpuscale.load.results.reading import joined, read_result
 from gpuscale.load.timeline.document import timeline_document

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuscale.core.errors import ConfigError
+from gpuscale.base.errors import ConfigError
 from gpuscale.load.timeline.document import MAX_POINTS, read_timeline, timeline_document
 from gpuscale.load.timeline.types import HOPS, Mark, Span, Timeline, Track
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpuscale.local.kube_api.tables.ages import age, human_duration
+from gpuscale.lab.kube_api.tables.ages import age, human_duration
 
 SECOND, MINUTE, HOUR, DAY = 1000, 60_000, 3_600_000, 86_400_000
 

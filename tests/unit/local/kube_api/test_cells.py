@@ -2,14 +2,14 @@
 
 import pytest
 
-from gpuscale.local.kube_api.tables.cells import (
+from gpuscale.lab.kube_api.tables.cells import (
     label_selector,
     node_roles,
     pod_state,
     service_addresses,
     service_ports,
 )
-from gpuscale.local.kube_api.tables.hpa_targets import targets
+from gpuscale.lab.kube_api.tables.hpa_targets import targets
 
 
 def pod(statuses=(), phase="Running", **more):

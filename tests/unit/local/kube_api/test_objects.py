@@ -8,14 +8,14 @@ import pytest
 
 from gpuscale.cli.scenarios import find_setup
 from gpuscale.hpa.types import FetchError
-from gpuscale.local.kube_api.kinds import (
+from gpuscale.lab.kube_api.kinds import (
     ENDPOINT_SLICE,
     HPA,
     KINDS,
     LEASE,
     SCALED_OBJECT,
 )
-from gpuscale.local.kube_api.tables.table import table
+from gpuscale.lab.kube_api.tables.table import table
 from live_objects import StoredRun, shipped
 
 MOMENTS = [("ack-bert", 130), ("eks-vision", 620), ("aks-mnist-jobs", 400), ("keda-zero", 700)]

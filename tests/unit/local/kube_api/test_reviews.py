@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuscale.local.kube_api.kinds import KINDS
-from gpuscale.local.kube_api.reviews import answer, is_allowed, read_review
+from gpuscale.lab.kube_api.kinds import KINDS
+from gpuscale.lab.kube_api.reviews import answer, is_allowed, read_review
 
 
 def field(number, content):

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuscale.local.kube_api import store as stores
-from gpuscale.local.kube_api.store import ExpiredError, Facts, Store
+from gpuscale.lab.kube_api import store as stores
+from gpuscale.lab.kube_api.store import ExpiredError, Facts, Store
 
 
 def facts(name, size=1, namespace="default"):

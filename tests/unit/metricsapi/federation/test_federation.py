@@ -10,15 +10,15 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 from yarl import URL
 
-from gpuscale.core.clock import ManualClock
-from gpuscale.metricsapi.federation.federation import Federation
-from gpuscale.metricsapi.federation.member import MAX_AT_ONCE
-from gpuscale.metricsapi.federation.settings import KEDA_LABEL, MemberSettings
-from gpuscale.metricsapi.provider import MetricsProvider
-from gpuscale.metricsapi.routes import add_routes
-from gpuscale.rules.config import load_rules
+from gpuscale.base.clock import ManualClock
 from gpuscale.series.storage.store import SeriesStore
-from gpuscale.sources.embedded import EmbeddedSource
+from gpuscale.server.metricsapi.federation.federation import Federation
+from gpuscale.server.metricsapi.federation.member import MAX_AT_ONCE
+from gpuscale.server.metricsapi.federation.settings import KEDA_LABEL, MemberSettings
+from gpuscale.server.metricsapi.provider import MetricsProvider
+from gpuscale.server.metricsapi.routes import add_routes
+from gpuscale.server.rules.config import load_rules
+from gpuscale.server.sources.embedded import EmbeddedSource
 
 NOW_MS = 1_767_323_045_000
 EXTERNAL = "/apis/external.metrics.k8s.io/v1beta1"

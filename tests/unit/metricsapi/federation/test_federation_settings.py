@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from gpuscale.core.errors import ConfigError, UsageError
-from gpuscale.metricsapi.federation.settings import (
+from gpuscale.base.errors import ConfigError, UsageError
+from gpuscale.server.metricsapi.federation.settings import (
     KEDA_LABEL,
     member_of_flag,
     members_of_file,
 )
-from gpuscale.metricsapi.settings import read_settings
+from gpuscale.server.metricsapi.settings import read_settings
 
 EXTERNAL, CUSTOM = "external.metrics.k8s.io", "custom.metrics.k8s.io"
 

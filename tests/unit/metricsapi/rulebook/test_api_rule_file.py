@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from gpuscale.core.errors import ConfigError
-from gpuscale.metricsapi.rulebook.rule_file import RuleFile
-from gpuscale.rules.resources import KUBERNETES, ResourceType
+from gpuscale.base.errors import ConfigError
+from gpuscale.server.metricsapi.rulebook.rule_file import RuleFile
+from gpuscale.server.rules.resources import KUBERNETES, ResourceType
 
 GOOD = "rules: [{seriesQuery: a, resources: {template: <<.Resource>>}, metricsQuery: a}]\n"
 OTHER = GOOD.replace("seriesQuery: a", "seriesQuery: b")

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from gpuscale.core.clock import ManualClock
-from gpuscale.core.errors import ConfigError
-from gpuscale.metricsapi.rulebook.rule_book import RuleBook
-from gpuscale.metricsapi.rulebook.rule_file import RuleFiles
-from gpuscale.metricsapi.rulebook.team_rules import TeamFiles, TeamRules, read_config_map
-from gpuscale.rules.resources import KUBERNETES, ResourceMapper
+from gpuscale.base.clock import ManualClock
+from gpuscale.base.errors import ConfigError
+from gpuscale.server.metricsapi.rulebook.rule_book import RuleBook
+from gpuscale.server.metricsapi.rulebook.rule_file import RuleFiles
+from gpuscale.server.metricsapi.rulebook.team_rules import TeamFiles, TeamRules, read_config_map
+from gpuscale.server.rules.resources import KUBERNETES, ResourceMapper
 
 BAD = "rules: [{seriesQuery: [1]}]\n"
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from gpuscale.core.errors import UsageError
-from gpuscale.metricsapi.security import audit
-from gpuscale.metricsapi.security.reviews import Attributes, User
+from gpuscale.base.errors import UsageError
+from gpuscale.server.metricsapi.security import audit
+from gpuscale.server.metricsapi.security.reviews import Attributes, User
 
 VALUES = "/apis/custom.metrics.k8s.io/v1beta2/namespaces/ml/pods/web-0/gpu_util"
 ATTRIBUTES = Attributes(

@@ -8,14 +8,14 @@ import pytest
 from multidict import CIMultiDict, CIMultiDictProxy
 from OpenSSL import crypto
 
-from gpuscale.core.errors import UnavailableError
-from gpuscale.metricsapi.security.authentication import (
+from gpuscale.base.errors import UnavailableError
+from gpuscale.server.metricsapi.security.authentication import (
     Authenticator,
     Credentials,
     UnauthenticatedError,
 )
-from gpuscale.metricsapi.security.chains import CaBundle, Subject, UntrustedError
-from gpuscale.metricsapi.security.reviews import NOBODY, RequestHeaders, Trust, User
+from gpuscale.server.metricsapi.security.chains import CaBundle, Subject, UntrustedError
+from gpuscale.server.metricsapi.security.reviews import NOBODY, RequestHeaders, Trust, User
 from gpuscale_testing.addresses import wait_until
 
 ALL = "system:authenticated"

@@ -6,14 +6,14 @@ The table is k8s.io/apiserver's reading of request paths (requestinfo.go), for t
 
 import pytest
 
-from gpuscale.core.errors import UnavailableError
-from gpuscale.metricsapi.security.authorization import (
+from gpuscale.base.errors import UnavailableError
+from gpuscale.server.metricsapi.security.authorization import (
     Authorizer,
     attributes_of,
     forbidden_message,
     named_by_fields,
 )
-from gpuscale.metricsapi.security.reviews import Attributes, Decision, User
+from gpuscale.server.metricsapi.security.reviews import Attributes, Decision, User
 
 CUSTOM, EXTERNAL = "custom.metrics.k8s.io", "external.metrics.k8s.io"
 

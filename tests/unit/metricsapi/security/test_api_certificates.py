@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from OpenSSL import SSL
 
-from gpuscale.core.clock import ManualClock, WallClock
-from gpuscale.core.errors import UsageError
-from gpuscale.core.pki import make_ca, make_serving, names_of_service, write_private
-from gpuscale.metricsapi.security.client_tls import TlsRules
-from gpuscale.metricsapi.security.serving_certificate import (
+from gpuscale.base.clock import ManualClock, WallClock
+from gpuscale.base.errors import UsageError
+from gpuscale.base.pki import make_ca, make_serving, names_of_service, write_private
+from gpuscale.server.metricsapi.security.client_tls import TlsRules
+from gpuscale.server.metricsapi.security.serving_certificate import (
     CertificateFiles,
     OwnCertificate,
     ServingCertificate,

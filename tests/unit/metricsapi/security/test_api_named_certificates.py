@@ -7,11 +7,14 @@ from cryptography import x509
 from cryptography.x509.oid import NameOID
 from OpenSSL import SSL
 
-from gpuscale.core.clock import ManualClock
-from gpuscale.core.errors import UsageError
-from gpuscale.metricsapi.security.client_tls import TlsRules
-from gpuscale.metricsapi.security.named_certificates import NamedCertificates, NamedFiles
-from gpuscale.metricsapi.security.serving_certificate import CertificateFiles, ServingCertificate
+from gpuscale.base.clock import ManualClock
+from gpuscale.base.errors import UsageError
+from gpuscale.server.metricsapi.security.client_tls import TlsRules
+from gpuscale.server.metricsapi.security.named_certificates import NamedCertificates, NamedFiles
+from gpuscale.server.metricsapi.security.serving_certificate import (
+    CertificateFiles,
+    ServingCertificate,
+)
 
 
 @pytest.fixture

@@ -5,10 +5,10 @@ import asyncio
 
 import pytest
 
-from gpuscale.core.byte_cache import ACCOUNTANT
-from gpuscale.core.clock import ManualClock
-from gpuscale.core.errors import UnavailableError
-from gpuscale.metricsapi.security.reviews import (
+from gpuscale.base.byte_cache import ACCOUNTANT
+from gpuscale.base.clock import ManualClock
+from gpuscale.base.errors import UnavailableError
+from gpuscale.server.metricsapi.security.reviews import (
     NOBODY,
     AccessReviewer,
     Attributes,

@@ -8,8 +8,8 @@ import pytest
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 
-from gpuscale.core.pki import KeyPair, make_ca, make_serving, names_of_service
-from gpuscale.metricsapi.security.rotation import (
+from gpuscale.base.pki import KeyPair, make_ca, make_serving, names_of_service
+from gpuscale.server.metricsapi.security.rotation import (
     OVERLAP_MS,
     SPREAD_MS,
     SharedCertificate,

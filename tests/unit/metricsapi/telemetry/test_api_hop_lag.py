@@ -3,21 +3,21 @@
 
 import pytest
 
-from gpuscale.core.clock import ManualClock
-from gpuscale.core.errors import UnavailableError
-from gpuscale.metricsapi.provider import MetricsProvider
-from gpuscale.metricsapi.telemetry.hop_lag import (
+from gpuscale.base.clock import ManualClock
+from gpuscale.base.errors import UnavailableError
+from gpuscale.series.storage.store import SeriesStore
+from gpuscale.series.values import Vector, VectorSample
+from gpuscale.server.metricsapi.provider import MetricsProvider
+from gpuscale.server.metricsapi.telemetry.hop_lag import (
     HopLag,
     scrape_query,
     series_by_metric,
     store_query,
 )
-from gpuscale.metricsapi.telemetry.own_metrics import Answer, ServerMetrics
-from gpuscale.metricsapi.wire.paths import CUSTOM_GROUP, EXTERNAL_GROUP
-from gpuscale.rules.config import load_rules
-from gpuscale.series.storage.store import SeriesStore
-from gpuscale.series.values import Vector, VectorSample
-from gpuscale.sources.embedded import EmbeddedSource
+from gpuscale.server.metricsapi.telemetry.own_metrics import Answer, ServerMetrics
+from gpuscale.server.metricsapi.wire.paths import CUSTOM_GROUP, EXTERNAL_GROUP
+from gpuscale.server.rules.config import load_rules
+from gpuscale.server.sources.embedded import EmbeddedSource
 
 NOW_MS = 1_760_000_000_000
 AGENT_TIME = "gpuscale_exporter_newest_reading_timestamp_seconds"

@@ -5,15 +5,15 @@ import asyncio
 import pytest
 
 from background import until
-from gpuscale.core.clock import ManualClock
-from gpuscale.core.errors import UnavailableError
-from gpuscale.metricsapi.triggers import policies as module
-from gpuscale.metricsapi.triggers.policies import Policies
-from gpuscale.plan.policies.policy import Policy
-from gpuscale.plan.policies.registry import POLICIES
-from gpuscale.plan.served import STEP_MS, run_bytes
+from gpuscale.base.clock import ManualClock
+from gpuscale.base.errors import UnavailableError
 from gpuscale.series.values import Matrix, MatrixSeries
+from gpuscale.server.metricsapi.triggers import policies as module
+from gpuscale.server.metricsapi.triggers.policies import Policies
 from gpuscale.triggers.observation import Missing, TotalLoad
+from gpuscale.triggers.policies.policy import Policy
+from gpuscale.triggers.policies.registry import POLICIES
+from gpuscale.triggers.policies.served import STEP_MS, run_bytes
 from gpuscale.triggers.trigger import ServedPolicy
 
 NOON = 20_000 * 86_400_000 + 43_200_000

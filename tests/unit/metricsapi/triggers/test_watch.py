@@ -8,15 +8,15 @@ from dataclasses import replace
 import pytest
 
 from background import started, until
-from gpuscale.core.clock import ManualClock, WallClock
-from gpuscale.core.errors import UnavailableError
-from gpuscale.metricsapi.trigger_settings import TriggerSettings
-from gpuscale.metricsapi.triggers.asking import Seeing
-from gpuscale.metricsapi.triggers.stores import HeldFile, Keeper
-from gpuscale.metricsapi.triggers.turns import Budget, Turns
-from gpuscale.metricsapi.triggers.watch import TriggerWatch, key_of
+from gpuscale.base.clock import ManualClock, WallClock
+from gpuscale.base.errors import UnavailableError
 from gpuscale.series.values import Scalar, Vector, VectorSample
-from gpuscale.sources.freshness import AgeLimit
+from gpuscale.server.metricsapi.trigger_settings import TriggerSettings
+from gpuscale.server.metricsapi.triggers.asking import Seeing
+from gpuscale.server.metricsapi.triggers.stores import HeldFile, Keeper
+from gpuscale.server.metricsapi.triggers.turns import Budget, Turns
+from gpuscale.server.metricsapi.triggers.watch import TriggerWatch, key_of
+from gpuscale.server.sources.freshness import AgeLimit
 from gpuscale.triggers.answer import TooManyTriggersError
 from gpuscale.triggers.observation import Missing, Observation, WakeSeen
 from gpuscale.triggers.trigger import Load, Trigger, WakeQuery

@@ -6,18 +6,18 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
-from gpuscale.core.clock import ManualClock
-from gpuscale.core.errors import UnavailableError
+from gpuscale.base.clock import ManualClock
+from gpuscale.base.errors import UnavailableError
 from gpuscale.kube.informers.records import ObjectRecord
-from gpuscale.metricsapi.cluster import NoObjects
-from gpuscale.metricsapi.provider import MetricsProvider
-from gpuscale.metricsapi.routes import add_routes
-from gpuscale.metricsapi.usage.measured import UsageProvider
-from gpuscale.metricsapi.wire.field_selectors import parse_field_selector
-from gpuscale.rules.config import load_rules
 from gpuscale.series.storage.store import SeriesStore
-from gpuscale.sources.embedded import EmbeddedSource
-from gpuscale.sources.freshness import AgeLimit
+from gpuscale.server.metricsapi.cluster import NoObjects
+from gpuscale.server.metricsapi.provider import MetricsProvider
+from gpuscale.server.metricsapi.routes import add_routes
+from gpuscale.server.metricsapi.usage.measured import UsageProvider
+from gpuscale.server.metricsapi.wire.field_selectors import parse_field_selector
+from gpuscale.server.rules.config import load_rules
+from gpuscale.server.sources.embedded import EmbeddedSource
+from gpuscale.server.sources.freshness import AgeLimit
 
 # 2026-01-02T03:04:05Z
 NOW_MS = (20_455 * 86_400 + 11_045) * 1000

@@ -10,22 +10,22 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
-from gpuscale.core.clock import ManualClock
-from gpuscale.core.errors import (
+from gpuscale.base.clock import ManualClock
+from gpuscale.base.errors import (
     QueryError,
     UnavailableError,
     UncoveredError,
     UpstreamError,
     UsageError,
 )
-from gpuscale.metricsapi.offline_why.target import why_path
-from gpuscale.metricsapi.provider import MetricsProvider
-from gpuscale.metricsapi.routes import add_routes
-from gpuscale.metricsapi.why.text import age_text, text_lines
-from gpuscale.metricsapi.wire.statuses import ListError
-from gpuscale.rules.config import load_rules
 from gpuscale.series.storage.store import SeriesStore
-from gpuscale.sources.embedded import EmbeddedSource
+from gpuscale.server.metricsapi.offline_why.target import why_path
+from gpuscale.server.metricsapi.provider import MetricsProvider
+from gpuscale.server.metricsapi.routes import add_routes
+from gpuscale.server.metricsapi.why.text import age_text, text_lines
+from gpuscale.server.metricsapi.wire.statuses import ListError
+from gpuscale.server.rules.config import load_rules
+from gpuscale.server.sources.embedded import EmbeddedSource
 
 NOW_MS = 1_700_000_000_000
 RULES = """

@@ -10,19 +10,19 @@ from aiohttp.test_utils import TestClient, TestServer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuscale.core.clock import ManualClock
-from gpuscale.core.errors import UnavailableError
-from gpuscale.metricsapi.provider import MetricsProvider
-from gpuscale.metricsapi.routes import add_routes
-from gpuscale.metricsapi.why.text import text_lines
-from gpuscale.metricsapi.wire.paths import CustomTarget, ExternalTarget
-from gpuscale.objects.selectors import Selector
-from gpuscale.rules.config import load_rules
-from gpuscale.rules.queries.plan import plan_custom
-from gpuscale.rules.queries.widen import widen
-from gpuscale.rules.resources import KUBERNETES
+from gpuscale.base.clock import ManualClock
+from gpuscale.base.errors import UnavailableError
+from gpuscale.base.objects.selectors import Selector
 from gpuscale.series.storage.store import SeriesStore
-from gpuscale.sources.embedded import EmbeddedSource
+from gpuscale.server.metricsapi.provider import MetricsProvider
+from gpuscale.server.metricsapi.routes import add_routes
+from gpuscale.server.metricsapi.why.text import text_lines
+from gpuscale.server.metricsapi.wire.paths import CustomTarget, ExternalTarget
+from gpuscale.server.rules.config import load_rules
+from gpuscale.server.rules.queries.plan import plan_custom
+from gpuscale.server.rules.queries.widen import widen
+from gpuscale.server.rules.resources import KUBERNETES
+from gpuscale.server.sources.embedded import EmbeddedSource
 
 NOW_MS = 1_700_000_000_000
 RULES = """

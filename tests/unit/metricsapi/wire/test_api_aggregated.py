@@ -5,13 +5,13 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
-from gpuscale.core.clock import ManualClock
-from gpuscale.metricsapi.provider import MetricsProvider
-from gpuscale.metricsapi.routes import add_routes
-from gpuscale.metricsapi.wire.aggregated import aggregated_list, aggregated_version
-from gpuscale.rules.config import load_rules
+from gpuscale.base.clock import ManualClock
 from gpuscale.series.storage.store import SeriesStore
-from gpuscale.sources.embedded import EmbeddedSource
+from gpuscale.server.metricsapi.provider import MetricsProvider
+from gpuscale.server.metricsapi.routes import add_routes
+from gpuscale.server.metricsapi.wire.aggregated import aggregated_list, aggregated_version
+from gpuscale.server.rules.config import load_rules
+from gpuscale.server.sources.embedded import EmbeddedSource
 
 V2 = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 V2BETA1 = V2.replace("v2", "v2beta1")

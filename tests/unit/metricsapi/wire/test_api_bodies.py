@@ -4,11 +4,16 @@ import json
 
 import pytest
 
-from gpuscale.metricsapi.wire.bodies import custom_list, external_list, selector_body, timestamp
-from gpuscale.metricsapi.wire.paths import CustomTarget
-from gpuscale.objects.metric_values import ExternalValue, MetricValue
-from gpuscale.objects.selectors import Selector, parse_selector
-from gpuscale.rules.resources import KUBERNETES
+from gpuscale.base.objects.metric_values import ExternalValue, MetricValue
+from gpuscale.base.objects.selectors import Selector, parse_selector
+from gpuscale.server.metricsapi.wire.bodies import (
+    custom_list,
+    external_list,
+    selector_body,
+    timestamp,
+)
+from gpuscale.server.metricsapi.wire.paths import CustomTarget
+from gpuscale.server.rules.resources import KUBERNETES
 
 # 2026-01-02T03:04:05Z is 20455 days and 11045 seconds after the epoch.
 TIME_MS = (20_455 * 86_400 + 11_045) * 1000

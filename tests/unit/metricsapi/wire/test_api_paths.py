@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpuscale.metricsapi.wire.paths import (
+from gpuscale.server.metricsapi.wire.paths import (
     BadPathError,
     CustomTarget,
     ExternalTarget,

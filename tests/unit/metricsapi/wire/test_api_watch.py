@@ -3,8 +3,8 @@
 import pytest
 from aiohttp.test_utils import make_mocked_request
 
-from gpuscale.metricsapi.security.guard import _attributes
-from gpuscale.metricsapi.wire.requests import is_watch
+from gpuscale.server.metricsapi.security.guard import _attributes
+from gpuscale.server.metricsapi.wire.requests import is_watch
 
 PATH = "/apis/external.metrics.k8s.io/v1beta1/namespaces/default/queue"
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuscale.core.clock import ManualClock
+from gpuscale.base.clock import ManualClock
 from gpuscale.series.otlp.message import (
     JSON,
     PROTOBUF,
@@ -21,8 +21,8 @@ from gpuscale.series.promql.evaluate import instant
 from gpuscale.series.storage.limits import ScrapeLimits
 from gpuscale.series.storage.store import SeriesStore
 from gpuscale.series.wanted import SeriesFilter, WantedNames
-from gpuscale.sources.otlp.receiver import OtlpReceiver
-from gpuscale.sources.otlp.settings import PROMOTED, OtlpSettings
+from gpuscale.server.sources.otlp.receiver import OtlpReceiver
+from gpuscale.server.sources.otlp.settings import PROMOTED, OtlpSettings
 
 NOW_MS = 1_700_000_000_000
 NANO = NOW_MS * 1_000_000

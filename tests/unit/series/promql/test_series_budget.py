@@ -2,7 +2,7 @@ import re
 
 import pytest
 
-from gpuscale.core.errors import QueryError
+from gpuscale.base.errors import QueryError
 from gpuscale.series.promql import evaluate
 from gpuscale.series.promql.budget import Budget, QueryTimeoutError
 from gpuscale.series.promql.evaluate import instant, range_query

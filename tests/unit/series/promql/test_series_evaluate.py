@@ -1,6 +1,6 @@
 import pytest
 
-from gpuscale.core.errors import UncoveredError
+from gpuscale.base.errors import UncoveredError
 from gpuscale.series.labels import label_set
 from gpuscale.series.promql.evaluate import instant, range_query
 from gpuscale.series.promql.functions import aggregate

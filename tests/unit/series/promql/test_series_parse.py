@@ -1,7 +1,7 @@
 # mypy: disable-error-code="truthy-bool"
 import pytest
 
-from gpuscale.core.errors import QueryError
+from gpuscale.base.errors import QueryError
 from gpuscale.series.matchers import Matcher, MatchOp
 from gpuscale.series.promql.parse import BadQueryError, metric_names, parse_matchers, parse_query
 

@@ -1,7 +1,7 @@
 # mypy: disable-error-code="truthy-bool"
 import pytest
 
-from gpuscale.core.errors import QueryError, UncoveredError
+from gpuscale.base.errors import QueryError, UncoveredError
 from gpuscale.series.promql.evaluate import LOOKBACK_MS, instant, range_query
 from gpuscale.series.promql.parse import parse_query
 from gpuscale.series.promql.rows import QueryRange

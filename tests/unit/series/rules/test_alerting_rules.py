@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpuscale.core.errors import ConfigError, QueryError
+from gpuscale.base.errors import ConfigError, QueryError
 from gpuscale.series.rules.alerting import MAX_ALERTS, AlertState
 from gpuscale.series.rules.load import load_rule_groups
 from gpuscale.series.rules.restore import restore

@@ -1,7 +1,7 @@
 # mypy: disable-error-code="comparison-overlap"
 import pytest
 
-from gpuscale.core.errors import ConfigError
+from gpuscale.base.errors import ConfigError
 from gpuscale.series.promql.evaluate import instant
 from gpuscale.series.rules.load import load_rule_groups
 from gpuscale.series.rules.rule import RuleFailure

@@ -4,8 +4,7 @@ import json
 
 import pytest
 
-from gpuscale.core.clock import ManualClock
-from gpuscale.formats.series_facts import range_of
+from gpuscale.base.clock import ManualClock
 from gpuscale.series.otlp.message import JSON, read_request
 from gpuscale.series.promql.evaluate import instant
 from gpuscale.series.scraping.scrape import ScrapeTarget
@@ -14,8 +13,9 @@ from gpuscale.series.scraping.target import TargetSeries
 from gpuscale.series.storage.limits import ScrapeLimits
 from gpuscale.series.storage.store import SeriesStore
 from gpuscale.series.wanted import SeriesFilter
-from gpuscale.sources.otlp.receiver import OtlpReceiver
-from gpuscale.sources.otlp.settings import OtlpSettings
+from gpuscale.server.sources.otlp.receiver import OtlpReceiver
+from gpuscale.server.sources.otlp.settings import OtlpSettings
+from gpuscale.signals.series_facts import range_of
 from impossible import CORRUPTIONS, POSSIBLE, SERIES
 
 T = 1_700_000_000_000

@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from gpuscale.exposition.reading.formats import OPENMETRICS, PROMETHEUS_TEXT
+from gpuscale.base.exposition.reading.formats import OPENMETRICS, PROMETHEUS_TEXT
 from gpuscale.series.promql.evaluate import instant
 from gpuscale.series.scraping.scrape import ScrapeResult, ScrapeTarget
 from gpuscale.series.storage.store import SeriesStore

@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from gpuscale.exposition.stream import StreamError
+from gpuscale.base.exposition.stream import StreamError
 from gpuscale.series.promql.evaluate import instant
 from gpuscale.series.scraping.streamed import StreamedTarget
 from gpuscale.series.scraping.target import TargetSeries

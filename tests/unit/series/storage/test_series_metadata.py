@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpuscale.exposition.reading.formats import OPENMETRICS
+from gpuscale.base.exposition.reading.formats import OPENMETRICS
 from gpuscale.series.scraping.scrape import ScrapeTarget
 from gpuscale.series.storage.metadata import MetadataBook, MetricMetadata
 from gpuscale.series.storage.store import SeriesStore

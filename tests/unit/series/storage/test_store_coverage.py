@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpuscale.core.errors import UncoveredError
+from gpuscale.base.errors import UncoveredError
 from gpuscale.series.promql.evaluate import instant, range_query
 from gpuscale.series.storage.store import SeriesStore
 from gpuscale.testing import vectorised

@@ -10,16 +10,16 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuscale.core.errors import ConfigError, GpuscaleError, UsageError
+from gpuscale.base.errors import ConfigError, GpuscaleError, UsageError
+from gpuscale.lab.sim.history.comparison import compared, text
+from gpuscale.lab.sim.history.demand import demand_of
+from gpuscale.lab.sim.history.hpa_history import hpa_history
+from gpuscale.lab.sim.history.questions import Questions, facts_of, manifests_of
+from gpuscale.lab.sim.history.recording import Columns, Facts, Recording, from_answers, trimmed
+from gpuscale.lab.sim.history.tables import MAX_STEPS, read_recording
+from gpuscale.lab.sim.history.writing import files, objects_of
 from gpuscale.series.values import Vector, VectorSample
-from gpuscale.sim.history.comparison import compared, text
-from gpuscale.sim.history.demand import demand_of
-from gpuscale.sim.history.hpa_history import hpa_history
-from gpuscale.sim.history.questions import Questions, facts_of, manifests_of
-from gpuscale.sim.history.recording import Columns, Facts, Recording, from_answers, trimmed
-from gpuscale.sim.history.tables import MAX_STEPS, read_recording
-from gpuscale.sim.history.writing import files, objects_of
-from gpuscale.sources.prometheus.client import MAX_QUERY_CHARS
+from gpuscale.server.sources.prometheus.client import MAX_QUERY_CHARS
 
 FACTS = Facts(1, 8, "Tesla T4", 60_000, 120_000)
 

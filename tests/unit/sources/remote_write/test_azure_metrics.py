@@ -13,12 +13,12 @@ import pytest
 import pytest_asyncio
 from aiohttp import web
 
-from gpuscale.core.clock import ManualClock, WallClock
-from gpuscale.core.errors import ConfigError
+from gpuscale.base.clock import ManualClock, WallClock
+from gpuscale.base.errors import ConfigError
 from gpuscale.series.remote_write.azure_metrics import AzureMessage, AzureSeries
 from gpuscale.series.storage.store import SeriesStore
-from gpuscale.sources.remote_write.file import read_file
-from gpuscale.sources.remote_write.sender import RemoteWriter
+from gpuscale.server.sources.remote_write.file import read_file
+from gpuscale.server.sources.remote_write.sender import RemoteWriter
 
 RESOURCE = (
     "/subscriptions/s-1/resourceGroups/ml/providers/"
@@ -218,7 +218,7 @@ async def test_throttling_waits_as_long_as_azure_says(
     writer = writer_to(azure, store, tmp_path)
     store.append(series("a"), time.time_ns() // 1_000_000, 5.0)
     azure.answers = [(429, {"Retry-After": "37"}), (503, {})]
-    monkeypatch.setattr("gpuscale.sources.remote_write.sender.asyncio.sleep", sleep)
+    monkeypatch.setattr("gpuscale.server.sources.remote_write.sender.asyncio.sleep", sleep)
     await writer.send_new()
     monkeypatch.undo()
     await writer.close()

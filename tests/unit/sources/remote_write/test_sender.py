@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from yarl import URL
 
-from gpuscale.core.clock import ManualClock
+from gpuscale.base.clock import ManualClock
 from gpuscale.series.remote_write.relabelling import RelabelRule
 from gpuscale.series.storage.store import SeriesStore
-from gpuscale.sources.remote_write.sender import RemoteWriter, _pause_s
-from gpuscale.sources.remote_write.settings import Endpoint
+from gpuscale.server.sources.remote_write.sender import RemoteWriter, _pause_s
+from gpuscale.server.sources.remote_write.settings import Endpoint
 
 NOW_MS = 1_700_000_000_000
 
@@ -179,7 +179,7 @@ async def test_the_end_sends_the_rest(receiver) -> None:
 
 
 async def test_the_end_does_not_wait_for_ever(receiver, monkeypatch: pytest.MonkeyPatch) -> None:
-    from gpuscale.sources.remote_write import sender
+    from gpuscale.server.sources.remote_write import sender
 
     monkeypatch.setattr(sender, "_FLUSH_S", 0.05)
     store = SeriesStore()

@@ -4,11 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from gpuscale.core.errors import ConfigError, UsageError
+from gpuscale.base.errors import ConfigError, UsageError
 from gpuscale.series.remote_write.relabelling import RelabelRule
-from gpuscale.sources.entra import ClientSecret, EntraLogin, ManagedIdentity, WorkloadIdentity
-from gpuscale.sources.remote_write.file import read_file
-from gpuscale.sources.remote_write.settings import Endpoint, endpoint_of_url
+from gpuscale.server.sources.entra import (
+    ClientSecret,
+    EntraLogin,
+    ManagedIdentity,
+    WorkloadIdentity,
+)
+from gpuscale.server.sources.remote_write.file import read_file
+from gpuscale.server.sources.remote_write.settings import Endpoint, endpoint_of_url
 
 FULL = """
 global:

@@ -5,14 +5,14 @@ from pathlib import Path
 import pytest
 
 from background import started, until
-from gpuscale.core.clock import ManualClock, WallClock
-from gpuscale.core.errors import ConfigError
+from gpuscale.base.clock import ManualClock, WallClock
+from gpuscale.base.errors import ConfigError
+from gpuscale.series.query_pool import QueryPool
 from gpuscale.series.rules.load import load_rule_groups
 from gpuscale.series.rules.rule import RuleFailure
 from gpuscale.series.storage.store import SeriesStore
-from gpuscale.sources.query_pool import QueryPool
-from gpuscale.sources.ruler.files import PrometheusRuleFiles
-from gpuscale.sources.ruler.ruler import Ruler
+from gpuscale.server.sources.ruler.files import PrometheusRuleFiles
+from gpuscale.server.sources.ruler.ruler import Ruler
 
 RULES = """\
 groups:

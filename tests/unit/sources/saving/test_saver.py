@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from gpuscale.core.clock import ManualClock
+from gpuscale.base.clock import ManualClock
 from gpuscale.series.saved.records import HEADER_BYTES, SegmentHeader
 from gpuscale.series.storage.store import SeriesStore
 from gpuscale.series.storage.tail import Tail
 from gpuscale.series.values import STALE_BITS
-from gpuscale.sources.saving import saver as saver_module
-from gpuscale.sources.saving.saver import StoreSaver
-from gpuscale.sources.saving.settings import SavingSettings
+from gpuscale.server.sources.saving import saver as saver_module
+from gpuscale.server.sources.saving.saver import StoreSaver
+from gpuscale.server.sources.saving.settings import SavingSettings
 
 START_MS = 1_700_000_000_000
 OTHER_NAN = struct.unpack("<d", struct.pack("<Q", 0x7FF8DEADBEEF0001))[0]

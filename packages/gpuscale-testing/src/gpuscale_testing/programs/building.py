@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from gpuscale.core.errors import UnavailableError
+from gpuscale.base.errors import UnavailableError
 from gpuscale_testing.programs.differential import module_of
 from gpuscale_testing.programs.gocommand import find_go, go_environment, go_error
 from gpuscale_testing.programs.toolset import (

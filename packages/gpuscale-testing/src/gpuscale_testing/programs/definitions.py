@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from gpuscale.core.errors import NotFoundError, UnavailableError, UsageError
+from gpuscale.base.errors import NotFoundError, UnavailableError, UsageError
 from gpuscale_testing.programs.toolset import BUILD_COMMAND, MODULES, cache_folder
 
 PINS = "definitions.toml"

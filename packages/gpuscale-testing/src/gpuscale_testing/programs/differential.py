@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from gpuscale.core.errors import UpstreamError
+from gpuscale.base.errors import UpstreamError
 from gpuscale_testing.programs.gocommand import go_environment, go_error
 from gpuscale_testing.programs.toolset import MODULES, OWN_GO, Tool
 

@@ -12,7 +12,7 @@ import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from gpuscale.core.errors import UpstreamError
+from gpuscale.base.errors import UpstreamError
 from gpuscale_testing.programs.building import Say, locked
 from gpuscale_testing.programs.definitions import PINS, Definitions, fetched, files
 from gpuscale_testing.programs.gocommand import find_go, go_environment, go_error

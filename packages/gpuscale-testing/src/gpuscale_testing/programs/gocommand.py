@@ -3,7 +3,7 @@
 import shutil
 from collections.abc import Mapping
 
-from gpuscale.core.errors import UnavailableError, UpstreamError
+from gpuscale.base.errors import UnavailableError, UpstreamError
 
 _OUTPUT_LINES = 15
 _NETWORK_SIGNS = ("dial tcp", "proxyconnect", "i/o timeout", "no such host", "TLS handshake")

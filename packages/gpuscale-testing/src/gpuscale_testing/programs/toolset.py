@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from gpuscale.core.errors import NotFoundError, UnavailableError, UsageError
+from gpuscale.base.errors import NotFoundError, UnavailableError, UsageError
 
 ASSETS_VARIABLE = "KUBEBUILDER_ASSETS"
 CACHE_VARIABLE = "GPUSCALE_TOOLS"

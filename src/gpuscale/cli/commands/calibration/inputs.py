@@ -5,16 +5,16 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gpuscale.base.errors import UsageError
 from gpuscale.cli.files import check_writable
 from gpuscale.cli.options.cluster import context_namespace, looking
 from gpuscale.cli.options.requests import slo_of
-from gpuscale.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from gpuscale.calibrate.levels import Objective
-    from gpuscale.calibrate.measuring.cluster import Replica
-    from gpuscale.calibrate.measuring.reading import Signal, SignalReader
     from gpuscale.kube.client.settings import KubeSettings
+    from gpuscale.load.calibrate.levels import Objective
+    from gpuscale.load.calibrate.measuring.cluster import Replica
+    from gpuscale.load.calibrate.measuring.reading import Signal, SignalReader
 
 
 def read_objective(texts: list[str]) -> "Objective":
@@ -23,7 +23,7 @@ def read_objective(texts: list[str]) -> "Objective":
     Raises:
         UsageError: it is not one percentile and errors at most.
     """
-    from gpuscale.calibrate.levels import Objective
+    from gpuscale.load.calibrate.levels import Objective
 
     slo = slo_of(texts)
     if len(slo.percentiles) != 1:
@@ -49,7 +49,7 @@ def read_replica(
     """
     import asyncio
 
-    from gpuscale.calibrate.measuring.cluster import find_replica
+    from gpuscale.load.calibrate.measuring.cluster import find_replica
 
     if any(others):
         raise UsageError(
@@ -70,13 +70,13 @@ def reader_opener(
     cluster: "KubeSettings | None",
 ) -> "Callable[[], SignalReader | None]":
     """Return what opens the way to the signals' values, inside an event loop."""
-    from gpuscale.calibrate.measuring.reading import PageReader, PrometheusReader
+    from gpuscale.load.calibrate.measuring.reading import PageReader, PrometheusReader
 
     page, prometheus = sources
 
     def opened() -> "SignalReader | None":
         if replica is not None and cluster is not None and replica.metrics:
-            from gpuscale.calibrate.measuring.cluster import ClusterReader
+            from gpuscale.load.calibrate.measuring.cluster import ClusterReader
 
             return ClusterReader(cluster, replica)
         if page is not None:
@@ -100,7 +100,7 @@ def read_signals(
     Raises:
         UsageError: a text is none, or there is no way to their values.
     """
-    from gpuscale.calibrate.measuring.reading import Signal, read_signal
+    from gpuscale.load.calibrate.measuring.reading import Signal, read_signal
 
     if served:
         return tuple(Signal(each, "") for each in served)

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from gpuscale.base.errors import ConfigError
 from gpuscale.cli.commands.calibration.running import Found, say
 from gpuscale.cli.exits import NO
 from gpuscale.cli.files import write_files
 from gpuscale.cli.texts import Output, print_document
-from gpuscale.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from gpuscale.calibrate.measuring.reading import Signal
-    from gpuscale.calibrate.scaleout import ScaleOut, Step
+    from gpuscale.load.calibrate.measuring.reading import Signal
+    from gpuscale.load.calibrate.scaleout import ScaleOut, Step
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ def finish(
         ConfigError: lint has something against a manifest; nothing is written then.
         typer.Exit: there is no limit, the check was not made or does not agree, or a file has no value.
     """
-    from gpuscale.calibrate import report
+    from gpuscale.load.calibrate import report
 
     measured, analysis, check, doubts = found
     if isinstance(check, str):
@@ -95,7 +95,7 @@ def finish(
     document = report.document(url, measured, analysis, checked, step)
     document["notes"] = [*doubts, *document["notes"]]
     if files.page is not None:
-        from gpuscale.calibrate.page import render_page
+        from gpuscale.load.calibrate.page import render_page
 
         texts[files.page] = render_page(document)
     if files.result is not None:
@@ -120,8 +120,8 @@ def _texts(
     headroom: float,
 ) -> "tuple[dict[str, str], tuple[Step, ScaleOut] | None]":
     """Return the files to write, those that there is a value for, and the predicted scale-out."""
-    from gpuscale.calibrate import writing
-    from gpuscale.calibrate.scaleout import Step, predict_step
+    from gpuscale.load.calibrate import writing
+    from gpuscale.load.calibrate.scaleout import Step, predict_step
 
     measured, analysis, _, _ = found
     texts: dict[str, str] = {}
@@ -171,8 +171,8 @@ def _linted(text: str, name: str) -> str:
     Raises:
         ConfigError: it has; nothing is written then.
     """
-    from gpuscale.lint.lint import lint
-    from gpuscale.lint.problems import problems_of_errors
+    from gpuscale.ops.lint.lint import lint
+    from gpuscale.ops.lint.problems import problems_of_errors
 
     if problems := problems_of_errors(lint([(name, text)])):
         raise ConfigError(*problems)

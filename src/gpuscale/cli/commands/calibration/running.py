@@ -5,12 +5,12 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from gpuscale.core.errors import UsageError
+from gpuscale.base.errors import UsageError
 
 if TYPE_CHECKING:
-    from gpuscale.calibrate.analysis import Analysis, Measured
-    from gpuscale.calibrate.measuring.reading import SignalReader
-    from gpuscale.calibrate.measuring.session import Check, SessionSettings
+    from gpuscale.load.calibrate.analysis import Analysis, Measured
+    from gpuscale.load.calibrate.measuring.reading import SignalReader
+    from gpuscale.load.calibrate.measuring.session import Check, SessionSettings
     from gpuscale.load.plan import Request
 
 
@@ -41,10 +41,10 @@ def run_calibration(
         UsageError: the service can't be calibrated, or the signals can't be read.
         UnavailableError: the service does not answer.
     """
-    from gpuscale.calibrate.measuring.greeting import greet
-    from gpuscale.calibrate.measuring.sending import Loader
-    from gpuscale.calibrate.measuring.session import Session
     from gpuscale.cli.exits import stop_event
+    from gpuscale.load.calibrate.measuring.greeting import greet
+    from gpuscale.load.calibrate.measuring.sending import Loader
+    from gpuscale.load.calibrate.measuring.session import Session
     from gpuscale.load.http.target import resolve
     from gpuscale.load.run import new_runner
 

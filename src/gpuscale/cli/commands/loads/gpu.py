@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from gpuscale.base.errors import UsageError
 from gpuscale.cli.commands.loads.shaped import TRACE_MIB, lasting, naming, plain_shape
 from gpuscale.cli.commands.loads.watched import watched_hpa, while_watching
 from gpuscale.cli.exits import NO, stop_event
@@ -26,12 +27,11 @@ from gpuscale.cli.options.runs import (
 )
 from gpuscale.cli.progress import hide_line, show_line
 from gpuscale.cli.texts import Output, print_document, printable, read_text
-from gpuscale.core.errors import UsageError
 
 if TYPE_CHECKING:
+    from gpuscale.base.loads import Load
     from gpuscale.load.gpu.holding import Held
     from gpuscale.load.gpu.plan import ChosenGpu, GpuPlan
-    from gpuscale.sim.load.loads import Load
 
 _PROFILES = "--util, --ramp, --steps, --sine or --trace"
 _LEAST_MEMORY = 1 << 20
@@ -150,7 +150,7 @@ def _load(
 
 
 def _of_trace(name: str, time_column: str, percent_column: str) -> "Load":
-    from gpuscale.sim.load.traces import load_trace
+    from gpuscale.lab.sim.load.traces import load_trace
 
     return load_trace(
         read_text(name, TRACE_MIB),
@@ -163,7 +163,7 @@ def _of_trace(name: str, time_column: str, percent_column: str) -> "Load":
 
 def _size(text: str | None) -> int | None:
     """Return bytes: Kubernetes' units, also with the B that people put behind them."""
-    from gpuscale.core.quantity import parse_quantity
+    from gpuscale.base.quantity import parse_quantity
 
     if text is None:
         return None

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gpuscale.base.errors import UsageError
 from gpuscale.cli.exits import NO, stop_event
 from gpuscale.cli.files import check_writable, write_files
 from gpuscale.cli.logs import set_up_log
@@ -25,7 +26,6 @@ from gpuscale.cli.options.cluster import (
 from gpuscale.cli.options.durations import seconds_of
 from gpuscale.cli.progress import hide_line, show_line
 from gpuscale.cli.texts import Output, print_document, printable, read_text
-from gpuscale.core.errors import UsageError
 
 if TYPE_CHECKING:
     from gpuscale.kube.client.settings import KubeSettings

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gpuscale.base.errors import ConfigError, Problem, UsageError
 from gpuscale.cli.files import check_writable, write_files
 from gpuscale.cli.texts import Output, print_document, printable, unreadable
-from gpuscale.core.errors import ConfigError, Problem, UsageError
 
 if TYPE_CHECKING:
     from gpuscale.load.timeline.types import Timeline

@@ -6,16 +6,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gpuscale.base.errors import UsageError
 from gpuscale.cli.scenarios import find_setup, shipped_names
 from gpuscale.cli.texts import printable, read_text, shown_name
-from gpuscale.core.errors import UsageError
 
 if TYPE_CHECKING:
+    from gpuscale.base.loads import Load
     from gpuscale.load.plans.types import ForeignPlan
     from gpuscale.load.results.types import Request as TracedRequest
     from gpuscale.load.shapes import Unit
     from gpuscale.load.tokens import Lengths
-    from gpuscale.sim.load.loads import Load
 
 _LONGEST_TRACE_S = 3e9
 TRACE_MIB = 256
@@ -172,8 +172,8 @@ def _check_loop(foreign: "ForeignPlan", name: str, *, is_closed: bool) -> None:
 
 
 def _of_trace(name: str, time_column: str, rate_column: str | None, scale: float) -> "Load":
-    from gpuscale.sim.load.loads import TraceLoad
-    from gpuscale.sim.load.traces import load_trace
+    from gpuscale.base.loads import TraceLoad
+    from gpuscale.lab.sim.load.traces import load_trace
 
     if is_jsonl(name):
         times_s = sorted(each.start_ms / 1000 for each in mooncake_requests(name))

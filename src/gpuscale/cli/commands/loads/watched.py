@@ -5,8 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from gpuscale.base.errors import UsageError
 from gpuscale.cli.options.cluster import cluster_settings, context_namespace, looking
-from gpuscale.core.errors import UsageError
 
 if TYPE_CHECKING:
     from gpuscale.load.watching.notes import Watched

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gpuscale.plan.bounds import Bounds
-from gpuscale.plan.choosing import Choice, Offer
-from gpuscale.plan.comparing import Row, Split, Workload
-from gpuscale.plan.tuning.pooled import Pool
+from gpuscale.lab.plan.bounds import Bounds
+from gpuscale.lab.plan.choosing import Choice, Offer
+from gpuscale.lab.plan.comparing import Row, Split, Workload
+from gpuscale.lab.plan.tuning.pooled import Pool
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,16 +4,16 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from gpuscale.base import compiling
+from gpuscale.base.errors import UsageError
 from gpuscale.cli.commands.tuning.answers import Answer, Asked, Pooled
 from gpuscale.cli.commands.tuning.autoscaler import TARGET, Autoscaler
 from gpuscale.cli.commands.tuning.shown import document_of
 from gpuscale.cli.commands.tuning.state import State
 from gpuscale.cli.progress import working
-from gpuscale.core import compiling
-from gpuscale.core.errors import UsageError
-from gpuscale.plan.bounds import bounds
-from gpuscale.plan.choosing import Choice, Offer, choose
-from gpuscale.plan.comparing import (
+from gpuscale.lab.plan.bounds import bounds
+from gpuscale.lab.plan.choosing import Choice, Offer, choose
+from gpuscale.lab.plan.comparing import (
     Row,
     Split,
     Workload,
@@ -25,15 +25,15 @@ from gpuscale.plan.comparing import (
     split_of,
     verdicts,
 )
-from gpuscale.plan.policies.hpa import HPA, HPA_ON_DEMAND
-from gpuscale.plan.policies.policy import Numbers, Parameter
-from gpuscale.plan.policies.registry import POLICIES
-from gpuscale.plan.policies.requests import OF_REQUESTS
-from gpuscale.plan.policies.static import STATIC
-from gpuscale.plan.tuning.contender import Contender
-from gpuscale.plan.tuning.pooled import OnNodes, on_nodes
-from gpuscale.plan.tuning.search import Each, Question, Search
-from gpuscale.plan.tuning.workers import workers
+from gpuscale.lab.plan.tuning.contender import Contender
+from gpuscale.lab.plan.tuning.pooled import OnNodes, on_nodes
+from gpuscale.lab.plan.tuning.search import Each, Question, Search
+from gpuscale.lab.plan.tuning.workers import workers
+from gpuscale.triggers.policies.hpa import HPA, HPA_ON_DEMAND
+from gpuscale.triggers.policies.policy import Numbers, Parameter
+from gpuscale.triggers.policies.registry import POLICIES
+from gpuscale.triggers.policies.requests import OF_REQUESTS
+from gpuscale.triggers.policies.static import STATIC
 
 TODAY, TUNED, WITH_NODES = "today", "tuned", "with nodes"
 _WITHOUT_REQUESTS = (

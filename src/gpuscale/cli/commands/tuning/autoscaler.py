@@ -5,10 +5,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from gpuscale.core.errors import UsageError
-from gpuscale.core.quantity import Quantity
-from gpuscale.formats.units import unit_of
-from gpuscale.objects.hpa import (
+from gpuscale.base.errors import UsageError
+from gpuscale.base.objects.hpa import (
     Behavior,
     ContainerResourceMetric,
     HorizontalPodAutoscaler,
@@ -16,12 +14,14 @@ from gpuscale.objects.hpa import (
     PodsMetric,
     ResourceMetric,
 )
-from gpuscale.plan.policies.behavior import behavior_settings
-from gpuscale.plan.policies.hpa import HPA, HPA_ON_DEMAND, MAX_POLICIES
-from gpuscale.plan.policies.policy import Parameter, Policy
-from gpuscale.plan.replay import Service
-from gpuscale.plan.tuning.contender import LEAST, MOST, Contender, Setting
-from gpuscale.plan.tuning.rates import UP_TOLERANCE_NAME, behavior_searched
+from gpuscale.base.quantity import Quantity
+from gpuscale.hpa.units import unit_of
+from gpuscale.lab.plan.tuning.contender import LEAST, MOST, Contender, Setting
+from gpuscale.lab.plan.tuning.rates import UP_TOLERANCE_NAME, behavior_searched
+from gpuscale.triggers.policies.behavior import behavior_settings
+from gpuscale.triggers.policies.hpa import HPA, HPA_ON_DEMAND, MAX_POLICIES
+from gpuscale.triggers.policies.policy import Parameter, Policy
+from gpuscale.triggers.policies.replay import Service
 
 TARGET, WINDOW, TOLERANCE = "target", "down_window_s", "tolerance"
 _BUSY = re.compile(r"(gpu|sm)_util|engine_active", re.IGNORECASE)

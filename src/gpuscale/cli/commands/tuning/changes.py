@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
+from gpuscale.base.documents.documents import Path
+from gpuscale.base.documents.edited import Value
+from gpuscale.base.objects.hpa import Behavior, MetricSpec, ScalingRules
+from gpuscale.base.objects.hpa.manifest import rules_manifest
 from gpuscale.cli.commands.tuning.autoscaler import TARGET, TOLERANCE, WINDOW, Autoscaler
-from gpuscale.core.documents.documents import Path
-from gpuscale.core.documents.edited import Value
-from gpuscale.objects.hpa import Behavior, MetricSpec, ScalingRules
-from gpuscale.objects.hpa.manifest import rules_manifest
-from gpuscale.plan.tuning.contender import LEAST, MOST
-from gpuscale.plan.tuning.rates import UP_TOLERANCE_NAME, UP_WINDOW_NAME, rate_names
+from gpuscale.lab.plan.tuning.contender import LEAST, MOST
+from gpuscale.lab.plan.tuning.rates import UP_TOLERANCE_NAME, UP_WINDOW_NAME, rate_names
 
 _UP, _DOWN = "scaleUp", "scaleDown"
 

@@ -4,20 +4,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from gpuscale.base.documents.documents import Document, load_documents
+from gpuscale.base.errors import ConfigError, NotFoundError, Problem, UsageError
+from gpuscale.base.objects.hpa import HorizontalPodAutoscaler
+from gpuscale.base.objects.manifests import read_manifests
 from gpuscale.cli.commands.tuning.autoscaler import Autoscaler, Controller, autoscaler_of
 from gpuscale.cli.commands.tuning.pools import home_of, is_growing, own_pool
 from gpuscale.cli.scenarios import read_beside
-from gpuscale.core.documents.documents import Document, load_documents
-from gpuscale.core.errors import ConfigError, NotFoundError, Problem, UsageError
-from gpuscale.objects.hpa import HorizontalPodAutoscaler
-from gpuscale.objects.manifests import read_manifests
-from gpuscale.plan.comparing import Workload
-from gpuscale.plan.demand import demand_column
-from gpuscale.plan.replay import Service
-from gpuscale.plan.score import Nodes
-from gpuscale.plan.waiting import Requests
-from gpuscale.sim.load.traces import load_trace
-from gpuscale.sim.scenario.setup import ServiceSetup, Setup
+from gpuscale.lab.plan.comparing import Workload
+from gpuscale.lab.plan.demand import demand_column
+from gpuscale.lab.plan.score import Nodes
+from gpuscale.lab.plan.waiting import Requests
+from gpuscale.lab.sim.load.traces import load_trace
+from gpuscale.lab.sim.scenario.setup import ServiceSetup, Setup
+from gpuscale.triggers.policies.replay import Service
 
 _HPA = "HorizontalPodAutoscaler"
 

@@ -2,17 +2,17 @@
 
 from pathlib import Path
 
+from gpuscale.base.documents.documents import Path as Place
+from gpuscale.base.documents.documents import load_documents
+from gpuscale.base.documents.edited import Value, with_values
+from gpuscale.base.errors import UsageError
+from gpuscale.base.golang.durations import format_duration
 from gpuscale.cli.files import check_writable
 from gpuscale.cli.scenarios import load_policy, read_beside
 from gpuscale.cli.texts import STDIN, read_text
-from gpuscale.core.documents.documents import Path as Place
-from gpuscale.core.documents.documents import load_documents
-from gpuscale.core.documents.edited import Value, with_values
-from gpuscale.core.errors import UsageError
-from gpuscale.core.golang.durations import format_duration
-from gpuscale.plan.tuning.pooled import DELAY, MIN_NODES, UNNEEDED, Pool
-from gpuscale.sim.scenario.loading import load_setup
-from gpuscale.sim.scenario.model import parse_scenario
+from gpuscale.lab.plan.tuning.pooled import DELAY, MIN_NODES, UNNEEDED, Pool
+from gpuscale.lab.sim.scenario.loading import load_setup
+from gpuscale.lab.sim.scenario.model import parse_scenario
 
 _MINUTE_MS = 60_000
 

@@ -6,10 +6,10 @@ from dataclasses import asdict
 from textwrap import wrap
 
 from gpuscale.cli.commands.tuning.answers import Answer, Asked, Pooled
-from gpuscale.plan.bounds import Bounds
-from gpuscale.plan.choosing import Choice, Offer
-from gpuscale.plan.comparing import Row, Split, Workload, length_text, percent_text
-from gpuscale.plan.tuning.search import DAY_S
+from gpuscale.lab.plan.bounds import Bounds
+from gpuscale.lab.plan.choosing import Choice, Offer
+from gpuscale.lab.plan.comparing import Row, Split, Workload, length_text, percent_text
+from gpuscale.lab.plan.tuning.search import DAY_S
 
 _HEADINGS = ("GPU-hours", "cost", "short", "wait p95", "p99", "in time", "changes")
 _COST = 2
@@ -92,7 +92,7 @@ def _row(row: Row, currency: str) -> dict[str, object]:
 
 def text_of(answer: Answer) -> str:
     """Return the answer for people, within the terminal's width."""
-    from gpuscale.views.columns import fitted
+    from gpuscale.base.pages.columns import fitted
 
     workload, split, limits = answer.workload, answer.split, answer.limits
     nodes = workload.nodes
@@ -148,7 +148,7 @@ def text_of(answer: Answer) -> str:
 
 def _offers_text(offered: Sequence[Offer], width: int) -> list[str]:
     """Return what stricter and looser promises cost, a line each; nothing where there is no choice."""
-    from gpuscale.views.columns import fitted
+    from gpuscale.base.pages.columns import fitted
 
     names = list(dict.fromkeys(each.row.name for each in offered))
     by_promise: dict[float, dict[str, Row]] = {}
@@ -172,7 +172,7 @@ def _offers_text(offered: Sequence[Offer], width: int) -> list[str]:
 
 def _nodes_text(pooled: Pooled | None, currency: str, width: int) -> list[str]:
     """Return what the HPA comes to on the nodes of its pool; nothing where they were not searched."""
-    from gpuscale.views.columns import fitted
+    from gpuscale.base.pages.columns import fitted
 
     if pooled is None:
         return []

@@ -11,11 +11,11 @@ from pathlib import Path
 import msgspec
 
 import gpuscale
+from gpuscale.base.errors import ConfigError, Problem
 from gpuscale.cli.files import write_file
-from gpuscale.core.errors import ConfigError, Problem
-from gpuscale.plan.tuning.contender import Searched
-from gpuscale.plan.tuning.outcomes import Known, Row, known_of, rows_of
-from gpuscale.plan.tuning.search import Question
+from gpuscale.lab.plan.tuning.contender import Searched
+from gpuscale.lab.plan.tuning.outcomes import Known, Row, known_of, rows_of
+from gpuscale.lab.plan.tuning.search import Question
 
 _MAX_BYTES = 1 << 30
 _EVERY_S = 5.0

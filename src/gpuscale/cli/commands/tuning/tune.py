@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from gpuscale.base.errors import UsageError
 from gpuscale.cli.commands.tuning.options import (
     Column,
     Currency,
@@ -60,7 +61,6 @@ from gpuscale.cli.recordings import (
 )
 from gpuscale.cli.scenarios import find_setup, scenario_help, shipped_names
 from gpuscale.cli.texts import Output, print_document, printable, read_text
-from gpuscale.core.errors import UsageError
 
 
 def tune(
@@ -163,7 +163,7 @@ def tune(
     from gpuscale.cli.commands.tuning.scenario_writing import scenario_base, scenario_text
     from gpuscale.cli.commands.tuning.shown import text_of
     from gpuscale.cli.commands.tuning.writing import base_of, tuned_text
-    from gpuscale.plan.tuning.workers import check_address
+    from gpuscale.lab.plan.tuning.workers import check_address
 
     given = Overrides(
         None if start_up is None else seconds_of("--start-up", start_up),
@@ -239,7 +239,7 @@ def tune(
 def _text(document: dict[str, object], suffix: str) -> str:
     if suffix == ".json":
         return json.dumps(document, ensure_ascii=False) + "\n"
-    from gpuscale.views.tuned import render_tuned
+    from gpuscale.lab.views.tuned import render_tuned
 
     return render_tuned(document)
 
@@ -255,8 +255,8 @@ def policy_names(names: Sequence[str] | None) -> tuple[str, ...]:
     Raises:
         UsageError: there is no such policy.
     """
-    from gpuscale.plan.policies.registry import POLICIES
-    from gpuscale.plan.policies.requests import OF_REQUESTS
+    from gpuscale.triggers.policies.registry import POLICIES
+    from gpuscale.triggers.policies.requests import OF_REQUESTS
 
     known = (*POLICIES, *OF_REQUESTS)
     if names is None:

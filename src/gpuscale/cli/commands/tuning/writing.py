@@ -2,17 +2,17 @@
 
 from pathlib import Path
 
+from gpuscale.base.documents.documents import dump_documents, load_documents
+from gpuscale.base.documents.edited import with_values
+from gpuscale.base.errors import ConfigError, UsageError
+from gpuscale.base.objects.hpa.manifest import hpa_manifest
 from gpuscale.cli.commands.tuning.autoscaler import Autoscaler
 from gpuscale.cli.commands.tuning.changes import changes
 from gpuscale.cli.commands.tuning.inputs import Manifest, manifest_of
 from gpuscale.cli.files import check_writable
 from gpuscale.cli.texts import read_text
-from gpuscale.core.documents.documents import dump_documents, load_documents
-from gpuscale.core.documents.edited import with_values
-from gpuscale.core.errors import ConfigError, UsageError
-from gpuscale.lint.lint import lint
-from gpuscale.lint.problems import problems_of_errors
-from gpuscale.objects.hpa.manifest import hpa_manifest
+from gpuscale.ops.lint.lint import lint
+from gpuscale.ops.lint.problems import problems_of_errors
 
 _EDITABLE = ("autoscaling/v2", "autoscaling/v2beta2")
 

@@ -3,7 +3,7 @@
 Source: prometheus promql/parser/parse.go (checkAST, ParseErr), functions.go, release 3.16.
 """
 
-from gpuscale.core.regex import compile_re2
+from gpuscale.base.regex import compile_re2
 from gpuscale.series.promql.diagnosis.syntax import Node, Parser
 from gpuscale.series.promql.diagnosis.tokens import FaultError, UndecidedError, quoted
 

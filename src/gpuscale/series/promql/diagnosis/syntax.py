@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from gpuscale.core.regex import compile_re2
+from gpuscale.base.regex import compile_re2
 from gpuscale.series.promql.diagnosis.tokens import (
     AGGREGATIONS,
     END,

@@ -4,8 +4,8 @@ import math
 import sys
 from collections.abc import Callable, Iterable, Sequence
 
-from gpuscale.core.errors import QueryError
-from gpuscale.exposition.write import positional
+from gpuscale.base.errors import QueryError
+from gpuscale.base.exposition.write import positional
 from gpuscale.series.labels import METADATA, LabelKey, LabelSet
 from gpuscale.series.promql.functions.sampling import is_sampled
 from gpuscale.series.promql.functions.sorting import ascending, descending

@@ -6,7 +6,7 @@ Source: prometheus promql/quantile.go (BucketQuantile, BucketFraction), release 
 import math
 from collections.abc import Callable
 
-from gpuscale.exposition.write import positional
+from gpuscale.base.exposition.write import positional
 from gpuscale.series.labels import LabelKey, LabelSet
 from gpuscale.series.promql.rows import NAN, Rows, nameless, unique
 

@@ -7,8 +7,8 @@ import re
 import sys
 from collections.abc import Callable
 
-from gpuscale.core.errors import QueryError
-from gpuscale.core.regex import Match, Pattern, compile_re2
+from gpuscale.base.errors import QueryError
+from gpuscale.base.regex import Match, Pattern, compile_re2
 from gpuscale.series.promql.rows import Rows, unique
 
 MAX_VALUE_CHARS = 64 * 1024

@@ -8,7 +8,7 @@ import sys
 
 import numpy as np
 
-from gpuscale.exposition.write import positional
+from gpuscale.base.exposition.write import positional
 from gpuscale.series.promql.rows import NAN
 from gpuscale.series.promql.tree import Aggregate
 from gpuscale.series.promql.vectorised.axis import Groups, Making

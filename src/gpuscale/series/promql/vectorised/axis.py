@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from gpuscale.core.byte_cache import Accountant, ByteCache, deep_bytes
+from gpuscale.base.byte_cache import Accountant, ByteCache, deep_bytes
 from gpuscale.series.labels import EMPTY, METADATA, LabelKey, LabelSet, of_key
 from gpuscale.series.promql.budget import Budget, label_set_bytes
 from gpuscale.series.promql.functions.aggregate import Grouping

@@ -5,7 +5,7 @@ from typing import Protocol
 
 import numpy as np
 
-from gpuscale.core.errors import QueryError
+from gpuscale.base.errors import QueryError
 from gpuscale.series.labels import LabelSet
 from gpuscale.series.promql import tree
 from gpuscale.series.promql.budget import (

@@ -6,7 +6,7 @@ from copy import copy
 
 import numpy as np
 
-from gpuscale.core.errors import QueryError
+from gpuscale.base.errors import QueryError
 from gpuscale.series.labels import METADATA, LabelKey, LabelSet
 from gpuscale.series.promql import tree
 from gpuscale.series.promql.binary import scalar_binary, vector_binary

@@ -12,8 +12,8 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from gpuscale.core.errors import UncoveredError
-from gpuscale.core.memory import give_memory_back
+from gpuscale.base.errors import UncoveredError
+from gpuscale.base.memory import give_memory_back
 from gpuscale.series.promql import tree
 from gpuscale.series.promql.budget import Budget
 from gpuscale.series.promql.evaluate import Evaluable

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuscale.core.errors import QueryError
+from gpuscale.base.errors import QueryError
 from gpuscale.series.promql.diagnosis.fault import first_fault
 from gpuscale.series.promql.parse import parse_query
 

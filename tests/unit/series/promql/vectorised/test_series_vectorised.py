@@ -5,7 +5,7 @@ import sys
 import numpy as np
 import pytest
 
-from gpuscale.core.errors import QueryError, UncoveredError
+from gpuscale.base.errors import QueryError, UncoveredError
 from gpuscale.series.promql import budget
 from gpuscale.series.promql.budget import QueryTimeoutError
 from gpuscale.series.promql.evaluate import LOOKBACK_MS, instant, range_covered, range_query
@@ -259,8 +259,8 @@ from gpuscale.series.promql.parse import parse_query
 from gpuscale.series.promql.evaluate import instant
 from gpuscale.series.promql.rows import QueryRange
 from gpuscale.series.storage.store import SeriesStore
-from gpuscale.sources.query_pool import QueryPool
-import gpuscale.promapi.app, gpuscale.sources.embedded, gpuscale.sim
+from gpuscale.series.query_pool import QueryPool
+import gpuscale.series.promapi.app, gpuscale.server.sources.embedded, gpuscale.lab.sim
 
 store = SeriesStore()
 for i in range(5000):

@@ -1,0 +1,1 @@
+"""What runs on a GPU node: it reads GPUs, finds whose they are, and serves both to scrapers."""

@@ -1,0 +1,285 @@
+"""What the exporter says of itself and costs, as metric families beside those of the GPUs."""
+
+import os
+from collections import Counter as Tally
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+
+from gpuscale import __version__
+from gpuscale.agent.formats.dcgm import as_number, event_fields
+from gpuscale.agent.gpu.reader import CallStats
+from gpuscale.agent.gpu.readings import GpuIdentity, GpuReading
+from gpuscale.base.exposition.families import Family, Sample
+from gpuscale.signals.counters import Counter
+from gpuscale.signals.known_fields import field_named, why_not_read
+
+NO_NUMBER = "text that is no number"
+DERIVED = "derived counters are not collected"
+PREFIX = "gpuscale_exporter_"
+
+METRICS: Mapping[str, tuple[str, str]] = MappingProxyType(
+    {
+        "build_info": ("gauge", "Version of the exporter."),
+        "collects_total": ("counter", "Collects so far."),
+        "collect_failures_total": ("counter", "Collects that could read no GPU."),
+        "collect_duration_seconds": ("gauge", "Time that the latest read of all GPUs took."),
+        "last_collect_timestamp_seconds": (
+            "gauge",
+            "When GPUs were last read well, in seconds since the epoch.",
+        ),
+        "newest_reading_timestamp_seconds": (
+            "gauge",
+            "When the newest values served were measured, in seconds since the epoch.",
+        ),
+        "collect_up": ("gauge", "1 if the latest collect read GPUs."),
+        "gpu_up": ("gauge", "1 if the GPU could be read."),
+        "absent_fields": (
+            "gauge",
+            "GPUs that have no value for a field of the counters file, by reason.",
+        ),
+        "reader_calls_total": ("counter", "Calls to the vendor's library, by kind of call."),
+        "reader_call_errors_total": ("counter", "Calls to the vendor's library that failed."),
+        "reader_call_seconds_total": ("counter", "Time spent in the vendor's library."),
+        "attribution_up": ("gauge", "1 if it is known which pods the GPUs belong to."),
+        "unattributed": (
+            "gauge",
+            "Devices and processes that could not be tied to a container, by reason.",
+        ),
+        "config_last_reload_successful": (
+            "gauge",
+            "1 if the latest load of the counters file was good.",
+        ),
+        "config_last_reload_success_timestamp_seconds": (
+            "gauge",
+            "When the counters file was last loaded well, in seconds since the epoch.",
+        ),
+        "stream_subscribers": ("gauge", "Subscribers of the stream."),
+        "stream_dropped_subscribers_total": (
+            "counter",
+            "Subscribers that were let go, by reason.",
+        ),
+        "http_requests_total": ("counter", "Requests answered, by path and status code."),
+        "process_resident_memory_bytes": ("gauge", "Resident memory of the exporter's process."),
+        "process_cpu_seconds_total": ("counter", "Processor time of the exporter's process."),
+    }
+)
+"""Every metric of the exporter's own, without its prefix: type and meaning, in serving order."""
+
+Rows = Iterable[tuple[tuple[tuple[str, str], ...], int | float]]
+
+
+@dataclass(frozen=True, slots=True)
+class GpuStatus:
+    """Whether one GPU of the node could be read."""
+
+    gpu: GpuIdentity
+    error: str | None
+    """None when it was read."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigStatus:
+    """How the latest load of the configuration went."""
+
+    loaded_ms: int | None = None
+    """Of the configuration in use; None where there is no file to load."""
+    error: str | None = None
+    """Why the latest load was refused; None when it was good."""
+
+
+@dataclass(frozen=True, slots=True)
+class CollectStatus:
+    """How collecting goes."""
+
+    collects: int = 0
+    failures: int = 0
+    last_good_ms: int | None = None
+    """None until a collect went well."""
+    newest_reading_ms: int | None = None
+    """When the newest values were measured; None until there are any."""
+    duration_s: float | None = None
+    """Of the latest read; None before the first."""
+    error: str | None = None
+    """Why the latest read failed as a whole."""
+    attribution_error: str | None = None
+    """Why nothing is known of the owners."""
+    is_attributing: bool = True
+    """Whether owners are looked for at all."""
+    is_attribution_known: bool = True
+    """Whether what is known of the owners counts; it does not before the kubelet's first answer, for one."""
+    unattributed: Mapping[str, int] = field(default_factory=dict)
+    """What could not be tied to a container, by reason."""
+    gpus: tuple[GpuStatus, ...] = ()
+    calls: tuple[CallStats, ...] = ()
+    """What reading has cost so far."""
+
+    @property
+    def attribution_fault(self) -> str | None:
+        """Return why it is not known which pods the GPUs belong to; None where it is."""
+        if self.attribution_error is not None or self.is_attribution_known:
+            return self.attribution_error
+        return "it is not known which pods hold the GPUs"
+
+
+@dataclass(frozen=True, slots=True)
+class ServerStatus:
+    """How serving goes."""
+
+    subscribers: int = 0
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    requests: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    """Answers by path and status code."""
+    resident_memory_bytes: int | None = None
+    cpu_seconds: float | None = None
+    config: ConfigStatus = field(default_factory=ConfigStatus)
+
+
+def own_families(
+    status: CollectStatus,
+    readings: Sequence[GpuReading],
+    counters: Iterable[Counter],
+    server: ServerStatus = ServerStatus(),
+) -> tuple[Family, ...]:
+    """Return the exporter's own families, those without a sample left out.
+
+    Args:
+        status: of collecting.
+        readings: the latest.
+        counters: what should be served of them.
+        server: of serving.
+    """
+    rows: dict[str, Rows] = {
+        **_collect_rows(status),
+        "gpu_up": _gpu_up(status),
+        "absent_fields": _absent(readings, counters),
+        **_call_rows(status.calls),
+        **_attribution_rows(status),
+        **_server_rows(server),
+    }
+    families = (
+        Family(
+            PREFIX + name,
+            type_,
+            help_,
+            tuple(Sample(labels, value) for labels, value in rows[name]),
+        )
+        for name, (type_, help_) in METRICS.items()
+    )
+    return tuple(family for family in families if family.samples)
+
+
+def _collect_rows(status: CollectStatus) -> dict[str, Rows]:
+    return {
+        "build_info": [((("version", __version__),), 1)],
+        "collects_total": _one(status.collects),
+        "collect_failures_total": _one(status.failures),
+        "collect_duration_seconds": _one(status.duration_s),
+        "last_collect_timestamp_seconds": _seconds(status.last_good_ms),
+        "newest_reading_timestamp_seconds": _seconds(status.newest_reading_ms),
+        "collect_up": _one(int(status.error is None) if status.collects else None),
+    }
+
+
+def _attribution_rows(status: CollectStatus) -> dict[str, Rows]:
+    is_told = status.collects and status.is_attributing
+    is_up = status.attribution_fault is None
+    reasons = sorted(status.unattributed.items())
+    return {
+        "attribution_up": _one(int(is_up) if is_told else None),
+        "unattributed": [((("reason", reason),), count) for reason, count in reasons],
+    }
+
+
+def _call_rows(calls: Sequence[CallStats]) -> dict[str, Rows]:
+    labelled = [((("source", each.source),), each) for each in calls]
+    return {
+        "reader_calls_total": [(labels, each.calls) for labels, each in labelled],
+        "reader_call_errors_total": [(labels, each.errors) for labels, each in labelled],
+        "reader_call_seconds_total": [(labels, float(each.seconds)) for labels, each in labelled],
+    }
+
+
+def _server_rows(server: ServerStatus) -> dict[str, Rows]:
+    config = server.config
+    has_config = config.loaded_ms is not None
+    return {
+        "config_last_reload_successful": _one(int(config.error is None) if has_config else None),
+        "config_last_reload_success_timestamp_seconds": _seconds(config.loaded_ms),
+        "stream_subscribers": _one(server.subscribers),
+        "stream_dropped_subscribers_total": [
+            ((("reason", reason),), count) for reason, count in sorted(server.dropped.items())
+        ],
+        "http_requests_total": [
+            ((("path", path), ("code", str(code))), count)
+            for (path, code), count in sorted(server.requests.items())
+        ],
+        "process_resident_memory_bytes": _one(server.resident_memory_bytes),
+        "process_cpu_seconds_total": _one(server.cpu_seconds),
+    }
+
+
+def _one(value: float | None) -> Rows:
+    return () if value is None else (((), value),)
+
+
+def _seconds(milliseconds: int | None) -> Rows:
+    return _one(None if milliseconds is None else milliseconds / 1000)
+
+
+def _gpu_up(status: CollectStatus) -> Rows:
+    return [(_gpu_labels(each.gpu), int(each.error is None)) for each in status.gpus]
+
+
+def _gpu_labels(gpu: GpuIdentity) -> tuple[tuple[str, str], ...]:
+    labels = (("gpu", str(gpu.index)), ("UUID", gpu.uuid))
+    if gpu.instance is None:
+        return labels
+    return (*labels, ("GPU_I_ID", str(gpu.instance.id)))
+
+
+def _absent(readings: Iterable[GpuReading], counters: Iterable[Counter]) -> Rows:
+    rows = [(each.name, each.field, _may_be_text(each)) for each in counters]
+    tally: Tally[tuple[str, str]] = Tally()
+    for reading in readings:
+        values, counted = reading.values, event_fields(reading)
+        for name, read, may_be_text in rows:
+            if read in counted:
+                continue
+            value = values.get(read)
+            if value is None or (may_be_text and as_number(value, "string") is None):
+                tally[name, reading.absent.get(read) or _default_reason(read, reading)] += 1
+    return [
+        ((("field", name), ("reason", reason)), count)
+        for (name, reason), count in sorted(tally.items())
+    ]
+
+
+def _may_be_text(row: Counter) -> bool:
+    """Return whether a value of a counter may be no number, and so not be served."""
+    return row.type != "label" and field_named(row.field).kind == "string"
+
+
+def _default_reason(field: str, reading: GpuReading) -> str:
+    if field in reading.values:
+        return NO_NUMBER
+    return DERIVED if field_named(field).is_derived else why_not_read(field)
+
+
+_STATM = Path("/proc/self/statm")
+
+
+def resident_memory_bytes() -> int | None:
+    """Return the resident memory; None where the system has no /proc."""
+    try:
+        pages = int(_STATM.read_text(encoding="ascii").split()[1])
+    except (OSError, ValueError, IndexError):
+        return None
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def cpu_seconds() -> float:
+    """Return the processor time used so far, in user and in kernel mode."""
+    times = os.times()
+    return times.user + times.system

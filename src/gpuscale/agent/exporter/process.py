@@ -1,0 +1,375 @@
+"""A node agent as settings describe it, with all that runs beside it: attribution, reload, certificates."""
+
+import asyncio
+import logging
+import os
+import socket
+from collections.abc import Callable, Coroutine, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from gpuscale.agent.exporter.agent import NodeAgent
+from gpuscale.agent.exporter.collector import AttributionOf, Extras
+from gpuscale.agent.exporter.config_map import ConfigMapName, read_config_map
+from gpuscale.agent.exporter.counters_file import Counters, CountersFile, read_text
+from gpuscale.agent.exporter.families.azure import AzureMetrics
+from gpuscale.agent.exporter.http.loop_errors import LoopErrors
+from gpuscale.agent.exporter.job_files import JobFiles
+from gpuscale.agent.exporter.readers import (
+    WHAT_ELSE,
+    ReplaceableReader,
+    fields_to_read,
+    make_reader,
+)
+from gpuscale.agent.exporter.routes import ServeOptions
+from gpuscale.agent.exporter.settings import ExporterSettings
+from gpuscale.agent.gpu.owners import Attribution, NodeGpuResources
+from gpuscale.agent.gpu.reader import GpuReader
+from gpuscale.agent.gpu.readings import GpuReading
+from gpuscale.base.clock import Clock, FollowingClock, WallClock
+from gpuscale.base.errors import GpuscaleError, UnavailableError, UsageError
+from gpuscale.signals.counters import list_of_image
+
+if TYPE_CHECKING:
+    from gpuscale.agent.exporter.http.passwords import BasicAuth
+    from gpuscale.agent.exporter.http.tls import ServerTls
+    from gpuscale.agent.exporter.http.users_folder import UsersFolder
+    from gpuscale.agent.exporter.simulated_pods import SimulatedPods
+    from gpuscale.agent.recordings.recording import Recorder
+
+POLL_S = 2.0
+"""How often files are looked at; dcgm-exporter reloads no more often either."""
+_CLOSE_WAIT_S = 2.0
+_CONFIG_MAP_S = 30.0
+_FIRST_SYSTEMD_FD = 3
+_PAGE_PODS = 25
+"""Of one page of a list, which is in memory whole; a node has some hundred, of ten or twenty KiB each."""
+_MAX_WEB_CONFIG_BYTES = 1024 * 1024
+
+_log = logging.getLogger(__name__)
+
+
+class _Owners(Protocol):
+    """What ties GPUs to pods, kept up to date in the background."""
+
+    def __call__(self, readings: Sequence[GpuReading], /) -> Attribution: ...
+    async def run(self) -> None: ...
+    async def asked(self) -> None: ...
+    async def close(self) -> None: ...
+    def gpu_resources(self) -> NodeGpuResources: ...
+
+
+class ExporterService:
+    """Everything that one `gpuscale exporter` process runs.
+
+    Args:
+        settings: from the command line.
+        clock: gives the pace and stamps readings.
+        counters_text: of the ConfigMap that the settings name, see `counters_text`.
+
+    Raises:
+        GpuscaleError: a file is wrong, or the GPUs' library is not there.
+    """
+
+    def __init__(
+        self,
+        settings: ExporterSettings,
+        clock: Clock | None = None,
+        counters_text: str | None = None,
+    ) -> None:
+        self._settings = settings
+        self._clock = clock or FollowingClock()
+        self._counters = _counters_file(settings, self._clock, counters_text)
+        self._tls, self._auth, self._users = _web_security(settings)
+        self._fields = fields_to_read(self._counters.counters, settings)
+        self._simulated_pods = _simulated_pods(settings)
+        self._source = ReplaceableReader(self._make_reader(self._fields))
+        self._recorder = _recorder(settings)
+        self._reader = _recorded(self._source, self._recorder)
+        # Owners are only timed, never stamped: by a clock that does not move when the machine's is set.
+        self._owners = _owners(settings, clock or WallClock())
+        self.agent = self._make_agent()
+
+    async def run(self, stop: asyncio.Event, announce: Callable[[int], None]) -> None:
+        """Serve until `stop` is set.
+
+        Args:
+            stop: ends it.
+            announce: called with the port once it listens.
+
+        Raises:
+            UnavailableError: the address can't be listened on; or GPUs can't be read that were chosen by
+                number, or that were not asked for by kind.
+        """
+        asyncio.get_running_loop().set_exception_handler(LoopErrors())
+        for note in self._settings.notes:
+            _log.warning("%s", note)
+        tasks: list[asyncio.Task[None]] = []
+        try:
+            port = await self.agent.start(
+                self._settings.host, self._settings.port, _sockets(self._settings)
+            )
+            if self._owners is not None:
+                tasks.append(_task(self._owners.run(), "exporter-attribution"))
+            announce(port)
+            await self._check_first_collect()
+            tasks.append(_task(self._follow_files(), "exporter-files"))
+            if self._settings.counters_map is not None:
+                follow = self._follow_config_map(self._settings.counters_map)
+                tasks.append(_task(follow, "exporter-config-map"))
+            await _until(stop, tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await self._close()
+
+    async def _check_first_collect(self) -> None:
+        """Give up where what was asked for is not there; where GPUs may still come, wait for them."""
+        is_guess = not self._settings.gpu.is_named
+        if not is_guess and self._settings.devices.is_flexible:
+            return
+        error = (await self.agent.first_collect()).status.error
+        if error is not None:
+            raise UnavailableError(f"{error}; {WHAT_ELSE}" if is_guess else error)
+
+    def reload(self) -> None:
+        """Load the counters file again, as SIGHUP asks for, and look at the certificates."""
+        self._counters.reload(self._apply)
+        if self._tls is not None:
+            self._tls.follow_files()
+
+    def _apply(self, counters: Counters) -> None:
+        """Serve other counters; a new reader comes only where other fields have to be read."""
+        fields = fields_to_read(counters, self._settings)
+        if fields <= self._fields:
+            self.agent.configure(counters)
+            return
+        fields |= self._fields
+        self._source.replace(self._make_reader(fields))
+        self.agent.configure(counters)
+        self._fields = fields
+
+    def _make_reader(self, fields: frozenset[str]) -> GpuReader:
+        pods = self._simulated_pods
+        work = None if pods is None else pods.work
+        return make_reader(self._settings, fields, self._settings.options.node, work, self._clock)
+
+    def _make_agent(self) -> NodeAgent:
+        settings = self._settings
+        owners = self._owners
+        serve = ServeOptions(
+            extras=_extras(settings),
+            stream_interval_s=_seconds(settings.stream_interval_ms),
+            auth=self._auth,
+            has_open_probes=settings.has_open_probes,
+            tls=self._tls,
+            resources=None if owners is None else owners.gpu_resources,
+            config=lambda: self._counters.status,
+            before_first=None if owners is None else owners.asked,
+        )
+        attribution: AttributionOf = (lambda _: None) if owners is None else owners
+        if self._simulated_pods is not None:
+            attribution = self._simulated_pods.owners(attribution)
+        return NodeAgent(
+            self._reader,
+            attribution,
+            self._counters.counters,
+            settings.options,
+            self._clock,
+            settings.interval_ms / 1000,
+            settings.styles,
+            serve,
+        )
+
+    async def _follow_files(self) -> None:
+        while True:
+            await asyncio.sleep(POLL_S)
+            if self._counters.has_changed():
+                self._counters.reload(self._apply)
+            if self._tls is not None:
+                self._tls.follow_files()
+            if self._users is not None:
+                self._users.follow()
+
+    async def _follow_config_map(self, name: ConfigMapName) -> None:
+        while True:
+            await asyncio.sleep(_CONFIG_MAP_S)
+            try:
+                text = await _config_map(self._settings, name)
+            except GpuscaleError as error:
+                self._counters.note_failure(error)
+            else:
+                self._counters.give(text, self._apply)
+
+    async def _close(self) -> None:
+        await self.agent.stop()
+        if self._owners is not None:
+            await self._owners.close()
+        closer = ThreadPoolExecutor(1, "gpu-close")
+        try:
+            async with asyncio.timeout(_CLOSE_WAIT_S):
+                await asyncio.get_running_loop().run_in_executor(closer, self._reader.close)
+        except TimeoutError:
+            _log.warning("the driver did not release its GPUs in time")
+        closer.shutdown(wait=False)
+        _finish(self._recorder)
+
+
+def _recorder(settings: ExporterSettings) -> "Recorder | None":
+    if settings.record is None:
+        return None
+    from gpuscale.agent.recordings.recording import Recorder
+
+    return Recorder.open(str(settings.record))
+
+
+def _recorded(reader: GpuReader, recorder: "Recorder | None") -> GpuReader:
+    """Return the reader, with a recording of all that it reads where that was asked for."""
+    if recorder is None:
+        return reader
+    from gpuscale.agent.recordings.recording import RecordingReader
+
+    return RecordingReader(reader, recorder)
+
+
+def _finish(recorder: "Recorder | None") -> None:
+    if recorder is None:
+        return
+    try:
+        recorder.close()
+    except OSError as error:
+        _log.error("the recording could not be finished: %s", error.strerror or error)
+
+
+def _extras(settings: ExporterSettings) -> Extras:
+    vendor = None
+    if settings.gpu.kind == "amd":
+        from gpuscale.agent.formats.amd import amd_families
+
+        vendor = amd_families
+    jobs = None if settings.jobs_folder is None else JobFiles(settings.jobs_folder).read
+    if settings.pods is None:
+        return Extras(vendor=vendor, jobs=jobs)
+    from gpuscale.agent.attribution.processes.shares import split_utilisation
+
+    return Extras(split_utilisation, vendor, AzureMetrics(settings.cluster), jobs)
+
+
+def _owners(settings: ExporterSettings, clock: Clock) -> _Owners | None:
+    pods = settings.pods
+    if pods is None:
+        return None
+    from gpuscale.agent.attribution.service import NodeAttribution
+    from gpuscale.agent.attribution.settings import (
+        AttributionSettings,
+        KubeletSettings,
+        NodeSettings,
+    )
+    from gpuscale.kube.client.settings import KubeSettings
+
+    node = settings.options.node
+    server = KubeSettings(kubeconfig=settings.kubeconfig, page_size=_PAGE_PODS)
+    kubernetes = NodeSettings(node, server, pods.label_patterns)
+    return NodeAttribution(
+        AttributionSettings(
+            kubelet=KubeletSettings(pods.socket, resource_names=pods.resource_names),
+            proc_root=pods.proc_root,
+            kubernetes=kubernetes if pods.needs_api_server else None,
+        ),
+        clock,
+    )
+
+
+def _simulated_pods(settings: ExporterSettings) -> "SimulatedPods | None":
+    if settings.pods is None or settings.gpu.kind != "simulated":
+        return None
+    from gpuscale.agent.exporter.simulated_pods import SimulatedPods
+
+    return SimulatedPods()
+
+
+def _counters_file(settings: ExporterSettings, clock: Clock, text: str | None) -> CountersFile:
+    path = settings.counters_file
+    source: Path | tuple[str, str] = path
+    if settings.counters_map is not None:
+        source = (text or "", str(settings.counters_map))
+    elif settings.counters_text is not None:
+        source = settings.counters_text
+    elif not path.exists() and (built_in := list_of_image(path)) is not None:
+        _log.info("there is no file %s: serving the built-in list of that name", path)
+        source = (built_in, path.name)
+    return CountersFile(source, settings.counters_mode, clock)
+
+
+async def counters_text(settings: ExporterSettings) -> str | None:
+    """Return the counters of the ConfigMap that settings name; None where they name none.
+
+    Raises:
+        NotFoundError: it can't be read, or holds no counters.
+        UsageError: there is no usable kubeconfig or service account.
+        ConfigError: the kubeconfig is no YAML.
+    """
+    name = settings.counters_map
+    return None if name is None else await _config_map(settings, name)
+
+
+async def _config_map(settings: ExporterSettings, name: ConfigMapName) -> str:
+    from gpuscale.kube.client.settings import KubeSettings
+
+    return await read_config_map(name, KubeSettings(kubeconfig=settings.kubeconfig))
+
+
+def _web_security(
+    settings: ExporterSettings,
+) -> tuple["ServerTls | None", "BasicAuth | None", "UsersFolder | None"]:
+    path, folder = settings.web_config_file, settings.web_users_folder
+    if path is None and folder is None:
+        return None, None, None
+    from gpuscale.agent.exporter.http.passwords import BasicAuth, bcrypt_check
+    from gpuscale.agent.exporter.http.tls import ServerTls
+    from gpuscale.agent.exporter.http.users_folder import UsersFolder
+    from gpuscale.agent.exporter.http.web_config import WebConfig, load_web_config
+
+    config = WebConfig()
+    if path is not None:
+        config = load_web_config(read_text(path, _MAX_WEB_CONFIG_BYTES), str(path), path.parent)
+    tls = ServerTls(config.tls) if config.tls else None
+    if folder is not None:
+        users = UsersFolder(folder, config.users, bcrypt_check())
+        return tls, users.auth, users
+    return tls, BasicAuth(config.users, bcrypt_check()) if config.users else None, None
+
+
+def _sockets(settings: ExporterSettings) -> list[socket.socket]:
+    """Return the sockets that systemd hands over.
+
+    Source: systemd, sd_listen_fds(3).
+    """
+    if not settings.is_socket_given:
+        return []
+    count = os.environ.get("LISTEN_FDS", "")
+    if not count.isdecimal() or os.environ.get("LISTEN_PID") != str(os.getpid()):
+        raise UsageError("--web-systemd-socket: found no socket from systemd, expected LISTEN_FDS")
+    first = _FIRST_SYSTEMD_FD
+    return [socket.socket(fileno=number) for number in range(first, first + int(count))]
+
+
+def _seconds(milliseconds: int | None) -> float | None:
+    return None if milliseconds is None else milliseconds / 1000
+
+
+def _task(work: Coroutine[object, object, None], name: str) -> asyncio.Task[None]:
+    return asyncio.create_task(work, name=name)
+
+
+async def _until(stop: asyncio.Event, tasks: list[asyncio.Task[None]]) -> None:
+    """Wait for the end; a task that ends before it takes the service down with its error."""
+    stopping = asyncio.create_task(stop.wait())
+    try:
+        done, _ = await asyncio.wait({stopping, *tasks}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        stopping.cancel()
+    for task in done - {stopping}:
+        task.result()

@@ -1,0 +1,190 @@
+"""The reader of the GPUs that settings name."""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from gpuscale.agent.exporter.devices import SelectedReader
+from gpuscale.agent.exporter.families.azure import AZURE_FIELDS
+from gpuscale.agent.exporter.gpu_source import GpuSource
+from gpuscale.agent.exporter.possible import PossibleReader
+from gpuscale.agent.exporter.settings import ExporterSettings
+from gpuscale.agent.formats.ack import ACK_FIELDS
+from gpuscale.agent.gpu.health import HEALTH_FIELDS
+from gpuscale.agent.gpu.reader import CallStats, GpuReader, ReaderRequest
+from gpuscale.agent.gpu.readings import GpuIdentity, GpuReading
+from gpuscale.base.clock import Clock
+from gpuscale.base.errors import BugError
+from gpuscale.signals.counters import Counter
+from gpuscale.signals.fields import FIELDS
+
+if TYPE_CHECKING:
+    from gpuscale.agent.gpu.simulated import WorkSource
+
+SEED = 1
+SHARE_FIELDS = frozenset({"DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_FB_USED"})
+"""What splitting a GPU among its containers needs."""
+WHAT_ELSE = (
+    "to try without a GPU, use --gpu simulated; for AMD GPUs, --gpu amd; "
+    "to play a recording, --gpu replay:FILE"
+)
+"""What a user without NVIDIA GPUs may have meant."""
+
+
+def fields_to_read(counters: Iterable[Counter], settings: ExporterSettings) -> frozenset[str]:
+    """Return the fields that a reader has to read for what is served."""
+    wanted = {counter.field for counter in counters if counter.field in FIELDS}
+    if "ack" in settings.styles:
+        wanted |= ACK_FIELDS
+    if "dcgm" in settings.styles:
+        wanted |= HEALTH_FIELDS
+    if settings.pods is not None:
+        wanted |= SHARE_FIELDS | AZURE_FIELDS
+    return frozenset(wanted)
+
+
+def needs_processes(settings: ExporterSettings) -> bool:
+    """Return whether anything served is about processes: ACK's series, or the parts of containers."""
+    return settings.pods is not None
+
+
+def make_reader(
+    settings: ExporterSettings,
+    fields: frozenset[str],
+    node: str,
+    work: "WorkSource | None" = None,
+    clock: Clock | None = None,
+) -> GpuReader:
+    """Return a reader of the GPUs that the settings name.
+
+    Args:
+        settings: of the node agent.
+        fields: to read.
+        node: its name.
+        work: what simulated GPUs do; None is the usual.
+        clock: the one that stamps readings; None is the machine's.
+
+    Raises:
+        UnavailableError: the vendor's library is not there.
+        NotFoundError: the recording is not there.
+        ConfigError: the recording is damaged.
+    """
+    reader: GpuReader = _source(settings, fields, node, work, clock)
+    if settings.gpu.kind != "simulated":
+        reader = PossibleReader(reader)
+    return reader if settings.devices.is_flexible else SelectedReader(reader, settings.devices)
+
+
+class ReplaceableReader:
+    """A reader that another one can take the place of, between two reads.
+
+    The next read closes the previous one, so that never two calls are under way.
+    """
+
+    def __init__(self, inner: GpuReader) -> None:
+        self._inner = inner
+        self._next: GpuReader | None = None
+
+    def replace(self, reader: GpuReader) -> None:
+        """Read from another reader from the next call on."""
+        self._next = reader
+
+    def gpus(self) -> tuple[GpuIdentity, ...]:
+        """Return the GPUs of the reader in place."""
+        return self._current().gpus()
+
+    def read(self, now_ms: int) -> tuple[GpuReading, ...]:
+        """Return what the reader in place reads.
+
+        Raises:
+            UnavailableError: no GPU can be read at all.
+        """
+        return self._current().read(now_ms)
+
+    def stats(self) -> tuple[CallStats, ...]:
+        """Return the costs of the reader in place."""
+        return self._inner.stats()
+
+    def close(self) -> None:
+        """Close the reader in place; a second call does nothing."""
+        self._current().close()
+
+    def _current(self) -> GpuReader:
+        following, self._next = self._next, None
+        if following is not None:
+            self._inner.close()
+            self._inner = following
+        return self._inner
+
+
+def _source(
+    settings: ExporterSettings,
+    fields: frozenset[str],
+    node: str,
+    work: "WorkSource | None",
+    clock: Clock | None,
+) -> GpuReader:
+    source = settings.gpu
+    match source.kind:
+        case "simulated":
+            return _simulated(source, fields, settings.interval_ms, node, work)
+        case "replay":
+            from gpuscale.agent.recordings.recording import ReplayReader
+
+            return ReplayReader.open(source.file, loop=True)
+        case "nvml":
+            return _nvml(settings, fields, clock)
+        case "amd":
+            return _amd(fields)
+        case "plugin":
+            return _plugin(source, fields, settings.interval_ms, node)
+
+
+def _simulated(
+    source: GpuSource,
+    fields: frozenset[str],
+    interval_ms: int,
+    node: str,
+    work: "WorkSource | None",
+) -> GpuReader:
+    from gpuscale.agent.gpu.model_table import MODELS
+    from gpuscale.agent.gpu.simulated import SimulatedReader, wave
+
+    model = MODELS[source.model]
+    works = work or wave
+    return SimulatedReader(node, model, source.count, SEED, works, interval_ms, fields=fields)
+
+
+def _nvml(settings: ExporterSettings, fields: frozenset[str], clock: Clock | None) -> GpuReader:
+    from gpuscale.agent.nvml.reader import NvmlReader
+    from gpuscale.agent.nvml.settings import NvmlSettings
+
+    paces = NvmlSettings(
+        xid_window_ms=settings.xid_window_ms,
+        clock_window_ms=settings.clock_window_ms,
+        processes=needs_processes(settings),
+        gpm_period_ms=settings.profiling_interval_ms or 0,
+        graphics_period_ms=settings.profiling_interval_ms,
+    )
+    found = NvmlReader(paces, fields=fields, clock=clock)
+    if settings.host_engine is None:
+        return found
+    from gpuscale.agent.dcgm.engine import HostEngine
+    from gpuscale.agent.dcgm.reader import HostEngineReader
+
+    engine = HostEngine(settings.host_engine, settings.interval_ms)
+    return HostEngineReader(found, engine, fields)
+
+
+def _amd(fields: frozenset[str]) -> GpuReader:
+    from gpuscale.agent.amd.reader import AmdReader
+
+    return AmdReader(fields=fields)
+
+
+def _plugin(source: GpuSource, fields: frozenset[str], interval_ms: int, node: str) -> GpuReader:
+    if source.plugin is None:
+        raise BugError("a plug-in's readings were asked for without a plug-in")
+    request = ReaderRequest(
+        argument=source.argument, node=node, fields=fields, interval_ms=interval_ms
+    )
+    return source.plugin.open(request)

@@ -1,0 +1,206 @@
+"""What `gpuscale lint` and `gpuscale doctor` look for, and what they report."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Generic, TypeVar
+
+from gpuscale.base.errors import BugError
+from gpuscale.base.plugins import PluginError, PluginGroup
+
+Where = TypeVar("Where")
+"""What names the place of a finding: a line of a file, or an object of a cluster."""
+Subject = TypeVar("Subject")
+"""What is judged."""
+AnyJudge = TypeVar("AnyJudge", bound="Judge[Any, Any]")
+
+
+class Severity(Enum):
+    """How bad it is."""
+
+    ERROR = "error"
+    """It can't work."""
+    WARNING = "warning"
+    """It works, but not as it looks."""
+    NOTE = "note"
+    """Worth a look; nothing has to be wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One request that is part of a fix."""
+
+    path: str
+    """Of the object to patch, or of the collection to create it in."""
+    body: Mapping[str, Any]
+    creates: bool = False
+    """False: `body` is a merge patch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fix:
+    """What to do."""
+
+    say: str
+    """In one sentence."""
+    command: str = ""
+    """What does it, for a terminal; empty where there is no one command."""
+    changes: tuple[Change, ...] = ()
+    """What `--fix` does in its place; empty where that might restart or take away something."""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that is looked for."""
+
+    id: str
+    """Stable: scripts and suppressions may name it."""
+    severity: Severity
+    explanation: str
+    """What is wrong when it fires, in one sentence."""
+    fix: str
+    """What to do in general; a finding may know better."""
+    hop: str = ""
+    """The part of the chain that a check of the doctor is about."""
+
+    def found(
+        self, where: Where, what: str, evidence: str = "", fix: Fix | str | None = None
+    ) -> "Finding[Where]":
+        """Return a finding of this check.
+
+        Args:
+            where: its place.
+            what: what is wrong, in one sentence.
+            evidence: what shows it; empty where `what` says it all.
+            fix: what to do; the check's own if None.
+        """
+        if not isinstance(fix, Fix):
+            fix = Fix(self.fix if fix is None else fix)
+        return Finding(self, where, what, evidence, fix)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding(Generic[Where]):
+    """Something that is wrong, or may be. Made by `Check.found`."""
+
+    check: Check
+    where: Where
+    what: str
+    evidence: str
+    fix: Fix
+    same: tuple["Finding[Where]", ...] = ()
+    """The same of other objects, each with its own evidence and fix."""
+    consequences: tuple["Finding[Where]", ...] = ()
+    """What follows from it, and ends with it."""
+
+    def whole(self) -> Iterator["Finding[Where]"]:
+        """Yield the finding and all that is folded under it."""
+        yield self
+        for each in (*self.same, *self.consequences):
+            yield from each.whole()
+
+
+@dataclass(frozen=True, slots=True)
+class Unseen:
+    """A part of the chain that was not looked at; nothing is known of it, good or bad."""
+
+    hop: str
+    about: str
+    why: str
+    fix: Fix
+    """What would let it be looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report(Generic[Where]):
+    """All that was found."""
+
+    findings: tuple[Finding[Where], ...]
+
+    def count(self, severity: Severity) -> int:
+        """Return how many findings are of a severity."""
+        return sum(finding.check.severity is severity for finding in self.findings)
+
+    def fails(self, *, strict: bool = False) -> bool:
+        """Return whether something has to be done: errors and warnings count, with `strict` notes too."""
+        return any(
+            strict or finding.check.severity is not Severity.NOTE for finding in self.findings
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ChainReport(Report[str]):
+    """All that was found in a cluster, hop by hop; a place is `kind/name` or `kind/namespace/name`."""
+
+    hops: tuple[str, ...]
+    seen: Mapping[str, int]
+    """How much was looked at, by kind."""
+    unseen: tuple[Unseen, ...] = ()
+
+    @property
+    def is_healthy(self) -> bool:
+        """Return whether nothing has to be done; notes are only worth a look."""
+        return not self.fails()
+
+
+class Checks:
+    """The checks of one judge, in the order in which the docs list them.
+
+    Args:
+        hop: the part of the chain that they are about, for checks of the doctor.
+        including: checks of modules that the judge calls.
+    """
+
+    def __init__(self, hop: str = "", *, including: Iterable["Checks"] = ()) -> None:
+        self.hop = hop
+        self._checks = [check for checks in including for check in checks]
+
+    def add(self, id_: str, severity: Severity, explanation: str, fix: str) -> Check:
+        """Register a check, and return it for the judge to report findings with."""
+        check = Check(id_, severity, explanation, fix, self.hop)
+        self._checks.append(check)
+        return check
+
+    def __iter__(self) -> Iterator[Check]:
+        return iter(self._checks)
+
+
+@dataclass(frozen=True, slots=True)
+class Judge(Generic[Subject, Where]):
+    """Code that looks for something, beside all that it can find."""
+
+    name: str
+    """A plug-in's is the name of its entry point."""
+    checks: Checks
+    judge: Callable[[Subject], Iterable[Finding[Where]]]
+
+
+def checks_by_id(judges: Sequence[Judge[Any, Any]]) -> dict[str, Check]:
+    """Return the checks of all judges by id.
+
+    Raises:
+        BugError: two checks have the same id.
+    """
+    found: dict[str, Check] = {}
+    for check in (each for judge in judges for each in judge.checks):
+        if check.id in found:
+            raise BugError(f"two checks have the id {check.id!r}")
+        found[check.id] = check
+    return found
+
+
+_PLUGINS: PluginGroup[Judge[Any, Any]] = PluginGroup("gpuscale.checks", Judge)
+
+
+def with_plugins(judges: Sequence[AnyJudge], kind: type[AnyJudge]) -> tuple[AnyJudge, ...]:
+    """Return judges and those of the same kind that plug-ins offer.
+
+    Raises:
+        PluginError: a plug-in can't be used, or one of its checks has the id of another check.
+    """
+    found = (*judges, *(each for each in _PLUGINS.every() if isinstance(each, kind)))
+    try:
+        checks_by_id(found)
+    except BugError as error:
+        raise PluginError(f"{_PLUGINS.name}: {error}") from None
+    return found

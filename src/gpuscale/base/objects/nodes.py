@@ -1,0 +1,57 @@
+"""Nodes: what they offer, and what keeps pods off them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from gpuscale.base.objects.meta import ObjectMeta, read_meta
+from gpuscale.base.objects.pods import EFFECTS
+from gpuscale.base.quantity import Quantity
+
+if TYPE_CHECKING:
+    from gpuscale.base.objects.fields import Fields  # it loads YAML, which most commands do without
+
+
+@dataclass(frozen=True, slots=True)
+class Taint:
+    """What keeps pods without a matching toleration off a node."""
+
+    key: str
+    value: str = ""
+    effect: str = "NoSchedule"
+
+    def __str__(self) -> str:
+        return (
+            f"{self.key}={self.value}:{self.effect}" if self.value else f"{self.key}:{self.effect}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node."""
+
+    metadata: ObjectMeta
+    allocatable: Mapping[str, Quantity] = field(default_factory=dict)
+    """Resource name to amount; `pods` limits the number of pods where it is given."""
+    taints: tuple[Taint, ...] = ()
+    unschedulable: bool = False
+    ready: bool = True
+
+
+def read_node(fields: "Fields") -> Node:
+    """Return the node of a manifest."""
+    spec = fields.child("spec")
+    return Node(
+        metadata=read_meta(fields, namespaced=False),
+        allocatable=fields.child("status").quantities("allocatable"),
+        taints=tuple(read_taint(item) for item in spec.items("taints")),
+        unschedulable=spec.boolean("unschedulable"),
+    )
+
+
+def read_taint(fields: "Fields") -> Taint:
+    """Return one taint of a node's or node pool's list."""
+    effect = fields.text("effect", required=True)
+    if effect and effect not in EFFECTS:
+        fields.note(("effect",), f"one of {', '.join(EFFECTS)}", found=repr(effect))
+    return Taint(fields.text("key", required=True), fields.text("value"), effect)

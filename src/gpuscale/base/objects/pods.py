@@ -1,0 +1,227 @@
+"""Pods, and the parts of a pod template that scheduling and scaling look at."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from gpuscale.base.objects.meta import ObjectMeta, read_meta
+from gpuscale.base.objects.requests import container_requests
+from gpuscale.base.objects.selectors import Requirement, selector_of_expressions
+from gpuscale.base.quantity import Quantity
+
+if TYPE_CHECKING:
+    from gpuscale.base.objects.fields import Fields  # it loads YAML, which most commands do without
+
+EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+
+
+class PodPhase(Enum):
+    """Where a pod stands in its life."""
+
+    PENDING = "Pending"
+    RUNNING = "Running"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+    UNKNOWN = "Unknown"
+    """Its node has not answered for a while; API servers no longer write it, and still have it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Toleration:
+    """What lets a pod onto a tainted node."""
+
+    key: str = ""
+    """Empty with operator Exists: every taint."""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+    """Empty: every effect."""
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """One container and what it asks for."""
+
+    name: str
+    image: str = ""
+    requests: Mapping[str, Quantity] = field(default_factory=dict)
+    """As the API server completes them: a resource with a limit and no request asks for its limit."""
+    limits: Mapping[str, Quantity] = field(default_factory=dict)
+    restart_policy: str = ""
+    """`Always` on an init container makes it a sidecar."""
+
+    @property
+    def sidecar(self) -> bool:
+        """Return whether it is an init container that keeps running."""
+        return self.restart_policy == "Always"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSelectorTerm:
+    """Conditions on one node that must all hold."""
+
+    labels: tuple[Requirement, ...] = ()
+    names: tuple[Requirement, ...] = ()
+    """Conditions on `metadata.name`."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodSpec:
+    """What a pod runs and where it may run."""
+
+    containers: tuple[Container, ...]
+    init_containers: tuple[Container, ...] = ()
+    node_name: str = ""
+    """Empty until the pod is bound."""
+    node_selector: Mapping[str, str] = field(default_factory=dict)
+    required_node_terms: tuple[NodeSelectorTerm, ...] | None = None
+    """Required node affinity, alternatives; None where there is none."""
+    tolerations: tuple[Toleration, ...] = ()
+    restart_policy: str = "Always"
+    priority: int = 0
+    requests: Mapping[str, Quantity] = field(default_factory=dict)
+    """Of the pod as a whole, as the API server completes them; empty where it has none of its own."""
+    overhead: Mapping[str, Quantity] = field(default_factory=dict)
+    """Of its runtime class."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodStatus:
+    """What is known of a pod at one moment."""
+
+    phase: PodPhase = PodPhase.PENDING
+    start_ms: int | None = None
+    """When the kubelet took it on."""
+    ready: bool | None = None
+    """The Ready condition; None where there is no such condition, or it is Unknown."""
+    ready_transition_ms: int | None = None
+    """When the Ready condition last changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lifecycle:
+    """How long a simulated pod takes for each step of its life."""
+
+    image_pull_ms: int = 0
+    """From being bound until its containers run."""
+    startup_ms: int = 0
+    """From then until Ready: loading a model, say."""
+    run_ms: int | None = None
+    """From the containers' start until they end with success; None for pods that serve until deleted."""
+    stop_ms: int = 0
+    """From the order to end until it is gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """A pod."""
+
+    metadata: ObjectMeta
+    spec: PodSpec
+    status: PodStatus = PodStatus()
+
+
+@dataclass(frozen=True, slots=True)
+class PodTemplate:
+    """What a Deployment or Job makes pods from."""
+
+    labels: Mapping[str, str]
+    spec: PodSpec
+
+
+def read_pod(fields: "Fields") -> Pod:
+    """Return the pod of a manifest."""
+    return Pod(read_meta(fields), read_pod_spec(fields.child("spec", required=True)))
+
+
+def read_pod_template(fields: "Fields") -> PodTemplate:
+    """Return the `template` of a workload's spec."""
+    template = fields.child("template", required=True)
+    labels = template.child("metadata").labels("labels")
+    return PodTemplate(labels, read_pod_spec(template.child("spec", required=True)))
+
+
+def read_pod_spec(fields: "Fields") -> PodSpec:
+    """Return a pod spec; at least one container is required."""
+    containers = tuple(_container(item) for item in fields.items("containers"))
+    if not containers:
+        fields.note(("containers",), "at least one container")
+    init_containers = tuple(_container(item) for item in fields.items("initContainers"))
+    return PodSpec(
+        containers=containers,
+        init_containers=init_containers,
+        node_name=fields.text("nodeName"),
+        node_selector=fields.labels("nodeSelector"),
+        required_node_terms=_node_terms(fields),
+        tolerations=tuple(_toleration(item) for item in fields.items("tolerations")),
+        restart_policy=fields.text("restartPolicy", "Always"),
+        priority=fields.integer("priority", 0) or 0,
+        requests=_own_requests(fields.child("resources"), containers, init_containers),
+        overhead=fields.quantities("overhead"),
+    )
+
+
+def _own_requests(
+    resources: "Fields", containers: tuple[Container, ...], init_containers: tuple[Container, ...]
+) -> dict[str, Quantity]:
+    """Return a pod's own requests; beside limits, its containers' and then the limits fill the gaps.
+
+    Source: kubernetes v1.37 pkg/apis/core/v1/defaults.go (defaultPodRequests).
+    """
+    limits, requests = resources.quantities("limits"), resources.quantities("requests")
+    if not limits:
+        return requests
+    asked = container_requests(containers, init_containers)
+    given = {name: Quantity(nano) for name, nano in asked.items() if name in ("cpu", "memory")}
+    return {**limits, **given, **requests}
+
+
+def _container(fields: "Fields") -> Container:
+    resources = fields.child("resources")
+    limits = resources.quantities("limits")
+    return Container(
+        name=fields.text("name", required=True),
+        image=fields.text("image"),
+        requests={**limits, **resources.quantities("requests")},
+        limits=limits,
+        restart_policy=fields.text("restartPolicy"),
+    )
+
+
+def _toleration(fields: "Fields") -> Toleration:
+    operator = fields.text("operator", "Equal")
+    key, value, effect = fields.text("key"), fields.text("value"), fields.text("effect")
+    if operator not in {"Equal", "Exists"}:
+        fields.note(("operator",), "Equal or Exists", found=repr(operator))
+    if not key and operator != "Exists":
+        fields.note(("operator",), "Exists where no key is given", found=operator)
+    if effect and effect not in EFFECTS:
+        fields.note(("effect",), f"one of {', '.join(EFFECTS)}", found=repr(effect))
+    return Toleration(key, operator, value, effect)
+
+
+def _node_terms(fields: "Fields") -> tuple[NodeSelectorTerm, ...] | None:
+    affinity = fields.child("affinity").child("nodeAffinity")
+    required = affinity.child("requiredDuringSchedulingIgnoredDuringExecution")
+    if not required.data:
+        return None
+    return tuple(
+        NodeSelectorTerm(
+            _requirements(term, "matchExpressions"), _requirements(term, "matchFields")
+        )
+        for term in required.items("nodeSelectorTerms")
+    )
+
+
+def _requirements(fields: "Fields", key: str) -> tuple[Requirement, ...]:
+    requirements: list[Requirement] = []
+    for item in fields.items(key):
+        name, operator = item.text("key", required=True), item.text("operator", required=True)
+        try:
+            selector = selector_of_expressions({}, ((name, operator, item.texts("values")),))
+        except ValueError as error:
+            item.note((), str(error))
+        else:
+            requirements.extend(selector.requirements)
+    return tuple(requirements)

@@ -1,0 +1,60 @@
+"""The files that pages are made of.
+
+All come from this package and nothing is ever loaded from the network, so that pages work on a
+machine without one.
+"""
+
+import gzip
+import hashlib
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+
+from gpuscale.base.errors import NotFoundError
+
+_TYPES = {
+    ".css": "text/css",
+    ".html": "text/html",
+    ".js": "text/javascript",
+}
+_GZIP_LEVEL = 9
+
+
+@dataclass(frozen=True, slots=True)
+class Asset:
+    """One file as a browser gets it."""
+
+    content_type: str
+    body: bytes
+    gzipped: bytes
+    etag: str
+    """Changes with the content, so that a browser may keep its copy until then."""
+
+
+def static_text(name: str) -> str:
+    """Return the text of one of this package's page files.
+
+    Raises:
+        NotFoundError: there is no such file.
+    """
+    file = files("gpuscale.lab.views") / "static" / name
+    if "/" in name or Path(name).suffix not in _TYPES or not file.is_file():
+        raise NotFoundError(f"no page file is called {name!r}")
+    return file.read_text(encoding="utf-8")
+
+
+@cache
+def asset(name: str) -> Asset:
+    """Return a file that pages may ask for, ready to send; made once per process.
+
+    Raises:
+        NotFoundError: there is no such file.
+    """
+    body = static_text(name).encode()
+    return Asset(
+        content_type=_TYPES[Path(name).suffix],
+        body=body,
+        gzipped=gzip.compress(body, _GZIP_LEVEL, mtime=0),
+        etag=hashlib.sha256(body).hexdigest()[:20],
+    )

@@ -1,0 +1,133 @@
+"""Scheduling: which node a pod goes to, and why it does not fit on the others, in the scheduler's own words.
+
+Source: kube-scheduler plugins NodeUnschedulable, TaintToleration, NodeAffinity, NodeResourcesFit
+(pkg/scheduler/framework/plugins, v1.36; before it, the taint itself was named), LeastAllocated
+(score) and FitError (message); k8s.io/component-helpers/scheduling/corev1 (helpers.go) for tolerations.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from gpuscale.base.objects.nodes import Node, Taint
+from gpuscale.base.objects.pods import NodeSelectorTerm, PodSpec, Toleration
+from gpuscale.base.objects.requests import Amounts, amounts_of
+from gpuscale.hpa.cluster.scheduling.resources import pod_requests
+
+BLOCKING_EFFECTS = ("NoSchedule", "NoExecute")
+
+
+def tolerates(toleration: Toleration, taint: Taint) -> bool:
+    """Return whether this toleration lets a pod pass this taint."""
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if toleration.key and toleration.key != taint.key:
+        return False
+    return toleration.operator == "Exists" or toleration.value == taint.value
+
+
+def untolerated(taints: Sequence[Taint], tolerations: Sequence[Toleration]) -> Taint | None:
+    """Return the first taint that keeps a pod with these tolerations away, or None."""
+    for taint in taints:
+        if taint.effect in BLOCKING_EFFECTS and not any(tolerates(t, taint) for t in tolerations):
+            return taint
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeState:
+    """A node, and what the pods bound to it have taken."""
+
+    node: Node
+    used: Amounts = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return self.node.metadata.name
+
+    def free(self, resource: str) -> int:
+        """Return what is left of a resource, nano-units."""
+        quantity = self.node.allocatable.get(resource)
+        return (quantity.nano if quantity else 0) - self.used.get(resource, 0)
+
+    def with_pod(self, spec: PodSpec) -> "NodeState":
+        """Return the state once a pod of this spec is bound here as well."""
+        requests = pod_requests(spec)
+        used = {
+            name: self.used.get(name, 0) + requests.get(name, 0)
+            for name in {**self.used, **requests}
+        }
+        return NodeState(self.node, used)
+
+
+def node_state(node: Node, bound: Iterable[PodSpec]) -> NodeState:
+    """Return a node's state given the pods bound to it that have not finished."""
+    state = NodeState(node)
+    for spec in bound:
+        state = state.with_pod(spec)
+    return state
+
+
+def misfits(spec: PodSpec, state: NodeState) -> tuple[str, ...]:
+    """Return why a pod can't go to a node; empty means it can.
+
+    As in the scheduler, the first plugin that refuses ends the list; only resources name every shortage.
+    """
+    node = state.node
+    if node.unschedulable:
+        return ("node(s) were unschedulable",)
+    if untolerated(node.taints, spec.tolerations) is not None:
+        return ("node(s) had untolerated taint(s)",)
+    if not _matches_affinity(spec, node):
+        return ("node(s) didn't match Pod's node affinity/selector",)
+    return _shortages(pod_requests(spec), state)
+
+
+def _matches_affinity(spec: PodSpec, node: Node) -> bool:
+    labels = node.metadata.labels
+    if any(labels.get(key) != value for key, value in spec.node_selector.items()):
+        return False
+    terms = spec.required_node_terms
+    return terms is None or any(_term_matches(term, node) for term in terms)
+
+
+def _term_matches(term: NodeSelectorTerm, node: Node) -> bool:
+    if not term.labels and not term.names:
+        return False
+    name = {"metadata.name": node.metadata.name}
+    return all(r.matches(node.metadata.labels) for r in term.labels) and all(
+        r.matches(name) for r in term.names
+    )
+
+
+def _shortages(requests: Amounts, state: NodeState) -> tuple[str, ...]:
+    allocatable = amounts_of(state.node.allocatable)
+    short: list[str] = []
+    if "pods" in allocatable and state.free("pods") < requests["pods"]:
+        short.append("Too many pods")
+    needed: Sequence[str] = sorted(
+        name for name, amount in requests.items() if amount and name != "pods"
+    )
+    short.extend(f"Insufficient {name}" for name in needed if state.free(name) < requests[name])
+    return tuple(short)
+
+
+_SCORED = ("cpu", "memory")
+"""What the default score looks at. It does not look at GPUs, which is why it spreads GPU pods."""
+
+
+def score(state: NodeState) -> float:
+    """Return how much of a node's CPU and memory is left: the scheduler prefers the node with the most."""
+    shares = []
+    for name in _SCORED:
+        capacity = state.node.allocatable.get(name)
+        if capacity and capacity.nano:
+            shares.append(state.free(name) / capacity.nano)
+    return sum(shares) / len(shares) if shares else 0.0
+
+
+def refusal(count: int, reasons: Mapping[str, int]) -> str:
+    """Return what the scheduler says of a pod that fits on none of so many nodes, by reason how often."""
+    if not count:
+        return "no nodes available to schedule pods"
+    listed = ", ".join(sorted(f"{times} {reason}" for reason, times in reasons.items()))
+    return f"0/{count} nodes are available: {listed}."

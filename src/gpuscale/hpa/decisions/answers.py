@@ -1,0 +1,87 @@
+"""A decision as the plain data that `gpuscale decide --output json` prints."""
+
+from collections.abc import Iterable
+
+from gpuscale.base.quantity import Quantity
+from gpuscale.hpa.decisions.comparison import differences
+from gpuscale.hpa.decisions.documents import DecisionRequest
+from gpuscale.hpa.decisions.reported import ReportedStatus
+from gpuscale.hpa.types import Condition, Decision, Event, MetricStatus
+
+_GAVE_UP = frozenset({"FailedComputeMetricsReplicas", "FailedGetScale"})
+"""Warnings that end a sync without a count."""
+
+
+def answer(request: DecisionRequest, decision: Decision) -> dict[str, object]:
+    """Return the answer to a document; what is not known is None.
+
+    `name`, `namespace`, `status` and `unknown` are there only where the document has them.
+    """
+    event = deciding_event(decision)
+    names = {"name": request.name, "namespace": request.namespace}
+    found: dict[str, object] = {key: text for key, text in names.items() if text}
+    found |= {
+        "desiredReplicas": None if request.scale_error else decision.desired_replicas,
+        "conditions": _conditions(decision.conditions),
+        "metrics": [_metric(status) for status in decision.metrics],
+        "event": None if event is None else {"reason": event.reason, "message": event.message},
+        "explanation": [*request.notes, *decision.explanation],
+    }
+    if request.reported is not None:
+        found["status"] = _status(request.reported, request, decision)
+    if request.unknown:
+        found["unknown"] = list(request.unknown)
+    return found
+
+
+def _conditions(conditions: Iterable[Condition]) -> list[dict[str, object]]:
+    return [
+        {"type": c.type, "status": c.status, "reason": c.reason, "message": c.message}
+        for c in conditions
+    ]
+
+
+def _status(
+    reported: ReportedStatus, request: DecisionRequest, decision: Decision
+) -> dict[str, object]:
+    """Return what the cluster's controller wrote, and where that is not what was decided."""
+    return {
+        "currentReplicas": reported.current_replicas,
+        "desiredReplicas": reported.desired_replicas,
+        "lastScaleTime": reported.last_scale_time or None,
+        "conditions": _conditions(reported.conditions),
+        "differences": [
+            {"field": d.field, "reported": d.reported, "decided": d.decided, "why": d.why}
+            for d in differences(request, decision)
+        ],
+    }
+
+
+def deciding_event(decision: Decision) -> Event | None:
+    """Return the event that ends the sync: the new size, or that no count could be computed."""
+    given_up = (warning for warning in decision.warnings if warning.reason in _GAVE_UP)
+    return decision.event or next(given_up, None)
+
+
+def current_text(status: MetricStatus) -> str | None:
+    """Return what a metric shows as `kubectl get hpa` writes it; None where it shows nothing."""
+    if status.average_utilization is not None:
+        return f"{status.average_utilization}%"
+    milli = current_milli(status)
+    return None if milli is None else str(Quantity.from_milli(milli))
+
+
+def current_milli(status: MetricStatus) -> int | None:
+    """Return the value that was held against the target, where that is no percentage."""
+    if status.average_value_milli is not None:
+        return status.average_value_milli
+    return status.value_milli
+
+
+def _metric(status: MetricStatus) -> dict[str, object]:
+    return {
+        "index": status.index,
+        "current": current_text(status),
+        "proposedReplicas": status.proposed_replicas,
+        "error": status.error,
+    }

@@ -1,0 +1,510 @@
+"""Which rules shaped a decision, and what to change if it should be another.
+
+Conditions report stabilization, rates and bounds. The dead band and pods that are not counted leave no
+trace in them; these are found by deciding again without the rule.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from gpuscale.base.golang.durations import format_duration
+from gpuscale.base.objects.hpa import (
+    ExternalMetric,
+    HorizontalPodAutoscaler,
+    MetricSpec,
+    ObjectMetric,
+    PodsMetric,
+    ScalingRules,
+    SelectPolicy,
+)
+from gpuscale.base.objects.pods import PodPhase
+from gpuscale.base.quantity import Quantity
+from gpuscale.hpa.conditions import ABLE_TO_SCALE, SCALING_LIMITED, could_decide
+from gpuscale.hpa.decisions.document_fields import NOW_MS
+from gpuscale.hpa.decisions.documents import DecisionRequest, decide_request
+from gpuscale.hpa.decisions.observed import metric_label
+from gpuscale.hpa.kernel.numbers import MIN_INT32
+from gpuscale.hpa.numbers import scale_down_window_s
+from gpuscale.hpa.queries import metric_command, pods_command, scale_command, why_command
+from gpuscale.hpa.replicas.tolerances import tolerances_for_hpa, tolerances_text
+from gpuscale.hpa.types import (
+    ContainerUsages,
+    Decision,
+    ExternalValues,
+    FetchError,
+    MetricStatus,
+    ObjectValue,
+    Observation,
+    PodInfo,
+    PodValues,
+    ReadyCondition,
+    Recommendation,
+)
+from gpuscale.hpa.units import spec_unit_fault
+from gpuscale.hpa.versions import SCALE_TO_ZERO, TOLERANCE, KubernetesVersion
+from gpuscale.signals.series_facts import impossible
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionNote:
+    """A rule that shaped a decision."""
+
+    rule: str
+    """Its name, such as `tolerance`."""
+    effect: str
+    remedy: str
+    """What to change, or how to find out more."""
+
+
+def decision_notes(request: DecisionRequest, decision: Decision) -> tuple[DecisionNote, ...]:
+    """Return the rules that shaped a decision, in the order in which they are applied."""
+    if not decision.metrics:
+        return (_without_metrics(request, decision),)
+    failed = tuple(_failed_metrics(request, decision))
+    if not could_decide(decision):
+        return failed
+    return (
+        *failed,
+        *_units(request, decision),
+        *_uncounted_pods(request, decision),
+        *_tolerance(request, decision),
+        *_stabilization(request, decision),
+        *_limits(request, decision),
+    )
+
+
+ABSURD_RATIO = 1e4
+"""More pods than a cluster runs; a value so far above its target is in another unit."""
+_UNIT = "unit of the target"
+_GPUS_OF_A_POD, _GPUS_OF_ALL = 128, 1_000_000
+"""As many GPUs as a rule may have summed up in one value: a pod has at most 16, each in 7 parts."""
+
+
+def _units(request: DecisionRequest, decision: Decision) -> Iterator[DecisionNote]:
+    for spec, status in zip(request.hpa.metrics, decision.metrics, strict=True):
+        fault = spec_unit_fault(spec)
+        ratio = _times_target(spec, status)
+        impossible = _impossible_values(spec, request.observations[status.index])
+        if impossible:
+            yield DecisionNote("impossible value", impossible, _IMPOSSIBLE_REMEDY)
+        if fault is not None:
+            yield DecisionNote(_UNIT, fault.what, fault.fix())
+        elif ratio > ABSURD_RATIO and impossible:
+            continue
+        elif ratio > ABSURD_RATIO:
+            yield _absurd(spec, status, ratio)
+
+
+_IMPOSSIBLE_REMEDY = (
+    "An exporter or a driver gave a number that is no reading. gpuscale's metrics API leaves it out; another "
+    "one does if its rule compares, such as `<<.Series>>{<<.LabelMatchers>>} <= 100`."
+)
+
+
+def _impossible_values(spec: MetricSpec, observation: Observation) -> str:
+    """Return which values no GPU can have; the controller counts them all the same."""
+    match spec, observation:
+        case PodsMetric(), PodValues():
+            values = [
+                (f"Pod {each.object_name}: ", each.value_milli) for each in observation.samples
+            ]
+        case ObjectMetric(), ObjectValue():
+            values = [("", observation.value_milli)]
+        case ExternalMetric(), ExternalValues():
+            values = [("", each) for each in observation.values_milli]
+        case _:
+            return ""
+    most = _GPUS_OF_A_POD if isinstance(spec, PodsMetric) else _GPUS_OF_ALL
+    found = [
+        f"{whose}{said}"
+        for whose, milli in values
+        if (said := impossible(spec.name, milli / 1000, summed_of=most)) is not None
+    ]
+    more = f", and {len(found) - 1} more" if len(found) > 1 else ""
+    return f"{found[0]}{more}. The controller counts it." if found else ""
+
+
+def _absurd(spec: MetricSpec, status: MetricStatus, ratio: float) -> DecisionNote:
+    effect = f"{metric_label(spec)} is {ratio:.3g} times its target, {status.target}."
+    if status.proposed_replicas == MIN_INT32:
+        effect += (
+            " That asks for more replicas than 32 bits hold; kube-controller-manager on amd64 takes it for "
+            f"{MIN_INT32}, and so for none."
+        )
+    return DecisionNote(
+        _UNIT, effect, "Does the target lack its unit? 16Gi is 16 GiB, 16 is 16 bytes."
+    )
+
+
+def _times_target(spec: MetricSpec, status: MetricStatus) -> float:
+    """Return how many times its target a metric is; 0 where it has no value."""
+    target = spec.target
+    if target.average_utilization is not None:
+        return (status.average_utilization or 0) / target.average_utilization
+    if target.average_value is not None:
+        return (status.average_value_milli or 0) / target.average_value.milli_value()
+    if target.value is not None:
+        return (status.value_milli or 0) / target.value.milli_value()
+    return 0.0
+
+
+# Decided without a look at metrics
+
+
+def _without_metrics(request: DecisionRequest, decision: Decision) -> DecisionNote:
+    if request.scale_error:
+        return _no_scale(request)
+    if decision.rescale:
+        return _repair(request)
+    if request.scale.spec_replicas == 0:
+        return _pause(request)
+    if len(request.selecting_hpas) > 1:
+        return _ambiguous(request)
+    return DecisionNote(
+        "selector",
+        "The HPA does not know which pods are its target's.",
+        "Correct the selector in the status of the target's scale; "
+        "a custom resource names it with labelSelectorPath.",
+    )
+
+
+def _no_scale(request: DecisionRequest) -> DecisionNote:
+    target = request.hpa.target
+    return DecisionNote(
+        "scale",
+        "Without its target's scale the HPA looks at nothing else.",
+        f"See that spec.scaleTargetRef names a {target.kind} that is there, with its apiVersion, and "
+        "that its kind has a scale subresource.",
+    )
+
+
+def _ambiguous(request: DecisionRequest) -> DecisionNote:
+    own = request.hpa.metadata.key
+    others = ", ".join(key for key in request.selecting_hpas if key != own)
+    return DecisionNote(
+        "ambiguous selector",
+        f"Pods of this HPA's target are also pods of the target of {others}; that stops each of the HPAs.",
+        "Keep one HPA for each target, and give targets selectors that find no pod of another.",
+    )
+
+
+def _repair(request: DecisionRequest) -> DecisionNote:
+    above = request.scale.spec_replicas > request.hpa.max_replicas
+    bound = "spec.maxReplicas" if above else "spec.minReplicas"
+    return DecisionNote(
+        bound.removeprefix("spec."),
+        "A count outside the bounds is set to the bound before anything else is looked at.",
+        f"{'Raise' if above else 'Lower'} {bound} of the HPA if the count was meant.",
+    )
+
+
+def _pause(request: DecisionRequest) -> DecisionNote:
+    command = scale_command(request.hpa.target, request.hpa.metadata.namespace, 1)
+    if request.hpa.min_replicas == 0:
+        effect = (
+            "From 0 replicas an HPA wakes only what it put to 0 itself, which the condition ScaledToZero "
+            "says; a 0 that something else wrote is a pause."
+        )
+        remedy = (
+            f"Start it by hand: {command}. If a manifest in Git has replicas: 0, take the field out, or it "
+            "stops again at the next apply."
+        )
+        return DecisionNote("pause", effect, remedy)
+    return DecisionNote(
+        "pause", "An HPA leaves a target with 0 replicas alone.", f"Start it by hand: {command}"
+    )
+
+
+# Metrics that failed
+
+
+def _failed_metrics(request: DecisionRequest, decision: Decision) -> Iterator[DecisionNote]:
+    effect = _failure_effect(decision)
+    for status in decision.metrics:
+        if status.error is None:
+            continue
+        spec = request.hpa.metrics[status.index]
+        observation = request.observations[status.index]
+        yield DecisionNote(
+            f"failed metric {metric_label(spec)}",
+            effect,
+            _failure_remedy(request, spec, observation, status.error),
+        )
+
+
+def _failure_effect(decision: Decision) -> str:
+    if could_decide(decision):
+        return "The other metrics decide; they can raise the count and not lower it."
+    if all(status.error is not None for status in decision.metrics):
+        return "Without a metric there is no count to scale to."
+    return f"The other metrics ask for {_asked(decision)}, but while one fails the count is not lowered."
+
+
+def _failure_remedy(
+    request: DecisionRequest, spec: MetricSpec, observation: Observation, error: str
+) -> str:
+    namespace, selector = request.hpa.metadata.namespace, request.scale.selector
+    if _is_empty(observation):
+        asked = f"Ask as the controller does: {metric_command(spec, namespace, selector)}"
+        why = why_command(spec, namespace, selector)
+        return f"{asked}; or follow it hop by hop: {why}" if why else asked
+    if "missing request" in error or "missing pod-level request" in error:
+        return "Give every container of the target's pods a request for the resource."
+    if error.startswith("invalid "):
+        return "Make target.type name the target field that is set."
+    return f"Look at the target's pods: {pods_command(namespace, selector)}"
+
+
+def _is_empty(observation: Observation) -> bool:
+    match observation:
+        case FetchError():
+            return True
+        case PodValues() | ContainerUsages():
+            return not observation.samples
+        case ExternalValues():
+            return not observation.values_milli
+        case _:
+            return False
+
+
+# Pods that are not counted
+
+
+def _uncounted_pods(request: DecisionRequest, decision: Decision) -> Iterator[DecisionNote]:
+    for index, spec in enumerate(request.hpa.metrics):
+        if isinstance(spec, ObjectMetric | ExternalMetric):
+            yield from _pods_that_are_not_ready(request, decision, index)
+        else:
+            yield from _pods_without_a_sample(request, decision, index)
+
+
+def _pods_without_a_sample(
+    request: DecisionRequest, decision: Decision, index: int
+) -> Iterator[DecisionNote]:
+    measured = _measured_pods(request.pods, request.observations[index])
+    asked = _asked_if(decision, index, replace(request, pods=measured))
+    if asked is not None:
+        command = pods_command(request.hpa.metadata.namespace, request.scale.selector)
+        yield DecisionNote(
+            "pods without a sample",
+            "Pods that are not ready or have no sample damp the change; "
+            f"without them the metrics would ask for {asked}.",
+            f"Find out why they report nothing: {command}",
+        )
+
+
+def _measured_pods(pods: Sequence[PodInfo], observation: Observation) -> tuple[PodInfo, ...]:
+    """Return the pods whose samples can count, as if they had been ready for long."""
+    names = _sampled(observation)
+    return tuple(
+        replace(pod, ready=ReadyCondition.TRUE, ready_transition_ms=0, start_ms=0)
+        for pod in pods
+        if pod.name in names and pod.phase is not PodPhase.PENDING
+    )
+
+
+def _sampled(observation: Observation) -> set[str]:
+    match observation:
+        case PodValues() | ContainerUsages():
+            return set(observation.pods)
+        case _:
+            return set()
+
+
+def _pods_that_are_not_ready(
+    request: DecisionRequest, decision: Decision, index: int
+) -> Iterator[DecisionNote]:
+    ready = tuple(
+        replace(pod, phase=PodPhase.RUNNING, ready=ReadyCondition.TRUE) for pod in request.pods
+    )
+    asked = _asked_if(decision, index, replace(request, pods=ready))
+    if asked is not None:
+        yield DecisionNote(
+            "ready pods",
+            "A Value target multiplies only the pods that run and are ready; "
+            f"with all of them ready the metrics would ask for {asked}.",
+            "Get the pods ready, or use an AverageValue target, which does not look at them.",
+        )
+
+
+def _asked_if(decision: Decision, index: int, other: DecisionRequest) -> int | None:
+    """Return what the metrics would ask for if one of them saw another request; None if the same."""
+    instead = decide_request(other).metrics[index]
+    if instead.proposed_replicas is None or decision.metrics[index].proposed_replicas is None:
+        return None
+    statuses = (*decision.metrics[:index], instead, *decision.metrics[index + 1 :])
+    asked = _highest(statuses)
+    return None if asked == _asked(decision) else asked
+
+
+def _asked(decision: Decision) -> int:
+    return _highest(decision.metrics)
+
+
+def _highest(statuses: Sequence[MetricStatus]) -> int:
+    """Return the highest count that is asked for; one below zero counts as none."""
+    counts = [s.proposed_replicas for s in statuses if s.proposed_replicas is not None]
+    return max([0, *counts])
+
+
+# The dead band
+
+
+def _tolerance(request: DecisionRequest, decision: Decision) -> Iterator[DecisionNote]:
+    exact = _without_tolerance(request.hpa)
+    settings = replace(request.settings, tolerance=0.0)
+    asked = _asked(decide_request(replace(request, hpa=exact, settings=settings)))
+    if asked == _asked(decision):
+        return
+    tolerances = tolerances_for_hpa(request.hpa, request.settings)
+    is_up = asked > _asked(decision)
+    direction = "scaleUp" if is_up else "scaleDown"
+    ratio = tolerances.scale_up if is_up else tolerances.scale_down
+    yield DecisionNote(
+        "tolerance",
+        f"A ratio from {tolerances_text(tolerances)} counts as on target; without that the metrics would ask "
+        f"for {asked}.",
+        _own_tolerance(
+            f"Set spec.behavior.{direction}.tolerance below {ratio:g}", request.kubernetes
+        ),
+    )
+
+
+def _own_tolerance(say: str, version: KubernetesVersion | None) -> str:
+    """Return how to set a tolerance of the HPA's own, on a cluster of a release."""
+    match None if version is None else TOLERANCE.stage(version):
+        case "beta" | "stable":
+            return f"{say}, or move the target."
+        case "alpha":
+            return f"{say} (with the feature gate {TOLERANCE.name}), or move the target."
+        case "absent":
+            return f"Move the target: before Kubernetes {TOLERANCE.alpha} an HPA has no tolerance of its own."
+    return (
+        f"{say} (from Kubernetes {TOLERANCE.beta} on; in {TOLERANCE.alpha} and {TOLERANCE.last_alpha} with "
+        f"the feature gate {TOLERANCE.name}), or move the target."
+    )
+
+
+def _without_tolerance(hpa: HorizontalPodAutoscaler) -> HorizontalPodAutoscaler:
+    if hpa.behavior is None:
+        return hpa
+    none = Quantity(0)
+    behavior = replace(
+        hpa.behavior,
+        scale_up=replace(hpa.behavior.scale_up, tolerance=none),
+        scale_down=replace(hpa.behavior.scale_down, tolerance=none),
+    )
+    return replace(hpa, behavior=behavior)
+
+
+# Stabilization
+
+
+def _stabilization(request: DecisionRequest, decision: Decision) -> Iterator[DecisionNote]:
+    reason = _reason(decision, ABLE_TO_SCALE)
+    if reason not in {"ScaleUpStabilized", "ScaleDownStabilized"}:
+        return
+    is_up = reason == "ScaleUpStabilized"
+    asked, window_s = _asked(decision), _window_s(request, is_up=is_up)
+    wait = format_duration(_wait_ms(request, asked, window_s, is_up=is_up))
+    window = format_duration(window_s * 1000)
+    kept, direction = ("lowest", "scaleUp") if is_up else ("highest", "scaleDown")
+    first = (
+        " The document tells of no history: for a first sync that starts with the count there is."
+        if request.is_first_sync
+        else ""
+    )
+    most = "at most " if request.unknown else ""  # what the memory really holds may be older
+    yield DecisionNote(
+        "stabilization",
+        f"The metrics ask for {asked}; the {kept} count of the last {window} holds.{first}",
+        f"Wait: if they go on asking for {asked}, it holds for {most}another {wait}. A shorter "
+        f"spec.behavior.{direction}.stabilizationWindowSeconds ends it earlier.",
+    )
+
+
+def _window_s(request: DecisionRequest, *, is_up: bool) -> int:
+    behavior = request.hpa.behavior
+    if behavior is None:
+        return request.settings.downscale_stabilization_s
+    if is_up:
+        return behavior.scale_up.stabilization_window_s or 0
+    return scale_down_window_s(behavior, request.settings.downscale_stabilization_s)
+
+
+def _wait_ms(request: DecisionRequest, asked: int, window_s: int, *, is_up: bool) -> int:
+    """Return how long it takes until no recommendation of the window stands against what is asked."""
+    seed = Recommendation(request.scale.spec_replicas, NOW_MS)
+    recommendations = request.state.recommendations or (seed,)
+    against = [
+        r.time_ms for r in recommendations if (r.replicas < asked if is_up else r.replicas > asked)
+    ]
+    return max(0, max(against, default=NOW_MS) + window_s * 1000 - NOW_MS)
+
+
+# Rates and bounds
+
+
+def _limits(request: DecisionRequest, decision: Decision) -> Iterator[DecisionNote]:
+    hpa = request.hpa
+    match _reason(decision, SCALING_LIMITED):
+        case "TooManyReplicas":
+            yield DecisionNote(
+                "maxReplicas",
+                f"The count is cut to spec.maxReplicas, {hpa.max_replicas}.",
+                "Raise spec.maxReplicas, and see that the nodes have room for more pods.",
+            )
+        case "TooFewReplicas":
+            yield DecisionNote(
+                "minReplicas",
+                f"The count is raised to spec.minReplicas, {hpa.min_replicas}.",
+                _lower_min(request),
+            )
+        case "ScaleUpLimit":
+            yield _up_limit(hpa, decision)
+        case "ScaleDownLimit" if hpa.behavior is not None:
+            yield _policy_limit("scaleDown", hpa.behavior.scale_down, decision)
+
+
+def _lower_min(request: DecisionRequest) -> str:
+    if request.hpa.min_replicas != 1:
+        return "Lower spec.minReplicas."
+    if request.settings.scale_to_zero:
+        needed = "an Object or External metric"
+    elif request.kubernetes is not None:
+        needed = f"the feature gate {SCALE_TO_ZERO.name} and an Object or External metric"
+    else:
+        needed = (
+            f"an Object or External metric, and before Kubernetes {SCALE_TO_ZERO.beta} the feature gate "
+            f"{SCALE_TO_ZERO.name}"
+        )
+    return f"Nothing, unless the target may stop: spec.minReplicas 0 takes {needed}."
+
+
+def _up_limit(hpa: HorizontalPodAutoscaler, decision: Decision) -> DecisionNote:
+    if hpa.behavior is not None:
+        return _policy_limit("scaleUp", hpa.behavior.scale_up, decision)
+    return DecisionNote(
+        "scale-up limit",
+        "In one sync an HPA without spec.behavior at most doubles the count, or goes to 4.",
+        "Wait: the next sync goes on from there. spec.behavior.scaleUp.policies sets another rate.",
+    )
+
+
+def _policy_limit(direction: str, rules: ScalingRules, decision: Decision) -> DecisionNote:
+    field = f"spec.behavior.{direction}"
+    if rules.select_policy is SelectPolicy.DISABLED:
+        return DecisionNote(
+            "selectPolicy", f"{field}.selectPolicy is Disabled.", "Set it to Max or Min."
+        )
+    return DecisionNote(
+        "policies",
+        f"{field}.policies let the count go no further than {decision.desired_replicas} now.",
+        "Wait until earlier changes are older than the policies' periods, or let them allow more.",
+    )
+
+
+def _reason(decision: Decision, kind: str) -> str:
+    """Return the reason of a condition before the scale is written, which would cover it."""
+    conditions = decision.state_before_write.conditions
+    return next((c.reason for c in conditions if c.type == kind), "")

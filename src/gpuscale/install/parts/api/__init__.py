@@ -1,1 +1,0 @@
-"""The metrics API: what runs it, where its values come from, its rights, and what clients reach it by."""

@@ -1,0 +1,275 @@
+"""All objects of the simulated cluster as facts, from which the store writes what has changed."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Any
+
+from gpuscale.base.objects.meta import ObjectMeta
+from gpuscale.base.objects.nodes import Node
+from gpuscale.base.objects.pods import Pod, PodTemplate
+from gpuscale.base.objects.workloads import Deployment
+from gpuscale.lab.kube_api.kinds import (
+    DAEMON_SET,
+    DEPLOYMENT,
+    ENDPOINT_SLICE,
+    EVENT,
+    HPA,
+    JOB,
+    LEASE,
+    NAMESPACE,
+    NODE,
+    POD,
+    REPLICA_SET,
+    SCALED_OBJECT,
+    SERVICE,
+    Kind,
+)
+from gpuscale.lab.kube_api.objects.endpoints import slice_body, slice_name
+from gpuscale.lab.kube_api.objects.events import EventBook, event_body
+from gpuscale.lab.kube_api.objects.hpas import hpa_body, scaled_object_body
+from gpuscale.lab.kube_api.objects.nodes import (
+    LEASE_MS,
+    LEASES,
+    STATUS_MS,
+    lease_body,
+    namespace_body,
+    node_body,
+)
+from gpuscale.lab.kube_api.objects.pod_book import PodBook
+from gpuscale.lab.kube_api.objects.pods import pod_body
+from gpuscale.lab.kube_api.objects.run import Json, Run, manifests_by_key
+from gpuscale.lab.kube_api.objects.services import service_body
+from gpuscale.lab.kube_api.objects.workloads import (
+    Counts,
+    DeploymentFacts,
+    JobFacts,
+    daemon_set_body,
+    deployment_body,
+    is_available,
+    job_body,
+    replica_set_body,
+)
+from gpuscale.lab.kube_api.store import Facts
+from gpuscale.lab.sim.autoscaler import HpaController
+from gpuscale.lab.sim.control.controllers import replica_set_name
+from gpuscale.lab.sim.events import Event
+from gpuscale.lab.sim.keda import ScaledStatus
+from gpuscale.lab.sim.pod_index import FINISHED
+from gpuscale.lab.sim.scenario.setup import JobSetup
+from gpuscale.lab.sim.world import World
+from gpuscale.series.promapi.shapes import TimeAxis
+
+_SYSTEM_NAMESPACES = ("default", LEASES, "kube-public", "kube-system")
+"""Those that every cluster has."""
+Owner = tuple[str, str, str]
+"""Kind, namespace and name."""
+
+
+class ClusterObjects:
+    """The objects of a world.
+
+    Args:
+        world: of the run.
+        controller: of its HPAs.
+        axis: to the machine's time.
+    """
+
+    def __init__(self, world: World, controller: HpaController, axis: TimeAxis) -> None:
+        setup = world.setup
+        self.run = Run(
+            world.start_ms,
+            setup.seed,
+            setup.pipeline.kubernetes_version,
+            axis,
+            manifests_by_key(setup.manifests),
+        )
+        self.events = EventBook(self._node_of)
+        self.scaled_statuses: Mapping[str, ScaledStatus] = {}
+        """Of the ScaledObjects, by key; KEDA's own, once it runs."""
+        self._world = world
+        self._controller = controller
+        self._jobs: dict[str, JobSetup] = {each.job.metadata.key: each for each in setup.jobs}
+        self._book = PodBook(world, self.events, self._jobs)
+        self._generations: dict[str, tuple[int, int]] = {}
+        self._available: dict[str, tuple[bool, int]] = {}
+        log = world.cluster.events
+        for event in log.since(0):
+            self.events.add(event)
+        log.listen(self.events.add)
+        log.count_repeats(self.events.add)
+
+    def state(self) -> tuple[object, ...]:
+        """Return what stays equal as long as no object can have changed."""
+        cluster = self._world.cluster
+        decisions = self._controller.decisions.values()
+        statuses = self.scaled_statuses.values()
+        beat_ms = self.run.beat_ms(0, self._world.engine.now_ms, LEASE_MS)
+        return cluster.version, beat_ms, self.events.total, len(cluster.jobs), *decisions, *statuses
+
+    def facts(self) -> Iterator[Facts]:
+        """Yield every object as it is now."""
+        self._book.forget()
+        counts = self._counts()
+        yield from self._namespaces()
+        yield from self._nodes()
+        yield from self._pods()
+        yield from self._services()
+        for deployment in self._world.cluster.deployments.values():
+            yield from self._deployment(deployment, counts)
+        yield from self._daemon_set(counts)
+        yield from self._jobs_facts(counts)
+        yield from self._hpas()
+        for happening in self.events.all():
+            namespace, name = happening.namespace_of_event, happening.event_name
+            body = partial(event_body, self.run, happening)
+            yield Facts(EVENT.resource, namespace, name, (happening,), body)
+
+    # One kind after the other
+
+    def _namespaces(self) -> Iterator[Facts]:
+        cluster = self._world.cluster
+        used = {
+            item.metadata.namespace
+            for table in (cluster.pods, cluster.deployments, cluster.services, cluster.hpas)
+            for item in table.values()
+        }
+        for name in sorted({*_SYSTEM_NAMESPACES, *used}):
+            yield Facts(NAMESPACE.resource, "", name, (), partial(namespace_body, self.run, name))
+
+    def _nodes(self) -> Iterator[Facts]:
+        for name, node in self._world.cluster.nodes.items():
+            number = self._book.number("Node", name)
+            known = (node, number, self._beat_ms(node, STATUS_MS))
+            yield _facts(NODE, node.metadata, known, partial(node_body, self.run))
+            kept = (node, self._beat_ms(node, LEASE_MS))
+            yield _facts(LEASE, ObjectMeta(name, LEASES), kept, partial(lease_body, self.run))
+
+    def _beat_ms(self, node: Node, every_ms: int) -> int:
+        """Return when a node's kubelet last said that it is there; one that isn't ready says nothing."""
+        since_ms = node.metadata.creation_ms
+        now_ms = self._world.engine.now_ms if node.ready else since_ms
+        return self.run.beat_ms(since_ms, now_ms, every_ms)
+
+    def _pods(self) -> Iterator[Facts]:
+        for pod in self._world.cluster.pods.values():
+            known = (pod, self._book.facts(pod))
+            yield _facts(POD, pod.metadata, known, partial(pod_body, self.run))
+
+    def _services(self) -> Iterator[Facts]:
+        for key, service in self._world.cluster.services.items():
+            known = (service, self._book.number("Service", key))
+            yield _facts(SERVICE, service.metadata, known, partial(service_body, self.run))
+            if service.selector:
+                meta = ObjectMeta(slice_name(self.run, service), service.metadata.namespace)
+                behind = (service, self._book.behind(service))
+                yield _facts(ENDPOINT_SLICE, meta, behind, partial(slice_body, self.run))
+
+    def _deployment(self, deployment: Deployment, counts: dict[Owner, Counts]) -> Iterator[Facts]:
+        meta = deployment.metadata
+        name = replica_set_name(self._world.cluster, deployment)
+        own = counts.get(("ReplicaSet", meta.namespace, name), Counts())
+        available = is_available(deployment, own.ready)
+        facts = DeploymentFacts(
+            name,
+            own,
+            self._generation(deployment, name),
+            self._since(meta.key, holds=available),
+        )
+        known = (deployment, facts)
+        yield _facts(DEPLOYMENT, meta, known, partial(deployment_body, self.run))
+        set_meta = ObjectMeta(name, meta.namespace)
+        yield _facts(REPLICA_SET, set_meta, known, partial(replica_set_body, self.run))
+
+    def _daemon_set(self, counts: dict[Owner, Counts]) -> Iterator[Facts]:
+        pods = self._world.cluster.pods.values()
+        template = next((pod for pod in pods if _owner(pod)[0] == "DaemonSet"), None)
+        if template is None:
+            return
+        _, namespace, name = owner = _owner(template)
+        labels = template.metadata.labels
+        meta = ObjectMeta(name, namespace, labels, creation_ms=self.run.start_ms)
+        of_pods = PodTemplate(labels, template.spec)
+        known = (meta, of_pods, len(self._world.cluster.nodes), counts.get(owner, Counts()))
+        shown = (meta, known[2], known[3])
+        body = partial(daemon_set_body, self.run, *known)
+        yield Facts(DAEMON_SET.resource, namespace, name, shown, body)
+
+    def _jobs_facts(self, counts: dict[Owner, Counts]) -> Iterator[Facts]:
+        cluster = self._world.cluster
+        for key, job in cluster.jobs.items():
+            meta = job.metadata
+            own = counts.get(("Job", meta.namespace, meta.name), Counts())
+            completed = self.events.latest("Job", meta.namespace, meta.name, "Completed")
+            setup = self._jobs[key]
+            facts = JobFacts(
+                setup.manifest,
+                Counts(own.all, own.ready, cluster.succeeded_pods[key]),
+                self._world.start_ms + setup.at_ms,
+                None if completed is None else completed.first_ms,
+            )
+            yield _facts(JOB, meta, (job, facts), partial(job_body, self.run))
+
+    def _hpas(self) -> Iterator[Facts]:
+        for key, hpa in self._world.cluster.hpas.items():
+            known = (hpa, self._controller.decisions.get(key))
+            yield _facts(HPA, hpa.metadata, known, partial(hpa_body, self.run))
+        for scaled in self._world.setup.scaled_objects:
+            shown = (scaled, self.scaled_statuses.get(scaled.key))
+            body = partial(scaled_object_body, self.run)
+            yield _facts(SCALED_OBJECT, scaled.metadata, shown, body)
+
+    # What has to be counted or remembered
+
+    def _counts(self) -> dict[Owner, Counts]:
+        """Return the pods of each owner that count as its replicas."""
+        alive: Counter[Owner] = Counter()
+        ready: Counter[Owner] = Counter()
+        for pod in self._world.cluster.pods.values():
+            if pod.metadata.deletion_ms is None and pod.status.phase not in FINISHED:
+                owner = _owner(pod)
+                alive[owner] += 1
+                ready[owner] += pod.status.ready is True
+        return {owner: Counts(count, ready[owner]) for owner, count in alive.items()}
+
+    def _node_of(self, key: str) -> str:
+        pod = self._world.cluster.pods.get(key)
+        return "" if pod is None else pod.spec.node_name
+
+    def _generation(self, deployment: Deployment, replica_set: str) -> int:
+        """Return how often a Deployment's spec was written; what a write did to its pods is an event."""
+        meta, replicas = deployment.metadata, deployment.replicas
+        before, generation = self._generations.get(meta.key, (0, 0))
+        if before != replicas:
+            way = "up" if replicas > before else "down"
+            message = f"Scaled {way} replica set {replica_set} from {before} to {replicas}"
+            now_ms = self._world.engine.now_ms if generation else self.run.start_ms
+            about = f"Deployment/{meta.name}"
+            self.events.add(
+                Event(now_ms, "ScalingReplicaSet", about, message, namespace=meta.namespace)
+            )
+        if before != replicas or not generation:
+            generation += 1
+        self._generations[meta.key] = (replicas, generation)
+        return generation
+
+    def _since(self, key: str, *, holds: bool) -> int:
+        """Return since when a Deployment is available, or is not."""
+        before, since_ms = self._available.get(key, (holds, self.run.start_ms))
+        if before != holds:
+            since_ms = self._world.engine.now_ms
+        self._available[key] = (holds, since_ms)
+        return since_ms
+
+
+def _facts(
+    kind: Kind, meta: ObjectMeta, known: tuple[Any, ...], body: Callable[..., Json]
+) -> Facts:
+    return Facts(kind.resource, meta.namespace, meta.name, known, partial(body, *known))
+
+
+def _owner(pod: Pod) -> Owner:
+    owner = pod.metadata.owner
+    if owner is None:
+        return "", pod.metadata.namespace, pod.metadata.name
+    return owner.kind, pod.metadata.namespace, owner.name

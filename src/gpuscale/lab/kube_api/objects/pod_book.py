@@ -1,0 +1,107 @@
+"""What is known of pods beside the pods themselves: numbers, times, manifests, the Services in front."""
+
+from collections import Counter
+from collections.abc import Mapping
+
+from gpuscale.base.objects.pods import Pod, PodPhase
+from gpuscale.base.objects.selectors import selector_of_labels
+from gpuscale.base.objects.workloads import Service
+from gpuscale.lab.kube_api.objects.endpoints import Endpoint
+from gpuscale.lab.kube_api.objects.events import EventBook
+from gpuscale.lab.kube_api.objects.pods import PodFacts
+from gpuscale.lab.sim.pod_index import FINISHED
+from gpuscale.lab.sim.scenario.setup import JobSetup
+from gpuscale.lab.sim.world import World
+
+_MAX_NUMBERS = 10_000
+
+
+class PodBook:
+    """Looks pods up in a world and in its events.
+
+    Args:
+        world: of the run.
+        events: that were reported in it.
+        jobs: that it has, by key.
+    """
+
+    def __init__(self, world: World, events: EventBook, jobs: Mapping[str, JobSetup]) -> None:
+        self._world = world
+        self._events = events
+        self._jobs = jobs
+        self._numbers: dict[tuple[str, str], int] = {}
+        self._counted: Counter[str] = Counter()
+
+    def number(self, kind: str, name: str) -> int:
+        """Return a number of its own for an object, the same each time."""
+        key = (kind, name)
+        if key not in self._numbers:
+            self._counted[kind] += 1
+            self._numbers[key] = self._counted[kind]
+        return self._numbers[key]
+
+    def forget(self) -> None:
+        """Drop the numbers of pods that are gone, once there are many."""
+        pods = self._world.cluster.pods
+        if len(self._numbers) > _MAX_NUMBERS + len(pods):
+            self._numbers = {
+                (kind, name): number
+                for (kind, name), number in self._numbers.items()
+                if kind != "Pod" or name in pods
+            }
+
+    def facts(self, pod: Pod) -> PodFacts:
+        """Return what a pod's text takes beside the pod."""
+        meta = pod.metadata
+        tried = None
+        if not pod.spec.node_name:
+            tried = self._events.latest("Pod", meta.namespace, meta.name, "FailedScheduling")
+        return PodFacts(
+            self._template_of(pod),
+            self.number("Pod", meta.key),
+            self.number("Node", pod.spec.node_name) if pod.spec.node_name else 0,
+            pod.status.start_ms,
+            self._started_ms(pod),
+            "" if tried is None else tried.message,
+            0 if tried is None else tried.first_ms,
+        )
+
+    def behind(self, service: Service) -> tuple[Endpoint, ...]:
+        """Return the pods behind a Service that have an address."""
+        selector = selector_of_labels(service.selector)
+        pods = self._world.cluster.index.selected(service.metadata.namespace, selector)
+        return tuple(
+            Endpoint(
+                pod.metadata.name,
+                self.number("Pod", pod.metadata.key),
+                pod.spec.node_name,
+                pod.status.ready is True,
+                pod.metadata.deletion_ms is not None,
+                self._template_of(pod),
+            )
+            for pod in pods
+            if pod.spec.node_name
+            and pod.status.phase not in FINISHED
+            and self._started_ms(pod) is not None
+        )
+
+    def _started_ms(self, pod: Pod) -> int | None:
+        if pod.status.phase is PodPhase.PENDING:
+            return None
+        process = self._world.containers.processes.get(pod.metadata.key)
+        if process is not None:
+            return process.started_ms
+        started = self._events.latest("Pod", pod.metadata.namespace, pod.metadata.name, "Started")
+        return pod.status.start_ms if started is None else started.first_ms
+
+    def _template_of(self, pod: Pod) -> str:
+        """Return the manifest that a pod's template is from, as `Kind namespace/name`."""
+        owner = pod.metadata.owner
+        if owner is None:
+            return ""
+        key = f"{pod.metadata.namespace}/{owner.name}"
+        if owner.kind == "ReplicaSet":
+            return f"Deployment {key.rpartition('-')[0]}"
+        if owner.kind == "Job" and key in self._jobs:
+            return f"Job {self._jobs[key].manifest}"
+        return f"{owner.kind} {key}"

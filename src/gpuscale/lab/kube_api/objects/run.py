@@ -1,0 +1,111 @@
+"""What all objects of a run have in common: identities, times, owners."""
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from gpuscale.base.objects.meta import ObjectMeta
+from gpuscale.lab.kube_api.kinds import API_VERSIONS
+from gpuscale.series.promapi.shapes import TimeAxis
+from gpuscale.server.metricsapi.wire.bodies import timestamp
+
+Json = dict[str, Any]
+_IDENTITIES = uuid.UUID("6f0d0c5e-9a53-5d0c-8a5b-0f5a7b3f8f11")
+"""Any fixed value: names below it give the same UID in each look at a run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What an object's text takes beside the object.
+
+    Times are the machine's, as those of the Prometheus API: an API server's times never change, and its
+    clients count ages by their own clocks. So an age is in seconds of the machine, whatever the speed.
+    """
+
+    start_ms: int
+    seed: int
+    kubernetes_version: str
+    """Such as `1.36`."""
+    axis: TimeAxis
+    manifests: Mapping[tuple[str, str], Mapping[str, Any]] = field(default_factory=dict)
+    """Kind and `namespace/name` to the object as its file has it."""
+
+    def time(self, time_ms: int) -> str:
+        """Return a moment of the run in RFC 3339, by the machine's clock."""
+        return timestamp(self.axis.to_caller_ms(time_ms))
+
+    def beat_ms(self, since_ms: int, now_ms: int, every_ms: int) -> int:
+        """Return when something that comes every so often came last, by the machine's clock.
+
+        Args:
+            since_ms: the first time.
+            now_ms: the moment of the run.
+            every_ms: by the machine's clock; all that come so often come together.
+        """
+        now_ms = self.axis.to_caller_ms(now_ms)
+        return max(self.axis.to_caller_ms(since_ms), now_ms - now_ms % every_ms)
+
+    def uid(self, kind: str, key: str) -> str:
+        """Return the UID of an object, which is known before the object is written."""
+        return str(uuid.uuid5(_IDENTITIES, f"{self.start_ms}/{self.seed}/{kind}/{key}"))
+
+    def manifest(self, kind: str, key: str) -> Mapping[str, Any]:
+        """Return what a file says of an object; nothing where none does."""
+        return self.manifests.get((kind, key), {})
+
+    def metadata(self, kind: str, meta: ObjectMeta, *, generation: int | None = None) -> Json:
+        """Return an object's metadata; the store adds `resourceVersion`."""
+        body: Json = {"name": meta.name}
+        if meta.namespace:
+            body["namespace"] = meta.namespace
+        body["uid"] = self.uid(kind, meta.key)
+        if generation is not None:
+            body["generation"] = generation
+        body["creationTimestamp"] = self.time(meta.creation_ms or self.start_ms)
+        if meta.labels:
+            body["labels"] = dict(meta.labels)
+        if meta.annotations:
+            body["annotations"] = dict(meta.annotations)
+        if meta.owner is not None:
+            owner = meta.owner
+            body["ownerReferences"] = [
+                {
+                    "apiVersion": API_VERSIONS.get(owner.kind, ""),
+                    "kind": owner.kind,
+                    "name": owner.name,
+                    "uid": self.uid(owner.kind, f"{meta.namespace}/{owner.name}"),
+                    "controller": True,
+                    "blockOwnerDeletion": True,
+                }
+            ]
+        return body
+
+    def condition(
+        self, type_: str, holds: bool, reason: str, message: str, since_ms: int, **more: str
+    ) -> Json:
+        """Return one line of a status' conditions."""
+        body: Json = {"type": type_, "status": str(holds)}
+        body |= {"lastTransitionTime": self.time(since_ms), **more}
+        if reason:
+            body["reason"] = reason
+        if message:
+            body["message"] = message
+        return body
+
+
+def manifests_by_key(
+    manifests: tuple[Mapping[str, Any], ...],
+) -> dict[tuple[str, str], Mapping[str, Any]]:
+    """Return manifests by kind and `namespace/name`."""
+    found = {}
+    for manifest in manifests:
+        meta = manifest.get("metadata") or {}
+        key = f"{meta.get('namespace') or 'default'}/{meta.get('name')}"
+        found[str(manifest.get("kind")), key] = manifest
+    return found
+
+
+def address(first: int, second: int, number: int) -> str:
+    """Return the `number`-th address of a network of 65 536; it leads nowhere."""
+    return f"{first}.{second}.{number // 256 % 256}.{number % 256}"

@@ -1,0 +1,118 @@
+"""Kinds as OpenAPI documents, those of Kubernetes with all their fields.
+
+kubectl looks here before it sends an object, so that a write reaches the server and gets the server's own
+answer; and `kubectl explain` finds each kind.
+
+Source: OpenAPI 3.0; k8s.io/client-go v0.36 openapi3, k8s.io/cli-runtime v0.36 pkg/resource
+    (QueryParamVerifierV3).
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from gpuscale import __version__
+from gpuscale.kube.schemas import kind_schema_name, schemas_of
+from gpuscale.lab.kube_api.kinds import Kind
+from gpuscale.server.metricsapi.wire.openapi import document_hash
+
+Json = dict[str, Any]
+_SCHEMAS = "#/components/schemas/"
+_OBJECT = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+
+
+def places(kinds: Sequence[Kind]) -> Json:
+    """Return where the document of each group and version is, by its place."""
+    found: Json = {}
+    for kind in kinds:
+        place = _place(kind)
+        if place not in found:
+            # What a document has follows from its kinds and the versions; to write one takes a while.
+            names = [each.kind for each in kinds if _place(each) == place]
+            tag = document_hash({"kinds": names, "version": __version__})
+            found[place] = {"serverRelativeURL": f"/openapi/v3/{place}?hash={tag}"}
+    return found
+
+
+def document(kinds: Sequence[Kind], place: str) -> Json:
+    """Return the document of a place, such as `apis/apps/v1`; some take a tenth of a second."""
+    ours = [kind for kind in kinds if _place(kind) == place]
+    paths: Json = {}
+    for kind in ours:
+        paths |= _paths(kind)
+    return {
+        "openapi": "3.0.0",
+        "info": {"title": "gpuscale up", "version": f"v{__version__}"},
+        "paths": paths,
+        "components": {"schemas": _schemas(ours)},
+    }
+
+
+def _schemas(kinds: Sequence[Kind]) -> Json:
+    """Return the kinds and all that they are made of; of other projects' kinds, what they are called."""
+    named = [(kind.group, kind.version, kind.kind) for kind in kinds]
+    found: Json = {**schemas_of(named, _SCHEMAS)}
+    for kind in kinds:
+        whole = found.get(_model(kind))
+        if whole is None:
+            found[_model(kind)] = _schema(kind)
+        else:
+            whole["x-kubernetes-group-version-kind"] = [_identity(kind)]
+    return found
+
+
+def definitions(kinds: Sequence[Kind]) -> Json:
+    """Return the same kinds as definitions of OpenAPI 2.0, without their fields."""
+    return {_own_name(kind): _schema(kind) for kind in kinds}
+
+
+def _place(kind: Kind) -> str:
+    return f"apis/{kind.group_version}" if kind.group else f"api/{kind.version}"
+
+
+def _model(kind: Kind) -> str:
+    return kind_schema_name(kind.group, kind.version, kind.kind) or _own_name(kind)
+
+
+def _own_name(kind: Kind) -> str:
+    return f"dev.gpuscale.up.{(kind.group or 'core').replace('-', '_')}.{kind.version}.{kind.kind}"
+
+
+def _identity(kind: Kind) -> Json:
+    return {"group": kind.group, "version": kind.version, "kind": kind.kind}
+
+
+def _schema(kind: Kind) -> Json:
+    text = {"type": "string"}
+    return {
+        **_OBJECT,
+        "description": f"{kind.kind} of the simulated cluster, to be read.",
+        "properties": {
+            "apiVersion": text,
+            "kind": text,
+            "metadata": _OBJECT,
+            "spec": _OBJECT,
+            "status": _OBJECT,
+        },
+        "x-kubernetes-group-version-kind": [_identity(kind)],
+    }
+
+
+def _paths(kind: Kind) -> Json:
+    base = f"/{_place(kind)}" + ("/namespaces/{namespace}" if kind.is_namespaced else "")
+    reference = {"schema": {"$ref": f"{_SCHEMAS}{_model(kind)}"}}
+    answers = {"200": {"description": "OK", "content": {"application/json": reference}}}
+    identity = {"x-kubernetes-group-version-kind": _identity(kind)}
+    # Writes are refused; kubectl sends them here only if they may carry this parameter.
+    checked = {"name": "fieldValidation", "in": "query", "schema": {"type": "string"}}
+    write = {"parameters": [checked], "responses": answers, **identity}
+    return {
+        f"{base}/{kind.plural}": {
+            "get": {"x-kubernetes-action": "list", "responses": answers, **identity},
+            "post": {"x-kubernetes-action": "post", **write},
+        },
+        f"{base}/{kind.plural}/{{name}}": {
+            "get": {"x-kubernetes-action": "get", "responses": answers, **identity},
+            "put": {"x-kubernetes-action": "put", **write},
+            "patch": {"x-kubernetes-action": "patch", **write},
+        },
+    }

@@ -1,0 +1,34 @@
+"""Why a request is refused, in the API server's form and with what to do instead."""
+
+from gpuscale.lab.kube_api.kinds import Kind
+from gpuscale.server.metricsapi.wire.statuses import Status
+
+_INSTEAD = (
+    "`gpuscale up` shows a simulated cluster, which is only read here: its objects follow the scenario. "
+    "Change the load on its page, or the scenario's manifests; `gpuscale rehearse` works on a cluster that "
+    "takes writes"
+)
+_NO_CONTAINERS = (
+    "`gpuscale up` has no containers: its pods are simulated, so there is no log, no shell and no port in "
+    "them"
+)
+OF_CONTAINERS = ("log", "exec", "attach", "portforward", "proxy")
+
+
+def not_found(kind: Kind, name: str) -> Status:
+    """Return the answer where there is no such object."""
+    about = (("name", name), ("group", kind.group), ("kind", kind.plural))
+    given = tuple((key, value) for key, value in about if value)
+    return Status(404, "NotFound", f'{kind.resource} "{name}" not found', about=given)
+
+
+def expired(message: str) -> Status:
+    """Return the answer where a version is gone: the client has to list again."""
+    return Status(410, "Expired", message)
+
+
+def read_only(resource: str, group: str, subresource: str = "") -> Status:
+    """Return the answer to a write, and to what needs a container."""
+    message = _NO_CONTAINERS if subresource in OF_CONTAINERS else _INSTEAD
+    about = tuple((key, value) for key, value in (("group", group), ("kind", resource)) if value)
+    return Status(405, "MethodNotAllowed", message, about=about)

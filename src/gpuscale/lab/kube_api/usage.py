@@ -1,0 +1,90 @@
+"""CPU and memory of simulated pods and nodes, for `kubectl top`.
+
+A scenario says nothing of CPU and main memory, so these are plain assumptions: a pod keeps one core busy for
+each GPU that computes, as the thread that feeds it does, and holds as much main memory as GPU memory, since
+its model went through it. Node agents are left out. No HPA of the loop scales on these values: virtual time
+has none either, and the two must agree.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+
+from gpuscale.base.objects.pods import Pod
+from gpuscale.hpa.cluster.scheduling.resources import gpu_count
+from gpuscale.kube.informers.records import ObjectRecord
+from gpuscale.lab.kube_api.objects.run import Json, Run
+from gpuscale.lab.kube_api.store import Stored
+from gpuscale.lab.sim.load.agents import owner_key
+from gpuscale.lab.sim.world import World
+from gpuscale.server.metricsapi.usage.bodies import node_item, pod_item
+from gpuscale.server.metricsapi.usage.measured import Measured
+from gpuscale.server.sources.usage import NodeUsage, PodUsage, Usage
+
+WINDOW_MS = 15_000
+"""What usage is averaged over, in scenario time."""
+_MIB_MILLI = 1024 * 1024 * 1000
+_CORE_MILLI = 1000
+
+
+class SimulatedUsage:
+    """What the running pods of a world use."""
+
+    def __init__(self, world: World, run: Run) -> None:
+        self._world = world
+        self._run = run
+
+    def pod(self, stored: Stored) -> Json | None:
+        """Return the PodMetrics of a pod, without its kind; None while no container of it runs."""
+        namespace, name = stored.key
+        key = f"{namespace}/{name}"
+        usage = self._usage(key)
+        if usage is None:
+            return None
+        first, *rest = (each.name for each in self._world.cluster.pods[key].spec.containers)
+        containers = {first: usage} | dict.fromkeys(rest, Usage(0, 0))
+        measured = Measured(_record(stored), PodUsage(containers, self._now_ms()))
+        return pod_item(measured, self._window_ms(), self._now_ms())
+
+    def nodes(self, nodes: Iterable[Stored]) -> list[Json]:
+        """Return the NodeMetrics of nodes, without their kind."""
+        cpu: Counter[str] = Counter()
+        memory: Counter[str] = Counter()
+        for key in self._world.containers.processes:
+            usage = self._usage(key)
+            if usage is not None:
+                node = self._world.cluster.pods[key].spec.node_name
+                cpu[node] += usage.cpu_milli or 0
+                memory[node] += usage.memory_milli or 0
+        now_ms, window_ms = self._now_ms(), self._window_ms()
+        found = ((stored, Usage(cpu[stored.key[1]], memory[stored.key[1]])) for stored in nodes)
+        return [
+            node_item(Measured(_record(stored), NodeUsage(usage, now_ms)), window_ms, now_ms)
+            for stored, usage in found
+        ]
+
+    def _usage(self, key: str) -> Usage | None:
+        pod = self._world.cluster.pods.get(key)
+        if pod is None or key not in self._world.containers.processes:
+            return None
+        work = self._world.gpus.work[owner_key(pod)]
+        gpus = gpu_count(pod.spec)
+        cpu_milli = round(self._busy(pod) * gpus * _CORE_MILLI)
+        return Usage(cpu_milli, work.memory_mib * gpus * _MIB_MILLI)
+
+    def _busy(self, pod: Pod) -> float:
+        work = self._world.gpus.work[owner_key(pod)]
+        if work.service is None:
+            return work.steady_ratio
+        now_ms = self._world.engine.now_ms
+        return work.service.busy_ratio(now_ms - WINDOW_MS, now_ms) if pod.status.ready else 0.0
+
+    def _now_ms(self) -> int:
+        return self._run.axis.to_caller_ms(self._world.engine.now_ms)
+
+    def _window_ms(self) -> int:
+        return max(1, round(WINDOW_MS / self._run.axis.speed))
+
+
+def _record(stored: Stored) -> ObjectRecord:
+    namespace, name = stored.key
+    return ObjectRecord(namespace, name, stored.body["metadata"].get("labels") or {})

@@ -1,0 +1,86 @@
+"""The node agents of the live loop: one real exporter, on a port of its own, per simulated node."""
+
+from gpuscale.agent.exporter.agent import NodeAgent
+from gpuscale.agent.formats.labels import FamilyOptions
+from gpuscale.agent.formats.styles import Style
+from gpuscale.agent.gpu.reader import CallStats
+from gpuscale.agent.gpu.readings import GpuIdentity, GpuReading
+from gpuscale.base.clock import Clock
+from gpuscale.lab.local.addresses import own_host, url_host
+from gpuscale.lab.local.present import Present
+
+
+class PresentReader:
+    """A node's GPUs, with the world brought up to now before they are read.
+
+    Bringing it up to now may take the very node away; there is nothing to read then, until its agent stops.
+    """
+
+    def __init__(self, present: Present, node: str) -> None:
+        self._present = present
+        self._node = node
+
+    def gpus(self) -> tuple[GpuIdentity, ...]:
+        reader = self._present.world.gpus.readers.get(self._node)
+        return () if reader is None else reader.gpus()
+
+    def stats(self) -> tuple[CallStats, ...]:
+        """Return nothing: simulated GPUs have no library behind them."""
+        return ()
+
+    def close(self) -> None:
+        """Do nothing: the world goes on without its reader."""
+
+    def read(self, now_ms: int) -> tuple[GpuReading, ...]:
+        self._present.catch_up()
+        self._present.world.advance_load(now_ms)
+        reader = self._present.world.gpus.readers.get(self._node)
+        return () if reader is None else reader.read(now_ms)
+
+
+class NodeAgents:
+    """Starts an agent when a node joins and stops it when the node leaves."""
+
+    def __init__(self, present: Present, clock: Clock, host: str) -> None:
+        self.ports: dict[str, int] = {}
+        """Node name to the port of its agent."""
+        self._present = present
+        self._clock = clock
+        self._host = host
+        self._agents: dict[str, NodeAgent] = {}
+
+    def url(self, node: str) -> str:
+        return f"http://{url_host(own_host(self._host))}:{self.ports[node]}/metrics"
+
+    async def follow_nodes(self) -> None:
+        """Have exactly one agent per node that is there now."""
+        nodes = self._present.world.gpus.readers.keys()
+        for node in self._agents.keys() - nodes:
+            await self._stop(node)
+        for node in sorted(nodes - self._agents.keys()):
+            await self._start(node)
+
+    async def stop(self) -> None:
+        for node in tuple(self._agents):
+            await self._stop(node)
+
+    async def _start(self, node: str) -> None:
+        world = self._present.world
+        pipeline = world.setup.pipeline
+        style: Style = pipeline.style
+        agent = NodeAgent(
+            PresentReader(self._present, node),
+            lambda _: world.gpus.attribution(node),
+            world.setup.counters,
+            FamilyOptions(hostname=node, node_pool=world.cloud.pool_of(node).pool.name),
+            self._clock,
+            pipeline.collect_interval / 1000,
+            frozenset({style}),
+            reader_blocks=False,
+        )
+        self.ports[node] = await agent.start(self._host, 0)
+        self._agents[node] = agent
+
+    async def _stop(self, node: str) -> None:
+        del self.ports[node]
+        await self._agents.pop(node).stop()

@@ -1,0 +1,106 @@
+"""The server of the page, the Prometheus API and the Kubernetes API of a live run, bounded by connection.
+
+Clients are browsers, kubectl, operators and whatever else reaches the port. What connects, sends nothing,
+sends slowly or takes nothing is closed in time, and gives way to others when there are too many.
+"""
+
+import errno
+import os
+
+from aiohttp import web
+from aiohttp.typedefs import Handler
+
+from gpuscale.base.errors import UnavailableError
+from gpuscale.lab.local.addresses import port_holder, url_host
+from gpuscale.server.metricsapi.connections.connection import Connection
+from gpuscale.server.metricsapi.connections.counted_log import CountedLog
+from gpuscale.server.metricsapi.connections.lobby import ConnectionLimits
+from gpuscale.server.metricsapi.connections.port import Port
+
+LIMITS = ConnectionLimits(total=1_500, per_address=1_000, proxies=1, header_s=10.0, idle_s=60.0)
+"""All watches that there may be, and as many others. All clients of this machine are one address."""
+BODY_S = 10.0
+"""For a client to send a body: queries, load orders and reviews are short."""
+_GOODBYE_S = 1.0
+"""For streams and watches to end with the run."""
+
+
+class PortTakenError(UnavailableError):
+    """Another program listens on the port."""
+
+
+class Front:
+    """A listening port with the routes of a live run; made in the event loop that serves it.
+
+    Args:
+        app: answers.
+        host: to listen on.
+    """
+
+    def __init__(self, app: web.Application, host: str) -> None:
+        app.middlewares.insert(0, _timed)
+        self._app = app
+        self._host = host
+        self._port = Port(app, LIMITS, CountedLog("malformed request"), goodbye_s=_GOODBYE_S)
+
+    async def open(self, port: int) -> int:
+        """Listen, and return the port.
+
+        Raises:
+            PortTakenError: another program has the port.
+            UnavailableError: the host is none to listen on.
+        """
+        try:
+            await self._port.open(self._host, port)
+        except UnavailableError as failure:
+            await self._port.close(in_haste=True)
+            error = failure.__cause__
+            if not isinstance(error, OSError):
+                raise
+            if error.errno == errno.EADDRINUSE:
+                by = port_holder(port)
+                raise PortTakenError(f"{port} is taken" + (f" by {by}" if by else "")) from error
+            where = f"{url_host(self._host)}:{port}"
+            # asyncio's own text repeats the address and more; the system's is short.
+            is_systems = error.errno is not None and error.errno > 0
+            reason = os.strerror(error.errno or 0) if is_systems else error.strerror
+            raise UnavailableError(f"can't listen on {where}: {reason or error}") from error
+        return self._port.addresses[0][1]
+
+    async def run(self) -> None:
+        """Look at deadlines until cancelled."""
+        await self._port.lobby.run()
+
+    async def close(self) -> None:
+        """End streams and watches, and close all connections."""
+        await self._app.shutdown()
+        # Deadlines are not looked at any more, so clients can't be waited for.
+        for each in self._port.lobby.connections:
+            if each.is_evictable:
+                each.drop("the run has ended")
+        await self._port.close(in_haste=True)
+
+
+@web.middleware
+async def _timed(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Give a body its time, and an answer as long as its handler wants."""
+    connection = request.transport
+    if not isinstance(connection, Connection):
+        return await handler(request)
+    is_answered = False
+
+    def has_body() -> None:
+        if not is_answered:
+            connection.request_begins()
+
+    if request.can_read_body:
+        connection.request_begins(BODY_S)
+        request.content.on_eof(has_body)
+    else:
+        connection.request_begins()
+    try:
+        return await handler(request)
+    except ConnectionError:
+        return web.Response(status=400)  # the client has gone
+    finally:
+        is_answered = True

@@ -1,0 +1,74 @@
+"""What `gpuscale up` shows through the Prometheus HTTP API, beside its series."""
+
+from collections.abc import Iterator
+
+from gpuscale.base.golang.durations import format_duration
+from gpuscale.lab.sim.scenario.model import Pipeline
+from gpuscale.series.promapi.server_view import ServerView, TargetView
+from gpuscale.series.promql.evaluate import LOOKBACK_MS, instant
+from gpuscale.series.storage.store import SeriesStore
+from gpuscale.series.values import Vector
+from gpuscale.server.sources.ruler.files import PrometheusRuleFiles
+from gpuscale.server.sources.ruler.ruler import Ruler
+
+
+def live_view(
+    store: SeriesStore, ruler: Ruler, files: PrometheusRuleFiles, pipeline: Pipeline, speed: float
+) -> ServerView:
+    """Return the rules, targets and settings of a live run; durations are the caller's, as times are."""
+
+    def caller_ms(length_ms: int) -> int:
+        return max(1, round(length_ms / speed))
+
+    interval_ms = caller_ms(pipeline.scrape_interval)
+    config = {
+        "global": {
+            "scrape_interval": format_duration(interval_ms),
+            "evaluation_interval": format_duration(caller_ms(ruler.interval_ms)),
+        },
+        "rule_files": sorted({group.file for group in ruler.groups.groups}),
+    }
+    flags = {
+        "query.lookback-delta": format_duration(LOOKBACK_MS),
+        "storage.tsdb.retention.time": format_duration(store.retention_ms),
+        "web.enable-admin-api": "false",
+        "web.enable-remote-write-receiver": "false",
+    }
+    return ServerView(
+        ruler,
+        lambda: _targets(store, interval_ms / 1000),
+        flags,
+        lambda: config,
+        lambda: not files.faults,
+    )
+
+
+def _targets(store: SeriesStore, interval_s: float) -> Iterator[TargetView]:
+    """Return the targets whose scrapes the store knows: each has a series `up`."""
+    at_ms = store.stats().now_ms
+    if at_ms is None:
+        return
+    durations = _newest(store, "scrape_duration_seconds", at_ms)
+    for key, (labels, value, measured_ms) in _newest(store, "up", at_ms).items():
+        yield TargetView(
+            url=f"http://{labels.get('instance', '')}/metrics",
+            labels=labels,
+            health="up" if value else "down",
+            error="" if value else "the scrape failed",
+            last_ms=measured_ms,
+            duration_s=durations[key][1] if key in durations else 0.0,
+            interval_s=interval_s,
+            timeout_s=interval_s,
+        )
+
+
+def _newest(
+    store: SeriesStore, name: str, at_ms: int
+) -> dict[tuple[tuple[str, str], ...], tuple[dict[str, str], float, int]]:
+    """Return labels, value and time of each series of a name, by its labels less the name."""
+    value = instant(store, name, at_ms)
+    found = {}
+    for sample in value.samples if isinstance(value, Vector) else ():
+        labels = {key: text for key, text in sample.labels.items() if key != "__name__"}
+        found[tuple(sorted(labels.items()))] = (labels, sample.value, sample.measured_ms)
+    return found

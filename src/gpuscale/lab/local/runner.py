@@ -1,0 +1,104 @@
+"""The machines of a scenario under a clock, and the hops from their GPUs to a store, live.
+
+Node agents are scraped over HTTP, rules are evaluated over what was scraped, and points of the run are
+recorded. What controls the pods is not in here: `lab.local.loop` has the simulator's controllers and its own
+HPA controller, `lab.rehearse.rehearsal` those of a cluster.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+
+from gpuscale.agent.gpu.readings import GpuReading
+from gpuscale.base.clock import Clock
+from gpuscale.lab.local.agents import NodeAgents
+from gpuscale.lab.local.present import Present
+from gpuscale.lab.local.scraping import Scraper
+from gpuscale.lab.sim.autoscaler import HpaFigures
+from gpuscale.lab.sim.document.document import events, row
+from gpuscale.lab.sim.document.timeline import Recorder
+from gpuscale.lab.sim.events import Event
+from gpuscale.lab.sim.load.requests import RequestTarget
+from gpuscale.lab.sim.pipeline import utilization
+from gpuscale.lab.sim.site import Site
+from gpuscale.series.query_pool import QueryPool
+from gpuscale.series.rules.groups import RuleGroups
+from gpuscale.series.storage.store import SeriesStore
+from gpuscale.server.sources.embedded import EmbeddedSource
+from gpuscale.server.sources.http import HttpSession
+from gpuscale.server.sources.ruler.ruler import Ruler
+from gpuscale.signals.series_facts import range_of
+
+_PUMP_S = 0.05
+"""How often, in real seconds, the machines are brought up to the clock without requests."""
+OnEvent = Callable[[dict[str, object]], None]
+
+
+class Runner:
+    """One run of a scenario.
+
+    Args:
+        site: the machines.
+        clock: which they follow.
+        rules: recording and alerting rules.
+        host: address for the node agents to listen on.
+        on_event: called with every event as plain data, as it happens.
+    """
+
+    def __init__(
+        self, site: Site, clock: Clock, rules: RuleGroups, host: str, on_event: OnEvent
+    ) -> None:
+        self.present = Present(site, clock)
+        self.store = SeriesStore(range_of=range_of)
+        pool = QueryPool()
+        self.source = EmbeddedSource(self.store, pool)
+        self.ruler = Ruler(rules, self.store, pool, clock, site.setup.pipeline.rule_interval)
+        self.agents = NodeAgents(self.present, clock, host)
+        self.recorder = Recorder()
+        self.readings: dict[str, tuple[GpuReading, ...]] = {}
+        """Node to what its GPUs showed when they were recorded last."""
+        self._site = site
+        self._clock = clock
+        self._requests = RequestTarget(self.store)
+        self._scraper = Scraper(self.present, self.agents, self.store, clock)
+
+        def pass_on(event: Event) -> None:
+            on_event(events(site, [event])[0])
+
+        site.cluster.events.listen(pass_on)
+
+    async def scrape(self, session: HttpSession) -> None:
+        """Scrape all node agents once, and take in the requests of the services."""
+        now_ms = self.present.catch_up()
+        self._site.advance_load(now_ms)
+        self._requests.scrape(self._site.services, now_ms)
+        await self._scraper.scrape_all(session)
+
+    async def evaluate_rules(self) -> None:
+        """Evaluate the rules that are due."""
+        await self.ruler.evaluate(self._clock.now_ms())
+
+    def record(self, figures: Mapping[str, HpaFigures]) -> None:
+        """Add a point to the run's series.
+
+        Args:
+            figures: HPA key to what its status shows.
+        """
+        now_ms = self.present.catch_up()
+        self._site.advance_load(now_ms)
+        self.readings = {
+            node: self._site.gpus.read(node, now_ms) for node in self._site.gpus.readers
+        }
+        values: dict[str, float | None] = {}
+        for node, readings in self.readings.items():
+            values |= utilization(self._site, node, readings)
+        self.recorder.add(self._site.seconds(now_ms), row(self._site, figures, values))
+
+    async def keep_up(self, on_turn: Callable[[int], Awaitable[None]]) -> None:
+        """Keep the machines up with the clock, until cancelled.
+
+        Args:
+            on_turn: called after each step with the time, for what has to follow the machines.
+        """
+        while True:
+            await on_turn(self.present.catch_up())
+            await asyncio.sleep(_PUMP_S)

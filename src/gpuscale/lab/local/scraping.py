@@ -1,0 +1,60 @@
+"""Prometheus' part of the live loop: scrape every node agent over HTTP, evaluate recording rules."""
+
+import asyncio
+import logging
+
+from yarl import URL
+
+from gpuscale.base.clock import Clock
+from gpuscale.base.errors import UpstreamError
+from gpuscale.lab.local.agents import NodeAgents
+from gpuscale.lab.local.present import Present
+from gpuscale.lab.sim.pipeline import target_labels
+from gpuscale.series.scraping.scrape import ScrapeTarget
+from gpuscale.series.storage.store import SeriesStore
+from gpuscale.server.sources.feeds.scraper import SCRAPE_FAULTS, scrape_once
+from gpuscale.server.sources.http import HttpSession
+
+_log = logging.getLogger(__name__)
+_TIMEOUT_S = 5.0
+"""In the machine's seconds."""
+
+
+class Scraper:
+    """One target per node agent; a scrape that fails makes the target's series stale."""
+
+    def __init__(
+        self, present: Present, agents: NodeAgents, store: SeriesStore, clock: Clock
+    ) -> None:
+        self._present = present
+        self._agents = agents
+        self._store = store
+        self._clock = clock
+        self._targets: dict[str, ScrapeTarget] = {}
+
+    async def scrape_all(self, session: HttpSession) -> None:
+        """Scrape every node that is there, and end the series of those that left."""
+        for node in self._targets.keys() - self._agents.ports.keys():
+            self._targets.pop(node).gone(self._clock.now_ms())
+        await asyncio.gather(*(self._scrape(session, node) for node in tuple(self._agents.ports)))
+
+    async def _scrape(self, session: HttpSession, node: str) -> None:
+        if node not in self._agents.ports:
+            return  # it left since the round began; the next one ends its series
+        target = self._target(node)
+        url = URL(self._agents.url(node))
+        try:
+            await scrape_once(session, url, target, self._clock, _TIMEOUT_S)
+        except UpstreamError as error:
+            _log.warning("scraping %s failed: %s", url, error)
+        except SCRAPE_FAULTS as error:
+            _log.debug("scraping %s failed: %s", url, error)
+
+    def _target(self, node: str) -> ScrapeTarget:
+        if node not in self._targets:
+            pipeline = self._present.world.setup.pipeline
+            labels = target_labels(self._present.world, node)
+            labels["instance"] = f"127.0.0.1:{self._agents.ports[node]}"
+            honor = pipeline.honor_labels
+            self._targets[node] = ScrapeTarget(self._store, labels, honor_labels=honor)
+        return self._targets[node]

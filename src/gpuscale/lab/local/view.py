@@ -1,0 +1,283 @@
+"""The live loop as the page and the terminal see it."""
+
+import math
+from collections import Counter
+from collections.abc import Callable
+
+from gpuscale.agent.gpu.readings import GpuReading
+from gpuscale.base.objects.pods import Pod, PodPhase
+from gpuscale.hpa.targets import targets_cell
+from gpuscale.lab.local.metric_figures import metric_figures
+from gpuscale.lab.sim.autoscaler import HpaController
+from gpuscale.lab.sim.document.document import document, events, summary
+from gpuscale.lab.sim.document.jobs import job_progress
+from gpuscale.lab.sim.document.timeline import Recorder
+from gpuscale.lab.sim.load.service import Service
+from gpuscale.lab.sim.pod_index import FINISHED
+from gpuscale.lab.sim.scenario.setup import JobSetup
+from gpuscale.lab.sim.world import World
+from gpuscale.lab.views.summary import summary_totals
+
+MAX_ROWS = 200
+"""More than anyone reads; the rows go out twice a second."""
+
+
+def job_rows(world: World) -> list[dict[str, object]]:
+    """Return the submitted Jobs: running ones, then pending ones, then those that completed.
+
+    Each has `name`, `namespace`, `completions` wanted, `succeeded`, `running`, `pending` (completions
+    for which no container runs yet) and `age` in seconds.
+    """
+    cluster = world.cluster
+    running = Counter(
+        f"{pod.metadata.namespace}/{pod.metadata.owner.name}"
+        for pod in cluster.pods.values()
+        if pod.metadata.owner is not None
+        and pod.metadata.owner.kind == "Job"
+        and pod.status.phase is PodPhase.RUNNING
+    )
+    submitted = [each for each in world.setup.jobs if each.job.metadata.key in cluster.jobs]
+
+    def order(setup: JobSetup) -> tuple[int, int]:
+        key = setup.job.metadata.key
+        if key in cluster.completed_jobs:
+            return 2, -setup.at_ms
+        return (0 if running[key] else 1), setup.at_ms
+
+    chosen = sorted(submitted, key=order)[:MAX_ROWS]
+    return [_row(world, setup, running[setup.job.metadata.key]) for setup in chosen]
+
+
+def _row(world: World, setup: JobSetup, running: int) -> dict[str, object]:
+    job = setup.job
+    succeeded = min(job.completions, world.cluster.succeeded_pods[job.metadata.key])
+    return {
+        "name": job.metadata.name,
+        "namespace": job.metadata.namespace,
+        "completions": job.completions,
+        "succeeded": succeeded,
+        "running": min(running, job.completions - succeeded),
+        "pending": max(0, job.completions - succeeded - running),
+        "age": (world.engine.now_ms - world.start_ms - setup.at_ms) / 1000,
+    }
+
+
+_FACTORS = (1, 2, 4, 8)
+_SAMPLES = 200
+"""Moments at which a scenario's load is looked at to find its largest rate."""
+_MAX_RATE = 1e6
+_SUM_MS = 10_000
+"""Scenario time between two looks at a whole run, which may have 200,000 events."""
+
+
+class LiveView:
+    """Answers the page's questions from the world; changes the load on request.
+
+    Args:
+        world: of the run.
+        controller: its HPAs' decisions.
+        recorder: its past.
+        readings: the latest readings by node.
+        speed: seconds of scenario time per second.
+        addresses: returns where the servers are, node agents included.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        controller: HpaController,
+        recorder: Recorder,
+        readings: Callable[[str], tuple[GpuReading, ...]],
+        speed: float,
+        started: str,
+        addresses: Callable[[], dict[str, object]],
+    ) -> None:
+        self._world = world
+        self._controller = controller
+        self._recorder = recorder
+        self._readings = readings
+        self._speed = speed
+        self._started = started
+        self._addresses = addresses
+        self._summed_ms = -_SUM_MS
+        self._summed: list[tuple[str, str]] = []
+        self._peaks = {
+            item.deployment: _peak(item.load.rate, world.setup.duration_ms / 1000)
+            for item in world.setup.workloads
+        }
+
+    def document(self) -> dict[str, object]:
+        """Return the whole run so far."""
+        return {
+            **document(self._world, self._recorder),
+            "speed": self._speed,
+            "started": self._started,
+        }
+
+    def since(self, points: int, events_seen: int) -> dict[str, object]:
+        """Return what came after that many points and events."""
+        first, times, series = self._recorder.series(points)
+        log = self._world.cluster.events
+        return {
+            "points": first,
+            "t": times,
+            "series": series,
+            "events": events(self._world, log.since(events_seen)),
+            "totals": {"points": self._recorder.total, "events": log.total},
+        }
+
+    def state(self) -> dict[str, object]:
+        now_ms = self._world.engine.now_ms
+        return {
+            "t": self._world.seconds(now_ms),
+            "running": True,
+            "speed": self._speed,
+            "addresses": self._addresses(),
+            "workloads": [self._workload(key, item) for key, item in self._world.services.items()],
+            "hpas": [self._hpa(key) for key in self._world.cluster.hpas],
+            "nodes": [self._node(name) for name in self._world.cluster.nodes],
+            "pods": [
+                self._pod(pod, now_ms)
+                for pod in self._world.cluster.pods.values()
+                if _is_shown(pod)
+            ],
+            "jobs": self._jobs(),
+            "figures": self._figures(),
+        }
+
+    def set_load(self, workload: str, rate: float | None) -> None:
+        """Give a workload this many requests per second; None follows the scenario again.
+
+        Raises:
+            ValueError: no such workload, or a rate it can't have.
+        """
+        keys = {key.partition("/")[2]: key for key in self._world.services}
+        if workload not in keys:
+            known = ", ".join(keys) or "none"
+            raise ValueError(f"found workload {workload!r}, expected one of: {known}")
+        if rate is not None and not (math.isfinite(rate) and 0 <= rate <= _MAX_RATE):
+            raise ValueError(
+                f"found rate {rate:g}, expected 0 to {_MAX_RATE:g} requests per second"
+            )
+        self._world.set_rate(keys[workload], rate)
+
+    def _workload(self, key: str, service: Service) -> dict[str, object]:
+        name = key.partition("/")[2]
+        now_ms = self._world.engine.now_ms
+        ready = self._world.ready_pods(key)
+        replicas = self._world.cluster.deployments[key].replicas
+        manual = service.manual_rate
+        planned = service.planned_rate(now_ms)
+        return {
+            "name": name,
+            "rate": (planned if manual is None else manual) + service.single_rate,
+            "mode": "scenario" if manual is None else "manual",
+            "scenarioRate": planned,
+            "ready": ready,
+            "pending": max(0, replicas - ready),
+            "queue": round(service.waiting, 1),
+            "received": service.single,
+            "receivedRate": round(service.single_rate, 1),
+            "steps": _steps(self._peaks[key]),
+        }
+
+    def _hpa(self, key: str) -> dict[str, object]:
+        hpa = self._world.cluster.hpas[key]
+        decision = self._controller.decisions.get(key)
+        statuses = decision.metrics if decision else ()
+        target = self._controller.target(hpa)
+        return {
+            "name": hpa.metadata.name,
+            "reference": f"{hpa.target.kind}/{hpa.target.name}",
+            "targets": targets_cell(hpa, statuses),
+            "metrics": metric_figures(hpa, statuses),
+            "min": hpa.min_replicas,
+            "max": hpa.max_replicas,
+            "current": target.scale.spec_replicas,
+            "desired": decision.desired_replicas if decision else target.scale.spec_replicas,
+            "conditions": [
+                {"type": c.type, "status": c.status, "reason": c.reason, "message": c.message}
+                for c in (decision.conditions if decision else ())
+            ],
+            "explanation": list(decision.explanation) if decision else [],
+        }
+
+    def _node(self, name: str) -> dict[str, object]:
+        devices = self._world.cluster.devices[name]
+        return {
+            "name": name,
+            "pool": self._world.cloud.pool_of(name).pool.name,
+            "ready": True,
+            "gpus": [_gpu(reading, devices[reading.gpu.index]) for reading in self._readings(name)],
+        }
+
+    def _pod(self, pod: Pod, now_ms: int) -> dict[str, object]:
+        return {
+            "name": pod.metadata.name,
+            "namespace": pod.metadata.namespace,
+            "phase": pod.status.phase.value,
+            "ready": pod.status.ready is True,
+            "node": pod.spec.node_name or None,
+            "age": (now_ms - pod.metadata.creation_ms) / 1000,
+        }
+
+    def _jobs(self) -> dict[str, object]:
+        """Return the Jobs in all, and a row for each Job of the scenario with its copies."""
+        progress = job_progress(self._world)
+        return {
+            "total": len(self._world.setup.jobs),
+            "active": sum(jobs.running for jobs in progress.values()),
+            "completed": len(self._world.cluster.completed_jobs),
+            "workloads": [
+                {
+                    "name": name,
+                    "planned": jobs.planned,
+                    "submitted": jobs.submitted,
+                    "pending": jobs.pending,
+                    "running": jobs.running,
+                    "succeeded": jobs.succeeded,
+                }
+                for name, jobs in progress.items()
+            ],
+            "items": job_rows(self._world),
+        }
+
+    def _figures(self) -> list[tuple[str, str]]:
+        """Return the summary's single numbers in words, counted again now and then."""
+        now_ms = self._world.engine.now_ms
+        if now_ms - self._summed_ms >= _SUM_MS:
+            self._summed_ms = now_ms
+            self._summed = summary_totals({"summary": summary(self._world)})
+        return self._summed
+
+
+def _gpu(reading: GpuReading, pod: str | None) -> dict[str, object]:
+    values = reading.values
+    return {
+        "index": reading.gpu.index,
+        "uuid": reading.gpu.uuid,
+        "model": reading.gpu.model,
+        "util": values.get("DCGM_FI_DEV_GPU_UTIL"),
+        "memoryUsedMib": values.get("DCGM_FI_DEV_FB_USED"),
+        "memoryTotalMib": values.get("DCGM_FI_DEV_FB_TOTAL"),
+        "temperatureC": values.get("DCGM_FI_DEV_GPU_TEMP"),
+        "powerW": values.get("DCGM_FI_DEV_POWER_USAGE"),
+        "pod": pod,
+    }
+
+
+def _is_shown(pod: Pod) -> bool:
+    daemon = pod.metadata.owner is not None and pod.metadata.owner.kind == "DaemonSet"
+    return not daemon and pod.status.phase not in FINISHED
+
+
+def _peak(rate: Callable[[float], float], duration_s: float) -> float:
+    return max(rate(duration_s * index / _SAMPLES) for index in range(_SAMPLES))
+
+
+def _steps(peak: float) -> list[dict[str, object]]:
+    """Return what the load buttons offer: nothing, and multiples of the scenario's largest rate."""
+    steps: list[dict[str, object]] = [{"label": "idle", "rate": 0}]
+    base = peak if peak > 0 else 1.0
+    steps.extend({"label": f"{factor}×", "rate": round(base * factor, 6)} for factor in _FACTORS)
+    return steps

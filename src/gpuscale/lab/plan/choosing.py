@@ -1,0 +1,197 @@
+"""What a search answers: what stricter and looser promises cost, and the settings that are worth writing.
+
+Settings are searched on some days and scored on others. What keeps a promise on the first may break it on
+the second; then the next stricter answer that held is taken, or none.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from gpuscale.lab.plan.comparing import Row, percent_text
+from gpuscale.lab.plan.tuning.contender import Searched, is_whole
+from gpuscale.lab.plan.tuning.search import Search
+from gpuscale.triggers.policies.policy import Numbers, Parameter
+
+_SHARES = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0)
+"""Of the promise that was asked for."""
+_ROUNDING_MAY_COST = 1.005
+"""So many times as much, at the most."""
+_MOST_DIGITS = 3
+"""That rounding tries to do with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """The cheapest settings that were found for a promise, scored."""
+
+    promise: float
+    """Share of the steps that may be short."""
+    values: Numbers
+    row: Row
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What a search comes to."""
+
+    offers: tuple[Offer, ...]
+    """What stricter and looser promises cost, the strictest first; the cost never rises."""
+    taken: Offer
+    """The answer: the cheapest that kept the promise on the scored days too, or else what was nearest."""
+    is_gain: bool
+    """Whether it kept the promise there, and costs less than today's settings or keeps what they break."""
+    said: str
+    """Which of the two, in words."""
+
+
+def choose(
+    search: Search,
+    contender: Searched,
+    promise: float,
+    today: Row,
+    scored: Callable[[Numbers], Row],
+    cost: Callable[[Row], float],
+    units: Mapping[str, float],
+    *,
+    tuned: str = "Tuned",
+) -> Choice:
+    """Return what to make of a search.
+
+    Args:
+        search: at its end, or stopped.
+        contender: that was searched.
+        promise: share of the steps that may be short.
+        today: the row of today's settings.
+        scored: returns the row of settings on the days that count.
+        cost: of a row.
+        units: what a value is multiplied with where it is written, by the parameter's name; others with 1.
+        tuned: how a sentence about the result begins.
+    """
+    lines: list[Offer] = []
+    for share in _SHARES if promise else (1.0,):
+        asked = share * promise
+        keeping = [each for each in search.whole if search.short_share(each) <= asked]
+        if not keeping:
+            continue
+        is_best = share == 1.0 and search.keeps(search.best)
+        best = search.best if is_best else min(keeping, key=lambda each: each.paid_steps)
+        lines.append(Offer(asked, best.values, scored(best.values)))
+    lines = _falling(lines, cost)
+    strict = [each for each in lines if each.promise <= promise]
+    if not strict:
+        strict = [Offer(promise, search.best.values, scored(search.best.values))]
+    holding = [each for each in strict if each.row.score.short_share <= promise]
+    if not holding:
+        said = (
+            f"{tuned}, {_short(strict[-1].row)} of the steps are short of pods, and at most"
+            f" {percent_text(promise)} may be: the searched days were not like these. Nothing to gain: no"
+            " stricter answer kept the promise either."
+        )
+        return Choice(tuple(lines), strict[-1], is_gain=False, said=said)
+    taken = holding[-1]
+    rounded = _rounded(search, contender, promise, lines, taken, scored, cost, units)
+    lines = _falling(
+        [
+            replace(rounded, promise=each.promise) if each.row is taken.row else each
+            for each in lines
+        ],
+        cost,
+    )
+    said = (
+        f"{tuned}, {_short(rounded.row)} of the steps are short of pods; at most"
+        f" {percent_text(promise)} may be."
+    )
+    if taken is not strict[-1]:
+        said += (
+            f" These are the settings for a promise of {percent_text(taken.promise)}: the cheapest on the"
+            f" searched days were short in {_short(strict[-1].row)} of the steps that count."
+        )
+    is_gain = bool((rounded.values != contender.today).any()) and (
+        today.score.short_share > promise or cost(rounded.row) < cost(today)
+    )
+    if not is_gain:
+        said += " Nothing to gain: what is set today keeps the promise, and nothing that held costs less."
+    return Choice(tuple(lines), rounded, is_gain=is_gain, said=said)
+
+
+def _falling(lines: list[Offer], cost: Callable[[Row], float]) -> list[Offer]:
+    """Return offers whose cost never rises: what keeps a strict promise is an answer to a looser one too."""
+    found: list[Offer] = []
+    for each in lines:
+        is_dearer = found and cost(found[-1].row) < cost(each.row)
+        found.append(replace(found[-1], promise=each.promise) if is_dearer else each)
+    return found
+
+
+def _short(row: Row) -> str:
+    return percent_text(row.score.short_share)
+
+
+def _rounded(
+    search: Search,
+    contender: Searched,
+    promise: float,
+    lines: list[Offer],
+    taken: Offer,
+    scored: Callable[[Numbers], Row],
+    cost: Callable[[Row], float],
+    units: Mapping[str, float],
+) -> Offer:
+    """Return an offer with each value as round as costs nothing: today's, or one with fewer digits."""
+    before = search.tried(taken.values)
+    # The same settings may keep stricter promises too, and what is stricter yet must stay the dearer.
+    strictest = min((each.promise for each in lines if each.row is taken.row), default=promise)
+    short = max(search.short_share(before), strictest)
+    dearer = [
+        cost(each.row)
+        for each in lines
+        if each.promise < taken.promise and each.row is not taken.row
+    ]
+    most = min([_ROUNDING_MAY_COST * cost(taken.row), *dearer])
+    found = taken
+    for roundness in range(_MOST_DIGITS + 1):
+        for at, parameter in enumerate(contender.parameters):
+            unit = units.get(parameter.name, 1.0)
+            value = _round(parameter, float(found.values[at]), unit, roundness)
+            values = found.values.copy()
+            values[at] = value
+            values = contender.sensible(values)
+            if values.tobytes() == found.values.tobytes():
+                continue
+            outcome = search.tried(values)
+            if (
+                outcome.paid_steps > _ROUNDING_MAY_COST * before.paid_steps
+                or search.short_share(outcome) > short
+            ):
+                continue
+            row = scored(values)
+            if row.score.short_share <= promise and cost(row) <= most:
+                found = Offer(taken.promise, values, row)
+    return found
+
+
+def _round(parameter: Parameter, value: float, unit: float, roundness: int) -> float:
+    """Return a value with fewer digits, or the value itself where it has as few or the parameter forbids it.
+
+    Args:
+        parameter: whose value it is.
+        value: as it is replayed.
+        unit: that it is multiplied with where it is written.
+        roundness: 0 for today's value, or the number of digits.
+    """
+    if value in (parameter.default, 0.0):
+        return value
+    if roundness == 0:
+        return parameter.default
+    written = f"{value * unit:.12g}"
+    near = f"{value * unit:.{roundness}g}"
+    if is_whole(parameter):
+        near = str(round(float(near)))
+    is_rounder = _digits(near) < _digits(written)
+    rounder = float(near) / unit
+    return rounder if is_rounder and parameter.least <= rounder <= parameter.most else value
+
+
+def _digits(number: str) -> int:
+    """Return how many digits a number has without the zeros at both ends."""
+    return len(f"{float(number):.12e}".split("e")[0].replace(".", "").strip("-0"))

@@ -1,0 +1,212 @@
+"""What is set today, what a search found and what other policies find, side by side on the same steps."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from gpuscale.base.golang.durations import format_duration
+from gpuscale.base.words import counted
+from gpuscale.lab.plan.bounds import Bounds, bounds
+from gpuscale.lab.plan.score import Nodes, Score, score
+from gpuscale.lab.plan.tuning.contender import Contender
+from gpuscale.lab.plan.tuning.pooled import OnNodes, Pool
+from gpuscale.lab.plan.tuning.search import DAY_S, Question
+from gpuscale.lab.plan.waiting import Requests
+from gpuscale.triggers.policies.hpa import HPA_ON_DEMAND
+from gpuscale.triggers.policies.policy import Numbers
+from gpuscale.triggers.policies.replay import Service
+
+LEAST_DAYS = 2.0
+"""Fewer hold no day that could be held back for a day that was searched."""
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """What is replayed: a workload's demand, and what it runs on."""
+
+    name: str
+    demand: Numbers
+    service: Service
+    requests: Requests
+    nodes: Nodes
+    pool: Pool | None = None
+    """That the workload has for itself, so that it may be searched."""
+    without_pool: str = ""
+    """Why there is none, in a sentence; empty where there is nothing to search."""
+    knows_requests: bool = True
+    """Whether what a request takes was said, and is no guess."""
+
+    @property
+    def days(self) -> float:
+        """Return how long the demand is."""
+        return len(self.demand) * self.service.step_s / DAY_S
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Which steps are searched, and which are scored."""
+
+    searched: int
+    """Steps from the beginning on."""
+    first_scored: int
+    """All from here on."""
+
+    @property
+    def is_held_back(self) -> bool:
+        """Return whether what is scored was not searched."""
+        return self.first_scored == self.searched
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One policy with its settings, scored."""
+
+    name: str
+    title: str
+    settings: dict[str, float]
+    score: Score
+
+
+def split_of(workload: Workload, held_back: float) -> Split:
+    """Return the split of a demand: whole days at its end are held back, if it has two days at least.
+
+    Args:
+        workload: with the demand.
+        held_back: share of the demand that is held back, as far as whole days go.
+    """
+    steps = len(workload.demand)
+    if workload.days < LEAST_DAYS:
+        return Split(steps, 0)
+    per_day = round(DAY_S / workload.service.step_s)
+    days = max(1, round(workload.days * held_back))
+    searched = max(per_day, steps - days * per_day)
+    return Split(searched, searched)
+
+
+def question_of(workload: Workload, split: Split, promise: float, seed: int) -> Question:
+    """Return what is searched."""
+    demand = workload.demand[: split.searched]
+    return Question(demand, workload.service, promise, seed, is_held_back=split.is_held_back)
+
+
+def row_of(
+    workload: Workload,
+    split: Split,
+    contender: Contender,
+    values: Numbers,
+    wait_s: float,
+    name: str,
+    title: str,
+) -> Row:
+    """Return a row: a policy that learns has the searched days to learn from."""
+    replayed = contender.replay(values, workload.demand, workload.service)
+    found = score(replayed, split.first_scored, workload.nodes, workload.requests, wait_s)
+    return Row(name, title, contender.named(values), found)
+
+
+def row_on_nodes(
+    workload: Workload,
+    split: Split,
+    contender: OnNodes,
+    values: Numbers,
+    wait_s: float,
+    name: str,
+    title: str,
+) -> Row:
+    """Return a row whose pods need nodes, so that a pod on a node that is there starts sooner."""
+    replayed, rented = contender.replay(values, workload.demand, workload.service)
+    found = score(replayed, split.first_scored, workload.nodes, workload.requests, wait_s)
+    node_hours = float(rented[split.first_scored :].sum()) * workload.service.step_s / 3600
+    price = workload.nodes.price_per_hour
+    cost = None if price is None else node_hours * price
+    return Row(
+        name, title, contender.named(values), replace(found, node_hours=node_hours, cost=cost)
+    )
+
+
+def node_verdicts(
+    workload: Workload, split: Split, limits: Bounds, rows: list[Row]
+) -> Iterator[str]:
+    """Yield what the figures of the rows on nodes say: as it is, tuned, and tuned with the pool."""
+    today, _, best = rows
+    pool = workload.pool
+    assert pool is not None  # noqa: S101 - its rows are there
+    steps = len(workload.demand) - split.first_scored
+    scored_hours = steps * workload.service.step_s / 3600
+    standing = pool.nodes_for(limits.static_replicas)
+    before, after = today.score.node_hours, best.score.node_hours
+    yield (
+        f"Tuned together with the node pool {pool.name}, {after:,.1f} node-hours are needed; as it is,"
+        f" {before:,.1f}."
+    )
+    if standing > pool.nodes.most:
+        yield (
+            f"Demand needs {counted(standing, 'node')} and there may be {pool.nodes.most}: no setting of the"
+            f" node pool {pool.name} keeps the promise; raise its max."
+        )
+    elif after > standing * scored_hours:
+        yield (
+            f"{counted(standing, 'node')} standing still would take {standing * scored_hours:,.1f}"
+            " node-hours: autoscaling costs more."
+        )
+    if not pool.has_times:
+        yield (
+            f"On {pool.provider} it can't be set how long empty nodes stay: of the node pool, only min was"
+            " searched."
+        )
+
+
+def bounds_of(workload: Workload, split: Split, promise: float) -> Bounds:
+    """Return the bounds of the scored steps, with one GPU to a replica."""
+    return bounds(workload.demand[split.first_scored :], workload.service, promise)
+
+
+def verdicts(
+    workload: Workload,
+    split: Split,
+    limits: Bounds,
+    today: Row,
+    tuned: Row,
+    others: list[Row],
+    promise: float,
+) -> Iterator[str]:
+    """Yield what the figures say, one sentence each."""
+    gpus = workload.nodes.gpus_per_replica
+    static_hours = limits.static_hours * gpus
+    standing = f"{counted(limits.static_replicas, 'pod')} standing still"
+    if not split.is_held_back:
+        yield (
+            f"{length_text(workload.days)} is too short to hold days back: the settings were chosen on what"
+            " they are scored on, and may not do for other days. Give two days or more."
+        )
+    if limits.static_replicas > workload.service.most:
+        yield (
+            f"Demand needs {limits.static_replicas} pods and there may be {workload.service.most:g}:"
+            " no setting below keeps the promise; raise maxReplicas."
+        )
+    if today.score.gpu_hours > static_hours:
+        yield (
+            f"As it is, autoscaling costs more than {standing}:"
+            f" {today.score.gpu_hours:,.1f} GPU-hours against {static_hours:,.1f}."
+        )
+    if tuned.score.gpu_hours > static_hours:
+        yield f"Tuned, too, it costs more than {standing}."
+    keeping = [
+        row
+        for row in others
+        if row.score.short_share <= promise and row.score.gpu_hours < tuned.score.gpu_hours
+    ]
+    best = min(keeping, key=lambda row: row.score.gpu_hours, default=None)
+    for row in keeping:
+        if row is best or row.name == HPA_ON_DEMAND.name:
+            saved = percent_text(1 - row.score.gpu_hours / tuned.score.gpu_hours)
+            yield f"{row.name}, {row.title}, would need {saved} fewer GPU-hours than the tuned HPA."
+
+
+def percent_text(share: float) -> str:
+    """Return a share as a percentage with two digits behind the point."""
+    return f"{100 * share:.2f} %"
+
+
+def length_text(days: float) -> str:
+    """Return a length of time in words."""
+    return f"{days:.3g} days" if days >= LEAST_DAYS else format_duration(round(days * DAY_S * 1000))

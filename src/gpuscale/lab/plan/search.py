@@ -1,0 +1,67 @@
+"""Settings of a policy that cost least and keep the promise, chosen on days that are not scored."""
+
+from collections.abc import Iterator
+
+import numpy
+
+from gpuscale.lab.plan.score import pod_hours, short_share
+from gpuscale.triggers.policies.compiled import policy_function, replay
+from gpuscale.triggers.policies.policy import Numbers, Policy
+from gpuscale.triggers.policies.replay import Service
+
+
+def candidates(policy: Policy, count: int) -> Iterator[Numbers]:
+    """Yield the defaults, then settings spread evenly over what may be tried; the same each time.
+
+    The points are an additive recurrence with the generalised golden ratio (Roberts 2018, "The unreasonable
+    effectiveness of quasirandom sequences"), which fills a box evenly whatever their number.
+    """
+    yield policy.settings()
+    dimensions = len(policy.parameters)
+    if not dimensions:
+        return
+    ratio = 2.0
+    for _ in range(40):
+        ratio = (1 + ratio) ** (1 / (dimensions + 1))
+    steps = numpy.array([ratio ** -(at + 1) for at in range(dimensions)])
+    for number in range(1, count):
+        point = (0.5 + number * steps) % 1
+        yield numpy.array(
+            [
+                each.least * (each.most / each.least) ** share
+                if each.is_log
+                else each.least + (each.most - each.least) * share
+                for each, share in zip(policy.parameters, point, strict=True)
+            ]
+        )
+
+
+def best_settings(
+    policy: Policy,
+    demand: Numbers,
+    service: Service,
+    *,
+    first_step: int,
+    promise: float,
+    count: int = 64,
+) -> Numbers:
+    """Return the settings with the fewest GPU-hours of those that keep the promise.
+
+    Where none keeps it, those that break it least.
+
+    Args:
+        policy: whose settings.
+        demand: of the days to choose on.
+        service: that is replayed.
+        first_step: where scoring begins; what lies before lets a policy that learns begin.
+        promise: share of steps that may be short.
+        count: settings that are tried.
+    """
+    desired = policy_function(policy.desired)
+    best, best_key = policy.settings(), (numpy.inf, numpy.inf)
+    for settings in candidates(policy, count):
+        found = replay(desired, settings, policy.memory, demand, service)
+        key = (max(0.0, short_share(found, first_step) - promise), pod_hours(found, first_step))
+        if key < best_key:
+            best, best_key = settings, key
+    return best

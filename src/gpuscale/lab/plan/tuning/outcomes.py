@@ -1,0 +1,94 @@
+"""What settings come to on a slice of the days, computed wherever there is a processor."""
+
+from collections.abc import Iterable, MutableMapping, Sequence
+from dataclasses import dataclass
+
+import numpy
+
+from gpuscale.lab.plan.tuning.contender import Searched
+from gpuscale.triggers.policies.policy import Numbers
+from gpuscale.triggers.policies.replay import Service
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a setting came to on a slice of the days."""
+
+    values: Numbers
+    paid_steps: float
+    """Sum over the steps of the replicas that were paid for, or of the nodes."""
+    short_by_day: Numbers
+    """Steps that were short."""
+
+    @property
+    def short_steps(self) -> float:
+        """Return the short steps of all days."""
+        return float(self.short_by_day.sum())
+
+
+Known = MutableMapping[tuple[int, int, bytes], Outcome]
+"""Outcomes by the steps of their slice, from and until, and by their settings."""
+Row = tuple[int, int, list[float], float, list[float]]
+"""An outcome as plain data: the slice, from and until; settings, paid steps, and short steps by day."""
+
+
+def rows_of(known: Known) -> list[Row]:
+    """Return outcomes as plain data."""
+    return [
+        (begin, end, [*map(float, each.values)], each.paid_steps, [*map(float, each.short_by_day)])
+        for (begin, end, _), each in known.items()
+    ]
+
+
+def known_of(rows: Iterable[Row]) -> Known:
+    """Return the outcomes of plain data."""
+    return {
+        (begin, end, numpy.array(values).tobytes()): Outcome(
+            numpy.array(values), paid_steps, numpy.array(short)
+        )
+        for begin, end, values, paid_steps, short in rows
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A slice of the days for one contender; called with settings, it returns their outcomes.
+
+    It can be sent to another process: it holds numbers, and policies by the names of their functions.
+    """
+
+    contender: Searched
+    demand: Numbers
+    service: Service
+    per_day: int
+    """Steps of a day."""
+
+    def __call__(self, settings: Sequence[Numbers]) -> list[Outcome]:
+        """Return the outcomes of settings, in their order."""
+        # What came from another process can't be written to, and compiled replays take only what can.
+        demand = numpy.require(self.demand, requirements="W")
+        return [self._outcome(values, demand) for values in settings]
+
+    def _outcome(self, values: Numbers, demand: Numbers) -> Outcome:
+        ready, paid = self.contender.ready_and_paid(values, demand, self.service)
+        short = demand > ready + 1e-9
+        days = numpy.arange(0, len(demand), self.per_day)
+        by_day = numpy.add.reduceat(short.astype(numpy.float64), days)
+        return Outcome(values, float(paid.sum()), by_day)
+
+
+def undominated_first(outcomes: Sequence[Outcome]) -> list[Outcome]:
+    """Return outcomes in layers: first those that none beats in both cost and short steps, then the next."""
+    waiting = sorted(outcomes, key=lambda each: (each.paid_steps, each.short_steps))
+    ordered: list[Outcome] = []
+    while waiting:
+        layer, rest, least = [], [], numpy.inf
+        for each in waiting:
+            if each.short_steps < least:
+                layer.append(each)
+                least = each.short_steps
+            else:
+                rest.append(each)
+        ordered += layer
+        waiting = rest
+    return ordered

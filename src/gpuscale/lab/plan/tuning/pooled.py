@@ -1,0 +1,182 @@
+"""An HPA searched together with its node pool: pods wait for nodes, and nodes are what is paid for.
+
+The replay is that of a fleet of one service and one pool, so a pod on a node that is there starts sooner than
+one that brings a node. Times of the node autoscaler are searched in whole minutes, which all of them take.
+"""
+
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+
+import numpy
+
+from gpuscale.lab.plan.fleet.fleet import FleetPool, FleetRun, FleetService, replay_fleet
+from gpuscale.lab.plan.tuning.contender import Contender, Searched, kept
+from gpuscale.triggers.policies.policy import Numbers, Parameter
+from gpuscale.triggers.policies.replay import Replayed, Service
+
+MIN_NODES, UNNEEDED, DELAY = "min_nodes", "unneeded_minutes", "delay_after_add_minutes"
+_MINUTE_S = 60.0
+_MOST_MINUTES = 60.0
+"""How long empty nodes may stay, where they don't stay longer today."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """The node pool of a workload that has it for itself."""
+
+    name: str
+    provider: str
+    nodes: FleetPool
+    """As it is today."""
+    gpus_per_replica: int
+    start_up_s: float
+    """From GPUs to a ready pod."""
+    has_times: bool
+    """Whether the provider's node autoscaler lets one say how long empty nodes stay."""
+
+    @property
+    def pods_per_node(self) -> int:
+        """Return how many replicas fit a node."""
+        return self.nodes.gpus // self.gpus_per_replica
+
+    def nodes_for(self, pods: float) -> int:
+        """Return how many nodes so many pods fill."""
+        return math.ceil(pods / self.pods_per_node - 1e-9)
+
+    def parameters(self, static: int) -> tuple[Parameter, ...]:
+        """Return what may be searched, with today's values.
+
+        Args:
+            static: pods that keep the promise standing still; the least is searched up to their nodes.
+        """
+        least = float(self.nodes.least)
+        most = max(least, float(min(self.nodes.most, self.nodes_for(static))))
+        found = [Parameter(MIN_NODES, least, 0.0, most)]
+        for name, seconds in (
+            (UNNEEDED, self.nodes.unneeded_s),
+            (DELAY, self.nodes.delay_after_add_s),
+        ):
+            own = seconds / _MINUTE_S
+            least, most = min(own, 1.0), max(own, _MOST_MINUTES)
+            is_searched = self.has_times
+            found.append(
+                Parameter(name, own, least if is_searched else own, most if is_searched else own)
+            )
+        return tuple(found)
+
+    def with_values(self, values: Numbers) -> FleetPool:
+        """Return its nodes with values for the parameters."""
+        least, unneeded, delay = map(float, values)
+        return replace(
+            self.nodes,
+            least=round(least),
+            unneeded_s=unneeded * _MINUTE_S,
+            delay_after_add_s=delay * _MINUTE_S,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class OnNodes(Searched):
+    """An HPA whose pods need nodes, which are searched too."""
+
+    hpa: Contender
+    pool: Pool
+    of_nodes: tuple[Parameter, ...]
+    """The pool's parameters."""
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """Return the HPA's parameters, then the pool's."""
+        return (*self.hpa.parameters, *self.of_nodes)
+
+    @property
+    def first(self) -> tuple[str, ...]:
+        """Return the HPA's that matter most, and the pool's."""
+        return (*self.hpa.first, *(each.name for each in self.of_nodes))
+
+    @property
+    def identity(self) -> tuple[str, ...]:
+        """Return what the HPA and the pool are."""
+        return (*self.hpa.identity, repr((self.pool, self.of_nodes)))
+
+    def with_hpa(self, values: Sequence[float]) -> Numbers:
+        """Return values of the HPA with the pool's as they are today."""
+        return numpy.array([*values, *(each.default for each in self.of_nodes)])
+
+    def sensible(self, values: Numbers) -> Numbers:
+        """Return values whose HPA does something."""
+        own = len(self.hpa.parameters)
+        return numpy.concatenate([self.hpa.sensible(values[:own]), values[own:]])
+
+    def keeping(self, names: Collection[str]) -> "OnNodes":
+        """Return it with some parameters that stay as they are."""
+        return replace(self, hpa=self.hpa.keeping(names), of_nodes=kept(self.of_nodes, names))
+
+    def ready_and_paid(
+        self, values: Numbers, demand: Numbers, service: Service
+    ) -> tuple[Numbers, Numbers]:
+        """Return the pods that served at each step of a replay, and what was paid for: nodes."""
+        replayed, nodes = self.replay(values, demand, service)
+        return replayed.ready, nodes
+
+    def replay(
+        self, values: Numbers, demand: Numbers, service: Service
+    ) -> tuple[Replayed, Numbers]:
+        """Replay a demand, and return the nodes of each step too: those there are and those that come."""
+        own = len(self.hpa.parameters)
+        settings, service = self.hpa.settled(values[:own], service)
+        nodes = self.pool.with_values(values[own:])
+        # More pods than fit the pool would only wait.
+        most = int(min(service.most, nodes.most * self.pool.pods_per_node))
+        least = min(int(service.least), most)
+        first = int(min(max(least, math.ceil(float(demand[0]))), most))
+        begun = max(nodes.least, self.pool.nodes_for(first))
+        run = replay_fleet(
+            [
+                FleetService(
+                    self.hpa.policy.name,
+                    nodes.name,
+                    self.hpa.policy,
+                    settings,
+                    most,
+                    least,
+                    first,
+                    self.pool.gpus_per_replica,
+                    self.pool.start_up_s,
+                    service.lag_s,
+                    service.patience_s,
+                )
+            ],
+            [replace(nodes, first=begun)],
+            demand[:, None],
+            service.step_s,
+        )
+        return _replayed(run, demand, service)
+
+
+def on_nodes(hpa: Contender, pool: Pool, static: int) -> OnNodes:
+    """Return an HPA that is searched together with a node pool.
+
+    Args:
+        hpa: that is searched on pods.
+        pool: that its pods are on.
+        static: pods that keep the promise standing still.
+    """
+    return OnNodes(hpa, pool, pool.parameters(static))
+
+
+def _replayed(run: FleetRun, demand: Numbers, service: Service) -> tuple[Replayed, Numbers]:
+    columns = run.columns
+    ready, placed, queue, given_up, there, coming = (
+        each[:, 0].astype(numpy.float64)
+        for each in (
+            columns.ready,
+            columns.placed,
+            columns.queue,
+            columns.given_up,
+            columns.nodes,
+            columns.nodes_coming,
+        )
+    )
+    return Replayed(service, demand, ready, placed, queue, given_up), there + coming

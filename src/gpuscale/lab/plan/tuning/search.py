@@ -1,0 +1,231 @@
+"""The settings of a policy that cost least and keep the promise, searched on some days for others.
+
+Breadth first: Sobol points are replayed on the day around the highest demand, the best of them on a quarter
+of the days, the best of those on all. A setting stays as long as few others are both cheaper and less often
+short, so that none is lost that only looks dear on a hard day. Half of the points move only the parameters
+that matter most, the others all. Then the parameters of the best settings are moved one by one, by smaller
+and smaller steps. A setting keeps the promise when days drawn from the searched ones do, some of them several
+times, in 95 of 100 draws.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy
+
+from gpuscale.lab.plan.tuning import sobol
+from gpuscale.lab.plan.tuning.contender import Searched, at_share, moved, rounded
+from gpuscale.lab.plan.tuning.outcomes import Known, Outcome, Trial, undominated_first
+from gpuscale.triggers.policies.policy import Numbers
+from gpuscale.triggers.policies.replay import Service
+
+DAY_S = 86_400.0
+_DRAWS = 200
+_QUANTILE = 0.95
+_UNDRAWN = 0.8
+"""Share of the promise that may be used up where there are too few days to draw from."""
+_KEPT = 8
+"""One of so many settings stays for the next, longer slice."""
+_BATCH = 16
+"""Settings that one worker takes at once."""
+_ROUND = 16 * _BATCH
+"""Settings between two signs of life."""
+_REFINED = 2
+"""Settings that are refined."""
+_FIRST_MOVE, _LAST_MOVE = 0.16, 0.01
+"""Of a parameter's range."""
+_ROUNDS = 24
+"""Of moves, at the most."""
+
+Each = Callable[
+    [Callable[[Sequence[Numbers]], list[Outcome]], Iterable[Sequence[Numbers]]],
+    Iterable[list[Outcome]],
+]
+"""Applies a function to each of several batches of settings, in their order, such as `map`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A demand that is replayed, and what has to hold."""
+
+    demand: Numbers
+    """Of the days to search on, in pods, one number a step."""
+    service: Service
+    promise: float
+    """Share of steps that may be short of capacity."""
+    seed: int = 1
+    """Of the points, and of the days that are drawn."""
+    is_held_back: bool = True
+    """Whether other days are scored; if not, the promise need only hold on these."""
+
+
+class Search:
+    """One contender's search.
+
+    Args:
+        question: to search on.
+        contender: whose settings.
+        each: applies the replay to many batches, such as the `map` of an executor.
+        known: outcomes of an earlier search for the same contender and question; those of this one are
+            added.
+        begin: settings to begin with, beside today's, such as those of a search that went before.
+    """
+
+    def __init__(
+        self,
+        question: Question,
+        contender: Searched,
+        each: Each = map,
+        known: Known | None = None,
+        begin: Sequence[Numbers] = (),
+    ) -> None:
+        self._question = question
+        self._contender = contender
+        self._each = each
+        self._known: Known = {} if known is None else known
+        self._steps = len(question.demand)
+        self._per_day = max(1, round(DAY_S / question.service.step_s))
+        self._draws = self._drawn_days()
+        self._whole: dict[bytes, Outcome] = {}
+        self.best = self._replayed(0, self._steps, [contender.today])[0]
+        """Of all settings that were replayed on all days; today's to begin with."""
+        self._replayed(0, self._steps, begin)
+
+    def run(self, count: int) -> Iterator[int]:
+        """Search, and yield how many settings were replayed since the last time; `best` is always valid.
+
+        Args:
+            count: settings that are tried in breadth.
+        """
+        waiting = list(self._spread(count))
+        for begin, end in self._slices():
+            outcomes: list[Outcome] = []
+            for first in range(0, len(waiting), _ROUND):
+                tried = waiting[first : first + _ROUND]
+                outcomes += self._replayed(begin, end, tried)
+                yield len(tried)
+            # What is short more often here than it may be in all can't keep the promise.
+            most = self._question.promise * self._steps
+            may = undominated_first([each for each in outcomes if each.short_steps <= most])
+            may_not = sorted(outcomes, key=lambda each: (each.short_steps, each.paid_steps))
+            may += [each for each in may_not if each.short_steps > most]
+            kept = may[: max(_REFINED, len(outcomes) // _KEPT)]
+            waiting = [outcome.values for outcome in kept]
+        for outcome in sorted(self._whole.values(), key=self._rank)[:_REFINED]:
+            yield from self._refine(outcome)
+
+    def keeps(self, outcome: Outcome) -> bool:
+        """Return whether a setting that was replayed on all days keeps the promise there."""
+        return self.short_share(outcome) <= self._question.promise
+
+    def tried(self, values: Numbers) -> Outcome:
+        """Return what settings come to on all days."""
+        return self._replayed(0, self._steps, [values])[0]
+
+    @property
+    def whole(self) -> list[Outcome]:
+        """Return what was replayed on all days."""
+        return list(self._whole.values())
+
+    def _refine(self, best: Outcome) -> Iterator[int]:
+        """Move one parameter at a time, as long as that makes the setting better; then by less."""
+        move, rounds = _FIRST_MOVE, _ROUNDS
+        while move >= _LAST_MOVE and rounds:
+            around = [
+                near
+                for at in range(len(best.values))
+                for sign in (-1.0, 1.0)
+                if (near := self._moved(best.values, at, sign * move)) is not None
+            ]
+            around += self._put_back(best.values)
+            before = best
+            if around:
+                best = min([best, *self._replayed(0, self._steps, around)], key=self._rank)
+            yield len(around)
+            rounds -= 1
+            if best is before:
+                move /= 2
+
+    def _put_back(self, values: Numbers) -> Iterator[Numbers]:
+        """Yield values with one of them as it is today."""
+        today = self._contender.today
+        for at in numpy.flatnonzero(values != today):
+            back = values.copy()
+            back[at] = today[at]
+            back = self._contender.sensible(back)
+            if back.tobytes() != values.tobytes():
+                yield back
+
+    def _moved(self, values: Numbers, at: int, share: float) -> Numbers | None:
+        """Return values with one of them moved by a share of its range; None where it stays."""
+        near = values.copy()
+        near[at] = moved(self._contender.parameters[at], values[at], share)
+        near = self._contender.sensible(near)
+        return None if near.tobytes() == values.tobytes() else near
+
+    def _replayed(self, begin: int, end: int, settings: Sequence[Numbers]) -> list[Outcome]:
+        """Return the outcomes of settings on a slice; the best of those on all days is kept."""
+        keys = [(begin, end, values.tobytes()) for values in settings]
+        pairs = zip(keys, settings, strict=True)
+        new = list({key: values for key, values in pairs if key not in self._known}.values())
+        batches = [new[first : first + _BATCH] for first in range(0, len(new), _BATCH)]
+        demand = self._question.demand[begin:end]
+        trial = Trial(self._contender, demand, self._question.service, self._per_day)
+        for outcomes in self._each(trial, batches):
+            for outcome in outcomes:
+                self._known[begin, end, outcome.values.tobytes()] = outcome
+        found = [self._known[key] for key in keys]
+        if (begin, end) == (0, self._steps):
+            before = [self.best] if self._whole else []
+            self._whole |= {outcome.values.tobytes(): outcome for outcome in found}
+            self.best = min([*before, *found], key=self._rank)
+        return found
+
+    def _rank(self, outcome: Outcome) -> tuple[float, float, int]:
+        """Return what makes a setting better: the promise, then the cost, then values that stay."""
+        excess = max(0.0, self.short_share(outcome) - self._question.promise)
+        changed = int((outcome.values != self._contender.today).sum())
+        return excess, outcome.paid_steps, changed
+
+    def short_share(self, outcome: Outcome) -> float:
+        """Return the share of short steps that 95 of 100 draws of the days stay below."""
+        share = outcome.short_steps / self._steps
+        if not self._question.is_held_back:
+            return share
+        if self._draws is None:
+            return share / _UNDRAWN
+        whole = outcome.short_by_day[: self._draws.shape[1]]
+        drawn = whole[self._draws].mean(axis=1) / self._per_day
+        return max(share, float(numpy.quantile(drawn, _QUANTILE)))
+
+    def _drawn_days(self) -> "numpy.ndarray[tuple[int, int], numpy.dtype[numpy.int64]] | None":
+        """Return days by number, a row for each draw with replacement; None where there is but one."""
+        days = self._steps // self._per_day
+        if days < 2:
+            return None
+        return numpy.random.default_rng(self._question.seed).integers(0, days, (_DRAWS, days))
+
+    def _spread(self, count: int) -> Iterator[Numbers]:
+        """Yield settings spread evenly over what is searched, each once."""
+        parameters = self._contender.parameters
+        first, others = self._contender.free
+        seen = {self._contender.today.tobytes()}
+        points = sobol.points(len(first) + len(others), count, self._question.seed)
+        for number, point in enumerate(points):
+            values = self._contender.today
+            free = first if number < count // 2 else (*first, *others)
+            for at, share in zip(free, point, strict=False):
+                values[at] = rounded(parameters[at], at_share(parameters[at], share))
+            values = self._contender.sensible(values)
+            if values.tobytes() not in seen:
+                seen.add(values.tobytes())
+                yield values
+
+    def _slices(self) -> Iterator[tuple[int, int]]:
+        """Yield longer and longer slices around the step with the highest demand; the last is everything."""
+        middle = int(numpy.argmax(self._question.demand))
+        for length in (self._per_day, self._steps // 4):
+            if self._per_day <= length < self._steps // 2:
+                begin = min(max(0, middle - length // 2), self._steps - length)
+                yield begin, begin + length
+        yield 0, self._steps

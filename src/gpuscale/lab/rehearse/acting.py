@@ -1,0 +1,76 @@
+"""What the machines ask for, done on an API server, and how its pods live on them."""
+
+from gpuscale.base.objects.pods import Lifecycle
+from gpuscale.kube.client.client import JsonObject, KubeClient
+from gpuscale.kube.simulated.kubelet import SimulatedKubelet
+from gpuscale.lab.rehearse.manifests import job_manifest, path_of, simulated_node
+from gpuscale.lab.rehearse.mark import Mark
+from gpuscale.lab.rehearse.mirror import owner_of
+from gpuscale.lab.rehearse.site import AddNode, CreateJob, Order, RehearsalSite, RemoveNode
+from gpuscale.lab.sim.scenario.setup import STOP_MS
+
+
+class Actor:
+    """Carries a site's orders out.
+
+    Args:
+        client: to the API server.
+        kubelet: of the site's nodes.
+        site: whose orders they are.
+        mark: of all that is made.
+        speed: of the rehearsal.
+    """
+
+    def __init__(
+        self,
+        client: KubeClient,
+        kubelet: SimulatedKubelet,
+        site: RehearsalSite,
+        mark: Mark,
+        speed: float = 1.0,
+    ) -> None:
+        self._client = client
+        self._kubelet = kubelet
+        self._site = site
+        self._mark = mark
+        self._speed = speed
+
+    async def create(self, manifest: JsonObject) -> None:
+        """Create an object.
+
+        Raises:
+            ApiStatusError: it is refused.
+            ApiUnreachableError: no answer, or not now.
+        """
+        await self._client.create(path_of(manifest), manifest)
+
+    async def carry_out(self) -> None:
+        """Do what is ordered; an order stays in its place until it is done.
+
+        Raises:
+            ApiStatusError: something is refused.
+            ApiUnreachableError: no answer, or not now.
+        """
+        orders = self._site.orders
+        while orders:
+            await self._carry_out(orders[0])
+            orders.popleft()
+
+    async def _carry_out(self, order: Order) -> None:
+        match order:
+            case AddNode():
+                await self._kubelet.add(simulated_node(order.name, order.pool, self._mark))
+            case RemoveNode():
+                await self._kubelet.remove(order.name)
+            case CreateJob():
+                setup = self._site.setup
+                await self.create(job_manifest(order.run, setup, self._mark, self._speed))
+
+
+def lifecycle_of(site: RehearsalSite, pod: JsonObject) -> Lifecycle:
+    """Return how long a pod takes on its node, by what the scenario says of its workload."""
+    owner = owner_of(pod, site.cluster)
+    if owner is None:
+        return Lifecycle(stop_ms=STOP_MS)
+    key = f"{owner.kind} {pod['metadata']['namespace']}/{owner.name}"
+    return site.lifecycle_now(key)

@@ -1,0 +1,84 @@
+"""A scenario in virtual time beside its rehearsal: the same changes, and how far apart in time."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from gpuscale.base.errors import BugError
+from gpuscale.triggers.keda.activation import ACTIVATED, DEACTIVATED
+
+REPLICAS = ("SuccessfulRescale", ACTIVATED, DEACTIVATED)
+"""Kinds of events that change the replicas of a Deployment."""
+NODES = ("TriggeredScaleUp", "ScaleDown")
+"""Kinds of events that change the size of a node pool."""
+Document = Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One count that changed."""
+
+    object: str
+    """Of the autoscaler: `HorizontalPodAutoscaler/name` or `ScaledObject/name`; for nodes the kind alone, as
+    names differ."""
+    before: float | None
+    after: float | None
+    seconds: float
+    """Of scenario time."""
+
+    @property
+    def what(self) -> tuple[str, float | None, float | None]:
+        """Return the change without its time."""
+        return self.object, self.before, self.after
+
+
+def changes(document: Document, kinds: Sequence[str]) -> tuple[Change, ...]:
+    """Return the changes of these kinds in a run's document, in their order."""
+    events = document["events"]
+    if not isinstance(events, Iterable):
+        raise BugError("a run's document has no events")
+    return tuple(_change(event) for event in events if event["kind"] in kinds)
+
+
+def paired(
+    simulated: Sequence[Change], rehearsed: Sequence[Change]
+) -> tuple[tuple[Change | None, Change | None], ...]:
+    """Return the changes of both runs side by side, in their order; None where one has no more."""
+    length = max(len(simulated), len(rehearsed))
+    return tuple(
+        (
+            simulated[index] if index < len(simulated) else None,
+            rehearsed[index] if index < len(rehearsed) else None,
+        )
+        for index in range(length)
+    )
+
+
+def table_rows(scenario: str, simulated: Document, rehearsed: Document) -> list[str]:
+    """Return the rows of a Markdown table: scenario, change, both times and their difference."""
+    rows: list[str] = []
+    for kinds in (REPLICAS, NODES):
+        for virtual, real in paired(changes(simulated, kinds), changes(rehearsed, kinds)):
+            rows.append(_row(scenario, virtual, real))
+    return rows
+
+
+def _change(event: Mapping[str, object]) -> Change:
+    name, seconds = str(event["object"]), event["t"]
+    if not isinstance(seconds, (int, float)):
+        raise BugError(f"found time {seconds!r} in a run's document")
+    shown = "Node" if name.startswith("Node/") else name
+    return Change(shown, _number(event["from"]), _number(event["to"]), seconds)
+
+
+def _number(value: object) -> float | None:
+    return value if isinstance(value, (int, float)) else None
+
+
+def _row(scenario: str, virtual: Change | None, real: Change | None) -> str:
+    shown = virtual or real
+    if shown is None:
+        raise BugError("a row needs a change")
+    times = [f"{each.seconds:.1f} s" if each else "-" for each in (virtual, real)]
+    apart = f"{real.seconds - virtual.seconds:+.1f} s" if virtual and real else "-"
+    change = f"{shown.before:g} → {shown.after:g}"
+    return f"| {scenario} | {shown.object} | {change} | {times[0]} | {times[1]} | {apart} |"

@@ -1,0 +1,90 @@
+"""Everything of a rehearsal on the API server, followed into the site that mirrors it."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+
+from gpuscale.base.clock import Clock
+from gpuscale.kube.client.client import JsonObject, KubeClient
+from gpuscale.kube.client.settings import KubeSettings
+from gpuscale.kube.informers.reflector import Reflector
+from gpuscale.lab.local.present import Present
+from gpuscale.lab.rehearse.happenings import Happenings
+from gpuscale.lab.rehearse.mirror import Mirror
+
+_SETTINGS = KubeSettings(retry_s=0.5, max_retry_s=5.0)
+_PODS = "/api/v1/pods"
+_DEPLOYMENTS = "/apis/apps/v1/deployments"
+_HPAS = "/apis/autoscaling/v2/horizontalpodautoscalers"
+_JOBS = "/apis/batch/v1/jobs"
+_EVENTS = "/api/v1/namespaces/{}/events"
+Items = Mapping[str, JsonObject]
+
+
+class Following:
+    """Watches what carries the rehearsal's label, and the events of its namespaces.
+
+    Args:
+        connection: to the API server.
+        present: the site, brought up to the time of each change first.
+        mirror: gets the objects.
+        happenings: gets the events.
+        clock: of the waits.
+    """
+
+    def __init__(
+        self,
+        connection: KubeClient,
+        present: Present,
+        mirror: Mirror,
+        happenings: Happenings,
+        clock: Clock,
+    ) -> None:
+        self._connection = connection
+        self._present = present
+        self._mirror = mirror
+        self._happenings = happenings
+        self._clock = clock
+
+    async def run(self, selector: str, namespaces: Iterable[str]) -> None:
+        """Follow for as long as the task lives.
+
+        Args:
+            selector: label selector of the objects.
+            namespaces: whose events count.
+        """
+        mirror = self._mirror
+        async with asyncio.TaskGroup() as group:
+            for path, see in (
+                (_PODS, lambda pods: mirror.see_pods(pods, self._present.catch_up())),
+                (_DEPLOYMENTS, mirror.see_deployments),
+                (_HPAS, mirror.see_hpas),
+                (_JOBS, mirror.see_jobs),
+            ):
+                group.create_task(self._objects(path, selector, see), name=f"follow {path}")
+            for namespace in namespaces:
+                path = _EVENTS.format(namespace)
+                group.create_task(self._events(path), name=f"follow {path}")
+
+    async def _objects(self, path: str, selector: str, see: Callable[[Items], None]) -> None:
+        copy: Reflector[JsonObject]
+
+        def changed() -> None:
+            see(copy.items)
+
+        params = {"labelSelector": selector}
+        copy = Reflector(
+            self._connection, _SETTINGS, path, params, lambda body: body, self._clock, changed
+        )
+        await copy.run()
+
+    async def _events(self, path: str) -> None:
+        """Pass on each event as it is read; none is kept."""
+        log: Reflector[JsonObject] = Reflector(
+            self._connection, _SETTINGS, path, {}, self._hear, self._clock, lambda: None
+        )
+        await log.run()
+
+    def _hear(self, body: JsonObject) -> None:
+        event = self._happenings.read(body, self._present.catch_up())
+        if event is not None:
+            self._present.world.cluster.events.add(event)

@@ -1,0 +1,57 @@
+"""A scenario moved into the rehearsal's namespaces and onto its nodes."""
+
+from dataclasses import replace
+from typing import TypeVar
+
+from gpuscale.base.objects.hpa import HorizontalPodAutoscaler
+from gpuscale.base.objects.scaled_object import ScaledObject
+from gpuscale.base.objects.workloads import Deployment, Job, Service
+from gpuscale.lab.rehearse.mark import Mark
+from gpuscale.lab.sim.control.cloud import CloudPool
+from gpuscale.lab.sim.scenario.setup import JobSetup, Setup
+
+Item = TypeVar("Item", Deployment, Job, Service, HorizontalPodAutoscaler, ScaledObject)
+
+
+def placed(setup: Setup, mark: Mark) -> Setup:
+    """Return the scenario with its objects in the rehearsal's namespaces, its nodes labelled and tainted."""
+    pipeline = setup.pipeline
+    agent_namespace = mark.namespace_of(pipeline.agent_namespace)
+    return replace(
+        setup,
+        pipeline=pipeline.model_copy(update={"agent_namespace": agent_namespace}),
+        pools=tuple(_pool(each, mark) for each in setup.pools),
+        deployments=tuple(_moved(each, mark) for each in setup.deployments),
+        services=tuple(_moved(each, mark) for each in setup.services),
+        hpas=tuple(_moved(each, mark) for each in setup.hpas),
+        scaled_objects=tuple(_moved(each, mark) for each in setup.scaled_objects),
+        workloads=tuple(
+            replace(each, deployment=mark.key_of(each.deployment)) for each in setup.workloads
+        ),
+        jobs=tuple(_job(each, mark) for each in setup.jobs),
+    )
+
+
+def namespaces(setup: Setup) -> tuple[str, ...]:
+    """Return the namespaces that a scenario's objects are in, sorted."""
+    metas = [deployment.metadata for deployment in setup.deployments]
+    metas += [service.metadata for service in setup.services]
+    metas += [hpa.metadata for hpa in setup.hpas]
+    metas += [scaled.metadata for scaled in setup.scaled_objects]
+    metas += [run.job.metadata for run in setup.jobs]
+    return tuple(sorted({meta.namespace for meta in metas}))
+
+
+def _moved(item: Item, mark: Mark) -> Item:
+    namespace = mark.namespace_of(item.metadata.namespace)
+    return replace(item, metadata=replace(item.metadata, namespace=namespace))
+
+
+def _job(run: JobSetup, mark: Mark) -> JobSetup:
+    return replace(run, job=_moved(run.job, mark))
+
+
+def _pool(item: CloudPool, mark: Mark) -> CloudPool:
+    pool = item.pool
+    marked = replace(pool, labels={**pool.labels, **mark.labels}, taints=(*pool.taints, mark.taint))
+    return replace(item, pool=marked)

@@ -1,0 +1,354 @@
+"""`gpuscale rehearse`: from an empty corner of a cluster through a whole scenario and back.
+
+What is there before the scenario's second 0 (namespaces, the smallest pools, Deployments, the registered
+metrics API) comes up first. The HPAs are created at second 0, because their controller counts its sync
+periods from then on, as the simulator does.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from gpuscale.base.clock import WallClock
+from gpuscale.base.errors import GpuscaleError, UnavailableError, UsageError
+from gpuscale.hpa.policy import HpaPolicy
+from gpuscale.kube.client.client import KubeClient
+from gpuscale.kube.simulated.kubelet import SimulatedKubelet
+from gpuscale.lab.local.present import every, paced
+from gpuscale.lab.local.runner import OnEvent, Runner
+from gpuscale.lab.rehearse.acting import Actor, lifecycle_of
+from gpuscale.lab.rehearse.cleaning import Cleaner, remove_at_last
+from gpuscale.lab.rehearse.following import Following
+from gpuscale.lab.rehearse.happenings import Happenings
+from gpuscale.lab.rehearse.manifests import (
+    hpa_manifests,
+    namespace_manifest,
+    scaled_object_manifests,
+    workload_manifests,
+)
+from gpuscale.lab.rehearse.mark import Mark, any_rehearsal, rehearsal_id
+from gpuscale.lab.rehearse.mirror import Mirror
+from gpuscale.lab.rehearse.placing import namespaces, placed
+from gpuscale.lab.rehearse.serving import MetricsApi, ServedSeries, free_port, group_versions
+from gpuscale.lab.rehearse.site import RehearsalSite
+from gpuscale.lab.rehearse.speed import check_speed, check_sync_period, hpa_flags
+from gpuscale.lab.rehearse.state import state_of
+from gpuscale.lab.rehearse.target import (
+    Target,
+    check_free,
+    check_keda,
+    check_named,
+    check_reachable,
+    check_triggers,
+)
+from gpuscale.lab.sim.document.document import document
+from gpuscale.lab.sim.pipeline import FIRST_LOOK_MS
+from gpuscale.lab.sim.scenario.setup import Setup
+from gpuscale.series.promapi.shapes import TimeAxis
+from gpuscale.server.sources.http import HttpSession
+
+_LOOK_S = 0.05
+_UP_S = 120.0
+"""Until it is an error that nodes or pods don't come up before the start."""
+_HOST = "127.0.0.1"
+"""Of the node agents; only this process scrapes them."""
+Endless = Coroutine[Any, Any, None]
+
+
+@dataclass(frozen=True, slots=True)
+class Announcement:
+    """Where a rehearsal takes place."""
+
+    id: str
+    server: str
+    namespaces: tuple[str, ...]
+
+
+async def clean(target: Target) -> tuple[str, ...]:
+    """Remove what any rehearsal has left in a cluster, and return what that was.
+
+    Raises:
+        UsageError: it was not said clearly that this cluster is meant.
+        UnavailableError: something is still there after a while, or the API server is not.
+        UpstreamError: it refuses.
+    """
+    async with KubeClient(target.cluster) as client:
+        check_named(target, client.server)
+        await client.check_ready()
+        return await Cleaner(client, any_rehearsal()).remove()
+
+
+class Rehearsal:
+    """One scenario on one cluster.
+
+    Args:
+        setup: the scenario.
+        target: the cluster.
+        on_event: called with every event as plain data, as it happens.
+        announce: gets the place of the rehearsal, before anything is created.
+        speed: seconds of the scenario per second.
+    """
+
+    def __init__(
+        self,
+        setup: Setup,
+        target: Target,
+        on_event: OnEvent,
+        announce: Callable[[Announcement], None],
+        speed: float = 1.0,
+    ) -> None:
+        self._target = target
+        self._announce = announce
+        self._mark = Mark(rehearsal_id(setup.name, secrets.token_hex(3)), target.namespace)
+        self._setup = placed(setup, self._mark)
+        self._namespaces = tuple(sorted({*namespaces(self._setup), target.namespace}))
+        self._clock = WallClock(speed)
+        self._origin_ms = self._clock.now_ms()
+        self._machine_clock = WallClock()
+        self._site = RehearsalSite(self._setup, self._clock.now_ms())
+        self._is_over = False
+
+        def pass_on(event: dict[str, object]) -> None:
+            if not self._is_over:
+                on_event(event)
+
+        self._runner = Runner(self._site, self._clock, self._site.prometheus_rules, _HOST, pass_on)
+
+    def state(self) -> dict[str, object]:
+        """Return how it stands now, as a terminal shows it."""
+        return state_of(self._site, self._runner.readings, self._clock.speed)
+
+    async def run(self, stop: asyncio.Event, limit_s: float | None = None) -> dict[str, object]:
+        """Run the scenario to its end, or until `stop` is set, and return its document.
+
+        Args:
+            stop: ends it early.
+            limit_s: ends it after so many seconds of the scenario.
+
+        Raises:
+            UsageError: the cluster may not be used, or the scenario names another replica policy than `hpa`
+                or changes HPAs, and nothing was created; or the cluster's HPA controller does not keep up
+                with the speed.
+            UnavailableError: a part does not answer, or something could not be removed.
+            UpstreamError: the API server refuses something.
+        """
+        if self._setup.replica_policy is not HpaPolicy:
+            raise UsageError(
+                "spec.replicaPolicy: found a policy of a plug-in, expected hpa: "
+                "a rehearsal's replicas are the cluster's own HPA controller's"
+            )
+        if self._setup.hpa_changes:
+            raise UsageError(
+                "spec.hpaChanges: found changes of HPAs while the scenario runs, expected none: "
+                "a rehearsal does not change them; remove the field"
+            )
+        check_speed(self._setup, self._clock.speed)
+        async with KubeClient(self._target.cluster) as client:
+            check_named(self._target, client.server)
+            check_reachable(self._target, client.server)
+            await client.check_ready()
+            port = free_port(self._target)
+            check_triggers(self._setup)
+            if self._setup.scaled_objects:
+                await check_keda(client)
+            await check_free(client, self._namespaces, group_versions(self._setup))
+            self._announce(Announcement(self._mark.id, client.server, self._namespaces))
+            cleaner = Cleaner(client, self._mark.selector)
+            failure: GpuscaleError | None = None
+            try:
+                return await self._within(client, port, cleaner, stop, limit_s)
+            except GpuscaleError as error:
+                failure = error
+                raise
+            finally:
+                await self._leave_nothing(cleaner, failure)
+
+    async def _leave_nothing(self, cleaner: Cleaner, failure: GpuscaleError | None) -> None:
+        try:
+            await remove_at_last(cleaner)
+        except GpuscaleError as error:
+            first = f"{failure}\n" if failure else ""
+            raise UnavailableError(
+                f"{first}{error}; remove the rest with: "
+                f"gpuscale rehearse{self._target.options} --clean"
+            ) from error
+
+    async def _within(
+        self,
+        client: KubeClient,
+        port: int,
+        cleaner: Cleaner,
+        stop: asyncio.Event,
+        limit_s: float | None,
+    ) -> dict[str, object]:
+        try:
+            async with AsyncExitStack() as stack:
+                stage = await self._open(client, port, stack)
+                return await self._perform(stage, cleaner, stop, limit_s)
+        except BaseExceptionGroup as group:
+            known, _ = group.split(GpuscaleError)
+            if known is None:
+                raise
+            raise _first(known) from None
+
+    async def _open(self, client: KubeClient, port: int, stack: AsyncExitStack) -> "_Stage":
+        folder = stack.enter_context(TemporaryDirectory(prefix="gpuscale-rehearse-"))
+        session = await stack.enter_async_context(HttpSession())
+        stack.push_async_callback(self._runner.agents.stop)
+        kubelet = await stack.enter_async_context(
+            SimulatedKubelet(
+                client,
+                lambda pod: lifecycle_of(self._site, pod),
+                self._mark.selector,
+                self._clock,
+            )
+        )
+        actor = Actor(client, kubelet, self._site, self._mark, self._clock.speed)
+        api = MetricsApi(self._setup, self._target, self._mark, Path(folder), port)
+        axis = TimeAxis(self._origin_ms, self._clock.speed)
+        address = self._target.advertise_address
+        served = ServedSeries(self._runner.store, self._clock, axis, address)
+        stack.push_async_callback(served.stop)
+        return _Stage(client, actor, session, api, await served.start())
+
+    async def _perform(
+        self, stage: "_Stage", cleaner: Cleaner, stop: asyncio.Event, limit_s: float | None
+    ) -> dict[str, object]:
+        """Bring up, run, and take down while controllers still find everything they ask for."""
+        async with asyncio.TaskGroup() as servers:
+            serving = servers.create_task(
+                stage.api.run(self._runner.source, self._clock), name="metrics API"
+            )
+            async with asyncio.TaskGroup() as group:
+                acting = group.create_task(self._act(stage, limit_s), name="scenario")
+                stopping = group.create_task(stop.wait(), name="stop")
+                await asyncio.wait({acting, stopping}, return_when=asyncio.FIRST_COMPLETED)
+                acting.cancel()
+                stopping.cancel()
+            self._is_over = True
+            result = document(self._site, self._runner.recorder)
+            await cleaner.remove()
+            serving.cancel()
+        return result
+
+    async def _act(self, stage: "_Stage", limit_s: float | None) -> None:
+        """Bring everything up and run the scenario; return at its end."""
+
+        async def follow(_now_ms: int) -> None:
+            await stage.actor.carry_out()
+            if self._site.has_begun:
+                await self._runner.agents.follow_nodes()
+
+        async with asyncio.TaskGroup() as group:
+            for name in self._namespaces:
+                await stage.actor.create(namespace_manifest(name, self._mark))
+            tasks = [group.create_task(self._follow(stage.client), name="following")]
+            tasks.append(group.create_task(self._runner.keep_up(follow), name="engine"))
+            await self._bring_up(stage)
+            for manifest in hpa_manifests(self._setup, self._mark, self._clock.speed):
+                await stage.actor.create(manifest)
+            for manifest in scaled_object_manifests(
+                self._setup, self._mark, stage.prometheus, self._clock.speed
+            ):
+                await stage.actor.create(manifest)
+            self._site.begin(self._clock.now_ms())
+            tasks += [group.create_task(each, name="pace") for each in self._paces(stage)]
+            if self._setup.hpas and self._clock.speed != 1:
+                flags = hpa_flags(self._setup.pipeline, self._clock.speed)
+                tasks.append(group.create_task(check_sync_period(stage.api.audit_log, flags)))
+            await self._clock.sleep(self._seconds_left(limit_s))
+            self._runner.present.catch_up()
+            for task in tasks:
+                task.cancel()
+
+    async def _bring_up(self, stage: "_Stage") -> None:
+        """Return once the scenario can start: nodes and pods are there, and values are served."""
+        self._site.cloud.start()
+        await _wait_for(lambda: not self._site.orders, "nodes")
+        for manifest in workload_manifests(self._setup, self._mark, self._clock.speed):
+            await stage.actor.create(manifest)
+        await _wait_for(self._site.is_up, "Deployments")
+        await self._runner.agents.follow_nodes()
+        await self._clock.sleep(2 * self._setup.pipeline.collect_interval / 1000)
+        await self._look(stage)
+        await stage.api.register(stage.client)
+
+    def _seconds_left(self, limit_s: float | None) -> float:
+        lasts_s = self._setup.duration_ms / 1000
+        return lasts_s if limit_s is None else min(lasts_s, limit_s)
+
+    def _paces(self, stage: "_Stage") -> list[Endless]:
+        """Return what goes on beside the control plane, each at the pace of a simulation of this seed."""
+        pipeline, start_ms = self._setup.pipeline, self._site.start_ms
+
+        def at_pace(hop: str, period_ms: int, action: Callable[[], Awaitable[None]]) -> Endless:
+            return paced(self._clock, self._site, hop, period_ms, action)
+
+        scrape_ms = pipeline.scrape_interval
+        return [
+            self._look_at(start_ms + FIRST_LOOK_MS, stage),
+            at_pace("scrape", scrape_ms, lambda: self._runner.scrape(stage.session)),
+            at_pace("rules", pipeline.rule_interval, self._runner.evaluate_rules),
+            every(self._clock, start_ms, scrape_ms, self._record),
+        ]
+
+    async def _look_at(self, time_ms: int, stage: "_Stage") -> None:
+        await self._clock.sleep((time_ms - self._clock.now_ms()) / 1000)
+        await self._look(stage)
+
+    async def _look(self, stage: "_Stage") -> None:
+        """Scrape and evaluate rules once."""
+        await self._runner.scrape(stage.session)
+        await self._runner.evaluate_rules()
+
+    async def _record(self) -> None:
+        self._runner.record(self._site.figures)
+
+    async def _follow(self, client: KubeClient) -> None:
+        cluster = self._site.cluster
+        targets = {
+            f"HorizontalPodAutoscaler/{key}": f"{hpa.metadata.namespace}/{hpa.target.name}"
+            for key, hpa in cluster.hpas.items()
+        }
+        targets |= {
+            f"ScaledObject/{each.key}": f"{each.metadata.namespace}/{each.target_name}"
+            for each in self._setup.scaled_objects
+        }
+        sizes = {key: item.replicas for key, item in cluster.deployments.items()}
+        mirror, happenings = Mirror(self._site), Happenings(targets, sizes)
+        following = Following(client, self._runner.present, mirror, happenings, self._machine_clock)
+        await following.run(self._mark.selector, self._namespaces)
+
+
+@dataclass(frozen=True, slots=True)
+class _Stage:
+    """What a rehearsal acts through."""
+
+    client: KubeClient
+    actor: Actor
+    session: HttpSession
+    api: MetricsApi
+    prometheus: str
+    """URL of the rehearsal's series."""
+
+
+def _first(group: BaseExceptionGroup[GpuscaleError]) -> GpuscaleError:
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    if not isinstance(error, GpuscaleError):
+        raise TypeError(f"found {error!r} among known errors")
+    return error
+
+
+async def _wait_for(look: Callable[[], bool], what: str) -> None:
+    for _ in range(round(_UP_S / _LOOK_S)):
+        if look():
+            return
+        await asyncio.sleep(_LOOK_S)
+    raise UnavailableError(f"the scenario's first {what} were not up within {_UP_S:g} s")

@@ -1,0 +1,118 @@
+"""The machines of a rehearsal: the same nodes, GPUs and load as in a simulation, under a real control plane.
+
+Pods and counts are not decided in here. They are what the API server says (`lab.rehearse.mirror`); what the
+node pools and the load ask for in turn is left in `orders`, for those who talk to the API server.
+"""
+
+from collections import deque
+from dataclasses import dataclass, replace
+
+from gpuscale.base.objects.pods import Lifecycle, Pod
+from gpuscale.lab.sim.autoscaler import HpaFigures
+from gpuscale.lab.sim.control.cloud import CloudPool
+from gpuscale.lab.sim.scenario.setup import JobSetup, Setup
+from gpuscale.lab.sim.site import Site
+
+
+@dataclass(frozen=True, slots=True)
+class AddNode:
+    """A node of a pool is there."""
+
+    name: str
+    pool: CloudPool
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveNode:
+    """A node is gone."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class CreateJob:
+    """A Job is submitted."""
+
+    run: JobSetup
+
+
+Order = AddNode | RemoveNode | CreateJob
+
+
+class RehearsalSite(Site):
+    """Machines whose pods come from an API server.
+
+    Args:
+        setup: as placed in the rehearsal's namespaces.
+        now_ms: milliseconds since the epoch.
+    """
+
+    def __init__(self, setup: Setup, now_ms: int) -> None:
+        self.orders: deque[Order] = deque()
+        """What is to be done on the API server, oldest first."""
+        self.stuck: set[str] = set()
+        """Keys of the pods that the scheduler found no node for."""
+        self.figures: dict[str, HpaFigures] = {}
+        """HPA key to what its status shows."""
+        self.has_begun = False
+        super().__init__(setup, now_ms, control_plane=ClusterControlPlane)
+
+    def begin(self, start_ms: int) -> None:
+        """Let the scenario's second 0 be at `start_ms`; what came up before is there from then on."""
+        self.engine.run_until(start_ms)
+        for rental in self.cloud.rentals:
+            rental.from_ms = rental.ready_ms = start_ms
+        self.has_begun = True
+        super().begin(start_ms)
+
+    def seconds(self, time_ms: int) -> float:
+        """Return seconds of scenario time; what came up before the start counts as its second 0."""
+        return max(0.0, super().seconds(time_ms)) if self.has_begun else 0.0
+
+    def lifecycle_now(self, owner: str) -> Lifecycle:
+        """Return how long the steps of a pod's life take that is there now, by what made it.
+
+        What serves is up at once before the scenario's start.
+        """
+        lifecycle = self.lifecycle_by_owner(owner)
+        if not self.has_begun and lifecycle.run_ms is None:
+            return replace(lifecycle, image_pull_ms=0, startup_ms=0)
+        return lifecycle
+
+    def is_up(self) -> bool:
+        """Return whether every Deployment's pods are ready, or can't be placed."""
+        return all(
+            self.ready_pods(key) + self._stuck_of(key) >= item.replicas
+            for key, item in self.cluster.deployments.items()
+        )
+
+    def _stuck_of(self, deployment: str) -> int:
+        item = self.cluster.deployments[deployment]
+        found = self.cluster.selected(item.metadata.namespace, item.selector)
+        return sum(1 for pod in found if pod.metadata.key in self.stuck)
+
+
+class ClusterControlPlane:
+    """Kubernetes' own controllers; what they have to know is ordered at the API server."""
+
+    def __init__(self, site: RehearsalSite) -> None:
+        self._site = site
+
+    def touch(self) -> None:
+        """Do nothing: Kubernetes' controllers look on their own."""
+
+    def unschedulable(self) -> list[Pod]:
+        """Return the pods that the scheduler found no node for, oldest first."""
+        stuck = self._site.stuck
+        return [pod for pod in self._site.cluster.unscheduled() if pod.metadata.key in stuck]
+
+    def node_joined(self, name: str, pool: CloudPool) -> None:
+        self._site.orders.append(AddNode(name, pool))
+
+    def node_left(self, name: str) -> None:
+        """Have the Node deleted; what ran on it is gone."""
+        self._site.containers.end_orphans()
+        self._site.orders.append(RemoveNode(name))
+
+    def submit(self, setup: JobSetup) -> None:
+        self._site.orders.append(CreateJob(setup))

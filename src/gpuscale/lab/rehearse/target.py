@@ -1,0 +1,191 @@
+"""Whether a cluster may be used: one that was named, where nothing of somebody else is in the way."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+
+from gpuscale.base.errors import UsageError
+from gpuscale.kube.aggregation import api_service_name
+from gpuscale.kube.client.client import JsonObject, KubeClient
+from gpuscale.kube.client.settings import KubeSettings
+from gpuscale.kube.json_values import mapping_of, text_of
+from gpuscale.lab.rehearse.manifests import PATHS
+from gpuscale.lab.rehearse.mark import LABEL
+from gpuscale.lab.sim.scenario.setup import Setup
+
+MAX_NAMESPACE = 63
+_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Which cluster, and where in it."""
+
+    cluster: KubeSettings
+    namespace: str
+    """To make, for what the scenario has in `default`."""
+    is_named: bool = False
+    """Whether its kubeconfig was named; otherwise it is the one that kubectl would use."""
+    is_confirmed: bool = False
+    """Whether somebody said that it is the right cluster, wherever it is."""
+    options: str = ""
+    """What leads kubectl and our own commands to the same cluster, beginning with a blank."""
+    advertise_address: str | None = None
+    """Where the API server finds this machine; None is loopback."""
+
+
+def make_target(
+    cluster: KubeSettings,
+    namespace: str,
+    advertise_address: str | None,
+    *,
+    is_named: bool,
+    is_confirmed: bool,
+    options: str = "",
+) -> Target:
+    """Return the target of a command line; the arguments are the fields of a Target.
+
+    Raises:
+        UsageError: the namespace or the address can't be one.
+    """
+    if len(namespace) > MAX_NAMESPACE or not _LABEL.fullmatch(namespace):
+        raise UsageError(
+            f"--namespace: found {namespace!r}, expected up to {MAX_NAMESPACE} lower-case letters, "
+            "digits and dashes"
+        )
+    if advertise_address is not None:
+        _check_address(advertise_address)
+    return Target(cluster, namespace, is_named, is_confirmed, options, advertise_address)
+
+
+def _check_address(text: str) -> None:
+    try:
+        is_usable = not ip_address(text).is_loopback
+    except ValueError:
+        is_usable = False
+    if not is_usable:
+        raise UsageError(
+            f"--advertise-address: found {text!r}, expected an IP address of this machine that is not "
+            "loopback, which endpoints can't name"
+        )
+
+
+def is_loopback(server: str) -> bool:
+    """Return whether an address of an API server is on this machine."""
+    host = urlsplit(server).hostname or ""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def check_named(target: Target, server: str) -> None:
+    """Return if it was said clearly that this cluster is meant.
+
+    Raises:
+        UsageError: no kubeconfig was named, or it leads to another machine; and neither a context nor a
+            yes was given.
+    """
+    if target.cluster.context is not None or target.is_confirmed:
+        return
+    if is_loopback(server) and target.is_named:
+        return
+    reason = "" if is_loopback(server) else ", which is not this machine"
+    raise UsageError(
+        f"the current context of {target.cluster.kubeconfig or 'this pod'} leads to {server}{reason}; "
+        "name the context with --context, or say --yes"
+    )
+
+
+def check_reachable(target: Target, server: str) -> None:
+    """Return if the API server can find this machine.
+
+    Raises:
+        UsageError: it is on another one, and does not know where this one is.
+    """
+    if target.advertise_address is None and not is_loopback(server):
+        raise UsageError(
+            f"the API server at {server} has to reach the metrics API on this machine; give an address "
+            "of this machine that it can reach with --advertise-address"
+        )
+
+
+def check_triggers(setup: Setup) -> None:
+    """Return if KEDA's triggers can be answered from the rehearsal's series, and there are no others.
+
+    Raises:
+        UsageError: one asks a scaler, which would ask the cluster's own series; or there is a trigger file.
+    """
+    if setup.triggers:
+        raise UsageError(
+            "spec.triggers: found a trigger file, expected none: a rehearsal serves no triggers; "
+            "simulate the scenario, or run it with gpuscale up"
+        )
+    for scaled in setup.scaled_objects:
+        for index, trigger in enumerate(scaled.triggers):
+            if trigger.kind.startswith("external"):
+                raise UsageError(
+                    f"ScaledObject/{scaled.metadata.name} spec.triggers[{index}].type: found {trigger.kind}, "
+                    "expected prometheus, cron, cpu or memory: a rehearsal serves no external scaler"
+                )
+
+
+async def check_keda(client: KubeClient) -> None:
+    """Return if KEDA is there to take ScaledObjects.
+
+    Raises:
+        UsageError: it is not.
+        ApiUnreachableError: no answer, or not now.
+        ApiStatusError: refused.
+    """
+    if await client.find("/apis/keda.sh/v1alpha1") is None:
+        raise UsageError(
+            "the scenario has ScaledObjects: found no KEDA on the cluster (keda.sh/v1alpha1), expected its "
+            "operator and metrics server; install KEDA, or rehearse a scenario with HPAs"
+        )
+
+
+async def check_free(
+    client: KubeClient, namespaces: Iterable[str], group_versions: Iterable[str]
+) -> None:
+    """Return if nothing is where the rehearsal's own objects go.
+
+    Raises:
+        UsageError: a namespace or an APIService is there already.
+        ApiUnreachableError: no answer, or not now.
+        ApiStatusError: refused.
+    """
+    for group_version in group_versions:
+        name = api_service_name(group_version)
+        _check_absent(await client.find(f"{PATHS['APIService']}/{name}"), f"APIService {name}")
+    for name in namespaces:
+        _check_absent(await client.find(f"{PATHS['Namespace']}/{name}"), f"Namespace {name}")
+
+
+def _check_absent(body: JsonObject | None, what: str) -> None:
+    if body is None:
+        return
+    metadata = mapping_of(body.get("metadata"))
+    mark = text_of(mapping_of(metadata.get("labels")).get(LABEL))
+    if mark:
+        raise UsageError(
+            f"{what} belongs to rehearsal {mark}; end that one, or remove what it left: "
+            "gpuscale rehearse --clean"
+        )
+    raise UsageError(
+        f"{what} is there already{_served_by(body)}, and is left alone; {_advice(what)}"
+    )
+
+
+def _served_by(body: JsonObject) -> str:
+    service = mapping_of(mapping_of(body.get("spec")).get("service"))
+    name = text_of(service.get("name"))
+    return f", served by {text_of(service.get('namespace'))}/{name}" if name else ""
+
+
+def _advice(what: str) -> str:
+    if what.startswith("Namespace"):
+        return "name another one with --namespace"
+    return "rehearse on a cluster without a metrics adapter"

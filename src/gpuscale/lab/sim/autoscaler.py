@@ -1,0 +1,219 @@
+"""The HPA controller of the simulated cluster: fetches nothing itself, asks a replica policy, applies.
+
+The caller brings one observation per metric, from the rules in virtual time or over HTTP when live.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from operator import eq
+
+from gpuscale.base.objects.hpa import HorizontalPodAutoscaler
+from gpuscale.base.objects.selectors import Selector, parse_selector
+from gpuscale.base.objects.workloads import Deployment
+from gpuscale.hpa.policy import ReplicaPolicy, ReplicaRequest
+from gpuscale.hpa.replicas.pods import pod_info
+from gpuscale.hpa.selectors import SelectorIndex
+from gpuscale.hpa.types import (
+    ControllerSettings,
+    Decision,
+    Event,
+    MetricStatus,
+    Observation,
+    PodInfo,
+    Scale,
+    deciding_metric,
+)
+from gpuscale.hpa.versions import parse_version, settings_of
+from gpuscale.lab.sim.control.controllers import replica_set_of
+from gpuscale.lab.sim.events import Event as LoggedEvent
+from gpuscale.lab.sim.scenario.model import Pipeline
+from gpuscale.lab.sim.world import World
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What an HPA scales, as it stands."""
+
+    deployment: str
+    """`namespace/name`."""
+    scale: Scale
+    pods: tuple[PodInfo, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What is known of an HPA's target, and what it was made from."""
+
+    target: Target
+    selecting: tuple[str, ...]
+    """The HPAs of the namespace whose selectors find its pods."""
+    deployment: Deployment
+    version: tuple[int, ...]
+
+    def holds(self, deployment: Deployment, live: int, version: tuple[int, ...]) -> bool:
+        """Return whether it is still so."""
+        same_scale = deployment is self.deployment and live == self.target.scale.status_replicas
+        return same_scale and any(map(eq, version, self.version))
+
+
+@dataclass(frozen=True, slots=True)
+class HpaFigures:
+    """What an HPA's status shows after a sync."""
+
+    desired: int
+    milli: int | None
+    """The value of `metric`, per pod where it is averaged, in thousandths; None where it has none."""
+    metric: int = 0
+    """Position in `spec.metrics` of the metric that decides, where that is known."""
+
+
+class HpaController:
+    """The HPAs of a world, and what each of them remembers."""
+
+    def __init__(self, world: World) -> None:
+        pipeline = world.setup.pipeline
+        self.decisions: dict[str, Decision] = {}
+        """HPA key to its latest decision."""
+        self._world = world
+        self._policies: dict[str, ReplicaPolicy] = {}
+        """One for each HPA, by its key."""
+        self._reported: dict[str, str] = {}
+        self._targets: dict[str, _Known] = {}
+        """HPA key to what it scales."""
+        self._selectors: dict[str, SelectorIndex] | None = None
+        """Of the HPAs of each namespace; made when one is asked for, as no HPA comes or goes."""
+        self.settings = controller_settings(pipeline)
+
+    def target(self, hpa: HorizontalPodAutoscaler) -> Target:
+        """Return the scale of an HPA's Deployment and the pods behind its selector."""
+        return self._known(hpa).target
+
+    def _known(self, hpa: HorizontalPodAutoscaler) -> "_Known":
+        cluster = self._world.cluster
+        deployment = cluster.deployments[f"{hpa.metadata.namespace}/{hpa.target.name}"]
+        version = cluster.index.selection_version(hpa.metadata.namespace, deployment.selector)
+        live = cluster.index.live[replica_set_of(cluster, deployment)]
+        known = self._targets.get(hpa.metadata.key)
+        if known is None or not known.holds(deployment, live, version):
+            known = self._find_target(hpa, deployment, live, version)
+            self._targets[hpa.metadata.key] = known
+        return known
+
+    def _find_target(
+        self,
+        hpa: HorizontalPodAutoscaler,
+        deployment: Deployment,
+        live: int,
+        version: tuple[int, ...],
+    ) -> "_Known":
+        pods = self._world.cluster.selected(hpa.metadata.namespace, deployment.selector)
+        scale = Scale(deployment.replicas, live, str(deployment.selector))
+        target = Target(deployment.metadata.key, scale, tuple(pod_info(pod) for pod in pods))
+        return _Known(target, self._selecting(hpa, target), deployment, version)
+
+    def figures(self) -> dict[str, HpaFigures]:
+        """Return what each HPA that was synced shows."""
+        return {
+            key: shown_figures(decision.desired_replicas, decision.metrics)
+            for key, decision in self.decisions.items()
+        }
+
+    def sync(self, key: str, observations: Sequence[Observation], now_ms: int) -> Decision:
+        """Decide for one HPA and write the scale if it changes."""
+        hpa = self._world.cluster.hpas[key]
+        known = self._known(hpa)
+        target = known.target
+        if key not in self._policies:
+            self._policies[key] = self._world.setup.replica_policy()
+        request = ReplicaRequest(
+            hpa,
+            target.scale,
+            target.pods,
+            tuple(observations),
+            now_ms,
+            self.settings,
+            known.selecting,
+        )
+        decision = self._policies[key].decide(request)
+        self.decisions[key] = decision
+        self._warn(hpa, decision, now_ms)
+        if decision.rescale:
+            self._apply(hpa, target, decision, now_ms)
+        return decision
+
+    def _selecting(self, hpa: HorizontalPodAutoscaler, target: Target) -> tuple[str, ...]:
+        """Return the HPAs of the namespace whose selectors find pods of this target."""
+        if self._selectors is None:
+            self._selectors = self._index_selectors()
+        others = self._selectors[hpa.metadata.namespace]
+        return others.selecting(target.pods) if len(others) > 1 else ()
+
+    def _index_selectors(self) -> dict[str, SelectorIndex]:
+        cluster = self._world.cluster
+        found: dict[str, dict[str, Selector]] = {}
+        for key, hpa in cluster.hpas.items():
+            deployment = cluster.deployments[f"{hpa.metadata.namespace}/{hpa.target.name}"]
+            selector = parse_selector(str(deployment.selector))
+            found.setdefault(hpa.metadata.namespace, {})[key] = selector
+        return {namespace: SelectorIndex(selectors) for namespace, selectors in found.items()}
+
+    def _apply(
+        self, hpa: HorizontalPodAutoscaler, target: Target, decision: Decision, now_ms: int
+    ) -> None:
+        self._world.set_replicas(target.deployment, decision.desired_replicas)
+        if decision.event is not None:
+            self._log(hpa, decision.event, decision, now_ms)
+
+    def _warn(self, hpa: HorizontalPodAutoscaler, decision: Decision, now_ms: int) -> None:
+        """Log warnings when they are new; Kubernetes counts the repetitions instead of listing them."""
+        text = "; ".join(warning.message for warning in decision.warnings)
+        is_new = self._reported.get(hpa.metadata.key) != text
+        for warning in decision.warnings:
+            if is_new:
+                self._log(hpa, warning, None, now_ms)
+            else:
+                self._repeat(hpa, warning, now_ms)
+        self._reported[hpa.metadata.key] = text
+
+    def _log(
+        self, hpa: HorizontalPodAutoscaler, event: Event, decision: Decision | None, now_ms: int
+    ) -> None:
+        self._world.cluster.event(
+            now_ms,
+            event.reason,
+            f"HorizontalPodAutoscaler/{hpa.metadata.name}",
+            event.message,
+            before=decision.current_replicas if decision else None,
+            after=decision.desired_replicas if decision else None,
+            namespace=hpa.metadata.namespace,
+            type_=event.type,
+        )
+
+    def _repeat(self, hpa: HorizontalPodAutoscaler, event: Event, now_ms: int) -> None:
+        about, namespace = f"HorizontalPodAutoscaler/{hpa.metadata.name}", hpa.metadata.namespace
+        again = LoggedEvent(
+            now_ms, event.reason, about, event.message, namespace=namespace, type=event.type
+        )
+        self._world.cluster.events.repeat(again)
+
+
+def controller_settings(pipeline: Pipeline) -> ControllerSettings:
+    """Return what a scenario says of the HPA controller."""
+    settings = replace(
+        settings_of(parse_version(pipeline.kubernetes_version)),
+        downscale_stabilization_s=pipeline.downscale_stabilization // 1000,
+        tolerance=pipeline.tolerance,
+    )
+    if pipeline.hpa_scale_to_zero is None:
+        return settings
+    return replace(settings, scale_to_zero=pipeline.hpa_scale_to_zero)
+
+
+def shown_figures(desired: int, metrics: Sequence[MetricStatus]) -> HpaFigures:
+    """Return what is shown of an HPA that wants so many replicas: the metric that decides, else the first."""
+    if not metrics:
+        return HpaFigures(desired, None)
+    shown = deciding_metric(metrics) or metrics[0]
+    average = shown.average_value_milli
+    milli = shown.value_milli if average is None else average
+    return HpaFigures(desired, milli, shown.index)

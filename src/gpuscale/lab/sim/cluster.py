@@ -1,0 +1,238 @@
+"""The state of the simulated cluster: what an API server and the kubelets' device managers would know.
+
+Only bookkeeping lives here. Who creates pods, places them, starts them or adds nodes is in the modules
+named for it.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+
+from gpuscale.base.errors import BugError
+from gpuscale.base.objects.hpa import HorizontalPodAutoscaler
+from gpuscale.base.objects.nodes import Node
+from gpuscale.base.objects.pods import Pod, PodPhase, PodStatus
+from gpuscale.base.objects.selectors import Selector
+from gpuscale.base.objects.workloads import Deployment, Job, Service
+from gpuscale.base.streams import name_suffix
+from gpuscale.hpa.cluster.scheduling.fit import NodeState
+from gpuscale.hpa.cluster.scheduling.resources import gpu_count
+from gpuscale.lab.sim.events import Event, EventLog
+from gpuscale.lab.sim.pod_index import FINISHED, OwnerKey, PodIndex
+from gpuscale.server.rules.resources import ResourceType
+
+
+def _nothing() -> None:
+    """Stand in for a listener."""
+
+
+class Cluster:
+    """Objects by key, and which pod holds which GPU."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.events = EventLog()
+        self.nodes: dict[str, Node] = {}
+        self.index = PodIndex()
+        self.pods = self.index.pods
+        """By key; what changes them is below."""
+        self.deployments: dict[str, Deployment] = {}
+        self.jobs: dict[str, Job] = {}
+        self.services: dict[str, Service] = {}
+        self.hpas: dict[str, HorizontalPodAutoscaler] = {}
+        self.controlled: dict[OwnerKey, tuple[int, str]] = {}
+        """What makes pods, to its place among those and the key of its Deployment or Job."""
+        self.completed_jobs: set[str] = set()
+        self.starting_gpu_ms = 0
+        """For how long GPUs were held by pods that had not become ready, of those that did."""
+        self.succeeded_pods: Counter[str] = Counter()
+        """Job key to how many of its pods have succeeded, those included that left with their node."""
+        self.on_ready: Callable[[], None] = _nothing
+        """Called when a pod has become ready."""
+        self.version = 0
+        """Grows with every change of a pod or node, so that what was counted can be kept until then."""
+        self.devices: dict[str, list[str | None]] = {}
+        """Node name to the key of the pod on each of its GPUs."""
+        self._names = 0
+        self._states: dict[str, NodeState] = {}
+
+    def event(
+        self,
+        time_ms: int,
+        kind: str,
+        object_name: str,
+        reason: str,
+        *,
+        before: float | None = None,
+        after: float | None = None,
+        namespace: str = "",
+        type_: str = "Normal",
+        pods: tuple[str, ...] = (),
+    ) -> None:
+        event = Event(time_ms, kind, object_name, reason, before, after, namespace, type_, pods)
+        self.events.add(event)
+
+    def new_pod_name(self, namespace: str, prefix: str, *names: str) -> str:
+        """Return a name that no pod has, the same in every run of this seed.
+
+        Five letters are not enough to be different by themselves: where a name is taken, the next is drawn,
+        as the API server does it for `generateName`.
+        """
+        while True:
+            self._names += 1
+            name = f"{prefix}-{name_suffix(self.seed, *names, str(self._names))}"
+            if f"{namespace}/{name}" not in self.pods:
+                return name
+
+    def control(self, owner: OwnerKey, key: str) -> None:
+        """Let controllers look after the pods of a Deployment or a Job from now on."""
+        self.controlled[owner] = len(self.controlled), key
+        self.index.changed_owners[owner] = None
+
+    # Nodes
+
+    def add_node(self, node: Node, gpus: int) -> None:
+        """Let a node join with `gpus` free devices."""
+        self.nodes[node.metadata.name] = node
+        self.devices[node.metadata.name] = [None] * gpus
+        self._states[node.metadata.name] = NodeState(node)
+        self.version += 1
+
+    def remove_node(self, name: str) -> None:
+        """Let a node leave, with the pods that are still on it."""
+        for pod in self.pods_on(name):
+            self.remove_pod(pod.metadata.key)
+        del self.nodes[name]
+        del self.devices[name]
+        self._states.pop(name, None)
+        self.version += 1
+
+    def node_states(self) -> Mapping[str, NodeState]:
+        """Return every node by name with what its unfinished pods take; good until the next change."""
+        changed = self.index.changed_nodes
+        for name in changed:
+            if name in self.nodes:
+                self._states[name] = self.index.state_of(self.nodes[name])
+        changed.clear()
+        return self._states
+
+    # Pods
+
+    def add_pod(self, pod: Pod) -> None:
+        """Create a pod.
+
+        Raises:
+            BugError: the name is taken.
+        """
+        if pod.metadata.key in self.pods:
+            raise BugError(f"pod {pod.metadata.key} exists already")
+        self._put(pod)
+
+    def remove_pod(self, key: str) -> None:
+        self.release_devices(key)
+        self.index.remove(key)
+        self.version += 1
+
+    def set_status(self, key: str, status: PodStatus) -> None:
+        """Replace a pod's status; a finished pod gives its GPUs back."""
+        pod = self.pods[key]
+        self._put(replace(pod, status=status))
+        if status.phase is PodPhase.SUCCEEDED and pod.status.phase is not PodPhase.SUCCEEDED:
+            self._count_success(pod)
+        if status.phase in FINISHED:
+            self.release_devices(key)
+        if status.ready and not pod.status.ready:
+            self._count_start(pod, status)
+            self.on_ready()
+
+    def mark_deleted(self, key: str, now_ms: int) -> None:
+        pod = self.pods[key]
+        self._put(replace(pod, metadata=replace(pod.metadata, deletion_ms=now_ms)))
+
+    def bind(self, key: str, node: str) -> None:
+        """Put a pod onto a node and give it the lowest free GPUs.
+
+        Raises:
+            BugError: the node has too few free GPUs; the scheduler has checked.
+        """
+        pod = self.pods[key]
+        wanted = gpu_count(pod.spec)
+        slots = self.devices[node]
+        free = [index for index, holder in enumerate(slots) if holder is None]
+        if len(free) < wanted:
+            raise BugError(f"{node} has {len(free)} free GPUs, pod {key} needs {wanted}")
+        for index in free[:wanted]:
+            slots[index] = key
+        self._put(replace(pod, spec=replace(pod.spec, node_name=node)))
+
+    def release_devices(self, key: str) -> None:
+        slots = self.devices.get(self.pods[key].spec.node_name, [])
+        slots[:] = [None if holder == key else holder for holder in slots]
+
+    def pods_on(self, node: str) -> list[Pod]:
+        return self.index.on(node)
+
+    def owned_by(self, kind: str, namespace: str, name: str) -> list[Pod]:
+        """Return the pods that a controller made, oldest first."""
+        return self.index.owned_by((kind, namespace, name))
+
+    def selected(self, namespace: str, selector: Selector) -> list[Pod]:
+        """Return the pods of a namespace that a selector finds."""
+        return self.index.selected(namespace, selector)
+
+    def unscheduled(self) -> list[Pod]:
+        """Return the pods that wait for a node, oldest first."""
+        return [self.pods[key] for key in self.index.waiting]
+
+    def _count_start(self, pod: Pod, status: PodStatus) -> None:
+        bound_ms, ready_ms = status.start_ms, status.ready_transition_ms
+        if bound_ms is not None and ready_ms is not None:
+            self.starting_gpu_ms += max(0, ready_ms - bound_ms) * gpu_count(pod.spec)
+
+    def _count_success(self, pod: Pod) -> None:
+        owner = pod.metadata.owner
+        if owner is not None and owner.kind == "Job":
+            self.succeeded_pods[f"{pod.metadata.namespace}/{owner.name}"] += 1
+
+    def _put(self, pod: Pod) -> None:
+        self.index.put(pod)
+        self.version += 1
+
+    # Finding objects by kind, for the metrics API
+
+    def objects_of(self, plural: str) -> Iterator[tuple[str, str, dict[str, str]]]:
+        """Return (namespace, name, labels) of every object of a resource; none for an unknown one."""
+        tables: dict[str, Iterable[Pod | Node | Deployment | Job | Service]] = {
+            "pods": self.pods.values(),
+            "nodes": self.nodes.values(),
+            "services": self.services.values(),
+            "deployments": self.deployments.values(),
+            "jobs": self.jobs.values(),
+        }
+        for item in tables.get(plural, ()):
+            yield item.metadata.namespace, item.metadata.name, dict(item.metadata.labels)
+        if plural == "namespaces":
+            for namespace in sorted({*(+self.index.namespaces), "default"}):
+                yield "", namespace, {}
+
+
+class ClusterDirectory:
+    """Answers from the cluster's state; it is always up to date."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    def names(
+        self, resource: ResourceType, namespace: str | None, selector: Selector
+    ) -> tuple[str, ...]:
+        """Return the names of the selected objects, sorted."""
+        if resource.plural == "pods":
+            pods = self._cluster.selected(namespace or "", selector)
+            return tuple(sorted(pod.metadata.name for pod in pods))
+        return tuple(
+            sorted(
+                name
+                for scope, name, labels in self._cluster.objects_of(resource.plural)
+                if scope == (namespace or "") and selector.matches(labels)
+            )
+        )

@@ -1,0 +1,236 @@
+"""The provider and its node autoscaler: nodes that come after a while, and go on request."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from gpuscale.agent.gpu.models import GpuModel
+from gpuscale.base.errors import UsageError
+from gpuscale.base.objects.pods import Pod
+from gpuscale.base.streams import name_suffix, stream
+from gpuscale.hpa.cluster.nodes.autoscale import PoolNode
+from gpuscale.hpa.cluster.nodes.policy import NodePolicy, NodeRequest
+from gpuscale.hpa.cluster.nodes.pools import (
+    Action,
+    AutoscalerSettings,
+    NodePool,
+    ScaleDown,
+    ScaleUp,
+)
+from gpuscale.hpa.cluster.scheduling.fit import NodeState
+from gpuscale.lab.queueing.times import Times
+from gpuscale.lab.sim.cluster import Cluster
+from gpuscale.lab.sim.engine import Engine, Stage
+
+
+@dataclass(frozen=True, slots=True)
+class CloudPool:
+    """A node pool, and what the provider makes its nodes of."""
+
+    pool: NodePool
+    gpu_model: GpuModel
+    gpus: int
+    provisioning: Times
+    """In seconds; each node draws its own."""
+    price_per_hour: float | None
+    """In the currency of the setup; None where none was given."""
+    provider: str = ""
+    """By the name that the scenario has."""
+
+    @property
+    def provisioning_ms(self) -> int:
+        """Return the mean time until a node is there."""
+        return round(self.provisioning.mean * 1000)
+
+
+@dataclass(slots=True)
+class Rental:
+    """One node's time on the bill: from the request to its removal."""
+
+    pool: str
+    node: str
+    gpus: int
+    price_per_hour: float | None
+    from_ms: int
+    to_ms: int | None = None
+    ready_ms: int | None = None
+    """When its GPUs could be scheduled on."""
+
+    def starting_hours(self, now_ms: int) -> float:
+        """Return how long the node was paid for before it could be used."""
+        ends = [time_ms for time_ms in (self.ready_ms, self.to_ms) if time_ms is not None]
+        return (min(ends, default=now_ms) - self.from_ms) / 3_600_000
+
+    def hours(self, now_ms: int) -> float:
+        """Return how long the node has been paid for."""
+        return ((self.to_ms if self.to_ms is not None else now_ms) - self.from_ms) / 3_600_000
+
+
+class Cloud:
+    """The node pools of a cluster.
+
+    Args:
+        cluster: nodes join it and leave it.
+        engine: calls back when a node is there.
+        pools: in order of preference for growing.
+        settings: the autoscaler's.
+        policy: decides which pools grow and which nodes go.
+        unschedulable: the pods that fit nowhere.
+        joined: called with the name and pool of each new node.
+        left: called with the name of each node that went.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        engine: Engine,
+        pools: Sequence[CloudPool],
+        settings: AutoscalerSettings,
+        policy: NodePolicy,
+        *,
+        unschedulable: Callable[[], list[Pod]],
+        joined: Callable[[str, CloudPool], None],
+        left: Callable[[str], None],
+    ) -> None:
+        self.pools = {item.pool.name: item for item in pools}
+        self.rentals: list[Rental] = []
+        self._cluster = cluster
+        self._engine = engine
+        self._settings = settings
+        self._unschedulable = unschedulable
+        self._joined = joined
+        self._left = left
+        self._policy = policy
+        self._pool_of: dict[str, str] = {}
+        self._coming: dict[str, str] = {}
+        self._ready: Counter[str] = Counter()
+        """How many nodes of a pool are there."""
+        self._on_way: Counter[str] = Counter()
+        self._renting: dict[str, Rental] = {}
+        """The rental of each node that is there, or on its way."""
+        self._named = 0
+
+    def start(self) -> None:
+        """Have every pool at its smallest size, ready, without waiting."""
+        for item in self.pools.values():
+            for _ in range(item.pool.min_nodes):
+                self._arrive(self._rent(item), item)
+
+    def sizes(self, pool: str) -> tuple[int, int]:
+        """Return the number of ready nodes of a pool, and with those on their way."""
+        ready, coming = self._ready[pool], self._on_way[pool]
+        return ready, ready + coming
+
+    def pool_of(self, node: str) -> CloudPool:
+        return self.pools[self._pool_of[node]]
+
+    def scan(self, now_ms: int) -> None:
+        """Let the node autoscaler look once."""
+        nodes = self._nodes()
+        request = NodeRequest(
+            tuple(item.pool for item in self.pools.values()),
+            tuple(nodes),
+            tuple(self._unschedulable()),
+            now_ms,
+            self._settings,
+        )
+        actions = self._policy.scan(request)
+        removable = {node.state.name: node.pool for node in nodes if node.empty} if actions else {}
+        for action in actions:
+            self._check(action, removable)
+            if isinstance(action, ScaleUp):
+                self._grow(action, now_ms)
+            else:
+                self._shrink(action, now_ms)
+
+    def _check(self, action: Action, removable: Mapping[str, str]) -> None:
+        """Refuse what a pool can't do; a policy may be a user's."""
+        found = f"the node policy returned {action}, expected"
+        if action.pool not in self.pools:
+            raise UsageError(f"{found} one of the pools {', '.join(self.pools)}")
+        if isinstance(action, ScaleDown):
+            if removable.get(action.node) != action.pool:
+                raise UsageError(f"{found} an empty node of that pool")
+            return
+        size, most = self.sizes(action.pool)[1], self.pools[action.pool].pool.max_nodes
+        if action.from_nodes != size or not size < action.to_nodes <= most:
+            raise UsageError(f"{found} from_nodes {size} and to_nodes above it, at most {most}")
+
+    def _nodes(self) -> list[PoolNode]:
+        busy = self._cluster.index.busy.get  # faster than asking a Counter for what it has not
+        present = [
+            PoolNode(self._pool_of[name], state, ready=True, empty=not busy(name))
+            for name, state in self._cluster.node_states().items()
+        ]
+        coming = [
+            PoolNode(pool, NodeState(self.pools[pool].pool.node(name)), ready=False, empty=False)
+            for name, pool in self._coming.items()
+        ]
+        return present + coming
+
+    def _grow(self, action: ScaleUp, now_ms: int) -> None:
+        item = self.pools[action.pool]
+        for _ in range(action.to_nodes - action.from_nodes):
+            name = self._rent(item)
+            self._coming[name] = action.pool
+            self._on_way[action.pool] += 1
+            self._arrive_later(name, item)
+        change = (
+            f"{{{action.pool} {action.from_nodes}->{action.to_nodes} (max: {item.pool.max_nodes})}}"
+        )
+        self._cluster.event(
+            now_ms,
+            "TriggeredScaleUp",
+            f"NodePool/{action.pool}",
+            f"pod triggered scale-up: [{change}]",
+            before=action.from_nodes,
+            after=action.to_nodes,
+            pods=action.pods,
+        )
+
+    def _arrive_later(self, name: str, item: CloudPool) -> None:
+        share = stream(self._cluster.seed, "provisioning", name).random()
+        time_ms = round(item.provisioning.at(share) * 1000)
+        self._engine.after(time_ms, Stage.CLOUD, lambda now: self._arrive(name, item))
+
+    def _shrink(self, action: ScaleDown, now_ms: int) -> None:
+        self._renting.pop(action.node).to_ms = now_ms
+        self._ready[self._pool_of.pop(action.node)] -= 1
+        self._cluster.remove_node(action.node)
+        self._left(action.node)
+        self._cluster.event(
+            now_ms,
+            "ScaleDown",
+            f"Node/{action.node}",
+            "node removed by cluster autoscaler",
+            before=action.from_nodes,
+            after=action.from_nodes - 1,
+        )
+
+    def _rent(self, item: CloudPool) -> str:
+        name = self._new_name(item.pool.name)
+        rental = Rental(item.pool.name, name, item.gpus, item.price_per_hour, self._engine.now_ms)
+        self.rentals.append(rental)
+        self._renting[name] = rental
+        return name
+
+    def _new_name(self, pool: str) -> str:
+        """Return a name that no node has; where one is taken, the next is drawn."""
+        while True:
+            self._named += 1
+            suffix = name_suffix(self._cluster.seed, "node", pool, str(self._named))
+            if f"{pool}-{suffix}" not in self._renting:
+                return f"{pool}-{suffix}"
+
+    def _arrive(self, name: str, item: CloudPool) -> None:
+        now_ms = self._engine.now_ms
+        if self._coming.pop(name, None) is not None:
+            self._on_way[item.pool.name] -= 1
+        self._renting[name].ready_ms = now_ms
+        self._pool_of[name] = item.pool.name
+        self._ready[item.pool.name] += 1
+        self._cluster.add_node(item.pool.node(name, now_ms), item.gpus)
+        self._cluster.event(
+            now_ms, "NodeReady", f"Node/{name}", f"Node {name} status is now: NodeReady"
+        )
+        self._joined(name, item)

@@ -1,0 +1,133 @@
+"""The controllers that turn Deployments and Jobs into pods.
+
+Source: kubernetes pkg/controller/replicaset, pkg/controller/controller_utils.go (ActivePods: which pod
+goes first), pkg/controller/job.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from gpuscale.base.objects.meta import ObjectMeta, OwnerReference
+from gpuscale.base.objects.pods import Pod, PodPhase, PodTemplate
+from gpuscale.base.objects.workloads import Deployment, Job
+from gpuscale.base.streams import name_suffix
+from gpuscale.lab.sim.cluster import Cluster
+from gpuscale.lab.sim.pod_index import FINISHED, OwnerKey
+
+
+@dataclass(frozen=True, slots=True)
+class Reconciled:
+    """What one pass of the controllers did."""
+
+    created: tuple[str, ...]
+    deleted: tuple[str, ...]
+    """Pods to stop; the kubelet takes them away."""
+
+
+def reconcile(cluster: Cluster, now_ms: int) -> Reconciled:
+    """Make and delete pods until each workload has as many as it wants.
+
+    Only those are looked at whose own count or whose pods have changed since the last pass.
+    """
+    created: list[str] = []
+    deleted: list[str] = []
+    changed = cluster.index.changed_owners
+    for _, owner in sorted(
+        (cluster.controlled[o][0], o) for o in changed if o in cluster.controlled
+    ):
+        key = cluster.controlled[owner][1]
+        if owner[0] == "Job":
+            created += _reconcile_job(cluster, cluster.jobs[key], now_ms)
+            continue
+        deployment, live = cluster.deployments[key], cluster.index.live[owner]
+        created += _scale_out(cluster, deployment, live, now_ms)
+        if live > deployment.replicas:
+            deleted += _scale_in(cluster, deployment, live_pods(cluster, deployment), now_ms)
+    changed.clear()
+    return Reconciled(tuple(created), tuple(deleted))
+
+
+def replica_set_name(cluster: Cluster, deployment: Deployment) -> str:
+    """Return the name of the ReplicaSet behind a Deployment's one revision."""
+    name = deployment.metadata.name
+    return f"{name}-{_template_suffix(cluster.seed, name)}"
+
+
+@lru_cache(maxsize=16_384)
+def _template_suffix(seed: int, name: str) -> str:
+    return name_suffix(seed, "template", name, length=10)
+
+
+def replica_set_of(cluster: Cluster, deployment: Deployment) -> OwnerKey:
+    """Return what makes a Deployment's pods."""
+    return "ReplicaSet", deployment.metadata.namespace, replica_set_name(cluster, deployment)
+
+
+def live_pods(cluster: Cluster, deployment: Deployment) -> list[Pod]:
+    """Return a Deployment's pods that are neither finished nor on their way out."""
+    pods = cluster.index.owned_by(replica_set_of(cluster, deployment))
+    return [p for p in pods if p.metadata.deletion_ms is None and p.status.phase not in FINISHED]
+
+
+def _scale_out(cluster: Cluster, deployment: Deployment, live: int, now_ms: int) -> list[str]:
+    owner = OwnerReference("ReplicaSet", replica_set_name(cluster, deployment))
+    return [
+        _create(cluster, deployment.metadata, deployment.template, owner, now_ms)
+        for _ in range(deployment.replicas - live)
+    ]
+
+
+def _scale_in(cluster: Cluster, deployment: Deployment, pods: list[Pod], now_ms: int) -> list[str]:
+    surplus = max(0, len(pods) - deployment.replicas)
+    # Of those created together Kubernetes' choice is arbitrary; names, which are drawn, must not decide it.
+    latest_first = pods[::-1]
+    leaving = sorted(latest_first, key=_leaves_first)[:surplus]
+    owner = f"ReplicaSet/{replica_set_name(cluster, deployment)}"
+    for pod in leaving:
+        cluster.mark_deleted(pod.metadata.key, now_ms)
+        message = f"Deleted pod: {pod.metadata.name}"
+        namespace = pod.metadata.namespace
+        cluster.event(now_ms, "SuccessfulDelete", owner, message, namespace=namespace)
+    return [pod.metadata.key for pod in leaving]
+
+
+def _leaves_first(pod: Pod) -> tuple[bool, bool, bool, int]:
+    """Unassigned before assigned, pending before running, unready before ready, younger before older."""
+    status = pod.status
+    return (
+        bool(pod.spec.node_name),
+        status.phase is not PodPhase.PENDING,
+        status.ready is True,
+        -pod.metadata.creation_ms,
+    )
+
+
+def _reconcile_job(cluster: Cluster, job: Job, now_ms: int) -> list[str]:
+    if job.metadata.key in cluster.completed_jobs:
+        return []
+    pods = cluster.owned_by("Job", job.metadata.namespace, job.metadata.name)
+    succeeded = cluster.succeeded_pods[job.metadata.key]
+    if succeeded >= job.completions:
+        cluster.completed_jobs.add(job.metadata.key)
+        about, namespace = f"Job/{job.metadata.name}", job.metadata.namespace
+        cluster.event(now_ms, "Completed", about, "Job completed", namespace=namespace)
+        return []
+    active = sum(1 for pod in pods if pod.status.phase not in FINISHED)
+    missing = min(job.parallelism, job.completions - succeeded) - active
+    owner = OwnerReference("Job", job.metadata.name)
+    return [_create(cluster, job.metadata, job.template, owner, now_ms) for _ in range(missing)]
+
+
+def _create(
+    cluster: Cluster,
+    workload: ObjectMeta,
+    template: PodTemplate,
+    owner: OwnerReference,
+    now_ms: int,
+) -> str:
+    name = cluster.new_pod_name(workload.namespace, owner.name, owner.kind, owner.name)
+    meta = ObjectMeta(name, workload.namespace, dict(template.labels), {}, now_ms, None, owner)
+    cluster.add_pod(Pod(meta, template.spec))
+    about, message = f"{owner.kind}/{owner.name}", f"Created pod: {name}"
+    cluster.event(now_ms, "SuccessfulCreate", about, message, namespace=meta.namespace)
+    return meta.key

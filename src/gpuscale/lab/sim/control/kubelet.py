@@ -1,0 +1,102 @@
+"""What kubelets do: pull the image, start the container, report Ready, and stop.
+
+Each pod goes Pending → Running → Ready, or → Succeeded for a job, after the times its workload says.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from gpuscale.base.objects.pods import Lifecycle, Pod, PodPhase, PodStatus
+from gpuscale.lab.sim.cluster import Cluster
+from gpuscale.lab.sim.control.containers import Containers
+from gpuscale.lab.sim.engine import Engine, Stage
+from gpuscale.lab.sim.pod_index import FINISHED
+
+
+class Kubelet:
+    """Moves pods through their lives; one serves all nodes.
+
+    Args:
+        cluster: where the pods are.
+        engine: calls back when a step is over.
+        lifecycle_of: times of a pod.
+        changed: called when something happened that controllers want to know.
+        containers: started and ended here.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        engine: Engine,
+        lifecycle_of: Callable[[Pod], Lifecycle],
+        changed: Callable[[], None],
+        containers: Containers,
+    ) -> None:
+        self._cluster = cluster
+        self._engine = engine
+        self._lifecycle_of = lifecycle_of
+        self._changed = changed
+        self._containers = containers
+
+    def take(self, key: str) -> None:
+        """Take on a pod that was bound just now."""
+        pod = self._cluster.pods[key]
+        now_ms = self._engine.now_ms
+        self._cluster.set_status(key, replace(pod.status, start_ms=now_ms, ready=False))
+        lifecycle = self._lifecycle_of(pod)
+        self._later(lifecycle.image_pull_ms, key, lambda now: self._start(key, lifecycle, now))
+
+    def stop(self, key: str) -> None:
+        """Stop a pod that was deleted; one that was never bound is gone at once."""
+        pod = self._cluster.pods[key]
+        if not pod.spec.node_name:
+            self._cluster.remove_pod(key)
+            return
+        now_ms = self._engine.now_ms
+        if pod.status.ready:
+            status = replace(pod.status, ready=False, ready_transition_ms=now_ms)
+            self._cluster.set_status(key, status)
+        self._containers.report_stop(key, now_ms)
+        stop_ms = self._lifecycle_of(pod).stop_ms
+        self._engine.after(stop_ms, Stage.KUBELET, lambda now: self._gone(key))
+
+    def _start(self, key: str, lifecycle: Lifecycle, now_ms: int) -> None:
+        pod = self._cluster.pods[key]
+        status = PodStatus(PodPhase.RUNNING, pod.status.start_ms, False, now_ms)
+        self._cluster.set_status(key, status)
+        self._containers.start(key, now_ms)
+        self._later(lifecycle.startup_ms, key, lambda now: self._ready(key, now))
+        if lifecycle.run_ms is not None:
+            self._later(lifecycle.run_ms, key, lambda now: self._succeed(key, now))
+
+    def _ready(self, key: str, now_ms: int) -> None:
+        status = self._cluster.pods[key].status
+        if status.phase is PodPhase.RUNNING:
+            self._cluster.set_status(key, replace(status, ready=True, ready_transition_ms=now_ms))
+            self._changed()
+
+    def _succeed(self, key: str, now_ms: int) -> None:
+        pod = self._cluster.pods[key]
+        self._containers.end(key)
+        status = replace(
+            pod.status, phase=PodPhase.SUCCEEDED, ready=False, ready_transition_ms=now_ms
+        )
+        self._cluster.set_status(key, status)
+        self._changed()
+
+    def _gone(self, key: str) -> None:
+        self._containers.end(key)
+        if key in self._cluster.pods:
+            self._cluster.remove_pod(key)
+            self._changed()
+
+    def _later(self, delay_ms: int, key: str, step: Callable[[int], None]) -> None:
+        """Have a step done later, unless the pod is gone, finished or on its way out by then."""
+
+        def guarded(now_ms: int) -> None:
+            pod = self._cluster.pods.get(key)
+            if pod is None or pod.metadata.deletion_ms is not None or pod.status.phase in FINISHED:
+                return
+            step(now_ms)
+
+        self._engine.after(delay_ms, Stage.KUBELET, guarded)

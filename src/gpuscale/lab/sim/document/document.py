@@ -1,0 +1,255 @@
+"""A run as one plain document: what `simulate -o json` prints and what the page and the report show.
+
+`{"scenario", "seed", "description", "summary", "events", "series"}`; times are seconds of scenario time,
+and null in a series is a gap.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+
+from gpuscale.base.objects.hpa import MetricTarget
+from gpuscale.base.objects.scaled_object import KIND
+from gpuscale.lab.sim.autoscaler import HpaFigures
+from gpuscale.lab.sim.control.cloud import Rental
+from gpuscale.lab.sim.document.jobs import job_progress
+from gpuscale.lab.sim.document.requests import request_summaries
+from gpuscale.lab.sim.document.timeline import Recorder
+from gpuscale.lab.sim.events import Event
+from gpuscale.lab.sim.site import Site
+from gpuscale.triggers.keda.activation import ACTIVATED, DEACTIVATED
+
+_Sizes = Mapping[tuple[str, str], Sequence[float]]
+"""What things were set to, in the order they were, by the kind and the object of the event."""
+_DIGITS = 6
+"""Enough for a microsecond or a millionth of a request, and short in the file."""
+
+
+def document(world: Site, recorder: Recorder) -> dict[str, object]:
+    """Return the whole run so far."""
+    _, times, series = recorder.series()
+    return {
+        "scenario": world.setup.name,
+        "seed": world.setup.seed,
+        "description": world.setup.description,
+        "summary": summary(world),
+        "events": events(world, world.cluster.events.since(0)),
+        "series": {"t": times, **series},
+    }
+
+
+def events(world: Site, items: Iterable[Event]) -> list[dict[str, object]]:
+    """Return events as plain data, oldest first."""
+    return [
+        {
+            "t": world.seconds(event.time_ms),
+            "kind": event.kind,
+            "object": event.object,
+            "from": event.before,
+            "to": event.after,
+            "reason": event.reason,
+        }
+        for event in items
+    ]
+
+
+def row(
+    world: Site, hpas: Mapping[str, HpaFigures], pod_utilization: Mapping[str, float | None]
+) -> dict[str, float | None]:
+    """Return one moment's numbers by series name.
+
+    Args:
+        world: the cluster.
+        hpas: HPA key to what it shows.
+        pod_utilization: series name (`gpu/...`, `pod/...`) to percent.
+    """
+    values: dict[str, float | None] = dict(pod_utilization)
+    for key, service in world.services.items():
+        name = key.partition("/")[2]
+        values[f"load/{name}"] = round(service.rate, _DIGITS)
+        values[f"queue/{name}"] = round(service.waiting, _DIGITS)
+        values[f"replicas/{name}/ready"] = world.ready_pods(key)
+        if service.model.batching is not None:
+            values[f"inFlight/{name}"] = round(service.in_service, _DIGITS)
+            used = service.kv_used
+            values[f"kvCache/{name}"] = None if used is None else round(used, _DIGITS)
+    values |= _hpa_values(world, hpas)
+    for name, jobs in job_progress(world).items():
+        values[f"jobs/{name}/pending"] = jobs.pending
+        values[f"jobs/{name}/running"] = jobs.running
+        values[f"jobs/{name}/succeeded"] = jobs.succeeded
+    values["pods/pending"] = world.pending_pods()
+    for name in world.cloud.pools:
+        ready, total = world.cloud.sizes(name)
+        values[f"nodes/{name}/ready"] = ready
+        values[f"nodes/{name}/total"] = total
+    return values
+
+
+def _hpa_values(world: Site, hpas: Mapping[str, HpaFigures]) -> dict[str, float | None]:
+    values: dict[str, float | None] = {}
+    for key, hpa in world.cluster.hpas.items():
+        name = hpa.metadata.name
+        deployment = f"{hpa.metadata.namespace}/{hpa.target.name}"
+        values[f"hpa/{name}/current"] = world.cluster.deployments[deployment].replicas
+        shown = hpas.get(key)
+        if hpa.metrics:
+            index = 0 if shown is None else shown.metric
+            values[f"hpa/{name}/target"] = _target(hpa.metrics[index].target)
+        if shown is not None:
+            values[f"hpa/{name}/desired"] = shown.desired
+            values[f"hpa/{name}/value"] = None if shown.milli is None else shown.milli / 1000
+    return values
+
+
+def _target(target: MetricTarget) -> float | None:
+    """Return the number that a metric's value is held against, whichever form the target has."""
+    quantity = target.average_value or target.value
+    return float(quantity) if quantity is not None else target.average_utilization
+
+
+def summary(world: Site) -> dict[str, object]:
+    """Return the figures that sum a run up."""
+    log = _sizes(world.cluster.events.since(0))
+    now_ms = world.engine.now_ms
+    rentals = world.cloud.rentals
+    return {
+        "duration": world.seconds(now_ms),
+        "hpas": _hpa_summaries(world, log),
+        "nodePools": _pool_summaries(world, log),
+        "jobs": {
+            name: {
+                "submitted": jobs.submitted,
+                "pending": jobs.pending,
+                "running": jobs.running,
+                "succeeded": jobs.succeeded,
+            }
+            for name, jobs in job_progress(world).items()
+        },
+        "completedJobs": len(world.cluster.completed_jobs),
+        "submittedJobs": len(world.cluster.jobs),
+        **_hours(world, now_ms),
+        "gpuEnergyKwh": round(world.work_energy.kwh(now_ms), 4),
+        "cost": _cost(rentals, now_ms),
+        "currency": world.setup.currency,
+        "poolsWithoutPrice": sorted({each.pool for each in rentals if each.price_per_hour is None}),
+        **request_summaries(world),
+        "scaleOuts": _scale_outs(world),
+        **_failed_rules(world),
+    }
+
+
+def _failed_rules(world: Site) -> dict[str, object]:
+    """Return the Prometheus rules that failed, how often and why at last; nothing where none did."""
+    failed = {
+        f"{group.name}/{rule.name}": {
+            "evaluations": rule.status.evaluations,
+            "failures": rule.status.failures,
+            "lastError": rule.status.latest_failure,
+        }
+        for group in world.prometheus_rules.groups
+        for rule in group.rules
+        if rule.status.failures
+    }
+    return {"failedRules": failed} if failed else {}
+
+
+def _hours(world: Site, now_ms: int) -> dict[str, float]:
+    """Return what was paid for, and what became of it: busy, starting, and the rest idle."""
+    rentals = world.cloud.rentals
+    gpu_hours = sum(rental.hours(now_ms) * rental.gpus for rental in rentals)
+    on_the_way = sum(rental.starting_hours(now_ms) * rental.gpus for rental in rentals)
+    starting = on_the_way + world.cluster.starting_gpu_ms / 3_600_000
+    busy = world.busy_gpu_hours()
+    return {
+        "nodeHours": round(sum(rental.hours(now_ms) for rental in rentals), 4),
+        "gpuHours": round(gpu_hours, 4),
+        "busyGpuHours": round(busy, 4),
+        "startingGpuHours": round(starting, 4),
+        "idleGpuHours": round(max(0.0, gpu_hours - busy - starting), 4),
+    }
+
+
+def _cost(rentals: Sequence[Rental], now_ms: int) -> float | None:
+    """Return what all nodes cost; None where one of them has no price."""
+    costs = [
+        None if rental.price_per_hour is None else rental.hours(now_ms) * rental.price_per_hour
+        for rental in rentals
+    ]
+    known = [cost for cost in costs if cost is not None]
+    return round(sum(known), 4) if len(known) == len(costs) else None
+
+
+def _hpa_summaries(world: Site, log: _Sizes) -> Mapping[str, Mapping[str, object]]:
+    started = {item.metadata.key: item.replicas for item in world.setup.deployments}
+    found: dict[str, dict[str, object]] = {}
+    for hpa in world.cluster.hpas.values():
+        deployment = f"{hpa.metadata.namespace}/{hpa.target.name}"
+        sizes = log.get(("SuccessfulRescale", f"HorizontalPodAutoscaler/{hpa.metadata.name}"), [])
+        scaled = f"{KIND}/{hpa.metadata.owner.name}" if hpa.metadata.owner else ""
+        woken = log.get((ACTIVATED, scaled), [])
+        found[hpa.metadata.name] = {
+            "maxReplicas": max([started[deployment], *sizes, *woken]),
+            "finalReplicas": world.cluster.deployments[deployment].replicas,
+            "rescales": len(sizes),
+        }
+        if scaled:
+            found[hpa.metadata.name] |= {
+                "activations": len(woken),
+                "deactivations": len(log.get((DEACTIVATED, scaled), [])),
+            }
+    return found
+
+
+def _pool_summaries(world: Site, log: _Sizes) -> dict[str, object]:
+    found: dict[str, object] = {}
+    for name, item in world.cloud.pools.items():
+        sizes = log.get(("TriggeredScaleUp", f"NodePool/{name}"), [])
+        found[name] = {
+            "maxNodes": max([item.pool.min_nodes, *sizes]),
+            "finalNodes": world.cloud.sizes(name)[1],
+        }
+    return found
+
+
+def _sizes(log: Sequence[Event]) -> _Sizes:
+    found: dict[tuple[str, str], list[float]] = {}
+    for event in log:
+        if event.after is not None:
+            found.setdefault((event.kind, event.object), []).append(event.after)
+    return found
+
+
+def _scale_outs(world: Site) -> dict[str, object]:
+    """Return how long scale-outs took, mean times in seconds; None where there is nothing to average."""
+    rises, scale_outs = world.scale_outs.rises, world.scale_outs.all
+    answered = [rise.to_ready_ms for rise in rises if rise.scale_outs]
+    ready = [each for each in scale_outs if each.ready_ms is not None]
+    return {
+        "count": len(scale_outs),
+        "ready": len(ready),
+        "loadRises": len(rises),
+        "answeredRises": len(answered),
+        "loadToReadyTimeP50": _ranked_seconds(answered, 50),
+        "loadToReadyTimeP95": _ranked_seconds(answered, 95),
+        "loadToReadyTimeMax": _ranked_seconds(answered, 100),
+        "meanLoadToDecisionTime": _mean_seconds(rise.to_decision_ms for rise in rises),
+        "meanLoadToReadyTime": _mean_seconds(rise.to_ready_ms for rise in rises),
+        "meanDecisionToReadyTime": _mean_seconds(
+            each.ready_ms - each.decided_ms for each in scale_outs if each.ready_ms is not None
+        ),
+    }
+
+
+def _ranked_seconds(times_ms: Sequence[int | None], percent: int) -> float | None:
+    """Return the least of the times that so many per cent are within.
+
+    One that never came is longer than all others; None where the rank falls on one, or there are no times.
+    """
+    ranked = sorted(math.inf if time_ms is None else time_ms for time_ms in times_ms)
+    rank = math.ceil(percent * len(ranked) / 100) - 1
+    return round(ranked[rank] / 1000, 3) if ranked and math.isfinite(ranked[rank]) else None
+
+
+def _mean_seconds(times_ms: Iterable[int | None]) -> float | None:
+    known = [time_ms for time_ms in times_ms if time_ms is not None]
+    return round(sum(known) / len(known) / 1000, 3) if known else None

@@ -1,0 +1,54 @@
+"""The hops of GPUs' readings as formulas: window, scrape, how long a value counts, and what a look finds.
+
+All other series are in a store as in an exact run: requests, what pods serve, what rules recorded. Scrapes,
+rules, looks and polls have their phases from `lab.sim.pipeline`, so all see the same at the same moments.
+Only GPUs that a pod holds have values in the run's document.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from gpuscale.lab.sim.cluster import ClusterDirectory
+from gpuscale.lab.sim.lagged.client import LaggedClient
+from gpuscale.lab.sim.lagged.gpus import ReadGpus
+from gpuscale.lab.sim.lagged.reasons import Questions
+from gpuscale.lab.sim.lagged.samples import LaggedSamples
+from gpuscale.lab.sim.metrics_client import VirtualMetricsClient
+from gpuscale.lab.sim.world import World
+from gpuscale.series.promql.evaluate import Samples
+from gpuscale.series.storage.store import SeriesStore
+from gpuscale.series.values import Value
+
+
+class GpusByFormula:
+    """What GPUs read, by formula.
+
+    Args:
+        world: whose GPUs are read; nothing in it may be against `reasons.why_not`.
+    """
+
+    def __init__(self, world: World) -> None:
+        self.is_text = False
+        self.store = SeriesStore()
+        self.utilization: dict[str, float | None] = {}
+        self.shows_gpus = True
+        questions = Questions(world.setup)
+        self._formulas = questions.formulas
+        self._gpus = ReadGpus(world, self._formulas, self.store, questions.fields())
+        self._samples = LaggedSamples(self.store, self._formulas, self._gpus)
+
+    def client(self, directory: ClusterDirectory) -> VirtualMetricsClient:
+        return LaggedClient(directory, self._samples, self._formulas, self._gpus)
+
+    def samples(self) -> Samples:
+        return self._samples
+
+    def scrape(self, now_ms: int) -> None:
+        self._gpus.scrape(now_ms)
+        if self.shows_gpus:
+            self.utilization = self._gpus.utilization()
+
+    def series_now(self, selector: str, start_ms: int) -> Sequence[Mapping[str, str]]:
+        return self._samples.series_now(selector, start_ms)
+
+    async def query(self, promql: str, at_ms: int) -> Value:
+        return self._samples.query_now(promql, at_ms)

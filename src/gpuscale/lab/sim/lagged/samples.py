@@ -1,0 +1,78 @@
+"""Queries over the store of a lagged run, in which what GPUs read comes by formula."""
+
+from collections.abc import Mapping, Sequence
+
+from gpuscale.base.errors import BugError
+from gpuscale.lab.sim.lagged.formulas import Formulas
+from gpuscale.lab.sim.lagged.gpus import ReadGpus
+from gpuscale.series.promql.evaluate import Evaluable, instant
+from gpuscale.series.promql.parse import Query, parse_matchers, parse_query
+from gpuscale.series.promql.rows import PlannedQuery
+from gpuscale.series.storage.index import Selector
+from gpuscale.series.storage.samples import Series
+from gpuscale.series.storage.store import SeriesStore
+from gpuscale.series.values import Matrix, Value
+
+
+class LaggedSamples(Evaluable):
+    """Samples of a store, and results of formulas among them. Never waits.
+
+    Args:
+        store: has the series that are not of GPUs.
+        formulas: say what of a query is not in there.
+        gpus: give the results of formulas.
+    """
+
+    def __init__(self, store: SeriesStore, formulas: Formulas, gpus: ReadGpus) -> None:
+        self._store = store
+        self._formulas = formulas
+        self._gpus = gpus
+        self._stored = _Stored(store, formulas, gpus)
+
+    def instant(self, query: PlannedQuery) -> Value:
+        return instant(
+            self._stored,
+            Query("", self._formulas.rewritten(query.root)),
+            query.covered.start_ms,
+            lookback_ms=query.lookback_ms,
+            left_open=query.left_open,
+            check=query.check,
+        )
+
+    def range_query(self, _query: PlannedQuery) -> Matrix:
+        """Raise: in virtual time each query is of one moment."""
+        raise BugError("a lagged run was asked for a range")
+
+    def series_now(self, selector: str, start_ms: int) -> Sequence[Mapping[str, str]]:
+        """Return label sets of the series with a sample since `start_ms`; of a field, those that differ.
+
+        Raises:
+            QueryError: not a selector.
+        """
+        matchers = parse_matchers(selector)
+        series = self._formulas.field_of(matchers)
+        if series is not None:
+            return self._gpus.found(matchers, series, start_ms)
+        return self._store.series(matchers, start_ms)
+
+    def query_now(self, promql: str, at_ms: int) -> Value:
+        """Return what the query evaluates to at `at_ms`.
+
+        Raises:
+            QueryError: not PromQL, or more of it than is supported.
+        """
+        return instant(self, parse_query(promql), at_ms)
+
+
+class _Stored:
+    """What the selectors of a rewritten query select."""
+
+    def __init__(self, store: SeriesStore, formulas: Formulas, gpus: ReadGpus) -> None:
+        self._formulas = formulas
+        self._gpus = gpus
+        self._select = store.select
+        self.oldest_kept_ms = store.oldest_kept_ms
+
+    def select(self, matchers: Selector) -> tuple[Series, ...]:
+        formula = self._formulas.find(matchers)
+        return self._select(matchers) if formula is None else self._gpus.results(formula)

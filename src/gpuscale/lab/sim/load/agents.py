@@ -1,0 +1,139 @@
+"""The GPUs of the simulated nodes: what works on them, and whose they are."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from gpuscale.agent.gpu.models import GpuModel
+from gpuscale.agent.gpu.owners import Attribution, ContainerRef
+from gpuscale.agent.gpu.readings import GpuReading
+from gpuscale.agent.gpu.simulated import GpuWork, SimulatedReader
+from gpuscale.base.objects.pods import Pod
+from gpuscale.lab.sim.cluster import Cluster
+from gpuscale.lab.sim.control.containers import Process
+from gpuscale.lab.sim.load.service import Service
+
+COPY_PER_BUSY = 0.45
+"""Memory-copy time per busy time of an inference kernel; a plausible middle, no measurement."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodWork:
+    """What a pod's process does to each of its GPUs."""
+
+    memory_mib: int
+    service: Service | None
+    """Whose requests keep it busy once it is ready."""
+    steady_ratio: float = 0.0
+    """How busy it is from its start on, where no service says so."""
+
+
+class SimulatedGpus:
+    """One reader per node, fed by the work of the pods on its GPUs.
+
+    Args:
+        cluster: which pod holds which GPU.
+        processes: pod key to its process while one runs.
+        seed: of the readings' small noise.
+        window_ms: what utilisation is averaged over.
+        fields: what to read; None is all.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        processes: Mapping[str, Process],
+        seed: int,
+        window_ms: int,
+        fields: frozenset[str] | None,
+    ) -> None:
+        self.readers: dict[str, SimulatedReader] = {}
+        self.work: dict[str, PodWork] = {}
+        """Workload key (`kind namespace/name` of the pod's owner) to what its pods do."""
+        self._cluster = cluster
+        self._processes = processes
+        self._seed = seed
+        self._window_ms = window_ms
+        self._fields = fields
+
+    def join(self, node: str, model: GpuModel, count: int) -> None:
+        """Put `count` GPUs of one model into a node."""
+
+        def work(index: int, from_ms: int, to_ms: int) -> Sequence[GpuWork]:
+            return self._work_on(node, index, from_ms, to_ms)
+
+        self.readers[node] = SimulatedReader(
+            node, model, count, self._seed, work, self._window_ms, fields=self._fields
+        )
+
+    def leave(self, node: str) -> None:
+        del self.readers[node]
+
+    def attribution(self, node: str) -> Attribution:
+        """Return who holds which GPU of a node, and which process is whose; nothing of a node that left."""
+        if node not in self.readers:
+            return Attribution()
+        by_gpu: dict[str, tuple[ContainerRef, ...]] = {}
+        by_pid: dict[int, ContainerRef] = {}
+        for gpu, key in zip(self.readers[node].gpus(), self._cluster.devices[node], strict=True):
+            if key is None:
+                continue
+            container = _container(self._cluster.pods[key])
+            by_gpu[gpu.allocated_as] = (container,)
+            process = self._processes.get(key)
+            if process is not None:
+                by_pid[process.pid] = container
+        return Attribution(by_gpu, by_pid)
+
+    def read(self, node: str, now_ms: int) -> tuple[GpuReading, ...]:
+        return self.readers[node].read(now_ms)
+
+    def read_one(self, node: str, index: int, now_ms: int) -> GpuReading:
+        return self.readers[node].read_one(index, now_ms)
+
+    def works_since_ms(self, pod: Pod, process: Process) -> int | None:
+        """Return since when a pod's process does the work of its owner; None where it does not yet."""
+        if self.work[owner_key(pod)].service is None:
+            return process.started_ms
+        return pod.status.ready_transition_ms if pod.status.ready else None
+
+    def _work_on(self, node: str, index: int, from_ms: int, to_ms: int) -> Sequence[GpuWork]:
+        key = self._cluster.devices[node][index]
+        if key is None or key not in self._processes:
+            return ()
+        pod = self._cluster.pods[key]
+        work = self.work[owner_key(pod)]
+        process = self._processes[key]
+        busy = _busy_ratio(pod, work, process.started_ms, from_ms, to_ms)
+        name = pod.spec.containers[0].name
+        return (GpuWork(process.pid, name, busy, busy * COPY_PER_BUSY, work.memory_mib),)
+
+
+def owner_key(pod: Pod) -> str:
+    """Return the key under which the work of a pod's owner is known."""
+    owner = pod.metadata.owner
+    return f"{owner.kind} {pod.metadata.namespace}/{owner.name}" if owner else ""
+
+
+def _busy_ratio(pod: Pod, work: PodWork, started_ms: int, from_ms: int, to_ms: int) -> float:
+    """Busy share of a window, of which the pod may have worked only the last part."""
+    if to_ms <= from_ms:
+        return 0.0
+    if work.service is None:
+        return work.steady_ratio * _share(started_ms, from_ms, to_ms)
+    if not pod.status.ready or pod.status.ready_transition_ms is None:
+        return 0.0
+    since_ms = max(from_ms, pod.status.ready_transition_ms)
+    busy = work.service.busy_ratio(since_ms, to_ms)
+    return busy * _share(pod.status.ready_transition_ms, from_ms, to_ms)
+
+
+def _share(since_ms: int, from_ms: int, to_ms: int) -> float:
+    return max(0.0, (to_ms - max(from_ms, since_ms)) / (to_ms - from_ms))
+
+
+def _container(pod: Pod) -> ContainerRef:
+    """Return the container that asked for the GPU: the first one that did."""
+    for container in pod.spec.containers:
+        if any("gpu" in resource for resource in container.requests):
+            return ContainerRef(pod.metadata.namespace, pod.metadata.name, container.name)
+    return ContainerRef(pod.metadata.namespace, pod.metadata.name, pod.spec.containers[0].name)

@@ -1,0 +1,64 @@
+"""The requests of services as series, as a gateway would expose them: they are there without a pod.
+
+The names say that the simulator makes them; a gateway's own are others.
+"""
+
+from collections.abc import Callable, Mapping
+
+from gpuscale.base.exposition.families import Family, Sample
+from gpuscale.base.exposition.write import render_text
+from gpuscale.lab.sim.load.service import Service
+from gpuscale.series.scraping.scrape import ScrapeTarget
+from gpuscale.series.storage.store import SeriesStore
+
+WAITING = "gpuscale_simulated_requests_waiting"
+RUNNING = "gpuscale_simulated_requests_running"
+TOTAL = "gpuscale_simulated_requests_total"
+SERVED = "gpuscale_simulated_requests_served_total"
+SERIES = frozenset({WAITING, RUNNING, TOTAL, SERVED})
+_LABELS = {"job": "gpuscale-simulated-requests", "instance": "gpuscale-simulated-requests"}
+_ALMOST = 1e-9
+"""What rounding may have taken from a whole request."""
+
+
+def request_families(services: Mapping[str, Service]) -> tuple[Family, ...]:
+    """Return how many requests wait and run at each Deployment, how many have come, and were served.
+
+    Args:
+        services: Deployment key to its requests.
+    """
+
+    def samples(count: Callable[[Service], float]) -> tuple[Sample, ...]:
+        return tuple(
+            Sample(_labels_of(key), int(count(service) + _ALMOST))
+            for key, service in services.items()
+        )
+
+    return (
+        Family(
+            WAITING, "gauge", "Requests that no pod works on yet.", samples(lambda s: s.waiting)
+        ),
+        Family(RUNNING, "gauge", "Requests that pods work on.", samples(lambda s: s.in_service)),
+        Family(TOTAL, "counter", "Requests that have come.", samples(lambda s: s.arrived)),
+        Family(SERVED, "counter", "Requests that were answered.", samples(lambda s: s.served)),
+    )
+
+
+def _labels_of(key: str) -> tuple[tuple[str, str], ...]:
+    namespace, _, name = key.partition("/")
+    return (("namespace", namespace), ("deployment", name))
+
+
+class RequestTarget:
+    """The series of all services in a store.
+
+    Args:
+        store: where samples go.
+    """
+
+    def __init__(self, store: SeriesStore) -> None:
+        self._target = ScrapeTarget(store, _LABELS, honor_labels=True)
+
+    def scrape(self, services: Mapping[str, Service], now_ms: int) -> None:
+        """Take in the services as they are now."""
+        self._target.ingest(render_text(request_families(services)), now_ms)

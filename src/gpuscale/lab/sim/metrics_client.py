@@ -1,0 +1,110 @@
+"""The metrics API in virtual time: the servers' plans and queries, answered from the store."""
+
+from collections.abc import Coroutine, Mapping, Sequence
+from typing import Any, NoReturn, Protocol, TypeVar
+
+from gpuscale.base.errors import BugError, NotFoundError
+from gpuscale.base.objects.hpa import CrossVersionObjectReference
+from gpuscale.base.objects.metric_values import ExternalValue, MetricValue
+from gpuscale.base.objects.selectors import Selector, parse_selector
+from gpuscale.lab.sim.cluster import ClusterDirectory
+from gpuscale.series.values import Value, VectorSample
+from gpuscale.server.rules.catalogue import Catalogue
+from gpuscale.server.rules.queries.plan import CustomPlan, plan_custom, plan_external
+from gpuscale.server.rules.query import are_joined
+from gpuscale.server.rules.resources import KUBERNETES
+
+T = TypeVar("T")
+
+
+class QuerySource(Protocol):
+    """Answers PromQL at once."""
+
+    def query_now(self, promql: str, at_ms: int) -> Value: ...
+
+
+class VirtualMetricsClient:
+    """A `hpa.client.MetricsClient` that never waits.
+
+    Args:
+        directory: which objects there are.
+        source: answers queries.
+    """
+
+    def __init__(self, directory: ClusterDirectory, source: QuerySource) -> None:
+        self.catalogue = Catalogue()
+        """The series found at the latest look."""
+        self.now_ms = 0
+        """When queries are evaluated."""
+        self.directory = directory
+        """Which objects there are."""
+        self._source = source
+        self._shared: tuple[tuple[str, str, int], Mapping[str, VectorSample]] | None = None
+        """The rows of the latest query for all objects: by query, label and time."""
+
+    async def pod_values(
+        self, namespace: str, selector: str, metric: str, metric_selector: Selector | None
+    ) -> Sequence[MetricValue]:
+        """Return a metric of the selected pods; a pod without one is left out."""
+        pods = parse_selector(selector)
+        names = self.directory.names(KUBERNETES.find("pods"), namespace, pods)
+        chosen = metric_selector or Selector()
+        plan = plan_custom(self.catalogue, KUBERNETES, "pods", namespace, names, metric, chosen)
+        if are_joined(names):
+            return plan.answer(self._source.query_now(plan.promql, self.now_ms))
+        return plan.answer_of(self._rows_of_all(plan))
+
+    def _rows_of_all(self, plan: CustomPlan) -> Mapping[str, VectorSample]:
+        """Return the rows of a query that names no object, which all HPAs of a namespace ask alike.
+
+        Nothing is stored between the HPAs of one moment: scrapes and rules are earlier stages of it.
+        """
+        key = (plan.promql, plan.label, self.now_ms)
+        if self._shared is None or self._shared[0] != key:
+            value = self._source.query_now(plan.promql, self.now_ms)
+            self._shared = key, plan.rows(value)
+        return self._shared[1]
+
+    async def object_value(
+        self,
+        namespace: str,
+        described: CrossVersionObjectReference,
+        metric: str,
+        metric_selector: Selector | None,
+    ) -> MetricValue:
+        resource = KUBERNETES.find_kind(described.kind, described.api_version)
+        plan = plan_custom(
+            self.catalogue,
+            KUBERNETES,
+            resource.name,
+            namespace if resource.namespaced else None,
+            (described.name,),
+            metric,
+            metric_selector or Selector(),
+        )
+        return plan.answer_one(self._source.query_now(plan.promql, self.now_ms))
+
+    async def external_values(
+        self, namespace: str, metric: str, selector: Selector | None
+    ) -> Sequence[ExternalValue]:
+        plan = plan_external(self.catalogue, namespace, metric, selector or Selector())
+        return plan.answer(self._source.query_now(plan.promql, self.now_ms), self.now_ms)
+
+    async def resource_usages(self, _namespace: str, _selector: str, _resource: str) -> NoReturn:
+        """Raise: a simulation has no resource metrics."""
+        raise NotFoundError("no metrics returned from resource metrics API")
+
+
+def immediately(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Return the result of a coroutine that has nothing to wait for.
+
+    Raises:
+        BugError: it waits.
+    """
+    try:
+        coroutine.send(None)
+    except StopIteration as result:
+        value: T = result.value
+        return value
+    coroutine.close()
+    raise BugError("something waits in virtual time")

@@ -1,0 +1,309 @@
+"""From GPU readings to HPA observations in virtual time, through the same code as on a cluster.
+
+The node agents' text is rendered, parsed, labelled, stored, recorded, discovered and queried exactly as
+the servers do it; only the sockets between the hops are missing. A live node agent serves everything;
+in virtual time nothing else looks, and days have to pass in seconds: only series that
+rules can ask for are stored.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from gpuscale.agent.formats.labels import FamilyOptions
+from gpuscale.agent.formats.styles import agent_families
+from gpuscale.agent.gpu.readings import GpuReading
+from gpuscale.base.errors import QueryError
+from gpuscale.base.exposition.write import render_text, six_decimals
+from gpuscale.base.objects.hpa import HorizontalPodAutoscaler
+from gpuscale.base.streams import stream
+from gpuscale.hpa.client import observe
+from gpuscale.hpa.types import Observation
+from gpuscale.lab.sim.autoscaler import HpaController
+from gpuscale.lab.sim.cluster import ClusterDirectory
+from gpuscale.lab.sim.engine import Stage
+from gpuscale.lab.sim.keda import FIRST_POLL_MS, ExternalOfRun, KedaOperator, MetricsOfHpas
+from gpuscale.lab.sim.load.pod_metrics import PodTargets
+from gpuscale.lab.sim.load.requests import RequestTarget
+from gpuscale.lab.sim.metrics_client import VirtualMetricsClient, immediately
+from gpuscale.lab.sim.needs import UTILIZATION, Needs, needs_of
+from gpuscale.lab.sim.scenario.setup import ServiceSetup, Setup
+from gpuscale.lab.sim.site import Site
+from gpuscale.lab.sim.triggers import LOOK_MS, SimulatedTriggers
+from gpuscale.lab.sim.world import World
+from gpuscale.series.promql.evaluate import Samples
+from gpuscale.series.scraping.scrape import ScrapeTarget
+from gpuscale.series.storage.store import SeriesStore
+from gpuscale.series.values import Value
+from gpuscale.server.rules.catalogue import Catalogue, QueryFailure, SeriesAnswer
+from gpuscale.server.sources.embedded import EmbeddedSource
+from gpuscale.triggers.keda.kinds import Sources
+
+FIRST_LOOK_MS = 1_000
+"""When every hop looks once as it starts, before it falls into its own pace."""
+
+
+def common_labels(setup: Setup) -> dict[str, str]:
+    """Return the labels that a ServiceMonitor gives all node agents alike."""
+    pipeline = setup.pipeline
+    return {
+        "job": pipeline.agent_service,
+        "service": pipeline.agent_service,
+        "namespace": pipeline.agent_namespace,
+        "container": "exporter",
+        "endpoint": "metrics",
+    }
+
+
+def target_labels(world: Site, node: str) -> dict[str, str]:
+    """Return the labels that a ServiceMonitor gives the node agent of a node."""
+    pods = world.cluster.pods_on(node)
+    agent = next(
+        pod for pod in pods if pod.metadata.owner and pod.metadata.owner.kind == "DaemonSet"
+    )
+    return {
+        **common_labels(world.setup),
+        "pod": agent.metadata.name,
+        "instance": f"{node}:9400",
+    }
+
+
+def percent_of(reading: GpuReading) -> float | None:
+    """Return how busy a reading says its GPU was."""
+    value = reading.values.get(UTILIZATION)
+    return float(value) if isinstance(value, (int, float)) else None
+
+
+def utilization(
+    world: Site, node: str, readings: tuple[GpuReading, ...]
+) -> dict[str, float | None]:
+    """Return percent by series name: `gpu/NODE/INDEX`, and `pod/NAMESPACE/POD` for pods with GPUs."""
+    values: dict[str, float | None] = {}
+    by_pod: dict[str, list[float]] = {}
+    for reading, key in zip(readings, world.cluster.devices[node], strict=True):
+        known = percent_of(reading)
+        values[f"gpu/{node}/{reading.gpu.index}"] = known
+        if key is not None and known is not None:
+            by_pod.setdefault(key, []).append(known)
+    return values | {f"pod/{key}": sum(found) / len(found) for key, found in by_pod.items()}
+
+
+def phase_ms(seed: int, hop: str, period_ms: int) -> int:
+    """Return when a hop first looks at its own pace, after the scenario's start.
+
+    Hops of a cluster run beside each other, not in step; the seed says how they are offset.
+    """
+    step_ms = min(1000, period_ms)
+    steps = stream(seed, "phase", hop).randrange(period_ms // step_ms)
+    return FIRST_LOOK_MS + (steps + 1) * step_ms
+
+
+class GpuHops(Protocol):
+    """How what GPUs read gets to where queries find it."""
+
+    is_text: bool
+    """Whether all that is scraped goes through text."""
+    store: SeriesStore
+    """Where all other series go."""
+    utilization: dict[str, float | None]
+    """As read at the latest scrape, by the names of series in a run's document."""
+    shows_gpus: bool
+    """Whether anyone looks at that."""
+
+    def client(self, directory: ClusterDirectory) -> VirtualMetricsClient:
+        """Return what answers HPAs."""
+        ...
+
+    def samples(self) -> Samples:
+        """Return what Prometheus' rules read."""
+        ...
+
+    def scrape(self, now_ms: int) -> None:
+        """Read all GPUs; the load is that of this moment."""
+        ...
+
+    def series_now(self, selector: str, start_ms: int) -> Sequence[Mapping[str, str]]:
+        """Return the label sets of the series with a sample since `start_ms`."""
+        ...
+
+    async def query(self, promql: str, at_ms: int) -> Value:
+        """Return what a query evaluates to."""
+        ...
+
+
+class GpusAsText:
+    """What GPUs read as text, scraped into a store.
+
+    Args:
+        world: whose GPUs are scraped.
+        needs: the series worth storing.
+    """
+
+    def __init__(self, world: World, needs: Needs) -> None:
+        self.is_text = True
+        self.store = SeriesStore()
+        self.utilization: dict[str, float | None] = {}
+        self.shows_gpus = True
+        self._world = world
+        self._needs = needs
+        self._counters = needs.counters(world.setup.counters)
+        self._targets: dict[str, ScrapeTarget] = {}
+        self._source = EmbeddedSource(self.store)
+        self.series_now = self._source.series_now
+        self.query = self._source.query
+
+    def client(self, directory: ClusterDirectory) -> VirtualMetricsClient:
+        return VirtualMetricsClient(directory, self._source)
+
+    def samples(self) -> Samples:
+        return self.store
+
+    def scrape(self, now_ms: int) -> None:
+        shown: dict[str, float | None] = {}
+        nodes = self._world.gpus.readers
+        for node in self._targets.keys() - nodes.keys():
+            self._targets.pop(node).gone(now_ms)
+        for node in nodes:
+            readings = self._world.gpus.read(node, now_ms)
+            if self.shows_gpus:
+                shown |= utilization(self._world, node, readings)
+            self._target(node).ingest(self._text(node, readings), now_ms)
+        self.utilization = shown
+
+    def _target(self, node: str) -> ScrapeTarget:
+        if node not in self._targets:
+            labels = target_labels(self._world, node)
+            honor = self._world.setup.pipeline.honor_labels
+            self._targets[node] = ScrapeTarget(self.store, labels, honor_labels=honor)
+        return self._targets[node]
+
+    def _text(self, node: str, readings: tuple[GpuReading, ...]) -> str:
+        options = FamilyOptions(hostname=node, node_pool=self._world.cloud.pool_of(node).pool.name)
+        attribution = self._world.gpus.attribution(node)
+        style = frozenset({self._world.setup.pipeline.style})
+        families = agent_families(
+            readings, self._counters, attribution, options, style, self._needs.names
+        )
+        return render_text(families, float_text=six_decimals)
+
+
+class VirtualPipeline:
+    """The hops between GPUs and HPAs, on the world's engine.
+
+    Args:
+        world: whose GPUs are scraped and whose HPAs are served.
+        controller: gets the metrics of each HPA.
+        gpus: carry what GPUs read; None has it go as text into a store.
+    """
+
+    def __init__(
+        self, world: World, controller: HpaController, gpus: GpuHops | None = None
+    ) -> None:
+        self._world = world
+        self._controller = controller
+        self._setup = world.setup
+        self._needs = needs_of(world.setup)
+        self.gpus = gpus or GpusAsText(world, self._needs)
+        self._store = self.gpus.store
+        self._requests = RequestTarget(self._store) if self._needs.requests() else None
+        self._client = self.gpus.client(ClusterDirectory(world.cluster))
+        self._triggers = SimulatedTriggers(world, self._client, self.gpus.query)
+        sources = Sources(self.gpus.query, self._triggers)
+        self._keda = KedaOperator(world, controller, sources)
+        external = ExternalOfRun(self._keda, self._triggers, lambda: world.engine.now_ms)
+        self._with_keda = MetricsOfHpas(self._client, self._keda, external)
+        self._schedule()
+
+    def observe(self, hpa: HorizontalPodAutoscaler, now_ms: int) -> tuple[Observation, ...]:
+        """Return what the metrics API would answer for each metric of an HPA."""
+        self._client.now_ms = now_ms
+        selector = self._controller.target(hpa).scale.selector
+        return immediately(observe(self._with_keda, hpa, selector))
+
+    def _schedule(self) -> None:
+        engine, start = self._world.engine, self._world.start_ms
+        pipeline, seed = self._setup.pipeline, self._setup.seed
+        scrape_ms = pipeline.scrape_interval
+        for workload in self._setup.workloads:
+            self._schedule_pods(workload)
+        engine.at(start + FIRST_LOOK_MS, Stage.SCRAPE, self._look_once)
+        first_ms = start + phase_ms(seed, "scrape", scrape_ms)
+        engine.every(scrape_ms, Stage.SCRAPE, self._scrape, first_ms=first_ms)
+        rule_ms, relist_ms = pipeline.rule_interval, pipeline.relist_interval
+        rules_at = start + phase_ms(seed, "rules", rule_ms)
+        engine.every(rule_ms, Stage.RULES, self._record, first_ms=rules_at)
+        relist_at = start + phase_ms(seed, "relist", relist_ms)
+        engine.every(relist_ms, Stage.DISCOVERY, self._discover, first_ms=relist_at)
+        # What the HPAs ask for is known once every hop has looked; before it a first sync would only fail.
+        is_at_once = self._controller.settings.syncs_at_once
+        first_sync_ms = FIRST_LOOK_MS if is_at_once else pipeline.hpa_sync_period
+        for key in self._world.cluster.hpas:
+            self._schedule_hpa(key, start + first_sync_ms)
+        if self._keda.polled or self._setup.triggers:
+            engine.every(LOOK_MS, Stage.KEDA, self._look_at_triggers, first_ms=start)
+        for key, period_ms in self._keda.polled:
+            self._schedule_polls(key, start + FIRST_POLL_MS, period_ms)
+
+    def _look_once(self, now_ms: int) -> None:
+        """Every hop looks once as it starts, before it falls into its own pace."""
+        self._scrape(now_ms)
+        self._record(now_ms)
+        self._discover(now_ms)
+
+    def _schedule_hpa(self, key: str, first_ms: int) -> None:
+        def sync(now_ms: int) -> None:
+            hpa = self._world.cluster.hpas[key]
+            self._controller.sync(key, self.observe(hpa, now_ms), now_ms)
+
+        period_ms = self._setup.pipeline.hpa_sync_period
+        self._world.engine.every(period_ms, Stage.HPA, sync, first_ms=first_ms)
+
+    def _schedule_pods(self, workload: ServiceSetup) -> None:
+        """Have the pods of a workload scraped, if they serve anything that someone asks for."""
+        metrics, key = workload.metrics, workload.deployment
+        if metrics is None or not self._needs.any_of(metrics.series()):
+            return
+        name = key.partition("/")[2]
+        targets = PodTargets(self._store, name, metrics, as_text=self.gpus.is_text)
+
+        def scrape(now_ms: int) -> None:
+            self._world.advance_load(now_ms)
+            pods = self._world.serving_pods(key)
+            name = self._world.service_of(pods[0]) if pods else None
+            targets.scrape(self._world.services[key], pods, name, now_ms)
+
+        first_ms = phase_ms(self._setup.seed, f"scrape {key}", metrics.interval_ms)
+        engine, start = self._world.engine, self._world.start_ms
+        engine.at(start + FIRST_LOOK_MS, Stage.SCRAPE, scrape)
+        engine.every(metrics.interval_ms, Stage.SCRAPE, scrape, first_ms=start + first_ms)
+
+    def _look_at_triggers(self, now_ms: int) -> None:
+        self._client.now_ms = now_ms
+        immediately(self._triggers.look(now_ms))
+        immediately(self._keda.push(now_ms))
+
+    def _schedule_polls(self, key: str, first_ms: int, period_ms: int) -> None:
+        def poll(now_ms: int) -> None:
+            immediately(self._keda.poll(key, now_ms))
+
+        self._world.engine.every(period_ms, Stage.KEDA, poll, first_ms=first_ms)
+
+    def _scrape(self, now_ms: int) -> None:
+        self._world.advance_load(now_ms)
+        if self._requests is not None:
+            self._requests.scrape(self._world.services, now_ms)
+        self.gpus.scrape(now_ms)
+
+    def _record(self, now_ms: int) -> None:
+        self._world.prometheus_rules.evaluate(self._store, now_ms, self.gpus.samples())
+
+    def _discover(self, now_ms: int) -> None:
+        since_ms = now_ms - self._setup.pipeline.relist_interval
+        config = self._setup.rules
+        answers = {query: self._series(query, since_ms) for query in config.series_queries()}
+        self._client.catalogue = Catalogue.build(config, answers, self._client.catalogue)
+
+    def _series(self, query: str, since_ms: int) -> SeriesAnswer:
+        try:
+            return self.gpus.series_now(query, since_ms)
+        except QueryError as error:
+            return QueryFailure(str(error))

@@ -1,0 +1,196 @@
+"""The pods of a simulated cluster by what is asked for: owner, labels, node, state.
+
+What an informer's indexers are to a real controller: each question costs what its answer is long, not what
+the cluster is large. All answers are in the order in which the pods were made.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Hashable, Iterator
+from typing import TypeVar
+
+from gpuscale.base.objects.nodes import Node
+from gpuscale.base.objects.pods import Pod, PodPhase
+from gpuscale.base.objects.selectors import Operator, Selector
+from gpuscale.hpa.cluster.scheduling.fit import NodeState, node_state
+
+FINISHED = (PodPhase.SUCCEEDED, PodPhase.FAILED)
+
+OwnerKey = tuple[str, str, str]
+"""Kind, namespace and name of what made a pod."""
+K = TypeVar("K", bound=Hashable)
+_Keys = dict[str, None]
+"""Pod keys in order; a set that remembers it."""
+
+
+class PodIndex:
+    """Pods by key, kept in tables that grow and shrink with each change."""
+
+    def __init__(self) -> None:
+        self.pods: dict[str, Pod] = {}
+        self.waiting: _Keys = {}
+        """Of the pods that are on no node, and are to get one."""
+        self.live: Counter[OwnerKey] = Counter()
+        """How many pods of an owner are neither finished nor on their way out."""
+        self.ready: Counter[OwnerKey] = Counter()
+        """How many of those are ready."""
+        self.running: Counter[OwnerKey] = Counter()
+        """How many pods of an owner are in phase Running."""
+        self.pending = 0
+        """How many pods are in phase Pending."""
+        self.namespaces: Counter[str] = Counter()
+        """How many pods each namespace has."""
+        self.busy: Counter[str] = Counter()
+        """How many unfinished pods a node has, without those of DaemonSets."""
+        self.changed_owners: dict[OwnerKey, None] = {}
+        """Whose pods were made, changed or removed since the last clear."""
+        self.changed_nodes: set[str] = set()
+        """Which nodes have other unfinished pods than at the last clear."""
+        self.owner_versions: Counter[OwnerKey] = Counter()
+        """Grows with every change of an owner's pods."""
+        self._by_owner: dict[OwnerKey, _Keys] = {}
+        self._by_node: dict[str, _Keys] = {}
+        self._by_label: dict[tuple[str, str, str], _Keys] = {}
+        """By namespace, label and value."""
+        self._by_namespace: dict[str, _Keys] = {}
+        self._label_versions: Counter[tuple[str, str, str]] = Counter()
+        self._namespace_versions: Counter[str] = Counter()
+
+    def put(self, pod: Pod) -> None:
+        """Take in a pod, or what became of it; owner, namespace and labels stay as they were made."""
+        key = pod.metadata.key
+        before = self.pods.get(key)
+        if before is None:
+            self._file(pod)
+        else:
+            self._count(before, -1)
+        self.pods[key] = pod
+        self._count(pod, 1)
+        if _place(before) != _place(pod):
+            self._move(key, before, pod)
+        if not pod.spec.node_name and pod.metadata.deletion_ms is None:
+            self.waiting[key] = None
+        else:
+            self.waiting.pop(key, None)
+        self._note_change(pod)
+
+    def remove(self, key: str) -> None:
+        """Forget a pod."""
+        pod = self.pods.pop(key)
+        self._count(pod, -1)
+        self._move(key, pod, None)
+        self.waiting.pop(key, None)
+        namespace = pod.metadata.namespace
+        _drop(self._by_namespace, namespace, key)
+        self.namespaces[namespace] -= 1
+        for pair in pod.metadata.labels.items():
+            _drop(self._by_label, (namespace, *pair), key)
+        owner = owner_of(pod)
+        if owner is not None:
+            _drop(self._by_owner, owner, key)
+        self._note_change(pod)
+
+    def on(self, node: str) -> list[Pod]:
+        """Return the pods of a node, finished ones included."""
+        return [self.pods[key] for key in self._by_node.get(node, ())]
+
+    def owners(self) -> Collection[OwnerKey]:
+        """Return what has pods."""
+        return self._by_owner.keys()
+
+    def owned_by(self, owner: OwnerKey) -> list[Pod]:
+        return [self.pods[key] for key in self._by_owner.get(owner, ())]
+
+    def selected(self, namespace: str, selector: Selector) -> list[Pod]:
+        """Return the pods of a namespace that a selector finds."""
+        tables = [self._by_label.get(pair, {}) for pair in _pairs(namespace, selector)]
+        if not tables:
+            tables.append(self._by_namespace.get(namespace, {}))
+        keys = min(tables, key=len)
+        pods = (self.pods[key] for key in keys)
+        return [pod for pod in pods if selector.matches(pod.metadata.labels)]
+
+    def selection_version(self, namespace: str, selector: Selector) -> tuple[int, ...]:
+        """Return numbers that have all grown if a pod that the selector finds has changed."""
+        pairs = tuple(_pairs(namespace, selector))
+        if not pairs:
+            return (self._namespace_versions[namespace],)
+        return tuple(self._label_versions[pair] for pair in pairs)
+
+    def state_of(self, node: Node) -> NodeState:
+        """Return a node with what its unfinished pods take."""
+        pods = self.on(node.metadata.name)
+        return node_state(node, (pod.spec for pod in pods if pod.status.phase not in FINISHED))
+
+    def _file(self, pod: Pod) -> None:
+        key, namespace = pod.metadata.key, pod.metadata.namespace
+        self._by_namespace.setdefault(namespace, {})[key] = None
+        self.namespaces[namespace] += 1
+        for pair in pod.metadata.labels.items():
+            self._by_label.setdefault((namespace, *pair), {})[key] = None
+        owner = owner_of(pod)
+        if owner is not None:
+            self._by_owner.setdefault(owner, {})[key] = None
+
+    def _move(self, key: str, before: Pod | None, after: Pod | None) -> None:
+        """Keep which node a pod is on, and which nodes have other pods than before."""
+        old = before.spec.node_name if before else ""
+        new = after.spec.node_name if after else ""
+        if old and old != new:
+            _drop(self._by_node, old, key)
+        if new:
+            self._by_node.setdefault(new, {})[key] = None
+        self.changed_nodes.update(name for name in (old, new) if name)
+
+    def _count(self, pod: Pod, step: int) -> None:
+        phase, owner = pod.status.phase, owner_of(pod)
+        if phase is PodPhase.PENDING:
+            self.pending += step
+        if phase not in FINISHED and pod.spec.node_name and not is_daemon(pod):
+            self.busy[pod.spec.node_name] += step
+        if owner is None:
+            return
+        if phase is PodPhase.RUNNING:
+            self.running[owner] += step
+        if phase not in FINISHED and pod.metadata.deletion_ms is None:
+            self.live[owner] += step
+            if pod.status.ready:
+                self.ready[owner] += step
+
+    def _note_change(self, pod: Pod) -> None:
+        namespace, owner = pod.metadata.namespace, owner_of(pod)
+        self._namespace_versions[namespace] += 1
+        for pair in pod.metadata.labels.items():
+            self._label_versions[(namespace, *pair)] += 1
+        if owner is not None:
+            self.changed_owners[owner] = None
+            self.owner_versions[owner] += 1
+
+
+def owner_of(pod: Pod) -> OwnerKey | None:
+    """Return what made a pod; None where nothing did."""
+    owner = pod.metadata.owner
+    return None if owner is None else (owner.kind, pod.metadata.namespace, owner.name)
+
+
+def is_daemon(pod: Pod) -> bool:
+    """Return whether a DaemonSet made a pod."""
+    return pod.metadata.owner is not None and pod.metadata.owner.kind == "DaemonSet"
+
+
+def _place(pod: Pod | None) -> tuple[str, bool]:
+    return ("", False) if pod is None else (pod.spec.node_name, pod.status.phase in FINISHED)
+
+
+def _pairs(namespace: str, selector: Selector) -> Iterator[tuple[str, str, str]]:
+    """Return the labels that every object must have that a selector finds."""
+    for each in selector.requirements:
+        if each.operator in {Operator.EQUALS, Operator.IN} and len(each.values) == 1:
+            yield namespace, each.key, each.values[0]
+
+
+def _drop(tables: dict[K, _Keys], name: K, key: str) -> None:
+    table = tables.get(name)
+    if table is not None:
+        table.pop(key, None)
+        if not table:
+            del tables[name]

@@ -1,0 +1,233 @@
+"""From a scenario file to all that a run starts with, or every reason why it can't start.
+
+The files that a scenario names are read through a function given by the caller; nothing here touches
+the disk.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from gpuscale.base.documents.documents import Document, Path, load_documents
+from gpuscale.base.errors import ConfigError
+from gpuscale.base.objects.hpa import HorizontalPodAutoscaler
+from gpuscale.base.objects.manifests import KubernetesObject, read_manifests
+from gpuscale.base.objects.meta import ObjectMeta
+from gpuscale.base.objects.scaled_object import ScaledObject
+from gpuscale.base.objects.workloads import Deployment, Job, Service
+from gpuscale.hpa.cluster.nodes.policy import ClusterAutoscaler, NodePolicyFactory
+from gpuscale.hpa.cluster.nodes.pools import AutoscalerSettings
+from gpuscale.hpa.policy import HpaPolicy, ReplicaPolicyFactory
+from gpuscale.hpa.versions import SCALE_TO_ZERO, parse_version
+from gpuscale.lab.sim.scenario import model as spec
+from gpuscale.lab.sim.scenario.hpa_changes import read_hpa_changes
+from gpuscale.lab.sim.scenario.node_pools import read_currency, read_pools
+from gpuscale.lab.sim.scenario.references import ReadFile, References
+from gpuscale.lab.sim.scenario.scaled import scaled_object_problems
+from gpuscale.lab.sim.scenario.setup import Setup
+from gpuscale.lab.sim.scenario.workloads import read_jobs, read_services
+from gpuscale.series.rules.groups import RuleGroups
+from gpuscale.series.rules.load import load_rule_groups
+from gpuscale.server.rules.config import default_config, load_rules
+from gpuscale.signals.counters import DEFAULT_COUNTERS, load_counters
+from gpuscale.triggers.metadata import read_triggers
+from gpuscale.triggers.policies.naming import policy_faults
+
+_CHART_RULES = "rules: {default: true}\n"
+"""The values with which the adapter's chart adds its default rules, and no others."""
+P = TypeVar("P")
+LoadPolicy = Callable[[str, str], Callable[[], Any] | None]
+"""Returns what makes an installed policy, by entry-point group and name; None where there is none."""
+REPLICA_POLICIES: Mapping[str, ReplicaPolicyFactory] = {"hpa": HpaPolicy}
+NODE_POLICIES: Mapping[str, NodePolicyFactory] = {"cluster-autoscaler": ClusterAutoscaler}
+
+
+def no_policy(_group: str, _name: str) -> None:
+    """Return None: only the built-in policies are there."""
+
+
+def load_setup(
+    text: str,
+    source: str,
+    read: ReadFile,
+    load_policy: LoadPolicy = no_policy,
+    settings: Sequence[str] = (),
+) -> Setup:
+    """Return the setup of a file's scenario.
+
+    Args:
+        text: of the scenario.
+        source: what messages call it.
+        read: reads the files that it names.
+        load_policy: finds the policies that it names and that are not built in.
+        settings: fields of it to set, each as `spec.duration=10m`.
+
+    Raises:
+        ConfigError: the file, or one that it names, is wrong; with every fault found.
+    """
+    scenario, document = spec.parse_scenario(text, source, settings)
+    return _Resolver(scenario, document, read, load_policy).setup()
+
+
+class _Resolver:
+    """Follows a scenario's references, collecting what is wrong."""
+
+    def __init__(
+        self,
+        scenario: spec.Scenario,
+        document: Document,
+        read: ReadFile,
+        load_policy: LoadPolicy,
+    ) -> None:
+        self._scenario = scenario
+        self._spec = scenario.spec
+        self._references = References(document, read)
+        self._load_policy = load_policy
+        self._manifests: list[Mapping[str, object]] = []
+        self._scaled: list[tuple[ScaledObject, Document]] = []
+
+    def setup(self) -> Setup:
+        objects = self._objects()
+        has_objects = not self._references.problems
+        deployments = tuple(o for o in objects if isinstance(o, Deployment))
+        jobs = {o.metadata.key: o for o in objects if isinstance(o, Job)}
+        hpas = tuple(o for o in objects if isinstance(o, HorizontalPodAutoscaler))
+        scaled_objects = tuple(o for o in objects if isinstance(o, ScaledObject))
+        run, references = self._spec, self._references
+        adapter = references.text(run.rules, ("rules",))
+        rules = references.parsed(adapter, load_rules)
+        prometheus = references.text(run.recording_rules, ("recordingRules",))
+        prometheus_rules = references.parsed(prometheus, load_rule_groups)
+        triggers = references.parsed(
+            references.text(run.triggers, ("triggers",)),
+            lambda text, name: read_triggers(text, name, policy_faults),
+        )
+        counters = references.parsed(references.text(run.counters, ("counters",)), load_counters)
+        pools = read_pools(run, references)
+        currency = read_currency(run, references)
+        workloads = read_services(run, deployments, references) if has_objects else ()
+        runs = read_jobs(run, jobs, references) if has_objects else ()
+        hpa_changes = read_hpa_changes(run, hpas, references) if has_objects else ()
+        if has_objects:
+            self._check_targets(hpas, deployments)
+            self._check_scaled_objects(hpas, deployments)
+            self._check_zero((*hpas, *(each.hpa for each in hpa_changes)))
+        replica_policy = self._policy(
+            "gpuscale.replica_policies",
+            self._spec.replica_policy,
+            REPLICA_POLICIES,
+            ("replicaPolicy",),
+        )
+        node_policy = self._policy(
+            "gpuscale.node_policies",
+            self._spec.node_autoscaler.policy,
+            NODE_POLICIES,
+            ("nodeAutoscaler", "policy"),
+        )
+        if self._references.problems:
+            raise ConfigError(*self._references.problems)
+        autoscaler = self._spec.node_autoscaler
+        return Setup(
+            name=self._scenario.metadata.name,
+            description=self._spec.description.strip(),
+            duration_ms=self._spec.duration,
+            seed=self._spec.seed,
+            pipeline=self._spec.pipeline,
+            scan_interval_ms=autoscaler.scan_interval,
+            autoscaler=AutoscalerSettings(
+                unneeded_time_ms=autoscaler.unneeded_time,
+                delay_after_add_ms=autoscaler.delay_after_add,
+            ),
+            replica_policy=replica_policy,
+            node_policy=node_policy,
+            pools=pools,
+            currency=currency,
+            deployments=deployments,
+            services=(*(o for o in objects if isinstance(o, Service)), self._agent_service()),
+            hpas=hpas,
+            scaled_objects=scaled_objects,
+            workloads=workloads,
+            jobs=runs,
+            rules=rules or default_config(),
+            rules_text=adapter[0] if adapter else _CHART_RULES,
+            prometheus_rules=prometheus_rules or RuleGroups(),
+            counters=DEFAULT_COUNTERS if counters is None else counters,
+            manifests=tuple(self._manifests),
+            triggers=triggers or (),
+            hpa_changes=hpa_changes,
+        )
+
+    def _policy(
+        self, group: str, name: str, built_in: Mapping[str, Callable[[], P]], path: Path
+    ) -> Callable[[], P]:
+        """Return what makes a policy, built in or of a plug-in."""
+        factory = built_in.get(name) or self._load_policy(group, name)
+        if factory is not None:
+            return factory
+        expected = f"{' or '.join(built_in)}, or the name of an installed entry point of {group}"
+        self._references.note(path, expected, found=repr(name))
+        return next(iter(built_in.values()))
+
+    def _objects(self) -> list[KubernetesObject]:
+        objects: list[KubernetesObject] = []
+        for index, ref in enumerate(self._spec.manifests):
+            text = self._references.text(ref, ("manifests", index))
+            if text is None:
+                continue
+            try:
+                documents = load_documents(*text)
+                found = read_manifests(documents)
+                objects.extend(found)
+                self._scaled += [
+                    (each, document)
+                    for each, document in zip(found, documents, strict=True)
+                    if isinstance(each, ScaledObject)
+                ]
+                self._manifests += [each.data for each in documents if isinstance(each.data, dict)]
+            except ConfigError as error:
+                self._references.problems.extend(error.problems)
+        return objects
+
+    def _check_targets(
+        self, hpas: tuple[HorizontalPodAutoscaler, ...], deployments: tuple[Deployment, ...]
+    ) -> None:
+        known = {deployment.metadata.key for deployment in deployments}
+        for hpa in hpas:
+            target = f"{hpa.metadata.namespace}/{hpa.target.name}"
+            if hpa.target.kind != "Deployment" or target not in known:
+                found = f"{hpa.target.kind} {target} in HorizontalPodAutoscaler {hpa.metadata.name}"
+                there = ", ".join(sorted(known)) or "none"
+                self._references.note(
+                    ("manifests",), f"a Deployment of the manifests (there: {there})", found=found
+                )
+
+    def _check_scaled_objects(
+        self, hpas: tuple[HorizontalPodAutoscaler, ...], deployments: tuple[Deployment, ...]
+    ) -> None:
+        known = {deployment.metadata.key: deployment for deployment in deployments}
+        before: list[ScaledObject] = []
+        for scaled, document in self._scaled:
+            self._references.problems += scaled_object_problems(
+                scaled, document, known, hpas, before
+            )
+            before.append(scaled)
+
+    def _check_zero(self, hpas: tuple[HorizontalPodAutoscaler, ...]) -> None:
+        pipeline = self._spec.pipeline
+        is_on = pipeline.hpa_scale_to_zero
+        if is_on is None:
+            is_on = SCALE_TO_ZERO.is_on(parse_version(pipeline.kubernetes_version))
+        for hpa in hpas:
+            if hpa.min_replicas == 0 and not is_on:
+                found = f"minReplicas 0 in HorizontalPodAutoscaler {hpa.metadata.name}"
+                self._references.note(
+                    ("manifests",),
+                    f"1 or more: in Kubernetes {pipeline.kubernetes_version} the gate HPAScaleToZero is off",
+                    found=found,
+                    fix='set pipeline.hpaScaleToZero: true, or pipeline.kubernetesVersion: "1.37"',
+                )
+
+    def _agent_service(self) -> Service:
+        """The Service that the node agents stand behind; Object metrics may describe it."""
+        name = self._spec.pipeline.agent_service
+        labels = {"app.kubernetes.io/name": name}
+        return Service(ObjectMeta(name, self._spec.pipeline.agent_namespace, labels), labels)

@@ -1,0 +1,112 @@
+"""What a run starts with: a scenario with all that it names."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gpuscale.base.loads import Load
+from gpuscale.base.objects.hpa import HorizontalPodAutoscaler
+from gpuscale.base.objects.pods import Lifecycle
+from gpuscale.base.objects.scaled_object import ScaledObject
+from gpuscale.base.objects.workloads import Deployment, Job, Service
+from gpuscale.hpa.cluster.nodes.policy import NodePolicyFactory
+from gpuscale.hpa.cluster.nodes.pools import AutoscalerSettings
+from gpuscale.hpa.policy import ReplicaPolicyFactory
+from gpuscale.lab.queueing.times import Times
+from gpuscale.lab.sim.control.cloud import CloudPool
+from gpuscale.lab.sim.load.costs import ServiceModel
+from gpuscale.lab.sim.load.pod_metrics import ServedMetrics
+from gpuscale.lab.sim.scenario import model as spec
+from gpuscale.series.rules.groups import RuleGroups
+from gpuscale.server.rules.config import AdapterConfig
+from gpuscale.signals.counters import Counter
+from gpuscale.triggers.trigger import Trigger
+
+STOP_MS = 2_000
+"""From SIGTERM to gone, for a process that ends when asked; the grace period of 30 s is its upper limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class StartTimes:
+    """How long pods take to come up, in seconds."""
+
+    pull: Times
+    cached_pull: Times
+    """On a node that has the image."""
+    startup: Times
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceSetup:
+    """A Deployment, its load, and what a request costs it."""
+
+    deployment: str
+    """`namespace/name`."""
+    model: ServiceModel
+    load: Load
+    lifecycle: Lifecycle
+    memory_mib: int
+    is_one_by_one: bool = False
+    """Whether each request is served by itself."""
+    is_random: bool = True
+    """Whether those come at random."""
+    slo: spec.SloSpec | None = None
+    metrics: ServedMetrics | None = None
+    starts: StartTimes | None = None
+    """None: all take what `lifecycle` says."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobSetup:
+    """One Job to be submitted at one moment."""
+
+    job: Job
+    manifest: str
+    """`namespace/name` of the Job in the manifests that this is a copy of."""
+    at_ms: int
+    lifecycle: Lifecycle
+    utilization_ratio: float
+    memory_mib: int
+
+
+@dataclass(frozen=True, slots=True)
+class HpaChange:
+    """An HPA of the manifests as it is from a moment on."""
+
+    at_ms: int
+    hpa: HorizontalPodAutoscaler
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """All that a run starts with."""
+
+    name: str
+    description: str
+    duration_ms: int
+    seed: int
+    pipeline: spec.Pipeline
+    scan_interval_ms: int
+    autoscaler: AutoscalerSettings
+    replica_policy: ReplicaPolicyFactory
+    node_policy: NodePolicyFactory
+    pools: tuple[CloudPool, ...]
+    currency: str
+    """Of all prices."""
+    deployments: tuple[Deployment, ...]
+    services: tuple[Service, ...]
+    hpas: tuple[HorizontalPodAutoscaler, ...]
+    """Of the manifests; those that KEDA makes come with `scaled_objects`."""
+    scaled_objects: tuple[ScaledObject, ...]
+    workloads: tuple[ServiceSetup, ...]
+    jobs: tuple[JobSetup, ...]
+    rules: AdapterConfig
+    rules_text: str
+    """The file that `rules` was read from."""
+    prometheus_rules: RuleGroups
+    counters: tuple[Counter, ...]
+    manifests: tuple[Mapping[str, object], ...]
+    """The Kubernetes objects as their files have them, for an API server."""
+    triggers: tuple[Trigger, ...] = ()
+    """Those that are served as external metrics; KEDA's come with `scaled_objects`."""
+    hpa_changes: tuple[HpaChange, ...] = ()
+    """Oldest first."""

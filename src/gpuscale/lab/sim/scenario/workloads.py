@@ -1,0 +1,258 @@
+"""Workloads of a scenario: services with their load and what a request costs, and Jobs."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+
+from gpuscale.base.documents.documents import Path
+from gpuscale.base.loads import Load, RampLoad, SineLoad, SpikesLoad, StepsLoad
+from gpuscale.base.objects.pods import Lifecycle
+from gpuscale.base.objects.workloads import Deployment, Job
+from gpuscale.hpa.cluster.scheduling.resources import gpu_count
+from gpuscale.lab.queueing.batching import Batching
+from gpuscale.lab.queueing.times import Constant
+from gpuscale.lab.sim.load.costs import ServiceModel
+from gpuscale.lab.sim.load.pod_metrics import Figure, Front, ServedMetrics
+from gpuscale.lab.sim.load.signal_series import exposed_by
+from gpuscale.lab.sim.load.traces import load_trace
+from gpuscale.lab.sim.scenario import model as spec
+from gpuscale.lab.sim.scenario.batching import batching_of
+from gpuscale.lab.sim.scenario.references import References
+from gpuscale.lab.sim.scenario.setup import STOP_MS, JobSetup, ServiceSetup, StartTimes
+from gpuscale.lab.sim.scenario.times import times_of
+from gpuscale.signals.catalogue import SIGNALS
+
+_SIGNALS: Mapping[Figure, str] = {"queue": "waiting", "inFlight": "running", "kvCache": "kv-cache"}
+"""What the signals of model servers are called after the server."""
+
+
+def read_services(
+    run: spec.ScenarioSpec, deployments: tuple[Deployment, ...], references: References
+) -> tuple[ServiceSetup, ...]:
+    """Return the Deployments that have a load; what is wrong with them is noted."""
+    known = {deployment.metadata.key: deployment for deployment in deployments}
+    found: list[ServiceSetup] = []
+    for index, workload in enumerate(run.workloads):
+        if not isinstance(workload, spec.ServiceWorkload):
+            continue
+        path: Path = ("workloads", index)
+        deployment = known.get(_key(workload.deployment))
+        load = _load(workload.load, (*path, "load"), references)
+        if deployment is None:
+            references.note_missing("Deployment", workload.deployment, (*path, "deployment"), known)
+            continue
+        gpus = gpu_count(deployment.template.spec)
+        if gpus == 0:
+            fix = "set resources.limits, such as nvidia.com/gpu: 1"
+            expected = "a Deployment whose pods ask for a GPU"
+            references.note((*path, "deployment"), expected, found=workload.deployment, fix=fix)
+        model = _model(workload.service, gpus, path, references)
+        _check_cache(workload, (*path, "metrics"), references)
+        if load is not None and model is not None:
+            found.append(_service(deployment.metadata.key, workload, load, model))
+    return tuple(found)
+
+
+def read_jobs(
+    run: spec.ScenarioSpec, jobs: Mapping[str, Job], references: References
+) -> tuple[JobSetup, ...]:
+    """Return the Jobs to submit, each at its moment; what is wrong with them is noted."""
+    found: list[JobSetup] = []
+    for index, workload in enumerate(run.workloads):
+        if not isinstance(workload, spec.JobWorkload):
+            continue
+        job = jobs.get(_key(workload.job))
+        if job is None:
+            references.note_missing("Job", workload.job, ("workloads", index, "job"), jobs)
+            continue
+        found.extend(_copies(job, workload))
+    return tuple(found)
+
+
+def _model(
+    cost: spec.ServiceSpec, gpus: int, path: Path, references: References
+) -> ServiceModel | None:
+    """Return what a request costs a pod; None where it can't be known."""
+    if cost.batching is not None:
+        described = cost.batching
+        batching = references.parsed(
+            references.file(described.file, (*path, "service", "batching", "file")),
+            lambda text, name: batching_of(described, text, name),
+        )
+        return _batched_model(cost, batching, gpus) if batching and gpus else None
+    if not gpus or cost.gpu_seconds_per_request is None:
+        return None
+    model = _service_model(cost, cost.gpu_seconds_per_request, gpus)
+    _check_servers(cost, model, gpus, path, references)
+    return model
+
+
+def _check_cache(workload: spec.ServiceWorkload, path: Path, references: References) -> None:
+    """Refuse a name for the use of a cache whose size is not known."""
+    metrics, batching = workload.metrics, workload.service.batching
+    if metrics is None or metrics.names.kv_cache is None or metrics.kv_cache_requests:
+        return
+    if batching is None or batching.kv_cache_tokens is None:
+        expected = "its size, there or as service.batching.kvCacheTokens"
+        references.note(path, expected, found="names.kvCache without kvCacheRequests")
+
+
+def _check_servers(
+    cost: spec.ServiceSpec, model: ServiceModel, gpus: int, path: Path, references: References
+) -> None:
+    """Refuse servers that together need more than all of a pod's GPU time."""
+    if cost.servers is None:
+        return
+    mean_s, per_pod = model.server_times.mean, model.servers_per_pod
+    if per_pod * model.seconds_per_request > mean_s * (1 + 1e-9):
+        most = mean_s / per_pod * gpus
+        references.note(
+            (*path, "service", "servers"),
+            f"at most {most:g} gpuSecondsPerRequest: its GPUs have no more time",
+            found=f"{per_pod} servers of {mean_s:g} s with {cost.gpu_seconds_per_request:g}",
+        )
+
+
+def _load(load: spec.LoadSpec, path: Path, references: References) -> Load | None:
+    if not isinstance(load, spec.TraceSpec):
+        return _shape(load)
+    return references.parsed(
+        references.file(load.file, (*path, "file")),
+        lambda text, name: load_trace(
+            text, name, time_column=load.time_column, rate_column=load.rate_column, scale=load.scale
+        ),
+    )
+
+
+def _key(name: str) -> str:
+    return name if "/" in name else f"default/{name}"
+
+
+def _service_model(cost: spec.ServiceSpec, gpu_seconds: float, gpus: int) -> ServiceModel:
+    model = ServiceModel(
+        gpu_seconds=gpu_seconds,
+        other_seconds=cost.other_seconds_per_request,
+        concurrency=cost.concurrency,
+        queue_limit=cost.queue_limit,
+        gpus=gpus,
+    )
+    servers = cost.servers
+    if servers is None:
+        return model
+    return replace(
+        model,
+        servers=servers.per_pod or (1 if servers.time else None),
+        times=times_of(servers.time) if servers.time else None,
+        timeout_s=servers.timeout or math.inf,
+    )
+
+
+def _batched_model(cost: spec.ServiceSpec, batching: Batching, gpus: int) -> ServiceModel:
+    """Return what a request costs where pods work in batches: as much as in a full one."""
+    curve = batching.curve
+    if batching.kv_tokens is not None:
+        each = batching.prompt_tokens + batching.output_tokens.mean
+        curve = curve.cut(max(1, min(curve.largest, int(batching.kv_tokens / each))))
+    return ServiceModel(
+        gpu_seconds=gpus * curve.seconds(curve.largest) / curve.largest,
+        other_seconds=0.0,
+        concurrency=curve.largest,
+        queue_limit=cost.queue_limit,
+        gpus=gpus,
+        servers=curve.largest,
+        times=Constant(curve.seconds(curve.largest)),
+        timeout_s=(cost.batching and cost.batching.timeout) or math.inf,
+        batching=batching,
+    )
+
+
+def _service(
+    key: str, workload: spec.ServiceWorkload, load: Load, model: ServiceModel
+) -> ServiceSetup:
+    pull, startup = times_of(workload.image_pull), times_of(workload.startup)
+    lifecycle = Lifecycle(round(1000 * pull.mean), round(1000 * startup.mean), stop_ms=STOP_MS)
+    cached = pull if workload.image_cached is None else times_of(workload.image_cached)
+    return ServiceSetup(
+        key,
+        model,
+        load,
+        lifecycle,
+        workload.service.memory_mib,
+        workload.service.servers is not None or workload.service.batching is not None,
+        workload.arrivals == "poisson",
+        workload.slo,
+        None if workload.metrics is None else _served(workload.metrics, key),
+        StartTimes(pull, cached, startup),
+    )
+
+
+def _served(metrics: spec.MetricsSpec, key: str) -> ServedMetrics:
+    """Return what is exposed of a workload: by current names of servers, and by those that are given."""
+    namespace, _, name = key.partition("/")
+    of = metrics.of or name
+    names: dict[Figure, str] = {}
+    for figure, signal in _SIGNALS.items():
+        known = SIGNALS.get(f"{metrics.server}-{signal}")
+        if known is not None and known.kind == "pods" and not known.matchers:
+            names[figure] = known.series
+    of_pods = exposed_by(metrics.server, of, namespace, by_pods=True) if metrics.server else ()
+    usual = set(names.values())
+    given = metrics.names
+    named: tuple[tuple[Figure, str | None], ...] = (
+        ("requests", given.requests),
+        ("inFlight", given.in_flight),
+        ("queue", given.queue),
+        ("kvCache", given.kv_cache),
+        ("latency", given.latency),
+    )
+    names |= {figure: name for figure, name in named if name is not None}
+    fronts = []
+    for family in filter(None, dict.fromkeys((metrics.server, metrics.front))):
+        series = exposed_by(family, of, namespace, by_pods=False)
+        labels = {"job": family, "instance": f"{family}-{of}", "namespace": namespace}
+        if series:
+            fronts.append(Front(labels, series))
+    return ServedMetrics(
+        names,
+        metrics.interval,
+        metrics.kv_cache_requests,
+        tuple(each for each in of_pods if each.name not in usual),
+        tuple(fronts),
+        metrics.first_token,
+        metrics.tokens_per_request,
+    )
+
+
+def _copies(job: Job, workload: spec.JobWorkload) -> list[JobSetup]:
+    """Return one setup per submission; several get numbered names, as a script that creates them would."""
+    run = workload.run
+    lifecycle = Lifecycle(workload.image_pull, 0, run.duration, STOP_MS)
+    copies: list[JobSetup] = []
+    for number in range(run.copies):
+        name = job.metadata.name if run.copies == 1 else f"{job.metadata.name}-{number + 1}"
+        copy = replace(job, metadata=replace(job.metadata, name=name))
+        at_ms = run.at + number * run.every
+        copies.append(
+            JobSetup(
+                copy, job.metadata.key, at_ms, lifecycle, run.utilization / 100, run.memory_mib
+            )
+        )
+    return copies
+
+
+def _shape(
+    load: spec.ConstantSpec | spec.StepsSpec | spec.RampSpec | spec.SineSpec | spec.SpikesSpec,
+) -> Load:
+    match load:
+        case spec.ConstantSpec():
+            return StepsLoad(((0.0, load.rate),))
+        case spec.StepsSpec():
+            return StepsLoad(tuple((step.at / 1000, step.rate) for step in load.steps))
+        case spec.RampSpec():
+            return RampLoad(load.from_rate, load.to_rate, load.start / 1000, load.end / 1000)
+        case spec.SineSpec():
+            return SineLoad(load.mean, load.amplitude, load.period / 1000, load.offset / 1000)
+        case spec.SpikesSpec():
+            return SpikesLoad(
+                load.base, load.peak, load.every / 1000, load.length / 1000, load.first / 1000
+            )

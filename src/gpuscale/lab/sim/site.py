@@ -1,0 +1,361 @@
+"""The machines of a simulated cluster and the load on them, whatever controls the cluster.
+
+Nodes, their GPUs, the cloud that makes them, and the services whose requests keep them busy. Who makes
+pods, places and starts them is not in here: in `lab.sim.world` it is the simulator, in a rehearsal
+Kubernetes.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Protocol, Self
+
+from gpuscale.base.golang.durations import format_duration
+from gpuscale.base.objects.meta import ObjectMeta, OwnerReference
+from gpuscale.base.objects.pods import (
+    Container,
+    Lifecycle,
+    Pod,
+    PodPhase,
+    PodSpec,
+    PodStatus,
+    Toleration,
+)
+from gpuscale.base.streams import stream
+from gpuscale.hpa.cluster.scheduling.resources import gpu_count
+from gpuscale.lab.sim.cluster import Cluster
+from gpuscale.lab.sim.control.cloud import Cloud, CloudPool
+from gpuscale.lab.sim.control.containers import Containers
+from gpuscale.lab.sim.control.controllers import live_pods, replica_set_of
+from gpuscale.lab.sim.energy import WorkEnergy
+from gpuscale.lab.sim.engine import Engine, Stage
+from gpuscale.lab.sim.load.agents import PodWork, SimulatedGpus, owner_key
+from gpuscale.lab.sim.load.arrivals import Arrivals
+from gpuscale.lab.sim.load.one_by_one import MAX_REQUESTS, OneByOne
+from gpuscale.lab.sim.load.service import Service
+from gpuscale.lab.sim.pod_index import OwnerKey
+from gpuscale.lab.sim.scale_outs import ScaleOut, ScaleOuts
+from gpuscale.lab.sim.scenario.setup import STOP_MS, JobSetup, ServiceSetup, Setup, StartTimes
+from gpuscale.triggers.keda.generated import made_hpa
+
+_LOAD_STEP_MS = 1_000
+"""How often requests are worked off; loads are exact integrals, so this only sets the grain of queues."""
+
+
+class ControlPlane(Protocol):
+    """The controller of a cluster's pods: simulated controllers, or a real API server."""
+
+    def touch(self) -> None:
+        """Have the controllers and the scheduler look, where they don't do that on their own."""
+
+    def unschedulable(self) -> list[Pod]:
+        """Return the pods that were tried and fit nowhere, oldest first."""
+
+    def node_joined(self, name: str, pool: CloudPool) -> None: ...
+
+    def node_left(self, name: str) -> None: ...
+
+    def submit(self, setup: JobSetup) -> None:
+        """Create a Job; what its pods will do is known already."""
+
+
+class Site:
+    """A cluster's machines, from the time that they are there; the scenario starts with `begin`.
+
+    Args:
+        setup: what there is.
+        start_ms: milliseconds since the epoch.
+        fields: the GPU fields that anyone looks at; None is all.
+        control_plane: makes what controls the pods of this site; it gets the site before any node is there.
+        one_by_one: whether services may serve requests one by one; not where real requests join them.
+    """
+
+    def __init__(
+        self,
+        setup: Setup,
+        start_ms: int,
+        fields: frozenset[str] | None = None,
+        *,
+        control_plane: Callable[[Self], ControlPlane],
+        one_by_one: bool = False,
+    ) -> None:
+        self.setup = setup
+        self._one_by_one = one_by_one
+        self.start_ms = start_ms
+        """The scenario's second 0."""
+        self.engine = Engine(start_ms)
+        self.cluster = Cluster(setup.seed)
+        self.containers = Containers(self.cluster)
+        window_ms = setup.pipeline.collect_interval
+        processes = self.containers.processes
+        self.gpus = SimulatedGpus(self.cluster, processes, setup.seed, window_ms, fields)
+        self.services: dict[str, Service] = {}
+        """Deployment key to its requests."""
+        self.scale_outs = ScaleOuts()
+        self.prometheus_rules = setup.prometheus_rules.fresh()
+        self.cluster.on_ready = self._pod_ready
+        self.control_plane = control_plane(self)
+        self.cloud = Cloud(
+            self.cluster,
+            self.engine,
+            setup.pools,
+            setup.autoscaler,
+            setup.node_policy(),
+            unschedulable=self.control_plane.unschedulable,
+            joined=self._node_joined,
+            left=self._node_left,
+        )
+        self.work_energy = WorkEnergy(self.cluster.index, self.cloud)
+        self._lifecycles: dict[str, Lifecycle] = {}
+        self._starts: dict[str, StartTimes] = {}
+        self._pulled: dict[tuple[str, str], str] = {}
+        """Node and owner to the first pod that had the image pulled there."""
+        self._owners: dict[str, OwnerKey] = {}
+        """Deployment key to what makes its pods."""
+        self._busy_gpu_ms = 0.0
+        self._worked_ms = start_ms
+        self._create_objects()
+
+    # What others look at
+
+    def seconds(self, time_ms: int) -> float:
+        """Return seconds of scenario time."""
+        return (time_ms - self.start_ms) / 1000
+
+    def ready_pods(self, deployment: str) -> int:
+        """Return how many pods of a Deployment take requests."""
+        return self.cluster.index.ready[self._owners[deployment]]
+
+    def serving_pods(self, deployment: str) -> list[Pod]:
+        """Return the pods of a Deployment that take requests."""
+        live = live_pods(self.cluster, self.cluster.deployments[deployment])
+        return [pod for pod in live if pod.status.ready]
+
+    def service_of(self, pod: Pod) -> str | None:
+        """Return the name of the first Service that selects a pod; None where none does."""
+        labels = pod.metadata.labels.items()
+        for each in self.cluster.services.values():
+            is_near = each.metadata.namespace == pod.metadata.namespace
+            if is_near and each.selector and each.selector.items() <= labels:
+                return each.metadata.name
+        return None
+
+    def pending_pods(self) -> int:
+        """Return how many pods wait for a node or a start."""
+        return self.cluster.index.pending
+
+    def busy_gpu_hours(self) -> float:
+        """Return how long GPUs have really computed, added up."""
+        return self._busy_gpu_ms / 3_600_000
+
+    # What others do to it
+
+    def begin(self, start_ms: int) -> None:
+        """Let the scenario's second 0 be at `start_ms`: load comes, jobs are submitted, pools grow."""
+        self.start_ms = self._worked_ms = start_ms
+        for workload in self.setup.workloads:
+            self._add_service(workload)
+        self._schedule()
+
+    def lifecycle_of(self, pod: Pod) -> Lifecycle:
+        """Return how long the steps of a pod's life take."""
+        owner = owner_key(pod)
+        lifecycle, starts = self.lifecycle_by_owner(owner), self._starts.get(owner)
+        if starts is None:
+            return lifecycle
+        first = self._pulled.setdefault((pod.spec.node_name, owner), pod.metadata.key)
+        pull = starts.pull if first == pod.metadata.key else starts.cached_pull
+        draw = stream(self.setup.seed, "start", pod.metadata.key)
+        pull_s, startup_s = pull.at(draw.random()), starts.startup.at(draw.random())
+        return replace(
+            lifecycle, image_pull_ms=round(1000 * pull_s), startup_ms=round(1000 * startup_s)
+        )
+
+    def lifecycle_by_owner(self, owner: str) -> Lifecycle:
+        """Return the same by what made the pod, as `owner_key` has it."""
+        return self._lifecycles[owner]
+
+    def advance_load(self, now_ms: int) -> None:
+        """Let the work of the time up to now be done; readings ask for it first."""
+        elapsed_ms = now_ms - self._worked_ms
+        if elapsed_ms <= 0:
+            return
+        for key, service in self.services.items():
+            pods = self.ready_pods(key)
+            service.advance(now_ms, pods)
+            busy = service.busy_ratio(self._worked_ms, now_ms)
+            busy_gpu_ms = busy * elapsed_ms * pods * service.model.gpus
+            self._busy_gpu_ms += busy_gpu_ms
+            self.work_energy.add_ready(self._owners[key], busy_gpu_ms)
+        if self.cluster.jobs:
+            self._advance_jobs(elapsed_ms)
+        self._worked_ms = now_ms
+
+    def set_replicas(self, deployment: str, replicas: int) -> None:
+        item = self.cluster.deployments[deployment]
+        self.cluster.deployments[deployment] = replace(item, replicas=replicas)
+        self.cluster.version += 1
+        self.cluster.index.changed_owners[self._owners[deployment]] = None
+        self.scale_outs.resized(deployment, item.replicas, replicas, self.engine.now_ms)
+        self.control_plane.touch()
+
+    def set_rate(self, deployment: str, rate: float | None) -> None:
+        """Have this many requests per second come, or (None) as many as the scenario says."""
+        service = self.services[deployment]
+        before = service.rate
+        service.manual_rate = rate
+        after = service.planned_rate(self.engine.now_ms) if rate is None else rate
+        self.log_load(deployment, before, after, self.engine.now_ms)
+
+    def log_load(self, deployment: str, before: float, after: float, now_ms: int) -> None:
+        """Log that the load of a Deployment changed."""
+        self.scale_outs.load_changed(deployment, before, after, now_ms)
+        namespace, _, name = deployment.partition("/")
+        reason = f"load is now {after:g} requests/s"
+        self.cluster.event(
+            now_ms,
+            "LoadChanged",
+            f"Deployment/{name}",
+            reason,
+            before=before,
+            after=after,
+            namespace=namespace,
+        )
+
+    # Inside
+
+    def _pod_ready(self) -> None:
+        now_ms = self.engine.now_ms
+        for key in self.scale_outs.awaited():
+            ready = self.ready_pods(key)
+            done = self.scale_outs.pods_ready(key, ready, now_ms)
+            if done and ready >= self.cluster.deployments[key].replicas:
+                self._log_ready(key, done[-1], now_ms)
+
+    def _log_ready(self, deployment: str, scale_out: ScaleOut, now_ms: int) -> None:
+        since = [f"{_seconds(now_ms - scale_out.decided_ms)} after the decision"]
+        if scale_out.load_ms is not None:
+            since.append(f"{_seconds(now_ms - scale_out.load_ms)} after the load rose")
+        self.cluster.event(
+            now_ms,
+            "ReplicasReady",
+            f"Deployment/{deployment.partition('/')[2]}",
+            f"{scale_out.after} of {scale_out.after} pods are ready, {', '.join(since)}",
+            before=scale_out.before,
+            after=scale_out.after,
+            namespace=deployment.partition("/")[0],
+        )
+
+    def _create_objects(self) -> None:
+        setup = self.setup
+        self.cluster.deployments = {item.metadata.key: item for item in setup.deployments}
+        self.cluster.services = {item.metadata.key: item for item in setup.services}
+        made = (made_hpa(each) for each in setup.scaled_objects if not each.is_paused)
+        self.cluster.hpas = {item.metadata.key: item for item in (*setup.hpas, *made)}
+        for deployment in setup.deployments:
+            owner = replica_set_of(self.cluster, deployment)
+            self._owners[deployment.metadata.key] = owner
+            self.cluster.control(owner, deployment.metadata.key)
+            self._add_idle(deployment.metadata.key)
+
+    def _add_service(self, workload: ServiceSetup) -> None:
+        service = self._service(workload)
+        self.services[workload.deployment] = service
+        owner = self._replica_set_key(workload.deployment)
+        self._lifecycles[owner] = workload.lifecycle
+        if workload.starts is not None:
+            self._starts[owner] = workload.starts
+        self.gpus.work[owner] = PodWork(workload.memory_mib, service)
+
+    def _service(self, workload: ServiceSetup) -> Service:
+        model, load = workload.model, workload.load
+        if not self._one_by_one:
+            # A real request has a place in the line, which moves only when one is served.
+            return Service(replace(model, timeout_s=math.inf), load, self.start_ms)
+        count = load.requests_until(self.setup.duration_ms / 1000)
+        if not workload.is_one_by_one or count > MAX_REQUESTS:
+            return Service(model, load, self.start_ms)
+        seed, key = self.setup.seed, workload.deployment
+        draw = stream(seed, "arrivals", key).random if workload.is_random else None
+        arrivals = Arrivals(load, draw)
+        times = stream(seed, "service times", key).random
+        return OneByOne(model, load, self.start_ms, times, arrivals)
+
+    def _add_idle(self, deployment: str) -> None:
+        """A Deployment that the scenario gives no load to: its pods hold their GPUs and do nothing."""
+        owner = self._replica_set_key(deployment)
+        self._lifecycles[owner] = Lifecycle(stop_ms=STOP_MS)
+        self.gpus.work[owner] = PodWork(0, None)
+
+    def _replica_set_key(self, deployment: str) -> str:
+        kind, namespace, name = self._owners[deployment]
+        return f"{kind} {namespace}/{name}"
+
+    def _schedule(self) -> None:
+        engine, start = self.engine, self.start_ms
+        engine.every(_LOAD_STEP_MS, Stage.LOAD, self.advance_load, first_ms=start + _LOAD_STEP_MS)
+        scan_ms = self.setup.scan_interval_ms
+        engine.every(scan_ms, Stage.NODE_AUTOSCALER, self.cloud.scan, first_ms=start + scan_ms)
+        for workload in self.setup.workloads:
+            for moment in workload.load.changes(self.setup.duration_ms / 1000):
+                self._announce_change(workload, moment)
+        for job in self.setup.jobs:
+            self._submit_later(job)
+
+    def _announce_change(self, workload: ServiceSetup, moment: float) -> None:
+        before, after = workload.load.rate(moment - 0.001), workload.load.rate(moment)
+
+        def announce(now_ms: int) -> None:
+            if self.services[workload.deployment].manual_rate is None:
+                self.log_load(workload.deployment, before, after, now_ms)
+
+        self.engine.at(self.start_ms + round(moment * 1000), Stage.LOAD, announce)
+
+    def _submit_later(self, setup: JobSetup) -> None:
+        def submit(_now_ms: int) -> None:
+            meta = setup.job.metadata
+            owner = f"Job {meta.namespace}/{meta.name}"
+            self._lifecycles[owner] = setup.lifecycle
+            self.gpus.work[owner] = PodWork(setup.memory_mib, None, setup.utilization_ratio)
+            self.cluster.jobs[meta.key] = setup.job
+            self.cluster.control(("Job", meta.namespace, meta.name), meta.key)
+            self.control_plane.submit(setup)
+
+        self.engine.at(self.start_ms + setup.at_ms, Stage.CONTROLLERS, submit)
+
+    def _advance_jobs(self, elapsed_ms: int) -> None:
+        """Count the work of the running Jobs."""
+        for key in self.containers.processes:
+            pod = self.cluster.pods[key]
+            busy = self.gpus.work[owner_key(pod)].steady_ratio
+            if busy:
+                busy_gpu_ms = busy * gpu_count(pod.spec) * elapsed_ms
+                self._busy_gpu_ms += busy_gpu_ms
+                self.work_energy.add_pod(pod, busy_gpu_ms)
+
+    def _node_joined(self, name: str, pool: CloudPool) -> None:
+        self.gpus.join(name, pool.gpu_model, pool.gpus)
+        self.cluster.add_pod(self._agent_pod(name))
+        self.control_plane.node_joined(name, pool)
+
+    def _node_left(self, name: str) -> None:
+        self.gpus.leave(name)
+        self.control_plane.node_left(name)
+
+    def _agent_pod(self, node: str) -> Pod:
+        """The node agent's own pod, which a DaemonSet would run there."""
+        pipeline = self.setup.pipeline
+        namespace, service = pipeline.agent_namespace, pipeline.agent_service
+        name = self.cluster.new_pod_name(namespace, service, "agent", node)
+        labels = {"app.kubernetes.io/name": pipeline.agent_service}
+        now_ms = self.engine.now_ms
+        owner = OwnerReference("DaemonSet", pipeline.agent_service)
+        meta = ObjectMeta(name, pipeline.agent_namespace, labels, {}, now_ms, None, owner)
+        everywhere = (Toleration(operator="Exists"),)
+        spec = PodSpec((Container("exporter"),), node_name=node, tolerations=everywhere)
+        return Pod(meta, spec, PodStatus(PodPhase.RUNNING, now_ms, True, now_ms))
+
+
+def _seconds(milliseconds: int) -> str:
+    """Return a length of time without the milliseconds that no clock on a wall shows."""
+    return format_duration(round(milliseconds / 1000) * 1000)

@@ -1,0 +1,254 @@
+"""`gpuscale scaler` in the simulated cluster: triggers evaluated at the scaler's pace, answered from memory.
+
+The decisions are `gpuscale.triggers`'. Here is what they are made of: pods, a metric of them or a query, wake
+sources. In virtual time no source is ever away for longer than a metric takes to be discovered.
+"""
+
+import math
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from gpuscale.base.errors import BugError, GpuscaleError, UnavailableError, UncoveredError
+from gpuscale.base.objects.metric_values import ExternalValue
+from gpuscale.base.objects.pods import Pod
+from gpuscale.hpa.client import MetricsClient
+from gpuscale.hpa.replicas.pods import Sample, pod_info
+from gpuscale.lab.sim.world import World
+from gpuscale.series.values import Scalar, Value, Vector
+from gpuscale.triggers.answer import Answer
+from gpuscale.triggers.keda.scalers import Ask
+from gpuscale.triggers.machine import TriggerState, evaluate
+from gpuscale.triggers.observation import (
+    FlowSeen,
+    Missing,
+    Observation,
+    PodLoads,
+    PodsSeen,
+    TotalLoad,
+    WakeSeen,
+    flow_seen,
+)
+from gpuscale.triggers.schedule import awake
+from gpuscale.triggers.startup import kept_starts, learned_deadline_s
+from gpuscale.triggers.trigger import Load, Trigger, WakeQuery, WorkloadRef
+
+if TYPE_CHECKING:
+    from gpuscale.triggers.policies.served import PolicyRun
+
+LOOK_MS = 1_000
+"""How often the scaler looks which triggers are due, and evaluates those of workloads at zero."""
+_AWAKE_MS = 5_000
+"""Between evaluations while pods are asked for; both are the scaler's defaults."""
+
+
+@dataclass(slots=True)
+class _Watched:
+    """What is known of one trigger."""
+
+    state: TriggerState = field(default_factory=TriggerState)
+    answer: Answer | None = None
+    due_ms: int = 0
+    starts_s: tuple[float, ...] = ()
+    started: set[str] = field(default_factory=set)
+    policy: "PolicyRun | None" = None
+
+
+class SimulatedTriggers:
+    """Knows the answers of the triggers of a world's ScaledObjects, and of its trigger file.
+
+    Args:
+        world: whose workloads they are about.
+        client: answers metrics of pods.
+        ask: answers PromQL.
+    """
+
+    def __init__(self, world: World, client: MetricsClient, ask: Ask) -> None:
+        self._world = world
+        self._client = client
+        self._ask = ask
+        self._files = {(each.namespace, each.name): each for each in world.setup.triggers}
+        self._watched = {trigger: _Watched() for trigger in self._files.values()}
+
+    def served(self, namespace: str, metric: str) -> ExternalValue | None:
+        """Return what a trigger of the scenario's file answers; None where no trigger has the name.
+
+        Raises:
+            UnavailableError: nothing is known of it yet.
+        """
+        trigger = self._files.get((namespace, metric))
+        if trigger is None:
+            return None
+        answer = self._watched[trigger].answer
+        if answer is None or answer.value is None or answer.measured_ms is None:
+            reason = "it was not evaluated yet" if answer is None else answer.reason
+            raise UnavailableError(f"{metric}: {reason}")
+        return ExternalValue({}, round(answer.value * 1000), answer.measured_ms)
+
+    def answer(self, trigger: Trigger) -> Answer | None:
+        """Return the newest answer; None before the first evaluation."""
+        return self._watched.setdefault(trigger, _Watched()).answer
+
+    def changes(self, trigger: Trigger) -> AsyncIterator[Answer]:
+        """Raise: nobody waits in the simulator."""
+        raise BugError(f"somebody waits for the trigger {trigger.name} in the simulator")
+
+    async def _wanted(
+        self, trigger: Trigger, watched: _Watched, now_ms: int
+    ) -> TotalLoad | Missing:
+        """Return the replicas that a policy wants, after all loads that are due."""
+        from gpuscale.triggers.policies.naming import find_policy
+        from gpuscale.triggers.policies.served import PolicyRun  # numpy comes with it
+
+        use, load = trigger.policy, trigger.load
+        policy = None if use is None else find_policy(use.name)
+        if use is None or load is None or policy is None:
+            return Missing("there is no such policy")
+        run = watched.policy
+        if run is None:
+            run = watched.policy = PolicyRun(policy, use, load.query, self._world.start_ms)
+        try:
+            while (question := run.question(now_ms)) is not None:
+                try:
+                    value = await self._ask(question.promql, question.at_ms)
+                except UncoveredError as error:
+                    run.uncovered(question, error.until_ms)
+                    continue
+                if not run.take(question, value):
+                    return Missing("the query's answer has no row")
+        except GpuscaleError as error:
+            return Missing(str(error))
+        wanted = run.wanted()
+        if wanted is None:
+            return Missing("there was no load yet")
+        return TotalLoad(float(wanted.replicas), wanted.measured_ms)
+
+    async def look(self, now_ms: int) -> None:
+        """Evaluate the triggers that are due."""
+        for trigger, watched in self._watched.items():
+            if now_ms < watched.due_ms:
+                continue
+            seen = await self._see(trigger, watched, now_ms)
+            outcome = evaluate(trigger, seen, watched.state)
+            watched.answer, watched.state = outcome.answer, outcome.state
+            pods = seen.pods
+            is_asleep = (
+                pods.desired == 0 if isinstance(pods, PodsSeen) else not outcome.answer.is_active
+            )
+            watched.due_ms = now_ms + (LOOK_MS if is_asleep else _AWAKE_MS)
+
+    async def _see(self, trigger: Trigger, watched: _Watched, now_ms: int) -> Observation:
+        pods, selector = self._pods(trigger, watched, now_ms)
+        load: PodLoads | TotalLoad | Missing
+        if trigger.policy is not None:
+            load = await self._wanted(trigger, watched, now_ms)
+        else:
+            load = await self._load(trigger, pods, selector, now_ms)
+        wakes = tuple([await self._wake(each, now_ms) for each in trigger.wakes])
+        if trigger.schedule is not None:
+            is_awake, _ = awake(trigger.schedule, now_ms)
+            wakes = (*wakes, WakeSeen("schedule", is_awake, "awake" if is_awake else "asleep"))
+        flow = await self._flow(trigger, now_ms)
+        return Observation(now_ms, now_ms / 1000, load, pods, wakes, flow)
+
+    def _pods(
+        self, trigger: Trigger, watched: _Watched, now_ms: int
+    ) -> tuple[PodsSeen | Missing | None, str]:
+        workload = trigger.workload
+        if workload is None:
+            return None, ""
+        cluster = self._world.cluster
+        deployment = cluster.deployments.get(f"{trigger.namespace}/{workload.name}")
+        if deployment is None or not _is_deployment(workload):
+            return Missing(f"there is no {workload.kind} {workload.name}"), ""
+        pods = cluster.selected(trigger.namespace, deployment.selector)
+        self._learn(watched, pods)
+        alive = [pod for pod in pods if pod.metadata.deletion_ms is None]
+        starting = [
+            (now_ms - pod.metadata.creation_ms) / 1000
+            for pod in alive
+            if pod.metadata.name not in watched.started
+        ]
+        if len(alive) < deployment.replicas:
+            starting.append(0.0)
+        seen = PodsSeen(
+            deployment.replicas,
+            tuple(pod_info(pod) for pod in pods),
+            tuple(starting),
+            learned_deadline_s(watched.starts_s),
+            max(watched.starts_s, default=None),
+        )
+        return seen, str(deployment.selector)
+
+    def _learn(self, watched: _Watched, pods: Sequence[Pod]) -> None:
+        for pod in pods:
+            ready_ms = pod.status.ready_transition_ms
+            if pod.status.ready and ready_ms and pod.metadata.name not in watched.started:
+                watched.started.add(pod.metadata.name)
+                took_s = (ready_ms - pod.metadata.creation_ms) / 1000
+                watched.starts_s = kept_starts(watched.starts_s, took_s)
+        watched.started &= {pod.metadata.name for pod in pods}
+
+    async def _load(
+        self, trigger: Trigger, pods: PodsSeen | Missing | None, selector: str, now_ms: int
+    ) -> PodLoads | TotalLoad | Missing:
+        load = trigger.load
+        if load is None or (isinstance(pods, PodsSeen) and pods.desired == 0):
+            return Missing("the load was not asked for")
+        if isinstance(pods, Missing):
+            return pods
+        try:
+            if load.query:
+                return await self._total(load.query, now_ms)
+            return await self._pod_loads(trigger.namespace, load, selector, now_ms)
+        except GpuscaleError as error:
+            return Missing(str(error))
+
+    async def _total(self, query: str, now_ms: int) -> TotalLoad | Missing:
+        found = _number(await self._ask(query, now_ms), now_ms)
+        return Missing(f"the query: {found}") if isinstance(found, str) else TotalLoad(*found)
+
+    async def _flow(self, trigger: Trigger, now_ms: int) -> FlowSeen | Missing | None:
+        credit = trigger.credit
+        if credit is None:
+            return None
+        try:
+            waiting = await self._total(credit.waiting, now_ms)
+            finished = await self._total(credit.throughput, now_ms)
+        except GpuscaleError as error:
+            return Missing(str(error))
+        return flow_seen(waiting, finished)
+
+    async def _pod_loads(self, namespace: str, load: Load, selector: str, now_ms: int) -> PodLoads:
+        values = await self._client.pod_values(namespace, selector, load.metric, None)
+        samples = {
+            each.object_name: Sample(each.value_milli, each.measured_ms, each.window_ms)
+            for each in values
+        }
+        return PodLoads(samples, min((s.measured_ms for s in samples.values()), default=now_ms))
+
+    async def _wake(self, wake: WakeQuery, now_ms: int) -> WakeSeen:
+        try:
+            found = _number(await self._ask(wake.query, now_ms), now_ms)
+        except GpuscaleError as error:
+            found = str(error)
+        if isinstance(found, str):
+            return WakeSeen(wake.source, None, f"{wake.source}: {found}")
+        return WakeSeen(wake.source, found[0] > wake.threshold, f"{found[0]:g}")
+
+
+def _is_deployment(workload: WorkloadRef) -> bool:
+    return (workload.kind, workload.api_version) == ("Deployment", "apps/v1")
+
+
+def _number(value: Value, now_ms: int) -> tuple[float, int] | str:
+    """Return the one number of an answer with its time, or why it has none."""
+    if isinstance(value, Scalar):
+        return (value.value, now_ms) if math.isfinite(value.value) else "the answer is no number"
+    if not isinstance(value, Vector):
+        return "the answer is no number"
+    if len(value.samples) != 1:
+        count = len(value.samples)
+        return f"the answer has {count} rows, not 1" if count else "the answer has no row"
+    (row,) = value.samples
+    return (row.value, row.measured_ms) if math.isfinite(row.value) else "the answer is no number"

@@ -1,0 +1,100 @@
+"""The simulated cluster as a whole: objects, controllers, kubelets, nodes, GPUs and load on one engine.
+
+How readings reach the autoscaler is not in here. In virtual time `lab.sim.pipeline` carries them, in the
+live loop real HTTP does; both then hand their observations to `lab.sim.autoscaler`.
+"""
+
+from dataclasses import replace
+from functools import partial
+
+from gpuscale.base.objects.hpa import HorizontalPodAutoscaler
+from gpuscale.base.objects.pods import Lifecycle, Pod
+from gpuscale.lab.sim.control.cloud import CloudPool
+from gpuscale.lab.sim.control.controllers import reconcile
+from gpuscale.lab.sim.control.kubelet import Kubelet
+from gpuscale.lab.sim.control.scheduler import Scheduler
+from gpuscale.lab.sim.engine import Stage
+from gpuscale.lab.sim.scenario.setup import JobSetup, Setup
+from gpuscale.lab.sim.site import Site
+
+
+class World(Site):
+    """A cluster that lives as long as its engine runs.
+
+    Args:
+        setup: what it starts with.
+        start_ms: milliseconds since the epoch at the scenario's second 0.
+        fields: the GPU fields that anyone looks at; None is all.
+        one_by_one: whether services may serve requests one by one.
+    """
+
+    def __init__(
+        self,
+        setup: Setup,
+        start_ms: int,
+        fields: frozenset[str] | None = None,
+        *,
+        one_by_one: bool = False,
+    ) -> None:
+        super().__init__(
+            setup, start_ms, fields, control_plane=SimulatedControlPlane, one_by_one=one_by_one
+        )
+        self.cloud.start()
+        self.control_plane.touch()
+        self.begin(start_ms)
+        for change in setup.hpa_changes:
+            # Before its controller looks at the same moment.
+            self.engine.at(start_ms + change.at_ms, Stage.LOAD, partial(self._change, change.hpa))
+
+    def _change(self, hpa: HorizontalPodAutoscaler, _now_ms: int) -> None:
+        self.cluster.hpas[hpa.metadata.key] = hpa
+
+
+class SimulatedControlPlane:
+    """Controllers, scheduler and kubelet on the engine of a site."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._scheduler = Scheduler(site.cluster)
+        self._kubelet = Kubelet(
+            site.cluster, site.engine, self._lifecycle_of, self.touch, site.containers
+        )
+        self._reconciling = False
+
+    def touch(self) -> None:
+        """Have the controllers and the scheduler look, still at this moment."""
+        if not self._reconciling:
+            self._reconciling = True
+            self._site.engine.after(0, Stage.CONTROLLERS, self._reconcile)
+
+    def unschedulable(self) -> list[Pod]:
+        """Return the pods that were tried and fit nowhere, oldest first."""
+        return self._scheduler.unschedulable()
+
+    def node_joined(self, _name: str, _pool: CloudPool) -> None:
+        """Give waiting pods a chance."""
+        self.touch()
+
+    def node_left(self, name: str) -> None:
+        """Do nothing: its pods went with it."""
+
+    def submit(self, _setup: JobSetup) -> None:
+        self.touch()
+
+    def _lifecycle_of(self, pod: Pod) -> Lifecycle:
+        lifecycle = self._site.lifecycle_of(pod)
+        if self._site.engine.now_ms == self._site.start_ms and lifecycle.run_ms is None:
+            # The cluster starts with its Deployments up.
+            return replace(lifecycle, image_pull_ms=0, startup_ms=0)
+        return lifecycle
+
+    def _reconcile(self, now_ms: int) -> None:
+        self._reconciling = False
+        outcome = reconcile(self._site.cluster, now_ms)
+        for key in outcome.deleted:
+            self._kubelet.stop(key)
+        self._site.engine.at(now_ms, Stage.SCHEDULER, self._place)
+
+    def _place(self, now_ms: int) -> None:
+        for key in self._scheduler.run(now_ms):
+            self._kubelet.take(key)

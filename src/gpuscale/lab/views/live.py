@@ -1,0 +1,285 @@
+"""The live page's routes: the page and its files, the run's data as a stream, and the load buttons."""
+
+import asyncio
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Protocol
+from urllib.parse import urlsplit
+
+from aiohttp import web
+
+from gpuscale.base.errors import BugError, NotFoundError
+from gpuscale.base.pages.assets import asset
+
+MAX_BODY_BYTES = 4096
+"""A load order is under 200 bytes; anything near this is not one."""
+MAX_STREAMS = 64
+"""Pages that follow one run at a time; each costs the run a state and a slice per update."""
+UPDATE_SECONDS = 0.5
+WRITE_TIMEOUT_SECONDS = 10.0
+"""A page that takes no data for this long, say on a machine that sleeps, may ask again later."""
+RETRY_MS = 1000
+"""How long a browser waits before it asks for the stream again."""
+MAX_CURSOR = 2**53
+"""The largest whole number that JavaScript counts exactly."""
+
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; "
+    "img-src 'self' data:; connect-src 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+_HEADERS = {
+    "Content-Security-Policy": _POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+}
+
+
+class LiveRun(Protocol):
+    """A run that goes on while it is looked at."""
+
+    def document(self) -> dict[str, object]:
+        """Return the whole run so far: scenario, summary, events and series."""
+        ...
+
+    def since(self, points: int, events: int) -> dict[str, object]:
+        """Return what came after that many points and events, with the totals now.
+
+        The totals count what was dropped from the start of a long run too, and so does `points`, the
+        index of the first point returned.
+        """
+        ...
+
+    def state(self) -> dict[str, object]:
+        """Return the run as it stands now.
+
+        Of each HPA, `metrics` has plain numbers to compare and `targets` the text that kubectl shows;
+        `figures` are the summary's numbers so far, as pairs of words and text.
+        """
+        ...
+
+    def set_load(self, workload: str, rate: float | None) -> None:
+        """Give a workload this many requests per second; None follows the scenario again.
+
+        Raises:
+            ValueError: no such workload, or a rate it can't have; the message is shown to the user.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class LoadOrder:
+    """What a load button asks for."""
+
+    workload: str
+    rate: float | None
+    """Requests per second; None follows the scenario again."""
+
+
+def add_routes(app: web.Application, run: LiveRun) -> None:
+    """Serve the live page of `run` at the root of `app`, which is not yet running."""
+    page = _Page(run)
+    app.add_routes(
+        [
+            web.get("/", page.index),
+            web.get("/static/{file}", page.static),
+            web.get("/ui/document", page.document),
+            web.get("/ui/state", page.state),
+            web.get("/ui/stream", page.stream),
+            web.post("/ui/load", page.load),
+        ]
+    )
+    app.on_shutdown.append(page.stop)
+
+
+def parse_load_order(body: bytes) -> LoadOrder:
+    """Return the order in a request's body.
+
+    Raises:
+        ValueError: not an order; the message says what is wrong.
+    """
+    if len(body) > MAX_BODY_BYTES:
+        raise ValueError(f"expected a body of at most {MAX_BODY_BYTES} bytes")
+    try:
+        data = json.loads(body)
+    except (ValueError, RecursionError):
+        raise ValueError(f"expected JSON such as {_example()}") from None
+    if not isinstance(data, dict) or not isinstance(data.get("workload"), str):
+        raise ValueError(f"workload: expected the name of a workload, as in {_example()}")
+    return LoadOrder(data["workload"], _rate(data))
+
+
+def _example() -> str:
+    return '{"workload": "NAME", "rate": 4.6}'
+
+
+def _rate(data: Mapping[str, object]) -> float | None:
+    if "rate" not in data:
+        raise ValueError("rate: expected requests per second, or null to follow the scenario")
+    rate = data["rate"]
+    if rate is None:
+        return None
+    if isinstance(rate, bool) or not isinstance(rate, (int, float)):
+        raise ValueError(f"rate: found {json.dumps(rate)[:60]}, expected a number or null")
+    if not 0 <= rate < 1e9:  # also turns away NaN, which compares as false
+        raise ValueError(f"rate: found {str(rate)[:30]}, expected 0 or more, below 1e9")
+    return float(rate)
+
+
+def same_origin(request: web.BaseRequest) -> bool:
+    """Return whether a browser sent this from our own page; programs send no Origin and may pass."""
+    if request.headers.get("Sec-Fetch-Site", "same-origin") not in {"same-origin", "none"}:
+        return False
+    origin = request.headers.get("Origin")
+    return origin is None or urlsplit(origin).netloc == request.host
+
+
+def parse_cursor(request: web.BaseRequest) -> tuple[int, int]:
+    """Return how many points and events a page has: as it was last sent, or as its address says.
+
+    Raises:
+        ValueError: not two whole numbers.
+    """
+    sent = request.headers.get("Last-Event-ID", "").split("-")
+    points, events = (
+        sent
+        if len(sent) == 2
+        else (request.query.get("points", "0"), request.query.get("events", "0"))
+    )
+    return _count("points", points), _count("events", events)
+
+
+def _count(name: str, text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) <= 16 and int(text) <= MAX_CURSOR):
+        raise ValueError(f"{name}: found {text[:40]!r}, expected a whole number from 0")
+    return int(text)
+
+
+class _Page:
+    """The handlers, and the streams that are open."""
+
+    def __init__(self, run: LiveRun) -> None:
+        self._run = run
+        self._streams = 0
+        self._stopping = asyncio.Event()
+
+    async def stop(self, _: web.Application) -> None:
+        """End every stream, so that the server need not wait for them."""
+        self._stopping.set()
+
+    async def index(self, request: web.Request) -> web.StreamResponse:
+        return await _send_asset(request, "page.html")
+
+    async def static(self, request: web.Request) -> web.StreamResponse:
+        return await _send_asset(request, request.match_info["file"])
+
+    async def document(self, _: web.Request) -> web.Response:
+        since = self._run.since(MAX_CURSOR, MAX_CURSOR)
+        whole = {**self._run.document(), "totals": since["totals"]}
+        response = await asyncio.to_thread(_json, whole)  # tens of megabytes after days
+        response.enable_compression()
+        return response
+
+    async def state(self, _: web.Request) -> web.Response:
+        return _json(self._run.state())
+
+    async def load(self, request: web.Request) -> web.Response:
+        if not same_origin(request):
+            return _error(403, "the request comes from another site's page")
+        try:
+            order = parse_load_order(await _bounded_body(request))
+            self._run.set_load(order.workload, order.rate)
+        except ValueError as error:
+            return _error(400, str(error))
+        return _json(self._run.state())
+
+    async def stream(self, request: web.Request) -> web.StreamResponse:
+        try:
+            cursor = parse_cursor(request)
+        except ValueError as error:
+            return _error(400, str(error))
+        if self._streams >= MAX_STREAMS:
+            return _error(503, f"{MAX_STREAMS} pages follow this run already")
+        self._streams += 1
+        try:
+            return await self._follow(request, cursor)
+        finally:
+            self._streams -= 1
+
+    async def _follow(self, request: web.Request, cursor: tuple[int, int]) -> web.StreamResponse:
+        response = web.StreamResponse(headers={**_HEADERS, "Cache-Control": "no-store"})
+        response.content_type = "text/event-stream"
+        try:
+            await response.prepare(request)
+            await response.write(f"retry: {RETRY_MS}\n\n".encode())
+            while not self._stopping.is_set():
+                message, cursor = self._message(cursor)
+                async with asyncio.timeout(WRITE_TIMEOUT_SECONDS):
+                    await response.write(message)
+                await _pause(self._stopping)
+        except (ConnectionError, TimeoutError):
+            pass  # the page went away, or stopped reading
+        return response
+
+    def _message(self, cursor: tuple[int, int]) -> tuple[bytes, tuple[int, int]]:
+        since = self._run.since(*cursor)
+        data = json.dumps({"state": self._run.state(), "since": since}, allow_nan=False)
+        reached = _totals(since)
+        return f"id: {reached[0]}-{reached[1]}\ndata: {data}\n\n".encode(), reached
+
+
+def _totals(since: Mapping[str, object]) -> tuple[int, int]:
+    totals = since.get("totals")
+    if not isinstance(totals, Mapping):
+        raise BugError("LiveRun.since returned no totals")
+    return int(totals["points"]), int(totals["events"])
+
+
+async def _pause(stopping: asyncio.Event) -> None:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(UPDATE_SECONDS):
+            await stopping.wait()
+
+
+async def _bounded_body(request: web.Request) -> bytes:
+    """Return the body, read no further than one byte past the limit that its parser checks."""
+    body = b""
+    while len(body) <= MAX_BODY_BYTES:
+        piece = await request.content.read(MAX_BODY_BYTES + 1 - len(body))
+        if not piece:
+            break
+        body += piece
+    return body
+
+
+async def _send_asset(request: web.Request, name: str) -> web.Response:
+    try:
+        found = await asyncio.to_thread(asset, name)
+    except NotFoundError as error:
+        return _error(404, str(error))
+    headers = {
+        **_HEADERS,
+        "Cache-Control": "no-cache",
+        "ETag": f'"{found.etag}"',
+        "Vary": "Accept-Encoding",
+    }
+    if any(tag.value == found.etag for tag in request.if_none_match or ()):
+        return web.Response(status=304, headers=headers)
+    zipped = "gzip" in request.headers.get("Accept-Encoding", "")
+    if zipped:
+        headers["Content-Encoding"] = "gzip"
+    body = found.gzipped if zipped else found.body
+    return web.Response(
+        body=body, content_type=found.content_type, charset="utf-8", headers=headers
+    )
+
+
+def _json(data: Mapping[str, object], status: int = 200) -> web.Response:
+    body = json.dumps(data, allow_nan=False)
+    headers = {**_HEADERS, "Cache-Control": "no-store"}
+    return web.Response(text=body, status=status, content_type="application/json", headers=headers)
+
+
+def _error(status: int, message: str) -> web.Response:
+    return _json({"error": message}, status)

@@ -1,0 +1,1 @@
+"""What puts gpuscale on a cluster, and says what is wrong there."""

@@ -1,0 +1,29 @@
+"""Every judge of a cluster, a module or more for each hop of the chain, with its checks beside it."""
+
+from gpuscale.base.findings import checks_by_id
+from gpuscale.ops.doctor.checks import (
+    access,
+    autoscalers,
+    capacity,
+    gpu_health,
+    metrics_api,
+    node_agent,
+    nodes,
+    prometheus,
+    workload,
+)
+
+JUDGES = (
+    access.JUDGE,
+    nodes.JUDGE,
+    node_agent.JUDGE,
+    gpu_health.JUDGE,
+    prometheus.JUDGE,
+    metrics_api.JUDGE,
+    autoscalers.JUDGE,
+    workload.JUDGE,
+    capacity.JUDGE,
+)
+"""In the order of the chain."""
+CHECKS = checks_by_id(JUDGES)
+"""Every check by its id, in the order in which the docs list them."""

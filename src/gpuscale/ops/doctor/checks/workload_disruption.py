@@ -1,0 +1,135 @@
+"""Pods that don't go when they should, by budgets, and pods that went for others of a higher priority.
+
+Source: kubernetes v1.37 pkg/scheduler/framework/preemption (event Preempted: of the pod that goes, with the
+    uid of the one that it goes for).
+"""
+
+import re
+from collections.abc import Iterator
+
+from gpuscale.base.findings import Checks, Fix, Severity
+from gpuscale.base.objects.fields import Fields
+from gpuscale.base.words import counted
+from gpuscale.ops.doctor import facts
+from gpuscale.ops.doctor.checks.workload_subjects import Key, about, subjects
+from gpuscale.ops.doctor.judges import WORKLOAD, ClusterFinding
+from gpuscale.ops.doctor.snapshot import HpaLook, Snapshot
+
+DISRUPTION_CHECKS = Checks(WORKLOAD)
+PDB_BLOCKS = DISRUPTION_CHECKS.add(
+    "pdb-blocks",
+    Severity.NOTE,
+    "A PodDisruptionBudget that lets no pod go, so that its nodes can't be drained or removed.",
+    "Allow one pod to go: maxUnavailable: 1.",
+)
+
+PDBS_OVERLAP = DISRUPTION_CHECKS.add(
+    "pdbs-overlap",
+    Severity.NOTE,
+    "Pods of two PodDisruptionBudgets, which can't be evicted, so that their nodes can't be drained.",
+    "Delete one of the two.",
+)
+POD_PREEMPTED = DISRUPTION_CHECKS.add(
+    "pod-preempted",
+    Severity.NOTE,
+    "Pods that the scheduler ended in the last hour for pods of a higher priority.",
+    "Give the workload a PriorityClass as high where it matters as much, or make room for both.",
+)
+_RECENT_MS = 3_600_000
+_PREEMPTOR = re.compile(r"Preempted by pod (\S+)")
+
+
+def disruption_findings(snapshot: Snapshot) -> Iterator[ClusterFinding]:
+    """Return the budgets that keep the nodes of scaled workloads for ever."""
+    for budget in snapshot.all("poddisruptionbudgets"):
+        selector = budget.child("spec").selector("selector")
+        if selector is None:
+            continue
+        for look in snapshot.hpas:
+            if look.namespace != facts.namespace(budget):
+                continue
+            pods = facts.pods_of(snapshot, look)
+            if any(selector.matches(facts.labels(pod)) for pod in pods) and _blocks(budget, look):
+                yield _note(budget, look)
+                break
+    yield from _overlaps(snapshot)
+    yield from _preempted(snapshot)
+
+
+def _preempted(snapshot: Snapshot) -> Iterator[ClusterFinding]:
+    pods = {pod.child("metadata").text("uid"): pod for pod in snapshot.all("pods")}
+    found: dict[Key, list[Fields]] = {}
+    for event in snapshot.all("preemptions"):
+        victim = facts.service_fields(event.child("involvedObject"))
+        # The pod is gone; its name is that of its ReplicaSet or StatefulSet, and a suffix.
+        name, place = facts.name(victim).rpartition("-")[0], facts.namespace(victim)
+        body = facts.named(snapshot, "ReplicaSet", place, name)
+        kind, called = (None if body is None else facts.controller(body)) or ("StatefulSet", name)
+        at_ms = event.child("metadata").time_ms("creationTimestamp") or 0
+        if (kind, place, called) in subjects(snapshot) and snapshot.now_ms - at_ms < _RECENT_MS:
+            found.setdefault((kind, place, called), []).append(event)
+    for key, events in found.items():
+        said = events[-1].text("message")
+        by = _PREEMPTOR.search(said)
+        known = pods.get(by[1]) if by is not None else None
+        such = ""
+        if known is not None:
+            priority = known.child("spec").integer("priority")
+            such = f", such as pod {facts.full_name(known)} ({priority})"
+        yield POD_PREEMPTED.found(
+            about(key),
+            f"{counted(len(events), 'pod')} of it went in the last hour for others of a higher priority"
+            f"{such}.",
+            f"pod {facts.name(facts.service_fields(events[-1].child('involvedObject')))}: {said}",
+            Fix(POD_PREEMPTED.fix, "kubectl get priorityclasses"),
+        )
+
+
+def _overlaps(snapshot: Snapshot) -> Iterator[ClusterFinding]:
+    budgets = [
+        (facts.namespace(each), selector, each)
+        for each in snapshot.all("poddisruptionbudgets")
+        if (selector := each.child("spec").selector("selector")) is not None
+    ]
+    for look in snapshot.hpas:
+        of_namespace = [each for each in budgets if each[0] == look.namespace]
+        if len(of_namespace) < 2:
+            continue
+        for pod in facts.pods_of(snapshot, look)[:1]:
+            given = facts.labels(pod)
+            both = [each for _, selector, each in of_namespace if selector.matches(given)]
+            if len(both) > 1:
+                names = [facts.name(each) for each in both]
+                yield PDBS_OVERLAP.found(
+                    f"poddisruptionbudget/{facts.full_name(both[1])}",
+                    f"The pods of {look.about} have the budgets {' and '.join(names)}, and none may go.",
+                    "the eviction API refuses a pod of several budgets",
+                    Fix(
+                        PDBS_OVERLAP.fix,
+                        f"kubectl get poddisruptionbudget -n {look.namespace} {' '.join(names)} -o yaml",
+                    ),
+                )
+
+
+def _blocks(budget: Fields, look: HpaLook) -> bool:
+    spec = budget.child("spec").data
+    most, least = spec.get("maxUnavailable"), spec.get("minAvailable")
+    if most in (0, "0", "0%") or least == "100%":
+        return True
+    return isinstance(least, int) and least >= look.hpa.max_replicas
+
+
+def _note(budget: Fields, look: HpaLook) -> ClusterFinding:
+    spec = budget.child("spec").data
+    field = "maxUnavailable" if "maxUnavailable" in spec else "minAvailable"
+    patch = '{"spec":{"minAvailable":null,"maxUnavailable":1}}'
+    return PDB_BLOCKS.found(
+        f"poddisruptionbudget/{facts.full_name(budget)}",
+        "It lets no pod go, so nodes with these pods can't be drained and the pool never shrinks.",
+        f"{field}: {spec[field]}; pods of {look.about}",
+        Fix(
+            PDB_BLOCKS.fix,
+            f"kubectl patch poddisruptionbudget -n {facts.namespace(budget)} {facts.name(budget)} "
+            f"--type=merge -p '{patch}'",
+        ),
+    )

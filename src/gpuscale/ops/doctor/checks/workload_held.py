@@ -1,0 +1,264 @@
+"""Pods that the scheduler does not even try: gates, volumes that are not bound, claims without devices.
+
+Source: kubernetes v1.36 pkg/scheduler/framework/plugins (schedulinggates, volumebinding, dynamicresources);
+    resource.k8s.io/v1 (ResourceClaim, ResourceClaimTemplate, DeviceClass, ResourceSlice);
+    kueue.x-k8s.io/v1beta2 (Workload: condition QuotaReserved), kueue pkg/controller/jobs/pod (the gate).
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import chain
+
+from gpuscale.base.findings import Check, Checks, Fix, Severity
+from gpuscale.base.objects.fields import Fields
+from gpuscale.ops.doctor import facts
+from gpuscale.ops.doctor.facts import once
+from gpuscale.ops.doctor.judges import WORKLOAD, ClusterFinding
+from gpuscale.ops.doctor.snapshot import Snapshot
+
+HELD_CHECKS = Checks(WORKLOAD)
+POD_GATED = HELD_CHECKS.add(
+    "pod-gated",
+    Severity.WARNING,
+    "Pods with scheduling gates, which their owner has not taken off.",
+    "See who sets the gate, such as a queue of jobs, and why it holds the pod.",
+)
+WORKLOAD_QUEUED = HELD_CHECKS.add(
+    "workload-queued",
+    Severity.WARNING,
+    "A workload with GPUs that Kueue keeps in its queue.",
+    "Wait for quota, or see who has that of the queue.",
+)
+NO_SCHEDULER = HELD_CHECKS.add(
+    "no-scheduler",
+    Severity.ERROR,
+    "Pods that no scheduler has looked at for a minute.",
+    "Start the scheduler that the pods name, or correct schedulerName.",
+)
+VOLUME_NOT_BOUND = HELD_CHECKS.add(
+    "volume-not-bound",
+    Severity.ERROR,
+    "Pods that wait for a PersistentVolumeClaim; more GPUs don't help.",
+    "Make the claim, or give it a StorageClass that is there.",
+)
+CLAIM_NOT_ALLOCATED = HELD_CHECKS.add(
+    "claim-not-allocated",
+    Severity.ERROR,
+    "Pods whose resource claim gets no device: no such class, template, driver or free device.",
+    "Install the driver that makes the DeviceClass, or free a device.",
+)
+
+_KUEUE_GATE = "kueue.x-k8s.io/admission"
+_SCHEDULED_WITHIN_MS = 60_000
+_VOLUME_WORDS = ("persistentvolumeclaim", "PersistentVolume", "persistent volume", "volume node")
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Why a pod is not even tried."""
+
+    check: Check
+    what: str
+    evidence: str
+    fix: Fix
+
+
+def held_back(snapshot: Snapshot, pod: Fields) -> Held | None:
+    """Return what keeps the scheduler from trying a pod; None where nothing does."""
+    if facts.condition(pod, "PodScheduled") == "":
+        # Without its claims made, a pod does not get as far as the scheduler.
+        return next(_claims(snapshot, pod), None) or _unscheduled(snapshot, pod)
+    gates = [each.text("name") for each in pod.child("spec").items("schedulingGates")]
+    queued = _queued(snapshot).get(("Pod", facts.namespace(pod), facts.name(pod)))
+    if _KUEUE_GATE in gates and queued is not None:
+        return queued
+    if gates:
+        return Held(
+            POD_GATED,
+            f"Its pods are held by the scheduling gate {', '.join(gates)}.",
+            facts.why_waiting(pod),
+            Fix(POD_GATED.fix, _describe(pod)),
+        )
+    return next(chain(_volumes(snapshot, pod), _claims(snapshot, pod)), None)
+
+
+def queued_findings(snapshot: Snapshot) -> Iterator[ClusterFinding]:
+    """Return the suspended Jobs and the like that Kueue keeps in a queue; gated pods are told as pods."""
+    for (kind, namespace, name), held in _queued(snapshot).items():
+        if kind != "Pod":
+            where = f"{kind.lower()}/{namespace}/{name}"
+            yield held.check.found(where, held.what, held.evidence, held.fix)
+
+
+@once
+def _queued(snapshot: Snapshot) -> Mapping[tuple[str, str, str], Held]:
+    """Return what Kueue says of the workloads with GPUs that have no quota yet, by their owners."""
+    found = {}
+    for body in snapshot.all("queued-workloads"):
+        waits = [
+            each
+            for each in body.child("status").items("conditions")
+            if (each.text("type"), each.text("status")) == ("QuotaReserved", "False")
+        ]
+        templates = [each.child("template") for each in body.child("spec").items("podSets")]
+        if not waits or not any(map(facts.asks_for_gpus, templates)):
+            continue
+        namespace, queue = facts.namespace(body), body.child("spec").text("queueName")
+        held = Held(
+            WORKLOAD_QUEUED,
+            f"Kueue keeps it in the queue {queue}: {waits[0].text('message')}.".replace("..", "."),
+            f"Workload {facts.full_name(body)}: QuotaReserved False, {waits[0].text('reason')}",
+            Fix(
+                WORKLOAD_QUEUED.fix,
+                f"kubectl describe localqueue -n {namespace} {queue}; kubectl describe "
+                f"workloads.kueue.x-k8s.io -n {namespace} {facts.name(body)}",
+            ),
+        )
+        for owner in body.child("metadata").items("ownerReferences"):
+            found[owner.text("kind"), namespace, owner.text("name")] = held
+    return found
+
+
+def _describe(pod: Fields) -> str:
+    return f"kubectl describe pod -n {facts.namespace(pod)} {facts.name(pod)}"
+
+
+def _unscheduled(snapshot: Snapshot, pod: Fields) -> Held | None:
+    created = pod.child("metadata").time_ms("creationTimestamp")
+    if created is None or snapshot.now_ms - created < _SCHEDULED_WITHIN_MS:
+        return None
+    scheduler = pod.child("spec").text("schedulerName", "default-scheduler")
+    return Held(
+        NO_SCHEDULER,
+        f"The scheduler {scheduler} has not looked at its pods for a minute.",
+        f"schedulerName: {scheduler}; no condition PodScheduled",
+        Fix(
+            NO_SCHEDULER.fix,
+            f"kubectl get pods -A | grep scheduler; {_describe(pod)}",
+        ),
+    )
+
+
+def _volumes(snapshot: Snapshot, pod: Fields) -> Iterator[Held]:
+    said = facts.why_waiting(pod)
+    if snapshot.hides("volumeclaims"):
+        return
+    claims = {facts.full_name(each): each for each in snapshot.all("volumeclaims")}
+    for volume in pod.child("spec").items("volumes"):
+        name = volume.child("persistentVolumeClaim").text("claimName")
+        if not name:
+            continue
+        place = f"{facts.namespace(pod)}/{name}"
+        claim = claims.get(place)
+        command = f"kubectl describe persistentvolumeclaim -n {facts.namespace(pod)} {name}"
+        if claim is None:
+            yield Held(
+                VOLUME_NOT_BOUND,
+                f"There is no PersistentVolumeClaim {place}, which its pods mount.",
+                said,
+                Fix("Make the claim, or take the volume out of the pod template.", command),
+            )
+        elif claim.child("status").text("phase") != "Bound" and any(
+            word in said for word in _VOLUME_WORDS
+        ):
+            yield _unbound(snapshot, claim, said, command)
+
+
+def _unbound(snapshot: Snapshot, claim: Fields, said: str, command: str) -> Held:
+    place, of = facts.full_name(claim), claim.child("spec").text("storageClassName")
+    classes = [facts.name(each) for each in snapshot.all("storageclasses")]
+    evidence, say = said, "See why its provisioner does not make the volume."
+    if snapshot.serves("storageclasses") and of and of not in classes:
+        evidence = f"there is no StorageClass {of}; {said}"
+        known = f", such as {classes[0]}" if classes else ""
+        say = (
+            f"Make StorageClass {of}, or make the claim again with one that is there{known}: the class "
+            "of a claim can't change."
+        )
+    elif not of:
+        evidence = f"it names no StorageClass; {said}"
+        say = (
+            "Make a PersistentVolume that matches it, or make the claim again with a StorageClass."
+        )
+    return Held(
+        VOLUME_NOT_BOUND,
+        f"Its pods wait for PersistentVolumeClaim {place}, which is not bound.",
+        evidence,
+        Fix(say, command),
+    )
+
+
+def _claims(snapshot: Snapshot, pod: Fields) -> Iterator[Held]:
+    said = facts.why_waiting(pod)
+    for each in facts.claims_of(pod.child("spec")):
+        yield from _claim(snapshot, pod, each, said)
+
+
+def _claim(snapshot: Snapshot, pod: Fields, each: Fields, said: str) -> Iterator[Held]:
+    namespace = facts.namespace(pod)
+    template, claim = each.text("resourceClaimTemplateName"), each.text("resourceClaimName")
+    plural, name, kind = (
+        ("claimtemplates", template, "ResourceClaimTemplate")
+        if template
+        else ("resourceclaims", claim, "ResourceClaim")
+    )
+    if not snapshot.serves(plural):
+        return
+    found = next(
+        (
+            body
+            for body in snapshot.all(plural)
+            if (facts.namespace(body), facts.name(body)) == (namespace, name)
+        ),
+        None,
+    )
+    if found is None:
+        yield Held(
+            CLAIM_NOT_ALLOCATED,
+            f"There is no {kind} {namespace}/{name}, which its pods claim a device by.",
+            said,
+            Fix(f"Make {kind} {name}.", f"kubectl get {kind.lower()} -n {namespace}"),
+        )
+        return
+    spec = found.child("spec").child("spec") if template else found.child("spec")
+    yield from _devices(snapshot, spec, said)
+
+
+def _devices(snapshot: Snapshot, spec: Fields, said: str) -> Iterator[Held]:
+    classes = {facts.name(body) for body in snapshot.all("deviceclasses")}
+    asked = [
+        (request.child("exactly") if "exactly" in request else request).text("deviceClassName")
+        for request in spec.child("devices").items("requests")
+    ]
+    for name in filter(None, asked):
+        if snapshot.serves("deviceclasses") and name not in classes:
+            yield Held(
+                CLAIM_NOT_ALLOCATED,
+                f"Its pods claim a device of DeviceClass {name}, which is not there.",
+                said,
+                Fix(
+                    f"Install the driver for dynamic resource allocation that makes DeviceClass {name}.",
+                    "kubectl get deviceclass,resourceslice",
+                ),
+            )
+            return
+    if snapshot.serves("resourceslices") and not snapshot.all("resourceslices"):
+        yield Held(
+            CLAIM_NOT_ALLOCATED,
+            "Its pods claim a device, and no driver offers any: there is no ResourceSlice.",
+            said,
+            Fix(
+                "See whether the driver for dynamic resource allocation runs on the GPU nodes.",
+                "kubectl get resourceslice; kubectl get pods -A",
+            ),
+        )
+    elif "claim" in said:
+        yield Held(
+            CLAIM_NOT_ALLOCATED,
+            "Its pods claim a device, and none that is free matches.",
+            said,
+            Fix(
+                "Free a device, let a node come, or loosen the selectors of the claim.",
+                "kubectl get resourceclaim -A; kubectl get resourceslice -o yaml",
+            ),
+        )

@@ -1,0 +1,59 @@
+"""Everything that is judged, in the order of the chain, and the fixes that take nothing away."""
+
+from collections.abc import Sequence
+
+from gpuscale.base.findings import ChainReport, Change
+from gpuscale.kube.client.client import CONFLICT, KubeClient
+from gpuscale.kube.client.errors import ApiStatusError
+from gpuscale.ops.doctor.checks import JUDGES
+from gpuscale.ops.doctor.checks.access import unseen_parts
+from gpuscale.ops.doctor.facts import gpu_nodes
+from gpuscale.ops.doctor.folding import folded
+from gpuscale.ops.doctor.judges import HOPS, ClusterFinding, ClusterJudge
+from gpuscale.ops.doctor.snapshot import Snapshot
+
+
+def diagnose(snapshot: Snapshot, judges: Sequence[ClusterJudge] = JUDGES) -> ChainReport:
+    """Return what is wrong in a cluster, whole: one trouble hides no other, and stands over what follows."""
+    chain = sorted(judges, key=lambda each: HOPS.index(each.checks.hop))
+    found = [each for judge in chain for each in judge.judge(snapshot)]
+    seen = {
+        "nodes": len(snapshot.all("nodes")),
+        "GPU nodes": len(gpu_nodes(snapshot)),
+        "agents": len(snapshot.agents),
+        "HPAs": len(snapshot.hpas),
+        "metrics": sum(len(look.metrics) for look in snapshot.hpas),
+    }
+    return ChainReport(folded(snapshot, found), HOPS, seen, tuple(unseen_parts(snapshot)))
+
+
+def repairable(findings: Sequence[ClusterFinding]) -> tuple[ClusterFinding, ...]:
+    """Return the findings whose fix may be done without a thought, each fix once."""
+    found: dict[tuple[Change, ...] | str, ClusterFinding] = {}
+    for finding in (each for root in findings for each in root.whole()):
+        if finding.fix.changes:
+            found.setdefault(finding.fix.command, finding)
+    return tuple(found.values())
+
+
+async def repair(client: KubeClient, finding: ClusterFinding) -> None:
+    """Apply the fix of a finding.
+
+    Raises:
+        ApiUnreachableError: no answer, or not now.
+        ApiStatusError: refused; what comes before it in the fix is applied.
+    """
+    for change in finding.fix.changes:
+        await _apply(client, change)
+
+
+async def _apply(client: KubeClient, change: Change) -> None:
+    if not change.creates:
+        await client.patch(change.path, change.body)
+        return
+    try:
+        await client.create(change.path, change.body)
+    except ApiStatusError as error:
+        if error.code != CONFLICT:
+            raise
+        await client.patch(f"{change.path}/{change.body['metadata']['name']}", change.body)

@@ -1,0 +1,503 @@
+"""What objects are, read off their fields: GPU nodes, agents, device plugins, who serves an API."""
+
+import re
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
+from typing import TypeVar
+from weakref import WeakKeyDictionary
+
+from gpuscale.base.objects.fields import Fields
+from gpuscale.base.objects.gpu_resources import (
+    GpuKind,
+    class_resources,
+    counts_gpus,
+    gpu_kind,
+    has_fraction,
+    shares_by,
+)
+from gpuscale.base.objects.nodes import Taint, read_taint
+from gpuscale.base.objects.pods import PodSpec, read_pod_spec
+from gpuscale.base.objects.selectors import Selector, parse_selector
+from gpuscale.base.objects.taints import Moment, moment_of
+from gpuscale.hpa.cluster.scheduling.fit import BLOCKING_EFFECTS
+from gpuscale.kube.reading import read_node_record
+from gpuscale.ops.doctor.snapshot import HpaLook, Snapshot
+from gpuscale.ops.install.common import METRICS_API, NODE_AGENT
+from gpuscale.ops.providers import every
+
+T = TypeVar("T")
+
+
+def once(function: Callable[[Snapshot], T]) -> Callable[[Snapshot], T]:
+    """Derive something from a snapshot once, however many judges ask for it."""
+
+    @wraps(function)
+    def remembered(snapshot: Snapshot) -> T:
+        if function not in snapshot.memory:
+            snapshot.memory[function] = function(snapshot)
+        found: T = snapshot.memory[function]
+        return found
+
+    return remembered
+
+
+GPU = "nvidia.com/gpu"
+NODE_POOL = "karpenter.sh/nodepool"
+_TOLD_BY_STATE = frozenset(
+    f"node.kubernetes.io/{state}" for state in ("unschedulable", "not-ready", "unreachable")
+)
+"""Taints that say again that a node is cordoned or not Ready."""
+UTILIZATION = "DCGM_FI_DEV_GPU_UTIL"
+_SERVERS = (
+    ("gpuscale", "gpuscale"),
+    ("keda", "KEDA"),
+    ("prometheus-adapter", "prometheus-adapter"),
+    ("metrics-server", "metrics-server"),
+)
+"""A word in names and labels, and whose it is."""
+_PLUGINS = re.compile(
+    r"k8s-device-plugin|nvidia-device-plugin|nvidia-gpu-device-plugin|gpu-operator"
+)
+
+
+# Names
+
+
+def name(body: Fields) -> str:
+    """Return an object's name."""
+    return body.child("metadata").text("name")
+
+
+def namespace(body: Fields) -> str:
+    """Return an object's namespace."""
+    return body.child("metadata").text("namespace")
+
+
+def labels(body: Fields) -> dict[str, str]:
+    """Return an object's labels."""
+    return body.child("metadata").labels("labels")
+
+
+def full_name(body: Fields) -> str:
+    """Return `namespace/name`."""
+    return f"{namespace(body)}/{name(body)}"
+
+
+def allowing(subject: str, resources: str, verbs: str = "get,list") -> str:
+    """Return the commands that allow a user what the doctor reads.
+
+    Args:
+        subject: what it is about, for the names of role and binding.
+        resources: as `--resource` of kubectl create clusterrole takes them.
+        verbs: likewise.
+    """
+    role = f"gpuscale-doctor-{subject}"
+    return (
+        f"kubectl create clusterrole {role} --verb={verbs} --resource={resources} && "
+        f"kubectl create clusterrolebinding {role} --clusterrole={role} --user=USER"
+    )
+
+
+def quoted(*words: str) -> str:
+    """Return words as a shell takes them, whatever is in them."""
+    return shlex.join(words)
+
+
+# GPUs
+
+
+def gpus(amounts: dict[str, int]) -> int:
+    """Return how many GPUs, partitions or shares of them some amounts of resources hold."""
+    return sum(count for key, count in amounts.items() if counts_gpus(key))
+
+
+def capacity(node: Fields) -> int:
+    """Return how many GPUs a node has."""
+    return gpus(dict(read_node_record(node.data).capacity))
+
+
+def whole_gpus(node: Fields) -> int:
+    """Return how many GPUs a node has that are neither split nor counted by another name."""
+    amounts = read_node_record(node.data).capacity
+    return sum(count for key, count in amounts.items() if gpu_kind(key) is GpuKind.WHOLE)
+
+
+def allocatable(node: Fields) -> int:
+    """Return how many GPUs a node gives."""
+    return gpus(dict(read_node_record(node.data).allocatable))
+
+
+def offers_gpus(node: Fields) -> bool:
+    """Return whether pods can get a GPU of a node, or a part of one, by whatever name."""
+    amounts = dict(read_node_record(node.data).allocatable)
+    return any(count > 0 and gpu_kind(key) is not None for key, count in amounts.items())
+
+
+def has_gpu_label(node: Fields) -> bool:
+    """Return whether a label says that a node has GPUs."""
+    given = labels(node)
+    return any(label.is_on(given) for provider in every() for label in provider.gpu_node_labels())
+
+
+@once
+def gpu_nodes(snapshot: Snapshot) -> tuple[Fields, ...]:
+    """Return the nodes that have GPUs, or should."""
+    return tuple(
+        node
+        for node in snapshot.all("nodes")
+        if capacity(node) > 0 or offers_gpus(node) or has_gpu_label(node)
+    )
+
+
+@once
+def claimed_nodes(snapshot: Snapshot) -> frozenset[str]:
+    """Return the nodes whose devices are handed out by resource claims: they want no device plugin."""
+    return frozenset(each.child("spec").text("nodeName") for each in snapshot.all("resourceslices"))
+
+
+@once
+def claimed_resources(snapshot: Snapshot) -> frozenset[str]:
+    """Return the resources that DeviceClasses serve by claims: no node lists them."""
+    return frozenset(
+        resource
+        for each in snapshot.all("deviceclasses")
+        for resource in class_resources(name(each), each.child("spec").text("extendedResourceName"))
+    )
+
+
+def shares_gpus(node: Fields) -> bool:
+    """Return whether one GPU of a node counts as several."""
+    return shares_by(labels(node), node.child("metadata").labels("annotations"))
+
+
+def taints(snapshot: Snapshot, node: Fields) -> tuple[Taint, ...]:
+    """Return a node's taints that stay with it, which pods may be made to tolerate."""
+    return tuple(
+        each for each in _taints(snapshot)[name(node)] if moment(snapshot, node, each) is None
+    )
+
+
+def moment(snapshot: Snapshot, node: Fields, taint: Taint) -> Moment | None:
+    """Return what a taint says of the moment: by its key, or as Karpenter starts the pool's nodes with it."""
+    found = moment_of(taint.key)
+    pool = labels(node).get(NODE_POOL, "")
+    is_startup = (pool, taint.key) in _startup_taints(snapshot)
+    return Moment.NOT_YET if found is None and is_startup else found
+
+
+def momentary(snapshot: Snapshot, node: Fields) -> tuple[tuple[Taint, Moment], ...]:
+    """Return the taints of the moment that keep pods off a node; less those that other findings are about."""
+    return tuple(
+        (each, found)
+        for each in _taints(snapshot)[name(node)]
+        if each.effect in BLOCKING_EFFECTS and each.key not in _TOLD_BY_STATE
+        if (found := moment(snapshot, node, each)) is not None
+    )
+
+
+@once
+def _taints(snapshot: Snapshot) -> Mapping[str, tuple[Taint, ...]]:
+    return {
+        name(node): tuple(map(read_taint, node.child("spec").items("taints")))
+        for node in snapshot.all("nodes")
+    }
+
+
+@once
+def _startup_taints(snapshot: Snapshot) -> frozenset[tuple[str, str]]:
+    """Return pool and key of the taints that Karpenter's pools give new nodes, for others to take off."""
+    return frozenset(
+        (name(pool), taint.text("key"))
+        for pool in snapshot.all("nodepools")
+        for taint in pool.child("spec").child("template").child("spec").items("startupTaints")
+    )
+
+
+def is_ready(body: Fields) -> bool:
+    """Return whether the condition Ready of a node or pod holds."""
+    return condition(body, "Ready") == "True"
+
+
+def condition(body: Fields, kind: str) -> str:
+    """Return the status of a condition; empty where there is none."""
+    listed = body.child("status").items("conditions")
+    return next((each.text("status") for each in listed if each.text("type") == kind), "")
+
+
+# Pods
+
+
+_SPECS: WeakKeyDictionary[Fields, PodSpec] = WeakKeyDictionary()
+_TEMPLATES: WeakKeyDictionary[Fields, PodSpec] = WeakKeyDictionary()
+
+
+def spec_of(body: Fields) -> PodSpec:
+    """Return the spec of a pod."""
+    if body not in _SPECS:
+        _SPECS[body] = read_pod_spec(body.child("spec"))
+    return _SPECS[body]
+
+
+def template_of(body: Fields) -> PodSpec:
+    """Return the spec of the pods that a workload makes."""
+    if body not in _TEMPLATES:
+        _TEMPLATES[body] = read_pod_spec(body.child("spec").child("template").child("spec"))
+    return _TEMPLATES[body]
+
+
+def wanted_gpus(spec: PodSpec) -> int:
+    """Return how many GPUs, partitions or shares of them a pod asks for."""
+    return gpus(wanted(spec))
+
+
+def wanted(spec: PodSpec) -> dict[str, int]:
+    """Return how much a pod asks for of GPUs and of what counts as one, by the name of the resource."""
+    return {
+        key: count
+        for key, count in limits_of(spec).items()
+        if gpu_kind(key) not in (None, GpuKind.QUALIFIER)
+    }
+
+
+def limits_of(spec: PodSpec) -> dict[str, int]:
+    """Return what a pod asks for of resources that take a device plugin or a claim, in whole units."""
+    found: dict[str, int] = {}
+    for each in spec.containers:
+        for key, amount in each.limits.items():
+            if "/" in key and amount.nano > 0:
+                found[key] = found.get(key, 0) + amount.nano // 1_000_000_000
+    return found
+
+
+def asks_for_gpus(body: Fields) -> bool:
+    """Return whether a pod, or a template of pods, asks for a GPU or a part of one, by whatever scheme."""
+    metadata = body.child("metadata")
+    return any(gpu_kind(key) is not None for key in limits_of(spec_of(body))) or has_fraction(
+        metadata.labels("annotations"), metadata.labels("labels")
+    )
+
+
+def claims_of(spec: Fields) -> tuple[Fields, ...]:
+    """Return the resource claims of a pod's spec: dynamic resource allocation's way to ask for a GPU."""
+    return tuple(spec.items("resourceClaims"))
+
+
+@once
+def active_pods(snapshot: Snapshot) -> tuple[Fields, ...]:
+    """Return the pods that have not ended."""
+    ended = ("Succeeded", "Failed")
+    return tuple(
+        pod for pod in snapshot.all("pods") if pod.child("status").text("phase") not in ended
+    )
+
+
+@once
+def waiting_pods(snapshot: Snapshot) -> tuple[Fields, ...]:
+    """Return the pods that want GPUs and found no node."""
+    return tuple(
+        pod
+        for pod in active_pods(snapshot)
+        if condition(pod, "PodScheduled") == "False" and asks_for_gpus(pod)
+    )
+
+
+def why_waiting(pod: Fields) -> str:
+    """Return what the scheduler says of a pod."""
+    listed = pod.child("status").items("conditions")
+    return next((one.text("message") for one in listed if one.text("type") == "PodScheduled"), "")
+
+
+def owner_kind(pod: Fields) -> tuple[str, str]:
+    """Return kind and name of what controls a pod."""
+    return controller(pod) or ("Pod", name(pod))
+
+
+def controller(body: Fields) -> tuple[str, str] | None:
+    """Return kind and name of what controls an object; None where nothing does."""
+    for each in body.child("metadata").items("ownerReferences"):
+        if each.boolean("controller"):
+            return each.text("kind"), each.text("name")
+    return None
+
+
+def maker(snapshot: Snapshot, pod: Fields) -> tuple[str, str]:
+    """Return kind and name of a pod's workload: its ReplicaSet's Deployment, if there is one."""
+    kind, called = owner_kind(pod)
+    if kind == "ReplicaSet":
+        body = named(snapshot, kind, namespace(pod), called)
+        return (None if body is None else controller(body)) or (kind, called)
+    return kind, called
+
+
+def place_of(kind: str, body: Fields) -> str:
+    """Return what a workload is called in findings."""
+    return f"{kind.lower()}/{full_name(body)}"
+
+
+def pods_of(snapshot: Snapshot, look: HpaLook) -> tuple[Fields, ...]:
+    """Return the pods that an HPA scales."""
+    if not look.selector:
+        return ()
+    remembered: dict[tuple[str, str], tuple[Fields, ...]] = snapshot.memory.setdefault(pods_of, {})
+    key = (look.namespace, look.selector)
+    if key not in remembered:
+        remembered[key] = selected(snapshot, look.namespace, parse_selector(look.selector))
+    return remembered[key]
+
+
+def selected(snapshot: Snapshot, place: str, selector: Selector) -> tuple[Fields, ...]:
+    """Return the pods of a namespace that have not ended and match a selector."""
+    found = _pods_by_namespace(snapshot).get(place, ())
+    return tuple(pod for pod, given in found if selector.matches(given))
+
+
+@once
+def _pods_by_namespace(snapshot: Snapshot) -> Mapping[str, list[tuple[Fields, dict[str, str]]]]:
+    found: dict[str, list[tuple[Fields, dict[str, str]]]] = {}
+    for pod in active_pods(snapshot):
+        found.setdefault(namespace(pod), []).append((pod, labels(pod)))
+    return found
+
+
+WORKLOADS = {
+    "Deployment": "deployments",
+    "StatefulSet": "statefulsets",
+    "ReplicaSet": "replicasets",
+}
+"""What HPAs scale, by kind, with its plural name."""
+
+
+def workload_of(snapshot: Snapshot, look: HpaLook) -> Fields | None:
+    """Return what an HPA scales, where that is one of Kubernetes' own kinds."""
+    target = look.hpa.target
+    return named(snapshot, target.kind, look.namespace, target.name)
+
+
+def named(snapshot: Snapshot, kind: str, place: str, called: str) -> Fields | None:
+    """Return a workload by its name."""
+    return workloads(snapshot).get((kind, place, called))
+
+
+@once
+def workloads(snapshot: Snapshot) -> Mapping[tuple[str, str, str], Fields]:
+    """Return what HPAs may scale, by kind, namespace and name."""
+    return {
+        (kind, namespace(body), name(body)): body
+        for kind, plural in WORKLOADS.items()
+        for body in snapshot.all(plural)
+    }
+
+
+@once
+def nodes_by_name(snapshot: Snapshot) -> Mapping[str, Fields]:
+    """Return the nodes."""
+    return {name(node): node for node in snapshot.all("nodes")}
+
+
+@once
+def pods_by_node(snapshot: Snapshot) -> Mapping[str, list[Fields]]:
+    """Return the pods that have not ended, by the node that they are bound to."""
+    found: dict[str, list[Fields]] = {}
+    for pod in active_pods(snapshot):
+        found.setdefault(pod.child("spec").text("nodeName"), []).append(pod)
+    return found
+
+
+# Parts
+
+
+def _images(spec: PodSpec) -> str:
+    return " ".join(each.image for each in spec.containers)
+
+
+def _is_part(given: dict[str, str], part: str) -> bool:
+    is_ours = given.get("app.kubernetes.io/name") == "gpuscale"
+    return is_ours and given.get("app.kubernetes.io/component") == part
+
+
+def is_own_agent(body: Fields) -> bool:
+    """Return whether a pod or DaemonSet is gpuscale's node agent."""
+    return _is_part(labels(body), NODE_AGENT)
+
+
+def is_agent(body: Fields, spec: PodSpec) -> bool:
+    """Return whether something runs an agent: gpuscale's or dcgm-exporter."""
+    return is_own_agent(body) or "dcgm-exporter" in f"{_images(spec)} {name(body)}"
+
+
+@once
+def agent_pods(snapshot: Snapshot) -> tuple[Fields, ...]:
+    """Return the agents' pods."""
+    return tuple(pod for pod in active_pods(snapshot) if is_agent(pod, spec_of(pod)))
+
+
+@once
+def agent_sets(snapshot: Snapshot) -> tuple[Fields, ...]:
+    """Return the agents' DaemonSets."""
+    return tuple(body for body in snapshot.all("daemonsets") if is_agent(body, template_of(body)))
+
+
+@once
+def plugin_pods(snapshot: Snapshot) -> tuple[Fields, ...]:
+    """Return the pods of device plugins."""
+    return tuple(pod for pod in active_pods(snapshot) if _is_plugin(pod, spec_of(pod)))
+
+
+@once
+def plugin_sets(snapshot: Snapshot) -> tuple[Fields, ...]:
+    """Return the DaemonSets of device plugins."""
+    return tuple(body for body in snapshot.all("daemonsets") if _is_plugin(body, template_of(body)))
+
+
+def _is_plugin(body: Fields, spec: PodSpec) -> bool:
+    return _PLUGINS.search(f"{_images(spec)} {name(body)}") is not None
+
+
+@once
+def metrics_servers(snapshot: Snapshot) -> Sequence[tuple[Fields, PodSpec, dict[str, str]]]:
+    """Return the Deployments of metrics APIs on Prometheus, with their pods' spec and flags."""
+    found = []
+    for body in snapshot.all("deployments"):
+        spec = template_of(body)
+        if is_own_server(body) or "prometheus-adapter" in f"{_images(spec)} {name(body)}":
+            found.append((body, spec, flags_of(body)))
+    return found
+
+
+def is_own_server(body: Fields) -> bool:
+    """Return whether a Deployment is gpuscale's metrics API."""
+    return _is_part(labels(body), METRICS_API)
+
+
+def flags_of(body: Fields) -> dict[str, str]:
+    """Return the flags of a workload's containers."""
+    given: dict[str, str] = {}
+    for each in body.child("spec").child("template").child("spec").items("containers"):
+        words = (*each.texts("command"), *each.texts("args"))
+        for word, following in zip(words, (*words[1:], ""), strict=False):
+            key, equals, value = word.partition("=")
+            if key.startswith("--"):
+                given[key] = value if equals or following.startswith("--") else following
+    return given
+
+
+def server_of(api_service: Fields) -> str:
+    """Return who serves an API: gpuscale, KEDA, prometheus-adapter, metrics-server, or its Service."""
+    service = service_fields(api_service.child("spec").child("service"))
+    for text in (name(service), " ".join(labels(api_service).values()), namespace(service)):
+        for word, server in _SERVERS:
+            if word in text.lower():
+                return server
+    return f"Service {full_name(service)}"
+
+
+def service_fields(service: Fields) -> Fields:
+    """Return a reference to a Service in the shape of an object, for its names."""
+    return Fields(service.document, {"metadata": service.data})
+
+
+@once
+def own_services(snapshot: Snapshot) -> tuple[Fields, ...]:
+    """Return the Services of gpuscale's metrics API; none where it is not installed."""
+    return tuple(each for each in snapshot.all("services") if _is_part(labels(each), METRICS_API))

@@ -1,0 +1,235 @@
+"""One look at a cluster: everything that is judged, fetched with reads alone.
+
+What can't be read is part of the result, with the reason: a doctor without rights to one thing still looks
+at the others.
+"""
+
+import asyncio
+import base64
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from gpuscale.base.clock import Clock
+from gpuscale.base.errors import GpuscaleError
+from gpuscale.base.objects.fields import Fields
+from gpuscale.hpa.versions import version_or_none
+from gpuscale.kube.client.client import JsonObject, KubeClient
+from gpuscale.kube.client.errors import ApiStatusError
+from gpuscale.kube.reading import fields_of
+from gpuscale.ops.doctor import facts
+from gpuscale.ops.doctor.agents import AgentReader
+from gpuscale.ops.doctor.autoscalers import HpaReader, custom_path
+from gpuscale.ops.doctor.direct import at_once
+from gpuscale.ops.doctor.judges import KINDS, Listed
+from gpuscale.ops.doctor.prometheus import PrometheusReader
+from gpuscale.ops.doctor.rights import server_rights
+from gpuscale.ops.doctor.scalers import ScalerReader
+from gpuscale.ops.doctor.snapshot import Look, Snapshot
+from gpuscale.server.metricsapi.wire.paths import CUSTOM_GROUP, EXTERNAL_GROUP
+from gpuscale.server.sources.access import Access
+
+_PAGE = "500"
+_NOT_FOUND = 404
+_FORBIDDEN = 403
+_MOST_SECRETS = 50
+"""With CAs of scalers; what is one cluster's rarely has more than one."""
+
+
+@dataclass(frozen=True, slots=True)
+class GatherSettings:
+    """What to look at, and ways past the API server."""
+
+    namespace: str | None = None
+    """Whose HPAs are looked at; None for all."""
+    prometheus_url: str | None = None
+    """None: found by the metrics server's flags, and asked by way of the API server."""
+    prometheus_access: Access | None = None
+    """What requests to that address carry."""
+    agent_urls: Mapping[str, str] = field(default_factory=dict)
+    """By node; others are asked by way of the API server."""
+    agent_access: Access | None = None
+    """What requests to those addresses carry."""
+
+
+class Gatherer:
+    """Looks at a cluster.
+
+    Args:
+        client: to the API server.
+        clock: for ages.
+        settings: what to look at.
+        report: gets what is looked at now, as it takes a while on a large cluster.
+    """
+
+    def __init__(
+        self,
+        client: KubeClient,
+        clock: Clock,
+        settings: GatherSettings,
+        report: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self._client = client
+        self._clock = clock
+        self._settings = settings
+        self._report = report
+
+    async def snapshot(self) -> Snapshot:
+        """Return what there is to see.
+
+        Raises:
+            ApiUnreachableError: the API server does not answer, or is not ready.
+            ApiStatusError: it does not accept us, or lets us see nothing at all.
+        """
+        await self._client.check_ready()
+        autoscaling = await self._client.get("/apis/autoscaling")
+        versions = [each["groupVersion"] for each in autoscaling.get("versions") or ()]
+        self._report(f"listing {len(KINDS)} kinds of objects")
+        listed = await at_once(self._list(kind) for kind in KINDS)
+        looks = {kind.plural: look for kind, look in zip(KINDS, listed, strict=True)}
+        if all(look.fault for look in looks.values() if look.is_served):
+            fault = looks[KINDS[0].plural].fault
+            raise ApiStatusError(
+                _FORBIDDEN,
+                f"{fault}; nor may it see anything else: give it the role in docs/doctor.md",
+            )
+        seen = Snapshot(self._clock.now_ms(), versions, looks)
+        agents = AgentReader(self._client, self._settings.agent_urls, self._settings.agent_access)
+        prometheus = PrometheusReader(
+            self._client, self._settings.prometheus_url, self._settings.prometheus_access
+        )
+        hpas = HpaReader(self._client, custom_path(seen), self._settings.namespace, self._report)
+        self._report(f"asking {len(facts.agent_pods(seen))} node agents and Prometheus")
+        async with asyncio.TaskGroup() as group:
+            by_agents = group.create_task(agents.read(seen))
+            by_prometheus = group.create_task(prometheus.read(seen, self._clock.now_ms()))
+        self._report("asking what serves the metrics")
+        served, secrets = await self._discovered(seen), await self._secrets(seen)
+        scalers = ScalerReader(self._client)
+        return replace(
+            seen,
+            agents=by_agents.result().looks,
+            agents_passed_over=by_agents.result().passed_over,
+            prometheus=by_prometheus.result(),
+            served=served,
+            bundles={name: text for name, (text, _) in secrets.items() if text},
+            certificates={name: text for name, (_, text) in secrets.items() if text},
+            hpas=await hpas.read(seen),
+            rule_maps=await self._rule_maps(seen),
+            rights=await server_rights(self._client, seen),
+            scalers=await scalers.read(seen),
+            scaler_cas=await self._scaler_cas(seen),
+            node_classes=await self._node_classes(seen),
+            kubernetes=version_or_none(await self._client.git_version()),
+        )
+
+    async def _list(self, kind: Listed) -> Look:
+        params = {"limit": _PAGE}
+        if kind.field_selector:
+            params["fieldSelector"] = kind.field_selector
+        items: list[JsonObject] = []
+        try:
+            while True:
+                page = await self._client.get(kind.path, params)
+                items.extend(each for each in page.get("items") or () if isinstance(each, dict))
+                params["continue"] = str((page.get("metadata") or {}).get("continue") or "")
+                if not params["continue"]:
+                    return Look(items)
+        except ApiStatusError as error:
+            if error.code == _NOT_FOUND and kind.older_path:
+                return await self._list(replace(kind, path=kind.older_path, older_path=""))
+            if error.code == _NOT_FOUND:
+                return Look(is_served=False)
+            return Look(fault=str(error), needs=kind.needs)
+        except GpuscaleError as error:
+            return Look(fault=str(error), needs=kind.needs)
+
+    async def _discovered(self, seen: Snapshot) -> dict[str, Look]:
+        groups = {body.child("spec").text("group") for body in seen.all("apiservices")}
+        paths = {
+            CUSTOM_GROUP: custom_path(seen),
+            EXTERNAL_GROUP: f"/apis/{EXTERNAL_GROUP}/v1beta1",
+        }
+        found = {}
+        for group in groups & paths.keys():
+            try:
+                answer = await self._client.get(paths[group])
+                found[group] = Look(answer.get("resources") or ())
+            except GpuscaleError as error:
+                found[group] = Look(fault=str(error))
+        return found
+
+    async def _secrets(self, seen: Snapshot) -> dict[str, tuple[str, str]]:
+        """Return the CA, in base64, and the certificate that each server of ours has in its Secret."""
+        found = {}
+        for body in seen.all("apiservices"):
+            if facts.server_of(body) != "gpuscale":
+                continue
+            service = facts.service_fields(body.child("spec").child("service"))
+            place = f"/api/v1/namespaces/{facts.namespace(service)}/secrets/{facts.name(service)}"
+            renewed = (await self._maybe(f"{place}-serving")).get("data")
+            data = renewed or (await self._maybe(f"{place}-tls")).get("data") or {}
+            found[facts.name(body)] = (str(data.get("ca.crt") or ""), _decoded(data.get("tls.crt")))
+        return found
+
+    async def _scaler_cas(self, seen: Snapshot) -> dict[str, str]:
+        """Return the CAs that KEDA trusts scalers by, as far as they can be read."""
+        keys: dict[str, str] = {}
+        for body in seen.all("triggerauthentications"):
+            for each in body.child("spec").items("secretTargetRef"):
+                if each.text("parameter") == "caCert":
+                    keys[f"{facts.namespace(body)}/{each.text('name')}"] = each.text("key")
+        found = {}
+        for place, key in list(keys.items())[:_MOST_SECRETS]:
+            namespace, _, name = place.partition("/")
+            data = (await self._maybe(f"/api/v1/namespaces/{namespace}/secrets/{name}")).get("data")
+            if text := _decoded((data or {}).get(key)):
+                found[place] = text
+        return found
+
+    async def _node_classes(self, seen: Snapshot) -> dict[str, Fields]:
+        """Return the node classes of pools that are not Ready; kinds and versions are the provider's."""
+        found = {}
+        for pool in seen.all("nodepools"):
+            reference = pool.child("spec").child("template").child("spec").child("nodeClassRef")
+            group, kind, name = (reference.text(key) for key in ("group", "kind", "name"))
+            if facts.condition(pool, "Ready") != "False" or not (group and kind and name):
+                continue
+            served = await self._maybe(f"/apis/{group}")
+            version = (served.get("preferredVersion") or {}).get("version")
+            body = await self._maybe(f"/apis/{group}/{version}/{kind.lower()}es/{name}")
+            if body:
+                found[f"{kind}/{name}"] = fields_of(body)
+        return found
+
+    async def _rule_maps(self, seen: Snapshot) -> Sequence[JsonObject]:
+        """Return the ConfigMaps with rules: those that metrics servers mount, and gpuscale's own."""
+        wanted: dict[str, None] = {}
+        for body, _, _ in facts.metrics_servers(seen):
+            for name in _mounted(body):
+                wanted[f"/api/v1/namespaces/{facts.namespace(body)}/configmaps/{name}"] = None
+        for body in facts.own_services(seen):
+            place = f"{facts.namespace(body)}/configmaps/{facts.name(body)}"
+            wanted[f"/api/v1/namespaces/{place}"] = None
+        found = [await self._maybe(path) for path in wanted]
+        return [
+            {**body, "apiVersion": "v1", "kind": "ConfigMap"} for body in found if body.get("data")
+        ]
+
+    async def _maybe(self, path: str) -> JsonObject:
+        """Return an object that makes findings better, or nothing."""
+        try:
+            return await self._client.get(path)
+        except GpuscaleError:
+            return {}
+
+
+def _mounted(body: Fields) -> list[str]:
+    volumes = body.child("spec").child("template").child("spec").items("volumes")
+    return [name for each in volumes if (name := each.child("configMap").text("name"))]
+
+
+def _decoded(text: object) -> str:
+    try:
+        return base64.b64decode(str(text or "")).decode(errors="replace")
+    except ValueError:
+        return ""

@@ -1,0 +1,131 @@
+"""What Prometheus knows of the agents, by way of the API server or at an address of its own."""
+
+import asyncio
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from yarl import URL
+
+from gpuscale.base.errors import GpuscaleError, UpstreamError
+from gpuscale.kube.client.client import KubeClient
+from gpuscale.kube.client.errors import ApiStatusError
+from gpuscale.ops.doctor import facts
+from gpuscale.ops.doctor.checks.prometheus import service_in
+from gpuscale.ops.doctor.direct import (
+    SERVICES,
+    AnsweredError,
+    fetch,
+    missing_right,
+    service_path,
+)
+from gpuscale.ops.doctor.facts import UTILIZATION
+from gpuscale.ops.doctor.snapshot import PrometheusLook, Row, Snapshot
+from gpuscale.server.sources.access import Access
+
+_PATH = "/api/v1/query"
+_LIMIT_S = 15.0
+_REFUSALS = (401, 403)
+URL_USER = re.compile("//[^/@]*@")
+"""User and password, which no report may show."""
+_TARGETS = "up"
+_NAMES = 'count by (__name__) ({__name__=~"DCGM_.+"})'
+_MALFORMED = (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError)
+
+
+class PrometheusReader:
+    """Asks Prometheus of targets and GPU series.
+
+    Args:
+        connection: to the API server, which passes requests on to Services.
+        url: where it is asked directly; None uses the address of the metrics server.
+        access: what requests to that address carry.
+    """
+
+    def __init__(
+        self, connection: KubeClient, url: str | None, access: Access | None = None
+    ) -> None:
+        self._connection = connection
+        self._url = url
+        self._access = access
+
+    async def read(self, seen: Snapshot, now_ms: int) -> PrometheusLook:
+        """Return what it answers; why, where it does not, or was not asked."""
+        address, unasked = (self._url, "") if self._url else _configured(seen)
+        if not address or unasked:
+            return PrometheusLook(address or "", unasked=unasked)
+        try:
+            async with asyncio.timeout(_LIMIT_S):
+                return PrometheusLook(
+                    address,
+                    targets=await self._rows(address, _TARGETS),
+                    names=await self._rows(address, _NAMES),
+                    usage=await self._usage(address, now_ms),
+                )
+        except TimeoutError:
+            return PrometheusLook(address, fault=f"no answer within {_LIMIT_S:g} s")
+        except GpuscaleError as error:
+            needs = missing_right(error, SERVICES)
+            refused = 0 if needs else _refusal(error)
+            # The API server's message would blame the kubeconfig.
+            fault = f"Prometheus answered {refused}" if refused else str(error)
+            return PrometheusLook(address, fault=fault, needs=needs, refused=refused)
+
+    async def _usage(self, address: str, now_ms: int) -> list[Row]:
+        """Return the utilization's series with the seconds since their samples."""
+        rows = await self._rows(address, f"timestamp({UTILIZATION})")
+        return [(labels, now_ms / 1000 - value) for labels, value in rows]
+
+    async def _rows(self, address: str, query: str) -> list[Row]:
+        answer = await self._ask(address, {"query": query})
+        try:
+            return [
+                (dict(row["metric"]), float(row["value"][1])) for row in answer["data"]["result"]
+            ]
+        except _MALFORMED as error:
+            raise UpstreamError(f"{address} answered {query} with no vector") from error
+
+    async def _ask(self, address: str, params: Mapping[str, str]) -> Mapping[str, Any]:
+        service = service_in(address)
+        if self._url is None and service is not None:
+            return await self._connection.get(service_path(URL(address), *service, _PATH), params)
+        try:
+            found = json.loads(await fetch(address, _PATH, params, self._access))
+        except (ValueError, RecursionError) as error:
+            raise UpstreamError(f"{address} answered with no JSON") from error
+        return found if isinstance(found, dict) else {}
+
+
+def _refusal(error: GpuscaleError) -> int:
+    """Return the status with which Prometheus itself refused who asks; 0 where it did not."""
+    code = error.code if isinstance(error, ApiStatusError | AnsweredError) else 0
+    return code if code in _REFUSALS else 0
+
+
+def _configured(seen: Snapshot) -> tuple[str, str]:
+    """Return the address that a metrics server is set to, and why it can't be asked; empty texts for none."""
+    services = {(facts.namespace(each), facts.name(each)) for each in seen.all("services")}
+    why, outside = "", ""
+    for body, _, flags in facts.metrics_servers(seen):
+        given = flags.get("--prometheus-url", "")
+        if not given:
+            continue
+        address = _full(given, facts.namespace(body))
+        found = service_in(address)
+        if found is not None and found[:2] in services:
+            return address, ""
+        outside = URL_USER.sub("//", given)
+        why = f"{facts.full_name(body)} uses {outside}, which is no Service of this cluster"
+    return outside, why
+
+
+def _full(address: str, namespace: str) -> str:
+    """Return an address as all namespaces know it: a Service's own name is enough in its namespace."""
+    try:
+        url = URL(address)
+        host = url.host or ""
+        is_short = host != "" and "." not in host
+        return str(url.with_host(f"{host}.{namespace}.svc")) if is_short else address
+    except ValueError:
+        return address

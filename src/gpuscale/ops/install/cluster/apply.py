@@ -1,0 +1,387 @@
+"""Applying an installation's objects: all of them, or none.
+
+Each object is applied by the server (server-side apply), so that fields which others set stay theirs. The
+state before is kept, and put back when a later step fails or the run is interrupted.
+
+Source: kubernetes-sigs/structured-merge-diff, fieldpath (serialize.go), for what a field manager has applied:
+`f:` is a field, `k:` an item of a list by its keys, `v:` an item of a set by its value, `.` the thing itself.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+from urllib.parse import urlencode
+
+from gpuscale.base.clock import Clock
+from gpuscale.base.errors import GpuscaleError, UnavailableError, UpstreamError
+from gpuscale.kube.client.client import CONFLICT, KubeClient
+from gpuscale.kube.client.errors import ApiStatusError
+from gpuscale.ops.install.cluster.handover import in_the_way, keep_count, still_there
+from gpuscale.ops.install.cluster.kinds import Reference, path_of, reference
+from gpuscale.ops.install.cluster.ownership import creatable, essence, replaced, with_way_back
+from gpuscale.ops.install.cluster.plan import (
+    FIELD_MANAGER,
+    Plan,
+    Step,
+    make_plan,
+    server_side_apply,
+)
+from gpuscale.ops.install.cluster.waiting import Announce, Waiter
+from gpuscale.ops.install.common import CA_SECRET, Object
+
+_FIELD, _KEYS, _VALUE = "f:", "k:", "v:"
+
+
+def applied(body: Mapping[str, Any], manager: str) -> dict[str, Any] | None:
+    """Return the object that a manager last applied; None where it never did."""
+    for entry in body["metadata"].get("managedFields", []):
+        if entry.get("manager") == manager and entry.get("operation") == "Apply":
+            owned = _part(body, entry["fieldsV1"])
+            names = {key: body["metadata"][key] for key in _NAMES if key in body["metadata"]}
+            metadata = {**owned.get("metadata", {}), **names}
+            kind = {"apiVersion": body["apiVersion"], "kind": body["kind"]}
+            return {**owned, **kind, "metadata": metadata}
+    return None
+
+
+_NAMES = ("name", "namespace")
+
+
+def _part(value: Any, fields: Mapping[str, Any]) -> Any:  # noqa: ANN401 - JSON of any shape
+    inside = {key: sub for key, sub in fields.items() if key != "."}
+    if not inside:
+        return value
+    if isinstance(value, dict):
+        names = {key.removeprefix(_FIELD): sub for key, sub in inside.items()}
+        return {name: _part(value[name], sub) for name, sub in names.items() if name in value}
+    return [_item(value, key, sub) for key, sub in inside.items()]
+
+
+def _item(items: list[Any], key: str, fields: Mapping[str, Any]) -> Any:  # noqa: ANN401 - JSON of any shape
+    wanted = json.loads(key[len(_KEYS) :])
+    if key.startswith(_VALUE):
+        return wanted
+    found = next(each for each in items if all(each.get(k) == v for k, v in wanted.items()))
+    return _part(found, fields)
+
+
+_UNDO_S = 120.0
+"""For each object that is removed again; namespaces take their time."""
+_TAKEOVER_S = 60.0
+"""For an API that another server had: while ours does not answer, nobody does. Its pods are ready by then."""
+_SCALERS = ("HorizontalPodAutoscaler", "ScaledObject", "ScaledJob")
+
+
+class Outcome(Enum):
+    """What happened to an object."""
+
+    CREATED = "created"
+    CONFIGURED = "configured"
+    UNCHANGED = "unchanged"
+    REPLACED = "replaced"
+    RECREATED = "recreated"
+    REMOVED = "removed"
+    RESTORED = "restored"
+    KEPT = "kept"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One object and what happened to it."""
+
+    reference: Reference
+    outcome: Outcome
+
+    def __str__(self) -> str:
+        return f"{self.reference} {self.outcome.value}"
+
+
+@dataclass(frozen=True, slots=True)
+class ApplySettings:
+    """How to apply."""
+
+    replaces: bool = False
+    """Takes over what belongs to others, and keeps the way back."""
+    forces: bool = False
+    """Takes over single fields that others have set since."""
+    is_dry_run: bool = False
+    """The server checks everything and changes nothing."""
+    wait_s: float = 300.0
+    """For each thing that takes time."""
+
+
+class Installer:
+    """Applies objects to a cluster.
+
+    Args:
+        client: to the API server.
+        clock: of the waits.
+        announce: gets a line where something takes time or is not well.
+        settings: how.
+    """
+
+    def __init__(
+        self, client: KubeClient, clock: Clock, announce: Announce, settings: ApplySettings
+    ) -> None:
+        self._client = client
+        self._announce = announce
+        self._settings = settings
+        self._waiter = Waiter(client, clock, announce, settings.wait_s)
+        self._undoing = Waiter(client, clock, announce, _UNDO_S)
+        self._taking_over = Waiter(client, clock, announce, min(settings.wait_s, _TAKEOVER_S))
+        self._tried: list[Step] = []
+        self._outcomes: dict[Reference, Outcome] = {}
+        self._gave_way: list[Mapping[str, Any]] = []
+
+    async def install(self, name: str, objects: Sequence[Object]) -> list[Change]:
+        """Return what was changed once all of it works.
+
+        Raises:
+            UsageError: something is in the way; nothing was changed.
+            GpuscaleError: a step failed; what the steps before it did has been taken back.
+        """
+        plan = await make_plan(self._client, name, objects, replaces=self._settings.replaces)
+        if self._settings.is_dry_run:
+            return await self._try_out(plan)
+        try:
+            await self._apply_all(plan)
+        except BaseException as error:
+            undone = await self._roll_back()
+            if isinstance(error, GpuscaleError):
+                raise UpstreamError(f"{error}\n{undone}") from error
+            self._announce(undone)
+            raise
+        kept = [Change(each, Outcome.KEPT) for each in plan.kept]
+        made = [Change(each, outcome) for each, outcome in self._outcomes.items()]
+        gone = [Change(reference(body), Outcome.REMOVED) for body in self._gave_way]
+        surplus = [body for body in plan.surplus if body not in self._gave_way]
+        return [*kept, *made, *gone, *await self._remove(surplus)]
+
+    async def _apply_all(self, plan: Plan) -> None:
+        """Apply servers first, then the APIs that they serve, then what asks these APIs.
+
+        What has to be recreated comes last, so that no other step's failure costs it its pods.
+        """
+        apis = [step for step in plan.steps if step.body["kind"] == "APIService"]
+        scalers = [step for step in plan.steps if step.body["kind"] in _SCALERS]
+        anew = [step for step in plan.steps if step.immutable]
+        first = [step for step in plan.steps if step not in (*apis, *scalers, *anew)]
+        for steps in (first, apis, scalers, anew):
+            if steps is scalers:
+                await self._make_way(plan)
+            for step in steps:
+                await self._apply(step)
+            for step in steps:
+                if step.body["kind"] != "DaemonSet":
+                    waiter = self._taking_over if step.is_foreign else self._waiter
+                    await waiter.until_works(step.body)
+        for step in first:
+            if step.body["kind"] == "DaemonSet":
+                await self._wait_for_nodes(step)
+
+    async def _apply(self, step: Step) -> None:
+        # Noted before it is tried: an answer that is lost says nothing of what was done.
+        self._tried.append(step)
+        if step.is_foreign and step.before is not None:
+            await self._take_over(step.body, step.before)
+        if step.immutable:
+            await self._clear_away(step)
+        after = await self._patch(step.body, forces=step.is_foreign)
+        self._outcomes[step.reference] = _outcome(step, after)
+
+    async def _make_way(self, plan: Plan) -> None:
+        """Remove our autoscalers of workloads that get one of another kind: two would block each other."""
+        for body in in_the_way(plan.surplus, [step.body for step in plan.steps]):
+            self._gave_way.append(body)
+            await take_away(self._client, body)
+
+            async def left(body: Mapping[str, Any] = body) -> str | None:
+                return await still_there(self._client, body)
+
+            await self._waiter.until(f"{reference(body)} to be gone", left)
+
+    async def _clear_away(self, step: Step) -> None:
+        """Remove our own object that can't be changed, and wait for its pods to leave their GPUs."""
+        self._announce(_made_anew(step))
+        await self._remove_whole(step, self._waiter, "Foreground")
+
+    async def _take_over(
+        self, body: Object, before: Mapping[str, Any], **options: str
+    ) -> Mapping[str, Any]:
+        """Write an object over another's, whose fields would else stay beside ours."""
+        query = {"fieldManager": f"{FIELD_MANAGER}-replace", **options}
+        new = with_way_back(await self._trusted(body), before)
+        new["metadata"]["resourceVersion"] = before["metadata"]["resourceVersion"]
+        return await self._client.replace(f"{path_of(body)}?{urlencode(query)}", new)
+
+    async def _trusted(self, body: Object) -> Object:
+        """Return an APIService with the CA that its pods made, so that no request fails until they add it."""
+        spec = body.get("spec", {})
+        secret = body["metadata"].get("annotations", {}).get(CA_SECRET)
+        if body["kind"] != "APIService" or secret is None or "caBundle" in spec:
+            return body
+        namespace, name = secret.split("/")
+        try:
+            found = await self._client.find(f"/api/v1/namespaces/{namespace}/secrets/{name}")
+        except ApiStatusError as error:
+            self._announce(f"warning: requests may fail until the pods are trusted: {error}")
+            return body
+        bundle = ((found or {}).get("data") or {}).get("ca.crt")
+        return body if bundle is None else {**body, "spec": {**spec, "caBundle": bundle}}
+
+    async def _patch(
+        self, body: Object, *, forces: bool = False, **options: str
+    ) -> Mapping[str, Any]:
+        forced = forces or self._settings.forces
+        try:
+            return await server_side_apply(self._client, body, forces=forced, **options)
+        except ApiStatusError as error:
+            if error.code != CONFLICT:
+                raise
+            raise UpstreamError(f"{error}; --force-conflicts takes these fields over") from error
+
+    async def _wait_for_nodes(self, step: Step) -> None:
+        """Wait for a DaemonSet. One node that is not well is no reason to leave the others without.
+
+        Raises:
+            UpstreamError: no node can ever have a pod.
+        """
+        try:
+            await self._waiter.until_works(step.body)
+        except UnavailableError as error:
+            self._announce(f"warning: {error}; the installation goes on")
+
+    async def _try_out(self, plan: Plan) -> list[Change]:
+        """Have the server check everything. What goes into a namespace to be made is checked in `default`."""
+        made = {step.reference.name for step in plan.steps if _is_new_namespace(step)}
+        changes = [Change(each, Outcome.KEPT) for each in plan.kept]
+        for step in plan.steps:
+            if in_the_way(plan.surplus, [step.body]):
+                # KEDA's webhook refuses it while the autoscaler is there that would make way.
+                changes.append(Change(step.reference, Outcome.CREATED))
+                continue
+            body = _moved(step.body) if step.reference.namespace in made else step.body
+            if step.immutable:
+                self._announce(_made_anew(step))
+                # Under another name, because this one is taken until it is done.
+                body = _renamed(body)
+            if step.is_foreign and step.before is not None:
+                after = await self._take_over(body, step.before, dryRun="All")
+            else:
+                after = await self._patch(body, dryRun="All")
+            changes.append(Change(step.reference, _outcome(step, after)))
+        surplus = [Change(reference(body), Outcome.REMOVED) for body in plan.surplus]
+        return [*changes, *surplus]
+
+    async def _remove(self, surplus: Sequence[Mapping[str, Any]]) -> list[Change]:
+        return [
+            Change(reference(body), await take_away(self._client, body))
+            for body in reversed(surplus)
+        ]
+
+    async def _roll_back(self) -> str:
+        """Put everything back as it was, last step first; return what was done and what could not be."""
+        lines = []
+        for step in reversed(self._tried):
+            if self._outcomes.get(step.reference) is Outcome.UNCHANGED:
+                continue
+            try:
+                lines.append(await self._undo(step))
+            except GpuscaleError as error:
+                lines.append(f"could not take back {step.reference}: {error}")
+        for body in self._gave_way:
+            try:
+                await put_back(self._client, body)
+                lines.append(f"taken back: {reference(body)} as it was")
+            except GpuscaleError as error:
+                lines.append(f"could not take back {reference(body)}: {error}")
+        return "\n".join(lines) if lines else "nothing had been changed"
+
+    async def _undo(self, step: Step) -> str:
+        if step.before is None or step.immutable:
+            await self._remove_whole(step, self._undoing, "Background")
+        if step.before is None:
+            return f"taken back: {step.reference} removed"
+        earlier = None if step.is_foreign else applied(step.before, FIELD_MANAGER)
+        if earlier is None:
+            await put_back(self._client, step.before)
+        else:
+            await self._patch(earlier, forces=True)
+        again = ", and starts over" if step.immutable else ""
+        return f"taken back: {step.reference} as it was{again}"
+
+    async def _remove_whole(self, step: Step, waiter: Waiter, propagation: str) -> None:
+        """Remove an object and wait until it is gone, so that another run finds nothing that is ending."""
+        path = path_of(step.body)
+        await keep_count(self._client, step.body)
+        await self._client.delete(path, {"propagationPolicy": propagation})
+
+        async def left() -> str | None:
+            return None if await self._client.find(path) is None else "it is ending"
+
+        await waiter.until(f"{step.reference} to be gone", left)
+
+
+async def put_back(client: KubeClient, before: Mapping[str, Any]) -> None:
+    """Write an object as it was, whatever it is now.
+
+    Raises:
+        ApiUnreachableError: no answer, or not now.
+        ApiStatusError: refused.
+    """
+    path, body = path_of(before), essence(before)
+    now = await client.find(path)
+    if now is None:
+        await client.create(path.rsplit("/", 1)[0], creatable(body))
+        return
+    body["metadata"]["resourceVersion"] = now["metadata"]["resourceVersion"]
+    await client.replace(path, body)
+
+
+async def take_away(client: KubeClient, body: Mapping[str, Any]) -> Outcome:
+    """Remove an object, or put back what it had replaced.
+
+    Raises:
+        ApiUnreachableError: no answer, or not now.
+        ApiStatusError: refused.
+    """
+    original = replaced(body)
+    if original is not None:
+        await put_back(client, original)
+        return Outcome.RESTORED
+    await keep_count(client, body)
+    await client.delete(path_of(body), {"propagationPolicy": "Background"})
+    return Outcome.REMOVED
+
+
+def _outcome(step: Step, after: Mapping[str, Any]) -> Outcome:
+    """Return what happened. Contents are compared, because a dry run changes no version."""
+    if step.before is None:
+        return Outcome.CREATED
+    if step.is_foreign:
+        return Outcome.REPLACED
+    if step.immutable:
+        return Outcome.RECREATED
+    is_same = essence(step.before) == essence(after)
+    return Outcome.UNCHANGED if is_same else Outcome.CONFIGURED
+
+
+def _is_new_namespace(step: Step) -> bool:
+    return step.body["kind"] == "Namespace" and step.before is None
+
+
+def _made_anew(step: Step) -> str:
+    fields = ", ".join(step.immutable)
+    return (
+        f"{step.reference} is made anew and its pods start over, because {fields} can't be changed"
+    )
+
+
+def _renamed(body: Object) -> Object:
+    return {**body, "metadata": {**body["metadata"], "name": f"{body['metadata']['name']}-anew"}}
+
+
+def _moved(body: Object) -> Object:
+    return {**body, "metadata": {**body["metadata"], "namespace": "default"}}

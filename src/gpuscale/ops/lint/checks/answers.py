@@ -1,0 +1,201 @@
+"""What an answer is good for: its labels, its rows, and whether it can get to the target."""
+
+from collections.abc import Iterator
+
+from gpuscale.base.findings import Checks, Severity
+from gpuscale.base.objects.hpa import ExternalMetric, ObjectMetric, PodsMetric
+from gpuscale.base.objects.workloads import Deployment
+from gpuscale.hpa.cluster.scheduling.resources import gpu_count
+from gpuscale.hpa.replicas.tolerances import tolerances_for_hpa
+from gpuscale.hpa.types import DEFAULT_SETTINGS
+from gpuscale.hpa.units import counted_target, counts_average, unit_of_query
+from gpuscale.ops.lint.checks.answering import Answered, AskedMetric
+from gpuscale.ops.lint.checks.hpas import described_resource
+from gpuscale.ops.lint.checks.queries import query_findings
+from gpuscale.ops.lint.checks.reach import Aim, reach_findings
+from gpuscale.ops.lint.checks.rules import sum_finding
+from gpuscale.ops.lint.checks.targets import unit_findings
+from gpuscale.ops.lint.findings import LintFinding
+from gpuscale.ops.lint.inputs import Inputs, PlacedHpa
+from gpuscale.ops.lint.promql_facts import is_one_row, summed_share, values_of
+from gpuscale.server.rules.resources import KUBERNETES, PODS
+from gpuscale.signals.series_facts import facts_of
+
+ANSWER_CHECKS = Checks()
+EXTERNAL_ROWS_SUMMED = ANSWER_CHECKS.add(
+    "external-rows-summed",
+    Severity.WARNING,
+    "Rows of an external metric that make no sense as a sum.",
+    "Aggregate to one row, such as avg(<<.Series>>{<<.LabelMatchers>>}), or use an averageValue target.",
+)
+EXPORTER_POD = ANSWER_CHECKS.add(
+    "exporter-pod",
+    Severity.NOTE,
+    "A `pod` label that may be the exporter's own pod.",
+    "Scrape with honorLabels: true, or map exported_pod and exported_namespace.",
+)
+SCRAPE_JOB_LABEL = ANSWER_CHECKS.add(
+    "scrape-job-label",
+    Severity.WARNING,
+    "The scrape job's name, taken for a Kubernetes Job's.",
+    "Map the label that names the Job, such as job_name, in an override of its own.",
+)
+MEMORY_AT_START = ANSWER_CHECKS.add(
+    "memory-at-start",
+    Severity.WARNING,
+    "GPU memory as the metric of a server that takes its memory when it starts.",
+    "Scale on the requests that wait or run in it.",
+)
+
+_JOBS = KUBERNETES.find("jobs")
+_MEMORY = ("_FB_USED", "_FB_FREE", "_MEM_USED")
+_TAKES_ALL = {
+    "vllm": ("--gpu-memory-utilization", "vllm"),
+    "sglang": ("--mem-fraction-static", "sglang"),
+    "text-generation-inference": ("--cuda-memory-fraction", "tgi"),
+}
+"""A word of its image: the share of memory that a server takes as it starts, and the family of its signals.
+
+Source: vLLM 0.11 vllm/config/cache.py (0.9 by default); SGLang 0.5 server_args.py (worked out from the
+    GPU); text-generation-inference 3.3 launcher (1.0).
+"""
+
+
+def answer_findings(inputs: Inputs, answered: Answered) -> Iterator[LintFinding]:
+    """Return what is wrong with a metric that a rule answers: its labels, rows and target."""
+    if not answered.serving.certain:
+        yield from query_findings(
+            answered.node, answered.metric.name, f"rule {answered.serving.rule.origin}"
+        )
+    yield from _labels(inputs, answered)
+    yield from _memory(inputs, answered)
+    yield from _sum(inputs, answered)
+    yield from _rows(answered)
+    unit = unit_of_query(answered.node)
+    in_another = unit and tuple(unit_findings(answered.metric, unit, _evidence(answered)))
+    yield from in_another or _reach(answered)
+
+
+def _labels(inputs: Inputs, answered: Answered) -> Iterator[LintFinding]:
+    rule = answered.serving.rule
+    spec = answered.spec
+    is_pod_label = isinstance(spec, PodsMetric) and rule.labels.label_for(PODS) == "pod"
+    if is_pod_label and answered.series.startswith("DCGM_FI_") and not inputs.honors_labels:
+        yield EXPORTER_POD.found(
+            answered.metric.name,
+            f"The label pod of {answered.series} is the exporter's own pod, unless the exporter is "
+            "scraped with honorLabels: true.",
+            f"{answered.serving.placed.place()} takes it for the pod that uses the GPU.",
+        )
+    is_job = isinstance(spec, ObjectMetric) and described_resource(spec) == _JOBS
+    if is_job and rule.labels.label_for(_JOBS) == "job":
+        yield SCRAPE_JOB_LABEL.found(
+            answered.metric.described,
+            "The label job is the name of Prometheus' scrape job on most series, "
+            "not that of a Kubernetes Job.",
+            f"{answered.serving.placed.place()} takes it for the Job.",
+        )
+
+
+def _memory(inputs: Inputs, answered: Answered) -> Iterator[LintFinding]:
+    deployment = _target_of(inputs, answered.metric.placed)
+    if deployment is None or not any(each in answered.series for each in _MEMORY):
+        return
+    for container in deployment.template.spec.containers:
+        for word, (option, family) in _TAKES_ALL.items():
+            if word in container.image:
+                yield MEMORY_AT_START.found(
+                    answered.metric.name,
+                    f"Container {container.name} takes its share of the GPU's memory when it starts, and "
+                    "keeps it: the metric says nothing of the load.",
+                    f"image {container.image}, whose option {option} is that share",
+                    f"Scale on the requests that wait or run in it: {family}-waiting, {family}-running.",
+                )
+                return
+
+
+def _sum(inputs: Inputs, answered: Answered) -> Iterator[LintFinding]:
+    share = summed_share(answered.node)
+    target = _target(answered.spec)
+    if share is None or target is None or target > share:
+        return
+    if not isinstance(answered.spec, PodsMetric) and counts_average(answered.spec):
+        return
+    gpus = _gpus_per_pod(inputs, answered.metric.placed)
+    if gpus == 1 and isinstance(answered.spec, PodsMetric):
+        return
+    why = f"two make {2 * share:g}, held against a target of {target:g}"
+    if gpus is not None and gpus > 1 and isinstance(answered.spec, PodsMetric):
+        why = f"the {gpus} of a pod make {gpus * share:g}, held against a target of {target:g}"
+    place = answered.metric.name
+    yield sum_finding(place, answered.serving.placed, answered.series, share, why)
+
+
+def _gpus_per_pod(inputs: Inputs, placed: PlacedHpa) -> int | None:
+    """Return how many GPUs each pod of the target has; None where the files don't say."""
+    found = _target_of(inputs, placed)
+    return None if found is None else gpu_count(found.template.spec)
+
+
+def _target_of(inputs: Inputs, placed: PlacedHpa) -> Deployment | None:
+    """Return the Deployment that an HPA scales; None where the files don't have it."""
+    target = placed.hpa.target
+    key = (placed.hpa.metadata.namespace, target.kind, target.name)
+    found = (
+        each
+        for each in inputs.deployments
+        if (each.metadata.namespace, "Deployment", each.metadata.name) == key
+    )
+    return next(found, None)
+
+
+def _rows(answered: Answered) -> Iterator[LintFinding]:
+    spec = answered.spec
+    if not isinstance(spec, ExternalMetric) or counts_average(spec) or is_one_row(answered.node):
+        return
+    values = values_of(answered.node)
+    target = _target(spec)
+    if values is None or not values.is_bounded or target is None or target > values.high:
+        return
+    yield EXTERNAL_ROWS_SUMMED.found(
+        answered.metric.name,
+        f"The controller adds up all rows of an external metric, and a row of this one is up to "
+        f"{values.high:g}: with more rows a target of {target:g} is passed without any load.",
+        _evidence(answered),
+    )
+
+
+def _reach(answered: Answered) -> Iterator[LintFinding]:
+    values, target = values_of(answered.node), _target(answered.spec)
+    if values is None or not values.is_bounded or values.high <= 0 or not target:
+        return
+    spec, hpa = answered.spec, answered.metric.placed.hpa
+    if isinstance(spec, ExternalMetric) and not is_one_row(answered.node):
+        return
+    yield from reach_findings(
+        Aim(
+            place=answered.metric.target("averageValue" if counts_average(spec) else "value"),
+            high=values.high,
+            target=target,
+            is_divided=not isinstance(spec, PodsMetric) and counts_average(spec),
+            least=max(1, hpa.min_replicas or 1),
+            most=hpa.max_replicas,
+            tolerance=tolerances_for_hpa(hpa, DEFAULT_SETTINGS).scale_up,
+            evidence=_evidence(answered),
+            way_out="Use type: Value, which multiplies the count, or a Pods metric.",
+        )
+    )
+
+
+def _evidence(answered: Answered) -> str:
+    facts = facts_of(answered.series)
+    unit = {"%": "a percentage", "ratio": "a ratio"}.get(facts.unit if facts else "", "")
+    placed = answered.serving.placed
+    query = placed.text("metricsQuery")
+    where = f"{placed.place('metricsQuery')}: {query}" if query else f"rule {placed.rule.origin}"
+    return f"{answered.series} is {unit}; {where}" if unit else where
+
+
+def _target(spec: AskedMetric) -> float | None:
+    quantity = counted_target(spec)
+    return None if quantity is None else float(quantity)

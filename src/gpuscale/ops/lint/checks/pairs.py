@@ -1,0 +1,122 @@
+"""What is wrong between autoscalers and the rules that answer them."""
+
+from collections.abc import Iterator
+
+from gpuscale.base.findings import Checks, Severity
+from gpuscale.base.objects.hpa import ExternalMetric, ObjectMetric
+from gpuscale.hpa.types import DEFAULT_SETTINGS
+from gpuscale.ops.lint.checks.answering import ANSWERING_CHECKS, AskedMetric, answer_of
+from gpuscale.ops.lint.checks.answers import ANSWER_CHECKS, answer_findings
+from gpuscale.ops.lint.checks.policies import POLICY_CHECKS, policy_findings
+from gpuscale.ops.lint.checks.queries import query_findings
+from gpuscale.ops.lint.checks.reach import REACH_CHECKS, signal_findings
+from gpuscale.ops.lint.checks.rules import unused_sum_findings
+from gpuscale.ops.lint.checks.targets import TARGET_CHECKS, unit_findings
+from gpuscale.ops.lint.findings import LintFinding
+from gpuscale.ops.lint.hpa_places import PlacedMetric, placed_metrics
+from gpuscale.ops.lint.inputs import FileJudge, Inputs, PlacedHpa, served_trigger
+from gpuscale.ops.lint.serving import servings
+from gpuscale.series.promql.parse import parse_query
+from gpuscale.signals.series_facts import is_of_gpu
+from gpuscale.triggers.trigger import Trigger
+
+_CHECKS = Checks(
+    including=(
+        ANSWERING_CHECKS,
+        ANSWER_CHECKS,
+        TARGET_CHECKS,
+        REACH_CHECKS,
+        POLICY_CHECKS,
+    )
+)
+NO_RULES = _CHECKS.add(
+    "no-rules",
+    Severity.NOTE,
+    "Autoscalers without a rule file to hold them against.",
+    "Name the rule file too, where there is one.",
+)
+CANNOT_WAKE = _CHECKS.add(
+    "cannot-wake",
+    Severity.WARNING,
+    "Scaling from zero on what only running pods can show.",
+    "Add a metric of the load itself, such as the length of a queue.",
+)
+
+
+def pair_findings(inputs: Inputs) -> Iterator[LintFinding]:
+    """Return what is wrong, and sums of percentages in rules that no autoscaler asks for."""
+    found: list[LintFinding] = []
+    used: set[str] = set()
+    asked = [metric for placed in inputs.hpas for metric in placed_metrics(placed)]
+    for metric in asked:
+        if not isinstance(metric.spec, AskedMetric):
+            found.extend(unit_findings(metric, None))
+            continue
+        if inputs.rule_files == 0 and not found:
+            found.append(_no_rules(metric))
+        trigger = _served(inputs, metric)
+        if trigger is not None:
+            most, place = metric.placed.hpa.max_replicas, metric.target("averageValue")
+            found.extend(signal_findings(trigger, place, most, DEFAULT_SETTINGS.tolerance))
+            if trigger.policy is not None:
+                tolerance = DEFAULT_SETTINGS.tolerance
+                found.extend(policy_findings(metric, trigger.policy, tolerance))
+            if trigger.load is not None and trigger.load.query:
+                query = trigger.load.query
+                found.extend(query_findings(parse_query(query).root, metric.name, query))
+            continue
+        answered = answer_of(inputs, metric, metric.spec, found)
+        if answered is None:
+            found.extend(unit_findings(metric, None))
+        else:
+            used.add(answered.serving.rule.origin)
+            found.extend(answer_findings(inputs, answered))
+    yield from unused_sum_findings(inputs, used)
+    yield from found
+    for placed in inputs.hpas:
+        yield from _waking(inputs, placed)
+
+
+def _no_rules(metric: PlacedMetric) -> LintFinding:
+    return NO_RULES.found(
+        metric.name,
+        "There is no rule file among the files: metrics are held against gpuscale's preset, and one "
+        "that it does not know may be there all the same.",
+    )
+
+
+def _waking(inputs: Inputs, placed: PlacedHpa) -> Iterator[LintFinding]:
+    if placed.hpa.min_replicas != 0:
+        return
+    wakers = [
+        each
+        for each in placed_metrics(placed)
+        if isinstance(each.spec, ObjectMetric | ExternalMetric)
+    ]
+    behind = [_series_behind(inputs, each) for each in wakers]
+    if wakers and all(series is not None and is_of_gpu(series) for series in behind):
+        yield CANNOT_WAKE.found(
+            placed.place("spec", "minReplicas"),
+            "From 0 replicas nothing wakes the target: without a pod no GPU is at work.",
+            f"The metrics come from {', '.join(series or '' for series in behind)}.",
+        )
+
+
+def _served(inputs: Inputs, metric: PlacedMetric) -> Trigger | None:
+    """Return the trigger behind a metric."""
+    if not isinstance(metric.spec, ExternalMetric):
+        return None
+    return served_trigger(inputs, metric.placed.hpa.metadata.namespace, metric.spec.name)
+
+
+def _series_behind(inputs: Inputs, metric: PlacedMetric) -> str | None:
+    spec = metric.spec
+    if not isinstance(spec, ObjectMetric | ExternalMetric):
+        return None
+    if _served(inputs, metric) is not None:
+        return None
+    rules = inputs.external_rules if isinstance(spec, ExternalMetric) else inputs.rules
+    return next((each.series for each in servings(rules, spec.name)), None)
+
+
+JUDGE = FileJudge("pairs", _CHECKS, pair_findings)

@@ -1,0 +1,98 @@
+"""What a filled-in query does with series that are known: rates, counters, sums."""
+
+from collections.abc import Iterator
+
+from gpuscale.base.findings import Checks, Severity
+from gpuscale.base.golang.durations import format_duration
+from gpuscale.ops.lint.findings import LintFinding, Place
+from gpuscale.ops.lint.promql_facts import Read, divides_vectors, reads
+from gpuscale.series.promql.tree import Node
+from gpuscale.signals.series_facts import facts_of
+
+QUERY_CHECKS = Checks()
+RATE_OF_GAUGE = QUERY_CHECKS.add(
+    "rate-of-gauge",
+    Severity.WARNING,
+    "`rate` of a series that goes up and down by itself.",
+    "Leave rate() out; for a mean over time use avg_over_time(), for a change delta().",
+)
+COUNTER_WITHOUT_RATE = QUERY_CHECKS.add(
+    "counter-without-rate",
+    Severity.WARNING,
+    "A counter as it is, which only ever grows.",
+    "Put it into rate(...[5m]).",
+)
+COUNTER_BY_NAME = QUERY_CHECKS.add(
+    "counter-by-name",
+    Severity.NOTE,
+    "A series that is read as it is, and that its name makes a counter; nothing else is known of it.",
+    "Put it into rate(...[5m]), if it is one.",
+)
+SHORT_RATE_WINDOW = QUERY_CHECKS.add(
+    "short-rate-window",
+    Severity.NOTE,
+    "A range that may hold fewer than two samples.",
+    "Take four scrape intervals, such as [2m] at 30 s.",
+)
+
+SHORTEST_WINDOW_MS = 60_000
+"""Two scrapes at the 30 s that many exporters are scraped at; Prometheus' own default needs 2 min."""
+_OF_COUNTERS = frozenset({"rate", "irate", "increase"})
+_ANY_COUNTER_GOES = frozenset(
+    {*_OF_COUNTERS, "resets", "changes", "absent", "absent_over_time", "present_over_time"}
+)
+
+
+def query_findings(node: Node, place: Place, query: str) -> Iterator[LintFinding]:
+    """Return what is wrong with a query by the kinds of its series, each series once.
+
+    Args:
+        node: the query.
+        place: of the finding.
+        query: the text that the user wrote, as evidence.
+    """
+    grows = not divides_vectors(node)
+    for read in dict.fromkeys(reads(node)):
+        yield from _kind_findings(read, place, query, grows=grows)
+        if read.function in _OF_COUNTERS and (read.range_ms or 0) < SHORTEST_WINDOW_MS:
+            yield _short(read, place)
+
+
+def _kind_findings(read: Read, place: Place, query: str, *, grows: bool) -> Iterator[LintFinding]:
+    known = facts_of(read.series) if read.series is not None else None
+    if known is None:
+        return
+    if known.kind == "gauge" and read.function in _OF_COUNTERS:
+        yield RATE_OF_GAUGE.found(
+            place,
+            f"{read.function}() of {read.series}, which is a gauge: "
+            "each fall of the value counts as a restart.",
+            query,
+            f"Leave {read.function}() out; for a mean over time use avg_over_time(), "
+            "for a change delta().",
+        )
+    elif known.kind != "counter" or not grows or read.function in _ANY_COUNTER_GOES:
+        return
+    elif known.is_guessed:
+        yield COUNTER_BY_NAME.found(
+            place,
+            f"{read.series} is a counter by its name; if it is one, it only grows, so that an HPA ends at "
+            "maxReplicas and stays there. Some gauges are named so too.",
+            query,
+        )
+    else:
+        yield COUNTER_WITHOUT_RATE.found(
+            place,
+            f"{read.series} is a counter and is read as it is: it only grows, "
+            "so that an HPA ends at maxReplicas and stays there.",
+            query,
+        )
+
+
+def _short(read: Read, place: Place) -> LintFinding:
+    window = format_duration(read.range_ms or 0)
+    return SHORT_RATE_WINDOW.found(
+        place,
+        f"{read.function}() over {window} needs two samples in {window}.",
+        "Prometheus scrapes every minute by default, with kube-prometheus-stack every 30 s.",
+    )

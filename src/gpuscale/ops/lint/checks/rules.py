@@ -1,0 +1,393 @@
+"""What is wrong with rules, whichever HPA asks for their metrics."""
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+
+from gpuscale.base.findings import Checks, Severity
+from gpuscale.base.golang.template import TemplateError
+from gpuscale.base.golang.template.render import Data
+from gpuscale.base.objects.selectors import Selector
+from gpuscale.ops.lint.checks.queries import QUERY_CHECKS, query_findings
+from gpuscale.ops.lint.findings import LintFinding, Place
+from gpuscale.ops.lint.inputs import FileJudge, Inputs
+from gpuscale.ops.lint.promql_facts import calls, carries, contradiction, summed_share
+from gpuscale.ops.lint.rule_inputs import PlacedRule
+from gpuscale.ops.lint.serving import (
+    contradicting_label,
+    custom_node,
+    external_node,
+    has_namespaces,
+    mapped_resources,
+    selector_of_series,
+)
+from gpuscale.series.matchers import Matcher
+from gpuscale.series.promql.tree import Node
+from gpuscale.server.rules.config import Rule
+from gpuscale.server.rules.queries.backwards import api_names, maps, named_series
+from gpuscale.server.rules.resource_labels import NoLabelError
+from gpuscale.server.rules.resources import KUBERNETES, NAMESPACES, PODS, ResourceType
+from gpuscale.signals.series_facts import closest_series, is_unknown_gpu_name, recorded_from
+
+_CHECKS = Checks(including=(QUERY_CHECKS,))
+UNQUOTED_NAME = _CHECKS.add(
+    "unquoted-name",
+    Severity.WARNING,
+    "A value of `.LabelValuesByName` outside of quotes: requests write PromQL.",
+    "Use <<.LabelMatchers>>, or put the value into double quotes.",
+)
+NO_NAMESPACE_LABEL = _CHECKS.add(
+    "no-namespace-label",
+    Severity.ERROR,
+    "A rule for objects in namespaces that maps no label to them.",
+    "Map the label of the namespace, such as namespace: {resource: namespace}.",
+)
+NO_GROUP_BY = _CHECKS.add(
+    "no-group-by",
+    Severity.ERROR,
+    "A query whose rows don't carry the label of the object.",
+    "Group by it: by (<<.GroupBy>>).",
+)
+IMPOSSIBLE_LABEL = _CHECKS.add(
+    "impossible-label",
+    Severity.ERROR,
+    "A label that no series can have, or not with such a value.",
+    "Leave one of the two conditions out, or map the label as Prometheus has it.",
+)
+SHADOWED_RULE = _CHECKS.add(
+    "shadowed-rule",
+    Severity.WARNING,
+    "Two rules that give one metric; the last has it.",
+    "Give one of them another name with name.as, or leave it out.",
+)
+SUM_OF_PERCENTAGES = _CHECKS.add(
+    "sum-of-percentages",
+    Severity.WARNING,
+    "A sum over several GPUs of what is a percentage or a ratio.",
+    "Take avg or max instead of sum, or choose the target for the sum.",
+)
+NAN_WITHOUT_TRAFFIC = _CHECKS.add(
+    "nan-without-traffic",
+    Severity.NOTE,
+    "A quantile of a histogram: NaN, and so absent, without traffic.",
+    "Say `nan: zero` in the rule where it should scale in; prometheus-adapter does not know the key.",
+)
+UNKNOWN_GPU_SERIES = _CHECKS.add(
+    "unknown-gpu-series",
+    Severity.WARNING,
+    "A name that looks like a GPU metric's and is none.",
+    "Use the nearest name; docs/metrics.md has those that there are.",
+)
+RECORDED_GPU_SERIES = _CHECKS.add(
+    "recorded-gpu-series",
+    Severity.NOTE,
+    "A GPU series that only a recording rule can make.",
+    "Let Prometheus record it; a PrometheusRule among the files counts as that.",
+)
+
+_LABEL = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_PLACEHOLDER = "some_series"
+"""Placeholder for a series name that the rule leaves open."""
+_NAME = "some_object"
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\'|`[^`]*`', re.DOTALL)
+"""A string of PromQL."""
+_NAMESPACE = "default"
+GROUPED = "by (<<.GroupBy>>)"
+"""What a query has to end with for its rows to belong to objects."""
+
+
+def rule_findings(inputs: Inputs) -> Iterator[LintFinding]:
+    """Return what is wrong with the rules of the user's files."""
+    for placed in (*inputs.rules, *inputs.external_rules):
+        if placed.document is None:
+            continue
+        yield from _label_findings(placed)
+        yield from _namespace_findings(placed)
+        yield from _grouping_findings(placed)
+        yield from _name_findings(placed, inputs.recorded)
+        yield from _query_findings(placed)
+        yield from _unquoted_findings(placed)
+    yield from _shadowed(inputs.rules, external=False)
+    yield from _shadowed(inputs.external_rules, external=True)
+
+
+def sum_finding(
+    place: Place, placed: PlacedRule, series: str, share: float, why: str
+) -> LintFinding:
+    """Return the finding about a sum of percentages.
+
+    Args:
+        place: of the finding.
+        placed: the rule with the sum.
+        series: what is summed.
+        share: the most that one row brings.
+        why: what is known of the number of rows.
+    """
+    return SUM_OF_PERCENTAGES.found(
+        place,
+        f"The query sums {series}, of which one GPU alone gives up to {share:g}: {why}.",
+        _query_evidence(placed),
+    )
+
+
+def _query_evidence(placed: PlacedRule) -> str:
+    text = placed.text("metricsQuery")
+    return f"{placed.place('metricsQuery')}: {text}" if text else f"rule {placed.rule.origin}"
+
+
+# Labels
+
+
+def _label_findings(placed: PlacedRule) -> Iterator[LintFinding]:
+    pair = contradiction(selector_of_series(placed.rule))
+    if pair is not None:
+        yield _impossible(
+            placed.place("seriesQuery"),
+            f"No series can match the series query: {_both(pair)}.",
+            placed.rule.series_query,
+            "Leave one of the two conditions out.",
+        )
+        return
+    for label, resource in placed.rule.labels.overrides.items():
+        yield from _override_findings(placed, label, resource)
+
+
+def _override_findings(
+    placed: PlacedRule, label: str, resource: ResourceType
+) -> Iterator[LintFinding]:
+    place = placed.place("resources", "overrides", label)
+    if not _LABEL.fullmatch(label):
+        yield _impossible(
+            place,
+            f"{label!r} can't be a label of a series that a query asks for by name.",
+            "Prometheus' label names are letters, digits and underscores.",
+            f"Map the label as Prometheus has it, such as {re.sub(r'[^A-Za-z0-9_]', '_', label)}.",
+        )
+        return
+    pair = contradicting_label(placed.rule, label)
+    if pair is not None:
+        yield _impossible(
+            place,
+            f"The series query takes only series without the label {label!r}, "
+            f"which is to name the {resource.singular}.",
+            placed.rule.series_query,
+            f'Ask for {label}!="" in the series query.',
+        )
+
+
+def _impossible(place: Place, what: str, evidence: str, fix: str) -> LintFinding:
+    return IMPOSSIBLE_LABEL.found(place, what, evidence, fix)
+
+
+def _both(pair: tuple[Matcher, Matcher]) -> str:
+    return f"{pair[0]} and {pair[1]}"
+
+
+def _namespace_findings(placed: PlacedRule) -> Iterator[LintFinding]:
+    rule = placed.rule
+    if has_namespaces(rule):
+        return
+    if rule.external:
+        if rule.namespaced:
+            yield NO_NAMESPACE_LABEL.found(
+                placed.place("resources"),
+                "No label stands for the namespace, and every request for the metric asks for one.",
+                "Each request ends with the error 500.",
+                "Map the label of the namespace, such as namespace: {resource: namespace}, or say "
+                "`namespaced: false`.",
+            )
+        return
+    inside = [each for each in mapped_resources(rule) if each.namespaced]
+    if inside:
+        names = ", ".join(each.name for each in inside)
+        yield NO_NAMESPACE_LABEL.found(
+            placed.place("resources", "overrides"),
+            f"No label stands for the namespace, and every request for {names} asks for one.",
+            "Each request ends with the error 404.",
+        )
+
+
+# Grouping
+
+
+def _grouping_findings(placed: PlacedRule) -> Iterator[LintFinding]:
+    """Return that a query has no rows for any resource; one that has for some is judged by who asks."""
+    rule = placed.rule
+    without = resources_without_rows(rule)
+    if not rule.external and without and not _resources_with_rows(rule):
+        named = [each for each in without if each != NAMESPACES] or without
+        labels = ", ".join(rule.labels.label_for(each) for each in named)
+        yield NO_GROUP_BY.found(
+            placed.place("metricsQuery"),
+            f"The rows of the query don't carry the label {labels}, so that none of them "
+            "belongs to an object.",
+            placed.text("metricsQuery"),
+            f"Group by it: {GROUPED}.",
+        )
+
+
+def resources_without_rows(rule: Rule) -> list[ResourceType]:
+    """Return the mapped resources whose label the rows of a rule's query don't carry."""
+    return [each for each, carried in _carried(rule) if not carried]
+
+
+def _resources_with_rows(rule: Rule) -> list[ResourceType]:
+    return [each for each, carried in _carried(rule) if carried]
+
+
+def _carried(rule: Rule) -> Iterator[tuple[ResourceType, bool]]:
+    series = _some_series(rule)
+    for each in mapped_resources(rule) or _by_template(rule):
+        node = custom_node(rule, series, each, _NAMESPACE, Selector())
+        if node is not None:
+            yield each, carries(node, rule.labels.label_for(each))
+
+
+def _by_template(rule: Rule) -> list[ResourceType]:
+    return [PODS] if maps(rule, PODS) else []
+
+
+def _some_series(rule: Rule) -> str:
+    return next(iter(sorted(named_series(rule) or ())), _PLACEHOLDER)
+
+
+# Names
+
+
+def _name_findings(placed: PlacedRule, recorded: set[str]) -> Iterator[LintFinding]:
+    for series in sorted(named_series(placed.rule) or ()):
+        if series not in recorded:
+            yield from gpu_name_findings(series, placed.place("seriesQuery"))
+
+
+def gpu_name_findings(series: str, place: Place) -> Iterator[LintFinding]:
+    """Return what is to be said of a series whose name looks like a GPU metric's and is none."""
+    if not is_unknown_gpu_name(series):
+        return
+    field = recorded_from(series)
+    if field is not None:
+        yield RECORDED_GPU_SERIES.found(
+            place,
+            f"No exporter serves {series}: a recording rule has to make it.",
+            f"{field} is what exporters serve.",
+            f"Let Prometheus record it (record: {series}); a PrometheusRule among the files "
+            "counts as that.",
+        )
+        return
+    close = closest_series(series)
+    yield UNKNOWN_GPU_SERIES.found(
+        place,
+        f"No exporter that is known serves {series}.",
+        f"{close} is the nearest name." if close else "",
+        f"Use {close}." if close else "See docs/metrics.md for the names that there are.",
+    )
+
+
+# Queries of known series
+
+
+def _query_findings(placed: PlacedRule) -> Iterator[LintFinding]:
+    rule = placed.rule
+    place = placed.place("metricsQuery")
+    for series, _ in api_names(placed.rule)[:1]:
+        node = _filled(rule, series)
+        if node is not None:
+            yield from query_findings(node, place, placed.text("metricsQuery"))
+            if not rule.nan_is_zero and calls(node, "histogram_quantile"):
+                yield NAN_WITHOUT_TRAFFIC.found(
+                    place,
+                    "Without traffic the quantile is NaN, which is no value here: the HPA keeps its "
+                    "replicas. prometheus-adapter answers 0, and the HPA scales in.",
+                    placed.text("metricsQuery"),
+                )
+
+
+def _filled(rule: Rule, series: str) -> Node | None:
+    if rule.external:
+        return external_node(rule, series, _NAMESPACE, Selector())
+    asked = next((each for each in mapped_resources(rule) if each != NAMESPACES), PODS)
+    return custom_node(rule, series, asked, _NAMESPACE, Selector())
+
+
+def _unquoted_findings(placed: PlacedRule) -> Iterator[LintFinding]:
+    """Return that a template puts what a request says into the query itself, beside its strings."""
+    labels = []
+    for resource in KUBERNETES.types:
+        with suppress(NoLabelError):
+            labels.append(placed.rule.labels.label_for(resource))
+    data: Data = {
+        "Series": _PLACEHOLDER,
+        "LabelMatchers": "",
+        "LabelValuesByName": dict.fromkeys(labels, _NAME),
+        "GroupBy": "",
+        "GroupBySlice": (),
+    }
+    try:
+        text = placed.rule.metrics_query.render(data)
+    except TemplateError:
+        return
+    if _NAME in _STRING.sub("", text):
+        yield UNQUOTED_NAME.found(
+            placed.place("metricsQuery"),
+            "The query takes a value of .LabelValuesByName outside of quotes, where it is PromQL: "
+            "with the name of an object or of a namespace, a request writes a part of the query.",
+            _query_evidence(placed),
+        )
+
+
+def unused_sum_findings(inputs: Inputs, used: set[str]) -> Iterator[LintFinding]:
+    """Return sums of percentages in rules that no autoscaler of the files asks for.
+
+    Args:
+        inputs: the files.
+        used: origins of the rules that one asks for, whose sums are judged by its target.
+    """
+    for placed in inputs.rules:
+        if placed.document is None or placed.rule.origin in used:
+            continue
+        for series, _ in api_names(placed.rule)[:1]:
+            node = _filled(placed.rule, series)
+            share = summed_share(node) if node is not None else None
+            if share is not None:
+                place = placed.place("metricsQuery")
+                yield sum_finding(place, placed, series, share, f"two of a pod give {2 * share:g}")
+
+
+# Rules over rules
+
+
+def _shadowed(rules: Sequence[PlacedRule], *, external: bool) -> Iterator[LintFinding]:
+    """Return rules that are never taken; one for another label is, where series have only that."""
+    last: dict[tuple[str, str, str], PlacedRule] = {}
+    for placed in reversed(rules):
+        hidden: dict[str, PlacedRule] = {}
+        for _, name in api_names(placed.rule):
+            for resource, label in _listed(placed.rule, external=external):
+                other = last.setdefault((resource, label, name), placed)
+                if other is not placed:
+                    hidden.setdefault(name, other)
+        for name, other in hidden.items():
+            if placed.document is not None:
+                yield _hidden(placed, other, name)
+
+
+def _hidden(placed: PlacedRule, other: PlacedRule, name: str) -> LintFinding:
+    return SHADOWED_RULE.found(
+        placed.place("seriesQuery"),
+        f"A later rule gives the metric {name!r} too, and the last one has it.",
+        f"{other.place()}: {other.rule.series_query}",
+    )
+
+
+def _listed(rule: Rule, *, external: bool) -> list[tuple[str, str]]:
+    """Return the resources that a rule is sure to find, each with its label."""
+    if external:
+        return [("", "")]
+    return [
+        (each.name, rule.labels.label_for(each))
+        for each in mapped_resources(rule)
+        if each != NAMESPACES
+    ]
+
+
+JUDGE = FileJudge("rules", _CHECKS, rule_findings)

@@ -1,0 +1,174 @@
+"""What is wrong with the queries and thresholds of KEDA's prometheus triggers.
+
+Source: KEDA v2.21 pkg/scalers/prometheus_scaler.go (one row; what an empty answer is).
+"""
+
+from collections.abc import Iterator
+
+from gpuscale.base.errors import QueryError
+from gpuscale.base.findings import Checks, Severity
+from gpuscale.base.objects.scaled_object import PROMETHEUS, RESOURCE_TRIGGERS, Trigger
+from gpuscale.base.quantity import Quantity
+from gpuscale.hpa.types import DEFAULT_SETTINGS
+from gpuscale.hpa.units import unit_fault, unit_of_query
+from gpuscale.ops.lint.checks.pairs import CANNOT_WAKE
+from gpuscale.ops.lint.checks.queries import query_findings
+from gpuscale.ops.lint.checks.reach import Aim, reach_findings
+from gpuscale.ops.lint.checks.rules import gpu_name_findings
+from gpuscale.ops.lint.checks.targets import unit_finding
+from gpuscale.ops.lint.findings import LintFinding, Place
+from gpuscale.ops.lint.inputs import FileJudge, Inputs, PlacedScaledObject
+from gpuscale.ops.lint.problems import QUERY_NOT_PROMQL, sentence
+from gpuscale.ops.lint.promql_facts import is_one_row, reads, values_of
+from gpuscale.series.promql.parse import parse_query
+from gpuscale.series.promql.tree import Aggregate, Node
+from gpuscale.signals.series_facts import facts_of, is_of_gpu
+
+_CHECKS = Checks()
+SEVERAL_ROWS = _CHECKS.add(
+    "several-rows",
+    Severity.WARNING,
+    "A KEDA query that may give more rows than the one that it takes.",
+    "Aggregate to one row, with avg(...), max(...) or sum(...).",
+)
+AVERAGE_OF_A_MEAN = _CHECKS.add(
+    "average-of-a-mean",
+    Severity.WARNING,
+    "A mean with `metricType: AverageValue`, which divides it by the target once more.",
+    "Write metricType: Value beside the trigger, or take sum(...) instead of the mean.",
+)
+
+
+def scaled_object_findings(inputs: Inputs) -> Iterator[LintFinding]:
+    """Return what is wrong with the ScaledObjects of the files."""
+    for each in inputs.scaled_objects:
+        yield from _findings(each, inputs.recorded)
+
+
+def _findings(placed: PlacedScaledObject, recorded: set[str]) -> Iterator[LintFinding]:
+    scaled = placed.scaled
+    series: list[str | None] = []
+    for index, trigger in enumerate(scaled.triggers):
+        if trigger.kind in RESOURCE_TRIGGERS:
+            continue  # They never say that something is to be done at 0.
+        if trigger.kind != PROMETHEUS:
+            series.append(None)
+            continue
+        place = placed.place("spec", "triggers", index, "metadata", "query")
+        try:
+            node = parse_query(trigger.query).root
+        except QueryError as error:
+            series.append(None)
+            yield QUERY_NOT_PROMQL.found(
+                place,
+                sentence(str(error)),
+                trigger.query,
+                "Correct the query.",
+            )
+            continue
+        names = [read.series for read in reads(node)]
+        series.extend(names or [None])
+        for name in dict.fromkeys(names):
+            if name is not None and name not in recorded:
+                yield from gpu_name_findings(name, place)
+        yield from query_findings(node, place, trigger.query)
+        yield from _rows(trigger, node, place)
+        in_another_unit = tuple(_unit(placed, index, trigger, node))
+        yield from (
+            in_another_unit
+            or tuple(_reach(placed, index, trigger, node))
+            or _mean(placed, index, trigger, node)
+        )
+    if scaled.least > 0 or not scaled.triggers:
+        return
+    if not series:
+        yield _only_resources(placed)
+    elif all(each is not None and is_of_gpu(each) for each in series):
+        yield _never_wakes(placed, [str(each) for each in series])
+
+
+def _rows(trigger: Trigger, node: Node, place: Place) -> Iterator[LintFinding]:
+    if not is_one_row(node):
+        yield SEVERAL_ROWS.found(
+            place,
+            "The query may give several rows; KEDA takes one alone and fails on more.",
+            trigger.query,
+        )
+
+
+def _unit(
+    placed: PlacedScaledObject, index: int, trigger: Trigger, node: Node
+) -> Iterator[LintFinding]:
+    unit, series = unit_of_query(node), next((read.series for read in reads(node)), None)
+    if unit is None or not trigger.threshold:
+        return
+    threshold = Quantity(round(trigger.threshold * 1e9))
+    fault = unit_fault(series or "the query", threshold, unit)
+    if fault is not None:
+        place = placed.place("spec", "triggers", index, "metadata", "threshold")
+        yield unit_finding(fault, place, trigger.query, fault.fix(as_number=True))
+
+
+def _reach(
+    placed: PlacedScaledObject, index: int, trigger: Trigger, node: Node
+) -> Iterator[LintFinding]:
+    values = values_of(node)
+    if values is None or not values.is_bounded or values.high <= 0:
+        return
+    if not trigger.threshold or trigger.threshold <= 0 or not is_one_row(node):
+        return
+    units = {known.unit for read in reads(node) if read.series and (known := facts_of(read.series))}
+    unit = {"%": "a percentage", "ratio": "a ratio"}.get(units.pop() if len(units) == 1 else "", "")
+    yield from reach_findings(
+        Aim(
+            place=placed.place("spec", "triggers", index, "metadata", "threshold"),
+            high=values.high,
+            target=trigger.threshold,
+            is_divided=trigger.is_average,
+            least=max(1, placed.scaled.least),
+            most=placed.scaled.most,
+            tolerance=DEFAULT_SETTINGS.tolerance,
+            evidence=f"{trigger.query} is {unit}" if unit else trigger.query,
+            way_out="Write metricType: Value beside the trigger, which multiplies the count.",
+        )
+    )
+
+
+def _mean(
+    placed: PlacedScaledObject, index: int, trigger: Trigger, node: Node
+) -> Iterator[LintFinding]:
+    """Report a mean over pods or GPUs that KEDA's HPA divides by the target, whatever the number of pods."""
+    is_mean = isinstance(node, Aggregate) and node.operator == "avg"
+    if not (is_mean and trigger.is_average and trigger.threshold):
+        return
+    has_type = "metricType" in placed.written("spec", "triggers", index)
+    place = ("metricType",) if has_type else ("metadata", "query")
+    yield AVERAGE_OF_A_MEAN.found(
+        placed.place("spec", "triggers", index, *place),
+        "AverageValue, KEDA's default, asks for value / threshold pods; a mean does not grow with the pods, "
+        f"so at {2 * trigger.threshold:g} it asks for 2, whether there is 1 pod or 50.",
+        trigger.query,
+    )
+
+
+def _only_resources(placed: PlacedScaledObject) -> LintFinding:
+    return CANNOT_WAKE.found(
+        placed.place("spec", "minReplicaCount"),
+        "From 0 replicas nothing wakes the target: CPU and memory are measured of running pods.",
+        "KEDA refuses minReplicaCount 0, its default, with cpu and memory triggers alone.",
+        "Add a trigger on the load itself, such as the length of a queue, or write "
+        "minReplicaCount: 1.",
+    )
+
+
+def _never_wakes(placed: PlacedScaledObject, series: list[str]) -> LintFinding:
+    return CANNOT_WAKE.found(
+        placed.place("spec", "minReplicaCount"),
+        "From 0 replicas nothing wakes the target: without a pod no GPU is at work.",
+        f"The triggers read {', '.join(dict.fromkeys(series))}.",
+        "Add a trigger on the load itself, such as the length of a queue, or write "
+        "minReplicaCount: 1.",
+    )
+
+
+JUDGE = FileJudge("scaled-objects", _CHECKS, scaled_object_findings)

@@ -1,0 +1,56 @@
+"""Where a finding of lint is, and what a report of files holds."""
+
+from dataclasses import dataclass
+
+from gpuscale.base.findings import Finding, Report
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where something stands."""
+
+    file: str
+    line: int | None
+    field: str | None
+    """Dotted path; None where the finding is the whole file's."""
+
+    def __str__(self) -> str:
+        return self.file if self.line is None else f"{self.file}:{self.line}"
+
+
+LintFinding = Finding[Place]
+
+
+@dataclass(frozen=True, slots=True)
+class PassedOver:
+    """A manifest that nothing is known to look for in."""
+
+    place: Place
+    kind: str
+    """`apiVersion kind`."""
+
+
+@dataclass(frozen=True, slots=True)
+class LintReport(Report[Place]):
+    """All that was found in some files: by file and line, the files in the order in which they were given."""
+
+    passed_over: tuple[PassedOver, ...]
+    files: int
+    rules: int
+    """Rules that were read, the chart's default ones included."""
+    autoscalers: int
+    """HorizontalPodAutoscalers that were looked at, refused ones included."""
+    scaled_objects: int = 0
+    """KEDA's ScaledObjects that were looked at, refused ones included."""
+    triggers: int = 0
+    """Triggers of trigger files."""
+    values: int = 0
+    """Values files whose rendering was read."""
+    scenarios: int = 0
+    """Scenarios whose files were read."""
+
+    @property
+    def has_checked(self) -> bool:
+        """Return whether there was anything that lint looks at, right or wrong."""
+        objects = self.rules + self.autoscalers + self.scaled_objects + self.triggers
+        return bool(objects or self.values or self.scenarios or self.findings)

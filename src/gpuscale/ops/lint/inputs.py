@@ -1,0 +1,361 @@
+"""From the texts of files to what can be looked at: rules, autoscalers, and what stands beside them.
+
+Judges look at these alone.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from gpuscale.base.documents.documents import Document, Path, dotted, load_documents
+from gpuscale.base.errors import ConfigError, Problem
+from gpuscale.base.findings import Judge
+from gpuscale.base.objects.fields import Fields, shown
+from gpuscale.base.objects.hpa import HorizontalPodAutoscaler
+from gpuscale.base.objects.hpa.fields import unknown_fields
+from gpuscale.base.objects.manifests import read_manifest
+from gpuscale.base.objects.scaled_object import ScaledObject
+from gpuscale.base.objects.workloads import Deployment
+from gpuscale.hpa.versions import KubernetesVersion
+from gpuscale.ops.lint.findings import LintFinding, PassedOver, Place
+from gpuscale.ops.lint.problems import REFUSED_MANIFEST, UNKNOWN_FIELD, refused
+from gpuscale.ops.lint.rule_inputs import PlacedRule, RuleReading, is_rules, read_preset, read_rules
+from gpuscale.triggers.metadata import is_trigger_file, read_triggers
+from gpuscale.triggers.policies.naming import policy_faults
+from gpuscale.triggers.trigger import Trigger
+
+_GROUPS = {
+    "Deployment": "apps",
+    "Service": "",
+    "HorizontalPodAutoscaler": "autoscaling",
+    "ScaledObject": "keda.sh",
+}
+"""Kinds that are read, with the group that makes them these."""
+_MONITORS = frozenset({"ServiceMonitor", "PodMonitor"})
+_AUTHENTICATIONS = frozenset({"TriggerAuthentication", "ClusterTriggerAuthentication"})
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedHpa:
+    """An autoscaler, and where it stands."""
+
+    hpa: HorizontalPodAutoscaler
+    document: Document
+
+    def place(self, *path: str | int) -> Place:
+        """Return where a field of the manifest stands."""
+        return place_in(self.document, path)
+
+    @property
+    def version(self) -> str:
+        """Return `v2` and the like."""
+        data = self.document.data
+        text = data.get("apiVersion") if isinstance(data, dict) else ""
+        return str(text).removeprefix("autoscaling/")
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedScaledObject:
+    """A ScaledObject, and where it stands."""
+
+    scaled: ScaledObject
+    document: Document
+
+    def place(self, *path: str | int) -> Place:
+        """Return where a field of the manifest stands."""
+        return place_in(self.document, path)
+
+    def written(self, *path: str | int) -> Mapping[str, object]:
+        """Return a mapping of the manifest as it is written; an empty one where there is none."""
+        found: object = self.document.data
+        for key in path:
+            if isinstance(found, dict):
+                found = found.get(key)
+            elif isinstance(found, list) and isinstance(key, int) and key < len(found):
+                found = found[key]
+            else:
+                return {}
+        return found if isinstance(found, dict) else {}
+
+
+def place_in(document: Document, path: Path) -> Place:
+    """Return where a field of a document stands."""
+    return Place(document.source, document.line(path), dotted(path) or None)
+
+
+ObjectKey = tuple[str, str, str]
+"""Namespace, kind and name."""
+
+
+@dataclass(slots=True)
+class Inputs:
+    """All that some files hold."""
+
+    rules: list[PlacedRule] = field(default_factory=list)
+    external_rules: list[PlacedRule] = field(default_factory=list)
+    hpas: list[PlacedHpa] = field(default_factory=list)
+    scaled_objects: list[PlacedScaledObject] = field(default_factory=list)
+    deployments: list[Deployment] = field(default_factory=list)
+    at_zero: dict[ObjectKey, Place] = field(default_factory=dict)
+    """Manifests that write `replicas: 0`, and where."""
+    authentications: dict[ObjectKey, frozenset[str]] = field(default_factory=dict)
+    """The parameters that KEDA's TriggerAuthentications give."""
+    triggers: list[Trigger] = field(default_factory=list)
+    """Of trigger files, whose metrics are served as external ones."""
+    recorded: set[str] = field(default_factory=set)
+    """Series that recording rules make."""
+    honors_labels: bool = False
+    """Whether a monitor keeps the labels of the exporter."""
+    rule_files: int = 0
+    has_all_rules: bool = True
+    """False where a rule file can't be used or is not there, so that a metric may be served all the same."""
+    refused: Counter[str] = field(default_factory=Counter)
+    """How many objects of a kind can't be read."""
+    findings: list[LintFinding] = field(default_factory=list)
+    passed_over: list[PassedOver] = field(default_factory=list)
+    kubernetes: KubernetesVersion | None = None
+    """The release of the cluster that they are for; None where nobody said."""
+
+
+def served_trigger(inputs: Inputs, namespace: str, name: str) -> Trigger | None:
+    """Return the trigger that serves an external metric of a namespace; None where none does."""
+    found = (each for each in inputs.triggers if (each.namespace, each.name) == (namespace, name))
+    return next(found, None)
+
+
+def read_inputs(
+    texts: Sequence[tuple[str, str]],
+    objects: Sequence[Mapping[str, object]] = (),
+    kubernetes: KubernetesVersion | None = None,
+) -> Inputs:
+    """Return what files hold, and Kubernetes objects that no file holds.
+
+    Args:
+        texts: file name and text of each.
+        objects: as `render` makes them; `object_name` is their place.
+        kubernetes: release of the cluster that they are for.
+
+    Raises:
+        ConfigError: with every file or document that is neither a rule file nor a manifest.
+    """
+    inputs = Inputs(kubernetes=kubernetes)
+    problems: list[Problem] = []
+    for source, text in texts:
+        try:
+            _read_file(inputs, source, text)
+        except ConfigError as error:
+            problems.extend(error.problems)
+    if problems:
+        raise ConfigError(*problems)
+    for index, each in enumerate(objects):
+        _read_document(inputs, Document(object_name(each), index, each, {}), "")
+    if inputs.rule_files == 0:
+        inputs.has_all_rules = False
+        _add_rules(inputs, read_preset())
+    return inputs
+
+
+def object_name(manifest: Mapping[str, object]) -> str:
+    """Return what an object is called where no file holds it: `HorizontalPodAutoscaler prod/bert`."""
+    metadata = manifest.get("metadata")
+    names = metadata if isinstance(metadata, dict) else {}
+    key = "/".join(str(names[part]) for part in ("namespace", "name") if names.get(part))
+    return f"{manifest.get('kind', 'object')} {key}".strip()
+
+
+def _read_file(inputs: Inputs, source: str, text: str) -> None:
+    documents = load_documents(text, source)
+    if not documents:
+        raise ConfigError(Problem(source, None, None, "an empty file", "rules or manifests"))
+    if any(is_trigger_file(document.data) for document in documents):
+        inputs.triggers += read_triggers(text, source, policy_faults)
+        return
+    if len(documents) == 1 and is_rules(documents[0].data):
+        inputs.rule_files += 1
+        _add_rules(inputs, read_rules(documents[0], text))
+        return
+    problems: list[Problem] = []
+    for document in documents:
+        try:
+            _read_document(inputs, document, text)
+        except ConfigError as error:
+            problems.extend(error.problems)
+    if problems:
+        raise ConfigError(*problems)
+
+
+def _add_rules(inputs: Inputs, reading: RuleReading) -> None:
+    inputs.rules.extend(reading.rules)
+    inputs.external_rules.extend(reading.external_rules)
+    inputs.findings.extend(reading.findings)
+    inputs.has_all_rules &= not reading.is_refused
+
+
+# Manifests
+
+
+def _read_document(inputs: Inputs, document: Document, text: str) -> None:
+    data = document.data
+    if not isinstance(data, dict) or not ("kind" in data or "groups" in data):
+        expected = "a manifest with apiVersion and kind; rules stand alone in their file"
+        raise ConfigError(document.problem((), expected, found=shown(data)))
+    kind = str(data.get("kind"))
+    _note_zero(inputs, document, data)
+    if isinstance(data.get("items"), list) and kind.endswith("List"):
+        for item in _items(document, data["items"]):
+            _read_document(inputs, item, text)
+    elif str(data.get("apiVersion")).rpartition("/")[0] == _GROUPS.get(kind):
+        _read_object(inputs, document)
+    elif kind == "ConfigMap":
+        _read_config_map(inputs, document, text)
+    else:
+        _read_beside(inputs, document, kind)
+
+
+def _note_zero(inputs: Inputs, document: Document, data: Mapping[str, object]) -> None:
+    """Note a manifest that writes the count 0 into what an autoscaler may scale."""
+    spec = data.get("spec")
+    if isinstance(spec, dict) and spec.get("replicas") == 0 and spec["replicas"] is not False:
+        inputs.at_zero[_key(data)] = place_in(document, ("spec", "replicas"))
+
+
+def _key(data: Mapping[str, object]) -> ObjectKey:
+    metadata = data.get("metadata")
+    names = metadata if isinstance(metadata, dict) else {}
+    namespace = str(names.get("namespace") or "default")
+    return namespace, str(data.get("kind")), str(names.get("name"))
+
+
+def _items(document: Document, items: list[object]) -> Iterator[Document]:
+    """Return the items of a List as documents of their own."""
+    lines: dict[int, dict[Path, int]] = {}
+    for path, line in document.lines.items():
+        match path:
+            case ("items", int() as index, *rest):
+                lines.setdefault(index, {})[tuple(rest)] = line
+    for index, item in enumerate(items):
+        yield Document(document.source, document.index, item, lines.get(index, {}))
+
+
+def _read_object(inputs: Inputs, document: Document) -> None:
+    kind = document.data.get("kind") if isinstance(document.data, dict) else None
+    if kind == "HorizontalPodAutoscaler":
+        inputs.findings += _unknown_fields(document)
+    try:
+        found = read_manifest(document)
+    except ConfigError as error:
+        who = "the API server would refuse the object"
+        inputs.findings += [refused(REFUSED_MANIFEST, each, who) for each in error.problems]
+        inputs.refused[str(kind)] += 1
+        return
+    if isinstance(found, ScaledObject):
+        inputs.scaled_objects.append(PlacedScaledObject(found, document))
+    elif isinstance(found, HorizontalPodAutoscaler):
+        inputs.hpas.append(PlacedHpa(found, document))
+    elif isinstance(found, Deployment):
+        inputs.deployments.append(found)
+
+
+def _unknown_fields(document: Document) -> Iterator[LintFinding]:
+    data = document.data if isinstance(document.data, dict) else {}
+    for each in unknown_fields(data):
+        meant = f"Did you mean {each.meant}?" if each.meant else ""
+        yield UNKNOWN_FIELD.found(
+            place_in(document, each.path),
+            f"{data['apiVersion']} has no such field: kubectl refuses the object, and through other "
+            "clients the field is lost.",
+            "",
+            meant or f"Leave it out; the fields here are {', '.join(each.known)}.",
+        )
+
+
+def _read_config_map(inputs: Inputs, document: Document, text: str) -> None:
+    """Read the rule files that a ConfigMap holds, as prometheus-adapter's does."""
+    found = False
+    for name, value in Fields(document, document.data).child("data").data.items():
+        if not isinstance(value, str) or not name.endswith((".yaml", ".yml")):
+            continue
+        line = document.line(("data", name)) or 0
+        padded = "\n" * line + value if is_block(text, line, value) else value
+        inside = load_documents(padded, document.source)
+        if len(inside) != 1:
+            continue
+        data = inside[0].data
+        if _read_prometheus_file(inputs, data):
+            found = True
+        elif is_trigger_file(data):
+            found = True
+            inputs.triggers += read_triggers(padded, document.source, policy_faults)
+        elif is_rules(data):
+            found = True
+            inputs.rule_files += 1
+            _add_rules(inputs, read_rules(inside[0], padded))
+    if not found:
+        inputs.passed_over.append(_passed(document))
+
+
+def _read_prometheus_file(inputs: Inputs, data: object) -> bool:
+    """Read what Prometheus records and whose labels it keeps; False where it is no file of Prometheus."""
+    recorded = set(_recorded(data))
+    listed = {"scrape_configs": data} if isinstance(data, list) else data
+    jobs = [each for each in _dicts(listed, "scrape_configs") if "job_name" in each]
+    inputs.recorded |= recorded
+    inputs.honors_labels |= any(each.get("honor_labels") is True for each in jobs)
+    return bool(recorded or jobs)
+
+
+def is_block(text: str, line: int, value: str) -> bool:
+    """Return whether a text is below its key line by line, so that its lines are known."""
+    below = text.split("\n", line + 1)[line : line + 1]
+    return bool(below) and below[0].strip() == value.split("\n", 1)[0].strip()
+
+
+def _read_beside(inputs: Inputs, document: Document, kind: str) -> None:
+    data = document.data if isinstance(document.data, dict) else {}
+    spec = data.get("spec", data) if kind == "PrometheusRule" or "groups" in data else {}
+    recorded = set(_recorded(spec))
+    inputs.recorded |= recorded
+    if kind in _AUTHENTICATIONS:
+        inputs.authentications[_key(data)] = frozenset(_parameters(data.get("spec")))
+    elif kind in _MONITORS:
+        inputs.honors_labels |= _honors_labels(data.get("spec"))
+    elif not recorded:
+        inputs.passed_over.append(_passed(document))
+
+
+def _recorded(spec: object) -> Iterator[str]:
+    for group in _dicts(spec, "groups"):
+        for rule in _dicts(group, "rules"):
+            if isinstance(rule.get("record"), str):
+                yield str(rule["record"])
+
+
+def _parameters(spec: object) -> Iterator[str]:
+    """Return the names that the lists of an authentication give, such as its secretTargetRef."""
+    for key in spec if isinstance(spec, dict) else ():
+        for each in _dicts(spec, str(key)):
+            if isinstance(each.get("parameter"), str):
+                yield str(each["parameter"])
+
+
+def _honors_labels(spec: object) -> bool:
+    ends = (*_dicts(spec, "endpoints"), *_dicts(spec, "podMetricsEndpoints"))
+    return any(each.get("honorLabels") is True for each in ends)
+
+
+def _dicts(data: object, key: str) -> Iterator[Mapping[str, object]]:
+    listed = data.get(key) if isinstance(data, dict) else None
+    if isinstance(listed, list):
+        yield from (each for each in listed if isinstance(each, dict))
+
+
+def _passed(document: Document) -> PassedOver:
+    data = document.data if isinstance(document.data, dict) else {}
+    kind = f"{data.get('apiVersion', '')} {data.get('kind', '')}".strip()
+    return PassedOver(Place(document.source, document.line(), None), kind)
+
+
+class FileJudge(Judge[Inputs, Place]):
+    """A judge of `gpuscale lint`. It gets what the files hold, read."""
+
+    __slots__ = ()

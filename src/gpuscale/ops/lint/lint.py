@@ -1,0 +1,70 @@
+"""Everything that is looked for, in the order of the files."""
+
+from collections.abc import Mapping, Sequence
+
+from gpuscale.hpa.versions import KubernetesVersion
+from gpuscale.ops.lint.checks import JUDGES
+from gpuscale.ops.lint.findings import LintFinding, LintReport
+from gpuscale.ops.lint.inputs import FileJudge, read_inputs
+
+
+def lint(
+    texts: Sequence[tuple[str, str]],
+    objects: Sequence[Mapping[str, object]] = (),
+    judges: Sequence[FileJudge] = JUDGES,
+    kubernetes: KubernetesVersion | None = None,
+) -> LintReport:
+    """Return what is found in files and objects, which are held against each other.
+
+    Args:
+        texts: file name and text of each: rule files in any form, and manifests.
+        objects: Kubernetes objects that no file holds, such as rendered ones. The place of a finding
+            in one names it instead of a file: `HorizontalPodAutoscaler prod/bert`.
+        judges: what looks at them.
+        kubernetes: release of the cluster that they are for; None where it is not known.
+
+    Raises:
+        ConfigError: a file is neither, or no YAML; with every such fault.
+    """
+    inputs = read_inputs(texts, objects, kubernetes)
+    found = [each for judge in judges for each in judge.judge(inputs)]
+    order = {source: position for position, (source, _) in enumerate(texts)}
+
+    def place(finding: LintFinding) -> tuple[int, int]:
+        return order.get(finding.where.file, len(order)), finding.where.line or 0
+
+    return LintReport(
+        findings=tuple(sorted(dict.fromkeys(found), key=place)),
+        passed_over=tuple(inputs.passed_over),
+        files=len(texts),
+        rules=len(inputs.rules) + len(inputs.external_rules) if inputs.rule_files else 0,
+        autoscalers=len(inputs.hpas) + inputs.refused["HorizontalPodAutoscaler"],
+        scaled_objects=len(inputs.scaled_objects) + inputs.refused["ScaledObject"],
+        triggers=len(inputs.triggers),
+    )
+
+
+def together(reports: Sequence[LintReport], sources: Sequence[str]) -> LintReport:
+    """Return several reports as one.
+
+    Args:
+        reports: each of other files.
+        sources: names of the files, in the order in which findings are wanted.
+    """
+    order = {source: position for position, source in enumerate(sources)}
+
+    def place(finding: LintFinding) -> tuple[int, int]:
+        return order.get(finding.where.file, len(order)), finding.where.line or 0
+
+    found = dict.fromkeys(each for report in reports for each in report.findings)
+    return LintReport(
+        findings=tuple(sorted(found, key=place)),
+        passed_over=tuple(each for report in reports for each in report.passed_over),
+        files=sum(each.files for each in reports),
+        rules=sum(each.rules for each in reports),
+        autoscalers=sum(each.autoscalers for each in reports),
+        scaled_objects=sum(each.scaled_objects for each in reports),
+        triggers=sum(each.triggers for each in reports),
+        values=sum(each.values for each in reports),
+        scenarios=sum(each.scenarios for each in reports),
+    )

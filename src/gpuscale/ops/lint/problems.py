@@ -1,0 +1,108 @@
+"""Faults from reading as findings, and errors of findings as faults."""
+
+from gpuscale.base.errors import Problem
+from gpuscale.base.findings import Check, Checks, Severity
+from gpuscale.ops.lint.findings import LintFinding, LintReport, Place
+
+FILE_CHECKS = Checks()
+REFUSED_RULES = FILE_CHECKS.add(
+    "refused-rules",
+    Severity.ERROR,
+    "A rule file, of which no rule would be served.",
+    "Correct it; prometheus-adapter and gpuscale refuse the file.",
+)
+REFUSED_MANIFEST = FILE_CHECKS.add(
+    "refused-manifest",
+    Severity.ERROR,
+    "A manifest that the API server would refuse.",
+    "Correct it; the API server refuses it.",
+)
+UNKNOWN_FIELD = FILE_CHECKS.add(
+    "unknown-field",
+    Severity.ERROR,
+    "A field of an HPA that its API version does not have.",
+    "Leave it out, or correct its name.",
+)
+REFUSED_VALUES = FILE_CHECKS.add(
+    "refused-values",
+    Severity.ERROR,
+    "A values file that `gpuscale render` would refuse.",
+    "Correct it; render refuses it.",
+)
+REFUSED_SCENARIO = FILE_CHECKS.add(
+    "refused-scenario",
+    Severity.ERROR,
+    "A scenario that `gpuscale simulate` would refuse.",
+    "Correct it; simulate refuses it.",
+)
+NOT_READ = FILE_CHECKS.add(
+    "not-read",
+    Severity.NOTE,
+    "A part of a rule file that is passed over.",
+    "Leave it out, if nothing else reads the file.",
+)
+CUSTOM_RESOURCE = FILE_CHECKS.add(
+    "custom-resource",
+    Severity.NOTE,
+    "A resource that only a CustomResourceDefinition can give.",
+    "See that its CustomResourceDefinition is installed first.",
+)
+EMPTY_GROUP = FILE_CHECKS.add(
+    "empty-group",
+    Severity.WARNING,
+    "`as` names a group that `matches` has not, as in `$1_rate`.",
+    "Put the number of the group into braces.",
+)
+NO_QUERY = FILE_CHECKS.add(
+    "no-query",
+    Severity.ERROR,
+    "A rule without `metricsQuery`: listed, and never answered.",
+    "Write one, such as avg(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>).",
+)
+QUERY_NOT_PROMQL = FILE_CHECKS.add(
+    "query-not-promql",
+    Severity.WARNING,
+    "A query that does not look like PromQL once it is filled in.",
+    "Correct the query, or the template around it.",
+)
+SECOND_LABEL = FILE_CHECKS.add(
+    "second-label",
+    Severity.WARNING,
+    "Two labels for one resource; queries ask for the first.",
+    "Leave one of the labels out, or write a rule for each.",
+)
+
+
+def refused(check: Check, problem: Problem, who: str) -> LintFinding:
+    """Return the finding about a file or object that is refused as a whole."""
+    found = f"found {problem.found}, expected {problem.expected}"
+    what = sentence(found if problem.found else problem.expected)
+    fix = sentence(problem.fix) if problem.fix else f"Correct it; {who}."
+    return check.found(place_of(problem), what, "", fix)
+
+
+def place_of(problem: Problem) -> Place:
+    """Return where a fault is."""
+    return Place(problem.source, problem.line, problem.field)
+
+
+def sentence(text: str) -> str:
+    """Return a text with a capital at its begin and a stop at its end."""
+    end = "" if text.endswith((".", "?")) else "."
+    return f"{text[:1].upper()}{text[1:]}{end}"
+
+
+def problems_of_errors(report: LintReport) -> tuple[Problem, ...]:
+    """Return the errors of a report, for a command that refuses its input for them."""
+    return tuple(
+        Problem(
+            each.where.file,
+            each.where.line,
+            each.where.field,
+            None,
+            each.what.rstrip("."),
+            each.fix.say,
+        )
+        for each in report.findings
+        if each.check.severity is Severity.ERROR
+    )

@@ -1,0 +1,292 @@
+"""What a PromQL expression can give, by its text alone: how high, with which labels, from what."""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields
+
+from gpuscale.series.matchers import Matcher, MatchOp
+from gpuscale.series.promql import tree
+from gpuscale.series.promql.parse import Query, metric_names
+from gpuscale.series.promql.tree import Node
+from gpuscale.signals.series_facts import facts_of
+
+_KEEPS_RANGE = frozenset({"avg", "min", "max", "quantile", "topk", "bottomk", "limitk"})
+_WHOLE_ROWS = frozenset({"topk", "bottomk", "limitk", "limit_ratio"})
+_OVER_TIME = frozenset(
+    {"avg_over_time", "min_over_time", "max_over_time", "last_over_time", "quantile_over_time"}
+)
+_AS_THEY_ARE = frozenset(
+    {"abs", "ceil", "floor", "round", "sort", "sort_desc", "label_replace", "label_join"}
+)
+_SET_OPERATORS = frozenset({"and", "or", "unless"})
+_COMPARISONS = frozenset({"==", "!=", "<", ">", "<=", ">="})
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """Lowest and highest value, both included."""
+
+    low: float
+    high: float
+
+    @property
+    def is_bounded(self) -> bool:
+        return math.isfinite(self.high)
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """One selector, with the function that its range goes into."""
+
+    series: str | None
+    """None where the selector leaves the name open."""
+    function: str | None
+    """None for an instant selector that no range function reads."""
+    range_ms: int | None
+
+
+def values_of(node: Node) -> Interval | None:
+    """Return between which values the rows lie; None where that is unknown."""
+    match node:
+        case tree.Number():
+            return Interval(node.value, node.value)
+        case tree.Select():
+            return _values_of_series(node)
+        case tree.SelectRange():
+            return _values_of_series(node.selector)
+        case tree.Subquery():
+            return values_of(node.expression)
+        case tree.Aggregate():
+            return _values_of_aggregate(node)
+        case tree.Call():
+            return _values_of_call(node)
+        case tree.Binary():
+            return _values_of_binary(node)
+        case tree.Negate():
+            inside = values_of(node.expression)
+            return None if inside is None else Interval(-inside.high, -inside.low)
+        case _:
+            return None
+
+
+def _values_of_series(node: tree.Select) -> Interval | None:
+    name = _fixed_name(node)
+    known = facts_of(name) if name else None
+    highest = known.highest if known is not None else None
+    return None if highest is None else Interval(0.0, highest)
+
+
+def _values_of_aggregate(node: tree.Aggregate) -> Interval | None:
+    inside = values_of(node.expression)
+    if node.operator in _KEEPS_RANGE:
+        return inside
+    if node.operator == "group":
+        return Interval(1.0, 1.0)
+    if node.operator == "sum" and inside is not None and inside.low >= 0:
+        return Interval(inside.low, math.inf)
+    return None
+
+
+def _values_of_call(node: tree.Call) -> Interval | None:
+    if node.function in _OVER_TIME:
+        return values_of(node.arguments[-1])
+    if node.function in _AS_THEY_ARE | {"vector", "scalar"}:
+        return values_of(node.arguments[0])
+    if node.function in {"clamp_max", "clamp_min"}:
+        return _clamped(node)
+    return None
+
+
+def _clamped(node: tree.Call) -> Interval | None:
+    bound = values_of(node.arguments[1])
+    if bound is None:
+        return None
+    inside = values_of(node.arguments[0]) or Interval(-math.inf, math.inf)
+    choose: Callable[[float, float], float] = min if node.function == "clamp_max" else max
+    return Interval(choose(inside.low, bound.low), choose(inside.high, bound.high))
+
+
+def _values_of_binary(node: tree.Binary) -> Interval | None:
+    left, right = values_of(node.left), values_of(node.right)
+    if node.operator in _COMPARISONS:
+        return Interval(0.0, 1.0) if node.return_bool else left
+    if node.operator in {"and", "unless"}:
+        return left
+    if left is None or right is None:
+        return None
+    if node.operator == "or":
+        return Interval(min(left.low, right.low), max(left.high, right.high))
+    return _arithmetic(node.operator, left, right)
+
+
+def _arithmetic(operator: str, left: Interval, right: Interval) -> Interval | None:
+    if operator == "+":
+        return Interval(left.low + right.low, left.high + right.high)
+    if operator == "-":
+        return Interval(left.low - right.high, left.high - right.low)
+    is_constant = right.low == right.high and 0 < right.high < math.inf
+    if operator == "*" and (is_constant or (0 < left.low == left.high < math.inf)):
+        factor, values = (right.low, left) if is_constant else (left.low, right)
+        return Interval(values.low * factor, values.high * factor)
+    if operator == "/" and is_constant:
+        return Interval(left.low / right.low, left.high / right.low)
+    return None
+
+
+def summed_share(node: Node) -> float | None:
+    """Return the highest value of one row below a sum of percentages or ratios; None for all else.
+
+    A sum that is divided by another vector, such as a count, is no such sum.
+    """
+    match node:
+        case tree.Aggregate(operator="sum"):
+            inside = values_of(node.expression)
+            return inside.high if inside is not None and inside.is_bounded else None
+        case tree.Aggregate() if node.operator in _KEEPS_RANGE:
+            return summed_share(node.expression)
+        case tree.Call() if node.function in _AS_THEY_ARE:
+            return summed_share(node.arguments[0])
+        case tree.Binary(operator="*" | "/", right=tree.Number(value=factor)) if factor > 0:
+            share = summed_share(node.left)
+            times = factor if node.operator == "*" else 1 / factor
+            return None if share is None else share * times
+        case tree.Binary(operator="*", left=tree.Number(value=factor)) if factor > 0:
+            share = summed_share(node.right)
+            return None if share is None else share * factor
+        case _:
+            return None
+
+
+def is_one_row(node: Node) -> bool:
+    """Return whether the expression gives one row at most, whatever the data."""
+    match node:
+        case tree.Number():
+            return True
+        case tree.Aggregate():
+            grouped = node.operator not in {*_WHOLE_ROWS, "count_values"}
+            return grouped and node.by and not node.labels
+        case tree.Call():
+            if node.function in {"vector", "scalar", "time", "absent", "absent_over_time"}:
+                return True
+            return node.function in _AS_THEY_ARE and is_one_row(node.arguments[0])
+        case tree.Binary():
+            both = is_one_row(node.left) and is_one_row(node.right)
+            return both and node.operator != "or"
+        case tree.Negate():
+            return is_one_row(node.expression)
+        case _:
+            return False
+
+
+def carries(node: Node, label: str) -> bool:
+    """Return whether rows of the expression can have a label."""
+    match node:
+        case tree.Select():
+            return not _is_kept_out(node.matchers, label)
+        case tree.SelectRange():
+            return carries(node.selector, label)
+        case tree.Subquery() | tree.Negate():
+            return carries(node.expression, label)
+        case tree.Aggregate():
+            return _aggregate_carries(node, label)
+        case tree.Call():
+            return _call_carries(node, label)
+        case tree.Binary():
+            return _binary_carries(node, label)
+        case _:
+            return False
+
+
+def _is_kept_out(matchers: Iterable[Matcher], label: str) -> bool:
+    return any(
+        matcher.name == label and matcher.op is MatchOp.EQUAL and not matcher.value
+        for matcher in matchers
+    )
+
+
+def _aggregate_carries(node: tree.Aggregate, label: str) -> bool:
+    if node.operator == "count_values" and node.parameter == tree.Text(label):
+        return True
+    inside = carries(node.expression, label)
+    if node.operator in _WHOLE_ROWS:
+        return inside
+    return inside and (label in node.labels) == node.by
+
+
+def _call_carries(node: tree.Call, label: str) -> bool:
+    if node.function in {"label_replace", "label_join"} and node.arguments[1] == tree.Text(label):
+        return True
+    if node.function in {"vector", "scalar", "time", "pi"}:
+        return False
+    if node.function == "histogram_quantile" and label == "le":
+        return False
+    vectors = [each for each in node.arguments if not isinstance(each, tree.Number | tree.Text)]
+    return not vectors or any(carries(each, label) for each in vectors)
+
+
+def _binary_carries(node: tree.Binary, label: str) -> bool:
+    scalar = tree.ValueType.SCALAR
+    if tree.value_type(node.left) is scalar:
+        return carries(node.right, label)
+    if tree.value_type(node.right) is scalar or node.operator in {"and", "unless"}:
+        return carries(node.left, label)
+    if node.operator == "or":
+        return carries(node.left, label) or carries(node.right, label)
+    matching = node.matching
+    if matching.cardinality is not tree.Cardinality.ONE_TO_ONE:
+        grouped = matching.cardinality is tree.Cardinality.MANY_TO_ONE
+        return label in matching.include or carries(node.left if grouped else node.right, label)
+    return carries(node.left, label) and (label in matching.labels) == matching.on
+
+
+def reads(node: Node, function: str | None = None) -> Iterator[Read]:
+    """Return every selector of an expression with the range function around it, from left to right."""
+    if isinstance(node, tree.Select):
+        yield Read(_fixed_name(node), function, None)
+    elif isinstance(node, tree.SelectRange):
+        yield Read(_fixed_name(node.selector), function, node.range_ms)
+    else:
+        inner = node.function if isinstance(node, tree.Call) else None
+        for child in _children(node):
+            takes = isinstance(child, tree.SelectRange | tree.Subquery)
+            yield from reads(child, inner if takes else function)
+
+
+def divides_vectors(node: Node) -> bool:
+    """Return whether a vector is divided by a vector somewhere: a ratio of two counters does not grow."""
+    if isinstance(node, tree.Binary) and node.operator == "/":
+        vector = tree.ValueType.VECTOR
+        if tree.value_type(node.left) is vector and tree.value_type(node.right) is vector:
+            return True
+    return any(divides_vectors(child) for child in _children(node))
+
+
+def calls(node: Node, function: str) -> bool:
+    """Return whether a function is called somewhere in an expression."""
+    if isinstance(node, tree.Call) and node.function == function:
+        return True
+    return any(calls(child, function) for child in _children(node))
+
+
+def _children(node: Node) -> Iterator[Node]:
+    for field in fields(node):
+        value = getattr(node, field.name)
+        for child in value if isinstance(value, tuple) else (value,):
+            if isinstance(child, tree.Node):
+                yield child
+
+
+def _fixed_name(node: tree.Select) -> str | None:
+    return next(iter(metric_names(Query("", node)) or ()), None)
+
+
+def contradiction(matchers: Sequence[Matcher]) -> tuple[Matcher, Matcher] | None:
+    """Return two matchers that no label value fulfils together; None where none is seen."""
+    for index, fixed in enumerate(matchers):
+        if fixed.op is not MatchOp.EQUAL:
+            continue
+        for position, other in enumerate(matchers):
+            is_other = position != index and other.name == fixed.name
+            if is_other and not other.predicate()(fixed.value):
+                return (fixed, other) if index < position else (other, fixed)
+    return None

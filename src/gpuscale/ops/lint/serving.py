@@ -1,0 +1,89 @@
+"""Which rule of the files answers for a metric of the API, and with which query."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gpuscale.base.errors import NotFoundError, QueryError
+from gpuscale.base.objects.selectors import Selector
+from gpuscale.ops.lint.promql_facts import contradiction
+from gpuscale.ops.lint.rule_inputs import PlacedRule
+from gpuscale.series.matchers import Matcher, MatchOp
+from gpuscale.series.promql.parse import parse_matchers, parse_query
+from gpuscale.series.promql.tree import Node
+from gpuscale.server.rules.config import Rule
+from gpuscale.server.rules.queries.backwards import candidates
+from gpuscale.server.rules.query import custom_query, external_query
+from gpuscale.server.rules.resources import NAMESPACES, ResourceType
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """A rule that gives a metric, and the series that it gives it of."""
+
+    placed: PlacedRule
+    series: str | None
+    """None where it is unknown which."""
+    certain: bool
+    """Whether the rule names the series; otherwise there may be none of that name."""
+
+    @property
+    def rule(self) -> Rule:
+        return self.placed.rule
+
+
+def servings(rules: Sequence[PlacedRule], metric: str) -> tuple[Serving, ...]:
+    """Return the rules that give, or may give, a metric; of the last ones in the files first."""
+    return tuple(
+        Serving(placed, found.series, found.certain)
+        for placed in reversed(rules)
+        for found in candidates(placed.rule, metric)
+    )
+
+
+def mapped_resources(rule: Rule) -> tuple[ResourceType, ...]:
+    """Return the resources that overrides name, each once."""
+    return tuple(dict.fromkeys(rule.labels.overrides.values()))
+
+
+def has_namespaces(rule: Rule) -> bool:
+    """Return whether a rule has a label for namespaces, which every request for something in one asks for."""
+    try:
+        rule.labels.label_for(NAMESPACES)
+    except NotFoundError:
+        return False
+    return True
+
+
+def custom_node(
+    rule: Rule, series: str, resource: ResourceType, namespace: str, selector: Selector
+) -> Node | None:
+    """Return the query for one object, as a tree; None where there is none or it is no PromQL."""
+    within = namespace if resource.namespaced else None
+    try:
+        text = custom_query(
+            rule.metrics_query, series, rule.labels, resource, within, ("object",), selector
+        )
+        return parse_query(text).root
+    except (NotFoundError, QueryError):
+        return None
+
+
+def external_node(rule: Rule, series: str, namespace: str, selector: Selector) -> Node | None:
+    """Return the query of an external metric, as a tree; None where there is none or it is no PromQL."""
+    within = namespace if rule.namespaced else None
+    try:
+        text = external_query(rule.metrics_query, series, rule.labels, within, selector)
+        return parse_query(text).root
+    except (NotFoundError, QueryError):
+        return None
+
+
+def selector_of_series(rule: Rule) -> tuple[Matcher, ...]:
+    """Return the matchers of a rule's series query."""
+    return parse_matchers(rule.series_query)
+
+
+def contradicting_label(rule: Rule, label: str) -> tuple[Matcher, Matcher] | None:
+    """Return what in a rule's series query keeps a label from ever being there."""
+    there = Matcher(label, MatchOp.NOT_EQUAL, "")
+    return contradiction((*selector_of_series(rule), there))

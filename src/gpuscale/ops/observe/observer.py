@@ -1,0 +1,224 @@
+"""One look at an HPA with its controller's eyes: what a sync asks for, and what it remembers."""
+
+import asyncio
+from dataclasses import replace
+from urllib.parse import quote
+
+from gpuscale.base.clock import Clock
+from gpuscale.base.errors import GpuscaleError, NotFoundError
+from gpuscale.base.objects.hpa import CrossVersionObjectReference, HorizontalPodAutoscaler
+from gpuscale.base.objects.manifests import read_stored_hpa
+from gpuscale.base.objects.selectors import Selector, parse_selector
+from gpuscale.hpa.conditions import SCALED_TO_ZERO, SCALING_ACTIVE, SCALING_DISABLED
+from gpuscale.hpa.decide import needs_metrics
+from gpuscale.hpa.types import Condition, HpaState, Scale
+from gpuscale.hpa.versions import KubernetesVersion, settings_of, version_or_none
+from gpuscale.kube.client.client import JsonObject, KubeClient
+from gpuscale.kube.client.errors import ApiStatusError, ApiUnreachableError
+from gpuscale.kube.json_values import mapping_of, text_of
+from gpuscale.ops.doctor.direct import at_once
+from gpuscale.ops.observe.answers import conditions_of, count
+from gpuscale.ops.observe.discovery import Discovery
+from gpuscale.ops.observe.document import Sight
+from gpuscale.ops.observe.history import read_history
+from gpuscale.ops.observe.lookup import could_not_look, find_hpas, list_all, name_of
+from gpuscale.ops.observe.metrics import MetricReader
+from gpuscale.ops.observe.words import refusal_text
+
+_NOT_OURS = (None, 401, 403)
+"""Codes of refusals that say nothing of what the controller would be answered."""
+_REFUSALS = (ApiStatusError, ApiUnreachableError)
+
+
+class Observer:
+    """Looks at HPAs. What several of them need, such as the scale of a target, is read once.
+
+    Args:
+        client: to the API server.
+        clock: that ages count back from.
+    """
+
+    def __init__(self, client: KubeClient, clock: Clock) -> None:
+        self._client = client
+        self._clock = clock
+        self._discovery = Discovery(client)
+        self._metrics = MetricReader(client, self._discovery)
+        self._known: dict[str, asyncio.Future[dict[str, Selector]]] = {}
+        """Of each namespace the selectors of its HPAs, by key."""
+        self._version: asyncio.Future[str | None] | None = None
+
+    async def look(self, body: JsonObject) -> Sight:
+        """Return what the controller would see of an HPA now.
+
+        Raises:
+            ConfigError: the HPA has a field that can't be read.
+            UnreadableError: what the answer depends on can't be read.
+        """
+        hpa = _read_hpa(body)
+        now_ms = self._clock.now_ms()
+        events, unknown = await self._events(hpa)
+        steps = await self._target_events(hpa) if hpa.behavior is not None else []
+        history = read_history(body, events, hpa, now_ms, steps)
+        sight = Sight(
+            body,
+            hpa,
+            now_ms,
+            history=history,
+            unknown=unknown,
+            kubernetes=await self._kubernetes(),
+        )
+        scale, error = await self._scale(hpa.target, hpa.metadata.namespace)
+        if error:
+            return replace(sight, scale_error=error)
+        sight = replace(sight, scale=scale)
+        text = text_of(mapping_of(scale.get("status")).get("selector"))
+        selector = _parsed(text)
+        if selector is None or not _looks_at_metrics(sight):
+            return sight
+        pods = await self._pods(hpa, text)
+        selecting, more = await self._selecting(hpa, selector, pods) if pods else ((), ())
+        # The controller looks at metrics only where it knows whose pods they are.
+        asked = range(len(hpa.metrics) if len(selecting) < 2 else 0)
+        observed = [await self._metrics.read(sight, index, text) for index in asked]
+        return replace(
+            sight,
+            pods=pods,
+            selecting_hpas=selecting,
+            observed=observed,
+            unknown=(*unknown, *more),
+        )
+
+    async def _kubernetes(self) -> KubernetesVersion | None:
+        """Return the cluster's release, which is asked for once; None where it can't be read."""
+        if self._version is None:
+            self._version = asyncio.ensure_future(self._client.git_version())
+        return version_or_none(await self._version)
+
+    async def _events(
+        self, hpa: HorizontalPodAutoscaler
+    ) -> tuple[list[JsonObject], tuple[str, ...]]:
+        kind, meta = "HorizontalPodAutoscaler", hpa.metadata
+        try:
+            found = await self._events_on(kind, meta.namespace, meta.name)
+        except _REFUSALS as error:
+            return [], (f"Its events, which say when it scaled: {error.said or error}.",)
+        return found, ()
+
+    async def _target_events(self, hpa: HorizontalPodAutoscaler) -> list[JsonObject]:
+        """Return the events of a target that notes its changes; they only make an answer better."""
+        if hpa.target.kind != "Deployment":
+            return []
+        try:
+            return await self._events_on("Deployment", hpa.metadata.namespace, hpa.target.name)
+        except _REFUSALS:
+            return []
+
+    async def _events_on(self, kind: str, namespace: str, name: str) -> list[JsonObject]:
+        fields = f"involvedObject.kind={kind},involvedObject.name={name}"
+        path = f"/api/v1/namespaces/{namespace}/events"
+        return await list_all(self._client, path, {"fieldSelector": fields})
+
+    async def _scale(
+        self, target: CrossVersionObjectReference, namespace: str
+    ) -> tuple[JsonObject, str]:
+        """Return the scale of a target, or the controller's words for why there is none."""
+        if target.api_version.count("/") > 1:
+            return {}, f"unexpected GroupVersion string: {target.api_version}"
+        what = f"the scale of {target.kind}/{target.name} in namespace {namespace}"
+        try:
+            resource = await self._discovery.resource(target)
+        except NotFoundError as error:
+            return {}, str(error)
+        except _REFUSALS as error:
+            raise could_not_look(error, what) from error
+        name = quote(target.name, safe="")
+        path = f"{resource.base}/namespaces/{namespace}/{resource.plural}/{name}/scale"
+        try:
+            return await self._client.get(path), ""
+        except _REFUSALS as error:
+            if error.code in _NOT_OURS:
+                raise could_not_look(error, what) from error
+            return {}, refusal_text(error, f"{resource.plural} {target.name}")
+
+    async def _pods(self, hpa: HorizontalPodAutoscaler, selector: str) -> list[JsonObject]:
+        path = f"/api/v1/namespaces/{hpa.metadata.namespace}/pods"
+        try:
+            return await list_all(self._client, path, {"labelSelector": selector})
+        except _REFUSALS as error:
+            raise could_not_look(error, f"hpa/{hpa.metadata.name}: the target's pods") from error
+
+    # Other HPAs
+
+    async def _selecting(
+        self, hpa: HorizontalPodAutoscaler, selector: Selector, pods: list[JsonObject]
+    ) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return the HPAs whose selector finds one of the pods, and what could not be read of them."""
+        labels = [mapping_of(mapping_of(pod.get("metadata")).get("labels")) for pod in pods]
+        texts = [{k: v for k, v in each.items() if isinstance(v, str)} for each in labels]
+        try:
+            others = await self._selectors(hpa.metadata.namespace)
+        except GpuscaleError as error:
+            return (), (f"Whether other HPAs select the same pods: {error}.",)
+        others = {**others, hpa.metadata.key: selector}
+        found = sorted(key for key, each in others.items() if any(map(each.matches, texts)))
+        return tuple(found), ()
+
+    async def _selectors(self, namespace: str) -> dict[str, Selector]:
+        """Return the selectors that the controller knows of the namespace's HPAs.
+
+        It learns one at a sync that looks at metrics, so an HPA that is paused may not have any.
+        """
+        if namespace not in self._known:
+            self._known[namespace] = asyncio.ensure_future(self._read_selectors(namespace))
+        return await self._known[namespace]
+
+    async def _read_selectors(self, namespace: str) -> dict[str, Selector]:
+        bodies = [body for body in await find_hpas(self._client, namespace) if _is_active(body)]
+        selectors = await at_once(self._selector_of(body) for body in bodies)
+        return {
+            f"{namespace}/{name_of(body)}": selector
+            for body, selector in zip(bodies, selectors, strict=True)
+            if selector is not None
+        }
+
+    async def _selector_of(self, body: JsonObject) -> Selector | None:
+        try:
+            hpa = _read_hpa(body)
+            scale, _ = await self._scale(hpa.target, hpa.metadata.namespace)
+        except GpuscaleError:
+            return None
+        return _parsed(text_of(mapping_of(scale.get("status")).get("selector")))
+
+
+def _read_hpa(body: JsonObject) -> HorizontalPodAutoscaler:
+    return read_stored_hpa(body, f"hpa/{name_of(body)}")
+
+
+def _parsed(selector: str) -> Selector | None:
+    """Return the selector; None where the controller finds no pods by it."""
+    try:
+        return parse_selector(selector) or None
+    except ValueError:
+        return None
+
+
+def _looks_at_metrics(sight: Sight) -> bool:
+    """Return whether the controller's next sync goes by metrics."""
+    status = mapping_of(sight.scale.get("status"))
+    current = count(mapping_of(sight.scale.get("spec")).get("replicas"))
+    scale = Scale(current, count(status.get("replicas")), text_of(status.get("selector")))
+    conditions = tuple(
+        Condition(SCALED_TO_ZERO, text_of(each.get("status")), "", "", 0)
+        for each in conditions_of(sight.body)
+        if each.get("type") == SCALED_TO_ZERO
+    )
+    settings = settings_of(sight.kubernetes)
+    if conditions:
+        settings = replace(settings, scale_to_zero=True)
+    return needs_metrics(sight.hpa, scale, HpaState(conditions=conditions), settings)
+
+
+def _is_active(body: JsonObject) -> bool:
+    """Return whether an HPA has come to look at its target's pods."""
+    active = [each for each in conditions_of(body) if each.get("type") == SCALING_ACTIVE]
+    return any(each.get("reason") != SCALING_DISABLED.reason for each in active)

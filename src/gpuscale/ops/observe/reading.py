@@ -1,0 +1,106 @@
+"""The Decision documents of HPAs on a cluster."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from gpuscale.base.clock import Clock
+from gpuscale.base.errors import GpuscaleError
+from gpuscale.base.words import printable
+from gpuscale.kube.client.client import JsonObject, KubeClient
+from gpuscale.kube.client.settings import KubeSettings
+from gpuscale.ops.doctor.direct import at_once
+from gpuscale.ops.observe.document import Sight, document_text
+from gpuscale.ops.observe.lookup import find_hpa, find_hpas
+from gpuscale.ops.observe.observer import Observer
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which HPAs to look at."""
+
+    namespace: str | None
+    """None is all of them, which takes no names."""
+    names: tuple[str, ...] = ()
+    """None at all is all HPAs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One HPA, and what its controller sees."""
+
+    name: str
+    namespace: str
+    document: str
+    """A Decision document, as YAML."""
+    time: str
+    """When it was read, as Kubernetes writes times."""
+
+    @property
+    def place(self) -> str:
+        return f"hpa/{self.name}"
+
+
+async def read_hpas(
+    settings: KubeSettings, wanted: Wanted, clock: Clock
+) -> tuple[Seen | GpuscaleError, ...]:
+    """Return what the controller sees of each HPA, or why that can't be read.
+
+    Raises:
+        UsageError: there is no usable kubeconfig.
+        ConfigError: the kubeconfig is no YAML.
+    """
+    async with KubeClient(settings) as client:
+        try:
+            await client.check_ready()
+        except GpuscaleError as error:
+            return (error,)
+        observer = Observer(client, clock)
+        if wanted.namespace is not None and wanted.names:
+            place, names = wanted.namespace, wanted.names
+            return await at_once(_named(client, observer, place, name) for name in names)
+        try:
+            bodies = await find_hpas(client, wanted.namespace)
+        except GpuscaleError as error:
+            return (error,)
+        return await at_once(_seen(observer, body) for body in bodies)
+
+
+async def _named(
+    client: KubeClient, observer: Observer, namespace: str, name: str
+) -> Seen | GpuscaleError:
+    try:
+        body = await find_hpa(client, namespace, name)
+    except GpuscaleError as error:
+        return error
+    return await _seen(observer, body)
+
+
+async def _seen(observer: Observer, body: JsonObject) -> Seen | GpuscaleError:
+    try:
+        sight = await observer.look(body)
+    except GpuscaleError as error:
+        return error
+    meta = sight.hpa.metadata
+    return Seen(meta.name, meta.namespace, document_text(sight), _time(sight))
+
+
+def saved_text(seen: Sequence[Seen], cluster: str) -> str:
+    """Return documents as a file that says where they are from."""
+    return "---\n".join(_commented(each, cluster) for each in seen)
+
+
+def _commented(seen: Seen, cluster: str) -> str:
+    where = (
+        f"{seen.place} in namespace {seen.namespace}, read at {seen.time} from cluster {cluster}."
+    )
+    return (
+        f"# {printable(where)}\n"
+        "# Ages count back from that time, in seconds; `gpuscale decide` of this file answers as then.\n"
+        f"{seen.document}"
+    )
+
+
+def _time(sight: Sight) -> str:
+    moment = datetime.fromtimestamp(sight.now_ms / 1000, UTC)
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,39 @@
+"""Clouds: what each one's GPU nodes are known by, and how a pool of them is made.
+
+`Provider` and what it is made of are for plug-ins too; see docs/extending.md.
+"""
+
+from gpuscale.base.objects.nodes import Taint
+from gpuscale.ops.providers.files import PoolFile, command, script, taint_object, yaml_file
+from gpuscale.ops.providers.provider import (
+    OWN_LABEL,
+    AcceleratorLabel,
+    Karpenter,
+    NodeLabel,
+    Pool,
+    Provider,
+    TemplateFix,
+)
+from gpuscale.ops.providers.registry import BUILT_IN, DEFAULT, NAMES, either, every, named
+
+__all__ = [
+    "BUILT_IN",
+    "DEFAULT",
+    "NAMES",
+    "OWN_LABEL",
+    "AcceleratorLabel",
+    "Karpenter",
+    "NodeLabel",
+    "Pool",
+    "PoolFile",
+    "Provider",
+    "Taint",
+    "TemplateFix",
+    "command",
+    "either",
+    "every",
+    "named",
+    "script",
+    "taint_object",
+    "yaml_file",
+]

@@ -1,0 +1,162 @@
+"""EKS: a managed node group by eksctl that can grow from nothing, the autoscaler's settings, and Karpenter.
+
+Source: eksctl userdocs (autoscaling, gpu-support); Cluster Autoscaler cloudprovider/aws.
+"""
+
+from collections.abc import Sequence
+
+from gpuscale.ops.providers.files import PoolFile, taint_object, yaml_file
+from gpuscale.ops.providers.provider import (
+    AcceleratorLabel,
+    Karpenter,
+    NodeLabel,
+    Pool,
+    Provider,
+    TemplateFix,
+)
+
+ACCELERATOR = "k8s.amazonaws.com/accelerator"
+_TEMPLATE = "k8s.io/cluster-autoscaler/node-template"
+_NOTES = (
+    "eksctl create nodegroup --config-file=node-pool.yaml",
+    f"The label {ACCELERATOR} is not set by EKS. Without it the Cluster Autoscaler takes a node that is "
+    "Ready but has no GPU yet for one without GPUs, and buys another each time.",
+    "The tags tell it at zero nodes what a node will have. eksctl makes tags of labels and taints too "
+    "(propagateASGTags), but writes a taint without its effect, which the autoscaler ignores: so the taint "
+    "stands here in full.",
+    "One zone per group, and balance-similar-node-groups: else a node may come up where the volume is not.",
+    "The NVIDIA AMI has driver and toolkit. eksctl installs the device plugin unless told not to; where "
+    "devicePlugin.enabled is true, give it --install-nvidia-plugin=false.",
+)
+_FLAG_NOTES = (
+    "Values of the cluster-autoscaler Helm chart. A node with GPUs goes when at most half of its GPUs are "
+    "requested, whatever its CPUs do; GPU pods are not looked at before they are 30 s old.",
+)
+
+
+def _pool_files(pool: Pool) -> Sequence[PoolFile]:
+    """Return the ClusterConfig of eksctl, and values for the autoscaler's chart."""
+    group: dict[str, object] = {
+        "name": f"{pool.name}-{pool.zone}" if pool.zone else pool.name,
+        "amiFamily": "AmazonLinux2023",
+        "instanceTypes": [pool.instance_type],
+        **({"availabilityZones": [pool.zone]} if pool.zone else {}),
+        "minSize": pool.min_nodes,
+        "desiredCapacity": pool.min_nodes,
+        "maxSize": pool.max_nodes,
+        "volumeSize": pool.disk_gib,
+        **({"spot": True} if pool.spot else {}),
+        "labels": {ACCELERATOR: pool.gpu, "gpuscale.dev/pool": pool.name},
+        "taints": [taint_object(pool.taint)],
+        "propagateASGTags": True,
+        "tags": _tags(pool),
+        "iam": {"withAddonPolicies": {"autoScaler": True}},
+    }
+    config = {
+        "apiVersion": "eksctl.io/v1alpha5",
+        "kind": "ClusterConfig",
+        "metadata": {"name": pool.cluster, "region": pool.region},
+        "managedNodeGroups": [group],
+    }
+    return [yaml_file("node-pool.yaml", _NOTES, config), _flags(pool)]
+
+
+def _tags(pool: Pool) -> dict[str, str]:
+    key, rest = str(pool.taint).split("=", 1)
+    return {
+        f"{_TEMPLATE}/label/{ACCELERATOR}": pool.gpu,
+        # Time-slicing multiplies GPUs only once a node runs; at zero nodes the tag has to say so.
+        f"{_TEMPLATE}/resources/nvidia.com/gpu": str(pool.shared_gpus()),
+        f"{_TEMPLATE}/taint/{key}": rest,
+    }
+
+
+def _flags(pool: Pool) -> PoolFile:
+    chart = {
+        "cloudProvider": "aws",
+        "awsRegion": pool.region,
+        "autoDiscovery": {"clusterName": pool.cluster},
+        "extraArgs": {
+            "expander": "least-waste",
+            "balance-similar-node-groups": True,
+            "scale-down-gpu-utilization-threshold": 0.5,
+            "scale-down-unneeded-time": "10m",
+            "max-node-provision-time": "20m",
+        },
+    }
+    return yaml_file("cluster-autoscaler-values.yaml", _FLAG_NOTES, chart)
+
+
+def _node_class(pool: Pool) -> dict[str, object]:
+    discovery = [{"tags": {"karpenter.sh/discovery": pool.cluster}}]
+    disk = {
+        "volumeSize": f"{pool.disk_gib}Gi",
+        "volumeType": "gp3",
+        "iops": 6000,
+        "throughput": 500,
+    }
+    return {
+        "apiVersion": "karpenter.k8s.aws/v1",
+        "kind": "EC2NodeClass",
+        "metadata": {"name": pool.name},
+        "spec": {
+            "role": f"KarpenterNodeRole-{pool.cluster}",
+            "amiSelectorTerms": [{"alias": "al2023@v20260801"}],
+            "subnetSelectorTerms": discovery,
+            "securityGroupSelectorTerms": discovery,
+            "blockDeviceMappings": [{"deviceName": "/dev/xvda", "ebs": disk}],
+        },
+    }
+
+
+_SIZES = tuple(f"{n}xlarge" for n in ("", 2, 4, 8, 12, 16, 24, 48))
+_EC2_GPU_TYPES = (
+    *(f"g4dn.{size}" for size in (*_SIZES[:6], "metal")),
+    *(f"g5.{size}" for size in _SIZES),
+    *(f"g6.{size}" for size in _SIZES),
+    *(f"g6e.{size}" for size in _SIZES),
+    *(f"g6f.{size}" for size in ("large", "xlarge", "2xlarge", "4xlarge")),
+    *("gr6.4xlarge", "gr6.8xlarge", "gr6f.4xlarge"),
+    *(
+        f"g7.{size}"
+        for size in ("2xlarge", "4xlarge", "8xlarge", "12xlarge", "24xlarge", "48xlarge")
+    ),
+    *(
+        f"g7e.{size}"
+        for size in ("2xlarge", "4xlarge", "8xlarge", "12xlarge", "24xlarge", "48xlarge")
+    ),
+    *("p3.2xlarge", "p3.8xlarge", "p3.16xlarge", "p3dn.24xlarge"),
+    *("p4d.24xlarge", "p4de.24xlarge", "p5.4xlarge", "p5.48xlarge", "p5e.48xlarge"),
+    *("p5en.48xlarge", "p6-b200.48xlarge", "p6-b300.48xlarge"),
+)
+"""EKS does not label GPU nodes; the instance type is what every node has."""
+
+KARPENTERS = NodeLabel("karpenter.k8s.aws/instance-gpu-manufacturer", ("nvidia",))
+EKS = Provider(
+    name="eks",
+    title="Amazon Elastic Kubernetes Service",
+    node_labels=(
+        NodeLabel(ACCELERATOR),
+        KARPENTERS,
+        NodeLabel("eks.amazonaws.com/instance-gpu-manufacturer", ("nvidia",)),
+        NodeLabel("node.kubernetes.io/instance-type", _EC2_GPU_TYPES),
+    ),
+    has_device_plugin=True,  # eksctl installs it
+    id_schemes=("aws",),
+    pool_files=_pool_files,
+    karpenter=Karpenter(
+        _node_class,
+        notes=(
+            "Put in the role and the discovery tag of your cluster, and a version of the AMI: @latest "
+            "replaces every node whenever AWS publishes a new one.",
+        ),
+    ),
+    counts_shares=True,
+    accelerator=AcceleratorLabel(ACCELERATOR, pool_key="eks.amazonaws.com/nodegroup"),
+    template_fix=TemplateFix(
+        "the tag on the Auto Scaling group",
+        "aws autoscaling create-or-update-tags --tags ResourceId=GROUP,"
+        "ResourceType=auto-scaling-group,PropagateAtLaunch=true,"
+        f"Key={_TEMPLATE}/resources/nvidia.com/gpu,Value=1",
+    ),
+)

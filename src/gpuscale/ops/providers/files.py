@@ -1,0 +1,58 @@
+"""Files of a node pool: comments, commands and data put together as text."""
+
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gpuscale.base.objects.nodes import Taint
+
+_WIDTH = 110
+
+
+@dataclass(frozen=True, slots=True)
+class PoolFile:
+    """One file."""
+
+    name: str
+    text: str
+
+
+def comments(paragraphs: Sequence[str]) -> str:
+    """Return paragraphs as comment lines of shells and YAML."""
+    lines = [
+        line
+        for paragraph in paragraphs
+        for line in textwrap.wrap(
+            paragraph,
+            _WIDTH,
+            initial_indent="# ",
+            subsequent_indent="#   ",
+            break_on_hyphens=False,
+            break_long_words=False,
+        )
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def command(words: Sequence[str], *arguments: str) -> str:
+    """Return a shell command with one argument per line."""
+    return " \\\n  ".join([" ".join(words), *arguments]) + "\n"
+
+
+def script(name: str, notes: Sequence[str], *commands: str) -> PoolFile:
+    """Return a Bash script that stops at the first failure."""
+    head = f"#!/usr/bin/env bash\n{comments(notes)}set -euo pipefail\n"
+    return PoolFile(name, "\n".join([head, *commands]))
+
+
+def yaml_file(name: str, notes: Sequence[str], *documents: object) -> PoolFile:
+    """Return YAML documents below comments."""
+    # Names and labels of providers are wanted far more often than files, and without PyYAML.
+    from gpuscale.base.documents.documents import dump_documents
+
+    return PoolFile(name, comments(notes) + dump_documents(documents))
+
+
+def taint_object(taint: Taint) -> dict[str, object]:
+    """Return a taint as manifests have it."""
+    return {"key": taint.key, "value": taint.value, "effect": taint.effect}

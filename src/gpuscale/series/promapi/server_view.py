@@ -1,0 +1,56 @@
+"""What the API shows of the server beside its series: rules, targets and settings."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+from gpuscale.series.rules.groups import RuleGroup, RuleGroups
+
+Health = Literal["up", "down", "unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class TargetView:
+    """One target that is scraped or followed."""
+
+    url: str
+    labels: Mapping[str, str]
+    """Of its series; `job` is also the pool that it belongs to."""
+    health: Health
+    error: str
+    """Why the latest scrape failed; empty where it did not."""
+    last_ms: int | None
+    """When it answered last, milliseconds since the epoch; None before the first time."""
+    duration_s: float
+    """How long that took."""
+    interval_s: float
+    timeout_s: float
+
+
+class Ruling(Protocol):
+    """What evaluates rules, as far as the API shows it."""
+
+    @property
+    def groups(self) -> RuleGroups:
+        """The rules, with what each gave last."""
+        ...
+
+    def interval_of(self, group: RuleGroup) -> int:
+        """Return the milliseconds between two evaluations of a group."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ServerView:
+    """Where the API finds what it shows; the default is a server without rules and targets."""
+
+    ruler: Ruling | None = None
+    targets: Callable[[], Iterable[TargetView]] = tuple
+    flags: Mapping[str, str] = field(default_factory=dict)
+    """Settings by the names that Prometheus' flags have."""
+    config: Callable[[], Mapping[str, object]] = dict
+    """The configuration as Prometheus would write it."""
+    is_reloaded: Callable[[], bool] = lambda: True
+    """Whether all files as they are now are in use."""
+    alertmanagers: Sequence[str] = ()
+    """Addresses that alerts are sent to."""

@@ -1,0 +1,183 @@
+"""Query results in the JSON shapes of the Prometheus API, as text.
+
+Ten thousand series at hundreds of steps are millions of points. So numbers are formatted many at a time, and
+the times of series that share them once.
+
+A run at ten times real time has series whose clock gets ahead of the machine's. Clients such as Grafana and
+promtool ask by the machine's time, so the API answers by it: a second of the caller is `speed` seconds of the
+store. Durations inside a query, such as `[5m]`, stay the store's.
+
+Source: prometheus web/api/v1 (json_codec.go), prometheus.io/docs/prometheus/latest/querying/api.
+"""
+
+import struct
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import assert_never
+
+from gpuscale.base.exposition.write import positional
+from gpuscale.series.promapi.body import encoded
+from gpuscale.series.values import (
+    Matrix,
+    MatrixSeries,
+    Point,
+    Points,
+    Scalar,
+    StringValue,
+    Value,
+    Vector,
+    VectorSample,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TimeAxis:
+    """How the caller's time maps to the store's; the default is that they are the same."""
+
+    origin_ms: int = 0
+    """The moment at which both show the same."""
+    speed: float = 1.0
+    """Seconds of the store per second of the caller."""
+
+    def to_store_ms(self, caller_ms: int) -> int:
+        """Return the store's time at a moment of the caller's."""
+        return self.origin_ms + round((caller_ms - self.origin_ms) * self.speed)
+
+    def to_caller_ms(self, store_ms: int) -> int:
+        """Return the caller's time at a moment of the store's."""
+        return self.origin_ms + round((store_ms - self.origin_ms) / self.speed)
+
+    def step_to_store_ms(self, step_ms: int) -> int:
+        """Return how far the store's time moves in one of the caller's steps."""
+        return round(step_ms * self.speed)
+
+
+SAME_TIME = TimeAxis()
+
+
+_POINTS_AT_ONCE = 1_000
+_MOST_TEXTS = 50_000
+_NEGATIVE_ZERO = struct.pack("=d", -0.0)
+
+
+def query_result(
+    value: Value, at_ms: int, axis: TimeAxis = SAME_TIME, *, shows_measured: bool = False
+) -> tuple[str, Iterator[bytes]]:
+    """Return a query's `resultType`, and the elements of its `result` as JSON, piece by piece.
+
+    Args:
+        value: what the query gave.
+        at_ms: when it was evaluated, in the store's time.
+        axis: to the caller's time.
+        shows_measured: whether the samples of a vector carry the time they were measured at, rather than
+            that of the evaluation.
+    """
+    evaluated = _seconds(axis.to_caller_ms(at_ms))
+    match value:
+        case Vector() if shows_measured:
+            return "vector", _samples(
+                value.samples, lambda each: _seconds(axis.to_caller_ms(each.measured_ms))
+            )
+        case Vector():
+            return "vector", _samples(value.samples, lambda _: evaluated)
+        case Matrix():
+            return "matrix", _series(value.series, axis)
+        case Scalar():
+            return "scalar", iter((evaluated, b'"%s"' % _number(value.value)))
+        case StringValue():
+            return "string", iter((evaluated, encoded(value.value)))
+        case _:
+            assert_never(value)
+
+
+def limited(value: Value, limit: int) -> Value:
+    """Return a vector or matrix with at most so many series; the same value where it has no more."""
+    match value:
+        case Vector() if len(value.samples) > limit:
+            return Vector(value.samples[:limit])
+        case Matrix() if len(value.series) > limit:
+            return Matrix(value.series[:limit])
+        case _:
+            return value
+
+
+def _samples(
+    samples: Sequence[VectorSample], seconds: Callable[[VectorSample], bytes]
+) -> Iterator[bytes]:
+    for start in range(0, len(samples), _POINTS_AT_ONCE):
+        some = samples[start : start + _POINTS_AT_ONCE]
+        for each, number in zip(some, _numbers([each.value for each in some]), strict=True):
+            labels = encoded(dict(each.labels.items()))
+            yield b'{"metric":%s,"value":[%s,"%s"]}' % (labels, seconds(each), number)
+
+
+def _series(series: Sequence[MatrixSeries], axis: TimeAxis) -> Iterator[bytes]:
+    write = _points_writer(axis)
+    for each in series:
+        points = b",".join(write(each.points))
+        yield b'{"metric":%s,"values":[%s]}' % (encoded(dict(each.labels.items())), points)
+
+
+def _points_writer(axis: TimeAxis) -> Callable[[Sequence[Point]], Iterator[bytes]]:
+    """Return what writes points; series with the same times, one after the other, share their text."""
+    texts = _Texts()
+    shared: Sequence[int] = ()
+    templates: list[bytes] = []
+
+    def write(points: Sequence[Point]) -> Iterator[bytes]:
+        nonlocal shared, templates
+        if not isinstance(points, Points):
+            points = Points([t_ms for t_ms, _ in points], [value for _, value in points])
+        if points.times_ms is not shared:
+            shared = points.times_ms
+            templates = [
+                b",".join(
+                    b'[%s,"%%s"]' % _seconds(axis.to_caller_ms(t_ms))
+                    for t_ms in shared[start : start + _POINTS_AT_ONCE]
+                )
+                for start in range(0, len(shared), _POINTS_AT_ONCE)
+            ]
+        for place, template in enumerate(templates):
+            start = place * _POINTS_AT_ONCE
+            yield template % texts.of(points.values[start : start + _POINTS_AT_ONCE])
+
+    return write
+
+
+class _Texts:
+    """The texts of numbers, remembered while they are few: gauges have the same values again and again."""
+
+    def __init__(self) -> None:
+        self._known: dict[float, bytes] = {}
+
+    def of(self, values: Sequence[float]) -> tuple[bytes, ...]:
+        if not isinstance(values, array) or _NEGATIVE_ZERO in values.tobytes():
+            # A dictionary can't tell a negative zero from a zero.
+            return _numbers(values)
+        try:
+            return tuple(map(self._known.__getitem__, values))
+        except KeyError:
+            texts = _numbers(values)
+            if len(self._known) < _MOST_TEXTS:
+                self._known.update(zip(values, texts, strict=True))
+            return texts
+
+
+def _numbers(values: Sequence[float]) -> tuple[bytes, ...]:
+    """Return numbers in Prometheus' form, which is nearly always JSON's less the `.0`."""
+    text = encoded(list(values))
+    if b"e" in text or b"n" in text:
+        # An exponent; or null, which is what JSON has for infinities and NaN.
+        return tuple(positional(value).encode() for value in values)
+    return tuple((text[1:-1] + b",").replace(b".0,", b",")[:-1].split(b","))
+
+
+def _number(value: float) -> bytes:
+    (text,) = _numbers((value,))
+    return text
+
+
+def _seconds(t_ms: int) -> bytes:
+    """Return seconds, a whole number where it is one."""
+    return repr(t_ms / 1000 if t_ms % 1000 else t_ms // 1000).encode()

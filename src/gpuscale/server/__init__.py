@@ -1,0 +1,1 @@
+"""What serves metrics in a cluster: to HPAs, to KEDA and to people."""

@@ -1,0 +1,56 @@
+"""The way of a metric that another metrics API owns: who, what it answered, how long it took."""
+
+from collections.abc import Awaitable
+
+from gpuscale.base.objects.metric_values import items_of, milli_of
+from gpuscale.base.quantity import Quantity
+from gpuscale.kube.json_values import mapping_of, text_of
+from gpuscale.server.metricsapi.federation.member import Passed
+from gpuscale.server.metricsapi.federation.ownership import Claim
+from gpuscale.server.metricsapi.why.hops import Explanation, ServedValue
+from gpuscale.server.metricsapi.wire.paths import CustomTarget, ExternalTarget
+from gpuscale.server.metricsapi.wire.requests import RequestError
+
+HOPS = ("owner", "member", "value")
+
+
+async def why_passed_on(
+    claim: Claim, target: CustomTarget | ExternalTarget, asking: Awaitable[Passed]
+) -> Explanation:
+    """Return the way of a metric's values.
+
+    Args:
+        claim: who owns the metric, and why.
+        target: what is asked for.
+        asking: asks the owner.
+    """
+    member = claim.member
+    explanation = Explanation(_asked(target), HOPS)
+    explanation.ok("owner", f"the metrics API {member.name}: {claim.reason}", member.url)
+    try:
+        passed = await asking
+    except RequestError as refused:
+        status = refused.status
+        return explanation.failed(
+            "member", f"{status.code}: {status.message}.", f"Look at {member.name}, or ask it."
+        )
+    explanation.ok("member", f"it answered in {passed.seconds * 1000:.0f} ms")
+    for item in items_of(passed.body):
+        described = mapping_of(item.get("describedObject"))
+        labels = mapping_of(item.get("metricLabels"))
+        what = text_of(described.get("name")) or ",".join(f"{k}={v}" for k, v in labels.items())
+        shown = str(Quantity.from_milli(milli_of(item.get("value"))))
+        explanation.values.append(ServedValue(what or "no labels", shown, 0))
+    if not passed.values:
+        return explanation.failed(
+            "value", "It answered without a value.", f"Look at {member.name}: it has none."
+        )
+    explanation.ok("value", f"{passed.values} of {passed.values} usable")
+    return explanation
+
+
+def _asked(target: CustomTarget | ExternalTarget) -> str:
+    if isinstance(target, ExternalTarget):
+        return f"{target.metric}, external, in {target.namespace}"
+    where = f"{target.namespace}/{target.name}" if target.namespace else target.name
+    return f"{target.metric} of {target.resource} {where}"

@@ -1,0 +1,115 @@
+"""Whose certificates count: the CAs of the flags, and for the rest what the cluster publishes."""
+
+import logging
+from pathlib import Path
+
+from gpuscale.base.clock import Clock
+from gpuscale.base.errors import UsageError
+from gpuscale.base.watched_files import FileLook, LastGood
+from gpuscale.server.metricsapi.security.chains import CaBundle
+from gpuscale.server.metricsapi.security.reviews import RequestHeaders, Trust, TrustConfigMap
+from gpuscale.server.metricsapi.settings import AuthSettings
+
+_LOG = logging.getLogger(__name__)
+LOOK_EVERY_S = 10.0
+
+
+class CaFile:
+    """A file with CAs that may be replaced.
+
+    Raises:
+        UsageError: it holds none.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        try:
+            self._file = LastGood((path,), self._read, (OSError, ValueError))
+        except (OSError, ValueError) as error:
+            raise UsageError(f"{path}: {error}") from error
+
+    @property
+    def pem(self) -> str:
+        return self._file.value
+
+    @property
+    def fault(self) -> str | None:
+        """Why the file as it is now does not count; None where it does."""
+        error = self._file.fault
+        return None if error is None else f"{self._path}: {error}"
+
+    def look(self) -> None:
+        """Take the file as it is now, if it holds CAs."""
+        was_good = self._file.fault is None
+        if self._file.look() is FileLook.FAILED and was_good:
+            _LOG.warning("the last good CAs stay: %s", self.fault)
+
+    def _read(self) -> str:
+        pem = self._path.read_text(encoding="utf-8")
+        CaBundle(pem)
+        return pem
+
+
+class TrustSources:
+    """The trust of the flags and of the cluster together; what a flag gives comes first.
+
+    Args:
+        settings: the flags.
+        published: what the cluster publishes; None where that is not looked for.
+        clock: of the waits.
+
+    Raises:
+        UsageError: a file holds no CAs.
+    """
+
+    def __init__(
+        self, settings: AuthSettings, published: TrustConfigMap | None, clock: Clock
+    ) -> None:
+        self._settings = settings
+        self._published = published
+        self._clock = clock
+        self._client_ca = _file(settings.client_ca_file)
+        self._proxy_ca = _file(settings.proxy_ca_file)
+
+    def trust(self) -> Trust:
+        published = self._published.trust if self._published is not None else None
+        found = published or Trust()
+        return Trust(
+            self._client_ca.pem if self._client_ca is not None else found.client_ca_pem,
+            self._headers() if self._proxy_ca is not None else found.request_headers,
+        )
+
+    def faults(self) -> tuple[str, ...]:
+        """Return why what counts may be old or missing."""
+        faults = [file.fault for file in (self._client_ca, self._proxy_ca) if file is not None]
+        if self._published is not None:
+            faults.append(self._published.fault)
+        return tuple(fault for fault in faults if fault is not None)
+
+    def is_known(self) -> bool:
+        """Return whether everything was read at least once."""
+        return self._published is None or self._published.trust is not None
+
+    async def run(self) -> None:
+        """Follow the files until cancelled."""
+        while True:
+            await self._clock.sleep(LOOK_EVERY_S)
+            for file in (self._client_ca, self._proxy_ca):
+                if file is not None:
+                    file.look()
+
+    def _headers(self) -> RequestHeaders | None:
+        if self._proxy_ca is None:
+            return None
+        settings = self._settings
+        return RequestHeaders(
+            self._proxy_ca.pem,
+            settings.proxy_names,
+            settings.username_headers,
+            settings.group_headers,
+            settings.extra_prefixes,
+        )
+
+
+def _file(path: Path | None) -> CaFile | None:
+    return None if path is None else CaFile(path)

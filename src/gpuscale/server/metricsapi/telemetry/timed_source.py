@@ -1,0 +1,66 @@
+"""A metric source whose questions are counted, timed and, where it is wanted, logged."""
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from gpuscale.base.errors import QueryError, UnavailableError, UpstreamError
+from gpuscale.series.values import Value
+from gpuscale.server.metricsapi.telemetry.own_metrics import ServerMetrics
+from gpuscale.server.sources.source import MetricSource, NamingSource
+
+_LOG = logging.getLogger(__name__)
+
+
+class TimedSource:
+    """Passes questions on.
+
+    Args:
+        source: gets them.
+        metrics: counts them.
+        timer: returns seconds of any origin.
+    """
+
+    def __init__(
+        self,
+        source: MetricSource,
+        metrics: ServerMetrics,
+        timer: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self._source = source
+        self._metrics = metrics
+        self._timer = timer
+
+    async def series(self, selector: str, start_ms: int) -> Sequence[Mapping[str, str]]:
+        """Return what the source does; see `MetricSource`."""
+        with self._timed("series", selector):
+            return await self._source.series(selector, start_ms)
+
+    async def names(
+        self, selector: str, start_ms: int, *, of_metrics: bool
+    ) -> frozenset[str] | None:
+        """Return what the source does; see `NamingSource`."""
+        if not isinstance(self._source, NamingSource):
+            return None
+        with self._timed("names", selector):
+            return await self._source.names(selector, start_ms, of_metrics=of_metrics)
+
+    async def query(self, promql: str, at_ms: int) -> Value:
+        """Return what the source does; see `MetricSource`."""
+        with self._timed("query", promql):
+            return await self._source.query(promql, at_ms)
+
+    @contextmanager
+    def _timed(self, endpoint: str, text: str) -> Iterator[None]:
+        started = self._timer()
+        failed = False
+        try:
+            yield
+        except (QueryError, UnavailableError, UpstreamError):
+            failed = True
+            raise
+        finally:
+            seconds = self._timer() - started
+            self._metrics.source_request(endpoint, seconds, failed=failed)
+            _LOG.debug("%s took %.3f s: %.2000s", endpoint, seconds, text)

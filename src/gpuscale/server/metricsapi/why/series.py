@@ -1,0 +1,166 @@
+"""What of a series is there, and what of it a rule takes: looked up when somebody asks why.
+
+Label values of other namespaces are looked at and never shown: who may read a metric in one namespace learns
+no more of others than how many series there are.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from gpuscale.series.labels import METRIC_NAME
+from gpuscale.series.matchers import Matcher, MatchOp
+from gpuscale.series.promql.parse import parse_matchers
+from gpuscale.server.metricsapi.why.left_out import IMPOSSIBLE_FIX, left_out_series
+from gpuscale.server.metricsapi.why.text import age_text
+from gpuscale.server.rules.config import Rule
+from gpuscale.server.sources.asking.single_flight import Questions
+
+LONG_AGO_MS = 24 * 3_600_000
+"""How far back a series is looked for that has no fresh sample."""
+LabelSets = Sequence[Mapping[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Why nothing is there."""
+
+    said: str
+    fix: str
+    more: tuple[str, ...] = ()
+    is_absent: bool = False
+    """Whether the source has no series of the name at all."""
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesLook:
+    """Asks a source for the series of single names."""
+
+    questions: Questions
+    now_ms: int
+    max_age_ms: int
+
+    async def taken(self, rule: Rule, series: str) -> LabelSets:
+        """Return the series of a name that a rule takes, as discovery does.
+
+        Raises:
+            GpuscaleError: the source did not answer.
+        """
+        return await self._asked(matchers_of(rule, series), self.max_age_ms)
+
+    async def why_none(self, rule: Rule, series: str) -> Finding | None:
+        """Return why a rule takes no series of a name; None where it takes some by now.
+
+        Raises:
+            GpuscaleError: the source did not answer.
+        """
+        matchers = matchers_of(rule, series)
+        name, *conditions = matchers
+        if rule.only_in:
+            name, conditions = matchers[0], []
+        kept = [*matchers[1:]] if rule.only_in else []
+        found = await self._asked([name, *kept], LONG_AGO_MS)
+        if not found:
+            left_out = await left_out_series(self.questions, series, kept, self.now_ms)
+            if left_out:
+                said = f"{series} has no possible value: {left_out[0]}."
+                return Finding(said, IMPOSSIBLE_FIX, left_out[1:])
+            return _no_such_series(series)
+        out = {str(each): _without(found, each) for each in conditions}
+        left = [each for each in found if all(_fits(each, matcher) for matcher in conditions)]
+        if not left:
+            return _left_out(rule, series, found, out)
+        if not await self._asked(matchers, self.max_age_ms):
+            age = age_text(self.max_age_ms)
+            return Finding(
+                f"{series} has {len(left)} series with a sample within a day, and none within {age}.",
+                "See whether the exporter is still scraped, and whether its pods still run.",
+            )
+        return None
+
+    async def _asked(self, matchers: Sequence[Matcher], age_ms: int) -> LabelSets:
+        selector = f"{{{','.join(map(str, matchers))}}}"
+        return await self.questions.series(selector, self.now_ms - age_ms)
+
+
+def matchers_of(rule: Rule, series: str) -> list[Matcher]:
+    """Return the matchers of a rule's series query for one name only, that of the name first."""
+    others = [each for each in parse_matchers(rule.series_query) if each.name != METRIC_NAME]
+    return [Matcher(METRIC_NAME, MatchOp.EQUAL, series), *others]
+
+
+def _fits(labels: Mapping[str, str], matcher: Matcher) -> bool:
+    return matcher.predicate()(labels.get(matcher.name, ""))
+
+
+def _without(found: LabelSets, matcher: Matcher) -> int:
+    return sum(not _fits(labels, matcher) for labels in found)
+
+
+def _no_such_series(series: str) -> Finding:
+    return Finding(
+        f"The source has no series {series}, not within a day either.",
+        "See whether the exporter is scraped, and whether it serves the metric: GPU fields have to "
+        "stand in its counters file.",
+        is_absent=True,
+    )
+
+
+def _left_out(rule: Rule, series: str, found: LabelSets, out: Mapping[str, int]) -> Finding:
+    explanation = (
+        f"{text} leaves out {count} of {len(found)}" for text, count in out.items() if count
+    )
+    return Finding(
+        f"{series} has {len(found)} series, and the series query takes none of them.",
+        f"Correct the seriesQuery of {rule.origin}, or the labels of the series.",
+        (*explanation, f"they have the labels {', '.join(sorted(label_names(found)))}"),
+    )
+
+
+def label_names(found: LabelSets) -> set[str]:
+    """Return the label names of series, without `__name__`."""
+    return {name for labels in found for name in labels} - {METRIC_NAME}
+
+
+def why_no_match(
+    found: LabelSets, label: str, wanted: Collection[str], what: str, others: Collection[str] = ()
+) -> Finding | None:
+    """Return why no series has one of these values in a label; None where one has.
+
+    Args:
+        found: the series.
+        label: the rule's.
+        wanted: values that are no secret: those that were asked for.
+        what: the resource that the label names.
+        others: label names that are known to mean something else.
+    """
+    if any(labels.get(label) in wanted for labels in found):
+        return None
+    shown = f'{label}="{next(iter(wanted))}"' if len(wanted) == 1 else f"any of them in {label}"
+    elsewhere = {
+        name: sum(labels.get(name) in wanted for labels in found)
+        for name in sorted(label_names(found) - {label, *others})
+    }
+    there = {name: count for name, count in elsewhere.items() if count}
+    count = sum(bool(labels.get(label)) for labels in found)
+    more = [f"{count} of {len(found)} have another value there"]
+    if not count:
+        more = [f"none has the label {label}; they have {', '.join(sorted(label_names(found)))}"]
+    more += [f"{times} of {len(found)} have it in {name}" for name, times in there.items()]
+    exported = [f"exported_{each}" for each in (label, *others)]
+    kept = [each for each in exported if each in label_names(found)]
+    fix = _label_fix(label, what, there, kept)
+    return Finding(f"None of {len(found)} series has {shown}.", fix, tuple(more))
+
+
+def _label_fix(label: str, what: str, there: Mapping[str, int], exported: Sequence[str]) -> str:
+    if f"exported_{label}" in there:
+        return (
+            f"Map {' and '.join(exported)} in resources.overrides, or scrape the exporter with "
+            "honorLabels: true, which keeps the labels it gives."
+        )
+    if there:
+        return f"Map {next(iter(there))} to {what} in resources.overrides of the rule."
+    return (
+        f"See whether the {what} has such series at all: an exporter that does not know whose a GPU "
+        "is leaves its labels empty."
+    )

@@ -1,0 +1,326 @@
+"""What one replica does so that several share the agents: delivers its own part, takes that of the others.
+
+Each agent has one place in the store, whatever fills it: this replica's own connection to the agent, or
+another replica that delivers it. The place changes hands with a snapshot, so series go on in the same rows,
+with the times they were measured at, and only its source can end them.
+"""
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Callable, Collection, Iterable
+from functools import partial
+
+from gpuscale.base.clock import Clock
+from gpuscale.base.errors import GpuscaleError
+from gpuscale.base.exposition.stream import StreamLine
+from gpuscale.kube.client.client import KubeClient
+from gpuscale.kube.client.settings import KubeSettings
+from gpuscale.series.storage.samples import Series
+from gpuscale.series.wanted import SeriesFilter
+from gpuscale.server.sources.feeds.sharing_discovery import PeerWatch
+from gpuscale.server.sources.feeds.sharing_division import Division
+from gpuscale.server.sources.feeds.sharing_link import PeerLink, PeerLinks
+from gpuscale.server.sources.feeds.sharing_relay import Relay
+from gpuscale.server.sources.feeds.sharing_settings import PeerSettings, peer_access
+from gpuscale.server.sources.feeds.stream import Seat, StreamFollower
+from gpuscale.server.sources.feeds.targets import Target
+from gpuscale.server.sources.http import HttpSession
+
+_LOG = logging.getLogger(__name__)
+_TICK_S = 0.1
+_ALIVE_S = 0.5
+_FIRST_S = 3.0
+"""How long agents wait at the start for the other replicas to answer."""
+ABANDONED_S = 15.0
+"""How long series stay that no replica delivers any more; long enough for one to take over."""
+
+
+class Sharing:
+    """This replica's part in sharing.
+
+    Args:
+        settings: the other replicas.
+        clock: of the samples.
+        wanted: says which series are kept.
+        make_seat: returns a new place in the store for an agent.
+        changed: called when other agents may have to be followed.
+        kube: to the API server, which lists the replicas of a Service; None for fixed addresses alone.
+        kube_settings: waits and sizes.
+    """
+
+    def __init__(
+        self,
+        settings: PeerSettings,
+        clock: Clock,
+        wanted: SeriesFilter,
+        make_seat: Callable[[Target], Seat],
+        changed: Callable[[], None],
+        kube: KubeClient | None = None,
+        kube_settings: KubeSettings | None = None,
+    ) -> None:
+        self.own = uuid.uuid4().hex
+        self.discovered: frozenset[Target] = frozenset()
+        """The agents that this replica knows of itself."""
+        self._http = HttpSession(access=peer_access(settings), max_connections=0)
+        self._clock = clock
+        self._wanted = wanted
+        self._make_seat = make_seat
+        self._changed = changed
+        self._started_s: float | None = None
+        self._division: Division[Target] = Division(self.own, _now_s, lambda target: target.url)
+        self.relay = Relay(self.own, _now_s)
+        self._links = PeerLinks(partial(self._link, settings.server_name))
+        self._fixed = settings.urls
+        self.watch = (
+            None
+            if settings.service is None or kube is None
+            else PeerWatch(
+                settings.service,
+                kube,
+                kube_settings or KubeSettings(),
+                clock,
+                self._listed,
+            )
+        )
+        """Of the Service that lists the replicas; None for fixed addresses alone."""
+        self._links.change(self._fixed)
+        self._seats: dict[Target, Seat] = {}
+        self._feeding: dict[str, PeerLink] = {}
+        """The link of each replica that is up; one may have several addresses."""
+        self._expiries: dict[Target, asyncio.TimerHandle] = {}
+
+    @property
+    def links(self) -> tuple[PeerLink, ...]:
+        """Return the links to all replicas, that to this one's own address among them."""
+        return self._links.all
+
+    def _link(self, server_name: str | None, url: str) -> PeerLink:
+        return PeerLink(url, self._http, self, server_name)
+
+    def _listed(self) -> None:
+        """Connect to the replicas that are listed now, and leave the others."""
+        if self.watch is not None:
+            self._links.change((*self._fixed, *self.watch.urls()))
+            self._changed()
+
+    def _is_starting(self) -> bool:
+        if _now_s() - (self._started_s or 0.0) >= _FIRST_S:
+            return False
+        is_unlisted = self.watch is not None and not self.watch.reflector.state.listed
+        return is_unlisted or any(link.state == "connecting" for link in self.links)
+
+    def follows(self, target: Target, *, is_followed: bool) -> bool:
+        """Return whether this replica has to follow an agent now."""
+        if self._started_s is None or self._is_starting():
+            return is_followed
+        return self._division.follows(target, is_followed=is_followed)
+
+    def counts(self) -> tuple[int, int, int]:
+        """Return the agents of the own part, those taken over from others, and those that others deliver."""
+        own = sum(map(self._division.is_first, self.discovered))
+        feeders = [(target, seat.feeder) for target, seat in self._seats.items()]
+        over = [
+            target
+            for target, feeder in feeders
+            if isinstance(feeder, StreamFollower) and not self._division.is_first(target)
+        ]
+        return own, len(over), len(self.delivered())
+
+    def delivered(self) -> set[Target]:
+        """Return the agents whose series another replica delivers."""
+        return {t for t, seat in self._seats.items() if isinstance(seat.feeder, PeerLink)}
+
+    def seat(self, target: Target) -> Seat:
+        seat = self._seats.get(target)
+        if seat is None:
+            seat = self._seats[target] = self._make_seat(target)
+
+            def note(found: StreamLine[Series], t_ms: int) -> None:
+                self._stored(target, seat, found, t_ms)
+
+            seat.series.observer = note
+        return seat
+
+    def discover(self, targets: Iterable[Target]) -> None:
+        found = frozenset(targets)
+        if found == self.discovered:
+            return
+        ended, self.discovered = self.discovered - found, found
+        self._division.keep(found)
+        for target in ended:
+            seat = self._seats.get(target)
+            if target in self._expiries and seat is not None and seat.feeder is None:
+                self._end(target, seat)
+
+    def released(self, target: Target) -> None:
+        """Note that this replica no longer follows an agent; what it still delivers of it ends."""
+        is_there = target in self.discovered
+        self.relay.end(target, "left" if is_there else "gone")
+        seat = self._seats.get(target)
+        if seat is None:
+            return
+        if isinstance(seat.feeder, StreamFollower):
+            seat.feeder = None
+        if seat.feeder is not None:
+            return
+        if is_there:
+            self._abandon(target)
+        else:
+            del self._seats[target]
+
+    def lost(self, target: Target) -> None:
+        """Note that an agent that is followed here can't be reached."""
+        self.relay.end(target, "lost")
+
+    async def run(self) -> None:
+        """Keep up with the other replicas until cancelled."""
+        self._started_s = _now_s()
+        try:
+            async with asyncio.TaskGroup() as group:
+                self._links.run(group)
+                if self.watch is not None:
+                    group.create_task(self.watch.reflector.run(), name="watch peers")
+                group.create_task(self._tick(), name="sharing")
+        finally:
+            for handle in self._expiries.values():
+                handle.cancel()
+            await self._http.close()
+
+    async def _tick(self) -> None:
+        alive_s, version = 0.0, self._wanted.version
+        while True:
+            self.relay.flush()
+            if (now_s := _now_s()) - alive_s >= _ALIVE_S:
+                alive_s = now_s
+                self.relay.alive()
+                self._changed()
+            if version != self._wanted.version:
+                # Only a snapshot brings the series that were not wanted before.
+                version = self._wanted.version
+                for link in self.links:
+                    link.restarts_due = True
+            await asyncio.sleep(_TICK_S)
+
+    def joined(self, link: PeerLink) -> None:
+        if link.replica in self._feeding:
+            return  # it is followed by another of its addresses
+        self._feeding[link.replica] = link
+        self._division.up(link.replica)
+        self._changed()
+
+    def parted(self, link: PeerLink) -> None:
+        """Note that a replica does not answer any more: the others take over what it delivered."""
+        if self._feeding.get(link.replica) is not link:
+            return
+        del self._feeding[link.replica]
+        self._division.down(link.replica)
+        for target, seat in list(self._seats.items()):
+            if seat.feeder is link:
+                self._vacate(target, seat)
+        for other in self.links:
+            if other is not link and other.state == "up" and other.replica == link.replica:
+                other.restarts_due = True
+                self.joined(other)
+        self._changed()
+
+    def begun(self, link: PeerLink, targets: Collection[Target]) -> None:
+        """Note all agents that a replica delivers; others may have left between two requests."""
+        if self._feeding.get(link.replica) is not link:
+            return
+        kept = set(targets)
+        self._division.delivers_only(link.replica, kept)
+        for target, seat in self._seats.items():
+            if seat.feeder is link and target not in kept:
+                self._vacate(target, seat)
+        self._changed()
+
+    def take(self, link: PeerLink, target: Target, word: bytes, rest: bytes) -> None:
+        """Take what a replica says of an agent.
+
+        Raises:
+            StreamError: it can't be read.
+        """
+        if self._feeding.get(link.replica) is not link:
+            return  # the same replica by another address
+        if word == b"line":
+            self._line(link, target, rest)
+        elif word in {b"left", b"lost", b"gone"}:
+            self._division.leaves(link.replica, target)
+            seat = self._seats.get(target)
+            if seat is not None and seat.feeder is link:
+                if word == b"lost":
+                    seat.series.lost(self._clock.now_ms())
+                self._vacate(target, seat)
+                if word == b"gone" and target not in self.discovered:
+                    self._end(target, seat)
+            self._changed()
+
+    def _line(self, link: PeerLink, target: Target, line: bytes) -> None:
+        is_snapshot = line.startswith(b'{"kind":"snapshot"')
+        seat = self.seat(target)
+        if is_snapshot:
+            self._division.delivers(link.replica, target)
+            if seat.feeder is link or self._gives_way(seat.feeder, link, target):
+                if isinstance(seat.feeder, StreamFollower):
+                    self._changed()
+                seat.feeder = link
+                seat.series.connected(is_relayed=True)
+                if (handle := self._expiries.pop(target, None)) is not None:
+                    handle.cancel()
+        elif seat.feeder is None:
+            link.restarts_due = True
+        if seat.feeder is not link:
+            return
+        try:
+            seat.series.feed(line, self._clock.now_ms())
+        except GpuscaleError as error:
+            _LOG.warning("%s does not take what %s delivers: %s", target.instance, link.url, error)
+            self._division.leaves(link.replica, target)
+            self._vacate(target, seat)
+            self._changed()
+
+    def _gives_way(self, feeder: object | None, link: PeerLink, target: Target) -> bool:
+        """Return whether a replica comes before the source that fills an agent's place now."""
+        if feeder is None:
+            return True
+        other = feeder.replica if isinstance(feeder, PeerLink) else self.own
+        return self._division.outranks(target, link.replica, other)
+
+    def _stored(self, target: Target, seat: Seat, found: StreamLine[Series], t_ms: int) -> None:
+        if isinstance(seat.feeder, StreamFollower):
+            if (handle := self._expiries.pop(target, None)) is not None:
+                handle.cancel()
+            self.relay.note(target, seat.series, found, t_ms)
+
+    def _vacate(self, target: Target, seat: Seat) -> None:
+        seat.feeder = None
+        self._abandon(target)
+
+    def _abandon(self, target: Target) -> None:
+        """End the series of an agent that no replica takes over."""
+        if target not in self._expiries:
+            loop = asyncio.get_running_loop()
+            self._expiries[target] = loop.call_later(ABANDONED_S, self._expire, target)
+
+    def _expire(self, target: Target) -> None:
+        self._expiries.pop(target, None)
+        seat = self._seats.get(target)
+        if seat is None or seat.feeder is not None:
+            return
+        if target in self.discovered:
+            if seat.series.series:
+                seat.series.lost(self._clock.now_ms())
+        else:
+            self._end(target, seat)
+
+    def _end(self, target: Target, seat: Seat) -> None:
+        """End the series of an agent that is no more."""
+        if (handle := self._expiries.pop(target, None)) is not None:
+            handle.cancel()
+        seat.series.gone(self._clock.now_ms())
+        del self._seats[target]
+
+
+def _now_s() -> float:
+    return asyncio.get_running_loop().time()

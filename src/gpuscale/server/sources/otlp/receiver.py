@@ -1,0 +1,143 @@
+"""Puts pushed OTLP metrics into the store: each client within its share, and nothing that no rule asks for.
+
+A sample has the time of its measurement, or that of its arrival where the client's clock is ahead. A request
+that comes twice changes nothing. Who pushes may name any pod: the right to push is the right to do that.
+"""
+
+import asyncio
+from collections import Counter, OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from gpuscale.base.clock import Clock
+from gpuscale.base.exposition.reading.entries import ExpositionError
+from gpuscale.series.labels import METRIC_NAME
+from gpuscale.series.otlp.message import Request
+from gpuscale.series.otlp.points import Refusals, Sample, samples
+from gpuscale.series.storage.limits import ScrapeLimits, Share, check_labels
+from gpuscale.series.storage.store import SeriesStore
+from gpuscale.series.wanted import SeriesFilter
+from gpuscale.server.sources.otlp.settings import OtlpSettings
+
+_MAX_CLIENTS = 1_000
+_AT_ONCE = 500
+"""Samples between two looks at the event loop."""
+_MAX_REASON_CHARS = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What became of a request."""
+
+    samples: int
+    """That the store has now."""
+    unwanted: int = 0
+    """Of series that no rule can ask for."""
+    refused: Mapping[str, int] = field(default_factory=dict)
+    """Points and samples by reason."""
+
+    @property
+    def rejected(self) -> int:
+        return sum(self.refused.values())
+
+    @property
+    def reason(self) -> str:
+        """Return why something was left out; empty where nothing was."""
+        refusals = "; ".join(f"{count} for {reason}" for reason, count in self.refused.items())
+        return refusals[:_MAX_REASON_CHARS]
+
+
+class OtlpReceiver:
+    """Takes requests.
+
+    Args:
+        settings: names and labels.
+        store: gets the samples.
+        wanted: decides which series are kept.
+        limits: of labels, and of a client's series.
+        clock: of arrivals.
+    """
+
+    def __init__(
+        self,
+        settings: OtlpSettings,
+        store: SeriesStore,
+        wanted: SeriesFilter,
+        limits: ScrapeLimits,
+        clock: Clock,
+    ) -> None:
+        self.requests: Counter[str] = Counter()
+        """By result: ok, partial, malformed."""
+        self.samples: Counter[str] = Counter()
+        """By result: stored, unwanted, refused."""
+        self._settings = settings
+        self._store = store
+        self._wanted = wanted
+        self._limits = limits
+        self._clock = clock
+        self._shares: OrderedDict[str, Share] = OrderedDict()
+
+    async def take(self, client: str, request: Request) -> Taken:
+        """Store what a client pushed.
+
+        Args:
+            client: whose share of the store it takes.
+            request: as it was read.
+        """
+        share = self._share(client)
+        refused = Refusals()
+        stored = unwanted = 0
+        self._store.advance(self._clock.now_ms())
+        before = dict(self._store.stats().refused)
+        for number, sample in enumerate(samples(request, self._settings.promoted, refused), 1):
+            if not self._wanted.keeps(sample.labels[METRIC_NAME]):
+                unwanted += 1
+            elif self._put(sample, share, refused, before):
+                stored += 1
+            if number % _AT_ONCE == 0:
+                await asyncio.sleep(0)
+                before = dict(self._store.stats().refused)
+        taken = Taken(stored, unwanted, refused.points)
+        self.requests["partial" if taken.rejected else "ok"] += 1
+        self.samples.update(stored=stored, unwanted=unwanted, refused=taken.rejected)
+        return taken
+
+    def _put(self, sample: Sample, share: Share, refused: Refusals, before: dict[str, int]) -> bool:
+        """Store a sample; return whether it is there now."""
+        try:
+            check_labels(sample.labels, self._limits, "otlp")
+        except ExpositionError as error:
+            refused.add(f"{sample.labels[METRIC_NAME][:100]}: {error}", 1)
+            return False
+        store, now_ms = self._store, self._clock.now_ms()
+        t_ms = min(sample.t_ms, now_ms)
+        ref = store.ref(sample.labels, share)
+        if sample.is_end:
+            store.mark_stale(ref, t_ms)
+            return True
+        if self._limits.series and share.series >= self._limits.series and not ref.is_listed:
+            refused.add(f"more than {self._limits.series} series of one client", 1)
+            return False
+        if ref.range is not None and not ref.range.has(sample.value):
+            store.leave_out(ref, sample.value, t_ms)
+            store.mark_stale(ref, t_ms)
+            before |= store.stats().refused
+            name = sample.labels[METRIC_NAME][:100]
+            refused.add(f"{name} with an impossible value, expected {ref.range}", 1)
+            return False
+        if store.append_ref(ref, t_ms, sample.value, now_ms):
+            return True
+        after = store.stats().refused
+        reason = next((name for name in after if after[name] > before[name]), "not stored")
+        before |= after
+        if reason == "duplicate_timestamp":
+            return True
+        refused.add(reason.replace("_", " "), 1)
+        return False
+
+    def _share(self, client: str) -> Share:
+        share = self._shares.pop(client, None) or Share()
+        self._shares[client] = share
+        if len(self._shares) > _MAX_CLIENTS:
+            self._shares.popitem(last=False)
+        return share

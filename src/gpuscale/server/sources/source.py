@@ -1,0 +1,94 @@
+"""What sources of metric values and of objects must answer."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+from gpuscale.base.objects.selectors import Selector
+from gpuscale.base.plugins import PluginGroup
+from gpuscale.series.values import Value
+from gpuscale.server.rules.resources import ResourceType
+
+
+class MetricSource(Protocol):
+    """A Prometheus, or something that answers as one would."""
+
+    async def series(self, selector: str, start_ms: int) -> Sequence[Mapping[str, str]]:
+        """Return the label sets, `__name__` included, of the series with a sample since `start_ms`.
+
+        Raises:
+            QueryError: the selector is no PromQL.
+            UnavailableError: no answer; trying again may help.
+            UpstreamError: the source answered with an error.
+        """
+        ...
+
+    async def query(self, promql: str, at_ms: int) -> Value:
+        """Return what the query evaluates to at `at_ms`.
+
+        Raises:
+            QueryError: the text is no PromQL.
+            UnavailableError: no answer; trying again may help.
+            UpstreamError: the source answered with an error.
+        """
+        ...
+
+
+@runtime_checkable
+class NamingSource(Protocol):
+    """A source that knows names without listing series."""
+
+    async def names(
+        self, selector: str, start_ms: int, *, of_metrics: bool
+    ) -> frozenset[str] | None:
+        """Return the names of metrics, or of labels, of the series that were there since `start_ms`.
+
+        Series that ended before may be among them. None where it can't tell. Errors as `MetricSource.series`.
+        """
+        ...
+
+
+class ClosableSource(MetricSource, Protocol):
+    """A source with connections of its own."""
+
+    async def close(self) -> None:
+        """Close them; a second call does nothing."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceRequest:
+    """What a source is opened with."""
+
+    url: str
+    """Of `--prometheus-url`; it may be for something else than a Prometheus."""
+    timeout_s: float
+    """Of `--prometheus-timeout`, for each question."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceKind:
+    """A kind of metric source that a plug-in has."""
+
+    name: str
+    """As `--source` has it."""
+    open: Callable[[SourceRequest], ClosableSource]
+
+
+SOURCE_PLUGINS = PluginGroup("gpuscale.metric_sources", SourceKind)
+
+
+class ObjectDirectory(Protocol):
+    """Names of the cluster's objects, answered from memory."""
+
+    def names(
+        self, resource: ResourceType, namespace: str | None, selector: Selector
+    ) -> tuple[str, ...]:
+        """Return the names of the selected objects, in the order answers shall have.
+
+        Args:
+            resource: pods, services, nodes ...
+            namespace: None for a resource that has none.
+            selector: conditions on the objects' labels.
+        """
+        ...

@@ -1,1 +1,0 @@
-"""Several replicas that share the work of following agents."""

@@ -1,0 +1,144 @@
+"""Whether KEDA itself changes the count: from zero or the idle count to work, and back after the cooldown.
+
+Source: KEDA v2.21 pkg/scaling/executor/scale_scaledobjects.go (RequestScale, scaleFromZeroOrIdle,
+    scaleToZeroOrIdle).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gpuscale.base.objects.scaled_object import ScaledObject
+from gpuscale.hpa.types import Event
+from gpuscale.triggers.keda.counts import NO_IDLE, has_cooled_down, may_rest, woken
+
+ACTIVATED = "KEDAScaleTargetActivated"
+DEACTIVATED = "KEDAScaleTargetDeactivated"
+RAISED = "MinReplicaCount"
+"""What a raise to minReplicaCount is called here: KEDA changes the count and emits no event."""
+
+
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """What the triggers say."""
+
+    is_active: bool
+    is_error: bool
+    """Whether a trigger failed, and no fallback stands in."""
+    active_metrics: Sequence[str] = ()
+    """Names of the metrics that made it active."""
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """Times of a ScaledObject; both in whole seconds, as the API server keeps them."""
+
+    created_ms: int
+    last_active_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What one look decides."""
+
+    replicas: int | None
+    """To write to the scale; None leaves it alone."""
+    event: Event | None
+    active: tuple[str, str]
+    """Status and reason of the condition Active; both empty while it is paused."""
+    ready: tuple[str, str]
+    """Status and reason of the condition Ready."""
+    last_active_ms: int | None
+    """As the status has it from now on."""
+
+
+_READY = ("True", "ScaledObjectReady")
+_ACTIVE = ("True", "ScalerActive")
+_INACTIVE = ("False", "ScalerNotActive")
+_COOLING = ("False", "ScalerCooldown")
+
+
+def request_scale(
+    scaled: ScaledObject, status: Status, current: int, activity: Activity, now_ms: int
+) -> Step:
+    """Return what KEDA does after a poll or a push.
+
+    Args:
+        scaled: the ScaledObject.
+        status: its times.
+        current: replicas of the scale target.
+        activity: what the triggers say.
+        now_ms: milliseconds since the epoch.
+    """
+    if scaled.is_paused:
+        return Step(None, None, ("", ""), _READY, status.last_active_ms)
+    if activity.is_active or scaled.is_forced_active:
+        return _work(scaled, status, current, activity, now_ms)
+    return _rest(scaled, status, current, activity, now_ms)
+
+
+def _work(
+    scaled: ScaledObject, status: Status, current: int, activity: Activity, now_ms: int
+) -> Step:
+    replicas = woken(current, scaled.least, _idle(scaled))
+    if replicas != current:
+        if scaled.pauses_scale_out:
+            return Step(None, None, _ACTIVE, _READY, status.last_active_ms)
+        cause = (
+            "caused by forced activation annotation"
+            if scaled.is_forced_active
+            else f"triggered by {';'.join(activity.active_metrics)}"
+        )
+        text = f"Scaled {_target(scaled)} from {current} to {replicas}, {cause}"
+        event = Event("Normal", ACTIVATED, text)
+        return Step(replicas, event, _ACTIVE, _READY, _whole_second(now_ms))
+    if activity.is_error:
+        ready = ("Unknown", "PartialTriggerError")
+        return Step(None, None, _ACTIVE, ready, status.last_active_ms)
+    return Step(None, None, _ACTIVE, _READY, _whole_second(now_ms))
+
+
+def _rest(
+    scaled: ScaledObject, status: Status, current: int, activity: Activity, now_ms: int
+) -> Step:
+    kept = status.last_active_ms
+    fallback = scaled.fallback
+    if activity.is_error and fallback is not None and fallback.replicas != 0:
+        return Step(None, None, _INACTIVE, _READY, kept)
+    if activity.is_error and fallback is None:
+        return Step(None, None, _INACTIVE, ("False", "TriggerError"), kept)
+    if may_rest(current, scaled.least, _idle(scaled)):
+        return _retire(scaled, status, current, now_ms)
+    if scaled.idle is None and current < scaled.least:
+        text = f"Set {_target(scaled)} from {current} to minReplicaCount, {scaled.least}"
+        return Step(scaled.least, Event("Normal", RAISED, text), _INACTIVE, _READY, kept)
+    return Step(None, None, _INACTIVE, _READY, kept)
+
+
+def _retire(scaled: ScaledObject, status: Status, current: int, now_ms: int) -> Step:
+    if scaled.pauses_scale_in:
+        return Step(None, None, _INACTIVE, _READY, status.last_active_ms)
+    if not _has_cooled_down(scaled, status, now_ms):
+        return Step(None, None, _COOLING, _READY, status.last_active_ms)
+    replicas = scaled.least if scaled.idle is None else scaled.idle
+    text = f"Deactivated {_target(scaled)} from {current} to {replicas}"
+    event = Event("Normal", DEACTIVATED, text)
+    return Step(replicas, event, _INACTIVE, _READY, status.last_active_ms)
+
+
+def _has_cooled_down(scaled: ScaledObject, status: Status, now_ms: int) -> bool:
+    if status.last_active_ms is None:
+        return has_cooled_down(status.created_ms, scaled.initial_cooldown_s, now_ms)
+    return has_cooled_down(status.last_active_ms, scaled.cooldown_s, now_ms)
+
+
+def _idle(scaled: ScaledObject) -> int:
+    return NO_IDLE if scaled.idle is None else scaled.idle
+
+
+def _target(scaled: ScaledObject) -> str:
+    where = f"{scaled.metadata.namespace}/{scaled.target_name}"
+    return f"{scaled.target_api_version}.{scaled.target_kind} {where}"
+
+
+def _whole_second(time_ms: int) -> int:
+    return time_ms // 1000 * 1000

@@ -1,0 +1,15 @@
+"""A fixed number of replicas: what every policy is compared with."""
+
+from gpuscale.triggers.policies.policy import Numbers, Parameter, Policy, Seen
+
+
+def _desired(seen: Seen, memory: Numbers, settings: Numbers) -> float:
+    return float(settings[0])
+
+
+STATIC = Policy(
+    "static",
+    "a fixed number of replicas",
+    _desired,
+    (Parameter("replicas", 1, 0, 1e6),),
+)
