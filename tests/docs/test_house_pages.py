@@ -17,7 +17,7 @@ HOUSES = sorted(
     if (PACKAGE / house).is_dir() and house != "testing"
 )
 NAMED = [PACKAGE / house / "README.md" for house in HOUSES]
-LINKED = [ROOT / "CONTRIBUTING.md", *NAMED]
+LINKED = [ROOT / "SCOPE.md", ROOT / "CONTRIBUTING.md", *NAMED]
 CODE = re.compile(r"^```.*?^```$|`[^`\n]*`", re.MULTILINE | re.DOTALL)
 MODULE = re.compile(rf"(?<![\w./-])(?:gpuscale\.)?((?:{'|'.join(HOUSES)})(?:\.\w+)+)")
 
