@@ -2,6 +2,8 @@
 #   make image IMAGE=REGISTRY/gpuscale:VERSION PUSH=1
 # and a small one for the node agent alone, which stays on every GPU node:
 #   make image TARGET=agent IMAGE=REGISTRY/gpuscale-agent:VERSION PUSH=1
+# or for the servers alone:
+#   make image TARGET=server IMAGE=REGISTRY/gpuscale-server:VERSION PUSH=1
 #
 # They run as nobody with a read-only root file system. Only the node agent, where it ties GPUs to pods, is run as
 # another user; see docs/install.md.
@@ -9,7 +11,10 @@ FROM python:3.13-slim-trixie AS source
 
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
 WORKDIR /source
-COPY pyproject.toml README.md LICENSE agent-requirements.txt ./
+COPY pyproject.toml README.md LICENSE ./
+COPY packages/gpuscale-agent ./packages/gpuscale-agent
+COPY packages/gpuscale-server ./packages/gpuscale-server
+COPY tools/wheel_hook.py tools/wheel_part.py ./tools/
 COPY src ./src
 # Nothing is installed when an image runs, so pip stays behind.
 RUN python -m venv --without-pip /opt/gpuscale
@@ -17,8 +22,11 @@ RUN python -m venv --without-pip /opt/gpuscale
 FROM source AS build-agent
 
 # Byte code is made now: nothing can be written when it runs.
-RUN python -m pip --python /opt/gpuscale/bin/python install --compile -r agent-requirements.txt \
-    && python -m pip --python /opt/gpuscale/bin/python install --compile --no-deps .
+RUN python -m pip --python /opt/gpuscale/bin/python install --compile ./packages/gpuscale-agent
+
+FROM source AS build-server
+
+RUN python -m pip --python /opt/gpuscale/bin/python install --compile './packages/gpuscale-server[otlp,policies]'
 
 FROM source AS build
 
@@ -40,6 +48,11 @@ FROM runtime AS agent
 
 COPY --from=build-agent /opt/gpuscale /opt/gpuscale
 EXPOSE 9400
+
+FROM runtime AS server
+
+COPY --from=build-server /opt/gpuscale /opt/gpuscale
+EXPOSE 6443 6000
 
 FROM runtime
 

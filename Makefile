@@ -57,7 +57,7 @@ IN_REGISTRY := $(if $(findstring /,$(IMAGE:localhost/%=%)),yes)
 BUILT        = $(if $(IN_REGISTRY)$(filter docker,$(BUILDER)),$(IMAGE),localhost/$(IMAGE:localhost/%=%))
 LOAD         = $(if $(filter docker,$(BUILDER)),kind load docker-image $(BUILT),kind load image-archive with what $(BUILDER) saves)
 
-image: ## build the container image; IMAGE=REGISTRY/gpuscale:TAG names it, PUSH=1 pushes it, PLATFORM=linux/arm64 is for other nodes, TARGET=agent has the node agent alone
+image: ## build the container image; IMAGE=REGISTRY/gpuscale:TAG names it, PUSH=1 pushes it, PLATFORM=linux/arm64 is for other nodes, TARGET=agent has the node agent alone, TARGET=server the servers
 	@test -n "$(BUILDER)" || { echo "building an image takes docker, podman or buildah; none of them is installed"; exit 2; }
 	@test -z "$(PUSH)" || test -n "$(IN_REGISTRY)" || \
 		{ echo "$(IMAGE) names no registry to push to: make image IMAGE=REGISTRY/gpuscale:$(RELEASE) PUSH=1"; exit 2; }

@@ -31,7 +31,7 @@ ROOT = Path(__file__).parents[1]
 SPEED = 10
 MOST_PERCENT = 5.0
 """The goal for GPU-hours."""
-SHIPPED = ROOT / "src" / "gpuscale" / "sim" / "scenarios"
+SHIPPED = ROOT / "src" / "gpuscale" / "lab" / "sim" / "scenarios"
 DATA = ROOT / "tests" / "data" / "replays"
 
 

@@ -5,6 +5,8 @@ import re
 from pathlib import Path
 
 import pytest
+import typer
+from typer.core import TyperGroup
 
 from gpuscale.lab.sim.scenario.model import Scenario
 
@@ -45,9 +47,9 @@ def test_every_command_stands_in_the_readme_or_the_docs() -> None:
     from gpuscale.cli.registry import app
 
     text = "".join(page.read_text() for page in PAGES)
-    for command in app.registered_commands:
-        assert f"gpuscale {command.name}" in text
-    for group in app.registered_groups:
-        assert f"gpuscale {group.name}" in text
-        for command in group.typer_instance.registered_commands:
-            assert f"gpuscale {group.name} {command.name}" in text
+    command = typer.main.get_command(app)
+    for name in command.list_commands(None):
+        assert f"gpuscale {name}" in text
+        inner = command.get_command(None, name)
+        for word in inner.list_commands(None) if isinstance(inner, TyperGroup) else ():
+            assert f"gpuscale {name} {word}" in text

@@ -252,7 +252,7 @@ def test_notes_fail_where_one_wants_to_be_strict(folder) -> None:
 
 
 def test_a_shipped_scenario(folder) -> None:
-    where = Path(gpuscale.__file__).parent / "sim" / "scenarios" / "ack-bert"
+    where = Path(gpuscale.__file__).parent / "lab" / "sim" / "scenarios" / "ack-bert"
     names = [str(where / f"{name}.yaml") for name in ("rules", "deployment", "hpa")]
     assert ids(folder, *names) == ["ignored-target-type"]
 

@@ -5,12 +5,14 @@ import os
 import shutil
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
 BUILT_FROM = ("pyproject.toml", "README.md", "LICENSE", "src")
+PARTS_FROM = ("packages/gpuscale-agent", "packages/gpuscale-server", "src", "tools")
 PASSED_ON = ("PIP_", "SSL_CERT_", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY")
 PIP_SETTINGS = Path.home() / ".config" / "pip" / "pip.conf"
 """Where this machine's package index may be named; pip alone gets it."""
@@ -20,6 +22,20 @@ PIP_SETTINGS = Path.home() / ".config" / "pip" / "pip.conf"
 def plain_venv(tmp_path_factory: pytest.TempPathFactory):
     """Return the folder of a virtual environment with the project from `pip install .`, no extras."""
     return _made_once(tmp_path_factory, "plain", _install)
+
+
+@pytest.fixture(scope="session")
+def agent_venv(tmp_path_factory: pytest.TempPathFactory):
+    """Return the folder of a virtual environment with the node agent's own wheel."""
+    install = partial(_install, built_from=PARTS_FROM, source="./packages/gpuscale-agent")
+    return _made_once(tmp_path_factory, "agent", install)
+
+
+@pytest.fixture(scope="session")
+def server_venv(tmp_path_factory: pytest.TempPathFactory):
+    """Return the folder of a virtual environment with the servers' own wheel."""
+    install = partial(_install, built_from=PARTS_FROM, source="./packages/gpuscale-server")
+    return _made_once(tmp_path_factory, "server", install)
 
 
 @pytest.fixture(scope="session")
@@ -50,20 +66,20 @@ def _install_requirements(venv) -> None:
     _run([str(venv / "bin" / "pip"), "install", "--quiet", *wanted], ROOT, environment)
 
 
-def _install(venv) -> None:
+def _install(venv, built_from=BUILT_FROM, source=".") -> None:
     checkout = venv.parent / "checkout"
-    for name in BUILT_FROM:
-        source, target = ROOT / name, checkout / name
-        if source.is_dir():
+    for name in built_from:
+        original, target = ROOT / name, checkout / name
+        if original.is_dir():
             shutil.copytree(
-                source, target, ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True
+                original, target, ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True
             )
         else:
             target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(source, target)
+            shutil.copy(original, target)
     environment = environment_of(venv)
     _run([sys.executable, "-m", "venv", str(venv)], checkout, environment)
-    _run([str(venv / "bin" / "pip"), "install", "--quiet", "."], checkout, environment)
+    _run([str(venv / "bin" / "pip"), "install", "--quiet", source], checkout, environment)
 
 
 def environment_of(venv):

@@ -9,7 +9,8 @@ from gpuscale.base.documents.documents import Document, Path, load_documents
 from gpuscale.base.documents.models import API_VERSION
 from gpuscale.base.errors import ConfigError, NotFoundError, Problem
 from gpuscale.base.findings import with_plugins
-from gpuscale.cli.texts import STDIN, read_text, shown_name, with_job_files
+from gpuscale.cli.texts import STDIN, read_text, shown_name
+from gpuscale.cli.values_files import with_job_files
 from gpuscale.hpa.versions import KubernetesVersion
 from gpuscale.ops.lint.checks import JUDGES
 from gpuscale.ops.lint.findings import LintReport

@@ -106,7 +106,7 @@ def _run_typer(words: Sequence[str]) -> int:
 
 def _is_agent_run(words: Sequence[str]) -> bool:
     """Run the node agent, if that is all that the words ask for, with less memory than typer leaves it."""
-    if words[:1] != ["exporter"]:
+    if words[:1] != ["exporter"] or find_spec("gpuscale.cli.servers.agent") is None:
         return False
     from gpuscale.cli.servers import agent
 
@@ -119,7 +119,7 @@ def _is_agent_run(words: Sequence[str]) -> bool:
 
 def _is_agent_alone(words: Sequence[str]) -> bool:
     """Answer, where only the node agent is installed, whatever is no run of it."""
-    if find_spec("typer") is not None:
+    if find_spec("typer") is not None and find_spec("gpuscale.cli.registry") is not None:
         return False
     from gpuscale.cli.servers import agent_alone
 

@@ -1,42 +1,22 @@
 """All commands of `gpuscale`, grouped by what one wants.
 
-Heavy libraries load only when a command needs them.
+A command's module is imported when it is run or its help is shown, so each starts as if it were alone.
+Wheels that hold a part of gpuscale have the commands of that part.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Annotated
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
+from typer.main import get_command
 
 from gpuscale import __version__
-from gpuscale.cli.commands import (
-    calibrate,
-    completion,
-    decide,
-    doctor,
-    init,
-    install,
-    lint,
-    load,
-    rehearse,
-    render,
-    schema,
-    simulate,
-    up,
-)
-from gpuscale.cli.commands.tuning import tune
+from gpuscale.base.errors import UsageError
 from gpuscale.cli.help import Command, Group
-from gpuscale.cli.servers import exporter, metrics_api, scaler
-
-app = typer.Typer(
-    name="gpuscale",
-    cls=Group,
-    help="Scale GPU workloads on Kubernetes by what their GPUs really do.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
 
 _TRY = "Try it, without a GPU or a cluster"
 _LOOK = "Look: what is wrong, and why"
@@ -44,48 +24,217 @@ _CLUSTER = "Put it on a cluster"
 _SERVE = "Serve: what runs in the cluster"
 _OTHER = "Other"
 
-_COMMANDS: Sequence[tuple[str, str, Callable[..., None], str]] = (
-    (_TRY, "up", up.up, "Run the whole loop live, with simulated GPUs."),
-    (_TRY, "simulate", simulate.simulate, "Run a scenario in virtual time: hours in seconds."),
-    (_TRY, "rehearse", rehearse.rehearse, "Run a scenario on a real cluster, GPU nodes simulated."),
-    (_TRY, "calibrate", calibrate.calibrate, "Find what one replica can take, and its threshold."),
-    (_TRY, "tune", tune.tune, "Find an HPA's settings that cost least and keep enough pods."),
-    (_LOOK, "lint", lint.lint, "Check rules, HPAs, values and scenarios before they run."),
-    (_LOOK, "decide", decide.decide, "Explain what an HPA would do now, and why."),
-    (_LOOK, "doctor", doctor.doctor, "Find what is wrong on a live cluster, each with its fix."),
-    (_CLUSTER, "init", init.init, "Write a values file, from questions or flags."),
-    (
-        _CLUSTER,
-        "render",
-        render.render,
-        "Write the Kubernetes objects and node pool of a values file.",
-    ),
-    (_CLUSTER, "install", install.install, "Apply a values file, and wait until it works."),
-    (_CLUSTER, "uninstall", install.uninstall, "Remove an installation, and what it changed."),
-    (_SERVE, "exporter", exporter.exporter, "Serve this node's GPUs, in place of dcgm-exporter."),
-    (_OTHER, "schema", schema.schema, "Print the JSON schema of a file that users write."),
-    (_OTHER, "completion", completion.completion, "Print the completion script of a shell."),
-)
-for _panel, _name, _function, _summary in _COMMANDS:
-    _class = exporter.ExporterCommand if _name == "exporter" else Command
-    app.command(_name, cls=_class, short_help=_summary, rich_help_panel=_panel)(_function)
-app.add_typer(
-    load.app,
-    name="load",
-    short_help="Put bounded load on a service, GPUs or a cluster, and see what comes of it.",
-    rich_help_panel=_TRY,
-)
-app.add_typer(
-    metrics_api.app,
-    name="metrics-api",
-    short_help="Serve metrics to HPAs, in place of prometheus-adapter; 'why' explains one.",
-    rich_help_panel=_SERVE,
-)
-app.add_typer(
-    scaler.app,
-    name="scaler",
-    short_help="Serve GPU metrics and wake sources to KEDA; 'ask' shows what KEDA gets.",
-    rich_help_panel=_SERVE,
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """One command: where it stands in the help, and where its function or its own `Typer` is."""
+
+    panel: str
+    name: str
+    module: str
+    """Below `gpuscale.cli`."""
+    attribute: str
+    summary: str
+
+    @property
+    def path(self) -> str:
+        return f"gpuscale.cli.{self.module}"
+
+    def is_installed(self) -> bool:
+        try:
+            return find_spec(self.path) is not None
+        except ModuleNotFoundError:  # not even its folder is
+            return False
+
+    def line(self) -> TyperCommand:
+        """Return what the list of commands shows."""
+        return TyperCommand(self.name, short_help=self.summary, rich_help_panel=self.panel)
+
+    def command(self) -> Any:  # noqa: ANN401 - typer keeps the class of commands to itself
+        """Import the command, and return it."""
+        module = import_module(self.path)
+        found = getattr(module, self.attribute)
+        if not isinstance(found, typer.Typer):
+            alone = typer.Typer(
+                add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich"
+            )
+            alone.command(self.name, cls=getattr(module, "COMMAND_CLASS", Command))(found)
+            found = alone
+        command = get_command(found)
+        command.name = self.name
+        command.short_help = self.summary
+        command.rich_help_panel = self.panel  # type: ignore[attr-defined]  # typer's commands have one
+        return command
+
+
+_ENTRIES: Mapping[str, _Entry] = {
+    name: _Entry(panel, name, module, attribute, summary)
+    for panel, name, module, attribute, summary in (
+        (_TRY, "up", "commands.up", "up", "Run the whole loop live, with simulated GPUs."),
+        (
+            _TRY,
+            "simulate",
+            "commands.simulate",
+            "simulate",
+            "Run a scenario in virtual time: hours in seconds.",
+        ),
+        (
+            _TRY,
+            "rehearse",
+            "commands.rehearse",
+            "rehearse",
+            "Run a scenario on a real cluster, GPU nodes simulated.",
+        ),
+        (
+            _TRY,
+            "calibrate",
+            "commands.calibrate",
+            "calibrate",
+            "Find what one replica can take, and its threshold.",
+        ),
+        (
+            _TRY,
+            "tune",
+            "commands.tuning.tune",
+            "tune",
+            "Find an HPA's settings that cost least and keep enough pods.",
+        ),
+        (
+            _LOOK,
+            "lint",
+            "commands.lint",
+            "lint",
+            "Check rules, HPAs, values and scenarios before they run.",
+        ),
+        (
+            _LOOK,
+            "decide",
+            "commands.decide",
+            "decide",
+            "Explain what an HPA would do now, and why.",
+        ),
+        (
+            _LOOK,
+            "doctor",
+            "commands.doctor",
+            "doctor",
+            "Find what is wrong on a live cluster, each with its fix.",
+        ),
+        (
+            _CLUSTER,
+            "init",
+            "commands.init",
+            "init",
+            "Write a values file, from questions or flags.",
+        ),
+        (
+            _CLUSTER,
+            "render",
+            "commands.render",
+            "render",
+            "Write the Kubernetes objects and node pool of a values file.",
+        ),
+        (
+            _CLUSTER,
+            "install",
+            "commands.install",
+            "install",
+            "Apply a values file, and wait until it works.",
+        ),
+        (
+            _CLUSTER,
+            "uninstall",
+            "commands.install",
+            "uninstall",
+            "Remove an installation, and what it changed.",
+        ),
+        (
+            _SERVE,
+            "exporter",
+            "servers.exporter",
+            "exporter",
+            "Serve this node's GPUs, in place of dcgm-exporter.",
+        ),
+        (
+            _OTHER,
+            "schema",
+            "commands.schema",
+            "schema",
+            "Print the JSON schema of a file that users write.",
+        ),
+        (
+            _OTHER,
+            "completion",
+            "commands.completion",
+            "completion",
+            "Print the completion script of a shell.",
+        ),
+        (
+            _TRY,
+            "load",
+            "commands.load",
+            "app",
+            "Put bounded load on a service, GPUs or a cluster, and see what comes of it.",
+        ),
+        (
+            _SERVE,
+            "metrics-api",
+            "servers.metrics_api",
+            "app",
+            "Serve metrics to HPAs, in place of prometheus-adapter; 'why' explains one.",
+        ),
+        (
+            _SERVE,
+            "scaler",
+            "servers.scaler",
+            "app",
+            "Serve GPU metrics and wake sources to KEDA; 'ask' shows what KEDA gets.",
+        ),
+    )
+}
+
+
+class Commands(Group):
+    """The commands that are installed; each is imported when it is wanted."""
+
+    _is_listing = False
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ANN401 - typer keeps its classes to itself
+        """Return the names, in the order of the help."""
+        return [name for name, entry in _ENTRIES.items() if entry.is_installed()]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ANN401 - as above
+        """Return a command, or None where there is none of the name.
+
+        Raises:
+            UsageError: it is not in the wheel that is installed.
+        """
+        entry = _ENTRIES.get(cmd_name)
+        if entry is None:
+            return None
+        if not entry.is_installed():
+            raise UsageError(
+                f"{cmd_name} is not in this part of gpuscale; for all of it: pip install gpuscale"
+            )
+        return entry.line() if self._is_listing else entry.command()
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - as above
+        """Write the help, for which no command has to be imported."""
+        self._is_listing = True
+        try:
+            super().format_help(ctx, formatter)
+        finally:
+            self._is_listing = False
+
+
+app = typer.Typer(
+    name="gpuscale",
+    cls=Commands,
+    help="Scale GPU workloads on Kubernetes by what their GPUs really do.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 

@@ -246,7 +246,7 @@ def test_rows_that_are_off_by_default_can_be_switched_on() -> None:
     """Taking the # off any commented-out row of the packaged file gives a file that loads."""
     from importlib.resources import files
 
-    text = files("gpuscale.agent.gpu").joinpath("default-counters.csv").read_text(encoding="utf-8")
+    text = files("gpuscale.signals").joinpath("default-counters.csv").read_text(encoding="utf-8")
     switched_on = text.replace("# DCGM_", "DCGM_")
     fields = {row.field for row in load_counters(switched_on, "default-counters.csv")}
     assert "DCGM_FI_DEV_POWER_VIOLATION" in fields

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import typer
 from install_values import container, rendered, values
 
 from gpuscale.cli.registry import app
@@ -86,8 +87,7 @@ def test_what_is_copied_is_in_the_context() -> None:
 
 
 def test_pods_start_commands_that_there_are() -> None:
-    names = {command.name for command in app.registered_commands}
-    names |= {group.name for group in app.registered_groups}
+    names = set(typer.main.get_command(app).list_commands(None))
     pods = [each for each in rendered(values()) if each["kind"] in ("DaemonSet", "Deployment")]
     started = {
         container(each)["args"][0] for each in pods if "gpuscale:" in container(each)["image"]

@@ -38,7 +38,7 @@ def static_text(name: str) -> str:
     Raises:
         NotFoundError: there is no such file.
     """
-    file = files("gpuscale.lab.views") / "static" / name
+    file = files("gpuscale.base.pages") / "static" / name
     if "/" in name or Path(name).suffix not in _TYPES or not file.is_file():
         raise NotFoundError(f"no page file is called {name!r}")
     return file.read_text(encoding="utf-8")

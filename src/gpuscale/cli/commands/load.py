@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from gpuscale.load.timeline.types import Timeline
     from gpuscale.load.watching.process import WatchedHpa, WatchedUp
 
-app = typer.Typer(cls=Group, no_args_is_help=True)
+app = typer.Typer(cls=Group, no_args_is_help=True, add_completion=False)
 app.command("jobs", cls=Command, short_help="Run N Jobs on a cluster, and see what they wait for.")(
     jobs
 )

@@ -9,14 +9,8 @@ import typer
 
 from gpuscale.base.errors import UsageError
 from gpuscale.cli.options.kubernetes import KubernetesVersionText, read_kubernetes_version
-from gpuscale.cli.texts import (
-    Output,
-    checked_values,
-    deprecated,
-    print_document,
-    read_text,
-    shown_name,
-)
+from gpuscale.cli.texts import Output, deprecated, print_document, read_text, shown_name
+from gpuscale.cli.values_files import checked_values
 
 if TYPE_CHECKING:
     from gpuscale.hpa.versions import KubernetesVersion

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gpuscale.base.errors import ConfigError, Problem, UsageError
-from gpuscale.cli.texts import checked_values
+from gpuscale.cli.values_files import checked_values
 
 if TYPE_CHECKING:
     from gpuscale.ops.install.cluster.detect import Detected, FoundWorkload

@@ -34,3 +34,5 @@ def exporter(**given: str | None) -> None:
 
 
 exporter.__signature__ = inspect.Signature(parameters(GROUPS, COMMON))  # type: ignore[attr-defined]
+COMMAND_CLASS = ExporterCommand
+"""What the registry makes the command with."""

@@ -48,6 +48,6 @@ metrics_api.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
     [_CONTEXT, *parameters(GROUPS, COMMON)]
 )
 
-app = typer.Typer(cls=MetricsApiGroup, invoke_without_command=True)
+app = typer.Typer(cls=MetricsApiGroup, invoke_without_command=True, add_completion=False)
 app.callback()(metrics_api)
 app.command("why", cls=Command)(why.why)

@@ -105,6 +105,6 @@ scaler.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
     [_CONTEXT, *parameters(GROUPS, COMMON)]
 )
 
-app = typer.Typer(cls=ScalerGroup, invoke_without_command=True)
+app = typer.Typer(cls=ScalerGroup, invoke_without_command=True, add_completion=False)
 app.callback()(scaler)
 app.command("ask", cls=Command)(ask)
