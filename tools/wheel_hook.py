@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from wheel_part import SOURCE, files_of, modules_of
 
 
-class WheelPart(BuildHookInterface[Any]):
+class WheelPart(BuildHookInterface[Any]):  # type: ignore[misc]  # hatchling is there where a wheel is built
     """Chooses the files of the wheel."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:

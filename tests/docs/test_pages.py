@@ -48,8 +48,10 @@ def test_every_command_stands_in_the_readme_or_the_docs() -> None:
 
     text = "".join(page.read_text() for page in PAGES)
     command = typer.main.get_command(app)
-    for name in command.list_commands(None):
+    assert isinstance(command, TyperGroup)
+    context = command.context_class(command)
+    for name in command.list_commands(context):
         assert f"gpuscale {name}" in text
-        inner = command.get_command(None, name)
-        for word in inner.list_commands(None) if isinstance(inner, TyperGroup) else ():
+        inner = command.get_command(context, name)
+        for word in inner.list_commands(context) if isinstance(inner, TyperGroup) else ():
             assert f"gpuscale {name} {word}" in text

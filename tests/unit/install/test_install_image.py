@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import typer
 from install_values import container, rendered, values
+from typer.core import TyperGroup
 
 from gpuscale.cli.registry import app
 
@@ -87,7 +88,9 @@ def test_what_is_copied_is_in_the_context() -> None:
 
 
 def test_pods_start_commands_that_there_are() -> None:
-    names = set(typer.main.get_command(app).list_commands(None))
+    command = typer.main.get_command(app)
+    assert isinstance(command, TyperGroup)
+    names = set(command.list_commands(command.context_class(command)))
     pods = [each for each in rendered(values()) if each["kind"] in ("DaemonSet", "Deployment")]
     started = {
         container(each)["args"][0] for each in pods if "gpuscale:" in container(each)["image"]
