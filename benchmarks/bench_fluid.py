@@ -17,7 +17,7 @@ from typing import Any
 import fluid_scenarios
 import harness
 from gpuscale.base.errors import UsageError
-from gpuscale.cli.scenarios import find_setup, shipped_names
+from gpuscale.lab.scenarios import find_setup, shipped_names
 from gpuscale.lab.sim.fluid.run import simulate_fluid
 from gpuscale.lab.sim.scenario.setup import Setup
 from gpuscale.lab.sim.simulate import simulate

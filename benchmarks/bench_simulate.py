@@ -13,7 +13,7 @@ from pathlib import Path
 
 import harness
 from gpuscale.base.loads import SineLoad
-from gpuscale.cli.scenarios import find_setup, shipped_names
+from gpuscale.lab.scenarios import find_setup, shipped_names
 from gpuscale.lab.sim.scenario.setup import Setup
 from gpuscale.lab.sim.simulate import simulate
 from gpuscale.server.rules.config import load_rules

@@ -9,11 +9,11 @@ import asyncio
 import sys
 from pathlib import Path
 
-from gpuscale.cli.scenarios import find_setup
 from gpuscale.kube.client.settings import KubeSettings
 from gpuscale.lab.rehearse.comparison import table_rows
 from gpuscale.lab.rehearse.rehearsal import Rehearsal
 from gpuscale.lab.rehearse.target import Target
+from gpuscale.lab.scenarios import find_setup
 from gpuscale.lab.sim.scenario.setup import Setup
 from gpuscale.lab.sim.simulate import simulate
 from gpuscale_testing import ControlPlane, Settings

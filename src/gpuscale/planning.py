@@ -157,7 +157,7 @@ def simulate(
     """
     from dataclasses import replace
 
-    from gpuscale.cli.scenarios import find_setup
+    from gpuscale.lab.scenarios import find_setup
     from gpuscale.lab.sim.simulate import simulate as run
 
     setup = find_setup(str(scenario), settings)
@@ -229,12 +229,17 @@ def tune(
         ConfigError: a file is wrong.
     """
     _package("numpy", _PLAN)
-    from gpuscale.cli.commands.tuning.answers import Asked
-    from gpuscale.cli.commands.tuning.asking import answer
-    from gpuscale.cli.commands.tuning.inputs import Overrides, manifest_of, of_demand, of_setup
-    from gpuscale.cli.commands.tuning.tune import policy_names
-    from gpuscale.cli.scenarios import find_setup
-    from gpuscale.cli.texts import read_text
+    from gpuscale.base.text_files import read_text
+    from gpuscale.lab.scenarios import find_setup
+    from gpuscale.lab.tuning.answers import Asked
+    from gpuscale.lab.tuning.asking import answer
+    from gpuscale.lab.tuning.inputs import (
+        Overrides,
+        manifest_of,
+        of_demand,
+        of_setup,
+        policy_names,
+    )
 
     if (scenario is None) == (demand is None):
         both = "neither" if scenario is None else "both"

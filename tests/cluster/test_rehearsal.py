@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from gpuscale.cli.scenarios import find_setup
 from gpuscale.lab.rehearse.comparison import NODES, REPLICAS, changes
 from gpuscale.lab.rehearse.mark import LABEL
+from gpuscale.lab.scenarios import find_setup
 from gpuscale.lab.sim.simulate import simulate
 from gpuscale_testing import ControlPlane, Settings, local_address, wait_until
 

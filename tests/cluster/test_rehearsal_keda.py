@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuscale.cli.scenarios import find_setup
 from gpuscale.lab.rehearse.comparison import REPLICAS, changes
+from gpuscale.lab.scenarios import find_setup
 from gpuscale.lab.sim.simulate import simulate
 from gpuscale_testing import ControlPlane, Settings, missing
 from gpuscale_testing.keda import Keda

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from gpuscale.cli.scenarios import find_setup
 from gpuscale.lab.rehearse.comparison import NODES, REPLICAS, changes
+from gpuscale.lab.scenarios import find_setup
 from gpuscale.lab.sim.simulate import simulate
 from gpuscale_testing import ControlPlane, Settings
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuscale.cli.scenarios import find_setup
 from gpuscale.lab.rehearse.comparison import NODES, REPLICAS, changes, table_rows
+from gpuscale.lab.scenarios import find_setup
 from gpuscale.lab.sim.simulate import simulate
 
 ROOT = Path(__file__).parents[2]

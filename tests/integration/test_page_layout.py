@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from gpuscale.cli.scenarios import find_setup
+from gpuscale.lab.scenarios import find_setup
 from gpuscale.lab.sim.simulate import simulate
 from gpuscale.lab.views.report import render_report
 from gpuscale.load.timeline.page import render_timeline

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-from gpuscale.cli.scenarios import find_setup
 from gpuscale.lab.kube_api.kinds import KINDS, SCALED_OBJECT
 from gpuscale.lab.kube_api.objects.cluster import ClusterObjects
 from gpuscale.lab.kube_api.store import Store
+from gpuscale.lab.scenarios import find_setup
 from gpuscale.lab.sim.autoscaler import HpaController
 from gpuscale.lab.sim.pipeline import VirtualPipeline
 from gpuscale.lab.sim.scenario.setup import Setup

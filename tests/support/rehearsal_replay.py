@@ -9,7 +9,7 @@ from typing import Any
 
 from cluster_samples import samples_of, sliced
 from gpuscale.base.documents.documents import dump_documents, load_documents
-from gpuscale.cli.scenarios import find_setup
+from gpuscale.lab.scenarios import find_setup
 from gpuscale.testing.prometheus import serve
 
 GPUSCALE = Path(sys.executable).parent / "gpuscale"

@@ -9,7 +9,7 @@ from gpuscale.base.documents.documents import Document, Path, load_documents
 from gpuscale.base.documents.models import API_VERSION
 from gpuscale.base.errors import ConfigError, NotFoundError, Problem
 from gpuscale.base.findings import with_plugins
-from gpuscale.cli.texts import STDIN, read_text, shown_name
+from gpuscale.base.text_files import STDIN, read_text, shown_name
 from gpuscale.cli.values_files import with_job_files
 from gpuscale.hpa.versions import KubernetesVersion
 from gpuscale.ops.lint.checks import JUDGES
@@ -154,7 +154,7 @@ _EMPTY = LintReport((), (), files=0, rules=0, autoscalers=0)
 def _of_scenario(
     given: Text, judges: Sequence[FileJudge], kubernetes: KubernetesVersion | None
 ) -> LintReport:
-    from gpuscale.cli.scenarios import load_policy, read_beside
+    from gpuscale.lab.scenarios import load_policy, read_beside
     from gpuscale.lab.sim.scenario.loading import load_setup
 
     name, text = given
@@ -198,7 +198,7 @@ def _named_texts(given: Text, folder: FilePath) -> Iterator[Text]:
 def _text_of(
     ref: object, path: Path, given: Text, document: Document, folder: FilePath
 ) -> Iterator[Text]:
-    from gpuscale.cli.scenarios import read_beside
+    from gpuscale.lab.scenarios import read_beside
 
     match ref:
         case {"file": str() as file}:

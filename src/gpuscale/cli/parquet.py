@@ -14,8 +14,8 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from gpuscale.base.errors import ConfigError, Problem
-from gpuscale.cli.scenarios import MAX_FILE_BYTES
-from gpuscale.cli.texts import unreadable
+from gpuscale.base.text_files import unreadable
+from gpuscale.lab.scenarios import MAX_FILE_BYTES
 from gpuscale.lab.sim.history.recording import FACT_COLUMNS, NAMES, is_of_hpa
 from gpuscale.lab.sim.history.tables import MAX_STEPS, Line
 

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gpuscale.base.errors import ConfigError, NotFoundError, Problem, UnavailableError, UsageError
+from gpuscale.base.text_files import read_text
 from gpuscale.base.words import counted
 from gpuscale.cli.files import write_files
 from gpuscale.cli.options.durations import seconds_of
 from gpuscale.cli.progress import working
-from gpuscale.cli.scenarios import load_policy, read_beside
-from gpuscale.cli.texts import read_text
+from gpuscale.lab.scenarios import load_policy, read_beside
 
 if TYPE_CHECKING:
     from gpuscale.lab.sim.history.demand import Demand

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from gpuscale.base.errors import ConfigError
 from gpuscale.base.findings import Severity
-from gpuscale.cli.texts import read_text
+from gpuscale.base.text_files import read_text
 from gpuscale.hpa.versions import KubernetesVersion
 from gpuscale.ops.install.linted import lint_values
 from gpuscale.ops.install.notes import notes

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuscale.cli.scenarios import find_setup
+from gpuscale.lab.scenarios import find_setup
 from gpuscale.lab.sim.simulate import simulate
 
 ROOT = Path(__file__).parents[3]

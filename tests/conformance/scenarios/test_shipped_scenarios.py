@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import gpuscale.lab.sim.scenarios
-from gpuscale.cli.scenarios import find_setup, shipped_names
 from gpuscale.lab.queueing.times import Constant
+from gpuscale.lab.scenarios import find_setup, shipped_names
 from gpuscale.lab.sim.scenario.loading import load_setup
 from gpuscale.lab.sim.simulate import simulate
 

@@ -8,7 +8,7 @@ import pytest
 
 import gpuscale
 from gpuscale.base.errors import UsageError
-from gpuscale.cli.scenarios import find_setup
+from gpuscale.lab.scenarios import find_setup
 from gpuscale.lab.sim.simulate import simulate
 from gpuscale.planning import Simulation, Tuning
 

@@ -12,13 +12,13 @@ import pytest
 
 from gpuscale.base.documents.documents import load_documents
 from gpuscale.base.errors import ConfigError, UsageError
-from gpuscale.cli.commands.tuning.autoscaler import Controller, autoscaler_of
-from gpuscale.cli.commands.tuning.changes import changes, value_text
-from gpuscale.cli.commands.tuning.inputs import Overrides, manifest_of, of_demand, of_setup
 from gpuscale.cli.commands.tuning.writing import tuned_text
-from gpuscale.cli.scenarios import find_setup
 from gpuscale.lab.plan.tuning.pooled import on_nodes
+from gpuscale.lab.scenarios import find_setup
 from gpuscale.lab.sim.simulate import simulate
+from gpuscale.lab.tuning.autoscaler import Controller, autoscaler_of
+from gpuscale.lab.tuning.changes import changes, value_text
+from gpuscale.lab.tuning.inputs import Overrides, manifest_of, of_demand, of_setup
 from gpuscale.triggers.policies.replay import Service
 
 HPA = """# Of the vision team.

@@ -11,9 +11,9 @@ import numpy
 import pytest
 
 from gpuscale.base.errors import ConfigError, UsageError
-from gpuscale.cli.commands.tuning.state import State
 from gpuscale.lab.plan.tuning.contender import Contender
 from gpuscale.lab.plan.tuning.search import Question, Search
+from gpuscale.lab.tuning.state import State
 from gpuscale.triggers.policies.hpa import HPA_ON_DEMAND
 from gpuscale.triggers.policies.replay import Service
 

@@ -5,7 +5,7 @@ import pytest
 from gpuscale.base.documents.changes import with_values
 from gpuscale.base.documents.documents import load_documents
 from gpuscale.base.errors import ConfigError, UsageError
-from gpuscale.cli.scenarios import find_setup
+from gpuscale.lab.scenarios import find_setup
 
 TEXT = "a: {b: [1, {c: 2}]}\nd: text\n"
 

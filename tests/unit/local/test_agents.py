@@ -2,9 +2,9 @@
 
 from gpuscale.agent.gpu.owners import Attribution
 from gpuscale.base.clock import ManualClock
-from gpuscale.cli.scenarios import find_setup
 from gpuscale.lab.local.agents import PresentReader
 from gpuscale.lab.local.present import Present
+from gpuscale.lab.scenarios import find_setup
 from gpuscale.lab.sim.world import World
 
 

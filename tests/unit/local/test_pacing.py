@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from gpuscale.base.clock import ManualClock
-from gpuscale.cli.scenarios import find_setup
 from gpuscale.lab.local.present import every, paced
+from gpuscale.lab.scenarios import find_setup
 from gpuscale.lab.sim.pipeline import phase_ms
 from gpuscale.lab.sim.world import World
 

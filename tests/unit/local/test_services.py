@@ -5,10 +5,10 @@ import pytest
 
 from background import started
 from gpuscale.base.clock import WallClock
-from gpuscale.cli.scenarios import find_setup
 from gpuscale.lab.local.present import Present
 from gpuscale.lab.local.services import server
 from gpuscale.lab.local.services.desk import Desk
+from gpuscale.lab.scenarios import find_setup
 from gpuscale.lab.sim.world import World
 
 KEY = "default/bert-intent-detection"

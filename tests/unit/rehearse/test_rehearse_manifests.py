@@ -3,7 +3,6 @@
 import pytest
 
 from gpuscale.base.objects.nodes import Taint
-from gpuscale.cli.scenarios import find_setup
 from gpuscale.lab.rehearse.manifests import (
     hpa_manifests,
     job_manifest,
@@ -14,6 +13,7 @@ from gpuscale.lab.rehearse.manifests import (
 )
 from gpuscale.lab.rehearse.mark import LABEL, Mark, rehearsal_id
 from gpuscale.lab.rehearse.placing import namespaces, placed
+from gpuscale.lab.scenarios import find_setup
 
 MARK = Mark("demo-1", "rehearsed")
 TOLERATION = {"key": LABEL, "operator": "Equal", "value": "demo-1", "effect": "NoSchedule"}

@@ -11,11 +11,11 @@ from gpuscale.base.objects.hpa import (
 )
 from gpuscale.base.objects.pods import PodPhase
 from gpuscale.base.quantity import parse_quantity
-from gpuscale.cli.scenarios import find_setup
 from gpuscale.lab.rehearse.mark import Mark
 from gpuscale.lab.rehearse.mirror import Mirror, hpa_figures
 from gpuscale.lab.rehearse.placing import placed
 from gpuscale.lab.rehearse.site import AddNode, CreateJob, RehearsalSite, RemoveNode
+from gpuscale.lab.scenarios import find_setup
 from gpuscale.lab.sim.autoscaler import HpaFigures
 from gpuscale.lab.sim.document.document import summary
 

@@ -8,10 +8,10 @@ import pytest
 
 from gpuscale.base.clock import ManualClock
 from gpuscale.base.errors import UsageError
-from gpuscale.cli.scenarios import find_setup
 from gpuscale.lab.rehearse.manifests import hpa_manifests, job_manifest
 from gpuscale.lab.rehearse.mark import Mark
 from gpuscale.lab.rehearse.speed import check_speed, check_sync_period, hpa_flags, sped_up_manifest
+from gpuscale.lab.scenarios import find_setup
 from gpuscale.server.metricsapi.security import audit
 from gpuscale.server.metricsapi.security.reviews import Attributes, User
 

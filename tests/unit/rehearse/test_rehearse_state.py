@@ -1,10 +1,10 @@
 """What a terminal shows of a rehearsal: workloads, HPAs, Jobs and nodes as the API server has them."""
 
-from gpuscale.cli.scenarios import find_setup
 from gpuscale.lab.rehearse.mark import Mark
 from gpuscale.lab.rehearse.placing import placed
 from gpuscale.lab.rehearse.site import RehearsalSite
 from gpuscale.lab.rehearse.state import state_of
+from gpuscale.lab.scenarios import find_setup
 from gpuscale.lab.sim.autoscaler import HpaFigures
 from gpuscale.lab.views.terminal import state_text
 

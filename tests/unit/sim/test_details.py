@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpuscale.cli.scenarios import find_setup
+from gpuscale.lab.scenarios import find_setup
 from gpuscale.lab.sim import simulate as simulation
 from gpuscale.lab.sim.document.details import Details
 from gpuscale.lab.sim.document.timeline import Recorder

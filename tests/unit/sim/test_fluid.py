@@ -9,9 +9,9 @@ import numpy
 import pytest
 
 from gpuscale.base.errors import UsageError
-from gpuscale.cli.scenarios import find_setup
 from gpuscale.hpa.kernel.memory import MAX, PERCENT, PODS, Limits, Rules
 from gpuscale.lab.plan.fleet.manifest_hpa import POD_AVERAGE, manifest_policy
+from gpuscale.lab.scenarios import find_setup
 from gpuscale.lab.sim.fluid.document import ACCURACY
 from gpuscale.lab.sim.fluid.run import simulate_fluid
 from gpuscale.lab.sim.scenario.loading import load_setup

@@ -9,9 +9,9 @@ import pytest
 
 from gpuscale.base.errors import ConfigError, UsageError
 from gpuscale.base.loads import StepsLoad
-from gpuscale.cli.scenarios import find_setup
 from gpuscale.lab.rehearse.comparison import REPLICAS, changes
 from gpuscale.lab.rehearse.target import check_triggers
+from gpuscale.lab.scenarios import find_setup
 from gpuscale.lab.sim.load.costs import ServiceModel
 from gpuscale.lab.sim.load.requests import request_families
 from gpuscale.lab.sim.load.service import Service

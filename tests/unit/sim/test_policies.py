@@ -11,8 +11,8 @@ import pytest
 
 from gpuscale.base import plugins
 from gpuscale.base.errors import ConfigError, UsageError
-from gpuscale.cli.scenarios import load_policy
 from gpuscale.hpa.cluster.nodes.pools import ScaleDown, ScaleUp
+from gpuscale.lab.scenarios import load_policy
 from gpuscale.lab.sim.scenario.loading import load_setup
 from gpuscale.lab.sim.simulate import simulate
 

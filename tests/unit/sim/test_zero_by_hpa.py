@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from gpuscale.base.errors import ConfigError
-from gpuscale.cli.scenarios import find_setup
 from gpuscale.lab.rehearse.comparison import REPLICAS, changes
+from gpuscale.lab.scenarios import find_setup
 from gpuscale.lab.sim.scenario.loading import load_setup
 from gpuscale.lab.sim.scenario.setup import Setup
 from gpuscale.lab.sim.simulate import simulate

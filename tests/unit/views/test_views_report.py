@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from gpuscale.base.pages.inline import embeddable_json
-from gpuscale.cli.scenarios import find_setup, shipped_names
+from gpuscale.lab.scenarios import find_setup, shipped_names
 from gpuscale.lab.sim.simulate import simulate
 from gpuscale.lab.views.report import render_report
 

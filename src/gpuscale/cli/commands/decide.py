@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gpuscale.base.errors import ConfigError, GpuscaleError, Problem, UsageError
-from gpuscale.cli.files import write_file
+from gpuscale.base.text_files import STDIN, read_text, shown_name
+from gpuscale.base.whole_files import write_file
 from gpuscale.cli.options.cluster import (
     PANEL,
     Context,
@@ -21,7 +22,7 @@ from gpuscale.cli.options.cluster import (
     namespace_option,
 )
 from gpuscale.cli.progress import working
-from gpuscale.cli.texts import STDIN, Output, print_document, printable, read_text, shown_name
+from gpuscale.cli.texts import Output, print_document, printable
 
 if TYPE_CHECKING:
     from gpuscale.hpa.decisions.documents import DecisionRequest

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from gpuscale.base.errors import ConfigError, UsageError
+from gpuscale.base.whole_files import write_file
 from gpuscale.cli.commands.install import open_client
-from gpuscale.cli.files import write_file
 from gpuscale.cli.interview.answers import (
     checked_answers,
     read_combined,

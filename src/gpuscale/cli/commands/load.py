@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 import typer
 
 from gpuscale.base.errors import UsageError
+from gpuscale.base.whole_files import check_writable
 from gpuscale.base.words import counted, shown_ms
 from gpuscale.cli.commands.loads.gpu import gpu
 from gpuscale.cli.commands.loads.jobs import jobs
@@ -20,7 +21,7 @@ from gpuscale.cli.commands.loads.read import read
 from gpuscale.cli.commands.loads.shaped import foreign_plan, shaped_load, token_lengths
 from gpuscale.cli.commands.loads.watched import watched_hpa, while_watching
 from gpuscale.cli.exits import NO
-from gpuscale.cli.files import check_writable, write_files
+from gpuscale.cli.files import write_files
 from gpuscale.cli.help import Command, Group
 from gpuscale.cli.options.cluster import PANEL, Context, Kubeconfig
 from gpuscale.cli.options.durations import seconds_of
@@ -42,8 +43,8 @@ from gpuscale.cli.options.runs import (
     TimeColumn,
     WatchHpa,
 )
-from gpuscale.cli.scenarios import shipped_names
 from gpuscale.cli.texts import Output, print_document, printable
+from gpuscale.lab.scenarios import shipped_names
 
 if TYPE_CHECKING:
     from gpuscale.load.plan import LoadPlan

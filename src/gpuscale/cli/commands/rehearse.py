@@ -17,9 +17,10 @@ from gpuscale.cli.options.cluster import (
     cluster_settings,
     kubectl_options,
 )
-from gpuscale.cli.scenarios import find_setup, scenario_help, shipped_names
+from gpuscale.cli.scenarios import scenario_help
 from gpuscale.cli.screen import Screen
 from gpuscale.cli.texts import Output, print_document
+from gpuscale.lab.scenarios import find_setup, shipped_names
 
 if TYPE_CHECKING:
     from gpuscale.lab.rehearse.rehearsal import Announcement

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gpuscale.base.errors import UsageError
+from gpuscale.base.text_files import read_text, shown_name
 from gpuscale.cli.options.kubernetes import KubernetesVersionText, read_kubernetes_version
-from gpuscale.cli.texts import Output, deprecated, print_document, read_text, shown_name
+from gpuscale.cli.texts import Output, deprecated, print_document
 from gpuscale.cli.values_files import checked_values
 
 if TYPE_CHECKING:

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import typer
 
-from gpuscale.cli.files import Content, check_writable, output_formats, write_files
+from gpuscale.base.whole_files import Content, check_writable
+from gpuscale.cli.files import output_formats, write_files
 from gpuscale.cli.progress import PATIENCE_S
 from gpuscale.cli.recordings import (
     AdapterRules,
@@ -32,8 +33,9 @@ from gpuscale.cli.recordings import (
     UtilizationQuery,
     WorkloadName,
 )
-from gpuscale.cli.scenarios import PrometheusRules, find_setup, scenario_help, shipped_names
+from gpuscale.cli.scenarios import PrometheusRules, scenario_help
 from gpuscale.cli.texts import Output, deprecated, print_document
+from gpuscale.lab.scenarios import find_setup, shipped_names
 
 if TYPE_CHECKING:
     from rich.progress import Progress

@@ -10,7 +10,8 @@ import typer
 
 from gpuscale.base.errors import UnavailableError, UsageError
 from gpuscale.cli.exits import stop_event
-from gpuscale.cli.scenarios import PrometheusRules, find_setup, scenario_help, shipped_names
+from gpuscale.cli.scenarios import PrometheusRules, scenario_help
+from gpuscale.lab.scenarios import find_setup, shipped_names
 
 if TYPE_CHECKING:
     from gpuscale.lab.local.loop import LiveOptions

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from gpuscale.cli.scenarios import find_setup
 from gpuscale.hpa.types import FetchError
 from gpuscale.lab.kube_api.kinds import (
     ENDPOINT_SLICE,
@@ -16,6 +15,7 @@ from gpuscale.lab.kube_api.kinds import (
     SCALED_OBJECT,
 )
 from gpuscale.lab.kube_api.tables.table import table
+from gpuscale.lab.scenarios import find_setup
 from live_objects import StoredRun, shipped
 
 MOMENTS = [("ack-bert", 130), ("eks-vision", 620), ("aks-mnist-jobs", 400), ("keda-zero", 700)]

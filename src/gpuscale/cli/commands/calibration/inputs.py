@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpuscale.base.errors import UsageError
-from gpuscale.cli.files import check_writable
+from gpuscale.base.whole_files import check_writable
 from gpuscale.cli.options.cluster import context_namespace, looking
 from gpuscale.cli.options.requests import slo_of
 

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gpuscale.base.errors import UsageError
+from gpuscale.base.text_files import read_text
+from gpuscale.base.whole_files import check_writable
 from gpuscale.cli.commands.loads.shaped import TRACE_MIB, lasting, naming, plain_shape
 from gpuscale.cli.commands.loads.watched import watched_hpa, while_watching
 from gpuscale.cli.exits import NO, stop_event
-from gpuscale.cli.files import check_writable, write_files
+from gpuscale.cli.files import write_files
 from gpuscale.cli.options.cluster import Context, Kubeconfig
 from gpuscale.cli.options.durations import seconds_of
 from gpuscale.cli.options.runs import (
@@ -26,7 +28,7 @@ from gpuscale.cli.options.runs import (
     WatchHpa,
 )
 from gpuscale.cli.progress import hide_line, show_line
-from gpuscale.cli.texts import Output, print_document, printable, read_text
+from gpuscale.cli.texts import Output, print_document, printable
 
 if TYPE_CHECKING:
     from gpuscale.base.loads import Load

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gpuscale.base.errors import UsageError
+from gpuscale.base.text_files import read_text
+from gpuscale.base.whole_files import check_writable
 from gpuscale.cli.exits import NO, stop_event
-from gpuscale.cli.files import check_writable, write_files
+from gpuscale.cli.files import write_files
 from gpuscale.cli.logs import set_up_log
 from gpuscale.cli.options.cluster import (
     Context,
@@ -25,7 +27,7 @@ from gpuscale.cli.options.cluster import (
 )
 from gpuscale.cli.options.durations import seconds_of
 from gpuscale.cli.progress import hide_line, show_line
-from gpuscale.cli.texts import Output, print_document, printable, read_text
+from gpuscale.cli.texts import Output, print_document, printable
 
 if TYPE_CHECKING:
     from gpuscale.kube.client.settings import KubeSettings

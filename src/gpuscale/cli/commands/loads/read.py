@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gpuscale.base.errors import ConfigError, Problem, UsageError
-from gpuscale.cli.files import check_writable, write_files
-from gpuscale.cli.texts import Output, print_document, printable, unreadable
+from gpuscale.base.text_files import unreadable
+from gpuscale.base.whole_files import check_writable
+from gpuscale.cli.files import write_files
+from gpuscale.cli.texts import Output, print_document, printable
 
 if TYPE_CHECKING:
     from gpuscale.load.timeline.types import Timeline

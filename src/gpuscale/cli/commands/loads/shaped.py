@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpuscale.base.errors import UsageError
-from gpuscale.cli.scenarios import find_setup, shipped_names
-from gpuscale.cli.texts import printable, read_text, shown_name
+from gpuscale.base.text_files import read_text, shown_name
+from gpuscale.cli.texts import printable
+from gpuscale.lab.scenarios import find_setup, shipped_names
 
 if TYPE_CHECKING:
     from gpuscale.base.loads import Load

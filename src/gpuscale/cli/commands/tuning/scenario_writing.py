@@ -7,10 +7,10 @@ from gpuscale.base.documents.documents import load_documents
 from gpuscale.base.documents.edited import Value, with_values
 from gpuscale.base.errors import UsageError
 from gpuscale.base.golang.durations import format_duration
-from gpuscale.cli.files import check_writable
-from gpuscale.cli.scenarios import load_policy, read_beside
-from gpuscale.cli.texts import STDIN, read_text
+from gpuscale.base.text_files import STDIN, read_text
+from gpuscale.base.whole_files import check_writable
 from gpuscale.lab.plan.tuning.pooled import DELAY, MIN_NODES, UNNEEDED, Pool
+from gpuscale.lab.scenarios import load_policy, read_beside
 from gpuscale.lab.sim.scenario.loading import load_setup
 from gpuscale.lab.sim.scenario.model import parse_scenario
 

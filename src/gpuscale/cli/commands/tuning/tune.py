@@ -3,12 +3,13 @@
 import json
 import os
 import sys
-from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
 from gpuscale.base.errors import UsageError
+from gpuscale.base.text_files import read_text
+from gpuscale.base.whole_files import check_writable
 from gpuscale.cli.commands.tuning.options import (
     Column,
     Currency,
@@ -41,8 +42,9 @@ from gpuscale.cli.commands.tuning.options import (
     WriteScenario,
 )
 from gpuscale.cli.exits import NO
-from gpuscale.cli.files import check_writable, output_formats, write_files
+from gpuscale.cli.files import output_formats, write_files
 from gpuscale.cli.options.durations import seconds_of
+from gpuscale.cli.progress import working
 from gpuscale.cli.recordings import (
     AdapterRules,
     CaFile,
@@ -59,8 +61,9 @@ from gpuscale.cli.recordings import (
     Until,
     UtilizationQuery,
 )
-from gpuscale.cli.scenarios import find_setup, scenario_help, shipped_names
-from gpuscale.cli.texts import Output, print_document, printable, read_text
+from gpuscale.cli.scenarios import scenario_help
+from gpuscale.cli.texts import Output, print_document, printable
+from gpuscale.lab.scenarios import find_setup, shipped_names
 
 
 def tune(
@@ -157,13 +160,19 @@ def tune(
     _check_above_zero("--seconds-per-request", seconds_per_request)
     # Before what takes the extra: who has to install it learns of a wrong scenario first.
     setup = None if scenario is None else find_setup(scenario)
-    from gpuscale.cli.commands.tuning.answers import Asked
-    from gpuscale.cli.commands.tuning.asking import answer
-    from gpuscale.cli.commands.tuning.inputs import Overrides, manifest_of, of_demand, of_setup
     from gpuscale.cli.commands.tuning.scenario_writing import scenario_base, scenario_text
-    from gpuscale.cli.commands.tuning.shown import text_of
     from gpuscale.cli.commands.tuning.writing import base_of, tuned_text
     from gpuscale.lab.plan.tuning.workers import check_address
+    from gpuscale.lab.tuning.answers import Asked
+    from gpuscale.lab.tuning.asking import answer
+    from gpuscale.lab.tuning.inputs import (
+        Overrides,
+        manifest_of,
+        of_demand,
+        of_setup,
+        policy_names,
+    )
+    from gpuscale.lab.tuning.shown import text_of
 
     given = Overrides(
         None if start_up is None else seconds_of("--start-up", start_up),
@@ -213,7 +222,7 @@ def tune(
         if found.pool is None or not nodes:
             why = found.without_pool or "there is no node pool that may grow or shrink"
             raise UsageError(f"--write-scenario: found no node pool to search: {why}")
-    result = answer(found, autoscaler, asked)
+    result = answer(found, autoscaler, asked, working)
     if output is Output.TEXT:
         print("\n".join(map(printable, text_of(result).splitlines())))
     else:
@@ -247,23 +256,3 @@ def _text(document: dict[str, object], suffix: str) -> str:
 def _check_above_zero(name: str, value: float | None) -> None:
     if value is not None and not 1e-9 < value < 1e12:
         raise UsageError(f"{name}: found {value:g}, expected 1e-9 to 1e12")
-
-
-def policy_names(names: Sequence[str] | None) -> tuple[str, ...]:
-    """Return the policies that names ask for: all for None, none for `none`.
-
-    Raises:
-        UsageError: there is no such policy.
-    """
-    from gpuscale.triggers.policies.registry import POLICIES
-    from gpuscale.triggers.policies.requests import OF_REQUESTS
-
-    known = (*POLICIES, *OF_REQUESTS)
-    if names is None:
-        return known
-    if list(names) == ["none"]:
-        return ()
-    for name in names:
-        if name not in known:
-            raise UsageError(f"--policy: found {name!r}, expected none, or of: {', '.join(known)}")
-    return tuple(dict.fromkeys(names))

@@ -6,11 +6,11 @@ from gpuscale.base.documents.documents import dump_documents, load_documents
 from gpuscale.base.documents.edited import with_values
 from gpuscale.base.errors import ConfigError, UsageError
 from gpuscale.base.objects.hpa.manifest import hpa_manifest
-from gpuscale.cli.commands.tuning.autoscaler import Autoscaler
-from gpuscale.cli.commands.tuning.changes import changes
-from gpuscale.cli.commands.tuning.inputs import Manifest, manifest_of
-from gpuscale.cli.files import check_writable
-from gpuscale.cli.texts import read_text
+from gpuscale.base.text_files import read_text
+from gpuscale.base.whole_files import check_writable
+from gpuscale.lab.tuning.autoscaler import Autoscaler
+from gpuscale.lab.tuning.changes import changes
+from gpuscale.lab.tuning.inputs import Manifest, manifest_of
 from gpuscale.ops.lint.lint import lint
 from gpuscale.ops.lint.problems import problems_of_errors
 

@@ -8,16 +8,18 @@ from gpuscale.base.documents.documents import Document, load_documents
 from gpuscale.base.errors import ConfigError, NotFoundError, Problem, UsageError
 from gpuscale.base.objects.hpa import HorizontalPodAutoscaler
 from gpuscale.base.objects.manifests import read_manifests
-from gpuscale.cli.commands.tuning.autoscaler import Autoscaler, Controller, autoscaler_of
-from gpuscale.cli.commands.tuning.pools import home_of, is_growing, own_pool
-from gpuscale.cli.scenarios import read_beside
 from gpuscale.lab.plan.comparing import Workload
 from gpuscale.lab.plan.demand import demand_column
 from gpuscale.lab.plan.score import Nodes
 from gpuscale.lab.plan.waiting import Requests
+from gpuscale.lab.scenarios import read_beside
 from gpuscale.lab.sim.load.traces import load_trace
 from gpuscale.lab.sim.scenario.setup import ServiceSetup, Setup
+from gpuscale.lab.tuning.autoscaler import Autoscaler, Controller, autoscaler_of
+from gpuscale.lab.tuning.pools import home_of, is_growing, own_pool
+from gpuscale.triggers.policies.registry import POLICIES
 from gpuscale.triggers.policies.replay import Service
+from gpuscale.triggers.policies.requests import OF_REQUESTS
 
 _HPA = "HorizontalPodAutoscaler"
 
@@ -264,3 +266,20 @@ def _hpa_of(setup: Setup, deployment: str) -> HorizontalPodAutoscaler | None:
         ),
         None,
     )
+
+
+def policy_names(names: Sequence[str] | None) -> tuple[str, ...]:
+    """Return the policies that names ask for: all for None, none for `none`.
+
+    Raises:
+        UsageError: there is no such policy.
+    """
+    known = (*POLICIES, *OF_REQUESTS)
+    if names is None:
+        return known
+    if list(names) == ["none"]:
+        return ()
+    for name in names:
+        if name not in known:
+            raise UsageError(f"--policy: found {name!r}, expected none, or of: {', '.join(known)}")
+    return tuple(dict.fromkeys(names))

@@ -8,9 +8,9 @@ from gpuscale.base.documents.documents import Path
 from gpuscale.base.documents.edited import Value
 from gpuscale.base.objects.hpa import Behavior, MetricSpec, ScalingRules
 from gpuscale.base.objects.hpa.manifest import rules_manifest
-from gpuscale.cli.commands.tuning.autoscaler import TARGET, TOLERANCE, WINDOW, Autoscaler
 from gpuscale.lab.plan.tuning.contender import LEAST, MOST
 from gpuscale.lab.plan.tuning.rates import UP_TOLERANCE_NAME, UP_WINDOW_NAME, rate_names
+from gpuscale.lab.tuning.autoscaler import TARGET, TOLERANCE, WINDOW, Autoscaler
 
 _UP, _DOWN = "scaleUp", "scaleDown"
 

@@ -12,7 +12,7 @@ import msgspec
 
 import gpuscale
 from gpuscale.base.errors import ConfigError, Problem
-from gpuscale.cli.files import write_file
+from gpuscale.base.whole_files import write_file
 from gpuscale.lab.plan.tuning.contender import Searched
 from gpuscale.lab.plan.tuning.outcomes import Known, Row, known_of, rows_of
 from gpuscale.lab.plan.tuning.search import Question

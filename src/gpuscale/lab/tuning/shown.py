@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from textwrap import wrap
 
-from gpuscale.cli.commands.tuning.answers import Answer, Asked, Pooled
 from gpuscale.lab.plan.bounds import Bounds
 from gpuscale.lab.plan.choosing import Choice, Offer
 from gpuscale.lab.plan.comparing import Row, Split, Workload, length_text, percent_text
 from gpuscale.lab.plan.tuning.search import DAY_S
+from gpuscale.lab.tuning.answers import Answer, Asked, Pooled
 
 _HEADINGS = ("GPU-hours", "cost", "short", "wait p95", "p99", "in time", "changes")
 _COST = 2

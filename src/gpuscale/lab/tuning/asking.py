@@ -2,15 +2,11 @@
 
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
 from gpuscale.base import compiling
 from gpuscale.base.errors import UsageError
-from gpuscale.cli.commands.tuning.answers import Answer, Asked, Pooled
-from gpuscale.cli.commands.tuning.autoscaler import TARGET, Autoscaler
-from gpuscale.cli.commands.tuning.shown import document_of
-from gpuscale.cli.commands.tuning.state import State
-from gpuscale.cli.progress import working
 from gpuscale.lab.plan.bounds import bounds
 from gpuscale.lab.plan.choosing import Choice, Offer, choose
 from gpuscale.lab.plan.comparing import (
@@ -29,6 +25,10 @@ from gpuscale.lab.plan.tuning.contender import Contender
 from gpuscale.lab.plan.tuning.pooled import OnNodes, on_nodes
 from gpuscale.lab.plan.tuning.search import Each, Question, Search
 from gpuscale.lab.plan.tuning.workers import workers
+from gpuscale.lab.tuning.answers import Answer, Asked, Pooled
+from gpuscale.lab.tuning.autoscaler import TARGET, Autoscaler
+from gpuscale.lab.tuning.shown import document_of
+from gpuscale.lab.tuning.state import State
 from gpuscale.triggers.policies.hpa import HPA, HPA_ON_DEMAND
 from gpuscale.triggers.policies.policy import Numbers, Parameter
 from gpuscale.triggers.policies.registry import POLICIES
@@ -49,7 +49,17 @@ _BETTER_TARGET = 0.6
 """Where the search of an HPA on another signal begins."""
 
 
-def answer(workload: Workload, autoscaler: Autoscaler, asked: Asked) -> Answer:
+Progress = Callable[[str], AbstractContextManager[Callable[[str], None]]]
+"""Shows what is being done for as long as it is entered, and yields what changes the text."""
+
+
+def _unseen(_: str) -> AbstractContextManager[Callable[[str], None]]:
+    return nullcontext(lambda _: None)
+
+
+def answer(
+    workload: Workload, autoscaler: Autoscaler, asked: Asked, progress: Progress = _unseen
+) -> Answer:
     """Search, and return what was found; Ctrl-C ends the search, and the best until then counts."""
     split = split_of(workload, asked.held_back)
     question = question_of(workload, split, asked.promise, asked.seed)
@@ -59,12 +69,12 @@ def answer(workload: Workload, autoscaler: Autoscaler, asked: Asked) -> Answer:
         autoscaler.contender(workload.service, static, peak), workload, static, asked
     )
     if compiling.numba() is None:
-        print(_SLOW, file=sys.stderr)
+        sys.stderr.write(f"{_SLOW}\n")
     elif not sys.stderr.isatty() and not any(compiling.cache_folder().rglob("*.nbc")):
-        print(_FIRST.format(compiling.cache_folder()), file=sys.stderr)
+        sys.stderr.write(f"{_FIRST.format(compiling.cache_folder())}\n")
     state = State(asked.state, question)
     with (
-        working("compiling policies, which are kept") as say,
+        progress("compiling policies, which are kept") as say,
         workers(asked.on, asked.workers) as each,
     ):
         units = {TARGET: autoscaler.full}

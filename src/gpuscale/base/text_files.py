@@ -1,0 +1,60 @@
+"""Texts of files and of standard input, as users name them."""
+
+import sys
+from pathlib import Path
+
+from gpuscale.base.errors import ConfigError, Problem
+
+STDIN = "-"
+_STDIN_NAME = "<stdin>"
+
+
+def shown_name(name: str) -> str:
+    """Return what a file is called in messages."""
+    return _STDIN_NAME if name == STDIN else name
+
+
+def read_text(name: str, most_mib: int = 8) -> str:
+    """Return the text of a file, or of standard input for `-`.
+
+    Args:
+        name: of the file.
+        most_mib: how large it may be; documents are read up to 8.
+
+    Raises:
+        ConfigError: it can't be read, is too large, or is no UTF-8.
+    """
+    source = shown_name(name)
+    most_bytes = most_mib * 1024 * 1024
+    try:
+        data = _bytes(name, most_bytes + 1)
+        if len(data) > most_bytes:
+            expected = f"at most {most_mib} MiB"
+            raise ConfigError(Problem(source, None, None, "a larger file", expected))
+        return data.decode("utf-8-sig")  # spreadsheets begin with a mark
+    except (UnicodeDecodeError, OSError) as error:
+        raise ConfigError(Problem(source, None, None, None, unreadable(error))) from None
+
+
+def unreadable(error: UnicodeDecodeError | OSError) -> str:
+    """Return why a file can't be read, as it follows the file's name."""
+    match error:
+        case UnicodeDecodeError():
+            return (
+                f"not UTF-8 text (byte 0x{error.object[error.start]:02x} at offset {error.start})"
+            )
+        case FileNotFoundError():
+            return "no such file"
+        case IsADirectoryError():
+            return "is a folder, expected a file"
+        case PermissionError():
+            return "permission denied"
+        case _:
+            return f"can't be read: {(error.strerror or str(error)).lower()}"
+
+
+def _bytes(name: str, most: int) -> bytes:
+    if name == STDIN:
+        return sys.stdin.buffer.read(most)
+    with Path(name).open("rb") as file:
+        return file.read(most)
