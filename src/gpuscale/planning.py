@@ -14,26 +14,20 @@ from os import PathLike, cpu_count
 from typing import Any, Literal
 
 from gpuscale.base.errors import UsageError
+from gpuscale.lab.tuning.limits import (
+    HELD_BACK_PERCENT,
+    LIMITS,
+    SEED,
+    SHORT_PERCENT,
+    TRIES,
+    WAIT_S,
+)
 
 __all__ = ["Simulation", "Tuning", "simulate", "tune"]
 
 Fidelity = Literal["exact", "lagged", "fluid"]
 _FRAME_HEIGHT = 640
 _PLAN = "'gpuscale[plan]'"
-_MONTH_S = 31 * 86_400.0
-_LIMITS: Mapping[str, tuple[float, float]] = {
-    "start_up_s": (1e-3, _MONTH_S),
-    "seconds_per_request": (1e-9, 1e12),
-    "metric_full": (1e-9, 1e12),
-    "price_per_hour": (0, 1e6),
-    "short_percent": (0, 50),
-    "wait_s": (1e-3, _MONTH_S),
-    "held_back_percent": (1, 90),
-    "tries": (1, 1_000_000),
-    "seed": (0, math.inf),
-    "workers": (1, 1024),
-}
-"""Least and most of the numbers that a search takes; those of the command line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,11 +181,11 @@ def tune(
     currency: str | None = None,
     policies: Sequence[str] = ("hpa-demand",),
     keep: Sequence[str] = (),
-    short_percent: float = 0.5,
-    wait_s: float = 1.0,
-    held_back_percent: float = 33.0,
-    tries: int = 512,
-    seed: int = 1,
+    short_percent: float = SHORT_PERCENT,
+    wait_s: float = WAIT_S,
+    held_back_percent: float = HELD_BACK_PERCENT,
+    tries: int = TRIES,
+    seed: int = SEED,
     workers: int | None = None,
     on: str | None = None,
     state: str | PathLike[str] | None = None,
@@ -289,10 +283,10 @@ def tune(
 def _check_limits(**given: float | None) -> None:
     """Raise UsageError for the first number that is out of its limits."""
     for name, value in given.items():
-        least, most = _LIMITS[name]
-        if value is not None and not least <= value <= most:
-            upper = "or more" if most == math.inf else f"to {most:,.10g}"
-            raise UsageError(f"{name}: found {value!r}, expected {least:g} {upper}")
+        limits = LIMITS[name]
+        if value is not None and not limits.lowest <= value <= limits.highest:
+            upper = "or more" if limits.highest == math.inf else f"to {limits.highest:,.10g}"
+            raise UsageError(f"{name}: found {value!r}, expected {limits.lowest:g} {upper}")
 
 
 def _package(name: str, install: str = "") -> Any:  # noqa: ANN401 - a module of no base dependency

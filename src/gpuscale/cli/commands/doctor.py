@@ -19,6 +19,7 @@ from gpuscale.cli.options.cluster import (
 )
 from gpuscale.cli.progress import working
 from gpuscale.cli.texts import Output, print_document, printable
+from gpuscale.ops.doctor.pulse.limits import AT_ONCE, PULSE_S
 
 if TYPE_CHECKING:
     from gpuscale.base.findings import ChainReport
@@ -109,10 +110,21 @@ def doctor(
         ),
     ] = None,
     pulse_at_once: Annotated[
-        int, typer.Option(min=1, max=16, help="Requests of --pulse-url under way at a time.")
+        int,
+        typer.Option(
+            min=AT_ONCE.lowest,
+            max=AT_ONCE.highest,
+            help="Requests of --pulse-url under way at a time.",
+        ),
     ] = 4,
     pulse_for: Annotated[
-        float, typer.Option(min=5, max=900, metavar="SECONDS", help="End then, or at a ready pod.")
+        float,
+        typer.Option(
+            min=PULSE_S.lowest,
+            max=PULSE_S.highest,
+            metavar="SECONDS",
+            help="End then, or at a ready pod.",
+        ),
     ] = 60,
 ) -> None:
     """Walk the chain from GPU nodes to replicas on a live cluster, and name everything that is wrong.

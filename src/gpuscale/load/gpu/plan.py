@@ -7,7 +7,6 @@ from gpuscale.base.errors import UsageError
 from gpuscale.base.loads import Load
 from gpuscale.load.gpu.driver import Device
 
-MAX_PROCESSES = 32
 TOLERANCE = 5.0
 """Points by which the mean of what was counted may miss what was wanted."""
 VISIBLE = "CUDA_VISIBLE_DEVICES"

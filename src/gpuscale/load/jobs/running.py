@@ -32,9 +32,6 @@ from gpuscale.load.jobs.states import (
 )
 from gpuscale.load.jobs.template import JobTemplate, run_selector
 
-MAX_JOBS = 5_000
-USUAL_JOBS = 200
-"""More have to be asked for."""
 _FOLLOWING = KubeSettings(retry_s=0.5, max_retry_s=5.0)
 _LOOK_S = 0.2
 _SHOW_S = 0.5

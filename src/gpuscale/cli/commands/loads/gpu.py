@@ -29,6 +29,7 @@ from gpuscale.cli.options.runs import (
 )
 from gpuscale.cli.progress import hide_line, show_line
 from gpuscale.cli.texts import Output, print_document, printable
+from gpuscale.load.limits import MAX_GPU_PROCESSES
 
 if TYPE_CHECKING:
     from gpuscale.base.loads import Load
@@ -72,7 +73,7 @@ def gpu(
         ),
     ] = "0",
     processes: Annotated[
-        int, typer.Option(metavar="N", help="On each GPU, that take turns.", min=1, max=32)
+        int, typer.Option(metavar="N", help="On each GPU, that take turns.", min=1, max=MAX_GPU_PROCESSES)
     ] = 1,
     multiprocessors: Annotated[
         float,

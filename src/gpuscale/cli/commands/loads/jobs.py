@@ -28,6 +28,7 @@ from gpuscale.cli.options.cluster import (
 from gpuscale.cli.options.durations import seconds_of
 from gpuscale.cli.progress import hide_line, show_line
 from gpuscale.cli.texts import Output, print_document, printable
+from gpuscale.load.limits import MAX_JOBS, USUAL_JOBS
 
 if TYPE_CHECKING:
     from gpuscale.kube.client.settings import KubeSettings
@@ -45,7 +46,7 @@ _QUIET_S = 10.0
 
 def jobs(
     count: Annotated[
-        int | None, typer.Argument(metavar="N", help="How many Jobs.", min=1, max=5_000)
+        int | None, typer.Argument(metavar="N", help="How many Jobs.", min=1, max=MAX_JOBS)
     ] = None,
     *,
     job: Annotated[
@@ -82,7 +83,7 @@ def jobs(
     ] = None,
     most: Annotated[
         int, typer.Option("--most", metavar="N", help="Refuse more Jobs than this.", min=1)
-    ] = 200,
+    ] = USUAL_JOBS,
     keep: Annotated[bool, typer.Option("--keep", help="Leave the Jobs where they are.")] = False,
     is_clean: Annotated[
         bool, typer.Option("--clean", help="Only remove what runs have left behind.")

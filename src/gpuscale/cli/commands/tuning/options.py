@@ -4,6 +4,8 @@ from typing import Annotated
 
 import typer
 
+from gpuscale.lab.tuning.limits import LIMITS
+
 _DEMAND, _REPLAY, _SEARCH, _NODES = "Demand file", "Replay", "Search", "Nodes and money"
 
 Deployment = Annotated[
@@ -81,8 +83,8 @@ Short = Annotated[
     typer.Option(
         metavar="PERCENT",
         help="Of the time, at most, demand may exceed the ready pods.",
-        min=0,
-        max=50,
+        min=LIMITS["short_percent"].lowest,
+        max=LIMITS["short_percent"].highest,
         rich_help_panel=_SEARCH,
     ),
 ]
@@ -109,8 +111,8 @@ Tries = Annotated[
     typer.Option(
         metavar="N",
         help="Settings tried in breadth, of each policy.",
-        min=1,
-        max=1_000_000,
+        min=LIMITS["tries"].lowest,
+        max=LIMITS["tries"].highest,
         rich_help_panel=_SEARCH,
     ),
 ]
@@ -127,22 +129,27 @@ HeldBack = Annotated[
     typer.Option(
         metavar="PERCENT",
         help="Of the days, at the end, that are scored and not searched.",
-        min=1,
-        max=90,
+        min=LIMITS["held_back_percent"].lowest,
+        max=LIMITS["held_back_percent"].highest,
         rich_help_panel=_SEARCH,
     ),
 ]
 Seed = Annotated[
     int,
-    typer.Option(metavar="N", help="Of the days that are drawn.", min=0, rich_help_panel=_SEARCH),
+    typer.Option(
+        metavar="N",
+        help="Of the days that are drawn.",
+        min=LIMITS["seed"].lowest,
+        rich_help_panel=_SEARCH,
+    ),
 ]
 Workers = Annotated[
     int | None,
     typer.Option(
         metavar="N",
         help="Threads.",
-        min=1,
-        max=1024,
+        min=LIMITS["workers"].lowest,
+        max=LIMITS["workers"].highest,
         show_default="one per core",
         rich_help_panel=_SEARCH,
     ),
@@ -155,7 +162,13 @@ GpusPerNode = Annotated[
 ]
 PricePerHour = Annotated[
     float | None,
-    typer.Option(metavar="PRICE", help="Of a node.", min=0, max=1e6, rich_help_panel=_NODES),
+    typer.Option(
+        metavar="PRICE",
+        help="Of a node.",
+        min=LIMITS["price_per_hour"].lowest,
+        max=LIMITS["price_per_hour"].highest,
+        rich_help_panel=_NODES,
+    ),
 ]
 Currency = Annotated[
     str | None, typer.Option(metavar="CODE", help="Of the price.", rich_help_panel=_NODES)

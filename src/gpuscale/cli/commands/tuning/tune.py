@@ -64,6 +64,14 @@ from gpuscale.cli.recordings import (
 from gpuscale.cli.scenarios import scenario_help
 from gpuscale.cli.texts import Output, print_document, printable
 from gpuscale.lab.scenarios import find_setup, shipped_names
+from gpuscale.lab.tuning.limits import (
+    HELD_BACK_PERCENT,
+    LIMITS,
+    SEED,
+    SHORT_PERCENT,
+    TRIES,
+    WAIT_S,
+)
 
 
 def tune(
@@ -82,14 +90,14 @@ def tune(
     start_up: StartUp = None,
     lag: Lag = None,
     patience: Patience = None,
-    short: Short = 0.5,
-    wait: Wait = "1s",
+    short: Short = SHORT_PERCENT,
+    wait: Wait = f"{WAIT_S:g}s",
     policies: Policies = None,
-    tries: Tries = 512,
+    tries: Tries = TRIES,
     keep: Keep = None,
     nodes: NodePoolToo = True,
-    held_back: HeldBack = 33.0,
-    seed: Seed = 1,
+    held_back: HeldBack = HELD_BACK_PERCENT,
+    seed: Seed = SEED,
     workers: Workers = None,
     on: On = None,
     state: StateFile = None,
@@ -156,8 +164,8 @@ def tune(
         raise UsageError(
             f"found {names} without --demand, expected them beside a demand file alone"
         )
-    _check_above_zero("--metric-full", metric_full)
-    _check_above_zero("--seconds-per-request", seconds_per_request)
+    _check_limits("--metric-full", metric_full)
+    _check_limits("--seconds-per-request", seconds_per_request)
     # Before what takes the extra: who has to install it learns of a wrong scenario first.
     setup = None if scenario is None else find_setup(scenario)
     from gpuscale.cli.commands.tuning.scenario_writing import scenario_base, scenario_text
@@ -253,6 +261,8 @@ def _text(document: dict[str, object], suffix: str) -> str:
     return render_tuned(document)
 
 
-def _check_above_zero(name: str, value: float | None) -> None:
-    if value is not None and not 1e-9 < value < 1e12:
-        raise UsageError(f"{name}: found {value:g}, expected 1e-9 to 1e12")
+def _check_limits(option: str, value: float | None) -> None:
+    limits = LIMITS[option.removeprefix("--").replace("-", "_")]
+    if value is not None and not limits.has(value):
+        expected = str(limits).replace("e-0", "e-").replace("e+", "e")
+        raise UsageError(f"{option}: found {value:g}, expected {expected}")

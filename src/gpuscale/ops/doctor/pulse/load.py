@@ -11,10 +11,9 @@ from yarl import URL
 from gpuscale.base.errors import GpuscaleError
 from gpuscale.base.unreachable import reason_of
 from gpuscale.ops.doctor.pulse.hops import LoadCount
+from gpuscale.ops.doctor.pulse.limits import AT_ONCE
 from gpuscale.server.sources.http import HttpSession
 
-MOST_AT_ONCE = 16
-"""Requests that may be under way."""
 _PAUSE_S = 0.05
 """After each answer, so that no server gets more than 20 requests a second from one sender."""
 _TIMEOUT_S = 60.0
@@ -26,14 +25,14 @@ class Load:
 
     Args:
         url: that is asked for.
-        at_once: requests that may be under way, 1 to `MOST_AT_ONCE`.
+        at_once: requests that may be under way, within `AT_ONCE`.
         for_s: how long they go on at most, should the block take longer.
     """
 
     def __init__(self, url: str, at_once: int, for_s: float) -> None:
         self._for_s = for_s
         self._url = URL(url)
-        self._at_once = min(max(1, at_once), MOST_AT_ONCE)
+        self._at_once = int(min(max(AT_ONCE.lowest, at_once), AT_ONCE.highest))
         self.count = LoadCount()
 
     @asynccontextmanager

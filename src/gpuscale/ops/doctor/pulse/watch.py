@@ -26,8 +26,6 @@ from gpuscale.ops.doctor.pulse.report import fix_for
 from gpuscale.ops.doctor.snapshot import AgentLook, HpaLook, Look, Snapshot
 from gpuscale.server.sources.access import Access
 
-SHORTEST_S, LONGEST_S = 5, 900
-"""Of a pulse."""
 _BEFORE = 3
 """Looks before the load begins."""
 _EVERY_S = 0.5
