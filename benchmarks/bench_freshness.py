@@ -27,7 +27,7 @@ from gpuscale.agent.gpu.model_table import MODELS
 from gpuscale.agent.gpu.owners import Attribution
 from gpuscale.agent.gpu.simulated import GpuWork, SimulatedReader
 from gpuscale.base.clock import WallClock
-from gpuscale.signals.counters import Counter, load_counters
+from gpuscale.signals import Counter, load_counters
 from gpuscale_testing.addresses import free_ports
 
 GPUSCALE = str(Path(sys.executable).parent / "gpuscale")

@@ -24,11 +24,10 @@ from gpuscale.agent.nvml.values.plan import EVENT_FIELDS, INSTANCE_FIELDS, READA
 from gpuscale.agent.nvml.values.rows import ROWS
 from gpuscale.agent.nvml.values.utilization import UTILIZATION_CALLS
 from gpuscale.base.exposition.families import Family
+from gpuscale.signals import DEFAULT_COUNTERS, FIELDS, NEW_NAMES, Field
 from gpuscale.signals.amd_families import amd_family_meanings
 from gpuscale.signals.amd_values import amd_call_of
-from gpuscale.signals.counters import DEFAULT_COUNTERS, switched_off_counters
-from gpuscale.signals.fields import FIELDS, Field
-from gpuscale.signals.names import NEW_NAMES
+from gpuscale.signals.counters import switched_off_counters
 
 _NONE = "-"
 _PRINTED = {"int": "whole number", "double": "six decimals", "string": "label"}

@@ -21,7 +21,7 @@ from gpuscale.agent.gpu.readings import (
     ProcessReading,
 )
 from gpuscale.base.clock import WallClock
-from gpuscale.signals.counters import DEFAULT_COUNTERS
+from gpuscale.signals import DEFAULT_COUNTERS
 
 __all__ = [
     "EventCount",

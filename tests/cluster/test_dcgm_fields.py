@@ -9,10 +9,8 @@ import re
 
 import pytest
 
-from gpuscale.signals.counters import read_counters
-from gpuscale.signals.fields import FIELDS
-from gpuscale.signals.known_fields import field_named, known_names
-from gpuscale.signals.names import NEW_NAMES
+from gpuscale.signals import FIELDS, NEW_NAMES, field_named, read_counters
+from gpuscale.signals.known_fields import known_names
 from gpuscale_testing import find_definitions, missing_definitions
 
 pytestmark = pytest.mark.cluster

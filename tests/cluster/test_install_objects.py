@@ -10,7 +10,7 @@ import pytest
 from gpuscale.ops.install.certificates import make_certificate
 from gpuscale.ops.install.render import Inputs, manifest, needs_certificate, pool_files, render
 from gpuscale.ops.install.values import Values
-from gpuscale.signals.catalogue import SIGNALS
+from gpuscale.signals import SIGNALS
 
 sys.path.insert(0, str(Path(__file__).parent))
 from upstream_kinds import upstream_kinds

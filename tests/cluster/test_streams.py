@@ -23,7 +23,7 @@ from gpuscale.ops.install.render import manifest, render
 from gpuscale.ops.install.values import Values
 from gpuscale.server.metricsapi.process import MetricsApiServer
 from gpuscale.server.metricsapi.settings import read_settings
-from gpuscale.signals.counters import load_counters
+from gpuscale.signals import load_counters
 from gpuscale_testing.certificates import Authority
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]

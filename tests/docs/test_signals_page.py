@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuscale.signals.catalogue import SIGNALS, by_family
+from gpuscale.signals import SIGNALS, by_family
 
 PAGE = (Path(__file__).parents[2] / "docs" / "signals.md").read_text()
 

@@ -14,7 +14,7 @@ import pytest
 from gpuscale.agent.nvml import faults, library
 from gpuscale.agent.nvml.values import windows
 from gpuscale.agent.nvml.values.plan import READABLE
-from gpuscale.signals.counters import DEFAULT_COUNTERS
+from gpuscale.signals import DEFAULT_COUNTERS
 
 DEFAULTS = frozenset(row.field for row in DEFAULT_COUNTERS)
 UTIL = "DCGM_FI_DEV_GPU_UTIL"

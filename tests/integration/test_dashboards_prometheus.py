@@ -35,7 +35,7 @@ from gpuscale.ops.install.alerts.groups import AlertSettings, alert_groups
 from gpuscale.ops.install.boards.catalogue import BoardSettings, board_settings, board_texts
 from gpuscale.ops.install.settings.prometheus import Prometheus
 from gpuscale.ops.install.values import Values, ValuesSpec
-from gpuscale.signals.counters import DEFAULT_COUNTERS
+from gpuscale.signals import DEFAULT_COUNTERS
 from gpuscale.testing.nvml import FakeGpu, FakeInstance, FakeNvml, FakeProcess
 from gpuscale.testing.podresources import PodResources
 from gpuscale_testing.addresses import free_ports

@@ -10,7 +10,7 @@ from gpuscale.agent.formats.labels import FamilyOptions
 from gpuscale.agent.nvml.reader import NvmlReader
 from gpuscale.agent.nvml.settings import NvmlSettings
 from gpuscale.base.clock import FollowingClock
-from gpuscale.signals.counters import DEFAULT_COUNTERS
+from gpuscale.signals import DEFAULT_COUNTERS
 from gpuscale.testing.nvml import FakeGpu, FakeNvml
 
 UTIL = "DCGM_FI_DEV_GPU_UTIL"

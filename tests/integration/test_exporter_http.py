@@ -20,7 +20,7 @@ from gpuscale.agent.nvml.settings import NvmlSettings
 from gpuscale.base.clock import WallClock
 from gpuscale.base.errors import UnavailableError
 from gpuscale.base.exposition.write import CONTENT_TYPE
-from gpuscale.signals.counters import load_counters
+from gpuscale.signals import load_counters
 from gpuscale.testing.nvml import FakeGpu, FakeNvml
 
 COUNTERS = load_counters("DCGM_FI_DEV_GPU_UTIL, gauge, Busy.", "my.csv")

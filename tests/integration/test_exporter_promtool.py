@@ -14,7 +14,7 @@ from gpuscale.agent.gpu.model_table import MODELS
 from gpuscale.agent.gpu.owners import Attribution, ContainerRef
 from gpuscale.agent.gpu.simulated import GpuWork, SimulatedReader
 from gpuscale.base.clock import ManualClock, WallClock
-from gpuscale.signals.counters import DEFAULT_COUNTERS
+from gpuscale.signals import DEFAULT_COUNTERS
 
 BERT = ContainerRef("ml", 'bert "0"', "main\\1")
 LINTED = 3

@@ -29,7 +29,7 @@ from gpuscale.server.metricsapi.provider import MetricsProvider
 from gpuscale.server.metricsapi.wire.paths import CustomTarget
 from gpuscale.server.rules.config import preset_config
 from gpuscale.server.sources.prometheus.client import PrometheusSettings, PrometheusSource
-from gpuscale.signals.counters import DEFAULT_COUNTERS
+from gpuscale.signals import DEFAULT_COUNTERS
 
 pytestmark = pytest.mark.prometheus
 

@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuscale.base.errors import ConfigError
-from gpuscale.signals.counters import load_counters
-from gpuscale.signals.fields import FIELDS
+from gpuscale.signals import FIELDS, load_counters
 from gpuscale.signals.known_fields import is_known
 
 NUMBERS = sorted(name for name, field in FIELDS.items() if field.kind != "string")

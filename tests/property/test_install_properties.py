@@ -15,7 +15,7 @@ from gpuscale.ops.install.common import INSTALL_LABEL
 from gpuscale.ops.install.notes import notes
 from gpuscale.ops.install.render import KIND_ORDER, manifest, pool_files, render
 from gpuscale.ops.install.values import Values, parse_values
-from gpuscale.signals.gpus import GPU_SIGNALS
+from gpuscale.signals import GPU_SIGNALS
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),

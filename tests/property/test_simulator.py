@@ -10,7 +10,7 @@ from gpuscale.lab.sim.document.jobs import job_progress
 from gpuscale.lab.sim.pipeline import VirtualPipeline
 from gpuscale.lab.sim.scenario.loading import load_setup
 from gpuscale.lab.sim.world import World
-from gpuscale.signals.counters import DEFAULT_COUNTERS
+from gpuscale.signals import DEFAULT_COUNTERS
 
 MANIFESTS = """\
 apiVersion: apps/v1

@@ -24,7 +24,7 @@ from gpuscale.base.quantity import Format, Quantity
 from gpuscale.series.promql import tree
 from gpuscale.series.promql.parse import Query, metric_names
 from gpuscale.series.promql.tree import Node
-from gpuscale.signals.series_facts import facts_of, recorded_from
+from gpuscale.signals import facts_of, recorded_from
 
 Dimension = Literal["share", "memory", "power", "temperature", "frequency"]
 

@@ -20,8 +20,7 @@ Sources, where each metric's name and labels were read:
 
 from dataclasses import dataclass
 
-from gpuscale.signals.catalogue import SIGNALS
-from gpuscale.signals.signal import filled_in
+from gpuscale.signals import SIGNALS, filled_in
 from gpuscale.triggers.trigger import WakeQuery
 
 

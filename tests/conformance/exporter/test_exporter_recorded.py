@@ -26,7 +26,7 @@ from gpuscale.agent.gpu.owners import Attribution, ContainerRef
 from gpuscale.agent.gpu.readings import GpuIdentity, GpuInstance, GpuReading, ProcessReading
 from gpuscale.base.exposition.write import render_text, six_decimals
 from gpuscale.kube.informers.records import NodeView, PodRecord
-from gpuscale.signals.counters import read_counters
+from gpuscale.signals import read_counters
 from gpuscale.signals.known_fields import current_name
 
 DATA = Path(__file__).parents[2] / "data" / "dcgm_exporter"

@@ -11,7 +11,7 @@ from gpuscale.agent.formats.labels import FamilyOptions
 from gpuscale.agent.gpu.owners import Attribution, ContainerRef
 from gpuscale.agent.gpu.readings import GpuIdentity, GpuInstance, GpuReading
 from gpuscale.base.exposition.write import render_text, six_decimals
-from gpuscale.signals.counters import load_counters
+from gpuscale.signals import load_counters
 
 CSV = """\
 # Format: field, type, help

@@ -20,8 +20,7 @@ from gpuscale.server.metricsapi.provider import MetricsProvider
 from gpuscale.server.metricsapi.wire.paths import CustomTarget
 from gpuscale.server.rules.config import load_rules, preset_config
 from gpuscale.server.sources.embedded import EmbeddedSource
-from gpuscale.signals.catalogue import SIGNALS
-from gpuscale.signals.signal import filled_in
+from gpuscale.signals import SIGNALS, filled_in
 
 PAGES = Path(__file__).parents[2] / "data" / "signals"
 NOW_MS = 1_700_000_000_000

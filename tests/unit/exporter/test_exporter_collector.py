@@ -11,7 +11,7 @@ from gpuscale.agent.gpu.owners import Attribution, ContainerRef
 from gpuscale.agent.gpu.simulated import GpuWork, SimulatedReader
 from gpuscale.base.clock import ManualClock
 from gpuscale.base.errors import UnavailableError
-from gpuscale.signals.counters import DEFAULT_COUNTERS, load_counters
+from gpuscale.signals import DEFAULT_COUNTERS, load_counters
 
 BERT = ContainerRef("ml", "bert-0", "main")
 UTIL_ONLY = load_counters("DCGM_FI_DEV_GPU_UTIL, gauge, Busy.", "my.csv")

@@ -13,7 +13,7 @@ from gpuscale.agent.exporter.http.passwords import BasicAuth
 from gpuscale.agent.exporter.http.web_config import load_web_config
 from gpuscale.base.clock import ManualClock
 from gpuscale.base.errors import ConfigError, NotFoundError, UnavailableError
-from gpuscale.signals.counters import DEFAULT_COUNTERS, list_of_image
+from gpuscale.signals import DEFAULT_COUNTERS, list_of_image
 
 UTIL = "DCGM_FI_DEV_GPU_UTIL, gauge, Busy.\n"
 TEMP = "DCGM_FI_DEV_GPU_TEMP, gauge, Warm.\n"

@@ -23,7 +23,7 @@ from gpuscale.agent.gpu.readings import GpuIdentity, GpuInstance
 from gpuscale.agent.gpu.simulated import SimulatedReader
 from gpuscale.base.errors import UnavailableError, UsageError
 from gpuscale.cli.servers.agent import plain_arguments
-from gpuscale.signals.counters import load_counters
+from gpuscale.signals import load_counters
 
 
 def read(environment=None, **given):

@@ -22,7 +22,7 @@ from gpuscale.agent.gpu.owners import (
 from gpuscale.agent.gpu.readings import GpuIdentity, GpuReading, ProcessReading
 from gpuscale.base.clock import ManualClock
 from gpuscale.base.exposition.write import render_text
-from gpuscale.signals.counters import load_counters
+from gpuscale.signals import load_counters
 
 BERT = ContainerRef("ml", "bert-0", "main", "uid-0")
 OTHER = ContainerRef("ml", "bert-1", "main", "uid-1")

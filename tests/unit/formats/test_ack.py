@@ -8,7 +8,7 @@ from gpuscale.agent.formats.labels import FamilyOptions
 from gpuscale.agent.gpu.owners import Attribution, ContainerRef, Grant
 from gpuscale.agent.gpu.readings import GpuIdentity, GpuReading, ProcessReading
 from gpuscale.base.exposition.write import render_text
-from gpuscale.signals.counters import load_counters
+from gpuscale.signals import load_counters
 
 BERT = ContainerRef("default", "bert-0", "bert-container")
 OTHER = ContainerRef("default", "bert-1", "bert-container")

@@ -5,11 +5,9 @@ from dataclasses import replace
 import pytest
 
 from gpuscale.agent.formats import ack
-from gpuscale.signals.amd_families import amd_family_meanings
-from gpuscale.signals.fields import FIELDS
-from gpuscale.signals.names import NEW_NAMES
-from gpuscale.signals.series_facts import (
-    SeriesFacts,
+from gpuscale.signals import (
+    FIELDS,
+    NEW_NAMES,
     closest_series,
     facts_of,
     impossible,
@@ -18,6 +16,8 @@ from gpuscale.signals.series_facts import (
     range_of,
     recorded_from,
 )
+from gpuscale.signals.amd_families import amd_family_meanings
+from gpuscale.signals.series_facts import SeriesFacts
 from impossible import CORRUPTIONS, POSSIBLE, SERIES
 
 

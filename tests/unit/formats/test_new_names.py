@@ -9,9 +9,7 @@ from gpuscale.agent.gpu.owners import Attribution, ContainerRef
 from gpuscale.agent.gpu.readings import EventCount, GpuIdentity, GpuInstance, GpuReading
 from gpuscale.base.exposition.parse import parse_text
 from gpuscale.base.exposition.write import render_text, six_decimals
-from gpuscale.signals.counters import DEFAULT_COUNTERS, load_counters
-from gpuscale.signals.fields import FIELDS
-from gpuscale.signals.names import NEW_NAMES
+from gpuscale.signals import DEFAULT_COUNTERS, FIELDS, NEW_NAMES, load_counters
 
 GPU = GpuIdentity(0, "GPU-a", "00000000:1A:00.0", "NVIDIA H200")
 SLICE = GpuIdentity(

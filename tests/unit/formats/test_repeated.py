@@ -7,7 +7,7 @@ from gpuscale.agent.formats.labels import FamilyOptions
 from gpuscale.agent.gpu.owners import Attribution, ClaimRef, ContainerRef, Holding
 from gpuscale.agent.gpu.readings import GpuIdentity, GpuInstance, GpuReading, ProcessReading
 from gpuscale.base.exposition.write import render_text, six_decimals
-from gpuscale.signals.counters import load_counters
+from gpuscale.signals import load_counters
 
 UUID = "GPU-2c2f45e8-0000-4000-8000-000000000001"
 GPU = GpuIdentity(0, UUID, "00000000:1A:00.0", "NVIDIA H200")

@@ -5,8 +5,7 @@ import re
 import pytest
 
 from gpuscale.series.promql.parse import metric_names, parse_query
-from gpuscale.signals.catalogue import SIGNALS, by_family
-from gpuscale.signals.signal import filled_in, value_by
+from gpuscale.signals import SIGNALS, by_family, filled_in, value_by
 
 FROM_PODS = {name: each for name, each in SIGNALS.items() if each.kind == "pods"}
 OTHERS = {name: each for name, each in SIGNALS.items() if each.kind != "pods"}

@@ -5,16 +5,15 @@ from pathlib import Path
 import pytest
 
 from gpuscale.base.errors import ConfigError
-from gpuscale.signals.counters import (
+from gpuscale.signals import (
     DEFAULT_COUNTERS,
-    MAX_NOTES,
-    MAX_PROBLEMS,
+    FIELDS,
     Counter,
     list_of_image,
     load_counters,
     read_counters,
 )
-from gpuscale.signals.fields import FIELDS
+from gpuscale.signals.counters import MAX_NOTES, MAX_PROBLEMS
 from gpuscale.signals.known_fields import known_names
 
 UTIL = "DCGM_FI_DEV_GPU_UTIL"

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from gpuscale.signals.fields import FIELDS
+from gpuscale.signals import FIELDS
 
 # Ids as in dcgm_fields.h of DCGM 4.
 KNOWN_IDS = {

@@ -16,7 +16,7 @@ from gpuscale.ops.install.propose import Answers
 from gpuscale.ops.install.values import Values
 from gpuscale.ops.providers import NAMES
 from gpuscale.ops.providers.eks import EKS
-from gpuscale.signals.catalogue import SIGNALS, by_family
+from gpuscale.signals import SIGNALS, by_family
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "cluster"))
 from terminal import CTRL_C, CTRL_D, Terminal

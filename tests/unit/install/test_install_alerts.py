@@ -16,7 +16,7 @@ import pytest
 from gpuscale.ops.install.alerts.groups import AlertSettings, alert_groups, rule_groups
 from gpuscale.ops.install.alerts.queues import queue_placeholders
 from gpuscale.ops.install.placeholders import SeriesNames
-from gpuscale.signals.catalogue import SIGNALS
+from gpuscale.signals import SIGNALS
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "conformance" / "rules"))
 import rule_tests

@@ -9,7 +9,7 @@ from gpuscale.ops.install.linted import lint_rendered
 from gpuscale.ops.install.render import render
 from gpuscale.ops.install.values import parse_values
 from gpuscale.ops.lint.problems import problems_of_errors
-from gpuscale.signals.gpus import GPU_SIGNALS
+from gpuscale.signals import GPU_SIGNALS
 
 VALUES = """\
 apiVersion: gpuscale.dev/v1alpha1

@@ -18,7 +18,7 @@ from gpuscale.ops.install.render import KIND_ORDER, Inputs, manifest, render
 from gpuscale.series.promql.parse import parse_query
 from gpuscale.server.metricsapi.settings import read_settings as metrics_api_settings
 from gpuscale.server.rules.config import load_rules
-from gpuscale.signals.gpus import GPU_SIGNALS
+from gpuscale.signals import GPU_SIGNALS
 
 PLAIN = {"kind": "plain", "url": "http://prometheus.monitoring:9090"}
 OPERATOR = {"kind": "operator", "url": "http://p.monitoring:9090", "release": "kps"}

@@ -11,7 +11,7 @@ from test_install_chart import assert_same, needs_helm, template
 from gpuscale.base.documents.documents import load_documents
 from gpuscale.ops.install.linted import lint_values
 from gpuscale.ops.install.values import Values, parse_values
-from gpuscale.signals.catalogue import SIGNALS
+from gpuscale.signals import SIGNALS
 
 EXTERNAL = {"metricsApi": {"external": True, "rulesConfigMaps": "team=ml"}}
 OPERATOR = {"prometheus": {"kind": "operator", "url": "http://p", "release": "kps"}}

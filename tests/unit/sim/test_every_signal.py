@@ -9,8 +9,7 @@ from gpuscale.lab.sim.load.signal_series import Quantity, exposed_by, exposed_fa
 from gpuscale.lab.sim.scenario.loading import load_setup
 from gpuscale.lab.sim.simulate import simulate
 from gpuscale.ops.install.parts.rules import adapter_rules, has_rule, signal_rule
-from gpuscale.signals.catalogue import SIGNALS
-from gpuscale.signals.signal import Signal, filled_in
+from gpuscale.signals import SIGNALS, Signal, filled_in
 
 DEPLOYMENT = """\
 apiVersion: apps/v1

@@ -24,6 +24,7 @@ from gpuscale.agent.amd.library import AmdFault, AmdLibrary, load_amdsmi
 from gpuscale.agent.gpu.reader import CallStats
 from gpuscale.agent.gpu.readings import GpuIdentity, GpuReading, ProcessReading
 from gpuscale.base.errors import UnavailableError
+from gpuscale.signals import FIELDS
 from gpuscale.signals.amd_values import (
     AMD_CALLS,
     DCGM_FIXED,
@@ -35,7 +36,6 @@ from gpuscale.signals.amd_values import (
     NoValueError,
     dcgm_value,
 )
-from gpuscale.signals.fields import FIELDS
 
 RETRY_MS = 30_000
 """Pause between two starts of the library for the sake of a lost GPU; a guess: starting it costs the

@@ -8,7 +8,7 @@ from dataclasses import replace
 from gpuscale.agent.dcgm.engine import HostEngine, Measured, of_part
 from gpuscale.agent.gpu.reader import CallStats, GpuReader
 from gpuscale.agent.gpu.readings import GpuIdentity, GpuReading
-from gpuscale.signals.fields import FIELDS
+from gpuscale.signals import FIELDS
 
 _FRESH_INTERVALS, _FRESH_MS = 5, 10_000
 """A value that is older than the longer of both is none: its engine is away, or the GPU hangs. A host engine

@@ -28,7 +28,7 @@ from gpuscale.agent.gpu.reader import GpuReader
 from gpuscale.base.clock import Clock, FollowingClock
 from gpuscale.base.errors import UnavailableError
 from gpuscale.base.http_server import HttpServer
-from gpuscale.signals.counters import Counter
+from gpuscale.signals import Counter
 
 _log = logging.getLogger(__name__)
 _STOP_WAIT_S = 1.0

@@ -34,7 +34,7 @@ from gpuscale.agent.gpu.reader import CallStats, GpuReader
 from gpuscale.agent.gpu.readings import GpuIdentity, GpuReading
 from gpuscale.base.clock import Clock
 from gpuscale.base.exposition.families import Family
-from gpuscale.signals.counters import Counter
+from gpuscale.signals import Counter
 
 LEFT_OUT = "the reader left it out"
 

@@ -12,13 +12,7 @@ from typing import TYPE_CHECKING, Literal
 from gpuscale.agent.exporter.families.own_metrics import ConfigStatus
 from gpuscale.base.errors import ConfigError, GpuscaleError, NotFoundError
 from gpuscale.base.watched_files import stamps_of
-from gpuscale.signals.counters import (
-    DEFAULT_COUNTERS,
-    MAX_TEXT_BYTES,
-    Counter,
-    CountersRead,
-    read_counters,
-)
+from gpuscale.signals import DEFAULT_COUNTERS, MAX_TEXT_BYTES, Counter, CountersRead, read_counters
 
 if TYPE_CHECKING:
     from gpuscale.base.clock import Clock  # it loads asyncio, before which the agent decides on TLS

@@ -29,7 +29,7 @@ from gpuscale.agent.gpu.reader import GpuReader
 from gpuscale.agent.gpu.readings import GpuReading
 from gpuscale.base.clock import Clock, FollowingClock, WallClock
 from gpuscale.base.errors import GpuscaleError, UnavailableError, UsageError
-from gpuscale.signals.counters import list_of_image
+from gpuscale.signals import list_of_image
 
 if TYPE_CHECKING:
     from gpuscale.agent.exporter.http.passwords import BasicAuth

@@ -14,8 +14,7 @@ from gpuscale.agent.gpu.reader import CallStats, GpuReader, ReaderRequest
 from gpuscale.agent.gpu.readings import GpuIdentity, GpuReading
 from gpuscale.base.clock import Clock
 from gpuscale.base.errors import BugError
-from gpuscale.signals.counters import Counter
-from gpuscale.signals.fields import FIELDS
+from gpuscale.signals import FIELDS, Counter
 
 if TYPE_CHECKING:
     from gpuscale.agent.gpu.simulated import WorkSource

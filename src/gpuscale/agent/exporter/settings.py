@@ -16,7 +16,7 @@ from gpuscale.agent.formats.labels import FamilyOptions
 from gpuscale.agent.formats.styles import Style
 from gpuscale.base.flags import FlagReader
 from gpuscale.base.golang.durations import parse_duration_ms
-from gpuscale.signals.names import Names
+from gpuscale.signals import Names
 
 _WORDS = {**dict.fromkeys(("y", "yes", "on"), True), **dict.fromkeys(("n", "no", "off"), False)}
 """Booleans that dcgm-exporter's environment variables may have."""

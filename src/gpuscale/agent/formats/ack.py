@@ -32,7 +32,7 @@ from gpuscale.agent.formats.repeated import DeviceSeries
 from gpuscale.agent.gpu.owners import Attribution, ContainerRef, Grant
 from gpuscale.agent.gpu.readings import GpuReading, ProcessReading
 from gpuscale.base.exposition.families import Family, Sample
-from gpuscale.signals.counters import Counter
+from gpuscale.signals import Counter
 
 ACK_FIELDS = frozenset({"DCGM_FI_DEV_FB_TOTAL", "DCGM_FI_DRIVER_VERSION"})
 """What a reader has to read for these families, whatever the counters file says."""

@@ -28,10 +28,17 @@ from gpuscale.agent.gpu.owners import Attribution, ContainerRef
 from gpuscale.agent.gpu.readings import GpuReading
 from gpuscale.base.exposition.families import Family, Sample
 from gpuscale.base.exposition.write import six_decimals
-from gpuscale.signals.counters import Counter
-from gpuscale.signals.fields import FIELDS, Field, ValueKind
-from gpuscale.signals.known_fields import field_named
-from gpuscale.signals.names import NEW_NAMES, NEWER_NAMES, NewName, new_name
+from gpuscale.signals import (
+    FIELDS,
+    NEW_NAMES,
+    NEWER_NAMES,
+    Counter,
+    Field,
+    NewName,
+    ValueKind,
+    field_named,
+    new_name,
+)
 
 XID_FIELD = "DCGM_FI_DEV_XID_ERRORS"
 _PLAIN_TYPES = ("gauge", "counter")

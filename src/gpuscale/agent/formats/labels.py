@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from gpuscale.agent.gpu.owners import ClaimRef, ContainerRef
 from gpuscale.agent.gpu.readings import GpuReading
-from gpuscale.signals.names import Names
+from gpuscale.signals import Names
 
 LabelPairs = tuple[tuple[str, str], ...]
 

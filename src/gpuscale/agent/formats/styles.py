@@ -10,7 +10,7 @@ from gpuscale.agent.formats.labels import FamilyOptions
 from gpuscale.agent.gpu.owners import Attribution
 from gpuscale.agent.gpu.readings import GpuReading
 from gpuscale.base.exposition.families import Family
-from gpuscale.signals.counters import Counter
+from gpuscale.signals import Counter
 
 Style = Literal["dcgm", "ack"]
 

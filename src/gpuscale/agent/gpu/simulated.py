@@ -22,8 +22,8 @@ from gpuscale.agent.gpu.models import GpuModel, Vendor
 from gpuscale.agent.gpu.reader import CallStats
 from gpuscale.agent.gpu.readings import GpuIdentity, GpuReading, ProcessReading
 from gpuscale.base.streams import stream
+from gpuscale.signals import FIELDS, Field
 from gpuscale.signals.amd_values import DCGM_FIXED, DCGM_SOURCES
-from gpuscale.signals.fields import FIELDS, Field
 
 BUSY_POWER_SHARE = 0.85
 """Part of the span from idle to limit that kernels draw; a guess between inference and training."""

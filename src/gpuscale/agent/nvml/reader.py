@@ -29,7 +29,7 @@ from gpuscale.agent.nvml.xid import XidLog, XidWatcher
 from gpuscale.base.backoff import Backoff
 from gpuscale.base.clock import Clock, WallClock
 from gpuscale.base.errors import UnavailableError
-from gpuscale.signals.fields import FIELDS
+from gpuscale.signals import FIELDS
 
 _KERNEL_LIST = Path("/proc/driver/nvidia/gpus")
 _KERNEL_CAPABILITIES = Path("/proc/driver/nvidia/capabilities")

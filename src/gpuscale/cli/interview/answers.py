@@ -60,7 +60,7 @@ def read_signal(text: str) -> str:
         ValueError: there is none.
     """
     from gpuscale.base.words import closest
-    from gpuscale.signals.catalogue import SIGNALS
+    from gpuscale.signals import SIGNALS
 
     if text in SIGNALS:
         return text

@@ -115,7 +115,7 @@ def _autoscaler(answers: "Answers", found: "Detected") -> "Answers":
 
 def _signal(answers: "Answers", found: "Detected") -> "Answers":
     from gpuscale.ops.install.propose import DEFAULT_SIGNAL
-    from gpuscale.signals.catalogue import by_family
+    from gpuscale.signals import by_family
 
     if answers.signal is not None or answers.query is not None or answers.combined is not None:
         return answers

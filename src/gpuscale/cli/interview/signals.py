@@ -7,7 +7,7 @@ _HEAD = f"  {'signal':24}{'HPA':10}{'target':16}what it is, and why that target\
 
 def signal_list() -> str:
     """Return every signal as text: a group for each server, gateway, proxy or exporter."""
-    from gpuscale.signals.catalogue import by_family
+    from gpuscale.signals import by_family
 
     lines: list[str] = []
     for family, signals in by_family():
@@ -25,7 +25,7 @@ def signal_list() -> str:
 
 def signal_data() -> dict[str, Any]:
     """Return the same as data."""
-    from gpuscale.signals.catalogue import by_family
+    from gpuscale.signals import by_family
 
     return {
         name: {

@@ -42,7 +42,7 @@ from gpuscale.hpa.types import (
 )
 from gpuscale.hpa.units import spec_unit_fault
 from gpuscale.hpa.versions import SCALE_TO_ZERO, TOLERANCE, KubernetesVersion
-from gpuscale.signals.series_facts import impossible
+from gpuscale.signals import impossible
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from gpuscale.series.storage.store import SeriesStore
 from gpuscale.server.sources.embedded import EmbeddedSource
 from gpuscale.server.sources.http import HttpSession
 from gpuscale.server.sources.ruler.ruler import Ruler
-from gpuscale.signals.series_facts import range_of
+from gpuscale.signals import range_of
 
 _PUMP_S = 0.05
 """How often, in real seconds, the machines are brought up to the clock without requests."""

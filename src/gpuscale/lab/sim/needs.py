@@ -9,7 +9,7 @@ from gpuscale.lab.sim.load.requests import SERIES as REQUESTS
 from gpuscale.lab.sim.scenario.setup import Setup
 from gpuscale.series.promql.parse import metric_names, parse_query
 from gpuscale.server.rules.catalogue import needed_metric_names
-from gpuscale.signals.counters import Counter
+from gpuscale.signals import Counter
 from gpuscale.triggers.keda.kinds import queries_of, trigger_queries
 
 UTILIZATION = "DCGM_FI_DEV_GPU_UTIL"

@@ -19,7 +19,7 @@ from gpuscale.ops.doctor.scalers import keda_deployments, triggers_by_object
 from gpuscale.ops.doctor.snapshot import HpaLook, Snapshot
 from gpuscale.server.metricsapi.why.custom import WRONG_SELECTOR
 from gpuscale.server.metricsapi.wire.paths import CUSTOM_GROUP, RESOURCE_GROUP
-from gpuscale.signals.series_facts import is_of_gpu
+from gpuscale.signals import is_of_gpu
 
 T = TypeVar("T")
 _VALUES = ("no-value", "pods-without-value", "old-value", "not-scaling")

@@ -16,7 +16,7 @@ from gpuscale.ops.install.image import (
 from gpuscale.series.rules.load import load_rule_groups
 from gpuscale.server.sources.feeds.annotated_pods import exporters
 from gpuscale.server.sources.ruler.settings import alerts_url
-from gpuscale.signals.counters import load_counters
+from gpuscale.signals import load_counters
 
 Word = Annotated[str, Field(pattern=r"^[^\s\"'`$\\{}]+$", max_length=512)]
 """A text that is put into addresses, arguments and scripts; nothing that a shell or a template would read."""

@@ -8,8 +8,7 @@ from gpuscale.ops.install.cluster.detect import TEAM_RULES, Detected, FoundWorkl
 from gpuscale.ops.install.image import parse_image
 from gpuscale.ops.install.settings.metrics_api import MetricSourceName
 from gpuscale.ops.providers import Provider, taint_object
-from gpuscale.signals.catalogue import SIGNALS
-from gpuscale.signals.signal import Signal
+from gpuscale.signals import SIGNALS, Signal
 from gpuscale.triggers.presets import PRESETS
 
 

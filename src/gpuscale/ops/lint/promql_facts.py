@@ -8,7 +8,7 @@ from gpuscale.series.matchers import Matcher, MatchOp
 from gpuscale.series.promql import tree
 from gpuscale.series.promql.parse import Query, metric_names
 from gpuscale.series.promql.tree import Node
-from gpuscale.signals.series_facts import facts_of
+from gpuscale.signals import facts_of
 
 _KEEPS_RANGE = frozenset({"avg", "min", "max", "quantile", "topk", "bottomk", "limitk"})
 _WHOLE_ROWS = frozenset({"topk", "bottomk", "limitk", "limit_ratio"})

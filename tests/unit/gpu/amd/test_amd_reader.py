@@ -9,8 +9,8 @@ from gpuscale.agent.amd.library import load_amdsmi
 from gpuscale.agent.amd.reader import RETRY_MS, AmdReader
 from gpuscale.agent.gpu.readings import ProcessReading
 from gpuscale.base.errors import UnavailableError
+from gpuscale.signals import FIELDS
 from gpuscale.signals.amd_values import DCGM_FIXED, DCGM_SOURCES, amd_call_of
-from gpuscale.signals.fields import FIELDS
 from gpuscale.testing.amdsmi import (
     AmdSmiLibraryException,
     AmdSmiTimeoutException,

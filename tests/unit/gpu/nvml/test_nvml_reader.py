@@ -13,8 +13,7 @@ from gpuscale.agent.nvml import faults
 from gpuscale.agent.nvml.reader import NvmlReader
 from gpuscale.agent.nvml.settings import NvmlSettings
 from gpuscale.base.errors import UnavailableError
-from gpuscale.signals.counters import DEFAULT_COUNTERS
-from gpuscale.signals.fields import FIELDS
+from gpuscale.signals import DEFAULT_COUNTERS, FIELDS
 from gpuscale.testing.nvml import FakeGpu, FakeNvml, FakeProcess
 
 DEFAULTS = frozenset(row.field for row in DEFAULT_COUNTERS)

@@ -9,7 +9,7 @@ from gpuscale.agent.formats.labels import FamilyOptions
 from gpuscale.agent.gpu.owners import Attribution
 from gpuscale.agent.recordings.recording import ReplayReader
 from gpuscale.base.exposition.write import render_text, six_decimals
-from gpuscale.signals.counters import DEFAULT_COUNTERS
+from gpuscale.signals import DEFAULT_COUNTERS
 
 FOLDER = Path(__file__).parents[3] / "data" / "recordings"
 UTIL, POWER, ENERGY = (

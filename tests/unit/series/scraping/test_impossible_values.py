@@ -15,7 +15,7 @@ from gpuscale.series.storage.store import SeriesStore
 from gpuscale.series.wanted import SeriesFilter
 from gpuscale.server.sources.otlp.receiver import OtlpReceiver
 from gpuscale.server.sources.otlp.settings import OtlpSettings
-from gpuscale.signals.series_facts import range_of
+from gpuscale.signals import range_of
 from impossible import CORRUPTIONS, POSSIBLE, SERIES
 
 T = 1_700_000_000_000

@@ -9,7 +9,7 @@ from gpuscale.agent.gpu.health import STATUS_FIELD, Verdict, health_of, status_e
 from gpuscale.agent.gpu.owners import Attribution
 from gpuscale.agent.gpu.readings import GpuReading
 from gpuscale.base.exposition.families import Family, Sample
-from gpuscale.signals.counters import Counter
+from gpuscale.signals import Counter
 
 HEALTHY = "gpuscale_gpu_healthy"
 PROBLEM = "gpuscale_gpu_health_problem"

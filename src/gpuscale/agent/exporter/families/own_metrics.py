@@ -12,8 +12,7 @@ from gpuscale.agent.formats.dcgm import as_number, event_fields
 from gpuscale.agent.gpu.reader import CallStats
 from gpuscale.agent.gpu.readings import GpuIdentity, GpuReading
 from gpuscale.base.exposition.families import Family, Sample
-from gpuscale.signals.counters import Counter
-from gpuscale.signals.known_fields import field_named, why_not_read
+from gpuscale.signals import Counter, field_named, why_not_read
 
 NO_NUMBER = "text that is no number"
 DERIVED = "derived counters are not collected"

@@ -27,7 +27,7 @@ from gpuscale.agent.nvml.faults import (
 from gpuscale.agent.nvml.library import Answer, Handle, profiling_turn
 from gpuscale.agent.nvml.settings import NvmlSettings
 from gpuscale.agent.nvml.values.sources import Findings, Retry, Value
-from gpuscale.signals.fields import FIELDS, NVLINK_LINKS
+from gpuscale.signals import FIELDS, NVLINK_LINKS
 
 SHORTEST_MS = 100
 """Samples must lie at least this far apart."""

@@ -11,7 +11,7 @@ from gpuscale.agent.nvml.faults import CallFailedError, field_reason
 from gpuscale.agent.nvml.library import Answer, Handle, union_value
 from gpuscale.agent.nvml.values.batches import ask
 from gpuscale.agent.nvml.values.sources import Findings, Retry
-from gpuscale.signals.fields import NVLINK_LINKS
+from gpuscale.signals import NVLINK_LINKS
 
 _NAMES = {
     "ERROR_DL_CRC": "ERROR_DL_CRC",

@@ -19,7 +19,7 @@ from gpuscale.agent.nvml.values.rows import MEMORY, ROWS, Pace
 from gpuscale.agent.nvml.values.sources import Scheduled, Source
 from gpuscale.agent.nvml.values.utilization import UTILIZATION_FIELDS, Utilization
 from gpuscale.agent.nvml.xid import XID_FIELD, XID_FIELDS
-from gpuscale.signals.fields import FIELDS
+from gpuscale.signals import FIELDS
 
 EVENT_FIELDS = (XID_FIELDS - {XID_FIELD}) | {COUNT_FIELD, TOTAL_FIELD, P2P_FIELD}
 """Families of counts, which are no single value of a GPU."""

@@ -18,7 +18,7 @@ from gpuscale.base.ranges import Range
 from gpuscale.base.words import counted
 from gpuscale.lab.sim.history.recording import MOST_TARGETS, Facts, target_column
 from gpuscale.series.values import Value, Vector, VectorSample
-from gpuscale.signals.series_facts import range_of
+from gpuscale.signals import range_of
 
 _UTIL = "DCGM_FI_DEV_GPU_UTIL"
 _PERCENT = range_of(_UTIL) or Range(0, 100)

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from gpuscale.base.exposition.families import Family, Sample
-from gpuscale.signals.catalogue import SIGNALS
-from gpuscale.signals.signal import Signal, filled_in
+from gpuscale.signals import SIGNALS, Signal, filled_in
 
 Quantity = Literal[
     "queue",

@@ -28,7 +28,7 @@ from gpuscale.lab.sim.scenario.workloads import read_jobs, read_services
 from gpuscale.series.rules.groups import RuleGroups
 from gpuscale.series.rules.load import load_rule_groups
 from gpuscale.server.rules.config import default_config, load_rules
-from gpuscale.signals.counters import DEFAULT_COUNTERS, load_counters
+from gpuscale.signals import DEFAULT_COUNTERS, load_counters
 from gpuscale.triggers.metadata import read_triggers
 from gpuscale.triggers.policies.naming import policy_faults
 

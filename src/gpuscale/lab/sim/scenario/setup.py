@@ -18,7 +18,7 @@ from gpuscale.lab.sim.load.pod_metrics import ServedMetrics
 from gpuscale.lab.sim.scenario import model as spec
 from gpuscale.series.rules.groups import RuleGroups
 from gpuscale.server.rules.config import AdapterConfig
-from gpuscale.signals.counters import Counter
+from gpuscale.signals import Counter
 from gpuscale.triggers.trigger import Trigger
 
 STOP_MS = 2_000

@@ -20,7 +20,7 @@ from gpuscale.lab.sim.scenario.batching import batching_of
 from gpuscale.lab.sim.scenario.references import References
 from gpuscale.lab.sim.scenario.setup import STOP_MS, JobSetup, ServiceSetup, StartTimes
 from gpuscale.lab.sim.scenario.times import times_of
-from gpuscale.signals.catalogue import SIGNALS
+from gpuscale.signals import SIGNALS
 
 _SIGNALS: Mapping[Figure, str] = {"queue": "waiting", "inFlight": "running", "kvCache": "kv-cache"}
 """What the signals of model servers are called after the server."""

@@ -19,7 +19,7 @@ from gpuscale.series.values import Scalar, Value, Vector
 from gpuscale.server.sources.embedded import EmbeddedSource
 from gpuscale.server.sources.http import HttpSession
 from gpuscale.server.sources.prometheus.client import PrometheusSettings, PrometheusSource
-from gpuscale.signals.series_facts import range_of
+from gpuscale.signals import range_of
 
 _MOST_BYTES = 16 * 1024 * 1024
 _TIMEOUT_S = 5.0

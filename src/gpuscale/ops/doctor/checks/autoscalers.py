@@ -22,7 +22,7 @@ from gpuscale.ops.doctor.checks.workload_subjects import wants_gpus
 from gpuscale.ops.doctor.judges import AUTOSCALER, LINT, ClusterFinding, ClusterJudge
 from gpuscale.ops.doctor.snapshot import HpaLook, Snapshot
 from gpuscale.ops.lint.lint import lint
-from gpuscale.signals.gpus import GPU_SIGNALS
+from gpuscale.signals import GPU_SIGNALS
 
 _CHECKS = Checks(AUTOSCALER, including=(TARGET_CHECKS, VALUE_CHECKS, KEDA_CHECKS))
 OLD_API_VERSION = _CHECKS.add(

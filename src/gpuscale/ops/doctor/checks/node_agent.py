@@ -15,7 +15,7 @@ from gpuscale.ops.doctor.facts import UTILIZATION
 from gpuscale.ops.doctor.judges import AGENT, ClusterFinding, ClusterJudge
 from gpuscale.ops.doctor.snapshot import AgentLook, Snapshot
 from gpuscale.ops.install.common import WHILE_STARTING
-from gpuscale.signals.series_facts import is_of_gpu
+from gpuscale.signals import is_of_gpu
 
 _CHECKS = Checks(AGENT)
 NO_NODE_AGENT = _CHECKS.add(

@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator
 
-from gpuscale.signals.catalogue import SIGNALS
-from gpuscale.signals.signal import Family, Signal
+from gpuscale.signals import SIGNALS, Family, Signal
 
 
 def queue_placeholders() -> dict[str, str]:

@@ -17,8 +17,7 @@ from gpuscale.ops.install.scale.scale import Scale, Workload
 from gpuscale.ops.install.values import Values
 from gpuscale.ops.providers import BUILT_IN, Provider
 from gpuscale.server.metricsapi.federation.settings import USUAL
-from gpuscale.signals.catalogue import SIGNALS
-from gpuscale.signals.signal import Signal, value_by
+from gpuscale.signals import SIGNALS, Signal, value_by
 
 _DATA_NOTE = "# Made by `python -m gpuscale.ops.install.chart`.\n"
 

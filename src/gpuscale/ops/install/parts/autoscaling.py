@@ -21,8 +21,7 @@ from gpuscale.ops.install.scale.metrics import (
 from gpuscale.ops.install.scale.scale import Scale, autoscaler_name
 from gpuscale.ops.install.scale.wake import served_entries
 from gpuscale.ops.install.values import Values
-from gpuscale.signals.gpus import pod_labels
-from gpuscale.signals.signal import Signal, value_by
+from gpuscale.signals import Signal, pod_labels, value_by
 
 PART = "autoscaler"
 KEDA = "keda.sh/v1alpha1"

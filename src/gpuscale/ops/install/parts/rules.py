@@ -11,8 +11,7 @@ from gpuscale.ops.install.prometheus_auth import PrometheusKind
 from gpuscale.ops.install.scale.manifest import MEAN, quantity
 from gpuscale.ops.install.scale.metrics import CombinedMetric
 from gpuscale.ops.install.values import Values
-from gpuscale.signals.gpus import GPU_SIGNALS, pod_labels
-from gpuscale.signals.signal import Signal, value_by
+from gpuscale.signals import GPU_SIGNALS, Signal, pod_labels, value_by
 
 PART = METRICS_API
 RULE_FILE = "rules.yaml"

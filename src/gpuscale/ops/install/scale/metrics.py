@@ -15,8 +15,7 @@ from gpuscale.ops.install.fields import Target
 from gpuscale.ops.install.scale.azure_monitor import AzureMonitorMetric
 from gpuscale.series.promql.parse import parse_query
 from gpuscale.server.rules.combined import MAX_PARTS
-from gpuscale.signals.catalogue import SIGNALS
-from gpuscale.signals.signal import Signal, filled_in
+from gpuscale.signals import SIGNALS, Signal, filled_in
 from gpuscale.triggers.credit import DEFAULT_DRAIN_S
 
 

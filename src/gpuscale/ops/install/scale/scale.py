@@ -42,8 +42,7 @@ from gpuscale.ops.install.scale.wake import (
     served_entries,
     trigger_keys,
 )
-from gpuscale.signals.catalogue import SIGNALS
-from gpuscale.signals.signal import Signal
+from gpuscale.signals import SIGNALS, Signal
 from gpuscale.triggers.metadata import read_metadata
 
 HpaVersion = Literal["autoscaling/v2", "autoscaling/v2beta2", "autoscaling/v2beta1"]

@@ -33,13 +33,7 @@ from gpuscale.series.promql.parse import selectors
 from gpuscale.series.promql.tree import Node
 from gpuscale.server.rules.queries.backwards import api_names, fixed_name, maps
 from gpuscale.server.rules.resources import PODS, ResourceType
-from gpuscale.signals.catalogue import SIGNALS
-from gpuscale.signals.series_facts import (
-    closest_series,
-    facts_of,
-    is_unknown_gpu_name,
-    recorded_from,
-)
+from gpuscale.signals import SIGNALS, closest_series, facts_of, is_unknown_gpu_name, recorded_from
 
 ANSWERING_CHECKS = Checks()
 UNKNOWN_METRIC = ANSWERING_CHECKS.add(

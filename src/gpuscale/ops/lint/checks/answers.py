@@ -19,7 +19,7 @@ from gpuscale.ops.lint.findings import LintFinding
 from gpuscale.ops.lint.inputs import Inputs, PlacedHpa
 from gpuscale.ops.lint.promql_facts import is_one_row, summed_share, values_of
 from gpuscale.server.rules.resources import KUBERNETES, PODS
-from gpuscale.signals.series_facts import facts_of
+from gpuscale.signals import facts_of
 
 ANSWER_CHECKS = Checks()
 EXTERNAL_ROWS_SUMMED = ANSWER_CHECKS.add(

@@ -17,7 +17,7 @@ from gpuscale.ops.lint.hpa_places import PlacedMetric, placed_metrics
 from gpuscale.ops.lint.inputs import FileJudge, Inputs, PlacedHpa, served_trigger
 from gpuscale.ops.lint.serving import servings
 from gpuscale.series.promql.parse import parse_query
-from gpuscale.signals.series_facts import is_of_gpu
+from gpuscale.signals import is_of_gpu
 from gpuscale.triggers.trigger import Trigger
 
 _CHECKS = Checks(

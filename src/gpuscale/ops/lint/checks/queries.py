@@ -7,7 +7,7 @@ from gpuscale.base.golang.durations import format_duration
 from gpuscale.ops.lint.findings import LintFinding, Place
 from gpuscale.ops.lint.promql_facts import Read, divides_vectors, reads
 from gpuscale.series.promql.tree import Node
-from gpuscale.signals.series_facts import facts_of
+from gpuscale.signals import facts_of
 
 QUERY_CHECKS = Checks()
 RATE_OF_GAUGE = QUERY_CHECKS.add(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from gpuscale.base.findings import Checks, Severity
 from gpuscale.ops.lint.findings import LintFinding, Place
-from gpuscale.signals.catalogue import SIGNALS
+from gpuscale.signals import SIGNALS
 from gpuscale.triggers.trigger import Trigger
 
 REACH_CHECKS = Checks()

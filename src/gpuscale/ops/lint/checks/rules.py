@@ -27,7 +27,7 @@ from gpuscale.server.rules.config import Rule
 from gpuscale.server.rules.queries.backwards import api_names, maps, named_series
 from gpuscale.server.rules.resource_labels import NoLabelError
 from gpuscale.server.rules.resources import KUBERNETES, NAMESPACES, PODS, ResourceType
-from gpuscale.signals.series_facts import closest_series, is_unknown_gpu_name, recorded_from
+from gpuscale.signals import closest_series, is_unknown_gpu_name, recorded_from
 
 _CHECKS = Checks(including=(QUERY_CHECKS,))
 UNQUOTED_NAME = _CHECKS.add(

@@ -22,7 +22,7 @@ from gpuscale.ops.lint.problems import QUERY_NOT_PROMQL, sentence
 from gpuscale.ops.lint.promql_facts import is_one_row, reads, values_of
 from gpuscale.series.promql.parse import parse_query
 from gpuscale.series.promql.tree import Aggregate, Node
-from gpuscale.signals.series_facts import facts_of, is_of_gpu
+from gpuscale.signals import facts_of, is_of_gpu
 
 _CHECKS = Checks()
 SEVERAL_ROWS = _CHECKS.add(

@@ -52,7 +52,7 @@ async def left_out_series(
 async def _told(
     questions: Questions, promql: str, now_ms: int, label: str, names: Collection[str]
 ) -> tuple[str, ...]:
-    from gpuscale.signals.series_facts import impossible
+    from gpuscale.signals import impossible
 
     try:
         value = (await questions.query(promql, now_ms)).value

@@ -23,7 +23,7 @@ from gpuscale.server.sources.feeds.targets import FeedState, Target, agent_page,
 from gpuscale.server.sources.http import MAX_RESPONSE_BYTES, HttpSession
 from gpuscale.server.sources.remote_write.sender import RemoteWriter
 from gpuscale.server.sources.saving.saver import StoreSaver
-from gpuscale.signals.series_facts import range_of
+from gpuscale.signals import range_of
 
 _LOG = logging.getLogger(__name__)
 MAX_TARGETS = 10_000

@@ -24,7 +24,7 @@ from gpuscale.series.possible import IMPOSSIBLE_SERIES, OF_SERIES
 from gpuscale.series.promql import tree
 from gpuscale.series.promql.parse import parse_query, selectors
 from gpuscale.series.promql.write import promql_text
-from gpuscale.signals.series_facts import known_prefixes, range_of
+from gpuscale.signals import known_prefixes, range_of
 
 _LITERAL = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"' + r"|'[^'\\]*(?:\\.[^'\\]*)*'|`[^`]*`", re.DOTALL)
 _LONGEST_NAME = 500

@@ -98,7 +98,7 @@ class PossibleSource:
     def _count(self, name: str, at_ms: int) -> None:
         """Ask how many impossible values there are, unless that is known."""
         from gpuscale.server.sources.prometheus.guards import count_query
-        from gpuscale.signals.series_facts import range_of
+        from gpuscale.signals import range_of
 
         limits = range_of(name)
         since_ms = at_ms - self._counted_ms.get(name, at_ms - _COUNT_MS)
@@ -136,6 +136,6 @@ class PossibleSource:
 
 
 def _is_possible(sample: VectorSample) -> bool:
-    from gpuscale.signals.series_facts import impossible
+    from gpuscale.signals import impossible
 
     return impossible(sample.labels.get(METRIC_NAME, ""), sample.value) is None
