@@ -16,7 +16,11 @@ HOUSES = sorted(
     for house in layer.split(" | ")
     if (PACKAGE / house).is_dir() and house != "testing"
 )
-NAMED = [PACKAGE / house / "README.md" for house in HOUSES]
+NAMED = [
+    ROOT / "docs" / "architecture.md",
+    ROOT / "docs" / "designs" / "decisions.md",
+    *(PACKAGE / house / "README.md" for house in HOUSES),
+]
 LINKED = [ROOT / "SCOPE.md", ROOT / "CONTRIBUTING.md", *NAMED]
 CODE = re.compile(r"^```.*?^```$|`[^`\n]*`", re.MULTILINE | re.DOTALL)
 MODULE = re.compile(rf"(?<![\w./-])(?:gpuscale\.)?((?:{'|'.join(HOUSES)})(?:\.\w+)+)")
@@ -44,6 +48,15 @@ def test_a_house_has_a_page_with_the_same_parts(house) -> None:
     headings = re.findall(r"^#+ (.+)$", CODE.sub("", text), re.MULTILINE)
     assert headings[0] == house
     assert headings[2:] == ["Door", "Rules", "What it refuses"]  # [1] is the picture of one request
+
+
+def test_the_map_links_every_house_and_has_the_layers_of_the_contract() -> None:
+    text = NAMED[0].read_text()
+    links = re.findall(r"\]\(\.\./src/gpuscale/(\w+)/README\.md\)", text)
+    assert sorted(links) == HOUSES
+    picture = text.split("```")[3]
+    shown_layers = [re.split(r"  +", line.strip())[0] for line in picture.strip().splitlines()]
+    assert shown_layers == LAYERS
 
 
 @pytest.mark.parametrize("page", NAMED, ids=shown)

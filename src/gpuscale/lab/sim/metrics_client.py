@@ -1,4 +1,8 @@
-"""The metrics API in virtual time: the servers' plans and queries, answered from the store."""
+"""The metrics API in virtual time: the servers' plans and queries, answered from the store.
+
+A query that would name more pods than fit asks for all pods of the namespace, and is evaluated once for all
+HPAs of a moment. Otherwise an exact run would read all pods for each HPA.
+"""
 
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, NoReturn, Protocol, TypeVar
