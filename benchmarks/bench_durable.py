@@ -25,7 +25,7 @@ from gpuscale.base.clock import ManualClock, WallClock
 from gpuscale.series.scraping.scrape import ScrapeTarget
 from gpuscale.series.storage.store import SeriesStore
 from gpuscale.server.sources.remote_write.sender import RemoteWriter
-from gpuscale.server.sources.remote_write.settings import Endpoint
+from gpuscale.server.sources.remote_write.settings import RemoteWriteEndpoint
 from gpuscale.server.sources.saving.saver import StoreSaver
 from gpuscale.server.sources.saving.settings import SavingSettings
 from gpuscale.testing.prometheus import free_port
@@ -202,7 +202,7 @@ async def remote_write(url: str, targets: int = 200, rounds: int = 5, rows: int 
     now_ms = clock.now_ms() - 60_000
     for number, target in enumerate(scraped):
         target.ingest("".join(f"{head} 1\n" for head in heads(number)), now_ms)
-    writer = RemoteWriter(store, Endpoint(url), clock)
+    writer = RemoteWriter(store, RemoteWriteEndpoint(url), clock)
     await writer.send_new()
     writer.state.sent = writer.state.sent_bytes = 0
     refs = [(group, list(group.members)) for each in scraped if (group := each._group)]

@@ -23,7 +23,7 @@ from pathlib import Path
 import harness
 import policy_traces
 from gpuscale.base.errors import UsageError
-from gpuscale.lab.plan.bounds import Bounds, bounds
+from gpuscale.lab.plan.bounds import GpuHourBounds, bounds
 from gpuscale.lab.plan.score import Nodes, Score, score
 from gpuscale.lab.plan.search import best_settings
 from gpuscale.triggers.policies.compiled import policy_function, replay
@@ -31,7 +31,7 @@ from gpuscale.triggers.policies.hpa import HPA, HPA_ON_DEMAND
 from gpuscale.triggers.policies.ours.calibrated import CALIBRATED
 from gpuscale.triggers.policies.policy import Numbers, Policy
 from gpuscale.triggers.policies.registry import POLICIES
-from gpuscale.triggers.policies.replay import Service
+from gpuscale.triggers.policies.replay import ReplaySettings
 
 PROMISE = 0.005
 """Share of the steps that may be short of capacity."""
@@ -82,7 +82,7 @@ class Row:
     """Length of the trace."""
 
 
-def chosen(policy: Policy, demand: Numbers, service: Service, tries: int) -> Numbers:
+def chosen(policy: Policy, demand: Numbers, service: ReplaySettings, tries: int) -> Numbers:
     """Return the settings that the first half of a trace gives a policy."""
     half = demand[: len(demand) // 2]
     if policy.name == "static":
@@ -99,7 +99,7 @@ def chosen(policy: Policy, demand: Numbers, service: Service, tries: int) -> Num
     )
 
 
-def scored(policy: Policy, demand: Numbers, service: Service, tries: int) -> Score:
+def scored(policy: Policy, demand: Numbers, service: ReplaySettings, tries: int) -> Score:
     """Return a policy's figures on the second half of a trace."""
     settings = chosen(policy, demand, service, tries)
     desired = policy_function(policy.desired)
@@ -112,7 +112,7 @@ class Running:
     """A trace whose policies are being scored."""
 
     trace: policy_traces.Trace
-    limits: Future[Bounds]
+    limits: Future[GpuHourBounds]
     scores: list[tuple[str, Future[Score]]]
 
 
@@ -122,7 +122,7 @@ def begin(
     """Have a trace's policies scored."""
     demand = trace.demand
     most = 2 * float(demand.max()) + 10
-    service = Service(step_s=policy_traces.STEP_S, start_up_s=trace.start_up_s, most=most)
+    service = ReplaySettings(step_s=policy_traces.STEP_S, start_up_s=trace.start_up_s, most=most)
     return Running(
         trace,
         pool.submit(bounds, demand[len(demand) // 2 :], service, PROMISE),
@@ -199,7 +199,7 @@ def main() -> int:
     try:
         for policy in policies:
             # Compiles all that is needed, which threads must not do at the same time.
-            scored(replace(policy, learns=True), found[0].demand[:8], Service(), 1)
+            scored(replace(policy, learns=True), found[0].demand[:8], ReplaySettings(), 1)
     except UsageError as error:
         print(error, file=sys.stderr)
         return 2

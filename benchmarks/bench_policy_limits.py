@@ -20,7 +20,7 @@ import policy_traces
 from bench_policies import FOLDER, PROMISE
 from gpuscale.lab.plan.bounds import bounds
 from gpuscale.triggers.policies.policy import Numbers
-from gpuscale.triggers.policies.replay import Service
+from gpuscale.triggers.policies.replay import ReplaySettings
 
 DRAWS = 20_000
 """Of each window, from which the chance of a demand above each number of pods is taken."""
@@ -67,7 +67,7 @@ def share_of(trace: policy_traces.Trace, drawn_from: list[tuple[float, float]]) 
             weights.append(float(scored))
     weight = numpy.array(weights) / sum(weights)
     mean = least_mean(numpy.array(exceeded), weight, PROMISE)
-    service = Service(step_s=policy_traces.STEP_S, start_up_s=trace.start_up_s)
+    service = ReplaySettings(step_s=policy_traces.STEP_S, start_up_s=trace.start_up_s)
     limits = bounds(trace.demand[first:], service, PROMISE)
     return 100 * (limits.share(mean * (steps - first) * service.step_s / 3600) or 0.0)
 

@@ -17,7 +17,7 @@ from gpuscale.agent.nvml.reader import NvmlReader
 from gpuscale.agent.nvml.settings import NvmlSettings
 from gpuscale.base.clock import ManualClock
 from gpuscale.testing.nvml import FakeGpu, FakeNvml
-from gpuscale.testing.nvml.time_slicing import Load, TimeSlicedGpu
+from gpuscale.testing.nvml.time_slicing import ProcessLoad, TimeSlicedGpu
 
 START_US = 1_700_000_000_000_000
 SECOND_US = 1_000_000
@@ -61,7 +61,7 @@ def main() -> int:
 
 def mix_figures(name: str, mix: Sequence[float]) -> Iterator[harness.Figure]:
     """Return how far readings of one mix are from the truth, without and with the cost of switches."""
-    loads = [Load(41 + n, percent) for n, percent in enumerate(mix)]
+    loads = [ProcessLoad(41 + n, percent) for n, percent in enumerate(mix)]
     rounds = [settled(run(loads, seed, switch_us=0)) for seed in SEEDS]
     told = [each for one in rounds for each in one]
     sliced = [each for seed in SEEDS for each in settled(run(loads, seed, switch_us=250))]
@@ -107,7 +107,7 @@ def mix_figures(name: str, mix: Sequence[float]) -> Iterator[harness.Figure]:
 def join_figures() -> Iterator[harness.Figure]:
     """Return how far the values of two pods are from the truth after one of them has joined."""
     there, joins = JOINED
-    loads = [Load(41, there), Load(42, joins, joins_s=JOIN_S)]
+    loads = [ProcessLoad(41, there), ProcessLoad(42, joins, joins_s=JOIN_S)]
     told = [each for seed in range(40) for each in run(loads, seed, switch_us=0, seconds=45)]
     for pid, who in ((42, "the one that joined"), (41, "its neighbour")):
         for after_s in (1, 2, 3, 5, 10):
@@ -125,7 +125,7 @@ def join_figures() -> Iterator[harness.Figure]:
 
 
 def run(
-    loads: Sequence[Load], seed: int, *, switch_us: int, seconds: float = SECONDS
+    loads: Sequence[ProcessLoad], seed: int, *, switch_us: int, seconds: float = SECONDS
 ) -> list[Told]:
     """Return what was told of every container once a second."""
     shared = TimeSlicedGpu(loads, seconds, START_US, seed=seed, switch_us=switch_us)

@@ -32,9 +32,9 @@ from gpuscale.base.objects.fields import Fields
 from gpuscale.base.objects.hpa import HorizontalPodAutoscaler, read_hpa
 from gpuscale.hpa.decide import decide
 from gpuscale.hpa.types import HpaState, ObjectValue, PodInfo, Scale
-from gpuscale.lab.plan.bounds import Bounds, bounds
+from gpuscale.lab.plan.bounds import GpuHourBounds, bounds
 from gpuscale.triggers.policies.policy import Numbers
-from gpuscale.triggers.policies.replay import Service
+from gpuscale.triggers.policies.replay import ReplaySettings
 
 PROMISE = 0.005
 FOLDER = Path(__file__).parents[2] / "shared" / "data" / "traces"
@@ -140,8 +140,8 @@ def rows_of(trace: policy_traces.Trace, days: float) -> Iterator[Row]:
     """Yield the row of each signal and target on a trace."""
     demand = trace.demand[: int(days * 86_400 / policy_traces.STEP_S)]
     half = len(demand) // 2
-    service = Service(step_s=policy_traces.STEP_S, start_up_s=trace.start_up_s)
-    limits: Bounds = bounds(demand[half:], service, PROMISE)
+    service = ReplaySettings(step_s=policy_traces.STEP_S, start_up_s=trace.start_up_s)
+    limits: GpuHourBounds = bounds(demand[half:], service, PROMISE)
     most = 2 * limits.static_replicas
     start_up = max(1, math.ceil(trace.start_up_s / policy_traces.STEP_S))
     is_long = len(demand) * policy_traces.STEP_S / 86_400 >= LONG_DAYS

@@ -29,7 +29,7 @@ from gpuscale.server.rules.config import load_rules
 from gpuscale.server.rules.resources import ResourceType
 from gpuscale.server.sources.embedded import EmbeddedSource
 from gpuscale.triggers.observation import Missing, PodsSeen
-from gpuscale.triggers.trigger import Load, Trigger, WakeQuery, WorkloadRef
+from gpuscale.triggers.trigger import PodLoad, Trigger, WakeQuery, WorkloadRef
 
 PODS = 3
 NAMESPACES = 50
@@ -78,7 +78,7 @@ def trigger(number: int) -> Trigger:
     namespace, name = f"team-{number % NAMESPACES}", f"workload-{number}"
     wake = WakeQuery(f'sum(queue_length{{queue="{name}"}})')
     of = WorkloadRef("Deployment", name)
-    return Trigger(namespace, f"{name}-load", of, Load("gpu_util"), 60.0, wakes=(wake,))
+    return Trigger(namespace, f"{name}-load", of, PodLoad("gpu_util"), 60.0, wakes=(wake,))
 
 
 def fill(store: SeriesStore, triggers: Sequence[Trigger], now_ms: int) -> None:

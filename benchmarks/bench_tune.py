@@ -24,10 +24,10 @@ from gpuscale.lab.plan.tuning.workers import workers
 from gpuscale.triggers.policies.behavior import behavior_settings
 from gpuscale.triggers.policies.hpa import HPA
 from gpuscale.triggers.policies.policy import Numbers, Parameter
-from gpuscale.triggers.policies.replay import Service, run
+from gpuscale.triggers.policies.replay import ReplaySettings, run
 
 PER_DAY = 5760
-SERVICE = Service()
+SERVICE = ReplaySettings()
 SIZES = (1250, 2500, 5000, 10_000)
 DAYS = (1, 2, 4, 8)
 BUDGET_S = 120.0

@@ -24,7 +24,7 @@ from gpuscale.manifests import HorizontalPodAutoscaler, load_manifests
 from gpuscale.triggers.credit import DEFAULT_DRAIN_S
 from gpuscale.triggers.machine import TriggerState, evaluate
 from gpuscale.triggers.observation import FlowSeen, Observation, PodsSeen, TotalLoad
-from gpuscale.triggers.trigger import Credit, Load, Trigger, WorkloadRef
+from gpuscale.triggers.trigger import Credit, PodLoad, Trigger, WorkloadRef
 
 RUNNING = 32
 """Requests that a pod runs at a time."""
@@ -243,7 +243,7 @@ def with_credit(drain_s: float = DEFAULT_DRAIN_S) -> Served:
         "n",
         "m",
         WorkloadRef("Deployment", "w"),
-        Load(query="in flight"),
+        PodLoad(query="in flight"),
         TARGET,
         credit=Credit("waiting", "finished", drain_s=drain_s),
     )

@@ -6,7 +6,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from gpuscale.agent.attribution.processes.shares import Share
+from gpuscale.agent.attribution.processes.shares import ContainerShare
 from gpuscale.agent.exporter.families.containers import GpuShares, container_families
 from gpuscale.agent.exporter.families.health import health_families
 from gpuscale.agent.exporter.families.own_metrics import METRICS, PREFIX
@@ -281,7 +281,9 @@ def _containers() -> Iterable[Family]:
     return container_families(
         (
             GpuShares(
-                _reading(), (Share(_OWNER, 1, 1, 1.0, 1.0),), {_OWNER: Grant(1, cores_percent=1)}
+                _reading(),
+                (ContainerShare(_OWNER, 1, 1, 1.0, 1.0),),
+                {_OWNER: Grant(1, cores_percent=1)},
             ),
         ),
         _OPTIONS,

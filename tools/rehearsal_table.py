@@ -12,7 +12,7 @@ from pathlib import Path
 from gpuscale.kube.client.settings import KubeSettings
 from gpuscale.lab.rehearse.comparison import table_rows
 from gpuscale.lab.rehearse.rehearsal import Rehearsal
-from gpuscale.lab.rehearse.target import Target
+from gpuscale.lab.rehearse.target import RehearsalTarget
 from gpuscale.lab.scenarios import find_setup
 from gpuscale.lab.sim.scenario.setup import Setup
 from gpuscale.lab.sim.simulate import simulate
@@ -32,7 +32,7 @@ HEAD = (
 async def rehearse(plane: ControlPlane, setup: Setup) -> dict[str, object]:
     """Return the document of a whole rehearsal."""
     cluster = KubeSettings(kubeconfig=plane.admin)
-    target = Target(cluster, "gpuscale-rehearsal", is_named=True)
+    target = RehearsalTarget(cluster, "gpuscale-rehearsal", is_named=True)
     rehearsal = Rehearsal(setup, target, lambda _: None, lambda _: None, SPEED)
     return await rehearsal.run(asyncio.Event())
 

@@ -225,7 +225,7 @@ def tune(
     _package("numpy", _PLAN)
     from gpuscale.base.text_files import read_text
     from gpuscale.lab.scenarios import find_setup
-    from gpuscale.lab.tuning.answers import Asked
+    from gpuscale.lab.tuning.answers import TuningRequest
     from gpuscale.lab.tuning.asking import answer
     from gpuscale.lab.tuning.inputs import (
         Overrides,
@@ -256,7 +256,7 @@ def tune(
         currency=currency,
         metric_full=metric_full,
     )
-    asked = Asked(
+    asked = TuningRequest(
         policy_names(policies or ("none",)),
         short_percent / 100,
         wait_s,

@@ -25,7 +25,7 @@ from gpuscale.ops.doctor.diagnose import diagnose
 from gpuscale.ops.doctor.gather import Gatherer, GatherSettings
 from gpuscale.ops.findings_text import chain_lines as text_lines
 from gpuscale.ops.install.certificates import make_certificate
-from gpuscale.ops.install.render import Inputs, manifest, render
+from gpuscale.ops.install.render import RenderInputs, manifest, render
 from gpuscale.ops.install.values import Values
 from gpuscale.series.values import STALE
 from gpuscale.testing.podresources import PodResources
@@ -272,7 +272,7 @@ class Cluster(Stacked):
         }
         values = Values.model_validate({"spec": spec})
         self.certificate = make_certificate(values, round(time.time() * 1000))
-        self.plane.apply(manifest(render(values, Inputs(self.certificate))))
+        self.plane.apply(manifest(render(values, RenderInputs(self.certificate))))
         return values
 
     def _start_agent(self, stack):

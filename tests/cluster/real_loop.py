@@ -17,7 +17,7 @@ from pathlib import Path
 
 from gpuscale.agent.gpu.model_table import MODELS
 from gpuscale.agent.gpu.simulated import GpuWork, SimulatedReader
-from gpuscale.agent.recordings.recording import Recorder, RecordingReader
+from gpuscale.agent.recordings.recording import ReadingRecorder, RecordingReader
 from gpuscale.base.exposition.parse import parse_text
 from gpuscale.testing.podresources import PodResources
 from gpuscale_testing import (
@@ -238,7 +238,7 @@ class RealLoop(Stacked):
             lambda gpu, *_: (GpuWork(100 + gpu, "python", share, 0.1, 8000),),
         )
         recording, socket = self.folder / f"{node}.jsonl.gz", self.folder / f"{node}.sock"
-        recorder = Recorder.open(str(recording))
+        recorder = ReadingRecorder.open(str(recording))
         for second in range(60):
             RecordingReader(simulated, recorder).read(START_MS + second * 1000)
         recorder.close()

@@ -15,7 +15,7 @@ from gpuscale.kube.client.client import KubeClient
 from gpuscale.kube.client.settings import KubeSettings
 from gpuscale.ops.doctor.diagnose import diagnose
 from gpuscale.ops.doctor.gather import Gatherer, GatherSettings
-from gpuscale.ops.doctor.pulse.hops import Hop
+from gpuscale.ops.doctor.pulse.hops import PulseHop
 from gpuscale.ops.doctor.pulse.watch import PulseSettings, PulseWatch, choose
 from gpuscale.testing.prometheus import serve
 from gpuscale_testing import SimulatedNode, simulated_nodes, wait_until
@@ -169,7 +169,7 @@ def test_a_pulse_sees_keda_wake_a_workload_from_zero(plane, prometheus) -> None:
     found = asyncio.run(pulse())
     after_ms = {each.hop: each.after_ms for each in found.times}
     # KEDA sets 0 -> 1 itself, while its HPA is disabled.
-    assert after_ms[Hop.HPA] is not None
-    assert after_ms[Hop.HPA] <= after_ms[Hop.CREATED] <= after_ms[Hop.READY]
+    assert after_ms[PulseHop.HPA] is not None
+    assert after_ms[PulseHop.HPA] <= after_ms[PulseHop.CREATED] <= after_ms[PulseHop.READY]
     assert found.stuck is None
     remove(plane, "woken")

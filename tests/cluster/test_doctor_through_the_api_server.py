@@ -17,7 +17,7 @@ import pytest
 
 from gpuscale.base.errors import UnavailableError
 from gpuscale.ops.install.certificates import make_certificate
-from gpuscale.ops.install.render import Inputs, manifest, render
+from gpuscale.ops.install.render import RenderInputs, manifest, render
 from gpuscale.ops.install.values import Values
 from gpuscale.testing.podresources import PodResources
 from gpuscale_testing import (
@@ -210,7 +210,7 @@ class Installed(Stacked):
         self.plane.wait("deployment/web", ready, timeout_s=LIMIT_S)
         values = Values.model_validate({"spec": VALUES})
         certificate = make_certificate(values, round(time.time() * 1000))
-        self.plane.apply(manifest(render(values, Inputs(certificate))))
+        self.plane.apply(manifest(render(values, RenderInputs(certificate))))
         self._start_agent(stack)
         self._start_prometheus(stack)
         self._start_api(stack, certificate)

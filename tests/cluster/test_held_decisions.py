@@ -9,15 +9,17 @@ from gpuscale.base.errors import GpuscaleError
 from gpuscale.kube.client.client import KubeClient
 from gpuscale.kube.client.settings import KubeSettings
 from gpuscale.server.metricsapi.triggers.stores import MAX_BYTES, HeldConfigMap
-from gpuscale.triggers.held import Held
-from gpuscale.triggers.machine import Decision
+from gpuscale.triggers.held import HeldTrigger
+from gpuscale.triggers.machine import TriggerDecision
 from gpuscale_testing import wait_until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
 
 
 def _held(value, measured_ms, *, is_active=True):
-    return Held(Decision(value, is_active, value, (), 1.0, measured_ms), None, (30.0,))
+    return HeldTrigger(
+        TriggerDecision(value, is_active, value, (), 1.0, measured_ms), None, (30.0,)
+    )
 
 
 @pytest.fixture

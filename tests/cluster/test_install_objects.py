@@ -8,7 +8,13 @@ from pathlib import Path
 import pytest
 
 from gpuscale.ops.install.certificates import make_certificate
-from gpuscale.ops.install.render import Inputs, manifest, needs_certificate, pool_files, render
+from gpuscale.ops.install.render import (
+    RenderInputs,
+    manifest,
+    needs_certificate,
+    pool_files,
+    render,
+)
 from gpuscale.ops.install.values import Values
 from gpuscale.signals import SIGNALS
 
@@ -105,7 +111,7 @@ def rendered(provider, prometheus, scale, agent, certificates, source):
         }
     )
     certificate = make_certificate(values, NOW_MS) if needs_certificate(values) else None
-    return render(values, Inputs(certificate))
+    return render(values, RenderInputs(certificate))
 
 
 def dry_run(plane, folder, name, text):
@@ -291,5 +297,5 @@ def test_settings_of_pods_and_credentials_are_taken(plane, tmp_path: Path, names
         "devicePlugin": {**PODS, "enabled": True},
     }
     values = Values.model_validate({"spec": spec})
-    objects = render(values, Inputs(make_certificate(values, NOW_MS)))
+    objects = render(values, RenderInputs(make_certificate(values, NOW_MS)))
     assert dry_run(plane, tmp_path, "pods.yaml", manifest(objects)) == ""

@@ -27,7 +27,7 @@ from gpuscale.lab.kube_api.kinds import (
     POD,
     REPLICA_SET,
     SERVICE,
-    Kind,
+    ApiResource,
 )
 from gpuscale.lab.kube_api.tables.table import table
 from gpuscale_testing import ControlPlane
@@ -66,13 +66,13 @@ def quiet(plane: ControlPlane) -> ControlPlane:
     return plane
 
 
-def collection(kind: Kind, namespace: str) -> str:
+def collection(kind: ApiResource, namespace: str) -> str:
     root = f"/apis/{kind.group}" if kind.group else "/api"
     place = f"namespaces/{namespace}/" if kind.is_namespaced else ""
     return f"{root}/{kind.version}/{place}{kind.plural}"
 
 
-def creatable(kind: Kind, body: dict) -> dict:
+def creatable(kind: ApiResource, body: dict) -> dict:
     """Return an object without what only a server may set."""
     made = deepcopy(body)
     for name in ("uid", "resourceVersion", "creationTimestamp", "generation", "ownerReferences"):
@@ -89,7 +89,9 @@ def creatable(kind: Kind, body: dict) -> dict:
     return made
 
 
-async def stored_by(plane: ControlPlane, kind: Kind, bodies: list[dict]) -> tuple[dict, list, list]:
+async def stored_by(
+    plane: ControlPlane, kind: ApiResource, bodies: list[dict]
+) -> tuple[dict, list, list]:
     """Return the server's table of objects, the objects that it stored, and the times around."""
     async with plane.client() as client:
         for body in bodies:
@@ -120,7 +122,7 @@ def described(columns: list[dict]) -> list[tuple]:
 @pytest.mark.parametrize(("scenario", "seconds"), MOMENTS)
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.plural)
 async def test_tables_are_those_of_the_api_server(
-    quiet: ControlPlane, kind: Kind, scenario: str, seconds: int
+    quiet: ControlPlane, kind: ApiResource, scenario: str, seconds: int
 ) -> None:
     ours = shipped(scenario).run_to(seconds).bodies(kind.resource)
     if not ours:

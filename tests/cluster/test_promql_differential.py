@@ -31,7 +31,7 @@ import pytest
 from gpuscale.base.errors import QueryError
 from gpuscale.series.promql.evaluate import LOOKBACK_MS, instant, range_covered, range_query
 from gpuscale.series.promql.parse import parse_query
-from gpuscale.series.promql.snapshot import Snapshot
+from gpuscale.series.promql.snapshot import SampleCopies
 from gpuscale.series.storage.store import SeriesStore
 from gpuscale.series.values import Matrix, Scalar, StringValue, Vector, is_stale
 from gpuscale.testing import vectorised
@@ -167,7 +167,7 @@ class Comparison:
         evaluate = instant if len(times_ms) == 1 else range_query
         value = evaluate(self.store, query, *times_ms)
         start_ms, end_ms, step_ms = times_ms if len(times_ms) == 3 else (*times_ms, *times_ms, 0)
-        copy = Snapshot(self.store.oldest_kept_ms())
+        copy = SampleCopies(self.store.oldest_kept_ms())
         covered = range_covered(start_ms, end_ms, step_ms)
         for _ in copy.fill(self.store, parse_query(query).root, covered, LOOKBACK_MS):
             pass

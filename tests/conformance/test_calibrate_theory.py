@@ -13,13 +13,13 @@ from dataclasses import replace
 
 import pytest
 
-from gpuscale.load.calibrate.analysis import Measured, analyse
+from gpuscale.load.calibrate.analysis import Measurements, analyse
 from gpuscale.load.calibrate.knee import Curve, Limit
 from gpuscale.load.calibrate.levels import Objective, measured_limit
-from gpuscale.load.calibrate.queues import Batches, Lanes, Shared, Slots, poisson
-from gpuscale.load.calibrate.scaleout import Step, predict_step
+from gpuscale.load.calibrate.queues import BatchQueue, LaneQueue, SharedQueue, SlotQueue, poisson
+from gpuscale.load.calibrate.scaleout import LoadStep, predict_step
 from gpuscale.load.calibrate.signals import Fitness, SignalJudgement
-from gpuscale.load.calibrate.writing import Target, Workload, hpa_of, hpa_text
+from gpuscale.load.calibrate.writing import ChosenSignal, ScaledWorkload, hpa_of, hpa_text
 from ramps import ramp
 
 SERVICE_S = 0.01
@@ -55,7 +55,7 @@ def test_the_formula_gives_the_mean_wait_of_pollaczek_and_khinchine() -> None:
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_one_deterministic_worker_is_found_within_five_percent(seed: int) -> None:
-    found = ramp(Slots(100, 1, SERVICE_S), 10, OBJECTIVE, seed, spread=False)
+    found = ramp(SlotQueue(100, 1, SERVICE_S), 10, OBJECTIVE, seed, spread=False)
     curve = Curve(found.fit)
     limit = curve.limit(OBJECTIVE)
     assert limit is not None
@@ -70,8 +70,8 @@ def test_one_deterministic_worker_is_found_within_five_percent(seed: int) -> Non
 
 def test_a_level_that_something_else_held_up_is_left_out() -> None:
     """A stop of a third of a second in a few seconds of load makes a mean some times what it is."""
-    found = ramp(Slots(100, 1, SERVICE_S), 10, OBJECTIVE, 1, spread=False)
-    undisturbed = Measured(OBJECTIVE, found.baseline, tuple(found.levels), found.end)
+    found = ramp(SlotQueue(100, 1, SERVICE_S), 10, OBJECTIVE, 1, spread=False)
+    undisturbed = Measurements(OBJECTIVE, found.baseline, tuple(found.levels), found.end)
     assert analyse(undisturbed).disturbed == ()
     held_up = max(
         (each for each in found.levels if each.keeps(OBJECTIVE)), key=lambda each: each.rate
@@ -83,7 +83,7 @@ def test_a_level_that_something_else_held_up_is_left_out() -> None:
         percentile_ms={each: 10 * value for each, value in held_up.percentile_ms.items()},
     )
     levels = tuple(slow if each is held_up else each for each in found.levels)
-    analysis = analyse(Measured(OBJECTIVE, found.baseline, levels, found.end))
+    analysis = analyse(Measurements(OBJECTIVE, found.baseline, levels, found.end))
     assert analysis.disturbed == (slow,)
     assert analysis.is_modelled
     assert analysis.limit is not None
@@ -93,7 +93,7 @@ def test_a_level_that_something_else_held_up_is_left_out() -> None:
 
 def test_exponential_service_is_found_with_longer_holds() -> None:
     objective = Objective(95, 100)
-    found = ramp(Slots(100, 1, SERVICE_S), 10, objective, 2, spread=True, hold_s=40.0)
+    found = ramp(SlotQueue(100, 1, SERVICE_S), 10, objective, 2, spread=True, hold_s=40.0)
     curve = Curve(found.fit)
     limit = curve.limit(objective)
     assert limit is not None
@@ -104,7 +104,7 @@ def test_exponential_service_is_found_with_longer_holds() -> None:
 
 
 def test_several_workers_are_counted() -> None:
-    found = ramp(Slots(400, 4, SERVICE_S), 10, OBJECTIVE, 1, spread=False)
+    found = ramp(SlotQueue(400, 4, SERVICE_S), 10, OBJECTIVE, 1, spread=False)
     assert found.fit.queue.capacity == pytest.approx(400, rel=0.05)
     limit = Curve(found.fit).limit(OBJECTIVE)
     assert limit is not None
@@ -114,10 +114,11 @@ def test_several_workers_are_counted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("queue", "base_ms"), [(Shared(100, 1.0, SERVICE_S), 10.0), (Batches(400, 16, 0.012), 12.0)]
+    ("queue", "base_ms"),
+    [(SharedQueue(100, 1.0, SERVICE_S), 10.0), (BatchQueue(400, 16, 0.012), 12.0)],
 )
 def test_other_kinds_of_service_are_predicted_between_their_levels(
-    queue: Shared | Batches, base_ms: float
+    queue: SharedQueue | BatchQueue, base_ms: float
 ) -> None:
     found = ramp(queue, base_ms, OBJECTIVE, 3, spread=False)
     limit = Curve(found.fit).limit(OBJECTIVE)
@@ -135,7 +136,7 @@ def test_two_lanes_that_slow_each_other_down_are_a_birth_and_death_process(toget
     rate r, with a = r / m and b = r / (together m): P(0) = 1 / (1 + a / (1 - b)), and the mean number in it
     is P(0) a / (1 - b)^2; the mean latency is that by r (Little).
     """
-    queue, rate = Lanes(together / SERVICE_S, 2, SERVICE_S), 0.7 * together / SERVICE_S
+    queue, rate = LaneQueue(together / SERVICE_S, 2, SERVICE_S), 0.7 * together / SERVICE_S
     draw = random.Random(5)
     arrivals = [each / rate for each in poisson(200_000, 5)]
     found = [
@@ -149,9 +150,9 @@ def test_two_lanes_that_slow_each_other_down_are_a_birth_and_death_process(toget
 
 def test_two_lanes_that_do_less_together_than_one_alone_are_found() -> None:
     """One request takes 8.4 ms alone, two at once 28 ms each: 71 requests/s where one lane has 119."""
-    objective, queue = Objective(95, 41), Lanes(71.4, 2, 0.0084)
+    objective, queue = Objective(95, 41), LaneQueue(71.4, 2, 0.0084)
     found = ramp(queue, 8.4, objective, 1, spread=False, hold_s=8)
-    analysis = analyse(Measured(objective, found.baseline, tuple(found.levels), found.end))
+    analysis = analyse(Measurements(objective, found.baseline, tuple(found.levels), found.end))
     assert analysis.is_modelled
     assert analysis.fit is not None
     assert analysis.limit is not None
@@ -166,13 +167,15 @@ def test_a_step_that_one_replica_can_take_misses_as_many_requests_as_theory_says
     # Below the capacity a fluid has no queue. The HPA's first sync is at 14 s; others serve ten minutes
     # later.
     objective = Objective(95, 40)
-    curve = Curve(ramp(Slots(100, 1, SERVICE_S), 10, objective, 1, spread=False).fit)
+    curve = Curve(ramp(SlotQueue(100, 1, SERVICE_S), 10, objective, 1, spread=False).fit)
     points = [(each, each) for each in (10.0, 100.0)]
     judgement = SignalJudgement("load", Fitness.GOOD, "", target=45.0)
     limit = Limit(60, 58, 62, 0.03)
-    hpa = hpa_of(hpa_text(Workload("web"), Target("load", judgement, 45.0), objective, limit))
+    hpa = hpa_of(
+        hpa_text(ScaledWorkload("web"), ChosenSignal("load", judgement, 45.0), objective, limit)
+    )
     for rate in (70, 80, 90):
-        step = Step(60, rate, startup_s=600, signal_delay_s=0)
+        step = LoadStep(60, rate, startup_s=600, signal_delay_s=0)
         found = predict_step(curve, objective, limit.rate, 60, points, hpa, step)
         assert (found.from_replicas, found.decided_s, found.ready_s) == (1, 14, 614)
         share = 1 - md1_within(rate, 0.04)

@@ -11,7 +11,7 @@ import pytest
 
 from gpuscale.triggers.policies.compiled import policy_function, replay
 from gpuscale.triggers.policies.registry import POLICIES
-from gpuscale.triggers.policies.replay import Service
+from gpuscale.triggers.policies.replay import ReplaySettings
 
 SIMPLE_RULE = "best simple rule in hindsight"
 ROOT = Path(__file__).parents[2]
@@ -32,7 +32,7 @@ def test_the_pages_policy_replays(tmp_path, monkeypatch):
     policy = module.POLICY
     demand = numpy.array([5.0] * 20 + [1.0] * 100)
     result = replay(
-        policy_function(policy.desired), policy.settings(), policy.memory, demand, Service()
+        policy_function(policy.desired), policy.settings(), policy.memory, demand, ReplaySettings()
     )
     # 5 x 1.2 = 6, held for the 600 s and the 30 s of lag after the demand fell; then 1 x 1.2, rounded up.
     fell = 20 + (600 + 30) // 15

@@ -87,10 +87,10 @@ class Pace:
         self._recorder = None
         folder = os.environ.get("GPUSCALE_GPU_RECORDINGS")
         if name and folder:
-            from gpuscale.agent.recordings.recording import Recorder
+            from gpuscale.agent.recordings.recording import ReadingRecorder
 
             Path(folder).mkdir(parents=True, exist_ok=True)
-            self._recorder = Recorder(Path(folder) / f"{name}.jsonl.gz")
+            self._recorder = ReadingRecorder(Path(folder) / f"{name}.jsonl.gz")
 
     def read(self):
         """Return the first GPU's reading of now."""

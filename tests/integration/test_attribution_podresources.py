@@ -13,7 +13,7 @@ import pytest
 from gpuscale.agent.attribution.kubelet.allocations import (
     ClaimDevice,
     ContainerDevices,
-    Device,
+    KubeletDevice,
     KubeletError,
 )
 from gpuscale.agent.attribution.kubelet.podresources import PodResourcesClient
@@ -111,9 +111,9 @@ async def reason_of(client):
 async def test_containers_come_with_their_gpus_and_nothing_else(kubelet, client) -> None:
     await kubelet.start()
     found = await client.allocations()
-    gpu = Device("nvidia.com/gpu", "GPU-a")
+    gpu = KubeletDevice("nvidia.com/gpu", "GPU-a")
     assert found.containers == (ContainerDevices("ml", "bert-0", "main", (gpu,)),)
-    assert found.allocatable == (gpu, Device("nvidia.com/gpu", "GPU-b"))
+    assert found.allocatable == (gpu, KubeletDevice("nvidia.com/gpu", "GPU-b"))
 
 
 async def test_container_without_gpu_is_left_out(kubelet, client) -> None:
@@ -127,7 +127,7 @@ async def test_resource_of_another_name_counts_when_named(kubelet) -> None:
     await kubelet.start()
     settings = KubeletSettings(kubelet.path, resource_names=("example.com/accel",))
     found = await PodResourcesClient(settings).allocations()
-    assert found.containers[0].devices == (Device("example.com/accel", "0"),)
+    assert found.containers[0].devices == (KubeletDevice("example.com/accel", "0"),)
 
 
 async def test_claims_are_kept_and_those_of_gpu_drivers_are_marked(kubelet, client) -> None:
@@ -194,8 +194,8 @@ async def test_resource_that_shares_gpus_in_an_unknown_way_is_kept_once(kubelet,
             "bert-0",
             "main",
             unknown=(
-                Device("example.com/vgpu-memory-gib", "0"),
-                Device("example.com/vgpu", "0"),
+                KubeletDevice("example.com/vgpu-memory-gib", "0"),
+                KubeletDevice("example.com/vgpu", "0"),
             ),
         ),
     )

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuscale.agent.attribution.processes.shares import Share
+from gpuscale.agent.attribution.processes.shares import ContainerShare
 from gpuscale.agent.exporter.families.azure import AzureCluster, AzureMetrics
 from gpuscale.agent.exporter.families.containers import GpuShares
 from gpuscale.agent.gpu.model_table import MODELS
@@ -70,9 +70,11 @@ def agent_samples():
 
 def _shares(reading: GpuReading, load: float) -> GpuShares:
     """Two containers on the first GPU, one on the others, which have none for two minutes."""
-    shares = [Share(ContainerRef("ml", "a", "main", "uid-a"), round(60 * load), 100)]
+    shares = [ContainerShare(ContainerRef("ml", "a", "main", "uid-a"), round(60 * load), 100)]
     if reading.gpu.index == 0:
-        shares.append(Share(ContainerRef("ml", "b", "main", "uid-b"), round(40 * load), 100))
+        shares.append(
+            ContainerShare(ContainerRef("ml", "b", "main", "uid-b"), round(40 * load), 100)
+        )
     elif START_MS + 2 * MINUTE_MS <= reading.measured_ms < START_MS + 4 * MINUTE_MS:
         shares = []
     return GpuShares(reading, tuple(shares))

@@ -13,8 +13,8 @@ from aiohttp.test_utils import unused_port
 
 from gpuscale.load.calibrate.measuring.reading import (
     PageReader,
-    PrometheusReader,
-    Signal,
+    PrometheusSignals,
+    SignalCandidate,
     SignalReader,
 )
 
@@ -23,9 +23,9 @@ pytestmark = [pytest.mark.prometheus, pytest.mark.xdist_group("prometheus")]
 SERVER = Path(__file__).parents[1] / "support" / "queue_server.py"
 REQUESTS = 7
 SIGNALS = (
-    Signal("handled", "requests_handled_total"),
-    Signal("twice", "2 * requests_handled_total"),
-    Signal("none", "requests_of_another_service"),
+    SignalCandidate("handled", "requests_handled_total"),
+    SignalCandidate("twice", "2 * requests_handled_total"),
+    SignalCandidate("none", "requests_of_another_service"),
 )
 
 
@@ -94,7 +94,7 @@ async def values(reader: SignalReader) -> dict[str, float]:
 
 async def test_prometheus_and_the_page_have_the_same_values(replica: str, prometheus: str) -> None:
     expected = {"handled": REQUESTS, "twice": 2 * REQUESTS}
-    async with PrometheusReader(prometheus, SIGNALS) as reader:
+    async with PrometheusSignals(prometheus, SIGNALS) as reader:
         assert await values(reader) == expected  # a signal without a value is absent, not 0
         assert reader.problem == ""
     async with PageReader(f"{replica}/metrics", SIGNALS) as page:
@@ -103,15 +103,17 @@ async def test_prometheus_and_the_page_have_the_same_values(replica: str, promet
 
 async def test_what_prometheus_refuses_is_the_problem(prometheus: str) -> None:
     two = 'vector(1) or label_replace(vector(2), "which", "second", "", "")'
-    async with PrometheusReader(prometheus, (Signal("sum", two),)) as reader:
+    async with PrometheusSignals(prometheus, (SignalCandidate("sum", two),)) as reader:
         assert await reader.read() == {"sum": 3}
-    wrong = Signal("wrong", f"vector(1) + on () ({two})")
-    async with PrometheusReader(prometheus, (wrong, Signal("right", "vector(4)"))) as reader:
+    wrong = SignalCandidate("wrong", f"vector(1) + on () ({two})")
+    async with PrometheusSignals(
+        prometheus, (wrong, SignalCandidate("right", "vector(4)"))
+    ) as reader:
         assert await reader.read() == {"right": 4}
         assert "duplicate series" in reader.problem
 
 
 async def test_a_prometheus_that_is_not_there_is_the_problem() -> None:
-    async with PrometheusReader(f"http://127.0.0.1:{unused_port()}", SIGNALS) as reader:
+    async with PrometheusSignals(f"http://127.0.0.1:{unused_port()}", SIGNALS) as reader:
         assert await reader.read() == {}
         assert reader.problem

@@ -29,7 +29,7 @@ from gpuscale.agent.gpu.model_table import MODELS
 from gpuscale.agent.gpu.simulated import FIRST_PID, SimulatedReader
 from gpuscale.agent.nvml.reader import NvmlReader
 from gpuscale.agent.nvml.settings import NvmlSettings
-from gpuscale.agent.recordings.recording import Recorder, RecordingReader
+from gpuscale.agent.recordings.recording import ReadingRecorder, RecordingReader
 from gpuscale.base.clock import ManualClock
 from gpuscale.ops.install.alerts.groups import AlertSettings, alert_groups
 from gpuscale.ops.install.boards.catalogue import BoardSettings, board_settings, board_texts
@@ -148,7 +148,7 @@ def record_split_gpu(path) -> None:
     unhurried = NvmlSettings(patience_ms=10_000, deadline_ms=30_000)
     fields = frozenset(counter.field for counter in DEFAULT_COUNTERS)
     nvml = NvmlReader(unhurried, library, clock=clock, present=library.present, fields=fields)
-    file = Recorder.open(str(path))
+    file = ReadingRecorder.open(str(path))
     reader = RecordingReader(nvml, file)
     for _ in range(10):
         clock.advance(1)

@@ -9,7 +9,7 @@ import aiohttp
 import pytest
 
 from gpuscale.agent.exporter.agent import NodeAgent
-from gpuscale.agent.exporter.http.passwords import BasicAuth
+from gpuscale.agent.exporter.http.passwords import PasswordCheck
 from gpuscale.agent.exporter.routes import ServeOptions
 from gpuscale.agent.formats.labels import FamilyOptions
 from gpuscale.agent.gpu.model_table import MODELS
@@ -248,7 +248,7 @@ async def test_one_hung_nvidia_gpu_takes_only_its_own_series_away(http) -> None:
 
 
 async def test_password_is_asked_for_on_every_path(serve, http) -> None:
-    auth = BasicAuth({"alice": "pw"}, lambda password, hashed: password == hashed)
+    auth = PasswordCheck({"alice": "pw"}, lambda password, hashed: password == hashed)
     _, url = await serve(serve=ServeOptions(auth=auth))
     for path in ("/metrics", "/health", "/stream"):
         status, headers, _ = await get(http, url + path)
@@ -260,7 +260,7 @@ async def test_password_is_asked_for_on_every_path(serve, http) -> None:
 async def test_open_probes_ask_for_no_password_and_say_no_more_than_probes_need(
     serve, http
 ) -> None:
-    auth = BasicAuth({"alice": "pw"}, lambda password, hashed: password == hashed)
+    auth = PasswordCheck({"alice": "pw"}, lambda password, hashed: password == hashed)
     _, url = await serve(serve=ServeOptions(auth=auth, has_open_probes=True))
     await until(http, f"{url}/readyz", lambda body: body == "ok")
     assert (await get(http, f"{url}/health"))[0] == 200

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuscale.lab.sim.history.questions import Questions
+from gpuscale.lab.sim.history.questions import DeploymentQueries
 from gpuscale.series.values import Vector
 from gpuscale.server.sources.prometheus.client import PrometheusSettings, PrometheusSource
 from gpuscale.server.sources.prometheus.possible import PossibleSource
@@ -123,7 +123,7 @@ async def test_a_replay_leaves_out_what_is_no_percentage_and_knows_how_much(
         async with PrometheusSource(PrometheusSettings(running.url)) as source:
             queries = {
                 name: promql
-                for name, promql in Questions("ml", "web").columns.items()
+                for name, promql in DeploymentQueries("ml", "web").columns.items()
                 if name in {"busy", "seen", "impossible"}
             }
             found = await columns(source, queries, start_ms, STEP_MS, STEPS)

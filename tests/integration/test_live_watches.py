@@ -14,17 +14,17 @@ from aiohttp import web
 from background import until
 from gpuscale.base.clock import ManualClock
 from gpuscale.base.objects.selectors import Selector
-from gpuscale.lab.kube_api.forms import Form, Wanted
+from gpuscale.lab.kube_api.forms import Form, WantedForm
 from gpuscale.lab.kube_api.kinds import POD
 from gpuscale.lab.kube_api.routes import KubeApi
-from gpuscale.lab.kube_api.selecting import Selection
-from gpuscale.lab.kube_api.store import Facts, Store
-from gpuscale.lab.kube_api.watching import MAX_WATCHES_EACH, Watch, Watches
+from gpuscale.lab.kube_api.selecting import ObjectSelection
+from gpuscale.lab.kube_api.store import ObjectFacts, Store
+from gpuscale.lab.kube_api.watching import MAX_WATCHES_EACH, Watches, WatchRequest
 from gpuscale.lab.sim.cluster import ClusterDirectory
 from gpuscale.series.query_pool import QueryPool
 from gpuscale.series.storage.store import SeriesStore
 from gpuscale.server.metricsapi.provider import MetricsProvider
-from gpuscale.server.metricsapi.routes import MetricsApi
+from gpuscale.server.metricsapi.routes import MetricsApiRoutes
 from gpuscale.server.metricsapi.wire.field_selectors import FieldSelector
 from gpuscale.server.sources.embedded import EmbeddedSource
 from live_objects import StoredRun, shipped
@@ -54,7 +54,7 @@ class Api:
         source = EmbeddedSource(SeriesStore(), QueryPool())
         rules, directory = world.setup.rules, ClusterDirectory(world.cluster)
         provider = MetricsProvider(rules, source, directory, ManualClock(), 60)
-        self.api = KubeApi(world, run.objects, MetricsApi(provider), lambda: None)
+        self.api = KubeApi(world, run.objects, MetricsApiRoutes(provider), lambda: None)
 
     async def run_to(self, seconds: float) -> None:
         """Let time pass, and have the API see it."""
@@ -205,10 +205,10 @@ async def test_a_reader_that_takes_nothing_is_cut_off() -> None:
     def body() -> dict:
         return {"metadata": {}, "text": large}
 
-    store.take(Facts("pods", "default", f"p{index}", (), body) for index in range(400))
+    store.take(ObjectFacts("pods", "default", f"p{index}", (), body) for index in range(400))
     watches = Watches(store, lambda: 0)
-    selection = Selection(POD, None, Selector(), FieldSelector())
-    watch = Watch(Wanted(POD, Form.WHOLE), selection, None, True, False)
+    selection = ObjectSelection(POD, None, Selector(), FieldSelector())
+    watch = WatchRequest(WantedForm(POD, Form.WHOLE), selection, None, True, False)
     app = web.Application()
     ended = asyncio.Event()
 

@@ -8,8 +8,8 @@ import pytest
 
 from gpuscale.load.http.sender import Sender
 from gpuscale.load.http.target import resolve
-from gpuscale.load.plan import LoadPlan, Request
-from gpuscale.load.recording import Counts
+from gpuscale.load.plan import LoadPlan, LoadRequest
+from gpuscale.load.recording import RequestCounts
 from gpuscale.load.run import new_runner
 from gpuscale.load.shapes import constant
 
@@ -20,13 +20,13 @@ MANY = 70_000
 """Bytes, more than the 65 536 that may come without a body."""
 
 
-def outcome(answer: bytes, *, hangs_up: bool = False, ago_s: float = 0.0) -> Counts:
+def outcome(answer: bytes, *, hangs_up: bool = False, ago_s: float = 0.0) -> RequestCounts:
     """Send five requests, the first due so long ago, to a server that gives this answer to each."""
     with new_runner() as runner:
         return runner.run(_outcome(answer, ago_s, hangs_up=hangs_up))
 
 
-async def _outcome(answer: bytes, ago_s: float, *, hangs_up: bool) -> Counts:
+async def _outcome(answer: bytes, ago_s: float, *, hangs_up: bool) -> RequestCounts:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             while await reader.readuntil(b"\r\n\r\n"):
@@ -40,10 +40,10 @@ async def _outcome(answer: bytes, ago_s: float, *, hangs_up: bool) -> Counts:
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    request = Request(f"http://127.0.0.1:{port}/", timeout_s=0.5)
+    request = LoadRequest(f"http://127.0.0.1:{port}/", timeout_s=0.5)
     plan = LoadPlan(request, constant(50), duration_s=0.1, arrivals="even")
     due: Iterator[float] = iter([number / 50 for number in range(SENT)])
-    counts = Counts()
+    counts = RequestCounts()
     async with server:
         async for second in Sender(plan, resolve(request), due).run(
             time.monotonic() - ago_s, asyncio.Event()

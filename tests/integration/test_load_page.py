@@ -5,7 +5,7 @@ import re
 import pytest
 
 from gpuscale.load.timeline.page import render_timeline
-from gpuscale.load.timeline.types import Mark, Span, Timeline, Track
+from gpuscale.load.timeline.types import Span, Timeline, TimelineMark, Track
 
 playwright = pytest.importorskip(
     "playwright.async_api", reason="needs playwright: pip install -e '.[dev]'"
@@ -95,7 +95,9 @@ async def test_lanes_are_rows_of_bars_and_the_legend_counts_them(opened) -> None
 
 async def test_events_mark_the_charts_and_stand_in_the_list(opened) -> None:
     marks = (
-        Mark(START_MS + 30_000, "SuccessfulRescale", "HorizontalPodAutoscaler/bert", "New size: 2"),
+        TimelineMark(
+            START_MS + 30_000, "SuccessfulRescale", "HorizontalPodAutoscaler/bert", "New size: 2"
+        ),
     )
     page = await opened(tracks=(Track("ready", "pods", "replicas", READY),), marks=marks)
     await expect(page.locator("#events li")).to_contain_text("New size: 2")

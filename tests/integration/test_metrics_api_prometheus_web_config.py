@@ -14,7 +14,7 @@ from aiohttp.test_utils import unused_port
 from gpuscale.base.errors import UnavailableError, UpstreamError
 from gpuscale.base.objects.selectors import Selector
 from gpuscale.ops.install.certificates import make_certificate
-from gpuscale.ops.install.render import Inputs, render
+from gpuscale.ops.install.render import RenderInputs, render
 from gpuscale.ops.install.values import Values
 from gpuscale.series.values import Vector
 from gpuscale.server.metricsapi.prometheus_tls import make_source
@@ -25,7 +25,7 @@ from gpuscale.server.rules.config import load_rules
 from gpuscale.server.rules.queries.plan import plan_custom
 from gpuscale.server.rules.resources import KUBERNETES
 from gpuscale.server.sources import access
-from gpuscale.server.sources.asking.single_flight import Questions, Sharing
+from gpuscale.server.sources.asking.single_flight import AnswerSharing, SharedSource
 
 pytestmark = pytest.mark.prometheus
 
@@ -232,7 +232,7 @@ async def test_the_pods_of_an_installation_get_in_and_stay_in(
     values = Values.model_validate({"spec": spec})
     (api,) = [
         each
-        for each in render(values, Inputs(make_certificate(values, 1_700_000_000_000)))
+        for each in render(values, RenderInputs(make_certificate(values, 1_700_000_000_000)))
         if each["kind"] == "Deployment" and each["metadata"]["name"] == "gpuscale-metrics-api"
     ]
     pod = api["spec"]["template"]["spec"]
@@ -272,7 +272,7 @@ async def test_a_question_for_many_pods_is_asked_in_parts_and_gives_the_same(pro
                 return await source.query(promql, at_ms)
 
         plan = _plan(names)
-        questions = Questions(Watched(), Sharing(fits=source.takes))
+        questions = SharedSource(Watched(), AnswerSharing(fits=source.takes))
         value = await questions.custom(plan, 1000)
         assert value == Vector(())
         found = [re.sub(r"[\[\]]", "", name) for text in asked for name in _names(text)]

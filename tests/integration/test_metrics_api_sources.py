@@ -18,7 +18,7 @@ from gpuscale.server.rules.catalogue import Catalogue
 from gpuscale.server.rules.config import load_rules
 from gpuscale.server.rules.queries.plan import plan_custom
 from gpuscale.server.rules.resources import KUBERNETES
-from gpuscale.server.sources.asking.single_flight import Questions, Sharing
+from gpuscale.server.sources.asking.single_flight import AnswerSharing, SharedSource
 from gpuscale.server.sources.embedded import EmbeddedSource
 from gpuscale.server.sources.prometheus.client import PrometheusSettings, PrometheusSource
 from gpuscale.server.sources.source import MetricSource
@@ -200,7 +200,7 @@ async def check_shared_questions(source: MetricSource) -> None:
             plan_custom(catalogue, KUBERNETES, "pods", namespace, names, metric, Selector())
             for namespace, names in REQUESTS
         ]
-        sharing = Questions(source, Sharing(freshness_ms=1000))
+        sharing = SharedSource(source, AnswerSharing(freshness_ms=1000))
         values = await asyncio.gather(*(sharing.custom(each, NOW_MS) for each in plans))
         shared = [each.answer(value) for each, value in zip(plans, values, strict=True)]
         exact = [each.answer(await source.query(each.promql, NOW_MS)) for each in plans]

@@ -9,7 +9,7 @@ from gpuscale.lab.scenarios import find_setup
 from gpuscale.lab.sim.simulate import simulate
 from gpuscale.lab.views.report import render_report
 from gpuscale.load.timeline.page import render_timeline
-from gpuscale.load.timeline.types import HOPS, Mark, Span, Timeline, Track
+from gpuscale.load.timeline.types import HOPS, Span, Timeline, TimelineMark, Track
 
 playwright = pytest.importorskip(
     "playwright.async_api", reason="needs playwright: pip install -e '.[dev]'"
@@ -218,7 +218,9 @@ def timeline_of_load(tmp_path_factory: pytest.TempPathFactory):
     points = tuple((1000 * second, float(second % 97)) for second in range(600))
     tracks = [Track(name, f"unit of {hop}", hop, points) for hop in HOPS]
     tracks.append(Track("ratio", "%", "latency", points))
-    marks = (Mark(5000, "SuccessfulRescale", f"HorizontalPodAutoscaler/{name}", "New size: 2"),)
+    marks = (
+        TimelineMark(5000, "SuccessfulRescale", f"HorizontalPodAutoscaler/{name}", "New size: 2"),
+    )
     states = ("pending", "running", "a state of one's own")
     spans = tuple(
         Span(f"{name}-{lane}", state, 1000 * lane + 9000 * place, 1000 * lane + 9000 * (place + 1))

@@ -10,7 +10,7 @@ import pytest
 from gpuscale.lab.local.view import LiveView
 from gpuscale.lab.sim.autoscaler import HpaController
 from gpuscale.lab.sim.document.document import row
-from gpuscale.lab.sim.document.timeline import Recorder
+from gpuscale.lab.sim.document.timeline import SeriesRecorder
 from gpuscale.lab.sim.needs import needs_of
 from gpuscale.lab.sim.pipeline import VirtualPipeline
 from gpuscale.lab.sim.scenario.loading import load_setup
@@ -73,7 +73,7 @@ def followed_run(scenario):
     world = World(setup, 0, needs_of(setup).fields(setup.counters))
     controller = HpaController(world)
     VirtualPipeline(world, controller)
-    recorder = Recorder()
+    recorder = SeriesRecorder()
     recorder.add(0, row(world, controller.figures(), {}))
     run = Followed(
         world,

@@ -13,7 +13,7 @@ from gpuscale.testing.prometheus import serve
 from gpuscale.triggers.observation import Missing, TotalLoad
 from gpuscale.triggers.policies.compiled import policy_function, replay
 from gpuscale.triggers.policies.registry import POLICIES
-from gpuscale.triggers.policies.replay import Service
+from gpuscale.triggers.policies.replay import ReplaySettings
 from gpuscale.triggers.trigger import ServedPolicy
 
 pytestmark = [pytest.mark.prometheus, pytest.mark.timeout(120)]
@@ -33,7 +33,7 @@ def load_at(at_s: int) -> float:
 def expected(now_s: int) -> int:
     """Return what a replay of the same demand has at its last step."""
     demand = numpy.array([load_at(at_s) / 10 for at_s in range(BEGIN_S, now_s + 1, 15)])
-    policy, service = POLICIES[USE.name], Service(15.0, 180.0, 30.0, least=2.0, most=50.0)
+    policy, service = POLICIES[USE.name], ReplaySettings(15.0, 180.0, 30.0, least=2.0, most=50.0)
     desired = policy_function(policy.desired)
     return int(replay(desired, policy.settings(), policy.memory, demand, service).replicas[-1])
 

@@ -13,7 +13,7 @@ from gpuscale.ops.doctor.snapshot import Snapshot
 from gpuscale.server.metricsapi.prometheus_tls import make_source
 from gpuscale.server.metricsapi.settings import read_settings
 from gpuscale.server.scaler.settings import read_settings as read_scaler_settings
-from gpuscale.server.sources.access import Access
+from gpuscale.server.sources.access import SourceAccess
 from gpuscale.server.sources.entra import EntraToken
 from gpuscale.server.sources.prometheus.identity import login_of
 from gpuscale.testing.prometheus import serve
@@ -95,7 +95,9 @@ async def test_a_role_that_is_missing_is_said(azure) -> None:
 
 async def test_the_doctor_asks_it_too(azure) -> None:
     token = EntraToken(login_of("azure-workload", azure.url))
-    look = await PrometheusReader(None, azure.url, Access(token=token)).read(Snapshot(AT_MS), AT_MS)
+    look = await PrometheusReader(None, azure.url, SourceAccess(token=token)).read(
+        Snapshot(AT_MS), AT_MS
+    )
     assert (look.fault, look.refused, azure.refused) == ("", 0, 0)
     assert azure.issued == ["secret-0"]
     refused = await PrometheusReader(None, azure.url).read(Snapshot(AT_MS), AT_MS)

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 import pytest
 from aiohttp import web
 
-from gpuscale.ops.doctor.pulse.load import Load
+from gpuscale.ops.doctor.pulse.load import PulseLoad
 
 LIMIT_S = 60.0
 
@@ -55,7 +55,7 @@ async def test_no_more_requests_than_allowed_and_none_after_the_end(
 ) -> None:
     endpoint = Endpoint()
     async with endpoint.serving() as url:
-        load = Load(url, asked, LIMIT_S)
+        load = PulseLoad(url, asked, LIMIT_S)
         async with load.running():
             await until(lambda: endpoint.now == allowed)
         await until(lambda: endpoint.now == 0)
@@ -67,7 +67,7 @@ async def test_answers_are_counted() -> None:
     endpoint = Endpoint()
     endpoint.free.set()
     async with endpoint.serving() as url:
-        load = Load(url, 2, LIMIT_S)
+        load = PulseLoad(url, 2, LIMIT_S)
         async with load.running():
             await until(lambda: load.count.answered > 3)
     assert load.count.failed == 0
@@ -75,7 +75,7 @@ async def test_answers_are_counted() -> None:
 
 async def test_it_ends_by_itself_when_its_time_is_over() -> None:
     endpoint = Endpoint()
-    async with endpoint.serving() as url, Load(url, 2, 2.0).running():
+    async with endpoint.serving() as url, PulseLoad(url, 2, 2.0).running():
         await until(lambda: endpoint.most > 0)
         await until(lambda: endpoint.now == 0)
 
@@ -84,11 +84,11 @@ async def test_errors_are_counted_with_the_last_reason() -> None:
     endpoint = Endpoint(status=503)
     endpoint.free.set()
     async with endpoint.serving() as url:
-        load = Load(url, 2, LIMIT_S)
+        load = PulseLoad(url, 2, LIMIT_S)
         async with load.running():
             await until(lambda: load.count.failed > 1)
     assert (load.count.answered, load.count.fault) == (0, "status 503")
-    gone = Load(url, 1, LIMIT_S)
+    gone = PulseLoad(url, 1, LIMIT_S)
     async with gone.running():
         await until(lambda: gone.count.failed > 1)
     assert "connection refused" in gone.count.fault

@@ -16,7 +16,7 @@ from gpuscale.series.remote_write.relabelling import RelabelRule
 from gpuscale.series.storage import compression
 from gpuscale.series.storage.store import SeriesStore
 from gpuscale.server.sources.remote_write.sender import RemoteWriter
-from gpuscale.server.sources.remote_write.settings import Endpoint
+from gpuscale.server.sources.remote_write.settings import RemoteWriteEndpoint
 from gpuscale.testing.prometheus import free_port, serve
 
 pytestmark = [pytest.mark.prometheus, pytest.mark.timeout(180)]
@@ -25,7 +25,7 @@ SPECIAL = (1.5, -0.0, math.inf, -math.inf, 5e-324, 1.7976931348623157e308, 0.1 +
 
 @asynccontextmanager
 async def writing(store, url, **settings):
-    endpoint = Endpoint(f"{url}/api/v1/write", interval_s=0.1, **settings)
+    endpoint = RemoteWriteEndpoint(f"{url}/api/v1/write", interval_s=0.1, **settings)
     writer = RemoteWriter(store, endpoint, WallClock())
     running = asyncio.create_task(writer.run())
     try:

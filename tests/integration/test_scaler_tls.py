@@ -14,7 +14,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from answering import measured
 from gpuscale.base.errors import UsageError
 from gpuscale.base.pki import KeyPair, make_ca, make_serving
-from gpuscale.server.scaler.certificate import TlsFiles, WatchedCertificate
+from gpuscale.server.scaler.certificate import ScalerTlsFiles, WatchedCertificate
 from scaler_client import client_of, ref, served
 
 Code = grpc.StatusCode
@@ -57,7 +57,7 @@ class Folder:
     def __init__(self, path):
         self.path = path
         self.ca, self.client_ca = make_ca(NOW_MS), make_ca(NOW_MS)
-        self.files = TlsFiles(path / "tls.crt", path / "tls.key", path / "client-ca.crt")
+        self.files = ScalerTlsFiles(path / "tls.crt", path / "tls.key", path / "client-ca.crt")
         self.put_pair(make_serving(self.ca, ("localhost",), NOW_MS))
         put(self.files.client_cas, self.client_ca.certificate)
 
@@ -66,7 +66,7 @@ class Folder:
         put(self.files.key, pair.key, seconds)
 
     def plain(self):
-        return WatchedCertificate(TlsFiles(self.files.certificate, self.files.key))
+        return WatchedCertificate(ScalerTlsFiles(self.files.certificate, self.files.key))
 
     def mutual(self):
         return WatchedCertificate(self.files)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuscale.agent.attribution.join import safe_labels
-from gpuscale.agent.attribution.kubelet.allocations import Device
+from gpuscale.agent.attribution.kubelet.allocations import KubeletDevice
 from gpuscale.agent.attribution.kubelet.device_ids import (
     KnownGpus,
     is_gpu,
@@ -52,12 +52,12 @@ OBJECTS = st.recursive(
 
 @given(st.text() | st.lists(st.sampled_from(ID_PARTS), max_size=8).map("".join), st.text())
 def test_any_device_id_is_read_or_refused(device_id, resource) -> None:
-    is_gpu(Device(resource, device_id))
+    is_gpu(KubeletDevice(resource, device_id))
     try:
         found = parse_device_id(resource, device_id)
     except ValueError:
         found = None
-    gpu = resolve_device(Device(resource, device_id), KnownGpus((GPU,)))
+    gpu = resolve_device(KubeletDevice(resource, device_id), KnownGpus((GPU,)))
     assert gpu == "GPU-a" or isinstance(gpu, Unattributed)
     assert found is None or found.text == device_id
 

@@ -15,7 +15,7 @@ from gpuscale.server.metricsapi.cluster import aggregated_types, listed_types
 from gpuscale.server.metricsapi.flags import FLAGS
 from gpuscale.server.metricsapi.security.authentication import (
     Authenticator,
-    Credentials,
+    RequestCredentials,
     UnauthenticatedError,
 )
 from gpuscale.server.metricsapi.security.authorization import attributes_of, forbidden_message
@@ -115,7 +115,7 @@ def test_no_headers_alone_make_anyone_but_nobody(pairs) -> None:
     authenticator = Authenticator(lambda: trusted, NoTokens())
     with suppress(UnauthenticatedError):
         headers = CIMultiDictProxy(CIMultiDict(pairs))
-        assert asyncio.run(authenticator.user(Credentials(headers))) == NOBODY
+        assert asyncio.run(authenticator.user(RequestCredentials(headers))) == NOBODY
 
 
 TEXTS = st.text(max_size=12) | st.sampled_from(

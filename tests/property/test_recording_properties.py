@@ -15,7 +15,7 @@ from gpuscale.agent.gpu.readings import (
     ProcessReading,
 )
 from gpuscale.agent.recordings.format import Tick
-from gpuscale.agent.recordings.recording import Recorder, ReplayReader, read_recording
+from gpuscale.agent.recordings.recording import ReadingRecorder, ReplayReader, read_recording
 from gpuscale.base.errors import ConfigError, UnavailableError
 
 COUNTS = st.integers(0, 2**64)
@@ -70,7 +70,7 @@ def runs(draw):
 
 def recorded(ticks):
     stream = io.StringIO()
-    recorder = Recorder(stream)
+    recorder = ReadingRecorder(stream)
     for tick in ticks:
         if tick.error is None:
             recorder.write(tick.readings, now_ms=tick.now_ms, gpus=tick.gpus)

@@ -8,14 +8,14 @@ from hypothesis import strategies as st
 
 from gpuscale.base.errors import ConfigError
 from gpuscale.base.objects.pods import PodPhase
-from gpuscale.hpa.replicas.pods import Sample
+from gpuscale.hpa.replicas.pods import PodSample
 from gpuscale.hpa.types import PodInfo
 from gpuscale.triggers.held import decode, encode, held_of
 from gpuscale.triggers.machine import TriggerState, evaluate
 from gpuscale.triggers.metadata import read_metadata, read_triggers
 from gpuscale.triggers.observation import Missing, Observation, PodLoads, PodsSeen, WakeSeen
 from gpuscale.triggers.reading import KEYS
-from gpuscale.triggers.trigger import Load, Trigger, WakeQuery, WorkloadRef
+from gpuscale.triggers.trigger import PodLoad, Trigger, WakeQuery, WorkloadRef
 
 TRIGGERS = st.builds(
     Trigger,
@@ -23,7 +23,7 @@ TRIGGERS = st.builds(
     name=st.just("b"),
     workload=st.just(WorkloadRef("Deployment", "web")),
     load=st.sampled_from(
-        [Load("util"), Load("util", window_s=30.0), Load("util", aggregation="max")]
+        [PodLoad("util"), PodLoad("util", window_s=30.0), PodLoad("util", aggregation="max")]
     ),
     target=st.sampled_from([0.6, 1.0, 60.0]),
     activation_target=st.sampled_from([0.0, 0.1, 5.0]),
@@ -43,7 +43,7 @@ def observations(draw):
     ages = st.floats(0, 4000)
     seen = PodsSeen(desired, pods, tuple(draw(st.lists(ages, max_size=2))), 1800.0)
     values = st.integers(0, 200_000)
-    samples = {f"p{i}": Sample(draw(values), 1, 1) for i in draw(st.sets(st.integers(0, 3)))}
+    samples = {f"p{i}": PodSample(draw(values), 1, 1) for i in draw(st.sets(st.integers(0, 3)))}
     load = PodLoads(samples, 1) if draw(st.booleans()) else Missing("away")
     states = (draw(st.sampled_from([True, False, None])) for _ in range(2))
     wakes = tuple(WakeSeen(f"w{i}", state, "") for i, state in enumerate(states))
@@ -134,7 +134,7 @@ def test_a_restart_goes_on_from_what_was_held(trigger, steps, now_ms, later_s):
     st.dictionaries(st.text(max_size=12), st.integers(1, 3), max_size=40), st.integers(200, 4000)
 )
 def test_what_is_kept_fits(names, max_bytes):
-    trigger = Trigger("a", "b", None, Load(query="x"), 1.0)
+    trigger = Trigger("a", "b", None, PodLoad(query="x"), 1.0)
     state = evaluate(trigger, Observation(0, 0.0), TriggerState()).state
     woken = (WakeSeen("w", True, ""),)
     only = replace(trigger, load=None)

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Mapping
 
 from gpuscale.base.errors import UsageError
 from gpuscale.triggers.answer import Answer, TooManyTriggersError
-from gpuscale.triggers.trigger import Load, Trigger, WorkloadRef
+from gpuscale.triggers.trigger import PodLoad, Trigger, WorkloadRef
 
 
 def measured(value: float, *, is_active: bool | None = None, measured_ms: int = 1_000) -> Answer:
@@ -33,7 +33,7 @@ def read_plainly(metadata: Mapping[str, str], namespace: str) -> Trigger:
         namespace,
         metadata.get("metricName", "queue"),
         WorkloadRef("Deployment", metadata["workload"]),
-        Load(query=metadata.get("query", "up")),
+        PodLoad(query=metadata.get("query", "up")),
         float(metadata["target"]),
     )
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gpuscale.lab.kube_api.kinds import KINDS, SCALED_OBJECT
-from gpuscale.lab.kube_api.objects.cluster import ClusterObjects
+from gpuscale.lab.kube_api.objects.cluster import WorldObjects
 from gpuscale.lab.kube_api.store import Store
 from gpuscale.lab.scenarios import find_setup
 from gpuscale.lab.sim.autoscaler import HpaController
@@ -23,7 +23,7 @@ class StoredRun:
         self.controller = HpaController(self.world)
         VirtualPipeline(self.world, self.controller)
         axis = TimeAxis(START_MS, speed)
-        self.objects = ClusterObjects(self.world, self.controller, axis)
+        self.objects = WorldObjects(self.world, self.controller, axis)
         self.store = Store(0)
 
     def run_to(self, seconds: float) -> "StoredRun":

@@ -1,8 +1,8 @@
 """Taints of the moment, with what each says of its node; the source stands above each."""
 
-from gpuscale.base.objects.taints import Moment
+from gpuscale.base.objects.taints import PassingTaint
 
-GOING, NOT_YET, UNWELL = Moment.GOING, Moment.NOT_YET, Moment.UNWELL
+GOING, NOT_YET, UNWELL = PassingTaint.GOING, PassingTaint.NOT_YET, PassingTaint.UNWELL
 KIN = [
     # k8s.io/api core/v1 well_known_taints.go
     ("node.kubernetes.io/not-ready", UNWELL),

@@ -27,7 +27,7 @@ class Severity(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class FixRequest:
     """One request that is part of a fix."""
 
     path: str
@@ -45,7 +45,7 @@ class Fix:
     """In one sentence."""
     command: str = ""
     """What does it, for a terminal; empty where there is no one command."""
-    changes: tuple[Change, ...] = ()
+    changes: tuple[FixRequest, ...] = ()
     """What `--fix` does in its place; empty where that might restart or take away something."""
 
 

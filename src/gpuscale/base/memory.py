@@ -44,7 +44,7 @@ _FIRST = 2_000_000
 """Objects; about as many hundred bytes."""
 
 
-class Collector:
+class CycleCollector:
     """Looks for cycles when there are twice as many objects as after it last did."""
 
     def __init__(self) -> None:
@@ -61,12 +61,12 @@ class Collector:
 
 
 @contextmanager
-def collecting_rarely() -> Iterator[Collector]:
-    """Let nothing but `Collector.look` collect in the block."""
+def collecting_rarely() -> Iterator[CycleCollector]:
+    """Let nothing but `CycleCollector.look` collect in the block."""
     was_on = gc.isenabled()
     gc.disable()
     try:
-        yield Collector()
+        yield CycleCollector()
     finally:
         if was_on:
             gc.enable()

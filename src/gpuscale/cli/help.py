@@ -46,7 +46,7 @@ class Command(TyperCommand):
         return _off(super().get_help_option(ctx))
 
 
-class Group(TyperGroup):
+class CommandGroup(TyperGroup):
     """Commands under one name, with words for types."""
 
     def format_help(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - as above

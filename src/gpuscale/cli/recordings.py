@@ -20,8 +20,8 @@ from gpuscale.lab.scenarios import load_policy, read_beside
 
 if TYPE_CHECKING:
     from gpuscale.lab.sim.history.demand import Demand
-    from gpuscale.lab.sim.history.questions import Questions
-    from gpuscale.lab.sim.history.recording import Facts, Recording
+    from gpuscale.lab.sim.history.questions import DeploymentQueries
+    from gpuscale.lab.sim.history.recording import Recording, RecordingFacts
     from gpuscale.lab.sim.scenario.setup import Setup
     from gpuscale.series.values import Value
     from gpuscale.server.sources.prometheus.client import PrometheusSource
@@ -251,7 +251,7 @@ class Replay:
         )
         self._recording: Recording = trimmed(whole)
         self._history = hpa_history(self._recording, objects)
-        self._facts: Facts = replace(facts, notes=(*facts.notes, *self._history.notes))
+        self._facts: RecordingFacts = replace(facts, notes=(*facts.notes, *self._history.notes))
         self._demand: Demand = demand_of(self._recording, self._facts.gpus_per_pod)
         self._files = files(
             self._recording,
@@ -301,7 +301,7 @@ class Replay:
 
 def _from_file(
     recorded: Recorded, texts: Mapping[str, str]
-) -> "tuple[Recording, Facts, list[dict[str, Any]]]":
+) -> "tuple[Recording, RecordingFacts, list[dict[str, Any]]]":
     from gpuscale.lab.sim.history.questions import facts_of
     from gpuscale.lab.sim.history.tables import read_recording, recording_of
     from gpuscale.lab.sim.history.writing import objects_of
@@ -323,14 +323,14 @@ def _from_file(
 
 def _asked(
     recorded: Recorded, texts: Mapping[str, str]
-) -> "tuple[Recording, Facts, list[dict[str, Any]]]":
-    from gpuscale.lab.sim.history.questions import Questions, facts_of, manifests_of
+) -> "tuple[Recording, RecordingFacts, list[dict[str, Any]]]":
+    from gpuscale.lab.sim.history.questions import DeploymentQueries, facts_of, manifests_of
     from gpuscale.lab.sim.history.recording import from_answers
     from gpuscale.lab.sim.history.tables import MAX_STEPS
     from gpuscale.lab.sim.history.writing import objects_of
 
     objects = objects_of(texts, recorded.key) if texts else None
-    questions = Questions(*recorded.key, recorded.demand_query, recorded.utilization_query)
+    questions = DeploymentQueries(*recorded.key, recorded.demand_query, recorded.utilization_query)
     range_s, step_s = (
         seconds_of("--range", recorded.range_text),
         seconds_of("--step", recorded.step_text),
@@ -366,7 +366,7 @@ def _asked(
 
 async def _answers(
     source: "PrometheusSource",
-    questions: "Questions",
+    questions: "DeploymentQueries",
     start_ms: int,
     step_ms: int,
     steps: int,

@@ -16,7 +16,7 @@ from typer.main import get_command
 
 from gpuscale import __version__
 from gpuscale.base.errors import UsageError
-from gpuscale.cli.help import Command, Group
+from gpuscale.cli.help import Command, CommandGroup
 
 _TRY = "Try it, without a GPU or a cluster"
 _LOOK = "Look: what is wrong, and why"
@@ -194,7 +194,7 @@ _ENTRIES: Mapping[str, _Entry] = {
 }
 
 
-class Commands(Group):
+class Commands(CommandGroup):
     """The commands that are installed; each is imported when it is wanted."""
 
     _is_listing = False

@@ -12,12 +12,12 @@ from gpuscale.hpa.conditions import Verdict, unable_to_compute, valid_metric_fou
 from gpuscale.hpa.kernel.proposals import NO_CHOICE, NOT_FETCHED, Choice, failure
 from gpuscale.hpa.names import metric_text
 from gpuscale.hpa.replicas import words
-from gpuscale.hpa.replicas.calculator import Asked, SyncContext
+from gpuscale.hpa.replicas.calculator import MetricProposal, SyncContext
 from gpuscale.hpa.replicas.metrics import MetricFailure, replicas_for_metric
 from gpuscale.hpa.targets import target_text
 from gpuscale.hpa.types import Event, MetricStatus, Observation
 
-_Outcomes = tuple[Asked | MetricFailure, ...]
+_Outcomes = tuple[MetricProposal | MetricFailure, ...]
 _FAILED = failure(NOT_FETCHED)
 
 
@@ -80,7 +80,7 @@ def _choice(outcomes: _Outcomes, sync: SyncContext) -> Choice:
     return choice
 
 
-def _status(index: int, spec: MetricSpec, outcome: Asked | MetricFailure) -> MetricStatus:
+def _status(index: int, spec: MetricSpec, outcome: MetricProposal | MetricFailure) -> MetricStatus:
     name, target = metric_text(spec), target_text(spec)
     if isinstance(outcome, MetricFailure):
         return MetricStatus(index, name, target, error=outcome.text)

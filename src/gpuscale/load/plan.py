@@ -17,7 +17,7 @@ _ERRORS = re.compile(r"errors=(\d+(?:\.\d+)?)%")
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class LoadRequest:
     """One request, the same each time but for the body where that has token lengths."""
 
     url: str
@@ -30,12 +30,12 @@ class Request:
     ca_file: str | None = None
     is_insecure: bool = False
     """Whether the server's certificate is taken as it is."""
-    others: "tuple[Request, ...]" = ()
+    others: "tuple[LoadRequest, ...]" = ()
     """Sent in turn with it, to its server."""
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class RunLimits:
     """What a run never exceeds, whatever the server does."""
 
     requests: int = 100_000_000
@@ -73,7 +73,7 @@ class Slo:
 class LoadPlan:
     """One run."""
 
-    request: Request
+    request: LoadRequest
     load: Load | None
     """Requests over time; None is a closed loop of users."""
     duration_s: float
@@ -81,7 +81,7 @@ class LoadPlan:
     seed: int = 1
     users: int = 0
     """Of a closed loop: each sends the next request when it has the answer to its last."""
-    bounds: Bounds = field(default_factory=Bounds)
+    bounds: RunLimits = field(default_factory=RunLimits)
     slo: Slo = field(default_factory=Slo)
     shape: str = ""
     """The load in the user's words, for the result."""

@@ -18,7 +18,7 @@ def new_histogram() -> HdrHistogram:
 
 
 @dataclass(slots=True)
-class Counts:
+class RequestCounts:
     """What happened to requests in a time."""
 
     sent: int = 0
@@ -30,7 +30,7 @@ class Counts:
     """By kind: refused, reset, timeout, tls, malformed, unfinished."""
     bytes_in: int = 0
 
-    def add(self, other: "Counts") -> None:
+    def add(self, other: "RequestCounts") -> None:
         """Count what another one counted."""
         self.sent += other.sent
         self.ok += other.ok
@@ -54,7 +54,7 @@ class Second:
     """
 
     index: int
-    counts: Counts
+    counts: RequestCounts
     in_flight: int
     latency: HdrHistogram
     service: HdrHistogram
@@ -74,18 +74,18 @@ class Second:
             histogram.encoder = None
 
 
-def _decoded(index: int, counts: Counts, in_flight: int, *encoded: bytes) -> Second:
+def _decoded(index: int, counts: RequestCounts, in_flight: int, *encoded: bytes) -> Second:
     return Second(index, counts, in_flight, *map(HdrHistogram.decode, encoded))
 
 
-class Recorder:
+class RunRecorder:
     """Takes what happens now, and gives it away as seconds.
 
     Two sets of histograms take turns. Encoding them takes milliseconds, for which requests would be late.
     """
 
     def __init__(self) -> None:
-        self.counts = Counts()
+        self.counts = RequestCounts()
         self.latency = new_histogram()
         """From the moment a request was due to its whole answer: what a user waits."""
         self.service = new_histogram()
@@ -102,12 +102,12 @@ class Recorder:
             _empty(histogram)
         self.latency, self.service, self.lateness = self._others
         self._others = taken
-        self.counts = Counts()
+        self.counts = RequestCounts()
         return second
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class RunSecond:
     """One second of a run, all processes together. Times are milliseconds, None without an answer."""
 
     t_s: int
@@ -122,7 +122,7 @@ class Row:
     p99_ms: float | None
 
 
-class Recording:
+class RunRecording:
     """Joins the seconds of all processes into rows and totals.
 
     Args:
@@ -131,16 +131,16 @@ class Recording:
 
     def __init__(self, started_ms: int) -> None:
         self.started_ms = started_ms
-        self.rows: list[Row] = []
-        self.counts = Counts()
+        self.rows: list[RunSecond] = []
+        self.counts = RequestCounts()
         self.latency = new_histogram()
         self.service = new_histogram()
         self.lateness = new_histogram()
         self._second = new_histogram()
 
-    def add(self, seconds: list[Second], planned: float) -> Row:
+    def add(self, seconds: list[Second], planned: float) -> RunSecond:
         """Add one second as each process saw it."""
-        counts, latency = Counts(), self._second
+        counts, latency = RequestCounts(), self._second
         _empty(latency)
         for second in seconds:
             counts.add(second.counts)
@@ -152,7 +152,7 @@ class Recording:
         # One pass for all three; of an empty histogram every percentile would be 0.
         is_empty = not latency.get_total_count()
         found = {} if is_empty else latency.get_percentile_to_value_dict([50, 95, 99])
-        row = Row(
+        row = RunSecond(
             t_s=seconds[0].index,
             planned=planned,
             sent=counts.sent,

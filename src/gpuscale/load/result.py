@@ -5,8 +5,8 @@ from dataclasses import asdict
 from typing import Any
 
 from gpuscale.base.words import shown_ms
-from gpuscale.load.plan import LoadPlan, Request
-from gpuscale.load.recording import Recording, Row, percentile_ms
+from gpuscale.load.plan import LoadPlan, LoadRequest
+from gpuscale.load.recording import RunRecording, RunSecond, percentile_ms
 from gpuscale.load.timeline.document import timeline_document
 from gpuscale.load.timeline.types import Hop, Timeline, Track
 from gpuscale.load.watching.notes import Watched
@@ -17,7 +17,7 @@ PERCENTILES = (50.0, 90.0, 95.0, 99.0, 99.9)
 
 
 def load_document(
-    plan: LoadPlan, recording: Recording, watched: Watched | None = None
+    plan: LoadPlan, recording: RunRecording, watched: Watched | None = None
 ) -> dict[str, Any]:
     """Return what a run did and measured; times in milliseconds, absent where no answer came.
 
@@ -69,7 +69,7 @@ def load_document(
     }
 
 
-def _sent(request: Request) -> dict[str, str]:
+def _sent(request: LoadRequest) -> dict[str, str]:
     return {"url": request.url, "method": request.method}
 
 
@@ -78,7 +78,9 @@ def _more(plan: LoadPlan) -> str:
     return f" and {count} more in turn" if count else ""
 
 
-def load_timeline(plan: LoadPlan, recording: Recording, watched: Watched | None = None) -> Timeline:
+def load_timeline(
+    plan: LoadPlan, recording: RunRecording, watched: Watched | None = None
+) -> Timeline:
     """Return a run as a timeline: a point at the end of each second, and what else was watched."""
     start_ms, rows = recording.started_ms, recording.rows
     # What came after the last second is latency of requests that were due before, and no load.
@@ -125,7 +127,7 @@ def _percentiles(values: Mapping[float, float | None]) -> dict[str, float]:
     return {f"p{key:g}": value for key, value in values.items() if value is not None}
 
 
-def _row(row: Row) -> dict[str, Any]:
+def _row(row: RunSecond) -> dict[str, Any]:
     names = {"t_s": "t", "not_sent": "notSent", "in_flight": "inFlight"}
     names |= {"p50_ms": "p50", "p95_ms": "p95", "p99_ms": "p99"}
     return {names.get(key, key): value for key, value in asdict(row).items() if value is not None}

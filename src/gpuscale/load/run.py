@@ -14,19 +14,19 @@ import uvloop
 from gpuscale.base.errors import UnavailableError
 from gpuscale.load.arrivals import arrival_times
 from gpuscale.load.http.sender import Sender
-from gpuscale.load.http.target import Target, resolve
+from gpuscale.load.http.target import LoadTarget, resolve
 from gpuscale.load.plan import LoadPlan
-from gpuscale.load.recording import Recording, Row, Second
+from gpuscale.load.recording import RunRecording, RunSecond, Second
 
 _LEAD_S = 0.05
 """From the order to start to the first second of a run."""
 _SPAWN_S = 1.5
 """The same where processes have to start."""
 
-OnRow = Callable[[Row], None]
+OnRow = Callable[[RunSecond], None]
 
 
-def run_load(plan: LoadPlan, processes: int, on_row: OnRow) -> Recording:
+def run_load(plan: LoadPlan, processes: int, on_row: OnRow) -> RunRecording:
     """Run a plan to its end; SIGINT and SIGTERM end it early, with what was measured by then.
 
     Args:
@@ -48,13 +48,13 @@ def new_runner() -> asyncio.Runner:
     return asyncio.Runner(loop_factory=uvloop.new_event_loop)
 
 
-async def _run(plan: LoadPlan, target: Target, processes: int, on_row: OnRow) -> Recording:
+async def _run(plan: LoadPlan, target: LoadTarget, processes: int, on_row: OnRow) -> RunRecording:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
     ahead_s = _LEAD_S if processes == 1 else _SPAWN_S
-    recording = Recording(round(1000 * (time.time() + ahead_s)))
+    recording = RunRecording(round(1000 * (time.time() + ahead_s)))
     seconds = _one(plan, target, stop) if processes == 1 else _several(plan, processes, stop)
     async for parts in seconds:
         on_row(recording.add(parts, _planned(plan, parts[0].index)))
@@ -68,7 +68,9 @@ def _planned(plan: LoadPlan, index: int) -> float:
     return plan.load.requests_until(end) - plan.load.requests_until(start)
 
 
-async def _one(plan: LoadPlan, target: Target, stop: asyncio.Event) -> AsyncIterator[list[Second]]:
+async def _one(
+    plan: LoadPlan, target: LoadTarget, stop: asyncio.Event
+) -> AsyncIterator[list[Second]]:
     sender = Sender(plan, target, _due(plan, 0, 1))
     async for second in sender.run(time.monotonic() + _LEAD_S, stop):
         yield [second]

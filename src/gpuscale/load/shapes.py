@@ -8,7 +8,7 @@ from gpuscale.load.plan import MAX_RATE
 
 
 @dataclass(frozen=True, slots=True)
-class Unit:
+class LoadUnit:
     """What a load's numbers are of."""
 
     words: str
@@ -17,17 +17,17 @@ class Unit:
     """What a step of such a load is, with an example."""
 
 
-RATES = Unit("requests per second", MAX_RATE, "RATE@DURATION steps such as 10@30s,50@1m")
-PERCENT = Unit("percent of the time", 100.0, "PERCENT@DURATION steps such as 30@1m,90@2m")
+RATES = LoadUnit("requests per second", MAX_RATE, "RATE@DURATION steps such as 10@30s,50@1m")
+PERCENT = LoadUnit("percent of the time", 100.0, "PERCENT@DURATION steps such as 30@1m,90@2m")
 _SPIKES = "BASE,PEAK,EVERY,LENGTH such as 5,50,1m,10s"
 
 
-def constant(rate: float, unit: Unit = RATES) -> Load:
+def constant(rate: float, unit: LoadUnit = RATES) -> Load:
     """Return a load of one rate."""
     return StepsLoad(((0.0, _checked(rate, unit)),))
 
 
-def ramp(text: str, duration_s: float, unit: Unit = RATES) -> Load:
+def ramp(text: str, duration_s: float, unit: LoadUnit = RATES) -> Load:
     """Return the load of `FROM..TO` over the whole run.
 
     Raises:
@@ -39,7 +39,7 @@ def ramp(text: str, duration_s: float, unit: Unit = RATES) -> Load:
     return RampLoad(_rate(first, text, unit), _rate(last, text, unit), 0.0, duration_s)
 
 
-def steps(text: str, unit: Unit = RATES) -> tuple[Load, float]:
+def steps(text: str, unit: LoadUnit = RATES) -> tuple[Load, float]:
     """Return the load of `10@30s,50@1m`, and how long it takes in seconds.
 
     Raises:
@@ -56,7 +56,7 @@ def steps(text: str, unit: Unit = RATES) -> tuple[Load, float]:
     return StepsLoad(tuple(moments)), at_s
 
 
-def spikes(text: str, unit: Unit = RATES) -> Load:
+def spikes(text: str, unit: LoadUnit = RATES) -> Load:
     """Return the load of `BASE,PEAK,EVERY,LENGTH`.
 
     Raises:
@@ -72,7 +72,7 @@ def spikes(text: str, unit: Unit = RATES) -> Load:
     return SpikesLoad(base, peak, every, length, first=every - length)
 
 
-def sine(text: str, unit: Unit = RATES) -> Load:
+def sine(text: str, unit: LoadUnit = RATES) -> Load:
     """Return the load of `LOW..HIGH,PERIOD`: a sine from its mean upwards.
 
     Raises:
@@ -88,7 +88,7 @@ def sine(text: str, unit: Unit = RATES) -> Load:
     return SineLoad((low + high) / 2, (high - low) / 2, _seconds(period, text))
 
 
-def _rate(text: str, whole: str, unit: Unit) -> float:
+def _rate(text: str, whole: str, unit: LoadUnit) -> float:
     try:
         return _checked(float(text), unit)
     except ValueError:
@@ -97,7 +97,7 @@ def _rate(text: str, whole: str, unit: Unit) -> float:
         ) from None
 
 
-def _checked(rate: float, unit: Unit) -> float:
+def _checked(rate: float, unit: LoadUnit) -> float:
     if not 0 <= rate <= unit.most:
         raise ValueError(f"found {rate:g}, expected 0 to {unit.most:g} {unit.words}")
     return rate

@@ -28,7 +28,7 @@ from gpuscale.series.promql.budget import (
 from gpuscale.series.promql.evaluate import LOOKBACK_MS, Evaluable, Samples
 from gpuscale.series.promql.parse import Query
 from gpuscale.series.promql.rows import QueryRange
-from gpuscale.series.promql.snapshot import Snapshot, needs
+from gpuscale.series.promql.snapshot import SampleCopies, needs
 from gpuscale.series.promql.tree import Node
 from gpuscale.series.promql.vectorised.support import RowWiseError, is_installed, is_vectorised
 from gpuscale.series.storage.store import SeriesStore
@@ -164,7 +164,7 @@ class QueryPool:
         lookback_ms: int,
         budget: Budget,
     ) -> "Answer | _Failure":
-        snapshot = Snapshot(store.oldest_kept_ms(), budget)
+        snapshot = SampleCopies(store.oldest_kept_ms(), budget)
         filling = snapshot.fill(store, root, covered, lookback_ms)
         failure = await self._copied(filling, budget)
         if failure is not None:
@@ -238,7 +238,7 @@ class _Failure:
 
 
 def _outcome(
-    work: Callable[[Samples, Check], Answer], samples: Snapshot | Evaluable, budget: Budget
+    work: Callable[[Samples, Check], Answer], samples: SampleCopies | Evaluable, budget: Budget
 ) -> Answer | _Failure:
     """Return what `work` makes of samples, or why it makes nothing."""
     try:

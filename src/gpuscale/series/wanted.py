@@ -54,7 +54,7 @@ def _wanted_by(selector: tree.Select) -> WantedNames:
     return EVERYTHING
 
 
-class SeriesFilter:
+class WantedSeries:
     """Decides by its name whether a series is kept; what is wanted can change while targets are followed.
 
     Args:
@@ -90,4 +90,4 @@ class SeriesFilter:
         return found
 
 
-KEEP_ALL = SeriesFilter()
+KEEP_ALL = WantedSeries()

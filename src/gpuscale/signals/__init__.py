@@ -39,7 +39,7 @@ from gpuscale.signals.series_facts import (
     range_of,
     recorded_from,
 )
-from gpuscale.signals.signal import Family, Signal, filled_in, value_by
+from gpuscale.signals.signal import Signal, SignalFamily, filled_in, value_by
 
 __all__ = [
     "DEFAULT_COUNTERS",
@@ -52,11 +52,11 @@ __all__ = [
     "SIGNALS",
     "Counter",
     "CountersRead",
-    "Family",
     "Field",
     "Names",
     "NewName",
     "Signal",
+    "SignalFamily",
     "ValueKind",
     "by_family",
     "closest_series",

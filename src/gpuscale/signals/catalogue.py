@@ -8,7 +8,7 @@ from gpuscale.signals.gpus import GPU_SIGNALS
 from gpuscale.signals.proxies import PROXY_SIGNALS
 from gpuscale.signals.queues import QUEUE_SIGNALS
 from gpuscale.signals.servers import SERVER_SIGNALS
-from gpuscale.signals.signal import Family, Signal
+from gpuscale.signals.signal import Signal, SignalFamily
 
 SIGNALS: Mapping[str, Signal] = MappingProxyType(
     {
@@ -21,7 +21,7 @@ SIGNALS: Mapping[str, Signal] = MappingProxyType(
 )
 
 
-def by_family() -> Iterator[tuple[Family, dict[str, Signal]]]:
+def by_family() -> Iterator[tuple[SignalFamily, dict[str, Signal]]]:
     """Yield each family with its signals, in their order."""
     for family in dict.fromkeys(each.family for each in SIGNALS.values()):
         yield family, {name: each for name, each in SIGNALS.items() if each.family is family}

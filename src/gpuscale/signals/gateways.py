@@ -9,10 +9,10 @@ Sources, where each name and label was read:
         `llm_d_router_epp_*` was on its main branch in May and June 2026, and in no release.
 """
 
-from gpuscale.signals.signal import Described, Family, Signal
+from gpuscale.signals.signal import Described, Signal, SignalFamily
 
 INFERENCE_POOL = Described("inference.networking.k8s.io/v1", "InferencePool", "inferencepool")
-EPP = Family(
+EPP = SignalFamily(
     "epp",
     "llm-d's endpoint picker",
     "v0.10",

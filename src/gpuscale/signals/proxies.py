@@ -10,27 +10,27 @@ Sources, where each name and label was read:
     Traefik v3.7 pkg/observability/metrics/prometheus.go.
 """
 
-from gpuscale.signals.signal import WINDOW, Family, Signal
+from gpuscale.signals.signal import WINDOW, Signal, SignalFamily
 
 _MEASURE = "a place to begin: three quarters of what one pod carries within your latency"
-ISTIO = Family(
+ISTIO = SignalFamily(
     "istio", "Istio", "1.30", needs="Prometheus scrapes the proxies", names="the Service"
 )
-ENVOY = Family(
+ENVOY = SignalFamily(
     "envoy",
     "Envoy",
     "cluster statistics",
     needs="Prometheus scrapes Envoy",
     names="Envoy's cluster",
 )
-NGINX = Family(
+NGINX = SignalFamily(
     "nginx",
     "ingress-nginx",
     "v1.15",
     needs="Prometheus scrapes the controller",
     names="the Ingress",
 )
-TRAEFIK = Family(
+TRAEFIK = SignalFamily(
     "traefik",
     "Traefik",
     "v3.7",
@@ -39,7 +39,7 @@ TRAEFIK = Family(
 )
 
 
-def _rate(family: Family, series: str, query: str) -> Signal:
+def _rate(family: SignalFamily, series: str, query: str) -> Signal:
     what = "requests each second"
     metric = f"{family.name}_requests_per_second"
     return Signal(
@@ -57,7 +57,7 @@ def _rate(family: Family, series: str, query: str) -> Signal:
     )
 
 
-def _in_flight(family: Family, series: str, query: str) -> Signal:
+def _in_flight(family: SignalFamily, series: str, query: str) -> Signal:
     metric = f"{family.name}_requests_in_flight"
     return Signal(
         metric,

@@ -7,19 +7,19 @@ Sources, where each name and label was read:
         other spelling is that of prometheus/cloudwatch_exporter.
 """
 
-from gpuscale.signals.signal import Family, Signal
+from gpuscale.signals.signal import Signal, SignalFamily
 
-RABBITMQ = Family(
+RABBITMQ = SignalFamily(
     "rabbitmq",
     "RabbitMQ",
     "4.2",
     needs="Prometheus scrapes /metrics/per-object or /metrics/detailed, port 15692",
     names="the queue",
 )
-KAFKA = Family(
+KAFKA = SignalFamily(
     "kafka", "Kafka", "kafka_exporter v1.9", needs="kafka_exporter", names="the consumer group"
 )
-SQS = Family(
+SQS = SignalFamily(
     "sqs",
     "Amazon SQS",
     "yet-another-cloudwatch-exporter v0.67",
@@ -30,7 +30,7 @@ _WHY = "as many messages as one pod works off while another starts"
 _VISIBLE = "aws_sqs_approximate_number_of_messages_visible"
 
 
-def _queue(family: Family, metric: str, series: str, query: str, what: str) -> Signal:
+def _queue(family: SignalFamily, metric: str, series: str, query: str, what: str) -> Signal:
     return Signal(
         metric,
         series,

@@ -15,7 +15,7 @@ Targets: llm-d's endpoint picker (v0.10, saturationdetector/utilization/config.g
     5 waiting requests and from 0.8 of the KV cache on.
 """
 
-from gpuscale.signals.signal import Family, Signal
+from gpuscale.signals.signal import Signal, SignalFamily
 
 _QUEUE = "llm-d's endpoint picker calls a pod saturated from 5 on"
 _KV = "llm-d's endpoint picker calls a pod saturated from 0.8 on; above it requests are preempted"
@@ -27,15 +27,17 @@ _KV_USED = "used part of the KV cache"
 _TTFT = "time to the first token, 95th percentile of two minutes"
 _TOKENS = "tokens generated each second"
 
-VLLM = Family("vllm", "vLLM", "0.33.0", port=8000)
-SGLANG = Family("sglang", "SGLang", "0.5.23", port=30000, needs="starts with --enable-metrics")
-TGI = Family("tgi", "Text Generation Inference", "3.3.7", port=80)
-TRITON = Family("triton", "Triton", "core 73aad7c", port=8002)
-TRTLLM = Family(
+VLLM = SignalFamily("vllm", "vLLM", "0.33.0", port=8000)
+SGLANG = SignalFamily(
+    "sglang", "SGLang", "0.5.23", port=30000, needs="starts with --enable-metrics"
+)
+TGI = SignalFamily("tgi", "Text Generation Inference", "3.3.7", port=80)
+TRITON = SignalFamily("triton", "Triton", "core 73aad7c", port=8002)
+TRTLLM = SignalFamily(
     "trtllm", "Triton with TensorRT-LLM", "core 73aad7c", port=8002, needs="the tensorrtllm backend"
 )
-RAY = Family("ray", "Ray Serve", "2.60.0", port=8080, needs="KubeRay's metrics port")
-DYNAMO = Family(
+RAY = SignalFamily("ray", "Ray Serve", "2.60.0", port=8080, needs="KubeRay's metrics port")
+DYNAMO = SignalFamily(
     "dynamo",
     "NVIDIA Dynamo",
     "1.6.1",
@@ -43,14 +45,14 @@ DYNAMO = Family(
     needs="workers with DYN_SYSTEM_PORT=9090; queues are those of the frontend",
     names="the model",
 )
-LLAMA = Family("llamacpp", "llama.cpp", "b11434", port=8080, needs="starts with --metrics")
-TORCHSERVE = Family(
+LLAMA = SignalFamily("llamacpp", "llama.cpp", "b11434", port=8080, needs="starts with --metrics")
+TORCHSERVE = SignalFamily(
     "torchserve", "TorchServe", "0.12.0", port=8082, needs="metrics_mode=prometheus"
 )
 SERVERS = (VLLM, SGLANG, TGI, TRITON, TRTLLM, RAY, DYNAMO, LLAMA, TORCHSERVE)
 
 
-def _waiting(family: Family, series: str, metric: str, *, matchers: str = "") -> Signal:
+def _waiting(family: SignalFamily, series: str, metric: str, *, matchers: str = "") -> Signal:
     return Signal(
         metric,
         series,
@@ -65,7 +67,7 @@ def _waiting(family: Family, series: str, metric: str, *, matchers: str = "") ->
     )
 
 
-def _running(family: Family, series: str, metric: str, *, matchers: str = "") -> Signal:
+def _running(family: SignalFamily, series: str, metric: str, *, matchers: str = "") -> Signal:
     return Signal(
         metric,
         series,
@@ -79,11 +81,11 @@ def _running(family: Family, series: str, metric: str, *, matchers: str = "") ->
     )
 
 
-def _ttft(family: Family, series: str, metric: str) -> Signal:
+def _ttft(family: SignalFamily, series: str, metric: str) -> Signal:
     return Signal(metric, series, "s", 1, family=family, how="p95", what=_TTFT, why=_OBJECTIVE)
 
 
-def _tokens(family: Family, series: str, metric: str) -> Signal:
+def _tokens(family: SignalFamily, series: str, metric: str) -> Signal:
     return Signal(
         metric,
         series,

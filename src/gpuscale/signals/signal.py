@@ -11,7 +11,7 @@ WINDOW = "2m"
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
+class SignalFamily:
     """What exposes signals: a server, a gateway, a proxy or an exporter."""
 
     name: str
@@ -28,7 +28,7 @@ class Family:
     """What `name` is the name of, for signals that take one."""
 
 
-GPUS = Family("gpu", "GPUs", "dcgm-exporter 4.9")
+GPUS = SignalFamily("gpu", "GPUs", "dcgm-exporter 4.9")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class Signal:
     """Whether it takes the host's processes to know it."""
     is_alibabas: bool = False
     """Whether it has Alibaba's labels, and takes the node agent's style `ack`."""
-    family: Family = GPUS
+    family: SignalFamily = GPUS
     kind: Kind = "pods"
     how: How = "gauge"
     """`rate`: a counter's, by the second; `mean`: of two counters' rates; `p95`: of a histogram."""

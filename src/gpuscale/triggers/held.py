@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Any
 
-from gpuscale.triggers.machine import MAX_VALUE, Decision, TriggerState
+from gpuscale.triggers.machine import MAX_VALUE, TriggerDecision, TriggerState
 
 _VERSION = 1
 MAX_STARTS = 10
@@ -20,10 +20,10 @@ Key = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class HeldTrigger:
     """What is kept of a trigger."""
 
-    decision: Decision
+    decision: TriggerDecision
     away_s: float | None = None
     """How long something was not known when this was written; None while all was."""
     starts_s: tuple[float, ...] = ()
@@ -35,15 +35,17 @@ class Held:
         return TriggerState(self.decision, away_s, is_restored=True)
 
 
-def held_of(state: TriggerState, now_s: float, starts_s: tuple[float, ...] = ()) -> Held | None:
+def held_of(
+    state: TriggerState, now_s: float, starts_s: tuple[float, ...] = ()
+) -> HeldTrigger | None:
     """Return what to keep of a state; None where nothing was decided."""
     if state.decision is None:
         return None
     away_s = None if state.away_s is None else max(0.0, now_s - state.away_s)
-    return Held(state.decision, away_s, starts_s)
+    return HeldTrigger(state.decision, away_s, starts_s)
 
 
-def encode(held: Mapping[Key, Held], now_ms: int, max_bytes: int) -> str:
+def encode(held: Mapping[Key, HeldTrigger], now_ms: int, max_bytes: int) -> str:
     """Return the text of as many decisions as fit; those of inactive triggers are left out first."""
     by_need = sorted(held.items(), key=lambda pair: (not pair[1].decision.is_active, pair[0]))
     head = f'{{"version":{_VERSION},"writtenMs":{now_ms},"triggers":['
@@ -58,7 +60,7 @@ def encode(held: Mapping[Key, Held], now_ms: int, max_bytes: int) -> str:
     return head + "\n" + ",\n".join(lines) + "]}\n"
 
 
-def decode(text: str, now_ms: int) -> dict[Key, Held]:
+def decode(text: str, now_ms: int) -> dict[Key, HeldTrigger]:
     """Return the decisions of a text, older by the time since; what is not as it should be is left out."""
     try:
         data = json.loads(text)
@@ -74,9 +76,9 @@ def decode(text: str, now_ms: int) -> dict[Key, Held]:
     return dict(pair for pair in found if pair is not None)
 
 
-def newest(sides: Iterable[Mapping[Key, Held]]) -> dict[Key, Held]:
+def newest(sides: Iterable[Mapping[Key, HeldTrigger]]) -> dict[Key, HeldTrigger]:
     """Return of each trigger the decision that was measured last; of equals the first one's."""
-    joined: dict[Key, Held] = {}
+    joined: dict[Key, HeldTrigger] = {}
     for side in sides:
         for key, each in side.items():
             known = joined.get(key)
@@ -85,7 +87,7 @@ def newest(sides: Iterable[Mapping[Key, Held]]) -> dict[Key, Held]:
     return joined
 
 
-def _entry(key: Key, held: Held) -> dict[str, Any]:
+def _entry(key: Key, held: HeldTrigger) -> dict[str, Any]:
     last = held.decision
     entry: dict[str, Any] = {
         "namespace": key[0],
@@ -104,7 +106,7 @@ def _entry(key: Key, held: Held) -> dict[str, Any]:
     return entry
 
 
-def _read(entry: object, since_s: float) -> tuple[Key, Held] | None:
+def _read(entry: object, since_s: float) -> tuple[Key, HeldTrigger] | None:
     if not isinstance(entry, dict):
         return None
     name, namespace = entry.get("name"), entry.get("namespace")
@@ -120,9 +122,11 @@ def _read(entry: object, since_s: float) -> tuple[Key, Held] | None:
     if active and value <= 0:
         return None
     away_s = _number(entry.get("awayS"))
-    decision = Decision(value, active, load, tuple(map(str, waking)), target, measured_ms)
+    decision = TriggerDecision(value, active, load, tuple(map(str, waking)), target, measured_ms)
     starts_s = tuple(each for each in map(_number, starts) if each is not None)[-MAX_STARTS:]
-    return (namespace, name), Held(decision, None if away_s is None else away_s + since_s, starts_s)
+    return (namespace, name), HeldTrigger(
+        decision, None if away_s is None else away_s + since_s, starts_s
+    )
 
 
 def _number(value: object) -> float | None:

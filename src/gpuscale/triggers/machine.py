@@ -18,7 +18,7 @@ from gpuscale.hpa.types import DEFAULT_SETTINGS, ReadyCondition, UncomputableErr
 from gpuscale.triggers.answer import Answer
 from gpuscale.triggers.credit import Flow, credited, kept_flows
 from gpuscale.triggers.observation import Missing, Observation, PodLoads, PodsSeen, TotalLoad
-from gpuscale.triggers.trigger import Load, ServedPolicy, Trigger
+from gpuscale.triggers.trigger import PodLoad, ServedPolicy, Trigger
 
 _MAX_READINGS = 240
 _TOLERANCES = Tolerances(DEFAULT_SETTINGS.tolerance, DEFAULT_SETTINGS.tolerance)
@@ -27,7 +27,7 @@ MAX_VALUE = 1e15
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class TriggerDecision:
     """What was last decided while everything was known, and what active wake sources added since."""
 
     value: float
@@ -44,7 +44,7 @@ class Decision:
 class TriggerState:
     """What is remembered of a trigger between its evaluations; the empty one is of a new trigger."""
 
-    decision: Decision | None = None
+    decision: TriggerDecision | None = None
     away_s: float | None = None
     """Monotonic time since which something is not known; None while all is."""
     readings: tuple[tuple[float, float], ...] = ()
@@ -65,7 +65,7 @@ class TriggerState:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class TriggerOutcome:
     """An answer, what is remembered, and how it came about."""
 
     answer: Answer
@@ -88,7 +88,7 @@ class _LoadPart:
     """What starting pods count with; empty where there is nothing to say."""
 
 
-def evaluate(trigger: Trigger, seen: Observation, state: TriggerState) -> Outcome:
+def evaluate(trigger: Trigger, seen: Observation, state: TriggerState) -> TriggerOutcome:
     """Return the answer as of a moment, and the state for the next evaluation."""
     load, state = _credited(trigger, _load(trigger, seen, state), seen, state)
     load, state = _smoothed(trigger.load, load, seen, state)
@@ -110,12 +110,12 @@ def evaluate(trigger: Trigger, seen: Observation, state: TriggerState) -> Outcom
     )
     story = _story(trigger, seen, load, starting)
     if is_known:
-        decision = Decision(
+        decision = TriggerDecision(
             value, is_active, known if is_loaded else 0.0, awake, trigger.target, load.measured_ms
         )
         words = _measured_words(load, awake, starting, is_loaded=is_loaded)
         answer = Answer(value, is_active, "measured", words, load.measured_ms)
-        return Outcome(
+        return TriggerOutcome(
             answer, replace(state, decision=decision, away_s=None, is_restored=False), story
         )
     away_s = seen.now_s if state.away_s is None else state.away_s
@@ -130,10 +130,10 @@ def evaluate(trigger: Trigger, seen: Observation, state: TriggerState) -> Outcom
     answer = _without(trigger, state, seen.now_s - away_s, value, is_active, load, unknown, why)
     if awake and state.decision is not None:
         state = replace(state, decision=_woken(state.decision, floor, awake))
-    return Outcome(answer, state, (*story, answer.reason))
+    return TriggerOutcome(answer, state, (*story, answer.reason))
 
 
-def _woken(last: Decision, floor: float, awake: tuple[str, ...]) -> Decision:
+def _woken(last: TriggerDecision, floor: float, awake: tuple[str, ...]) -> TriggerDecision:
     """Return what is held once wake sources were active meanwhile: they may be the next that are away."""
     waking = tuple(dict.fromkeys((*last.waking, *awake)))
     return replace(last, value=max(last.value, floor), is_active=True, waking=waking)
@@ -279,7 +279,7 @@ def _credited(
 
 
 def _smoothed(
-    load: Load | None, part: _LoadPart, seen: Observation, state: TriggerState
+    load: PodLoad | None, part: _LoadPart, seen: Observation, state: TriggerState
 ) -> tuple[_LoadPart, TriggerState]:
     """Return the mean of the loads within the window; a reading that is missing stays missing."""
     if load is None or load.window_s <= 0 or part.total is None or math.isinf(part.per_pod):

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from gpuscale.hpa.replicas.pods import Sample
+from gpuscale.hpa.replicas.pods import PodSample
 from gpuscale.hpa.types import PodInfo
 from gpuscale.triggers.startup import UNKNOWN_DEADLINE_S
 
@@ -35,7 +35,7 @@ class PodsSeen:
 class PodLoads:
     """A metric of the pods that have it."""
 
-    samples: Mapping[str, Sample]
+    samples: Mapping[str, PodSample]
     measured_ms: int
 
 

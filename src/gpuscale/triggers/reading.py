@@ -17,7 +17,7 @@ from gpuscale.triggers.trigger import (
     DEFAULT_HOLD_S,
     Aggregation,
     Credit,
-    Load,
+    PodLoad,
     Trigger,
     WakeQuery,
     WakeSchedule,
@@ -124,7 +124,7 @@ class TriggerReader(KeyReader):
         version = f"{other[3]}/{other[2]}" if other[2] else other[3]
         return WorkloadRef(other[1], name, version)
 
-    def _load(self) -> tuple[Load | None, str, MetricUnit | None]:
+    def _load(self) -> tuple[PodLoad | None, str, MetricUnit | None]:
         """Return the load, what it is called in words about its unit, and the unit."""
         given = [key for key in ("signal", "metric", "query") if self.has(key)]
         if len(given) > 1:
@@ -142,23 +142,23 @@ class TriggerReader(KeyReader):
             if self.has("aggregation"):
                 self.note("aggregation", "none with query, which answers for the whole workload")
             unit = self.query_unit("query", text)
-            return Load(query=text, window_s=window_s), "the query's answer", unit
+            return PodLoad(query=text, window_s=window_s), "the query's answer", unit
         if key == "metric":
             if not _METRIC_NAME.fullmatch(text) or len(text) > _MAX_NAME:
                 self.note("metric", "the name of a metric of pods", repr(text))
-            return Load(text, "", aggregation, window_s), text, None
+            return PodLoad(text, "", aggregation, window_s), text, None
         signal = SIGNALS.get(text)
         if signal is not None and signal.kind == "pods":
             known = UNITS.get(signal.unit)
             unit = None if known is None else MetricUnit(known, is_sum=signal.is_sum)
-            return Load(signal.metric, "", aggregation, window_s), text, unit
+            return PodLoad(signal.metric, "", aggregation, window_s), text, unit
         meant = closest(text, _POD_SIGNALS)
         fix = f"write {meant}" if meant else None
         every = "a signal of pods; gpuscale init --signal list shows them"
         self.note("signal", every, repr(text), fix)
         return None, "", None
 
-    def _credit(self, load: Load | None, workload: WorkloadRef | None) -> Credit | None:
+    def _credit(self, load: PodLoad | None, workload: WorkloadRef | None) -> Credit | None:
         given = [key for key in ("waiting", "throughput") if self.has(key)]
         if not given:
             for key in ("startTime", "drain"):
@@ -257,7 +257,7 @@ class TriggerReader(KeyReader):
         return WakeSchedule(start or "", end or "", zone or "UTC")
 
     def _name(
-        self, workload: WorkloadRef | None, load: Load | None, wakes: tuple[WakeQuery, ...]
+        self, workload: WorkloadRef | None, load: PodLoad | None, wakes: tuple[WakeQuery, ...]
     ) -> str:
         text = self.text("metricName")
         if text is not None:

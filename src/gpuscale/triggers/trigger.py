@@ -24,7 +24,7 @@ class WorkloadRef:
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class PodLoad:
     """What the running pods carry; exactly one of metric and query is given."""
 
     metric: str = ""
@@ -100,7 +100,7 @@ class Trigger:
     """Of the metric, as GetMetricSpec and the external metrics API have it."""
     workload: WorkloadRef | None
     """None where nothing has to be known of pods: a query, or wake sources alone."""
-    load: Load | None
+    load: PodLoad | None
     """None for a trigger that wakes and does nothing else."""
     target: float
     """Load per pod; the served value is a total, held against it as an AverageValue."""

@@ -15,7 +15,7 @@ from gpuscale.agent.attribution.join import gpu_owners, pod_directory
 from gpuscale.agent.attribution.kubelet.allocations import (
     ClaimDevice,
     ContainerDevices,
-    Device,
+    KubeletDevice,
     NodeAllocations,
 )
 from gpuscale.agent.attribution.kubelet.device_ids import is_gpu
@@ -143,7 +143,7 @@ def allocations(case):
                 tuple(
                     device
                     for resource, ids in groups
-                    for device in (Device(resource, each) for each in ids)
+                    for device in (KubeletDevice(resource, each) for each in ids)
                     if is_gpu(device, extra)
                 ),
                 tuple(

@@ -13,7 +13,13 @@ from gpuscale.base.errors import UpstreamError
 from gpuscale.series.values import Scalar, Vector, VectorSample
 from gpuscale.server.rules.config import load_rules
 from gpuscale.server.rules.resources import KUBERNETES
-from gpuscale.server.sources.usage import NodeUsage, PodUsage, Usage, nodes_usage, pods_usage
+from gpuscale.server.sources.usage import (
+    NodeUsage,
+    PodContainersUsage,
+    Usage,
+    nodes_usage,
+    pods_usage,
+)
 
 # The labels of upstream's config-gen: a node is in `instance`.
 RULES = load_rules(
@@ -67,8 +73,8 @@ MEMORY = (
     ("pod3", "cont1", 3300.0, 11),
     ("pod3", "cont2", 3310.0, 21),
 )
-POD1 = PodUsage({"cont1": used(1100, 3100), "cont2": used(1110, 3110)}, 10)
-POD3 = PodUsage({"cont1": used(1300, 3300), "cont2": used(1310, 3310)}, 10)
+POD1 = PodContainersUsage({"cont1": used(1100, 3100), "cont2": used(1110, 3110)}, 10)
+POD3 = PodContainersUsage({"cont1": used(1300, 3300), "cont2": used(1310, 3310)}, 10)
 
 
 def test_containers_belong_to_their_pods_and_the_earliest_time_counts() -> None:
@@ -84,7 +90,7 @@ def test_negative_usage_is_none_at_all() -> None:
     cpu = pods(("pod1", "cont1", -1100.0, 10), ("pod1", "cont2", 1310.0, 20))
     memory = pods(("pod1", "cont1", 3100.0, 11), ("pod1", "cont2", -3310.0, 21))
     assert pods_usage(RULES, cpu, memory) == {
-        "pod1": PodUsage({"cont1": used(0, 3100), "cont2": used(1310, 0)}, 10)
+        "pod1": PodContainersUsage({"cont1": used(0, 3100), "cont2": used(1310, 0)}, 10)
     }
 
 
@@ -92,14 +98,14 @@ def test_negative_usage_is_none_at_all() -> None:
 def test_what_is_no_number_is_left_out_where_upstream_makes_zero_or_garbage(value) -> None:
     cpu = pods(("pod1", "cont1", value, 10), ("pod1", "cont2", 1110.0, 20))
     assert pods_usage(RULES, cpu, pods(*MEMORY)) == {
-        "pod1": PodUsage({"cont1": Usage(None, 3_100_000), "cont2": used(1110, 3110)}, 11)
+        "pod1": PodContainersUsage({"cont1": Usage(None, 3_100_000), "cont2": used(1110, 3110)}, 11)
     }
     assert pods_usage(RULES, pods(("pod1", "cont1", value, 10)), pods(*MEMORY)) == {}
 
 
 def test_a_row_without_a_container_is_a_container_without_a_name() -> None:
     rows = Vector((VectorSample({"pod": "pod1"}, 2.0, 7),))
-    assert pods_usage(RULES, rows, rows) == {"pod1": PodUsage({"": used(2, 2)}, 7)}
+    assert pods_usage(RULES, rows, rows) == {"pod1": PodContainersUsage({"": used(2, 2)}, 7)}
 
 
 def test_nodes_take_their_first_rows_and_the_earlier_time() -> None:

@@ -13,7 +13,7 @@ from gpuscale.series.values import Vector, VectorSample
 from gpuscale.server.rules.catalogue import Catalogue
 from gpuscale.server.rules.config import AdapterConfig, load_rules
 from gpuscale.server.rules.queries.plan import (
-    FetchError,
+    MetricFetchError,
     MetricNotFoundError,
     plan_custom,
     plan_external,
@@ -502,7 +502,7 @@ externalRules:
 """
     catalogue = discovered(load_rules(rules, "e.yaml"), series("m", "name"))
     assert catalogue.external_metrics() == ("m",)
-    with pytest.raises(FetchError, match=r"^unable to fetch metrics$"):
+    with pytest.raises(MetricFetchError, match=r"^unable to fetch metrics$"):
         plan_external(catalogue, "default", "m", parse_selector(""))
 
 

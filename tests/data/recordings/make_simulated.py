@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gpuscale.agent.gpu.model_table import MODELS
 from gpuscale.agent.gpu.simulated import GpuWork, SimulatedReader
-from gpuscale.agent.recordings.recording import Recorder, RecordingReader
+from gpuscale.agent.recordings.recording import ReadingRecorder, RecordingReader
 
 FOLDER = Path(__file__).parent
 START_MS = 1_790_000_000_000
@@ -28,7 +28,7 @@ def reader(node, model, count):
 
 
 def recorder(name):
-    return Recorder.open(str(FOLDER / f"simulated-{name}.jsonl.gz"))
+    return ReadingRecorder.open(str(FOLDER / f"simulated-{name}.jsonl.gz"))
 
 
 def wave_of_one_gpu() -> None:

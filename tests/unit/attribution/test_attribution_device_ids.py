@@ -1,6 +1,6 @@
 import pytest
 
-from gpuscale.agent.attribution.kubelet.allocations import ClaimDevice, Device
+from gpuscale.agent.attribution.kubelet.allocations import ClaimDevice, KubeletDevice
 from gpuscale.agent.attribution.kubelet.device_ids import (
     DeviceId,
     KnownGpus,
@@ -90,13 +90,15 @@ def test_endless_id_is_refused_without_quoting_it() -> None:
 
 
 def test_parent_of_mig_instances_is_not_mistaken_for_one_of_them() -> None:
-    found = resolve_device(Device("nvidia.com/gpu", PARENT), KNOWN)
+    found = resolve_device(KubeletDevice("nvidia.com/gpu", PARENT), KNOWN)
     assert isinstance(found, Unattributed)
     assert found.reason == "unknown_device_id"
 
 
 def test_index_of_a_gpu_in_mig_mode_names_no_instance() -> None:
-    assert isinstance(resolve_device(Device("nvidia.com/gpu", "nvidia1"), KNOWN), Unattributed)
+    assert isinstance(
+        resolve_device(KubeletDevice("nvidia.com/gpu", "nvidia1"), KNOWN), Unattributed
+    )
 
 
 def test_two_compute_instances_of_one_gpu_instance_are_not_guessed_between() -> None:
@@ -105,14 +107,14 @@ def test_two_compute_instances_of_one_gpu_instance_are_not_guessed_between() -> 
 
 
 def test_unknown_gpu_is_told_with_what_is_known() -> None:
-    found = resolve_device(Device("nvidia.com/gpu", "GPU-gone"), KnownGpus(GPUS[:1]))
+    found = resolve_device(KubeletDevice("nvidia.com/gpu", "GPU-gone"), KnownGpus(GPUS[:1]))
     assert found == Unattributed(
         "unknown_device_id", "GPU-gone", f"it is none of the GPUs read here: {WHOLE}"
     )
 
 
 def test_id_of_no_known_form_is_reported() -> None:
-    found = resolve_device(Device("nvidia.com/gpu", "vfio-3"), KNOWN)
+    found = resolve_device(KubeletDevice("nvidia.com/gpu", "vfio-3"), KNOWN)
     assert isinstance(found, Unattributed)
     assert (found.reason, found.subject) == ("unknown_device_id", "vfio-3")
 
@@ -133,7 +135,7 @@ def test_id_of_no_known_form_is_reported() -> None:
 )
 def test_gpu_resources_are_known_by_name(resource: str) -> None:
     assert is_gpu_resource(resource, ("example.com/accelerator",))
-    assert is_gpu(Device(resource, "any"), ("example.com/accelerator",))
+    assert is_gpu(KubeletDevice(resource, "any"), ("example.com/accelerator",))
 
 
 @pytest.mark.parametrize(
@@ -141,12 +143,12 @@ def test_gpu_resources_are_known_by_name(resource: str) -> None:
 )
 def test_other_resources_are_no_gpus(resource: str) -> None:
     assert not is_gpu_resource(resource)
-    assert not is_gpu(Device(resource, "0"))
+    assert not is_gpu(KubeletDevice(resource, "0"))
 
 
 def test_renamed_resource_counts_when_its_ids_are_uuids() -> None:
-    assert is_gpu(Device("nvidia.com/h200", WHOLE))
-    assert not is_gpu(Device("nvidia.com/h200", "7"))
+    assert is_gpu(KubeletDevice("nvidia.com/h200", WHOLE))
+    assert not is_gpu(KubeletDevice("nvidia.com/h200", "7"))
 
 
 CLAIM = ClaimDevice("gpu.nvidia.com", "n1", "gpu-0-mig-1g18gb-7-0")

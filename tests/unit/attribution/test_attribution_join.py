@@ -11,7 +11,7 @@ from gpuscale.agent.attribution.join import (
 from gpuscale.agent.attribution.kubelet.allocations import (
     ClaimDevice,
     ContainerDevices,
-    Device,
+    KubeletDevice,
     NodeAllocations,
 )
 from gpuscale.agent.attribution.processes.cgroups import HOST, ProcessPlace
@@ -30,7 +30,7 @@ NOBODY = PodDirectory()
 
 
 def gpu(device_id):
-    return Device("nvidia.com/gpu", device_id)
+    return KubeletDevice("nvidia.com/gpu", device_id)
 
 
 def holding(pod, *ids, container="main"):
@@ -90,7 +90,9 @@ def test_unknown_device_names_the_container_that_holds_it() -> None:
 
 
 def test_unknown_way_of_sharing_names_the_resource_and_the_container() -> None:
-    each = ContainerDevices("ml", "bert-0", "main", unknown=(Device("example.com/vgpu", "0"),))
+    each = ContainerDevices(
+        "ml", "bert-0", "main", unknown=(KubeletDevice("example.com/vgpu", "0"),)
+    )
     assert owners(each).missing == (
         Unattributed(
             "unknown_device_id",

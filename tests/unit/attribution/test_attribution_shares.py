@@ -1,7 +1,7 @@
 import pytest
 
 from gpuscale.agent.attribution.processes.shares import (
-    Share,
+    ContainerShare,
     split_utilisation,
     split_whole,
     standard_error,
@@ -36,10 +36,10 @@ def test_device_is_split_in_proportion_to_the_processes() -> None:
         owned(SHARED, p1=BERT, p2=TUNE, p3=IDLE),
     )
     assert found == (
-        Share(BERT, 60, 4000),
-        Share(TUNE, 30, 2000),
-        Share(IDLE, 0, 500),
-        Share(None, 0, 3500),
+        ContainerShare(BERT, 60, 4000),
+        ContainerShare(TUNE, 30, 2000),
+        ContainerShare(IDLE, 0, 500),
+        ContainerShare(None, 0, 3500),
     )
 
 
@@ -63,7 +63,7 @@ def test_several_processes_of_a_container_are_one_share() -> None:
         reading(40, process(1, 10, 100), process(2, 10, 200), process(3, 20, 300), used_mib=600),
         owned((BERT, TUNE), p1=BERT, p2=BERT, p3=TUNE),
     )
-    assert found == (Share(BERT, 20, 300), Share(TUNE, 20, 300))
+    assert found == (ContainerShare(BERT, 20, 300), ContainerShare(TUNE, 20, 300))
 
 
 def test_process_without_owner_is_its_own_share() -> None:
@@ -71,7 +71,11 @@ def test_process_without_owner_is_its_own_share() -> None:
         reading(40, process(1, 30, 700), process(9, 10, 200), used_mib=900),
         owned((BERT, TUNE), p1=BERT),
     )
-    assert found == (Share(BERT, 30, 700), Share(TUNE, 0, 0), Share(None, 10, 200))
+    assert found == (
+        ContainerShare(BERT, 30, 700),
+        ContainerShare(TUNE, 0, 0),
+        ContainerShare(None, 10, 200),
+    )
 
 
 def test_container_is_not_called_idle_while_a_process_may_be_anybodys() -> None:
@@ -80,19 +84,19 @@ def test_container_is_not_called_idle_while_a_process_may_be_anybodys() -> None:
     found = split_utilisation(
         reading(40, process(1, 30, 700), process(9, 10, 200), used_mib=900), attribution
     )
-    assert found == (Share(BERT, 30, 700), Share(None, 10, 200))
+    assert found == (ContainerShare(BERT, 30, 700), ContainerShare(None, 10, 200))
 
 
 def test_container_that_was_not_given_the_gpu_has_a_share_too() -> None:
     found = split_utilisation(
         reading(40, process(1, 40, 900), used_mib=900), owned((TUNE,), p1=BERT)
     )
-    assert found == (Share(TUNE, 0, 0), Share(BERT, 40, 900))
+    assert found == (ContainerShare(TUNE, 0, 0), ContainerShare(BERT, 40, 900))
 
 
 def test_idle_gpu_has_shares_of_zero() -> None:
     found = split_utilisation(reading(0, used_mib=0), owned((BERT, TUNE)))
-    assert found == (Share(BERT, 0, 0), Share(TUNE, 0, 0))
+    assert found == (ContainerShare(BERT, 0, 0), ContainerShare(TUNE, 0, 0))
 
 
 def test_no_shares_without_the_devices_utilisation() -> None:
@@ -105,9 +109,9 @@ def test_busy_shared_gpu_without_a_cause_has_no_shares() -> None:
 
 
 def test_busy_gpu_of_one_container_is_all_its_own() -> None:
-    assert split_utilisation(reading(90), owned((BERT,))) == (Share(BERT, 90, 10_000),)
+    assert split_utilisation(reading(90), owned((BERT,))) == (ContainerShare(BERT, 90, 10_000),)
     found = split_utilisation(reading(90, process(1, 0)), owned((BERT,), p1=BERT))
-    assert found == (Share(BERT, 90, 10_000),)
+    assert found == (ContainerShare(BERT, 90, 10_000),)
 
 
 def test_another_process_on_the_gpu_of_one_container_makes_the_cause_unknown() -> None:
@@ -122,7 +126,9 @@ def test_mps_server_hides_which_client_was_busy() -> None:
 def test_nothing_is_called_idle_while_processes_are_hidden() -> None:
     hidden = (Unattributed("host_pid_off"),)
     assert split_utilisation(reading(0), owned(SHARED, hidden)) == ()
-    assert split_utilisation(reading(70), owned((BERT,), hidden)) == (Share(BERT, 70, 10_000),)
+    assert split_utilisation(reading(70), owned((BERT,), hidden)) == (
+        ContainerShare(BERT, 70, 10_000),
+    )
 
 
 def test_no_shares_where_a_process_does_not_tell_what_it_did() -> None:
@@ -134,7 +140,7 @@ def test_memory_is_unknown_where_one_process_does_not_tell() -> None:
     found = split_utilisation(
         reading(40, process(1, 30, None), process(2, 10, 5)), owned((BERT, TUNE), p1=BERT, p2=TUNE)
     )
-    assert found == (Share(BERT, 30, None), Share(TUNE, 10, None))
+    assert found == (ContainerShare(BERT, 30, None), ContainerShare(TUNE, 10, None))
 
 
 def test_memory_beyond_the_devices_is_scaled_down() -> None:
@@ -143,7 +149,7 @@ def test_memory_beyond_the_devices_is_scaled_down() -> None:
         reading(40, process(1, 30, 800), process(2, 10, 400), used_mib=900),
         owned((BERT, TUNE), p1=BERT, p2=TUNE),
     )
-    assert found == (Share(BERT, 30, 600), Share(TUNE, 10, 300))
+    assert found == (ContainerShare(BERT, 30, 600), ContainerShare(TUNE, 10, 300))
 
 
 def test_lost_gpu_has_no_shares() -> None:
@@ -153,7 +159,7 @@ def test_lost_gpu_has_no_shares() -> None:
 @pytest.mark.parametrize("util", [0, 1, 37, 100])
 def test_gpu_that_nobody_was_given_is_nobodys(util: int) -> None:
     found = split_utilisation(reading(util, process(9, 50, 10), used_mib=10), Attribution())
-    assert found == (Share(None, util, 10),)
+    assert found == (ContainerShare(None, util, 10),)
 
 
 def test_sampled_use_is_told_as_it_is_with_its_error() -> None:

@@ -7,7 +7,11 @@ import pytest
 
 from gpuscale.agent.attribution import reasons
 from gpuscale.agent.attribution.join import gpu_owners, pod_directory, with_shares
-from gpuscale.agent.attribution.kubelet.allocations import ContainerDevices, Device, NodeAllocations
+from gpuscale.agent.attribution.kubelet.allocations import (
+    ContainerDevices,
+    KubeletDevice,
+    NodeAllocations,
+)
 from gpuscale.agent.attribution.kubelet.device_ids import is_gpu
 from gpuscale.agent.attribution.kubelet.device_parts import gathered_parts
 from gpuscale.agent.attribution.sharing.schemes import reads_key
@@ -43,7 +47,7 @@ def ref(pod, container="main"):
 
 
 def held(pod, resource, *ids, container="main", namespace="ml"):
-    whole, parts = gathered_parts(Device(resource, each) for each in ids)
+    whole, parts = gathered_parts(KubeletDevice(resource, each) for each in ids)
     return ContainerDevices(namespace, pod, container, whole, (), parts)
 
 
@@ -61,7 +65,7 @@ def test_ack_annotation_gives_owner_memory_and_cores() -> None:
         {ACK: json.dumps({"1": {"1": 4}}), CORES: json.dumps({"1": {"1": 30}})},
         ("proxy", "main"),
     )
-    owners, found = shared(pod, units=(Device("aliyun.com/gpu-mem", SECOND, 15),))
+    owners, found = shared(pod, units=(KubeletDevice("aliyun.com/gpu-mem", SECOND, 15),))
     assert owners.by_gpu == {SECOND: (ref("bert"),)}
     grant = found.grants[SECOND][ref("bert")]
     assert grant == Grant(memory_part=4 / 15, cores_percent=30)
@@ -92,7 +96,7 @@ def test_ack_ids_are_taken_without_the_api_server() -> None:
     ids = [f"{FIRST}-_-{n}" for n in range(3)]
     owners, found = shared(
         containers=(held("bert", "aliyun.com/gpu-mem", *ids),),
-        units=(Device("aliyun.com/gpu-mem", FIRST, 15),),
+        units=(KubeletDevice("aliyun.com/gpu-mem", FIRST, 15),),
     )
     who = ContainerRef("ml", "bert", "main")
     assert owners.by_gpu == {FIRST: (who,)}
@@ -179,7 +183,7 @@ def test_fraction_on_several_gpus_and_of_a_named_container() -> None:
 
 
 def test_replicas_of_time_slicing_are_even_parts() -> None:
-    allocatable = tuple(Device("nvidia.com/gpu", f"{FIRST}::{n}") for n in range(4))
+    allocatable = tuple(KubeletDevice("nvidia.com/gpu", f"{FIRST}::{n}") for n in range(4))
     containers = (
         held("one", "nvidia.com/gpu", f"{FIRST}::0"),
         held("two", "nvidia.com/gpu", f"{FIRST}::1", f"{FIRST}::2"),
@@ -232,8 +236,8 @@ def test_pods_that_have_ended_hold_nothing() -> None:
 
 def test_units_of_memory_are_gathered() -> None:
     # A GPU of 80 GiB that is handed out by the MiB has 81 920 ids.
-    ids = (Device("aliyun.com/gpu-mem", f"{FIRST}-_-{n}") for n in range(81_920))
-    assert gathered_parts(ids) == ((), (Device("aliyun.com/gpu-mem", FIRST, 81_920),))
+    ids = (KubeletDevice("aliyun.com/gpu-mem", f"{FIRST}-_-{n}") for n in range(81_920))
+    assert gathered_parts(ids) == ((), (KubeletDevice("aliyun.com/gpu-mem", FIRST, 81_920),))
 
 
 @pytest.mark.parametrize(
@@ -252,11 +256,11 @@ def test_units_of_memory_are_gathered() -> None:
     ],
 )
 def test_what_is_a_gpu_by_its_name(resource: str, is_one: bool) -> None:
-    assert is_gpu(Device(resource, "x-1")) is is_one
+    assert is_gpu(KubeletDevice(resource, "x-1")) is is_one
 
 
 def test_any_resource_whose_id_is_a_gpus_uuid_is_a_gpu() -> None:
-    assert is_gpu(Device("example.com/accelerator", FIRST))
+    assert is_gpu(KubeletDevice("example.com/accelerator", FIRST))
 
 
 def test_only_annotations_about_sharing_are_kept() -> None:

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuscale.agent.attribution.kubelet.unary import Exchange, Status, StatusError
+from gpuscale.agent.attribution.kubelet.unary import CallStatus, Exchange, StatusError
 
 METHOD = "/v1.PodResourcesLister/List"
 OK = [(":status", "200"), ("content-type", "application/grpc")]
@@ -52,7 +52,7 @@ class Call:
         return self.exchange.message()
 
 
-def refusal(call: Call) -> tuple[Status, str]:
+def refusal(call: Call) -> tuple[CallStatus, str]:
     with pytest.raises(StatusError) as caught:
         call.received()
     return caught.value.status, caught.value.details
@@ -85,26 +85,26 @@ def test_a_refusal_may_come_without_a_message() -> None:
     call.server.send_headers(
         call.stream, [*OK, ("grpc-status", "8"), ("grpc-message", "50%25 of it")], end_stream=True
     )
-    assert refusal(call) == (Status.RESOURCE_EXHAUSTED, "50% of it")
+    assert refusal(call) == (CallStatus.RESOURCE_EXHAUSTED, "50% of it")
 
 
 @pytest.mark.parametrize("status", ["99", "-1", "x", ""])
 def test_an_unknown_status_is_one(status: str) -> None:
     call = Call()
     call.answer(message(b"answer"), status=status, text="why")
-    assert refusal(call) == (Status.UNKNOWN, "why")
+    assert refusal(call) == (CallStatus.UNKNOWN, "why")
 
 
 def test_an_answer_without_a_status_is_none() -> None:
     call = Call()
     call.answer(message(b"answer"), status=None)
-    assert refusal(call) == (Status.UNKNOWN, "no status")
+    assert refusal(call) == (CallStatus.UNKNOWN, "no status")
 
 
 def test_an_answer_of_something_else_than_grpc_is_none() -> None:
     call = Call()
     call.server.send_headers(call.stream, [(":status", "404")], end_stream=True)
-    assert refusal(call) == (Status.UNKNOWN, "HTTP status 404")
+    assert refusal(call) == (CallStatus.UNKNOWN, "HTTP status 404")
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_an_answer_of_something_else_than_grpc_is_none() -> None:
 def test_what_is_not_one_message_is_none(body: bytes) -> None:
     call = Call()
     call.answer(body)
-    assert refusal(call)[0] is Status.INTERNAL
+    assert refusal(call)[0] is CallStatus.INTERNAL
 
 
 def test_a_message_of_the_most_bytes_is_taken_and_none_of_one_more() -> None:
@@ -124,24 +124,24 @@ def test_a_message_of_the_most_bytes_is_taken_and_none_of_one_more() -> None:
     assert call.received() == b"a" * 1000
     call = Call(max_bytes=1000)
     call.answer(message(b"a" * 1001))
-    assert refusal(call) == (Status.RESOURCE_EXHAUSTED, "the answer has more than 1000 bytes")
+    assert refusal(call) == (CallStatus.RESOURCE_EXHAUSTED, "the answer has more than 1000 bytes")
 
 
 def test_a_message_that_is_announced_as_too_large_is_not_waited_for() -> None:
     call = Call(max_bytes=1000)
     call.server.send_headers(call.stream, OK)
     call.server.send_data(call.stream, message(b"a" * 1001)[:10])
-    assert refusal(call) == (Status.RESOURCE_EXHAUSTED, "the answer has more than 1000 bytes")
+    assert refusal(call) == (CallStatus.RESOURCE_EXHAUSTED, "the answer has more than 1000 bytes")
 
 
 def test_a_server_that_goes_away_in_between_is_unavailable() -> None:
     call = Call()
     call.server.send_headers(call.stream, OK)
     call.server.close_connection()
-    assert refusal(call)[0] is Status.UNAVAILABLE
+    assert refusal(call)[0] is CallStatus.UNAVAILABLE
     call = Call()
     call.server.reset_stream(call.stream)
-    assert refusal(call)[0] is Status.UNAVAILABLE
+    assert refusal(call)[0] is CallStatus.UNAVAILABLE
 
 
 def test_a_server_may_go_away_after_its_answer() -> None:

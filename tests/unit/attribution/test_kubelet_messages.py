@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from gpuscale.agent.attribution.kubelet.allocations import ClaimDevice
 from gpuscale.agent.attribution.kubelet.messages import (
-    Container,
+    ContainerResources,
     DeviceGroup,
     allocatable_groups,
     listed_containers,
@@ -70,7 +70,7 @@ def groups_of(found):
 
 def containers_of(answer):
     return [
-        Container(
+        ContainerResources(
             pod.namespace,
             pod.name,
             container.name,

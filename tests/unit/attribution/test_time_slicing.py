@@ -5,7 +5,7 @@ import statistics
 import pytest
 
 from gpuscale.agent.attribution.processes.time_slicing import TURN_COST, switching_part
-from gpuscale.testing.nvml.time_slicing import Load, TimeSlicedGpu
+from gpuscale.testing.nvml.time_slicing import ProcessLoad, TimeSlicedGpu
 
 S = 1_000_000
 SECONDS = 60
@@ -50,7 +50,7 @@ MIXES = [
 
 @pytest.mark.parametrize("mix", MIXES, ids=str)
 def test_the_estimate_is_what_a_gpu_spends_that_takes_turns(mix) -> None:
-    loads = [Load(n, percent) for n, percent in enumerate(mix)]
+    loads = [ProcessLoad(n, percent) for n, percent in enumerate(mix)]
     spent, estimated = [], []
     for seed in range(3):
         shared = TimeSlicedGpu(loads, SECONDS, 0, seed=seed, switch_us=SWITCH_US)

@@ -6,17 +6,17 @@ from dataclasses import replace
 import pytest
 
 from gpuscale.lab.sim.scenario.loading import load_setup
-from gpuscale.load.calibrate.analysis import Measured, analyse
+from gpuscale.load.calibrate.analysis import Measurements, analyse
 from gpuscale.load.calibrate.fitting import fit_queue
 from gpuscale.load.calibrate.knee import Curve, Limit
 from gpuscale.load.calibrate.levels import Baseline, Level, Objective, measured_limit
-from gpuscale.load.calibrate.queues import Slots
+from gpuscale.load.calibrate.queues import SlotQueue
 from gpuscale.load.calibrate.ramp import Done, Next, RampSettings, next_level
-from gpuscale.load.calibrate.scaleout import Step, predict_step
+from gpuscale.load.calibrate.scaleout import LoadStep, predict_step
 from gpuscale.load.calibrate.signals import Fitness, judge_signals
 from gpuscale.load.calibrate.writing import (
-    Target,
-    Workload,
+    ChosenSignal,
+    ScaledWorkload,
     hpa_of,
     hpa_text,
     scaled_object_text,
@@ -88,7 +88,7 @@ def test_targets_are_rounded_down(value: float, text: str) -> None:
 
 
 def fitted() -> Curve:
-    fit = ramp(Slots(100, 1, 0.01), 10, OBJECTIVE, 1, spread=False).fit
+    fit = ramp(SlotQueue(100, 1, 0.01), 10, OBJECTIVE, 1, spread=False).fit
     return Curve(fit)
 
 
@@ -97,9 +97,9 @@ def test_a_step_is_decided_by_the_hpa_and_served_after_the_start_up() -> None:
     levels = [level(rate, load=float(min(rate, 100))) for rate in RATES]
     (signal,) = judge_signals(levels, OBJECTIVE, LIMIT)
     assert signal.target is not None
-    target = Target("load", signal, signal.target)
-    hpa = hpa_of(hpa_text(Workload("web"), target, OBJECTIVE, LIMIT))
-    step = Step(70, 140, startup_s=60, signal_delay_s=0)
+    target = ChosenSignal("load", signal, signal.target)
+    hpa = hpa_of(hpa_text(ScaledWorkload("web"), target, OBJECTIVE, LIMIT))
+    step = LoadStep(70, 140, startup_s=60, signal_delay_s=0)
     found = predict_step(curve, OBJECTIVE, 80, 70.9, signal.points, hpa, step)
     # One replica serves 100 of 140 at most, so the HPA sees 100 / 70.9 = 1.41, and asks for 2.
     assert (found.from_replicas, found.needed_replicas) == (1, 2)
@@ -114,8 +114,10 @@ def test_a_step_is_decided_by_the_hpa_and_served_after_the_start_up() -> None:
 def test_manifests_have_nothing_that_lint_is_against() -> None:
     levels = [level(rate, load=rate / 10) for rate in RATES]
     (signal,) = judge_signals(levels, OBJECTIVE, LIMIT)
-    target = Target("load", signal, 6.4, 0.1, 'sum(load{namespace="ml"})', "http://prometheus:9090")
-    place = Workload("web", "ml")
+    target = ChosenSignal(
+        "load", signal, 6.4, 0.1, 'sum(load{namespace="ml"})', "http://prometheus:9090"
+    )
+    place = ScaledWorkload("web", "ml")
     for text in (
         hpa_text(place, target, OBJECTIVE, LIMIT),
         scaled_object_text(place, target, OBJECTIVE, LIMIT),
@@ -125,8 +127,8 @@ def test_manifests_have_nothing_that_lint_is_against() -> None:
 
 
 def test_the_scenario_has_the_capacity_that_was_measured() -> None:
-    service = service_model(Slots(123, 3, 0.03), 30)
-    text = scenario_text(Workload("web"), service, (50, 100), 60, 45)
+    service = service_model(SlotQueue(123, 3, 0.03), 30)
+    text = scenario_text(ScaledWorkload("web"), service, (50, 100), 60, 45)
     (workload,) = load_setup(text, "s.yaml", lambda _: "", lambda *_: None).workloads
     assert workload.model.largest_rate == pytest.approx(123, rel=0.001)
 
@@ -184,7 +186,7 @@ def test_levels_that_contradict_each_other_give_no_limit() -> None:
     """Missed at 37 and kept at 76, each twice: an answer of 30 would be less than half of what was kept."""
     levels = [level_of(rate, keeps=True) for rate in (30, 76, 77)]
     levels += [level_of(rate, keeps=False) for rate in (37, 38, 122)]
-    measured = Measured(OBJECTIVE, baseline(10, 1, spread=False), tuple(levels), Done("over"))
+    measured = Measurements(OBJECTIVE, baseline(10, 1, spread=False), tuple(levels), Done("over"))
     analysis = analyse(measured)
     assert (analysis.limit, analysis.fit, analysis.knee, analysis.signals) == (None, None, None, ())
     assert "kept at 76, kept at 77 requests/s, expected" in analysis.notes[-1]

@@ -16,10 +16,10 @@ from gpuscale.cli.commands.tuning.writing import tuned_text
 from gpuscale.lab.plan.tuning.pooled import on_nodes
 from gpuscale.lab.scenarios import find_setup
 from gpuscale.lab.sim.simulate import simulate
-from gpuscale.lab.tuning.autoscaler import Controller, autoscaler_of
+from gpuscale.lab.tuning.autoscaler import ControllerDefaults, autoscaler_of
 from gpuscale.lab.tuning.changes import changes, value_text
 from gpuscale.lab.tuning.inputs import Overrides, manifest_of, of_demand, of_setup
-from gpuscale.triggers.policies.replay import Service
+from gpuscale.triggers.policies.replay import ReplaySettings
 
 HPA = """# Of the vision team.
 apiVersion: autoscaling/v2
@@ -160,13 +160,13 @@ def test_a_wrong_demand_file_is_refused_with_its_line(tmp_path, text, said):
 )
 def test_an_hpa_that_can_not_be_replayed_is_refused(old, new, said):
     with pytest.raises((UsageError, ConfigError), match=said):
-        autoscaler_of(manifest_of("h", HPA.replace(old, new)).hpa, None, 1.0, Controller())
+        autoscaler_of(manifest_of("h", HPA.replace(old, new)).hpa, None, 1.0, ControllerDefaults())
 
 
 def test_a_metric_of_demand_is_searched_as_demand():
     text = HPA.replace("type: Pods", "type: External").replace("pods:", "external:")
     found = autoscaler_of(
-        manifest_of("h", text.replace('"60"', '"5"')).hpa, 20.0, 1.0, Controller()
+        manifest_of("h", text.replace('"60"', '"5"')).hpa, 20.0, 1.0, ControllerDefaults()
     )
     assert found.policy.name == "hpa-demand"
     # 5 of the 20 that one busy pod has.
@@ -188,8 +188,8 @@ BEHAVIOR = """  behavior:
 def written(text: str, **values: float) -> str:
     """Return a manifest with values in it."""
     manifest = manifest_of("h.yaml", text)
-    autoscaler = autoscaler_of(manifest.hpa, None, 1.0, Controller())
-    one = autoscaler.contender(Service(least=1.0, most=30.0), 1, 1.0)
+    autoscaler = autoscaler_of(manifest.hpa, None, 1.0, ControllerDefaults())
+    one = autoscaler.contender(ReplaySettings(least=1.0, most=30.0), 1, 1.0)
     return tuned_text("h.yaml", manifest, autoscaler, one.named(one.today) | values)
 
 
@@ -228,8 +228,8 @@ def test_values_of_today_change_nothing():
 
 def test_rates_that_count_for_nothing_are_not_searched():
     manifest = manifest_of("h.yaml", HPA + BEHAVIOR)
-    autoscaler = autoscaler_of(manifest.hpa, None, 1.0, Controller())
-    one = autoscaler.contender(Service(least=1.0, most=30.0), 5, 12.3)
+    autoscaler = autoscaler_of(manifest.hpa, None, 1.0, ControllerDefaults())
+    one = autoscaler.contender(ReplaySettings(least=1.0, most=30.0), 5, 12.3)
     bounds = {each.name: (each.least, each.most) for each in one.parameters}
     assert bounds["down_percent"] == (100, 100)
     assert bounds["up_pods_2"] == (1, 64)

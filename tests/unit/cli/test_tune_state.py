@@ -12,18 +12,18 @@ import pytest
 
 from gpuscale.base.errors import ConfigError, UsageError
 from gpuscale.lab.plan.tuning.contender import Contender
-from gpuscale.lab.plan.tuning.search import Question, Search
-from gpuscale.lab.tuning.state import State
+from gpuscale.lab.plan.tuning.search import ReplayCase, Search
+from gpuscale.lab.tuning.state import TuningState
 from gpuscale.triggers.policies.hpa import HPA_ON_DEMAND
-from gpuscale.triggers.policies.replay import Service
+from gpuscale.triggers.policies.replay import ReplaySettings
 
 STEPS = 3 * 1440
 DEMAND = 8 + 6 * numpy.sin(2 * numpy.pi * numpy.arange(STEPS) / 1440)
-QUESTION = Question(DEMAND, Service(step_s=60.0, most=50.0), 0.005, seed=3)
+QUESTION = ReplayCase(DEMAND, ReplaySettings(step_s=60.0, most=50.0), 0.005, seed=3)
 ONE = Contender(HPA_ON_DEMAND)
 
 
-def search_with(state: State, stop_after: int | None = None) -> tuple[Search, int]:
+def search_with(state: TuningState, stop_after: int | None = None) -> tuple[Search, int]:
     """Search as far as is wanted; return the search and how many settings were replayed for it."""
     replayed = 0
 
@@ -41,11 +41,11 @@ def search_with(state: State, stop_after: int | None = None) -> tuple[Search, in
 
 def test_a_search_that_was_stopped_goes_on_and_finds_the_same(tmp_path):
     path = str(tmp_path / "state.json")
-    whole, all_of_them = search_with(State(None, QUESTION))
-    first = State(path, QUESTION)
+    whole, all_of_them = search_with(TuningState(None, QUESTION))
+    first = TuningState(path, QUESTION)
     _, before = search_with(first, stop_after=4)
     first.save(now=True)
-    second = State(path, QUESTION)
+    second = TuningState(path, QUESTION)
     again, after = search_with(second)
     assert again.best.values.tolist() == whole.best.values.tolist()
     kept = [each.values.tolist() for each in whole.whole]
@@ -57,13 +57,13 @@ def test_a_search_that_was_stopped_goes_on_and_finds_the_same(tmp_path):
 def test_a_state_of_other_contenders_stays_in_the_file(tmp_path):
     path = str(tmp_path / "state.json")
     other = ONE.keeping(["target"])
-    first = State(path, QUESTION)
+    first = TuningState(path, QUESTION)
     Search(QUESTION, other, map, first.known(other))
     first.save(now=True)
-    second = State(path, QUESTION)
+    second = TuningState(path, QUESTION)
     Search(QUESTION, ONE, map, second.known(ONE))
     second.save(now=True)
-    third = State(path, QUESTION)
+    third = TuningState(path, QUESTION)
     assert (len(third.known(ONE)), len(third.known(other))) == (1, 1)
 
 
@@ -77,12 +77,12 @@ def test_a_file_that_is_no_state_of_this_search_is_refused(tmp_path, text):
     with pytest.raises(
         ConfigError, match="expected the state of this search; remove it to start over"
     ):
-        State(str(path), QUESTION)
+        TuningState(str(path), QUESTION)
     assert path.read_text() == text
 
 
 def test_a_folder_that_is_gone_is_said(tmp_path):
-    state = State(str(tmp_path / "gone" / "state.json"), QUESTION)
+    state = TuningState(str(tmp_path / "gone" / "state.json"), QUESTION)
     state.known(ONE)
     with pytest.raises(UsageError, match="--state: can't write"):
         state.save(now=True)

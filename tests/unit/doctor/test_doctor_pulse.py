@@ -11,31 +11,31 @@ from gpuscale.base.exposition.families import Family, Sample
 from gpuscale.base.objects.manifests import read_manifest
 from gpuscale.ops.doctor.pulse.hops import (
     HOPS,
-    Hop,
     HopTime,
     LoadCount,
-    Observer,
+    PodStage,
     Pulse,
-    Sight,
-    Stage,
+    PulseHop,
+    PulseObserver,
+    PulseSight,
 )
 from gpuscale.ops.doctor.pulse.report import fix_for, pulse_document, pulse_lines
 from gpuscale.ops.doctor.pulse.watch import busy_percents, choose
 from gpuscale.ops.doctor.snapshot import AgentLook, HpaLook, Snapshot
 
 START_MS = 10_000
-QUIET = Sight(START_MS, 20.0, {"gpu_util": 20.0}, 1, {"old": Stage.READY})
+QUIET = PulseSight(START_MS, 20.0, {"gpu_util": 20.0}, 1, {"old": PodStage.READY})
 BUSY = replace(QUIET, gpu_percent=90.0)
 SERVED = replace(BUSY, values={"gpu_util": 90.0})
 WANTED = replace(SERVED, wanted=2)
-CREATED = replace(WANTED, pods={"old": Stage.READY, "new": Stage.CREATED})
-SCHEDULED = replace(WANTED, pods={"old": Stage.READY, "new": Stage.SCHEDULED})
-READY = replace(WANTED, pods={"old": Stage.READY, "new": Stage.READY})
+CREATED = replace(WANTED, pods={"old": PodStage.READY, "new": PodStage.CREATED})
+SCHEDULED = replace(WANTED, pods={"old": PodStage.READY, "new": PodStage.SCHEDULED})
+READY = replace(WANTED, pods={"old": PodStage.READY, "new": PodStage.READY})
 
 
 def times(*sights, before=(QUIET,), targets=None):
     """Return the seconds of each hop where there is one sight a second."""
-    observer = Observer(before, {"gpu_util": 60.0} if targets is None else targets)
+    observer = PulseObserver(before, {"gpu_util": 60.0} if targets is None else targets)
     for second, sight in enumerate(sights, 1):
         observer.see(replace(sight, at_ms=START_MS + second * 1000))
     found = observer.times(START_MS)
@@ -65,7 +65,7 @@ def test_hops_between_two_looks_have_the_same_time() -> None:
         pytest.param(replace(BUSY, values={"gpu_util": 23.0}), 1, id="five percent of the target"),
         pytest.param(replace(BUSY, values={"gpu_util": 23.1}), 2, id="more of it"),
         pytest.param(replace(QUIET, wanted=0, gpu_percent=0.0), 0, id="less is no rise"),
-        pytest.param(Sight(START_MS), 0, id="what is absent has not moved"),
+        pytest.param(PulseSight(START_MS), 0, id="what is absent has not moved"),
     ],
 )
 def test_what_counts_as_a_rise(sight, moved: int) -> None:
@@ -84,11 +84,11 @@ def test_a_rise_is_over_the_highest_of_all_looks_before() -> None:
 
 
 def test_what_was_absent_before_the_load_is_never_a_rise() -> None:
-    assert times(SERVED, before=(Sight(START_MS, wanted=1, pods=QUIET.pods),)) == [None] * 6
+    assert times(SERVED, before=(PulseSight(START_MS, wanted=1, pods=QUIET.pods),)) == [None] * 6
 
 
 def test_a_pod_of_before_is_no_new_one() -> None:
-    before = (replace(QUIET, pods={"old": Stage.CREATED}),)
+    before = (replace(QUIET, pods={"old": PodStage.CREATED}),)
     assert times(QUIET, before=before) == [None] * 6
 
 
@@ -101,12 +101,12 @@ def pulse(*seconds, **more):
 @pytest.mark.parametrize(
     ("seconds", "stuck"),
     [
-        ((), Hop.GPU),
-        ((1, 2), Hop.HPA),
-        ((1, 2, 3, 4, 5), Hop.READY),
+        ((), PulseHop.GPU),
+        ((1, 2), PulseHop.HPA),
+        ((1, 2, 3, 4, 5), PulseHop.READY),
         ((1, 2, 3, 4, 5, 6), None),
         # The agent could not be asked, and the load went past it all the same.
-        ((None, 2), Hop.HPA),
+        ((None, 2), PulseHop.HPA),
         ((None, 2, 3, 4, 5, 6), None),
     ],
 )

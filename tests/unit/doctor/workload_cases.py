@@ -30,7 +30,7 @@ from clusters import (
 from gpuscale.base.objects.hpa import CrossVersionObjectReference as Reference
 from gpuscale.base.objects.hpa import MetricTarget, ObjectMetric, ResourceMetric, TargetType
 from gpuscale.base.pki import make_ca, make_serving
-from gpuscale.ops.doctor.snapshot import AgentLook, PrometheusLook, Right
+from gpuscale.ops.doctor.snapshot import AccountRight, AgentLook, PrometheusLook
 
 DAY_MS = 86_400_000
 MIG = "nvidia.com/mig-1g.10gb"
@@ -210,7 +210,7 @@ def canary():
     return body
 
 
-RIGHT = Right(
+RIGHT = AccountRight(
     "gpuscale/gpuscale-metrics-api",
     "create tokenreviews.authentication.k8s.io",
     "system:auth-delegator",

@@ -2,14 +2,14 @@
 
 import io
 
-from gpuscale.agent.attribution.processes.shares import Share
+from gpuscale.agent.attribution.processes.shares import ContainerShare
 from gpuscale.agent.exporter.families.azure import AzureCluster, AzureMetrics
 from gpuscale.agent.exporter.families.containers import GpuShares
 from gpuscale.agent.gpu.owners import ContainerRef, NodeGpuResources
 from gpuscale.agent.gpu.readings import GpuIdentity, GpuReading
 from gpuscale.agent.nvml.values.clock_events import ClockEventCounts
 from gpuscale.agent.nvml.xid import XidLog
-from gpuscale.agent.recordings.recording import Recorder, read_recording
+from gpuscale.agent.recordings.recording import ReadingRecorder, read_recording
 
 NOW_MS = 1_800_000_000_000
 HOUR_MS, MINUTE_MS, WINDOW_MS = 3_600_000, 60_000, 300_000
@@ -27,7 +27,7 @@ def duty_cycle(*uses):
     """Return the mean of the uses (milliseconds, percent) of one container."""
     azure = AzureMetrics(AzureCluster())
     for at_ms, percent in uses:
-        share = Share(ContainerRef("ml", "bert-0", "main"), percent, 1)
+        share = ContainerShare(ContainerRef("ml", "bert-0", "main"), percent, 1)
         azure.observe((GpuShares(reading(at_ms, DCGM_FI_DEV_FB_TOTAL=100), (share,)),), at_ms)
     families = azure.families(NodeGpuResources())
     (sample,) = next(each for each in families if each.name == "containerGpuDutyCycle").samples
@@ -65,7 +65,7 @@ def test_an_xid_counts_for_one_more_window_after_a_clock_was_set_back() -> None:
 
 def test_a_recording_goes_on_from_where_a_clock_was_set_back() -> None:
     lines = io.StringIO()
-    recorder = Recorder(lines)
+    recorder = ReadingRecorder(lines)
     for at_ms in (NOW_MS, NOW_MS + 1_000, NOW_MS - HOUR_MS, NOW_MS - HOUR_MS + 1_000):
         recorder.write((reading(at_ms - 100),), now_ms=at_ms)
     ticks = list(read_recording(io.StringIO(lines.getvalue())))

@@ -9,7 +9,7 @@ import pytest
 
 from gpuscale.agent.exporter.counters_file import CountersFile
 from gpuscale.agent.exporter.http import passwords
-from gpuscale.agent.exporter.http.passwords import BasicAuth
+from gpuscale.agent.exporter.http.passwords import PasswordCheck
 from gpuscale.agent.exporter.http.web_config import load_web_config
 from gpuscale.base.clock import ManualClock
 from gpuscale.base.errors import ConfigError, NotFoundError, UnavailableError
@@ -247,19 +247,19 @@ class Checks:
     ],
 )
 async def test_only_known_users_with_their_password_come_in(header, allowed: bool) -> None:
-    assert await BasicAuth({"alice": "$2b$pw"}, Checks()).allows(header) is allowed
+    assert await PasswordCheck({"alice": "$2b$pw"}, Checks()).allows(header) is allowed
 
 
 async def test_unknown_user_costs_as_much_as_a_wrong_password() -> None:
     checks = Checks()
-    auth = BasicAuth({"alice": "$2b$pw"}, checks)
+    auth = PasswordCheck({"alice": "$2b$pw"}, checks)
     await auth.allows(basic("bob", "pw"))
     assert checks.count == 1
 
 
 async def test_scraper_that_was_let_in_is_remembered() -> None:
     checks = Checks()
-    auth = BasicAuth({"alice": "$2b$pw"}, checks)
+    auth = PasswordCheck({"alice": "$2b$pw"}, checks)
     for _ in range(3):
         assert await auth.allows(basic("alice", "pw"))
     assert checks.count == 1

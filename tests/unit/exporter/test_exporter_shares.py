@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpuscale.agent.attribution.processes.shares import Share, split_utilisation
+from gpuscale.agent.attribution.processes.shares import ContainerShare, split_utilisation
 from gpuscale.agent.exporter.collector import Collector, Extras
 from gpuscale.agent.exporter.families.azure import (
     ABSENT,
@@ -188,7 +188,7 @@ def azure_lines(metrics, resources=None):
 
 
 def shares(util, memory):
-    return (GpuShares(reading(), (Share(BERT, util, memory), Share(None, 5, 5))),)
+    return (GpuShares(reading(), (ContainerShare(BERT, util, memory), ContainerShare(None, 5, 5))),)
 
 
 def test_azures_seven_metrics_have_their_names_and_dimensions() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import bcrypt
 import pytest
 
-from gpuscale.agent.exporter.http.passwords import BasicAuth, bcrypt_check
+from gpuscale.agent.exporter.http.passwords import PasswordCheck, bcrypt_check
 from gpuscale.agent.exporter.http.users_folder import UsersFolder, read_users
 from gpuscale.agent.exporter.process import ExporterService
 from gpuscale.agent.exporter.settings import read_settings
@@ -116,7 +116,7 @@ async def test_a_password_that_is_replaced_during_its_check_is_not_let_in() -> N
         go_on.wait(60)
         return found == b"old"
 
-    auth = BasicAuth({"ann": "old"}, check)
+    auth = PasswordCheck({"ann": "old"}, check)
     asked = asyncio.create_task(auth.allows(basic("ann", "pw")))
     await asyncio.to_thread(begun.wait, 60)
     auth.take({"ann": "new"})

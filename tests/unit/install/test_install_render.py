@@ -14,7 +14,7 @@ from gpuscale.agent.exporter.settings import read_settings as exporter_settings
 from gpuscale.base.documents.documents import load_documents
 from gpuscale.base.objects.manifests import load_manifests
 from gpuscale.cli.servers.agent import plain_arguments as exporter_arguments
-from gpuscale.ops.install.render import KIND_ORDER, Inputs, manifest, render
+from gpuscale.ops.install.render import KIND_ORDER, RenderInputs, manifest, render
 from gpuscale.series.promql.parse import parse_query
 from gpuscale.server.metricsapi.settings import read_settings as metrics_api_settings
 from gpuscale.server.rules.config import load_rules
@@ -69,7 +69,7 @@ def test_the_manifest_is_read_back_as_it_was() -> None:
 
 def test_rendering_twice_gives_the_same() -> None:
     found = values()
-    assert render(found, Inputs()) == render(found, Inputs())
+    assert render(found, RenderInputs()) == render(found, RenderInputs())
 
 
 def test_agents_that_attribute_processes_may_read_pods_and_reach_the_api_server() -> None:

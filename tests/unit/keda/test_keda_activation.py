@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 
 from gpuscale.base.objects.meta import ObjectMeta
-from gpuscale.base.objects.scaled_object import Fallback, ScaledObject, Trigger
-from gpuscale.triggers.keda.activation import Activity, Status, request_scale
+from gpuscale.base.objects.scaled_object import Fallback, ScaledObject, ScaleTrigger
+from gpuscale.triggers.keda.activation import ActivationTimes, Activity, request_scale
 
 NOW_MS = 1_767_225_600_500
 SECOND_MS = 1_767_225_600_000
@@ -21,9 +21,9 @@ SCALED = ScaledObject(
     "name",
     least=0,
     most=10,
-    triggers=(Trigger("external"),),
+    triggers=(ScaleTrigger("external"),),
 )
-LONG_AGO = Status(0, 0)
+LONG_AGO = ActivationTimes(0, 0)
 
 
 def annotated(scaled: ScaledObject, name: str) -> ScaledObject:
@@ -134,18 +134,18 @@ def test_the_cooldown_counts_from_the_last_activity(
 ) -> None:
     # lastActiveTime + cooldownPeriod has to lie before now; half a second of now is past the whole one.
     scaled = replace(SCALED, cooldown_s=60)
-    step = request_scale(scaled, Status(0, last_active_ms), 3, QUIET, NOW_MS)
+    step = request_scale(scaled, ActivationTimes(0, last_active_ms), 3, QUIET, NOW_MS)
     assert step.replicas == replicas
     assert step.active[1] == ("ScalerCooldown" if replicas is None else "ScalerNotActive")
 
 
 def test_without_any_activity_the_initial_cooldown_counts_from_the_creation() -> None:
     scaled = replace(SCALED, cooldown_s=600, initial_cooldown_s=30)
-    young, old = Status(SECOND_MS - 20_000), Status(SECOND_MS - 30_000)
+    young, old = ActivationTimes(SECOND_MS - 20_000), ActivationTimes(SECOND_MS - 30_000)
     assert request_scale(scaled, young, 3, QUIET, NOW_MS).replicas is None
     assert request_scale(scaled, old, 3, QUIET, NOW_MS).replicas == 0
     # The default of 0 drops a workload that is up at once.
-    assert request_scale(SCALED, Status(SECOND_MS), 3, QUIET, NOW_MS).replicas == 0
+    assert request_scale(SCALED, ActivationTimes(SECOND_MS), 3, QUIET, NOW_MS).replicas == 0
 
 
 def test_activity_is_remembered_in_whole_seconds() -> None:

@@ -15,12 +15,12 @@ from gpuscale.base.objects.scaled_object import (
     Fallback,
     FallbackBehavior,
     ScaledObject,
+    ScaleTrigger,
     ScalingModifiers,
-    Trigger,
 )
 from gpuscale.base.quantity import parse_quantity
 from gpuscale.triggers.keda.loop import ScaleLoop, ScaleTarget, unsupported
-from gpuscale.triggers.keda.scalers import Reading, ResourceScaler, external_metric
+from gpuscale.triggers.keda.scalers import ResourceScaler, ScalerReading, external_metric
 
 pytestmark = pytest.mark.asyncio
 NOW_MS = 1_767_225_600_500
@@ -43,21 +43,23 @@ class Told:
             raise UpstreamError(self.unreachable)
         return (external_metric(self.name, "AverageValue", parse_quantity("10")),)
 
-    async def read(self, now_ms: int) -> Reading:
+    async def read(self, now_ms: int) -> ScalerReading:
         self.asked.append(now_ms)
         if self.failure:
             raise UpstreamError(self.failure)
-        return Reading(self.milli, self.milli > 0)
+        return ScalerReading(self.milli, self.milli > 0)
 
 
-def scaled(*triggers: Trigger, fallback: Fallback | None = None, least: int = 0) -> ScaledObject:
+def scaled(
+    *triggers: ScaleTrigger, fallback: Fallback | None = None, least: int = 0
+) -> ScaledObject:
     return ScaledObject(
         ObjectMeta("web"),
         "Deployment",
         "web",
         least=least,
         most=10,
-        triggers=triggers or (Trigger("external"),),
+        triggers=triggers or (ScaleTrigger("external"),),
         cooldown_s=60,
         fallback=fallback,
     )
@@ -80,7 +82,7 @@ async def test_a_value_above_zero_wakes_and_is_what_the_hpa_is_told() -> None:
 
 
 async def test_any_active_trigger_is_enough_and_all_are_named() -> None:
-    triggers = Trigger("external"), Trigger("external"), Trigger("external")
+    triggers = ScaleTrigger("external"), ScaleTrigger("external"), ScaleTrigger("external")
     scalers = Told("s0-a", 1000), Told("s1-b", 0), Told("s2-c", 2000)
     look = await ScaleLoop(scaled(*triggers), scalers, 0).poll(NOW_MS, ScaleTarget(0, 0))
     assert look.step.event is not None
@@ -143,7 +145,7 @@ async def test_a_scaler_that_gives_no_metric_never_falls_back() -> None:
 
 async def test_such_a_scaler_fails_the_other_triggers_questions_too() -> None:
     # kedacore/keda#5914
-    triggers = Trigger("external"), Trigger("external")
+    triggers = ScaleTrigger("external"), ScaleTrigger("external")
     scalers = Told("s0-a", 1000), Told("s1-b", unreachable="got empty metric spec")
     loop = ScaleLoop(scaled(*triggers), scalers, 0)
     with pytest.raises(UpstreamError):
@@ -157,7 +159,7 @@ async def test_such_a_scaler_fails_the_other_triggers_questions_too() -> None:
 
 async def test_a_cached_trigger_answers_with_the_latest_poll() -> None:
     queue = Told(milli=5000)
-    loop = ScaleLoop(scaled(Trigger("external", uses_cached_metrics=True)), [queue], 0)
+    loop = ScaleLoop(scaled(ScaleTrigger("external", uses_cached_metrics=True)), [queue], 0)
     assert await loop.answer("s0-queue", NOW_MS, ONE) == 5000  # before the first poll it is asked
     await loop.poll(NOW_MS, ONE)
     queue.milli = 9000
@@ -184,12 +186,12 @@ async def test_with_resource_triggers_alone_it_is_always_active() -> None:
     cpu = ResourceScaler(
         (ResourceMetric("cpu", MetricTarget(TargetType.UTILIZATION, average_utilization=60)),)
     )
-    loop = ScaleLoop(scaled(Trigger("cpu"), least=1), [cpu], 0)
+    loop = ScaleLoop(scaled(ScaleTrigger("cpu"), least=1), [cpu], 0)
     assert (await loop.poll(NOW_MS, ONE)).step.active == ("True", "ScalerActive")
 
 
 async def test_a_push_wakes_without_a_poll() -> None:
-    loop = ScaleLoop(scaled(Trigger("external-push")), [Told(milli=1000)], 0)
+    loop = ScaleLoop(scaled(ScaleTrigger("external-push")), [Told(milli=1000)], 0)
     look = loop.push(0, NOW_MS, ScaleTarget(0, 0))
     assert look.step.replicas == 1
     assert look.step.event is not None

@@ -13,7 +13,7 @@ import pytest
 from gpuscale.base.errors import UpstreamError
 from gpuscale.base.objects.hpa import ExternalMetric, ResourceMetric, SelectPolicy
 from gpuscale.base.objects.meta import ObjectMeta
-from gpuscale.base.objects.scaled_object import ScaledObject, Trigger
+from gpuscale.base.objects.scaled_object import ScaledObject, ScaleTrigger
 from gpuscale.series.values import Scalar, Value, Vector, VectorSample
 from gpuscale.triggers.keda.generated import generated_hpa
 from gpuscale.triggers.keda.kinds import Sources, make_scalers
@@ -27,7 +27,7 @@ def rows(*values: float) -> Vector:
     return Vector(tuple(VectorSample({}, value, NOW_MS) for value in values))
 
 
-def scaled(*triggers: Trigger) -> ScaledObject:
+def scaled(*triggers: ScaleTrigger) -> ScaledObject:
     return ScaledObject(ObjectMeta("web", "ml"), "Deployment", "web", 0, 5, triggers)
 
 
@@ -36,7 +36,9 @@ def prometheus(answer: Value, **metadata: str) -> PrometheusScaler:
         assert (query, at_ms) == ("sum(q)", NOW_MS // 1000 * 1000)
         return answer
 
-    (scaler,), faults = make_scalers(scaled(Trigger("prometheus", QUERY | metadata)), Sources(ask))
+    (scaler,), faults = make_scalers(
+        scaled(ScaleTrigger("prometheus", QUERY | metadata)), Sources(ask)
+    )
     assert not faults
     assert isinstance(scaler, PrometheusScaler)
     return scaler
@@ -99,9 +101,9 @@ def test_triggers_become_metrics_of_one_hpa() -> None:
         return rows()
 
     both = scaled(
-        Trigger("cpu", {"value": "60"}, metric_type="Utilization"),
-        Trigger("prometheus", QUERY),
-        Trigger("prometheus", QUERY, metric_type="Value"),
+        ScaleTrigger("cpu", {"value": "60"}, metric_type="Utilization"),
+        ScaleTrigger("prometheus", QUERY),
+        ScaleTrigger("prometheus", QUERY, metric_type="Value"),
     )
     scalers, faults = make_scalers(both, Sources(ask))
     assert not faults
@@ -139,14 +141,14 @@ def test_faults_of_all_triggers_are_named() -> None:
         return rows()
 
     wrong = scaled(
-        Trigger(
+        ScaleTrigger(
             "cron",
             {"start": "0 8 * * *", "end": "0 8 * * *", "timezone": "Mars", "desiredReplicas": "0"},
         ),
-        Trigger("external", {"scalerAddress": "s:1", "target": "60", "querry": "x"}),
-        Trigger("prometheus", {"query": "q", "threshold": "0", "ignoreNullValues": "maybe"}),
-        Trigger("cpu", {"value": "half"}, metric_type="Utilization"),
-        Trigger("rabbitmq", {}),
+        ScaleTrigger("external", {"scalerAddress": "s:1", "target": "60", "querry": "x"}),
+        ScaleTrigger("prometheus", {"query": "q", "threshold": "0", "ignoreNullValues": "maybe"}),
+        ScaleTrigger("cpu", {"value": "half"}, metric_type="Utilization"),
+        ScaleTrigger("rabbitmq", {}),
     )
     _, faults = make_scalers(wrong, Sources(ask))
     assert [(each.index, ".".join(each.path), each.found) for each in faults] == [
@@ -178,7 +180,7 @@ async def test_a_cron_trigger_asks_for_its_replicas_between_its_times(
         "timezone": "Europe/Berlin",
         "desiredReplicas": "3",
     }
-    (scaler,), faults = make_scalers(scaled(Trigger("cron", metadata)), Sources(unasked))
+    (scaler,), faults = make_scalers(scaled(ScaleTrigger("cron", metadata)), Sources(unasked))
     assert not faults
     now_ms = int(datetime.fromisoformat(f"{hour}+00:00").timestamp() * 1000)
     reading = await scaler.read(now_ms)

@@ -13,12 +13,12 @@ import pytest
 from gpuscale.base.errors import UnavailableError, UsageError
 from gpuscale.load.gpu.counted import Counted
 from gpuscale.load.gpu.driver import Device
-from gpuscale.load.gpu.holding import Held, Look, _Share, hold
+from gpuscale.load.gpu.holding import GpuLook, HeldGpu, _Share, hold
 from gpuscale.load.gpu.pacing import PERIOD_S
 from gpuscale.load.gpu.plan import ChosenGpu, GpuPlan, choose
 from gpuscale.load.gpu.result import gpu_timeline
 from gpuscale.load.shapes import PERCENT, constant, ramp, sine, steps
-from gpuscale.load.timeline.types import Mark, Track
+from gpuscale.load.timeline.types import TimelineMark, Track
 from gpuscale.load.watching.notes import Watched
 
 MIB = 1 << 20
@@ -199,10 +199,10 @@ def test_an_hpa_that_can_not_be_watched_is_no_load(cuda, tmp_path) -> None:
 
 
 def test_what_was_watched_stands_beside_the_load() -> None:
-    held = Held(ChosenGpu(FIRST, "Stand-in 0", {}), [Look(1_500, 60.0, 59.0, None, None)])
+    held = HeldGpu(ChosenGpu(FIRST, "Stand-in 0", {}), [GpuLook(1_500, 60.0, 59.0, None, None)])
     held.started_ms, held.ended_ms = 1_000, 1_500
     replicas = Track("bert", "pods", "replicas", ((1_200, 2.0),))
-    mark = Mark(1_200, "SuccessfulRescale", "HorizontalPodAutoscaler/bert", "New size: 2")
+    mark = TimelineMark(1_200, "SuccessfulRescale", "HorizontalPodAutoscaler/bert", "New size: 2")
     timeline = gpu_timeline(
         GpuPlan(constant(60), 0.5, shape="util 60"), [held], Watched((replicas,), (mark,))
     )
@@ -246,10 +246,10 @@ def test_a_mig_instance_that_is_not_shown_is_asked_for_unless_the_user_chose_oth
 
 
 def test_an_unknown_library_is_named() -> None:
-    from gpuscale.load.gpu.driver import Driver
+    from gpuscale.load.gpu.driver import CudaDriver
 
     with pytest.raises(UnavailableError, match=r"found no libcuda-of-nobody\.so"):
-        Driver("libcuda-of-nobody.so")
+        CudaDriver("libcuda-of-nobody.so")
 
 
 class Counting:

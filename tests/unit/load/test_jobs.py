@@ -10,7 +10,7 @@ from gpuscale.base.errors import ConfigError
 from gpuscale.load.jobs.chronicle import MAX_POINTS, Chronicle
 from gpuscale.load.jobs.result import job_document, job_faults_text, junit_text
 from gpuscale.load.jobs.running import JobPlan, JobRun, moments
-from gpuscale.load.jobs.states import Standing, State, node_sight, standing_of
+from gpuscale.load.jobs.states import JobState, Standing, node_sight, standing_of
 from gpuscale.load.jobs.template import read_template, run_selector, sample_template
 
 FROM_A_CLUSTER = """
@@ -146,34 +146,34 @@ MESSAGE = UNSCHEDULABLE["message"]
 @pytest.mark.parametrize(
     ("pods", "expected"),
     [
-        ([], Standing(State.PENDING, "no pod yet")),
-        ([pod()], Standing(State.PENDING, "the scheduler has not looked at its pod")),
-        ([pod(conditions=[GATED])], Standing(State.PENDING, "SchedulingGated")),
-        ([pod(conditions=[UNSCHEDULABLE])], Standing(State.UNSCHEDULABLE, MESSAGE)),
+        ([], Standing(JobState.PENDING, "no pod yet")),
+        ([pod()], Standing(JobState.PENDING, "the scheduler has not looked at its pod")),
+        ([pod(conditions=[GATED])], Standing(JobState.PENDING, "SchedulingGated")),
+        ([pod(conditions=[UNSCHEDULABLE])], Standing(JobState.UNSCHEDULABLE, MESSAGE)),
         (
             [pod(conditions=[UNSCHEDULABLE], name="promised")],
-            Standing(State.WAITING_FOR_NODE, MESSAGE),
+            Standing(JobState.WAITING_FOR_NODE, MESSAGE),
         ),
-        ([pod(node="n")], Standing(State.STARTING, "", "n")),
+        ([pod(node="n")], Standing(JobState.STARTING, "", "n")),
         (
             [pod(node="n", waiting={"reason": "ContainerCreating"})],
-            Standing(State.STARTING, "ContainerCreating", "n"),
+            Standing(JobState.STARTING, "ContainerCreating", "n"),
         ),
         (
             [pod(node="n", waiting={"reason": "ImagePullBackOff", "message": "no such image"})],
-            Standing(State.PULL_FAILS, "ImagePullBackOff: no such image", "n"),
+            Standing(JobState.PULL_FAILS, "ImagePullBackOff: no such image", "n"),
         ),
-        ([pod("Running", "n")], Standing(State.RUNNING, "", "n")),
+        ([pod("Running", "n")], Standing(JobState.RUNNING, "", "n")),
         # One that runs says more than one that waits, and one that is being removed says nothing.
-        ([pod("Running", "n"), pod(conditions=[UNSCHEDULABLE])], Standing(State.RUNNING, "", "n")),
-        ([pod("Running", "n", deletionTimestamp="t")], Standing(State.PENDING, "no pod yet")),
+        ([pod("Running", "n"), pod(conditions=[UNSCHEDULABLE])], Standing(JobState.RUNNING, "", "n")),
+        ([pod("Running", "n", deletionTimestamp="t")], Standing(JobState.PENDING, "no pod yet")),
         # The Job says when it is over: this pod may be one of several, or tried again.
-        ([pod("Succeeded", "n")], Standing(State.RUNNING, "", "n")),
-        ([pod("Failed", "n")], Standing(State.PENDING, "a pod failed")),
+        ([pod("Succeeded", "n")], Standing(JobState.RUNNING, "", "n")),
+        ([pod("Failed", "n")], Standing(JobState.PENDING, "a pod failed")),
         # Objects of another shape are read as far as they go.
         (
             [{"metadata": 1, "spec": [], "status": "x"}],
-            Standing(State.PENDING, "the scheduler has not looked at its pod"),
+            Standing(JobState.PENDING, "the scheduler has not looked at its pod"),
         ),
     ],
 )  # fmt: skip
@@ -183,8 +183,8 @@ def test_a_job_stands_as_its_furthest_pod_does(pods, expected) -> None:
 
 def test_a_job_whose_pod_can_not_be_made_says_why() -> None:
     quota = "exceeded quota: none"
-    assert standing_of({}, [], frozenset(), quota) == Standing(State.PENDING, quota)
-    assert standing_of({}, [pod("Running", "n")], frozenset(), quota).state is State.RUNNING
+    assert standing_of({}, [], frozenset(), quota) == Standing(JobState.PENDING, quota)
+    assert standing_of({}, [pod("Running", "n")], frozenset(), quota).state is JobState.RUNNING
 
 
 def test_a_job_is_over_when_it_says_so() -> None:
@@ -193,9 +193,9 @@ def test_a_job_is_over_when_it_says_so() -> None:
 
     complete = job(type="Complete", status="True")
     failed = job(type="Failed", status="True", reason="BackoffLimitExceeded", message="too often")
-    assert standing_of(complete, [pod("Running", "n")], frozenset()).state is State.DONE
+    assert standing_of(complete, [pod("Running", "n")], frozenset()).state is JobState.DONE
     assert standing_of(failed, [], frozenset()) == Standing(
-        State.FAILED, "BackoffLimitExceeded: too often"
+        JobState.FAILED, "BackoffLimitExceeded: too often"
     )
     suspended = standing_of(job(type="Complete", status="False"), [], frozenset())
     assert suspended.reason.startswith("suspended")
@@ -238,18 +238,18 @@ def test_a_run_is_reported_job_by_job() -> None:
     for number in range(1, 5):
         chronicle.made(f"train-{number}", 1_000)
     chronicle.refuse("train-5", "exceeded quota", 1_100)
-    waiting = Standing(State.UNSCHEDULABLE, "no GPU")
+    waiting = Standing(JobState.UNSCHEDULABLE, "no GPU")
     gpu = {"metadata": {"name": "a"}, "status": {"allocatable": {"nvidia.com/gpu": "1"}}}
     for number in range(1, 5):
         chronicle.see(f"train-{number}", waiting, 2_000)
     chronicle.see_nodes([], 2_000)
     chronicle.see_nodes([node_sight(gpu, frozenset({"nvidia.com/gpu"}))], 3_000)
-    chronicle.see("train-1", Standing(State.RUNNING, "", "a"), 4_000)
-    chronicle.see("train-1", Standing(State.DONE), 9_000)
-    chronicle.see("train-1", Standing(State.RUNNING, "", "a"), 9_500)  # late news of the pod
-    chronicle.see("train-2", Standing(State.RUNNING, "", "a"), 6_000)
-    chronicle.see("train-2", Standing(State.FAILED, "BackoffLimitExceeded"), 8_000)
-    chronicle.see("train-3", Standing(State.REMOVED, "from outside"), 8_000)
+    chronicle.see("train-1", Standing(JobState.RUNNING, "", "a"), 4_000)
+    chronicle.see("train-1", Standing(JobState.DONE), 9_000)
+    chronicle.see("train-1", Standing(JobState.RUNNING, "", "a"), 9_500)  # late news of the pod
+    chronicle.see("train-2", Standing(JobState.RUNNING, "", "a"), 6_000)
+    chronicle.see("train-2", Standing(JobState.FAILED, "BackoffLimitExceeded"), 8_000)
+    chronicle.see("train-3", Standing(JobState.REMOVED, "from outside"), 8_000)
     chronicle.record(10_000)
     document = job_document(run_of(chronicle, 6))
     assert document["jobs"] == {
@@ -289,7 +289,7 @@ def test_a_run_is_reported_job_by_job() -> None:
 def test_junit_xml_is_xml_whatever_a_cluster_says(text) -> None:
     chronicle = Chronicle("1 × train", 0, has_nodes=False)
     chronicle.made("train-1", 0)
-    chronicle.see("train-1", Standing(State.FAILED, text), 1_000)
+    chronicle.see("train-1", Standing(JobState.FAILED, text), 1_000)
     chronicle.record(1_000)
     suite = ElementTree.fromstring(junit_text(job_document(run_of(chronicle, 1))))
     assert suite.get("failures") == "1"

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from gpuscale.load.recording import Recorder, Recording, new_histogram, percentile_ms
+from gpuscale.load.recording import RunRecorder, RunRecording, new_histogram, percentile_ms
 
 
 def recorded(recorder, values_ms):
@@ -15,7 +15,7 @@ def recorded(recorder, values_ms):
 
 
 def test_a_second_begins_empty_after_the_one_before() -> None:
-    recorder, recording = Recorder(), Recording(0)
+    recorder, recording = RunRecorder(), RunRecording(0)
     recorded(recorder, [1000.0] * 10)
     recording.add([recorder.take(0, 0)], 10)
     recorded(recorder, [2.0, 4.0])
@@ -32,10 +32,10 @@ def test_a_second_begins_empty_after_the_one_before() -> None:
 def test_percentiles_of_several_processes_are_those_of_all_their_values() -> None:
     draw = random.Random(1)
     parts = [[draw.expovariate(1 / 50) + 1 for _ in range(1000)] for _ in range(3)]
-    recorders = [Recorder() for _ in parts]
+    recorders = [RunRecorder() for _ in parts]
     for recorder, part in zip(recorders, parts, strict=True):
         recorded(recorder, part)
-    row = Recording(0).add([recorder.take(0, 1) for recorder in recorders], 3000)
+    row = RunRecording(0).add([recorder.take(0, 1) for recorder in recorders], 3000)
     ordered = sorted(value for part in parts for value in part)
     assert row.p99_ms == pytest.approx(ordered[2969], rel=2e-3)  # nearest rank of 99 % of 3 000
     assert row.p50_ms == pytest.approx(ordered[1499], rel=2e-3)
@@ -43,18 +43,18 @@ def test_percentiles_of_several_processes_are_those_of_all_their_values() -> Non
 
 
 def test_a_second_of_another_process_is_the_same() -> None:
-    recorder = Recorder()
+    recorder = RunRecorder()
     recorded(recorder, [5.0, 7.0, 7.0])
     second = recorder.take(3, 2)
     there = pickle.loads(pickle.dumps(second))
     assert (there.index, there.in_flight, there.counts) == (3, 2, second.counts)
     assert list(there.latency.counts) == list(second.latency.counts)
     assert there.service.get_total_count() == 0
-    assert Recording(0).add([there], 3).p50_ms == pytest.approx(7, rel=1e-3)
+    assert RunRecording(0).add([there], 3).p50_ms == pytest.approx(7, rel=1e-3)
 
 
 def test_an_empty_histogram_is_as_new() -> None:
-    recorder = Recorder()
+    recorder = RunRecorder()
     recorded(recorder, [5.0, 7.0])
     recorder.take(0, 0)
     recorder.take(1, 0)

@@ -2,13 +2,13 @@
 
 import pytest
 
-from gpuscale.load.timeline.types import Mark, Span, Track
+from gpuscale.load.timeline.types import Span, TimelineMark, Track
 from gpuscale.load.watching import notes as noted
 from gpuscale.load.watching.cluster import served_value
 from gpuscale.load.watching.notes import Notes
 from gpuscale.load.watching.objects import (
     MetricFigures,
-    NodeState,
+    NodeFigures,
     read_event,
     read_hpa_figures,
     read_node_state,
@@ -168,16 +168,16 @@ def test_states_of_pods(body, state) -> None:
 def test_nodes_count_by_whether_they_are_ready_and_have_gpus() -> None:
     ready = [{"type": "Ready", "status": "True"}]
     body = {"status": {"conditions": ready, "capacity": {"nvidia.com/gpu": "8", "cpu": "4"}}}
-    assert read_node_state(body) == NodeState(is_ready=True, has_gpus=True)
+    assert read_node_state(body) == NodeFigures(is_ready=True, has_gpus=True)
     body = {"status": {"capacity": {"nvidia.com/gpu": "0", "cpu": "4"}}}
-    assert read_node_state(body) == NodeState(is_ready=False, has_gpus=False)
+    assert read_node_state(body) == NodeFigures(is_ready=False, has_gpus=False)
 
 
 def test_an_event_has_the_time_of_its_last_repeat() -> None:
     about = {"involvedObject": {"kind": "Pod", "name": "a"}, "reason": "BackOff", "message": "m"}
     old, new = "2026-01-01T00:00:00Z", "2026-01-01T00:00:02.500000Z"
     at_ms = 1_767_225_602_500  # 2026-01-01T00:00:02.5Z
-    mark = Mark(at_ms, "BackOff", "Pod/a", "m")
+    mark = TimelineMark(at_ms, "BackOff", "Pod/a", "m")
     assert read_event({**about, "lastTimestamp": old, "series": {"lastObservedTime": new}}) == mark
     assert read_event({**about, "lastTimestamp": None, "eventTime": new}) == mark
     assert read_event(about) is None

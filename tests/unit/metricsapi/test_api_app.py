@@ -15,7 +15,7 @@ from gpuscale.series.storage.store import SeriesStore
 from gpuscale.server.metricsapi.provider import FIRST_DISCOVERY_S, MetricsProvider
 from gpuscale.server.metricsapi.routes import add_routes
 from gpuscale.server.rules.config import AdapterConfig, load_rules
-from gpuscale.server.sources.asking.single_flight import Questions
+from gpuscale.server.sources.asking.single_flight import SharedSource
 from gpuscale.server.sources.embedded import EmbeddedSource
 
 # 2026-01-02T03:04:05Z
@@ -372,7 +372,7 @@ async def test_failing_discovery_is_told_and_does_not_fail_the_check() -> None:
     add_routes(app, served)
     async with TestClient(TestServer(app)) as client:
         await served.relist()
-        served.questions = Questions(Down())  # type: ignore[arg-type]
+        served.questions = SharedSource(Down())  # type: ignore[arg-type]
         await served.relist()
         found = await ready(client)
     text = f"[+]ping ok\n[+]discovery ok: {FAILURES}readyz check passed\n"

@@ -2,9 +2,9 @@
 
 from gpuscale.base.clock import ManualClock
 from gpuscale.base.exposition.write import render_text
-from gpuscale.server.metricsapi.health import Check, health, single
+from gpuscale.server.metricsapi.health import HealthCheck, health, single
 from gpuscale.server.metricsapi.telemetry.own_metrics import (
-    Answer,
+    ServedValues,
     ServerMetrics,
     SourceLag,
     cache_family,
@@ -13,7 +13,7 @@ from gpuscale.server.metricsapi.telemetry.own_metrics import (
 from gpuscale.server.metricsapi.telemetry.request_metrics import group_label
 
 VALUES = "/apis/custom.metrics.k8s.io/v1beta2/namespaces/ml/pods/*/gpu_util"
-WELL, ILL = Check("ping"), Check("shutdown", "the server is stopping")
+WELL, ILL = HealthCheck("ping"), HealthCheck("shutdown", "the server is stopping")
 NONE = frozenset()
 
 
@@ -31,7 +31,7 @@ def test_an_excluded_check_does_not_count() -> None:
 
 
 def test_a_remark_does_not_fail_the_path() -> None:
-    found = health("readyz", [Check("rules", remark="old")], NONE, verbose=True)
+    found = health("readyz", [HealthCheck("rules", remark="old")], NONE, verbose=True)
     assert (found.is_well, found.text) == (True, "[+]rules ok: old\nreadyz check passed\n")
 
 
@@ -51,7 +51,7 @@ def test_requests_are_counted_by_group_and_timed() -> None:
     metrics.begins()
     metrics.ends("GET", VALUES, 404, 99.0)
     metrics.rejected("forbidden")
-    metrics.answered(Answer("custom.metrics.k8s.io", "gpu_util", 7_500, 0.03))
+    metrics.answered(ServedValues("custom.metrics.k8s.io", "gpu_util", 7_500, 0.03))
     metrics.source_request("query", 0.1, failed=True)
     text = render_text(with_samples(metrics.families(), [cache_family({"token": (3, 1)})]))
     group = 'group="custom.metrics.k8s.io"'
@@ -79,7 +79,7 @@ def test_requests_are_counted_by_group_and_timed() -> None:
 def test_ages_are_kept_of_the_metrics_asked_for_last() -> None:
     metrics = ServerMetrics(ManualClock(0))
     for number in range(2_001):
-        metrics.answered(Answer("external.metrics.k8s.io", f"m{number}", 0, 0.01))
+        metrics.answered(ServedValues("external.metrics.k8s.io", f"m{number}", 0, 0.01))
         metrics.source_lag(("external.metrics.k8s.io", f"m{number}"), SourceLag(store_s=1.0))
     metrics.source_lag(("external.metrics.k8s.io", "never asked for"), SourceLag(store_s=1.0))
     text = render_text(metrics.families())
@@ -93,7 +93,7 @@ def test_ages_are_kept_of_the_metrics_asked_for_last() -> None:
 def test_hops_that_are_not_known_are_left_out_of_the_total() -> None:
     metrics = ServerMetrics(ManualClock(10_000))
     for name in ("scraped", "stored", "new"):
-        metrics.answered(Answer("custom.metrics.k8s.io", name, 10_000, 0.25))
+        metrics.answered(ServedValues("custom.metrics.k8s.io", name, 10_000, 0.25))
     metrics.source_lag(("custom.metrics.k8s.io", "scraped"), SourceLag(0.5, 2.0))
     metrics.source_lag(("custom.metrics.k8s.io", "stored"), SourceLag(store_s=2.0))
     text = render_text(metrics.families())

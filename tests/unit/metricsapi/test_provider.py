@@ -14,7 +14,7 @@ from gpuscale.server.metricsapi.provider import FIRST_DISCOVERY_S, MetricsProvid
 from gpuscale.server.metricsapi.wire.paths import CustomTarget, ExternalTarget
 from gpuscale.server.metricsapi.wire.statuses import ListError
 from gpuscale.server.rules.config import AdapterConfig, load_rules
-from gpuscale.server.rules.queries.plan import FetchError, MetricNotFoundError
+from gpuscale.server.rules.queries.plan import MetricFetchError, MetricNotFoundError
 from gpuscale.server.rules.resources import KUBERNETES, ResourceType
 
 RULES = """
@@ -267,7 +267,7 @@ async def test_a_source_that_fails_does_not_show_why(
     served = provider(source)
     await served.relist()
     source.value = error
-    with pytest.raises(FetchError, match=r"^unable to fetch metrics$"):
+    with pytest.raises(MetricFetchError, match=r"^unable to fetch metrics$"):
         await served.custom(ALL_PODS, EVERYTHING, EVERYTHING)
     assert caplog.messages == [
         f'unable to fetch metrics: {error} (query a{{namespace="n",pod=~"p|r"}})'

@@ -14,9 +14,9 @@ from gpuscale.triggers.policies.ours.shortfalls import (
     forget_shortfalls,
     least_margin,
 )
-from gpuscale.triggers.policies.replay import Replayed, Service
+from gpuscale.triggers.policies.replay import Replayed, ReplaySettings
 
-SERVICE = Service(start_up_s=120.0)
+SERVICE = ReplaySettings(start_up_s=120.0)
 DESIRED = policy_function(CALIBRATED.desired)
 
 

@@ -3,19 +3,25 @@
 import numpy
 import pytest
 
-from gpuscale.lab.plan.choosing import Choice, choose
-from gpuscale.lab.plan.comparing import Row, Workload, question_of, row_of, split_of
+from gpuscale.lab.plan.choosing import SearchChoice, choose
+from gpuscale.lab.plan.comparing import (
+    ReplayedWorkload,
+    ScoredPolicy,
+    question_of,
+    row_of,
+    split_of,
+)
 from gpuscale.lab.plan.score import Nodes
 from gpuscale.lab.plan.tuning.contender import LEAST, Contender, Setting
 from gpuscale.lab.plan.tuning.search import Search
 from gpuscale.lab.plan.waiting import Requests
 from gpuscale.triggers.policies.hpa import HPA
 from gpuscale.triggers.policies.policy import Parameter
-from gpuscale.triggers.policies.replay import Service
+from gpuscale.triggers.policies.replay import ReplaySettings
 
 PROMISE = 0.005
 PER_DAY = 5760
-SERVICE = Service(start_up_s=120.0, most=100.0)
+SERVICE = ReplaySettings(start_up_s=120.0, most=100.0)
 HPA_TODAY = Contender(HPA, more=(Setting(Parameter(LEAST, 1.0, 1.0, 20.0), "least"),))
 
 
@@ -28,12 +34,14 @@ def days(count: int, noise: float, later: float, seed: int) -> numpy.ndarray:
     return numpy.maximum(found, 0.1)
 
 
-def chosen(demand: numpy.ndarray, service=SERVICE, unit: float = 1.0) -> tuple[Choice, Row]:
+def chosen(
+    demand: numpy.ndarray, service=SERVICE, unit: float = 1.0
+) -> tuple[SearchChoice, ScoredPolicy]:
     """Return what a search comes to, and today's row."""
-    workload = Workload("w", demand, service, Requests(1.0), Nodes())
+    workload = ReplayedWorkload("w", demand, service, Requests(1.0), Nodes())
     split = split_of(workload, 0.33)
 
-    def scored(values: numpy.ndarray) -> Row:
+    def scored(values: numpy.ndarray) -> ScoredPolicy:
         return row_of(workload, split, HPA_TODAY, values, 1.0, "tuned", "tuned")
 
     search = Search(question_of(workload, split, PROMISE, seed=1), HPA_TODAY)

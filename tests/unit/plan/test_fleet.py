@@ -16,7 +16,7 @@ from gpuscale.lab.plan.fleet.nodes import nodes_for
 from gpuscale.triggers.policies import compiled
 from gpuscale.triggers.policies.policy import Policy, Seen
 from gpuscale.triggers.policies.registry import POLICIES
-from gpuscale.triggers.policies.replay import Service, run
+from gpuscale.triggers.policies.replay import ReplaySettings, run
 
 STEP_S = 15.0
 NONE = numpy.zeros(0)
@@ -220,7 +220,7 @@ def demand_of(seed: int, steps: int = 240) -> numpy.ndarray:
 def test_with_enough_nodes_each_service_is_replayed_as_if_it_were_alone(name):
     policy = POLICIES[name]
     chosen = policy.settings()
-    lone = Service(STEP_S, 100.0, 40.0, 50.0, 2.0, 14.0)
+    lone = ReplaySettings(STEP_S, 100.0, 40.0, 50.0, 2.0, 14.0)
     services = [
         FleetService(
             str(seed), "p", policy, chosen, 14, 2, None, 2, 100.0, lag_s=40.0, patience_s=50.0

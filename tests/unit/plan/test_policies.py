@@ -15,9 +15,9 @@ from gpuscale.triggers.policies.ours.credit import CREDIT
 from gpuscale.triggers.policies.ours.scheduled import SCHEDULED
 from gpuscale.triggers.policies.policy import Parameter, Policy, Seen
 from gpuscale.triggers.policies.registry import POLICIES
-from gpuscale.triggers.policies.replay import Replayed, Service, run
+from gpuscale.triggers.policies.replay import Replayed, ReplaySettings, run
 
-SERVICE = Service(start_up_s=120.0)
+SERVICE = ReplaySettings(start_up_s=120.0)
 
 
 def seen(step: int, demand: float, ready: float, **more: float) -> Seen:
@@ -106,7 +106,7 @@ def test_aibrix_ratio_tolerance_and_rate(demand, pods, wanted):
 
 
 def replayed(
-    policy: Policy, demand: numpy.ndarray, service: Service, **settings: float
+    policy: Policy, demand: numpy.ndarray, service: ReplaySettings, **settings: float
 ) -> Replayed:
     """Replay with settings."""
     function = policy_function(policy.desired)
@@ -115,7 +115,7 @@ def replayed(
 
 def test_keda_sleeps_after_the_cooldown_and_wakes_at_a_poll():
     demand = numpy.array([3.0] * 40 + [0.0] * 61 + [2.0] * 10)
-    service = Service(start_up_s=120.0, lag_s=0.0, least=0.0)
+    service = ReplaySettings(start_up_s=120.0, lag_s=0.0, least=0.0)
     found = replayed(KEDA, demand, service, target=1, down_window_s=0, polling_s=60)
     # Polls are at each minute: the last one to find load at 540 s, and of those more than 300 s later the
     # first is at 900 s, step 60. Meanwhile the HPA goes to its minimum, which is 1.
@@ -126,7 +126,7 @@ def test_keda_sleeps_after_the_cooldown_and_wakes_at_a_poll():
 
 
 def test_keda_stays_asleep_at_its_activation_value():
-    service = Service(start_up_s=120.0, lag_s=0.0, least=0.0)
+    service = ReplaySettings(start_up_s=120.0, lag_s=0.0, least=0.0)
     demand = numpy.array([0.0] * 20 + [1.0] * 20 + [1.1] * 20)
     found = replayed(KEDA, demand, service, polling_s=15, activation=1)
     assert found.replicas[:40].max() == 0  # as in KEDA, a value has to be above it
@@ -168,7 +168,7 @@ def test_credit_of_pods_that_start():
 
 def test_scheduled_has_the_pods_of_an_hour_when_it_begins_and_no_more_than_it_ever_used():
     day = numpy.repeat([4.0, 20.0], 12 * 240)
-    found = replayed(SCHEDULED, numpy.tile(day, 2), Service(start_up_s=120.0), target=0.6)
+    found = replayed(SCHEDULED, numpy.tile(day, 2), ReplaySettings(start_up_s=120.0), target=0.6)
     first, second = found.ready[: len(day)], found.ready[len(day) :]
     noon = 12 * 240
     # On the first day it is an HPA: ceil(4 / 0.6) = 7 until the load is there, ceil(20 / 0.6) = 34 later.

@@ -11,9 +11,9 @@ from gpuscale.lab.plan.bounds import bounds
 from gpuscale.lab.plan.score import Nodes, node_count, score
 from gpuscale.lab.plan.windows import highest_ahead, highest_behind, lowest_behind
 from gpuscale.triggers.policies.policy import Seen
-from gpuscale.triggers.policies.replay import Replayed, Service, run
+from gpuscale.triggers.policies.replay import Replayed, ReplaySettings, run
 
-SERVICE = Service(step_s=15.0, start_up_s=45.0, lag_s=30.0, patience_s=60.0)
+SERVICE = ReplaySettings(step_s=15.0, start_up_s=45.0, lag_s=30.0, patience_s=60.0)
 
 
 def replayed(desired, demand, service=SERVICE, memory=64) -> Replayed:

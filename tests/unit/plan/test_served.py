@@ -12,7 +12,7 @@ from gpuscale.server.sources.embedded import EmbeddedSource
 from gpuscale.triggers.policies.compiled import policy_function, replay
 from gpuscale.triggers.policies.policy import Policy
 from gpuscale.triggers.policies.registry import POLICIES
-from gpuscale.triggers.policies.replay import Service
+from gpuscale.triggers.policies.replay import ReplaySettings
 from gpuscale.triggers.policies.served import STEP_MS, PolicyRun, run_bytes
 from gpuscale.triggers.trigger import ServedPolicy
 
@@ -58,7 +58,7 @@ def replayed(policy, use, begin_s, end_s):
     """Return the replicas of a replay of the same demand, at its last step."""
     steps = round((end_s - begin_s) / 15) + 1
     demand = numpy.array([load_at(begin_s + 15 * each) / use.pod_load for each in range(steps)])
-    service = Service(15.0, use.start_s, use.lag_s, least=use.least, most=use.most)
+    service = ReplaySettings(15.0, use.start_s, use.lag_s, least=use.least, most=use.most)
     found = replay(
         policy_function(policy.desired), policy.settings(), policy.memory, demand, service
     )

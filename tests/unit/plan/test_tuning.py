@@ -9,7 +9,7 @@ import pytest
 from gpuscale.base.objects.hpa import Behavior
 from gpuscale.lab.plan.bounds import bounds
 from gpuscale.lab.plan.comparing import (
-    Workload,
+    ReplayedWorkload,
     bounds_of,
     question_of,
     row_of,
@@ -19,17 +19,17 @@ from gpuscale.lab.plan.comparing import (
 from gpuscale.lab.plan.demand import demand_column
 from gpuscale.lab.plan.score import Nodes
 from gpuscale.lab.plan.tuning.contender import LEAST, Contender, Setting
-from gpuscale.lab.plan.tuning.search import Question, Search
+from gpuscale.lab.plan.tuning.search import ReplayCase, Search
 from gpuscale.lab.plan.waiting import Requests
 from gpuscale.triggers.policies.behavior import behavior_settings
 from gpuscale.triggers.policies.hpa import HPA, UP_TOLERANCE
 from gpuscale.triggers.policies.policy import Parameter
-from gpuscale.triggers.policies.replay import Service
+from gpuscale.triggers.policies.replay import ReplaySettings
 from gpuscale.triggers.policies.static import STATIC
 
 PROMISE = 0.005
 PER_DAY = 5760
-SERVICE = Service(start_up_s=120.0, most=100.0)
+SERVICE = ReplaySettings(start_up_s=120.0, most=100.0)
 
 
 def contender(service=SERVICE, static: int = 20) -> Contender:
@@ -39,12 +39,12 @@ def contender(service=SERVICE, static: int = 20) -> Contender:
     )
 
 
-def workload(demand: numpy.ndarray, service=SERVICE) -> Workload:
+def workload(demand: numpy.ndarray, service=SERVICE) -> ReplayedWorkload:
     """Return a workload with a demand, on nodes without a price."""
-    return Workload("w", demand, service, Requests(1.0), Nodes())
+    return ReplayedWorkload("w", demand, service, Requests(1.0), Nodes())
 
 
-def searched(question: Question, one: Contender, tries: int = 64, each=map) -> Search:
+def searched(question: ReplayCase, one: Contender, tries: int = 64, each=map) -> Search:
     """Return a search at its end."""
     search = Search(question, one, each)
     for _ in search.run(tries):
@@ -61,7 +61,7 @@ def days_and_nights(days: int, seed: int) -> numpy.ndarray:
 
 def test_a_constant_demand_gets_as_many_pods_as_it_fills():
     # At 60 % the HPA holds ceil(6.3 / 0.6) = 11 pods; 7 pods are enough, at 90 % each.
-    question = Question(numpy.full(3 * PER_DAY, 6.3), SERVICE, PROMISE)
+    question = ReplayCase(numpy.full(3 * PER_DAY, 6.3), SERVICE, PROMISE)
     today = contender().replay(contender().today, question.demand, SERVICE)
     assert set(today.replicas[PER_DAY:]) == {11}
     search = Search(question, contender())
@@ -72,7 +72,7 @@ def test_a_constant_demand_gets_as_many_pods_as_it_fills():
 
 
 def test_settings_that_bring_nothing_stay_as_they_are():
-    question = Question(numpy.full(3 * PER_DAY, 6.3), SERVICE, PROMISE)
+    question = ReplayCase(numpy.full(3 * PER_DAY, 6.3), SERVICE, PROMISE)
     named = contender().named(searched(question, contender()).best.values)
     assert {name: named[name] for name in ("down_window_s", "tolerance", LEAST)} == {
         "down_window_s": 300,
@@ -101,13 +101,13 @@ def test_the_tuned_hpa_is_cheaper_than_the_default_on_held_back_days_and_keeps_t
 
 def test_a_policy_that_can_not_keep_the_promise_is_tuned_to_break_it_least():
     demand = numpy.full(3 * PER_DAY, 30.0)
-    search = searched(Question(demand, SERVICE._replace(most=10.0), PROMISE), contender())
+    search = searched(ReplayCase(demand, SERVICE._replace(most=10.0), PROMISE), contender())
     assert not search.keeps(search.best)
     assert search.best.short_steps == len(demand)
 
 
 def test_a_search_is_the_same_each_time_and_on_threads():
-    question = Question(days_and_nights(4, seed=2), SERVICE, PROMISE, seed=7)
+    question = ReplayCase(days_and_nights(4, seed=2), SERVICE, PROMISE, seed=7)
     alone = searched(question, contender())
     with ThreadPoolExecutor(4) as threads:
         shared = searched(question, contender(), each=threads.map)
@@ -115,7 +115,7 @@ def test_a_search_is_the_same_each_time_and_on_threads():
 
 
 def test_a_search_that_is_stopped_has_its_best_so_far():
-    question = Question(days_and_nights(4, seed=2), SERVICE, PROMISE)
+    question = ReplayCase(days_and_nights(4, seed=2), SERVICE, PROMISE)
     search = Search(question, contender())
     assert search.best.values.tolist() == contender().today.tolist()
     first = search.best.paid_steps
@@ -129,8 +129,8 @@ def test_a_bad_day_counts_more_than_once_where_days_are_drawn():
     demand = numpy.ones(4 * PER_DAY)
     demand[100 : 100 + PER_DAY // 100] = 5.0
     fixed = Contender(replace(STATIC, parameters=(Parameter("replicas", 1, 1, 1),)))
-    held = Search(Question(demand, SERVICE, 0.004, is_held_back=True), fixed)
-    same = Search(Question(demand, SERVICE, 0.004, is_held_back=False), fixed)
+    held = Search(ReplayCase(demand, SERVICE, 0.004, is_held_back=True), fixed)
+    same = Search(ReplayCase(demand, SERVICE, 0.004, is_held_back=False), fixed)
     assert held.best.short_steps == same.best.short_steps > 0
     assert same.keeps(same.best)
     assert not held.keeps(held.best)
@@ -142,7 +142,7 @@ def test_no_target_is_tried_that_utilization_can_not_exceed_by_the_tolerance():
     one = Contender(
         own.policy, behavior_settings(Behavior(), 0.1), more, saturating=("target", "up_tolerance")
     )
-    found = searched(Question(numpy.full(PER_DAY, 6.3), SERVICE, PROMISE), one)
+    found = searched(ReplayCase(numpy.full(PER_DAY, 6.3), SERVICE, PROMISE), one)
     assert len(found.whole) > 20
     for outcome in found.whole:
         named = one.named(outcome.values)

@@ -5,28 +5,41 @@ from dataclasses import replace
 import numpy
 import pytest
 
-from gpuscale.lab.plan.comparing import Workload, bounds_of, node_verdicts, row_on_nodes, split_of
+from gpuscale.lab.plan.comparing import (
+    ReplayedWorkload,
+    bounds_of,
+    node_verdicts,
+    row_on_nodes,
+    split_of,
+)
 from gpuscale.lab.plan.fleet.fleet import FleetPool
 from gpuscale.lab.plan.score import Nodes
 from gpuscale.lab.plan.tuning.contender import Contender
-from gpuscale.lab.plan.tuning.pooled import DELAY, MIN_NODES, UNNEEDED, OnNodes, Pool, on_nodes
-from gpuscale.lab.plan.tuning.search import Question, Search
+from gpuscale.lab.plan.tuning.pooled import (
+    DELAY,
+    MIN_NODES,
+    UNNEEDED,
+    DedicatedPool,
+    OnNodes,
+    on_nodes,
+)
+from gpuscale.lab.plan.tuning.search import ReplayCase, Search
 from gpuscale.lab.plan.waiting import Requests
 from gpuscale.triggers.policies.hpa import HPA_ON_DEMAND
-from gpuscale.triggers.policies.replay import Service
+from gpuscale.triggers.policies.replay import ReplaySettings
 
 PER_DAY = 5760
-SERVICE = Service(start_up_s=615.0, lag_s=0.0, most=20.0)
+SERVICE = ReplaySettings(start_up_s=615.0, lag_s=0.0, most=20.0)
 NODES = FleetPool(
     "gpu", gpus=2, most=10, least=8, coming_s=600, unneeded_s=600, delay_after_add_s=600
 )
-POOL = Pool("gpu", "eks", NODES, 1, 15.0, has_times=True)
+POOL = DedicatedPool("gpu", "eks", NODES, 1, 15.0, has_times=True)
 OWN = ("target", "down_window_s", "tolerance")
 
 
 def searched(demand: numpy.ndarray, one: OnNodes, promise: float, tries: int = 64) -> Search:
     """Return a search at its end."""
-    search = Search(Question(demand, SERVICE, promise, is_held_back=False), one)
+    search = Search(ReplayCase(demand, SERVICE, promise, is_held_back=False), one)
     for _ in search.run(tries):
         pass
     return search
@@ -37,7 +50,7 @@ def test_nodes_that_no_pod_needs_go():
     one = on_nodes(Contender(HPA_ON_DEMAND), POOL, 7)
     demand = numpy.full(PER_DAY, 6.3)
     found = searched(demand, one, 0.005)
-    assert Search(Question(demand, SERVICE, 0.005), one).best.paid_steps == 8 * PER_DAY
+    assert Search(ReplayCase(demand, SERVICE, 0.005), one).best.paid_steps == 8 * PER_DAY
     assert found.best.paid_steps == 4 * PER_DAY
     named = one.named(found.best.values)
     assert named[MIN_NODES] <= 4
@@ -81,7 +94,7 @@ def test_times_are_whole_minutes_and_stay_where_a_provider_has_none():
 
 def test_it_says_when_nodes_standing_still_cost_less_or_are_too_few():
     one = on_nodes(Contender(HPA_ON_DEMAND), POOL, 7)
-    found = Workload(
+    found = ReplayedWorkload(
         "w", numpy.full(PER_DAY, 6.3), SERVICE, Requests(1.0), Nodes(1, 2, price_per_hour=2.0), POOL
     )
     split = split_of(found, 0.33)

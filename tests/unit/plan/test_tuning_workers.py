@@ -13,14 +13,14 @@ import pytest
 
 from gpuscale.base.errors import UnavailableError, UsageError
 from gpuscale.lab.plan.tuning.contender import Contender
-from gpuscale.lab.plan.tuning.search import Question, Search
+from gpuscale.lab.plan.tuning.search import ReplayCase, Search
 from gpuscale.lab.plan.tuning.workers import workers
 from gpuscale.triggers.policies.hpa import HPA_ON_DEMAND
-from gpuscale.triggers.policies.replay import Service
+from gpuscale.triggers.policies.replay import ReplaySettings
 
 STEPS = 3 * 1440
 DEMAND = 8 + 6 * numpy.sin(2 * numpy.pi * numpy.arange(STEPS) / 1440)
-QUESTION = Question(DEMAND, Service(step_s=60.0, most=50.0), 0.005, seed=3)
+QUESTION = ReplayCase(DEMAND, ReplaySettings(step_s=60.0, most=50.0), 0.005, seed=3)
 TRIES = 48
 RAY_CLUSTER = """
 import sys

@@ -8,7 +8,7 @@ import numpy
 import pytest
 
 from gpuscale.lab.plan.waiting import Requests, waits, waits_at_all
-from gpuscale.triggers.policies.replay import Replayed, Service
+from gpuscale.triggers.policies.replay import Replayed, ReplaySettings
 
 
 def steady(rate: float, service_s: float, pods: int) -> Replayed:
@@ -16,7 +16,12 @@ def steady(rate: float, service_s: float, pods: int) -> Replayed:
     demand = numpy.full(100, rate * service_s)
     nothing = numpy.zeros(100)
     return Replayed(
-        Service(), demand, numpy.full(100, float(pods)), numpy.full(100, pods), nothing, nothing
+        ReplaySettings(),
+        demand,
+        numpy.full(100, float(pods)),
+        numpy.full(100, pods),
+        nothing,
+        nothing,
     )
 
 
@@ -79,7 +84,7 @@ def test_slots_pool():
     # Four pods of two slots that take 2 s each are eight servers.
     alone = waits(steady(3.6, 2.0, 8), Requests(2.0))
     slots = Replayed(
-        Service(),
+        ReplaySettings(),
         numpy.full(10, 3.6),  # 3.6 requests/s x 2 s / 2 slots
         numpy.full(10, 4.0),
         numpy.full(10, 4.0),
@@ -92,7 +97,7 @@ def test_slots_pool():
 def test_a_backlog_comes_first_and_nothing_ready_waits_the_clients_patience():
     found = waits(
         Replayed(
-            Service(patience_s=60.0),
+            ReplaySettings(patience_s=60.0),
             numpy.array([3.0, 1.0]),
             numpy.array([2.0, 0.0]),
             numpy.array([2.0, 1.0]),

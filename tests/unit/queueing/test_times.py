@@ -8,7 +8,7 @@ from gpuscale.lab.queueing.times import (
     Constant,
     Exponential,
     Lognormal,
-    Measured,
+    ObservedTimes,
     Quantiles,
     Uniform,
 )
@@ -23,7 +23,7 @@ SHARES = [(index + 0.5) / 100_000 for index in range(100_000)]
         Exponential(3.0),
         Uniform(1.0, 4.0),
         Lognormal(30.0, 120.0),
-        Measured([5.0, 1.0, 2.0], [1, 3, 4]),
+        ObservedTimes([5.0, 1.0, 2.0], [1, 3, 4]),
         Quantiles([0.1, 0.5, 0.95, 0.95], [10.0, 20.0, 60.0, 90.0]),
         Quantiles([0.0, 1.0], [1.0, 4.0]),
     ],
@@ -53,5 +53,5 @@ def test_quantiles_are_met_with_straight_lines_between_and_flat_ends():
 
 
 def test_measured_times_come_as_often_as_they_were_seen():
-    times = Measured([10.0, 20.0], [1, 3])
+    times = ObservedTimes([10.0, 20.0], [1, 3])
     assert [times.at(share) for share in (0.0, 0.25, 0.26, 1.0)] == [10.0, 10.0, 20.0, 20.0]

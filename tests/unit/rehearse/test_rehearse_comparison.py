@@ -1,6 +1,13 @@
 """Two runs of one scenario side by side."""
 
-from gpuscale.lab.rehearse.comparison import NODES, REPLICAS, Change, changes, paired, table_rows
+from gpuscale.lab.rehearse.comparison import (
+    NODES,
+    REPLICAS,
+    CountChange,
+    changes,
+    paired,
+    table_rows,
+)
 
 
 def event(seconds, kind, name, before, after):
@@ -24,7 +31,7 @@ REAL = {
 
 
 def test_changes_are_those_of_a_kind_and_nodes_have_no_names() -> None:
-    assert changes(VIRTUAL, REPLICAS) == (Change("HorizontalPodAutoscaler/h", 1, 2, 10.0),)
+    assert changes(VIRTUAL, REPLICAS) == (CountChange("HorizontalPodAutoscaler/h", 1, 2, 10.0),)
     assert [each.what for each in changes(VIRTUAL, NODES)] == [
         ("NodePool/gpu", 1, 2),
         ("Node", 2, 1),
@@ -33,7 +40,7 @@ def test_changes_are_those_of_a_kind_and_nodes_have_no_names() -> None:
 
 def test_a_change_that_one_run_does_not_have_stands_alone() -> None:
     pairs = paired(changes(VIRTUAL, NODES), changes(REAL, NODES))
-    assert pairs[1] == (Change("Node", 2, 1, 80.0), None)
+    assert pairs[1] == (CountChange("Node", 2, 1, 80.0), None)
 
 
 def test_the_table_has_a_row_per_change() -> None:

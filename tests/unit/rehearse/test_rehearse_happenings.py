@@ -1,7 +1,7 @@
 """Kubernetes' events in a run's log."""
 
 from gpuscale.lab.rehearse.happenings import Happenings
-from gpuscale.lab.sim.events import Event
+from gpuscale.lab.sim.events import SimulationEvent
 
 RESCALE = "New size: {}; reason: pods metric gpu_util above target"
 
@@ -21,7 +21,7 @@ def test_a_rescale_says_from_where_to_where() -> None:
     log = Happenings({"HorizontalPodAutoscaler/ns/h": "ns/d"}, {"ns/d": 1})
     first = log.read(body("a", "SuccessfulRescale", RESCALE.format(2)), 10)
     second = log.read(body("b", "SuccessfulRescale", RESCALE.format(5)), 20)
-    assert first == Event(
+    assert first == SimulationEvent(
         10, "SuccessfulRescale", "HorizontalPodAutoscaler/h", RESCALE.format(2), 1, 2
     )
     assert (second.before, second.after) == (2, 5)

@@ -11,11 +11,11 @@ from gpuscale.lab.rehearse.manifests import (
     simulated_node,
     workload_manifests,
 )
-from gpuscale.lab.rehearse.mark import LABEL, Mark, rehearsal_id
+from gpuscale.lab.rehearse.mark import LABEL, RehearsalMark, rehearsal_id
 from gpuscale.lab.rehearse.placing import namespaces, placed
 from gpuscale.lab.scenarios import find_setup
 
-MARK = Mark("demo-1", "rehearsed")
+MARK = RehearsalMark("demo-1", "rehearsed")
 TOLERATION = {"key": LABEL, "operator": "Equal", "value": "demo-1", "effect": "NoSchedule"}
 
 

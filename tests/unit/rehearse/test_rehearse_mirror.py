@@ -11,12 +11,12 @@ from gpuscale.base.objects.hpa import (
 )
 from gpuscale.base.objects.pods import PodPhase
 from gpuscale.base.quantity import parse_quantity
-from gpuscale.lab.rehearse.mark import Mark
+from gpuscale.lab.rehearse.mark import RehearsalMark
 from gpuscale.lab.rehearse.mirror import Mirror, hpa_figures
 from gpuscale.lab.rehearse.placing import placed
 from gpuscale.lab.rehearse.site import AddNode, CreateJob, RehearsalSite, RemoveNode
 from gpuscale.lab.scenarios import find_setup
-from gpuscale.lab.sim.autoscaler import HpaFigures
+from gpuscale.lab.sim.autoscaler import SyncFigures
 from gpuscale.lab.sim.document.document import summary
 
 WHOLE = ObjectMetric(
@@ -34,7 +34,7 @@ DEPLOYMENT = "ns/bert-intent-detection"
 
 @pytest.fixture
 def site():
-    site = RehearsalSite(placed(find_setup("ack-bert"), Mark("r", "ns")), NOW)
+    site = RehearsalSite(placed(find_setup("ack-bert"), RehearsalMark("r", "ns")), NOW)
     site.cloud.start()
     return site
 
@@ -134,7 +134,7 @@ def test_a_pod_that_went_with_its_node_does_not_come_back(site) -> None:
 @pytest.fixture
 def jobs():
     """A site whose pods work by themselves, so that their nodes are asked for their GPUs."""
-    site = RehearsalSite(placed(find_setup("aks-mnist-jobs"), Mark("r", "ns")), NOW)
+    site = RehearsalSite(placed(find_setup("aks-mnist-jobs"), RehearsalMark("r", "ns")), NOW)
     site.begin(NOW)
     site.engine.run_until(NOW + 60_000)  # the scenario's `at: 60s`
     return site
@@ -195,7 +195,7 @@ def test_complete_jobs_are_counted(site) -> None:
                     {"type": "Pods", "pods": {"current": {"averageValue": "11500m"}}}
                 ],
             },
-            HpaFigures(2, 11_500),
+            SyncFigures(2, 11_500),
             id="per pod",
         ),
         pytest.param(
@@ -204,12 +204,12 @@ def test_complete_jobs_are_counted(site) -> None:
                 "conditions": [{}],
                 "currentMetrics": [{"type": "Object", "object": {"current": {"value": "36"}}}],
             },
-            HpaFigures(3, 36_000),
+            SyncFigures(3, 36_000),
             id="whole",
         ),
         pytest.param(
             {"desiredReplicas": 1, "conditions": [{}], "currentMetrics": None},
-            HpaFigures(1, None),
+            SyncFigures(1, None),
             id="no data is no zero",
         ),
         pytest.param(
@@ -222,7 +222,7 @@ def test_complete_jobs_are_counted(site) -> None:
                     {"type": "Pods", "pods": {"current": {"averageValue": "100"}}},
                 ],
             },
-            HpaFigures(3, 100_000, 1),  # 64.5 of 200 asks for 1, 100 of 70 for 3
+            SyncFigures(3, 100_000, 1),  # 64.5 of 200 asks for 1, 100 of 70 for 3
             id="the metric that decides",
         ),
         pytest.param(
@@ -236,7 +236,7 @@ def test_complete_jobs_are_counted(site) -> None:
                     {"type": "Pods", "pods": {"current": {"averageValue": "7"}}},
                 ],
             },
-            HpaFigures(2, 7_000, 1),
+            SyncFigures(2, 7_000, 1),
             id="the one that has a value",
         ),
     ],
@@ -257,7 +257,7 @@ def test_nodes_and_jobs_are_ordered_from_the_api_server(site) -> None:
 
 
 def test_jobs_are_submitted_at_their_time_from_the_start() -> None:
-    site = RehearsalSite(placed(find_setup("aks-mnist-jobs"), Mark("r", "ns")), NOW)
+    site = RehearsalSite(placed(find_setup("aks-mnist-jobs"), RehearsalMark("r", "ns")), NOW)
     site.begin(NOW + 5_000)
     site.engine.run_until(NOW + 5_000 + 59_999)
     assert not site.orders

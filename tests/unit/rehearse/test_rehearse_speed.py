@@ -9,13 +9,13 @@ import pytest
 from gpuscale.base.clock import ManualClock
 from gpuscale.base.errors import UsageError
 from gpuscale.lab.rehearse.manifests import hpa_manifests, job_manifest
-from gpuscale.lab.rehearse.mark import Mark
+from gpuscale.lab.rehearse.mark import RehearsalMark
 from gpuscale.lab.rehearse.speed import check_speed, check_sync_period, hpa_flags, sped_up_manifest
 from gpuscale.lab.scenarios import find_setup
 from gpuscale.server.metricsapi.security import audit
 from gpuscale.server.metricsapi.security.reviews import Attributes, User
 
-MARK = Mark("r-1", "ns")
+MARK = RehearsalMark("r-1", "ns")
 CONTROLLER = "system:serviceaccount:kube-system:horizontal-pod-autoscaler"
 URI = "/apis/custom.metrics.k8s.io/v1beta2/namespaces/ns/pods/%2A/m?labelSelector=app%3Dweb"
 
@@ -78,7 +78,7 @@ def test_a_speed_that_a_control_plane_does_not_keep_up_with_is_refused() -> None
 
 
 def look(at_s, user=CONTROLLER, uri=URI):
-    request = audit.Request(
+    request = audit.AuditedRequest(
         uri, Attributes("list", "/"), User(user), "127.0.0.1", "", "", 200, at_s, at_s + 0.01
     )
     return json.dumps(audit.event(request)) + "\n"

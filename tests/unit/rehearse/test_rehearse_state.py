@@ -1,18 +1,18 @@
 """What a terminal shows of a rehearsal: workloads, HPAs, Jobs and nodes as the API server has them."""
 
-from gpuscale.lab.rehearse.mark import Mark
+from gpuscale.lab.rehearse.mark import RehearsalMark
 from gpuscale.lab.rehearse.placing import placed
 from gpuscale.lab.rehearse.site import RehearsalSite
 from gpuscale.lab.rehearse.state import state_of
 from gpuscale.lab.scenarios import find_setup
-from gpuscale.lab.sim.autoscaler import HpaFigures
+from gpuscale.lab.sim.autoscaler import SyncFigures
 from gpuscale.lab.views.terminal import state_text
 
 NOW = 1_700_000_000_000
 
 
 def begun(name: str) -> RehearsalSite:
-    site = RehearsalSite(placed(find_setup(name), Mark("r", "ns")), NOW)
+    site = RehearsalSite(placed(find_setup(name), RehearsalMark("r", "ns")), NOW)
     site.cloud.start()
     site.begin(NOW)
     return site
@@ -28,7 +28,7 @@ def shown(site: RehearsalSite) -> list[list[str]]:
 def test_a_service_is_shown_with_its_load_and_what_its_hpa_says() -> None:
     site = begun("ack-bert")
     site.engine.run_until(NOW + 61_000)
-    site.figures["ns/gpu-hpa"] = HpaFigures(2, 23_000)
+    site.figures["ns/gpu-hpa"] = SyncFigures(2, 23_000)
     site.set_replicas("ns/bert-intent-detection", 2)
     heads, workload, caption = shown(site)
     assert heads == ["Workload", "Load/s", "HPA", "sees", "Ready", "Wanted", "Pending", "Waiting"]
@@ -38,7 +38,7 @@ def test_a_service_is_shown_with_its_load_and_what_its_hpa_says() -> None:
 
 
 def test_before_the_start_there_are_nodes_only() -> None:
-    site = RehearsalSite(placed(find_setup("ack-bert"), Mark("r", "ns")), NOW)
+    site = RehearsalSite(placed(find_setup("ack-bert"), RehearsalMark("r", "ns")), NOW)
     site.cloud.start()
     assert shown(site) == [
         ["00:00:00", "at", "10x", "nodes", "1", "of", "1", "ready", "GPUs", "0%"]

@@ -10,7 +10,7 @@ from gpuscale.series.values import Matrix, Scalar, StringValue, Vector, VectorSa
 from gpuscale.server.rules.catalogue import Catalogue
 from gpuscale.server.rules.config import load_rules
 from gpuscale.server.rules.queries.plan import (
-    FetchError,
+    MetricFetchError,
     MetricNotFoundError,
     UnexpectedResultError,
     plan_custom,
@@ -107,7 +107,7 @@ def test_remarks_tell_what_found_no_partner() -> None:
 
 @pytest.mark.parametrize("value", [Scalar(1.0), StringValue("x"), Matrix(())])
 def test_a_custom_metric_needs_a_vector(value) -> None:
-    with pytest.raises(FetchError, match=r"^unable to fetch metrics$"):
+    with pytest.raises(MetricFetchError, match=r"^unable to fetch metrics$"):
         custom().answer(value)
 
 
@@ -173,7 +173,7 @@ def test_unknown_external_metrics_are_told_in_upstreams_words(namespace: str, me
 
 
 def test_an_external_selector_that_can_not_be_asked_for_is_an_error() -> None:
-    with pytest.raises(FetchError):
+    with pytest.raises(MetricFetchError):
         external(selector="a<1")
 
 

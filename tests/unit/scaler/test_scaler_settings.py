@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from gpuscale.base.errors import UsageError
-from gpuscale.server.scaler.certificate import TlsFiles
+from gpuscale.server.scaler.certificate import ScalerTlsFiles
 from gpuscale.server.scaler.settings import read_settings
 
 GIVEN = {"prometheus-url": ["http://prometheus:9090"]}
@@ -30,7 +30,7 @@ def test_tls_and_limits() -> None:
             "max-connection-age": ["3m"],
         }
     )
-    assert settings.tls == TlsFiles(Path("c"), Path("k"), Path("ca"))
+    assert settings.tls == ScalerTlsFiles(Path("c"), Path("k"), Path("ca"))
     assert settings.metrics_port is None
     assert settings.limits.connections == 7
     assert (settings.limits.age_s, settings.limits.stream_lifetime_s) == (180.0, 90.0)

@@ -15,7 +15,7 @@ from gpuscale.base.loads import StepsLoad
 from gpuscale.lab.queueing.batching import BatchCurve, Batching
 from gpuscale.lab.queueing.times import Constant, Exponential
 from gpuscale.lab.sim.load.costs import ServiceModel
-from gpuscale.lab.sim.load.service import Service
+from gpuscale.lab.sim.load.service import SimulatedService
 from queues import assert_near, batch_means, m_d_c_queue, m_m_c_queue, one_by_one
 
 CURVE = BatchCurve([(1, 1.0), (4, 1.6), (8, 2.0), (16, 4.0)])
@@ -168,7 +168,7 @@ def test_requests_are_conserved_and_the_cache_is_never_over_full(
 
 def test_where_requests_flow_the_batch_is_as_large_as_their_rate_needs():
     model = model_of(CURVE.cut(8), Constant(100.0), prompt=50.0, kv_tokens=1_000)
-    service = Service(model, StepsLoad(((0.0, 5.0),)), 0)
+    service = SimulatedService(model, StepsLoad(((0.0, 5.0),)), 0)
     for second in range(1, 100):
         service.advance(second * 1000, 2)
     # 2.5 requests a second and pod are a batch of 4, each with 50 tokens of prompt and half its output.

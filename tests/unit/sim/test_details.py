@@ -5,12 +5,12 @@ import pytest
 from gpuscale.lab.scenarios import find_setup
 from gpuscale.lab.sim import simulate as simulation
 from gpuscale.lab.sim.document.details import Details
-from gpuscale.lab.sim.document.timeline import Recorder
+from gpuscale.lab.sim.document.timeline import SeriesRecorder
 from gpuscale.lab.sim.simulate import simulate
 
 
-def recorded(most: int | None) -> tuple[Recorder, Details]:
-    recorder = Recorder()
+def recorded(most: int | None) -> tuple[SeriesRecorder, Details]:
+    recorder = SeriesRecorder()
     details = Details(recorder, most)
     for t, values in enumerate(
         ({"gpu/a": 1.0, "pod/x": 1.0}, {"gpu/a": 2.0}, {"gpu/a": 3.0, "pod/y": 3.0})

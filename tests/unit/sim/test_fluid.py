@@ -17,7 +17,7 @@ from gpuscale.lab.sim.fluid.run import simulate_fluid
 from gpuscale.lab.sim.scenario.loading import load_setup
 from gpuscale.lab.sim.simulate import simulate
 from gpuscale.triggers.policies.hpa import HPA
-from gpuscale.triggers.policies.replay import Service, run
+from gpuscale.triggers.policies.replay import ReplaySettings, run
 
 ROOT = Path(__file__).parents[3]
 MANIFESTS = """\
@@ -174,7 +174,7 @@ def test_an_hpa_with_the_usual_behavior_is_the_policy_of_that_name(lag):
         (HPA.desired, HPA.settings(), HPA.memory),
     ):
         filled = [numpy.zeros(len(demand)) for _ in range(4)]
-        run(desired, chosen, numpy.zeros(memory), demand, Service(lag_s=15.0 * lag), *filled)
+        run(desired, chosen, numpy.zeros(memory), demand, ReplaySettings(lag_s=15.0 * lag), *filled)
         columns.append(filled[1].tolist())
     assert columns[0] == columns[1]
     assert len(set(columns[0])) > 10

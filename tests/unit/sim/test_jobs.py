@@ -3,7 +3,7 @@
 
 from gpuscale.lab.sim.document.document import document, row
 from gpuscale.lab.sim.document.jobs import JobProgress, job_progress
-from gpuscale.lab.sim.document.timeline import Recorder
+from gpuscale.lab.sim.document.timeline import SeriesRecorder
 from gpuscale.lab.sim.scenario.loading import load_setup
 from gpuscale.lab.sim.world import World
 
@@ -72,7 +72,7 @@ def test_what_succeeded_stays_so_when_its_node_leaves() -> None:
 
 
 def test_the_document_has_jobs_as_series_and_in_its_summary() -> None:
-    site, recorder = world(), Recorder()
+    site, recorder = world(), SeriesRecorder()
     for seconds in (0, 61, 661):
         at(site, seconds)
         recorder.add(seconds, row(site, {}, {}))

@@ -14,7 +14,7 @@ from gpuscale.lab.rehearse.target import check_triggers
 from gpuscale.lab.scenarios import find_setup
 from gpuscale.lab.sim.load.costs import ServiceModel
 from gpuscale.lab.sim.load.requests import request_families
-from gpuscale.lab.sim.load.service import Service
+from gpuscale.lab.sim.load.service import SimulatedService
 from gpuscale.lab.sim.scenario.loading import load_setup
 from gpuscale.lab.sim.scenario.setup import Setup
 from gpuscale.lab.sim.simulate import simulate
@@ -173,7 +173,7 @@ def test_one_workload_has_one_autoscaler() -> None:
 
 
 def test_requests_are_counted_whole_and_there_without_a_pod() -> None:
-    service = Service(ServiceModel(0.1, 0.0, 8, 100.0), StepsLoad(((0.0, 1.5),)), 0)
+    service = SimulatedService(ServiceModel(0.1, 0.0, 8, 100.0), StepsLoad(((0.0, 1.5),)), 0)
     service.advance(3_000, 0)
     waiting, running, total, served = request_families({"ml/web": service})
     assert waiting.samples[0].labels == (("namespace", "ml"), ("deployment", "web"))

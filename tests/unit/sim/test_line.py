@@ -8,20 +8,22 @@ from hypothesis import strategies as st
 
 from gpuscale.base.loads import StepsLoad
 from gpuscale.lab.sim.load.costs import ServiceModel
-from gpuscale.lab.sim.load.line import Line
-from gpuscale.lab.sim.load.service import Service
+from gpuscale.lab.sim.load.line import WaitingLine
+from gpuscale.lab.sim.load.service import SimulatedService
 
 S_MS = 50
 """What one request takes: 0.05 s of a GPU."""
 
 
 def service(rate=0.0, limit=1e9, other=0.0, concurrency=100):
-    return Service(ServiceModel(0.05, other, concurrency, limit), StepsLoad(((0.0, rate),)), 0)
+    return SimulatedService(
+        ServiceModel(0.05, other, concurrency, limit), StepsLoad(((0.0, rate),)), 0
+    )
 
 
 def times(arrivals, item=None, pods=lambda _: 1, until=10_000):
     """Return what each request took, ms; None where it was turned away."""
-    line = Line(item or service(), 0)
+    line = WaitingLine(item or service(), 0)
     took: list[float | None] = []
     for number, arrival in enumerate(arrivals):
         took.append(None)
@@ -71,7 +73,7 @@ def test_load_that_comes_later_stays_behind() -> None:
 def test_poisson_arrivals_on_one_pod_wait_as_in_m_d_1(use) -> None:
     draw = random.Random(1)
     waits: list[float] = []
-    line, now = Line(service(), 0), 0.0
+    line, now = WaitingLine(service(), 0), 0.0
     for _ in range(200_000):
         now += draw.expovariate(use / S_MS)
         arrival = round(now)
@@ -88,20 +90,20 @@ def test_poisson_arrivals_on_one_pod_wait_as_in_m_d_1(use) -> None:
 
 def test_without_a_ready_pod_a_request_is_turned_away_and_counted() -> None:
     item = service()
-    assert not Line(item, 0).join(100, 0, lambda _: None)
+    assert not WaitingLine(item, 0).join(100, 0, lambda _: None)
     assert (item.arrived, item.rejected, item.single, item.waiting) == (1, 1, 1, 0)
 
 
 def test_a_full_queue_turns_away() -> None:
     item = service(limit=2)
-    line = Line(item, 0)
+    line = WaitingLine(item, 0)
     assert [line.join(0, 1, lambda _: None) for _ in range(4)] == [True, True, False, False]
     assert item.rejected == 2
 
 
 def test_real_requests_keep_gpus_busy() -> None:
     item = service()
-    line = Line(item, 0)
+    line = WaitingLine(item, 0)
     for second in range(10):
         for tenth in range(0, 1000, 100):  # 10 a second x 0.05 s
             line.join(second * 1000 + tenth, 1, lambda _: None)
@@ -133,7 +135,7 @@ def test_looking_more_often_changes_nothing() -> None:
 )
 def test_requests_are_conserved_and_keep_their_order(steps, rate, limit) -> None:
     item = service(rate=rate, limit=limit)
-    line, now, order = Line(item, 0), 0, []
+    line, now, order = WaitingLine(item, 0), 0, []
     joined = 0
     for pause, pods, count in steps:
         now += pause

@@ -17,7 +17,7 @@ from gpuscale.lab.queueing.theory import erlang_c
 from gpuscale.lab.queueing.times import Constant, Exponential
 from gpuscale.lab.sim.load.arrivals import Arrivals
 from gpuscale.lab.sim.load.costs import ServiceModel
-from gpuscale.lab.sim.load.service import Service
+from gpuscale.lab.sim.load.service import SimulatedService
 from queues import assert_near, batch_means, m_d_c_queue, m_m_c_queue, one_by_one
 
 CASES = ((1, 0.1, 0.9), (1, 0.1, 0.7), (8, 1.0, 0.9), (32, 5.0, 0.8))
@@ -125,7 +125,7 @@ class TestFluid:
     """The same figures where requests flow."""
 
     def run(self, model, rate, pods, seconds=1000):
-        service = Service(model, StepsLoad(((0.0, rate),)), 0)
+        service = SimulatedService(model, StepsLoad(((0.0, rate),)), 0)
         for second in range(1, seconds + 1):
             service.advance(second * 1000, pods)
         return service

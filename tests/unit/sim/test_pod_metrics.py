@@ -6,7 +6,7 @@ from gpuscale.base.errors import ConfigError
 from gpuscale.base.loads import StepsLoad
 from gpuscale.lab.sim.load.costs import ServiceModel
 from gpuscale.lab.sim.load.pod_metrics import Figure, PodTargets, ServedMetrics
-from gpuscale.lab.sim.load.service import Service
+from gpuscale.lab.sim.load.service import SimulatedService
 from gpuscale.lab.sim.scenario.loading import load_setup
 from gpuscale.lab.sim.simulate import simulate
 from gpuscale.lab.sim.world import World
@@ -122,7 +122,7 @@ def scraped(seconds, rate, pods, metrics):
     assert len(ready) == pods
     store, service = (
         SeriesStore(),
-        Service(ServiceModel(0.1, 0.0, 8, 1e9), StepsLoad(((0.0, rate),)), 0),
+        SimulatedService(ServiceModel(0.1, 0.0, 8, 1e9), StepsLoad(((0.0, rate),)), 0),
     )
     targets = PodTargets(store, "chat", metrics)
     for second in range(1, seconds + 1):

@@ -1,11 +1,11 @@
 import pytest
 
 from gpuscale.lab.sim.document import timeline as recorder
-from gpuscale.lab.sim.document.timeline import Recorder
+from gpuscale.lab.sim.document.timeline import SeriesRecorder
 
 
 def test_a_series_that_comes_late_has_gaps_before_and_after() -> None:
-    record = Recorder()
+    record = SeriesRecorder()
     record.add(0.0, {"a": 1})
     record.add(15.0, {"a": 2, "b": 5})
     record.add(30.0, {"a": 3})
@@ -13,7 +13,7 @@ def test_a_series_that_comes_late_has_gaps_before_and_after() -> None:
 
 
 def test_only_what_is_new_is_given() -> None:
-    record = Recorder()
+    record = SeriesRecorder()
     for t in range(5):
         record.add(float(t), {"a": t})
     assert record.series(3) == (3, [3.0, 4.0], {"a": [3, 4]})
@@ -22,7 +22,7 @@ def test_only_what_is_new_is_given() -> None:
 
 def test_old_rows_are_dropped_and_still_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recorder, "MAX_POINTS", 10)
-    record = Recorder()
+    record = SeriesRecorder()
     for t in range(12):
         record.add(float(t), {"a": t})
     first, times, series = record.series()

@@ -2,12 +2,12 @@ import pytest
 
 from gpuscale.base.loads import StepsLoad
 from gpuscale.lab.sim.load.costs import ServiceModel
-from gpuscale.lab.sim.load.service import Service
+from gpuscale.lab.sim.load.service import SimulatedService
 
 
 def service(rate, gpu_seconds=0.05, other=0.0, concurrency=100, gpus=1, limit=1e9):
     model = ServiceModel(gpu_seconds, other, concurrency, limit, gpus)
-    return Service(model, StepsLoad(((0.0, rate),)), start_ms=0)
+    return SimulatedService(model, StepsLoad(((0.0, rate),)), start_ms=0)
 
 
 def run(item, seconds, pods) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from gpuscale.agent.gpu.readings import GpuReading
-from gpuscale.lab.sim.engine import Stage
+from gpuscale.lab.sim.engine import EventStage
 from gpuscale.lab.sim.load.shared_readings import SharedReadings
 from gpuscale.lab.sim.scenario.loading import load_setup
 from gpuscale.lab.sim.world import World
@@ -162,7 +162,7 @@ def test_each_pod_has_what_its_own_gpus_read() -> None:
         saved.append(held - (readings.read_gpus - before))
         seen.update(tuple(each[UTILIZATION]) for each in values.values())
 
-    site.engine.every(3000, Stage.SCRAPE, compare, first_ms=1000)
+    site.engine.every(3000, EventStage.SCRAPE, compare, first_ms=1000)
     replicas = [("web", 6, 31), ("wide", 3, 45), ("web", 9, 52), ("web", 2, 200), ("wide", 1, 250)]
     for name, count, at_s in replicas:
         site.engine.run_until(1000 * at_s)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpuscale.series.wanted import EVERYTHING, SeriesFilter, WantedNames
+from gpuscale.series.wanted import EVERYTHING, WantedNames, WantedSeries
 from gpuscale.server.rules.config import load_rules, preset_text
 from gpuscale.server.sources.feeds.needs import wanted_by_rules
 
@@ -17,7 +17,7 @@ PLAIN = "'avg(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)'"
 
 def keeps(series, query=PLAIN):
     text = RULE.format(series=series, query=query)
-    return SeriesFilter(wanted_by_rules(load_rules(text, "rules.yaml"))).keeps
+    return WantedSeries(wanted_by_rules(load_rules(text, "rules.yaml"))).keeps
 
 
 def test_a_series_that_is_named() -> None:
@@ -59,7 +59,7 @@ def test_where_names_may_come_about_in_another_way_everything_is_kept(series: st
 
 def test_the_preset_does_without_the_fields_that_it_never_asks_for() -> None:
     wanted = wanted_by_rules(load_rules(preset_text(), "preset"))
-    kept = SeriesFilter(wanted).keeps
+    kept = WantedSeries(wanted).keeps
     assert kept("DCGM_FI_DEV_GPU_UTIL")
     assert kept("vllm:num_requests_waiting")
     assert not kept("DCGM_FI_DEV_XID_ERRORS")
@@ -67,7 +67,7 @@ def test_the_preset_does_without_the_fields_that_it_never_asks_for() -> None:
 
 
 def test_a_filter_changes_its_version_with_what_is_wanted() -> None:
-    found = SeriesFilter(WantedNames(frozenset({"a"})))
+    found = WantedSeries(WantedNames(frozenset({"a"})))
     assert (found.keeps("a"), found.keeps("b"), found.version) == (True, False, 0)
     found.change(WantedNames(frozenset({"a"})))
     assert found.version == 0
@@ -81,4 +81,4 @@ def test_everything_joined_with_anything_is_everything() -> None:
     assert WantedNames.joined([some, WantedNames(frozenset({"c"}))]) == WantedNames(
         frozenset({"a", "c"}), frozenset({"b.*"})
     )
-    assert not SeriesFilter(WantedNames.joined([])).keeps("a")
+    assert not WantedSeries(WantedNames.joined([])).keeps("a")

@@ -15,7 +15,7 @@ from gpuscale.server.rules.catalogue import Catalogue
 from gpuscale.server.rules.config import load_rules
 from gpuscale.server.rules.queries.plan import plan_custom
 from gpuscale.server.rules.resources import KUBERNETES
-from gpuscale.server.sources.asking.single_flight import Questions, Sharing
+from gpuscale.server.sources.asking.single_flight import AnswerSharing, SharedSource
 from gpuscale.server.sources.freshness import AgeLimit
 
 NOW = 1_700_000_000_000
@@ -77,7 +77,7 @@ async def ask_all(questions, namespaces, at_ms=NOW):
 
 
 async def test_equal_questions_at_one_moment_are_one_query(source) -> None:
-    questions = Questions(source)
+    questions = SharedSource(source)
     source.gate.clear()
     asking = [asyncio.create_task(questions.query("m", NOW)) for _ in range(20)]
     await asyncio.sleep(0)
@@ -90,7 +90,7 @@ async def test_equal_questions_at_one_moment_are_one_query(source) -> None:
 
 
 async def test_an_answer_serves_for_the_time_of_freshness_and_no_longer(source) -> None:
-    questions = Questions(source, Sharing(freshness_ms=1000))
+    questions = SharedSource(source, AnswerSharing(freshness_ms=1000))
     first = await questions.query("m", NOW)
     assert await questions.query("m", NOW + 499) is first
     assert source.asked == ["m"]
@@ -100,7 +100,7 @@ async def test_an_answer_serves_for_the_time_of_freshness_and_no_longer(source) 
 
 
 async def test_an_answer_past_most_of_its_time_is_renewed_while_it_still_serves(source) -> None:
-    questions = Questions(source, Sharing(freshness_ms=1000))
+    questions = SharedSource(source, AnswerSharing(freshness_ms=1000))
     first = await questions.query("m", NOW)
     source.gate.clear()
     assert await questions.query("m", NOW + 800) is first
@@ -114,7 +114,7 @@ async def test_an_answer_past_most_of_its_time_is_renewed_while_it_still_serves(
 
 
 async def test_a_question_that_hangs_is_not_joined_once_its_answer_would_be_too_old(source) -> None:
-    questions = Questions(source, Sharing(freshness_ms=1000))
+    questions = SharedSource(source, AnswerSharing(freshness_ms=1000))
     source.gate.clear()
     early = asyncio.create_task(questions.query("m", NOW))
     await asyncio.sleep(0)
@@ -127,7 +127,7 @@ async def test_a_question_that_hangs_is_not_joined_once_its_answer_would_be_too_
 
 
 async def test_errors_reach_those_who_wait_and_are_not_kept(source) -> None:
-    questions = Questions(source, Sharing(freshness_ms=1000))
+    questions = SharedSource(source, AnswerSharing(freshness_ms=1000))
     source.refused["m"] = UpstreamError("down")
     source.gate.clear()
     asking = [asyncio.create_task(questions.query("m", NOW)) for _ in range(3)]
@@ -140,7 +140,7 @@ async def test_errors_reach_those_who_wait_and_are_not_kept(source) -> None:
 
 
 async def test_who_stops_waiting_takes_the_answer_from_nobody(source) -> None:
-    questions = Questions(source)
+    questions = SharedSource(source)
     source.gate.clear()
     leaving, staying = (asyncio.create_task(questions.query("m", NOW)) for _ in range(2))
     await asyncio.sleep(0)
@@ -151,7 +151,7 @@ async def test_who_stops_waiting_takes_the_answer_from_nobody(source) -> None:
 
 
 async def test_close_ends_what_is_on_its_way(source) -> None:
-    questions = Questions(source)
+    questions = SharedSource(source)
     source.gate.clear()
     asking = asyncio.create_task(questions.query("m", NOW))
     await asyncio.sleep(0)
@@ -160,7 +160,7 @@ async def test_close_ends_what_is_on_its_way(source) -> None:
         await asking
 
 
-FRESH = Sharing(freshness_ms=1000)
+FRESH = AnswerSharing(freshness_ms=1000)
 MANY = rules(series=10_000)
 """Of a metric with so many series that asking for all of them costs more than a few questions."""
 
@@ -186,7 +186,7 @@ async def settle() -> None:
 
 
 async def test_questions_that_come_at_once_are_one_query_for_just_them(source) -> None:
-    questions = Questions(source, FRESH)
+    questions = SharedSource(source, FRESH)
     found = await asyncio.gather(*(ask_one(questions, each) for each in "abc" * 3))
     assert found == [[97.0], [98.0], [99.0]] * 3
     assert source.asked == [among("a|b|c")]
@@ -194,7 +194,7 @@ async def test_questions_that_come_at_once_are_one_query_for_just_them(source) -
 
 
 async def test_a_question_alone_is_asked_exactly(source) -> None:
-    questions = Questions(source, FRESH)
+    questions = SharedSource(source, FRESH)
     for turn, namespace in enumerate("abcdefgh"):
         await ask_one(questions, namespace, NOW + 1000 * turn)
     assert source.asked == [one(each) for each in "abcdefgh"]
@@ -202,7 +202,7 @@ async def test_a_question_alone_is_asked_exactly(source) -> None:
 
 async def test_where_more_is_wanted_than_there_is_the_query_is_for_all(source) -> None:
     """8 questions and 16 rows: 16 rows and a query cost more than 8; for 2 rows each they cost the same."""
-    questions = Questions(source, FRESH)
+    questions = SharedSource(source, FRESH)
     await ask_all(questions, "abcdefgh")
     assert source.asked == [among("a|b|c|d|e|f|g|h")]
     source.asked.clear()
@@ -218,7 +218,7 @@ async def test_where_more_is_wanted_than_there_is_the_query_is_for_all(source) -
 
 async def test_what_is_expected_in_the_next_moment_goes_along(source) -> None:
     """Three HPAs every 15 s, 300 ms apart: from the second time on they are one query."""
-    questions = Questions(source, FRESH)
+    questions = SharedSource(source, FRESH)
     for turn in range(3):
         for number, namespace in enumerate("abc"):
             await ask_one(questions, namespace, NOW + 15_000 * turn + 300 * number)
@@ -228,7 +228,7 @@ async def test_what_is_expected_in_the_next_moment_goes_along(source) -> None:
 
 async def test_another_time_between_two_questions_is_learned(source) -> None:
     """Every 40 s: at the second time nothing was expected, from the third on it is."""
-    questions = Questions(source, FRESH)
+    questions = SharedSource(source, FRESH)
     for turn in range(4):
         source.asked.clear()
         for number, namespace in enumerate("abc"):
@@ -241,7 +241,7 @@ async def test_what_is_expected_later_is_asked_behind_the_back_of_who_has_an_ans
     """Eight HPAs 200 ms apart. The first question asks for the next 0.9 s, so for the four that follow;
     the one after 0.6 s finds its answer, and the last three are asked for before they come.
     """
-    questions = Questions(source, FRESH)
+    questions = SharedSource(source, FRESH)
     for turn in range(3):
         source.asked.clear()
         for number in range(8):
@@ -254,7 +254,7 @@ async def test_what_is_expected_later_is_asked_behind_the_back_of_who_has_an_ans
 async def test_after_a_start_single_questions_give_way_to_one_for_all(source) -> None:
     """600 rows and a query are worth 750 rows, and a question of one row 151: the fifth is for all."""
     catalogue = rules(series=600)
-    questions = Questions(source, FRESH)
+    questions = SharedSource(source, FRESH)
     for number, namespace in enumerate("abcdefgh"):
         value = await questions.custom(plan(namespace, catalogue=catalogue), NOW + 100 * number)
         assert [row.value for row in value.samples] == [float(ord(namespace))]
@@ -266,7 +266,7 @@ async def test_what_all_rows_save_while_nobody_is_expected_keeps_them_coming(sou
     without them; the next first question adds 151, and 1510 are more than the 750 of all rows.
     """
     catalogue = rules(series=600)
-    questions = Questions(source, FRESH)
+    questions = SharedSource(source, FRESH)
     names = [f"p-{number}" for number in range(15)]
     for number, name in enumerate(names):
         await questions.custom(plan("a", (name,), catalogue), NOW + 100 * number)
@@ -276,14 +276,14 @@ async def test_what_all_rows_save_while_nobody_is_expected_keeps_them_coming(sou
 async def test_questions_far_apart_stay_single(source) -> None:
     """Of the second before any of them there are three more, 604 rows together."""
     catalogue = rules(series=600)
-    questions = Questions(source, FRESH)
+    questions = SharedSource(source, FRESH)
     for number in range(12):
         await questions.custom(plan("a", (f"p-{number}",), catalogue), NOW + 250 * number)
     assert WIDE not in source.asked
     assert len(source.asked) == 12
 
 
-LEARNS = Sharing(freshness_ms=1000, most_freshness_ms=3000)
+LEARNS = AnswerSharing(freshness_ms=1000, most_freshness_ms=3000)
 
 
 def scraped(source, every_ms, since_ms=300_000) -> None:
@@ -297,7 +297,7 @@ def scraped(source, every_ms, since_ms=300_000) -> None:
 
 async def served_until_ms(source, sharing=LEARNS):
     """Return for how long an answer serves, in steps of 100 ms, once there were five questions."""
-    questions = Questions(source, sharing)
+    questions = SharedSource(source, sharing)
     for namespace in "abcde":
         await ask_one(questions, namespace)
     await settle()
@@ -330,7 +330,7 @@ async def test_an_answer_serves_for_a_fifth_of_the_time_between_two_samples(
 
 async def test_how_often_samples_come_is_asked_of_a_few_objects_and_seldom(source) -> None:
     scraped(source, 15_000)
-    questions = Questions(source, LEARNS)
+    questions = SharedSource(source, LEARNS)
     matchers = 'namespace="a",pod=~"' + "|".join(f"p-{number}" for number in range(20)) + '"'
     many = tuple(f"p-{number}" for number in range(30))
     for after_s in (0, 300, 599, 600):
@@ -362,11 +362,17 @@ async def test_a_look_that_fails_leaves_the_least_time(source) -> None:
 
 
 @pytest.mark.parametrize(
-    "sharing", [FRESH, Sharing(1000, 1000), Sharing(4000, 3000), Sharing(1000, 3000, widens=False)]
+    "sharing",
+    [
+        FRESH,
+        AnswerSharing(1000, 1000),
+        AnswerSharing(4000, 3000),
+        AnswerSharing(1000, 3000, widens=False),
+    ],
 )
 async def test_nothing_is_learned_where_it_makes_no_difference(source, sharing) -> None:
     scraped(source, 15_000)
-    questions = Questions(source, sharing)
+    questions = SharedSource(source, sharing)
     for namespace in "abcdefgh":
         await ask_one(questions, namespace)
     await settle()
@@ -376,7 +382,7 @@ async def test_nothing_is_learned_where_it_makes_no_difference(source, sharing) 
 @pytest.mark.parametrize(("sharing", "most_ms"), [(FRESH, 1000), (LEARNS, 3000)])
 async def test_no_answer_serves_for_longer_than_its_time(source, sharing, most_ms: int) -> None:
     """Whatever is asked ahead: the value that a question gets is never older than that."""
-    questions = Questions(source, sharing)
+    questions = SharedSource(source, sharing)
     scraped(source, 15_000)
     asked_at = {}
     query = source.query
@@ -402,7 +408,7 @@ async def test_no_answer_serves_for_longer_than_its_time(source, sharing, most_m
 
 
 async def test_who_does_not_come_again_is_not_expected_for_ever(source) -> None:
-    questions = Questions(source, FRESH)
+    questions = SharedSource(source, FRESH)
     for turn in range(3):
         await ask_one(questions, "a", NOW + 15_000 * turn)
     source.asked.clear()
@@ -414,7 +420,7 @@ async def test_who_does_not_come_again_is_not_expected_for_ever(source) -> None:
 
 
 async def test_what_comes_while_queries_are_on_their_way_waits_and_goes_together(source) -> None:
-    questions = Questions(source, FRESH)
+    questions = SharedSource(source, FRESH)
     source.gate.clear()
     asking = []
     for namespace in "abcdefgh":
@@ -427,7 +433,7 @@ async def test_what_comes_while_queries_are_on_their_way_waits_and_goes_together
 
 
 async def test_a_question_of_another_time_does_not_wait_for_one_that_hangs(source) -> None:
-    questions = Questions(source, FRESH)
+    questions = SharedSource(source, FRESH)
     source.gate.clear()
     early = asyncio.create_task(ask_one(questions, "a", NOW))
     await settle()
@@ -444,7 +450,7 @@ async def test_rows_of_one_object_in_two_series_are_asked_for_exactly(source) ->
     for gpu in ("0", "1"):
         labels = {"__name__": "m", "namespace": "a", "pod": "p-0", "gpu": gpu}
         source.store.append(labels, NOW - 1000, 1.0)
-    questions = Questions(source, FRESH)
+    questions = SharedSource(source, FRESH)
     asked = [plan(each, catalogue=catalogue) for each in "ab"]
     values = await asyncio.gather(*(questions.custom(each, NOW) for each in asked))
     assert [len(value.samples) for value in values] == [3, 1]
@@ -452,7 +458,7 @@ async def test_rows_of_one_object_in_two_series_are_asked_for_exactly(source) ->
 
 
 async def test_who_leaves_takes_the_answer_from_nobody_else(source) -> None:
-    questions = Questions(source, FRESH)
+    questions = SharedSource(source, FRESH)
     source.gate.clear()
     leaving, staying = (asyncio.create_task(ask_one(questions, each)) for each in "aa")
     await settle()
@@ -463,7 +469,7 @@ async def test_who_leaves_takes_the_answer_from_nobody_else(source) -> None:
 
 
 async def test_close_ends_questions_that_wait_together(source) -> None:
-    questions = Questions(source, FRESH)
+    questions = SharedSource(source, FRESH)
     source.gate.clear()
     asking = [asyncio.create_task(ask_one(questions, each)) for each in "abc"]
     await settle()
@@ -474,7 +480,7 @@ async def test_close_ends_questions_that_wait_together(source) -> None:
 
 
 async def test_a_flood_of_names_is_remembered_within_its_bytes(source) -> None:
-    questions = Questions(source, FRESH)
+    questions = SharedSource(source, FRESH)
     before = ACCOUNTANT.bytes_by_name().get("questions", 0)
     for number in range(1500):
         names = tuple(f"{number * 40 + each:0253}" for each in range(40))  # 10 KB and the query
@@ -484,13 +490,13 @@ async def test_a_flood_of_names_is_remembered_within_its_bytes(source) -> None:
 
 
 async def test_nothing_is_widened_where_the_user_says_so(source) -> None:
-    questions = Questions(source, Sharing(freshness_ms=1000, widens=False))
+    questions = SharedSource(source, AnswerSharing(freshness_ms=1000, widens=False))
     await ask_all(questions, "abcdefgh")
     assert len(source.asked) == 8
 
 
 async def test_what_is_no_vector_stays_what_it_is(source) -> None:
-    questions = Questions(source, Sharing(freshness_ms=1000))
+    questions = SharedSource(source, AnswerSharing(freshness_ms=1000))
     ranges = rules("<<.Series>>{<<.LabelMatchers>>}[1m]")
     for namespace in "abcdefgh":
         value = await questions.custom(plan(namespace, catalogue=ranges), NOW)
@@ -498,7 +504,7 @@ async def test_what_is_no_vector_stays_what_it_is(source) -> None:
 
 
 async def test_a_joint_query_that_is_refused_is_left_alone_for_a_while(source) -> None:
-    questions = Questions(source, FRESH)
+    questions = SharedSource(source, FRESH)
     source.refused[among("a|b|c")] = QueryError("too many samples")
 
     async def ask(at_ms):
@@ -514,7 +520,7 @@ async def test_a_joint_query_that_is_refused_is_left_alone_for_a_while(source) -
 
 
 async def test_a_source_that_is_away_is_not_asked_twice(source) -> None:
-    questions = Questions(source, FRESH)
+    questions = SharedSource(source, FRESH)
     source.refused[among("a|b")] = UnavailableError("away")
     asking = (ask_one(questions, each) for each in "ab")
     found = await asyncio.gather(*asking, return_exceptions=True)
@@ -533,11 +539,13 @@ def fill(source, names=NAMES) -> None:
 
 async def test_names_that_dont_fit_are_asked_for_in_parts(source) -> None:
     fill(source)
-    fits = Sharing(fits=lambda promql: len(promql) <= 16_000)
-    value = await Questions(source, fits).custom(plan("big", NAMES), NOW)
+    fits = AnswerSharing(fits=lambda promql: len(promql) <= 16_000)
+    value = await SharedSource(source, fits).custom(plan("big", NAMES), NOW)
     assert len(source.asked) > 1
     assert max(map(len, source.asked)) <= 16_000
-    whole = await Questions(source, Sharing(fits=lambda _: True)).custom(plan("big", NAMES), NOW)
+    whole = await SharedSource(source, AnswerSharing(fits=lambda _: True)).custom(
+        plan("big", NAMES), NOW
+    )
     assert ".+" not in source.asked[-1]
     by_name = plan("big", NAMES).answer
     assert by_name(value) == by_name(whole)
@@ -548,7 +556,7 @@ async def test_names_of_a_rule_that_looks_at_all_of_them_stay_together(source) -
     names = NAMES[:400]
     fill(source)
     asked = plan("big", names, rules("topk(1, m{<<.LabelMatchers>>})"))
-    value = await Questions(source, Sharing(fits=lambda promql: len(promql) < 100)).custom(
+    value = await SharedSource(source, AnswerSharing(fits=lambda promql: len(promql) < 100)).custom(
         asked, NOW
     )
     assert len(source.asked) == 1
@@ -557,7 +565,7 @@ async def test_names_of_a_rule_that_looks_at_all_of_them_stay_together(source) -
 
 
 async def test_an_error_of_one_part_is_the_answer(source) -> None:
-    questions = Questions(source, Sharing(fits=lambda promql: len(promql) < 16_000))
+    questions = SharedSource(source, AnswerSharing(fits=lambda promql: len(promql) < 16_000))
     source.refused = {}
 
     async def refuse(promql, at_ms) -> None:

@@ -13,7 +13,7 @@ from gpuscale.hpa.types import PodInfo, ReadyCondition
 from gpuscale.triggers.credit import WINDOW_S, Flow, credited, kept_flows
 from gpuscale.triggers.machine import TriggerState, evaluate
 from gpuscale.triggers.observation import FlowSeen, Missing, Observation, PodsSeen, TotalLoad
-from gpuscale.triggers.trigger import Credit, Load, Trigger, WorkloadRef
+from gpuscale.triggers.trigger import Credit, PodLoad, Trigger, WorkloadRef
 
 ROOT = Path(__file__).parents[3]
 BUSY = [
@@ -108,7 +108,7 @@ TRIGGER = Trigger(
     "ml",
     "in-flight",
     WorkloadRef("Deployment", "vllm"),
-    Load(query="in_flight"),
+    PodLoad(query="in_flight"),
     16.0,
     credit=Credit("waiting", "finished"),
 )

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from gpuscale.base.objects.pods import PodPhase
-from gpuscale.hpa.replicas.pods import Sample
+from gpuscale.hpa.replicas.pods import PodSample
 from gpuscale.hpa.types import PodInfo, ReadyCondition
 from gpuscale.triggers.held import held_of
 from gpuscale.triggers.machine import TriggerState, evaluate
@@ -18,13 +18,13 @@ from gpuscale.triggers.observation import (
     WakeSeen,
 )
 from gpuscale.triggers.startup import learned_deadline_s
-from gpuscale.triggers.trigger import Load, ServedPolicy, Trigger, WakeQuery, WorkloadRef
+from gpuscale.triggers.trigger import PodLoad, ServedPolicy, Trigger, WakeQuery, WorkloadRef
 
 TRIGGER = Trigger(
     "team-a",
     "load",
     WorkloadRef("Deployment", "web"),
-    Load("util"),
+    PodLoad("util"),
     60.0,
     activation_target=5.0,
     wakes=(WakeQuery("queue"),),
@@ -43,7 +43,7 @@ def _running(count, starting_s=(), pending=0):
 
 
 def _loads(*values):
-    samples = {f"web-{i}": Sample(value * 1000, 7, 60_000) for i, value in enumerate(values)}
+    samples = {f"web-{i}": PodSample(value * 1000, 7, 60_000) for i, value in enumerate(values)}
     return PodLoads(samples, 7)
 
 
@@ -162,12 +162,12 @@ def test_known_load_scales_in_while_a_wake_source_is_away_but_never_below_a_pod(
 
 
 def test_the_highest_pod_counts_for_all():
-    highest = replace(TRIGGER, load=Load("util", aggregation="max"))
+    highest = replace(TRIGGER, load=PodLoad("util", aggregation="max"))
     assert _after(_seen(0.0, _loads(90, 10), _running(2)), trigger=highest).value == 180.0
 
 
 def test_a_window_means_what_was_read_within_it():
-    smooth = replace(TRIGGER, load=Load("util", window_s=30.0))
+    smooth = replace(TRIGGER, load=PodLoad("util", window_s=30.0))
     seen = [_seen(float(s), _loads(v), _running(1)) for s, v in ((0, 100), (10, 40), (20, 40))]
     assert _after(*seen, trigger=smooth).value == pytest.approx(60.0)
     assert _after(*seen, _seen(31.0, _loads(40), _running(1)), trigger=smooth).value == 40.0
@@ -175,7 +175,7 @@ def test_a_window_means_what_was_read_within_it():
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_an_answer_that_is_no_number_is_no_load(value):
-    query = replace(TRIGGER, load=Load(query="x"), workload=None)
+    query = replace(TRIGGER, load=PodLoad(query="x"), workload=None)
     seen = Observation(1000, 0.0, TotalLoad(value, 7), None, QUIET)
     assert evaluate(query, seen, TriggerState()).answer.basis == "unavailable"
 
@@ -220,7 +220,7 @@ POLICY = Trigger(
     "team-a",
     "wanted",
     WorkloadRef("Deployment", "web"),
-    Load(query="sum(load)"),
+    PodLoad(query="sum(load)"),
     1.0,
     hold_s=60.0,
     fallback_replicas=2,

@@ -10,7 +10,7 @@ from gpuscale.triggers.metadata import read_metadata, read_triggers
 from gpuscale.triggers.policies.naming import policy_faults
 from gpuscale.triggers.trigger import (
     Credit,
-    Load,
+    PodLoad,
     ServedPolicy,
     Trigger,
     WakeQuery,
@@ -43,7 +43,7 @@ def test_all_keys_are_read():
         "team-a",
         "vllm-gpu-utilization",
         WorkloadRef("Deployment", "vllm"),
-        Load("DCGM_FI_DEV_GPU_UTIL", "", "max", 30.0),
+        PodLoad("DCGM_FI_DEV_GPU_UTIL", "", "max", 30.0),
         60.0,
         5.0,
         (WakeQuery("sum(queue_length)", 2.0, "query"),),
@@ -60,7 +60,7 @@ def test_defaults():
         {"workload": "statefulset/db", "metric": "queue", "target": "600m"}, "team-a"
     )
     assert found == Trigger(
-        "team-a", "db-queue", WorkloadRef("StatefulSet", "db"), Load("queue"), 0.6
+        "team-a", "db-queue", WorkloadRef("StatefulSet", "db"), PodLoad("queue"), 0.6
     )
 
 
@@ -82,7 +82,7 @@ def test_workloads_of_any_kind(text, workload):
 
 def test_a_query_needs_no_workload():
     found = read_metadata({"query": "sum(jobs)", "target": "10"}, "team-a")
-    assert (found.workload, found.load) == (None, Load(query="sum(jobs)"))
+    assert (found.workload, found.load) == (None, PodLoad(query="sum(jobs)"))
 
 
 def test_a_trigger_may_only_wake():

@@ -8,7 +8,7 @@ from gpuscale.agent.attribution import reasons
 from gpuscale.agent.attribution.kubelet.allocations import (
     ClaimDevice,
     ContainerDevices,
-    Device,
+    KubeletDevice,
     NodeAllocations,
 )
 from gpuscale.agent.attribution.kubelet.device_ids import (
@@ -119,7 +119,7 @@ def gpu_owners(
     return GpuOwners(owners, tuple(missing), held)
 
 
-def _by_device(device: Device, ref: ContainerRef) -> Holding:
+def _by_device(device: KubeletDevice, ref: ContainerRef) -> Holding:
     return Holding(ref, replica_of(device))
 
 
@@ -191,15 +191,17 @@ def _name(each: ContainerDevices) -> PodName:
     return each.namespace, each.pod
 
 
-def _pods_by_device(containers: Iterable[ContainerDevices]) -> dict[Device, dict[PodName, None]]:
-    pods: dict[Device, dict[PodName, None]] = {}
+def _pods_by_device(
+    containers: Iterable[ContainerDevices],
+) -> dict[KubeletDevice, dict[PodName, None]]:
+    pods: dict[KubeletDevice, dict[PodName, None]] = {}
     for each in containers:
         for device in each.devices:
             pods.setdefault(device, {})[_name(each)] = None
     return pods
 
 
-def _twice(device: Device, names: Iterable[PodName]) -> Unattributed:
+def _twice(device: KubeletDevice, names: Iterable[PodName]) -> Unattributed:
     who = " and ".join(f"{namespace}/{pod}" for namespace, pod in names)
     detail = f"listed for {who}; one of them has ended, and the API server would tell which"
     return Unattributed(reasons.DEVICE_ALLOCATED_TWICE, device.id, detail)

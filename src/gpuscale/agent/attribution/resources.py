@@ -7,7 +7,11 @@ exactly as many devices. On a shared GPU these are shares, as in Kubernetes' own
 from collections.abc import Collection, Iterable, Mapping
 
 from gpuscale.agent.attribution.join import holders_of
-from gpuscale.agent.attribution.kubelet.allocations import ContainerDevices, Device, NodeAllocations
+from gpuscale.agent.attribution.kubelet.allocations import (
+    ContainerDevices,
+    KubeletDevice,
+    NodeAllocations,
+)
 from gpuscale.agent.attribution.kubelet.device_ids import is_gpu_resource
 from gpuscale.agent.attribution.kubelet.device_parts import ACK_RESOURCE
 from gpuscale.agent.attribution.processes.processes import PodDirectory
@@ -15,7 +19,7 @@ from gpuscale.agent.gpu.owners import ContainerRef, NodeGpuResources
 from gpuscale.kube.informers.records import NodeView, PodRecord
 
 
-def count_devices(devices: Iterable[Device] | None) -> int | None:
+def count_devices(devices: Iterable[KubeletDevice] | None) -> int | None:
     """Return how many different devices there are; None where that is not known."""
     return None if devices is None else len(set(devices))
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from gpuscale.agent.dcgm.library import Connection, DcgmError, DcgmLibrary, Entity
+from gpuscale.agent.dcgm.library import DcgmError, DcgmLibrary, EngineConnection, Entity
 from gpuscale.agent.gpu.reader import CallStats
 from gpuscale.base.backoff import Backoff
 from gpuscale.base.errors import UnavailableError
@@ -28,7 +28,7 @@ _ABSENT = "the DCGM host engine has no such GPU"
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class MeasuredValue:
     """A value and when it was measured."""
 
     value: int | float
@@ -39,7 +39,7 @@ class Measured:
 class EngineView:
     """What is known of a host engine's GPUs; never changed, only replaced."""
 
-    values: Mapping[Part, Mapping[int, Measured]] = field(default_factory=dict)
+    values: Mapping[Part, Mapping[int, MeasuredValue]] = field(default_factory=dict)
     reasons: Mapping[Part, Mapping[int, str]] = field(default_factory=dict)
     fault: str = "the DCGM host engine has not answered yet"
     """Why nothing is known; empty where it answers."""
@@ -105,7 +105,7 @@ class HostEngine:
                 self._lose(str(error))
             self._ends.wait(waits.jittered())
 
-    def _serve(self, connection: Connection, waits: Backoff) -> None:
+    def _serve(self, connection: EngineConnection, waits: Backoff) -> None:
         """Ask a host engine until it fails, or the end."""
         try:
             watched: Mapping[Part, _Watched] = {}
@@ -138,7 +138,7 @@ class HostEngine:
 
     def _watch(
         self,
-        connection: Connection,
+        connection: EngineConnection,
         gpus: Mapping[str, Entity],
         instances: Mapping[tuple[str, int], Entity],
         wanted: frozenset[int],
@@ -159,13 +159,15 @@ class HostEngine:
             found |= {part: _Watched(each, tuple(able), reasons) for part, each in parts.items()}
         return found
 
-    def _ask(self, connection: Connection, watched: Mapping[Part, _Watched]) -> None:
-        values: dict[Part, Mapping[int, Measured]] = {}
+    def _ask(self, connection: EngineConnection, watched: Mapping[Part, _Watched]) -> None:
+        values: dict[Part, Mapping[int, MeasuredValue]] = {}
         reasons: dict[Part, Mapping[int, str]] = {}
         for part, each in watched.items():
             samples = list(connection.latest(each.entity, each.fields))
             values[part] = {
-                s.field: Measured(s.value, s.measured_ms) for s in samples if s.value is not None
+                s.field: MeasuredValue(s.value, s.measured_ms)
+                for s in samples
+                if s.value is not None
             }
             reasons[part] = each.reasons | {s.field: s.absent for s in samples if s.absent}
         if self._logged:
@@ -181,7 +183,7 @@ class HostEngine:
             self._logged = why
 
 
-def of_part(view: EngineView, part: Part, field_id: int, oldest_ms: int) -> Measured | str:
+def of_part(view: EngineView, part: Part, field_id: int, oldest_ms: int) -> MeasuredValue | str:
     """Return the value of a part's field, or why there is none.
 
     Args:

@@ -1,7 +1,7 @@
 """DCGM's client library through ctypes: the only door to `libdcgm.so`, which comes with NVIDIA's DCGM.
 
-One `Connection` is one to a host engine, which is another process, on this machine or another. Its calls
-wait for that process, so none may be made where that matters. What a connection watches ends with it.
+An `EngineConnection` leads to one host engine, which is another process, on this machine or another. Its
+calls wait for that process, so none may be made where that matters. What a connection watches ends with it.
 
 Source: NVIDIA DCGM 4.6.1, dcgmlib/dcgm_agent.h, dcgm_structs.h and dcgm_fields.h, as in go-dcgm v1.4611.0
     (signatures, layouts, versions, codes, blank values).
@@ -102,7 +102,7 @@ class Entity:
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class FieldValue:
     """The newest value of a field, or why there is none."""
 
     entity: Entity
@@ -143,7 +143,7 @@ class DcgmLibrary:
         said: bytes | None = self.library.errorString(c_int(code))
         return said.decode(errors="replace") if said else f"code {code}"
 
-    def connect(self, address: str) -> "Connection":
+    def connect(self, address: str) -> "EngineConnection":
         """Return a connection to the host engine at `HOST[:PORT]`, or at a Unix socket's path.
 
         Raises:
@@ -153,7 +153,7 @@ class DcgmLibrary:
         options = _ConnectV2(_version(_ConnectV2, 2), 0, CONNECT_MS, int(is_socket))
         handle = c_void_p()
         self.call("dcgmConnect_v2", address.encode(), byref(options), byref(handle))
-        return Connection(self, handle)
+        return EngineConnection(self, handle)
 
 
 def _loaded(names: Sequence[str]) -> ctypes.CDLL:
@@ -166,7 +166,7 @@ def _loaded(names: Sequence[str]) -> ctypes.CDLL:
     raise UnavailableError(f"found no {names[0]}, which comes with NVIDIA's DCGM ({faults[0]})")
 
 
-class Connection:
+class EngineConnection:
     """To one host engine; every call may fail with DcgmError."""
 
     def __init__(self, library: DcgmLibrary, handle: c_void_p) -> None:
@@ -242,12 +242,12 @@ class Connection:
         kept = (c_double(_KEPT_S), c_int(_KEPT_SAMPLES))
         self._call("dcgmWatchFields", group, fields_group, freq_us, *kept)
 
-    def latest(self, entity: Entity, fields: Sequence[int]) -> Iterator[Sample]:
+    def latest(self, entity: Entity, fields: Sequence[int]) -> Iterator[FieldValue]:
         """Yield the newest values that the host engine has; an entity at a time, as each takes 4 KiB."""
         for value in self._values([entity], fields, 0):
             found = Entity(value.group, value.entity)
             number, absent = _number(value, self._library)
-            yield Sample(found, value.field, number, absent, value.time_us // 1000)
+            yield FieldValue(found, value.field, number, absent, value.time_us // 1000)
 
     def _values(
         self, entities: Sequence[Entity], fields: Sequence[int], flags: int

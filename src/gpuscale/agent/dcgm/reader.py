@@ -5,7 +5,7 @@ Before Hopper, NVML has no profiling counters; a host engine has them, also of M
 
 from dataclasses import replace
 
-from gpuscale.agent.dcgm.engine import HostEngine, Measured, of_part
+from gpuscale.agent.dcgm.engine import HostEngine, MeasuredValue, of_part
 from gpuscale.agent.gpu.reader import CallStats, GpuReader
 from gpuscale.agent.gpu.readings import GpuIdentity, GpuReading
 from gpuscale.signals import FIELDS
@@ -54,7 +54,7 @@ class HostEngineReader:
         values, absent = dict(reading.values), dict(reading.absent)
         for name in reading.absent.keys() & self._ids.keys():
             found = of_part(view, part, self._ids[name], oldest_ms)
-            if isinstance(found, Measured):
+            if isinstance(found, MeasuredValue):
                 values[name] = found.value
                 del absent[name]
             else:

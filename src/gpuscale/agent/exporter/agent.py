@@ -21,7 +21,7 @@ from gpuscale.agent.exporter.families.own_metrics import (
 from gpuscale.agent.exporter.http.subscribers import Subscribers
 from gpuscale.agent.exporter.pacing import ScrapePhase
 from gpuscale.agent.exporter.routes import Handlers, ServeOptions
-from gpuscale.agent.exporter.snapshot import Snapshot
+from gpuscale.agent.exporter.snapshot import TickSnapshot
 from gpuscale.agent.formats.labels import FamilyOptions
 from gpuscale.agent.formats.styles import Style
 from gpuscale.agent.gpu.reader import GpuReader
@@ -89,7 +89,7 @@ class NodeAgent:
         self._handlers = Handlers(self, options.hostname, self._serve, self._subscribers)
 
     @property
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> TickSnapshot:
         return self._snapshot
 
     def age_s(self, at_ms: int) -> float:
@@ -141,7 +141,7 @@ class NodeAgent:
         """Serve other counters from the next collect on."""
         self._collector.configure(counters)
 
-    async def first_collect(self) -> Snapshot:
+    async def first_collect(self) -> TickSnapshot:
         """Return the snapshot once there was a collect, good or bad."""
         await self._has_collected.wait()
         return self._snapshot

@@ -1,6 +1,6 @@
 """One collect: read the GPUs, tie them to their pods, and note how to make the families that scrapes get.
 
-A collect ends in a `Snapshot` whatever happens. When reading fails, its text has no device series at all:
+A collect ends in a `TickSnapshot` whatever happens. When reading fails, its text has no device series at all:
 old values would look fresh to an autoscaler. Its own metrics, and a log line, say what is wrong.
 """
 
@@ -25,7 +25,7 @@ from gpuscale.agent.exporter.families.own_metrics import (
     ServerStatus,
     own_families,
 )
-from gpuscale.agent.exporter.snapshot import Snapshot
+from gpuscale.agent.exporter.snapshot import TickSnapshot
 from gpuscale.agent.formats.labels import FamilyOptions
 from gpuscale.agent.formats.repeated import job_key
 from gpuscale.agent.formats.styles import Style, agent_families
@@ -111,7 +111,7 @@ class Collector:
         """Serve other counters from the next collect on."""
         self._counters = tuple(counters)
 
-    def nothing_yet(self) -> Snapshot:
+    def nothing_yet(self) -> TickSnapshot:
         """Return what to serve before the first collect."""
         return self._snapshot((), tuple, ServerStatus)
 
@@ -133,7 +133,7 @@ class Collector:
 
     def publish(
         self, outcome: ReadOutcome, server: Callable[[], ServerStatus] = ServerStatus
-    ) -> Snapshot:
+    ) -> TickSnapshot:
         """Return the snapshot of an outcome, good or bad; `server` is asked when it is first scraped."""
         attribution, attribution_error = self._owners(outcome.readings)
         self._tell_missing(attribution.missing if attribution else ())
@@ -178,14 +178,14 @@ class Collector:
         readings: Sequence[GpuReading],
         devices: Callable[[], tuple[Family, ...]],
         server: Callable[[], ServerStatus],
-    ) -> Snapshot:
+    ) -> TickSnapshot:
         status, counters = self._status, self._counters
 
         def own() -> tuple[Family, ...]:
             return own_families(status, with_status(readings, counters), counters, server())
 
         oldest_ms = min((each.measured_ms for each in readings), default=self._clock.now_ms())
-        return Snapshot(devices, own, status, oldest_ms)
+        return TickSnapshot(devices, own, status, oldest_ms)
 
     def _owners(self, readings: Sequence[GpuReading]) -> tuple[Attribution | None, str | None]:
         try:

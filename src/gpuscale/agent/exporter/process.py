@@ -32,11 +32,11 @@ from gpuscale.base.errors import GpuscaleError, UnavailableError, UsageError
 from gpuscale.signals import list_of_image
 
 if TYPE_CHECKING:
-    from gpuscale.agent.exporter.http.passwords import BasicAuth
+    from gpuscale.agent.exporter.http.passwords import PasswordCheck
     from gpuscale.agent.exporter.http.tls import ServerTls
     from gpuscale.agent.exporter.http.users_folder import UsersFolder
     from gpuscale.agent.exporter.simulated_pods import SimulatedPods
-    from gpuscale.agent.recordings.recording import Recorder
+    from gpuscale.agent.recordings.recording import ReadingRecorder
 
 POLL_S = 2.0
 """How often files are looked at; dcgm-exporter reloads no more often either."""
@@ -217,15 +217,15 @@ class ExporterService:
         _finish(self._recorder)
 
 
-def _recorder(settings: ExporterSettings) -> "Recorder | None":
+def _recorder(settings: ExporterSettings) -> "ReadingRecorder | None":
     if settings.record is None:
         return None
-    from gpuscale.agent.recordings.recording import Recorder
+    from gpuscale.agent.recordings.recording import ReadingRecorder
 
-    return Recorder.open(str(settings.record))
+    return ReadingRecorder.open(str(settings.record))
 
 
-def _recorded(reader: GpuReader, recorder: "Recorder | None") -> GpuReader:
+def _recorded(reader: GpuReader, recorder: "ReadingRecorder | None") -> GpuReader:
     """Return the reader, with a recording of all that it reads where that was asked for."""
     if recorder is None:
         return reader
@@ -234,7 +234,7 @@ def _recorded(reader: GpuReader, recorder: "Recorder | None") -> GpuReader:
     return RecordingReader(reader, recorder)
 
 
-def _finish(recorder: "Recorder | None") -> None:
+def _finish(recorder: "ReadingRecorder | None") -> None:
     if recorder is None:
         return
     try:
@@ -323,11 +323,11 @@ async def _config_map(settings: ExporterSettings, name: ConfigMapName) -> str:
 
 def _web_security(
     settings: ExporterSettings,
-) -> tuple["ServerTls | None", "BasicAuth | None", "UsersFolder | None"]:
+) -> tuple["ServerTls | None", "PasswordCheck | None", "UsersFolder | None"]:
     path, folder = settings.web_config_file, settings.web_users_folder
     if path is None and folder is None:
         return None, None, None
-    from gpuscale.agent.exporter.http.passwords import BasicAuth, bcrypt_check
+    from gpuscale.agent.exporter.http.passwords import PasswordCheck, bcrypt_check
     from gpuscale.agent.exporter.http.tls import ServerTls
     from gpuscale.agent.exporter.http.users_folder import UsersFolder
     from gpuscale.agent.exporter.http.web_config import WebConfig, load_web_config
@@ -339,7 +339,7 @@ def _web_security(
     if folder is not None:
         users = UsersFolder(folder, config.users, bcrypt_check())
         return tls, users.auth, users
-    return tls, BasicAuth(config.users, bcrypt_check()) if config.users else None, None
+    return tls, PasswordCheck(config.users, bcrypt_check()) if config.users else None, None
 
 
 def _sockets(settings: ExporterSettings) -> list[socket.socket]:

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Protocol
 from gpuscale.agent.exporter.collector import Extras, gpu_name
 from gpuscale.agent.exporter.families.own_metrics import ConfigStatus
 from gpuscale.agent.exporter.http.subscribers import Subscriber, Subscribers
-from gpuscale.agent.exporter.snapshot import Format, Snapshot
+from gpuscale.agent.exporter.snapshot import Format, TickSnapshot
 from gpuscale.agent.gpu.owners import NodeGpuResources
 from gpuscale.base.exposition import openmetrics, write
 from gpuscale.base.http_server import BodyWriter, Handler, Request, Response, text_response
 
 if TYPE_CHECKING:
-    from gpuscale.agent.exporter.http.passwords import BasicAuth
+    from gpuscale.agent.exporter.http.passwords import PasswordCheck
     from gpuscale.agent.exporter.http.tls import ServerTls
 
 _MAX_HEADER_CHARS = 4096
@@ -74,11 +74,11 @@ _CONTENT_TYPES: Mapping[Format, str] = {
 }
 
 
-class Agent(Protocol):
+class ServedAgent(Protocol):
     """What the paths need of the agent behind them."""
 
     @property
-    def snapshot(self) -> Snapshot: ...
+    def snapshot(self) -> TickSnapshot: ...
 
     def age_s(self, at_ms: int) -> float:
         """Return how long ago a time was."""
@@ -104,7 +104,7 @@ class Handlers:
     """
 
     def __init__(
-        self, agent: Agent, hostname: str, serve: "ServeOptions", subscribers: Subscribers
+        self, agent: ServedAgent, hostname: str, serve: "ServeOptions", subscribers: Subscribers
     ) -> None:
         self._agent = agent
         self._hostname = hostname
@@ -296,7 +296,7 @@ class ServeOptions:
     extras: Extras = field(default_factory=Extras)
     stream_interval_s: float | None = None
     """From one collect to the next while the stream has subscribers; None is no faster than otherwise."""
-    auth: "BasicAuth | None" = None
+    auth: "PasswordCheck | None" = None
     """Who may come in; None is everyone."""
     has_open_probes: bool = False
     """Whether probes may come in all the same."""

@@ -23,7 +23,7 @@ _WORDS = {**dict.fromkeys(("y", "yes", "on"), True), **dict.fromkeys(("n", "no",
 
 
 @dataclass(frozen=True, slots=True)
-class PodSettings:
+class PodLookupSettings:
     """How GPUs are tied to pods."""
 
     socket: Path
@@ -63,7 +63,7 @@ class ExporterSettings:
     """To ask the API server with; None is the pod's service account."""
     jobs_folder: Path | None
     """Where files tell the batch jobs on each GPU."""
-    pods: PodSettings | None
+    pods: PodLookupSettings | None
     """None leaves GPUs without pods."""
     host: str
     port: int
@@ -199,10 +199,10 @@ _HOSTNAME_LABELS: Mapping[str, tuple[str, ...] | None] = {
 }
 
 
-def _pod_settings(flags: FlagReader) -> PodSettings:
+def _pod_settings(flags: FlagReader) -> PodLookupSettings:
     has_labels = flags.boolean("kubernetes-enable-pod-labels")
     patterns = flags.converted("kubernetes-pod-label-allowlist-regex", _patterns, tuple[str, ...]())
-    return PodSettings(
+    return PodLookupSettings(
         socket=Path(flags.text("pod-resources-kubelet-socket").removeprefix("unix://")),
         proc_root=Path(flags.text("proc-root")),
         resource_names=flags.items("nvidia-resource-names"),

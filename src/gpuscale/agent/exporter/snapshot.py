@@ -17,7 +17,7 @@ from gpuscale.base.exposition.write import render_text, six_decimals
 Format = Literal["text", "openmetrics"]
 
 
-class Snapshot:
+class TickSnapshot:
     """One tick's families, and their texts as they are asked for.
 
     Args:

@@ -51,7 +51,7 @@ BROKEN_XIDS = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class HealthProblem:
     """One thing that is wrong with a GPU."""
 
     reason: str
@@ -64,10 +64,10 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class HealthVerdict:
     """What is known of a GPU's health."""
 
-    problems: tuple[Problem, ...]
+    problems: tuple[HealthProblem, ...]
 
     @property
     def is_healthy(self) -> bool:
@@ -75,16 +75,16 @@ class Verdict:
         return all(each.severity != "fatal" for each in self.problems)
 
 
-def _fatal(reason: str, watch: str, code: str) -> Problem:
-    return Problem(reason, "fatal", watch, f"DCGM_FR_{code}")
+def _fatal(reason: str, watch: str, code: str) -> HealthProblem:
+    return HealthProblem(reason, "fatal", watch, f"DCGM_FR_{code}")
 
 
-def _warning(reason: str, watch: str, code: str) -> Problem:
-    return Problem(reason, "warning", watch, f"DCGM_FR_{code}")
+def _warning(reason: str, watch: str, code: str) -> HealthProblem:
+    return HealthProblem(reason, "warning", watch, f"DCGM_FR_{code}")
 
 
 LOST = _fatal("lost", "ALL", "FALLEN_OFF_BUS")
-BY_VALUE: Mapping[str, Mapping[int, Problem]] = MappingProxyType(
+BY_VALUE: Mapping[str, Mapping[int, HealthProblem]] = MappingProxyType(
     {
         RECOVERY: {
             1: _fatal("needs_reset", "ALL", "GPU_RECOVERY_RESET"),
@@ -106,7 +106,7 @@ BY_VALUE: Mapping[str, Mapping[int, Problem]] = MappingProxyType(
     }
 )
 """Field and value to what is wrong; other values are good."""
-ABOVE_ZERO: Mapping[str, Problem] = MappingProxyType(
+ABOVE_ZERO: Mapping[str, HealthProblem] = MappingProxyType(
     {
         DOUBLE_BIT: _warning("uncorrectable_ecc", "MEM", "VOLATILE_DBE_DETECTED"),
         RETIRED_PENDING: _warning("page_retirement_pending", "MEM", "PENDING_PAGE_RETIREMENTS"),
@@ -114,7 +114,7 @@ ABOVE_ZERO: Mapping[str, Problem] = MappingProxyType(
     }
 )
 """Counts that are good at zero only."""
-SLOWED: tuple[tuple[int, Problem], ...] = (
+SLOWED: tuple[tuple[int, HealthProblem], ...] = (
     (0x40 | 0x20, _warning("slowed_by_heat", "THERMAL", "CLOCK_THROTTLE_THERMAL")),
     (0x80, _warning("slowed_by_power_brake", "POWER", "CLOCK_THROTTLE_POWER")),
 )
@@ -138,16 +138,16 @@ _RESULTS: Mapping[Severity, int] = MappingProxyType({"warning": 10, "fatal": 20}
 _OK = "DCGM_FR_OK"
 
 
-def health_of(reading: GpuReading) -> Verdict | None:
+def health_of(reading: GpuReading) -> HealthVerdict | None:
     """Return the verdict on a whole GPU; None where nothing that it is made of could be read."""
     if reading.is_lost:
-        return Verdict((LOST,))
+        return HealthVerdict((LOST,))
     if HEALTH_FIELDS.isdisjoint(reading.values):
         return None
-    return Verdict(tuple(_problems(reading)))
+    return HealthVerdict(tuple(_problems(reading)))
 
 
-def _problems(reading: GpuReading) -> Iterator[Problem]:
+def _problems(reading: GpuReading) -> Iterator[HealthProblem]:
     values = reading.values
     for field, problems in BY_VALUE.items():
         if field in values and (problem := problems.get(int(values[field]))) is not None:
@@ -166,9 +166,9 @@ def _broken_xids(events: Sequence[EventCount]) -> list[int]:
     return sorted(int(xid) for xid in counted if xid and int(xid) in BROKEN_XIDS)
 
 
-def status_events(verdict: Verdict) -> tuple[EventCount, ...]:
+def status_events(verdict: HealthVerdict) -> tuple[EventCount, ...]:
     """Return the samples of dcgm-exporter's health family: 0 pass, 10 warn, 20 fail, by subsystem."""
-    worst: dict[str, Problem] = {}
+    worst: dict[str, HealthProblem] = {}
     for problem in verdict.problems:
         known = worst.get(problem.watch)
         if known is None or _RESULTS[problem.severity] > _RESULTS[known.severity]:
@@ -176,7 +176,7 @@ def status_events(verdict: Verdict) -> tuple[EventCount, ...]:
     return tuple(_status(watch, worst.get(watch)) for watch in WATCHES)
 
 
-def _status(watch: str, problem: Problem | None) -> EventCount:
+def _status(watch: str, problem: HealthProblem | None) -> EventCount:
     code = _OK if problem is None else problem.code
     labels = (("health_error_code", code), ("health_watch", watch))
     return EventCount(STATUS_FIELD, labels, 0 if problem is None else _RESULTS[problem.severity])

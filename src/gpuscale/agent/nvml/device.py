@@ -34,7 +34,7 @@ from gpuscale.agent.nvml.values.plan import (
 from gpuscale.agent.nvml.values.polls import Poller
 from gpuscale.agent.nvml.values.processes import Processes
 from gpuscale.agent.nvml.values.rows import pci_bus_id
-from gpuscale.agent.nvml.values.sources import Findings, Scheduled, Turns
+from gpuscale.agent.nvml.values.sources import Findings, PeriodicTurn, Scheduled
 from gpuscale.agent.nvml.values.utilization import GPU_UTIL
 from gpuscale.agent.nvml.xid import XID_FIELD, XidLog, XidWatcher
 
@@ -42,7 +42,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Shared:
+class ReaderContext:
     """What the GPUs of one reader have in common."""
 
     settings: NvmlSettings
@@ -69,7 +69,7 @@ class _Part:
         self.gpu = gpu
         self._sources = sources
         self._processes = processes
-        self._process_turns = Turns(settings.process_period_ms, shift_of(gpu.index))
+        self._process_turns = PeriodicTurn(settings.process_period_ms, shift_of(gpu.index))
         self._constant = constant
         self._listed: tuple[ProcessReading, ...] = ()
 
@@ -111,7 +111,7 @@ class OpenGpu:
         CallFailedError: the driver does not say which GPU it is.
     """
 
-    def __init__(self, caller: Caller, index: int, shared: Shared) -> None:
+    def __init__(self, caller: Caller, index: int, shared: ReaderContext) -> None:
         self._caller = caller
         self._shared = shared
         self._handle: Handle = caller.call("identity", "nvmlDeviceGetHandleByIndex", index)
@@ -123,8 +123,8 @@ class OpenGpu:
         self._is_split: bool | None = None
         self._instances: tuple[MigDevice, ...] = ()
         self._parts: tuple[_Part, ...] = ()
-        self._mig_turns = Turns(shared.settings.mig_period_ms, shift_of(index))
-        self._split_turns = Turns(shared.settings.split_period_ms)
+        self._mig_turns = PeriodicTurn(shared.settings.mig_period_ms, shift_of(index))
+        self._split_turns = PeriodicTurn(shared.settings.split_period_ms)
         self._layout: frozenset[str] | None = None
 
     def read(self, now_ms: int) -> tuple[GpuReading, ...]:

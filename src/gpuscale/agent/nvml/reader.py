@@ -16,14 +16,14 @@ from pathlib import Path
 from gpuscale.agent.gpu.reader import CallStats
 from gpuscale.agent.gpu.readings import GpuIdentity, GpuReading
 from gpuscale.agent.nvml.calls import Caller, stats
-from gpuscale.agent.nvml.device import Shared
+from gpuscale.agent.nvml.device import ReaderContext
 from gpuscale.agent.nvml.faults import GPU_GONE, DriverGoneError
 from gpuscale.agent.nvml.library import Library, load_library
 from gpuscale.agent.nvml.settings import NvmlSettings
 from gpuscale.agent.nvml.slot import Slot, lost_reading
 from gpuscale.agent.nvml.values.plan import EVENT_FIELDS, READABLE
 from gpuscale.agent.nvml.values.polls import Poller
-from gpuscale.agent.nvml.values.sources import Wait
+from gpuscale.agent.nvml.values.sources import RetryPause
 from gpuscale.agent.nvml.workers import Lanes
 from gpuscale.agent.nvml.xid import XidLog, XidWatcher
 from gpuscale.base.backoff import Backoff
@@ -99,7 +99,7 @@ class NvmlReader:
         self._shared = self._new_shared(gpus=0)
         self._is_open = False
         self._failure = ""
-        self._retry = Wait()
+        self._retry = RetryPause()
         self._waits = Backoff(self._settings.reopen_first_ms, self._settings.reopen_last_ms)
         self._counted_ms = 0
         lost_ms = self._settings.lost_reopen_ms
@@ -235,7 +235,7 @@ class NvmlReader:
         with suppress(UnavailableError):
             self._system.call("open", "nvmlShutdown")
 
-    def _new_shared(self, gpus: int) -> Shared:
+    def _new_shared(self, gpus: int) -> ReaderContext:
         settings = self._settings
         watcher = XidWatcher(self._system, self._xids, self._clock.now_ms, settings.xid_wait_ms)
         poller = Poller(
@@ -245,7 +245,9 @@ class NvmlReader:
             settings.unsupported_retry_ms,
         )
         paced = replace(settings, graphics_period_ms=settings.graphics_ms(gpus))
-        return Shared(paced, self._fields, self._xids, watcher, poller, lambda: self._instances)
+        return ReaderContext(
+            paced, self._fields, self._xids, watcher, poller, lambda: self._instances
+        )
 
     def _unavailable(self, failure: UnavailableError, now_ms: int) -> UnavailableError:
         self._failure = f"NVML can't be used: {failure}"

@@ -4,7 +4,7 @@ import logging
 
 from gpuscale.agent.gpu.readings import GpuIdentity, GpuReading
 from gpuscale.agent.nvml.calls import Caller
-from gpuscale.agent.nvml.device import OpenGpu, Shared
+from gpuscale.agent.nvml.device import OpenGpu, ReaderContext
 from gpuscale.agent.nvml.faults import (
     NO_ANSWER,
     READER_FAULT,
@@ -12,7 +12,7 @@ from gpuscale.agent.nvml.faults import (
     DriverGoneError,
     GpuLostError,
 )
-from gpuscale.agent.nvml.values.sources import Wait
+from gpuscale.agent.nvml.values.sources import RetryPause
 from gpuscale.agent.nvml.workers import Work
 from gpuscale.base.errors import UnavailableError
 
@@ -30,14 +30,14 @@ class Slot:
         shared: with the other GPUs.
     """
 
-    def __init__(self, index: int, caller: Caller, shared: Shared) -> None:
+    def __init__(self, index: int, caller: Caller, shared: ReaderContext) -> None:
         self.gpu = GpuIdentity(index, f"unknown-{index}", "", "")
         self.caller = caller
         self._shared = shared
         self.work: Work[Readings] = Work()
         self._open: OpenGpu | None = None
         self._lost: str | None = None
-        self._retry = Wait()
+        self._retry = RetryPause()
         self._asked_ms: int | None = None
 
     @property
@@ -125,7 +125,7 @@ class Slot:
         return GpuLostError(reason)
 
 
-def lost_reading(gpu: GpuIdentity, reason: str, shared: Shared, now_ms: int) -> GpuReading:
+def lost_reading(gpu: GpuIdentity, reason: str, shared: ReaderContext, now_ms: int) -> GpuReading:
     """Return a reading without values. Events of the GPU are still reported: an XID may say why."""
     events = shared.xids.events(
         (gpu.uuid, None), now_ms, shared.settings.xid_window_ms, shared.fields

@@ -52,7 +52,7 @@ _GZIP_MAGIC = b"\x1f\x8b"
 _log = logging.getLogger(__name__)
 
 
-class Recorder:
+class ReadingRecorder:
     """Writes readings to a file, or to a text stream that stays its caller's.
 
     Args:
@@ -176,9 +176,9 @@ class RecordingReader:
     in the log; reading goes on.
     """
 
-    def __init__(self, inner: GpuReader, recorder: Recorder) -> None:
+    def __init__(self, inner: GpuReader, recorder: ReadingRecorder) -> None:
         self._inner = inner
-        self._recorder: Recorder | None = recorder
+        self._recorder: ReadingRecorder | None = recorder
 
     def gpus(self) -> tuple[GpuIdentity, ...]:
         return self._inner.gpus()
@@ -206,7 +206,7 @@ class RecordingReader:
         """Close the inner reader; the recording goes on, for a reader that takes its place."""
         self._inner.close()
 
-    def _record(self, write: Callable[[Recorder], None]) -> None:
+    def _record(self, write: Callable[[ReadingRecorder], None]) -> None:
         if self._recorder is None:
             return
         try:

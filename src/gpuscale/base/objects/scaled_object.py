@@ -63,7 +63,7 @@ class ScalingModifiers:
 
 
 @dataclass(frozen=True, slots=True)
-class Trigger:
+class ScaleTrigger:
     """One source of a ScaledObject's counts."""
 
     kind: str
@@ -108,7 +108,7 @@ class ScaledObject:
     least: int
     """Replicas; 0 is KEDA's default."""
     most: int
-    triggers: tuple[Trigger, ...]
+    triggers: tuple[ScaleTrigger, ...]
     target_api_version: str = "apps/v1"
     idle: int | None = None
     """Replicas while nothing is active, below `least`; None goes to `least`."""
@@ -227,10 +227,10 @@ def _check_paused_replicas(fields: Fields, metadata: ObjectMeta) -> None:
         fields.note(path, "a number of replicas", found=repr(text))
 
 
-def _triggers(spec: Fields) -> tuple[Trigger, ...]:
+def _triggers(spec: Fields) -> tuple[ScaleTrigger, ...]:
     if "triggers" not in spec:
         spec.note(("triggers",), "this field is required")
-    triggers: list[Trigger] = []
+    triggers: list[ScaleTrigger] = []
     for fields in spec.items("triggers"):
         trigger = _trigger(fields)
         if trigger.name and trigger.name in {each.name for each in triggers}:
@@ -239,7 +239,7 @@ def _triggers(spec: Fields) -> tuple[Trigger, ...]:
     return tuple(triggers)
 
 
-def _trigger(fields: Fields) -> Trigger:
+def _trigger(fields: Fields) -> ScaleTrigger:
     kind = fields.text("type", required=True)
     metadata = fields.labels("metadata")
     if kind == PROMETHEUS:
@@ -253,7 +253,7 @@ def _trigger(fields: Fields) -> Trigger:
     is_cached = fields.boolean("useCachedMetrics")
     if is_cached and kind in _NEVER_CACHED:
         fields.note(("useCachedMetrics",), f"false or nothing, for a {kind} trigger", found="true")
-    return Trigger(
+    return ScaleTrigger(
         kind=kind,
         metadata=metadata,
         name=fields.text("name"),

@@ -22,7 +22,7 @@ import re
 from enum import Enum
 
 
-class Moment(Enum):
+class PassingTaint(Enum):
     """What a taint of the moment says of its node, as the end of "the node ..."."""
 
     GOING = "is being removed"
@@ -30,7 +30,7 @@ class Moment(Enum):
     UNWELL = "is unwell"
 
 
-_BY_KEY: tuple[tuple[str, Moment], ...] = (
+_BY_KEY: tuple[tuple[str, PassingTaint], ...] = (
     (
         r"node\.kubernetes\.io/out-of-service|node\.cloudprovider\.kubernetes\.io/shutdown|"
         r"DeletionCandidateOfClusterAutoscaler|ToBeDeletedByClusterAutoscaler|"
@@ -38,28 +38,31 @@ _BY_KEY: tuple[tuple[str, Moment], ...] = (
         r"cloud\.google\.com/impending-node-termination|"
         r"remediator\.(kubernetes\.azure|aks\.microsoft)\.com/.*|"
         r"medik8s\.io/.*|kubevirt\.io/drain",
-        Moment.GOING,
+        PassingTaint.GOING,
     ),
     (
         r"node\.kubernetes\.io/network-unavailable|node\.cloudprovider\.kubernetes\.io/.*|"
         r"(startup|ignore)-taint\.cluster-autoscaler\.kubernetes\.io/.*|"
         r"karpenter\.sh/unregistered|readiness\.k8s\.io/.*|"
         r"node\.cluster\.x-k8s\.io/.*|(?!node\.kubernetes\.io/).*/(agent-)?not-ready",
-        Moment.NOT_YET,
+        PassingTaint.NOT_YET,
     ),
     (
         r"node\.kubernetes\.io/.*|status-taint\.cluster-autoscaler\.kubernetes\.io/.*|"
         r"NodeWithImpairedVolumes",
-        Moment.UNWELL,
+        PassingTaint.UNWELL,
     ),
     # By their words, those of tools that are not known here: that a taint is not advised to be tolerated
     # where it could be costs a look, the other way round an outage.
-    (r"(?i).*(terminat|shutdown|drain|disrupt|delet|evict|decommission).*", Moment.GOING),
-    (r"(?i).*(not-?ready|un-?initiali[sz]ed|un-?registered|startup).*", Moment.NOT_YET),
-    (r"(?i).*(unhealthy|unschedulable|maintenance|impaired|quarantine|repair).*", Moment.UNWELL),
+    (r"(?i).*(terminat|shutdown|drain|disrupt|delet|evict|decommission).*", PassingTaint.GOING),
+    (r"(?i).*(not-?ready|un-?initiali[sz]ed|un-?registered|startup).*", PassingTaint.NOT_YET),
+    (
+        r"(?i).*(unhealthy|unschedulable|maintenance|impaired|quarantine|repair).*",
+        PassingTaint.UNWELL,
+    ),
 )
 
 
-def moment_of(key: str) -> Moment | None:
+def moment_of(key: str) -> PassingTaint | None:
     """Return what a taint says of the moment, by its key; None for one that stays with its node."""
     return next((moment for form, moment in _BY_KEY if re.fullmatch(form, key)), None)

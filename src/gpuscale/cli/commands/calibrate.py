@@ -13,7 +13,7 @@ from gpuscale.cli.commands.calibration.inputs import (
     read_signals,
     reader_opener,
 )
-from gpuscale.cli.commands.calibration.outcome import Files, Place, finish
+from gpuscale.cli.commands.calibration.outcome import CalibratedWorkload, Files, finish
 from gpuscale.cli.commands.calibration.running import run_calibration
 from gpuscale.cli.options.cluster import PANEL, Context, Kubeconfig, cluster_settings
 from gpuscale.cli.options.durations import seconds_of
@@ -226,7 +226,7 @@ def calibrate(
     request = request_of(
         url, method, headers or [], data, timeout, ca_file, is_insecure=is_insecure
     )
-    place = Place(
+    place = CalibratedWorkload(
         name, namespace, max_replicas, metric, prometheus, seconds_of("--startup", startup), step
     )
     from gpuscale.load.calibrate.measuring.session import SessionSettings

@@ -27,8 +27,8 @@ from gpuscale.cli.texts import Output, print_document, printable
 if TYPE_CHECKING:
     from gpuscale.hpa.decisions.documents import DecisionRequest
     from gpuscale.kube.client.settings import KubeSettings
-    from gpuscale.lab.views.decision import Line
-    from gpuscale.ops.observe.reading import Seen, Wanted
+    from gpuscale.lab.views.decision import StyledLine
+    from gpuscale.ops.observe.reading import HpaSelection, SeenHpa
 
 SYNC_PERIOD_S = 15.0
 """How often the HPA controller looks at an HPA, by default."""
@@ -110,9 +110,9 @@ def decide(
 
 def _answer_all(
     sources: "Sequence[str | _Names]", place: "_Place", printer: "_Printer"
-) -> "list[Seen]":
+) -> "list[SeenHpa]":
     """Print all answers in their order, and return what was read from the cluster."""
-    found: list[Seen] = []
+    found: list[SeenHpa] = []
     for source in sources:
         if isinstance(source, str):
             printer.show(_of_file(source))
@@ -196,7 +196,7 @@ class _Place:
     def settings(self) -> "KubeSettings":
         return cluster_settings(*self._given)
 
-    def look(self, names: _Names) -> "tuple[Seen | GpuscaleError, ...]":
+    def look(self, names: _Names) -> "tuple[SeenHpa | GpuscaleError, ...]":
         """Return what the controller sees of each HPA, or why that can't be read."""
         import asyncio
 
@@ -206,12 +206,12 @@ class _Place:
         with working("reading the HPA, its pods and its metrics"):
             return asyncio.run(read_hpas(self.settings, self._wanted(names), WallClock()))
 
-    def _wanted(self, names: _Names) -> "Wanted":
-        from gpuscale.ops.observe.reading import Wanted
+    def _wanted(self, names: _Names) -> "HpaSelection":
+        from gpuscale.ops.observe.reading import HpaSelection
 
         if self._everywhere:
-            return Wanted(None)
-        return Wanted(self._namespace or context_namespace(self.settings), names.names)
+            return HpaSelection(None)
+        return HpaSelection(self._namespace or context_namespace(self.settings), names.names)
 
 
 # From documents to answers
@@ -245,7 +245,7 @@ def _hint(name: str) -> str:
 
 
 def _of_cluster(
-    seen: "Seen | GpuscaleError", *, with_time: bool = False
+    seen: "SeenHpa | GpuscaleError", *, with_time: bool = False
 ) -> "DecisionRequest | _Fault":
     if isinstance(seen, GpuscaleError):
         return _Fault(tuple(str(seen).splitlines()))
@@ -324,11 +324,11 @@ class _Printer:
         print_document(document, self._output)
 
 
-def _show_plain(line: "Line") -> None:
+def _show_plain(line: "StyledLine") -> None:
     print(printable(line.text))
 
 
-def _show_styled() -> "Callable[[Line], None]":
+def _show_styled() -> "Callable[[StyledLine], None]":
     from rich.console import Console
     from rich.text import Text
 
@@ -339,7 +339,7 @@ def _show_styled() -> "Callable[[Line], None]":
 # Saving and watching
 
 
-def _save(path: Path, seen: "Sequence[Seen]", settings: "KubeSettings") -> None:
+def _save(path: Path, seen: "Sequence[SeenHpa]", settings: "KubeSettings") -> None:
     from gpuscale.kube.client.kubeconfig import cluster_name
     from gpuscale.ops.observe.reading import saved_text
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from gpuscale.kube.client.settings import KubeSettings
     from gpuscale.ops.doctor.gather import GatherSettings
     from gpuscale.ops.doctor.judges import ClusterFinding
-    from gpuscale.server.sources.access import Access
+    from gpuscale.server.sources.access import SourceAccess
 
 
 def doctor(
@@ -258,7 +258,9 @@ def _address(url: str | None) -> str | None:
     return url
 
 
-def _access(url: str | None, token_file: Path | None, identity: str | None) -> "Access | None":
+def _access(
+    url: str | None, token_file: Path | None, identity: str | None
+) -> "SourceAccess | None":
     """Return what requests to an address past the API server carry."""
     given = {"--prometheus-token-file": token_file, "--prometheus-identity": identity}
     found = [name for name, value in given.items() if value is not None]
@@ -267,7 +269,7 @@ def _access(url: str | None, token_file: Path | None, identity: str | None) -> "
     if url is None or len(found) > 1:
         other = "expected --prometheus-url beside it" if url is None else f"found {found[1]} too"
         raise UsageError(f"{found[0]}: {other}")
-    from gpuscale.server.sources.access import Access
+    from gpuscale.server.sources.access import SourceAccess
     from gpuscale.server.sources.entra import token_of
     from gpuscale.server.sources.prometheus.identity import login_of
 
@@ -275,7 +277,7 @@ def _access(url: str | None, token_file: Path | None, identity: str | None) -> "
         login = None if identity is None else login_of(identity, url)
     except ValueError as error:
         raise UsageError(f"--prometheus-identity: {error}") from None
-    return Access(token=token_of(token_file, login))
+    return SourceAccess(token=token_of(token_file, login))
 
 
 def _agent_access(
@@ -283,7 +285,7 @@ def _agent_access(
     ca_file: Path | None,
     server_name: str | None,
     user: tuple[str | None, Path | None],
-) -> "Access | None":
+) -> "SourceAccess | None":
     """Return what requests to agents past the API server carry, and whom they trust."""
     username, password_file = user
     given = {
@@ -299,9 +301,9 @@ def _agent_access(
         raise UsageError(f"{found[0]}: expected --agent beside it")
     if (username is None) != (password_file is None):
         raise UsageError("--agent-username, --agent-password-file: expected both or none")
-    from gpuscale.server.sources.access import Access, SecretFile, tls_to
+    from gpuscale.server.sources.access import SecretFile, SourceAccess, tls_to
 
-    return Access(
+    return SourceAccess(
         username=username,
         password=None if password_file is None else SecretFile(password_file),
         tls=tls_to("node agents", ca_file, None),

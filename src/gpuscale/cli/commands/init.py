@@ -58,14 +58,14 @@ _GLANCE_S = 5.0
 """How long a cluster may take to answer that was not asked for."""
 
 
-class Autoscaler(Enum):
+class AutoscalerChoice(Enum):
     """What scales."""
 
     HPA = "hpa"
     KEDA = "keda"
 
 
-class Source(Enum):
+class SourceChoice(Enum):
     """Where the metrics API gets its values."""
 
     PROMETHEUS = "prometheus"
@@ -163,7 +163,7 @@ def init(
         typer.Option(metavar="N", help="Most pods.", show_default="10", rich_help_panel=_SCALING),
     ] = None,
     autoscaler: Annotated[
-        Autoscaler | None,
+        AutoscalerChoice | None,
         typer.Option(help="What scales.", show_default="hpa", rich_help_panel=_SCALING),
     ] = None,
     namespace: Annotated[
@@ -184,7 +184,7 @@ def init(
         ),
     ] = None,
     source: Annotated[
-        Source | None,
+        SourceChoice | None,
         typer.Option(
             help="Where the metrics API gets its values; streams are the node agents', without a Prometheus.",
             show_default="what fits the cluster",

@@ -28,7 +28,7 @@ from gpuscale.cli.texts import Output, print_document
 if TYPE_CHECKING:
     from gpuscale.kube.client.client import KubeClient
     from gpuscale.kube.client.settings import KubeSettings
-    from gpuscale.ops.install.cluster.apply import ApplySettings, Change
+    from gpuscale.ops.install.cluster.apply import ApplySettings, ClusterChange
     from gpuscale.ops.install.common import Object
     from gpuscale.ops.install.values import Values
 
@@ -159,7 +159,7 @@ async def _prepared(
     from gpuscale.ops.install.certificates import certificate_for
     from gpuscale.ops.install.cluster.preflight import image_fault, missing_targets, zero_fault
     from gpuscale.ops.install.cluster.rights import needed_rights
-    from gpuscale.ops.install.render import Inputs, needs_certificate, outline, render
+    from gpuscale.ops.install.render import RenderInputs, needs_certificate, outline, render
 
     async with open_client(cluster) as client:
         await client.check_ready()
@@ -170,9 +170,9 @@ async def _prepared(
             values = await _fitted(values, client)
         if fault := await image_fault(client, values):
             raise UsageError(fault)
-        inputs = Inputs()
+        inputs = RenderInputs()
         if needs_certificate(values):
-            inputs = Inputs(await certificate_for(client, values, WallClock().now_ms()))
+            inputs = RenderInputs(await certificate_for(client, values, WallClock().now_ms()))
         objects = render(values, inputs)
         if fault := await zero_fault(client, objects):
             raise UsageError(fault)
@@ -183,7 +183,7 @@ async def _prepared(
 
 async def _install(
     name: str, objects: "Sequence[Object]", settings: "ApplySettings", cluster: "KubeSettings"
-) -> "list[Change]":
+) -> "list[ClusterChange]":
     from gpuscale.base.clock import WallClock
     from gpuscale.ops.install.cluster.apply import Installer
 
@@ -201,7 +201,7 @@ async def _fitted(values: "Values", client: "KubeClient") -> "Values":
     return fitted.values
 
 
-async def _uninstall(name: str, cluster: "KubeSettings", wait_s: float) -> "list[Change]":
+async def _uninstall(name: str, cluster: "KubeSettings", wait_s: float) -> "list[ClusterChange]":
     from gpuscale.base.clock import WallClock
     from gpuscale.ops.install.cluster.remove import Remover
 
@@ -251,7 +251,7 @@ def _tell(line: str) -> None:
     print(f"gpuscale: {line}", file=sys.stderr, flush=True)
 
 
-def _documents(changes: "Sequence[Change]") -> list[dict[str, str | None]]:
+def _documents(changes: "Sequence[ClusterChange]") -> list[dict[str, str | None]]:
     """Return changes for programs; what is in no namespace has none."""
     return [
         {
@@ -264,7 +264,7 @@ def _documents(changes: "Sequence[Change]") -> list[dict[str, str | None]]:
     ]
 
 
-def _show(changes: "Sequence[Change]") -> None:
+def _show(changes: "Sequence[ClusterChange]") -> None:
     counts = Counter(change.outcome.value for change in changes)
     for change in changes:
         if change.outcome.value != "unchanged":

@@ -22,7 +22,7 @@ from gpuscale.cli.commands.loads.shaped import foreign_plan, shaped_load, token_
 from gpuscale.cli.commands.loads.watched import watched_hpa, while_watching
 from gpuscale.cli.exits import NO
 from gpuscale.cli.files import write_files
-from gpuscale.cli.help import Command, Group
+from gpuscale.cli.help import Command, CommandGroup
 from gpuscale.cli.options.cluster import PANEL, Context, Kubeconfig
 from gpuscale.cli.options.durations import seconds_of
 from gpuscale.cli.options.requests import (
@@ -48,11 +48,11 @@ from gpuscale.lab.scenarios import shipped_names
 
 if TYPE_CHECKING:
     from gpuscale.load.plan import LoadPlan
-    from gpuscale.load.recording import Row
+    from gpuscale.load.recording import RunSecond
     from gpuscale.load.timeline.types import Timeline
     from gpuscale.load.watching.process import WatchedHpa, WatchedUp
 
-app = typer.Typer(cls=Group, no_args_is_help=True, add_completion=False)
+app = typer.Typer(cls=CommandGroup, no_args_is_help=True, add_completion=False)
 app.command("jobs", cls=Command, short_help="Run N Jobs on a cluster, and see what they wait for.")(
     jobs
 )
@@ -67,7 +67,7 @@ app.command("gpu", cls=Command, short_help="Keep GPUs busy for a share of the ti
 _USERS = 10
 
 
-class Arrivals(Enum):
+class ArrivalPattern(Enum):
     """How requests follow each other."""
 
     POISSON = "poisson"
@@ -148,8 +148,8 @@ def http(
     ] = None,
     duration: Duration = "",
     arrivals: Annotated[
-        Arrivals, typer.Option(help="Poisson: as many users come; even: equal gaps.")
-    ] = Arrivals.POISSON,
+        ArrivalPattern, typer.Option(help="Poisson: as many users come; even: equal gaps.")
+    ] = ArrivalPattern.POISSON,
     seed: Annotated[int, typer.Option(metavar="N", help="Of Poisson arrivals.", min=0)] = 1,
     method: Method = "GET",
     headers: Headers = None,
@@ -209,7 +209,7 @@ def http(
 
     Example:  gpuscale load http http://bert.example/ --rate 60 --for 5m --watch-hpa bert --html run.html
     """
-    from gpuscale.load.plan import Bounds, LoadPlan
+    from gpuscale.load.plan import LoadPlan, RunLimits
 
     shape = {
         "--rate": rate, "--ramp": ramp, "--steps": steps, "--spikes": spikes,
@@ -252,7 +252,7 @@ def http(
         arrivals=arrivals.value,
         seed=seed,
         users=max(1, users // processes) if is_closed else 0,
-        bounds=Bounds(max(1, requests // processes), max(1, connections // processes)),
+        bounds=RunLimits(max(1, requests // processes), max(1, connections // processes)),
         slo=slo_of(slo or []),
         shape=f"{users} users" if is_closed else words,
     )
@@ -306,11 +306,11 @@ def _run(
     return load_document(plan, recording, watched), timeline
 
 
-def _ignore(_row: "Row") -> None:
+def _ignore(_row: "RunSecond") -> None:
     """Show nothing: standard error is no terminal."""
 
 
-def _show(row: "Row") -> None:
+def _show(row: "RunSecond") -> None:
     """Show the second that passed, on one line that each second replaces."""
     p99 = "-" if row.p99_ms is None else shown_ms(row.p99_ms)
     text = f"{row.t_s + 1} s  {row.sent}/s sent  {row.errors} failed  {row.in_flight} in flight  p99 {p99}"

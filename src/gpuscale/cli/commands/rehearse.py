@@ -24,7 +24,7 @@ from gpuscale.lab.scenarios import find_setup, shipped_names
 
 if TYPE_CHECKING:
     from gpuscale.lab.rehearse.rehearsal import Announcement
-    from gpuscale.lab.rehearse.target import Target
+    from gpuscale.lab.rehearse.target import RehearsalTarget
     from gpuscale.lab.sim.scenario.setup import Setup
 
 DEFAULT_NAMESPACE = "gpuscale-rehearsal"
@@ -121,7 +121,7 @@ def rehearse(
     _show(result, output)
 
 
-async def _clean(target: "Target", output: Output) -> None:
+async def _clean(target: "RehearsalTarget", output: Output) -> None:
     from gpuscale.lab.rehearse.rehearsal import clean
 
     removed = await clean(target)
@@ -135,7 +135,7 @@ async def _clean(target: "Target", output: Output) -> None:
 
 
 async def _rehearse(
-    setup: "Setup", target: "Target", limit_s: float | None, speed: float, output: Output
+    setup: "Setup", target: "RehearsalTarget", limit_s: float | None, speed: float, output: Output
 ) -> dict[str, object]:
     from gpuscale.lab.rehearse.rehearsal import Rehearsal
 
@@ -153,7 +153,7 @@ async def _rehearse(
 
 
 def _announce(
-    found: "Announcement", setup: "Setup", target: "Target", speed: float, lines: TextIO
+    found: "Announcement", setup: "Setup", target: "RehearsalTarget", speed: float, lines: TextIO
 ) -> None:
     from gpuscale.lab.rehearse.speed import speed_lines
 

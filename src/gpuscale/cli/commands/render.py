@@ -101,12 +101,12 @@ def rendered(values: "Values") -> "tuple[Object, ...]":
     """Return the objects of values, with a new certificate for a metrics API that runs elsewhere."""
     from gpuscale.base.clock import WallClock
     from gpuscale.ops.install.certificates import make_certificate
-    from gpuscale.ops.install.render import Inputs, needs_certificate
+    from gpuscale.ops.install.render import RenderInputs, needs_certificate
     from gpuscale.ops.install.render import render as render_values
 
     if not needs_certificate(values):
         return render_values(values)
-    return render_values(values, Inputs(make_certificate(values, WallClock().now_ms())))
+    return render_values(values, RenderInputs(make_certificate(values, WallClock().now_ms())))
 
 
 def _role_of(installer: str, values: "Values") -> "tuple[Object, ...]":

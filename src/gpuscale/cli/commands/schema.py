@@ -9,7 +9,7 @@ import typer
 from gpuscale.cli.texts import Output, print_document
 
 
-class Kind(Enum):
+class FileKind(Enum):
     """Which file."""
 
     SCENARIO = "scenario"
@@ -18,8 +18,8 @@ class Kind(Enum):
 
 def schema(
     kind: Annotated[
-        Kind, typer.Argument(help="scenario: of simulate and up; values: of install.")
-    ] = Kind.SCENARIO,
+        FileKind, typer.Argument(help="scenario: of simulate and up; values: of install.")
+    ] = FileKind.SCENARIO,
     *,
     output: Annotated[Output, typer.Option("--output", "-o", help="How.")] = Output.JSON,
 ) -> None:
@@ -31,7 +31,7 @@ def schema(
     from gpuscale.base.documents.models import Model
 
     model: type[Model]
-    if kind is Kind.VALUES:
+    if kind is FileKind.VALUES:
         from gpuscale.ops.install.values import Values as model
     else:
         from gpuscale.lab.sim.scenario.model import Scenario as model

@@ -12,7 +12,7 @@ from gpuscale.base.errors import UsageError
 from gpuscale.cli.options.durations import seconds_of
 
 if TYPE_CHECKING:
-    from gpuscale.load.plan import Request, Slo
+    from gpuscale.load.plan import LoadRequest, Slo
     from gpuscale.load.plans.types import PlannedRequest
     from gpuscale.load.tokens import Lengths, TokenBodies
 
@@ -40,7 +40,7 @@ def request_of(
     model: str | None = None,
     *,
     is_insecure: bool,
-) -> "Request":
+) -> "LoadRequest":
     """Return the request; what the command line says comes before what a plan says.
 
     The requests of a plan are sent in turn, unless the command line has a URL, method or body of its own.
@@ -51,7 +51,7 @@ def request_of(
     Raises:
         UsageError: an option can't be used, or there is no URL.
     """
-    from gpuscale.load.plan import Request
+    from gpuscale.load.plan import LoadRequest
 
     planned = plan[0] if plan else None
     are_planned = url is None and data is None and method == "GET" and model is None
@@ -79,7 +79,7 @@ def request_of(
         method = "POST" if method == "GET" else method
         if not any(name.lower() == "content-type" for name, _ in pairs):
             pairs.append(("Content-Type", "application/json"))
-    request = Request(
+    request = LoadRequest(
         url=target,
         method=method.upper(),
         headers=tuple(pairs),

@@ -9,14 +9,14 @@ from typing import Any
 
 import typer
 
-from gpuscale.cli.help import Command, Group, wants_all
+from gpuscale.cli.help import Command, CommandGroup, wants_all
 from gpuscale.cli.options.go_flags import texts_of_server
 from gpuscale.cli.options.parameters import parameters
 from gpuscale.cli.servers import serving, why
 from gpuscale.server.metricsapi.flags import COMMON, GROUPS
 
 
-class MetricsApiGroup(Group):
+class MetricsApiGroup(CommandGroup):
     """The server, and what can be asked of one.
 
     Takes arguments as Go's programs do: `--profiling=false`, `--permit-port-sharing`, `-v=6`.

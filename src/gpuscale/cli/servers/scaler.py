@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from gpuscale.base.errors import UsageError
-from gpuscale.cli.help import Command, Group, wants_all
+from gpuscale.cli.help import Command, CommandGroup, wants_all
 from gpuscale.cli.options.go_flags import texts_of_server
 from gpuscale.cli.options.parameters import parameters
 from gpuscale.cli.servers import scaling
@@ -18,7 +18,7 @@ from gpuscale.cli.texts import Output, print_document, printable
 from gpuscale.server.scaler.flags import COMMON, GROUPS
 
 
-class ScalerGroup(Group):
+class ScalerGroup(CommandGroup):
     """The server, and what can be asked of one; takes arguments as Go's programs do."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 - typer keeps its class to itself

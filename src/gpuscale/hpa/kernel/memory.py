@@ -64,7 +64,7 @@ class Limits(NamedTuple):
     """Kind, value and period in milliseconds of each, one after the other."""
 
 
-class Held(NamedTuple):
+class Stabilized(NamedTuple):
     """A count after stabilization, and the place of the new recommendation."""
 
     replicas: int
@@ -87,7 +87,7 @@ def begin(cells: Cells, current: int, now_ms: int) -> None:
         _put(cells, RECOMMENDATIONS, -1, current, now_ms)
 
 
-def highest_recent(cells: Cells, asked: int, window_ms: int, now_ms: int) -> Held:
+def highest_recent(cells: Cells, asked: int, window_ms: int, now_ms: int) -> Stabilized:
     """Return the highest recommendation of the window, and remember `asked`: for an HPA without `behavior`.
 
     A record exactly as old as the window still counts here.
@@ -99,12 +99,12 @@ def highest_recent(cells: Cells, asked: int, window_ms: int, now_ms: int) -> Hel
             old = place
         else:
             highest = max(highest, cells[values + place])
-    return Held(highest, _put(cells, RECOMMENDATIONS, old, asked, now_ms))
+    return Stabilized(highest, _put(cells, RECOMMENDATIONS, old, asked, now_ms))
 
 
 def moved_within_windows(
     cells: Cells, current: int, asked: int, up_ms: int, down_ms: int, now_ms: int
-) -> Held:
+) -> Stabilized:
     """Return the current count, moved as far as both windows allow, and remember `asked`.
 
     A record exactly as old as a window no longer counts here.
@@ -121,7 +121,7 @@ def moved_within_windows(
         if age_ms > up_ms and age_ms > down_ms:
             old = place
     held = min(max(current, lowest), highest)
-    return Held(held, _put(cells, RECOMMENDATIONS, old, asked, now_ms))
+    return Stabilized(held, _put(cells, RECOMMENDATIONS, old, asked, now_ms))
 
 
 def _put(cells: Cells, kind: int, old: int, value: int, now_ms: int) -> int:

@@ -22,7 +22,7 @@ from gpuscale.hpa.kernel.proposals import (
 from gpuscale.hpa.replicas.pods import (
     CPU,
     NO_PODS_TEXT,
-    Sample,
+    PodSample,
     calculate_requests,
     pod_columns,
 )
@@ -60,7 +60,7 @@ class Measure(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class MetricProposal:
     """What one metric asks for, in numbers."""
 
     proposal: Proposal
@@ -73,8 +73,8 @@ class Asked:
 
 
 def plain_metric_replicas(
-    metrics: Mapping[str, Sample], target_milli: int, resource: str, sync: SyncContext
-) -> Asked:
+    metrics: Mapping[str, PodSample], target_milli: int, resource: str, sync: SyncContext
+) -> MetricProposal:
     """Return the count for an average against a raw target; `resource` is empty for custom metrics.
 
     Raises:
@@ -85,11 +85,11 @@ def plain_metric_replicas(
         totals, target_milli, sync.current_replicas, sync.tolerances
     )
     raise_failure(proposal)
-    return Asked(proposal, Measure.AVERAGE, target_milli, totals, resource)
+    return MetricProposal(proposal, Measure.AVERAGE, target_milli, totals, resource)
 
 
 def plain_metric_total_milli(
-    metrics: Mapping[str, Sample], target_milli: int, sync: SyncContext
+    metrics: Mapping[str, PodSample], target_milli: int, sync: SyncContext
 ) -> int:
     """Return the total that asks for as many pods, held per pod, as the average of a custom metric does.
 
@@ -112,8 +112,8 @@ def plain_metric_total_milli(
 
 
 def resource_replicas(
-    metrics: Mapping[str, Sample], percent: int, resource: str, container: str, sync: SyncContext
-) -> Asked:
+    metrics: Mapping[str, PodSample], percent: int, resource: str, container: str, sync: SyncContext
+) -> MetricProposal:
     """Return the count for a percentage of the requests; an empty `container` takes all of a pod.
 
     Raises:
@@ -132,11 +132,11 @@ def resource_replicas(
     if fault is not None and proposal.outcome == NO_REQUEST:
         raise fault
     raise_failure(proposal)
-    return Asked(proposal, Measure.UTILIZATION, percent, totals, resource)
+    return MetricProposal(proposal, Measure.UTILIZATION, percent, totals, resource)
 
 
 def _totals(
-    metrics: Mapping[str, Sample],
+    metrics: Mapping[str, PodSample],
     resource: str,
     requests: Mapping[str, int],
     percent: int,

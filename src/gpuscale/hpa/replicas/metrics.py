@@ -23,12 +23,12 @@ from gpuscale.base.objects.hpa import (
 from gpuscale.hpa.kernel.numbers import wrapped64
 from gpuscale.hpa.names import label_selector_text, metric_text
 from gpuscale.hpa.replicas.calculator import (
-    Asked,
+    MetricProposal,
     SyncContext,
     plain_metric_replicas,
     resource_replicas,
 )
-from gpuscale.hpa.replicas.pods import Sample, sample_of
+from gpuscale.hpa.replicas.pods import PodSample, sample_of
 from gpuscale.hpa.replicas.totals import per_pod_replicas, value_replicas
 from gpuscale.hpa.types import (
     ContainerUsages,
@@ -56,7 +56,7 @@ class MetricFailure:
 
 def replicas_for_metric(
     spec: MetricSpec, observation: Observation, namespace: str, sync: SyncContext
-) -> Asked | MetricFailure:
+) -> MetricProposal | MetricFailure:
     """Return what one metric asks for, or why it asks for nothing.
 
     Raises:
@@ -99,14 +99,16 @@ def replicas_for_metric(
             )
 
 
-def _attempt(compute: Callable[[], Asked], *, reason: str, outside: str) -> Asked | MetricFailure:
+def _attempt(
+    compute: Callable[[], MetricProposal], *, reason: str, outside: str
+) -> MetricProposal | MetricFailure:
     try:
         return compute()
     except UncomputableError as error:
         return MetricFailure(reason, str(error), f"{outside}{error}")
 
 
-def _pods_replicas(spec: PodsMetric, observation: Observation, sync: SyncContext) -> Asked:
+def _pods_replicas(spec: PodsMetric, observation: Observation, sync: SyncContext) -> MetricProposal:
     samples = _pod_samples(spec, observation)
     if spec.target.average_value is None:
         raise UncomputableError("invalid pods metric source: no average value target was set")
@@ -115,7 +117,7 @@ def _pods_replicas(spec: PodsMetric, observation: Observation, sync: SyncContext
     )
 
 
-def _pod_samples(spec: PodsMetric, observation: Observation) -> dict[str, Sample]:
+def _pod_samples(spec: PodsMetric, observation: Observation) -> dict[str, PodSample]:
     prefix = f"unable to get metric {spec.name}: "
     _raise_fetch_error(observation, prefix, "custom")
     if not isinstance(observation, PodValues):
@@ -127,7 +129,7 @@ def _pod_samples(spec: PodsMetric, observation: Observation) -> dict[str, Sample
 
 def _object_replicas(
     spec: ObjectMetric, observation: Observation, namespace: str, sync: SyncContext
-) -> Asked:
+) -> MetricProposal:
     target = spec.target
     if target.type is TargetType.VALUE and target.value is not None:
         usage_milli = _object_usage(spec, observation, namespace, sync)
@@ -167,7 +169,7 @@ def _object_prefix(spec: ObjectMetric) -> str:
 
 def _external_replicas(
     spec: ExternalMetric, observation: Observation, namespace: str, sync: SyncContext
-) -> Asked:
+) -> MetricProposal:
     target = spec.target
     if target.average_value is not None:
         values_milli = _external_values(spec, observation, namespace)
@@ -213,7 +215,7 @@ def _resource_replicas(
     container: str,
     observation: Observation,
     sync: SyncContext,
-) -> Asked:
+) -> MetricProposal:
     target = spec.target
     if target.average_value is not None:
         with_prefix = f"failed to get {spec.name} usage: "
@@ -238,7 +240,7 @@ def _resource_replicas(
     )
 
 
-def _prefixed(prefix: str, compute: Callable[[], Asked]) -> Asked:
+def _prefixed(prefix: str, compute: Callable[[], MetricProposal]) -> MetricProposal:
     try:
         return compute()
     except UncomputableError as error:
@@ -247,7 +249,7 @@ def _prefixed(prefix: str, compute: Callable[[], Asked]) -> Asked:
 
 def _usage_samples(
     spec: ResourceMetric | ContainerResourceMetric, container: str, observation: Observation
-) -> dict[str, Sample]:
+) -> dict[str, PodSample]:
     prefix = f"unable to get metrics for resource {spec.name}: "
     _raise_fetch_error(observation, prefix, "resource")
     if not isinstance(observation, ContainerUsages):

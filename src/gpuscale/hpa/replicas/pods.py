@@ -39,7 +39,7 @@ NO_PODS_TEXT = "no pods returned by selector while calculating replica count"
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class PodSample:
     """A pod's value of one metric."""
 
     value_milli: int
@@ -73,14 +73,14 @@ def _ready_condition(status: PodStatus) -> ReadyCondition:
     return ReadyCondition.UNKNOWN if has_changed else ReadyCondition.ABSENT
 
 
-def sample_of(value: MetricValue | PodUsage, value_milli: int) -> Sample:
+def sample_of(value: MetricValue | PodUsage, value_milli: int) -> PodSample:
     """Return a sample with the times of an answer."""
-    return Sample(value_milli, value.measured_ms, value.window_ms)
+    return PodSample(value_milli, value.measured_ms, value.window_ms)
 
 
 def pod_columns(
     pods: Sequence[PodInfo],
-    metrics: Mapping[str, Sample],
+    metrics: Mapping[str, PodSample],
     requests: Mapping[str, int],
     column: Callable[[list[int]], Column],
     *,
@@ -109,7 +109,7 @@ def pod_columns(
     )
 
 
-_NO_SAMPLE = Sample(0, 0, 0)
+_NO_SAMPLE = PodSample(0, 0, 0)
 _READINESS = {
     ReadyCondition.TRUE: READY,
     ReadyCondition.FALSE: UNREADY,
@@ -118,7 +118,7 @@ _READINESS = {
 }
 
 
-def _state(pod: PodInfo, metrics: Mapping[str, Sample]) -> int:
+def _state(pod: PodInfo, metrics: Mapping[str, PodSample]) -> int:
     if pod.deleted or pod.phase is PodPhase.FAILED:
         return GONE
     if pod.phase is PodPhase.PENDING:

@@ -7,11 +7,11 @@ Source: kubernetes v1.36 pkg/controller/podautoscaler/replica_calculator.go
     (getUsageRatioReplicaCount, GetObjectPerPodMetricReplicas, GetExternalPerPodMetricReplicas).
 """
 
-from gpuscale.hpa.replicas.calculator import Asked, Measure, SyncContext, raise_failure
+from gpuscale.hpa.replicas.calculator import Measure, MetricProposal, SyncContext, raise_failure
 from gpuscale.hpa.replicas.pods import ready_pods_count
 
 
-def value_replicas(total_milli: int, target_milli: int, sync: SyncContext) -> Asked:
+def value_replicas(total_milli: int, target_milli: int, sync: SyncContext) -> MetricProposal:
     """Return the count for a total against a total.
 
     Raises:
@@ -26,14 +26,14 @@ def value_replicas(total_milli: int, target_milli: int, sync: SyncContext) -> As
         sync.tolerances,
     )
     raise_failure(proposal, "unable to calculate ready pods: ")
-    return Asked(proposal, Measure.VALUE, target_milli)
+    return MetricProposal(proposal, Measure.VALUE, target_milli)
 
 
 def per_pod_replicas(
     total_milli: int, target_milli: int, sync: SyncContext, *, is_external: bool
-) -> Asked:
+) -> MetricProposal:
     """Return the count for a total against each pod's share of it."""
     proposal = sync.kernel.share_proposal(
         total_milli, target_milli, sync.status_replicas, int(is_external), sync.tolerances
     )
-    return Asked(proposal, Measure.SHARE, target_milli)
+    return MetricProposal(proposal, Measure.SHARE, target_milli)

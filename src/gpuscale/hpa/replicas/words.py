@@ -22,7 +22,7 @@ from gpuscale.hpa.kernel.proposals import (
     WITHIN,
     Proposal,
 )
-from gpuscale.hpa.replicas.calculator import Asked, Measure, SyncContext
+from gpuscale.hpa.replicas.calculator import Measure, MetricProposal, SyncContext
 from gpuscale.hpa.replicas.tolerances import tolerances_text
 from gpuscale.hpa.types import MetricStatus
 
@@ -32,7 +32,7 @@ _OVERFLOW = (
 )
 
 
-def metric_status(index: int, name: str, target: str, asked: Asked) -> MetricStatus:
+def metric_status(index: int, name: str, target: str, asked: MetricProposal) -> MetricStatus:
     """Return the status of a metric that asks for a count."""
     proposal, value, average, percent = asked.proposal, None, None, None
     match asked.measure:
@@ -47,7 +47,7 @@ def metric_status(index: int, name: str, target: str, asked: Asked) -> MetricSta
     return MetricStatus(index, name, target, proposal.replicas, value, average, percent)
 
 
-def explanation(asked: Asked, sync: SyncContext) -> tuple[str, ...]:
+def explanation(asked: MetricProposal, sync: SyncContext) -> tuple[str, ...]:
     """Return a sentence for each step from the metric to its count."""
     measured = _measured(asked, sync)
     if asked.totals is None:
@@ -55,7 +55,7 @@ def explanation(asked: Asked, sync: SyncContext) -> tuple[str, ...]:
     return measured, *_pod_steps(asked, asked.totals, sync)
 
 
-def _measured(asked: Asked, sync: SyncContext) -> str:
+def _measured(asked: MetricProposal, sync: SyncContext) -> str:
     proposal, totals = asked.proposal, asked.totals
     ratio = shown_ratio(proposal.ratio)
     if totals is None:
@@ -78,7 +78,7 @@ def _measured(asked: Asked, sync: SyncContext) -> str:
     )
 
 
-def _total_step(asked: Asked, sync: SyncContext) -> str:
+def _total_step(asked: MetricProposal, sync: SyncContext) -> str:
     proposal = asked.proposal
     is_beyond = proposal.replicas == MIN_INT32
     if proposal.outcome == WITHIN:
@@ -95,7 +95,7 @@ def _total_step(asked: Asked, sync: SyncContext) -> str:
     return f"{pods} x {shown_ratio(proposal.ratio)} rounds up to {proposal.replicas}."
 
 
-def _pod_steps(asked: Asked, totals: PodTotals, sync: SyncContext) -> Iterator[str]:
+def _pod_steps(asked: MetricProposal, totals: PodTotals, sync: SyncContext) -> Iterator[str]:
     proposal = asked.proposal
     outcome = proposal.outcome
     if outcome == WITHIN:
@@ -118,7 +118,7 @@ def _pod_steps(asked: Asked, totals: PodTotals, sync: SyncContext) -> Iterator[s
             yield _no_change("that goes against the ratio")
 
 
-def _filled_in(asked: Asked, totals: PodTotals) -> Iterator[str]:
+def _filled_in(asked: MetricProposal, totals: PodTotals) -> Iterator[str]:
     filled = asked.proposal.filled
     missing = f"{counted(totals.missing, 'pod')} without a sample"
     if filled & FULL_MISSING:

@@ -21,7 +21,7 @@ def accepted(accept: str, params: Mapping[str, str], *, metadata_only: bool) -> 
     return f"{METADATA_ONLY if 'watch' in params else _METADATA_LIST},{accept}"
 
 
-class Answers:
+class AnswerReader:
     """Reads the answers of one server.
 
     Args:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Credentials:
+class ClientCredentials:
     """The CAs a client trusts and its own credentials, for servers beside the API server."""
 
     tls: ssl.SSLContext = field(repr=False)
@@ -25,7 +25,7 @@ class Credentials:
     """Comes before `token`."""
 
 
-def service_account_credentials() -> Credentials:
+def service_account_credentials() -> ClientCredentials:
     """Return what a pod has by its service account.
 
     Raises:
@@ -35,10 +35,10 @@ def service_account_credentials() -> Credentials:
         tls = ssl.create_default_context(cafile=str(SERVICE_ACCOUNT / "ca.crt"))
     except (OSError, ValueError) as error:
         raise UsageError(f"no service account in {SERVICE_ACCOUNT}: {error}") from error
-    return Credentials(tls, token_file=SERVICE_ACCOUNT / "token")
+    return ClientCredentials(tls, token_file=SERVICE_ACCOUNT / "token")
 
 
-def kubeconfig_credentials(path: Path) -> Credentials:
+def kubeconfig_credentials(path: Path) -> ClientCredentials:
     """Return the credentials of a kubeconfig's current context; its server is not looked at.
 
     Raises:
@@ -46,7 +46,7 @@ def kubeconfig_credentials(path: Path) -> Credentials:
     """
     plain = plain_access(KubeSettings(path))
     if plain is not None and plain.tls is not None:
-        return Credentials(plain.tls, plain.token or None, plain.token_file)
+        return ClientCredentials(plain.tls, plain.token or None, plain.token_file)
     # Not at the top: what is odd is rare, and this takes 10 MiB.
     from lightkube.config.client_adapter import verify_cluster
     from lightkube.config.models import User
@@ -59,7 +59,7 @@ def kubeconfig_credentials(path: Path) -> Credentials:
         token_file = config.abs_file(user.token_file) if user.token_file else None
     except (LightkubeConfigError, OSError, KeyError, TypeError, ValueError) as error:
         raise UsageError(f"{path}: no usable kubeconfig: {error}") from error
-    return Credentials(tls, user.token, Path(token_file) if token_file else None)
+    return ClientCredentials(tls, user.token, Path(token_file) if token_file else None)
 
 
 def _current(path: Path) -> "SingleConfig":

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlencode
 
 from gpuscale.base.clock import WallClock
-from gpuscale.kube.client.answers import Answers, accepted
+from gpuscale.kube.client.answers import AnswerReader, accepted
 from gpuscale.kube.client.answers import JsonObject as JsonObject
 from gpuscale.kube.client.errors import ApiStatusError, ApiUnreachableError
 from gpuscale.kube.client.plain import plain_access
@@ -84,7 +84,7 @@ class KubeClient:
             self._usual, server, context = _usual_client(settings)
         self.server = server
         """Address, for messages."""
-        self._answers = Answers(server, context, metadata_only=metadata_only)
+        self._answers = AnswerReader(server, context, metadata_only=metadata_only)
 
     @property
     def _client(self) -> "httpx2.AsyncClient":

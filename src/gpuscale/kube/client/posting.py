@@ -12,7 +12,7 @@ from typing import cast
 from urllib.parse import urlsplit
 
 from gpuscale.base.unreachable import distrust_of
-from gpuscale.kube.client.answers import Answers
+from gpuscale.kube.client.answers import AnswerReader
 from gpuscale.kube.client.plain import PlainAccess, plain_access
 from gpuscale.kube.client.settings import KubeSettings
 from gpuscale.kube.client.sockets import NOTICE_DEAD_PEERS
@@ -35,7 +35,7 @@ class Poster:
         answers: of the server.
     """
 
-    def __init__(self, access: PlainAccess, settings: KubeSettings, answers: Answers) -> None:
+    def __init__(self, access: PlainAccess, settings: KubeSettings, answers: AnswerReader) -> None:
         self._access = access
         self._settings = settings
         self._answers = answers

@@ -15,7 +15,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 import h11
 
-from gpuscale.kube.client.answers import Answers, JsonObject, accepted
+from gpuscale.kube.client.answers import AnswerReader, JsonObject, accepted
 from gpuscale.kube.client.plain import PlainAccess, plain_access
 from gpuscale.kube.client.settings import KubeSettings
 from gpuscale.kube.client.sockets import NOTICE_DEAD_PEERS
@@ -66,7 +66,7 @@ class ApiReader:
         self._access = access
         self._settings = settings
         self._metadata_only = metadata_only
-        self._answers = Answers(access.server, access.context, metadata_only=metadata_only)
+        self._answers = AnswerReader(access.server, access.context, metadata_only=metadata_only)
         self._url = urlsplit(access.server)
         self._idle: list[_Connection] = []
 

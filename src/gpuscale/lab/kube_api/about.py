@@ -7,10 +7,10 @@ from typing import Any
 from aiohttp import web
 
 from gpuscale import __version__
-from gpuscale.lab.kube_api.discovery import Discovery
-from gpuscale.lab.kube_api.kinds import Kind
+from gpuscale.lab.kube_api.discovery import ServedGroups
+from gpuscale.lab.kube_api.kinds import ApiResource
 from gpuscale.lab.kube_api.openapi import definitions, document, places
-from gpuscale.server.metricsapi.routes import MetricsApi
+from gpuscale.server.metricsapi.routes import MetricsApiRoutes
 from gpuscale.server.metricsapi.wire import bodies
 from gpuscale.server.metricsapi.wire.aggregated import aggregated_version, content_type
 from gpuscale.server.metricsapi.wire.openapi import openapi_v2, openapi_v3_index
@@ -30,7 +30,11 @@ class About:
     """
 
     def __init__(
-        self, kinds: Sequence[Kind], discovery: Discovery, metrics: MetricsApi, release: str
+        self,
+        kinds: Sequence[ApiResource],
+        discovery: ServedGroups,
+        metrics: MetricsApiRoutes,
+        release: str,
     ) -> None:
         self._kinds = kinds
         self._discovery = discovery

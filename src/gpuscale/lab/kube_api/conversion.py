@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from gpuscale.lab.kube_api.kinds import HPA_V1, NEW_EVENT, Kind
+from gpuscale.lab.kube_api.kinds import HPA_V1, NEW_EVENT, ApiResource
 from gpuscale.lab.kube_api.objects.events import new_event_body
 from gpuscale.lab.kube_api.objects.hpas import hpa_v1
 from gpuscale.lab.kube_api.tables.cells import label_selector
@@ -10,7 +10,7 @@ from gpuscale.lab.kube_api.tables.cells import label_selector
 Json = dict[str, Any]
 
 
-def converted(kind: Kind, body: Json) -> Json:
+def converted(kind: ApiResource, body: Json) -> Json:
     """Return a stored object as one of `kind`."""
     if kind is HPA_V1:
         return hpa_v1(body)

@@ -7,7 +7,7 @@ Source: k8s.io/apimachinery v0.36 pkg/apis/meta/v1 (APIVersions, APIGroup, APIRe
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from gpuscale.lab.kube_api.kinds import Kind
+from gpuscale.lab.kube_api.kinds import ApiResource
 from gpuscale.server.metricsapi.wire.bodies import resource_list
 
 Json = dict[str, Any]
@@ -23,14 +23,14 @@ REVIEWS = {
 """What a client may ask about itself: group, version and resource to kind."""
 
 
-class Discovery:
+class ServedGroups:
     """The groups beside those of custom and external metrics.
 
     Args:
         kinds: that are served; of several versions of a group, the preferred one comes first.
     """
 
-    def __init__(self, kinds: Sequence[Kind]) -> None:
+    def __init__(self, kinds: Sequence[ApiResource]) -> None:
         self._kinds = tuple(kinds)
         self._resources: dict[tuple[str, str], list[Json]] = {}
         for kind in self._kinds:
@@ -90,7 +90,7 @@ class Discovery:
         return {"name": name, "versions": versions, "preferredVersion": versions[0]}
 
 
-def _resources(kind: Kind) -> list[Json]:
+def _resources(kind: ApiResource) -> list[Json]:
     main = _resource(
         kind.plural,
         kind.kind,

@@ -11,7 +11,7 @@ from typing import Any
 from aiohttp import web
 
 from gpuscale.lab.kube_api.conversion import converted
-from gpuscale.lab.kube_api.kinds import Kind
+from gpuscale.lab.kube_api.kinds import ApiResource
 from gpuscale.lab.kube_api.tables.table import partial, table
 from gpuscale.server.metricsapi.wire.aggregated import MAX_ACCEPT, by_preference
 from gpuscale.server.metricsapi.wire.requests import RequestError
@@ -30,10 +30,10 @@ class Form(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedForm:
     """What a client wants to see of objects of a kind."""
 
-    kind: Kind
+    kind: ApiResource
     form: Form
     included: str = "Metadata"
     """How much of an object goes with its row of a table."""
@@ -93,7 +93,7 @@ class Wanted:
         return partial(body) if self.form is Form.METADATA else converted(self.kind, body)
 
 
-def wanted(request: web.Request, kind: Kind) -> Wanted:
+def wanted(request: web.Request, kind: ApiResource) -> WantedForm:
     """Return what a request wants to see.
 
     Raises:
@@ -103,7 +103,7 @@ def wanted(request: web.Request, kind: Kind) -> Wanted:
     if included not in _INCLUDED:
         expected = "expected None, Metadata or Object"
         raise RequestError(bad_request(f"includeObject: found {included[:40]!r}, {expected}"))
-    return Wanted(kind, _form(request.headers.get("Accept", "")), included or "Metadata")
+    return WantedForm(kind, _form(request.headers.get("Accept", "")), included or "Metadata")
 
 
 def _form(accept: str) -> Form:

@@ -15,7 +15,7 @@ _EVERYWHERE = ("all",)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Kind:
+class ApiResource:
     """One kind of objects in one version of its group; each of them is there once."""
 
     group: str
@@ -54,7 +54,7 @@ def _status(group: str, version: str, kind: str) -> dict[str, tuple[str, str, st
 
 _SCALE = {"scale": ("autoscaling", "v1", "Scale")}
 
-NAMESPACE = Kind(
+NAMESPACE = ApiResource(
     "",
     "v1",
     "Namespace",
@@ -65,7 +65,7 @@ NAMESPACE = Kind(
     subresources=_status("", "v1", "Namespace"),
     fields={"metadata.name": "metadata.name", "status.phase": "status.phase"},
 )
-NODE = Kind(
+NODE = ApiResource(
     "",
     "v1",
     "Node",
@@ -76,7 +76,7 @@ NODE = Kind(
     subresources=_status("", "v1", "Node"),
     fields={"metadata.name": "metadata.name", "spec.unschedulable": "spec.unschedulable"},
 )
-POD = Kind(
+POD = ApiResource(
     "",
     "v1",
     "Pod",
@@ -98,7 +98,7 @@ POD = Kind(
         "status.nominatedNodeName": "status.nominatedNodeName",
     },
 )
-SERVICE = Kind(
+SERVICE = ApiResource(
     "",
     "v1",
     "Service",
@@ -110,7 +110,7 @@ SERVICE = Kind(
     fields={**_OF_ALL, "spec.clusterIP": "spec.clusterIP", "spec.type": "spec.type"},
 )
 _ABOUT = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
-EVENT = Kind(
+EVENT = ApiResource(
     "",
     "v1",
     "Event",
@@ -126,7 +126,7 @@ EVENT = Kind(
         "type": "type",
     },
 )
-NEW_EVENT = Kind(
+NEW_EVENT = ApiResource(
     "events.k8s.io",
     "v1",
     "Event",
@@ -142,9 +142,11 @@ NEW_EVENT = Kind(
     },
     stored="events",
 )
-ENDPOINT_SLICE = Kind("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices", "endpointslice")
-LEASE = Kind("coordination.k8s.io", "v1", "Lease", "leases", "lease")
-DEPLOYMENT = Kind(
+ENDPOINT_SLICE = ApiResource(
+    "discovery.k8s.io", "v1", "EndpointSlice", "endpointslices", "endpointslice"
+)
+LEASE = ApiResource("coordination.k8s.io", "v1", "Lease", "leases", "lease")
+DEPLOYMENT = ApiResource(
     "apps",
     "v1",
     "Deployment",
@@ -154,7 +156,7 @@ DEPLOYMENT = Kind(
     categories=_EVERYWHERE,
     subresources={**_status("apps", "v1", "Deployment"), **_SCALE},
 )
-REPLICA_SET = Kind(
+REPLICA_SET = ApiResource(
     "apps",
     "v1",
     "ReplicaSet",
@@ -165,7 +167,7 @@ REPLICA_SET = Kind(
     subresources={**_status("apps", "v1", "ReplicaSet"), **_SCALE},
     fields={**_OF_ALL, "status.replicas": "status.replicas"},
 )
-DAEMON_SET = Kind(
+DAEMON_SET = ApiResource(
     "apps",
     "v1",
     "DaemonSet",
@@ -175,7 +177,7 @@ DAEMON_SET = Kind(
     categories=_EVERYWHERE,
     subresources=_status("apps", "v1", "DaemonSet"),
 )
-JOB = Kind(
+JOB = ApiResource(
     "batch",
     "v1",
     "Job",
@@ -185,7 +187,7 @@ JOB = Kind(
     subresources=_status("batch", "v1", "Job"),
     fields={**_OF_ALL, "status.successful": "status.succeeded"},
 )
-HPA = Kind(
+HPA = ApiResource(
     "autoscaling",
     "v2",
     "HorizontalPodAutoscaler",
@@ -198,7 +200,7 @@ HPA = Kind(
 HPA_V1 = replace(
     HPA, version="v1", subresources=_status("autoscaling", "v1", "HorizontalPodAutoscaler")
 )
-SCALED_OBJECT = Kind(
+SCALED_OBJECT = ApiResource(
     "keda.sh",
     "v1alpha1",
     "ScaledObject",

@@ -12,7 +12,7 @@ from typing import Any
 
 from gpuscale import __version__
 from gpuscale.kube.schemas import kind_schema_name, schemas_of
-from gpuscale.lab.kube_api.kinds import Kind
+from gpuscale.lab.kube_api.kinds import ApiResource
 from gpuscale.server.metricsapi.wire.openapi import document_hash
 
 Json = dict[str, Any]
@@ -20,7 +20,7 @@ _SCHEMAS = "#/components/schemas/"
 _OBJECT = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 
 
-def places(kinds: Sequence[Kind]) -> Json:
+def places(kinds: Sequence[ApiResource]) -> Json:
     """Return where the document of each group and version is, by its place."""
     found: Json = {}
     for kind in kinds:
@@ -33,7 +33,7 @@ def places(kinds: Sequence[Kind]) -> Json:
     return found
 
 
-def document(kinds: Sequence[Kind], place: str) -> Json:
+def document(kinds: Sequence[ApiResource], place: str) -> Json:
     """Return the document of a place, such as `apis/apps/v1`; some take a tenth of a second."""
     ours = [kind for kind in kinds if _place(kind) == place]
     paths: Json = {}
@@ -47,7 +47,7 @@ def document(kinds: Sequence[Kind], place: str) -> Json:
     }
 
 
-def _schemas(kinds: Sequence[Kind]) -> Json:
+def _schemas(kinds: Sequence[ApiResource]) -> Json:
     """Return the kinds and all that they are made of; of other projects' kinds, what they are called."""
     named = [(kind.group, kind.version, kind.kind) for kind in kinds]
     found: Json = {**schemas_of(named, _SCHEMAS)}
@@ -60,28 +60,28 @@ def _schemas(kinds: Sequence[Kind]) -> Json:
     return found
 
 
-def definitions(kinds: Sequence[Kind]) -> Json:
+def definitions(kinds: Sequence[ApiResource]) -> Json:
     """Return the same kinds as definitions of OpenAPI 2.0, without their fields."""
     return {_own_name(kind): _schema(kind) for kind in kinds}
 
 
-def _place(kind: Kind) -> str:
+def _place(kind: ApiResource) -> str:
     return f"apis/{kind.group_version}" if kind.group else f"api/{kind.version}"
 
 
-def _model(kind: Kind) -> str:
+def _model(kind: ApiResource) -> str:
     return kind_schema_name(kind.group, kind.version, kind.kind) or _own_name(kind)
 
 
-def _own_name(kind: Kind) -> str:
+def _own_name(kind: ApiResource) -> str:
     return f"dev.gpuscale.up.{(kind.group or 'core').replace('-', '_')}.{kind.version}.{kind.kind}"
 
 
-def _identity(kind: Kind) -> Json:
+def _identity(kind: ApiResource) -> Json:
     return {"group": kind.group, "version": kind.version, "kind": kind.kind}
 
 
-def _schema(kind: Kind) -> Json:
+def _schema(kind: ApiResource) -> Json:
     text = {"type": "string"}
     return {
         **_OBJECT,
@@ -97,7 +97,7 @@ def _schema(kind: Kind) -> Json:
     }
 
 
-def _paths(kind: Kind) -> Json:
+def _paths(kind: ApiResource) -> Json:
     base = f"/{_place(kind)}" + ("/namespaces/{namespace}" if kind.is_namespaced else "")
     reference = {"schema": {"$ref": f"{_SCHEMAS}{_model(kind)}"}}
     answers = {"200": {"description": "OK", "content": {"application/json": reference}}}

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from gpuscale.lab.kube_api.discovery import READS, REVIEWS
-from gpuscale.lab.kube_api.kinds import Kind
+from gpuscale.lab.kube_api.kinds import ApiResource
 
 Json = dict[str, Any]
 _USER, _GROUP = "system:anonymous", "system:unauthenticated"
@@ -29,7 +29,7 @@ _VARINT, _BYTES = 0, 2
 _MAX_SHIFT = 63
 
 
-def answer(kind: str, body: bytes, kinds: Sequence[Kind]) -> Json:
+def answer(kind: str, body: bytes, kinds: Sequence[ApiResource]) -> Json:
     """Return the spec and status of a review.
 
     Args:
@@ -52,7 +52,7 @@ def answer(kind: str, body: bytes, kinds: Sequence[Kind]) -> Json:
     return {"spec": spec, "status": status}
 
 
-def _rules(kinds: Iterable[Kind]) -> Json:
+def _rules(kinds: Iterable[ApiResource]) -> Json:
     """Return that everybody may read what there is."""
     rules: list[Json] = [
         {"verbs": ["create"], "apiGroups": [group], "resources": [name]}
@@ -86,7 +86,7 @@ def read_review(body: bytes) -> Json:
     return spec
 
 
-def is_allowed(spec: Mapping[str, Any], kinds: Iterable[Kind]) -> bool:
+def is_allowed(spec: Mapping[str, Any], kinds: Iterable[ApiResource]) -> bool:
     """Return whether everybody may do it: read what there is, and nothing else."""
     path, asked = spec.get("nonResourceAttributes"), spec.get("resourceAttributes")
     if isinstance(path, Mapping):

@@ -15,19 +15,19 @@ from gpuscale.lab.kube_api.discovery import (
     REVIEWS,
     USAGE_GROUP,
     USAGE_VERSION,
-    Discovery,
+    ServedGroups,
 )
 from gpuscale.lab.kube_api.forms import wanted
-from gpuscale.lab.kube_api.kinds import KINDS, NODE, POD, SCALED_OBJECT, Kind
-from gpuscale.lab.kube_api.objects.cluster import ClusterObjects
+from gpuscale.lab.kube_api.kinds import KINDS, NODE, POD, SCALED_OBJECT, ApiResource
+from gpuscale.lab.kube_api.objects.cluster import WorldObjects
 from gpuscale.lab.kube_api.reviews import answer
-from gpuscale.lab.kube_api.selecting import Selection, parse_fields
+from gpuscale.lab.kube_api.selecting import ObjectSelection, parse_fields
 from gpuscale.lab.kube_api.statuses import OF_CONTAINERS, expired, not_found, read_only
 from gpuscale.lab.kube_api.store import ExpiredError, Page, Store, Stored
 from gpuscale.lab.kube_api.usage import SimulatedUsage
-from gpuscale.lab.kube_api.watching import Watch, Watches
+from gpuscale.lab.kube_api.watching import Watches, WatchRequest
 from gpuscale.lab.sim.world import World
-from gpuscale.server.metricsapi.routes import MetricsApi
+from gpuscale.server.metricsapi.routes import MetricsApiRoutes
 from gpuscale.server.metricsapi.usage import bodies as usage_bodies
 from gpuscale.server.metricsapi.wire.paths import BadPathError, NoRouteError, split_path
 from gpuscale.server.metricsapi.wire.requests import RequestError, is_true, is_watch, selector_of
@@ -61,8 +61,8 @@ class KubeApi:
     def __init__(
         self,
         world: World,
-        objects: ClusterObjects,
-        metrics: MetricsApi,
+        objects: WorldObjects,
+        metrics: MetricsApiRoutes,
         catch_up: Callable[[], object],
     ) -> None:
         scaled = (SCALED_OBJECT,) if world.setup.scaled_objects else ()
@@ -72,7 +72,7 @@ class KubeApi:
         self._world = world
         self._metrics = metrics
         self._catch_up = catch_up
-        self._discovery = Discovery(self._kinds)
+        self._discovery = ServedGroups(self._kinds)
         release = objects.run.kubernetes_version
         self._about = About(self._kinds, self._discovery, metrics, release)
         # A later run has later versions, so that a client of this one lists again there.
@@ -189,14 +189,14 @@ class KubeApi:
         return kind is not None and kind.is_namespaced == is_namespaced
 
     async def _collection(
-        self, request: web.Request, kind: Kind, namespace: str | None
+        self, request: web.Request, kind: ApiResource, namespace: str | None
     ) -> web.StreamResponse:
         shown = wanted(request, kind)
         fields = parse_fields(kind, request.query.get("fieldSelector", ""))
-        selection = Selection(kind, namespace, selector_of(request, "labelSelector"), fields)
+        selection = ObjectSelection(kind, namespace, selector_of(request, "labelSelector"), fields)
         if is_watch(request):
             version = _version_of(request)
-            watch = Watch(
+            watch = WatchRequest(
                 shown,
                 selection,
                 version or None,
@@ -214,7 +214,7 @@ class KubeApi:
         bodies_ = [each.body for each in page.items]
         return json_response(request, 200, shown.listed(bodies_, metadata, _now_ms()))
 
-    def _page(self, request: web.Request, selection: Selection) -> Page:
+    def _page(self, request: web.Request, selection: ObjectSelection) -> Page:
         limit = _number(request, "limit", _MAX_LIMIT)
         token = request.query.get("continue", "")
         if token:
@@ -238,7 +238,7 @@ class KubeApi:
         if is_watch(request):
             raise RequestError(bad_request("resource metrics can't be watched"))
         fields = parse_fields(kind, request.query.get("fieldSelector", ""))
-        selection = Selection(kind, namespace, selector_of(request, "labelSelector"), fields)
+        selection = ObjectSelection(kind, namespace, selector_of(request, "labelSelector"), fields)
         metric = f"{kind.kind}Metrics"
         objects: list[Stored] = self._store.all(kind.resource, namespace)
         chosen = [

@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuscale.base.objects.selectors import Selector
-from gpuscale.lab.kube_api.kinds import Kind
+from gpuscale.lab.kube_api.kinds import ApiResource
 from gpuscale.lab.kube_api.store import Stored
 from gpuscale.server.metricsapi.wire.field_selectors import FieldSelector, parse_field_selector
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class ObjectSelection:
     """Conditions that must all hold."""
 
-    kind: Kind
+    kind: ApiResource
     namespace: str | None
     """None is every namespace."""
     labels: Selector
@@ -36,7 +36,7 @@ class Selection:
         return not self.fields.terms and not self.labels
 
 
-def parse_fields(kind: Kind, text: str) -> FieldSelector:
+def parse_fields(kind: ApiResource, text: str) -> FieldSelector:
     """Return the field selector of a text.
 
     Raises:
@@ -45,7 +45,7 @@ def parse_fields(kind: Kind, text: str) -> FieldSelector:
     return parse_field_selector(text, kind.fields)
 
 
-def _values(kind: Kind, body: Mapping[str, Any]) -> dict[str, str]:
+def _values(kind: ApiResource, body: Mapping[str, Any]) -> dict[str, str]:
     """Return the values of the fields that a selector may name."""
     return {label: _value(body, path) for label, path in kind.fields.items()}
 

@@ -1,6 +1,6 @@
 """Why a request is refused, in the API server's form and with what to do instead."""
 
-from gpuscale.lab.kube_api.kinds import Kind
+from gpuscale.lab.kube_api.kinds import ApiResource
 from gpuscale.server.metricsapi.wire.statuses import Status
 
 _INSTEAD = (
@@ -15,7 +15,7 @@ _NO_CONTAINERS = (
 OF_CONTAINERS = ("log", "exec", "attach", "portforward", "proxy")
 
 
-def not_found(kind: Kind, name: str) -> Status:
+def not_found(kind: ApiResource, name: str) -> Status:
     """Return the answer where there is no such object."""
     about = (("name", name), ("group", kind.group), ("kind", kind.plural))
     given = tuple((key, value) for key, value in about if value)

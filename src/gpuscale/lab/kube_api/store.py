@@ -29,7 +29,7 @@ class ExpiredError(GpuscaleError):
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class ObjectFacts:
     """An object before it is written out."""
 
     resource: str
@@ -53,7 +53,7 @@ class Stored:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ObjectChange:
     """One step of one object."""
 
     version: int
@@ -87,11 +87,11 @@ class Store:
     def __init__(self, first_version: int) -> None:
         self.version = first_version
         self._objects: dict[str, dict[Key, Stored]] = {}
-        self._changes: deque[Change] = deque(maxlen=MAX_CHANGES)
+        self._changes: deque[ObjectChange] = deque(maxlen=MAX_CHANGES)
         self._dropped_version = first_version
         self._pages: OrderedDict[str, tuple[tuple[Stored, ...], int]] = OrderedDict()
 
-    def take(self, facts: Iterable[Facts]) -> bool:
+    def take(self, facts: Iterable[ObjectFacts]) -> bool:
         """Make the store hold exactly these objects, and return whether anything changed."""
         before_version = self.version
         seen: dict[str, set[Key]] = {}
@@ -134,7 +134,7 @@ class Store:
         items, version = self._pages[name]
         return self._page(items, version, limit, start, name)
 
-    def changes_since(self, version: int) -> list[Change]:
+    def changes_since(self, version: int) -> list[ObjectChange]:
         """Return what changed after a version, oldest first.
 
         Raises:
@@ -159,7 +159,7 @@ class Store:
             self._pages.popitem(last=False)
         return Page(items[start:end], version, _token(name, end), len(items) - end)
 
-    def _write(self, facts: Facts, key: Key, before: Stored | None) -> None:
+    def _write(self, facts: ObjectFacts, key: Key, before: Stored | None) -> None:
         body = facts.body()
         objects = self._objects[facts.resource]
         if before is not None and _versioned(body, before.version) == before.body:
@@ -171,7 +171,7 @@ class Store:
             facts.resource, key, self.version, facts.known, _versioned(body, self.version)
         )
         objects[key] = stored
-        self._note(Change(self.version, before, stored, stored))
+        self._note(ObjectChange(self.version, before, stored, stored))
 
     def _delete(self, before: Stored) -> None:
         self.version += 1
@@ -182,9 +182,9 @@ class Store:
             before.known,
             _versioned(before.body, self.version),
         )
-        self._note(Change(self.version, before, None, last))
+        self._note(ObjectChange(self.version, before, None, last))
 
-    def _note(self, change: Change) -> None:
+    def _note(self, change: ObjectChange) -> None:
         if len(self._changes) == MAX_CHANGES:
             self._dropped_version = self._changes[0].version
         self._changes.append(change)

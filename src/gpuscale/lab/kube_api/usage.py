@@ -17,8 +17,8 @@ from gpuscale.lab.kube_api.store import Stored
 from gpuscale.lab.sim.load.agents import owner_key
 from gpuscale.lab.sim.world import World
 from gpuscale.server.metricsapi.usage.bodies import node_item, pod_item
-from gpuscale.server.metricsapi.usage.measured import Measured
-from gpuscale.server.sources.usage import NodeUsage, PodUsage, Usage
+from gpuscale.server.metricsapi.usage.measured import ObjectUsage
+from gpuscale.server.sources.usage import NodeUsage, PodContainersUsage, Usage
 
 WINDOW_MS = 15_000
 """What usage is averaged over, in scenario time."""
@@ -42,7 +42,7 @@ class SimulatedUsage:
             return None
         first, *rest = (each.name for each in self._world.cluster.pods[key].spec.containers)
         containers = {first: usage} | dict.fromkeys(rest, Usage(0, 0))
-        measured = Measured(_record(stored), PodUsage(containers, self._now_ms()))
+        measured = ObjectUsage(_record(stored), PodContainersUsage(containers, self._now_ms()))
         return pod_item(measured, self._window_ms(), self._now_ms())
 
     def nodes(self, nodes: Iterable[Stored]) -> list[Json]:
@@ -58,7 +58,7 @@ class SimulatedUsage:
         now_ms, window_ms = self._now_ms(), self._window_ms()
         found = ((stored, Usage(cpu[stored.key[1]], memory[stored.key[1]])) for stored in nodes)
         return [
-            node_item(Measured(_record(stored), NodeUsage(usage, now_ms)), window_ms, now_ms)
+            node_item(ObjectUsage(_record(stored), NodeUsage(usage, now_ms)), window_ms, now_ms)
             for stored, usage in found
         ]
 

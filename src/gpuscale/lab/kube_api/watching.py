@@ -16,10 +16,10 @@ from typing import Any
 
 from aiohttp import web
 
-from gpuscale.lab.kube_api.forms import Wanted
-from gpuscale.lab.kube_api.selecting import Selection
+from gpuscale.lab.kube_api.forms import WantedForm
+from gpuscale.lab.kube_api.selecting import ObjectSelection
 from gpuscale.lab.kube_api.statuses import expired
-from gpuscale.lab.kube_api.store import Change, ExpiredError, Store, Stored
+from gpuscale.lab.kube_api.store import ExpiredError, ObjectChange, Store, Stored
 from gpuscale.server.metricsapi.wire.requests import RequestError
 from gpuscale.server.metricsapi.wire.statuses import TOO_MANY
 
@@ -37,11 +37,11 @@ _INITIAL_END = {"k8s.io/initial-events-end": "true"}
 
 
 @dataclass(frozen=True, slots=True)
-class Watch:
+class WatchRequest:
     """What a client wants to hear of."""
 
-    wanted: Wanted
-    selection: Selection
+    wanted: WantedForm
+    selection: ObjectSelection
     version: int | None
     """Reports what changed after it; None begins with all objects as new ones."""
     marks_progress: bool
@@ -76,7 +76,7 @@ class Watches:
         self._is_closed = True
         self.tell()
 
-    async def serve(self, request: web.Request, watch: Watch) -> web.StreamResponse:
+    async def serve(self, request: web.Request, watch: WatchRequest) -> web.StreamResponse:
         """Answer a request with the events of a watch until its time is over or its client gone.
 
         Raises:
@@ -106,7 +106,7 @@ class Watches:
             if not self._open[client]:
                 del self._open[client]
 
-    def _begin(self, watch: Watch) -> tuple[int, list[Stored]]:
+    def _begin(self, watch: WatchRequest) -> tuple[int, list[Stored]]:
         """Return the version to go on from, and what to tell first."""
         if watch.version is not None:
             try:
@@ -122,7 +122,7 @@ class Watches:
         self,
         request: web.Request,
         response: web.StreamResponse,
-        watch: Watch,
+        watch: WatchRequest,
         there: list[Stored],
     ) -> None:
         version = self._store.version
@@ -137,7 +137,7 @@ class Watches:
         self,
         request: web.Request,
         response: web.StreamResponse,
-        watch: Watch,
+        watch: WatchRequest,
         cursor: int,
         *,
         is_first: bool,
@@ -168,7 +168,9 @@ class Watches:
                     await news.wait()
 
 
-def _selected(selection: Selection, changes: list[Change]) -> Iterator[tuple[str, Stored]]:
+def _selected(
+    selection: ObjectSelection, changes: list[ObjectChange]
+) -> Iterator[tuple[str, Stored]]:
     """Yield what a watch reports; an object that stops being selected counts as deleted."""
     for change in changes:
         if change.last.resource != selection.kind.stored_as:

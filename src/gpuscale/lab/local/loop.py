@@ -17,7 +17,7 @@ from aiohttp import web
 from gpuscale.base.clock import WallClock
 from gpuscale.base.exposition.write import CONTENT_TYPE, render_text
 from gpuscale.lab.kube_api.kubeconfig import written_kubeconfig
-from gpuscale.lab.kube_api.objects.cluster import ClusterObjects
+from gpuscale.lab.kube_api.objects.cluster import WorldObjects
 from gpuscale.lab.kube_api.routes import KubeApi
 from gpuscale.lab.local.addresses import only_host, openable_hosts, own_host, url_host
 from gpuscale.lab.local.external import LiveExternal
@@ -29,7 +29,7 @@ from gpuscale.lab.local.services.servers import ServiceServers
 from gpuscale.lab.local.view import LiveView
 from gpuscale.lab.sim.autoscaler import HpaController
 from gpuscale.lab.sim.cluster import ClusterDirectory
-from gpuscale.lab.sim.engine import Stage
+from gpuscale.lab.sim.engine import EventStage
 from gpuscale.lab.sim.keda import FIRST_POLL_MS, ExternalOfRun, KedaOperator, MetricsOfHpas
 from gpuscale.lab.sim.scenario.setup import Setup
 from gpuscale.lab.sim.triggers import LOOK_MS, SimulatedTriggers
@@ -39,11 +39,11 @@ from gpuscale.series.promapi.app import add_routes as add_prometheus_api
 from gpuscale.series.promapi.shapes import TimeAxis
 from gpuscale.server.collector.metrics import store_families
 from gpuscale.server.metricsapi.provider import MetricsProvider
-from gpuscale.server.metricsapi.routes import MetricsApi
+from gpuscale.server.metricsapi.routes import MetricsApiRoutes
 from gpuscale.server.sources.http import HttpSession
 from gpuscale.server.sources.metrics_client import HttpMetricsClient
 from gpuscale.server.sources.remote_write.sender import RemoteWriter
-from gpuscale.server.sources.remote_write.settings import Endpoint
+from gpuscale.server.sources.remote_write.settings import RemoteWriteEndpoint
 from gpuscale.server.sources.ruler.files import PrometheusRuleFiles
 from gpuscale.server.sources.ruler.report import ruler_families
 from gpuscale.triggers.keda.kinds import Sources
@@ -65,7 +65,7 @@ class LiveOptions:
     """Seconds of scenario time per second."""
     prometheus_rules: tuple[Path, ...] = ()
     """Rule files, and folders with such files, beside the scenario's own."""
-    remote_write: tuple[Endpoint, ...] = ()
+    remote_write: tuple[RemoteWriteEndpoint, ...] = ()
     """Who gets a copy of all samples."""
 
 
@@ -113,12 +113,14 @@ class LiveLoop:
             self._clock,
             setup.pipeline.relist_interval / 1000,
         )
-        self._objects = ClusterObjects(self._world, self._controller, self._axis)
+        self._objects = WorldObjects(self._world, self._controller, self._axis)
         self._external = LiveExternal(setup)
         self._kube_api = KubeApi(
             self._world,
             self._objects,
-            MetricsApi(self._provider, own=None if self._external.is_empty else self._external),
+            MetricsApiRoutes(
+                self._provider, own=None if self._external.is_empty else self._external
+            ),
             self._runner.present.catch_up,
         )
         self._next_record_ms = self._world.start_ms
@@ -136,7 +138,7 @@ class LiveLoop:
             self.addresses,
         )
         end_ms = self._world.start_ms + setup.duration_ms
-        self._world.engine.at(end_ms, Stage.RECORD, lambda _: on_end())
+        self._world.engine.at(end_ms, EventStage.RECORD, lambda _: on_end())
 
     @property
     def url(self) -> str:

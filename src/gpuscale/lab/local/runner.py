@@ -12,11 +12,11 @@ from gpuscale.agent.gpu.readings import GpuReading
 from gpuscale.base.clock import Clock
 from gpuscale.lab.local.agents import NodeAgents
 from gpuscale.lab.local.present import Present
-from gpuscale.lab.local.scraping import Scraper
-from gpuscale.lab.sim.autoscaler import HpaFigures
+from gpuscale.lab.local.scraping import AgentScraper
+from gpuscale.lab.sim.autoscaler import SyncFigures
 from gpuscale.lab.sim.document.document import events, row
-from gpuscale.lab.sim.document.timeline import Recorder
-from gpuscale.lab.sim.events import Event
+from gpuscale.lab.sim.document.timeline import SeriesRecorder
+from gpuscale.lab.sim.events import SimulationEvent
 from gpuscale.lab.sim.load.requests import RequestTarget
 from gpuscale.lab.sim.pipeline import utilization
 from gpuscale.lab.sim.site import Site
@@ -53,15 +53,15 @@ class Runner:
         self.source = EmbeddedSource(self.store, pool)
         self.ruler = Ruler(rules, self.store, pool, clock, site.setup.pipeline.rule_interval)
         self.agents = NodeAgents(self.present, clock, host)
-        self.recorder = Recorder()
+        self.recorder = SeriesRecorder()
         self.readings: dict[str, tuple[GpuReading, ...]] = {}
         """Node to what its GPUs showed when they were recorded last."""
         self._site = site
         self._clock = clock
         self._requests = RequestTarget(self.store)
-        self._scraper = Scraper(self.present, self.agents, self.store, clock)
+        self._scraper = AgentScraper(self.present, self.agents, self.store, clock)
 
-        def pass_on(event: Event) -> None:
+        def pass_on(event: SimulationEvent) -> None:
             on_event(events(site, [event])[0])
 
         site.cluster.events.listen(pass_on)
@@ -77,7 +77,7 @@ class Runner:
         """Evaluate the rules that are due."""
         await self.ruler.evaluate(self._clock.now_ms())
 
-    def record(self, figures: Mapping[str, HpaFigures]) -> None:
+    def record(self, figures: Mapping[str, SyncFigures]) -> None:
         """Add a point to the run's series.
 
         Args:

@@ -20,7 +20,7 @@ _TIMEOUT_S = 5.0
 """In the machine's seconds."""
 
 
-class Scraper:
+class AgentScraper:
     """One target per node agent; a scrape that fails makes the target's series stale."""
 
     def __init__(

@@ -11,8 +11,8 @@ from gpuscale.lab.local.metric_figures import metric_figures
 from gpuscale.lab.sim.autoscaler import HpaController
 from gpuscale.lab.sim.document.document import document, events, summary
 from gpuscale.lab.sim.document.jobs import job_progress
-from gpuscale.lab.sim.document.timeline import Recorder
-from gpuscale.lab.sim.load.service import Service
+from gpuscale.lab.sim.document.timeline import SeriesRecorder
+from gpuscale.lab.sim.load.service import SimulatedService
 from gpuscale.lab.sim.pod_index import FINISHED
 from gpuscale.lab.sim.scenario.setup import JobSetup
 from gpuscale.lab.sim.world import World
@@ -86,7 +86,7 @@ class LiveView:
         self,
         world: World,
         controller: HpaController,
-        recorder: Recorder,
+        recorder: SeriesRecorder,
         readings: Callable[[str], tuple[GpuReading, ...]],
         speed: float,
         started: str,
@@ -161,7 +161,7 @@ class LiveView:
             )
         self._world.set_rate(keys[workload], rate)
 
-    def _workload(self, key: str, service: Service) -> dict[str, object]:
+    def _workload(self, key: str, service: SimulatedService) -> dict[str, object]:
         name = key.partition("/")[2]
         now_ms = self._world.engine.now_ms
         ready = self._world.ready_pods(key)

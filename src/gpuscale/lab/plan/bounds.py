@@ -14,7 +14,7 @@ import numpy
 
 from gpuscale.lab.plan.windows import highest_ahead, highest_behind, lowest_behind, mean_behind
 from gpuscale.triggers.policies.policy import Numbers
-from gpuscale.triggers.policies.replay import Service
+from gpuscale.triggers.policies.replay import ReplaySettings
 
 _HOLDS_S = (0, 120, 300, 600, 1200, 2400, 3600, 7200)
 _HEADROOMS = (1.0, 1.1, 1.25, 1.5, 2.0)
@@ -24,7 +24,7 @@ _MEANS_HELD_S = (0, 300, 1200)
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class GpuHourBounds:
     """GPU-hours of the three, with one GPU to a replica."""
 
     static_replicas: int
@@ -43,7 +43,7 @@ class Bounds:
         return (self.static_hours - hours) / saving if saving > 0 else None
 
 
-def bounds(demand: Numbers, service: Service, promise: float) -> Bounds:
+def bounds(demand: Numbers, service: ReplaySettings, promise: float) -> GpuHourBounds:
     """Return the bounds of a demand.
 
     Args:
@@ -58,7 +58,7 @@ def bounds(demand: Numbers, service: Service, promise: float) -> Bounds:
     simple = static * len(demand)
     for base in _bases(demand, service.step_s):
         simple = min(simple, _least_steps(demand, base, start_up, promise, simple))
-    return Bounds(
+    return GpuHourBounds(
         static_replicas=int(static),
         static_hours=static * len(demand) * hours_per_step,
         oracle_hours=float(numpy.maximum(known, service.least).sum()) * hours_per_step,

@@ -7,7 +7,7 @@ the second; then the next stricter answer that held is taken, or none.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from gpuscale.lab.plan.comparing import Row, percent_text
+from gpuscale.lab.plan.comparing import ScoredPolicy, percent_text
 from gpuscale.lab.plan.tuning.contender import Searched, is_whole
 from gpuscale.lab.plan.tuning.search import Search
 from gpuscale.triggers.policies.policy import Numbers, Parameter
@@ -27,11 +27,11 @@ class Offer:
     promise: float
     """Share of the steps that may be short."""
     values: Numbers
-    row: Row
+    row: ScoredPolicy
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class SearchChoice:
     """What a search comes to."""
 
     offers: tuple[Offer, ...]
@@ -48,13 +48,13 @@ def choose(
     search: Search,
     contender: Searched,
     promise: float,
-    today: Row,
-    scored: Callable[[Numbers], Row],
-    cost: Callable[[Row], float],
+    today: ScoredPolicy,
+    scored: Callable[[Numbers], ScoredPolicy],
+    cost: Callable[[ScoredPolicy], float],
     units: Mapping[str, float],
     *,
     tuned: str = "Tuned",
-) -> Choice:
+) -> SearchChoice:
     """Return what to make of a search.
 
     Args:
@@ -87,7 +87,7 @@ def choose(
             f" {percent_text(promise)} may be: the searched days were not like these. Nothing to gain: no"
             " stricter answer kept the promise either."
         )
-        return Choice(tuple(lines), strict[-1], is_gain=False, said=said)
+        return SearchChoice(tuple(lines), strict[-1], is_gain=False, said=said)
     taken = holding[-1]
     rounded = _rounded(search, contender, promise, lines, taken, scored, cost, units)
     lines = _falling(
@@ -111,10 +111,10 @@ def choose(
     )
     if not is_gain:
         said += " Nothing to gain: what is set today keeps the promise, and nothing that held costs less."
-    return Choice(tuple(lines), rounded, is_gain=is_gain, said=said)
+    return SearchChoice(tuple(lines), rounded, is_gain=is_gain, said=said)
 
 
-def _falling(lines: list[Offer], cost: Callable[[Row], float]) -> list[Offer]:
+def _falling(lines: list[Offer], cost: Callable[[ScoredPolicy], float]) -> list[Offer]:
     """Return offers whose cost never rises: what keeps a strict promise is an answer to a looser one too."""
     found: list[Offer] = []
     for each in lines:
@@ -123,7 +123,7 @@ def _falling(lines: list[Offer], cost: Callable[[Row], float]) -> list[Offer]:
     return found
 
 
-def _short(row: Row) -> str:
+def _short(row: ScoredPolicy) -> str:
     return percent_text(row.score.short_share)
 
 
@@ -133,8 +133,8 @@ def _rounded(
     promise: float,
     lines: list[Offer],
     taken: Offer,
-    scored: Callable[[Numbers], Row],
-    cost: Callable[[Row], float],
+    scored: Callable[[Numbers], ScoredPolicy],
+    cost: Callable[[ScoredPolicy], float],
     units: Mapping[str, float],
 ) -> Offer:
     """Return an offer with each value as round as costs nothing: today's, or one with fewer digits."""

@@ -5,30 +5,30 @@ from dataclasses import dataclass, replace
 
 from gpuscale.base.golang.durations import format_duration
 from gpuscale.base.words import counted
-from gpuscale.lab.plan.bounds import Bounds, bounds
+from gpuscale.lab.plan.bounds import GpuHourBounds, bounds
 from gpuscale.lab.plan.score import Nodes, Score, score
 from gpuscale.lab.plan.tuning.contender import Contender
-from gpuscale.lab.plan.tuning.pooled import OnNodes, Pool
-from gpuscale.lab.plan.tuning.search import DAY_S, Question
+from gpuscale.lab.plan.tuning.pooled import DedicatedPool, OnNodes
+from gpuscale.lab.plan.tuning.search import DAY_S, ReplayCase
 from gpuscale.lab.plan.waiting import Requests
 from gpuscale.triggers.policies.hpa import HPA_ON_DEMAND
 from gpuscale.triggers.policies.policy import Numbers
-from gpuscale.triggers.policies.replay import Service
+from gpuscale.triggers.policies.replay import ReplaySettings
 
 LEAST_DAYS = 2.0
 """Fewer hold no day that could be held back for a day that was searched."""
 
 
 @dataclass(frozen=True, slots=True)
-class Workload:
+class ReplayedWorkload:
     """What is replayed: a workload's demand, and what it runs on."""
 
     name: str
     demand: Numbers
-    service: Service
+    service: ReplaySettings
     requests: Requests
     nodes: Nodes
-    pool: Pool | None = None
+    pool: DedicatedPool | None = None
     """That the workload has for itself, so that it may be searched."""
     without_pool: str = ""
     """Why there is none, in a sentence; empty where there is nothing to search."""
@@ -57,7 +57,7 @@ class Split:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ScoredPolicy:
     """One policy with its settings, scored."""
 
     name: str
@@ -66,7 +66,7 @@ class Row:
     score: Score
 
 
-def split_of(workload: Workload, held_back: float) -> Split:
+def split_of(workload: ReplayedWorkload, held_back: float) -> Split:
     """Return the split of a demand: whole days at its end are held back, if it has two days at least.
 
     Args:
@@ -82,49 +82,49 @@ def split_of(workload: Workload, held_back: float) -> Split:
     return Split(searched, searched)
 
 
-def question_of(workload: Workload, split: Split, promise: float, seed: int) -> Question:
+def question_of(workload: ReplayedWorkload, split: Split, promise: float, seed: int) -> ReplayCase:
     """Return what is searched."""
     demand = workload.demand[: split.searched]
-    return Question(demand, workload.service, promise, seed, is_held_back=split.is_held_back)
+    return ReplayCase(demand, workload.service, promise, seed, is_held_back=split.is_held_back)
 
 
 def row_of(
-    workload: Workload,
+    workload: ReplayedWorkload,
     split: Split,
     contender: Contender,
     values: Numbers,
     wait_s: float,
     name: str,
     title: str,
-) -> Row:
+) -> ScoredPolicy:
     """Return a row: a policy that learns has the searched days to learn from."""
     replayed = contender.replay(values, workload.demand, workload.service)
     found = score(replayed, split.first_scored, workload.nodes, workload.requests, wait_s)
-    return Row(name, title, contender.named(values), found)
+    return ScoredPolicy(name, title, contender.named(values), found)
 
 
 def row_on_nodes(
-    workload: Workload,
+    workload: ReplayedWorkload,
     split: Split,
     contender: OnNodes,
     values: Numbers,
     wait_s: float,
     name: str,
     title: str,
-) -> Row:
+) -> ScoredPolicy:
     """Return a row whose pods need nodes, so that a pod on a node that is there starts sooner."""
     replayed, rented = contender.replay(values, workload.demand, workload.service)
     found = score(replayed, split.first_scored, workload.nodes, workload.requests, wait_s)
     node_hours = float(rented[split.first_scored :].sum()) * workload.service.step_s / 3600
     price = workload.nodes.price_per_hour
     cost = None if price is None else node_hours * price
-    return Row(
+    return ScoredPolicy(
         name, title, contender.named(values), replace(found, node_hours=node_hours, cost=cost)
     )
 
 
 def node_verdicts(
-    workload: Workload, split: Split, limits: Bounds, rows: list[Row]
+    workload: ReplayedWorkload, split: Split, limits: GpuHourBounds, rows: list[ScoredPolicy]
 ) -> Iterator[str]:
     """Yield what the figures of the rows on nodes say: as it is, tuned, and tuned with the pool."""
     today, _, best = rows
@@ -155,18 +155,18 @@ def node_verdicts(
         )
 
 
-def bounds_of(workload: Workload, split: Split, promise: float) -> Bounds:
+def bounds_of(workload: ReplayedWorkload, split: Split, promise: float) -> GpuHourBounds:
     """Return the bounds of the scored steps, with one GPU to a replica."""
     return bounds(workload.demand[split.first_scored :], workload.service, promise)
 
 
 def verdicts(
-    workload: Workload,
+    workload: ReplayedWorkload,
     split: Split,
-    limits: Bounds,
-    today: Row,
-    tuned: Row,
-    others: list[Row],
+    limits: GpuHourBounds,
+    today: ScoredPolicy,
+    tuned: ScoredPolicy,
+    others: list[ScoredPolicy],
     promise: float,
 ) -> Iterator[str]:
     """Yield what the figures say, one sentence each."""

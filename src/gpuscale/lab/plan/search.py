@@ -7,7 +7,7 @@ import numpy
 from gpuscale.lab.plan.score import pod_hours, short_share
 from gpuscale.triggers.policies.compiled import policy_function, replay
 from gpuscale.triggers.policies.policy import Numbers, Policy
-from gpuscale.triggers.policies.replay import Service
+from gpuscale.triggers.policies.replay import ReplaySettings
 
 
 def candidates(policy: Policy, count: int) -> Iterator[Numbers]:
@@ -39,7 +39,7 @@ def candidates(policy: Policy, count: int) -> Iterator[Numbers]:
 def best_settings(
     policy: Policy,
     demand: Numbers,
-    service: Service,
+    service: ReplaySettings,
     *,
     first_step: int,
     promise: float,

@@ -13,7 +13,7 @@ MAX_SERVERS = 20_000
 
 
 @dataclass(frozen=True, slots=True)
-class Wait:
+class QueueWait:
     """A wait that comes with a chance, and is then exponential."""
 
     chance: float
@@ -26,7 +26,7 @@ class Wait:
         return self.chance * self.mean_s
 
 
-NO_WAIT = Wait(0.0, 0.0)
+NO_WAIT = QueueWait(0.0, 0.0)
 
 
 def erlang_c(servers: int, offered: float) -> float:
@@ -44,7 +44,7 @@ def erlang_c(servers: int, offered: float) -> float:
     return blocked / (1 - offered / servers * (1 - blocked))
 
 
-def steady_wait(servers: int, rate: float, service_s: float, spread: float) -> Wait:
+def steady_wait(servers: int, rate: float, service_s: float, spread: float) -> QueueWait:
     """Return the wait of a queue that is below saturation and has been for a while.
 
     Args:
@@ -57,7 +57,7 @@ def steady_wait(servers: int, rate: float, service_s: float, spread: float) -> W
     if servers > MAX_SERVERS or not offered or offered >= servers:
         return NO_WAIT
     mean_s = service_s / (servers - offered) * (1 + spread * spread) / 2
-    return Wait(_erlang_c(servers, offered), mean_s)
+    return QueueWait(_erlang_c(servers, offered), mean_s)
 
 
 _erlang_c = lru_cache(maxsize=4096)(erlang_c)

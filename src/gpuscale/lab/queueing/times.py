@@ -139,7 +139,7 @@ class Quantiles:
             yield right - left, low, high
 
 
-class Measured:
+class ObservedTimes:
     """Times that were seen, each as often as it was.
 
     Args:

@@ -4,7 +4,7 @@ from gpuscale.base.objects.pods import Lifecycle
 from gpuscale.kube.client.client import JsonObject, KubeClient
 from gpuscale.kube.simulated.kubelet import SimulatedKubelet
 from gpuscale.lab.rehearse.manifests import job_manifest, path_of, simulated_node
-from gpuscale.lab.rehearse.mark import Mark
+from gpuscale.lab.rehearse.mark import RehearsalMark
 from gpuscale.lab.rehearse.mirror import owner_of
 from gpuscale.lab.rehearse.site import AddNode, CreateJob, Order, RehearsalSite, RemoveNode
 from gpuscale.lab.sim.scenario.setup import STOP_MS
@@ -26,7 +26,7 @@ class Actor:
         client: KubeClient,
         kubelet: SimulatedKubelet,
         site: RehearsalSite,
-        mark: Mark,
+        mark: RehearsalMark,
         speed: float = 1.0,
     ) -> None:
         self._client = client

@@ -14,7 +14,7 @@ Document = Mapping[str, object]
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class CountChange:
     """One count that changed."""
 
     object: str
@@ -31,7 +31,7 @@ class Change:
         return self.object, self.before, self.after
 
 
-def changes(document: Document, kinds: Sequence[str]) -> tuple[Change, ...]:
+def changes(document: Document, kinds: Sequence[str]) -> tuple[CountChange, ...]:
     """Return the changes of these kinds in a run's document, in their order."""
     events = document["events"]
     if not isinstance(events, Iterable):
@@ -40,8 +40,8 @@ def changes(document: Document, kinds: Sequence[str]) -> tuple[Change, ...]:
 
 
 def paired(
-    simulated: Sequence[Change], rehearsed: Sequence[Change]
-) -> tuple[tuple[Change | None, Change | None], ...]:
+    simulated: Sequence[CountChange], rehearsed: Sequence[CountChange]
+) -> tuple[tuple[CountChange | None, CountChange | None], ...]:
     """Return the changes of both runs side by side, in their order; None where one has no more."""
     length = max(len(simulated), len(rehearsed))
     return tuple(
@@ -62,19 +62,19 @@ def table_rows(scenario: str, simulated: Document, rehearsed: Document) -> list[
     return rows
 
 
-def _change(event: Mapping[str, object]) -> Change:
+def _change(event: Mapping[str, object]) -> CountChange:
     name, seconds = str(event["object"]), event["t"]
     if not isinstance(seconds, (int, float)):
         raise BugError(f"found time {seconds!r} in a run's document")
     shown = "Node" if name.startswith("Node/") else name
-    return Change(shown, _number(event["from"]), _number(event["to"]), seconds)
+    return CountChange(shown, _number(event["from"]), _number(event["to"]), seconds)
 
 
 def _number(value: object) -> float | None:
     return value if isinstance(value, (int, float)) else None
 
 
-def _row(scenario: str, virtual: Change | None, real: Change | None) -> str:
+def _row(scenario: str, virtual: CountChange | None, real: CountChange | None) -> str:
     shown = virtual or real
     if shown is None:
         raise BugError("a row needs a change")

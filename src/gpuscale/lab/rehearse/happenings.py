@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from gpuscale.kube.client.client import JsonObject
 from gpuscale.kube.json_values import mapping_of, text_of
-from gpuscale.lab.sim.events import Event
+from gpuscale.lab.sim.events import SimulationEvent
 from gpuscale.triggers.keda.activation import ACTIVATED, DEACTIVATED
 
 _NEW_SIZE = re.compile(r"New size: (\d+);")
@@ -34,7 +34,7 @@ class Happenings:
         self._counted: dict[str, int] = {}
         self._warned: set[tuple[str, str, str]] = set()
 
-    def read(self, body: JsonObject, now_ms: int) -> Event | None:
+    def read(self, body: JsonObject, now_ms: int) -> SimulationEvent | None:
         """Return what an event that was seen now says; None for one that says nothing new."""
         uid = text_of(mapping_of(body.get("metadata")).get("uid"))
         times = _count(body)
@@ -49,13 +49,13 @@ class Happenings:
             self._warned.add(warning)
         return event
 
-    def _event(self, body: JsonObject, now_ms: int) -> Event:
+    def _event(self, body: JsonObject, now_ms: int) -> SimulationEvent:
         about = mapping_of(body.get("involvedObject"))
         kind, name = text_of(about.get("kind")), text_of(about.get("name"))
         key = f"{kind}/{text_of(about.get('namespace'))}/{name}"
         reason, message = text_of(body.get("reason")), text_of(body.get("message"))
         before, after = self._change(key, reason, message)
-        return Event(now_ms, reason, f"{kind}/{name}", message, before, after)
+        return SimulationEvent(now_ms, reason, f"{kind}/{name}", message, before, after)
 
     def _change(self, key: str, reason: str, message: str) -> tuple[int | None, int | None]:
         target = self._targets.get(key, "")

@@ -11,7 +11,7 @@ from gpuscale.base.objects.scaled_object import PROMETHEUS
 from gpuscale.base.objects.workloads import Service
 from gpuscale.kube.client.client import JsonObject
 from gpuscale.kube.simulated.nodes import SimulatedNode
-from gpuscale.lab.rehearse.mark import LABEL, Mark
+from gpuscale.lab.rehearse.mark import LABEL, RehearsalMark
 from gpuscale.lab.rehearse.speed import sped_up_hpa, sped_up_manifest, sped_up_scaled_object
 from gpuscale.lab.sim.control.cloud import CloudPool
 from gpuscale.lab.sim.scenario.setup import JobSetup, Setup
@@ -42,13 +42,15 @@ def path_of(manifest: Mapping[str, Any]) -> str:
     return PATHS[manifest["kind"]].format(manifest["metadata"].get("namespace", ""))
 
 
-def namespace_manifest(name: str, mark: Mark) -> JsonObject:
+def namespace_manifest(name: str, mark: RehearsalMark) -> JsonObject:
     """Return a namespace of the rehearsal."""
     metadata = {"name": name, "labels": dict(mark.labels)}
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
 
 
-def workload_manifests(setup: Setup, mark: Mark, speed: float = 1.0) -> Iterator[JsonObject]:
+def workload_manifests(
+    setup: Setup, mark: RehearsalMark, speed: float = 1.0
+) -> Iterator[JsonObject]:
     """Yield what is there before the scenario starts: its Services and Deployments, and the agents' Service.
 
     Args:
@@ -66,7 +68,7 @@ def workload_manifests(setup: Setup, mark: Mark, speed: float = 1.0) -> Iterator
             yield sped_up_manifest(_on_own_nodes(_marked(manifest, mark), mark), speed)
 
 
-def hpa_manifests(setup: Setup, mark: Mark, speed: float = 1.0) -> Iterator[JsonObject]:
+def hpa_manifests(setup: Setup, mark: RehearsalMark, speed: float = 1.0) -> Iterator[JsonObject]:
     """Yield the HPAs, in the version that API servers take, with times divided by the speed."""
     for hpa in setup.hpas:
         manifest = hpa_manifest(sped_up_hpa(hpa, speed))
@@ -75,7 +77,7 @@ def hpa_manifests(setup: Setup, mark: Mark, speed: float = 1.0) -> Iterator[Json
 
 
 def scaled_object_manifests(
-    setup: Setup, mark: Mark, prometheus: str, speed: float = 1.0
+    setup: Setup, mark: RehearsalMark, prometheus: str, speed: float = 1.0
 ) -> Iterator[JsonObject]:
     """Yield the ScaledObjects, with times divided by the speed.
 
@@ -94,7 +96,9 @@ def scaled_object_manifests(
         yield copy
 
 
-def job_manifest(run: JobSetup, setup: Setup, mark: Mark, speed: float = 1.0) -> JsonObject:
+def job_manifest(
+    run: JobSetup, setup: Setup, mark: RehearsalMark, speed: float = 1.0
+) -> JsonObject:
     """Return the Job of one submission, with times divided by the speed."""
     source = next(
         each for each in setup.manifests if each.get("kind") == "Job" and _key(each) == run.manifest
@@ -104,7 +108,7 @@ def job_manifest(run: JobSetup, setup: Setup, mark: Mark, speed: float = 1.0) ->
     return manifest
 
 
-def simulated_node(name: str, item: CloudPool, mark: Mark) -> SimulatedNode:
+def simulated_node(name: str, item: CloudPool, mark: RehearsalMark) -> SimulatedNode:
     """Return a node of a pool; a DaemonSet that asks for an operating system does not land on it."""
     offered = item.pool.allocatable
     resource = next(each for each in WHOLE_GPUS if each in offered)
@@ -126,7 +130,7 @@ def _key(manifest: Mapping[str, Any]) -> str:
     return f"{metadata.get('namespace', 'default')}/{metadata['name']}"
 
 
-def _marked(manifest: Mapping[str, object], mark: Mark) -> JsonObject:
+def _marked(manifest: Mapping[str, object], mark: RehearsalMark) -> JsonObject:
     copy: JsonObject = deepcopy(dict(manifest))
     metadata = copy["metadata"]
     metadata["namespace"] = mark.namespace_of(metadata.get("namespace", "default"))
@@ -134,11 +138,11 @@ def _marked(manifest: Mapping[str, object], mark: Mark) -> JsonObject:
     return copy
 
 
-def _label(metadata: JsonObject, mark: Mark) -> None:
+def _label(metadata: JsonObject, mark: RehearsalMark) -> None:
     metadata["labels"] = {**(metadata.get("labels") or {}), **mark.labels}
 
 
-def _on_own_nodes(manifest: JsonObject, mark: Mark) -> JsonObject:
+def _on_own_nodes(manifest: JsonObject, mark: RehearsalMark) -> JsonObject:
     """Bind a workload's pods to the rehearsal's nodes, whatever else the cluster has."""
     template = manifest["spec"]["template"]
     _label(template.setdefault("metadata", {}), mark)
@@ -158,7 +162,7 @@ def _plain_service(manifest: JsonObject) -> JsonObject:
     return {**manifest, "spec": {**kept, "ports": ports}}
 
 
-def _agent_service(service: Service, mark: Mark) -> JsonObject:
+def _agent_service(service: Service, mark: RehearsalMark) -> JsonObject:
     """Return the Service that Object metrics may describe; no pods stand behind it."""
     metadata = {"name": service.metadata.name, "namespace": service.metadata.namespace}
     return {

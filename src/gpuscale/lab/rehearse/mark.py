@@ -21,7 +21,7 @@ def any_rehearsal() -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class RehearsalMark:
     """One rehearsal's mark."""
 
     id: str

@@ -21,7 +21,7 @@ from gpuscale.kube.client.client import JsonObject
 from gpuscale.kube.json_values import mapping_of, text_of
 from gpuscale.kube.reading import read_controller
 from gpuscale.lab.rehearse.site import RehearsalSite
-from gpuscale.lab.sim.autoscaler import HpaFigures, shown_figures
+from gpuscale.lab.sim.autoscaler import SyncFigures, shown_figures
 from gpuscale.lab.sim.cluster import Cluster
 from gpuscale.lab.sim.control.controllers import replica_set_name
 from gpuscale.lab.sim.pod_index import FINISHED
@@ -155,7 +155,7 @@ def owner_of(body: JsonObject, cluster: Cluster) -> OwnerReference | None:
     return OwnerReference("ReplicaSet", replica_set_name(cluster, deployment))
 
 
-def hpa_figures(body: JsonObject, specs: Sequence[MetricSpec]) -> HpaFigures | None:
+def hpa_figures(body: JsonObject, specs: Sequence[MetricSpec]) -> SyncFigures | None:
     """Return what an HPA's status shows; None before its first sync.
 
     The controller lists what its metrics said in the order of the spec, and not what each asked for; that

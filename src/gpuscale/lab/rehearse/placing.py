@@ -6,14 +6,14 @@ from typing import TypeVar
 from gpuscale.base.objects.hpa import HorizontalPodAutoscaler
 from gpuscale.base.objects.scaled_object import ScaledObject
 from gpuscale.base.objects.workloads import Deployment, Job, Service
-from gpuscale.lab.rehearse.mark import Mark
+from gpuscale.lab.rehearse.mark import RehearsalMark
 from gpuscale.lab.sim.control.cloud import CloudPool
 from gpuscale.lab.sim.scenario.setup import JobSetup, Setup
 
 Item = TypeVar("Item", Deployment, Job, Service, HorizontalPodAutoscaler, ScaledObject)
 
 
-def placed(setup: Setup, mark: Mark) -> Setup:
+def placed(setup: Setup, mark: RehearsalMark) -> Setup:
     """Return the scenario with its objects in the rehearsal's namespaces, its nodes labelled and tainted."""
     pipeline = setup.pipeline
     agent_namespace = mark.namespace_of(pipeline.agent_namespace)
@@ -42,16 +42,16 @@ def namespaces(setup: Setup) -> tuple[str, ...]:
     return tuple(sorted({meta.namespace for meta in metas}))
 
 
-def _moved(item: Item, mark: Mark) -> Item:
+def _moved(item: Item, mark: RehearsalMark) -> Item:
     namespace = mark.namespace_of(item.metadata.namespace)
     return replace(item, metadata=replace(item.metadata, namespace=namespace))
 
 
-def _job(run: JobSetup, mark: Mark) -> JobSetup:
+def _job(run: JobSetup, mark: RehearsalMark) -> JobSetup:
     return replace(run, job=_moved(run.job, mark))
 
 
-def _pool(item: CloudPool, mark: Mark) -> CloudPool:
+def _pool(item: CloudPool, mark: RehearsalMark) -> CloudPool:
     pool = item.pool
     marked = replace(pool, labels={**pool.labels, **mark.labels}, taints=(*pool.taints, mark.taint))
     return replace(item, pool=marked)

@@ -31,15 +31,20 @@ from gpuscale.lab.rehearse.manifests import (
     scaled_object_manifests,
     workload_manifests,
 )
-from gpuscale.lab.rehearse.mark import Mark, any_rehearsal, rehearsal_id
+from gpuscale.lab.rehearse.mark import RehearsalMark, any_rehearsal, rehearsal_id
 from gpuscale.lab.rehearse.mirror import Mirror
 from gpuscale.lab.rehearse.placing import namespaces, placed
-from gpuscale.lab.rehearse.serving import MetricsApi, ServedSeries, free_port, group_versions
+from gpuscale.lab.rehearse.serving import (
+    RehearsedMetricsApi,
+    ServedSeries,
+    free_port,
+    group_versions,
+)
 from gpuscale.lab.rehearse.site import RehearsalSite
 from gpuscale.lab.rehearse.speed import check_speed, check_sync_period, hpa_flags
 from gpuscale.lab.rehearse.state import state_of
 from gpuscale.lab.rehearse.target import (
-    Target,
+    RehearsalTarget,
     check_free,
     check_keda,
     check_named,
@@ -69,7 +74,7 @@ class Announcement:
     namespaces: tuple[str, ...]
 
 
-async def clean(target: Target) -> tuple[str, ...]:
+async def clean(target: RehearsalTarget) -> tuple[str, ...]:
     """Remove what any rehearsal has left in a cluster, and return what that was.
 
     Raises:
@@ -97,14 +102,14 @@ class Rehearsal:
     def __init__(
         self,
         setup: Setup,
-        target: Target,
+        target: RehearsalTarget,
         on_event: OnEvent,
         announce: Callable[[Announcement], None],
         speed: float = 1.0,
     ) -> None:
         self._target = target
         self._announce = announce
-        self._mark = Mark(rehearsal_id(setup.name, secrets.token_hex(3)), target.namespace)
+        self._mark = RehearsalMark(rehearsal_id(setup.name, secrets.token_hex(3)), target.namespace)
         self._setup = placed(setup, self._mark)
         self._namespaces = tuple(sorted({*namespaces(self._setup), target.namespace}))
         self._clock = WallClock(speed)
@@ -209,7 +214,7 @@ class Rehearsal:
             )
         )
         actor = Actor(client, kubelet, self._site, self._mark, self._clock.speed)
-        api = MetricsApi(self._setup, self._target, self._mark, Path(folder), port)
+        api = RehearsedMetricsApi(self._setup, self._target, self._mark, Path(folder), port)
         axis = TimeAxis(self._origin_ms, self._clock.speed)
         address = self._target.advertise_address
         served = ServedSeries(self._runner.store, self._clock, axis, address)
@@ -332,7 +337,7 @@ class _Stage:
     client: KubeClient
     actor: Actor
     session: HttpSession
-    api: MetricsApi
+    api: RehearsedMetricsApi
     prometheus: str
     """URL of the rehearsal's series."""
 

@@ -16,8 +16,8 @@ from gpuscale.kube.client.client import JsonObject, KubeClient
 from gpuscale.kube.client.kubeconfig import merged_kubeconfig
 from gpuscale.kube.json_values import mapping_of, text_of
 from gpuscale.lab.rehearse.manifests import PATHS, path_of
-from gpuscale.lab.rehearse.mark import Mark
-from gpuscale.lab.rehearse.target import Target
+from gpuscale.lab.rehearse.mark import RehearsalMark
+from gpuscale.lab.rehearse.target import RehearsalTarget
 from gpuscale.lab.sim.scenario.setup import Setup
 from gpuscale.series.promapi.app import add_routes
 from gpuscale.series.promapi.shapes import TimeAxis
@@ -40,7 +40,7 @@ def group_versions(setup: Setup) -> tuple[str, ...]:
     return (*custom, *(_EXTERNAL if setup.rules.external_rules else ()))
 
 
-def free_port(target: Target) -> int:
+def free_port(target: RehearsalTarget) -> int:
     """Return a port of this machine to serve at, where the API server finds it.
 
     Raises:
@@ -60,7 +60,7 @@ def free_port(target: Target) -> int:
         return port
 
 
-class MetricsApi:
+class RehearsedMetricsApi:
     """One rehearsal's metrics API.
 
     Args:
@@ -71,7 +71,9 @@ class MetricsApi:
         port: to listen on.
     """
 
-    def __init__(self, setup: Setup, target: Target, mark: Mark, folder: Path, port: int) -> None:
+    def __init__(
+        self, setup: Setup, target: RehearsalTarget, mark: RehearsalMark, folder: Path, port: int
+    ) -> None:
         self._setup = setup
         self._target = target
         self._mark = mark

@@ -8,7 +8,7 @@ from collections import deque
 from dataclasses import dataclass, replace
 
 from gpuscale.base.objects.pods import Lifecycle, Pod
-from gpuscale.lab.sim.autoscaler import HpaFigures
+from gpuscale.lab.sim.autoscaler import SyncFigures
 from gpuscale.lab.sim.control.cloud import CloudPool
 from gpuscale.lab.sim.scenario.setup import JobSetup, Setup
 from gpuscale.lab.sim.site import Site
@@ -52,7 +52,7 @@ class RehearsalSite(Site):
         """What is to be done on the API server, oldest first."""
         self.stuck: set[str] = set()
         """Keys of the pods that the scheduler found no node for."""
-        self.figures: dict[str, HpaFigures] = {}
+        self.figures: dict[str, SyncFigures] = {}
         """HPA key to what its status shows."""
         self.has_begun = False
         super().__init__(setup, now_ms, control_plane=ClusterControlPlane)

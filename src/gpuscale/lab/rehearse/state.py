@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from gpuscale.agent.gpu.readings import GpuReading
 from gpuscale.lab.rehearse.site import RehearsalSite
 from gpuscale.lab.sim.document.jobs import job_progress
-from gpuscale.lab.sim.load.service import Service
+from gpuscale.lab.sim.load.service import SimulatedService
 from gpuscale.lab.sim.needs import UTILIZATION
 
 
@@ -46,7 +46,7 @@ def state_of(
     }
 
 
-def _workload(site: RehearsalSite, key: str, service: Service) -> dict[str, object]:
+def _workload(site: RehearsalSite, key: str, service: SimulatedService) -> dict[str, object]:
     ready = site.ready_pods(key)
     return {
         "name": key.partition("/")[2],

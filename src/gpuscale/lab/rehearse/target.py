@@ -20,7 +20,7 @@ _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class RehearsalTarget:
     """Which cluster, and where in it."""
 
     cluster: KubeSettings
@@ -44,8 +44,8 @@ def make_target(
     is_named: bool,
     is_confirmed: bool,
     options: str = "",
-) -> Target:
-    """Return the target of a command line; the arguments are the fields of a Target.
+) -> RehearsalTarget:
+    """Return the target of a command line; the arguments are its fields.
 
     Raises:
         UsageError: the namespace or the address can't be one.
@@ -57,7 +57,7 @@ def make_target(
         )
     if advertise_address is not None:
         _check_address(advertise_address)
-    return Target(cluster, namespace, is_named, is_confirmed, options, advertise_address)
+    return RehearsalTarget(cluster, namespace, is_named, is_confirmed, options, advertise_address)
 
 
 def _check_address(text: str) -> None:
@@ -81,7 +81,7 @@ def is_loopback(server: str) -> bool:
         return host == "localhost"
 
 
-def check_named(target: Target, server: str) -> None:
+def check_named(target: RehearsalTarget, server: str) -> None:
     """Return if it was said clearly that this cluster is meant.
 
     Raises:
@@ -99,7 +99,7 @@ def check_named(target: Target, server: str) -> None:
     )
 
 
-def check_reachable(target: Target, server: str) -> None:
+def check_reachable(target: RehearsalTarget, server: str) -> None:
     """Return if the API server can find this machine.
 
     Raises:

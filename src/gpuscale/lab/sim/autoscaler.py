@@ -25,13 +25,13 @@ from gpuscale.hpa.types import (
 )
 from gpuscale.hpa.versions import parse_version, settings_of
 from gpuscale.lab.sim.control.controllers import replica_set_of
-from gpuscale.lab.sim.events import Event as LoggedEvent
+from gpuscale.lab.sim.events import SimulationEvent as LoggedEvent
 from gpuscale.lab.sim.scenario.model import Pipeline
 from gpuscale.lab.sim.world import World
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class ScaledTarget:
     """What an HPA scales, as it stands."""
 
     deployment: str
@@ -44,7 +44,7 @@ class Target:
 class _Known:
     """What is known of an HPA's target, and what it was made from."""
 
-    target: Target
+    target: ScaledTarget
     selecting: tuple[str, ...]
     """The HPAs of the namespace whose selectors find its pods."""
     deployment: Deployment
@@ -57,7 +57,7 @@ class _Known:
 
 
 @dataclass(frozen=True, slots=True)
-class HpaFigures:
+class SyncFigures:
     """What an HPA's status shows after a sync."""
 
     desired: int
@@ -84,7 +84,7 @@ class HpaController:
         """Of the HPAs of each namespace; made when one is asked for, as no HPA comes or goes."""
         self.settings = controller_settings(pipeline)
 
-    def target(self, hpa: HorizontalPodAutoscaler) -> Target:
+    def target(self, hpa: HorizontalPodAutoscaler) -> ScaledTarget:
         """Return the scale of an HPA's Deployment and the pods behind its selector."""
         return self._known(hpa).target
 
@@ -108,10 +108,10 @@ class HpaController:
     ) -> "_Known":
         pods = self._world.cluster.selected(hpa.metadata.namespace, deployment.selector)
         scale = Scale(deployment.replicas, live, str(deployment.selector))
-        target = Target(deployment.metadata.key, scale, tuple(pod_info(pod) for pod in pods))
+        target = ScaledTarget(deployment.metadata.key, scale, tuple(pod_info(pod) for pod in pods))
         return _Known(target, self._selecting(hpa, target), deployment, version)
 
-    def figures(self) -> dict[str, HpaFigures]:
+    def figures(self) -> dict[str, SyncFigures]:
         """Return what each HPA that was synced shows."""
         return {
             key: shown_figures(decision.desired_replicas, decision.metrics)
@@ -141,7 +141,7 @@ class HpaController:
             self._apply(hpa, target, decision, now_ms)
         return decision
 
-    def _selecting(self, hpa: HorizontalPodAutoscaler, target: Target) -> tuple[str, ...]:
+    def _selecting(self, hpa: HorizontalPodAutoscaler, target: ScaledTarget) -> tuple[str, ...]:
         """Return the HPAs of the namespace whose selectors find pods of this target."""
         if self._selectors is None:
             self._selectors = self._index_selectors()
@@ -158,7 +158,7 @@ class HpaController:
         return {namespace: SelectorIndex(selectors) for namespace, selectors in found.items()}
 
     def _apply(
-        self, hpa: HorizontalPodAutoscaler, target: Target, decision: Decision, now_ms: int
+        self, hpa: HorizontalPodAutoscaler, target: ScaledTarget, decision: Decision, now_ms: int
     ) -> None:
         self._world.set_replicas(target.deployment, decision.desired_replicas)
         if decision.event is not None:
@@ -209,11 +209,11 @@ def controller_settings(pipeline: Pipeline) -> ControllerSettings:
     return replace(settings, scale_to_zero=pipeline.hpa_scale_to_zero)
 
 
-def shown_figures(desired: int, metrics: Sequence[MetricStatus]) -> HpaFigures:
+def shown_figures(desired: int, metrics: Sequence[MetricStatus]) -> SyncFigures:
     """Return what is shown of an HPA that wants so many replicas: the metric that decides, else the first."""
     if not metrics:
-        return HpaFigures(desired, None)
+        return SyncFigures(desired, None)
     shown = deciding_metric(metrics) or metrics[0]
     average = shown.average_value_milli
     milli = shown.value_milli if average is None else average
-    return HpaFigures(desired, milli, shown.index)
+    return SyncFigures(desired, milli, shown.index)

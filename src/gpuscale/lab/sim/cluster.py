@@ -17,7 +17,7 @@ from gpuscale.base.objects.workloads import Deployment, Job, Service
 from gpuscale.base.streams import name_suffix
 from gpuscale.hpa.cluster.scheduling.fit import NodeState
 from gpuscale.hpa.cluster.scheduling.resources import gpu_count
-from gpuscale.lab.sim.events import Event, EventLog
+from gpuscale.lab.sim.events import EventLog, SimulationEvent
 from gpuscale.lab.sim.pod_index import FINISHED, OwnerKey, PodIndex
 from gpuscale.server.rules.resources import ResourceType
 
@@ -69,7 +69,9 @@ class Cluster:
         type_: str = "Normal",
         pods: tuple[str, ...] = (),
     ) -> None:
-        event = Event(time_ms, kind, object_name, reason, before, after, namespace, type_, pods)
+        event = SimulationEvent(
+            time_ms, kind, object_name, reason, before, after, namespace, type_, pods
+        )
         self.events.add(event)
 
     def new_pod_name(self, namespace: str, prefix: str, *names: str) -> str:

@@ -13,7 +13,7 @@ Action = Callable[[int], None]
 """Called with the time of the event, milliseconds."""
 
 
-class Stage(IntEnum):
+class EventStage(IntEnum):
     """Where an event stands in the loop; earlier stages of the same moment go first."""
 
     LOAD = 0
@@ -38,16 +38,16 @@ class Engine:
         self._queue: list[tuple[int, int, int, Action]] = []
         self._asked = 0
 
-    def at(self, time_ms: int, stage: Stage, action: Action) -> None:
+    def at(self, time_ms: int, stage: EventStage, action: Action) -> None:
         """Have `action` called at `time_ms`, or now if that has passed."""
         self._asked += 1
         heapq.heappush(self._queue, (max(time_ms, self.now_ms), stage, self._asked, action))
 
-    def after(self, delay_ms: int, stage: Stage, action: Action) -> None:
+    def after(self, delay_ms: int, stage: EventStage, action: Action) -> None:
         """Have `action` called `delay_ms` from now."""
         self.at(self.now_ms + delay_ms, stage, action)
 
-    def every(self, period_ms: int, stage: Stage, action: Action, *, first_ms: int) -> None:
+    def every(self, period_ms: int, stage: EventStage, action: Action, *, first_ms: int) -> None:
         """Have `action` called at `first_ms` and then once per period, for good.
 
         Raises:

@@ -9,7 +9,7 @@ MAX_EVENTS = 200_000
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class SimulationEvent:
     """One thing that happened to one object."""
 
     time_ms: int
@@ -34,32 +34,32 @@ class EventLog:
     """The events of a run, oldest first, and who wants to hear of new ones."""
 
     def __init__(self) -> None:
-        self._events: deque[Event] = deque(maxlen=MAX_EVENTS)
-        self._listeners: list[Callable[[Event], None]] = []
-        self._repeat_listeners: list[Callable[[Event], None]] = []
+        self._events: deque[SimulationEvent] = deque(maxlen=MAX_EVENTS)
+        self._listeners: list[Callable[[SimulationEvent], None]] = []
+        self._repeat_listeners: list[Callable[[SimulationEvent], None]] = []
         self.total = 0
         """Events so far, dropped ones included."""
 
-    def add(self, event: Event) -> None:
+    def add(self, event: SimulationEvent) -> None:
         self._events.append(event)
         self.total += 1
         for listener in self._listeners:
             listener(event)
 
-    def listen(self, listener: Callable[[Event], None]) -> None:
+    def listen(self, listener: Callable[[SimulationEvent], None]) -> None:
         """Have `listener` called with every later event."""
         self._listeners.append(listener)
 
-    def repeat(self, event: Event) -> None:
+    def repeat(self, event: SimulationEvent) -> None:
         """Tell that an event happened once more; only the first time is an entry of the log."""
         for listener in self._repeat_listeners:
             listener(event)
 
-    def count_repeats(self, listener: Callable[[Event], None]) -> None:
+    def count_repeats(self, listener: Callable[[SimulationEvent], None]) -> None:
         """Have `listener` called with every later repetition."""
         self._repeat_listeners.append(listener)
 
-    def since(self, index: int) -> tuple[Event, ...]:
+    def since(self, index: int) -> tuple[SimulationEvent, ...]:
         """Return the events from the `index`-th on that are still kept."""
         skip = max(0, index - (self.total - len(self._events)))
         return tuple(event for i, event in enumerate(self._events) if i >= skip)

@@ -18,11 +18,11 @@ from gpuscale.hpa.client import MetricsClient
 from gpuscale.hpa.conditions import is_true
 from gpuscale.hpa.types import Event, PodUsage
 from gpuscale.lab.sim.autoscaler import HpaController
-from gpuscale.lab.sim.events import Event as LoggedEvent
+from gpuscale.lab.sim.events import SimulationEvent as LoggedEvent
 from gpuscale.lab.sim.world import World
 from gpuscale.triggers.keda.external import PUSH
 from gpuscale.triggers.keda.kinds import Sources, make_scalers
-from gpuscale.triggers.keda.loop import Look, ScaleLoop, ScaleTarget
+from gpuscale.triggers.keda.loop import PollResult, ScaleLoop, ScaleTarget
 
 FIRST_POLL_MS = 250
 """From a ScaledObject to KEDA's first poll of it: it makes the HPA in between."""
@@ -142,7 +142,7 @@ class KedaOperator:
         if scaled.paused_replicas is not None:
             self._world.set_replicas(_deployment(scaled), scaled.paused_replicas)
 
-    def _apply(self, scaled: ScaledObject, look: Look, now_ms: int) -> None:
+    def _apply(self, scaled: ScaledObject, look: PollResult, now_ms: int) -> None:
         said = self._reported.setdefault(scaled.key, set())
         failing = {event.message for event in look.events if event.type == "Warning"}
         for event in look.events:

@@ -20,7 +20,7 @@ from gpuscale.hpa.client import observe
 from gpuscale.hpa.types import Observation
 from gpuscale.lab.sim.autoscaler import HpaController
 from gpuscale.lab.sim.cluster import ClusterDirectory
-from gpuscale.lab.sim.engine import Stage
+from gpuscale.lab.sim.engine import EventStage
 from gpuscale.lab.sim.keda import FIRST_POLL_MS, ExternalOfRun, KedaOperator, MetricsOfHpas
 from gpuscale.lab.sim.load.pod_metrics import PodTargets
 from gpuscale.lab.sim.load.requests import RequestTarget
@@ -225,21 +225,21 @@ class VirtualPipeline:
         scrape_ms = pipeline.scrape_interval
         for workload in self._setup.workloads:
             self._schedule_pods(workload)
-        engine.at(start + FIRST_LOOK_MS, Stage.SCRAPE, self._look_once)
+        engine.at(start + FIRST_LOOK_MS, EventStage.SCRAPE, self._look_once)
         first_ms = start + phase_ms(seed, "scrape", scrape_ms)
-        engine.every(scrape_ms, Stage.SCRAPE, self._scrape, first_ms=first_ms)
+        engine.every(scrape_ms, EventStage.SCRAPE, self._scrape, first_ms=first_ms)
         rule_ms, relist_ms = pipeline.rule_interval, pipeline.relist_interval
         rules_at = start + phase_ms(seed, "rules", rule_ms)
-        engine.every(rule_ms, Stage.RULES, self._record, first_ms=rules_at)
+        engine.every(rule_ms, EventStage.RULES, self._record, first_ms=rules_at)
         relist_at = start + phase_ms(seed, "relist", relist_ms)
-        engine.every(relist_ms, Stage.DISCOVERY, self._discover, first_ms=relist_at)
+        engine.every(relist_ms, EventStage.DISCOVERY, self._discover, first_ms=relist_at)
         # What the HPAs ask for is known once every hop has looked; before it a first sync would only fail.
         is_at_once = self._controller.settings.syncs_at_once
         first_sync_ms = FIRST_LOOK_MS if is_at_once else pipeline.hpa_sync_period
         for key in self._world.cluster.hpas:
             self._schedule_hpa(key, start + first_sync_ms)
         if self._keda.polled or self._setup.triggers:
-            engine.every(LOOK_MS, Stage.KEDA, self._look_at_triggers, first_ms=start)
+            engine.every(LOOK_MS, EventStage.KEDA, self._look_at_triggers, first_ms=start)
         for key, period_ms in self._keda.polled:
             self._schedule_polls(key, start + FIRST_POLL_MS, period_ms)
 
@@ -255,7 +255,7 @@ class VirtualPipeline:
             self._controller.sync(key, self.observe(hpa, now_ms), now_ms)
 
         period_ms = self._setup.pipeline.hpa_sync_period
-        self._world.engine.every(period_ms, Stage.HPA, sync, first_ms=first_ms)
+        self._world.engine.every(period_ms, EventStage.HPA, sync, first_ms=first_ms)
 
     def _schedule_pods(self, workload: ServiceSetup) -> None:
         """Have the pods of a workload scraped, if they serve anything that someone asks for."""
@@ -273,8 +273,8 @@ class VirtualPipeline:
 
         first_ms = phase_ms(self._setup.seed, f"scrape {key}", metrics.interval_ms)
         engine, start = self._world.engine, self._world.start_ms
-        engine.at(start + FIRST_LOOK_MS, Stage.SCRAPE, scrape)
-        engine.every(metrics.interval_ms, Stage.SCRAPE, scrape, first_ms=start + first_ms)
+        engine.at(start + FIRST_LOOK_MS, EventStage.SCRAPE, scrape)
+        engine.every(metrics.interval_ms, EventStage.SCRAPE, scrape, first_ms=start + first_ms)
 
     def _look_at_triggers(self, now_ms: int) -> None:
         self._client.now_ms = now_ms
@@ -285,7 +285,7 @@ class VirtualPipeline:
         def poll(now_ms: int) -> None:
             immediately(self._keda.poll(key, now_ms))
 
-        self._world.engine.every(period_ms, Stage.KEDA, poll, first_ms=first_ms)
+        self._world.engine.every(period_ms, EventStage.KEDA, poll, first_ms=first_ms)
 
     def _scrape(self, now_ms: int) -> None:
         self._world.advance_load(now_ms)

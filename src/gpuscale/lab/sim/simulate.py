@@ -4,14 +4,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Literal
 
-from gpuscale.base.memory import Collector, collecting_rarely
+from gpuscale.base.memory import CycleCollector, collecting_rarely
 from gpuscale.hpa.cluster.nodes.policy import NodePolicyFactory
 from gpuscale.hpa.policy import ReplicaPolicyFactory
 from gpuscale.lab.sim.autoscaler import HpaController
 from gpuscale.lab.sim.document.details import MAX_VALUES, Details
 from gpuscale.lab.sim.document.document import document, row
-from gpuscale.lab.sim.document.timeline import Recorder
-from gpuscale.lab.sim.engine import Stage
+from gpuscale.lab.sim.document.timeline import SeriesRecorder
+from gpuscale.lab.sim.engine import EventStage
 from gpuscale.lab.sim.lagged.hops import GpusByFormula
 from gpuscale.lab.sim.lagged.reasons import why_not
 from gpuscale.lab.sim.needs import needs_of
@@ -59,7 +59,7 @@ def _run(
     setup: Setup,
     progress: Callable[[float], None] | None,
     fidelity: Fidelity,
-    collector: Collector,
+    collector: CycleCollector,
     *,
     details: bool,
 ) -> dict[str, object]:
@@ -69,7 +69,7 @@ def _run(
     is_lagged = fidelity == "lagged" and not missing
     gpus = GpusByFormula(world) if is_lagged else None
     pipeline = VirtualPipeline(world, controller, gpus)
-    recorder = Recorder()
+    recorder = SeriesRecorder()
     of_details = Details(recorder, None if details else MAX_VALUES)
 
     def record(now_ms: int) -> None:
@@ -78,7 +78,7 @@ def _run(
         recorder.add(world.seconds(now_ms), row(world, controller.figures(), shown))
 
     period_ms = setup.pipeline.scrape_interval
-    world.engine.every(period_ms, Stage.RECORD, record, first_ms=START_MS)
+    world.engine.every(period_ms, EventStage.RECORD, record, first_ms=START_MS)
     for step in range(1, 101):
         world.engine.run_until(START_MS + setup.duration_ms * step // 100)
         collector.look()

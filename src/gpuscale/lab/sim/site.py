@@ -28,11 +28,11 @@ from gpuscale.lab.sim.control.cloud import Cloud, CloudPool
 from gpuscale.lab.sim.control.containers import Containers
 from gpuscale.lab.sim.control.controllers import live_pods, replica_set_of
 from gpuscale.lab.sim.energy import WorkEnergy
-from gpuscale.lab.sim.engine import Engine, Stage
+from gpuscale.lab.sim.engine import Engine, EventStage
 from gpuscale.lab.sim.load.agents import PodWork, SimulatedGpus, owner_key
 from gpuscale.lab.sim.load.arrivals import Arrivals
 from gpuscale.lab.sim.load.one_by_one import MAX_REQUESTS, OneByOne
-from gpuscale.lab.sim.load.service import Service
+from gpuscale.lab.sim.load.service import SimulatedService
 from gpuscale.lab.sim.pod_index import OwnerKey
 from gpuscale.lab.sim.scale_outs import ScaleOut, ScaleOuts
 from gpuscale.lab.sim.scenario.setup import STOP_MS, JobSetup, ServiceSetup, Setup, StartTimes
@@ -89,7 +89,7 @@ class Site:
         window_ms = setup.pipeline.collect_interval
         processes = self.containers.processes
         self.gpus = SimulatedGpus(self.cluster, processes, setup.seed, window_ms, fields)
-        self.services: dict[str, Service] = {}
+        self.services: dict[str, SimulatedService] = {}
         """Deployment key to its requests."""
         self.scale_outs = ScaleOuts()
         self.prometheus_rules = setup.prometheus_rules.fresh()
@@ -267,14 +267,14 @@ class Site:
             self._starts[owner] = workload.starts
         self.gpus.work[owner] = PodWork(workload.memory_mib, service)
 
-    def _service(self, workload: ServiceSetup) -> Service:
+    def _service(self, workload: ServiceSetup) -> SimulatedService:
         model, load = workload.model, workload.load
         if not self._one_by_one:
             # A real request has a place in the line, which moves only when one is served.
-            return Service(replace(model, timeout_s=math.inf), load, self.start_ms)
+            return SimulatedService(replace(model, timeout_s=math.inf), load, self.start_ms)
         count = load.requests_until(self.setup.duration_ms / 1000)
         if not workload.is_one_by_one or count > MAX_REQUESTS:
-            return Service(model, load, self.start_ms)
+            return SimulatedService(model, load, self.start_ms)
         seed, key = self.setup.seed, workload.deployment
         draw = stream(seed, "arrivals", key).random if workload.is_random else None
         arrivals = Arrivals(load, draw)
@@ -293,9 +293,11 @@ class Site:
 
     def _schedule(self) -> None:
         engine, start = self.engine, self.start_ms
-        engine.every(_LOAD_STEP_MS, Stage.LOAD, self.advance_load, first_ms=start + _LOAD_STEP_MS)
+        engine.every(
+            _LOAD_STEP_MS, EventStage.LOAD, self.advance_load, first_ms=start + _LOAD_STEP_MS
+        )
         scan_ms = self.setup.scan_interval_ms
-        engine.every(scan_ms, Stage.NODE_AUTOSCALER, self.cloud.scan, first_ms=start + scan_ms)
+        engine.every(scan_ms, EventStage.NODE_AUTOSCALER, self.cloud.scan, first_ms=start + scan_ms)
         for workload in self.setup.workloads:
             for moment in workload.load.changes(self.setup.duration_ms / 1000):
                 self._announce_change(workload, moment)
@@ -309,7 +311,7 @@ class Site:
             if self.services[workload.deployment].manual_rate is None:
                 self.log_load(workload.deployment, before, after, now_ms)
 
-        self.engine.at(self.start_ms + round(moment * 1000), Stage.LOAD, announce)
+        self.engine.at(self.start_ms + round(moment * 1000), EventStage.LOAD, announce)
 
     def _submit_later(self, setup: JobSetup) -> None:
         def submit(_now_ms: int) -> None:
@@ -321,7 +323,7 @@ class Site:
             self.cluster.control(("Job", meta.namespace, meta.name), meta.key)
             self.control_plane.submit(setup)
 
-        self.engine.at(self.start_ms + setup.at_ms, Stage.CONTROLLERS, submit)
+        self.engine.at(self.start_ms + setup.at_ms, EventStage.CONTROLLERS, submit)
 
     def _advance_jobs(self, elapsed_ms: int) -> None:
         """Count the work of the running Jobs."""

@@ -13,7 +13,7 @@ from gpuscale.base.errors import BugError, GpuscaleError, UnavailableError, Unco
 from gpuscale.base.objects.metric_values import ExternalValue
 from gpuscale.base.objects.pods import Pod
 from gpuscale.hpa.client import MetricsClient
-from gpuscale.hpa.replicas.pods import Sample, pod_info
+from gpuscale.hpa.replicas.pods import PodSample, pod_info
 from gpuscale.lab.sim.world import World
 from gpuscale.series.values import Scalar, Value, Vector
 from gpuscale.triggers.answer import Answer
@@ -31,7 +31,7 @@ from gpuscale.triggers.observation import (
 )
 from gpuscale.triggers.schedule import awake
 from gpuscale.triggers.startup import kept_starts, learned_deadline_s
-from gpuscale.triggers.trigger import Load, Trigger, WakeQuery, WorkloadRef
+from gpuscale.triggers.trigger import PodLoad, Trigger, WakeQuery, WorkloadRef
 
 if TYPE_CHECKING:
     from gpuscale.triggers.policies.served import PolicyRun
@@ -219,10 +219,12 @@ class SimulatedTriggers:
             return Missing(str(error))
         return flow_seen(waiting, finished)
 
-    async def _pod_loads(self, namespace: str, load: Load, selector: str, now_ms: int) -> PodLoads:
+    async def _pod_loads(
+        self, namespace: str, load: PodLoad, selector: str, now_ms: int
+    ) -> PodLoads:
         values = await self._client.pod_values(namespace, selector, load.metric, None)
         samples = {
-            each.object_name: Sample(each.value_milli, each.measured_ms, each.window_ms)
+            each.object_name: PodSample(each.value_milli, each.measured_ms, each.window_ms)
             for each in values
         }
         return PodLoads(samples, min((s.measured_ms for s in samples.values()), default=now_ms))

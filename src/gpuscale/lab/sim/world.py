@@ -13,7 +13,7 @@ from gpuscale.lab.sim.control.cloud import CloudPool
 from gpuscale.lab.sim.control.controllers import reconcile
 from gpuscale.lab.sim.control.kubelet import Kubelet
 from gpuscale.lab.sim.control.scheduler import Scheduler
-from gpuscale.lab.sim.engine import Stage
+from gpuscale.lab.sim.engine import EventStage
 from gpuscale.lab.sim.scenario.setup import JobSetup, Setup
 from gpuscale.lab.sim.site import Site
 
@@ -44,7 +44,9 @@ class World(Site):
         self.begin(start_ms)
         for change in setup.hpa_changes:
             # Before its controller looks at the same moment.
-            self.engine.at(start_ms + change.at_ms, Stage.LOAD, partial(self._change, change.hpa))
+            self.engine.at(
+                start_ms + change.at_ms, EventStage.LOAD, partial(self._change, change.hpa)
+            )
 
     def _change(self, hpa: HorizontalPodAutoscaler, _now_ms: int) -> None:
         self.cluster.hpas[hpa.metadata.key] = hpa
@@ -65,7 +67,7 @@ class SimulatedControlPlane:
         """Have the controllers and the scheduler look, still at this moment."""
         if not self._reconciling:
             self._reconciling = True
-            self._site.engine.after(0, Stage.CONTROLLERS, self._reconcile)
+            self._site.engine.after(0, EventStage.CONTROLLERS, self._reconcile)
 
     def unschedulable(self) -> list[Pod]:
         """Return the pods that were tried and fit nowhere, oldest first."""
@@ -93,7 +95,7 @@ class SimulatedControlPlane:
         outcome = reconcile(self._site.cluster, now_ms)
         for key in outcome.deleted:
             self._kubelet.stop(key)
-        self._site.engine.at(now_ms, Stage.SCHEDULER, self._place)
+        self._site.engine.at(now_ms, EventStage.SCHEDULER, self._place)
 
     def _place(self, now_ms: int) -> None:
         for key in self._scheduler.run(now_ms):

@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gpuscale.lab.plan.bounds import Bounds
-from gpuscale.lab.plan.choosing import Choice, Offer
-from gpuscale.lab.plan.comparing import Row, Split, Workload
-from gpuscale.lab.plan.tuning.pooled import Pool
+from gpuscale.lab.plan.bounds import GpuHourBounds
+from gpuscale.lab.plan.choosing import Offer, SearchChoice
+from gpuscale.lab.plan.comparing import ReplayedWorkload, ScoredPolicy, Split
+from gpuscale.lab.plan.tuning.pooled import DedicatedPool
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class TuningRequest:
     """What is wanted of a search."""
 
     policies: Sequence[str]
@@ -38,25 +38,25 @@ class Asked:
 class Pooled:
     """What was found of an HPA together with its node pool."""
 
-    pool: Pool
-    rows: tuple[Row, ...]
+    pool: DedicatedPool
+    rows: tuple[ScoredPolicy, ...]
     """As it is, with the tuned HPA, and tuned together."""
-    choice: Choice
+    choice: SearchChoice
     """The last row's; its settings are those of the HPA and those of the pool."""
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class TuningResult:
     """What was found."""
 
-    workload: Workload
+    workload: ReplayedWorkload
     split: Split
     document: dict[str, object]
-    rows: tuple[Row, ...]
+    rows: tuple[ScoredPolicy, ...]
     offered: tuple[Offer, ...]
     """Of the HPA, and of the HPA on demand, by their rows' names."""
-    limits: Bounds
-    choice: Choice
+    limits: GpuHourBounds
+    choice: SearchChoice
     """The tuned HPA's."""
     pooled: Pooled | None = None
     """None where no node pool was searched."""

@@ -8,11 +8,11 @@ from dataclasses import replace
 from gpuscale.base import compiling
 from gpuscale.base.errors import UsageError
 from gpuscale.lab.plan.bounds import bounds
-from gpuscale.lab.plan.choosing import Choice, Offer, choose
+from gpuscale.lab.plan.choosing import Offer, SearchChoice, choose
 from gpuscale.lab.plan.comparing import (
-    Row,
+    ReplayedWorkload,
+    ScoredPolicy,
     Split,
-    Workload,
     bounds_of,
     node_verdicts,
     question_of,
@@ -23,12 +23,12 @@ from gpuscale.lab.plan.comparing import (
 )
 from gpuscale.lab.plan.tuning.contender import Contender
 from gpuscale.lab.plan.tuning.pooled import OnNodes, on_nodes
-from gpuscale.lab.plan.tuning.search import Each, Question, Search
+from gpuscale.lab.plan.tuning.search import Each, ReplayCase, Search
 from gpuscale.lab.plan.tuning.workers import workers
-from gpuscale.lab.tuning.answers import Answer, Asked, Pooled
-from gpuscale.lab.tuning.autoscaler import TARGET, Autoscaler
+from gpuscale.lab.tuning.answers import Pooled, TuningRequest, TuningResult
+from gpuscale.lab.tuning.autoscaler import TARGET, TunedHpa
 from gpuscale.lab.tuning.shown import document_of
-from gpuscale.lab.tuning.state import State
+from gpuscale.lab.tuning.state import TuningState
 from gpuscale.triggers.policies.hpa import HPA, HPA_ON_DEMAND
 from gpuscale.triggers.policies.policy import Numbers, Parameter
 from gpuscale.triggers.policies.registry import POLICIES
@@ -58,8 +58,11 @@ def _unseen(_: str) -> AbstractContextManager[Callable[[str], None]]:
 
 
 def answer(
-    workload: Workload, autoscaler: Autoscaler, asked: Asked, progress: Progress = _unseen
-) -> Answer:
+    workload: ReplayedWorkload,
+    autoscaler: TunedHpa,
+    asked: TuningRequest,
+    progress: Progress = _unseen,
+) -> TuningResult:
     """Search, and return what was found; Ctrl-C ends the search, and the best until then counts."""
     split = split_of(workload, asked.held_back)
     question = question_of(workload, split, asked.promise, asked.seed)
@@ -72,7 +75,7 @@ def answer(
         sys.stderr.write(f"{_SLOW}\n")
     elif not sys.stderr.isatty() and not any(compiling.cache_folder().rglob("*.nbc")):
         sys.stderr.write(f"{_FIRST.format(compiling.cache_folder())}\n")
-    state = State(asked.state, question)
+    state = TuningState(asked.state, question)
     with (
         progress("compiling policies, which are kept") as say,
         workers(asked.on, asked.workers) as each,
@@ -116,11 +119,11 @@ def answer(
         is_whole=is_whole,
     )
     rows, offered = tuple(found.rows), tuple(found.offered)
-    return Answer(workload, split, document, rows, offered, limits, choice, pooled)
+    return TuningResult(workload, split, document, rows, offered, limits, choice, pooled)
 
 
 def _keeping(
-    contender: Contender, workload: Workload, static: int, asked: Asked
+    contender: Contender, workload: ReplayedWorkload, static: int, asked: TuningRequest
 ) -> tuple[Contender, OnNodes | None]:
     """Return the HPA with the settings that are to stay, and the same on its nodes.
 
@@ -137,7 +140,7 @@ def _keeping(
 
 
 def _other(
-    name: str, autoscaler: Autoscaler, workload: Workload, static: int, peak: float
+    name: str, autoscaler: TunedHpa, workload: ReplayedWorkload, static: int, peak: float
 ) -> Contender:
     """Return a policy of the registry as it is searched."""
     if name in {HPA.name, HPA_ON_DEMAND.name}:
@@ -158,18 +161,18 @@ class _Found:
 
     def __init__(
         self,
-        workload: Workload,
+        workload: ReplayedWorkload,
         split: Split,
-        asked: Asked,
-        question: Question,
+        asked: TuningRequest,
+        question: ReplayCase,
         say: Callable[[str], None],
         each: Each,
-        state: State,
+        state: TuningState,
         units: Mapping[str, float],
     ) -> None:
-        self.rows: list[Row] = []
+        self.rows: list[ScoredPolicy] = []
         self.offered: list[Offer] = []
-        self.choices: dict[str, Choice] = {}
+        self.choices: dict[str, SearchChoice] = {}
         self.tried = 0
         self._workload = workload
         self._split = split
@@ -214,7 +217,7 @@ class _Found:
         hours_per_step = self._workload.service.step_s / 3600
         is_whole = self._run(search, WITH_NODES, hours_per_step, "node-hours")
 
-        def scored(values: Numbers, name: str, title: str) -> Row:
+        def scored(values: Numbers, name: str, title: str) -> ScoredPolicy:
             wait_s = self._asked.wait_s
             return row_on_nodes(self._workload, self._split, contender, values, wait_s, name, title)
 
@@ -252,6 +255,6 @@ class _Found:
         """Score values on the days that count, and keep the row."""
         self.rows.append(self._row(name, title, contender, values))
 
-    def _row(self, name: str, title: str, contender: Contender, values: Numbers) -> Row:
+    def _row(self, name: str, title: str, contender: Contender, values: Numbers) -> ScoredPolicy:
         wait_s = self._asked.wait_s
         return row_of(self._workload, self._split, contender, values, wait_s, name, title)

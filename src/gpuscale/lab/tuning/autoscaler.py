@@ -21,7 +21,7 @@ from gpuscale.lab.plan.tuning.rates import UP_TOLERANCE_NAME, behavior_searched
 from gpuscale.triggers.policies.behavior import behavior_settings
 from gpuscale.triggers.policies.hpa import HPA, HPA_ON_DEMAND, MAX_POLICIES
 from gpuscale.triggers.policies.policy import Parameter, Policy
-from gpuscale.triggers.policies.replay import Service
+from gpuscale.triggers.policies.replay import ReplaySettings
 
 TARGET, WINDOW, TOLERANCE = "target", "down_window_s", "tolerance"
 _BUSY = re.compile(r"(gpu|sm)_util|engine_active", re.IGNORECASE)
@@ -36,7 +36,7 @@ _CONTROLLER_TOLERANCE = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Controller:
+class ControllerDefaults:
     """What kube-controller-manager's flags say where an HPA says nothing."""
 
     window_s: float = _CONTROLLER_WINDOW_S
@@ -44,7 +44,7 @@ class Controller:
 
 
 @dataclass(frozen=True, slots=True)
-class Autoscaler:
+class TunedHpa:
     """The HPA of a workload."""
 
     hpa: HorizontalPodAutoscaler | None
@@ -52,9 +52,9 @@ class Autoscaler:
     policy: Policy
     full: float
     """What the metric says of pods that are busy all the time."""
-    controller: Controller
+    controller: ControllerDefaults
 
-    def contender(self, service: Service, static: int, peak: float) -> Contender:
+    def contender(self, service: ReplaySettings, static: int, peak: float) -> Contender:
         """Return it as it is searched, with its values as the defaults.
 
         Args:
@@ -68,7 +68,7 @@ class Autoscaler:
         self,
         policy: Policy,
         target: float,
-        service: Service,
+        service: ReplaySettings,
         static: int,
         peak: float,
         more: Sequence[float] = (),
@@ -120,8 +120,8 @@ def autoscaler_of(
     hpa: HorizontalPodAutoscaler | None,
     full: float | None,
     busy_share: float,
-    controller: Controller,
-) -> Autoscaler:
+    controller: ControllerDefaults,
+) -> TunedHpa:
     """Return the autoscaler of a workload.
 
     Args:
@@ -134,7 +134,7 @@ def autoscaler_of(
         UsageError: the HPA goes by what can't be replayed.
     """
     if hpa is None:
-        return Autoscaler(None, HPA, 1.0, controller)
+        return TunedHpa(None, HPA, 1.0, controller)
     name = f"HPA {hpa.metadata.key}"
     if len(hpa.metrics) != 1:
         raise UsageError(f"{name}: found {len(hpa.metrics)} metrics, expected one")
@@ -152,14 +152,14 @@ def autoscaler_of(
     is_average = not isinstance(metric, PodsMetric) and metric.target.average_value is not None
     policy = HPA_ON_DEMAND if is_average else HPA
     if full is not None:
-        return Autoscaler(hpa, policy, full, controller)
+        return TunedHpa(hpa, policy, full, controller)
     unit = unit_of(metric.name)
     if is_average or unit is None or not _BUSY.search(metric.name):
         raise UsageError(
             f"{name}: {metric.name} is not known as how busy GPUs are; give --metric-full, what it"
             f" says{' of one pod' if is_average else ''} when the pods are busy all the time"
         )
-    return Autoscaler(hpa, policy, busy_share / unit.unit.scale, controller)
+    return TunedHpa(hpa, policy, busy_share / unit.unit.scale, controller)
 
 
 def target_of(metric: MetricSpec) -> Quantity:

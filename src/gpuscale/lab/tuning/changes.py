@@ -10,13 +10,13 @@ from gpuscale.base.objects.hpa import Behavior, MetricSpec, ScalingRules
 from gpuscale.base.objects.hpa.manifest import rules_manifest
 from gpuscale.lab.plan.tuning.contender import LEAST, MOST
 from gpuscale.lab.plan.tuning.rates import UP_TOLERANCE_NAME, UP_WINDOW_NAME, rate_names
-from gpuscale.lab.tuning.autoscaler import TARGET, TOLERANCE, WINDOW, Autoscaler
+from gpuscale.lab.tuning.autoscaler import TARGET, TOLERANCE, WINDOW, TunedHpa
 
 _UP, _DOWN = "scaleUp", "scaleDown"
 
 
 def changes(
-    autoscaler: Autoscaler, values: Mapping[str, float], manifest: Mapping[str, Any]
+    autoscaler: TunedHpa, values: Mapping[str, float], manifest: Mapping[str, Any]
 ) -> dict[Path, Value]:
     """Return what to write into a manifest; what stays as it is, is left out.
 

@@ -8,17 +8,17 @@ from gpuscale.base.documents.documents import Document, load_documents
 from gpuscale.base.errors import ConfigError, NotFoundError, Problem, UsageError
 from gpuscale.base.objects.hpa import HorizontalPodAutoscaler
 from gpuscale.base.objects.manifests import read_manifests
-from gpuscale.lab.plan.comparing import Workload
+from gpuscale.lab.plan.comparing import ReplayedWorkload
 from gpuscale.lab.plan.demand import demand_column
 from gpuscale.lab.plan.score import Nodes
 from gpuscale.lab.plan.waiting import Requests
 from gpuscale.lab.scenarios import read_beside
 from gpuscale.lab.sim.load.traces import load_trace
 from gpuscale.lab.sim.scenario.setup import ServiceSetup, Setup
-from gpuscale.lab.tuning.autoscaler import Autoscaler, Controller, autoscaler_of
+from gpuscale.lab.tuning.autoscaler import ControllerDefaults, TunedHpa, autoscaler_of
 from gpuscale.lab.tuning.pools import home_of, is_growing, own_pool
 from gpuscale.triggers.policies.registry import POLICIES
-from gpuscale.triggers.policies.replay import Service
+from gpuscale.triggers.policies.replay import ReplaySettings
 from gpuscale.triggers.policies.requests import OF_REQUESTS
 
 _HPA = "HorizontalPodAutoscaler"
@@ -49,7 +49,7 @@ class Overrides:
     currency: str | None = None
     metric_full: float | None = None
 
-    def service(self, service: Service) -> Service:
+    def service(self, service: ReplaySettings) -> ReplaySettings:
         """Return a service with what was said."""
         given = {
             "start_up_s": self.start_up_s,
@@ -87,7 +87,7 @@ class Overrides:
 
 def of_setup(
     setup: Setup, name: str, workload: str | None, manifest: Manifest | None, given: Overrides
-) -> tuple[Workload, Autoscaler]:
+) -> tuple[ReplayedWorkload, TunedHpa]:
     """Return a scenario's workload and its HPA.
 
     Args:
@@ -112,7 +112,7 @@ def of_setup(
     lag_ms = pipeline.scrape_interval
     lag_ms += pipeline.rule_interval if setup.prometheus_rules.groups else 0
     step_s = pipeline.hpa_sync_period / 1000
-    service = Service(step_s, start_up_s=wait_ms / 1000, lag_s=lag_ms / 1000)
+    service = ReplaySettings(step_s, start_up_s=wait_ms / 1000, lag_s=lag_ms / 1000)
     nodes = Nodes(
         model.gpus,
         pool.gpus,
@@ -124,9 +124,9 @@ def of_setup(
         chosen.load.requests_until, setup.duration_ms / 1000, 1 / model.largest_rate, step_s
     )
     busy_share = model.seconds_per_request * model.largest_rate
-    controller = Controller(pipeline.downscale_stabilization / 1000, pipeline.tolerance)
+    controller = ControllerDefaults(pipeline.downscale_stabilization / 1000, pipeline.tolerance)
     return (
-        Workload(
+        ReplayedWorkload(
             chosen.deployment,
             demand,
             _bounded(given.service(service), hpa),
@@ -145,7 +145,7 @@ def of_demand(
     seconds_per_request: float | None,
     manifest: Manifest | None,
     given: Overrides,
-) -> tuple[Workload, Autoscaler]:
+) -> tuple[ReplayedWorkload, TunedHpa]:
     """Return the workload that a CSV file has the demand of, and an HPA.
 
     Args:
@@ -179,7 +179,7 @@ def of_demand(
         expected = "two or more: each holds until the next one"
         raise ConfigError(Problem(file, None, None, "one row", expected))
     hpa = manifest.hpa if manifest else None
-    service = _bounded(given.service(Service()), hpa)
+    service = _bounded(given.service(ReplaySettings()), hpa)
     try:
         demand = demand_column(
             load.requests_until, load.end_s, seconds_per_request or 1.0, service.step_s
@@ -188,7 +188,7 @@ def of_demand(
         raise ConfigError(Problem(file, None, None, None, f"{time_column}: {error}")) from None
     name = hpa.target.name if hpa else Path(file).name
     return (
-        Workload(
+        ReplayedWorkload(
             name,
             demand,
             service,
@@ -196,7 +196,7 @@ def of_demand(
             given.nodes(Nodes()),
             knows_requests=is_rate,
         ),
-        autoscaler_of(hpa, given.metric_full, 1.0, Controller()),
+        autoscaler_of(hpa, given.metric_full, 1.0, ControllerDefaults()),
     )
 
 
@@ -232,7 +232,7 @@ def _name(document: Document) -> str:
     return str(metadata.get("name")) if isinstance(metadata, dict) else ""
 
 
-def _bounded(service: Service, hpa: HorizontalPodAutoscaler | None) -> Service:
+def _bounded(service: ReplaySettings, hpa: HorizontalPodAutoscaler | None) -> ReplaySettings:
     if hpa is None:
         return service
     least = 1 if hpa.min_replicas is None else hpa.min_replicas

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from gpuscale.hpa.cluster.nodes.policy import ClusterAutoscaler
 from gpuscale.hpa.cluster.scheduling.resources import gpu_count
-from gpuscale.lab.plan.tuning.pooled import Pool
+from gpuscale.lab.plan.tuning.pooled import DedicatedPool
 from gpuscale.lab.sim.control.cloud import CloudPool
 from gpuscale.lab.sim.fluid.run import fleet_pool, home_pool
 from gpuscale.lab.sim.scenario.setup import ServiceSetup, Setup
@@ -24,7 +24,7 @@ def is_growing(pool: CloudPool) -> bool:
 
 def own_pool(
     setup: Setup, chosen: ServiceSetup, pool: CloudPool, options: Sequence[str]
-) -> tuple[Pool | None, str]:
+) -> tuple[DedicatedPool | None, str]:
     """Return the node pool that may be searched with a workload, or why there is none.
 
     Args:
@@ -46,7 +46,7 @@ def own_pool(
         return None, f"With {options[0]} the node pool is not the scenario's, {why}"
     provider = named(pool.provider)
     start_ms = chosen.lifecycle.image_pull_ms + chosen.lifecycle.startup_ms
-    found = Pool(
+    found = DedicatedPool(
         pool.pool.name,
         pool.provider,
         fleet_pool(setup, pool),

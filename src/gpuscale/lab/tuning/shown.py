@@ -5,11 +5,17 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from textwrap import wrap
 
-from gpuscale.lab.plan.bounds import Bounds
-from gpuscale.lab.plan.choosing import Choice, Offer
-from gpuscale.lab.plan.comparing import Row, Split, Workload, length_text, percent_text
+from gpuscale.lab.plan.bounds import GpuHourBounds
+from gpuscale.lab.plan.choosing import Offer, SearchChoice
+from gpuscale.lab.plan.comparing import (
+    ReplayedWorkload,
+    ScoredPolicy,
+    Split,
+    length_text,
+    percent_text,
+)
 from gpuscale.lab.plan.tuning.search import DAY_S
-from gpuscale.lab.tuning.answers import Answer, Asked, Pooled
+from gpuscale.lab.tuning.answers import Pooled, TuningRequest, TuningResult
 
 _HEADINGS = ("GPU-hours", "cost", "short", "wait p95", "p99", "in time", "changes")
 _COST = 2
@@ -19,14 +25,14 @@ _PIPED_WIDTH = 100
 
 
 def document_of(
-    workload: Workload,
+    workload: ReplayedWorkload,
     split: Split,
-    rows: Sequence[Row],
+    rows: Sequence[ScoredPolicy],
     offered: Sequence[Offer],
-    limits: Bounds,
-    choice: Choice,
+    limits: GpuHourBounds,
+    choice: SearchChoice,
     said: Sequence[str],
-    asked: Asked,
+    asked: TuningRequest,
     tried: int,
     pooled: Pooled | None,
     *,
@@ -70,7 +76,7 @@ def _pooled(pooled: Pooled, currency: str) -> dict[str, object]:
     }
 
 
-def _row(row: Row, currency: str) -> dict[str, object]:
+def _row(row: ScoredPolicy, currency: str) -> dict[str, object]:
     score = row.score
     cost = {} if score.cost is None else {"cost": score.cost, "currency": currency}
     return {
@@ -90,7 +96,7 @@ def _row(row: Row, currency: str) -> dict[str, object]:
     }
 
 
-def text_of(answer: Answer) -> str:
+def text_of(answer: TuningResult) -> str:
     """Return the answer for people, within the terminal's width."""
     from gpuscale.base.pages.columns import fitted
 
@@ -151,7 +157,7 @@ def _offers_text(offered: Sequence[Offer], width: int) -> list[str]:
     from gpuscale.base.pages.columns import fitted
 
     names = list(dict.fromkeys(each.row.name for each in offered))
-    by_promise: dict[float, dict[str, Row]] = {}
+    by_promise: dict[float, dict[str, ScoredPolicy]] = {}
     for each in offered:
         by_promise.setdefault(each.promise, {})[each.row.name] = each.row
     if len(by_promise) < 2:
@@ -187,7 +193,7 @@ def _nodes_text(pooled: Pooled | None, currency: str, width: int) -> list[str]:
     return [*wrap(head, width), "", *fitted(cells, width, columns, 0), ""]
 
 
-def _cells(row: Row, currency: str) -> tuple[str, ...]:
+def _cells(row: ScoredPolicy, currency: str) -> tuple[str, ...]:
     score = row.score
     return (
         row.name,

@@ -15,7 +15,7 @@ from gpuscale.base.errors import ConfigError, Problem
 from gpuscale.base.whole_files import write_file
 from gpuscale.lab.plan.tuning.contender import Searched
 from gpuscale.lab.plan.tuning.outcomes import Known, Row, known_of, rows_of
-from gpuscale.lab.plan.tuning.search import Question
+from gpuscale.lab.plan.tuning.search import ReplayCase
 
 _MAX_BYTES = 1 << 30
 _EVERY_S = 5.0
@@ -28,7 +28,7 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
     """Of each contender, by the name of what it is."""
 
 
-class State:
+class TuningState:
     """What was replayed, and the file that keeps it.
 
     Args:
@@ -39,7 +39,7 @@ class State:
         ConfigError: the file is there and is no state, or that of another search.
     """
 
-    def __init__(self, path: str | None, question: Question) -> None:
+    def __init__(self, path: str | None, question: ReplayCase) -> None:
         self._path = path
         self._question = _digest(
             gpuscale.__version__, question.demand.tobytes(), repr(question.service)

@@ -20,7 +20,7 @@ _HEADINGS = ("Metric", "Current", "Target", "Asks for")
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class StyledLine:
     """A line of text, and how a terminal shows it."""
 
     text: str
@@ -28,12 +28,12 @@ class Line:
     """In rich's words; empty for plain text."""
 
 
-def decision_lines(request: DecisionRequest, decision: Decision) -> Iterator[Line]:
+def decision_lines(request: DecisionRequest, decision: Decision) -> Iterator[StyledLine]:
     """Return what the HPA sees, what it would do, why, and what to change."""
-    yield Line(_title(request), "bold")
-    yield Line(_verdict(request, decision), _verdict_style(decision))
+    yield StyledLine(_title(request), "bold")
+    yield StyledLine(_verdict(request, decision), _verdict_style(decision))
     if decision.metrics:
-        yield Line("")
+        yield StyledLine("")
         yield from _table([_HEADINGS, *(_row(request.hpa, m) for m in decision.metrics)])
     yield from _section("Why", _explanation(request, decision))
     yield from _section("What shaped it", _note_texts(decision_notes(request, decision)))
@@ -85,12 +85,12 @@ def _current(status: MetricStatus) -> str:
     return NO_DATA if milli is None else shown_number(milli)
 
 
-def _table(rows: Sequence[Sequence[str]]) -> Iterator[Line]:
+def _table(rows: Sequence[Sequence[str]]) -> Iterator[StyledLine]:
     """Return columns two blanks apart: the first to the left, the others to the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for index, row in enumerate(rows):
         rest = (cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))
-        yield Line("  ".join((row[0].ljust(widths[0]), *rest)), "" if index else "bold")
+        yield StyledLine("  ".join((row[0].ljust(widths[0]), *rest)), "" if index else "bold")
 
 
 def _explanation(request: DecisionRequest, decision: Decision) -> Iterator[str]:
@@ -140,11 +140,11 @@ def _aligned(rows: Iterable[Sequence[str]]) -> Iterator[str]:
         yield "  ".join((*padded, row[-1]))
 
 
-def _section(heading: str, texts: Iterable[str]) -> Iterator[Line]:
-    lines = [Line(f"  {_on_one_line(text)}".rstrip()) for text in texts]
+def _section(heading: str, texts: Iterable[str]) -> Iterator[StyledLine]:
+    lines = [StyledLine(f"  {_on_one_line(text)}".rstrip()) for text in texts]
     if lines:
-        yield Line("")
-        yield Line(heading, "bold")
+        yield StyledLine("")
+        yield StyledLine(heading, "bold")
         yield from lines
 
 

@@ -8,9 +8,9 @@ from gpuscale.load.calibrate.knee import Curve, Limit, Point
 from gpuscale.load.calibrate.levels import (
     OWN_SIGNALS,
     Baseline,
-    Found,
     Level,
     Objective,
+    ObjectiveCrossing,
     measured_limit,
 )
 from gpuscale.load.calibrate.ramp import Done
@@ -25,7 +25,7 @@ _MOST_DISTURBED = 0.25
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class Measurements:
     """All that was measured."""
 
     objective: Objective
@@ -85,7 +85,7 @@ class Analysis:
         return high
 
 
-def analyse(measured: Measured, headroom: float = 0.0) -> Analysis:
+def analyse(measured: Measurements, headroom: float = 0.0) -> Analysis:
     """Return what the levels say.
 
     Args:
@@ -136,7 +136,7 @@ def _fitted(levels: tuple[Level, ...], baseline: Baseline) -> tuple[Fit | None, 
     return fit, left_out
 
 
-def _unexplained(fit: Fit, limit: Limit | None, found: Found) -> str:
+def _unexplained(fit: Fit, limit: Limit | None, found: ObjectiveCrossing) -> str:
     """Return why the queue that fits best is not the service; empty where it may well be."""
     if fit.difference > _POOR:
         return (
@@ -156,7 +156,7 @@ def _unexplained(fit: Fit, limit: Limit | None, found: Found) -> str:
     )
 
 
-def _contradicted(found: Found, objective: Objective) -> str:
+def _contradicted(found: ObjectiveCrossing, objective: Objective) -> str:
     levels = ", ".join(
         f"{'kept' if each.keeps(objective) else 'missed'} at {each.rate:.4g}"
         for each in found.against
@@ -169,7 +169,7 @@ def _contradicted(found: Found, objective: Objective) -> str:
     )
 
 
-def _between(found: Found) -> Limit | None:
+def _between(found: ObjectiveCrossing) -> Limit | None:
     """Return the highest rate that kept the objective as the limit; None of a contradiction."""
     kept = found.kept
     if not kept or found.against:
@@ -177,7 +177,7 @@ def _between(found: Found) -> Limit | None:
     return Limit(kept, kept, kept if found.missed is None else found.missed, 0.0)
 
 
-def _notes(measured: Measured) -> Sequence[str]:
+def _notes(measured: Measurements) -> Sequence[str]:
     notes = []
     late = [each for each in measured.levels if each.is_late(measured.objective)]
     if late:

@@ -6,7 +6,14 @@ from dataclasses import dataclass
 
 from gpuscale.base.streams import stream
 from gpuscale.load.calibrate.levels import Baseline, Level, percentile_of
-from gpuscale.load.calibrate.queues import Batches, Lanes, Queue, Shared, Slots, shapes
+from gpuscale.load.calibrate.queues import (
+    BatchQueue,
+    LaneQueue,
+    Queue,
+    SharedQueue,
+    SlotQueue,
+    shapes,
+)
 
 MIN_LEVELS = 3
 MIN_ANSWERS = 20
@@ -114,29 +121,29 @@ def _candidates(most: float, base_s: float) -> Iterator[tuple[Queue, float]]:
     busy = max(1.0, most * base_s)
     sizes = {1, *(max(1, round(busy * part)) for part in (0.5, 0.75, 0.9, 1.0, 1.1, 1.3, 1.7))}
     for slots in sorted(sizes):
-        yield Slots(most, slots, base_s), 1.0
+        yield SlotQueue(most, slots, base_s), 1.0
     for alone in sorted({1.0, *(max(1.0, busy * part) for part in (0.75, 1.0, 1.3))}):
-        yield Shared(most, alone, base_s), 1.2
+        yield SharedQueue(most, alone, base_s), 1.2
     for slots in (2, 4, 8):
-        yield Lanes(most, slots, base_s), 1.2
+        yield LaneQueue(most, slots, base_s), 1.2
     slots = 2
     while slots <= 256:
         if slots >= 0.95 * busy and slots <= 64 * busy:
-            yield Batches(most, slots, base_s), 1.2
+            yield BatchQueue(most, slots, base_s), 1.2
         slots *= 2
 
 
 def _is_possible(queue: Queue) -> bool:
-    if isinstance(queue, Slots):
+    if isinstance(queue, SlotQueue):
         return queue.service_s <= _SLOWER * queue.base_s
-    if isinstance(queue, Lanes):
+    if isinstance(queue, LaneQueue):
         return queue.part > 0
-    return not isinstance(queue, Batches) or queue.seconds[0] >= 0
+    return not isinstance(queue, BatchQueue) or queue.seconds[0] >= 0
 
 
 def _finalists(screened: Sequence[tuple[float, float, Queue]]) -> Iterator[tuple[Queue, float]]:
     """Yield the best of each kind, and more of workers, whose right capacity a coarse grid may miss."""
-    left: dict[type[Queue], int] = {Slots: 3, Lanes: 1, Shared: 1, Batches: 1}
+    left: dict[type[Queue], int] = {SlotQueue: 3, LaneQueue: 1, SharedQueue: 1, BatchQueue: 1}
     seen: set[Queue] = set()
     for _, handicap, queue in screened:
         alike = queue.with_capacity(0.0)

@@ -131,7 +131,7 @@ class Baseline:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ObjectiveCrossing:
     """Where the objective begins to be missed, as far as levels say so without any model."""
 
     kept: float
@@ -142,7 +142,7 @@ class Found:
     """Levels that say otherwise, too far from the two to be so by chance."""
 
 
-def measured_limit(levels: Sequence[Level], objective: Objective) -> Found:
+def measured_limit(levels: Sequence[Level], objective: Objective) -> ObjectiveCrossing:
     """Return the two rates between which the objective begins to be missed, by the fewest levels against it.
 
     One level that something else held up is against the rest, and moves nothing; of two places with as many
@@ -163,7 +163,7 @@ def measured_limit(levels: Sequence[Level], objective: Objective) -> Found:
         if each.keeps(objective) == (index >= place)
         and not (low / _APART <= each.rate <= (high or each.rate) * _APART)
     ]
-    return Found(low, high, tuple(against))
+    return ObjectiveCrossing(low, high, tuple(against))
 
 
 def percentile_of(ascending: Sequence[float], percentile: float) -> float:

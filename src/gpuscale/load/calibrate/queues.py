@@ -49,7 +49,7 @@ class Queue(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Slots:
+class SlotQueue:
     """Workers with one request each, the longest waiting first; and a delay that takes no worker."""
 
     capacity: float
@@ -69,7 +69,7 @@ class Slots:
             return f"one request at a time, {1000 * self.service_s:.3g} ms each"
         return f"{self.slots} requests at a time, {1000 * self.service_s:.3g} ms each"
 
-    def with_capacity(self, capacity: float) -> "Slots":
+    def with_capacity(self, capacity: float) -> "SlotQueue":
         """Return the same queue with another capacity."""
         return replace(self, capacity=capacity)
 
@@ -91,7 +91,7 @@ class Slots:
 
 
 @dataclass(frozen=True, slots=True)
-class Shared:
+class SharedQueue:
     """Requests that share the replica: up to `alone` at full speed, more of them slower in proportion."""
 
     capacity: float
@@ -110,7 +110,7 @@ class Shared:
         """Return what it is."""
         return f"requests share the replica; {self.alone:.3g} don't slow each other down"
 
-    def with_capacity(self, capacity: float) -> "Shared":
+    def with_capacity(self, capacity: float) -> "SharedQueue":
         """Return the same queue with another capacity."""
         return replace(self, capacity=capacity)
 
@@ -140,7 +140,7 @@ class Shared:
 
 
 @dataclass(frozen=True, slots=True)
-class Lanes:
+class LaneQueue:
     """Lanes with one request each that slow each other down, the longest waiting first.
 
     Threads of one interpreter are such lanes: what holds its lock is done by one at a time. Of `n` at work
@@ -172,14 +172,14 @@ class Lanes:
             f"{1000 * self._full_s:.3g} ms with {self.slots} at work"
         )
 
-    def with_capacity(self, capacity: float) -> "Lanes":
+    def with_capacity(self, capacity: float) -> "LaneQueue":
         """Return the same queue with another capacity."""
         return replace(self, capacity=capacity)
 
     def answers(self, arrivals: Sequence[float], shape: Sequence[float]) -> Iterator[Answered]:
         """Yield each request's answer, in the order of answers.
 
-        All that are at work get the same speed, so a heap keeps the order of their ends, as in `Shared`.
+        All that are at work get the same speed, so a heap keeps the order of their ends, as in `SharedQueue`.
         """
         base_s, slower = self.base_s, self.part
         working: list[tuple[float, float]] = []
@@ -205,7 +205,7 @@ class Lanes:
 
 
 @dataclass(frozen=True, slots=True)
-class Batches:
+class BatchQueue:
     """A batch of all that waits, up to `slots`, then the next one; larger batches take longer."""
 
     capacity: float
@@ -226,7 +226,7 @@ class Batches:
         fixed, each = self.seconds
         return f"batches of up to {self.slots}, {1000 * fixed:.3g} ms + {1000 * each:.3g} ms for each request"
 
-    def with_capacity(self, capacity: float) -> "Batches":
+    def with_capacity(self, capacity: float) -> "BatchQueue":
         """Return the same queue with another capacity."""
         return replace(self, capacity=capacity)
 

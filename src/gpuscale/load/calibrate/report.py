@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gpuscale.base.words import printable
-from gpuscale.load.calibrate.analysis import Analysis, Measured
+from gpuscale.load.calibrate.analysis import Analysis, Measurements
 from gpuscale.load.calibrate.levels import Level
-from gpuscale.load.calibrate.scaleout import ScaleOut, Step
+from gpuscale.load.calibrate.scaleout import LoadStep, ScaleOutCourse
 from gpuscale.load.calibrate.signals import SignalJudgement
 from gpuscale.load.calibrate.writing import service_model
 
@@ -18,10 +18,10 @@ WITHIN = 0.2
 
 def document(
     url: str,
-    measured: Measured,
+    measured: Measurements,
     analysis: Analysis,
     check: tuple[Level, float, float | None] | str,
-    step: tuple[Step, ScaleOut] | None,
+    step: tuple[LoadStep, ScaleOutCourse] | None,
 ) -> Object:
     """Return all that was measured and follows; times in ms, rates per second, absent where unknown.
 
@@ -90,14 +90,14 @@ def document(
     return found
 
 
-def _left_out(level: Level, measured: Measured, analysis: Analysis) -> str:
+def _left_out(level: Level, measured: Measurements, analysis: Analysis) -> str:
     """Return why nothing follows from a level; empty where something does."""
     if level in analysis.disturbed:
         return "disturbed"
     return "" if level in measured.usable else "generator late or too short"
 
 
-def _level(level: Level, measured: Measured, analysis: Analysis) -> Object:
+def _level(level: Level, measured: Measurements, analysis: Analysis) -> Object:
     why = _left_out(level, measured, analysis)
     found: Object = {
         "rate": level.rate,
@@ -153,7 +153,7 @@ def _curve(analysis: Analysis, percentile: float) -> list[Object]:
     return points
 
 
-def _scale_out(step: Step, found: ScaleOut) -> Object:
+def _scale_out(step: LoadStep, found: ScaleOutCourse) -> Object:
     return {
         "fromRate": step.from_rate,
         "toRate": step.to_rate,

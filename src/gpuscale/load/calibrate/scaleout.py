@@ -30,7 +30,7 @@ _REPLAYS = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class LoadStep:
     """A jump of the load, and what it hits."""
 
     from_rate: float
@@ -42,7 +42,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class ScaleOut:
+class ScaleOutCourse:
     """What the step leads to; times in seconds after it."""
 
     from_replicas: int
@@ -70,8 +70,8 @@ def predict_step(
     target_rate: float,
     points: Sequence[tuple[float, float]],
     hpa: HorizontalPodAutoscaler,
-    step: Step,
-) -> ScaleOut:
+    step: LoadStep,
+) -> ScaleOutCourse:
     """Return what the HPA makes of a step.
 
     Args:
@@ -133,13 +133,13 @@ def predict_step(
         if per_replica < 0.99 * capacity
         else None
     )
-    return ScaleOut(
+    return ScaleOutCourse(
         first, len(started), needed, decided, ready_at, worst, missed, steady, tuple(changes)
     )
 
 
 def _replayed(
-    curve: Curve, objective: Objective, served_by: Sequence[int], until_s: int, step: Step
+    curve: Curve, objective: Objective, served_by: Sequence[int], until_s: int, step: LoadStep
 ) -> tuple[float, float]:
     """Return how many requests miss the objective until a time, and the longest latency in milliseconds.
 
@@ -175,7 +175,7 @@ def _replayed(
     return missed / _REPLAYS, worst / _REPLAYS
 
 
-def _rates(replica: int, served_by: Sequence[int], step: Step) -> Iterator[float]:
+def _rates(replica: int, served_by: Sequence[int], step: LoadStep) -> Iterator[float]:
     """Yield what one replica gets in each second, from a while before the step on."""
     first = served_by[0]
     for _ in range(_BEFORE_S):

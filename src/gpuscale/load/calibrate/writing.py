@@ -19,7 +19,7 @@ _SLOTS = 100_000
 
 
 @dataclass(frozen=True, slots=True)
-class Workload:
+class ScaledWorkload:
     """What is scaled, and between which counts."""
 
     name: str = "calibrated"
@@ -30,7 +30,7 @@ class Workload:
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class ChosenSignal:
     """The signal to scale on."""
 
     metric: str
@@ -51,7 +51,9 @@ def target_quantity(value: float) -> str:
     return f"{max(rounded, 0.001):.3f}".rstrip("0").rstrip(".")
 
 
-def hpa_text(workload: Workload, target: Target, objective: Objective, limit: Limit) -> str:
+def hpa_text(
+    workload: ScaledWorkload, target: ChosenSignal, objective: Objective, limit: Limit
+) -> str:
     """Return an HPA as YAML, its target explained above it."""
     quantity = target_quantity(target.value)
     metric: Object = {
@@ -88,7 +90,7 @@ def hpa_of(text: str) -> HorizontalPodAutoscaler:
 
 
 def scaled_object_text(
-    workload: Workload, target: Target, objective: Objective, limit: Limit
+    workload: ScaledWorkload, target: ChosenSignal, objective: Objective, limit: Limit
 ) -> str:
     """Return a ScaledObject of KEDA as YAML, its threshold explained above it."""
     quantity = target_quantity(target.value)
@@ -120,7 +122,7 @@ def scaled_object_text(
     return _explained(target, quantity, objective, limit) + note + dump_documents([document])
 
 
-def _explained(target: Target, quantity: str, objective: Objective, limit: Limit) -> str:
+def _explained(target: ChosenSignal, quantity: str, objective: Objective, limit: Limit) -> str:
     at_limit = target.judgement.interval[0] if target.judgement.interval else target.value
     lines = [
         "Written by gpuscale calibrate.",
@@ -156,7 +158,7 @@ def service_model(queue: Queue, base_ms: float) -> Object:
 
 
 def scenario_text(
-    workload: Workload,
+    workload: ScaledWorkload,
     service: Object,
     rates: tuple[float, float],
     gpu_percent: float,

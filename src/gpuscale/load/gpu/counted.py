@@ -26,7 +26,7 @@ class Counted:
     """Why there is no use."""
 
 
-class Counter(Protocol):
+class LoadCounter(Protocol):
     """Where the driver's figures come from."""
 
     def refresh(self) -> None:
@@ -92,7 +92,7 @@ class NvmlCounter:
         self._reader.close()
 
 
-def open_counter() -> Counter:
+def open_counter() -> LoadCounter:
     """Return NVML's figures, or what says why there are none."""
     try:
         counter = NvmlCounter()

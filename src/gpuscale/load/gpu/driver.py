@@ -65,7 +65,7 @@ class Device:
     multiprocessors: int
 
 
-class Driver:
+class CudaDriver:
     """The driver's library, initialised.
 
     Raises:
@@ -172,7 +172,7 @@ class Gpu:
         handle: the driver's for it.
     """
 
-    def __init__(self, driver: Driver, device: Device, handle: c_int) -> None:
+    def __init__(self, driver: CudaDriver, device: Device, handle: c_int) -> None:
         self.device = device
         self._driver = driver
         self._handle = handle

@@ -17,7 +17,7 @@ from typing import Any
 
 from gpuscale.base.errors import UnavailableError
 from gpuscale.base.words import counted
-from gpuscale.load.gpu.counted import Counted, Counter
+from gpuscale.load.gpu.counted import Counted, LoadCounter
 from gpuscale.load.gpu.pacing import LAG_S, Holder
 from gpuscale.load.gpu.plan import ChosenGpu, GpuPlan
 
@@ -37,7 +37,7 @@ _MOST_CONTEXT_BYTES = 2 << 30
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class GpuLook:
     """One GPU after half a second."""
 
     at_ms: int
@@ -49,11 +49,11 @@ class Look:
 
 
 @dataclass(slots=True)
-class Held:
+class HeldGpu:
     """What was done with one GPU."""
 
     gpu: ChosenGpu
-    looks: list[Look] = field(default_factory=list)
+    looks: list[GpuLook] = field(default_factory=list)
     allocated_bytes: int = 0
     used_before_bytes: int | None = None
     used_bytes: int | None = None
@@ -68,7 +68,7 @@ class Held:
     ended_ms: int = 0
 
 
-OnLook = Callable[[Sequence[Held]], None]
+OnLook = Callable[[Sequence[HeldGpu]], None]
 Note = Callable[[str], None]
 
 
@@ -150,7 +150,7 @@ class _LoadedGpu:
     """One GPU, the processes that share it, and its orders from look to look."""
 
     def __init__(self, plan: GpuPlan, gpu: ChosenGpu) -> None:
-        self.held = Held(gpu)
+        self.held = HeldGpu(gpu)
         self.shares: list[_Share] = []
         self._plan = plan
         self._holder = Holder()
@@ -229,7 +229,7 @@ class _LoadedGpu:
         own = None if None in parts else sum(part for part in parts if part is not None)
         wanted = self._plan.wanted(self._looked_s, at_s)
         self.held.looks.append(
-            Look(start_ms + round(at_s * 1000), wanted, own, found.percent, found.used_bytes)
+            GpuLook(start_ms + round(at_s * 1000), wanted, own, found.percent, found.used_bytes)
         )
         self.held.uncounted = found.reason
         # What NVML counts is of a while ago, so it is held against what was wanted then. Without it, bursts
@@ -253,11 +253,11 @@ class _LoadedGpu:
 async def hold(
     plan: GpuPlan,
     gpus: Sequence[ChosenGpu],
-    counter: Counter,
+    counter: LoadCounter,
     stop: asyncio.Event,
     on_look: OnLook,
     note: Note,
-) -> tuple[Held, ...]:
+) -> tuple[HeldGpu, ...]:
     """Load the GPUs until the plan is over or `stop` is set, and return what was done.
 
     Args:
@@ -302,7 +302,7 @@ async def hold(
 async def _run(
     plan: GpuPlan,
     loaded: Sequence[_LoadedGpu],
-    counter: Counter,
+    counter: LoadCounter,
     stop: asyncio.Event,
     on_look: OnLook,
 ) -> None:

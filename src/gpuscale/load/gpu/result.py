@@ -5,7 +5,7 @@ from statistics import fmean
 from typing import Any
 
 from gpuscale.base.words import counted
-from gpuscale.load.gpu.holding import Held, Look
+from gpuscale.load.gpu.holding import GpuLook, HeldGpu
 from gpuscale.load.gpu.plan import TOLERANCE, GpuPlan
 from gpuscale.load.timeline.document import timeline_document
 from gpuscale.load.timeline.types import Timeline, Track
@@ -16,7 +16,9 @@ SETTLE_MS = 5_000
 _MEMORY_TOLERANCE = 0.02
 
 
-def gpu_timeline(plan: GpuPlan, held: Sequence[Held], watched: Watched | None = None) -> Timeline:
+def gpu_timeline(
+    plan: GpuPlan, held: Sequence[HeldGpu], watched: Watched | None = None
+) -> Timeline:
     """Return what was wanted, launched and counted every half second, and what else was watched."""
     tracks: list[Track] = []
     seen = watched or Watched()
@@ -48,12 +50,12 @@ def gpu_timeline(plan: GpuPlan, held: Sequence[Held], watched: Watched | None = 
     )
 
 
-def _points(looks: Sequence[Look], name: str) -> tuple[tuple[int, float | None], ...]:
+def _points(looks: Sequence[GpuLook], name: str) -> tuple[tuple[int, float | None], ...]:
     return tuple((look.at_ms, getattr(look, name)) for look in looks)
 
 
 def gpu_document(
-    plan: GpuPlan, held: Sequence[Held], watched: Watched | None = None
+    plan: GpuPlan, held: Sequence[HeldGpu], watched: Watched | None = None
 ) -> dict[str, Any]:
     """Return what a run did and held; what was not measured is left out."""
     return {
@@ -71,7 +73,7 @@ def gpu_document(
     }
 
 
-def _gpu(plan: GpuPlan, held: Held) -> dict[str, Any]:
+def _gpu(plan: GpuPlan, held: HeldGpu) -> dict[str, Any]:
     looks = _settled(held) or held.looks
     wanted, own, by_nvml = (_mean(looks, name) for name in ("wanted", "own", "counted"))
     percent = {"wanted": wanted, "own": own, "counted": by_nvml}
@@ -91,17 +93,17 @@ def _gpu(plan: GpuPlan, held: Held) -> dict[str, Any]:
     }
 
 
-def _settled(held: Held) -> list[Look]:
+def _settled(held: HeldGpu) -> list[GpuLook]:
     return [look for look in held.looks if look.at_ms - held.started_ms > SETTLE_MS]
 
 
-def _mean(looks: Sequence[Look], name: str) -> float | None:
+def _mean(looks: Sequence[GpuLook], name: str) -> float | None:
     """Return the mean of what was there; None where nothing was."""
     values = [value for look in looks if (value := getattr(look, name)) is not None]
     return fmean(values) if values else None
 
 
-def _faults(plan: GpuPlan, held: Held) -> list[str]:
+def _faults(plan: GpuPlan, held: HeldGpu) -> list[str]:
     """Return what was not held, by NVML where it counts, else by the GPU's own clock."""
     settled = _settled(held)
     wanted, by_nvml = _mean(settled, "wanted"), _mean(settled, "counted")

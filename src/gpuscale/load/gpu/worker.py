@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gpuscale.base.errors import GpuscaleError
-from gpuscale.load.gpu.driver import Device, Driver, Gpu
+from gpuscale.load.gpu.driver import CudaDriver, Device, Gpu
 from gpuscale.load.gpu.pacing import Bursts, Turn
 
 _STDIN = 0
@@ -68,7 +68,7 @@ def main() -> int:
     orders = Orders()
     try:
         order = orders.expect("open")
-        driver = Driver()
+        driver = CudaDriver()
         with driver.open(find_device(driver.devices(), str(order["open"]))) as gpu:
             free, total = gpu.memory_bytes()
             _say(event="open", free=free, total=total)

@@ -14,17 +14,17 @@ _NO_BODY = (204, 304)
 class Owner(Protocol):
     """Whose connection it is."""
 
-    def answered(self, connection: "Connection", status: int, size: int) -> None:
+    def answered(self, connection: "LoadConnection", status: int, size: int) -> None:
         """Take a whole answer; the connection is idle or closing by then."""
 
-    def failed(self, connection: "Connection", kind: str, text: str) -> None:
+    def failed(self, connection: "LoadConnection", kind: str, text: str) -> None:
         """Take the end of a connection that has a request without a whole answer."""
 
-    def gone(self, connection: "Connection") -> None:
+    def gone(self, connection: "LoadConnection") -> None:
         """Take the end of an idle connection."""
 
 
-class Connection(asyncio.Protocol):
+class LoadConnection(asyncio.Protocol):
     """Sends requests, counts the bytes of answers and keeps none of them.
 
     Args:

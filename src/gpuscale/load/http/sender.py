@@ -13,11 +13,11 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
 
 from gpuscale.base.backoff import Backoff
-from gpuscale.load.http.connection import Connection
-from gpuscale.load.http.target import Target
+from gpuscale.load.http.connection import LoadConnection
+from gpuscale.load.http.target import LoadTarget
 from gpuscale.load.http.waiting import Alarm
 from gpuscale.load.plan import LoadPlan
-from gpuscale.load.recording import Recorder, Second
+from gpuscale.load.recording import RunRecorder, Second
 
 _LOG = logging.getLogger(__name__)
 _BURST = 32
@@ -47,7 +47,7 @@ class Sender:
     def __init__(
         self,
         plan: LoadPlan,
-        target: Target,
+        target: LoadTarget,
         due: Iterator[float],
         requests: Iterator[bytes] | None = None,
         clock: Callable[[], float] = time.monotonic,
@@ -56,10 +56,10 @@ class Sender:
         self._plan, self._target, self._due, self._clock = plan, target, due, clock
         self._turned_to = turned_to
         self._requests = target.requests() if requests is None else requests
-        self._recorder = Recorder()
-        self._idle: list[Connection] = []
+        self._recorder = RunRecorder()
+        self._idle: list[LoadConnection] = []
         self._waiting: deque[float] = deque()
-        self._deadlines: deque[tuple[float, Connection, int]] = deque()
+        self._deadlines: deque[tuple[float, LoadConnection, int]] = deque()
         self._open = self._opening = self._busy = 0
         self._refused_in_a_row = 0
         self._retry = Backoff(_FIRST_RETRY_S, _LAST_RETRY_S)
@@ -173,7 +173,7 @@ class Sender:
             self._waiting.append(due_s)
             self._open_more()
 
-    def _send(self, connection: Connection, due_s: float) -> None:
+    def _send(self, connection: LoadConnection, due_s: float) -> None:
         self._recorder.counts.sent += 1
         self._busy += 1
         self._sent += 1
@@ -199,7 +199,7 @@ class Sender:
 
     async def _connect(self) -> None:
         host, port = self._target.addresses[self._open % len(self._target.addresses)]
-        connection = Connection(self, self._clock)
+        connection = LoadConnection(self, self._clock)
         try:
             async with asyncio.timeout(self._plan.request.timeout_s):
                 await asyncio.get_running_loop().create_connection(
@@ -238,7 +238,7 @@ class Sender:
             self._count_fault(kind, text)
         self._open_more()
 
-    def _make_idle(self, connection: Connection) -> None:
+    def _make_idle(self, connection: LoadConnection) -> None:
         if self._waiting:
             self._send(connection, self._waiting.popleft())
         else:
@@ -246,7 +246,7 @@ class Sender:
 
     # What connections say.
 
-    def answered(self, connection: Connection, status: int, size: int) -> None:
+    def answered(self, connection: LoadConnection, status: int, size: int) -> None:
         """Count an answer, and give the connection its next request."""
         now_s, counts = self._clock(), self._recorder.counts
         counts.statuses[status] += 1
@@ -265,14 +265,14 @@ class Sender:
             self._open -= 1
             self._open_more()
 
-    def failed(self, connection: Connection, kind: str, text: str) -> None:
+    def failed(self, connection: LoadConnection, kind: str, text: str) -> None:
         """Count a request that came to nothing."""
         self._busy -= 1
         self._open -= 1
         self._count_fault(kind, text)
         self._open_more()
 
-    def gone(self, connection: Connection) -> None:
+    def gone(self, connection: LoadConnection) -> None:
         """Forget an idle connection that the server closed."""
         if connection in self._idle:
             self._idle.remove(connection)
@@ -290,7 +290,7 @@ class Sender:
                 self._recorder.counts.sent += 1
                 self._count_fault("timeout", "no connection was free within the time-out")
 
-    def _is_settled(self, entry: tuple[float, Connection, int], now_s: float) -> bool:
+    def _is_settled(self, entry: tuple[float, LoadConnection, int], now_s: float) -> bool:
         deadline_s, connection, number = entry
         if not connection.is_busy or connection.number != number:
             return True

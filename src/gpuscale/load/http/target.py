@@ -9,7 +9,7 @@ from urllib.parse import quote, urlsplit
 
 from gpuscale import __version__
 from gpuscale.base.errors import UnavailableError, UsageError
-from gpuscale.load.plan import Request
+from gpuscale.load.plan import LoadRequest
 
 _AS_IT_IS = "%/?:@!$&'()*+,;=[]|~^\"<>{}\\`"
 """What a URL's path keeps as it is written: all but blanks, control characters and what is no ASCII."""
@@ -17,7 +17,7 @@ _OWN = ("host", "content-length", "connection", "transfer-encoding")
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class LoadTarget:
     """A server, resolved once."""
 
     addresses: tuple[tuple[str, int], ...]
@@ -25,7 +25,7 @@ class Target:
     server_name: str | None
     head: bytes
     """Of each request, without the length of its body."""
-    request: Request
+    request: LoadRequest
     other_heads: tuple[bytes, ...] = ()
     """Of the requests that are sent in turn with it."""
 
@@ -50,7 +50,7 @@ class Target:
             yield self.head + f"\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
 
 
-def resolve(request: Request) -> Target:
+def resolve(request: LoadRequest) -> LoadTarget:
     """Return where a request goes.
 
     Raises:
@@ -73,7 +73,7 @@ def resolve(request: Request) -> Target:
         raise UnavailableError(f"{parts.hostname}: {error.strerror or error}") from None
     addresses = tuple(dict.fromkeys((entry[4][0], port) for entry in found))
     tls = _tls(request) if parts.scheme == "https" else None
-    return Target(
+    return LoadTarget(
         tuple((str(host), number) for host, number in addresses),
         tls,
         parts.hostname if tls else None,
@@ -83,13 +83,13 @@ def resolve(request: Request) -> Target:
     )
 
 
-def _whole(head: bytes, request: Request) -> bytes:
+def _whole(head: bytes, request: LoadRequest) -> bytes:
     has_body = bool(request.body) or request.method in ("POST", "PUT", "PATCH")
     length = f"\r\nContent-Length: {len(request.body)}" if has_body else ""
     return head + f"{length}\r\n\r\n".encode() + request.body
 
 
-def _tls(request: Request) -> ssl.SSLContext:
+def _tls(request: LoadRequest) -> ssl.SSLContext:
     try:
         context = ssl.create_default_context(cafile=request.ca_file)
     except (OSError, ssl.SSLError) as error:
@@ -100,7 +100,7 @@ def _tls(request: Request) -> ssl.SSLContext:
     return context
 
 
-def _head(request: Request) -> bytes:
+def _head(request: LoadRequest) -> bytes:
     parts = urlsplit(request.url)
     path = quote((parts.path or "/") + (f"?{parts.query}" if parts.query else ""), _AS_IT_IS)
     given = {name.lower() for name, _ in request.headers}

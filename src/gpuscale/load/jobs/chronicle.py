@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from gpuscale.base.words import counted
-from gpuscale.load.jobs.states import NodeSight, Standing, State
-from gpuscale.load.timeline.types import Mark, Span, Timeline, Track
+from gpuscale.load.jobs.states import JobState, NodeSight, Standing
+from gpuscale.load.timeline.types import Span, Timeline, TimelineMark, Track
 
 MAX_MARKS = 20_000
 MAX_POINTS = 5_000
@@ -46,7 +46,7 @@ class Chronicle:
         self.lives: dict[str, JobLife] = {}
         self.refused: dict[str, str] = {}
         """Jobs that the API server did not take, and why."""
-        self.marks: list[Mark] = []
+        self.marks: list[TimelineMark] = []
         self.nodes: dict[str, NodeSight] = {}
         self.most_nodes: int | None = None
         self.added_nodes = self.removed_nodes = 0
@@ -63,7 +63,7 @@ class Chronicle:
 
     def made(self, name: str, now_ms: int) -> None:
         """Note that a Job was created."""
-        waiting = Standing(State.PENDING, "no pod yet")
+        waiting = Standing(JobState.PENDING, "no pod yet")
         self.lives[name] = JobLife(name, now_ms, waiting, now_ms)
 
     def refuse(self, name: str, why: str, now_ms: int) -> None:
@@ -86,11 +86,11 @@ class Chronicle:
         if now_ms > life.since_ms:
             life.spans.append(Span(name, life.standing.state.value, life.since_ms, now_ms))
         life.standing, life.since_ms = standing, now_ms
-        if standing.state is State.RUNNING and life.running_ms is None:
+        if standing.state is JobState.RUNNING and life.running_ms is None:
             life.running_ms = now_ms
         if standing.state.is_over:
             life.ended_ms = now_ms
-            if standing.state is not State.DONE:
+            if standing.state is not JobState.DONE:
                 word = standing.state.value.title().replace(" ", "")
                 self.mark(now_ms, f"Job{word}", f"Job/{name}", standing.reason)
 
@@ -114,7 +114,7 @@ class Chronicle:
     def mark(self, at_ms: int, kind: str, about: str, text: str) -> None:
         """Note something that happened."""
         if len(self.marks) < MAX_MARKS:
-            self.marks.append(Mark(at_ms, kind, about, text))
+            self.marks.append(TimelineMark(at_ms, kind, about, text))
 
     def mark_once(self, at_ms: int, kind: str, about: str, text: str) -> None:
         """The same, unless it was said of another object already."""
@@ -122,7 +122,7 @@ class Chronicle:
             self._said.add((kind, text))
             self.mark(at_ms, kind, about, text)
 
-    def counts(self) -> "Counter[State]":
+    def counts(self) -> "Counter[JobState]":
         """Return how many Jobs are in each state."""
         return Counter(life.standing.state for life in self.lives.values())
 
@@ -134,13 +134,15 @@ class Chronicle:
         states = self.counts()
         waiting = sum(number for state, number in states.items() if state.is_waiting)
         failed = sum(
-            number for state, number in states.items() if state.is_over and state is not State.DONE
+            number
+            for state, number in states.items()
+            if state.is_over and state is not JobState.DONE
         )
         values: dict[str, float | None] = {
             "made": float(len(self.lives)),
             "pending": float(waiting),
-            "running": float(states[State.RUNNING]),
-            "done": float(states[State.DONE]),
+            "running": float(states[JobState.RUNNING]),
+            "done": float(states[JobState.DONE]),
             "failed": float(failed + len(self.refused)),
         }
         if not are_jobs_seen:
@@ -182,7 +184,7 @@ class Chronicle:
         for life in self.lives.values():
             yield from life.spans
             # What ended well ends its row; what did not can be seen to the end of the picture.
-            if life.standing.state is not State.DONE and self._now_ms > life.since_ms:
+            if life.standing.state is not JobState.DONE and self._now_ms > life.since_ms:
                 state = life.standing.state
                 word = "failed" if state.is_over else state.value
                 yield Span(life.name, word, life.since_ms, self._now_ms)
@@ -195,11 +197,11 @@ class Chronicle:
             for state, number in sorted(states.items(), key=lambda each: each[0].value)
             if state.is_waiting
         )
-        over = {State.DONE: states[State.DONE]}
-        failed = sum(n for state, n in states.items() if state.is_over) - over[State.DONE]
+        over = {JobState.DONE: states[JobState.DONE]}
+        failed = sum(n for state, n in states.items() if state.is_over) - over[JobState.DONE]
         parts = [f"{len(self.lives)} of {counted(wanted, 'Job')} made"]
         parts += [waiting] if waiting else []
-        parts += [f"{states[State.RUNNING]} running", f"{over[State.DONE]} done"]
+        parts += [f"{states[JobState.RUNNING]} running", f"{over[JobState.DONE]} done"]
         parts += [f"{failed} failed"] if failed else []
         parts += [f"{len(self.refused)} refused"] if self.refused else []
         if self._has_nodes and self._are_nodes_known:

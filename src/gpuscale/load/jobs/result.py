@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 from gpuscale.base.golang.durations import format_duration
 from gpuscale.load.jobs.chronicle import JobLife, waits_ms
 from gpuscale.load.jobs.running import JobRun
-from gpuscale.load.jobs.states import State
+from gpuscale.load.jobs.states import JobState
 from gpuscale.load.timeline.document import timeline_document
 from gpuscale.load.timeline.types import Timeline
 
@@ -37,10 +37,10 @@ def job_document(run: JobRun) -> dict[str, Any]:
         "jobs": {
             "wanted": run.plan.count,
             "made": len(lives),
-            "done": states[State.DONE],
-            "failed": states[State.FAILED],
-            "timedOut": states[State.TIMED_OUT],
-            "removedByOthers": states[State.REMOVED],
+            "done": states[JobState.DONE],
+            "failed": states[JobState.FAILED],
+            "timedOut": states[JobState.TIMED_OUT],
+            "removedByOthers": states[JobState.REMOVED],
             "refused": len(chronicle.refused),
             "unfinished": sum(not life.standing.state.is_over for life in lives) + never,
         },
@@ -67,7 +67,7 @@ def job_document(run: JobRun) -> dict[str, Any]:
 
 def _runs_ms(lives: Sequence[JobLife]) -> Iterator[int]:
     for life in lives:
-        if life.running_ms is not None and life.standing.state is State.DONE and life.ended_ms:
+        if life.running_ms is not None and life.standing.state is JobState.DONE and life.ended_ms:
             yield life.ended_ms - life.running_ms
 
 
@@ -191,11 +191,11 @@ def junit_text(document: Mapping[str, Any]) -> str:
 
 
 def _outcome(state: str) -> str:
-    if state == State.DONE.value:
+    if state == JobState.DONE.value:
         return ""
-    if state in (State.FAILED.value, State.TIMED_OUT.value):
+    if state in (JobState.FAILED.value, JobState.TIMED_OUT.value):
         return "failure"
-    return "error" if state == State.REMOVED.value else "skipped"
+    return "error" if state == JobState.REMOVED.value else "skipped"
 
 
 def _xml_text(text: str) -> str:

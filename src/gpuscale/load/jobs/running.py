@@ -24,9 +24,9 @@ from gpuscale.load.jobs.cleaning import (
 )
 from gpuscale.load.jobs.states import (
     SCALE_UPS,
+    JobState,
     NodeSight,
     Standing,
-    State,
     node_sight,
     standing_of,
 )
@@ -326,7 +326,7 @@ class JobRunner:
                 continue
             reason = life.standing.reason or life.standing.state.value
             text = f"not done after {self._plan.timeout_s:g} s: {reason}"
-            self._chronicle.see(life.name, Standing(State.TIMED_OUT, text), now_ms)
+            self._chronicle.see(life.name, Standing(JobState.TIMED_OUT, text), now_ms)
             self._timed_out.add(life.name)
             if not self._plan.keeps:
                 path = f"{jobs_path(self._plan.namespace)}/{life.name}"
@@ -344,7 +344,7 @@ class JobRunner:
 
     def _note_removed(self, key: str) -> None:
         """Note a Job that went before its end; what was timed out is over already."""
-        standing = Standing(State.REMOVED, "from outside")
+        standing = Standing(JobState.REMOVED, "from outside")
         self._chronicle.see(key.partition("/")[2], standing, self._clock.now_ms())
 
     def _events(self) -> Reflector[JsonObject]:

@@ -28,7 +28,7 @@ _TEXT = 300
 """Characters of a reason that are kept; a scheduler's has a part for each node."""
 
 
-class State(Enum):
+class JobState(Enum):
     """Where a Job stands. The words are those of the picture."""
 
     PENDING = "pending"
@@ -53,17 +53,17 @@ class State(Enum):
     @property
     def is_waiting(self) -> bool:
         """Return whether it has been made and does not run yet."""
-        return self is not State.RUNNING and self not in _OVER
+        return self is not JobState.RUNNING and self not in _OVER
 
 
-_OVER = frozenset({State.DONE, State.FAILED, State.TIMED_OUT, State.REMOVED})
+_OVER = frozenset({JobState.DONE, JobState.FAILED, JobState.TIMED_OUT, JobState.REMOVED})
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
     """A Job at one moment."""
 
-    state: State
+    state: JobState
     reason: str = ""
     node: str = ""
 
@@ -86,17 +86,17 @@ def standing_of(
     if found:
         return max(found, key=lambda each: _ORDER.index(each.state))
     if mapping_of(job.get("spec")).get("suspend") is True:
-        return Standing(State.PENDING, "suspended; a queue such as Kueue lets it go on")
-    return Standing(State.PENDING, unmade or "no pod yet")
+        return Standing(JobState.PENDING, "suspended; a queue such as Kueue lets it go on")
+    return Standing(JobState.PENDING, unmade or "no pod yet")
 
 
 _ORDER = (
-    State.PENDING,
-    State.UNSCHEDULABLE,
-    State.WAITING_FOR_NODE,
-    State.PULL_FAILS,
-    State.STARTING,
-    State.RUNNING,
+    JobState.PENDING,
+    JobState.UNSCHEDULABLE,
+    JobState.WAITING_FOR_NODE,
+    JobState.PULL_FAILS,
+    JobState.STARTING,
+    JobState.RUNNING,
 )
 
 
@@ -105,10 +105,10 @@ def _ended(job: Body) -> Standing | None:
         if condition.get("status") != "True":
             continue
         if condition.get("type") == "Complete":
-            return Standing(State.DONE)
+            return Standing(JobState.DONE)
         if condition.get("type") == "Failed":
             words = (text_of(condition.get(key)) for key in ("reason", "message"))
-            return Standing(State.FAILED, ": ".join(filter(None, words))[:_TEXT])
+            return Standing(JobState.FAILED, ": ".join(filter(None, words))[:_TEXT])
     return None
 
 
@@ -117,11 +117,11 @@ def _pod_standing(pod: Body, promised: frozenset[str]) -> Standing:
     node = text_of(mapping_of(pod.get("spec")).get("nodeName"))
     match status.get("phase"):
         case "Running":
-            return Standing(State.RUNNING, "", node)
+            return Standing(JobState.RUNNING, "", node)
         case "Succeeded":
-            return Standing(State.RUNNING, "", node)  # the Job itself says when it is done
+            return Standing(JobState.RUNNING, "", node)  # the Job itself says when it is done
         case "Failed":
-            return Standing(State.PENDING, f"a pod failed: {_failure(status)}".rstrip(": "))
+            return Standing(JobState.PENDING, f"a pod failed: {_failure(status)}".rstrip(": "))
     if not node:
         return _unplaced(pod, status, promised)
     for container in (
@@ -132,10 +132,10 @@ def _pod_standing(pod: Body, promised: frozenset[str]) -> Standing:
         reason = text_of(waiting.get("reason"))
         if reason in _PULL_FAULTS:
             message = text_of(waiting.get("message"))
-            return Standing(State.PULL_FAILS, f"{reason}: {message}"[:_TEXT].rstrip(": "), node)
+            return Standing(JobState.PULL_FAILS, f"{reason}: {message}"[:_TEXT].rstrip(": "), node)
         if reason:
-            return Standing(State.STARTING, reason, node)
-    return Standing(State.STARTING, "", node)
+            return Standing(JobState.STARTING, reason, node)
+    return Standing(JobState.STARTING, "", node)
 
 
 def _unplaced(pod: Body, status: Body, promised: frozenset[str]) -> Standing:
@@ -145,10 +145,10 @@ def _unplaced(pod: Body, status: Body, promised: frozenset[str]) -> Standing:
             continue
         message = text_of(condition.get("message"))[:_TEXT]
         if condition.get("reason") != "Unschedulable":
-            return Standing(State.PENDING, text_of(condition.get("reason")))
-        state = State.WAITING_FOR_NODE if name in promised else State.UNSCHEDULABLE
+            return Standing(JobState.PENDING, text_of(condition.get("reason")))
+        state = JobState.WAITING_FOR_NODE if name in promised else JobState.UNSCHEDULABLE
         return Standing(state, message)
-    return Standing(State.PENDING, "the scheduler has not looked at its pod")
+    return Standing(JobState.PENDING, "the scheduler has not looked at its pod")
 
 
 def _failure(status: Body) -> str:

@@ -16,9 +16,9 @@ from urllib.parse import quote, urlencode
 from gpuscale.load.plans.types import (
     MAX_USERS,
     ForeignPlan,
+    PlanFile,
     PlannedRequest,
     Segment,
-    Source,
     closed_plan,
     of_one_server,
     open_plan,
@@ -49,7 +49,7 @@ def read_jmeter(text: str, name: str) -> ForeignPlan:
     Raises:
         ConfigError: it is no XML, has no thread group, or a value that can't be read.
     """
-    source = Source(name)
+    source = PlanFile(name)
     root = parse_xml(text, name)
     if root.tag != "jmeterTestPlan":
         source.refuse(root.line, None, f"<{root.tag}>", "<jmeterTestPlan>")
@@ -82,7 +82,7 @@ def _each(arrivals: list[Segment], requests: tuple[PlannedRequest, ...]) -> list
 
 
 class _Reader:
-    def __init__(self, source: Source, root: Element) -> None:
+    def __init__(self, source: PlanFile, root: Element) -> None:
         self._source, self._root = source, root
         self._variables: dict[str, str] = {}
 

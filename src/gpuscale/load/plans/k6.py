@@ -8,13 +8,13 @@ Source: grafana/k6 v2.3 documentation, using-k6/scenarios/executors and using-k6
 import re
 from urllib.parse import urlsplit
 
-from gpuscale.load.plans.literals import LiteralError, Member, Unread, Value, read_literal
+from gpuscale.load.plans.literals import LiteralError, LiteralValue, Unread, Value, read_literal
 from gpuscale.load.plans.types import (
     MAX_USERS,
     ForeignPlan,
+    PlanFile,
     PlannedRequest,
     Segment,
-    Source,
     closed_plan,
     open_plan,
 )
@@ -41,7 +41,7 @@ def read_k6(text: str, name: str) -> ForeignPlan:
     Raises:
         ConfigError: it has no options that can be read, or a value that is wrong.
     """
-    source = Source(name)
+    source = PlanFile(name)
     if len(text) > MAX_CHARACTERS:
         found, expected = f"{len(text)} characters", f"at most {MAX_CHARACTERS}"
         source.refuse(None, None, found, expected)
@@ -65,10 +65,12 @@ def read_k6(text: str, name: str) -> ForeignPlan:
 
 
 class _Reader:
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: PlanFile) -> None:
         self._source = source
 
-    def plan(self, options: dict[str, Member], requests: tuple[PlannedRequest, ...]) -> ForeignPlan:
+    def plan(
+        self, options: dict[str, LiteralValue], requests: tuple[PlannedRequest, ...]
+    ) -> ForeignPlan:
         self._leave_out_others(options, _OF_OPTIONS, "")
         scenarios = options.get("scenarios")
         if scenarios is None:
@@ -90,7 +92,7 @@ class _Reader:
             self._source.refuse(line, "executor", repr(executor), ", ".join((*_RATES, *_USERS)))
         return self._closed(scenario, "startVUs" if executor == "ramping-vus" else "vus", requests)
 
-    def _rates(self, scenario: dict[str, Member], executor: str) -> list[Segment]:
+    def _rates(self, scenario: dict[str, LiteralValue], executor: str) -> list[Segment]:
         unit_s = self._seconds(scenario, "timeUnit") or 1.0
         for key in ("preAllocatedVUs", "maxVUs"):
             if key in scenario:
@@ -104,7 +106,7 @@ class _Reader:
         return [Segment(e.length_s, e.first / unit_s, e.last / unit_s) for e in stages]
 
     def _closed(
-        self, given: dict[str, Member], first: str, requests: tuple[PlannedRequest, ...]
+        self, given: dict[str, LiteralValue], first: str, requests: tuple[PlannedRequest, ...]
     ) -> ForeignPlan:
         users = self._number(given, first, 1.0)
         length_s = self._seconds(given, "duration")
@@ -113,7 +115,7 @@ class _Reader:
             segments = self._stages(given, users)
         return closed_plan(self._source, TOOL, segments, requests)
 
-    def _stages(self, given: dict[str, Member], before: float) -> list[Segment]:
+    def _stages(self, given: dict[str, LiteralValue], before: float) -> list[Segment]:
         """Return the stages, each of which goes evenly from the last target to its own."""
         stages = given.get("stages")
         if stages is None or not isinstance(stages.value, list):
@@ -147,13 +149,13 @@ class _Reader:
         return () if chosen is None else (chosen,)
 
     def _leave_out_others(
-        self, given: dict[str, Member], known: tuple[str, ...], place: str
+        self, given: dict[str, LiteralValue], known: tuple[str, ...], place: str
     ) -> None:
         for key, member in given.items():
             if key not in known:
                 self._source.leave_out(member.line, f"{place}{key} is not taken over")
 
-    def _value(self, given: dict[str, Member], key: str) -> tuple[Value, int | None]:
+    def _value(self, given: dict[str, LiteralValue], key: str) -> tuple[Value, int | None]:
         member = given.get(key)
         if member is None:
             return None, None
@@ -162,13 +164,13 @@ class _Reader:
             self._source.refuse(member.line, key, repr(member.value.text[:80]), expected)
         return member.value, member.line
 
-    def _text(self, given: dict[str, Member], key: str) -> str:
+    def _text(self, given: dict[str, LiteralValue], key: str) -> str:
         value, _ = self._value(given, key)
         return value if isinstance(value, str) else ""
 
     def _number(
         self,
-        given: dict[str, Member],
+        given: dict[str, LiteralValue],
         key: str,
         default: float | None = None,
         line: int | None = None,
@@ -178,7 +180,7 @@ class _Reader:
             return default
         return self._source.number(value, own_line or line, key, MAX_USERS)
 
-    def _seconds(self, given: dict[str, Member], key: str) -> float | None:
+    def _seconds(self, given: dict[str, LiteralValue], key: str) -> float | None:
         """Return a duration: a text such as 1m30s, or milliseconds as a number."""
         value, line = self._value(given, key)
         if value is None:

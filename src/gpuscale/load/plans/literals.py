@@ -32,14 +32,14 @@ class Unread:
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class LiteralValue:
     """A value and its line."""
 
     value: "Value"
     line: int
 
 
-Value = str | float | bool | None | Unread | dict[str, Member] | list[Member]
+Value = str | float | bool | None | Unread | dict[str, LiteralValue] | list[LiteralValue]
 
 
 class LiteralError(ValueError):
@@ -103,7 +103,7 @@ class _Reader:
 
     def _object(self, depth: int) -> Value:
         self.at += 1
-        members: dict[str, Member] = {}
+        members: dict[str, LiteralValue] = {}
         while True:
             self._skip()
             sign, line = self._peek(), self.line()
@@ -118,11 +118,13 @@ class _Reader:
             self._skip()
             if key is None or self._peek() != ":":
                 spread = self._unread()  # a spread, a method, or a name alone
-                members[f"({spread.text[:40]})" if key is None else key] = Member(spread, line)
+                members[f"({spread.text[:40]})" if key is None else key] = LiteralValue(
+                    spread, line
+                )
                 self._check_moved(before)
                 continue
             self.at += 1
-            members[key] = Member(self.value(depth + 1), line)
+            members[key] = LiteralValue(self.value(depth + 1), line)
 
     def _key(self) -> str | None:
         found = _TEXT.match(self._text, self.at)
@@ -137,7 +139,7 @@ class _Reader:
 
     def _list(self, depth: int) -> Value:
         self.at += 1
-        items: list[Member] = []
+        items: list[LiteralValue] = []
         while True:
             self._skip()
             sign, line = self._peek(), self.line()
@@ -148,7 +150,7 @@ class _Reader:
                 self.at += 1
                 continue
             before = self.at
-            items.append(Member(self.value(depth + 1), line))
+            items.append(LiteralValue(self.value(depth + 1), line))
             self._check_moved(before)
 
     def _unread(self) -> Unread:

@@ -17,9 +17,9 @@ from urllib.parse import urljoin
 from gpuscale.load.plans.types import (
     MAX_USERS,
     ForeignPlan,
+    PlanFile,
     PlannedRequest,
     Segment,
-    Source,
     closed_plan,
     open_plan,
 )
@@ -43,7 +43,7 @@ def read_locust_config(text: str, name: str, read_beside: Callable[[str], str]) 
     Raises:
         ConfigError: a value can't be read.
     """
-    source = Source(name)
+    source = PlanFile(name)
     options, lines = _options(text, source)
     for key in options:
         if key not in _TAKEN:
@@ -81,7 +81,7 @@ def read_locustfile(text: str, name: str) -> ForeignPlan:
     return script.plan([], None)
 
 
-def _options(text: str, source: Source) -> tuple[dict[str, Any], dict[str, int]]:
+def _options(text: str, source: PlanFile) -> tuple[dict[str, Any], dict[str, int]]:
     """Return the options of a file and their lines."""
     options: dict[str, Any] = {}
     lines: dict[str, int] = {}
@@ -118,7 +118,7 @@ def _towards(before: float, users: float, spawn: float, length_s: float) -> list
 class _Script:
     """What a locustfile says."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: PlanFile) -> None:
         self.source = source
         self.stages: list[Segment] = []
         self.host: str | None = None
@@ -150,7 +150,7 @@ def read_script(text: str, name: str) -> _Script:
     Raises:
         ConfigError: it is no Python.
     """
-    script = _Script(Source(name))
+    script = _Script(PlanFile(name))
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -195,7 +195,7 @@ def _read_class(node: ast.ClassDef, script: _Script) -> None:
         script.source.leave_out(node.lineno, what)
 
 
-def _stages(value: ast.expr, source: Source) -> list[Segment]:
+def _stages(value: ast.expr, source: PlanFile) -> list[Segment]:
     """Return users over time: each stage lasts until its `duration`, counted from the start."""
     try:
         found = ast.literal_eval(value)

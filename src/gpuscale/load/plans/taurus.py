@@ -12,9 +12,9 @@ from gpuscale.base.documents.documents import Document, load_documents
 from gpuscale.load.plans.types import (
     MAX_USERS,
     ForeignPlan,
+    PlanFile,
     PlannedRequest,
     Segment,
-    Source,
     closed_plan,
     of_one_server,
     open_plan,
@@ -39,7 +39,7 @@ def read_taurus(text: str, name: str) -> ForeignPlan:
     Raises:
         ConfigError: it is no YAML, has no execution, or a value that can't be read.
     """
-    source = Source(name)
+    source = PlanFile(name)
     document = next(iter(load_documents(text, name)), None)
     if document is None or not is_taurus(document.data):
         source.refuse(None, "execution", "none", "a Taurus configuration, with executions")
@@ -48,7 +48,7 @@ def read_taurus(text: str, name: str) -> ForeignPlan:
 
 
 class _Reader:
-    def __init__(self, document: Document, source: Source) -> None:
+    def __init__(self, document: Document, source: PlanFile) -> None:
         self._document, self._source = document, source
         self._data: Any = document.data
 

@@ -92,7 +92,7 @@ class SegmentsLoad:
 
 
 @dataclass(slots=True)
-class Source:
+class PlanFile:
     """A file that is read: collects what is left out, and draws errors at lines.
 
     Args:
@@ -147,7 +147,7 @@ class Source:
 
 
 def of_one_server(
-    source: Source, found: Sequence[tuple[PlannedRequest, int | None]]
+    source: PlanFile, found: Sequence[tuple[PlannedRequest, int | None]]
 ) -> tuple[PlannedRequest, ...]:
     """Return the requests that go to the server of the first, and note the others with their lines."""
     kept: list[PlannedRequest] = []
@@ -160,7 +160,7 @@ def of_one_server(
 
 
 def open_plan(
-    source: Source, tool: str, segments: list[Segment], requests: Sequence[PlannedRequest]
+    source: PlanFile, tool: str, segments: list[Segment], requests: Sequence[PlannedRequest]
 ) -> ForeignPlan:
     """Return a plan that sends at rates, whatever the server does.
 
@@ -175,7 +175,7 @@ def open_plan(
 
 
 def closed_plan(
-    source: Source, tool: str, segments: list[Segment], requests: Sequence[PlannedRequest]
+    source: PlanFile, tool: str, segments: list[Segment], requests: Sequence[PlannedRequest]
 ) -> ForeignPlan:
     """Return a plan of users who wait for answers: the most of them, all the time.
 

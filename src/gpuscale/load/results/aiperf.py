@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from gpuscale.load.results.types import MAX_REQUESTS, ReadResult, Request, refuse
+from gpuscale.load.results.types import MAX_REQUESTS, ReadResult, RequestResult, refuse
 
 _T = TypeVar("_T")
 
@@ -45,7 +45,7 @@ def read_aiperf(lines: Iterable[str], source: str) -> ReadResult:
         ConfigError: a line is no record, or there are too many.
     """
     decoder = msgspec.json.Decoder(_Record)
-    requests: list[Request] = []
+    requests: list[RequestResult] = []
     warm_up = 0
     for record in _decoded(lines, decoder, source, "a record of profile_export.jsonl"):
         if record.metadata.benchmark_phase != "profiling":
@@ -58,7 +58,7 @@ def read_aiperf(lines: Iterable[str], source: str) -> ReadResult:
             latency_ms = (record.metadata.request_end_ns - record.metadata.request_start_ns) / 1e6
         tokens = metrics.get("output_sequence_length")
         requests.append(
-            Request(
+            RequestResult(
                 record.metadata.request_start_ns / 1e6,
                 latency_ms if is_ok else None,
                 is_ok,
@@ -79,7 +79,7 @@ def read_mooncake(lines: Iterable[str], source: str) -> ReadResult:
     decoder = msgspec.json.Decoder(_Entry)
     entries = _decoded(lines, decoder, source, "an entry of a Mooncake trace, with a timestamp")
     requests = [
-        Request(each.timestamp, None, True, None, each.output_length, each.input_length)
+        RequestResult(each.timestamp, None, True, None, each.output_length, each.input_length)
         for each in entries
     ]
     return ReadResult("Mooncake trace", requests, has_epoch=False, is_plan=True)

@@ -4,8 +4,8 @@ import math
 from collections.abc import Callable, Sequence
 
 from gpuscale.base.words import shown_ms
-from gpuscale.load.results.types import ReadResult, Request
-from gpuscale.load.timeline.types import Hop, Mark, Timeline, Track
+from gpuscale.load.results.types import ReadResult, RequestResult
+from gpuscale.load.timeline.types import Hop, Timeline, TimelineMark, Track
 
 MAX_POINTS = 3_600
 """Of a line: one a second of an hour; longer runs have coarser ones."""
@@ -27,14 +27,14 @@ def result_timeline(result: ReadResult, title: str, started_ms: int | None) -> T
     end_ms = max((each.start_ms + (each.latency_ms or 0) for each in requests), default=0.0)
     length_s = max(1.0, (end_ms - first_ms) / 1000)
     step_s = math.ceil(length_s / MAX_POINTS)
-    stretches: list[list[Request]] = [[] for _ in range(math.ceil(length_s / step_s) + 1)]
+    stretches: list[list[RequestResult]] = [[] for _ in range(math.ceil(length_s / step_s) + 1)]
     for each in requests:
         stretches[int((each.start_ms - first_ms) / 1000 / step_s)].append(each)
     while len(stretches) > 1 and not stretches[-1]:
         stretches.pop()
 
     def track(
-        name: str, unit: str, hop: Hop, value: Callable[[list[Request]], float | None]
+        name: str, unit: str, hop: Hop, value: Callable[[list[RequestResult]], float | None]
     ) -> Track:
         points = tuple(
             (start_ms + round(1000 * step_s * (index + 1)), value(stretch))
@@ -63,19 +63,20 @@ def result_timeline(result: ReadResult, title: str, started_ms: int | None) -> T
         if any(each.first_token_ms is not None for each in requests):
             tracks += _percentile_tracks(track, "first token ", lambda each: each.first_token_ms)
     marks = tuple(
-        Mark(max(start_ms, each.at_ms), each.kind, each.object, each.text) for each in result.marks
+        TimelineMark(max(start_ms, each.at_ms), each.kind, each.object, each.text)
+        for each in result.marks
     )
     ended_ms = max(math.ceil(end_ms + shift_ms), *(track.points[-1][0] for track in tracks))
     return Timeline(f"{result.tool} · {title}", start_ms, ended_ms, tuple(tracks), marks)
 
 
-_MakeTrack = Callable[[str, str, Hop, Callable[[list[Request]], float | None]], Track]
+_MakeTrack = Callable[[str, str, Hop, Callable[[list[RequestResult]], float | None]], Track]
 
 
 def _percentile_tracks(
-    track: _MakeTrack, prefix: str, time_ms: Callable[[Request], float | None]
+    track: _MakeTrack, prefix: str, time_ms: Callable[[RequestResult], float | None]
 ) -> list[Track]:
-    def of(percent: int) -> Callable[[list[Request]], float | None]:
+    def of(percent: int) -> Callable[[list[RequestResult]], float | None]:
         return lambda stretch: percentile(
             [found for each in stretch if (found := time_ms(each)) is not None], percent
         )

@@ -6,8 +6,8 @@ schemas/request_stats.py and info.py; times are seconds since the epoch.
 
 import msgspec
 
-from gpuscale.load.results.types import MAX_REQUESTS, ReadResult, Request, refuse
-from gpuscale.load.timeline.types import Mark
+from gpuscale.load.results.types import MAX_REQUESTS, ReadResult, RequestResult, refuse
+from gpuscale.load.timeline.types import TimelineMark
 
 _VERSION = 2
 
@@ -73,8 +73,8 @@ def read_guidellm(data: bytes, source: str) -> ReadResult:
     if report.metadata.version != _VERSION:
         found = f"version {report.metadata.version}"
         refuse(source, None, "metadata.version", found, f"version {_VERSION}")
-    requests: list[Request] = []
-    marks: list[Mark] = []
+    requests: list[RequestResult] = []
+    marks: list[TimelineMark] = []
     notes: dict[str, None] = {}
     for benchmark in report.benchmarks:
         groups = benchmark.requests
@@ -85,7 +85,7 @@ def read_guidellm(data: bytes, source: str) -> ReadResult:
         if benchmark.start_time is not None:
             strategy = benchmark.config.strategy.type_ if benchmark.config.strategy else ""
             at_ms = round(benchmark.start_time * 1000)
-            marks.append(Mark(at_ms, "BenchmarkStarted", f"Benchmark/{strategy}", ""))
+            marks.append(TimelineMark(at_ms, "BenchmarkStarted", f"Benchmark/{strategy}", ""))
         for listed, is_ok in ((groups.successful, True), (groups.errored, False)):
             read = (_request(each, is_ok=is_ok) for each in listed or ())
             requests += (each for each in read if each is not None)
@@ -98,14 +98,14 @@ def read_guidellm(data: bytes, source: str) -> ReadResult:
     return ReadResult("GuideLLM", requests, has_epoch=True, marks=tuple(marks), notes=tuple(notes))
 
 
-def _request(stats: _Stats, *, is_ok: bool) -> Request | None:
+def _request(stats: _Stats, *, is_ok: bool) -> RequestResult | None:
     times = stats.info.timings
     start = times.request_start if times.request_start is not None else times.resolve_start
     end = times.request_end if times.request_end is not None else times.resolve_end
     if start is None:
         return None
     first = times.first_token_iteration
-    return Request(
+    return RequestResult(
         start * 1000,
         (end - start) * 1000 if is_ok and end is not None else None,
         is_ok,

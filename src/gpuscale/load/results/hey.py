@@ -6,7 +6,7 @@ Source: rakyll/hey 0.1.4 and 8985827, requester/print.go (csvTmpl); the columns 
 import csv
 from collections.abc import Iterable
 
-from gpuscale.load.results.types import MAX_REQUESTS, ReadResult, Request, refuse
+from gpuscale.load.results.types import MAX_REQUESTS, ReadResult, RequestResult, refuse
 
 HEADER = (
     "response-time", "DNS+dialup", "DNS", "Request-write", "Response-delay", "Response-read",
@@ -24,7 +24,7 @@ def read_hey(lines: Iterable[str], source: str) -> ReadResult:
     found = tuple(next(rows, ()))
     if found != HEADER:
         refuse(source, 1, None, ",".join(found), ",".join(HEADER))
-    requests: list[Request] = []
+    requests: list[RequestResult] = []
     for line, row in enumerate(rows, start=2):
         try:
             latency_s, offset_s, status = float(row[0]), float(row[7]), int(row[6])
@@ -34,6 +34,6 @@ def read_hey(lines: Iterable[str], source: str) -> ReadResult:
             refuse(source, line, None, ",".join(row), "times from 0 on")
         if len(requests) >= MAX_REQUESTS:
             refuse(source, line, None, "more rows", f"at most {MAX_REQUESTS}")
-        requests.append(Request(offset_s * 1000, latency_s * 1000, status < 400))
+        requests.append(RequestResult(offset_s * 1000, latency_s * 1000, status < 400))
     note = "hey writes no row for a request without an answer; such failures are not shown"
     return ReadResult("hey", requests, has_epoch=False, notes=(note,))

@@ -6,7 +6,7 @@ a clock of the machine (time.perf_counter), not of the epoch.
 
 import msgspec
 
-from gpuscale.load.results.types import MAX_REQUESTS, ReadResult, Request, refuse
+from gpuscale.load.results.types import MAX_REQUESTS, ReadResult, RequestResult, refuse
 
 
 class _Response(msgspec.Struct):
@@ -45,11 +45,11 @@ def read_inference_perf(data: bytes, source: str) -> ReadResult:
     return ReadResult("inference-perf", [_request(each) for each in metrics], has_epoch=False)
 
 
-def _request(metric: _Metric) -> Request:
+def _request(metric: _Metric) -> RequestResult:
     is_ok = metric.error is None
     response = metric.info.response_metrics if metric.info is not None else None
     times = response.output_token_times if response is not None else []
-    return Request(
+    return RequestResult(
         metric.start_time * 1000,
         (metric.end_time - metric.start_time) * 1000 if is_ok else None,
         is_ok,

@@ -13,7 +13,7 @@ from gpuscale.load.results.charted import result_timeline, result_totals
 from gpuscale.load.results.guidellm import read_guidellm
 from gpuscale.load.results.hey import HEADER, read_hey
 from gpuscale.load.results.inference_perf import read_inference_perf
-from gpuscale.load.results.types import MAX_BYTES, ReadResult, Request, refuse
+from gpuscale.load.results.types import MAX_BYTES, ReadResult, RequestResult, refuse
 from gpuscale.load.timeline.document import KIND, read_timeline
 from gpuscale.load.timeline.types import Timeline
 
@@ -67,7 +67,7 @@ def read_result(
     return result_timeline(found, path.name, started_ms), result_totals(found), tuple(notes)
 
 
-def _is_possible(request: Request) -> bool:
+def _is_possible(request: RequestResult) -> bool:
     return 0 <= request.start_ms < _LATEST_MS and all(
         each is None or 0 <= each < _LONGEST_MS
         for each in (request.latency_ms, request.first_token_ms)

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from typing import NamedTuple, NoReturn
 
 from gpuscale.base.errors import ConfigError, Problem
-from gpuscale.load.timeline.types import Mark
+from gpuscale.load.timeline.types import TimelineMark
 
 MAX_BYTES = 512 * 1024 * 1024
 MAX_REQUESTS = 2_000_000
 
 
-class Request(NamedTuple):
+class RequestResult(NamedTuple):
     """One request; times are milliseconds of the run's own clock."""
 
     start_ms: float
@@ -29,10 +29,10 @@ class ReadResult:
     """What a file says of a run."""
 
     tool: str
-    requests: Sequence[Request]
+    requests: Sequence[RequestResult]
     has_epoch: bool
     """Whether times are since the epoch; else they count from some moment that the file doesn't name."""
-    marks: tuple[Mark, ...] = ()
+    marks: tuple[TimelineMark, ...] = ()
     notes: tuple[str, ...] = ()
     is_plan: bool = False
     """Whether it is a trace of what is to be sent, and nothing was measured."""

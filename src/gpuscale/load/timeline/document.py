@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from gpuscale.base.errors import ConfigError, Problem
-from gpuscale.load.timeline.types import HOPS, Mark, Span, Timeline, Track
+from gpuscale.load.timeline.types import HOPS, Span, Timeline, TimelineMark, Track
 
 API_VERSION = "gpuscale.dev/v1alpha1"
 KIND = "LoadTimeline"
@@ -135,8 +135,8 @@ class _Reader:
             return False
         return value is None or abs(value) <= _LARGEST
 
-    def _mark(self, item: Mapping[str, Any], path: str) -> Mark:
-        return Mark(
+    def _mark(self, item: Mapping[str, Any], path: str) -> TimelineMark:
+        return TimelineMark(
             at_ms=self._time(item, "atMs", f"{path}.atMs"),
             kind=self._text(item, "kind", f"{path}.kind"),
             object=self._text(item, "object", f"{path}.object"),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from gpuscale.base.pages.columns import GAP, aligned, fits, shortened
 from gpuscale.base.pages.words import NO_DATA, clock_text, number_text, plain_text
 from gpuscale.base.words import counted
-from gpuscale.load.timeline.types import HOPS, Mark, Span, Timeline, Track
+from gpuscale.load.timeline.types import HOPS, Span, Timeline, TimelineMark, Track
 
 ROWS = 20
 """Stretches of time in a table; the document has every point."""
@@ -130,7 +130,7 @@ def _with_marks(lines: list[str], edges_ms: list[int], timeline: Timeline, width
     return merged
 
 
-def _mark_line(mark: Mark, timeline: Timeline, width: int) -> str:
+def _mark_line(mark: TimelineMark, timeline: Timeline, width: int) -> str:
     time = clock_text((mark.at_ms - timeline.started_ms) / 1000)
     text = GAP.join(plain_text(each) for each in (mark.kind, mark.object, mark.text) if each)
     line = f"{time}{GAP}{text}"

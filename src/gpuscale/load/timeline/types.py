@@ -25,7 +25,7 @@ class Track:
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class TimelineMark:
     """Something that happened."""
 
     at_ms: int
@@ -55,7 +55,7 @@ class Timeline:
     started_ms: int
     ended_ms: int
     tracks: tuple[Track, ...] = ()
-    marks: tuple[Mark, ...] = ()
+    marks: tuple[TimelineMark, ...] = ()
     spans: tuple[Span, ...] = ()
 
     def in_order(self) -> tuple[Track, ...]:

@@ -21,7 +21,7 @@ from gpuscale.kube.informers.reflector import Reflector
 from gpuscale.load.timeline.types import Hop
 from gpuscale.load.watching.notes import Notes
 from gpuscale.load.watching.objects import (
-    NodeState,
+    NodeFigures,
     read_event,
     read_hpa_figures,
     read_node_state,
@@ -144,7 +144,7 @@ class HpaWatch:
             self._notes.state(key.partition("/")[2], state, now_ms)
         self._notes.only({key.partition("/")[2] for key in states}, now_ms)
 
-    def _see_nodes(self, states: dict[str, NodeState], now_ms: int) -> None:
+    def _see_nodes(self, states: dict[str, NodeFigures], now_ms: int) -> None:
         """Count nodes with GPUs; all of them where none has any."""
         with_gpus = {key: state for key, state in states.items() if state.has_gpus}
         counted = with_gpus or states
@@ -153,7 +153,7 @@ class HpaWatch:
         self._notes.value("nodes", "nodes", "ready", now_ms, ready)
         self._notes.value("nodes", "nodes", "total", now_ms, len(counted))
 
-    def _see_changes_of_nodes(self, nodes: dict[str, NodeState], now_ms: int) -> None:
+    def _see_changes_of_nodes(self, nodes: dict[str, NodeFigures], now_ms: int) -> None:
         """Mark nodes that came, went or changed since the first look."""
         before, self._nodes_seen = (
             self._nodes_seen,

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from gpuscale.load.timeline.types import Hop, Mark, Span, Track
+from gpuscale.load.timeline.types import Hop, Span, TimelineMark, Track
 
 MAX_POINTS = 50_000
 """Of one track; of a longer run the first ones are kept, and the rest is a gap."""
@@ -20,7 +20,7 @@ class Watched:
     """What was seen from the start of a load to its end."""
 
     tracks: tuple[Track, ...] = ()
-    marks: tuple[Mark, ...] = ()
+    marks: tuple[TimelineMark, ...] = ()
     spans: tuple[Span, ...] = ()
     notes: tuple[str, ...] = ()
     """What could not be watched, or was left out, in words."""
@@ -38,7 +38,7 @@ class Notes:
         self._tracks: dict[tuple[Hop, str, str], list[tuple[int, float | None]]] = {}
         self._held_ms: dict[tuple[Hop, str, str], int] = {}
         """When each line was last seen at its last value."""
-        self._marks: dict[tuple[int, str, str, str], Mark] = {}
+        self._marks: dict[tuple[int, str, str, str], TimelineMark] = {}
         self._states: dict[str, tuple[str, int]] = {}
         self._spans: list[Span] = []
         self._lanes: set[str] = set()
@@ -85,7 +85,7 @@ class Notes:
         if key not in self._marks and len(self._marks) >= MAX_MARKS:
             self.say(f"more than {MAX_MARKS} events; the later ones are left out")
             return
-        self._marks[key] = Mark(*key)
+        self._marks[key] = TimelineMark(*key)
 
     def state(self, lane: str, state: str | None, at_ms: int) -> None:
         """Note the state that something is in from now on; None is that it is gone."""

@@ -13,7 +13,7 @@ from gpuscale.base.quantity import parse_quantity
 from gpuscale.kube.client.client import JsonObject
 from gpuscale.kube.json_values import mapping_of, text_of
 from gpuscale.kube.reading import fields_of
-from gpuscale.load.timeline.types import Mark
+from gpuscale.load.timeline.types import TimelineMark
 from gpuscale.ops.doctor.facts import is_ready
 
 _MAX_TEXT = 500
@@ -101,21 +101,21 @@ def read_pod_state(body: JsonObject) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeState:
+class NodeFigures:
     """What counts of a node."""
 
     is_ready: bool
     has_gpus: bool
 
 
-def read_node_state(body: JsonObject) -> NodeState:
+def read_node_state(body: JsonObject) -> NodeFigures:
     """Return whether a node is ready, and whether it has GPUs of any vendor's device plugin."""
     capacity = mapping_of(mapping_of(body.get("status")).get("capacity"))
     gpus = (value for name, value in capacity.items() if name.endswith("/gpu"))
-    return NodeState(is_ready(fields_of(body)), any(_number(value) for value in gpus))
+    return NodeFigures(is_ready(fields_of(body)), any(_number(value) for value in gpus))
 
 
-def read_event(body: JsonObject) -> Mark | None:
+def read_event(body: JsonObject) -> TimelineMark | None:
     """Return an event as a mark; None where it has no time."""
     about = mapping_of(body.get("involvedObject"))
     series = mapping_of(body.get("series"))
@@ -126,7 +126,7 @@ def read_event(body: JsonObject) -> Mark | None:
     at_ms = next((found for each in times if (found := _time_ms(each)) is not None), None)
     if at_ms is None:
         return None
-    return Mark(
+    return TimelineMark(
         at_ms,
         text_of(body.get("reason"))[:_MAX_TEXT],
         f"{text_of(about.get('kind'))}/{text_of(about.get('name'))}"[:_MAX_TEXT],

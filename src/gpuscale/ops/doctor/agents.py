@@ -22,7 +22,7 @@ from gpuscale.ops.doctor.direct import (
 )
 from gpuscale.ops.doctor.snapshot import AgentLook, Snapshot
 from gpuscale.ops.install.parts import agent
-from gpuscale.server.sources.access import Access
+from gpuscale.server.sources.access import SourceAccess
 from gpuscale.server.sources.feeds.refusals import agent_fault
 
 _PATH = "/metrics"
@@ -56,7 +56,7 @@ class AgentReader:
     """
 
     def __init__(
-        self, connection: KubeClient, urls: Mapping[str, str], access: Access | None = None
+        self, connection: KubeClient, urls: Mapping[str, str], access: SourceAccess | None = None
     ) -> None:
         self._connection = connection
         self._urls = urls

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from gpuscale.base.findings import ChainReport, Change
+from gpuscale.base.findings import ChainReport, FixRequest
 from gpuscale.kube.client.client import CONFLICT, KubeClient
 from gpuscale.kube.client.errors import ApiStatusError
 from gpuscale.ops.doctor.checks import JUDGES
@@ -29,7 +29,7 @@ def diagnose(snapshot: Snapshot, judges: Sequence[ClusterJudge] = JUDGES) -> Cha
 
 def repairable(findings: Sequence[ClusterFinding]) -> tuple[ClusterFinding, ...]:
     """Return the findings whose fix may be done without a thought, each fix once."""
-    found: dict[tuple[Change, ...] | str, ClusterFinding] = {}
+    found: dict[tuple[FixRequest, ...] | str, ClusterFinding] = {}
     for finding in (each for root in findings for each in root.whole()):
         if finding.fix.changes:
             found.setdefault(finding.fix.command, finding)
@@ -47,7 +47,7 @@ async def repair(client: KubeClient, finding: ClusterFinding) -> None:
         await _apply(client, change)
 
 
-async def _apply(client: KubeClient, change: Change) -> None:
+async def _apply(client: KubeClient, change: FixRequest) -> None:
     if not change.creates:
         await client.patch(change.path, change.body)
         return

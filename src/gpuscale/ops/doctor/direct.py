@@ -9,7 +9,7 @@ from yarl import URL
 
 from gpuscale.base.errors import UnavailableError, UpstreamError
 from gpuscale.base.unreachable import reason_of
-from gpuscale.server.sources.access import Access
+from gpuscale.server.sources.access import SourceAccess
 from gpuscale.server.sources.http import HttpSession
 
 _TIMEOUT_S = 10.0
@@ -28,7 +28,7 @@ async def fetch(
     base: str,
     path: str,
     params: Mapping[str, str] | None = None,
-    access: Access | None = None,
+    access: SourceAccess | None = None,
 ) -> str:
     """Return what a server answers.
 
@@ -44,7 +44,7 @@ async def fetch(
     """
     try:
         url = URL(base.rstrip("/") + path).with_query(dict(params or {}))
-        async with HttpSession(_TIMEOUT_S, access=access or Access()) as session:
+        async with HttpSession(_TIMEOUT_S, access=access or SourceAccess()) as session:
             status, body = await session.fetch("GET", url)
     except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
         raise UnavailableError(f"{base} does not answer: {reason_of(error)}") from error

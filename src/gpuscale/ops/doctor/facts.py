@@ -19,7 +19,7 @@ from gpuscale.base.objects.gpu_resources import (
 from gpuscale.base.objects.nodes import Taint, read_taint
 from gpuscale.base.objects.pods import PodSpec, read_pod_spec
 from gpuscale.base.objects.selectors import Selector, parse_selector
-from gpuscale.base.objects.taints import Moment, moment_of
+from gpuscale.base.objects.taints import PassingTaint, moment_of
 from gpuscale.hpa.cluster.scheduling.fit import BLOCKING_EFFECTS
 from gpuscale.kube.reading import read_node_record
 from gpuscale.ops.doctor.snapshot import HpaLook, Snapshot
@@ -178,15 +178,15 @@ def taints(snapshot: Snapshot, node: Fields) -> tuple[Taint, ...]:
     )
 
 
-def moment(snapshot: Snapshot, node: Fields, taint: Taint) -> Moment | None:
+def moment(snapshot: Snapshot, node: Fields, taint: Taint) -> PassingTaint | None:
     """Return what a taint says of the moment: by its key, or as Karpenter starts the pool's nodes with it."""
     found = moment_of(taint.key)
     pool = labels(node).get(NODE_POOL, "")
     is_startup = (pool, taint.key) in _startup_taints(snapshot)
-    return Moment.NOT_YET if found is None and is_startup else found
+    return PassingTaint.NOT_YET if found is None and is_startup else found
 
 
-def momentary(snapshot: Snapshot, node: Fields) -> tuple[tuple[Taint, Moment], ...]:
+def momentary(snapshot: Snapshot, node: Fields) -> tuple[tuple[Taint, PassingTaint], ...]:
     """Return the taints of the moment that keep pods off a node; less those that other findings are about."""
     return tuple(
         (each, found)

@@ -26,7 +26,7 @@ from gpuscale.ops.doctor.rights import server_rights
 from gpuscale.ops.doctor.scalers import ScalerReader
 from gpuscale.ops.doctor.snapshot import Look, Snapshot
 from gpuscale.server.metricsapi.wire.paths import CUSTOM_GROUP, EXTERNAL_GROUP
-from gpuscale.server.sources.access import Access
+from gpuscale.server.sources.access import SourceAccess
 
 _PAGE = "500"
 _NOT_FOUND = 404
@@ -43,11 +43,11 @@ class GatherSettings:
     """Whose HPAs are looked at; None for all."""
     prometheus_url: str | None = None
     """None: found by the metrics server's flags, and asked by way of the API server."""
-    prometheus_access: Access | None = None
+    prometheus_access: SourceAccess | None = None
     """What requests to that address carry."""
     agent_urls: Mapping[str, str] = field(default_factory=dict)
     """By node; others are asked by way of the API server."""
-    agent_access: Access | None = None
+    agent_access: SourceAccess | None = None
     """What requests to those addresses carry."""
 
 

@@ -90,7 +90,7 @@ def refusals(snapshot: Snapshot) -> Mapping[str, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class PoolRefusal:
     """Why one of Karpenter's pools makes no node for a pod."""
 
     pool: str
@@ -99,16 +99,16 @@ class Refusal:
 
 
 @once
-def karpenters_words(snapshot: Snapshot) -> Mapping[str, tuple[Refusal, ...]]:
+def karpenters_words(snapshot: Snapshot) -> Mapping[str, tuple[PoolRefusal, ...]]:
     """Return what Karpenter says of the pods that it makes no node for, by `namespace/name`."""
     found = {}
     for pod, message in _by_pod(snapshot, "scheduling-events"):
         parts = tuple(
-            Refusal(each["pool"], _OVERHEAD.sub("", each["why"]).strip())
+            PoolRefusal(each["pool"], _OVERHEAD.sub("", each["why"]).strip())
             for each in _SEGMENT.finditer(message)
         )
         if parts or "nodepool" in message.lower():
-            found[pod] = parts or (Refusal("", message),)
+            found[pod] = parts or (PoolRefusal("", message),)
     return found
 
 
@@ -125,7 +125,7 @@ def _at_ms(event: Fields) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class NodeGroupStatus:
     """One of Cluster Autoscaler's node groups, as its status says."""
 
     name: str
@@ -142,7 +142,7 @@ class Group:
         return 0 < self.most <= self.target
 
 
-def groups_of(status: str) -> tuple[Group, ...]:
+def groups_of(status: str) -> tuple[NodeGroupStatus, ...]:
     """Return the node groups of a status, as YAML or as text; none where it has neither."""
     try:
         data = [each.data for each in load_documents(status, "status")]
@@ -151,16 +151,16 @@ def groups_of(status: str) -> tuple[Group, ...]:
     if data and isinstance(data[0], dict) and "nodeGroups" in data[0]:
         return tuple(map(_group, fields_of(data[0]).items("nodeGroups")))
     return tuple(
-        Group(each["name"], int(each["target"]), int(each["most"]), each["up"])
+        NodeGroupStatus(each["name"], int(each["target"]), int(each["most"]), each["up"])
         for each in _OLD_GROUP.finditer(status)
     )
 
 
-def _group(body: Fields) -> Group:
+def _group(body: Fields) -> NodeGroupStatus:
     health, up = body.child("health"), body.child("scaleUp")
     info = up.child("backoffInfo")
     error = ": ".join(filter(None, (info.text("errorCode"), info.text("errorMessage"))))
-    return Group(
+    return NodeGroupStatus(
         body.text("name"),
         health.integer("cloudProviderTarget") or 0,
         health.integer("maxSize") or 0,

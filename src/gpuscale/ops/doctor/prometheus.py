@@ -22,7 +22,7 @@ from gpuscale.ops.doctor.direct import (
 )
 from gpuscale.ops.doctor.facts import UTILIZATION
 from gpuscale.ops.doctor.snapshot import PrometheusLook, Row, Snapshot
-from gpuscale.server.sources.access import Access
+from gpuscale.server.sources.access import SourceAccess
 
 _PATH = "/api/v1/query"
 _LIMIT_S = 15.0
@@ -44,7 +44,7 @@ class PrometheusReader:
     """
 
     def __init__(
-        self, connection: KubeClient, url: str | None, access: Access | None = None
+        self, connection: KubeClient, url: str | None, access: SourceAccess | None = None
     ) -> None:
         self._connection = connection
         self._url = url

@@ -13,7 +13,7 @@ from gpuscale.kube.client.client import KubeClient
 from gpuscale.ops.doctor import facts
 from gpuscale.ops.doctor.checks.metrics_api import HPA_ACCOUNT, group_of
 from gpuscale.ops.doctor.direct import at_once
-from gpuscale.ops.doctor.snapshot import Right, Snapshot
+from gpuscale.ops.doctor.snapshot import AccountRight, Snapshot
 from gpuscale.server.metricsapi.wire.paths import CUSTOM_GROUP, RESOURCE_GROUP
 
 _REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
@@ -101,7 +101,7 @@ async def may(
     return status.get("allowed") is True, str(status.get("reason") or "")
 
 
-async def server_rights(client: KubeClient, seen: Snapshot) -> tuple[Right, ...]:
+async def server_rights(client: KubeClient, seen: Snapshot) -> tuple[AccountRight, ...]:
     """Return what the accounts of metrics servers may and may not; those that can't be asked are left out."""
     servers = {
         (
@@ -126,13 +126,13 @@ async def server_rights(client: KubeClient, seen: Snapshot) -> tuple[Right, ...]
 
 async def _right(
     client: KubeClient, account: tuple[str, str], attributes: Mapping[str, str], role: str
-) -> Right | None:
+) -> AccountRight | None:
     allowed, _ = await may(client, account, attributes)
     if allowed is None:
         return None
     group = attributes.get("group", "")
     what = f"{attributes['verb']} {attributes['resource']}{'.' if group else ''}{group}"
-    return Right("/".join(account), what, role, allowed)
+    return AccountRight("/".join(account), what, role, allowed)
 
 
 def metric_attributes(spec: MetricSpec) -> dict[str, str]:

@@ -128,7 +128,7 @@ class HpaLook:
 
 
 @dataclass(frozen=True, slots=True)
-class Right:
+class AccountRight:
     """Whether a metrics server's account may do something."""
 
     account: str
@@ -170,7 +170,7 @@ class Snapshot:
     hpas: Sequence[HpaLook] = ()
     rule_maps: Sequence[Mapping[str, Any]] = ()
     """ConfigMaps with the rules of metrics servers."""
-    rights: Sequence[Right] = ()
+    rights: Sequence[AccountRight] = ()
     """Of the accounts of metrics servers."""
     kubernetes: KubernetesVersion | None = None
     """The cluster's release; None where it can't be read."""

@@ -29,7 +29,7 @@ _RENEWED_BEFORE_MS = 90 * 86_400_000
 
 
 @dataclass(frozen=True, slots=True)
-class ServingCertificate:
+class IssuedCertificate:
     """A CA, and a certificate signed by it, as PEM."""
 
     ca: str
@@ -37,16 +37,16 @@ class ServingCertificate:
     key: str = field(repr=False)
 
 
-def make_certificate(values: Values, now_ms: int) -> ServingCertificate:
+def make_certificate(values: Values, now_ms: int) -> IssuedCertificate:
     """Return a new certificate for the metrics API's Service. The CA's key is thrown away."""
     ca = make_ca(now_ms)
     serving = make_serving(ca, _names(values), now_ms, CA_DAYS)
-    return ServingCertificate(
+    return IssuedCertificate(
         ca.certificate.decode(), serving.certificate.decode(), serving.key.decode()
     )
 
 
-async def certificate_for(client: "KubeClient", values: Values, now_ms: int) -> ServingCertificate:
+async def certificate_for(client: "KubeClient", values: Values, now_ms: int) -> IssuedCertificate:
     """Return the certificate in the cluster where it can go on serving, else a new one.
 
     Raises:
@@ -62,15 +62,15 @@ async def certificate_for(client: "KubeClient", values: Values, now_ms: int) -> 
     return make_certificate(values, now_ms)
 
 
-def _read(data: dict[str, str]) -> ServingCertificate | None:
+def _read(data: dict[str, str]) -> IssuedCertificate | None:
     try:
         texts = [base64.b64decode(data[key]).decode() for key in ("ca.crt", "tls.crt", "tls.key")]
     except (KeyError, binascii.Error, UnicodeDecodeError):
         return None
-    return ServingCertificate(*texts)
+    return IssuedCertificate(*texts)
 
 
-def _is_usable(found: ServingCertificate, values: Values, now_ms: int) -> bool:
+def _is_usable(found: IssuedCertificate, values: Values, now_ms: int) -> bool:
     """Return whether a certificate that is there can go on serving: for the right name, and for a while."""
     pair = KeyPair(found.certificate.encode(), found.key.encode())
     return can_serve(pair, _names(values)[0], now_ms + _RENEWED_BEFORE_MS)

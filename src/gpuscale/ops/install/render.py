@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from gpuscale.base.documents.documents import dump_documents
 from gpuscale.ops.install.boards.catalogue import dashboard_objects
-from gpuscale.ops.install.certificates import ServingCertificate
+from gpuscale.ops.install.certificates import IssuedCertificate
 from gpuscale.ops.install.common import Object, renews_certificate
 from gpuscale.ops.install.parts.agent import agent_objects
 from gpuscale.ops.install.parts.api_objects import metrics_api_objects
@@ -56,14 +56,14 @@ KIND_ORDER = (
 
 
 @dataclass(frozen=True, slots=True)
-class Inputs:
+class RenderInputs:
     """What objects are made from beside the values."""
 
-    certificate: ServingCertificate | None = None
+    certificate: IssuedCertificate | None = None
     """Of a metrics API that runs elsewhere; others have theirs from cert-manager, or renew it themselves."""
 
 
-_PARTS: tuple[Callable[[Values, Inputs], list[Object]], ...] = (
+_PARTS: tuple[Callable[[Values, RenderInputs], list[Object]], ...] = (
     lambda values, _: namespace_objects(values),
     lambda values, _: device_plugin_objects(values),
     lambda values, _: agent_objects(values),
@@ -80,9 +80,9 @@ _PARTS: tuple[Callable[[Values, Inputs], list[Object]], ...] = (
 )
 
 
-def render(values: Values, inputs: Inputs | None = None) -> tuple[Object, ...]:
+def render(values: Values, inputs: RenderInputs | None = None) -> tuple[Object, ...]:
     """Return the objects of an installation in the order in which they are applied."""
-    given = inputs or Inputs()
+    given = inputs or RenderInputs()
     found = [each for part in _PARTS for each in part(values, given)]
     return tuple(sorted(found, key=lambda each: KIND_ORDER.index(str(each["kind"]))))
 
@@ -95,8 +95,8 @@ def needs_certificate(values: Values) -> bool:
 
 def outline(values: Values) -> tuple[Object, ...]:
     """Return the objects of an installation, for what does not look at the certificate among them."""
-    certificate = ServingCertificate("", "", "") if needs_certificate(values) else None
-    return render(values, Inputs(certificate))
+    certificate = IssuedCertificate("", "", "") if needs_certificate(values) else None
+    return render(values, RenderInputs(certificate))
 
 
 def manifest(objects: Sequence[Object]) -> str:

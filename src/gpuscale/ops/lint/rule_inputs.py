@@ -21,7 +21,7 @@ from gpuscale.ops.lint.problems import (
     refused,
     sentence,
 )
-from gpuscale.server.rules.config import AdapterConfig, Rule, load_rules, preset_config
+from gpuscale.server.rules.config import AdapterConfig, AdapterRule, load_rules, preset_config
 from gpuscale.server.rules.resources import KUBERNETES, ResourceType, UnknownResourceError
 
 _KUBERNETES_NAMES = frozenset(
@@ -34,7 +34,7 @@ _RULE_KEYS = frozenset({"rules", "externalRules", "resourceRules"})
 class PlacedRule:
     """A rule, and where it stands."""
 
-    rule: Rule
+    rule: AdapterRule
     document: Document | None
     """None for a rule of the chart or the preset, which stands in no file of the user's."""
     path: Path = ()
@@ -161,7 +161,7 @@ class _RulePaths:
             origin = f"{document.source}:{document.line(path)}"
             self._paths.setdefault((origin, external), []).append(path)
 
-    def placed(self, rule: Rule) -> PlacedRule:
+    def placed(self, rule: AdapterRule) -> PlacedRule:
         """Return a rule with its place; rules come in the order of the file."""
         paths = self._paths.get((rule.origin, rule.external))
         return PlacedRule(rule, self._document, paths.pop(0)) if paths else PlacedRule(rule, None)

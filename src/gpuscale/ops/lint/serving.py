@@ -10,7 +10,7 @@ from gpuscale.ops.lint.rule_inputs import PlacedRule
 from gpuscale.series.matchers import Matcher, MatchOp
 from gpuscale.series.promql.parse import parse_matchers, parse_query
 from gpuscale.series.promql.tree import Node
-from gpuscale.server.rules.config import Rule
+from gpuscale.server.rules.config import AdapterRule
 from gpuscale.server.rules.queries.backwards import candidates
 from gpuscale.server.rules.query import custom_query, external_query
 from gpuscale.server.rules.resources import NAMESPACES, ResourceType
@@ -27,7 +27,7 @@ class Serving:
     """Whether the rule names the series; otherwise there may be none of that name."""
 
     @property
-    def rule(self) -> Rule:
+    def rule(self) -> AdapterRule:
         return self.placed.rule
 
 
@@ -40,12 +40,12 @@ def servings(rules: Sequence[PlacedRule], metric: str) -> tuple[Serving, ...]:
     )
 
 
-def mapped_resources(rule: Rule) -> tuple[ResourceType, ...]:
+def mapped_resources(rule: AdapterRule) -> tuple[ResourceType, ...]:
     """Return the resources that overrides name, each once."""
     return tuple(dict.fromkeys(rule.labels.overrides.values()))
 
 
-def has_namespaces(rule: Rule) -> bool:
+def has_namespaces(rule: AdapterRule) -> bool:
     """Return whether a rule has a label for namespaces, which every request for something in one asks for."""
     try:
         rule.labels.label_for(NAMESPACES)
@@ -55,7 +55,7 @@ def has_namespaces(rule: Rule) -> bool:
 
 
 def custom_node(
-    rule: Rule, series: str, resource: ResourceType, namespace: str, selector: Selector
+    rule: AdapterRule, series: str, resource: ResourceType, namespace: str, selector: Selector
 ) -> Node | None:
     """Return the query for one object, as a tree; None where there is none or it is no PromQL."""
     within = namespace if resource.namespaced else None
@@ -68,7 +68,9 @@ def custom_node(
         return None
 
 
-def external_node(rule: Rule, series: str, namespace: str, selector: Selector) -> Node | None:
+def external_node(
+    rule: AdapterRule, series: str, namespace: str, selector: Selector
+) -> Node | None:
     """Return the query of an external metric, as a tree; None where there is none or it is no PromQL."""
     within = namespace if rule.namespaced else None
     try:
@@ -78,12 +80,12 @@ def external_node(rule: Rule, series: str, namespace: str, selector: Selector) -
         return None
 
 
-def selector_of_series(rule: Rule) -> tuple[Matcher, ...]:
+def selector_of_series(rule: AdapterRule) -> tuple[Matcher, ...]:
     """Return the matchers of a rule's series query."""
     return parse_matchers(rule.series_query)
 
 
-def contradicting_label(rule: Rule, label: str) -> tuple[Matcher, Matcher] | None:
+def contradicting_label(rule: AdapterRule, label: str) -> tuple[Matcher, Matcher] | None:
     """Return what in a rule's series query keeps a label from ever being there."""
     there = Matcher(label, MatchOp.NOT_EQUAL, "")
     return contradiction((*selector_of_series(rule), there))

@@ -16,7 +16,7 @@ from gpuscale.ops.observe.observer import Observer
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class HpaSelection:
     """Which HPAs to look at."""
 
     namespace: str | None
@@ -26,7 +26,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class SeenHpa:
     """One HPA, and what its controller sees."""
 
     name: str
@@ -42,8 +42,8 @@ class Seen:
 
 
 async def read_hpas(
-    settings: KubeSettings, wanted: Wanted, clock: Clock
-) -> tuple[Seen | GpuscaleError, ...]:
+    settings: KubeSettings, wanted: HpaSelection, clock: Clock
+) -> tuple[SeenHpa | GpuscaleError, ...]:
     """Return what the controller sees of each HPA, or why that can't be read.
 
     Raises:
@@ -68,7 +68,7 @@ async def read_hpas(
 
 async def _named(
     client: KubeClient, observer: Observer, namespace: str, name: str
-) -> Seen | GpuscaleError:
+) -> SeenHpa | GpuscaleError:
     try:
         body = await find_hpa(client, namespace, name)
     except GpuscaleError as error:
@@ -76,21 +76,21 @@ async def _named(
     return await _seen(observer, body)
 
 
-async def _seen(observer: Observer, body: JsonObject) -> Seen | GpuscaleError:
+async def _seen(observer: Observer, body: JsonObject) -> SeenHpa | GpuscaleError:
     try:
         sight = await observer.look(body)
     except GpuscaleError as error:
         return error
     meta = sight.hpa.metadata
-    return Seen(meta.name, meta.namespace, document_text(sight), _time(sight))
+    return SeenHpa(meta.name, meta.namespace, document_text(sight), _time(sight))
 
 
-def saved_text(seen: Sequence[Seen], cluster: str) -> str:
+def saved_text(seen: Sequence[SeenHpa], cluster: str) -> str:
     """Return documents as a file that says where they are from."""
     return "---\n".join(_commented(each, cluster) for each in seen)
 
 
-def _commented(seen: Seen, cluster: str) -> str:
+def _commented(seen: SeenHpa, cluster: str) -> str:
     where = (
         f"{seen.place} in namespace {seen.namespace}, read at {seen.time} from cluster {cluster}."
     )

@@ -49,7 +49,7 @@ _PER_UNITS = {
 }
 
 
-class Kind(Enum):
+class MetricKind(Enum):
     """What of a metric's type shows in its name."""
 
     COUNTER = "counter"
@@ -59,7 +59,7 @@ class Kind(Enum):
     """A sum that falls too, a histogram, a summary."""
 
 
-def metric_name(name: str, unit: str, kind: Kind) -> str:
+def metric_name(name: str, unit: str, kind: MetricKind) -> str:
     """Return the name of a metric's series; empty where nothing of it can be one.
 
     Args:
@@ -77,9 +77,9 @@ def metric_name(name: str, unit: str, kind: Kind) -> str:
     if per:
         main = main.removesuffix("_")
     tokens += [suffix for suffix in (main, per) if suffix]
-    if kind is Kind.COUNTER:
+    if kind is MetricKind.COUNTER:
         tokens = [*(each for each in tokens if each != "total"), "total"]
-    if unit == "1" and kind is Kind.GAUGE:
+    if unit == "1" and kind is MetricKind.GAUGE:
         tokens = [*(each for each in tokens if each != "ratio"), "ratio"]
     found = "_".join(tokens)
     return f"_{found}" if found[:1].isdigit() else found

@@ -30,7 +30,7 @@ from gpuscale.series.otlp.message import (
     ResourceMetrics,
     SummaryDataPoint,
 )
-from gpuscale.series.otlp.names import Kind, label_name, metric_name
+from gpuscale.series.otlp.names import MetricKind, label_name, metric_name
 
 TARGET_INFO = "target_info"
 _SERVICE_NAME, _SERVICE_NAMESPACE = "service.name", "service.namespace"
@@ -44,7 +44,7 @@ _DELTA = (
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class OtlpSample:
     """One value of one series."""
 
     labels: Mapping[str, str]
@@ -65,7 +65,7 @@ class Refusals:
             self.points[reason] = self.points.get(reason, 0) + count
 
 
-def samples(request: Request, promoted: Collection[str], refused: Refusals) -> Iterator[Sample]:
+def samples(request: Request, promoted: Collection[str], refused: Refusals) -> Iterator[OtlpSample]:
     """Yield the samples of a request.
 
     Args:
@@ -79,7 +79,7 @@ def samples(request: Request, promoted: Collection[str], refused: Refusals) -> I
 
 def _of_resource(
     resource: ResourceMetrics, promoted: Collection[str], refused: Refusals
-) -> Iterator[Sample]:
+) -> Iterator[OtlpSample]:
     attributes = _texts(resource.resource.attributes)
     identity = _identity(attributes)
     shared = {label_name(key): value for key, value in attributes.items() if key in promoted}
@@ -92,7 +92,7 @@ def _of_resource(
     info = {label_name(key): value for key, value in attributes.items() if key not in _IDENTIFYING}
     info.pop("", None)
     if latest_ms and identity and info:
-        yield Sample({**info, **identity, METRIC_NAME: TARGET_INFO}, latest_ms, 1.0)
+        yield OtlpSample({**info, **identity, METRIC_NAME: TARGET_INFO}, latest_ms, 1.0)
 
 
 def _identity(attributes: Mapping[str, str]) -> dict[str, str]:
@@ -107,7 +107,7 @@ def _identity(attributes: Mapping[str, str]) -> dict[str, str]:
 
 def _of_metric(
     metric: Metric, shared: Mapping[str, str], identity: Mapping[str, str], refused: Refusals
-) -> Iterator[Sample]:
+) -> Iterator[OtlpSample]:
     kind = metric.WhichOneof("data")
     name = metric_name(metric.name, metric.unit, _kind(metric, kind))
     if kind is None:
@@ -135,37 +135,39 @@ def _of_metric(
             value = float(
                 point.as_int if point.WhichOneof("value") == "as_int" else point.as_double
             )
-            yield Sample(labels, _time_ms(point), value, _ends(point))
+            yield OtlpSample(labels, _time_ms(point), value, _ends(point))
 
 
-def _kind(metric: Metric, kind: str | None) -> Kind:
+def _kind(metric: Metric, kind: str | None) -> MetricKind:
     if kind == "sum":
-        return Kind.COUNTER if metric.sum.is_monotonic else Kind.OTHER
-    return Kind.GAUGE if kind == "gauge" else Kind.OTHER
+        return MetricKind.COUNTER if metric.sum.is_monotonic else MetricKind.OTHER
+    return MetricKind.GAUGE if kind == "gauge" else MetricKind.OTHER
 
 
 def _of_histogram(
     name: str, point: HistogramDataPoint, labels: Mapping[str, str]
-) -> Iterator[Sample]:
+) -> Iterator[OtlpSample]:
     t_ms, ends = _time_ms(point), _ends(point)
     if point.HasField("sum"):
-        yield Sample({**labels, METRIC_NAME: f"{name}_sum"}, t_ms, point.sum, ends)
-    yield Sample({**labels, METRIC_NAME: f"{name}_count"}, t_ms, float(point.count), ends)
+        yield OtlpSample({**labels, METRIC_NAME: f"{name}_sum"}, t_ms, point.sum, ends)
+    yield OtlpSample({**labels, METRIC_NAME: f"{name}_count"}, t_ms, float(point.count), ends)
     bucket = {**labels, METRIC_NAME: f"{name}_bucket"}
     total = 0
     for bound, count in zip(point.explicit_bounds, point.bucket_counts, strict=False):
         total += count
-        yield Sample({**bucket, "le": positional(bound)}, t_ms, float(total), ends)
-    yield Sample({**bucket, "le": "+Inf"}, t_ms, float(point.count), ends)
+        yield OtlpSample({**bucket, "le": positional(bound)}, t_ms, float(total), ends)
+    yield OtlpSample({**bucket, "le": "+Inf"}, t_ms, float(point.count), ends)
 
 
-def _of_summary(name: str, point: SummaryDataPoint, labels: Mapping[str, str]) -> Iterator[Sample]:
+def _of_summary(
+    name: str, point: SummaryDataPoint, labels: Mapping[str, str]
+) -> Iterator[OtlpSample]:
     t_ms, ends = _time_ms(point), _ends(point)
-    yield Sample({**labels, METRIC_NAME: f"{name}_sum"}, t_ms, point.sum, ends)
-    yield Sample({**labels, METRIC_NAME: f"{name}_count"}, t_ms, float(point.count), ends)
+    yield OtlpSample({**labels, METRIC_NAME: f"{name}_sum"}, t_ms, point.sum, ends)
+    yield OtlpSample({**labels, METRIC_NAME: f"{name}_count"}, t_ms, float(point.count), ends)
     for each in point.quantile_values:
         of_quantile = {**labels, METRIC_NAME: name, "quantile": positional(each.quantile)}
-        yield Sample(of_quantile, t_ms, each.value, ends)
+        yield OtlpSample(of_quantile, t_ms, each.value, ends)
 
 
 def _time_ms(point: NumberDataPoint | HistogramDataPoint | SummaryDataPoint) -> int:

@@ -33,10 +33,10 @@ from gpuscale.series.promql.rows import (
     Evaluator,
     PlannedQuery,
     QueryRange,
+    RangeWindows,
     Reading,
     Rows,
     Window,
-    Windows,
     nameless,
 )
 from gpuscale.series.promql.tree import (
@@ -281,7 +281,7 @@ def _matrix_series(points: _Points | Window) -> MatrixSeries:
     return MatrixSeries(points.labels, Points(points.times_ms, points.values))
 
 
-def _raw_matrix(windows: Windows) -> Matrix:
+def _raw_matrix(windows: RangeWindows) -> Matrix:
     ordered = sorted(windows.windows, key=lambda window: tuple(window.labels.items()))
     return Matrix(tuple(_matrix_series(window) for window in ordered))
 
@@ -359,7 +359,7 @@ class _Evaluation(Evaluator):
             return node.value
         raise BugError(f"found a {value_type(node).value} where a string belongs")
 
-    def windows(self, node: Node) -> Windows:
+    def windows(self, node: Node) -> RangeWindows:
         match node:
             case SelectRange():
                 return self._select_range(node)
@@ -402,17 +402,17 @@ class _Evaluation(Evaluator):
             return oldest_ms
         return max(oldest_ms, self._span.store.oldest_kept_ms())
 
-    def _select_range(self, node: SelectRange) -> Windows:
+    def _select_range(self, node: SelectRange) -> RangeWindows:
         end_ms = self._end_ms(node.selector.moment)
         start_ms = end_ms - node.range_ms
         windows: list[Window] = []
         if end_ms < self._span.store.oldest_kept_ms() and not self._is_inner:
-            return Windows(start_ms, end_ms, windows)
+            return RangeWindows(start_ms, end_ms, windows)
         for series in self._series(node.selector):
             window = self._window(series, start_ms, end_ms)
             if window is not None:
                 windows.append(window)
-        return Windows(start_ms, end_ms, windows)
+        return RangeWindows(start_ms, end_ms, windows)
 
     def _window(self, series: Series, start_ms: int, end_ms: int) -> Window | None:
         times_ms, values = window(series, start_ms, end_ms, left_open=self._span.left_open)
@@ -421,7 +421,7 @@ class _Evaluation(Evaluator):
         self._span.budget.hold_window(len(times_ms))
         return Window(series.labels, times_ms, values, times_ms[-1])
 
-    def _subquery(self, node: Subquery) -> Windows:
+    def _subquery(self, node: Subquery) -> RangeWindows:
         end_ms = self._end_ms(node.moment)
         start_ms = end_ms - node.range_ms
         step_ms = node.step_ms or SUBQUERY_STEP_MS
@@ -430,4 +430,4 @@ class _Evaluation(Evaluator):
             first_ms += step_ms
         steps = range(first_ms, end_ms + 1, step_ms)
         gathered = _gathered(self._span, node.expression, steps, is_inner=True)
-        return Windows(start_ms, end_ms, gathered.windows())
+        return RangeWindows(start_ms, end_ms, gathered.windows())

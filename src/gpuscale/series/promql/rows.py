@@ -36,7 +36,7 @@ class Window(NamedTuple):
     measured_ms: int
 
 
-class Windows(NamedTuple):
+class RangeWindows(NamedTuple):
     """The windows of all series, and the range they were cut from."""
 
     start_ms: int
@@ -81,7 +81,7 @@ class Evaluator(Protocol):
 
     def number(self, node: Node) -> Reading: ...
 
-    def windows(self, node: Node) -> Windows: ...
+    def windows(self, node: Node) -> RangeWindows: ...
 
     def text(self, node: Node) -> str: ...
 

@@ -91,7 +91,7 @@ def _looked(
     return at_ms - moment.offset_ms, at_ms - moment.offset_ms
 
 
-class Snapshot:
+class SampleCopies:
     """Copied samples by selector; evaluation reads them as it reads a store.
 
     Args:

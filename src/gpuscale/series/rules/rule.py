@@ -10,7 +10,7 @@ from typing import Literal
 from gpuscale.base.errors import GpuscaleError, QueryError
 from gpuscale.series.labels import EMPTY, METRIC_NAME, LabelKey, LabelSet, label_set
 from gpuscale.series.promql.parse import Query
-from gpuscale.series.storage.groups import Group
+from gpuscale.series.storage.groups import SeriesGroup
 from gpuscale.series.storage.samples import Series
 from gpuscale.series.values import Scalar, Value, Vector
 
@@ -53,7 +53,7 @@ class Rule:
     status: RuleStatus = field(default_factory=RuleStatus)
     written: dict[LabelKey, Series] = field(default_factory=dict)
     """The series that have a sample of the previous evaluation."""
-    group: Group | None = None
+    group: SeriesGroup | None = None
     """Of all series that the rule writes."""
 
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from hashlib import blake2b
 
 from gpuscale.series.possible import MAX_AHEAD_MS
-from gpuscale.series.saved.records import Kind, Record, TornSegmentError
+from gpuscale.series.saved.records import Record, RecordKind, TornSegmentError
 from gpuscale.series.saved.writing import SAMPLES_HEAD, SERIES_HEAD
-from gpuscale.series.storage.groups import Group
+from gpuscale.series.storage.groups import SeriesGroup
 from gpuscale.series.storage.samples import Series
 from gpuscale.series.storage.store import SeriesStore
 from gpuscale.series.values import ABSENT_BITS, STALE_BITS
@@ -48,7 +48,7 @@ class SegmentReader:
         self._run = b""
         self._places: dict[int, list[Series | None]] = {}
         """By number of the group: the series of its places, as the segment has declared them."""
-        self._groups: dict[int, Group] = {}
+        self._groups: dict[int, SeriesGroup] = {}
         """By number, which is the same in all segments of a run."""
         self._declared: dict[bytes, list[Series | None]] = {}
         """By digest of the text that declared them; segments repeat each other."""
@@ -77,7 +77,7 @@ class SegmentReader:
             TornSegmentError: the record makes no sense.
         """
         try:
-            if record.kind is Kind.SERIES:
+            if record.kind is RecordKind.SERIES:
                 self._declare(record.content)
             else:
                 yield from self._append(record.content)
@@ -144,7 +144,7 @@ class SegmentReader:
         restored.samples += taken
         restored.refused += len(known) - taken
 
-    def _group(self, number: int, refs: list[Series]) -> Group:
+    def _group(self, number: int, refs: list[Series]) -> SeriesGroup:
         group = self._groups.get(number)
         if group is None:
             group = self._groups[number] = self._store.group_of(refs)

@@ -31,7 +31,7 @@ Read = Callable[[int], bytes]
 """Returns the next bytes of a file, fewer at its end."""
 
 
-class Kind(IntEnum):
+class RecordKind(IntEnum):
     """What a record holds."""
 
     SERIES = 1
@@ -65,7 +65,7 @@ class SegmentHeader:
 class Record:
     """The content of one record."""
 
-    kind: Kind
+    kind: RecordKind
     content: bytes
 
 
@@ -119,7 +119,7 @@ def read_record(read: Read) -> Record | None:
         raise TornSegmentError("a record's checksum is wrong")
     try:
         content = decompress(stored, Compression(compression), content_bytes)
-        return Record(Kind(kind), content)
+        return Record(RecordKind(kind), content)
     except CompressionError as error:
         raise TornSegmentError(str(error)) from None
     except ValueError:

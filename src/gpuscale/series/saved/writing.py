@@ -8,7 +8,7 @@ import json
 import struct
 from collections.abc import Iterator
 
-from gpuscale.series.saved.records import Kind, Record
+from gpuscale.series.saved.records import Record, RecordKind
 from gpuscale.series.storage.samples import Series
 from gpuscale.series.storage.tail import Batch
 
@@ -58,8 +58,8 @@ class SegmentWriter:
         numbers.begin_segment()
         self._declared: dict[int, list[Series | None]] = {}
         """By number of the group: the series of its places, as a reader of the segment has them."""
-        self._parts: dict[Kind, list[bytes]] = {kind: [] for kind in Kind}
-        self._sizes = dict.fromkeys(Kind, 0)
+        self._parts: dict[RecordKind, list[bytes]] = {kind: [] for kind in RecordKind}
+        self._sizes = dict.fromkeys(RecordKind, 0)
 
     def add(self, batch: Batch) -> Iterator[Record]:
         """Add a batch, and yield the records that are full."""
@@ -74,11 +74,11 @@ class SegmentWriter:
             times_ms = batch.times_ms[low : low + step]
             values = batch.values[low * width : (low + len(times_ms)) * width]
             head = SAMPLES_HEAD.pack(number, width, len(times_ms))
-            yield from self._put(Kind.SAMPLES, head, times_ms.tobytes(), values.tobytes())
+            yield from self._put(RecordKind.SAMPLES, head, times_ms.tobytes(), values.tobytes())
 
     def flush(self) -> Iterator[Record]:
         """Yield what was added and not given away yet; series before the samples that need them."""
-        for kind in (Kind.SERIES, Kind.SAMPLES):
+        for kind in (RecordKind.SERIES, RecordKind.SAMPLES):
             if parts := self._parts[kind]:
                 self._parts[kind], self._sizes[kind] = [], 0
                 yield Record(kind, b"".join(parts))
@@ -108,9 +108,9 @@ class SegmentWriter:
     def _put_series(self, number: int, first: int, texts: list[str]) -> Iterator[Record]:
         text = f"[{','.join(texts)}]".encode("ascii")
         head = SERIES_HEAD.pack(number, first, len(texts), len(text))
-        yield from self._put(Kind.SERIES, head, text)
+        yield from self._put(RecordKind.SERIES, head, text)
 
-    def _put(self, kind: Kind, *parts: bytes) -> Iterator[Record]:
+    def _put(self, kind: RecordKind, *parts: bytes) -> Iterator[Record]:
         self._parts[kind] += parts
         self._sizes[kind] += sum(map(len, parts))
         if self._sizes[kind] >= _RECORD_BYTES:

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from gpuscale.base.errors import Problem
 from gpuscale.base.exposition.parse import check_size
 from gpuscale.base.exposition.reading.entries import ExpositionError, MetaLine, NativeHistogramError
-from gpuscale.base.exposition.reading.formats import PROMETHEUS_TEXT, Format
+from gpuscale.base.exposition.reading.formats import PROMETHEUS_TEXT, ExpositionFormat
 from gpuscale.series.possible import RangeCheck
 from gpuscale.series.scraping.scraped_text import ScrapedText, TextReader
 from gpuscale.series.scraping.target import TargetSeries
-from gpuscale.series.storage.groups import Group
+from gpuscale.series.storage.groups import SeriesGroup
 from gpuscale.series.storage.limits import (
     DEFAULT_LIMITS,
     ScrapeLimitError,
@@ -23,7 +23,7 @@ from gpuscale.series.storage.limits import (
 from gpuscale.series.storage.metadata import metadata_of
 from gpuscale.series.storage.samples import Series
 from gpuscale.series.storage.store import SeriesStore
-from gpuscale.series.wanted import KEEP_ALL, SeriesFilter
+from gpuscale.series.wanted import KEEP_ALL, WantedSeries
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class ScrapeTarget:
         own_labels: Collection[str] = (),
         limits: ScrapeLimits = DEFAULT_LIMITS,
         source: str = "<scrape>",
-        wanted: SeriesFilter = KEEP_ALL,
+        wanted: WantedSeries = KEEP_ALL,
     ) -> None:
         self.unwanted = 0
         """Samples of the last scrape whose series are not kept."""
@@ -77,7 +77,7 @@ class ScrapeTarget:
         self._last: list[Series] = []
         self._metas: list[MetaLine] | None = []
         """What it said of its metrics last; None where that was too much to keep."""
-        self._group: Group | None = None
+        self._group: SeriesGroup | None = None
         self._check = RangeCheck()
 
     def ingest(
@@ -85,7 +85,7 @@ class ScrapeTarget:
         text: str,
         t_ms: int,
         duration_seconds: float | None = None,
-        format_: Format = PROMETHEUS_TEXT,
+        format_: ExpositionFormat = PROMETHEUS_TEXT,
     ) -> ScrapeResult:
         """Store what the target answered, all of it or nothing.
 

@@ -21,7 +21,7 @@ from gpuscale.base.exposition.reading.entries import (
 )
 from gpuscale.base.exposition.reading.formats import (
     PROMETHEUS_TEXT,
-    Format,
+    ExpositionFormat,
     entries,
     line_entry,
     meta_line,
@@ -35,7 +35,7 @@ from gpuscale.series.storage.bounds import BOUND_LABELS, with_stored_bound
 from gpuscale.series.storage.limits import ScrapeLimits, check_labels, check_limit, too_many_series
 from gpuscale.series.storage.samples import Series
 from gpuscale.series.storage.store import SeriesStore
-from gpuscale.series.wanted import SeriesFilter
+from gpuscale.series.wanted import WantedSeries
 
 _MAX_UNWANTED = 100_000
 """Texts of series that are not kept, so that they are passed over at once."""
@@ -89,7 +89,7 @@ class TextReader:
         target: TargetSeries,
         limits: ScrapeLimits,
         source: str,
-        wanted: SeriesFilter,
+        wanted: WantedSeries,
     ) -> None:
         self._wanted = wanted
         self._version = wanted.version
@@ -106,7 +106,7 @@ class TextReader:
         self._timed: set[Series] = set()
         """Series of the last text that brought their own times."""
 
-    def read(self, text: str, format_: Format) -> ScrapedText:
+    def read(self, text: str, format_: ExpositionFormat) -> ScrapedText:
         """Return what a text brings.
 
         Raises:
@@ -281,7 +281,7 @@ class TextReader:
         check_labels(ref.labels, self._limits, self._source, number)
 
 
-def _lines(text: str, format_: Format) -> Sequence[str]:
+def _lines(text: str, format_: ExpositionFormat) -> Sequence[str]:
     """Return the lines of a text, less the mark of its end.
 
     Raises:

@@ -13,7 +13,7 @@ from gpuscale.base.exposition.stream import StreamLine, StreamReader
 from gpuscale.series.labels import METRIC_NAME
 from gpuscale.series.scraping.target import TargetSeries
 from gpuscale.series.storage.bounds import BOUND_LABELS, with_stored_bound
-from gpuscale.series.storage.groups import Group
+from gpuscale.series.storage.groups import SeriesGroup
 from gpuscale.series.storage.limits import (
     DEFAULT_LIMITS,
     RESOLUTION_MS,
@@ -26,7 +26,7 @@ from gpuscale.series.storage.limits import (
 from gpuscale.series.storage.metadata import metadata_of
 from gpuscale.series.storage.samples import Series
 from gpuscale.series.storage.store import SeriesStore
-from gpuscale.series.wanted import KEEP_ALL, SeriesFilter
+from gpuscale.series.wanted import KEEP_ALL, WantedSeries
 
 UP_MS = 1_000
 """How often it is stored that the agent is there."""
@@ -54,7 +54,7 @@ class StreamedTarget:
         *,
         limits: ScrapeLimits = DEFAULT_LIMITS,
         source: str = "<stream>",
-        wanted: SeriesFilter = KEEP_ALL,
+        wanted: WantedSeries = KEEP_ALL,
     ) -> None:
         self.series = self.unwanted = 0
         """Series that the agent has now and that are kept, and those that are not."""
@@ -72,7 +72,7 @@ class StreamedTarget:
         self._store = store
         self._target = target
         self._reader = StreamReader(self._ref)
-        self._group: Group | None = None
+        self._group: SeriesGroup | None = None
         self._impossible: dict[Series, float] = {}
         """What the agent has in place of a possible value."""
         self._stored_ms = 0

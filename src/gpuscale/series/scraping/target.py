@@ -6,8 +6,8 @@ Source: prometheus scrape/scrape.go (mutateSampleLabels, report).
 from collections.abc import Collection, Iterable, Mapping
 
 from gpuscale.series.labels import METRIC_NAME
-from gpuscale.series.storage.groups import Group
-from gpuscale.series.storage.limits import ScrapeLimits, Share
+from gpuscale.series.storage.groups import SeriesGroup
+from gpuscale.series.storage.limits import ScrapeLimits, TargetShare
 from gpuscale.series.storage.metadata import MetricMetadata
 from gpuscale.series.storage.samples import Series
 from gpuscale.series.storage.store import SeriesStore
@@ -37,10 +37,10 @@ class TargetSeries:
         kept = own_labels if honor_labels else self._labels
         self._kept = {name: value for name, value in self._labels.items() if name in kept}
         """Those that no exposed label replaces."""
-        self.share = Share()
+        self.share = TargetShare()
         """How much of the store its series take; what is said of the target itself does not count."""
         self._reports: dict[str, Series] = {}
-        self._report_group: Group | None = None
+        self._report_group: SeriesGroup | None = None
 
     def ref(self, exposed: Mapping[str, str]) -> Series:
         """Return the series of exposed labels, the metric's name among them."""

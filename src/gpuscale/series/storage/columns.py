@@ -19,7 +19,7 @@ NEVER_MS = 1 << 62
 """Later than any time; negative, earlier than any."""
 
 
-class Block:
+class RowBlock:
     """Rows of one width.
 
     Args:
@@ -60,7 +60,7 @@ class Columns:
     __slots__ = ("__weakref__", "blocks", "cut_ms")
 
     def __init__(self) -> None:
-        self.blocks: list[Block] = []
+        self.blocks: list[RowBlock] = []
         self.cut_ms = -NEVER_MS
         """The newest row that was dropped to make room."""
 
@@ -109,9 +109,9 @@ class Columns:
 
     def between(
         self, first: int, last: int, start_ms: int, end_ms: int
-    ) -> Iterator[tuple[Block, int, int]]:
+    ) -> Iterator[tuple[RowBlock, int, int]]:
         """Return the blocks with rows between two times, and the positions `[low, high)` of these rows."""
-        parts: list[tuple[Block, int, int]] = []
+        parts: list[tuple[RowBlock, int, int]] = []
         for place in range(self._place_of(last), -1, -1):
             block = self.blocks[place]
             times_ms = block.times_ms
@@ -123,7 +123,7 @@ class Columns:
                     parts.append((block, low, high))
         return reversed(parts)
 
-    def after(self, t_ms: int) -> tuple[Block, int] | None:
+    def after(self, t_ms: int) -> tuple[RowBlock, int] | None:
         """Return the oldest block with a row later than a time, and that row's position; None for none."""
         found = None
         for block in reversed(self.blocks):

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpuscale.series.labels import LabelSet
-from gpuscale.series.storage.columns import Block
-from gpuscale.series.storage.groups import Group
+from gpuscale.series.storage.columns import RowBlock
+from gpuscale.series.storage.groups import SeriesGroup
 from gpuscale.series.storage.index import Selector
 from gpuscale.series.storage.samples import Series
 from gpuscale.series.storage.store import SeriesStore
@@ -75,7 +75,7 @@ def frames_of(
     A query over very many series asks for some of them at a time.
     """
     alone: list[Series] = []
-    members: dict[Group, list[Series]] = {}
+    members: dict[SeriesGroup, list[Series]] = {}
     for series in selected:
         group, own_times_ms = series.group, series.own_times_ms
         if group is None or (own_times_ms is not None and own_times_ms[-1] >= start_ms):
@@ -90,7 +90,7 @@ def frames_of(
 
 
 def _frame_of_group(
-    group: Group, columns: list[Series], start_ms: int, end_ms: int, moments: range | None
+    group: SeriesGroup, columns: list[Series], start_ms: int, end_ms: int, moments: range | None
 ) -> Frame | None:
     """Return the frame of series all of whose samples between the times are in the rows of a group."""
     # Most groups are of few series, for which lists are quicker than arrays.
@@ -126,7 +126,7 @@ def _frame_of_group(
 class _Rows:
     """Rows of a block, and the columns of it that are asked for."""
 
-    block: Block
+    block: RowBlock
     low: int
     """The position of the first row."""
     slots: NDArray[np.int64]

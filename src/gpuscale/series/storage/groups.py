@@ -12,7 +12,7 @@ from operator import itemgetter
 from typing import Protocol
 
 from gpuscale.series.ages import SampleAges
-from gpuscale.series.storage.columns import NEVER_MS, Block, Columns, absents
+from gpuscale.series.storage.columns import NEVER_MS, Columns, RowBlock, absents
 from gpuscale.series.storage.samples import OPEN, Series
 from gpuscale.series.values import ABSENT, STALE, is_absent, is_stale
 
@@ -36,7 +36,7 @@ class Follower(Protocol):
     own: dict[Series, None]
     """Gets each series with new samples of its own."""
 
-    def leaves(self, series: Series, group: "Group") -> None:
+    def leaves(self, series: Series, group: "SeriesGroup") -> None:
         """Take note that the samples of a series are about to leave the rows and become its own."""
 
 
@@ -84,7 +84,7 @@ class Order:
         return array("d", [values[self.taken[0]]])
 
 
-class Group(Columns):
+class SeriesGroup(Columns):
     """The series of one target, one stream or one rule.
 
     Args:
@@ -154,7 +154,7 @@ class Group(Columns):
             and self._owners[series.slot] is series
         )
 
-    def owners_of(self, block: Block) -> list[Series | None]:
+    def owners_of(self, block: RowBlock) -> list[Series | None]:
         """Return whose the places of a block are; None for one whose samples are not here any more."""
         if block.owners is None:
             return self._owners[: block.width]
@@ -196,7 +196,7 @@ class Group(Columns):
     def append_row(self, t_ms: int, row: "array[float]") -> None:
         """Add a row that is as wide as `width`, later than all others."""
         if not self.blocks or self.blocks[-1].sequence != self._sequence:
-            self.blocks.append(Block(self._sequence, len(row)))
+            self.blocks.append(RowBlock(self._sequence, len(row)))
         block = self.blocks[-1]
         block.times_ms.append(t_ms)
         block.values += row

@@ -12,7 +12,7 @@ from weakref import ref as weak
 from gpuscale.base.ranges import RangeOf, any_value
 from gpuscale.series.labels import METRIC_NAME, LabelKey, LabelSet
 from gpuscale.series.matchers import Matcher
-from gpuscale.series.storage.limits import Share
+from gpuscale.series.storage.limits import TargetShare
 from gpuscale.series.storage.postings import Postings
 from gpuscale.series.storage.samples import Series
 
@@ -56,7 +56,7 @@ class SeriesIndex:
         """The series that have samples."""
         return self._listed.values()
 
-    def handle(self, labels: LabelSet, share: Share | None = None) -> Series:
+    def handle(self, labels: LabelSet, share: TargetShare | None = None) -> Series:
         """Return the handle of a label set; it is listed with its first sample."""
         key = labels.key
         series = self._listed.get(key) or self._fresh.get(key)
@@ -69,13 +69,13 @@ class SeriesIndex:
             self._fresh[key] = series
         return series
 
-    def give(self, series: Series, share: Share) -> None:
+    def give(self, series: Series, share: TargetShare) -> None:
         """Count a series without an owner as one of a target's."""
         series.share = share
         self._shares += not share.series
         share.series += 1
 
-    def room(self, share: Share) -> int:
+    def room(self, share: TargetShare) -> int:
         """Return how many series more a target may begin."""
         return share.room(self.max_series - len(self._listed), self._equal_part(share))
 
@@ -144,7 +144,7 @@ class SeriesIndex:
             self._selected[matchers] = found
         return found
 
-    def _equal_part(self, share: Share) -> int:
+    def _equal_part(self, share: TargetShare) -> int:
         """Return what each target has if all have the same, and one more comes."""
         targets = self._shares + (not share.series)
         return self.max_series // (targets + 1)

@@ -80,7 +80,7 @@ def check_limit(
 
 
 def too_many_series(
-    room: int, share: "Share", source: str, line: int | None = None
+    room: int, share: "TargetShare", source: str, line: int | None = None
 ) -> ScrapeLimitError:
     """Return the error of a target that would begin more series than it has room for."""
     expected = f"at most that beside the {share.series} that the store keeps of this target"
@@ -92,7 +92,7 @@ def _longest(texts: Iterable[str]) -> int:
     return max(map(len, texts), default=0)
 
 
-class Share:
+class TargetShare:
     """The series of one target in a store.
 
     A target may have as many series as are still free, or an equal part of the store if that is more. So one

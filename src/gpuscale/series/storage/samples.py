@@ -13,11 +13,11 @@ from gpuscale.base.errors import UncoveredError
 from gpuscale.base.ranges import Range
 from gpuscale.series.labels import LabelSet
 from gpuscale.series.storage.columns import NEVER_MS
-from gpuscale.series.storage.limits import Share
+from gpuscale.series.storage.limits import TargetShare
 from gpuscale.series.values import is_stale
 
 if TYPE_CHECKING:
-    from gpuscale.series.storage.groups import Group
+    from gpuscale.series.storage.groups import SeriesGroup
 
 OPEN = 1 << 62
 """In place of the number of a series' last block: it goes on."""
@@ -49,7 +49,7 @@ class Series:
     )
 
     def __init__(
-        self, labels: LabelSet, share: Share | None = None, limits: Range | None = None
+        self, labels: LabelSet, share: TargetShare | None = None, limits: Range | None = None
     ) -> None:
         self.labels = labels
         self.share = share
@@ -63,7 +63,7 @@ class Series:
         self.own_values: array[float] | None = None
         self.own_cut_ms = _BEFORE_ALL_MS
         """The newest sample of its own that was dropped."""
-        self.group: Group | None = None
+        self.group: SeriesGroup | None = None
         """Whose rows have its newer samples."""
         self.slot = 0
         """Its place in a row."""

@@ -17,9 +17,9 @@ from gpuscale.series.ages import SampleAges
 from gpuscale.series.labels import METRIC_NAME, label_set
 from gpuscale.series.possible import IMPOSSIBLE_SERIES, MAX_AHEAD_MS, OF_SERIES
 from gpuscale.series.storage.columns import NEVER_MS, absents
-from gpuscale.series.storage.groups import Follower, Group, Order
+from gpuscale.series.storage.groups import Follower, Order, SeriesGroup
 from gpuscale.series.storage.index import Selector, SeriesIndex
-from gpuscale.series.storage.limits import Share
+from gpuscale.series.storage.limits import TargetShare
 from gpuscale.series.storage.metadata import MetadataBook
 from gpuscale.series.storage.samples import OPEN, Series
 from gpuscale.series.values import ABSENT, STALE
@@ -96,9 +96,9 @@ class SeriesStore:
         self._now_ms: int | None = None
         self._sweep_at_ms = -NEVER_MS
         self._refused = dict.fromkeys(REFUSALS, 0)
-        self._groups: set[Group] = set()
+        self._groups: set[SeriesGroup] = set()
         """Those that have rows."""
-        self._unclaimed: set[Group] = set()
+        self._unclaimed: set[SeriesGroup] = set()
         """Restored ones that no target has taken over yet."""
         self._followers: list[Follower] = []
         self._index = SeriesIndex(max_series, range_of)
@@ -125,7 +125,7 @@ class SeriesStore:
         """
         return self.append_ref(self.ref(labels), t_ms, value, now_ms)
 
-    def ref(self, labels: Mapping[str, str], share: Share | None = None) -> Series:
+    def ref(self, labels: Mapping[str, str], share: TargetShare | None = None) -> Series:
         """Return the handle of a label set; the series itself begins with its first sample.
 
         Args:
@@ -138,15 +138,15 @@ class SeriesStore:
             self._index.give(series, share)
         return series
 
-    def room(self, share: Share) -> int:
+    def room(self, share: TargetShare) -> int:
         """Return how many series more a target may begin."""
         return self._index.room(share)
 
-    def group(self) -> Group:
+    def group(self) -> SeriesGroup:
         """Return a group for series that will be appended together, such as those of one target."""
-        return Group(self._ages, self._followers)
+        return SeriesGroup(self._ages, self._followers)
 
-    def group_of(self, refs: Iterable[Series]) -> Group:
+    def group_of(self, refs: Iterable[Series]) -> SeriesGroup:
         """Return a group for series that will be appended together: that they were restored in, or a new one.
 
         So a target goes on in the rows of the process before, and no samples have to move.
@@ -157,11 +157,11 @@ class SeriesStore:
                 return ref.group
         return self.group()
 
-    def leave_unclaimed(self, groups: Iterable[Group]) -> None:
+    def leave_unclaimed(self, groups: Iterable[SeriesGroup]) -> None:
         """Let the next appender of the same series take over their groups, see `group_of`."""
         self._unclaimed.update(group for group in groups if group in self._groups)
 
-    def groups(self) -> tuple[Group, ...]:
+    def groups(self) -> tuple[SeriesGroup, ...]:
         """Return the groups that have rows."""
         return tuple(self._groups)
 
@@ -179,7 +179,7 @@ class SeriesStore:
         values: Sequence[float],
         t_ms: int,
         now_ms: int | None = None,
-        group: Group | None = None,
+        group: SeriesGroup | None = None,
     ) -> int:
         """Add one sample to each of many series at one time; return how many were taken.
 
@@ -212,7 +212,7 @@ class SeriesStore:
 
     def append_newest(
         self,
-        group: Group,
+        group: SeriesGroup,
         refs: Sequence[Series],
         values: Sequence[float],
         t_ms: int,
@@ -423,7 +423,7 @@ class SeriesStore:
             follower.own[ref] = None
 
     def _fill(
-        self, group: Group | None, refs: Sequence[Series], values: Sequence[float], t_ms: int
+        self, group: SeriesGroup | None, refs: Sequence[Series], values: Sequence[float], t_ms: int
     ) -> int:
         """Add samples of a time that is no later than the group's newest row."""
         taken = 0
@@ -441,11 +441,11 @@ class SeriesStore:
                 taken += self._append_alone(ref, t_ms, value)
         return taken
 
-    def _append_row(self, group: Group, t_ms: int, row: "array[float]") -> None:
+    def _append_row(self, group: SeriesGroup, t_ms: int, row: "array[float]") -> None:
         self._groups.add(group)
         group.append_row(t_ms, row)
 
-    def _order(self, group: Group, refs: Sequence[Series], t_ms: int) -> Order:
+    def _order(self, group: SeriesGroup, refs: Sequence[Series], t_ms: int) -> Order:
         """Return where the samples of some series go, all of which have places then if they may."""
         joining = self._joining(group, refs, t_ms)
         if joining:
@@ -470,7 +470,7 @@ class SeriesStore:
             group.order = order
         return order
 
-    def _joining(self, group: Group, refs: Sequence[Series], t_ms: int) -> list[Series]:
+    def _joining(self, group: SeriesGroup, refs: Sequence[Series], t_ms: int) -> list[Series]:
         """Return the series that get a place with the next row, once they are made ready for that."""
         joining: dict[Series, None] = {}
         for ref in refs:

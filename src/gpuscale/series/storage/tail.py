@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from gpuscale.series.storage.columns import NEVER_MS
-from gpuscale.series.storage.groups import Group
+from gpuscale.series.storage.groups import SeriesGroup
 from gpuscale.series.storage.samples import Series
 from gpuscale.series.storage.store import SeriesStore
 
@@ -47,11 +47,11 @@ class Tail:
     def __init__(self, store: SeriesStore) -> None:
         self._store = store
         self.own = dict.fromkeys(store.select(()))
-        self._rows_ms: dict[Group, int] = {}
+        self._rows_ms: dict[SeriesGroup, int] = {}
         """The newest row that was read, by group."""
         self._own_ms: dict[Series, int] = {}
         """How far series were read outside of rows."""
-        self._undo_rows: dict[Group, int] = {}
+        self._undo_rows: dict[SeriesGroup, int] = {}
         self._undo_own: dict[Series, int] = {}
         store.follow(self)
 
@@ -101,7 +101,7 @@ class Tail:
         self.own.update(dict.fromkeys(self._undo_own))
         self.commit()
 
-    def leaves(self, series: Series, group: Group) -> None:
+    def leaves(self, series: Series, group: SeriesGroup) -> None:
         self.own[series] = None
         rows_ms = self._rows_ms.get(group, -NEVER_MS)
         if series.joined_ms > rows_ms:
@@ -115,14 +115,14 @@ class Tail:
             self._undo_own.setdefault(series, min(undo_ms, newest_ms) if was_read else own_ms)
         self._own_ms[series] = min(rows_ms, newest_ms)
 
-    def _forget(self, groups: Sequence[Group]) -> None:
+    def _forget(self, groups: Sequence[SeriesGroup]) -> None:
         for group in self._rows_ms.keys() - set(groups):
             del self._rows_ms[group]
             self._undo_rows.pop(group, None)
         for series in [each for each in self._own_ms if each.own_times_ms is None]:
             del self._own_ms[series]
 
-    def _next(self, group: Group) -> Batch | None:
+    def _next(self, group: SeriesGroup) -> Batch | None:
         """Return what comes next of a group; what its members have of their own is older than the rows."""
         for series in [each for each in self.own if each.group is group]:
             if (batch := self._next_own(series)) is not None:
@@ -142,7 +142,7 @@ class Tail:
         self._own_ms[series] = times_ms[-1]
         return Batch(series, (series,), times_ms[low:], values[low:])
 
-    def _next_rows(self, group: Group) -> Batch | None:
+    def _next_rows(self, group: SeriesGroup) -> Batch | None:
         read_ms = self._rows_ms.get(group, -NEVER_MS)
         found = group.after(read_ms)
         if found is None:

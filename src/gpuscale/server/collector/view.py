@@ -9,7 +9,7 @@ from gpuscale.series.query_pool import AT_ONCE, TIMEOUT_S
 from gpuscale.server.sources.feeds.collector import FeedCollector
 from gpuscale.server.sources.feeds.messages import CollectorSettings
 from gpuscale.server.sources.feeds.scraper import timeout_s
-from gpuscale.server.sources.feeds.targets import FeedState, Target
+from gpuscale.server.sources.feeds.targets import FeedState, FeedTarget
 from gpuscale.server.sources.ruler.files import PrometheusRuleFiles
 from gpuscale.server.sources.ruler.ruler import Ruler
 
@@ -49,7 +49,7 @@ def collector_view(
     return ServerView(ruler, targets, flags, config, lambda: not files.faults, alertmanagers)
 
 
-def _target(target: Target, state: FeedState, interval_s: float) -> TargetView:
+def _target(target: FeedTarget, state: FeedState, interval_s: float) -> TargetView:
     is_known = state.up or state.error is not None
     return TargetView(
         url=target.url,

@@ -19,7 +19,7 @@ from gpuscale.server.metricsapi.api_servers import kube_settings
 from gpuscale.server.metricsapi.backend_settings import BackendSettings
 from gpuscale.server.metricsapi.cluster import ClusterObjects, NoObjects, read_mapper
 from gpuscale.server.metricsapi.collector.feed_metrics import collector_families, value_families
-from gpuscale.server.metricsapi.health import Check, remarked
+from gpuscale.server.metricsapi.health import HealthCheck, remarked
 from gpuscale.server.metricsapi.provider import MetricsProvider
 from gpuscale.server.metricsapi.rulebook.rule_book import RuleBook
 from gpuscale.server.metricsapi.rulebook.team_rules import TeamRules
@@ -33,7 +33,7 @@ from gpuscale.server.metricsapi.telemetry.own_metrics import (
 from gpuscale.server.metricsapi.telemetry.timed_source import TimedSource
 from gpuscale.server.metricsapi.value_source import OpenedSource, open_source, sharing_of
 from gpuscale.server.rules.resources import KUBERNETES, ResourceMapper
-from gpuscale.server.sources.asking.single_flight import Sharing
+from gpuscale.server.sources.asking.single_flight import AnswerSharing
 from gpuscale.server.sources.source import MetricSource
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ class MetricsBackend:
             *(() if self.collector is None else collector_families(self.collector)),
         )
 
-    def checks(self) -> list[Check]:
+    def checks(self) -> list[HealthCheck]:
         """Return how the parts do, for the health paths."""
         states = self.copies.states() if self.copies is not None else ()
         # One for each resource that was asked for; `*` of the others still works.
@@ -135,8 +135,8 @@ class MetricsBackend:
         if self.collector is not None:
             # Once it has listened, values that are away for a while have their own reasons.
             fault = None if self.collector.starts else self.collector.remark
-            checks.append(Check("feeds", fault, self.collector.remark))
-            checks.append(Check("prometheus-rules", remark=self.collector.rules_remark))
+            checks.append(HealthCheck("feeds", fault, self.collector.remark))
+            checks.append(HealthCheck("prometheus-rules", remark=self.collector.rules_remark))
         return checks
 
     def _open_source(self, stack: AsyncExitStack, *, is_clustered: bool) -> OpenedSource:
@@ -172,7 +172,7 @@ class MetricsBackend:
             teams=teams,
         )
 
-    def _make_provider(self, client: KubeClient | None, sharing: Sharing) -> MetricsProvider:
+    def _make_provider(self, client: KubeClient | None, sharing: AnswerSharing) -> MetricsProvider:
         settings = self._settings
         if client is None:
             return MetricsProvider(
@@ -243,7 +243,7 @@ class MetricsBackend:
                 _LOG.warning("the cluster's resources are kept as they were: %s", error)
 
 
-def _copy_check(copy: CopyState) -> Check:
+def _copy_check(copy: CopyState) -> HealthCheck:
     """Return how a copy does; another replica may do better where this one is cut off from the API server.
 
     A right that is missing is missing everywhere, and single objects and external metrics still work.
@@ -253,5 +253,5 @@ def _copy_check(copy: CopyState) -> Check:
         return remarked(name, [str(error) if error else None])
     reason = f"nothing is answered from it: {error or 'the API server is silent'}"
     if copy.state.listed and not isinstance(error, ApiStatusError):
-        return Check(name, reason)
-    return Check(name, remark=reason)
+        return HealthCheck(name, reason)
+    return HealthCheck(name, remark=reason)

@@ -19,7 +19,7 @@ from gpuscale.server.sources.feeds.targets import page_path, static_agent, stati
 from gpuscale.server.sources.otlp.settings import OtlpSettings
 from gpuscale.server.sources.remote_write.settings import (
     LABEL_NAME,
-    Endpoint,
+    RemoteWriteEndpoint,
     endpoint_of_url,
 )
 from gpuscale.server.sources.saving.settings import MIB, MIN_BYTES, SavingSettings
@@ -131,9 +131,9 @@ def _bytes(text: str) -> int:
     return limit
 
 
-def _remote_write(flags: FlagReader) -> tuple[Endpoint, ...]:
+def _remote_write(flags: FlagReader) -> tuple[RemoteWriteEndpoint, ...]:
     path = flags.path("remote-write-config")
-    endpoints: list[Endpoint] = []
+    endpoints: list[RemoteWriteEndpoint] = []
     if path is not None:
         from gpuscale.server.sources.remote_write.file import read_file
 

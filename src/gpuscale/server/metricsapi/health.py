@@ -12,7 +12,7 @@ ENDPOINTS = ("healthz", "livez", "readyz")
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class HealthCheck:
     """How one part does."""
 
     name: str
@@ -28,18 +28,18 @@ class Check:
         return f"[+]{self.name} ok" + (f": {self.remark}" if shows_reasons and self.remark else "")
 
 
-def remarked(name: str, notes: Sequence[str | None]) -> Check:
+def remarked(name: str, notes: Sequence[str | None]) -> HealthCheck:
     """Return the check of a part that is well enough, with what is worth knowing."""
-    return Check(name, remark="; ".join(text for text in notes if text))
+    return HealthCheck(name, remark="; ".join(text for text in notes if text))
 
 
-Checks = Callable[[str], Sequence[Check]]
+Checks = Callable[[str], Sequence[HealthCheck]]
 """Returns the checks of an endpoint."""
-PING = Check("ping")
+PING = HealthCheck("ping")
 
 
 @dataclass(frozen=True, slots=True)
-class Health:
+class HealthAnswer:
     """The answer of a health path."""
 
     is_well: bool
@@ -48,27 +48,29 @@ class Health:
 
 def health(
     endpoint: str,
-    checks: Sequence[Check],
+    checks: Sequence[HealthCheck],
     excluded: frozenset[str],
     *,
     verbose: bool,
     shows_reasons: bool = True,
-) -> Health:
+) -> HealthAnswer:
     """Return the answer for these checks: which of them failed, and on `shows_reasons` why."""
     counted = [check for check in checks if check.name not in excluded]
     is_well = all(check.fault is None for check in counted)
     if is_well and not verbose:
-        return Health(is_well, "ok")
+        return HealthAnswer(is_well, "ok")
     end = f"{endpoint} check {'passed' if is_well else 'failed'}"
     lines = [check.line(shows_reasons=shows_reasons) for check in counted]
-    return Health(is_well, "\n".join([*lines, end, ""]))
+    return HealthAnswer(is_well, "\n".join([*lines, end, ""]))
 
 
-def single(checks: Sequence[Check], name: str, *, shows_reasons: bool = True) -> Health | None:
+def single(
+    checks: Sequence[HealthCheck], name: str, *, shows_reasons: bool = True
+) -> HealthAnswer | None:
     """Return the answer for one check; None where there is none of that name."""
     for check in checks:
         if check.name == name and check.fault is None:
-            return Health(is_well=True, text="ok")
+            return HealthAnswer(is_well=True, text="ok")
         if check.name == name:
-            return Health(False, check.fault or "" if shows_reasons else _WITHHELD)
+            return HealthAnswer(False, check.fault or "" if shows_reasons else _WITHHELD)
     return None

@@ -22,7 +22,7 @@ from gpuscale.server.metricsapi.connections.counted_log import CountedLog
 from gpuscale.server.metricsapi.connections.http import without_server
 from gpuscale.server.metricsapi.connections.lobby import LOOPBACK_LIMITS
 from gpuscale.server.metricsapi.connections.port import Port, shown
-from gpuscale.server.metricsapi.health import Check
+from gpuscale.server.metricsapi.health import HealthCheck
 from gpuscale.server.metricsapi.protection import Protection, open_shared_certificate
 from gpuscale.server.metricsapi.routes import SeesReasons, add_routes, everybody
 from gpuscale.server.metricsapi.security.guard import Inner, counted, unguarded
@@ -285,7 +285,7 @@ class MetricsApiServer:
             () if self._triggers is None else self._triggers.families(),
         )
 
-    def _checks(self, endpoint: str) -> Sequence[Check]:
+    def _checks(self, endpoint: str) -> Sequence[HealthCheck]:
         if endpoint == "livez":
             return ()
         checks = self._backend.checks()
@@ -296,7 +296,9 @@ class MetricsApiServer:
         if self._protection is not None:
             checks += self._protection.checks()
         if endpoint == "readyz":
-            checks.append(Check("shutdown", "the server is stopping" if self._stopping else None))
+            checks.append(
+                HealthCheck("shutdown", "the server is stopping" if self._stopping else None)
+            )
         return checks
 
 

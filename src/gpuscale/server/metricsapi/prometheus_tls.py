@@ -5,7 +5,7 @@ from pathlib import Path
 
 from gpuscale.base.errors import UsageError
 from gpuscale.kube.client.beside import (
-    Credentials,
+    ClientCredentials,
     kubeconfig_credentials,
     service_account_credentials,
 )
@@ -53,7 +53,7 @@ def make_source(settings: SourceSettings) -> PrometheusSource:
 
 def _credentials(
     settings: SourceSettings,
-) -> tuple[Callable[[], Credentials] | None, tuple[Path, ...]]:
+) -> tuple[Callable[[], ClientCredentials] | None, tuple[Path, ...]]:
     """Return what reads somebody else's credentials, and the files that show a change."""
     if settings.in_cluster:
         return service_account_credentials, (SERVICE_ACCOUNT / "ca.crt",)

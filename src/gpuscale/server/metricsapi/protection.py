@@ -14,7 +14,7 @@ from gpuscale.kube.client.client import KubeClient
 from gpuscale.kube.client.kubeconfig import SERVICE_ACCOUNT
 from gpuscale.server.metricsapi.api_servers import ApiServers, kube_settings
 from gpuscale.server.metricsapi.backend import Task
-from gpuscale.server.metricsapi.health import Check, remarked
+from gpuscale.server.metricsapi.health import HealthCheck, remarked
 from gpuscale.server.metricsapi.security.audit import AuditLog, audit_families
 from gpuscale.server.metricsapi.security.authentication import Authenticator
 from gpuscale.server.metricsapi.security.authorization import Authorizer
@@ -80,7 +80,7 @@ class Protection:
         for cache in self._caches.values():
             await cache.close()
 
-    def checks(self) -> list[Check]:
+    def checks(self) -> list[HealthCheck]:
         """Return what the health endpoints report."""
         shared = None if self._shared is None else self._shared.fault
         faults = [self.certificate.fault, shared, *self._named.faults()]

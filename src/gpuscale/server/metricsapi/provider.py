@@ -36,7 +36,7 @@ from gpuscale.server.rules.config import AdapterConfig
 from gpuscale.server.rules.queries.backwards import candidates
 from gpuscale.server.rules.queries.plan import (
     CustomPlan,
-    FetchError,
+    MetricFetchError,
     MetricNotFoundError,
     Plans,
     plan_external,
@@ -48,7 +48,7 @@ from gpuscale.server.rules.resources import (
     UnknownResourceError,
 )
 from gpuscale.server.sources.asking.changes import Changes
-from gpuscale.server.sources.asking.single_flight import Questions, Sharing
+from gpuscale.server.sources.asking.single_flight import AnswerSharing, SharedSource
 from gpuscale.server.sources.freshness import AgeLimit
 from gpuscale.server.sources.source import MetricSource, ObjectDirectory
 
@@ -104,7 +104,7 @@ class MetricsProvider:
         max_age_s: float | None = None,
         mapper: ResourceMapper = KUBERNETES,
         ready: Callable[[ResourceType], Awaitable[None]] | None = None,
-        sharing: Sharing | None = None,
+        sharing: AnswerSharing | None = None,
         max_value_age_s: float | None = None,
         unread: Callable[[], str] = lambda: "",
     ) -> None:
@@ -118,7 +118,7 @@ class MetricsProvider:
         self.catalogue = Catalogue()
         self.relisted_ms: int | None = None
         """When discovery last ended; None before the first."""
-        self.questions = Questions(source, sharing)
+        self.questions = SharedSource(source, sharing)
         self._changes = Changes(self.questions, round(age_s * 1000))
         self.age_limit = AgeLimit(
             None if max_value_age_s is None else round(max_value_age_s * 1000)
@@ -403,4 +403,4 @@ async def _fetched(asking: Awaitable[T], promql: str) -> T:
         return await asking
     except (QueryError, UnavailableError, UpstreamError) as error:
         _LOG.warning("unable to fetch metrics: %s (query %.2000s)", error, promql)
-        raise FetchError from error
+        raise MetricFetchError from error

@@ -17,9 +17,17 @@ from gpuscale.base.errors import GpuscaleError
 from gpuscale.base.objects.metric_values import ExternalValue, MetricValue
 from gpuscale.base.objects.selectors import Selector
 from gpuscale.base.words import printable
-from gpuscale.server.metricsapi.health import ENDPOINTS, PING, Check, Checks, Health, health, single
+from gpuscale.server.metricsapi.health import (
+    ENDPOINTS,
+    PING,
+    Checks,
+    HealthAnswer,
+    HealthCheck,
+    health,
+    single,
+)
 from gpuscale.server.metricsapi.provider import MetricsProvider
-from gpuscale.server.metricsapi.telemetry.own_metrics import Answer
+from gpuscale.server.metricsapi.telemetry.own_metrics import ServedValues
 from gpuscale.server.metricsapi.usage.answers import UsageAnswers
 from gpuscale.server.metricsapi.usage.measured import UsageProvider
 from gpuscale.server.metricsapi.why.page import asks_why, why_answer, why_response
@@ -58,7 +66,7 @@ if TYPE_CHECKING:
     from gpuscale.server.metricsapi.federation.federation import Federation
     from gpuscale.server.metricsapi.own_external import OwnExternal
 
-Answered = Callable[[Answer], None]
+Answered = Callable[[ServedValues], None]
 """Called with an answer that holds values."""
 SeesReasons = Callable[[web.Request], Awaitable[bool]]
 """Returns whether a client may see why a health check failed."""
@@ -91,7 +99,7 @@ def add_routes(
         federation: other metrics APIs behind this one; None passes nothing on.
         own: external metrics beside those of the rules, and before them, such as those of triggers.
     """
-    api = MetricsApi(provider, checks, answered, usage, sees_reasons, federation, own)
+    api = MetricsApiRoutes(provider, checks, answered, usage, sees_reasons, federation, own)
     app.router.add_route("*", "/apis", api.handle)
     app.router.add_route("*", "/apis/{path:.*}", api.handle)
     app.router.add_get("/version", api.version)
@@ -101,7 +109,7 @@ def add_routes(
     api.add_health(app)
 
 
-class MetricsApi:
+class MetricsApiRoutes:
     """The handlers of one provider, for an app that serves these APIs alone or beside others.
 
     The arguments are those of `add_routes`.
@@ -176,10 +184,10 @@ class MetricsApi:
             found = single(checks, name)
         return status_response(request, NO_ROUTE) if found is None else _text(found)
 
-    def _checks(self, endpoint: str) -> list[Check]:
+    def _checks(self, endpoint: str) -> list[HealthCheck]:
         return [PING, self._discovery(endpoint), *self._more_checks(endpoint)]
 
-    def _discovery(self, endpoint: str) -> Check:
+    def _discovery(self, endpoint: str) -> HealthCheck:
         provider = self.provider
         failing = provider.discovery_report()
         remark = provider.undiscovered
@@ -192,7 +200,7 @@ class MetricsApi:
                 filter(None, (remark, f"{len(failing)} of {asked} series queries failed"))
             )
             remark += f"; their metrics are kept as they were{listing}"
-        return Check("discovery", remark if is_fault else None, remark)
+        return HealthCheck("discovery", remark if is_fault else None, remark)
 
     async def _answer(self, request: web.Request) -> web.Response:
         if request.method not in {"GET", "HEAD"}:
@@ -353,8 +361,8 @@ class MetricsApi:
         if values:
             oldest_ms = min(value.measured_ms for value in values)
             seconds = time.perf_counter() - started
-            self._answered(Answer(group, metric, oldest_ms, seconds))
+            self._answered(ServedValues(group, metric, oldest_ms, seconds))
 
 
-def _text(answer: Health) -> web.Response:
+def _text(answer: HealthAnswer) -> web.Response:
     return web.Response(text=answer.text, status=200 if answer.is_well else 500)

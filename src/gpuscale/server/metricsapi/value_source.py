@@ -12,7 +12,7 @@ from gpuscale.server.metricsapi.api_servers import kube_settings
 from gpuscale.server.metricsapi.backend_settings import BackendSettings
 from gpuscale.server.metricsapi.prometheus_tls import make_source
 from gpuscale.server.metricsapi.rulebook.rule_book import RuleBook
-from gpuscale.server.sources.asking.single_flight import Sharing
+from gpuscale.server.sources.asking.single_flight import AnswerSharing
 from gpuscale.server.sources.prometheus.possible import PossibleSource
 from gpuscale.server.sources.source import MetricSource, SourceRequest
 
@@ -31,7 +31,7 @@ class OpenedSource:
     """A source of values, and how questions to it are shared."""
 
     source: MetricSource
-    sharing: Sharing
+    sharing: AnswerSharing
     collector: "CollectorProcess | None" = None
     """What follows targets and holds their series; None where something else does."""
     client: "CollectorClient | None" = None
@@ -121,8 +121,8 @@ def _open_collector(
     return OpenedSource(client, fitted, collector, client)
 
 
-def sharing_of(settings: BackendSettings) -> Sharing:
+def sharing_of(settings: BackendSettings) -> AnswerSharing:
     """Return how questions are shared, whichever source they go to."""
-    return Sharing(
+    return AnswerSharing(
         settings.freshness_ms, settings.most_freshness_ms, widens=settings.widens_queries
     )

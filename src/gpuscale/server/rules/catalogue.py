@@ -19,7 +19,7 @@ from gpuscale.base.golang.template import TemplateError
 from gpuscale.series.labels import METRIC_NAME
 from gpuscale.series.promql.parse import metric_names, parse_query
 from gpuscale.server.rules.budget import DEFAULT_BUDGET
-from gpuscale.server.rules.config import AdapterConfig, Rule
+from gpuscale.server.rules.config import AdapterConfig, AdapterRule
 from gpuscale.server.rules.resources import NAMESPACES, ResourceType
 
 _SAMPLED_SHAPES = 100
@@ -49,7 +49,7 @@ class SeriesShape:
 class Entry:
     """The rule and series behind one metric."""
 
-    rule: Rule
+    rule: AdapterRule
     series: str
     rows: int = field(default=0, compare=False)
     """How many series of the name were found; 0 where that is not known."""
@@ -196,7 +196,7 @@ def needed_metric_names(config: AdapterConfig) -> frozenset[str] | None:
     return frozenset(needed)
 
 
-def _needed_by(rule: Rule) -> frozenset[str] | None:
+def _needed_by(rule: AdapterRule) -> frozenset[str] | None:
     try:
         discovered = metric_names(parse_query(rule.series_query))
         if discovered is None:
@@ -229,8 +229,8 @@ def _shapes(series: Sequence[Mapping[str, str]]) -> tuple[SeriesShape, ...]:
 
 
 def _named(
-    rules: Sequence[Rule], shapes: Mapping[str, tuple[SeriesShape, ...]]
-) -> Iterator[tuple[Rule, SeriesShape, str]]:
+    rules: Sequence[AdapterRule], shapes: Mapping[str, tuple[SeriesShape, ...]]
+) -> Iterator[tuple[AdapterRule, SeriesShape, str]]:
     for rule in rules:
         names: dict[str, str | None] = {}
         # By name, so that of two series with one API name it is always the same that counts.
@@ -242,16 +242,16 @@ def _named(
                 yield rule, shape, name
 
 
-def _by_namespace(rules: Sequence[Rule]) -> dict[str, list[Rule]]:
-    found: dict[str, list[Rule]] = {}
+def _by_namespace(rules: Sequence[AdapterRule]) -> dict[str, list[AdapterRule]]:
+    found: dict[str, list[AdapterRule]] = {}
     for rule in rules:
         found.setdefault(rule.only_in, []).append(rule)
     return found
 
 
 def _over_budget(
-    rules: Mapping[str, Sequence[Rule]],
-    external: Mapping[str, Sequence[Rule]],
+    rules: Mapping[str, Sequence[AdapterRule]],
+    external: Mapping[str, Sequence[AdapterRule]],
     shapes: Mapping[str, tuple[SeriesShape, ...]],
 ) -> dict[str, str]:
     """Return why a namespace's rules don't count: their series queries find too many series."""
@@ -270,7 +270,7 @@ def _over_budget(
 
 
 def _custom_table(
-    rules: Sequence[Rule], shapes: Mapping[str, tuple[SeriesShape, ...]]
+    rules: Sequence[AdapterRule], shapes: Mapping[str, tuple[SeriesShape, ...]]
 ) -> dict[CustomKey, Entry]:
     table: dict[CustomKey, Entry] = {}
     for rule, shape, name in _named(rules, shapes):
@@ -282,7 +282,7 @@ def _custom_table(
 
 
 def _external_table(
-    rules: Sequence[Rule], shapes: Mapping[str, tuple[SeriesShape, ...]]
+    rules: Sequence[AdapterRule], shapes: Mapping[str, tuple[SeriesShape, ...]]
 ) -> dict[str, Entry]:
     return {
         name: Entry(rule, shape.name, shape.series) for rule, shape, name in _named(rules, shapes)

@@ -59,7 +59,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Rule:
+class AdapterRule:
     """One compiled rule."""
 
     origin: str
@@ -128,7 +128,7 @@ class DisabledRule:
     naming: Naming | None
     """None where that is what is wrong."""
     only_in: str = ""
-    """See `Rule`."""
+    """See `AdapterRule`."""
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.problems))
@@ -148,8 +148,8 @@ class DisabledRule:
 class AdapterConfig:
     """All rules of a file, in its order."""
 
-    rules: tuple[Rule, ...] = ()
-    external_rules: tuple[Rule, ...] = ()
+    rules: tuple[AdapterRule, ...] = ()
+    external_rules: tuple[AdapterRule, ...] = ()
     resource_rules: ResourceRules | None = None
     """None where `metrics.k8s.io` is not served."""
     warnings: tuple[Problem, ...] = field(default=(), compare=False)
@@ -280,8 +280,8 @@ class _Compiler:
 
     def finish(
         self,
-        rules: tuple[Rule, ...],
-        external: tuple[Rule, ...],
+        rules: tuple[AdapterRule, ...],
+        external: tuple[AdapterRule, ...],
         resource: ResourceRules | None = None,
     ) -> AdapterConfig:
         """Return the configuration, or raise what was noted."""
@@ -298,14 +298,14 @@ class _Compiler:
 
     def rules(
         self, models: list[RuleModel], base: Path, *, external: bool = False
-    ) -> tuple[Rule, ...]:
+    ) -> tuple[AdapterRule, ...]:
         compiled = (
             self._rule(model, (*base, index), external=external)
             for index, model in enumerate(models)
         )
         return tuple(rule for rule in compiled if rule is not None)
 
-    def _rule(self, model: RuleModel, path: Path, *, external: bool) -> Rule | None:
+    def _rule(self, model: RuleModel, path: Path, *, external: bool) -> AdapterRule | None:
         """Return a rule; None where it has faults, which are noted or have it disabled."""
         faults = len(self.problems)
         self._check_series_query(model.series_query, (*path, "seriesQuery"))
@@ -323,7 +323,7 @@ class _Compiler:
             place = (*path, "parts")
         query = self._template(text, place) if len(self.problems) == faults or not parts else None
         if len(self.problems) == faults and naming is not None and query is not None:
-            rule = Rule(
+            rule = AdapterRule(
                 origin=f"{self.document.source}:{self.document.line(path)}",
                 series_query=model.series_query,
                 filters=tuple(condition for condition in filters if condition is not None),
@@ -506,7 +506,7 @@ class _Compiler:
             self.note(path, f"a query template: {error}", repr(text))
             return None
 
-    def _check_example(self, rule: Rule, query: str, path: Path) -> None:
+    def _check_example(self, rule: AdapterRule, query: str, path: Path) -> None:
         """Report a query early that can hardly work; the values of a request may still fix it."""
         try:
             text = rule.example("series_of_the_rule")

@@ -18,7 +18,7 @@ from gpuscale.series.promql.parse import parse_query
 from gpuscale.series.promql.tree import Node, Select
 from gpuscale.series.promql.write import promql_text
 from gpuscale.server.rules.budget import DEFAULT_BUDGET, check_range
-from gpuscale.server.rules.config import AdapterConfig, Rule
+from gpuscale.server.rules.config import AdapterConfig, AdapterRule
 from gpuscale.server.rules.resource_labels import NoLabelError
 from gpuscale.server.rules.resources import NAMESPACES
 
@@ -101,8 +101,12 @@ def confined_config(
 
 
 def _rule(
-    rule: Rule, namespace: str, labels: Collection[str], longest_ms: int, problems: list[Problem]
-) -> Rule:
+    rule: AdapterRule,
+    namespace: str,
+    labels: Collection[str],
+    longest_ms: int,
+    problems: list[Problem],
+) -> AdapterRule:
     try:
         label = rule.labels.label_for(NAMESPACES)
     except NoLabelError:

@@ -41,7 +41,7 @@ _COMPARISON = {
 }
 
 
-class Labels(Protocol):
+class LabelNaming(Protocol):
     """Which label names a resource."""
 
     def label_for(self, resource: ResourceType) -> str: ...
@@ -50,7 +50,7 @@ class Labels(Protocol):
 def custom_query(
     template: Template,
     series: str,
-    labels: Labels,
+    labels: LabelNaming,
     resource: ResourceType,
     namespace: str | None,
     names: Sequence[str],
@@ -79,7 +79,7 @@ def custom_query(
 def external_query(
     template: Template,
     series: str,
-    labels: Labels,
+    labels: LabelNaming,
     namespace: str | None,
     selector: Selector,
     group_by: Sequence[str] = (),
@@ -172,7 +172,7 @@ def _comparison(requirement: Requirement) -> str:
 
 
 def _add_namespace(
-    matchers: list[str], values: dict[str, str], labels: Labels, namespace: str
+    matchers: list[str], values: dict[str, str], labels: LabelNaming, namespace: str
 ) -> None:
     label = labels.label_for(NAMESPACES)
     matchers.append(f"{label}={go_quote(namespace)}")

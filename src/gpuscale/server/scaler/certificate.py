@@ -14,7 +14,7 @@ _LOOK_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class TlsFiles:
+class ScalerTlsFiles:
     """Where they are."""
 
     certificate: Path
@@ -42,7 +42,7 @@ class WatchedCertificate:
         UsageError: they can't be used.
     """
 
-    def __init__(self, files: TlsFiles) -> None:
+    def __init__(self, files: ScalerTlsFiles) -> None:
         paths = [files.certificate, files.key, *([files.client_cas] if files.client_cas else [])]
         self._files = LastGood(paths, lambda: _read(files), (UsageError,))
 
@@ -67,7 +67,7 @@ class WatchedCertificate:
             said = self.fault
 
 
-def _read(files: TlsFiles) -> TlsMaterial:
+def _read(files: ScalerTlsFiles) -> TlsMaterial:
     # gRPC says of a wrong pair only that each handshake fails, so Python's ssl looks at it first.
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:

@@ -23,7 +23,7 @@ from gpuscale.base.http_server import HttpServer, Request, Response, text_respon
 from gpuscale.base.memory import give_memory_back
 from gpuscale.server.metricsapi.api_servers import connect_objects
 from gpuscale.server.metricsapi.backend import MetricsBackend, Task
-from gpuscale.server.metricsapi.health import ENDPOINTS, PING, Check, health
+from gpuscale.server.metricsapi.health import ENDPOINTS, PING, HealthCheck, health
 from gpuscale.server.metricsapi.telemetry.own_metrics import ServerMetrics, with_samples
 from gpuscale.server.metricsapi.trigger_settings import TriggerSettings
 from gpuscale.server.metricsapi.triggers.opened import Triggers, open_triggers
@@ -60,7 +60,7 @@ class Watch(KeptAnswers, Protocol):
         """Return how the evaluations do."""
         ...
 
-    def checks(self) -> list[Check]:
+    def checks(self) -> list[HealthCheck]:
         """Return how the parts do, for the health paths."""
         ...
 
@@ -276,22 +276,24 @@ class ScalerServer:
             return text_response(found.text, 200 if found.is_well else 503)
         return text_response("expected /metrics, /healthz, /livez or /readyz\n", 404)
 
-    def _checks(self, endpoint: str) -> list[Check]:
+    def _checks(self, endpoint: str) -> list[HealthCheck]:
         if endpoint == "livez":
             return [PING]
         checks = [PING]
         if self._backend is None:
             # Ready all the same: GetMetricSpec works, and without it KEDA would never fall back.
             checks.append(
-                Check("values", remark=self._answers.fault or "the scaler has just started")
+                HealthCheck("values", remark=self._answers.fault or "the scaler has just started")
             )
         else:
             checks += self._backend.checks()
             checks += [] if self._answers.watch is None else self._answers.watch.checks()
         if self._certificate is not None:
-            checks.append(Check("certificate", remark=self._certificate.fault or ""))
+            checks.append(HealthCheck("certificate", remark=self._certificate.fault or ""))
         if endpoint == "readyz":
-            checks.append(Check("shutdown", "the server is stopping" if self._stopping else None))
+            checks.append(
+                HealthCheck("shutdown", "the server is stopping" if self._stopping else None)
+            )
         return checks
 
     def _families(self) -> tuple[Family, ...]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, fields
 from gpuscale.base.flags import FlagReader
 from gpuscale.server.metricsapi.backend_settings import BackendSettings, backend_settings
 from gpuscale.server.metricsapi.trigger_settings import HeldPlace, held_place
-from gpuscale.server.scaler.certificate import TlsFiles
+from gpuscale.server.scaler.certificate import ScalerTlsFiles
 from gpuscale.server.scaler.flags import READ
 from gpuscale.server.scaler.limits import ServerLimits
 
@@ -19,7 +19,7 @@ class ScalerSettings(BackendSettings):
     port: int
     metrics_port: int | None
     """None serves none."""
-    tls: TlsFiles | None
+    tls: ScalerTlsFiles | None
     """None serves plain text."""
     shutdown_delay_s: float
     """How long it serves after the order to stop."""
@@ -62,14 +62,14 @@ def _port(flags: FlagReader) -> int:
     return port
 
 
-def _tls(flags: FlagReader) -> TlsFiles | None:
+def _tls(flags: FlagReader) -> ScalerTlsFiles | None:
     pair = flags.pair("tls-cert-file", "tls-private-key-file")
     client_cas = flags.path("client-ca-file")
     if pair is None:
         if client_cas is not None:
             flags.fault("--client-ca-file: found it alone, expected --tls-cert-file beside it")
         return None
-    return TlsFiles(*pair, client_cas)
+    return ScalerTlsFiles(*pair, client_cas)
 
 
 def _limits(flags: FlagReader) -> ServerLimits:

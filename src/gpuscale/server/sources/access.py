@@ -22,7 +22,7 @@ LOOK_S = 10.0
 _MAX_SECRET_BYTES = 64 * 1024
 
 
-class Token(Protocol):
+class BearerToken(Protocol):
     """What a request shows after `Bearer`."""
 
     async def text(self) -> str:
@@ -108,7 +108,7 @@ class TlsFiles:
                 pass
 
 
-class Access:
+class SourceAccess:
     """What a request carries so that it is let in.
 
     Args:
@@ -123,7 +123,7 @@ class Access:
     def __init__(
         self,
         headers: Sequence[tuple[str, str]] = (),
-        token: Token | None = None,
+        token: BearerToken | None = None,
         username: str | None = None,
         password: SecretFile | None = None,
         tls: TlsFiles | None = None,

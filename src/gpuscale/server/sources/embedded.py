@@ -13,7 +13,7 @@ from gpuscale.series.storage.store import SeriesStore
 from gpuscale.series.values import Value
 
 
-class Pool(Protocol):
+class EvaluationPool(Protocol):
     """Evaluates queries beside the event loop, each with a deadline."""
 
     async def evaluate(
@@ -32,7 +32,7 @@ class EmbeddedSource:
     """A `MetricSource` over a series store."""
 
     store: SeriesStore
-    pool: Pool | None = None
+    pool: EvaluationPool | None = None
     """None evaluates at once, as virtual time needs."""
 
     def takes(self, promql: str) -> bool:

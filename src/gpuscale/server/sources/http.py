@@ -12,7 +12,7 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from gpuscale.base.errors import BugError, UpstreamError
-from gpuscale.server.sources.access import Access
+from gpuscale.server.sources.access import SourceAccess
 
 MAX_RESPONSE_BYTES = 64 * 1024 * 1024
 _LARGE_BYTES = 1024 * 1024
@@ -38,7 +38,7 @@ class HttpSession:
 
     timeout_s: float = 30.0
     max_response_bytes: int = MAX_RESPONSE_BYTES
-    access: Access = field(default_factory=Access)
+    access: SourceAccess = field(default_factory=SourceAccess)
     max_connections: int = 100
     unix_socket: Path | None = None
     large_at_once: int = 0

@@ -26,7 +26,7 @@ class Usage:
 
 
 @dataclass(frozen=True, slots=True)
-class PodUsage:
+class PodContainersUsage:
     """What the containers of a pod use."""
 
     containers: Mapping[str, Usage] = field(default_factory=dict)
@@ -43,7 +43,7 @@ class NodeUsage:
     measured_ms: int
 
 
-def pods_usage(rules: ResourceRules, cpu: Value, memory: Value) -> dict[str, PodUsage]:
+def pods_usage(rules: ResourceRules, cpu: Value, memory: Value) -> dict[str, PodContainersUsage]:
     """Return the usage of the pods that have rows in both results, by name.
 
     Raises:
@@ -89,14 +89,14 @@ def _by_object(
 
 def _pod_usage(
     rules: ResourceRules, cpu: Sequence[VectorSample], memory: Sequence[VectorSample]
-) -> PodUsage:
+) -> PodContainersUsage:
     cpu_milli = _by_container(rules.cpu, cpu)
     memory_milli = _by_container(rules.memory, memory)
     containers = {
         name: Usage(cpu_milli.get(name), memory_milli.get(name))
         for name in sorted(cpu_milli.keys() | memory_milli.keys())
     }
-    return PodUsage(containers, min(row.measured_ms for row in (*cpu, *memory)))
+    return PodContainersUsage(containers, min(row.measured_ms for row in (*cpu, *memory)))
 
 
 def _by_container(rule: ResourceRule, rows: Iterable[VectorSample]) -> dict[str, int]:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from gpuscale.agent.nvml.library import Answer, Handle
-from gpuscale.testing.nvml.driver import Driver
+from gpuscale.testing.nvml.driver import FakeDriver
 from gpuscale.testing.nvml.gpus import (
     ANY_INSTANCE,
     MIB,
@@ -22,7 +22,7 @@ BUFFERED_US = 14_200_000
 """How far back the utilisation samples reach."""
 
 
-class DeviceCalls(Driver):
+class DeviceCalls(FakeDriver):
     """The functions that read a GPU, in the module's own words."""
 
     def nvmlDeviceGetIndex(self, handle: Handle) -> int:

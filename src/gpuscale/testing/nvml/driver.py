@@ -19,7 +19,7 @@ from gpuscale.testing.nvml.gpus import (
 _FIRST_HANDLE = 0x1000
 
 
-class Driver:
+class FakeDriver:
     """The state of the stand-in, what tests do to it, and the functions that concern no single GPU."""
 
     nvmlLib = None

@@ -5,7 +5,7 @@ import math
 import time
 
 from gpuscale.agent.nvml.library import Answer, Handle
-from gpuscale.testing.nvml.driver import Driver, address_of
+from gpuscale.testing.nvml.driver import FakeDriver, address_of
 from gpuscale.testing.nvml.gpus import ANY_INSTANCE, FakeGpu, FakeInstance, mean_of
 
 _POLL_S = 0.002
@@ -18,7 +18,7 @@ _GPM_RATES = {
 }
 
 
-class PartCalls(Driver):
+class PartCalls(FakeDriver):
     """The functions of MIG, GPM and events, in the module's own words."""
 
     def nvmlDeviceGetCurrentClocksEventReasons(self, handle: Handle) -> int:

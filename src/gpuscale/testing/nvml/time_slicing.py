@@ -28,7 +28,7 @@ _SECOND_US = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class ProcessLoad:
     """One process and the work that it asks for."""
 
     pid: int
@@ -55,7 +55,7 @@ class TimeSlicedGpu:
 
     def __init__(
         self,
-        loads: Sequence[Load],
+        loads: Sequence[ProcessLoad],
         seconds: float,
         start_us: int,
         *,
@@ -161,7 +161,9 @@ class _Steps:
         return self._sums[n - 1] if n else 0
 
 
-def _arrivals(loads: Iterable[Load], seconds: float, seed: int) -> list[tuple[int, int, int]]:
+def _arrivals(
+    loads: Iterable[ProcessLoad], seconds: float, seed: int
+) -> list[tuple[int, int, int]]:
     """Return (microseconds, PID, microseconds of work) of every burst, in order of time."""
     found: list[tuple[int, int, int]] = []
     for load in loads:

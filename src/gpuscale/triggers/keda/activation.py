@@ -29,7 +29,7 @@ class Activity:
 
 
 @dataclass(frozen=True, slots=True)
-class Status:
+class ActivationTimes:
     """Times of a ScaledObject; both in whole seconds, as the API server keeps them."""
 
     created_ms: int
@@ -37,7 +37,7 @@ class Status:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ActivationStep:
     """What one look decides."""
 
     replicas: int | None
@@ -58,8 +58,8 @@ _COOLING = ("False", "ScalerCooldown")
 
 
 def request_scale(
-    scaled: ScaledObject, status: Status, current: int, activity: Activity, now_ms: int
-) -> Step:
+    scaled: ScaledObject, status: ActivationTimes, current: int, activity: Activity, now_ms: int
+) -> ActivationStep:
     """Return what KEDA does after a poll or a push.
 
     Args:
@@ -70,19 +70,19 @@ def request_scale(
         now_ms: milliseconds since the epoch.
     """
     if scaled.is_paused:
-        return Step(None, None, ("", ""), _READY, status.last_active_ms)
+        return ActivationStep(None, None, ("", ""), _READY, status.last_active_ms)
     if activity.is_active or scaled.is_forced_active:
         return _work(scaled, status, current, activity, now_ms)
     return _rest(scaled, status, current, activity, now_ms)
 
 
 def _work(
-    scaled: ScaledObject, status: Status, current: int, activity: Activity, now_ms: int
-) -> Step:
+    scaled: ScaledObject, status: ActivationTimes, current: int, activity: Activity, now_ms: int
+) -> ActivationStep:
     replicas = woken(current, scaled.least, _idle(scaled))
     if replicas != current:
         if scaled.pauses_scale_out:
-            return Step(None, None, _ACTIVE, _READY, status.last_active_ms)
+            return ActivationStep(None, None, _ACTIVE, _READY, status.last_active_ms)
         cause = (
             "caused by forced activation annotation"
             if scaled.is_forced_active
@@ -90,42 +90,44 @@ def _work(
         )
         text = f"Scaled {_target(scaled)} from {current} to {replicas}, {cause}"
         event = Event("Normal", ACTIVATED, text)
-        return Step(replicas, event, _ACTIVE, _READY, _whole_second(now_ms))
+        return ActivationStep(replicas, event, _ACTIVE, _READY, _whole_second(now_ms))
     if activity.is_error:
         ready = ("Unknown", "PartialTriggerError")
-        return Step(None, None, _ACTIVE, ready, status.last_active_ms)
-    return Step(None, None, _ACTIVE, _READY, _whole_second(now_ms))
+        return ActivationStep(None, None, _ACTIVE, ready, status.last_active_ms)
+    return ActivationStep(None, None, _ACTIVE, _READY, _whole_second(now_ms))
 
 
 def _rest(
-    scaled: ScaledObject, status: Status, current: int, activity: Activity, now_ms: int
-) -> Step:
+    scaled: ScaledObject, status: ActivationTimes, current: int, activity: Activity, now_ms: int
+) -> ActivationStep:
     kept = status.last_active_ms
     fallback = scaled.fallback
     if activity.is_error and fallback is not None and fallback.replicas != 0:
-        return Step(None, None, _INACTIVE, _READY, kept)
+        return ActivationStep(None, None, _INACTIVE, _READY, kept)
     if activity.is_error and fallback is None:
-        return Step(None, None, _INACTIVE, ("False", "TriggerError"), kept)
+        return ActivationStep(None, None, _INACTIVE, ("False", "TriggerError"), kept)
     if may_rest(current, scaled.least, _idle(scaled)):
         return _retire(scaled, status, current, now_ms)
     if scaled.idle is None and current < scaled.least:
         text = f"Set {_target(scaled)} from {current} to minReplicaCount, {scaled.least}"
-        return Step(scaled.least, Event("Normal", RAISED, text), _INACTIVE, _READY, kept)
-    return Step(None, None, _INACTIVE, _READY, kept)
+        return ActivationStep(scaled.least, Event("Normal", RAISED, text), _INACTIVE, _READY, kept)
+    return ActivationStep(None, None, _INACTIVE, _READY, kept)
 
 
-def _retire(scaled: ScaledObject, status: Status, current: int, now_ms: int) -> Step:
+def _retire(
+    scaled: ScaledObject, status: ActivationTimes, current: int, now_ms: int
+) -> ActivationStep:
     if scaled.pauses_scale_in:
-        return Step(None, None, _INACTIVE, _READY, status.last_active_ms)
+        return ActivationStep(None, None, _INACTIVE, _READY, status.last_active_ms)
     if not _has_cooled_down(scaled, status, now_ms):
-        return Step(None, None, _COOLING, _READY, status.last_active_ms)
+        return ActivationStep(None, None, _COOLING, _READY, status.last_active_ms)
     replicas = scaled.least if scaled.idle is None else scaled.idle
     text = f"Deactivated {_target(scaled)} from {current} to {replicas}"
     event = Event("Normal", DEACTIVATED, text)
-    return Step(replicas, event, _INACTIVE, _READY, status.last_active_ms)
+    return ActivationStep(replicas, event, _INACTIVE, _READY, status.last_active_ms)
 
 
-def _has_cooled_down(scaled: ScaledObject, status: Status, now_ms: int) -> bool:
+def _has_cooled_down(scaled: ScaledObject, status: ActivationTimes, now_ms: int) -> bool:
     if status.last_active_ms is None:
         return has_cooled_down(status.created_ms, scaled.initial_cooldown_s, now_ms)
     return has_cooled_down(status.last_active_ms, scaled.cooldown_s, now_ms)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from gpuscale.base.objects.hpa import MetricSpec
 from gpuscale.base.quantity import Quantity
-from gpuscale.triggers.keda.metadata import Metadata
-from gpuscale.triggers.keda.scalers import Reading, external_metric
+from gpuscale.triggers.keda.metadata import TriggerMetadata
+from gpuscale.triggers.keda.scalers import ScalerReading, external_metric
 from gpuscale.triggers.schedule import awake, check_expression, check_timezone
 from gpuscale.triggers.trigger import WakeSchedule
 
@@ -25,12 +25,12 @@ class CronScaler:
     schedule: WakeSchedule
     replicas: int
 
-    async def read(self, now_ms: int) -> Reading:
+    async def read(self, now_ms: int) -> ScalerReading:
         is_awake, _ = awake(self.schedule, now_ms)
-        return Reading(self.replicas * 1000 if is_awake else 0, is_awake)
+        return ScalerReading(self.replicas * 1000 if is_awake else 0, is_awake)
 
 
-def cron_scaler(metadata: Metadata) -> CronScaler:
+def cron_scaler(metadata: TriggerMetadata) -> CronScaler:
     """Return the scaler of a trigger; what is wrong with it is noted."""
     start, end, timezone = (metadata.text(key) for key in ("start", "end", "timezone"))
     for key, text in (("start", start), ("end", end)):
@@ -48,7 +48,7 @@ def cron_scaler(metadata: Metadata) -> CronScaler:
     return CronScaler((metric,), WakeSchedule(start, end, timezone), int(replicas or "1"))
 
 
-def _check(metadata: Metadata, key: str, text: str, check: Callable[[str], None]) -> None:
+def _check(metadata: TriggerMetadata, key: str, text: str, check: Callable[[str], None]) -> None:
     try:
         if text:
             check(text)

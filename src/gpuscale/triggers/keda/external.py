@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from gpuscale.base.errors import ConfigError, UnavailableError
 from gpuscale.base.objects.hpa import MetricSpec
 from gpuscale.triggers.answer import TriggerAnswers
-from gpuscale.triggers.keda.metadata import Metadata
-from gpuscale.triggers.keda.scalers import Reading, external_metric, quantity
+from gpuscale.triggers.keda.metadata import TriggerMetadata
+from gpuscale.triggers.keda.scalers import ScalerReading, external_metric, quantity
 from gpuscale.triggers.metadata import read_metadata
 from gpuscale.triggers.policy_keys import PolicyCheck, any_policy
 from gpuscale.triggers.trigger import Trigger
@@ -19,7 +19,7 @@ PUSH = "external-push"
 
 
 @dataclass(frozen=True, slots=True)
-class ExternalScaler:
+class MetricsApiScaler:
     """One trigger of `gpuscale scaler`."""
 
     metrics: tuple[MetricSpec, ...]
@@ -27,7 +27,7 @@ class ExternalScaler:
     """None where its metadata has faults."""
     answers: TriggerAnswers | None
 
-    async def read(self, now_ms: int) -> Reading:
+    async def read(self, now_ms: int) -> ScalerReading:
         answer = None
         if self.trigger is not None and self.answers is not None:
             answer = self.answers.answer(self.trigger)
@@ -35,15 +35,15 @@ class ExternalScaler:
             raise UnavailableError("it is being evaluated for the first time; ask again")
         if answer.value is None or answer.is_active is None:
             raise UnavailableError(answer.reason)
-        return Reading(quantity(answer.value).milli_value(), answer.is_active)
+        return ScalerReading(quantity(answer.value).milli_value(), answer.is_active)
 
 
 def external_scaler(
-    metadata: Metadata,
+    metadata: TriggerMetadata,
     namespace: str,
     answers: TriggerAnswers | None,
     check: PolicyCheck = any_policy,
-) -> ExternalScaler:
+) -> MetricsApiScaler:
     """Return the scaler of a trigger; what is wrong with it is noted.
 
     Args:
@@ -59,11 +59,11 @@ def external_scaler(
         for problem in error.problems:
             path = ("metadata", problem.field) if problem.field else ("metadata",)
             metadata.note(path, problem.expected, problem.found, problem.fix)
-        return ExternalScaler((), None, answers)
+        return MetricsApiScaler((), None, answers)
     if answers is not None:
         answers.answer(
             trigger
         )  # KEDA asks for the metric's name first, which has the trigger watched
     name = f"s{metadata.index}-{trigger.name}"
     metric = external_metric(name, metadata.trigger.metric_type, quantity(trigger.target))
-    return ExternalScaler((metric,), trigger, answers)
+    return MetricsApiScaler((metric,), trigger, answers)

@@ -9,8 +9,8 @@ from gpuscale.base.objects.scaled_object import ScaledObject
 from gpuscale.series.values import Value
 from gpuscale.triggers.answer import TriggerAnswers
 from gpuscale.triggers.keda.cron import cron_scaler
-from gpuscale.triggers.keda.external import PUSH, ExternalScaler, external_scaler
-from gpuscale.triggers.keda.metadata import Metadata, TriggerFault
+from gpuscale.triggers.keda.external import PUSH, MetricsApiScaler, external_scaler
+from gpuscale.triggers.keda.metadata import TriggerFault, TriggerMetadata
 from gpuscale.triggers.keda.scalers import (
     Ask,
     PrometheusScaler,
@@ -41,7 +41,7 @@ def make_scalers(
     scalers: list[Scaler] = []
     faults: list[TriggerFault] = []
     for index, trigger in enumerate(scaled.triggers):
-        metadata = Metadata(trigger, index)
+        metadata = TriggerMetadata(trigger, index)
         maker = _MAKERS.get(trigger.kind)
         if maker is None:
             metadata.note(("type",), f"one of {', '.join(_MAKERS)}", repr(trigger.kind))
@@ -80,7 +80,7 @@ def prometheus_queries(scaled: ScaledObject) -> Iterator[str]:
 def triggers_of(scaled: ScaledObject) -> Iterator[Trigger]:
     """Yield the triggers that are ours."""
     for scaler in make_scalers(scaled, _DESCRIBING)[0]:
-        if isinstance(scaler, ExternalScaler) and scaler.trigger is not None:
+        if isinstance(scaler, MetricsApiScaler) and scaler.trigger is not None:
             yield scaler.trigger
 
 
@@ -98,7 +98,7 @@ async def _unasked(_query: str, _at_ms: int) -> Value:
 
 
 _DESCRIBING = Sources(_unasked)
-_MAKERS: Mapping[str, Callable[[Metadata, ScaledObject, Sources], Scaler]] = {
+_MAKERS: Mapping[str, Callable[[TriggerMetadata, ScaledObject, Sources], Scaler]] = {
     "prometheus": lambda metadata, _, sources: prometheus_scaler(metadata, sources.ask),
     "external": lambda metadata, scaled, sources: external_scaler(
         metadata, scaled.metadata.namespace, sources.answers, sources.check

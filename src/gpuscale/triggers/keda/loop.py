@@ -16,7 +16,12 @@ from gpuscale.base.errors import GpuscaleError, NotFoundError, UpstreamError
 from gpuscale.base.objects.hpa import ExternalMetric
 from gpuscale.base.objects.scaled_object import FallbackBehavior, ScaledObject
 from gpuscale.hpa.types import Event
-from gpuscale.triggers.keda.activation import Activity, Status, Step, request_scale
+from gpuscale.triggers.keda.activation import (
+    ActivationStep,
+    ActivationTimes,
+    Activity,
+    request_scale,
+)
 from gpuscale.triggers.keda.fallback import Health, fallback_milli
 from gpuscale.triggers.keda.scalers import Scaler
 
@@ -40,10 +45,10 @@ class ScaleTarget:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class PollResult:
     """What a poll or a push led to."""
 
-    step: Step
+    step: ActivationStep
     events: tuple[Event, ...]
     """Beside the step's own, before it."""
 
@@ -70,13 +75,15 @@ class ScaleLoop:
     def __init__(self, scaled: ScaledObject, scalers: Sequence[Scaler], created_ms: int) -> None:
         self.scaled = scaled
         self.health = Health(scaled.fallback)
-        self.status = Status(created_ms // 1000 * 1000)
+        self.status = ActivationTimes(created_ms // 1000 * 1000)
         self._scalers = tuple(scalers)
         self._records: dict[str, _Record] = {}
         """By metric: of the latest poll where triggers are cached; of the HPA's questions where those stand
         in for polls."""
 
-    async def poll(self, now_ms: int, target: ScaleTarget, *, hpa_is_asking: bool = False) -> Look:
+    async def poll(
+        self, now_ms: int, target: ScaleTarget, *, hpa_is_asking: bool = False
+    ) -> PollResult:
         """Ask every trigger and decide.
 
         Args:
@@ -115,7 +122,7 @@ class ScaleLoop:
             events.append(FALLBACK_ENDS)
         step = self._request(Activity(is_active, is_error, active), now_ms, target)
         self._records |= fresh
-        return Look(step, tuple(events))
+        return PollResult(step, tuple(events))
 
     async def says_active(self, index: int, now_ms: int) -> bool:
         """Return whether the scaler of a trigger would say that it is active."""
@@ -124,7 +131,7 @@ class ScaleLoop:
         except GpuscaleError:
             return False
 
-    def push(self, index: int, now_ms: int, target: ScaleTarget) -> Look:
+    def push(self, index: int, now_ms: int, target: ScaleTarget) -> PollResult:
         """Take in that the external scaler of a trigger says it is active.
 
         Args:
@@ -133,7 +140,7 @@ class ScaleLoop:
             target: what is scaled.
         """
         names = [metric.name for metric in _external(self._scalers[index])[0]]
-        return Look(self._request(Activity(True, False, names[:1]), now_ms, target), ())
+        return PollResult(self._request(Activity(True, False, names[:1]), now_ms, target), ())
 
     async def answer(self, name: str, now_ms: int, target: ScaleTarget) -> int:
         """Return the value of a metric, in thousandths, as the HPA gets it.
@@ -173,9 +180,9 @@ class ScaleLoop:
             self._records[metric.name] = record
         return record
 
-    def _request(self, activity: Activity, now_ms: int, target: ScaleTarget) -> Step:
+    def _request(self, activity: Activity, now_ms: int, target: ScaleTarget) -> ActivationStep:
         step = request_scale(self.scaled, self.status, target.replicas, activity, now_ms)
-        self.status = Status(self.status.created_ms, step.last_active_ms)
+        self.status = ActivationTimes(self.status.created_ms, step.last_active_ms)
         return step
 
     async def _observe(

@@ -6,7 +6,7 @@ Source: KEDA v2.21 pkg/scalers/scalersconfig/typed_config.go.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from gpuscale.base.objects.scaled_object import Trigger
+from gpuscale.base.objects.scaled_object import ScaleTrigger
 
 _TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 _FALSE = frozenset({"0", "f", "F", "FALSE", "false", "False"})
@@ -25,7 +25,7 @@ class TriggerFault:
     fix: str | None = None
 
 
-class Metadata:
+class TriggerMetadata:
     """One trigger's metadata; faults are collected in `faults`.
 
     Args:
@@ -33,7 +33,7 @@ class Metadata:
         index: of the trigger in its ScaledObject.
     """
 
-    def __init__(self, trigger: Trigger, index: int) -> None:
+    def __init__(self, trigger: ScaleTrigger, index: int) -> None:
         self.trigger = trigger
         self.index = index
         self.faults: list[TriggerFault] = []

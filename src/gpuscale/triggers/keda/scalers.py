@@ -19,14 +19,14 @@ from gpuscale.base.objects.hpa import (
 )
 from gpuscale.base.quantity import Quantity, parse_quantity
 from gpuscale.series.values import Matrix, Value, Vector
-from gpuscale.triggers.keda.metadata import Metadata
+from gpuscale.triggers.keda.metadata import TriggerMetadata
 
 Ask = Callable[[str, int], Awaitable[Value]]
 """Evaluates PromQL at a time in milliseconds since the epoch; raises a GpuscaleError where it can't."""
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ScalerReading:
     """A trigger's answer."""
 
     value_milli: int
@@ -46,7 +46,7 @@ class Scaler(Protocol):
         """
         ...
 
-    async def read(self, now_ms: int) -> Reading:
+    async def read(self, now_ms: int) -> ScalerReading:
         """Return its value and activity.
 
         Raises:
@@ -66,10 +66,10 @@ class PrometheusScaler:
     """Whether no value counts as 0, which is KEDA's default."""
     ask: Ask
 
-    async def read(self, now_ms: int) -> Reading:
+    async def read(self, now_ms: int) -> ScalerReading:
         # KEDA sends the time without its fraction of a second.
         number = self._number(await self.ask(self.query, now_ms // 1000 * 1000))
-        return Reading(quantity(number).milli_value(), number > self.activation_threshold)
+        return ScalerReading(quantity(number).milli_value(), number > self.activation_threshold)
 
     def _number(self, value: Value) -> float:
         if isinstance(value, Vector) and len(value.samples) == 1:
@@ -101,7 +101,7 @@ class ResourceScaler:
 
     metrics: tuple[MetricSpec, ...]
 
-    async def read(self, now_ms: int) -> Reading:
+    async def read(self, now_ms: int) -> ScalerReading:
         """Raise: KEDA never asks."""
         raise BugError("a resource trigger was asked for a value")
 
@@ -120,7 +120,7 @@ def external_metric(name: str, metric_type: str, target: Quantity) -> ExternalMe
     return ExternalMetric(name, MetricTarget(TargetType.VALUE, value=target))
 
 
-def prometheus_scaler(metadata: Metadata, ask: Ask) -> PrometheusScaler:
+def prometheus_scaler(metadata: TriggerMetadata, ask: Ask) -> PrometheusScaler:
     """Return the scaler of a trigger; what is wrong with it is noted.
 
     Args:
@@ -146,7 +146,7 @@ def prometheus_scaler(metadata: Metadata, ask: Ask) -> PrometheusScaler:
     )
 
 
-def resource_scaler(metadata: Metadata) -> ResourceScaler:
+def resource_scaler(metadata: TriggerMetadata) -> ResourceScaler:
     """Return the scaler of a trigger; what is wrong with it is noted."""
     kind, container = metadata.trigger.kind, metadata.values.get("containerName", "")
     target = _resource_target(metadata)
@@ -155,7 +155,7 @@ def resource_scaler(metadata: Metadata) -> ResourceScaler:
     return ResourceScaler((ResourceMetric(kind, target),))
 
 
-def _resource_target(metadata: Metadata) -> MetricTarget:
+def _resource_target(metadata: TriggerMetadata) -> MetricTarget:
     text, path = metadata.text("value"), ("metadata", "value")
     if metadata.trigger.metric_type == "Utilization":
         if not (text.isascii() and text.isdigit()) and text:

@@ -9,7 +9,7 @@ import numpy
 
 from gpuscale.base import compiling
 from gpuscale.triggers.policies.policy import Desired, Numbers, Seen
-from gpuscale.triggers.policies.replay import Replayed, Service, resume, run
+from gpuscale.triggers.policies.replay import Replayed, ReplaySettings, resume, run
 
 
 def _silent(line: str) -> None:
@@ -34,7 +34,7 @@ def _runner(say: Callable[[str], None]) -> Callable[..., None]:
         return run
     column = numba.float64[::1]
     by_pointer = numba.types.FunctionType(policy_signature())
-    takes = (by_pointer, column, column, column, numba.typeof(Service()), *[column] * 4)
+    takes = (by_pointer, column, column, column, numba.typeof(ReplaySettings()), *[column] * 4)
     return compiling.compiled(cast("FunctionType", run), numba.void(*takes), say)
 
 
@@ -46,7 +46,7 @@ def resumer() -> Callable[..., None]:
         return resume
     column = numba.float64[::1]
     by_pointer = numba.types.FunctionType(policy_signature())
-    service = numba.typeof(Service())
+    service = numba.typeof(ReplaySettings())
     takes = (by_pointer, *[column] * 3, numba.int64, column, service, column)
     return compiling.compiled(cast("FunctionType", resume), numba.void(*takes), _silent)
 
@@ -72,11 +72,11 @@ def policy_signature() -> Any:  # noqa: ANN401 - one of numba's types
 
 
 def replay(
-    desired: Desired, settings: Numbers, memory: int, demand: Numbers, service: Service
+    desired: Desired, settings: Numbers, memory: int, demand: Numbers, service: ReplaySettings
 ) -> Replayed:
     """Replay a demand under a policy, from the policy's compiled function and its settings."""
     columns = [numpy.zeros(len(demand)) for _ in range(4)]
-    floats = Service(*map(float, service))  # the compiled loop takes no whole numbers here
+    floats = ReplaySettings(*map(float, service))  # the compiled loop takes no whole numbers here
     runner()(desired, settings, numpy.zeros(memory), demand, floats, *columns)
     ready, replicas, queue, given_up = columns
     return Replayed(service, demand, ready, replicas, queue, given_up)

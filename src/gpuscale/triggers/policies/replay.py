@@ -14,7 +14,7 @@ import numpy
 from gpuscale.triggers.policies.policy import Desired, Numbers, Seen
 
 
-class Service(NamedTuple):
+class ReplaySettings(NamedTuple):
     """What a workload's replay goes by; times in seconds, whole steps are made of them."""
 
     step_s: float = 15.0
@@ -37,7 +37,7 @@ of the pods that were ready, as long as the lag."""
 class Replayed:
     """A replay in columns, one number for each step."""
 
-    service: Service
+    service: ReplaySettings
     demand: Numbers
     ready: Numbers
     """Pods that served during the step."""
@@ -54,7 +54,7 @@ def run(
     settings: Numbers,
     memory: Numbers,
     demand: Numbers,
-    service: Service,
+    service: ReplaySettings,
     ready_out: Numbers,
     replicas_out: Numbers,
     queue_out: Numbers,
@@ -83,7 +83,7 @@ def resume(
     cells: Numbers,
     first: int,
     demand: Numbers,
-    service: Service,
+    service: ReplaySettings,
     replicas_out: Numbers,
 ) -> None:
     """Go on with a replay from step `first`, where `cells` and `memory` are as the steps before left them.
@@ -100,7 +100,7 @@ def advance(
     settings: Numbers,
     memory: Numbers,
     cells: Numbers,
-    service: Service,
+    service: ReplaySettings,
     step: int,
     demand: float,
 ) -> None:
@@ -165,7 +165,7 @@ def advance(
     cells[_STARTING] = starting
 
 
-def _serve(cells: Numbers, service: Service, step: int, demand: float) -> None:
+def _serve(cells: Numbers, service: ReplaySettings, step: int, demand: float) -> None:
     """Have a step's work done by the pods that were ready at it, and note what is seen of that."""
     ready = cells[_served_place(service, step)]
     work = cells[_QUEUE] + demand * service.step_s
@@ -180,12 +180,12 @@ def _serve(cells: Numbers, service: Service, step: int, demand: float) -> None:
     cells[SHORT_STEPS] += cells[_SHORT]
 
 
-def _served_place(service: Service, step: int) -> int:
+def _served_place(service: ReplaySettings, step: int) -> int:
     start_up = max(1, math.ceil(service.start_up_s / service.step_s))
     lag = math.ceil(service.lag_s / service.step_s)
     return _DUE + start_up + 1 + step % (lag + 1)
 
 
-def fleet_cells(service: Service) -> int:
+def fleet_cells(service: ReplaySettings) -> int:
     """Return how many numbers `advance` keeps between two steps."""
     return _served_place(service, 0) + math.ceil(service.lag_s / service.step_s) + 1

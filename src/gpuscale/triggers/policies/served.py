@@ -22,7 +22,7 @@ from gpuscale.series.promql.tree import ValueType, value_type
 from gpuscale.series.values import Matrix, Value
 from gpuscale.triggers.policies.compiled import policy_function, resumer
 from gpuscale.triggers.policies.policy import Numbers, Policy
-from gpuscale.triggers.policies.replay import SHORT_STEPS, Service, fleet_cells
+from gpuscale.triggers.policies.replay import SHORT_STEPS, ReplaySettings, fleet_cells
 from gpuscale.triggers.trigger import ServedPolicy
 
 STEP_MS = 15_000
@@ -36,7 +36,7 @@ _HOUR_STEPS = 240
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class NextQuery:
     """What has to be asked next."""
 
     promql: str
@@ -50,7 +50,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedReplicas:
     """What a policy wants."""
 
     replicas: int
@@ -63,7 +63,7 @@ class Wanted:
 class _Course:
     """A policy's memory, from a day on."""
 
-    def __init__(self, origin: int, policy: Policy, service: Service) -> None:
+    def __init__(self, origin: int, policy: Policy, service: ReplaySettings) -> None:
         self.origin = origin
         """The first moment that may be looked at, in steps since the epoch."""
         self.next = origin
@@ -101,7 +101,7 @@ class PolicyRun:
         self._query = _as_vector(query)
         self._known_from = -(-known_from_ms // STEP_MS)
         step_s = STEP_MS / 1000
-        self._service = Service(
+        self._service = ReplaySettings(
             step_s, use.start_s, use.lag_s, least=float(use.least), most=float(use.most)
         )
         self._lag = math.ceil(use.lag_s / step_s)
@@ -115,7 +115,7 @@ class PolicyRun:
         """Return what it keeps, with tomorrow's memory beside today's."""
         return run_bytes(self._policy, self._use)
 
-    def question(self, now_ms: int) -> Question | None:
+    def question(self, now_ms: int) -> NextQuery | None:
         """Return what to ask now; None where all that is due was asked."""
         newest = now_ms // STEP_MS - self._lag
         origin = self._origin(now_ms)
@@ -135,7 +135,7 @@ class PolicyRun:
         self._course, self._ahead = ahead, None
         return None
 
-    def take(self, question: Question, value: Value) -> bool:
+    def take(self, question: NextQuery, value: Value) -> bool:
         """Take the answer to a question, and return whether there was a load at its end.
 
         Raises:
@@ -155,12 +155,12 @@ class PolicyRun:
         self._go_on(course, loads[:until])
         return is_last_known
 
-    def refused(self, question: Question) -> bool:
+    def refused(self, question: NextQuery) -> bool:
         """Ask for less at a time, as the source could not answer; return whether that is possible."""
         self._count = max(_LEAST_STEPS, question.count // 2)
         return question.count > _LEAST_STEPS
 
-    def uncovered(self, question: Question, until_ms: int) -> None:
+    def uncovered(self, question: NextQuery, until_ms: int) -> None:
         """Pass over what the source no longer has."""
         course = self._ahead if question.is_ahead else self._course
         if course is not None:
@@ -178,24 +178,24 @@ class PolicyRun:
         whole = now_ms // STEP_MS - self._lag + 1 - course.origin
         return min(1.0, (course.next - course.origin) / max(1, whole))
 
-    def wanted(self) -> Wanted | None:
+    def wanted(self) -> WantedReplicas | None:
         """Return what the policy wants; None where it has seen no load."""
         course = self._course
         if course is None or math.isnan(course.replicas):
             return None
-        return Wanted(int(course.replicas), course.seen_at * STEP_MS, self._words(course))
+        return WantedReplicas(int(course.replicas), course.seen_at * STEP_MS, self._words(course))
 
     def _origin(self, now_ms: int) -> int:
         begin_ms = now_ms // _DAY_MS * _DAY_MS - round(self._use.learn_s * 1000)
         return max(begin_ms // STEP_MS, self._known_from, 0)
 
-    def _question(self, course: _Course, newest: int, *, is_ahead: bool) -> Question:
+    def _question(self, course: _Course, newest: int, *, is_ahead: bool) -> NextQuery:
         count = min(self._count, newest - course.next + 1)
         at_s = (course.next + count - 1) * STEP_MS // 1000
         step_s = STEP_MS // 1000
         # The line break ends a comment; a moment more, because Prometheus 3 leaves out a range's first one.
         promql = f"({self._query}\n)[{count * step_s}s:{step_s}s] @ {at_s}"
-        return Question(promql, at_s * 1000, course.next, count, is_ahead)
+        return NextQuery(promql, at_s * 1000, course.next, count, is_ahead)
 
     def _go_on(self, course: _Course, loads: Numbers) -> None:
         for index in range(len(loads)):
@@ -223,7 +223,7 @@ class PolicyRun:
             course.cells,
             step,
             demand,
-            Service(*map(float, self._service)),
+            ReplaySettings(*map(float, self._service)),
             replicas,
         )
         course.replicas = float(replicas[-1])
@@ -255,12 +255,12 @@ class PolicyRun:
 
 def run_bytes(policy: Policy, use: ServedPolicy) -> int:
     """Return what a run keeps of a policy at the most: today's memory and tomorrow's."""
-    service = Service(STEP_MS / 1000, use.start_s, use.lag_s)
+    service = ReplaySettings(STEP_MS / 1000, use.start_s, use.lag_s)
     numbers = policy.memory + fleet_cells(service) + 4 * _HOUR_STEPS
     return 2 * 8 * numbers + 3 * 8 * _MOST_STEPS
 
 
-def _loads(question: Question, value: Value) -> Numbers:
+def _loads(question: NextQuery, value: Value) -> Numbers:
     """Return the load of each moment of a question; NaN where there is none."""
     if not isinstance(value, Matrix):
         raise UpstreamError("the answer is no row of numbers")

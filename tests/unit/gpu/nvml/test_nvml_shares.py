@@ -7,7 +7,7 @@ import pytest
 from gpuscale.agent.attribution.processes.shares import split_utilisation
 from gpuscale.agent.gpu.owners import Attribution, ContainerRef
 from gpuscale.testing.nvml import FakeGpu
-from gpuscale.testing.nvml.time_slicing import Load, TimeSlicedGpu
+from gpuscale.testing.nvml.time_slicing import ProcessLoad, TimeSlicedGpu
 
 from .conftest import START_MS
 
@@ -56,7 +56,7 @@ MIXES = [
 def test_means_are_true_and_errors_are_as_large_as_told(bench, mix) -> None:
     told = []
     for seed in range(6):
-        loads = [Load(40 + n, percent) for n, percent in enumerate(mix)]
+        loads = [ProcessLoad(40 + n, percent) for n, percent in enumerate(mix)]
         told += [each for each in run(bench, loads, 130, seed) if each[0] > WINDOW_S]
     for pid in {each[1] for each in told}:
         errors = [value - true for _, whose, value, _, true in told if whose == pid]
@@ -72,7 +72,7 @@ def test_time_slicing_keeps_the_proportions(bench, mix) -> None:
     sums = dict.fromkeys(range(40, 40 + len(mix)), 0.0)
     trues = dict(sums)
     for seed in range(6):
-        loads = [Load(40 + n, percent) for n, percent in enumerate(mix)]
+        loads = [ProcessLoad(40 + n, percent) for n, percent in enumerate(mix)]
         for at_s, pid, value, _, true in run(bench, loads, 130, seed, switch_us=250):
             if at_s > WINDOW_S:
                 sums[pid] += value
@@ -88,7 +88,7 @@ def test_one_that_joins_is_told_within_three_seconds_and_takes_nothing_from_the_
 ) -> None:
     joined, other = [], []
     for seed in range(24):
-        loads = [Load(41, 56), Load(42, 24, joins_s=15.3)]
+        loads = [ProcessLoad(41, 56), ProcessLoad(42, 24, joins_s=15.3)]
         for at_s, pid, value, _, true in run(bench, loads, 21, seed):
             if 18.3 <= at_s < 19.3:
                 (joined if pid == 42 else other).append(value - true)
@@ -98,7 +98,7 @@ def test_one_that_joins_is_told_within_three_seconds_and_takes_nothing_from_the_
 
 
 def test_one_that_leaves_is_gone_at_once_and_its_time_goes_to_nobody(bench) -> None:
-    loads = [Load(41, 50), Load(42, 30, leaves_s=15.0)]
+    loads = [ProcessLoad(41, 50), ProcessLoad(42, 30, leaves_s=15.0)]
     told = run(bench, loads, 24, seed=3)
     after = [each for each in told if each[0] >= 15]
     assert {each[1] for each in after} == {41}
@@ -106,14 +106,14 @@ def test_one_that_leaves_is_gone_at_once_and_its_time_goes_to_nobody(bench) -> N
 
 
 def test_the_only_process_of_a_gpu_is_told_the_gpus_own_utilisation(bench) -> None:
-    told = run(bench, [Load(41, 50)], 20, seed=1)
+    told = run(bench, [ProcessLoad(41, 50)], 20, seed=1)
     assert all(error is None for _, _, _, error, _ in told)
     assert statistics.mean(each[2] for each in told) == pytest.approx(50, abs=8)
 
 
 def test_a_change_of_load_is_asked_for_within_a_second(bench) -> None:
     gpu = FakeGpu(busy_percent=5)
-    loads = [Load(41, 40), Load(42, 40)]
+    loads = [ProcessLoad(41, 40), ProcessLoad(42, 40)]
     shared = TimeSlicedGpu(loads, 40, START_MS * 1000, seed=1)
     gpu.processes = shared.processes(START_MS * 1000)
     b = bench(gpu, fields={"DCGM_FI_DEV_GPU_UTIL"})

@@ -9,7 +9,7 @@ from gpuscale.agent.amd.reader import AmdReader
 from gpuscale.agent.gpu.model_table import MODELS
 from gpuscale.agent.gpu.simulated import GpuWork, SimulatedReader
 from gpuscale.agent.nvml.reader import NvmlReader
-from gpuscale.agent.recordings.recording import Recorder, RecordingReader, ReplayReader
+from gpuscale.agent.recordings.recording import ReadingRecorder, RecordingReader, ReplayReader
 from gpuscale.base.clock import ManualClock
 from gpuscale.testing.amdsmi import AmdSmiLibraryException, StandInAmdSmi, StandInGpu
 from gpuscale.testing.nvml import FakeGpu, FakeNvml
@@ -46,13 +46,13 @@ def nvml():
 
 def recording():
     inner = simulated()
-    return Case(RecordingReader(inner.reader, Recorder(io.StringIO())), inner.lose)
+    return Case(RecordingReader(inner.reader, ReadingRecorder(io.StringIO())), inner.lose)
 
 
 def replay():
     stream = io.StringIO()
     inner = simulated()
-    reader = RecordingReader(inner.reader, Recorder(stream))
+    reader = RecordingReader(inner.reader, ReadingRecorder(stream))
     for second in range(10):
         if second == 5:
             inner.lose()

@@ -19,7 +19,7 @@ from gpuscale.agent.gpu.readings import (
 from gpuscale.agent.gpu.simulated import GpuWork, SimulatedReader
 from gpuscale.agent.recordings import recording
 from gpuscale.agent.recordings.recording import (
-    Recorder,
+    ReadingRecorder,
     RecordingReader,
     ReplayReader,
     read_recording,
@@ -43,7 +43,7 @@ def reading(util=40, *, at=0, gpu=GPU, **more):
 def written(*ticks):
     """Return the text of a recording: each tick is (milliseconds, readings) or (milliseconds, error)."""
     stream = io.StringIO()
-    recorder = Recorder(stream)
+    recorder = ReadingRecorder(stream)
     for at, what in ticks:
         if isinstance(what, str):
             recorder.write_failure(START_MS + at, what)
@@ -130,7 +130,7 @@ def test_a_minute_of_one_busy_gpu_is_small_enough_to_commit(tmp_path: Path) -> N
 
     path = tmp_path / "minute.jsonl.gz"
     simulated = SimulatedReader("n1", MODELS["NVIDIA H200"], 1, 1, work)
-    recorder = Recorder.open(str(path))
+    recorder = ReadingRecorder.open(str(path))
     reader = RecordingReader(simulated, recorder)
     for second in range(60):
         reader.read(START_MS + second * 1000)
@@ -142,7 +142,7 @@ def test_the_same_readings_give_the_same_bytes(tmp_path: Path) -> None:
     packed = []
     for name in ("one", "two"):
         path = tmp_path / name
-        recorder = Recorder.open(str(path))
+        recorder = ReadingRecorder.open(str(path))
         recorder.write([reading()])
         recorder.close()
         recorder.close()
@@ -152,7 +152,7 @@ def test_the_same_readings_give_the_same_bytes(tmp_path: Path) -> None:
 
 def test_a_stream_stays_open_for_its_caller() -> None:
     stream = io.StringIO()
-    recorder = Recorder(stream)
+    recorder = ReadingRecorder(stream)
     recorder.write([reading()])
     recorder.close()
     assert not stream.closed
@@ -234,7 +234,7 @@ def test_a_recording_that_ends_in_a_failure_ends_too() -> None:
 
 def test_gpus_come_and_go_as_recorded() -> None:
     stream = io.StringIO()
-    recorder = Recorder(stream)
+    recorder = ReadingRecorder(stream)
     recorder.write([reading()], now_ms=START_MS, gpus=[GPU, OTHER])
     recorder.write([reading(1, gpu=SLICE)], now_ms=START_MS + 1000, gpus=[SLICE])
     reader = ReplayReader(io.StringIO(stream.getvalue()))
@@ -259,7 +259,7 @@ def test_an_impossible_speed_is_refused(speed) -> None:
 def test_recording_reader_passes_on_and_records_failures_too(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl.gz"
     inner = FakeReader((reading(),), UnavailableError("no driver"), gpus=(GPU, OTHER))
-    recorder = Recorder.open(str(path))
+    recorder = ReadingRecorder.open(str(path))
     reader = RecordingReader(inner, recorder)
     assert reader.read(START_MS) == (reading(),)
     with pytest.raises(UnavailableError, match=r"^no driver$"):
@@ -278,7 +278,7 @@ def test_reading_goes_on_when_the_recording_fails(
 ) -> None:
     path = tmp_path / "a.jsonl.gz"
     inner = FakeReader(*((reading(util, at=at),) for util, at in ((1, 0), (math.nan, 1), (3, 2))))
-    reader = RecordingReader(inner, Recorder.open(str(path)))
+    reader = RecordingReader(inner, ReadingRecorder.open(str(path)))
     for at in range(3):
         assert reader.read(START_MS + at)[0].measured_ms == START_MS + at
     reader.close()
@@ -288,7 +288,7 @@ def test_reading_goes_on_when_the_recording_fails(
 
 def test_a_recording_outlives_the_reader_that_it_records() -> None:
     stream = io.StringIO()
-    recorder = Recorder(stream)
+    recorder = ReadingRecorder(stream)
     for at in (0, 1000):
         recorded = RecordingReader(FakeReader((reading(at=at),)), recorder)
         recorded.read(START_MS + at)
@@ -299,7 +299,7 @@ def test_a_recording_outlives_the_reader_that_it_records() -> None:
 
 
 def test_a_closed_recording_takes_no_more() -> None:
-    recorder = Recorder(io.StringIO())
+    recorder = ReadingRecorder(io.StringIO())
     recorder.close()
     with pytest.raises(ValueError, match=r"^the recording is closed$"):
         recorder.write([reading()])
@@ -308,7 +308,7 @@ def test_a_closed_recording_takes_no_more() -> None:
 def test_a_path_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "missing" / "a.jsonl.gz"
     with pytest.raises(UsageError) as caught:
-        Recorder.open(str(path))
+        ReadingRecorder.open(str(path))
     assert str(caught.value) == f"can't write the recording {path}: No such file or directory"
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from gpuscale.base.errors import ConfigError
 from gpuscale.load.timeline.document import MAX_POINTS, read_timeline, timeline_document
-from gpuscale.load.timeline.types import HOPS, Mark, Span, Timeline, Track
+from gpuscale.load.timeline.types import HOPS, Span, Timeline, TimelineMark, Track
 
 TIMES = st.integers(0, 4_000_000_000_000)
 VALUES = st.none() | st.floats(-1e300, 1e300, allow_nan=False)
@@ -16,7 +16,7 @@ POINTS = st.lists(st.tuples(TIMES, VALUES), max_size=5).map(
     lambda points: tuple(sorted(points, key=lambda point: point[0]))
 )
 TRACKS = st.builds(Track, st.text(), st.text(), st.sampled_from(HOPS), POINTS)
-MARKS = st.builds(Mark, TIMES, st.text(), st.text(), st.text())
+MARKS = st.builds(TimelineMark, TIMES, st.text(), st.text(), st.text())
 SPANS = st.builds(
     lambda lane, state, times: Span(lane, state, min(times), max(times)),
     st.text(),

@@ -3,7 +3,7 @@
 import pytest
 
 from gpuscale.load.timeline.table import timeline_text
-from gpuscale.load.timeline.types import Hop, Mark, Span, Timeline, Track
+from gpuscale.load.timeline.types import Hop, Span, Timeline, TimelineMark, Track
 
 START_MS = 1_750_000_000_000
 
@@ -32,7 +32,9 @@ def test_each_row_has_the_last_value_of_its_stretch_and_a_dash_where_there_was_n
 
 def test_what_happened_stands_before_the_row_of_its_stretch() -> None:
     marks = (
-        Mark(START_MS + 5_000, "SuccessfulRescale", "HorizontalPodAutoscaler/bert", "New size: 2"),
+        TimelineMark(
+            START_MS + 5_000, "SuccessfulRescale", "HorizontalPodAutoscaler/bert", "New size: 2"
+        ),
     )
     text = timeline_text(timeline(tracks=(Track("sent", "1/s", "load", points(1.0)),), marks=marks))
     lines = text.splitlines()
@@ -62,7 +64,7 @@ def test_no_line_is_wider_than_the_terminal(width) -> None:
         Track(f"a rather long name {index}", "requests/s", "load", points(1e9, 2.0))
         for index in range(9)
     )
-    marks = (Mark(START_MS, "Kind", "object/" + "x" * 90, "text"),)
+    marks = (TimelineMark(START_MS, "Kind", "object/" + "x" * 90, "text"),)
     text = timeline_text(timeline(tracks=tracks, marks=marks), width)
     assert max(map(len, text.splitlines())) <= width
     assert "no room for" in text

@@ -8,14 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuscale.lab.kube_api import store as stores
-from gpuscale.lab.kube_api.store import ExpiredError, Facts, Store
+from gpuscale.lab.kube_api.store import ExpiredError, ObjectFacts, Store
 
 
 def facts(name, size=1, namespace="default"):
     def body():
         return {"metadata": {"name": name}, "size": size}
 
-    return Facts("things", namespace, name, (name, size), body)
+    return ObjectFacts("things", namespace, name, (name, size), body)
 
 
 def names(items):
@@ -51,8 +51,10 @@ def test_what_did_not_change_keeps_its_version() -> None:
 
 def test_other_facts_with_the_same_text_are_no_change() -> None:
     store = Store(0)
-    store.take([Facts("things", "", "a", (1,), lambda: {"metadata": {"name": "a"}})])
-    assert not store.take([Facts("things", "", "a", (2,), lambda: {"metadata": {"name": "a"}})])
+    store.take([ObjectFacts("things", "", "a", (1,), lambda: {"metadata": {"name": "a"}})])
+    assert not store.take(
+        [ObjectFacts("things", "", "a", (2,), lambda: {"metadata": {"name": "a"}})]
+    )
     assert store.version == 1
 
 

@@ -38,7 +38,7 @@ def request(**changed):
         "received_s": 1_700_000_000.25,
         "answered_s": 1_700_000_000.5,
     }
-    return audit.Request(**given | changed)
+    return audit.AuditedRequest(**given | changed)
 
 
 def test_an_event_is_what_kubernetes_writes() -> None:

@@ -11,7 +11,7 @@ from OpenSSL import crypto
 from gpuscale.base.errors import UnavailableError
 from gpuscale.server.metricsapi.security.authentication import (
     Authenticator,
-    Credentials,
+    RequestCredentials,
     UnauthenticatedError,
 )
 from gpuscale.server.metricsapi.security.chains import CaBundle, Subject, UntrustedError
@@ -51,7 +51,7 @@ def authenticator(cas):
 
 
 async def user(authenticator, *header_pairs, certificates=()):
-    return await authenticator.user(Credentials(headers(*header_pairs), certificates))
+    return await authenticator.user(RequestCredentials(headers(*header_pairs), certificates))
 
 
 async def test_a_front_proxys_word_is_taken(authenticator, cas) -> None:

@@ -13,7 +13,7 @@ from gpuscale.server.metricsapi.security.authorization import (
     forbidden_message,
     named_by_fields,
 )
-from gpuscale.server.metricsapi.security.reviews import Attributes, Decision, User
+from gpuscale.server.metricsapi.security.reviews import AccessDecision, Attributes, User
 
 CUSTOM, EXTERNAL = "custom.metrics.k8s.io", "external.metrics.k8s.io"
 
@@ -76,7 +76,7 @@ class Reviews:
         self.asked.append((user, attributes))
         if user.name == "down":
             raise UnavailableError("connection refused")
-        return Decision(self.allowed, "RBAC says so")
+        return AccessDecision(self.allowed, "RBAC says so")
 
 
 PATHS = ("/healthz", "readyz", "/public/*")
@@ -87,7 +87,7 @@ async def test_masters_are_not_asked_about() -> None:
     found = await Authorizer(reviews, PATHS).decide(
         User("probe", ("system:masters",)), Attributes("get", "/x")
     )
-    assert found == Decision(allowed=True)
+    assert found == AccessDecision(allowed=True)
     assert reviews.asked == []
 
 
@@ -114,7 +114,7 @@ async def test_a_resource_is_not_allowed_by_its_path() -> None:
 
 async def test_without_an_api_server_to_ask_the_answer_is_no() -> None:
     found = await Authorizer(None, PATHS).decide(User("joe"), Attributes("get", "/metrics"))
-    assert found == Decision(allowed=False, reason="there is no API server to ask")
+    assert found == AccessDecision(allowed=False, reason="there is no API server to ask")
 
 
 async def test_a_failing_review_is_no_permission() -> None:

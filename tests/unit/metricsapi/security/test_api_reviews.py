@@ -10,9 +10,9 @@ from gpuscale.base.clock import ManualClock
 from gpuscale.base.errors import UnavailableError
 from gpuscale.server.metricsapi.security.reviews import (
     NOBODY,
+    AccessDecision,
     AccessReviewer,
     Attributes,
-    Decision,
     Remembered,
     RequestHeaders,
     TokenReviewer,
@@ -177,8 +177,8 @@ async def test_only_a_clear_yes_counts(clock, status) -> None:
 async def test_permissions_and_refusals_have_their_own_times(api, clock) -> None:
     access = AccessReviewer(api, clock, allowed_ttl_s=10.0, denied_ttl_s=2.0)
     listing = Attributes("list", "/p", True, resource="q")
-    assert await access.review(User("joe"), POD) == Decision(True, "because")
-    assert await access.review(User("joe"), listing) == Decision(False, "because")
+    assert await access.review(User("joe"), POD) == AccessDecision(True, "because")
+    assert await access.review(User("joe"), listing) == AccessDecision(False, "because")
     clock.advance(5)
     await access.review(User("joe"), POD)
     await access.review(User("joe"), listing)

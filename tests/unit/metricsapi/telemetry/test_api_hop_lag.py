@@ -14,7 +14,7 @@ from gpuscale.server.metricsapi.telemetry.hop_lag import (
     series_by_metric,
     store_query,
 )
-from gpuscale.server.metricsapi.telemetry.own_metrics import Answer, ServerMetrics
+from gpuscale.server.metricsapi.telemetry.own_metrics import ServedValues, ServerMetrics
 from gpuscale.server.metricsapi.wire.paths import CUSTOM_GROUP, EXTERNAL_GROUP
 from gpuscale.server.rules.config import load_rules
 from gpuscale.server.sources.embedded import EmbeddedSource
@@ -66,7 +66,7 @@ async def looked(*asked, source=None):
     provider = MetricsProvider(RULES, source, None, clock)
     await provider.relist()
     for group, metric in asked:
-        metrics.answered(Answer(group, metric, NOW_MS, 0.25))
+        metrics.answered(ServedValues(group, metric, NOW_MS, 0.25))
     await HopLag(provider, source, metrics, clock, 30.0).look()
     assert metrics.take_answered(10) == ()
     (family,) = (f for f in metrics.families() if f.name.endswith("hop_lag_seconds"))
@@ -148,7 +148,7 @@ async def test_a_metric_of_many_series_is_asked_about_less_often(agents: int, ag
     await provider.relist()
     lag = HopLag(provider, source, metrics, clock, 30.0)
     for _ in range(26):
-        metrics.answered(Answer(CUSTOM_GROUP, "gpu_util", NOW_MS, 0.25))
+        metrics.answered(ServedValues(CUSTOM_GROUP, "gpu_util", NOW_MS, 0.25))
         await lag.look()
         clock.advance(30)
     times = sorted({at_ms for _, at_ms in asked})

@@ -14,12 +14,12 @@ from gpuscale.series.values import Scalar, Vector, VectorSample
 from gpuscale.server.metricsapi.trigger_settings import TriggerSettings
 from gpuscale.server.metricsapi.triggers.asking import Seeing
 from gpuscale.server.metricsapi.triggers.stores import HeldFile, Keeper
-from gpuscale.server.metricsapi.triggers.turns import Budget, Turns
+from gpuscale.server.metricsapi.triggers.turns import NamespaceTurns, RateBudget
 from gpuscale.server.metricsapi.triggers.watch import TriggerWatch, key_of
 from gpuscale.server.sources.freshness import AgeLimit
 from gpuscale.triggers.answer import TooManyTriggersError
 from gpuscale.triggers.observation import Missing, Observation, WakeSeen
-from gpuscale.triggers.trigger import Load, Trigger, WakeQuery
+from gpuscale.triggers.trigger import PodLoad, Trigger, WakeQuery
 
 WAKE = Trigger("team-a", "queue", None, None, 1.0, wakes=(WakeQuery("q"),))
 FAST = TriggerSettings(asleep_interval_s=0.02, interval_s=0.02)
@@ -156,14 +156,14 @@ async def test_a_busy_namespace_does_not_make_others_wait(queue, clock):
 
 
 def test_turns_go_round():
-    turns = Turns()
+    turns = NamespaceTurns()
     for thing in ("a1", "a2", "a3", "b1", "c1", "c2"):
         turns.add(thing[0], thing)
     assert [turns.take() for _ in range(len(turns))] == ["a1", "b1", "c1", "a2", "c2", "a3"]
 
 
 def test_what_is_new_in_a_namespace_comes_before_what_is_done_again():
-    turns = Turns()
+    turns = NamespaceTurns()
     for thing in ("a1", "a2", "b1"):
         turns.add(thing[0], thing)
     for thing in ("a3", "a4"):
@@ -172,7 +172,7 @@ def test_what_is_new_in_a_namespace_comes_before_what_is_done_again():
 
 
 def test_a_budget_is_so_many_a_second():
-    budget = Budget(10, 0.0)
+    budget = RateBudget(10, 0.0)
     assert sum(budget.spend(1, 0.0) for _ in range(50)) == 10
     assert sum(budget.spend(1, 1.0) for _ in range(50)) == 10
     assert sum(budget.spend(1, 100.0) for _ in range(50)) == 10
@@ -289,7 +289,7 @@ async def test_a_source_that_hangs_is_away_in_time(clock):
             await asyncio.Event().wait()
 
     seeing = Seeing(Hangs(None), None, clock, 0.05, 0.9)
-    loaded = replace(WAKE, load=Load(query="load"))
+    loaded = replace(WAKE, load=PodLoad(query="load"))
     seen = await seeing.see(loaded)
     assert seen.wakes[0].is_active is None
     assert isinstance(seen.load, Missing)

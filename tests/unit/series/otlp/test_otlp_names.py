@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuscale.series.otlp.names import Kind, label_name, metric_name
+from gpuscale.series.otlp.names import MetricKind, label_name, metric_name
 
-GAUGE, COUNTER, OTHER = Kind.GAUGE, Kind.COUNTER, Kind.OTHER
+GAUGE, COUNTER, OTHER = MetricKind.GAUGE, MetricKind.COUNTER, MetricKind.OTHER
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_an_attribute_has_the_label_that_prometheus_gives_it(attribute, expected
     assert label_name(attribute) == expected
 
 
-@given(st.text(max_size=30), st.text(max_size=15), st.sampled_from(Kind))
+@given(st.text(max_size=30), st.text(max_size=15), st.sampled_from(MetricKind))
 def test_whatever_comes_is_a_name_or_none(name, unit, kind) -> None:
     found = metric_name(name, unit, kind)
     assert not found or re.fullmatch(r"[a-zA-Z_:][a-zA-Z0-9_:]*", found)

@@ -20,7 +20,7 @@ from gpuscale.series.otlp.points import Refusals, samples
 from gpuscale.series.promql.evaluate import instant
 from gpuscale.series.storage.limits import ScrapeLimits
 from gpuscale.series.storage.store import SeriesStore
-from gpuscale.series.wanted import SeriesFilter, WantedNames
+from gpuscale.series.wanted import WantedNames, WantedSeries
 from gpuscale.server.sources.otlp.receiver import OtlpReceiver
 from gpuscale.server.sources.otlp.settings import PROMOTED, OtlpSettings
 
@@ -194,7 +194,7 @@ def receiver(store=None, wanted=None, **limits):
     return OtlpReceiver(
         OtlpSettings(),
         store or SeriesStore(),
-        wanted or SeriesFilter(),
+        wanted or WantedSeries(),
         ScrapeLimits(**limits),
         ManualClock(NOW_MS),
     )
@@ -202,7 +202,7 @@ def receiver(store=None, wanted=None, **limits):
 
 async def test_what_no_rule_asks_for_is_not_kept() -> None:
     store = SeriesStore()
-    found = receiver(store, SeriesFilter(WantedNames(frozenset({"queue"}))))
+    found = receiver(store, WantedSeries(WantedNames(frozenset({"queue"}))))
     taken = await found.take("a", read(document(gauge(), gauge("other"))))
     assert (taken.samples, taken.unwanted, taken.rejected) == (1, 1, 0)
     assert store.stats().series == 1

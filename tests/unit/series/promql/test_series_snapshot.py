@@ -5,7 +5,7 @@ from gpuscale.base.errors import QueryError, UncoveredError
 from gpuscale.series.promql.evaluate import LOOKBACK_MS, instant, range_query
 from gpuscale.series.promql.parse import parse_query
 from gpuscale.series.promql.rows import QueryRange
-from gpuscale.series.promql.snapshot import Need, Snapshot, needs
+from gpuscale.series.promql.snapshot import Need, SampleCopies, needs
 from gpuscale.series.storage.store import SeriesStore
 
 RANGE = QueryRange(1_000_000, 1_060_000, 15_000)
@@ -54,7 +54,7 @@ def test_an_instant_selector_needs_one_sample_a_step() -> None:
 
 
 def taken(store, query, covered):
-    snapshot = Snapshot(store.oldest_kept_ms())
+    snapshot = SampleCopies(store.oldest_kept_ms())
     for _ in snapshot.fill(store, parse_query(query).root, covered, LOOKBACK_MS):
         pass
     return snapshot

@@ -12,7 +12,7 @@ from gpuscale.series.scraping.streamed import StreamedTarget
 from gpuscale.series.scraping.target import TargetSeries
 from gpuscale.series.storage.limits import ScrapeLimits
 from gpuscale.series.storage.store import SeriesStore
-from gpuscale.series.wanted import SeriesFilter
+from gpuscale.series.wanted import WantedSeries
 from gpuscale.server.sources.otlp.receiver import OtlpReceiver
 from gpuscale.server.sources.otlp.settings import OtlpSettings
 from gpuscale.signals import range_of
@@ -78,7 +78,7 @@ class Pushed:
     def __init__(self, store: SeriesStore) -> None:
         self._clock = ManualClock(T)
         self._receiver = OtlpReceiver(
-            OtlpSettings(), store, SeriesFilter(), ScrapeLimits(), self._clock
+            OtlpSettings(), store, WantedSeries(), ScrapeLimits(), self._clock
         )
 
     async def bring(self, values: Values, t_ms: int) -> None:

@@ -14,14 +14,20 @@ from gpuscale.base.errors import ConfigError, GpuscaleError, UsageError
 from gpuscale.lab.sim.history.comparison import compared, text
 from gpuscale.lab.sim.history.demand import demand_of
 from gpuscale.lab.sim.history.hpa_history import hpa_history
-from gpuscale.lab.sim.history.questions import Questions, facts_of, manifests_of
-from gpuscale.lab.sim.history.recording import Columns, Facts, Recording, from_answers, trimmed
+from gpuscale.lab.sim.history.questions import DeploymentQueries, facts_of, manifests_of
+from gpuscale.lab.sim.history.recording import (
+    RecordedColumns,
+    Recording,
+    RecordingFacts,
+    from_answers,
+    trimmed,
+)
 from gpuscale.lab.sim.history.tables import MAX_STEPS, read_recording
 from gpuscale.lab.sim.history.writing import files, objects_of
 from gpuscale.series.values import Vector, VectorSample
 from gpuscale.server.sources.prometheus.client import MAX_QUERY_CHARS
 
-FACTS = Facts(1, 8, "Tesla T4", 60_000, 120_000)
+FACTS = RecordingFacts(1, 8, "Tesla T4", 60_000, 120_000)
 
 
 def recording(replicas, ready=None, utilization=None, rate=None, nodes=None, step_ms=15_000):
@@ -33,7 +39,7 @@ def recording(replicas, ready=None, utilization=None, rate=None, nodes=None, ste
         rate or nothing,
         nodes or nothing,
     )
-    return Recording(0, step_ms, Columns(*map(tuple, columns)))
+    return Recording(0, step_ms, RecordedColumns(*map(tuple, columns)))
 
 
 def vector(*rows):
@@ -182,7 +188,7 @@ def test_moments_without_replicas_at_either_end_are_cut() -> None:
 
 
 def test_names_are_quoted_in_queries() -> None:
-    columns = Questions("a", 'x"} or vector(1) #').columns
+    columns = DeploymentQueries("a", 'x"} or vector(1) #').columns
     assert 'deployment="x\\"} or vector(1) #"' in columns["replicas"]
 
 
@@ -228,7 +234,7 @@ LONG = "a" * 55
     ],
 )
 def test_pods_are_those_of_the_deployments_replica_sets(answers, pods, others) -> None:
-    asked = Questions("default", "web").owned_by(answers).columns["busy"]
+    asked = DeploymentQueries("default", "web").owned_by(answers).columns["busy"]
     patterns = {json.loads(each) for each in re.findall(r'pod=~("(?:[^"\\]|\\.)*")', asked)}
     (pattern,) = patterns
     assert [pod for pod in (*pods, *others) if re.fullmatch(pattern, pod)] == pods
@@ -237,7 +243,7 @@ def test_pods_are_those_of_the_deployments_replica_sets(answers, pods, others) -
 def test_queries_with_many_replica_sets_are_not_too_long_to_ask() -> None:
     """MAX_QUERY_CHARS of the client, which a POST may have."""
     rows = vector(*(({"replicaset": f"chat-{number:010d}"}, 1.0) for number in range(110)))
-    asked = Questions("llm", "chat").owned_by({"replicaSets": rows})
+    asked = DeploymentQueries("llm", "chat").owned_by({"replicaSets": rows})
     assert len(asked.replica_sets) == 110
     queries = {**asked.columns, **asked.facts(86_400)}
     assert max(map(len, queries.values())) < MAX_QUERY_CHARS["POST"]
@@ -259,9 +265,9 @@ def test_an_hpa_whose_metric_is_not_of_pods_is_refused() -> None:
         "hpaMetric": vector((metric, 80.0)),
     }
     with pytest.raises(UsageError, match="'utilization', expected an average of pods"):
-        manifests_of(Questions("default", "web"), found, FACTS)
+        manifests_of(DeploymentQueries("default", "web"), found, FACTS)
     with pytest.raises(UsageError, match="kube_horizontalpodautoscaler_info: none"):
-        manifests_of(Questions("default", "web"), {}, FACTS)
+        manifests_of(DeploymentQueries("default", "web"), {}, FACTS)
 
 
 # Files
@@ -481,7 +487,7 @@ def test_only_the_one_hpa_of_the_workload_is_asked_for() -> None:
     name = {"horizontalpodautoscaler": 'we"b'}
     metric = {**name, "metric_name": "m", "metric_target_type": "average"}
     other = {**metric, "horizontalpodautoscaler": "other", "metric_name": "n"}
-    questions = Questions("default", "web")
+    questions = DeploymentQueries("default", "web")
     found = {"hpa": vector((name, 1.0)), "hpaMetric": vector((metric, 60.0), (other, 1.0))}
     asked = questions.of_hpa(found)
     assert list(asked) == ["minReplicas", "maxReplicas", "target/m"]

@@ -16,7 +16,7 @@ from gpuscale.base.clock import ManualClock
 from gpuscale.series.remote_write.relabelling import RelabelRule
 from gpuscale.series.storage.store import SeriesStore
 from gpuscale.server.sources.remote_write.sender import RemoteWriter, _pause_s
-from gpuscale.server.sources.remote_write.settings import Endpoint
+from gpuscale.server.sources.remote_write.settings import RemoteWriteEndpoint
 
 NOW_MS = 1_700_000_000_000
 
@@ -24,7 +24,7 @@ NOW_MS = 1_700_000_000_000
 @asynccontextmanager
 async def writing(receiver, store, **settings):
     settings = {"min_backoff_s": 0.001, "max_backoff_s": 0.01, **settings}
-    writer = RemoteWriter(store, Endpoint(receiver.url, **settings), ManualClock(NOW_MS))
+    writer = RemoteWriter(store, RemoteWriteEndpoint(receiver.url, **settings), ManualClock(NOW_MS))
     try:
         yield writer
     finally:

@@ -13,7 +13,7 @@ from gpuscale.server.sources.entra import (
     WorkloadIdentity,
 )
 from gpuscale.server.sources.remote_write.file import read_file
-from gpuscale.server.sources.remote_write.settings import Endpoint, endpoint_of_url
+from gpuscale.server.sources.remote_write.settings import RemoteWriteEndpoint, endpoint_of_url
 
 FULL = """
 global:
@@ -55,7 +55,7 @@ def read(tmp_path, text):
 
 def test_every_field_arrives(tmp_path: Path) -> None:
     first, second = read(tmp_path, FULL)
-    assert first == Endpoint(
+    assert first == RemoteWriteEndpoint(
         url="https://mimir.example/api/v1/push",
         name="mimir",
         timeout_s=10.0,

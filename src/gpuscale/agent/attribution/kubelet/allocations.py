@@ -6,7 +6,7 @@ from gpuscale.base.errors import UnavailableError
 
 
 @dataclass(frozen=True, slots=True)
-class Device:
+class KubeletDevice:
     """One device as the kubelet names it."""
 
     resource: str
@@ -47,11 +47,11 @@ class ContainerDevices:
     namespace: str
     pod: str
     container: str
-    devices: tuple[Device, ...] = ()
+    devices: tuple[KubeletDevice, ...] = ()
     claims: tuple[ClaimDevice, ...] = ()
-    parts: tuple[Device, ...] = ()
+    parts: tuple[KubeletDevice, ...] = ()
     """Parts of GPUs, under the UUID that their ids name."""
-    unknown: tuple[Device, ...] = ()
+    unknown: tuple[KubeletDevice, ...] = ()
     """Of resources that share GPUs in a way that is not known here; one for each resource."""
 
 
@@ -60,9 +60,9 @@ class NodeAllocations:
     """One answer of the kubelet."""
 
     containers: tuple[ContainerDevices, ...] = ()
-    allocatable: tuple[Device, ...] | None = None
+    allocatable: tuple[KubeletDevice, ...] | None = None
     """Every GPU that the node may hand out; None where the kubelet does not report it."""
-    units: tuple[Device, ...] = ()
+    units: tuple[KubeletDevice, ...] = ()
     """How many units of memory each GPU is handed out in, under its UUID, where it is."""
 
 

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from gpuscale.agent.attribution import reasons
-from gpuscale.agent.attribution.kubelet.allocations import ClaimDevice, Device
+from gpuscale.agent.attribution.kubelet.allocations import ClaimDevice, KubeletDevice
 from gpuscale.agent.gpu.owners import Unattributed
 from gpuscale.agent.gpu.readings import GpuIdentity
 from gpuscale.base.objects.gpu_resources import GpuKind, counts_gpus, gpu_kind
@@ -57,7 +57,7 @@ class DeviceId:
     """With the domain in eight digits, upper-case."""
 
 
-def is_gpu(device: Device, extra_resources: Iterable[str] = ()) -> bool:
+def is_gpu(device: KubeletDevice, extra_resources: Iterable[str] = ()) -> bool:
     """Return whether a device is a GPU, or a part of one, by the name of its resource or the form of its id.
 
     Plugins can rename resources, so any name counts when its ids are NVIDIA's UUIDs. So does a name with the
@@ -75,14 +75,14 @@ def is_gpu(device: Device, extra_resources: Iterable[str] = ()) -> bool:
 
 
 def without_unknown(
-    devices: Iterable[Device], extra_resources: Iterable[str] = ()
-) -> tuple[tuple[Device, ...], tuple[Device, ...]]:
+    devices: Iterable[KubeletDevice], extra_resources: Iterable[str] = ()
+) -> tuple[tuple[KubeletDevice, ...], tuple[KubeletDevice, ...]]:
     """Return the devices that ids can name a GPU of, and the first of each resource that has others.
 
     Another vendor's `3` need not be the GPU of that number: it may be a third share, or the third GiB.
     """
-    known: list[Device] = []
-    unknown: dict[str, Device] = {}
+    known: list[KubeletDevice] = []
+    unknown: dict[str, KubeletDevice] = {}
     for device in devices:
         is_own = device.resource.partition("/")[0] in _OWN_VENDORS
         if is_own or device.resource in extra_resources or names_gpu(device.id):
@@ -200,7 +200,7 @@ def resolve(device: DeviceId, gpus: KnownGpus | Sequence[GpuIdentity]) -> str | 
     )
 
 
-def resolve_device(device: Device, gpus: KnownGpus) -> str | Unattributed:
+def resolve_device(device: KubeletDevice, gpus: KnownGpus) -> str | Unattributed:
     """Return the UUID of the GPU or MIG instance that was allocated, or why there is none."""
     try:
         return resolve(parse_device_id(device.resource, device.id), gpus)
@@ -208,7 +208,7 @@ def resolve_device(device: Device, gpus: KnownGpus) -> str | Unattributed:
         return Unattributed(reasons.UNKNOWN_DEVICE_ID, device.id[:MAX_ID], str(error))
 
 
-def replica_of(device: Device) -> str:
+def replica_of(device: KubeletDevice) -> str:
     """Return which share of a GPU a device is; empty where it is no share or its id says nothing."""
     try:
         replica = parse_device_id(device.resource, device.id).replica
@@ -217,7 +217,7 @@ def replica_of(device: Device) -> str:
     return "" if replica is None else str(replica)
 
 
-def unknown_share(device: Device) -> Unattributed:
+def unknown_share(device: KubeletDevice) -> Unattributed:
     """Return that a resource shares GPUs in a way that is not known here."""
     detail = (
         f"how {device.resource} shares GPUs is not known here; expected an id with a GPU's UUID"

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Final
 
-from gpuscale.agent.attribution.kubelet.allocations import Device
+from gpuscale.agent.attribution.kubelet.allocations import KubeletDevice
 
 ACK_RESOURCE: Final = "aliyun.com/gpu-mem"
 VOLCANO_RESOURCE: Final = "volcano.sh/vgpu-number"
@@ -33,9 +33,11 @@ def part_of_gpu(resource: str, id: str) -> str | None:  # noqa: A002 - the kubel
     return match[1] if match else None
 
 
-def gathered_parts(devices: Iterable[Device]) -> tuple[tuple[Device, ...], tuple[Device, ...]]:
+def gathered_parts(
+    devices: Iterable[KubeletDevice],
+) -> tuple[tuple[KubeletDevice, ...], tuple[KubeletDevice, ...]]:
     """Return the devices that are no parts, and the parts, each UUID of a resource once with its count."""
-    whole: list[Device] = []
+    whole: list[KubeletDevice] = []
     counts: Counter[tuple[str, str]] = Counter()
     for device in devices:
         uuid = part_of_gpu(device.resource, device.id)
@@ -43,5 +45,7 @@ def gathered_parts(devices: Iterable[Device]) -> tuple[tuple[Device, ...], tuple
             whole.append(device)
         else:
             counts[device.resource, uuid] += 1
-    parts = tuple(Device(resource, uuid, count) for (resource, uuid), count in counts.items())
+    parts = tuple(
+        KubeletDevice(resource, uuid, count) for (resource, uuid), count in counts.items()
+    )
     return tuple(whole), parts

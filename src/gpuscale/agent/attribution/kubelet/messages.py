@@ -28,7 +28,7 @@ class DeviceGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class Container:
+class ContainerResources:
     """What one container was given (`ContainerResources`), and whose it is."""
 
     namespace: str
@@ -38,7 +38,7 @@ class Container:
     claims: tuple[ClaimDevice, ...]
 
 
-def listed_containers(message: bytes) -> Iterator[Container]:
+def listed_containers(message: bytes) -> Iterator[ContainerResources]:
     """Yield the containers of a `ListPodResourcesResponse`.
 
     Raises:
@@ -49,7 +49,7 @@ def listed_containers(message: bytes) -> Iterator[Container]:
         name, namespace = _text(fields, 1), _text(fields, 2)
         for each in _of(fields, 3):
             container = tuple(_fields(each))
-            yield Container(
+            yield ContainerResources(
                 namespace,
                 name,
                 _text(container, 1),

@@ -14,19 +14,19 @@ from gpuscale.agent.attribution import reasons
 from gpuscale.agent.attribution.kubelet.allocations import (
     ClaimDevice,
     ContainerDevices,
-    Device,
+    KubeletDevice,
     KubeletError,
     NodeAllocations,
 )
 from gpuscale.agent.attribution.kubelet.device_ids import is_gpu, names_gpu, without_unknown
 from gpuscale.agent.attribution.kubelet.device_parts import ACK_RESOURCE, gathered_parts
 from gpuscale.agent.attribution.kubelet.messages import (
-    Container,
+    ContainerResources,
     DeviceGroup,
     allocatable_groups,
     listed_containers,
 )
-from gpuscale.agent.attribution.kubelet.unary import Status, StatusError, call
+from gpuscale.agent.attribution.kubelet.unary import CallStatus, StatusError, call
 from gpuscale.agent.attribution.settings import KubeletSettings
 
 _SERVICE = "/v1.PodResourcesLister"
@@ -51,7 +51,9 @@ class PodResourcesClient:
         allocatable, units = await self._allocatable()
         return NodeAllocations(containers, allocatable, units)
 
-    async def _allocatable(self) -> tuple[tuple[Device, ...] | None, tuple[Device, ...]]:
+    async def _allocatable(
+        self,
+    ) -> tuple[tuple[KubeletDevice, ...] | None, tuple[KubeletDevice, ...]]:
         """Return every GPU that may be handed out, and the units of memory of those that are cut up.
 
         Kubelets without that call give None.
@@ -109,13 +111,13 @@ class PodResourcesClient:
 
     def _error(self, method: str, error: StatusError) -> KubeletError:
         status, details = error.status, error.details or "no details"
-        if status is Status.UNIMPLEMENTED:
+        if status is CallStatus.UNIMPLEMENTED:
             return _UnsupportedError(
                 reasons.KUBELET_ERROR, f"the kubelet has no {method} of pod-resources v1"
             )
-        if status is Status.UNAVAILABLE:
+        if status is CallStatus.UNAVAILABLE:
             return self._unreachable(details)
-        if status is Status.DEADLINE_EXCEEDED:
+        if status is CallStatus.DEADLINE_EXCEEDED:
             text = f"no answer from the kubelet to {method} for {self._settings.timeout_s:g} s"
             return KubeletError(reasons.KUBELET_ERROR, text)
         text = f"the kubelet answered {method} with {status.name}: {details}"
@@ -127,7 +129,7 @@ class PodResourcesClient:
             each for each in found if each.devices or each.claims or each.parts or each.unknown
         )
 
-    def _container(self, given: Container) -> ContainerDevices:
+    def _container(self, given: ContainerResources) -> ContainerDevices:
         others, parts = gathered_parts(self._gpus(given.groups))
         whole, unknown = without_unknown(others, self._settings.resource_names)
         claims = tuple(
@@ -137,9 +139,9 @@ class PodResourcesClient:
             given.namespace, given.pod, given.name, whole, claims, parts, unknown
         )
 
-    def _gpus(self, groups: Iterable[DeviceGroup]) -> tuple[Device, ...]:
+    def _gpus(self, groups: Iterable[DeviceGroup]) -> tuple[KubeletDevice, ...]:
         extra = self._settings.resource_names
-        devices = (Device(group.resource, each) for group in groups for each in group.ids)
+        devices = (KubeletDevice(group.resource, each) for group in groups for each in group.ids)
         return tuple(dict.fromkeys(each for each in devices if is_gpu(each, extra)))
 
     def _is_named_gpu(self, claimed: ClaimDevice) -> bool:

@@ -24,7 +24,7 @@ _PREFIX = struct.Struct(">?I")
 _HTTP_OK = "200"
 
 
-class Status(IntEnum):
+class CallStatus(IntEnum):
     """How a call ended."""
 
     OK = 0
@@ -54,7 +54,7 @@ class StatusError(Exception):
         details: why; may be empty.
     """
 
-    def __init__(self, status: Status, details: str) -> None:
+    def __init__(self, status: CallStatus, details: str) -> None:
         self.status = status
         self.details = details
         super().__init__(f"{status.name}: {details}")
@@ -79,12 +79,12 @@ async def call(
         async with asyncio.timeout(timeout_s):
             return await _answer(socket, method, request, timeout_s, max_bytes)
     except TimeoutError:
-        raise StatusError(Status.DEADLINE_EXCEEDED, f"no answer for {timeout_s:g} s") from None
+        raise StatusError(CallStatus.DEADLINE_EXCEEDED, f"no answer for {timeout_s:g} s") from None
     except OSError as error:
-        raise StatusError(Status.UNAVAILABLE, error.strerror or str(error)) from error
+        raise StatusError(CallStatus.UNAVAILABLE, error.strerror or str(error)) from error
     except h2.exceptions.H2Error as error:
         detail = f"what listens there does not speak HTTP/2: {error}"
-        raise StatusError(Status.UNAVAILABLE, detail) from error
+        raise StatusError(CallStatus.UNAVAILABLE, detail) from error
 
 
 async def _answer(
@@ -99,7 +99,7 @@ async def _answer(
             await writer.drain()
             received = await reader.read(_READ_BYTES)
             if not received:
-                raise StatusError(Status.UNAVAILABLE, "the connection was closed")
+                raise StatusError(CallStatus.UNAVAILABLE, "the connection was closed")
             exchange.receive(received)
         return exchange.message()
     finally:
@@ -166,7 +166,7 @@ class Exchange:
                 self.is_over = True
             elif isinstance(event, h2.events.StreamReset | h2.events.ConnectionTerminated):
                 detail = f"the server broke off ({event.error_code!s})"
-                raise StatusError(Status.UNAVAILABLE, detail)
+                raise StatusError(CallStatus.UNAVAILABLE, detail)
 
     def message(self) -> bytes:
         """Return the answer's message, once it is over.
@@ -175,12 +175,14 @@ class Exchange:
             StatusError: the server refused, or what it sent is not one message.
         """
         status, details = _status(self._headers)
-        if status is not Status.OK:
+        if status is not CallStatus.OK:
             raise StatusError(status, details)
         body = self._body
         is_compressed, size = _PREFIX.unpack_from(body) if len(body) >= _PREFIX.size else (True, 0)
         if is_compressed or len(body) != _PREFIX.size + size:
-            raise StatusError(Status.INTERNAL, "the answer is not one message without compression")
+            raise StatusError(
+                CallStatus.INTERNAL, "the answer is not one message without compression"
+            )
         return bytes(memoryview(body)[_PREFIX.size :])
 
     def _add(self, data: bytes) -> None:
@@ -190,7 +192,7 @@ class Exchange:
             size = max(size, _PREFIX.unpack_from(self._body)[1])  # as announced, before it is there
         if size > self._max_bytes:
             text = f"the answer has more than {self._max_bytes} bytes"
-            raise StatusError(Status.RESOURCE_EXHAUSTED, text)
+            raise StatusError(CallStatus.RESOURCE_EXHAUSTED, text)
 
 
 def _texts(headers: Iterable[tuple[bytes, bytes]] | None) -> dict[str, str]:
@@ -200,13 +202,13 @@ def _texts(headers: Iterable[tuple[bytes, bytes]] | None) -> dict[str, str]:
     }
 
 
-def _status(headers: Mapping[str, str]) -> tuple[Status, str]:
+def _status(headers: Mapping[str, str]) -> tuple[CallStatus, str]:
     said = headers.get("grpc-status")
     if said is None:
         http = headers.get(":status", "none")
-        return Status.UNKNOWN, "no status" if http == _HTTP_OK else f"HTTP status {http}"
+        return CallStatus.UNKNOWN, "no status" if http == _HTTP_OK else f"HTTP status {http}"
     details = unquote(headers.get("grpc-message", ""), errors="replace")
     try:
-        return Status(int(said)), details
+        return CallStatus(int(said)), details
     except ValueError:
-        return Status.UNKNOWN, details
+        return CallStatus.UNKNOWN, details

@@ -33,7 +33,7 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class ContainerShare:
     """What one container used of one GPU."""
 
     container: ContainerRef | None
@@ -48,7 +48,7 @@ class Share:
     """What of `sm_util` probably went to switches between processes, where that is sampled."""
 
 
-def split_utilisation(reading: GpuReading, attribution: Attribution) -> tuple[Share, ...]:
+def split_utilisation(reading: GpuReading, attribution: Attribution) -> tuple[ContainerShare, ...]:
     """Return the shares of a GPU's containers, idle ones too, last the unallocated rest; () if unknown."""
     device_util = _whole(reading, UTILISATION_FIELD)
     if device_util is None:
@@ -64,7 +64,7 @@ def split_utilisation(reading: GpuReading, attribution: Attribution) -> tuple[Sh
     switching = switching_part([each.sm_util or 0 for each in reading.processes])
     holders = (*_known_holders(reading.processes, attribution, utils), None)
     shares = (
-        Share(
+        ContainerShare(
             each,
             utils.get(each, 0),
             memory.get(each),
@@ -172,11 +172,11 @@ def _all_to_sole_owner(
     device_util: int,
     owners: Sequence[ContainerRef],
     busy: Mapping[ContainerRef | None, int],
-) -> tuple[Share, ...]:
+) -> tuple[ContainerShare, ...]:
     """Return the device as one share where only one container can be the cause."""
     if len(owners) != 1 or set(busy) != set(owners):
         return ()
-    return (Share(owners[0], device_util, _whole(reading, MEMORY_FIELD)),)
+    return (ContainerShare(owners[0], device_util, _whole(reading, MEMORY_FIELD)),)
 
 
 def _sum_by_owner(
@@ -212,5 +212,5 @@ def _memory_by_owner(
     return known
 
 
-def _is_worth_telling(share: Share) -> bool:
+def _is_worth_telling(share: ContainerShare) -> bool:
     return share.container is not None or bool(share.sm_util or share.memory_used_mib)

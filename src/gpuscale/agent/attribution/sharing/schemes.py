@@ -41,7 +41,7 @@ _MOST_PARTS = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class GpuPart:
     """One container's part of one GPU. The GPU is named by one of UUID, number or group."""
 
     container: str
@@ -60,21 +60,21 @@ class Scheme:
     name: str
     keys: tuple[str, ...]
     """Annotations and labels that it reads; one that ends in `/` is the beginning of others."""
-    read: Callable[[PodRecord], Sequence[Part]]
+    read: Callable[[PodRecord], Sequence[GpuPart]]
     """Returns the parts of a pod; raises ValueError where its annotation is no such text."""
 
 
-def _read_ack(pod: PodRecord) -> Sequence[Part]:
+def _read_ack(pod: PodRecord) -> Sequence[GpuPart]:
     if _ACK_MEMORY not in pod.sharing:
         index = _number(pod.sharing.get(_ACK_V1_INDEX, ""), "a GPU's number")
         units = _number(pod.sharing.get(_ACK_V1_MEMORY, ""), "an amount of memory")
         named = [name for name, limits in pod.limits.items() if ACK_RESOURCE in limits]
         container = named[0] if len(named) == 1 else ""
-        return [Part(container, Grant(), index=index, memory_units=units)]
+        return [GpuPart(container, Grant(), index=index, memory_units=units)]
     memory = _by_container(pod.sharing[_ACK_MEMORY], pod)
     cores = _by_container(pod.sharing[_ACK_CORES], pod) if _ACK_CORES in pod.sharing else {}
     return [
-        Part(container, Grant(cores_percent=cores.get((container, index))), "", index, "", units)
+        GpuPart(container, Grant(cores_percent=cores.get((container, index))), "", index, "", units)
         for (container, index), units in memory.items()
     ]
 
@@ -96,10 +96,10 @@ def _by_container(text: str, pod: PodRecord) -> dict[tuple[str, int], int]:
     return found
 
 
-def _read_devices(key: str, resources: tuple[str, ...]) -> Callable[[PodRecord], Sequence[Part]]:
+def _read_devices(key: str, resources: tuple[str, ...]) -> Callable[[PodRecord], Sequence[GpuPart]]:
     """Return a reader of `UUID,TYPE,MIB,CORES:` for each device and `;` behind each container."""
 
-    def read(pod: PodRecord) -> Sequence[Part]:
+    def read(pod: PodRecord) -> Sequence[GpuPart]:
         texts = pod.sharing[key].split(";")
         if len(texts) - 1 == len(
             pod.containers
@@ -119,16 +119,16 @@ def _read_devices(key: str, resources: tuple[str, ...]) -> Callable[[PodRecord],
     return read
 
 
-def _device(container: str, text: str) -> Part:
+def _device(container: str, text: str) -> GpuPart:
     items = text.split(",")
     if len(items) != 4:
         raise ValueError(f"found {text[:80]!r}, expected UUID,TYPE,MIB,CORES")
     uuid, _, memory, cores = items
     memory_mib, percent = _number(memory, "MiB"), _number(cores, "a percentage of cores")
-    return Part(container, Grant(memory_mib or None, cores_percent=percent or None), uuid)
+    return GpuPart(container, Grant(memory_mib or None, cores_percent=percent or None), uuid)
 
 
-def _read_fraction(pod: PodRecord) -> Sequence[Part]:
+def _read_fraction(pod: PodRecord) -> Sequence[GpuPart]:
     groups = [pod.sharing[_GROUP]] if _GROUP in pod.sharing else []
     groups += [key.removeprefix(_GROUPS) for key in pod.sharing if key.startswith(_GROUPS)]
     if _FRACTION in pod.sharing:
@@ -141,7 +141,7 @@ def _read_fraction(pod: PodRecord) -> Sequence[Part]:
     container = pod.sharing.get(_FRACTION_CONTAINER, first)
     if not groups:
         raise ValueError(f"found no label {_GROUP}, which says on which GPU its fraction is")
-    return [Part(container, grant, group=group) for group in groups]
+    return [GpuPart(container, grant, group=group) for group in groups]
 
 
 def _fraction(text: str) -> float:
@@ -177,7 +177,7 @@ def reads_key(key: str) -> bool:
     return key in _EXACT or key.startswith(_BEGINNINGS)
 
 
-def parts_of(pod: PodRecord) -> tuple[tuple[Part, ...], str]:
+def parts_of(pod: PodRecord) -> tuple[tuple[GpuPart, ...], str]:
     """Return the parts of a pod, and why they could not be read, if so."""
     for scheme in SCHEMES:
         if any(key in pod.sharing for key in scheme.keys) or _has_group(scheme, pod.sharing):

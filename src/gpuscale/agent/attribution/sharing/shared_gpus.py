@@ -5,11 +5,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from gpuscale.agent.attribution import reasons
-from gpuscale.agent.attribution.kubelet.allocations import ContainerDevices, Device, NodeAllocations
+from gpuscale.agent.attribution.kubelet.allocations import (
+    ContainerDevices,
+    KubeletDevice,
+    NodeAllocations,
+)
 from gpuscale.agent.attribution.kubelet.device_ids import DeviceId, KnownGpus, resolve_device
 from gpuscale.agent.attribution.kubelet.device_parts import ACK_RESOURCE
 from gpuscale.agent.attribution.processes.processes import PodDirectory
-from gpuscale.agent.attribution.sharing.schemes import RESERVATION_NAMESPACES, Part, parts_of
+from gpuscale.agent.attribution.sharing.schemes import RESERVATION_NAMESPACES, GpuPart, parts_of
 from gpuscale.agent.gpu.owners import ContainerRef, Grant, Unattributed
 from gpuscale.agent.gpu.readings import GpuIdentity
 from gpuscale.kube.informers.records import PodRecord
@@ -47,7 +51,7 @@ class _Collected:
         self.unplaced: set[ContainerRef] = set()
         self.missing: list[Unattributed] = []
 
-    def place(self, ref: ContainerRef, part: Part, groups: Mapping[str, str]) -> None:
+    def place(self, ref: ContainerRef, part: GpuPart, groups: Mapping[str, str]) -> None:
         """Note whose a part is, or that its GPU is none that is read here."""
         gpu = self._find(part, groups)
         if gpu is None:
@@ -69,12 +73,12 @@ class _Collected:
         self.unplaced.add(ref)
         self.missing.append(Unattributed(reason, f"{ref.namespace}/{ref.pod}", detail))
 
-    def _find(self, part: Part, groups: Mapping[str, str]) -> str | None:
+    def _find(self, part: GpuPart, groups: Mapping[str, str]) -> str | None:
         if part.group:
             return groups.get(part.group)
         return self._known.find(DeviceId("", uuid=part.uuid, index=part.index))
 
-    def _in_mib(self, part: Part, gpu: str) -> Grant:
+    def _in_mib(self, part: GpuPart, gpu: str) -> Grant:
         """Return the grant with its memory; units are GiB where it is not known how many make a GPU."""
         if not part.memory_units:
             return part.grant
@@ -135,7 +139,7 @@ def _by_ids(each: ContainerDevices, ref: ContainerRef, found: _Collected) -> Non
     for device in each.parts:
         if device.resource == ACK_RESOURCE:
             found.place(
-                ref, Part(each.container, Grant(), device.id, memory_units=device.count), {}
+                ref, GpuPart(each.container, Grant(), device.id, memory_units=device.count), {}
             )
         else:
             who = f"{each.namespace}/{each.pod}/{each.container}"
@@ -168,7 +172,7 @@ def _replicas(
                 found.add(gpu, ref, Grant(cores_percent=100 / total))
 
 
-def _replica_stem(device: Device) -> str:
+def _replica_stem(device: KubeletDevice) -> str:
     """Return what the ids of one GPU's replicas have in common; empty for a device that is no replica."""
     stem, mark, _ = device.id.rpartition("::")
     return stem if mark else ""
@@ -178,7 +182,7 @@ def _groups(
     allocations: NodeAllocations, pods: Sequence[PodRecord], known: KnownGpus
 ) -> tuple[dict[str, str], frozenset[PodName]]:
     """Return the GPU of each group of pods that share one, and the pods that hold it for them."""
-    held: dict[PodName, Device] = {
+    held: dict[PodName, KubeletDevice] = {
         (each.namespace, each.pod): each.devices[0]
         for each in allocations.containers
         if each.devices

@@ -7,13 +7,13 @@ container is known to have used.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from gpuscale.agent.attribution.processes.shares import Share
+from gpuscale.agent.attribution.processes.shares import ContainerShare
 from gpuscale.agent.formats.labels import FamilyOptions, LabelPairs, leading_labels, pod_attributes
 from gpuscale.agent.gpu.owners import Attribution, ContainerRef, Grant
 from gpuscale.agent.gpu.readings import GpuReading
 from gpuscale.base.exposition.families import Family, Sample
 
-SharesOf = Callable[[GpuReading, Attribution], Sequence[Share]]
+SharesOf = Callable[[GpuReading, Attribution], Sequence[ContainerShare]]
 
 UTILIZATION = "gpuscale_container_gpu_utilization_percent"
 UTILIZATION_ERROR = "gpuscale_container_gpu_utilization_standard_error_percent"
@@ -40,7 +40,7 @@ class GpuShares:
     """One GPU with what its containers used of it, and what they were given."""
 
     reading: GpuReading
-    shares: tuple[Share, ...]
+    shares: tuple[ContainerShare, ...]
     grants: Mapping[ContainerRef, Grant] = field(default_factory=dict)
     """Of containers that have a part of the GPU."""
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from gpuscale.agent.formats.dcgm import sole_owner
 from gpuscale.agent.formats.labels import FamilyOptions, LabelPairs, leading_labels, pod_attributes
-from gpuscale.agent.gpu.health import STATUS_FIELD, Verdict, health_of, status_events
+from gpuscale.agent.gpu.health import STATUS_FIELD, HealthVerdict, health_of, status_events
 from gpuscale.agent.gpu.owners import Attribution
 from gpuscale.agent.gpu.readings import GpuReading
 from gpuscale.base.exposition.families import Family, Sample
@@ -62,7 +62,7 @@ def with_status(
     ]
 
 
-def _verdict(reading: GpuReading) -> Verdict | None:
+def _verdict(reading: GpuReading) -> HealthVerdict | None:
     return None if reading.gpu.instance is not None else health_of(reading)
 
 

@@ -40,7 +40,7 @@ def bcrypt_check() -> CheckHash:
     return check  # type: ignore[no-any-return]
 
 
-class BasicAuth:
+class PasswordCheck:
     """Decides which users may come in.
 
     Args:

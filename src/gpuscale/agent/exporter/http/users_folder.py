@@ -8,7 +8,7 @@ import logging
 from collections.abc import Mapping
 from pathlib import Path
 
-from gpuscale.agent.exporter.http.passwords import BasicAuth, CheckHash
+from gpuscale.agent.exporter.http.passwords import CheckHash, PasswordCheck
 from gpuscale.agent.exporter.http.web_config import BCRYPT_LENGTH, MAKE_HASH, is_bcrypt_hash
 from gpuscale.base.errors import ConfigError, Problem
 from gpuscale.base.words import counted
@@ -35,7 +35,7 @@ class UsersFolder:
         self._beside = dict(beside)
         self._users = read_users(folder)
         self._logged = ""
-        self.auth = BasicAuth({**self._beside, **self._users}, check)
+        self.auth = PasswordCheck({**self._beside, **self._users}, check)
 
     def follow(self) -> None:
         """Take over changed files; bad ones are logged, and the users stay as they were."""

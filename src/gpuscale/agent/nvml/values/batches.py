@@ -37,7 +37,7 @@ class BatchField:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class FieldCall:
     """Fields that are asked for in one call."""
 
     source: str
@@ -73,18 +73,18 @@ _COUNTED_LINKS = 12
 """Links that NVML has error counters of."""
 
 BATCHES = (
-    Batch(
+    FieldCall(
         "temperature",
         "second",
         (BatchField("DCGM_FI_DEV_MEMORY_TEMP", "NVML_FI_DEV_MEMORY_TEMP", at_most=HOTTEST_C),),
     ),
-    Batch(
+    FieldCall(
         "power",
         "read",
         (BatchField("DCGM_FI_DEV_POWER_USAGE_INSTANT", "NVML_FI_DEV_POWER_INSTANT", 1 / 1000),),
     ),
-    Batch("energy", "energy", _same_names("TOTAL_ENERGY_CONSUMPTION")),
-    Batch(
+    FieldCall("energy", "energy", _same_names("TOTAL_ENERGY_CONSUMPTION")),
+    FieldCall(
         "violations",
         "counters",
         tuple(
@@ -92,7 +92,7 @@ BATCHES = (
             for ours, theirs in _VIOLATIONS.items()
         ),
     ),
-    Batch(
+    FieldCall(
         "clock_event_times",
         "counters",
         tuple(
@@ -103,8 +103,8 @@ BATCHES = (
             for name in _CLOCK_EVENTS
         ),
     ),
-    Batch("recovery_action", "counters", _same_names("GET_GPU_RECOVERY_ACTION")),
-    Batch(
+    FieldCall("recovery_action", "counters", _same_names("GET_GPU_RECOVERY_ACTION")),
+    FieldCall(
         "c2c",
         "counters",
         _same_names(
@@ -114,8 +114,8 @@ BATCHES = (
             "C2C_LINK_ERROR_REPLAY_B2B",
         ),
     ),
-    Batch("pcie_errors", "counters", _same_names("PCIE_COUNT_CORRECTABLE_ERRORS")),
-    Batch(
+    FieldCall("pcie_errors", "counters", _same_names("PCIE_COUNT_CORRECTABLE_ERRORS")),
+    FieldCall(
         "ecc",
         "counters",
         _same_names(
@@ -132,10 +132,10 @@ BATCHES = (
             "ECC_DBE_AGG_CBU",
         ),
     ),
-    Batch(
+    FieldCall(
         "retired_pages", "counters", _same_names("RETIRED_SBE", "RETIRED_DBE", "RETIRED_PENDING")
     ),
-    Batch(
+    FieldCall(
         "nvlink_errors",
         "counters",
         _same_names(
@@ -165,7 +165,7 @@ class FieldBatch:
         self,
         caller: Caller,
         handle: Handle,
-        batch: Batch,
+        batch: FieldCall,
         fields: frozenset[str],
         retry_ms: int,
     ) -> None:

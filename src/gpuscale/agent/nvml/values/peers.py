@@ -8,7 +8,7 @@ from gpuscale.agent.gpu.readings import EventCount
 from gpuscale.agent.nvml.calls import Caller
 from gpuscale.agent.nvml.faults import CallFailedError
 from gpuscale.agent.nvml.library import Handle
-from gpuscale.agent.nvml.values.sources import Retry, Turns
+from gpuscale.agent.nvml.values.sources import PeriodicTurn, Retry
 
 P2P_FIELD = "DCGM_EXP_P2P_STATUS"
 _STATES = (
@@ -39,7 +39,7 @@ class Peers:
         self._caller = caller
         self._gpu = gpu
         self._index = index
-        self._turns = Turns(period_ms)
+        self._turns = PeriodicTurn(period_ms)
         self._retry = Retry(retry_ms)
         self._events: tuple[EventCount, ...] = ()
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from gpuscale.agent.nvml.calls import Caller
 from gpuscale.agent.nvml.faults import IMPOSSIBLE, NOT_SUPPORTED, CallFailedError
 from gpuscale.agent.nvml.library import Answer, Handle
-from gpuscale.agent.nvml.values.rows import MEMORY_BEFORE_510, Convert, Row
+from gpuscale.agent.nvml.values.rows import MEMORY_BEFORE_510, Convert, NvmlCall
 from gpuscale.agent.nvml.values.sources import Findings, Retry
 
 
@@ -24,7 +24,7 @@ class PlainCalls:
         self,
         caller: Caller,
         handle: Handle,
-        rows: Sequence[Row],
+        rows: Sequence[NvmlCall],
         fields: frozenset[str],
         retry_ms: int,
     ) -> None:
@@ -50,7 +50,7 @@ class MemoryCalls(PlainCalls):
         self,
         caller: Caller,
         handle: Handle,
-        row: Row,
+        row: NvmlCall,
         fields: frozenset[str],
         retry_ms: int,
     ) -> None:
@@ -72,7 +72,7 @@ class _BoundRow:
     """One row's call for one handle."""
 
     def __init__(
-        self, caller: Caller, handle: Handle, row: Row, fields: frozenset[str], retry_ms: int
+        self, caller: Caller, handle: Handle, row: NvmlCall, fields: frozenset[str], retry_ms: int
     ) -> None:
         self.values: Mapping[str, Convert] = {
             field: convert for field, convert in row.values.items() if field in fields

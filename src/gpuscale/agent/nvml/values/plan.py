@@ -16,7 +16,7 @@ from gpuscale.agent.nvml.values.peers import P2P_FIELD
 from gpuscale.agent.nvml.values.plain import MemoryCalls, PlainCalls
 from gpuscale.agent.nvml.values.polls import Poller
 from gpuscale.agent.nvml.values.rows import MEMORY, ROWS, Pace
-from gpuscale.agent.nvml.values.sources import Scheduled, Source
+from gpuscale.agent.nvml.values.sources import Scheduled, ValueSource
 from gpuscale.agent.nvml.values.utilization import UTILIZATION_FIELDS, Utilization
 from gpuscale.agent.nvml.xid import XID_FIELD, XID_FIELDS
 from gpuscale.signals import FIELDS
@@ -87,7 +87,7 @@ def gpu_sources(
     periods = _periods(settings)
 
     links = LinkRates(caller, gpu, fields, retry_ms)
-    sources: list[tuple[Source, int]] = [
+    sources: list[tuple[ValueSource, int]] = [
         *_profiling(caller, GpmTarget(gpu), fields, settings, links),
         (MemoryCalls(caller, gpu, MEMORY, fields, retry_ms), periods["read"]),
     ]
@@ -118,7 +118,7 @@ def instance_sources(
     # Nothing else says how busy an instance is: the costly counter is read as often as the others.
     settings = replace(settings, graphics_period_ms=settings.gpm_period_ms)
     retry_ms = settings.unsupported_retry_ms
-    sources: list[tuple[Source, int]] = [
+    sources: list[tuple[ValueSource, int]] = [
         *_profiling(caller, target, fields, settings),
         (MemoryCalls(caller, instance, MEMORY, fields, retry_ms), 0),
     ]
@@ -131,10 +131,10 @@ def _profiling(
     fields: frozenset[str],
     settings: NvmlSettings,
     links: LinkRates | None = None,
-) -> list[tuple[Source, int]]:
+) -> list[tuple[ValueSource, int]]:
     """Return the sources of profiling counters: the costly one, and the others with NVLink's traffic."""
     plain = fields - GRAPHICS_FIELDS
-    others: Source = Gpm(caller, target, plain, settings)
+    others: ValueSource = Gpm(caller, target, plain, settings)
     if links is not None and links.fields:
         counters = Gpm(caller, target, plain | traffic_needs(links.fields), settings)
         others = LinkTraffic(counters, Scheduled(links, settings.nvlink_period_ms), plain)
@@ -147,7 +147,7 @@ def _profiling(
     ]
 
 
-def _scheduled(sources: Sequence[tuple[Source, int]], index: int) -> tuple[Scheduled, ...]:
+def _scheduled(sources: Sequence[tuple[ValueSource, int]], index: int) -> tuple[Scheduled, ...]:
     """Return the sources that have a field, each with its period."""
     wanted = [each for each in sources if each[0].fields]
     return tuple(

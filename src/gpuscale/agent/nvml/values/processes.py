@@ -24,7 +24,7 @@ from gpuscale.agent.nvml.faults import NO_DATA, CallFailedError
 from gpuscale.agent.nvml.library import Answer, Handle, process_samples
 from gpuscale.agent.nvml.settings import NvmlSettings
 from gpuscale.agent.nvml.values.rows import MIB
-from gpuscale.agent.nvml.values.sources import Retry, Turns
+from gpuscale.agent.nvml.values.sources import PeriodicTurn, Retry
 from gpuscale.agent.nvml.values.windows import (
     IDLE,
     ProcessSample,
@@ -69,9 +69,9 @@ class Processes:
         self._retries = {name: Retry(settings.unsupported_retry_ms) for name in _LISTS}
         self._use_retry = Retry(settings.unsupported_retry_ms)
         self._names: dict[int, str] = {}
-        self._use_turns = Turns(settings.process_use_period_ms, shift)
-        self._soon_turns = Turns(settings.process_use_soon_ms)
-        self._shared_turns = Turns(settings.process_use_shared_period_ms)
+        self._use_turns = PeriodicTurn(settings.process_use_period_ms, shift)
+        self._soon_turns = PeriodicTurn(settings.process_use_soon_ms)
+        self._shared_turns = PeriodicTurn(settings.process_use_shared_period_ms)
         self._listed_ms: int | None = None
         self._born_ms: dict[int, int | None] = {}
         self._asked_util: float | None = None

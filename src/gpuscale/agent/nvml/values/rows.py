@@ -22,7 +22,7 @@ Convert = Callable[[Answer], Value | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class NvmlCall:
     """One call and the fields that its result gives."""
 
     source: str
@@ -120,12 +120,14 @@ def _one(
     *arguments: int | str,
     convert: Convert = _same,
     is_on_split: bool = True,
-) -> Row:
+) -> NvmlCall:
     values = {f"DCGM_FI_DEV_{field}": convert}
-    return Row(source, pace, f"nvmlDeviceGet{function}", arguments, values, is_on_split=is_on_split)
+    return NvmlCall(
+        source, pace, f"nvmlDeviceGet{function}", arguments, values, is_on_split=is_on_split
+    )
 
 
-MEMORY = Row(
+MEMORY = NvmlCall(
     "memory",
     "read",
     "nvmlDeviceGetMemoryInfo",
@@ -140,7 +142,7 @@ MEMORY = Row(
 )
 """Of a GPU or a MIG instance. Drivers from 510 on; older ones count the reserved part as used."""
 
-MEMORY_BEFORE_510 = Row(
+MEMORY_BEFORE_510 = NvmlCall(
     "memory",
     "read",
     "nvmlDeviceGetMemoryInfo",
@@ -168,7 +170,7 @@ _OFTEN = (
     _one("codecs", "read", "ENC_UTIL", "EncoderUtilization", convert=_percent, is_on_split=False),
     _one("codecs", "read", "DEC_UTIL", "DecoderUtilization", convert=_percent, is_on_split=False),
     _one("pstate", "read", "PSTATE", "PowerState"),
-    Row(
+    NvmlCall(
         "clock_events",
         "read",
         "nvmlDeviceGetCurrentClocksEventReasons",
@@ -184,7 +186,7 @@ _COUNTERS = (
     _one("pcie", "counters", "PCIE_REPLAY_COUNTER", "PcieReplayCounter"),
     _one("pcie", "counters", "PCIE_LINK_GEN", "CurrPcieLinkGeneration"),
     _one("pcie", "counters", "PCIE_LINK_WIDTH", "CurrPcieLinkWidth"),
-    Row(
+    NvmlCall(
         "remapped_rows",
         "counters",
         "nvmlDeviceGetRemappedRows",
@@ -196,7 +198,7 @@ _COUNTERS = (
             "DCGM_FI_DEV_ROW_REMAP_FAILURE": lambda result: result[3],
         },
     ),
-    Row(
+    NvmlCall(
         "remapped_rows",
         "counters",
         "nvmlDeviceGetRowRemapperHistogram",
@@ -209,7 +211,7 @@ _COUNTERS = (
             "DCGM_FI_DEV_BANKS_REMAP_ROWS_AVAIL_NONE": lambda result: result.none,
         },
     ),
-    Row(
+    NvmlCall(
         "bar1",
         "counters",
         "nvmlDeviceGetBAR1MemoryInfo",
@@ -226,7 +228,7 @@ _COUNTERS = (
 
 _LIMITS = (
     _one("limits", "limits", "POWER_MGMT_LIMIT", "PowerManagementLimit", convert=_watts),
-    Row(
+    NvmlCall(
         "limits",
         "limits",
         "nvmlDeviceGetPowerManagementLimitConstraints",
@@ -302,7 +304,7 @@ _ONCE = (
     _one("identity", "once", "ECC_INFOROM_VER", "InforomVersion", "NVML_INFOROM_ECC"),
     _one("identity", "once", "POWER_INFOROM_VER", "InforomVersion", "NVML_INFOROM_POWER"),
     _one("identity", "once", "INFOROM_CONFIG_CHECK", "InforomConfigurationChecksum"),
-    Row(
+    NvmlCall(
         "identity",
         "once",
         "nvmlDeviceValidateInforom",
@@ -310,14 +312,14 @@ _ONCE = (
         {"DCGM_FI_DEV_INFOROM_CONFIG_VALID": lambda _: 1},
     ),
     *(
-        Row("identity", "once", f"nvmlSystemGet{call}", (), {f"DCGM_FI_{field}": _same}, False)
+        NvmlCall("identity", "once", f"nvmlSystemGet{call}", (), {f"DCGM_FI_{field}": _same}, False)
         for field, call in (
             ("DRIVER_VERSION", "DriverVersion"),
             ("NVML_VERSION", "NVMLVersion"),
             ("CUDA_DRIVER_VERSION", "CudaDriverVersion_v2"),
         )
     ),
-    Row("identity", "once", "nvmlDeviceGetCount", (), {"DCGM_FI_DEV_COUNT": _same}, False),
+    NvmlCall("identity", "once", "nvmlDeviceGetCount", (), {"DCGM_FI_DEV_COUNT": _same}, False),
 )
 
 ROWS = (MEMORY, *_OFTEN, *_COUNTERS, *_LIMITS, *_ONCE)

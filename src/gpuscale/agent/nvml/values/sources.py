@@ -29,7 +29,7 @@ class Findings:
         self.absent.update(dict.fromkeys(fields, reason))
 
 
-class Source(Protocol):
+class ValueSource(Protocol):
     """Gives the values of some fields of one GPU or MIG instance."""
 
     @property
@@ -51,7 +51,7 @@ class Source(Protocol):
         ...
 
 
-class Turns:
+class PeriodicTurn:
     """When something has its turn that is done once a period.
 
     Args:
@@ -87,9 +87,9 @@ class Scheduled:
         shift: of its turns.
     """
 
-    def __init__(self, source: Source, period_ms: int, shift: float = 0.0) -> None:
+    def __init__(self, source: ValueSource, period_ms: int, shift: float = 0.0) -> None:
         self.source = source
-        self._turns = Turns(period_ms, shift)
+        self._turns = PeriodicTurn(period_ms, shift)
         self._findings = Findings()
 
     @property
@@ -108,7 +108,7 @@ class Scheduled:
         self.source.close()
 
 
-class Wait:
+class RetryPause:
     """A time that has to pass before something is tried again.
 
     Times are those of readings. A clock that is set back ends the wait: its own time is no measure any more.
@@ -135,7 +135,7 @@ class Retry:
     def __init__(self, after_ms: int) -> None:
         self._after_ms = after_ms
         self._reason: str | None = None
-        self._wait = Wait()
+        self._wait = RetryPause()
 
     def reason(self, now_ms: int) -> str | None:
         """Return why not to ask now, or None."""

@@ -16,7 +16,7 @@ from gpuscale.agent.nvml.faults import IMPOSSIBLE, NO_DATA, CallFailedError
 from gpuscale.agent.nvml.library import Handle, utilization_samples
 from gpuscale.agent.nvml.settings import NvmlSettings
 from gpuscale.agent.nvml.values.polls import Poller
-from gpuscale.agent.nvml.values.sources import Findings, Retry, Turns
+from gpuscale.agent.nvml.values.sources import Findings, PeriodicTurn, Retry
 from gpuscale.agent.nvml.values.windows import HIGHEST_PERCENT, mean_percent
 
 _CLOCK_LEAD_US = 1_000_000
@@ -76,8 +76,8 @@ class Utilization:
         self._poller = poller
         self._polls = poller.watch(handle)
         turns = {
-            GPU_UTIL: Turns(settings.utilization_period_ms, shift),
-            MEMORY_UTIL: Turns(settings.memory_utilization_period_ms, shift),
+            GPU_UTIL: PeriodicTurn(settings.utilization_period_ms, shift),
+            MEMORY_UTIL: PeriodicTurn(settings.memory_utilization_period_ms, shift),
         }
         self._means = [
             _Mean(caller, handle, kind, settings, turns[kind.field])
@@ -144,7 +144,12 @@ class _Mean:
     """The mean over the window of one kind of figures."""
 
     def __init__(
-        self, caller: Caller, handle: Handle, kind: _Kind, settings: NvmlSettings, turns: Turns
+        self,
+        caller: Caller,
+        handle: Handle,
+        kind: _Kind,
+        settings: NvmlSettings,
+        turns: PeriodicTurn,
     ) -> None:
         self.kind = kind
         self._caller = caller

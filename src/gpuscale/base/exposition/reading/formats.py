@@ -32,7 +32,7 @@ TIMEOUT_HEADER = "X-Prometheus-Scrape-Timeout-Seconds"
 
 
 @dataclass(frozen=True, slots=True)
-class Format:
+class ExpositionFormat:
     """One format of expositions."""
 
     name: str
@@ -42,15 +42,17 @@ class Format:
     """Whether a text has to end with `# EOF`, and may hold no empty line."""
 
 
-PROMETHEUS_TEXT = Format("Prometheus text", text.read_entry, text.timestamp_ms, ends_with_eof=False)
-OPENMETRICS = Format(
+PROMETHEUS_TEXT = ExpositionFormat(
+    "Prometheus text", text.read_entry, text.timestamp_ms, ends_with_eof=False
+)
+OPENMETRICS = ExpositionFormat(
     "OpenMetrics", openmetrics.read_entry, openmetrics.timestamp_ms, ends_with_eof=True
 )
 
 _KEPT_CHARS = 512
 
 
-def format_of(content_type: str) -> Format:
+def format_of(content_type: str) -> ExpositionFormat:
     """Return the format of an answer; what says nothing, or nothing known, is Prometheus text.
 
     Raises:
@@ -66,7 +68,7 @@ def format_of(content_type: str) -> Format:
     return OPENMETRICS
 
 
-def line_entry(line: str, format_: Format) -> SampleLine | MetaLine | None:
+def line_entry(line: str, format_: ExpositionFormat) -> SampleLine | MetaLine | None:
     """Return what one line holds; None for an empty line or a comment.
 
     Raises:
@@ -78,7 +80,7 @@ def line_entry(line: str, format_: Format) -> SampleLine | MetaLine | None:
     return entry
 
 
-def meta_line(line: str, format_: Format) -> MetaLine | None:
+def meta_line(line: str, format_: ExpositionFormat) -> MetaLine | None:
     """Return what a line that begins with `#` holds; None for a comment.
 
     Most lines are in every scrape of every target of a kind, so they are remembered.
@@ -89,7 +91,7 @@ def meta_line(line: str, format_: Format) -> MetaLine | None:
     return (_kept_meta_line if len(line) <= _KEPT_CHARS else _read_meta_line)(line, format_)
 
 
-def _read_meta_line(line: str, format_: Format) -> MetaLine | None:
+def _read_meta_line(line: str, format_: ExpositionFormat) -> MetaLine | None:
     entry = line_entry(line, format_)
     return entry if isinstance(entry, MetaLine) else None
 
@@ -98,7 +100,7 @@ _kept_meta_line = lru_cache(maxsize=4096)(_read_meta_line)
 
 
 def entries(
-    exposition: str, format_: Format, source: str
+    exposition: str, format_: ExpositionFormat, source: str
 ) -> Iterator[tuple[int, SampleLine | MetaLine]]:
     """Yield the entries of a text with the numbers of their first lines, less comments.
 

@@ -29,7 +29,7 @@ _TOKEN = re.compile(
 )
 
 
-class Kind(Enum):
+class TokenKind(Enum):
     """What a token is."""
 
     SPACE = auto()
@@ -44,14 +44,14 @@ class Kind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Token:
+class TemplateToken:
     """One word of an action."""
 
-    kind: Kind
+    kind: TokenKind
     text: str
 
 
-Piece = str | tuple[Token, ...]
+Piece = str | tuple[TemplateToken, ...]
 """Plain text, or the tokens of one action."""
 
 
@@ -84,13 +84,15 @@ def _trimmed(text: str, *, left: bool, right: bool) -> str:
     return text.rstrip(_SPACE) if right else text
 
 
-def _action(text: str, start: int, dialect: Dialect) -> tuple[tuple[Token, ...] | None, int, bool]:
+def _action(
+    text: str, start: int, dialect: Dialect
+) -> tuple[tuple[TemplateToken, ...] | None, int, bool]:
     """Return the tokens (None for a comment), where the action ends, and whether it trims what follows."""
     after_space = re.compile(r"[ \t\r\n]*").match(text, start)
     inner = after_space.end() if after_space and text[start - 1] == "-" else start
     if text.startswith("/*", inner):
         return _comment(text, inner, dialect)
-    tokens: list[Token] = []
+    tokens: list[TemplateToken] = []
     position = start
     while position < len(text):
         if text.startswith(dialect.right, position):
@@ -100,7 +102,7 @@ def _action(text: str, start: int, dialect: Dialect) -> tuple[tuple[Token, ...] 
         match = _TOKEN.match(text, position)
         if match is None:
             raise TemplateError(f"unexpected {text[position]!r} in an action")
-        tokens.append(Token(Kind[str(match.lastgroup).upper()], match[0]))
+        tokens.append(TemplateToken(TokenKind[str(match.lastgroup).upper()], match[0]))
         position = match.end()
     raise TemplateError(f"unclosed action: found no {dialect.right} for a {dialect.left}")
 

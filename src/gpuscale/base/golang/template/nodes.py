@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class PlainText:
     """Characters that are printed as they stand."""
 
     text: str
@@ -38,7 +38,7 @@ class Variable:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class FunctionCall:
     """A function and its arguments; a piped value becomes the last one."""
 
     function: str
@@ -49,15 +49,15 @@ class Call:
 class Group:
     """A pipeline in parentheses, and the fields read from its result."""
 
-    pipeline: "Pipeline"
+    pipeline: "TemplatePipeline"
     fields: tuple[str, ...] = ()
 
 
-Operand = Literal | Nil | Dot | Variable | Call | Group
+Operand = Literal | Nil | Dot | Variable | FunctionCall | Group
 
 
 @dataclass(frozen=True, slots=True)
-class Pipeline:
+class TemplatePipeline:
     """Commands, each fed with the result before it; perhaps kept in variables."""
 
     commands: tuple[Operand, ...]
@@ -70,7 +70,7 @@ class Pipeline:
 class Print:
     """An action that prints its pipeline's result, unless it only sets a variable."""
 
-    pipeline: Pipeline
+    pipeline: TemplatePipeline
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +78,9 @@ class Branch:
     """`if`, `with` or `range`: one list of nodes, and another for the empty case."""
 
     keyword: str
-    pipeline: Pipeline
+    pipeline: TemplatePipeline
     body: tuple["Node", ...]
     otherwise: tuple["Node", ...]
 
 
-Node = Text | Print | Branch
+Node = PlainText | Print | Branch

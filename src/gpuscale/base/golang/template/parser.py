@@ -8,19 +8,19 @@ import re
 from collections.abc import Iterator
 
 from gpuscale.base.golang.template.functions import ADAPTER, Dialect
-from gpuscale.base.golang.template.lexer import Kind, Piece, Token, pieces
+from gpuscale.base.golang.template.lexer import Piece, TemplateToken, TokenKind, pieces
 from gpuscale.base.golang.template.nodes import (
     Branch,
-    Call,
     Dot,
+    FunctionCall,
     Group,
     Literal,
     Nil,
     Node,
     Operand,
-    Pipeline,
+    PlainText,
     Print,
-    Text,
+    TemplatePipeline,
     Variable,
 )
 from gpuscale.base.golang.template.render import Template
@@ -77,13 +77,13 @@ class _Parser:
 
     def nodes(
         self, *, depth: int, at_root: bool
-    ) -> tuple[tuple[Node, ...], tuple[Token, ...] | None]:
+    ) -> tuple[tuple[Node, ...], tuple[TemplateToken, ...] | None]:
         """Return the nodes up to an `end` or `else`, and that action; None at the end of the text."""
         found: list[Node] = []
         for piece in self.stream:
             if isinstance(piece, str):
                 if piece:
-                    found.append(Text(piece))
+                    found.append(PlainText(piece))
                 continue
             keyword = _keyword(piece)
             if keyword in {"end", "else"}:
@@ -92,7 +92,7 @@ class _Parser:
         return tuple(found), None
 
     def _action(
-        self, tokens: tuple[Token, ...], keyword: str, *, depth: int, at_root: bool
+        self, tokens: tuple[TemplateToken, ...], keyword: str, *, depth: int, at_root: bool
     ) -> Node:
         if keyword in _KEYWORDS_NOT_SERVED:
             raise TemplateError(f"{self.action(keyword)} is not served")
@@ -101,7 +101,7 @@ class _Parser:
         return Print(self._pipeline(tokens, at_root=at_root))
 
     def _branch(
-        self, keyword: str, tokens: tuple[Token, ...], *, depth: int, at_root: bool
+        self, keyword: str, tokens: tuple[TemplateToken, ...], *, depth: int, at_root: bool
     ) -> Branch:
         if depth >= MAX_DEPTH:
             raise TemplateError(f"blocks are nested more than {MAX_DEPTH} deep")
@@ -123,8 +123,8 @@ class _Parser:
         return Branch(keyword, pipeline, body, otherwise)
 
     def _otherwise(
-        self, keyword: str, tokens: tuple[Token, ...], *, depth: int, at_root: bool
-    ) -> tuple[tuple[Node, ...], tuple[Token, ...] | None]:
+        self, keyword: str, tokens: tuple[TemplateToken, ...], *, depth: int, at_root: bool
+    ) -> tuple[tuple[Node, ...], tuple[TemplateToken, ...] | None]:
         rest = _after(tokens, "else")
         chained = _keyword(rest)
         if not _words(rest):
@@ -138,9 +138,11 @@ class _Parser:
             raise TemplateError(f"unexpected {_words(rest)[0].text!r} in else")
         branch = self._branch(chained, rest, depth=depth + 1, at_root=at_root)
         # `else if` shares the outer block's end, which the inner branch has just read.
-        return (branch,), (Token(Kind.WORD, "end"),)
+        return (branch,), (TemplateToken(TokenKind.WORD, "end"),)
 
-    def _pipeline(self, tokens: tuple[Token, ...], *, at_root: bool, keyword: str = "") -> Pipeline:
+    def _pipeline(
+        self, tokens: tuple[TemplateToken, ...], *, at_root: bool, keyword: str = ""
+    ) -> TemplatePipeline:
         reader = _Reader(tokens, self, at_root=at_root)
         pipeline = reader.pipeline(keyword)
         reader.expect_end()
@@ -150,21 +152,23 @@ class _Parser:
 class _Reader:
     """The tokens of one action, read from left to right."""
 
-    def __init__(self, tokens: tuple[Token, ...], parser: _Parser, *, at_root: bool) -> None:
+    def __init__(
+        self, tokens: tuple[TemplateToken, ...], parser: _Parser, *, at_root: bool
+    ) -> None:
         self.tokens = tokens
         self.parser = parser
         self.at_root = at_root
         self.position = 0
         self.depth = 0
 
-    def peek(self) -> Token | None:
+    def peek(self) -> TemplateToken | None:
         """Return the next token without reading it."""
         return self.tokens[self.position] if self.position < len(self.tokens) else None
 
     def skip_space(self) -> bool:
         """Read white space; return whether there was any."""
         token = self.peek()
-        if token is None or token.kind is not Kind.SPACE:
+        if token is None or token.kind is not TokenKind.SPACE:
             return False
         self.position += 1
         return True
@@ -172,7 +176,7 @@ class _Reader:
     def at_symbol(self, text: str) -> bool:
         """Return whether the next token is this symbol."""
         token = self.peek()
-        return token is not None and token.kind is Kind.SYMBOL and token.text == text
+        return token is not None and token.kind is TokenKind.SYMBOL and token.text == text
 
     def expect_end(self) -> None:
         """Raise unless everything was read."""
@@ -180,7 +184,7 @@ class _Reader:
         if token is not None:
             raise TemplateError(f"unexpected {token.text!r} in command")
 
-    def pipeline(self, keyword: str = "") -> Pipeline:
+    def pipeline(self, keyword: str = "") -> TemplatePipeline:
         """Read commands joined by `|`, and what they are kept in."""
         self.skip_space()
         names, declares = self._declaration(keyword)
@@ -190,12 +194,12 @@ class _Reader:
             commands.append(self._command(piped=True))
         if declares:
             self.parser.variables.extend(names)
-        return Pipeline(tuple(commands), names, declares)
+        return TemplatePipeline(tuple(commands), names, declares)
 
     def _declaration(self, keyword: str) -> tuple[tuple[str, ...], bool]:
         start = self.position
         names: list[str] = []
-        while (token := self.peek()) is not None and token.kind is Kind.VARIABLE:
+        while (token := self.peek()) is not None and token.kind is TokenKind.VARIABLE:
             names.append(token.text)
             self.position += 1
             self.skip_space()
@@ -204,7 +208,7 @@ class _Reader:
             self.position += 1
             self.skip_space()
         token = self.peek()
-        declares = token is not None and token.kind is Kind.DECLARE
+        declares = token is not None and token.kind is TokenKind.DECLARE
         if not names or not (declares or self.at_symbol("=")):
             self.position = start
             return (), False
@@ -232,7 +236,7 @@ class _Reader:
             arguments.append(self._operand(as_command=False))
         if not self._at_command_end():
             raise TemplateError(f"unexpected {self.tokens[self.position].text!r} in operand")
-        if isinstance(first, Call):
+        if isinstance(first, FunctionCall):
             return self._checked_call(first.function, tuple(arguments), piped=piped)
         text = token.text if token else ""
         if arguments or piped:
@@ -249,20 +253,20 @@ class _Reader:
         if token is None or token.text in {"|", ")"}:
             raise TemplateError("missing value for command")
         self.position += 1
-        if token.kind is Kind.FIELD:
+        if token.kind is TokenKind.FIELD:
             return self._checked_fields(Dot((token.text[1:], *self._fields())))
-        if token.kind is Kind.VARIABLE:
+        if token.kind is TokenKind.VARIABLE:
             self._known(token.text)
             return self._checked_fields(Variable(token.text, self._fields()))
-        if token.kind is Kind.WORD:
+        if token.kind is TokenKind.WORD:
             return self._word(token.text, as_command=as_command)
-        if token.kind is Kind.SYMBOL:
+        if token.kind is TokenKind.SYMBOL:
             return self._symbol(token.text)
         return Literal(_literal(token))
 
     def _fields(self) -> tuple[str, ...]:
         names: list[str] = []
-        while (token := self.peek()) is not None and token.kind is Kind.FIELD:
+        while (token := self.peek()) is not None and token.kind is TokenKind.FIELD:
             names.append(token.text[1:])
             self.position += 1
         return tuple(names)
@@ -284,7 +288,7 @@ class _Reader:
             raise TemplateError(f"function {text!r} is not served")
         if text not in self.parser.dialect.functions:
             raise TemplateError(f"function {text!r} not defined")
-        return Call(text, ()) if as_command else self._checked_call(text, (), piped=False)
+        return FunctionCall(text, ()) if as_command else self._checked_call(text, (), piped=False)
 
     def _symbol(self, text: str) -> Operand:
         if text == ".":
@@ -301,36 +305,38 @@ class _Reader:
         self.depth -= 1
         return Group(inner, self._fields())
 
-    def _checked_call(self, function: str, arguments: tuple[Operand, ...], *, piped: bool) -> Call:
+    def _checked_call(
+        self, function: str, arguments: tuple[Operand, ...], *, piped: bool
+    ) -> FunctionCall:
         count = len(arguments) + piped
         known = self.parser.dialect.functions[function]
         if count < known.least or (known.most is not None and count > known.most):
             want = str(known.least) if known.least == known.most else f"at least {known.least}"
             raise TemplateError(f"wrong number of args for {function}: want {want} got {count}")
-        return Call(function, arguments)
+        return FunctionCall(function, arguments)
 
 
-def _words(tokens: tuple[Token, ...]) -> tuple[Token, ...]:
-    return tuple(token for token in tokens if token.kind is not Kind.SPACE)
+def _words(tokens: tuple[TemplateToken, ...]) -> tuple[TemplateToken, ...]:
+    return tuple(token for token in tokens if token.kind is not TokenKind.SPACE)
 
 
-def _keyword(tokens: tuple[Token, ...]) -> str:
+def _keyword(tokens: tuple[TemplateToken, ...]) -> str:
     words = _words(tokens)
-    return words[0].text if words and words[0].kind is Kind.WORD else ""
+    return words[0].text if words and words[0].kind is TokenKind.WORD else ""
 
 
-def _after(tokens: tuple[Token, ...], keyword: str) -> tuple[Token, ...]:
+def _after(tokens: tuple[TemplateToken, ...], keyword: str) -> tuple[TemplateToken, ...]:
     """Return the tokens behind a leading keyword."""
     start = next(index for index, token in enumerate(tokens) if token.text == keyword)
     return tokens[start + 1 :]
 
 
-def _literal(token: Token) -> str | int | float:
-    if token.kind is Kind.RAW:
+def _literal(token: TemplateToken) -> str | int | float:
+    if token.kind is TokenKind.RAW:
         return token.text[1:-1]
-    if token.kind is Kind.STRING:
+    if token.kind is TokenKind.STRING:
         return _ESCAPE.sub(_unescaped, token.text[1:-1])
-    if token.kind is Kind.NUMBER:
+    if token.kind is TokenKind.NUMBER:
         return _number(token.text)
     raise TemplateError(f"unexpected {token.text!r} in operand")
 

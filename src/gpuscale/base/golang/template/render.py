@@ -8,15 +8,15 @@ from collections.abc import Mapping, Sequence
 from gpuscale.base.golang.template.functions import Function
 from gpuscale.base.golang.template.nodes import (
     Branch,
-    Call,
     Dot,
+    FunctionCall,
     Group,
     Literal,
     Node,
     Operand,
-    Pipeline,
+    PlainText,
     Print,
-    Text,
+    TemplatePipeline,
     Variable,
 )
 from gpuscale.base.golang.template.values import TemplateError, Value, field, is_true, kind, printed
@@ -66,7 +66,7 @@ def _plain_parts(nodes: tuple[Node, ...]) -> list[tuple[str | None, str]] | None
     """Return (field, text) parts where the template is only text and fields, as nearly all are."""
     parts: list[tuple[str | None, str]] = []
     for node in nodes:
-        if isinstance(node, Text):
+        if isinstance(node, PlainText):
             parts.append((None, node.text))
             continue
         commands = node.pipeline.commands if isinstance(node, Print) else ()
@@ -102,7 +102,7 @@ class _Rendering:
         self.steps += 1
         if self.steps > MAX_STEPS:
             raise TemplateError(f"gave up after {MAX_STEPS} steps")
-        if isinstance(node, Text):
+        if isinstance(node, PlainText):
             self._write(node.text)
         elif isinstance(node, Print):
             value = self._pipeline(node.pipeline, dot)
@@ -135,7 +135,7 @@ class _Rendering:
 
     def _range(self, node: Branch, dot: object) -> None:
         scope = len(self.variables)
-        pipeline = Pipeline(node.pipeline.commands)
+        pipeline = TemplatePipeline(node.pipeline.commands)
         items = _items(self._pipeline(pipeline, dot))
         for key, item in items:
             self._bind(node.pipeline, (item,) if len(node.pipeline.variables) == 1 else (key, item))
@@ -146,7 +146,7 @@ class _Rendering:
             self.nodes(node.otherwise, dot)
         del self.variables[scope:]
 
-    def _bind(self, pipeline: Pipeline, values: Sequence[object]) -> None:
+    def _bind(self, pipeline: TemplatePipeline, values: Sequence[object]) -> None:
         for name, value in zip(pipeline.variables, values, strict=False):
             if pipeline.declares:
                 self.variables.append((name, value))
@@ -160,7 +160,7 @@ class _Rendering:
                 return
         raise TemplateError(f"undefined variable {name!r}")
 
-    def _pipeline(self, pipeline: Pipeline, dot: object) -> object:
+    def _pipeline(self, pipeline: TemplatePipeline, dot: object) -> object:
         value = self._operand(pipeline.commands[0], dot)
         for command in pipeline.commands[1:]:
             value = self._operand(command, dot, (value,))
@@ -176,11 +176,11 @@ class _Rendering:
             return self._fields(self._lookup(operand.name), operand.fields)
         if isinstance(operand, Group):
             return self._fields(self._pipeline(operand.pipeline, dot), operand.fields)
-        if isinstance(operand, Call):
+        if isinstance(operand, FunctionCall):
             return self._call(operand, dot, piped)
         return None
 
-    def _call(self, call: Call, dot: object, piped: tuple[object, ...]) -> object:
+    def _call(self, call: FunctionCall, dot: object, piped: tuple[object, ...]) -> object:
         values: list[object] = []
         for argument in call.arguments:
             values.append(self._argument(argument, dot))

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from gpuscale.kube.client.settings import KubeSettings
     from gpuscale.load.calibrate.levels import Objective
     from gpuscale.load.calibrate.measuring.cluster import Replica
-    from gpuscale.load.calibrate.measuring.reading import Signal, SignalReader
+    from gpuscale.load.calibrate.measuring.reading import SignalCandidate, SignalReader
 
 
 def read_objective(texts: list[str]) -> "Objective":
@@ -65,12 +65,12 @@ def read_replica(
 
 def reader_opener(
     sources: tuple[str | None, str | None],
-    signals: "tuple[Signal, ...]",
+    signals: "tuple[SignalCandidate, ...]",
     replica: "Replica | None",
     cluster: "KubeSettings | None",
 ) -> "Callable[[], SignalReader | None]":
     """Return what opens the way to the signals' values, inside an event loop."""
-    from gpuscale.load.calibrate.measuring.reading import PageReader, PrometheusReader
+    from gpuscale.load.calibrate.measuring.reading import PageReader, PrometheusSignals
 
     page, prometheus = sources
 
@@ -81,14 +81,14 @@ def reader_opener(
             return ClusterReader(cluster, replica)
         if page is not None:
             return PageReader(page, signals)
-        return PrometheusReader(prometheus, signals) if prometheus is not None else None
+        return PrometheusSignals(prometheus, signals) if prometheus is not None else None
 
     return opened
 
 
 def read_signals(
     texts: list[str], metrics: str | None, prometheus: str | None, served: tuple[str, ...]
-) -> "tuple[Signal, ...]":
+) -> "tuple[SignalCandidate, ...]":
     """Return the candidates to scale on.
 
     Args:
@@ -100,10 +100,10 @@ def read_signals(
     Raises:
         UsageError: a text is none, or there is no way to their values.
     """
-    from gpuscale.load.calibrate.measuring.reading import Signal, read_signal
+    from gpuscale.load.calibrate.measuring.reading import SignalCandidate, read_signal
 
     if served:
-        return tuple(Signal(each, "") for each in served)
+        return tuple(SignalCandidate(each, "") for each in served)
 
     if metrics is not None and prometheus is not None:
         raise UsageError("found --metrics and --prometheus, expected one of them")
@@ -137,7 +137,7 @@ def check_files(files: Mapping[str, str], *, force: bool) -> None:
 def check_targets(
     hpa: str | None,
     scaled_object: str | None,
-    signals: "tuple[Signal, ...]",
+    signals: "tuple[SignalCandidate, ...]",
     prometheus: str | None,
     metric: str | None,
 ) -> None:

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 import typer
 
 from gpuscale.base.errors import ConfigError
-from gpuscale.cli.commands.calibration.running import Found, say
+from gpuscale.cli.commands.calibration.running import CalibrationRun, say
 from gpuscale.cli.exits import NO
 from gpuscale.cli.files import write_files
 from gpuscale.cli.texts import Output, print_document
 
 if TYPE_CHECKING:
-    from gpuscale.load.calibrate.measuring.reading import Signal
-    from gpuscale.load.calibrate.scaleout import ScaleOut, Step
+    from gpuscale.load.calibrate.measuring.reading import SignalCandidate
+    from gpuscale.load.calibrate.scaleout import LoadStep, ScaleOutCourse
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Files:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class CalibratedWorkload:
     """What the files are about."""
 
     name: str
@@ -55,10 +55,10 @@ class Place:
 
 def finish(
     url: str,
-    found: Found,
-    place: Place,
+    found: CalibrationRun,
+    place: CalibratedWorkload,
     files: Files,
-    signals: "tuple[Signal, ...]",
+    signals: "tuple[SignalCandidate, ...]",
     headroom: float,
     output: Output,
     *,
@@ -113,15 +113,15 @@ def finish(
 
 
 def _texts(
-    found: Found,
-    place: Place,
+    found: CalibrationRun,
+    place: CalibratedWorkload,
     files: Files,
-    signals: "tuple[Signal, ...]",
+    signals: "tuple[SignalCandidate, ...]",
     headroom: float,
-) -> "tuple[dict[str, str], tuple[Step, ScaleOut] | None]":
+) -> "tuple[dict[str, str], tuple[LoadStep, ScaleOutCourse] | None]":
     """Return the files to write, those that there is a value for, and the predicted scale-out."""
     from gpuscale.load.calibrate import writing
-    from gpuscale.load.calibrate.scaleout import Step, predict_step
+    from gpuscale.load.calibrate.scaleout import LoadStep, predict_step
 
     measured, analysis, _, _ = found
     texts: dict[str, str] = {}
@@ -134,7 +134,7 @@ def _texts(
         or not measured.end.is_whole
     ):
         return texts, None
-    workload = writing.Workload(place.name, place.namespace, max_replicas=place.max_replicas)
+    workload = writing.ScaledWorkload(place.name, place.namespace, max_replicas=place.max_replicas)
     rate = analysis.target_rate or limit.low
     rates = (rate, rate * place.step)
     if files.scenario is not None:
@@ -148,7 +148,7 @@ def _texts(
         texts[files.scenario] = text
     queries = {each.name: each.query for each in signals}
     metric = place.metric or (best.name if best.name in queries else "calibrated")
-    target = writing.Target(
+    target = writing.ChosenSignal(
         metric, best, best.target, headroom, queries.get(best.name, ""), place.prometheus or ""
     )
     hpa = writing.hpa_text(workload, target, measured.objective, limit)
@@ -158,7 +158,7 @@ def _texts(
         if files.scaled_object is not None:
             text = writing.scaled_object_text(workload, target, measured.objective, limit)
             texts[files.scaled_object] = _linted(text, files.scaled_object)
-    step = Step(*rates, place.startup_s)
+    step = LoadStep(*rates, place.startup_s)
     out = predict_step(
         curve, measured.objective, limit.rate, rate, best.points, writing.hpa_of(hpa), step
     )

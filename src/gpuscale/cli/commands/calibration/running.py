@@ -8,28 +8,28 @@ from typing import TYPE_CHECKING, NamedTuple
 from gpuscale.base.errors import UsageError
 
 if TYPE_CHECKING:
-    from gpuscale.load.calibrate.analysis import Analysis, Measured
+    from gpuscale.load.calibrate.analysis import Analysis, Measurements
     from gpuscale.load.calibrate.measuring.reading import SignalReader
-    from gpuscale.load.calibrate.measuring.session import Check, SessionSettings
-    from gpuscale.load.plan import Request
+    from gpuscale.load.calibrate.measuring.session import PredictionCheck, SessionSettings
+    from gpuscale.load.plan import LoadRequest
 
 
-class Found(NamedTuple):
+class CalibrationRun(NamedTuple):
     """All that a run found."""
 
-    measured: "Measured"
+    measured: "Measurements"
     analysis: "Analysis"
-    check: "Check | str"
+    check: "PredictionCheck | str"
     """Or why there is none."""
     doubts: tuple[str, ...]
     """About the service and the signals, in words."""
 
 
 def run_calibration(
-    request: "Request",
+    request: "LoadRequest",
     settings: "SessionSettings",
     opened: "Callable[[], SignalReader | None]",
-) -> Found:
+) -> CalibrationRun:
     """Return what a calibration finds.
 
     Args:
@@ -51,7 +51,7 @@ def run_calibration(
     logging.getLogger("gpuscale.load").setLevel(logging.ERROR)  # levels that are cut leave requests
     target = resolve(request)
 
-    async def run() -> Found:
+    async def run() -> CalibrationRun:
         stop = stop_event()
         doubts = await greet(target, request.url, request.timeout_s)
         reader = opened()
@@ -65,7 +65,7 @@ def run_calibration(
             found = await Session(loader, settings, say).run()
             if reader is not None and reader.problem:
                 doubts = (*doubts, f"signals: {reader.problem}")
-            return Found(*found, doubts)
+            return CalibrationRun(*found, doubts)
         finally:
             if reader is not None:
                 await reader.close()

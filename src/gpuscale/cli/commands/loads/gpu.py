@@ -33,7 +33,7 @@ from gpuscale.load.limits import MAX_GPU_PROCESSES
 
 if TYPE_CHECKING:
     from gpuscale.base.loads import Load
-    from gpuscale.load.gpu.holding import Held
+    from gpuscale.load.gpu.holding import HeldGpu
     from gpuscale.load.gpu.plan import ChosenGpu, GpuPlan
 
 _PROFILES = "--util, --ramp, --steps, --sine or --trace"
@@ -101,7 +101,7 @@ def gpu(
 
     Example:  gpuscale load gpu --steps 30@1m,90@2m,10@1m --gpu all --watch-hpa bert --html run.html
     """
-    from gpuscale.load.gpu.driver import Driver
+    from gpuscale.load.gpu.driver import CudaDriver
     from gpuscale.load.gpu.plan import GpuPlan, choose
     from gpuscale.load.gpu.result import gpu_document, gpu_timeline, gpu_totals
 
@@ -116,7 +116,7 @@ def gpu(
     # Numbers are then those of nvidia-smi.
     os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
     watch = watched_hpa(watch_hpa, namespace, kubeconfig, context)
-    gpus = choose(which, Driver().devices(), os.environ)
+    gpus = choose(which, CudaDriver().devices(), os.environ)
     held, watched = while_watching(watch, lambda: asyncio.run(_hold(plan, gpus)))
     for text in watched.notes if watched is not None else ():
         _note(text)
@@ -179,7 +179,7 @@ def _size(text: str | None) -> int | None:
     return size
 
 
-async def _hold(plan: "GpuPlan", gpus: "Sequence[ChosenGpu]") -> "Sequence[Held]":
+async def _hold(plan: "GpuPlan", gpus: "Sequence[ChosenGpu]") -> "Sequence[HeldGpu]":
     from gpuscale.load.gpu.counted import open_counter
     from gpuscale.load.gpu.holding import hold
 
@@ -201,11 +201,11 @@ def _note(text: str) -> None:
     print(f"gpuscale: {printable(text)}", file=sys.stderr, flush=True)
 
 
-def _ignore(_held: "Sequence[Held]") -> None:
+def _ignore(_held: "Sequence[HeldGpu]") -> None:
     """Show nothing: standard error is no terminal."""
 
 
-def _show(held: "Sequence[Held]") -> None:
+def _show(held: "Sequence[HeldGpu]") -> None:
     """Show the half second that passed, on one line that each replaces."""
     parts = []
     for each in held[:4]:

@@ -14,8 +14,8 @@ from gpuscale.lab.scenarios import find_setup, shipped_names
 if TYPE_CHECKING:
     from gpuscale.base.loads import Load
     from gpuscale.load.plans.types import ForeignPlan
-    from gpuscale.load.results.types import Request as TracedRequest
-    from gpuscale.load.shapes import Unit
+    from gpuscale.load.results.types import RequestResult as TracedRequest
+    from gpuscale.load.shapes import LoadUnit
     from gpuscale.load.tokens import Lengths
 
 _LONGEST_TRACE_S = 3e9
@@ -82,7 +82,7 @@ def naming(option: str) -> Iterator[None]:
 
 
 def plain_shape(
-    option: str, text: str, duration_s: float | None, unit: "Unit"
+    option: str, text: str, duration_s: float | None, unit: "LoadUnit"
 ) -> "tuple[Load, float | None]":
     """Return the load of an option that says its shape itself, and how long it takes by itself.
 

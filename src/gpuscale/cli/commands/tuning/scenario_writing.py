@@ -9,7 +9,7 @@ from gpuscale.base.errors import UsageError
 from gpuscale.base.golang.durations import format_duration
 from gpuscale.base.text_files import STDIN, read_text
 from gpuscale.base.whole_files import check_writable
-from gpuscale.lab.plan.tuning.pooled import DELAY, MIN_NODES, UNNEEDED, Pool
+from gpuscale.lab.plan.tuning.pooled import DELAY, MIN_NODES, UNNEEDED, DedicatedPool
 from gpuscale.lab.scenarios import load_policy, read_beside
 from gpuscale.lab.sim.scenario.loading import load_setup
 from gpuscale.lab.sim.scenario.model import parse_scenario
@@ -41,7 +41,7 @@ def scenario_base(file: str, scenario: str | None, *, force: bool) -> str:
     return read_text(scenario)
 
 
-def scenario_text(file: str, base: str, pool: Pool, values: dict[str, float]) -> str:
+def scenario_text(file: str, base: str, pool: DedicatedPool, values: dict[str, float]) -> str:
     """Return a scenario with a pool's tuned values; what stays as it is, is not touched.
 
     Args:
@@ -60,7 +60,7 @@ def scenario_text(file: str, base: str, pool: Pool, values: dict[str, float]) ->
     return text
 
 
-def _changes(index: int, pool: Pool, values: dict[str, float]) -> dict[Place, Value]:
+def _changes(index: int, pool: DedicatedPool, values: dict[str, float]) -> dict[Place, Value]:
     found: dict[Place, Value] = {}
     if values[MIN_NODES] != pool.nodes.least:
         found["spec", "nodePools", index, "min"] = round(values[MIN_NODES])

@@ -171,7 +171,7 @@ def tune(
     from gpuscale.cli.commands.tuning.scenario_writing import scenario_base, scenario_text
     from gpuscale.cli.commands.tuning.writing import base_of, tuned_text
     from gpuscale.lab.plan.tuning.workers import check_address
-    from gpuscale.lab.tuning.answers import Asked
+    from gpuscale.lab.tuning.answers import TuningRequest
     from gpuscale.lab.tuning.asking import answer
     from gpuscale.lab.tuning.inputs import (
         Overrides,
@@ -192,7 +192,7 @@ def tune(
         currency,
         metric_full,
     )
-    asked = Asked(
+    asked = TuningRequest(
         policy_names(policies),
         short / 100,
         seconds_of("--wait", wait),

@@ -8,7 +8,7 @@ from gpuscale.base.errors import ConfigError, UsageError
 from gpuscale.base.objects.hpa.manifest import hpa_manifest
 from gpuscale.base.text_files import read_text
 from gpuscale.base.whole_files import check_writable
-from gpuscale.lab.tuning.autoscaler import Autoscaler
+from gpuscale.lab.tuning.autoscaler import TunedHpa
 from gpuscale.lab.tuning.changes import changes
 from gpuscale.lab.tuning.inputs import Manifest, manifest_of
 from gpuscale.ops.lint.lint import lint
@@ -17,7 +17,7 @@ from gpuscale.ops.lint.problems import problems_of_errors
 _EDITABLE = ("autoscaling/v2", "autoscaling/v2beta2")
 
 
-def base_of(file: str, autoscaler: Autoscaler, given: Manifest | None, *, force: bool) -> Manifest:
+def base_of(file: str, autoscaler: TunedHpa, given: Manifest | None, *, force: bool) -> Manifest:
     """Return the manifest to write values into: the file itself, the given one, or one of the HPA alone.
 
     Args:
@@ -52,7 +52,7 @@ def base_of(file: str, autoscaler: Autoscaler, given: Manifest | None, *, force:
     return base
 
 
-def tuned_text(file: str, base: Manifest, autoscaler: Autoscaler, values: dict[str, float]) -> str:
+def tuned_text(file: str, base: Manifest, autoscaler: TunedHpa, values: dict[str, float]) -> str:
     """Return the manifest with tuned values.
 
     Raises:

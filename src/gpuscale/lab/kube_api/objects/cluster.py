@@ -23,7 +23,7 @@ from gpuscale.lab.kube_api.kinds import (
     REPLICA_SET,
     SCALED_OBJECT,
     SERVICE,
-    Kind,
+    ApiResource,
 )
 from gpuscale.lab.kube_api.objects.endpoints import slice_body, slice_name
 from gpuscale.lab.kube_api.objects.events import EventBook, event_body
@@ -41,19 +41,19 @@ from gpuscale.lab.kube_api.objects.pods import pod_body
 from gpuscale.lab.kube_api.objects.run import Json, Run, manifests_by_key
 from gpuscale.lab.kube_api.objects.services import service_body
 from gpuscale.lab.kube_api.objects.workloads import (
-    Counts,
     DeploymentFacts,
     JobFacts,
+    PodCounts,
     daemon_set_body,
     deployment_body,
     is_available,
     job_body,
     replica_set_body,
 )
-from gpuscale.lab.kube_api.store import Facts
+from gpuscale.lab.kube_api.store import ObjectFacts
 from gpuscale.lab.sim.autoscaler import HpaController
 from gpuscale.lab.sim.control.controllers import replica_set_name
-from gpuscale.lab.sim.events import Event
+from gpuscale.lab.sim.events import SimulationEvent
 from gpuscale.lab.sim.keda import ScaledStatus
 from gpuscale.lab.sim.pod_index import FINISHED
 from gpuscale.lab.sim.scenario.setup import JobSetup
@@ -66,7 +66,7 @@ Owner = tuple[str, str, str]
 """Kind, namespace and name."""
 
 
-class ClusterObjects:
+class WorldObjects:
     """The objects of a world.
 
     Args:
@@ -107,7 +107,7 @@ class ClusterObjects:
         beat_ms = self.run.beat_ms(0, self._world.engine.now_ms, LEASE_MS)
         return cluster.version, beat_ms, self.events.total, len(cluster.jobs), *decisions, *statuses
 
-    def facts(self) -> Iterator[Facts]:
+    def facts(self) -> Iterator[ObjectFacts]:
         """Yield every object as it is now."""
         self._book.forget()
         counts = self._counts()
@@ -123,11 +123,11 @@ class ClusterObjects:
         for happening in self.events.all():
             namespace, name = happening.namespace_of_event, happening.event_name
             body = partial(event_body, self.run, happening)
-            yield Facts(EVENT.resource, namespace, name, (happening,), body)
+            yield ObjectFacts(EVENT.resource, namespace, name, (happening,), body)
 
     # One kind after the other
 
-    def _namespaces(self) -> Iterator[Facts]:
+    def _namespaces(self) -> Iterator[ObjectFacts]:
         cluster = self._world.cluster
         used = {
             item.metadata.namespace
@@ -135,9 +135,11 @@ class ClusterObjects:
             for item in table.values()
         }
         for name in sorted({*_SYSTEM_NAMESPACES, *used}):
-            yield Facts(NAMESPACE.resource, "", name, (), partial(namespace_body, self.run, name))
+            yield ObjectFacts(
+                NAMESPACE.resource, "", name, (), partial(namespace_body, self.run, name)
+            )
 
-    def _nodes(self) -> Iterator[Facts]:
+    def _nodes(self) -> Iterator[ObjectFacts]:
         for name, node in self._world.cluster.nodes.items():
             number = self._book.number("Node", name)
             known = (node, number, self._beat_ms(node, STATUS_MS))
@@ -151,12 +153,12 @@ class ClusterObjects:
         now_ms = self._world.engine.now_ms if node.ready else since_ms
         return self.run.beat_ms(since_ms, now_ms, every_ms)
 
-    def _pods(self) -> Iterator[Facts]:
+    def _pods(self) -> Iterator[ObjectFacts]:
         for pod in self._world.cluster.pods.values():
             known = (pod, self._book.facts(pod))
             yield _facts(POD, pod.metadata, known, partial(pod_body, self.run))
 
-    def _services(self) -> Iterator[Facts]:
+    def _services(self) -> Iterator[ObjectFacts]:
         for key, service in self._world.cluster.services.items():
             known = (service, self._book.number("Service", key))
             yield _facts(SERVICE, service.metadata, known, partial(service_body, self.run))
@@ -165,10 +167,12 @@ class ClusterObjects:
                 behind = (service, self._book.behind(service))
                 yield _facts(ENDPOINT_SLICE, meta, behind, partial(slice_body, self.run))
 
-    def _deployment(self, deployment: Deployment, counts: dict[Owner, Counts]) -> Iterator[Facts]:
+    def _deployment(
+        self, deployment: Deployment, counts: dict[Owner, PodCounts]
+    ) -> Iterator[ObjectFacts]:
         meta = deployment.metadata
         name = replica_set_name(self._world.cluster, deployment)
-        own = counts.get(("ReplicaSet", meta.namespace, name), Counts())
+        own = counts.get(("ReplicaSet", meta.namespace, name), PodCounts())
         available = is_available(deployment, own.ready)
         facts = DeploymentFacts(
             name,
@@ -181,7 +185,7 @@ class ClusterObjects:
         set_meta = ObjectMeta(name, meta.namespace)
         yield _facts(REPLICA_SET, set_meta, known, partial(replica_set_body, self.run))
 
-    def _daemon_set(self, counts: dict[Owner, Counts]) -> Iterator[Facts]:
+    def _daemon_set(self, counts: dict[Owner, PodCounts]) -> Iterator[ObjectFacts]:
         pods = self._world.cluster.pods.values()
         template = next((pod for pod in pods if _owner(pod)[0] == "DaemonSet"), None)
         if template is None:
@@ -190,27 +194,27 @@ class ClusterObjects:
         labels = template.metadata.labels
         meta = ObjectMeta(name, namespace, labels, creation_ms=self.run.start_ms)
         of_pods = PodTemplate(labels, template.spec)
-        known = (meta, of_pods, len(self._world.cluster.nodes), counts.get(owner, Counts()))
+        known = (meta, of_pods, len(self._world.cluster.nodes), counts.get(owner, PodCounts()))
         shown = (meta, known[2], known[3])
         body = partial(daemon_set_body, self.run, *known)
-        yield Facts(DAEMON_SET.resource, namespace, name, shown, body)
+        yield ObjectFacts(DAEMON_SET.resource, namespace, name, shown, body)
 
-    def _jobs_facts(self, counts: dict[Owner, Counts]) -> Iterator[Facts]:
+    def _jobs_facts(self, counts: dict[Owner, PodCounts]) -> Iterator[ObjectFacts]:
         cluster = self._world.cluster
         for key, job in cluster.jobs.items():
             meta = job.metadata
-            own = counts.get(("Job", meta.namespace, meta.name), Counts())
+            own = counts.get(("Job", meta.namespace, meta.name), PodCounts())
             completed = self.events.latest("Job", meta.namespace, meta.name, "Completed")
             setup = self._jobs[key]
             facts = JobFacts(
                 setup.manifest,
-                Counts(own.all, own.ready, cluster.succeeded_pods[key]),
+                PodCounts(own.all, own.ready, cluster.succeeded_pods[key]),
                 self._world.start_ms + setup.at_ms,
                 None if completed is None else completed.first_ms,
             )
             yield _facts(JOB, meta, (job, facts), partial(job_body, self.run))
 
-    def _hpas(self) -> Iterator[Facts]:
+    def _hpas(self) -> Iterator[ObjectFacts]:
         for key, hpa in self._world.cluster.hpas.items():
             known = (hpa, self._controller.decisions.get(key))
             yield _facts(HPA, hpa.metadata, known, partial(hpa_body, self.run))
@@ -221,7 +225,7 @@ class ClusterObjects:
 
     # What has to be counted or remembered
 
-    def _counts(self) -> dict[Owner, Counts]:
+    def _counts(self) -> dict[Owner, PodCounts]:
         """Return the pods of each owner that count as its replicas."""
         alive: Counter[Owner] = Counter()
         ready: Counter[Owner] = Counter()
@@ -230,7 +234,7 @@ class ClusterObjects:
                 owner = _owner(pod)
                 alive[owner] += 1
                 ready[owner] += pod.status.ready is True
-        return {owner: Counts(count, ready[owner]) for owner, count in alive.items()}
+        return {owner: PodCounts(count, ready[owner]) for owner, count in alive.items()}
 
     def _node_of(self, key: str) -> str:
         pod = self._world.cluster.pods.get(key)
@@ -246,7 +250,9 @@ class ClusterObjects:
             now_ms = self._world.engine.now_ms if generation else self.run.start_ms
             about = f"Deployment/{meta.name}"
             self.events.add(
-                Event(now_ms, "ScalingReplicaSet", about, message, namespace=meta.namespace)
+                SimulationEvent(
+                    now_ms, "ScalingReplicaSet", about, message, namespace=meta.namespace
+                )
             )
         if before != replicas or not generation:
             generation += 1
@@ -263,9 +269,9 @@ class ClusterObjects:
 
 
 def _facts(
-    kind: Kind, meta: ObjectMeta, known: tuple[Any, ...], body: Callable[..., Json]
-) -> Facts:
-    return Facts(kind.resource, meta.namespace, meta.name, known, partial(body, *known))
+    kind: ApiResource, meta: ObjectMeta, known: tuple[Any, ...], body: Callable[..., Json]
+) -> ObjectFacts:
+    return ObjectFacts(kind.resource, meta.namespace, meta.name, known, partial(body, *known))
 
 
 def _owner(pod: Pod) -> Owner:

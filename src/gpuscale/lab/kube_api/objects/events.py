@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from gpuscale.lab.kube_api.kinds import API_VERSIONS
 from gpuscale.lab.kube_api.objects.run import Json, Run
-from gpuscale.lab.sim.events import Event
+from gpuscale.lab.sim.events import SimulationEvent
 
 MAX_EVENTS = 5_000
 """The oldest are dropped, as an API server drops events after an hour."""
@@ -78,7 +78,7 @@ class EventBook:
         self._book: OrderedDict[tuple[str, ...], Happening] = OrderedDict()
         self._latest: OrderedDict[tuple[str, str, str, str], Happening] = OrderedDict()
 
-    def add(self, event: Event) -> None:
+    def add(self, event: SimulationEvent) -> None:
         """Take in an event, or one more time of it."""
         kind, _, name = event.object.partition("/")
         if event.pods:
@@ -96,7 +96,7 @@ class EventBook:
         """Return the newest event of an object with a reason."""
         return self._latest.get((kind, namespace, name, reason))
 
-    def _add(self, event: Event, kind: str, namespace: str, name: str) -> None:
+    def _add(self, event: SimulationEvent, kind: str, namespace: str, name: str) -> None:
         key = (kind, namespace, name, event.kind, event.reason, event.type)
         known = self._book.pop(key, None)
         first_ms = event.time_ms if known is None else known.first_ms
@@ -128,7 +128,7 @@ class EventBook:
 
 
 def event_body(run: Run, happening: Happening) -> Json:
-    """Return a core `Event`."""
+    """Return a core `SimulationEvent`."""
     reporter = _reporter(happening)
     source: Json = {"component": reporter}
     if reporter == "kubelet" and happening.host:

@@ -23,7 +23,7 @@ _DEFAULT_STRATEGY = {
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class PodCounts:
     """The pods of a workload that are not on their way out."""
 
     all: int = 0
@@ -37,7 +37,7 @@ class DeploymentFacts:
 
     replica_set: str
     """Its name."""
-    counts: Counts
+    counts: PodCounts
     generation: int
     available_ms: int
     """When the condition Available last changed."""
@@ -49,7 +49,7 @@ class JobFacts:
 
     manifest: str
     """`namespace/name` of the Job in the files that this is a copy of."""
-    counts: Counts
+    counts: PodCounts
     created_ms: int
     completed_ms: int | None
 
@@ -153,7 +153,7 @@ def replica_set_body(run: Run, deployment: Deployment, facts: DeploymentFacts) -
 
 
 def daemon_set_body(
-    run: Run, meta: ObjectMeta, template: PodTemplate, nodes: int, counts: Counts
+    run: Run, meta: ObjectMeta, template: PodTemplate, nodes: int, counts: PodCounts
 ) -> Json:
     """Return the DaemonSet of the node agents.
 

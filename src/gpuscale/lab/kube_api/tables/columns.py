@@ -24,7 +24,7 @@ from gpuscale.lab.kube_api.kinds import (
     REPLICA_SET,
     SCALED_OBJECT,
     SERVICE,
-    Kind,
+    ApiResource,
 )
 from gpuscale.lab.kube_api.tables.rows import ROWS, Cell, Object
 
@@ -65,7 +65,7 @@ def _texts(*names: str) -> tuple[Column, ...]:
 
 
 _OF_TEMPLATE = _wide("Containers", "Images", "Selector")
-_COLUMNS: Mapping[Kind, tuple[Column, ...]] = {
+_COLUMNS: Mapping[ApiResource, tuple[Column, ...]] = {
     NAMESPACE: (_NAME, Column("Status"), _AGE),
     NODE: (
         _NAME,

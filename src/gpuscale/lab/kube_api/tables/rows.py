@@ -21,7 +21,7 @@ from gpuscale.lab.kube_api.kinds import (
     REPLICA_SET,
     SCALED_OBJECT,
     SERVICE,
-    Kind,
+    ApiResource,
 )
 from gpuscale.lab.kube_api.tables.ages import age, human_duration, time_ms
 from gpuscale.lab.kube_api.tables.cells import (
@@ -268,7 +268,7 @@ def _scaled_object(item: Object, now_ms: int) -> Sequence[Cell]:
     )
 
 
-ROWS: Mapping[Kind, Callable[[Object, int], Sequence[Cell]]] = {
+ROWS: Mapping[ApiResource, Callable[[Object, int], Sequence[Cell]]] = {
     NAMESPACE: _namespace,
     NODE: _node,
     POD: _pod,

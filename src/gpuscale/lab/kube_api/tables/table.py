@@ -6,7 +6,7 @@ Source: k8s.io/apimachinery v0.36 pkg/apis/meta/v1 (Table); apiserver v0.36 pkg/
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from gpuscale.lab.kube_api.kinds import EVENT, HPA, HPA_V1, NEW_EVENT, POD, Kind
+from gpuscale.lab.kube_api.kinds import EVENT, HPA, HPA_V1, NEW_EVENT, POD, ApiResource
 from gpuscale.lab.kube_api.tables.ages import age
 from gpuscale.lab.kube_api.tables.columns import LAYOUTS, Column, Layout
 
@@ -29,7 +29,7 @@ _STORED = {HPA_V1: HPA, NEW_EVENT: EVENT}
 
 
 def table(
-    kind: Kind,
+    kind: ApiResource,
     items: Iterable[Json],
     metadata: Json,
     now_ms: int,
@@ -61,7 +61,7 @@ def table(
     }
 
 
-def _layout(kind: Kind, items: list[Json]) -> Layout:
+def _layout(kind: ApiResource, items: list[Json]) -> Layout:
     if items and items[0].get("kind") == "Scale":
         return _SCALE
     return LAYOUTS[_STORED.get(kind, kind)]
@@ -78,7 +78,7 @@ def _definition(column: Column) -> Json:
 
 
 def _row(
-    kind: Kind,
+    kind: ApiResource,
     layout: Layout,
     item: Json,
     now_ms: int,

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from gpuscale.base.clock import Clock
 from gpuscale.lab.local.present import Present
-from gpuscale.lab.sim.load.line import Line
-from gpuscale.lab.sim.load.service import Service
+from gpuscale.lab.sim.load.line import WaitingLine
+from gpuscale.lab.sim.load.service import SimulatedService
 
 _LOGGED_STEP = 1.0
 """Requests per second; a few that someone sends by hand are no other load."""
@@ -17,7 +17,7 @@ class UnservedError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
+class ServedRequest:
     """How a request went."""
 
     seconds: float
@@ -41,13 +41,13 @@ class Desk:
         self._present = present
         self._clock = clock
         self._look_s = look_s
-        self._line = Line(self.service, clock.now_ms())
+        self._line = WaitingLine(self.service, clock.now_ms())
         self._waiting: set[asyncio.Future[float]] = set()
         self._has_come = asyncio.Event()
         self._logged_rate = 0.0
 
     @property
-    def service(self) -> Service:
+    def service(self) -> SimulatedService:
         """Return the load of the Deployment, which real requests add to."""
         return self._present.world.services[self.deployment]
 
@@ -56,7 +56,7 @@ class Desk:
         """Return how many pods take requests."""
         return self._present.world.ready_pods(self.deployment)
 
-    async def serve(self) -> Served:
+    async def serve(self) -> ServedRequest:
         """Return once the pods would have answered.
 
         Raises:
@@ -79,7 +79,7 @@ class Desk:
         finally:
             self._waiting.discard(done)
         await self._clock.sleep((due_ms - self._clock.now_ms()) / 1000)
-        return Served((due_ms - now_ms) / 1000, self.ready_pods)
+        return ServedRequest((due_ms - now_ms) / 1000, self.ready_pods)
 
     async def run(self) -> None:
         """Look at the line whenever a request is due, until cancelled."""

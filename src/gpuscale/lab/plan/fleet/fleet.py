@@ -18,10 +18,10 @@ from gpuscale.lab.plan.fleet.nodes import NONE_TAKEN, add_node
 from gpuscale.lab.plan.fleet.pods import order
 from gpuscale.lab.plan.fleet.state import (
     NOWHERE,
-    Columns,
     Counts,
-    Details,
+    FleetColumns,
     Lists,
+    PodRows,
     Pods,
     Pools,
     Progress,
@@ -94,8 +94,8 @@ class FleetRun:
     services: tuple[FleetService, ...]
     pools: tuple[FleetPool, ...]
     step_s: float
-    columns: Columns
-    details: Details
+    columns: FleetColumns
+    details: PodRows
     pods: int
     """That there were, in all."""
 
@@ -151,11 +151,11 @@ def replay_fleet(
     own = _progress(columns_of)
     pods = Pods(*(_counts(sum(each.most for each in services)) for _ in Pods._fields))
     lists = _lists(pool_columns, len(services))
-    columns = Columns(
+    columns = FleetColumns(
         *(numpy.zeros((len(demand), len(services)), dtype=numpy.float32) for _ in range(5)),
         *(numpy.zeros((len(demand), len(pools)), dtype=numpy.float32) for _ in range(3)),
     )
-    rows = Details(_counts(2), *(_counts(details) for _ in range(5)))
+    rows = PodRows(_counts(2), *(_counts(details) for _ in range(5)))
     for pool, described in enumerate(pools):
         for _ in range(described.least if described.first is None else described.first):
             add_node(pool_columns, lists, pool, 0)

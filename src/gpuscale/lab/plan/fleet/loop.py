@@ -11,9 +11,9 @@ from gpuscale.lab.plan.fleet.nodes import add_node, order_nodes, remove_empty
 from gpuscale.lab.plan.fleet.pods import order, place, remove, write_down
 from gpuscale.lab.plan.fleet.state import (
     NOWHERE,
-    Columns,
-    Details,
+    FleetColumns,
     Lists,
+    PodRows,
     Pods,
     Pools,
     Progress,
@@ -35,8 +35,8 @@ def run(
     pods: Pods,
     lists: Lists,
     own: Progress,
-    columns: Columns,
-    details: Details,
+    columns: FleetColumns,
+    details: PodRows,
 ) -> None:
     """Go through the steps of the demand, and fill the columns.
 
@@ -141,7 +141,7 @@ def _bring_nodes(pools: Pools, lists: Lists, pool: int, step: int) -> None:
     lists.nodes_due[pool, here] = 0
 
 
-def write_down_the_rest(pods: Pods, lists: Lists, details: Details) -> None:
+def write_down_the_rest(pods: Pods, lists: Lists, details: PodRows) -> None:
     """Write the rows of the pods that are there at the end."""
     for service in range(len(lists.youngest)):
         pod = lists.youngest[service]

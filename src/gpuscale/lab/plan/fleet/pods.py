@@ -1,7 +1,7 @@
 """Pods of the services: ordered, waiting in their pool's line, placed, ready, and gone youngest first."""
 
 from gpuscale.lab.plan.fleet.nodes import give_gpus, take_gpus
-from gpuscale.lab.plan.fleet.state import NOWHERE, Details, Lists, Pods, Pools, Progress, Services
+from gpuscale.lab.plan.fleet.state import NOWHERE, Lists, PodRows, Pods, Pools, Progress, Services
 
 
 def order(
@@ -77,7 +77,7 @@ def remove(
     lists: Lists,
     services: Services,
     own: Progress,
-    details: Details,
+    details: PodRows,
     service: int,
     step: int,
 ) -> None:
@@ -100,7 +100,7 @@ def remove(
     lists.unused_pod[0] = pod
 
 
-def write_down(pods: Pods, details: Details, pod: int, gone: int) -> None:
+def write_down(pods: Pods, details: PodRows, pod: int, gone: int) -> None:
     """Write a pod's row, where there is room for one."""
     row = details.rows[1]
     details.rows[1] += 1

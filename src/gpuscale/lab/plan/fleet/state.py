@@ -139,7 +139,7 @@ class Progress(NamedTuple):
     """Signals by service and step, as rings as long as the longest lag."""
 
 
-class Columns(NamedTuple):
+class FleetColumns(NamedTuple):
     """What comes out, by step and service or by step and pool: 32-bit floats."""
 
     ready: Table
@@ -158,7 +158,7 @@ class Columns(NamedTuple):
     """GPUs that pods held, by pool."""
 
 
-class Details(NamedTuple):
+class PodRows(NamedTuple):
     """One row for each pod that went or was there at the end; as many as there are rows for."""
 
     rows: Counts

@@ -13,7 +13,7 @@ import numpy
 from gpuscale.base.compiling import fingerprint
 from gpuscale.triggers.policies.compiled import policy_function, replay
 from gpuscale.triggers.policies.policy import Numbers, Parameter, Policy
-from gpuscale.triggers.policies.replay import Replayed, Service
+from gpuscale.triggers.policies.replay import Replayed, ReplaySettings
 
 LEAST, MOST = "min_replicas", "max_replicas"
 _WHOLE = re.compile(r"(_s|_minutes|_nodes|_replicas|_pods|_percent|_(pods|percent)_\d+)$")
@@ -51,7 +51,7 @@ class Searched(ABC):
 
     @abstractmethod
     def ready_and_paid(
-        self, values: Numbers, demand: Numbers, service: Service
+        self, values: Numbers, demand: Numbers, service: ReplaySettings
     ) -> tuple[Numbers, Numbers]:
         """Return the pods that served at each step of a replay, and what was paid for: pods, or nodes."""
 
@@ -134,7 +134,7 @@ class Contender(Searched):
         )
         return replace(self, policy=policy, more=more)
 
-    def settled(self, values: Numbers, service: Service) -> tuple[Numbers, Service]:
+    def settled(self, values: Numbers, service: ReplaySettings) -> tuple[Numbers, ReplaySettings]:
         """Return the policy's settings, and the service with what is searched of it."""
         own = len(self.policy.parameters)
         settings = numpy.concatenate([values[:own], self.fixed])
@@ -145,14 +145,14 @@ class Contender(Searched):
                 settings[each.place] = value
         return settings, service
 
-    def replay(self, values: Numbers, demand: Numbers, service: Service) -> Replayed:
+    def replay(self, values: Numbers, demand: Numbers, service: ReplaySettings) -> Replayed:
         """Replay a demand under values for the parameters."""
         settings, service = self.settled(values, service)
         desired = policy_function(self.policy.desired)
         return replay(desired, settings, self.policy.memory, demand, service)
 
     def ready_and_paid(
-        self, values: Numbers, demand: Numbers, service: Service
+        self, values: Numbers, demand: Numbers, service: ReplaySettings
     ) -> tuple[Numbers, Numbers]:
         """Return the pods that served at each step of a replay, and what was paid for: pods."""
         replayed = self.replay(values, demand, service)

@@ -7,11 +7,11 @@ import numpy
 
 from gpuscale.lab.plan.tuning.contender import Searched
 from gpuscale.triggers.policies.policy import Numbers
-from gpuscale.triggers.policies.replay import Service
+from gpuscale.triggers.policies.replay import ReplaySettings
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class SettingOutcome:
     """What a setting came to on a slice of the days."""
 
     values: Numbers
@@ -26,7 +26,7 @@ class Outcome:
         return float(self.short_by_day.sum())
 
 
-Known = MutableMapping[tuple[int, int, bytes], Outcome]
+Known = MutableMapping[tuple[int, int, bytes], SettingOutcome]
 """Outcomes by the steps of their slice, from and until, and by their settings."""
 Row = tuple[int, int, list[float], float, list[float]]
 """An outcome as plain data: the slice, from and until; settings, paid steps, and short steps by day."""
@@ -43,7 +43,7 @@ def rows_of(known: Known) -> list[Row]:
 def known_of(rows: Iterable[Row]) -> Known:
     """Return the outcomes of plain data."""
     return {
-        (begin, end, numpy.array(values).tobytes()): Outcome(
+        (begin, end, numpy.array(values).tobytes()): SettingOutcome(
             numpy.array(values), paid_steps, numpy.array(short)
         )
         for begin, end, values, paid_steps, short in rows
@@ -59,28 +59,28 @@ class Trial:
 
     contender: Searched
     demand: Numbers
-    service: Service
+    service: ReplaySettings
     per_day: int
     """Steps of a day."""
 
-    def __call__(self, settings: Sequence[Numbers]) -> list[Outcome]:
+    def __call__(self, settings: Sequence[Numbers]) -> list[SettingOutcome]:
         """Return the outcomes of settings, in their order."""
         # What came from another process can't be written to, and compiled replays take only what can.
         demand = numpy.require(self.demand, requirements="W")
         return [self._outcome(values, demand) for values in settings]
 
-    def _outcome(self, values: Numbers, demand: Numbers) -> Outcome:
+    def _outcome(self, values: Numbers, demand: Numbers) -> SettingOutcome:
         ready, paid = self.contender.ready_and_paid(values, demand, self.service)
         short = demand > ready + 1e-9
         days = numpy.arange(0, len(demand), self.per_day)
         by_day = numpy.add.reduceat(short.astype(numpy.float64), days)
-        return Outcome(values, float(paid.sum()), by_day)
+        return SettingOutcome(values, float(paid.sum()), by_day)
 
 
-def undominated_first(outcomes: Sequence[Outcome]) -> list[Outcome]:
+def undominated_first(outcomes: Sequence[SettingOutcome]) -> list[SettingOutcome]:
     """Return outcomes in layers: first those that none beats in both cost and short steps, then the next."""
     waiting = sorted(outcomes, key=lambda each: (each.paid_steps, each.short_steps))
-    ordered: list[Outcome] = []
+    ordered: list[SettingOutcome] = []
     while waiting:
         layer, rest, least = [], [], numpy.inf
         for each in waiting:

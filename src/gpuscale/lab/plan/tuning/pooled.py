@@ -13,7 +13,7 @@ import numpy
 from gpuscale.lab.plan.fleet.fleet import FleetPool, FleetRun, FleetService, replay_fleet
 from gpuscale.lab.plan.tuning.contender import Contender, Searched, kept
 from gpuscale.triggers.policies.policy import Numbers, Parameter
-from gpuscale.triggers.policies.replay import Replayed, Service
+from gpuscale.triggers.policies.replay import Replayed, ReplaySettings
 
 MIN_NODES, UNNEEDED, DELAY = "min_nodes", "unneeded_minutes", "delay_after_add_minutes"
 _MINUTE_S = 60.0
@@ -22,7 +22,7 @@ _MOST_MINUTES = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Pool:
+class DedicatedPool:
     """The node pool of a workload that has it for itself."""
 
     name: str
@@ -81,7 +81,7 @@ class OnNodes(Searched):
     """An HPA whose pods need nodes, which are searched too."""
 
     hpa: Contender
-    pool: Pool
+    pool: DedicatedPool
     of_nodes: tuple[Parameter, ...]
     """The pool's parameters."""
 
@@ -114,14 +114,14 @@ class OnNodes(Searched):
         return replace(self, hpa=self.hpa.keeping(names), of_nodes=kept(self.of_nodes, names))
 
     def ready_and_paid(
-        self, values: Numbers, demand: Numbers, service: Service
+        self, values: Numbers, demand: Numbers, service: ReplaySettings
     ) -> tuple[Numbers, Numbers]:
         """Return the pods that served at each step of a replay, and what was paid for: nodes."""
         replayed, nodes = self.replay(values, demand, service)
         return replayed.ready, nodes
 
     def replay(
-        self, values: Numbers, demand: Numbers, service: Service
+        self, values: Numbers, demand: Numbers, service: ReplaySettings
     ) -> tuple[Replayed, Numbers]:
         """Replay a demand, and return the nodes of each step too: those there are and those that come."""
         own = len(self.hpa.parameters)
@@ -155,7 +155,7 @@ class OnNodes(Searched):
         return _replayed(run, demand, service)
 
 
-def on_nodes(hpa: Contender, pool: Pool, static: int) -> OnNodes:
+def on_nodes(hpa: Contender, pool: DedicatedPool, static: int) -> OnNodes:
     """Return an HPA that is searched together with a node pool.
 
     Args:
@@ -166,7 +166,7 @@ def on_nodes(hpa: Contender, pool: Pool, static: int) -> OnNodes:
     return OnNodes(hpa, pool, pool.parameters(static))
 
 
-def _replayed(run: FleetRun, demand: Numbers, service: Service) -> tuple[Replayed, Numbers]:
+def _replayed(run: FleetRun, demand: Numbers, service: ReplaySettings) -> tuple[Replayed, Numbers]:
     columns = run.columns
     ready, placed, queue, given_up, there, coming = (
         each[:, 0].astype(numpy.float64)

@@ -15,9 +15,9 @@ import numpy
 
 from gpuscale.lab.plan.tuning import sobol
 from gpuscale.lab.plan.tuning.contender import Searched, at_share, moved, rounded
-from gpuscale.lab.plan.tuning.outcomes import Known, Outcome, Trial, undominated_first
+from gpuscale.lab.plan.tuning.outcomes import Known, SettingOutcome, Trial, undominated_first
 from gpuscale.triggers.policies.policy import Numbers
-from gpuscale.triggers.policies.replay import Service
+from gpuscale.triggers.policies.replay import ReplaySettings
 
 DAY_S = 86_400.0
 _DRAWS = 200
@@ -38,19 +38,19 @@ _ROUNDS = 24
 """Of moves, at the most."""
 
 Each = Callable[
-    [Callable[[Sequence[Numbers]], list[Outcome]], Iterable[Sequence[Numbers]]],
-    Iterable[list[Outcome]],
+    [Callable[[Sequence[Numbers]], list[SettingOutcome]], Iterable[Sequence[Numbers]]],
+    Iterable[list[SettingOutcome]],
 ]
 """Applies a function to each of several batches of settings, in their order, such as `map`."""
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class ReplayCase:
     """A demand that is replayed, and what has to hold."""
 
     demand: Numbers
     """Of the days to search on, in pods, one number a step."""
-    service: Service
+    service: ReplaySettings
     promise: float
     """Share of steps that may be short of capacity."""
     seed: int = 1
@@ -73,7 +73,7 @@ class Search:
 
     def __init__(
         self,
-        question: Question,
+        question: ReplayCase,
         contender: Searched,
         each: Each = map,
         known: Known | None = None,
@@ -86,7 +86,7 @@ class Search:
         self._steps = len(question.demand)
         self._per_day = max(1, round(DAY_S / question.service.step_s))
         self._draws = self._drawn_days()
-        self._whole: dict[bytes, Outcome] = {}
+        self._whole: dict[bytes, SettingOutcome] = {}
         self.best = self._replayed(0, self._steps, [contender.today])[0]
         """Of all settings that were replayed on all days; today's to begin with."""
         self._replayed(0, self._steps, begin)
@@ -99,7 +99,7 @@ class Search:
         """
         waiting = list(self._spread(count))
         for begin, end in self._slices():
-            outcomes: list[Outcome] = []
+            outcomes: list[SettingOutcome] = []
             for first in range(0, len(waiting), _ROUND):
                 tried = waiting[first : first + _ROUND]
                 outcomes += self._replayed(begin, end, tried)
@@ -114,20 +114,20 @@ class Search:
         for outcome in sorted(self._whole.values(), key=self._rank)[:_REFINED]:
             yield from self._refine(outcome)
 
-    def keeps(self, outcome: Outcome) -> bool:
+    def keeps(self, outcome: SettingOutcome) -> bool:
         """Return whether a setting that was replayed on all days keeps the promise there."""
         return self.short_share(outcome) <= self._question.promise
 
-    def tried(self, values: Numbers) -> Outcome:
+    def tried(self, values: Numbers) -> SettingOutcome:
         """Return what settings come to on all days."""
         return self._replayed(0, self._steps, [values])[0]
 
     @property
-    def whole(self) -> list[Outcome]:
+    def whole(self) -> list[SettingOutcome]:
         """Return what was replayed on all days."""
         return list(self._whole.values())
 
-    def _refine(self, best: Outcome) -> Iterator[int]:
+    def _refine(self, best: SettingOutcome) -> Iterator[int]:
         """Move one parameter at a time, as long as that makes the setting better; then by less."""
         move, rounds = _FIRST_MOVE, _ROUNDS
         while move >= _LAST_MOVE and rounds:
@@ -163,7 +163,7 @@ class Search:
         near = self._contender.sensible(near)
         return None if near.tobytes() == values.tobytes() else near
 
-    def _replayed(self, begin: int, end: int, settings: Sequence[Numbers]) -> list[Outcome]:
+    def _replayed(self, begin: int, end: int, settings: Sequence[Numbers]) -> list[SettingOutcome]:
         """Return the outcomes of settings on a slice; the best of those on all days is kept."""
         keys = [(begin, end, values.tobytes()) for values in settings]
         pairs = zip(keys, settings, strict=True)
@@ -181,13 +181,13 @@ class Search:
             self.best = min([*before, *found], key=self._rank)
         return found
 
-    def _rank(self, outcome: Outcome) -> tuple[float, float, int]:
+    def _rank(self, outcome: SettingOutcome) -> tuple[float, float, int]:
         """Return what makes a setting better: the promise, then the cost, then values that stay."""
         excess = max(0.0, self.short_share(outcome) - self._question.promise)
         changed = int((outcome.values != self._contender.today).sum())
         return excess, outcome.paid_steps, changed
 
-    def short_share(self, outcome: Outcome) -> float:
+    def short_share(self, outcome: SettingOutcome) -> float:
         """Return the share of short steps that 95 of 100 draws of the days stay below."""
         share = outcome.short_steps / self._steps
         if not self._question.is_held_back:

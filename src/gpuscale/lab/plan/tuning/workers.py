@@ -8,7 +8,7 @@ from warnings import catch_warnings, filterwarnings
 
 from gpuscale.base import compiling
 from gpuscale.base.errors import UnavailableError, UsageError
-from gpuscale.lab.plan.tuning.outcomes import Outcome
+from gpuscale.lab.plan.tuning.outcomes import SettingOutcome
 from gpuscale.lab.plan.tuning.search import Each
 from gpuscale.triggers.policies.policy import Numbers
 
@@ -47,10 +47,10 @@ def workers(on: str | None, count: int) -> Iterator[Each]:
         pool = stack.enter_context(joblib.Parallel())
 
         def each(
-            trial: Callable[[Sequence[Numbers]], list[Outcome]],
+            trial: Callable[[Sequence[Numbers]], list[SettingOutcome]],
             batches: Iterable[Sequence[Numbers]],
-        ) -> list[list[Outcome]]:
-            found: list[list[Outcome]] = pool(
+        ) -> list[list[SettingOutcome]]:
+            found: list[list[SettingOutcome]] = pool(
                 joblib.delayed(_outcomes)(trial, batch) for batch in batches
             )
             return found
@@ -59,8 +59,8 @@ def workers(on: str | None, count: int) -> Iterator[Each]:
 
 
 def _outcomes(
-    trial: Callable[[Sequence[Numbers]], list[Outcome]], batch: Sequence[Numbers]
-) -> list[Outcome]:
+    trial: Callable[[Sequence[Numbers]], list[SettingOutcome]], batch: Sequence[Numbers]
+) -> list[SettingOutcome]:
     """Call a trial: joblib names tasks by their function, which has to be a plain one."""
     return trial(batch)
 

@@ -20,7 +20,7 @@ from gpuscale.hpa.cluster.nodes.pools import (
 from gpuscale.hpa.cluster.scheduling.fit import NodeState
 from gpuscale.lab.queueing.times import Times
 from gpuscale.lab.sim.cluster import Cluster
-from gpuscale.lab.sim.engine import Engine, Stage
+from gpuscale.lab.sim.engine import Engine, EventStage
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +191,7 @@ class Cloud:
     def _arrive_later(self, name: str, item: CloudPool) -> None:
         share = stream(self._cluster.seed, "provisioning", name).random()
         time_ms = round(item.provisioning.at(share) * 1000)
-        self._engine.after(time_ms, Stage.CLOUD, lambda now: self._arrive(name, item))
+        self._engine.after(time_ms, EventStage.CLOUD, lambda now: self._arrive(name, item))
 
     def _shrink(self, action: ScaleDown, now_ms: int) -> None:
         self._renting.pop(action.node).to_ms = now_ms

@@ -9,7 +9,7 @@ from dataclasses import replace
 from gpuscale.base.objects.pods import Lifecycle, Pod, PodPhase, PodStatus
 from gpuscale.lab.sim.cluster import Cluster
 from gpuscale.lab.sim.control.containers import Containers
-from gpuscale.lab.sim.engine import Engine, Stage
+from gpuscale.lab.sim.engine import Engine, EventStage
 from gpuscale.lab.sim.pod_index import FINISHED
 
 
@@ -58,7 +58,7 @@ class Kubelet:
             self._cluster.set_status(key, status)
         self._containers.report_stop(key, now_ms)
         stop_ms = self._lifecycle_of(pod).stop_ms
-        self._engine.after(stop_ms, Stage.KUBELET, lambda now: self._gone(key))
+        self._engine.after(stop_ms, EventStage.KUBELET, lambda now: self._gone(key))
 
     def _start(self, key: str, lifecycle: Lifecycle, now_ms: int) -> None:
         pod = self._cluster.pods[key]
@@ -99,4 +99,4 @@ class Kubelet:
                 return
             step(now_ms)
 
-        self._engine.after(delay_ms, Stage.KUBELET, guarded)
+        self._engine.after(delay_ms, EventStage.KUBELET, guarded)

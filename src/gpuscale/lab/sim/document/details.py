@@ -6,7 +6,7 @@ judged by, its loads, queues, replicas, nodes and HPAs, is a few hundred.
 
 from collections.abc import Mapping
 
-from gpuscale.lab.sim.document.timeline import Recorder
+from gpuscale.lab.sim.document.timeline import SeriesRecorder
 
 MAX_VALUES = 20_000_000
 """About 1 GiB; 1 000 nodes of 8 GPUs with a pod each, once a minute, for 20 hours."""
@@ -20,7 +20,7 @@ class Details:
         most: how many are kept; None keeps all.
     """
 
-    def __init__(self, recorder: Recorder, most: int | None) -> None:
+    def __init__(self, recorder: SeriesRecorder, most: int | None) -> None:
         self._recorder = recorder
         self._most = most
         self._kept = 0

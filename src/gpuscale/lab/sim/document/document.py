@@ -9,12 +9,12 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from gpuscale.base.objects.hpa import MetricTarget
 from gpuscale.base.objects.scaled_object import KIND
-from gpuscale.lab.sim.autoscaler import HpaFigures
+from gpuscale.lab.sim.autoscaler import SyncFigures
 from gpuscale.lab.sim.control.cloud import Rental
 from gpuscale.lab.sim.document.jobs import job_progress
 from gpuscale.lab.sim.document.requests import request_summaries
-from gpuscale.lab.sim.document.timeline import Recorder
-from gpuscale.lab.sim.events import Event
+from gpuscale.lab.sim.document.timeline import SeriesRecorder
+from gpuscale.lab.sim.events import SimulationEvent
 from gpuscale.lab.sim.site import Site
 from gpuscale.triggers.keda.activation import ACTIVATED, DEACTIVATED
 
@@ -24,7 +24,7 @@ _DIGITS = 6
 """Enough for a microsecond or a millionth of a request, and short in the file."""
 
 
-def document(world: Site, recorder: Recorder) -> dict[str, object]:
+def document(world: Site, recorder: SeriesRecorder) -> dict[str, object]:
     """Return the whole run so far."""
     _, times, series = recorder.series()
     return {
@@ -37,7 +37,7 @@ def document(world: Site, recorder: Recorder) -> dict[str, object]:
     }
 
 
-def events(world: Site, items: Iterable[Event]) -> list[dict[str, object]]:
+def events(world: Site, items: Iterable[SimulationEvent]) -> list[dict[str, object]]:
     """Return events as plain data, oldest first."""
     return [
         {
@@ -53,7 +53,7 @@ def events(world: Site, items: Iterable[Event]) -> list[dict[str, object]]:
 
 
 def row(
-    world: Site, hpas: Mapping[str, HpaFigures], pod_utilization: Mapping[str, float | None]
+    world: Site, hpas: Mapping[str, SyncFigures], pod_utilization: Mapping[str, float | None]
 ) -> dict[str, float | None]:
     """Return one moment's numbers by series name.
 
@@ -85,7 +85,7 @@ def row(
     return values
 
 
-def _hpa_values(world: Site, hpas: Mapping[str, HpaFigures]) -> dict[str, float | None]:
+def _hpa_values(world: Site, hpas: Mapping[str, SyncFigures]) -> dict[str, float | None]:
     values: dict[str, float | None] = {}
     for key, hpa in world.cluster.hpas.items():
         name = hpa.metadata.name
@@ -211,7 +211,7 @@ def _pool_summaries(world: Site, log: _Sizes) -> dict[str, object]:
     return found
 
 
-def _sizes(log: Sequence[Event]) -> _Sizes:
+def _sizes(log: Sequence[SimulationEvent]) -> _Sizes:
     found: dict[tuple[str, str], list[float]] = {}
     for event in log:
         if event.after is not None:

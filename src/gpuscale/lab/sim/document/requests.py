@@ -1,7 +1,7 @@
 """What clients got in a run: how many were served, how long they waited, and whether promises were kept."""
 
 from gpuscale.lab.queueing.tally import Spread, percentile
-from gpuscale.lab.sim.load.service import Service
+from gpuscale.lab.sim.load.service import SimulatedService
 from gpuscale.lab.sim.scenario.model import SloSpec
 from gpuscale.lab.sim.site import Site
 
@@ -33,7 +33,7 @@ def request_summaries(world: Site) -> dict[str, object]:
     }
 
 
-def _requests(service: Service) -> dict[str, float]:
+def _requests(service: SimulatedService) -> dict[str, float]:
     found = {
         "arrived": round(service.arrived, 3),
         "served": round(service.served, 3),
@@ -47,7 +47,7 @@ def _requests(service: Service) -> dict[str, float]:
     return found
 
 
-def _wait(service: Service) -> dict[str, float | None]:
+def _wait(service: SimulatedService) -> dict[str, float | None]:
     mean_s = service.waits.mean_s
     return {
         "meanTime": None if mean_s is None else round(mean_s, _DIGITS),
@@ -55,7 +55,7 @@ def _wait(service: Service) -> dict[str, float | None]:
     }
 
 
-def _latency(service: Service) -> dict[str, float | None]:
+def _latency(service: SimulatedService) -> dict[str, float | None]:
     return _percentiles(service.latencies, is_known=service.waits.count > 0)
 
 
@@ -66,7 +66,7 @@ def _percentiles(times: Spread, *, is_known: bool) -> dict[str, float | None]:
     }
 
 
-def _slo(service: Service, slo: SloSpec) -> dict[str, object]:
+def _slo(service: SimulatedService, slo: SloSpec) -> dict[str, object]:
     """Return how many of those that were answered, turned away or gave up were answered in time."""
     latencies = service.latencies
     answered = service.waits.count

@@ -6,7 +6,7 @@ MAX_POINTS = 100_000
 """Older rows are dropped; at one row per 15 s this is more than two weeks."""
 
 
-class Recorder:
+class SeriesRecorder:
     """Named series on one time axis, all of the same length."""
 
     def __init__(self) -> None:

@@ -20,7 +20,7 @@ from gpuscale.lab.sim.scenario.setup import ServiceSetup, Setup
 from gpuscale.series.labels import METRIC_NAME
 from gpuscale.series.promql import tree
 from gpuscale.series.promql.parse import metric_names, parse_query
-from gpuscale.server.rules.config import Rule
+from gpuscale.server.rules.config import AdapterRule
 
 EXPECTED = (
     "one metric whose rule is one sum, avg, min or max of GPU use in percent, or of requests that the"
@@ -107,7 +107,9 @@ def _figures(workload: ServiceSetup) -> Mapping[str, Figure]:
     return {**_OF_DEPLOYMENT, **own}
 
 
-def _rule_of(setup: Setup, workload: ServiceSetup, metric: MetricSpec) -> tuple[Rule, str] | None:
+def _rule_of(
+    setup: Setup, workload: ServiceSetup, metric: MetricSpec
+) -> tuple[AdapterRule, str] | None:
     """Return the first rule that serves a metric, with the workload's series that it reads."""
     is_external = isinstance(metric, ExternalMetric)
     for rule in setup.rules.external_rules if is_external else setup.rules.rules:
@@ -124,7 +126,7 @@ def _rule_of(setup: Setup, workload: ServiceSetup, metric: MetricSpec) -> tuple[
     return None
 
 
-def _operator(rule: Rule, series: str) -> str | None:
+def _operator(rule: AdapterRule, series: str) -> str | None:
     """Return the operator of a rule that is one aggregation of a series as it is."""
     if rule.parts or rule.only_in:
         return None

@@ -8,7 +8,7 @@ from typing import Any
 from gpuscale.base.errors import BugError
 from gpuscale.base.words import counted
 from gpuscale.lab.sim.history.demand import Demand
-from gpuscale.lab.sim.history.recording import Column, Facts, Recording, changes
+from gpuscale.lab.sim.history.recording import Column, Recording, RecordingFacts, changes
 from gpuscale.lab.sim.history.writing import POOL
 
 _MS_PER_HOUR = 3_600_000
@@ -39,7 +39,7 @@ def compared(
     run: Mapping[str, Any],
     recording: Recording,
     demand: Demand,
-    facts: Facts,
+    facts: RecordingFacts,
     deployment: str,
     settings: Sequence[str] = (),
     hpa_changes: Sequence[Mapping[str, Any]] = (),

@@ -16,7 +16,7 @@ from gpuscale.base.golang.durations import go_quote
 from gpuscale.base.objects.gpu_resources import WHOLE_GPUS
 from gpuscale.base.ranges import Range
 from gpuscale.base.words import counted
-from gpuscale.lab.sim.history.recording import MOST_TARGETS, Facts, target_column
+from gpuscale.lab.sim.history.recording import MOST_TARGETS, RecordingFacts, target_column
 from gpuscale.series.values import Value, Vector, VectorSample
 from gpuscale.signals import range_of
 
@@ -36,7 +36,7 @@ _MOST_OWNERS_CHARS = 3_000
 
 
 @dataclass(frozen=True, slots=True)
-class Questions:
+class DeploymentQueries:
     """The queries about one Deployment.
 
     Args:
@@ -65,7 +65,7 @@ class Questions:
             f'owner_kind="ReplicaSet",{by_name}}}{over}))',
         }
 
-    def owned_by(self, answers: Mapping[str, Value]) -> "Questions":
+    def owned_by(self, answers: Mapping[str, Value]) -> "DeploymentQueries":
         """Return the questions with the ReplicaSets of the answers to `owners`."""
         rows = _rows(answers.get("replicaSets"))
         found = {row.labels.get("replicaset", "") for row in rows}
@@ -174,11 +174,11 @@ def facts_of(
     answers: Mapping[str, Value],
     gpus_per_pod: int | None = None,
     stated: Mapping[str, str] | None = None,
-) -> Facts:
+) -> RecordingFacts:
     """Return the facts that the answers hold; what they don't, is assumed and noted.
 
     Args:
-        answers: by the names of `Questions.facts`.
+        answers: by the names of `DeploymentQueries.facts`.
         gpus_per_pod: of a manifest; None takes the answer's.
         stated: facts that a file keeps, by FACT_COLUMNS; they go before answers.
 
@@ -243,7 +243,7 @@ def facts_of(
             notes.append(
                 f"one target of {metric} throughout; recorded were targets of the types {', '.join(types)}"
             )
-    return Facts(
+    return RecordingFacts(
         per_pod,
         max(per_node, per_pod),
         model or _DEFAULT_MODEL,
@@ -255,7 +255,7 @@ def facts_of(
 
 
 def manifests_of(
-    questions: Questions, answers: Mapping[str, Value], facts: Facts
+    questions: DeploymentQueries, answers: Mapping[str, Value], facts: RecordingFacts
 ) -> list[dict[str, Any]]:
     """Return a Deployment and the HPA on it, as far as kube-state-metrics knows them.
 

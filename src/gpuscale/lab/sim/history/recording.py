@@ -16,7 +16,7 @@ _GRACE_STEPS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Columns:
+class RecordedColumns:
     """One value per step; all columns are equally long."""
 
     replicas: Column
@@ -31,7 +31,7 @@ class Columns:
     """Nodes with GPUs, those that other workloads used too."""
 
 
-NAMES = tuple(each.name for each in fields(Columns))
+NAMES = tuple(each.name for each in fields(RecordedColumns))
 _TARGET = "target/"
 MOST_TARGETS = 32
 """Of an HPA in a recording."""
@@ -45,7 +45,7 @@ class Recording:
 
     start_ms: int
     step_ms: int
-    columns: Columns
+    columns: RecordedColumns
     hpa: Mapping[str, Column] = field(default_factory=dict)
     """What the workload's HPA said: `minReplicas`, `maxReplicas`, `target/METRIC`; none that is not known."""
     stated: Mapping[str, str] = field(default_factory=dict)
@@ -71,7 +71,7 @@ def metric_of(column: str) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class RecordingFacts:
     """What a recording's columns don't say."""
 
     gpus_per_pod: int
@@ -105,7 +105,9 @@ def from_answers(
         _utilization(busy, seen, expected[max(0, index - _GRACE_STEPS + 1) : index + 1])
         for index, (busy, seen) in enumerate(zip(answers["busy"], answers["seen"], strict=True))
     )
-    columns = Columns(answers["replicas"], ready, utilization, answers["rate"], answers["nodes"])
+    columns = RecordedColumns(
+        answers["replicas"], ready, utilization, answers["rate"], answers["nodes"]
+    )
     known = {name: column for name, column in answers.items() if set(column) != {None}}
     hpa = {name: column for name, column in known.items() if is_of_hpa(name)}
     return Recording(start_ms, step_ms, columns, hpa)
@@ -137,7 +139,7 @@ def trimmed(recording: Recording) -> Recording:
     if not known:
         raise UsageError("found no replicas of the workload in the whole range")
     first, last = known[0], known[-1] + 1
-    cut = Columns(*(getattr(recording.columns, name)[first:last] for name in NAMES))
+    cut = RecordedColumns(*(getattr(recording.columns, name)[first:last] for name in NAMES))
     hpa = {name: column[first:last] for name, column in recording.hpa.items()}
     start_ms = recording.start_ms + first * recording.step_ms
     return replace(recording, start_ms=start_ms, columns=cut, hpa=hpa)

@@ -21,7 +21,7 @@ from gpuscale.lab.sim.history.recording import (
     FACT_COLUMNS,
     MOST_TARGETS,
     NAMES,
-    Columns,
+    RecordedColumns,
     Recording,
     is_of_hpa,
     metric_of,
@@ -112,7 +112,7 @@ def _on_a_grid(rows: list[Row], stated: Mapping[str, str], source: str) -> Recor
         index = min(steps - 1, round((time_ms - start_ms) / step_ms))
         for name, value in values.items():
             columns.setdefault(name, [None] * steps)[index] = value
-    kept = Columns(**{name: tuple(columns[name]) for name in NAMES})
+    kept = RecordedColumns(**{name: tuple(columns[name]) for name in NAMES})
     hpa = {name: tuple(column) for name, column in columns.items() if is_of_hpa(name)}
     return Recording(start_ms, step_ms, kept, hpa, stated)
 

@@ -16,7 +16,7 @@ from gpuscale.base.golang.durations import format_duration
 from gpuscale.hpa.cluster.nodes.pools import AutoscalerSettings
 from gpuscale.lab.sim.history.demand import Demand
 from gpuscale.lab.sim.history.hpa_history import HpaHistory
-from gpuscale.lab.sim.history.recording import FACT_COLUMNS, NAMES, Facts, Recording
+from gpuscale.lab.sim.history.recording import FACT_COLUMNS, NAMES, Recording, RecordingFacts
 
 SCENARIO, MANIFESTS, TRACE, RULES, RECORDED = (
     "scenario.yaml",
@@ -35,7 +35,7 @@ _ASKING_MS = AutoscalerSettings().gpu_pod_age_ms + 5_000
 def files(
     recording: Recording,
     demand: Demand,
-    facts: Facts,
+    facts: RecordingFacts,
     workload: tuple[str, str],
     objects: list[dict[str, Any]],
     rules: str | None,
@@ -69,7 +69,7 @@ def files(
 def _scenario(
     recording: Recording,
     demand: Demand,
-    facts: Facts,
+    facts: RecordingFacts,
     workload: tuple[str, str],
     objects: list[dict[str, Any]],
     rules: str | None,
@@ -222,7 +222,7 @@ def _trace_rows(recording: Recording, demand: Demand) -> Iterator[tuple[object, 
         yield f"{second:g}", f"{demand.rates[index]:.9g}", int(demand.lower_bounds[index])
 
 
-def _recorded_rows(recording: Recording, facts: Facts) -> Iterator[tuple[object, ...]]:
+def _recorded_rows(recording: Recording, facts: RecordingFacts) -> Iterator[tuple[object, ...]]:
     """Yield a row for each moment; the first has the facts that were seen, and none that were assumed."""
     stated = [facts.stated.get(name, "") for name in FACT_COLUMNS]
     for index in range(len(recording)):

@@ -9,12 +9,12 @@ from gpuscale.lab.sim.cluster import ClusterDirectory
 from gpuscale.lab.sim.lagged.formulas import AGGREGATIONS, Formulas, takes_shape_with_a_request
 from gpuscale.lab.sim.lagged.gpus import ReadGpus
 from gpuscale.lab.sim.lagged.samples import LaggedSamples
-from gpuscale.lab.sim.load.shared_readings import Shared
+from gpuscale.lab.sim.load.shared_readings import AlikeReadings
 from gpuscale.lab.sim.metrics_client import VirtualMetricsClient
 from gpuscale.series.matchers import Matcher, MatchOp
 from gpuscale.series.promql.evaluate import LOOKBACK_MS
 from gpuscale.series.promql.parse import parse_query
-from gpuscale.server.rules.config import Rule
+from gpuscale.server.rules.config import AdapterRule
 from gpuscale.server.rules.queries.plan import CustomPlan, plan_custom, to_milli
 from gpuscale.server.rules.query import custom_query
 from gpuscale.server.rules.resources import KUBERNETES, PODS
@@ -40,7 +40,7 @@ class LaggedClient(VirtualMetricsClient):
         super().__init__(directory, samples)
         self._formulas = formulas
         self._gpus = gpus
-        self._operators: dict[tuple[Rule, str], str | None] = {}
+        self._operators: dict[tuple[AdapterRule, str], str | None] = {}
 
     async def pod_values(
         self, namespace: str, selector: str, metric: str, metric_selector: Selector | None
@@ -73,7 +73,7 @@ class LaggedClient(VirtualMetricsClient):
         return self._operators[key]
 
 
-def operator_of(rule: Rule, series: str, formulas: Formulas) -> str | None:
+def operator_of(rule: AdapterRule, series: str, formulas: Formulas) -> str | None:
     """Return the operator of a rule that is one aggregation of a field by pod; None for any other rule."""
     if series not in formulas.fields or takes_shape_with_a_request(rule):
         return None
@@ -91,7 +91,7 @@ def operator_of(rule: Rule, series: str, formulas: Formulas) -> str | None:
     return formula.operator
 
 
-def _milli(shared: Shared, series: str, operator: str) -> int:
+def _milli(shared: AlikeReadings, series: str, operator: str) -> int:
     """Return what a rule makes of the values of a pod's GPUs."""
     name = f"{operator} {series}"
     if name not in shared.results:

@@ -17,7 +17,7 @@ from gpuscale.series.promql import tree
 from gpuscale.series.promql.functions.statistics import largest, mean, smallest, total
 from gpuscale.series.promql.parse import selectors
 from gpuscale.series.storage.index import Selector
-from gpuscale.server.rules.config import Rule
+from gpuscale.server.rules.config import AdapterRule
 
 AGGREGATIONS: Mapping[str, Callable[[Sequence[float]], float]] = {
     "avg": mean,
@@ -137,7 +137,7 @@ class Formulas:
         return None
 
 
-def takes_shape_with_a_request(rule: Rule) -> bool:
+def takes_shape_with_a_request(rule: AdapterRule) -> bool:
     """Return whether more of a rule's query is filled in than a formula knows of."""
     used = rule.metrics_query.plain_fields()
     return bool(rule.parts) or used is None or not used <= _PLAIN

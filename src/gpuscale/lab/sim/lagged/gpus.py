@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from gpuscale.lab.sim.lagged.fields import is_of_device, values_of
 from gpuscale.lab.sim.lagged.formulas import AGGREGATIONS, Formula, Formulas
-from gpuscale.lab.sim.load.shared_readings import Shared, SharedReadings
+from gpuscale.lab.sim.load.shared_readings import AlikeReadings, SharedReadings
 from gpuscale.lab.sim.pipeline import percent_of
 from gpuscale.lab.sim.world import World
 from gpuscale.series.labels import METRIC_NAME, LabelSet, label_set
@@ -28,7 +28,7 @@ class Scrape:
     """What the latest scrape brought."""
 
     at_ms: int
-    pods: Mapping[str, Shared] = field(default_factory=dict)
+    pods: Mapping[str, AlikeReadings] = field(default_factory=dict)
     """Pod key to the values of its GPUs."""
     idle: Mapping[str, list[float]] = field(default_factory=dict)
     """Series to the values of all GPUs without a pod."""

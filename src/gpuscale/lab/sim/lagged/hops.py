@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from gpuscale.lab.sim.cluster import ClusterDirectory
 from gpuscale.lab.sim.lagged.client import LaggedClient
 from gpuscale.lab.sim.lagged.gpus import ReadGpus
-from gpuscale.lab.sim.lagged.reasons import Questions
+from gpuscale.lab.sim.lagged.reasons import ScenarioQueries
 from gpuscale.lab.sim.lagged.samples import LaggedSamples
 from gpuscale.lab.sim.metrics_client import VirtualMetricsClient
 from gpuscale.lab.sim.world import World
@@ -31,7 +31,7 @@ class GpusByFormula:
         self.store = SeriesStore()
         self.utilization: dict[str, float | None] = {}
         self.shows_gpus = True
-        questions = Questions(world.setup)
+        questions = ScenarioQueries(world.setup)
         self._formulas = questions.formulas
         self._gpus = ReadGpus(world, self._formulas, self.store, questions.fields())
         self._samples = LaggedSamples(self.store, self._formulas, self._gpus)

@@ -14,7 +14,7 @@ from gpuscale.series.labels import METRIC_NAME
 from gpuscale.series.matchers import MatchOp
 from gpuscale.series.promql.parse import metric_names, parse_matchers, parse_query
 from gpuscale.series.promql.tree import Node
-from gpuscale.server.rules.config import Rule
+from gpuscale.server.rules.config import AdapterRule
 from gpuscale.server.rules.query import custom_query, external_query
 from gpuscale.server.rules.resources import KUBERNETES, PODS, UnknownResourceError
 from gpuscale.triggers.keda.kinds import prometheus_queries, trigger_queries, triggers_of
@@ -49,10 +49,10 @@ class _Metric:
 
 def why_not(setup: Setup) -> tuple[str, ...]:
     """Return what of a scenario has no formula, a sentence each; empty where `lagged` can run it."""
-    return tuple(dict.fromkeys(Questions(setup).reasons()))
+    return tuple(dict.fromkeys(ScenarioQueries(setup).reasons()))
 
 
-class Questions:
+class ScenarioQueries:
     """All that a scenario asks.
 
     Args:
@@ -123,12 +123,12 @@ class Questions:
                 by = f"trigger {trigger.name}"
                 yield _Metric(by, trigger.load.metric, None, trigger.namespace)
 
-    def _rules_for(self, metric: _Metric) -> tuple[Rule, ...]:
+    def _rules_for(self, metric: _Metric) -> tuple[AdapterRule, ...]:
         rules = self._setup.rules
         is_external = isinstance(metric.spec, ExternalMetric)
         return rules.external_rules if is_external else rules.rules
 
-    def _candidates(self, rule: Rule, metric: str) -> set[str]:
+    def _candidates(self, rule: AdapterRule, metric: str) -> set[str]:
         """Return the series that may stand behind a metric by a rule."""
         try:
             matchers = parse_matchers(rule.series_query)
@@ -141,7 +141,7 @@ class Questions:
             if all(each(name) for each in takes) and rule.api_name(name) == metric
         }
 
-    def _faults(self, rule: Rule, metric: _Metric) -> Iterator[str]:
+    def _faults(self, rule: AdapterRule, metric: _Metric) -> Iterator[str]:
         about = f"the rule at {rule.origin}"
         names = self._candidates(rule, metric.name)
         is_open = names and metric_names(parse_query(rule.series_query)) is None
@@ -159,7 +159,7 @@ class Questions:
             ):
                 yield f"{about} is not one aggregation of one known field"
 
-    def _is_found_alike(self, rule: Rule, name: str) -> bool:
+    def _is_found_alike(self, rule: AdapterRule, name: str) -> bool:
         """Return whether a look for series finds a field as `ReadGpus.found` has it."""
         known = {*self.formulas.constants, *self.formulas.owner}
         return (
@@ -182,7 +182,7 @@ def _parsed(by: str, texts: Iterator[str], *, looks_back: bool = False) -> Itera
             continue  # KEDA gets the error at each poll
 
 
-def _root(rule: Rule, series: str, metric: _Metric) -> Node | None:
+def _root(rule: AdapterRule, series: str, metric: _Metric) -> Node | None:
     """Return the query of a rule for a metric; None where there is none for it."""
     if takes_shape_with_a_request(rule):
         return None

@@ -10,7 +10,7 @@ from gpuscale.agent.gpu.simulated import GpuWork, SimulatedReader
 from gpuscale.base.objects.pods import Pod
 from gpuscale.lab.sim.cluster import Cluster
 from gpuscale.lab.sim.control.containers import Process
-from gpuscale.lab.sim.load.service import Service
+from gpuscale.lab.sim.load.service import SimulatedService
 
 COPY_PER_BUSY = 0.45
 """Memory-copy time per busy time of an inference kernel; a plausible middle, no measurement."""
@@ -21,7 +21,7 @@ class PodWork:
     """What a pod's process does to each of its GPUs."""
 
     memory_mib: int
-    service: Service | None
+    service: SimulatedService | None
     """Whose requests keep it busy once it is ready."""
     steady_ratio: float = 0.0
     """How busy it is from its start on, where no service says so."""

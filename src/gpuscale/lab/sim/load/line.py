@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gpuscale.lab.sim.load.service import Service
+from gpuscale.lab.sim.load.service import SimulatedService
 
 _ALMOST = 1e-6
 """What rounding may have taken from a whole request."""
@@ -20,11 +20,11 @@ _ALMOST = 1e-6
 class _Request:
     joined_ms: int
     place: float
-    """Requests that will have been served when it is, as `Service.join` counts them."""
+    """Requests that will have been served when it is, as `SimulatedService.join` counts them."""
     on_done: Callable[[float], None]
 
 
-class Line:
+class WaitingLine:
     """The single requests of a service that are not served yet, in the order in which they came.
 
     Args:
@@ -32,7 +32,7 @@ class Line:
         now_ms: milliseconds since the epoch.
     """
 
-    def __init__(self, service: Service, now_ms: int) -> None:
+    def __init__(self, service: SimulatedService, now_ms: int) -> None:
         self._service = service
         self._requests: deque[_Request] = deque()
         self._looked_ms = now_ms

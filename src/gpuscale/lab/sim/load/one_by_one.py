@@ -14,13 +14,13 @@ from gpuscale.lab.sim.load.arrivals import Arrivals, Draw
 from gpuscale.lab.sim.load.batches import Batches
 from gpuscale.lab.sim.load.costs import ServiceModel
 from gpuscale.lab.sim.load.servers import Servers, Slots
-from gpuscale.lab.sim.load.service import Service
+from gpuscale.lab.sim.load.service import SimulatedService
 
 MAX_REQUESTS = 1_000_000
-"""Of one service in a run; with more, waits are theory's (`Service`). It takes two to four seconds."""
+"""Of one service in a run, two to four seconds of work; beyond it `SimulatedService` takes theory's waits."""
 
 
-class OneByOne(Service):
+class OneByOne(SimulatedService):
     """One Deployment's requests, each by itself.
 
     Args:

@@ -12,7 +12,7 @@ from gpuscale.base.exposition.families import Family, Sample
 from gpuscale.base.exposition.write import render_text
 from gpuscale.base.objects.pods import Pod
 from gpuscale.lab.queueing.tally import Latencies, Spread
-from gpuscale.lab.sim.load.service import Service
+from gpuscale.lab.sim.load.service import SimulatedService
 from gpuscale.lab.sim.load.signal_series import (
     BUCKETS_S,
     Exposed,
@@ -34,7 +34,7 @@ HELPS: Mapping[Figure, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Front:
+class RequestProxy:
     """What is in front of the pods and exposes what it sees of their requests."""
 
     labels: Mapping[str, str]
@@ -53,7 +53,7 @@ class ServedMetrics:
     """Requests in flight with which a pod's KV cache is full; None: there is no such cache."""
     of_pods: tuple[Exposed, ...] = ()
     """What the pods expose beside `names`."""
-    fronts: tuple[Front, ...] = ()
+    fronts: tuple[RequestProxy, ...] = ()
     first_token_s: float | None = None
     """From when a pod takes a request to its first token; None: that is not known."""
     tokens_per_request: float | None = None
@@ -133,7 +133,7 @@ class PodTargets:
         self._counted: dict[str, list[float]] = {}
 
     def scrape(
-        self, service: Service, pods: Sequence[Pod], service_name: str | None, now_ms: int
+        self, service: SimulatedService, pods: Sequence[Pod], service_name: str | None, now_ms: int
     ) -> None:
         """Take in what each ready pod serves now.
 
@@ -170,7 +170,7 @@ class PodTargets:
         nothing = {name: [0.0] * len(values) for name, values in self._counted.items()}
         return _Pod(_Target(self._store, labels, always_as_text=self._as_text), nothing)
 
-    def _count(self, service: Service, ready: int) -> None:
+    def _count(self, service: SimulatedService, ready: int) -> None:
         """Give each pod its part of what came since the last scrape."""
         for name, values in self._counts(service).items():
             before = self._counted.get(name, [0.0] * len(values))
@@ -182,7 +182,7 @@ class PodTargets:
                     old + new / ready for old, new in zip(pod.counted[name], more, strict=True)
                 ]
 
-    def _counts(self, service: Service) -> dict[str, list[float]]:
+    def _counts(self, service: SimulatedService) -> dict[str, list[float]]:
         """Return what is counted of a service, so far."""
         metrics, waits = self._metrics, service.waits
         waited_s = waits.count * (waits.mean_s or 0.0)
@@ -202,7 +202,7 @@ class PodTargets:
             found["firstToken"] = _histogram(spread, waits.count, seconds)
         return found
 
-    def _gauges(self, service: Service, ready: int) -> dict[Quantity, float]:
+    def _gauges(self, service: SimulatedService, ready: int) -> dict[Quantity, float]:
         """Return what a service has now: all of it, and of the KV caches what a pod has."""
         queue, in_flight = service.waiting, service.in_service
         found: dict[Quantity, float] = {

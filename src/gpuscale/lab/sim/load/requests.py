@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from gpuscale.base.exposition.families import Family, Sample
 from gpuscale.base.exposition.write import render_text
-from gpuscale.lab.sim.load.service import Service
+from gpuscale.lab.sim.load.service import SimulatedService
 from gpuscale.series.scraping.scrape import ScrapeTarget
 from gpuscale.series.storage.store import SeriesStore
 
@@ -21,14 +21,14 @@ _ALMOST = 1e-9
 """What rounding may have taken from a whole request."""
 
 
-def request_families(services: Mapping[str, Service]) -> tuple[Family, ...]:
+def request_families(services: Mapping[str, SimulatedService]) -> tuple[Family, ...]:
     """Return how many requests wait and run at each Deployment, how many have come, and were served.
 
     Args:
         services: Deployment key to its requests.
     """
 
-    def samples(count: Callable[[Service], float]) -> tuple[Sample, ...]:
+    def samples(count: Callable[[SimulatedService], float]) -> tuple[Sample, ...]:
         return tuple(
             Sample(_labels_of(key), int(count(service) + _ALMOST))
             for key, service in services.items()
@@ -59,6 +59,6 @@ class RequestTarget:
     def __init__(self, store: SeriesStore) -> None:
         self._target = ScrapeTarget(store, _LABELS, honor_labels=True)
 
-    def scrape(self, services: Mapping[str, Service], now_ms: int) -> None:
+    def scrape(self, services: Mapping[str, SimulatedService], now_ms: int) -> None:
         """Take in the services as they are now."""
         self._target.ingest(render_text(request_families(services)), now_ms)

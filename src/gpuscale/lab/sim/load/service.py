@@ -32,7 +32,7 @@ _ALMOST = 1e-9
 """What rounding may have added to a load that pods just carry."""
 
 
-class Service:
+class SimulatedService:
     """One Deployment's requests over time.
 
     Args:

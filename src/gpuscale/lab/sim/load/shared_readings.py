@@ -23,7 +23,7 @@ _Kind = tuple[int, int, int]
 
 
 @dataclass(slots=True, eq=False)
-class Shared:
+class AlikeReadings:
     """The latest readings of pods that are alike."""
 
     node: str
@@ -39,7 +39,7 @@ class Shared:
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class GpuPod:
     """A pod with GPUs."""
 
     node: str
@@ -49,8 +49,8 @@ class Member:
 @dataclass(slots=True, eq=False)
 class _Workload:
     version: int = -1
-    members: dict[str, Member] = field(default_factory=dict)
-    kinds: dict[_Kind, Shared] = field(default_factory=dict)
+    members: dict[str, GpuPod] = field(default_factory=dict)
+    kinds: dict[_Kind, AlikeReadings] = field(default_factory=dict)
 
     def has_settled(self, from_ms: int) -> bool:
         """Return whether pods of different kinds are of one by now."""
@@ -80,7 +80,7 @@ class SharedReadings:
         values_of: Callable[[GpuReading, str], Iterator[float]],
         percent_of: Callable[[GpuReading], float | None],
     ) -> None:
-        self.by_pod: dict[str, Shared] = {}
+        self.by_pod: dict[str, AlikeReadings] = {}
         """Pod key to what its GPUs read."""
         self._cluster = cluster
         self._gpus = gpus
@@ -133,14 +133,14 @@ class SharedReadings:
             node, key = pod.spec.node_name, pod.metadata.key
             if not node or pod.status.phase in FINISHED:
                 continue
-            member = known.get(key) or Member(node, self._indices(node, key))
+            member = known.get(key) or GpuPod(node, self._indices(node, key))
             if not member.indices:
                 continue
             model = id(self._gpus.readers[node].model)
             kind = (model, len(member.indices), self._since_ms(pod, from_ms))
             shared = workload.kinds.get(kind)
             if shared is None:
-                shared = Shared(node, member.indices[0], len(member.indices))
+                shared = AlikeReadings(node, member.indices[0], len(member.indices))
                 workload.kinds[kind] = shared
             workload.members[key] = member
             self.by_pod[key] = shared
@@ -156,7 +156,7 @@ class SharedReadings:
             return _NEVER_MS if process is None else _NEVER_MS - 1
         return _SETTLED_MS if since_ms <= from_ms else since_ms
 
-    def _read_one(self, shared: Shared, now_ms: int) -> None:
+    def _read_one(self, shared: AlikeReadings, now_ms: int) -> None:
         reading = self._gpus.read_one(shared.node, shared.index, now_ms)
         shared.values = {
             name: values * shared.gpus

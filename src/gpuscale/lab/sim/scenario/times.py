@@ -11,7 +11,7 @@ from gpuscale.lab.queueing.times import (
     Constant,
     Exponential,
     Lognormal,
-    Measured,
+    ObservedTimes,
     Quantiles,
     Times,
     Uniform,
@@ -153,7 +153,7 @@ def times_of(found: float | TimesSpec) -> Times:
             pairs = sorted(found.quantiles.items())
             return Quantiles([percent / 100 for percent, _ in pairs], [time for _, time in pairs])
         case MeasuredTimes():
-            return Measured(found.times, found.counts)
+            return ObservedTimes(found.times, found.counts)
         case ConstantTimes():
             return Constant(found.value)
     return Constant(found)

@@ -12,7 +12,7 @@ from gpuscale.hpa.cluster.scheduling.resources import gpu_count
 from gpuscale.lab.queueing.batching import Batching
 from gpuscale.lab.queueing.times import Constant
 from gpuscale.lab.sim.load.costs import ServiceModel
-from gpuscale.lab.sim.load.pod_metrics import Figure, Front, ServedMetrics
+from gpuscale.lab.sim.load.pod_metrics import Figure, RequestProxy, ServedMetrics
 from gpuscale.lab.sim.load.signal_series import exposed_by
 from gpuscale.lab.sim.load.traces import load_trace
 from gpuscale.lab.sim.scenario import model as spec
@@ -211,7 +211,7 @@ def _served(metrics: spec.MetricsSpec, key: str) -> ServedMetrics:
         series = exposed_by(family, of, namespace, by_pods=False)
         labels = {"job": family, "instance": f"{family}-{of}", "namespace": namespace}
         if series:
-            fronts.append(Front(labels, series))
+            fronts.append(RequestProxy(labels, series))
     return ServedMetrics(
         names,
         metrics.interval,

@@ -5,13 +5,13 @@ import ssl
 
 from gpuscale.base.errors import UnavailableError, UpstreamError
 from gpuscale.base.words import printable
-from gpuscale.load.http.target import Target
+from gpuscale.load.http.target import LoadTarget
 
 _MOST_BYTES = 64 * 1024
 _HITS = ("x-cache", "cf-cache-status", "x-cache-status", "x-proxy-cache")
 
 
-async def greet(target: Target, url: str, timeout_s: float) -> tuple[str, ...]:
+async def greet(target: LoadTarget, url: str, timeout_s: float) -> tuple[str, ...]:
     """Return what is doubtful of the service's answers.
 
     Raises:

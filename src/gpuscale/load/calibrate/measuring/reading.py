@@ -26,7 +26,7 @@ _TIMEOUT_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Signal:
+class SignalCandidate:
     """A candidate to scale on."""
 
     name: str
@@ -49,7 +49,7 @@ class SignalReader(Protocol):
         ...
 
 
-def read_signal(text: str) -> Signal:
+def read_signal(text: str) -> SignalCandidate:
     """Return the signal of `NAME=QUERY`, or of a query alone, which is its own name.
 
     Raises:
@@ -62,7 +62,7 @@ def read_signal(text: str) -> Signal:
         parse_query(query.strip())
     except QueryError as error:
         raise ValueError(f"found {text!r}, expected PromQL, or NAME=PROMQL: {error}") from None
-    return Signal(name.strip(), query.strip())
+    return SignalCandidate(name.strip(), query.strip())
 
 
 def added(value: Value) -> float | None:
@@ -85,7 +85,7 @@ class PageReader:
         signals: asked of the samples that were read, so `rate(...[10s])` works.
     """
 
-    def __init__(self, url: str, signals: Sequence[Signal]) -> None:
+    def __init__(self, url: str, signals: Sequence[SignalCandidate]) -> None:
         self.problem = ""
         self._url, self._signals = URL(url), signals
         self._http = HttpSession(_TIMEOUT_S, _MOST_BYTES)
@@ -134,7 +134,7 @@ class PageReader:
         return found
 
 
-class PrometheusReader:
+class PrometheusSignals:
     """Signals that a Prometheus has.
 
     Args:
@@ -142,7 +142,7 @@ class PrometheusReader:
         signals: asked one by one.
     """
 
-    def __init__(self, url: str, signals: Sequence[Signal]) -> None:
+    def __init__(self, url: str, signals: Sequence[SignalCandidate]) -> None:
         self.problem = ""
         self._signals = signals
         self._source = PrometheusSource(PrometheusSettings(url, timeout_s=_TIMEOUT_S))

@@ -17,10 +17,10 @@ from gpuscale.load.calibrate.levels import (
 )
 from gpuscale.load.calibrate.queues import poisson
 from gpuscale.load.http.sender import Sender
-from gpuscale.load.http.target import Target
+from gpuscale.load.http.target import LoadTarget
 from gpuscale.load.http.waiting import Alarm
-from gpuscale.load.plan import Bounds, LoadPlan, Request
-from gpuscale.load.recording import Counts, Second, new_histogram, percentile_ms
+from gpuscale.load.plan import LoadPlan, LoadRequest, RunLimits
+from gpuscale.load.recording import RequestCounts, Second, new_histogram, percentile_ms
 from gpuscale.load.shapes import constant
 
 ReadSignals = Callable[[], Awaitable[Mapping[str, float]]]
@@ -59,16 +59,16 @@ class Loader:
         stop: the user has had enough.
     """
 
-    request: Request
-    target: Target
+    request: LoadRequest
+    target: LoadTarget
     objective: Objective
     read_signals: ReadSignals | None
     stop: asyncio.Event
-    bounds: Bounds = field(default_factory=lambda: Bounds(connections=2_000, waiting=5_000))
+    bounds: RunLimits = field(default_factory=lambda: RunLimits(connections=2_000, waiting=5_000))
     every_s: float = 1.0
     """How often signals are read."""
 
-    async def alone(self) -> tuple[Baseline, Counts]:
+    async def alone(self) -> tuple[Baseline, RequestCounts]:
         """Return the latencies of requests one after the other, the first few left out, and what came."""
         ended = asyncio.Event()
         plan = LoadPlan(
@@ -79,7 +79,7 @@ class Loader:
             bounds=replace(self.bounds, requests=_ALONE_REQUESTS),
         )
         sender = Sender(plan, self.target, iter(()))
-        histogram, counts = new_histogram(), Counts()
+        histogram, counts = new_histogram(), RequestCounts()
         relay = asyncio.create_task(_relay(self.stop, ended))
         late_ms: list[float] = []
         watching = asyncio.create_task(_watch_lateness(late_ms))
@@ -190,7 +190,7 @@ class _Taken:
         self.signals: dict[str, list[float]] = {}
         self.in_flight: list[float] = []
         self._plan, self._objective = plan, objective
-        self._counts = Counts()
+        self._counts = RequestCounts()
         self._latency, self._lateness = new_histogram(), new_histogram()
         self._end_s = plan.warmup_s
         self._bad_seconds = 0
@@ -246,7 +246,7 @@ class _Taken:
         )
 
 
-def _failed(counts: Counts) -> int:
+def _failed(counts: RequestCounts) -> int:
     """Return requests without an answer that a user can use."""
     refused = sum(count for key, count in counts.statuses.items() if key >= 300)
     return refused + sum(counts.faults.values()) + counts.not_sent

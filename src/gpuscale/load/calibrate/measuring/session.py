@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from gpuscale.base.errors import UnavailableError
-from gpuscale.load.calibrate.analysis import Analysis, Measured, analyse
+from gpuscale.load.calibrate.analysis import Analysis, Measurements, analyse
 from gpuscale.load.calibrate.levels import Baseline, Level
 from gpuscale.load.calibrate.measuring.sending import LevelPlan, Loader
 from gpuscale.load.calibrate.ramp import Done, Next, RampSettings, narrowing, next_level
@@ -31,7 +31,7 @@ class SessionSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class PredictionCheck:
     """A step to the target's rate, measured against what was predicted."""
 
     level: Level
@@ -58,7 +58,7 @@ class Session:
     settings: SessionSettings
     say: Callable[[str], None]
 
-    async def run(self) -> tuple[Measured, Analysis, Check | str]:
+    async def run(self) -> tuple[Measurements, Analysis, PredictionCheck | str]:
         """Return what was measured, what it says, and the check, or why there is none.
 
         Raises:
@@ -103,7 +103,7 @@ class Session:
             await self.loader.drain(baseline)
             found, _ = await self.loader.alone()
             after = found if found.latencies_ms else None
-        measured = Measured(ramp.objective, baseline, tuple(levels), end, after)
+        measured = Measurements(ramp.objective, baseline, tuple(levels), end, after)
         return measured, await asyncio.to_thread(analyse, measured, self.settings.headroom), check
 
     def _allowed(self, step: Next | Done, end_s: float, levels: list[Level]) -> Next | Done:
@@ -126,12 +126,12 @@ class Session:
         return await self.loader.level(LevelPlan(step.rate, warmup_s, length_s, seed))
 
     async def _analysed(self, baseline: Baseline, levels: list[Level], end: Done) -> Analysis:
-        measured = Measured(self.settings.ramp.objective, baseline, tuple(levels), end)
+        measured = Measurements(self.settings.ramp.objective, baseline, tuple(levels), end)
         return await asyncio.to_thread(analyse, measured, self.settings.headroom)
 
     async def _check(
         self, analysis: Analysis, baseline: Baseline, levels: list[Level], end_s: float
-    ) -> Check | str:
+    ) -> PredictionCheck | str:
         """Step from half the target's rate to all of it, and compare; return why where that can't be done."""
         curve, limit = analysis.curve, analysis.limit
         if not self.settings.checks:
@@ -155,4 +155,4 @@ class Session:
         if level.is_late(objective):
             return f"the generator was late (p99 {level.late_ms:.3g} ms): use another machine, or try again"
         predicted = curve.predicted_ms(level, objective)
-        return Check(level, predicted, level.percentile_ms.get(objective.percentile))
+        return PredictionCheck(level, predicted, level.percentile_ms.get(objective.percentile))

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 
 from cryptography import x509
 
-from gpuscale.base.findings import Change, Checks, Fix, Severity
+from gpuscale.base.findings import Checks, Fix, FixRequest, Severity
 from gpuscale.base.objects.fields import Fields
 from gpuscale.base.objects.hpa import ExternalMetric, MetricSpec, ObjectMetric, PodsMetric
 from gpuscale.base.words import counted
@@ -216,7 +216,7 @@ def _bundle(snapshot: Snapshot, body: Fields) -> Fix:
         "Give the APIService the CA that its server's Secret holds.",
         f"kubectl patch apiservice {name} --type=merge "
         f"""-p '{{"spec":{{"insecureSkipTLSVerify":false,"caBundle":"{bundle}"}}}}'""",
-        (Change(f"/apis/apiregistration.k8s.io/v1/apiservices/{name}", patch),),
+        (FixRequest(f"/apis/apiregistration.k8s.io/v1/apiservices/{name}", patch),),
     )
 
 
@@ -339,8 +339,10 @@ def _denied(look: HpaLook, metric: MetricLook, group: str) -> ClusterFinding:
             f"kubectl create clusterrolebinding {role} --clusterrole={role} "
             f"--serviceaccount={namespace}:{name}",
             (
-                Change(f"{base}/clusterroles", {"metadata": meta, "rules": [rule]}, creates=True),
-                Change(
+                FixRequest(
+                    f"{base}/clusterroles", {"metadata": meta, "rules": [rule]}, creates=True
+                ),
+                FixRequest(
                     f"{base}/clusterrolebindings",
                     {"metadata": meta, "roleRef": reference, "subjects": [subject]},
                     creates=True,

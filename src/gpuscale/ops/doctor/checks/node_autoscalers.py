@@ -17,8 +17,8 @@ from gpuscale.ops.doctor.facts import once
 from gpuscale.ops.doctor.judges import CAPACITY, ClusterFinding
 from gpuscale.ops.doctor.node_pools import (
     AT_MAX,
-    Group,
-    Refusal,
+    NodeGroupStatus,
+    PoolRefusal,
     groups_of,
     karpenters_words,
     pools_for,
@@ -106,7 +106,7 @@ def told(snapshot: Snapshot) -> frozenset[str]:
 # Cluster Autoscaler
 
 
-def _groups(snapshot: Snapshot) -> Sequence[Group]:
+def _groups(snapshot: Snapshot) -> Sequence[NodeGroupStatus]:
     maps = snapshot.all("autoscaler-status")
     return [each for body in maps for each in groups_of(body.child("data").text("status"))]
 
@@ -363,7 +363,7 @@ def _words(snapshot: Snapshot) -> Iterator[ClusterFinding]:
         )
 
 
-def _fix(snapshot: Snapshot, pod: Fields, meant: Sequence[Refusal]) -> Fix:
+def _fix(snapshot: Snapshot, pod: Fields, meant: Sequence[PoolRefusal]) -> Fix:
     pools = {facts.name(pool): pool for pool in snapshot.all("nodepools")}
     first = meant[0]
     look = f"kubectl get nodepool {first.pool} -o yaml".replace("  ", " ")

@@ -5,7 +5,7 @@ from statistics import median
 
 from gpuscale.base.findings import Checks, Fix, Severity
 from gpuscale.base.objects.fields import Fields
-from gpuscale.base.objects.taints import Moment
+from gpuscale.base.objects.taints import PassingTaint
 from gpuscale.ops.doctor import facts
 from gpuscale.ops.doctor.facts import once
 from gpuscale.ops.doctor.judges import NODES, ClusterFinding
@@ -38,11 +38,12 @@ CLOCK_HERE = NODE_STATE_CHECKS.add(
 )
 
 OUT_OF_USE = {
-    Moment.GOING: "Let its pods move to another node: who set the taint takes the node away, and a new one "
-    "comes as the node autoscaler or the pool makes it. Never tolerate the taint.",
-    Moment.NOT_YET: "Wait until who set the taint takes it off, or see why it does not. Never tolerate "
+    PassingTaint.GOING: "Let its pods move to another node: who set the taint takes the node away, and a new "
+    "one comes as the node autoscaler or the pool makes it. Never tolerate the taint.",
+    PassingTaint.NOT_YET: "Wait until who set the taint takes it off, or see why it does not. Never tolerate "
     "the taint.",
-    Moment.UNWELL: "See to what the taint names, or let the pool replace the node. Never tolerate the taint.",
+    PassingTaint.UNWELL: "See to what the taint names, or let the pool replace the node. Never tolerate "
+    "the taint.",
 }
 """What to do about a node with a taint of the moment."""
 _UPGRADE_STATE = "nvidia.com/gpu-driver-upgrade-state"

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator, Sequence
 
-from gpuscale.base.findings import Change, Checks, Fix, Severity
+from gpuscale.base.findings import Checks, Fix, FixRequest, Severity
 from gpuscale.base.objects.fields import Fields
 from gpuscale.base.objects.meta import ObjectMeta
 from gpuscale.base.objects.nodes import Node, Taint
@@ -164,7 +164,7 @@ def _labels(snapshot: Snapshot, node: Fields) -> Iterator[ClusterFinding]:
             Fix(
                 GPU_NODE_UNLABELLED.fix,
                 f"kubectl label node {name} {OWN_LABEL}=true",
-                (Change(f"/api/v1/nodes/{name}", body),),
+                (FixRequest(f"/api/v1/nodes/{name}", body),),
             ),
         )
     if not snapshot.all("autoscaler-status"):

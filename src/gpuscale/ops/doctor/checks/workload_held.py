@@ -54,7 +54,7 @@ _VOLUME_WORDS = ("persistentvolumeclaim", "PersistentVolume", "persistent volume
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class HoldReason:
     """Why a pod is not even tried."""
 
     check: Check
@@ -63,7 +63,7 @@ class Held:
     fix: Fix
 
 
-def held_back(snapshot: Snapshot, pod: Fields) -> Held | None:
+def held_back(snapshot: Snapshot, pod: Fields) -> HoldReason | None:
     """Return what keeps the scheduler from trying a pod; None where nothing does."""
     if facts.condition(pod, "PodScheduled") == "":
         # Without its claims made, a pod does not get as far as the scheduler.
@@ -73,7 +73,7 @@ def held_back(snapshot: Snapshot, pod: Fields) -> Held | None:
     if _KUEUE_GATE in gates and queued is not None:
         return queued
     if gates:
-        return Held(
+        return HoldReason(
             POD_GATED,
             f"Its pods are held by the scheduling gate {', '.join(gates)}.",
             facts.why_waiting(pod),
@@ -91,7 +91,7 @@ def queued_findings(snapshot: Snapshot) -> Iterator[ClusterFinding]:
 
 
 @once
-def _queued(snapshot: Snapshot) -> Mapping[tuple[str, str, str], Held]:
+def _queued(snapshot: Snapshot) -> Mapping[tuple[str, str, str], HoldReason]:
     """Return what Kueue says of the workloads with GPUs that have no quota yet, by their owners."""
     found = {}
     for body in snapshot.all("queued-workloads"):
@@ -104,7 +104,7 @@ def _queued(snapshot: Snapshot) -> Mapping[tuple[str, str, str], Held]:
         if not waits or not any(map(facts.asks_for_gpus, templates)):
             continue
         namespace, queue = facts.namespace(body), body.child("spec").text("queueName")
-        held = Held(
+        held = HoldReason(
             WORKLOAD_QUEUED,
             f"Kueue keeps it in the queue {queue}: {waits[0].text('message')}.".replace("..", "."),
             f"Workload {facts.full_name(body)}: QuotaReserved False, {waits[0].text('reason')}",
@@ -123,12 +123,12 @@ def _describe(pod: Fields) -> str:
     return f"kubectl describe pod -n {facts.namespace(pod)} {facts.name(pod)}"
 
 
-def _unscheduled(snapshot: Snapshot, pod: Fields) -> Held | None:
+def _unscheduled(snapshot: Snapshot, pod: Fields) -> HoldReason | None:
     created = pod.child("metadata").time_ms("creationTimestamp")
     if created is None or snapshot.now_ms - created < _SCHEDULED_WITHIN_MS:
         return None
     scheduler = pod.child("spec").text("schedulerName", "default-scheduler")
-    return Held(
+    return HoldReason(
         NO_SCHEDULER,
         f"The scheduler {scheduler} has not looked at its pods for a minute.",
         f"schedulerName: {scheduler}; no condition PodScheduled",
@@ -139,7 +139,7 @@ def _unscheduled(snapshot: Snapshot, pod: Fields) -> Held | None:
     )
 
 
-def _volumes(snapshot: Snapshot, pod: Fields) -> Iterator[Held]:
+def _volumes(snapshot: Snapshot, pod: Fields) -> Iterator[HoldReason]:
     said = facts.why_waiting(pod)
     if snapshot.hides("volumeclaims"):
         return
@@ -152,7 +152,7 @@ def _volumes(snapshot: Snapshot, pod: Fields) -> Iterator[Held]:
         claim = claims.get(place)
         command = f"kubectl describe persistentvolumeclaim -n {facts.namespace(pod)} {name}"
         if claim is None:
-            yield Held(
+            yield HoldReason(
                 VOLUME_NOT_BOUND,
                 f"There is no PersistentVolumeClaim {place}, which its pods mount.",
                 said,
@@ -164,7 +164,7 @@ def _volumes(snapshot: Snapshot, pod: Fields) -> Iterator[Held]:
             yield _unbound(snapshot, claim, said, command)
 
 
-def _unbound(snapshot: Snapshot, claim: Fields, said: str, command: str) -> Held:
+def _unbound(snapshot: Snapshot, claim: Fields, said: str, command: str) -> HoldReason:
     place, of = facts.full_name(claim), claim.child("spec").text("storageClassName")
     classes = [facts.name(each) for each in snapshot.all("storageclasses")]
     evidence, say = said, "See why its provisioner does not make the volume."
@@ -180,7 +180,7 @@ def _unbound(snapshot: Snapshot, claim: Fields, said: str, command: str) -> Held
         say = (
             "Make a PersistentVolume that matches it, or make the claim again with a StorageClass."
         )
-    return Held(
+    return HoldReason(
         VOLUME_NOT_BOUND,
         f"Its pods wait for PersistentVolumeClaim {place}, which is not bound.",
         evidence,
@@ -188,13 +188,13 @@ def _unbound(snapshot: Snapshot, claim: Fields, said: str, command: str) -> Held
     )
 
 
-def _claims(snapshot: Snapshot, pod: Fields) -> Iterator[Held]:
+def _claims(snapshot: Snapshot, pod: Fields) -> Iterator[HoldReason]:
     said = facts.why_waiting(pod)
     for each in facts.claims_of(pod.child("spec")):
         yield from _claim(snapshot, pod, each, said)
 
 
-def _claim(snapshot: Snapshot, pod: Fields, each: Fields, said: str) -> Iterator[Held]:
+def _claim(snapshot: Snapshot, pod: Fields, each: Fields, said: str) -> Iterator[HoldReason]:
     namespace = facts.namespace(pod)
     template, claim = each.text("resourceClaimTemplateName"), each.text("resourceClaimName")
     plural, name, kind = (
@@ -213,7 +213,7 @@ def _claim(snapshot: Snapshot, pod: Fields, each: Fields, said: str) -> Iterator
         None,
     )
     if found is None:
-        yield Held(
+        yield HoldReason(
             CLAIM_NOT_ALLOCATED,
             f"There is no {kind} {namespace}/{name}, which its pods claim a device by.",
             said,
@@ -224,7 +224,7 @@ def _claim(snapshot: Snapshot, pod: Fields, each: Fields, said: str) -> Iterator
     yield from _devices(snapshot, spec, said)
 
 
-def _devices(snapshot: Snapshot, spec: Fields, said: str) -> Iterator[Held]:
+def _devices(snapshot: Snapshot, spec: Fields, said: str) -> Iterator[HoldReason]:
     classes = {facts.name(body) for body in snapshot.all("deviceclasses")}
     asked = [
         (request.child("exactly") if "exactly" in request else request).text("deviceClassName")
@@ -232,7 +232,7 @@ def _devices(snapshot: Snapshot, spec: Fields, said: str) -> Iterator[Held]:
     ]
     for name in filter(None, asked):
         if snapshot.serves("deviceclasses") and name not in classes:
-            yield Held(
+            yield HoldReason(
                 CLAIM_NOT_ALLOCATED,
                 f"Its pods claim a device of DeviceClass {name}, which is not there.",
                 said,
@@ -243,7 +243,7 @@ def _devices(snapshot: Snapshot, spec: Fields, said: str) -> Iterator[Held]:
             )
             return
     if snapshot.serves("resourceslices") and not snapshot.all("resourceslices"):
-        yield Held(
+        yield HoldReason(
             CLAIM_NOT_ALLOCATED,
             "Its pods claim a device, and no driver offers any: there is no ResourceSlice.",
             said,
@@ -253,7 +253,7 @@ def _devices(snapshot: Snapshot, spec: Fields, said: str) -> Iterator[Held]:
             ),
         )
     elif "claim" in said:
-        yield Held(
+        yield HoldReason(
             CLAIM_NOT_ALLOCATED,
             "Its pods claim a device, and none that is free matches.",
             said,

@@ -23,7 +23,12 @@ from gpuscale.ops.doctor.checks.nodes import (
     matches,
     tolerate,
 )
-from gpuscale.ops.doctor.checks.workload_held import HELD_CHECKS, Held, held_back, queued_findings
+from gpuscale.ops.doctor.checks.workload_held import (
+    HELD_CHECKS,
+    HoldReason,
+    held_back,
+    queued_findings,
+)
 from gpuscale.ops.doctor.checks.workload_subjects import Key, about, pods_by_subject, subjects
 from gpuscale.ops.doctor.facts import once
 from gpuscale.ops.doctor.judges import WORKLOAD, ClusterFinding
@@ -137,7 +142,7 @@ def _causes(snapshot: Snapshot) -> Mapping[Key, Sequence[tuple[Fields, Cause | N
     return found
 
 
-def _of_held(held: Held) -> Cause:
+def _of_held(held: HoldReason) -> Cause:
     return Cause(held.check, held.what, held.evidence, held.fix)
 
 

@@ -14,7 +14,7 @@ VALUE_RISE_RATIO = 0.05
 """By how much a value has to rise, as a share of its target: half of what an HPA tolerates."""
 
 
-class Hop(Enum):
+class PulseHop(Enum):
     """What load goes through, in this order."""
 
     GPU = "GPU at agent"
@@ -25,10 +25,10 @@ class Hop(Enum):
     READY = "pod ready"
 
 
-HOPS = tuple(Hop)
+HOPS = tuple(PulseHop)
 
 
-class Stage(IntEnum):
+class PodStage(IntEnum):
     """How far a pod has come."""
 
     CREATED = 0
@@ -36,11 +36,15 @@ class Stage(IntEnum):
     READY = 2
 
 
-_STAGES = {Hop.CREATED: Stage.CREATED, Hop.SCHEDULED: Stage.SCHEDULED, Hop.READY: Stage.READY}
+_STAGES = {
+    PulseHop.CREATED: PodStage.CREATED,
+    PulseHop.SCHEDULED: PodStage.SCHEDULED,
+    PulseHop.READY: PodStage.READY,
+}
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class PulseSight:
     """What there was to see of the chain at one moment."""
 
     at_ms: int
@@ -50,9 +54,9 @@ class Sight:
     """The highest item of each metric, by its name; those without a value are left out."""
     wanted: int | None = None
     """Replicas that the HPA wants."""
-    pods: Mapping[str, Stage] = field(default_factory=dict)
+    pods: Mapping[str, PodStage] = field(default_factory=dict)
     """By UID."""
-    faults: Mapping[Hop, str] = field(default_factory=dict)
+    faults: Mapping[PulseHop, str] = field(default_factory=dict)
     """What the cluster says of hops that can't be seen or don't move."""
 
 
@@ -60,7 +64,7 @@ class Sight:
 class HopTime:
     """When a hop moved."""
 
-    hop: Hop
+    hop: PulseHop
     after_ms: int | None
     """Since the start; None where it was not seen to move."""
 
@@ -92,12 +96,12 @@ class Pulse:
     """None where somebody else made it."""
 
     @property
-    def stuck(self) -> Hop | None:
+    def stuck(self) -> PulseHop | None:
         """Return the first hop after all those that moved; None where the load came through."""
         return stuck_hop(self.times)
 
 
-class Observer:
+class PulseObserver:
     """Compares what is seen with what was seen before the load.
 
     Args:
@@ -105,7 +109,7 @@ class Observer:
         targets: of the metrics, by name, as far as they have one.
     """
 
-    def __init__(self, before: Sequence[Sight], targets: Mapping[str, float]) -> None:
+    def __init__(self, before: Sequence[PulseSight], targets: Mapping[str, float]) -> None:
         self._gpu = _highest(sight.gpu_percent for sight in before)
         self._wanted = _highest(sight.wanted for sight in before)
         self._pods = frozenset(uid for sight in before for uid in sight.pods)
@@ -115,9 +119,9 @@ class Observer:
             for name in names
             if (highest := _highest(sight.values.get(name) for sight in before)) is not None
         }
-        self._moved: dict[Hop, int] = {}
+        self._moved: dict[PulseHop, int] = {}
 
-    def see(self, sight: Sight) -> None:
+    def see(self, sight: PulseSight) -> None:
         """Take note of the hops that have moved."""
         for hop in HOPS:
             if hop not in self._moved and self._has_moved(hop, sight):
@@ -129,7 +133,7 @@ class Observer:
 
     @property
     def is_through(self) -> bool:
-        return Hop.READY in self._moved
+        return PulseHop.READY in self._moved
 
     def times(self, start_ms: int) -> tuple[HopTime, ...]:
         """Return when each hop moved, since the start."""
@@ -138,15 +142,15 @@ class Observer:
             for hop in HOPS
         )
 
-    def _has_moved(self, hop: Hop, sight: Sight) -> bool:
+    def _has_moved(self, hop: PulseHop, sight: PulseSight) -> bool:
         match hop:
-            case Hop.GPU:
+            case PulseHop.GPU:
                 seen, before = sight.gpu_percent, self._gpu
                 return seen is not None and before is not None and seen > before + GPU_RISE_PERCENT
-            case Hop.VALUE:
+            case PulseHop.VALUE:
                 limits = self._limits
                 return any(limits.get(name, value) < value for name, value in sight.values.items())
-            case Hop.HPA:
+            case PulseHop.HPA:
                 wanted, usual = sight.wanted, self._wanted
                 return wanted is not None and usual is not None and wanted > usual
             case _:
@@ -155,7 +159,7 @@ class Observer:
                 return any(sight.pods[uid] >= stage for uid in new)
 
 
-def stuck_hop(times: Sequence[HopTime]) -> Hop | None:
+def stuck_hop(times: Sequence[HopTime]) -> PulseHop | None:
     """Return the first hop after all those that moved; None where the last one did.
 
     One that was not seen to move before one that did was passed all the same, as where an agent can't be

@@ -20,7 +20,7 @@ _TIMEOUT_S = 60.0
 _BAD_STATUS = 400
 
 
-class Load:
+class PulseLoad:
     """Requests that go on until the block ends.
 
     Args:

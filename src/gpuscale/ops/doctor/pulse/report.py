@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from gpuscale.hpa.queries import metric_command
 from gpuscale.ops.doctor.checks.metrics_api import group_of
 from gpuscale.ops.doctor.facts import quoted
-from gpuscale.ops.doctor.pulse.hops import Hop, HopTime, Pulse
+from gpuscale.ops.doctor.pulse.hops import HopTime, Pulse, PulseHop
 from gpuscale.ops.doctor.snapshot import HpaLook
 
 _WIDTH = 40
-_NAMES = max(len(hop.value) for hop in Hop)
+_NAMES = max(len(hop.value) for hop in PulseHop)
 
 
 def pulse_lines(pulse: Pulse) -> Iterator[str]:
@@ -54,7 +54,7 @@ def pulse_document(pulse: Pulse) -> dict[str, object]:
     }
 
 
-def fix_for(hop: Hop, look: HpaLook) -> str:
+def fix_for(hop: PulseHop, look: HpaLook) -> str:
     """Return what likely helps where a hop does not move: a sentence with a command.
 
     Args:
@@ -64,35 +64,35 @@ def fix_for(hop: Hop, look: HpaLook) -> str:
     namespace, target = look.namespace, look.hpa.target
     pods = ("-n", namespace, "-l", look.selector)
     match hop:
-        case Hop.GPU:
+        case PulseHop.GPU:
             return (
                 "Send more load, or for longer (--pulse-for), and check that it reaches these pods: "
                 + quoted("kubectl", "get", "pods", "-o", "wide", *pods)
             )
-        case Hop.VALUE:
+        case PulseHop.VALUE:
             asked = " && ".join(
                 metric_command(spec, namespace, look.selector)
                 for spec in look.hpa.metrics
                 if group_of(spec)
             )
             return f"Run gpuscale doctor without --pulse, and ask for the value: {asked}"
-        case Hop.HPA:
+        case PulseHop.HPA:
             name = look.hpa.metadata.name
             return "Send more load, or choose a lower target: " + quoted(
                 "kubectl", "describe", "hpa", "-n", namespace, name
             )
-        case Hop.CREATED:
+        case PulseHop.CREATED:
             return (
                 "Look for a quota or an admission webhook that refuses pods: "
                 + quoted("kubectl", "describe", target.kind.lower(), "-n", namespace, target.name)
                 + f" && {quoted('kubectl', 'get', 'events', '-n', namespace)}"
             )
-        case Hop.SCHEDULED:
+        case PulseHop.SCHEDULED:
             return (
                 "Free a GPU or let a node come; new nodes take minutes (--pulse-for=600): "
                 + quoted("kubectl", "describe", "pods", *pods)
             )
-        case Hop.READY:
+        case PulseHop.READY:
             return (
                 "Give images and models the time that they take (--pulse-for=600), and see why not: "
                 + quoted("kubectl", "describe", "pods", *pods)

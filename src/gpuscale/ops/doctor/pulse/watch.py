@@ -20,11 +20,18 @@ from gpuscale.ops.doctor import facts
 from gpuscale.ops.doctor.agents import AgentReader
 from gpuscale.ops.doctor.autoscalers import custom_path
 from gpuscale.ops.doctor.checks.metrics_api import group_of
-from gpuscale.ops.doctor.pulse.hops import Hop, Observer, Pulse, Sight, Stage, stuck_hop
-from gpuscale.ops.doctor.pulse.load import Load
+from gpuscale.ops.doctor.pulse.hops import (
+    PodStage,
+    Pulse,
+    PulseHop,
+    PulseObserver,
+    PulseSight,
+    stuck_hop,
+)
+from gpuscale.ops.doctor.pulse.load import PulseLoad
 from gpuscale.ops.doctor.pulse.report import fix_for
 from gpuscale.ops.doctor.snapshot import AgentLook, HpaLook, Look, Snapshot
-from gpuscale.server.sources.access import Access
+from gpuscale.server.sources.access import SourceAccess
 
 _BEFORE = 3
 """Looks before the load begins."""
@@ -100,7 +107,7 @@ class PulseWatch:
         snapshot: Snapshot,
         look: HpaLook,
         agent_urls: Mapping[str, str],
-        agent_access: Access | None = None,
+        agent_access: SourceAccess | None = None,
     ) -> None:
         self._connection = connection
         self._clock = clock
@@ -130,9 +137,9 @@ class PulseWatch:
             before.append(await self._sight())
             await self._clock.sleep(_EVERY_S)
         self._check_room(before[-1])
-        observer = Observer(before, self._targets)
+        observer = PulseObserver(before, self._targets)
         load = (
-            Load(settings.url, settings.at_once, settings.for_s)
+            PulseLoad(settings.url, settings.at_once, settings.for_s)
             if settings.url is not None
             else None
         )
@@ -153,20 +160,20 @@ class PulseWatch:
         return await self._report_of(observer, sight, start_ms, load)
 
     async def _report_of(
-        self, observer: Observer, last: Sight, start_ms: int, load: Load | None
+        self, observer: PulseObserver, last: PulseSight, start_ms: int, load: PulseLoad | None
     ) -> Pulse:
         times = observer.times(start_ms)
         stuck = stuck_hop(times)
         fault = last.faults.get(stuck, "") if stuck else ""
-        if stuck is Hop.CREATED:
+        if stuck is PulseHop.CREATED:
             fault = await self._why_none_created() or fault
         count = load.count if load else None
-        if stuck is Hop.GPU and count is not None and not count.answered:
+        if stuck is PulseHop.GPU and count is not None and not count.answered:
             fault = f"no request was answered well: {count.fault or 'no answer in time'}"
         fix = fix_for(stuck, self._look) if stuck else ""
         return Pulse(self._look.about, times, round(_EVERY_S * 1000), fault, fix, count)
 
-    def _check_room(self, sight: Sight) -> None:
+    def _check_room(self, sight: PulseSight) -> None:
         most, about = self._look.hpa.max_replicas, self._look.about
         if sight.wanted is not None and sight.wanted >= most:
             raise UnavailableError(
@@ -179,7 +186,7 @@ class PulseWatch:
                 "wait until it has scaled"
             )
 
-    async def _sight(self) -> Sight:
+    async def _sight(self) -> PulseSight:
         """Return what there is to see, the end of the chain first.
 
         So a hop never seems to move before the one that moves it, however long the looks take.
@@ -190,15 +197,15 @@ class PulseWatch:
         gpu_percent, gpu_fault = await self._gpu(pods)
         waiting = next((why for pod in pods if (why := facts.why_waiting(pod))), "")
         faults = {
-            Hop.GPU: gpu_fault,
-            Hop.VALUE: value_fault,
-            Hop.HPA: hpa_fault,
-            Hop.CREATED: hpa_fault,
-            Hop.SCHEDULED: waiting,
-            Hop.READY: next((why for pod in pods if (why := _why_not_ready(pod))), ""),
+            PulseHop.GPU: gpu_fault,
+            PulseHop.VALUE: value_fault,
+            PulseHop.HPA: hpa_fault,
+            PulseHop.CREATED: hpa_fault,
+            PulseHop.SCHEDULED: waiting,
+            PulseHop.READY: next((why for pod in pods if (why := _why_not_ready(pod))), ""),
         }
         stages = {pod.child("metadata").text("uid"): _stage(pod) for pod in pods}
-        return Sight(self._clock.now_ms(), gpu_percent, values, wanted, stages, faults)
+        return PulseSight(self._clock.now_ms(), gpu_percent, values, wanted, stages, faults)
 
     async def _pods(self) -> tuple[Fields, ...]:
         path = f"/api/v1/namespaces/{self._look.namespace}/pods"
@@ -295,10 +302,10 @@ def busy_percents(looks: Iterable[AgentLook], namespace: str, names: set[str]) -
                     yield sample.value * percent
 
 
-def _stage(pod: Fields) -> Stage:
+def _stage(pod: Fields) -> PodStage:
     if facts.is_ready(pod):
-        return Stage.READY
-    return Stage.SCHEDULED if pod.child("spec").text("nodeName") else Stage.CREATED
+        return PodStage.READY
+    return PodStage.SCHEDULED if pod.child("spec").text("nodeName") else PodStage.CREATED
 
 
 def _why_not_ready(pod: Fields) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from gpuscale.signals import SIGNALS, Family, Signal
+from gpuscale.signals import SIGNALS, Signal, SignalFamily
 
 
 def queue_placeholders() -> dict[str, str]:
@@ -30,7 +30,7 @@ def _queue_metrics() -> Iterator[str]:
     yield f"(s[0-9]+-)?.+-({'|'.join(waiting)})"
 
 
-def _families_with_lengths() -> set[Family]:
+def _families_with_lengths() -> set[SignalFamily]:
     return {each.family for each in SIGNALS.values() if _is_length_in_pods(each)}
 
 

@@ -23,8 +23,8 @@ from gpuscale.ops.install.cluster.kinds import Reference, path_of, reference
 from gpuscale.ops.install.cluster.ownership import creatable, essence, replaced, with_way_back
 from gpuscale.ops.install.cluster.plan import (
     FIELD_MANAGER,
+    ApplyStep,
     Plan,
-    Step,
     make_plan,
     server_side_apply,
 )
@@ -74,7 +74,7 @@ _TAKEOVER_S = 60.0
 _SCALERS = ("HorizontalPodAutoscaler", "ScaledObject", "ScaledJob")
 
 
-class Outcome(Enum):
+class ApplyOutcome(Enum):
     """What happened to an object."""
 
     CREATED = "created"
@@ -88,11 +88,11 @@ class Outcome(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ClusterChange:
     """One object and what happened to it."""
 
     reference: Reference
-    outcome: Outcome
+    outcome: ApplyOutcome
 
     def __str__(self) -> str:
         return f"{self.reference} {self.outcome.value}"
@@ -131,11 +131,11 @@ class Installer:
         self._waiter = Waiter(client, clock, announce, settings.wait_s)
         self._undoing = Waiter(client, clock, announce, _UNDO_S)
         self._taking_over = Waiter(client, clock, announce, min(settings.wait_s, _TAKEOVER_S))
-        self._tried: list[Step] = []
-        self._outcomes: dict[Reference, Outcome] = {}
+        self._tried: list[ApplyStep] = []
+        self._outcomes: dict[Reference, ApplyOutcome] = {}
         self._gave_way: list[Mapping[str, Any]] = []
 
-    async def install(self, name: str, objects: Sequence[Object]) -> list[Change]:
+    async def install(self, name: str, objects: Sequence[Object]) -> list[ClusterChange]:
         """Return what was changed once all of it works.
 
         Raises:
@@ -153,9 +153,9 @@ class Installer:
                 raise UpstreamError(f"{error}\n{undone}") from error
             self._announce(undone)
             raise
-        kept = [Change(each, Outcome.KEPT) for each in plan.kept]
-        made = [Change(each, outcome) for each, outcome in self._outcomes.items()]
-        gone = [Change(reference(body), Outcome.REMOVED) for body in self._gave_way]
+        kept = [ClusterChange(each, ApplyOutcome.KEPT) for each in plan.kept]
+        made = [ClusterChange(each, outcome) for each, outcome in self._outcomes.items()]
+        gone = [ClusterChange(reference(body), ApplyOutcome.REMOVED) for body in self._gave_way]
         surplus = [body for body in plan.surplus if body not in self._gave_way]
         return [*kept, *made, *gone, *await self._remove(surplus)]
 
@@ -181,7 +181,7 @@ class Installer:
             if step.body["kind"] == "DaemonSet":
                 await self._wait_for_nodes(step)
 
-    async def _apply(self, step: Step) -> None:
+    async def _apply(self, step: ApplyStep) -> None:
         # Noted before it is tried: an answer that is lost says nothing of what was done.
         self._tried.append(step)
         if step.is_foreign and step.before is not None:
@@ -202,7 +202,7 @@ class Installer:
 
             await self._waiter.until(f"{reference(body)} to be gone", left)
 
-    async def _clear_away(self, step: Step) -> None:
+    async def _clear_away(self, step: ApplyStep) -> None:
         """Remove our own object that can't be changed, and wait for its pods to leave their GPUs."""
         self._announce(_made_anew(step))
         await self._remove_whole(step, self._waiter, "Foreground")
@@ -242,7 +242,7 @@ class Installer:
                 raise
             raise UpstreamError(f"{error}; --force-conflicts takes these fields over") from error
 
-    async def _wait_for_nodes(self, step: Step) -> None:
+    async def _wait_for_nodes(self, step: ApplyStep) -> None:
         """Wait for a DaemonSet. One node that is not well is no reason to leave the others without.
 
         Raises:
@@ -253,14 +253,14 @@ class Installer:
         except UnavailableError as error:
             self._announce(f"warning: {error}; the installation goes on")
 
-    async def _try_out(self, plan: Plan) -> list[Change]:
+    async def _try_out(self, plan: Plan) -> list[ClusterChange]:
         """Have the server check everything. What goes into a namespace to be made is checked in `default`."""
         made = {step.reference.name for step in plan.steps if _is_new_namespace(step)}
-        changes = [Change(each, Outcome.KEPT) for each in plan.kept]
+        changes = [ClusterChange(each, ApplyOutcome.KEPT) for each in plan.kept]
         for step in plan.steps:
             if in_the_way(plan.surplus, [step.body]):
                 # KEDA's webhook refuses it while the autoscaler is there that would make way.
-                changes.append(Change(step.reference, Outcome.CREATED))
+                changes.append(ClusterChange(step.reference, ApplyOutcome.CREATED))
                 continue
             body = _moved(step.body) if step.reference.namespace in made else step.body
             if step.immutable:
@@ -271,13 +271,13 @@ class Installer:
                 after = await self._take_over(body, step.before, dryRun="All")
             else:
                 after = await self._patch(body, dryRun="All")
-            changes.append(Change(step.reference, _outcome(step, after)))
-        surplus = [Change(reference(body), Outcome.REMOVED) for body in plan.surplus]
+            changes.append(ClusterChange(step.reference, _outcome(step, after)))
+        surplus = [ClusterChange(reference(body), ApplyOutcome.REMOVED) for body in plan.surplus]
         return [*changes, *surplus]
 
-    async def _remove(self, surplus: Sequence[Mapping[str, Any]]) -> list[Change]:
+    async def _remove(self, surplus: Sequence[Mapping[str, Any]]) -> list[ClusterChange]:
         return [
-            Change(reference(body), await take_away(self._client, body))
+            ClusterChange(reference(body), await take_away(self._client, body))
             for body in reversed(surplus)
         ]
 
@@ -285,7 +285,7 @@ class Installer:
         """Put everything back as it was, last step first; return what was done and what could not be."""
         lines = []
         for step in reversed(self._tried):
-            if self._outcomes.get(step.reference) is Outcome.UNCHANGED:
+            if self._outcomes.get(step.reference) is ApplyOutcome.UNCHANGED:
                 continue
             try:
                 lines.append(await self._undo(step))
@@ -299,7 +299,7 @@ class Installer:
                 lines.append(f"could not take back {reference(body)}: {error}")
         return "\n".join(lines) if lines else "nothing had been changed"
 
-    async def _undo(self, step: Step) -> str:
+    async def _undo(self, step: ApplyStep) -> str:
         if step.before is None or step.immutable:
             await self._remove_whole(step, self._undoing, "Background")
         if step.before is None:
@@ -312,7 +312,7 @@ class Installer:
         again = ", and starts over" if step.immutable else ""
         return f"taken back: {step.reference} as it was{again}"
 
-    async def _remove_whole(self, step: Step, waiter: Waiter, propagation: str) -> None:
+    async def _remove_whole(self, step: ApplyStep, waiter: Waiter, propagation: str) -> None:
         """Remove an object and wait until it is gone, so that another run finds nothing that is ending."""
         path = path_of(step.body)
         await keep_count(self._client, step.body)
@@ -340,7 +340,7 @@ async def put_back(client: KubeClient, before: Mapping[str, Any]) -> None:
     await client.replace(path, body)
 
 
-async def take_away(client: KubeClient, body: Mapping[str, Any]) -> Outcome:
+async def take_away(client: KubeClient, body: Mapping[str, Any]) -> ApplyOutcome:
     """Remove an object, or put back what it had replaced.
 
     Raises:
@@ -350,29 +350,29 @@ async def take_away(client: KubeClient, body: Mapping[str, Any]) -> Outcome:
     original = replaced(body)
     if original is not None:
         await put_back(client, original)
-        return Outcome.RESTORED
+        return ApplyOutcome.RESTORED
     await keep_count(client, body)
     await client.delete(path_of(body), {"propagationPolicy": "Background"})
-    return Outcome.REMOVED
+    return ApplyOutcome.REMOVED
 
 
-def _outcome(step: Step, after: Mapping[str, Any]) -> Outcome:
+def _outcome(step: ApplyStep, after: Mapping[str, Any]) -> ApplyOutcome:
     """Return what happened. Contents are compared, because a dry run changes no version."""
     if step.before is None:
-        return Outcome.CREATED
+        return ApplyOutcome.CREATED
     if step.is_foreign:
-        return Outcome.REPLACED
+        return ApplyOutcome.REPLACED
     if step.immutable:
-        return Outcome.RECREATED
+        return ApplyOutcome.RECREATED
     is_same = essence(step.before) == essence(after)
-    return Outcome.UNCHANGED if is_same else Outcome.CONFIGURED
+    return ApplyOutcome.UNCHANGED if is_same else ApplyOutcome.CONFIGURED
 
 
-def _is_new_namespace(step: Step) -> bool:
+def _is_new_namespace(step: ApplyStep) -> bool:
     return step.body["kind"] == "Namespace" and step.before is None
 
 
-def _made_anew(step: Step) -> str:
+def _made_anew(step: ApplyStep) -> str:
     fields = ", ".join(step.immutable)
     return (
         f"{step.reference} is made anew and its pods start over, because {fields} can't be changed"

@@ -33,7 +33,7 @@ _NEEDS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ApplyStep:
     """One object to apply, and what is there now."""
 
     body: Object
@@ -51,7 +51,7 @@ class Step:
 class Plan:
     """What to apply, and what an earlier run made that is not wanted any more."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[ApplyStep, ...]
     kept: tuple[Reference, ...]
     """Namespaces that were there already; they stay as they are."""
     surplus: tuple[Mapping[str, Any], ...]
@@ -76,7 +76,7 @@ async def make_plan(
     missing = await _missing_kinds(client, objects)
     if missing:
         raise UsageError("\n".join(missing))
-    found = [Step(body, await client.find(path_of(body))) for body in objects]
+    found = [ApplyStep(body, await client.find(path_of(body))) for body in objects]
     kept = tuple(step.reference for step in found if _is_anothers_namespace(step))
     steps = [_judged(step, name) for step in found if step.reference not in kept]
     faults = [*await _missing_namespaces(client, steps, kept), *_foreign(steps, replaces=replaces)]
@@ -108,17 +108,17 @@ async def _missing_kinds(client: KubeClient, objects: Sequence[Object]) -> list[
     ]
 
 
-def _is_anothers_namespace(step: Step) -> bool:
+def _is_anothers_namespace(step: ApplyStep) -> bool:
     is_namespace = step.body["kind"] == "Namespace"
     return is_namespace and step.before is not None and owner(step.before) is None
 
 
-def _judged(step: Step, name: str) -> Step:
+def _judged(step: ApplyStep, name: str) -> ApplyStep:
     is_foreign = step.before is not None and owner(step.before) != name
-    return Step(step.body, step.before, is_foreign)
+    return ApplyStep(step.body, step.before, is_foreign)
 
 
-def _foreign(steps: Sequence[Step], *, replaces: bool) -> list[str]:
+def _foreign(steps: Sequence[ApplyStep], *, replaces: bool) -> list[str]:
     return [
         f"{step.reference} is there already, {described(step.before)}; {_way_out(step)}"
         for step in steps
@@ -137,17 +137,17 @@ def federates(body: Mapping[str, Any], before: Mapping[str, Any]) -> bool:
     return served in str(annotations.get(FEDERATES, "")).split(",")
 
 
-def _way_out(step: Step) -> str:
+def _way_out(step: ApplyStep) -> str:
     if _is_job(step):
         return "a Job can't be taken over: remove it, or set samples.namespace to another"
     return "--replace takes its place and keeps the way back"
 
 
-def _is_job(step: Step) -> bool:
+def _is_job(step: ApplyStep) -> bool:
     return reference(step.body).kind == "Job"
 
 
-async def _tried(client: KubeClient, step: Step) -> Step:
+async def _tried(client: KubeClient, step: ApplyStep) -> ApplyStep:
     """Return a step with what the server says can't be changed; of our kinds, Jobs have such fields."""
     if not _is_job(step) or step.before is None:
         return step
@@ -160,7 +160,7 @@ async def _tried(client: KubeClient, step: Step) -> Step:
 
 
 async def _missing_namespaces(
-    client: KubeClient, steps: Sequence[Step], kept: Sequence[Reference]
+    client: KubeClient, steps: Sequence[ApplyStep], kept: Sequence[Reference]
 ) -> list[str]:
     made = {step.reference.name for step in steps if step.body["kind"] == "Namespace"}
     there = made | {each.name for each in kept}

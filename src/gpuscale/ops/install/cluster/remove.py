@@ -9,7 +9,7 @@ from typing import Any
 from gpuscale.base.clock import Clock
 from gpuscale.base.errors import UnavailableError
 from gpuscale.kube.client.client import KubeClient
-from gpuscale.ops.install.cluster.apply import Change, Outcome, take_away
+from gpuscale.ops.install.cluster.apply import ApplyOutcome, ClusterChange, take_away
 from gpuscale.ops.install.cluster.handover import AUTOSCALERS, still_there
 from gpuscale.ops.install.cluster.kinds import KINDS, PODS, Reference, path_of, reference
 from gpuscale.ops.install.cluster.ownership import owner
@@ -49,7 +49,7 @@ class Remover:
         first.sort(key=lambda body: _FIRST.index(body["kind"]))
         return [*first, *reversed([body for body in objects if body["kind"] not in _FIRST])]
 
-    async def remove(self, name: str) -> list[Change]:
+    async def remove(self, name: str) -> list[ClusterChange]:
         """Return what was removed once nothing with the installation's label is left.
 
         Raises:
@@ -59,10 +59,11 @@ class Remover:
         """
         found = await self.found(name)
         first = [body for body in found if body["kind"] in _FIRST]
-        changes = [Change(reference(body), await self._take_away(body)) for body in first]
+        changes = [ClusterChange(reference(body), await self._take_away(body)) for body in first]
         await self._until_let_go(first)
         changes += [
-            Change(reference(body), await self._take_away(body)) for body in found[len(first) :]
+            ClusterChange(reference(body), await self._take_away(body))
+            for body in found[len(first) :]
         ]
 
         async def left() -> str | None:
@@ -112,7 +113,7 @@ class Remover:
         ]
         return f"{left} ({'; '.join(said)})" if said else str(left)
 
-    async def _take_away(self, body: Mapping[str, Any]) -> Outcome:
+    async def _take_away(self, body: Mapping[str, Any]) -> ApplyOutcome:
         if body["kind"] == "Namespace":
             others = await self._others(body["metadata"]["name"])
             if others:
@@ -120,7 +121,7 @@ class Remover:
                 self._announce(f"the namespace stays, because others have objects in it: {names}")
                 unlabelled = {"metadata": {"labels": {INSTALL_LABEL: None}}}
                 await self._client.patch(path_of(body), unlabelled)
-                return Outcome.KEPT
+                return ApplyOutcome.KEPT
         return await take_away(self._client, body)
 
     async def _others(self, namespace: str) -> list[Reference]:

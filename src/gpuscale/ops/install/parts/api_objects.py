@@ -5,7 +5,7 @@ The APIServices come last of all that is applied, so that requests move to serve
 
 import base64
 
-from gpuscale.ops.install.certificates import ServingCertificate
+from gpuscale.ops.install.certificates import IssuedCertificate
 from gpuscale.ops.install.common import (
     CA_SECRET,
     FEDERATES,
@@ -32,7 +32,7 @@ _PRIORITY = 100
 """Of group and version, as in every manifest of prometheus-adapter."""
 
 
-def metrics_api_objects(values: Values, certificate: ServingCertificate | None) -> list[Object]:
+def metrics_api_objects(values: Values, certificate: IssuedCertificate | None) -> list[Object]:
     """Return the metrics API's objects beside what runs it; none where it is off.
 
     Args:
@@ -65,7 +65,7 @@ def _federated_cas(values: Values) -> list[Object]:
     return [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": found, "data": bundles}]
 
 
-def _certificate(values: Values, certificate: ServingCertificate | None) -> list[Object]:
+def _certificate(values: Values, certificate: IssuedCertificate | None) -> list[Object]:
     if values.spec.metrics_api.certificates == "cert-manager":
         return _asked_of_cert_manager(values)
     if renews_certificate(values):
@@ -142,11 +142,11 @@ def _service(values: Values) -> Object:
     return found
 
 
-def _api_services(values: Values, certificate: ServingCertificate | None) -> list[Object]:
+def _api_services(values: Values, certificate: IssuedCertificate | None) -> list[Object]:
     return [_api_service(values, certificate, name) for name in api_service_names(values)]
 
 
-def _api_service(values: Values, certificate: ServingCertificate | None, name: str) -> Object:
+def _api_service(values: Values, certificate: IssuedCertificate | None, name: str) -> Object:
     version, group = name.split(".", 1)
     found = cluster_metadata(values, PART, name=name)
     trust: Object = {}

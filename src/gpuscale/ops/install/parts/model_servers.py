@@ -20,7 +20,7 @@ _META = "__meta_kubernetes"
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
+class MetricsPort:
     """One port of a workload's pods that serves metrics."""
 
     workload: Workload
@@ -33,16 +33,16 @@ class Served:
         return f"{self.workload.name.replace('.', '[.]')}{POD_SUFFIX[self.workload.kind]}"
 
 
-def served(values: Values) -> list[Served]:
+def served(values: Values) -> list[MetricsPort]:
     """Return what has to be scraped of the workloads, each once."""
     return list(dict.fromkeys(each for scale in values.spec.scale for each in _of(scale)))
 
 
-def _of(scale: Scale) -> Iterator[Served]:
+def _of(scale: Scale) -> Iterator[MetricsPort]:
     for signal in scale.signals:
         if signal.kind == "pods" and signal.family.port:
             port = scale.metrics_port or signal.family.port
-            yield Served(scale.workload, port, signal.family.path)
+            yield MetricsPort(scale.workload, port, signal.family.path)
 
 
 def namespaces(values: Values) -> list[str]:
@@ -105,7 +105,7 @@ def server_jobs(values: Values) -> list[Object]:
     ]
 
 
-def _kept(served_port: Served) -> list[tuple[str, str]]:
+def _kept(served_port: MetricsPort) -> list[tuple[str, str]]:
     """Return the labels of discovery that select a port, and what they have to be."""
     return [
         (f"{_META}_namespace", served_port.workload.namespace),

@@ -12,7 +12,7 @@ from dataclasses import replace
 from gpuscale.base.documents.documents import Path
 from gpuscale.base.errors import ConfigError
 from gpuscale.base.findings import Checks, Severity
-from gpuscale.base.objects.scaled_object import PROMETHEUS, Trigger
+from gpuscale.base.objects.scaled_object import PROMETHEUS, ScaleTrigger
 from gpuscale.hpa.types import DEFAULT_SETTINGS
 from gpuscale.ops.lint.checks.reach import signal_findings
 from gpuscale.ops.lint.findings import LintFinding
@@ -135,12 +135,14 @@ def _fallback(placed: PlacedScaledObject) -> Iterator[LintFinding]:
         )
 
 
-def _is_ours(trigger: Trigger) -> bool:
+def _is_ours(trigger: ScaleTrigger) -> bool:
     is_named = "gpuscale" in trigger.metadata.get("scalerAddress", "")
     return is_named or not _OURS.isdisjoint(trigger.metadata)
 
 
-def _metadata(placed: PlacedScaledObject, index: int, trigger: Trigger) -> Iterator[LintFinding]:
+def _metadata(
+    placed: PlacedScaledObject, index: int, trigger: ScaleTrigger
+) -> Iterator[LintFinding]:
     given = {key: text for key, text in trigger.metadata.items() if key != _POLLING}
     try:
         read = read_metadata(given, placed.scaled.metadata.namespace, check=policy_faults)
@@ -173,7 +175,7 @@ def _polling(placed: PlacedScaledObject) -> Iterator[LintFinding]:
 
 
 def _ca(
-    inputs: Inputs, placed: PlacedScaledObject, index: int, trigger: Trigger
+    inputs: Inputs, placed: PlacedScaledObject, index: int, trigger: ScaleTrigger
 ) -> Iterator[LintFinding]:
     path: Path = ("spec", "triggers", index)
     kind = str(placed.written(*path, "authenticationRef").get("kind") or "TriggerAuthentication")

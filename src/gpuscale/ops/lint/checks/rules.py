@@ -23,7 +23,7 @@ from gpuscale.ops.lint.serving import (
 )
 from gpuscale.series.matchers import Matcher
 from gpuscale.series.promql.tree import Node
-from gpuscale.server.rules.config import Rule
+from gpuscale.server.rules.config import AdapterRule
 from gpuscale.server.rules.queries.backwards import api_names, maps, named_series
 from gpuscale.server.rules.resource_labels import NoLabelError
 from gpuscale.server.rules.resources import KUBERNETES, NAMESPACES, PODS, ResourceType
@@ -226,16 +226,16 @@ def _grouping_findings(placed: PlacedRule) -> Iterator[LintFinding]:
         )
 
 
-def resources_without_rows(rule: Rule) -> list[ResourceType]:
+def resources_without_rows(rule: AdapterRule) -> list[ResourceType]:
     """Return the mapped resources whose label the rows of a rule's query don't carry."""
     return [each for each, carried in _carried(rule) if not carried]
 
 
-def _resources_with_rows(rule: Rule) -> list[ResourceType]:
+def _resources_with_rows(rule: AdapterRule) -> list[ResourceType]:
     return [each for each, carried in _carried(rule) if carried]
 
 
-def _carried(rule: Rule) -> Iterator[tuple[ResourceType, bool]]:
+def _carried(rule: AdapterRule) -> Iterator[tuple[ResourceType, bool]]:
     series = _some_series(rule)
     for each in mapped_resources(rule) or _by_template(rule):
         node = custom_node(rule, series, each, _NAMESPACE, Selector())
@@ -243,11 +243,11 @@ def _carried(rule: Rule) -> Iterator[tuple[ResourceType, bool]]:
             yield each, carries(node, rule.labels.label_for(each))
 
 
-def _by_template(rule: Rule) -> list[ResourceType]:
+def _by_template(rule: AdapterRule) -> list[ResourceType]:
     return [PODS] if maps(rule, PODS) else []
 
 
-def _some_series(rule: Rule) -> str:
+def _some_series(rule: AdapterRule) -> str:
     return next(iter(sorted(named_series(rule) or ())), _PLACEHOLDER)
 
 
@@ -302,7 +302,7 @@ def _query_findings(placed: PlacedRule) -> Iterator[LintFinding]:
                 )
 
 
-def _filled(rule: Rule, series: str) -> Node | None:
+def _filled(rule: AdapterRule, series: str) -> Node | None:
     if rule.external:
         return external_node(rule, series, _NAMESPACE, Selector())
     asked = next((each for each in mapped_resources(rule) if each != NAMESPACES), PODS)
@@ -379,7 +379,7 @@ def _hidden(placed: PlacedRule, other: PlacedRule, name: str) -> LintFinding:
     )
 
 
-def _listed(rule: Rule, *, external: bool) -> list[tuple[str, str]]:
+def _listed(rule: AdapterRule, *, external: bool) -> list[tuple[str, str]]:
     """Return the resources that a rule is sure to find, each with its label."""
     if external:
         return [("", "")]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from gpuscale.base.errors import QueryError
 from gpuscale.base.findings import Checks, Severity
-from gpuscale.base.objects.scaled_object import PROMETHEUS, RESOURCE_TRIGGERS, Trigger
+from gpuscale.base.objects.scaled_object import PROMETHEUS, RESOURCE_TRIGGERS, ScaleTrigger
 from gpuscale.base.quantity import Quantity
 from gpuscale.hpa.types import DEFAULT_SETTINGS
 from gpuscale.hpa.units import unit_fault, unit_of_query
@@ -87,7 +87,7 @@ def _findings(placed: PlacedScaledObject, recorded: set[str]) -> Iterator[LintFi
         yield _never_wakes(placed, [str(each) for each in series])
 
 
-def _rows(trigger: Trigger, node: Node, place: Place) -> Iterator[LintFinding]:
+def _rows(trigger: ScaleTrigger, node: Node, place: Place) -> Iterator[LintFinding]:
     if not is_one_row(node):
         yield SEVERAL_ROWS.found(
             place,
@@ -97,7 +97,7 @@ def _rows(trigger: Trigger, node: Node, place: Place) -> Iterator[LintFinding]:
 
 
 def _unit(
-    placed: PlacedScaledObject, index: int, trigger: Trigger, node: Node
+    placed: PlacedScaledObject, index: int, trigger: ScaleTrigger, node: Node
 ) -> Iterator[LintFinding]:
     unit, series = unit_of_query(node), next((read.series for read in reads(node)), None)
     if unit is None or not trigger.threshold:
@@ -110,7 +110,7 @@ def _unit(
 
 
 def _reach(
-    placed: PlacedScaledObject, index: int, trigger: Trigger, node: Node
+    placed: PlacedScaledObject, index: int, trigger: ScaleTrigger, node: Node
 ) -> Iterator[LintFinding]:
     values = values_of(node)
     if values is None or not values.is_bounded or values.high <= 0:
@@ -135,7 +135,7 @@ def _reach(
 
 
 def _mean(
-    placed: PlacedScaledObject, index: int, trigger: Trigger, node: Node
+    placed: PlacedScaledObject, index: int, trigger: ScaleTrigger, node: Node
 ) -> Iterator[LintFinding]:
     """Report a mean over pods or GPUs that KEDA's HPA divides by the target, whatever the number of pods."""
     is_mean = isinstance(node, Aggregate) and node.operator == "avg"

@@ -4,7 +4,7 @@ Source: prometheus promql/parser/parse.go (checkAST, ParseErr), functions.go, re
 """
 
 from gpuscale.base.regex import compile_re2
-from gpuscale.series.promql.diagnosis.syntax import Node, Parser
+from gpuscale.series.promql.diagnosis.syntax import Parser, SyntaxNode
 from gpuscale.series.promql.diagnosis.tokens import FaultError, UndecidedError, quoted
 
 _SCALAR, _VECTOR, _MATRIX, _STRING = "scalar", "instant vector", "range vector", "string"
@@ -89,19 +89,19 @@ class _Checker:
     def __init__(self) -> None:
         self._faults: list[FaultError] = []
 
-    def faults_of(self, node: Node) -> list[FaultError]:
+    def faults_of(self, node: SyntaxNode) -> list[FaultError]:
         self._type(node)
         return self._faults
 
     def _note(self, position: int, text: str | None) -> None:
         self._faults.append(FaultError(position, text))
 
-    def _expect(self, node: Node, wanted: str, context: str) -> None:
+    def _expect(self, node: SyntaxNode, wanted: str, context: str) -> None:
         found = self._type(node)
         if found != wanted:
             self._note(node.start, f"expected type {wanted} in {context}, got {found}")
 
-    def _type(self, node: Node) -> str:
+    def _type(self, node: SyntaxNode) -> str:
         match node.kind:
             case "number":
                 return _SCALAR
@@ -131,14 +131,14 @@ class _Checker:
             case _:
                 return self._binary(node)
 
-    def _unary(self, node: Node) -> str:
+    def _unary(self, node: SyntaxNode) -> str:
         found = self._type(node.children[0])
         if found not in (_SCALAR, _VECTOR):
             text = "unary expression only allowed on expressions of type scalar or instant vector"
             self._note(node.start, f'{text}, got "{found}"')
         return found
 
-    def _aggregate(self, node: Node) -> str:
+    def _aggregate(self, node: SyntaxNode) -> str:
         *parameter, inner = node.children
         self._expect(inner, _VECTOR, "aggregation expression")
         if node.name in _SCALAR_PARAMETER:
@@ -147,7 +147,7 @@ class _Checker:
             self._expect(parameter[0], _STRING, "aggregation parameter")
         return _VECTOR
 
-    def _call(self, node: Node) -> str:
+    def _call(self, node: SyntaxNode) -> str:
         types, variadic = _FUNCTIONS[node.name]
         count, given = len(types), len(node.children)
         call = f"in call to {quoted(node.name)}, got {given}"
@@ -167,7 +167,7 @@ class _Checker:
             self._expect(argument, wanted, f"call to function {quoted(node.name)}")
         return _SCALAR if node.name in _SCALAR_FUNCTIONS else _VECTOR
 
-    def _binary(self, node: Node) -> str:
+    def _binary(self, node: SyntaxNode) -> str:
         left, right = node.children
         types = self._type(left), self._type(right)
         operator, start = node.name, node.operator_start
@@ -194,7 +194,7 @@ class _Checker:
             self._note(node.start, text)
         return _SCALAR if types == (_SCALAR, _SCALAR) else _VECTOR
 
-    def _selector(self, node: Node) -> None:
+    def _selector(self, node: SyntaxNode) -> None:
         for name, _, value in node.matchers:
             if name == "__name__" and node.name:
                 text = f"metric name must not be set twice: {quoted(node.name)} or {_value(value)}"

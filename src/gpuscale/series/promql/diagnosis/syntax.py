@@ -47,7 +47,7 @@ _PRECEDED = (
 
 
 @dataclass(slots=True)
-class Node:
+class SyntaxNode:
     """A part of the tree."""
 
     kind: str
@@ -55,7 +55,7 @@ class Node:
     start: int
     name: str = ""
     """The function, aggregation, operator or metric."""
-    children: list["Node"] = field(default_factory=list)
+    children: list["SyntaxNode"] = field(default_factory=list)
     matchers: list[tuple[str, str, str]] = field(default_factory=list)
     """Name, operator, and value as written."""
     operator_start: int = 0
@@ -85,7 +85,7 @@ class Parser:
         self.faults: list[FaultError] = []
         """Those after which reading goes on, in the order in which they were found."""
 
-    def parse(self) -> Node:
+    def parse(self) -> SyntaxNode:
         """Return the tree.
 
         Raises:
@@ -120,7 +120,7 @@ class Parser:
     def _note(self, position: int, text: str | None) -> None:
         self.faults.append(FaultError(position, text))
 
-    def _expression(self, least: int) -> Node:
+    def _expression(self, least: int) -> SyntaxNode:
         left = self._unary()
         while True:
             token = self._peek()
@@ -129,13 +129,13 @@ class Parser:
             if not precedence or precedence < least or (precedence == least and operator != "^"):
                 return left
             self._take()
-            node = Node("binary", left.start, operator, operator_start=token.start)
+            node = SyntaxNode("binary", left.start, operator, operator_start=token.start)
             self._modifiers(node)
             right = self._expression(precedence)
             node.children = [left, right]
             left = node
 
-    def _modifiers(self, node: Node) -> None:
+    def _modifiers(self, node: SyntaxNode) -> None:
         if self._peek().word == "bool":
             self._take()
             node.has_bool = True
@@ -151,7 +151,7 @@ class Parser:
         if self._peek().word in ("fill", "fill_left", "fill_right"):
             raise UndecidedError
 
-    def _unary(self) -> Node:
+    def _unary(self) -> SyntaxNode:
         token = self._peek()
         if token.kind not in ("+", "-"):
             return self._postfix(self._primary())
@@ -160,9 +160,9 @@ class Parser:
         if operand.kind == "number":
             operand.start = token.start
             return operand
-        return Node("unary", token.start, children=[operand])
+        return SyntaxNode("unary", token.start, children=[operand])
 
-    def _primary(self) -> Node:
+    def _primary(self) -> SyntaxNode:
         token = self._peek()
         match token.kind:
             case "(":
@@ -171,19 +171,19 @@ class Parser:
                 if self._peek().kind != ")":
                     raise self._unexpected()
                 self._take()
-                return Node("paren", token.start, children=[inner])
+                return SyntaxNode("paren", token.start, children=[inner])
             case "number" | "duration":
                 return self._number(self._take())
             case "string":
                 self._take()
-                return Node("string", token.start)
+                return SyntaxNode("string", token.start)
             case "{":
-                return self._selector(Node("vector", token.start))
+                return self._selector(SyntaxNode("vector", token.start))
             case "word" | "metric":
                 return self._named(token)
         raise self._unexpected()
 
-    def _number(self, token: Token) -> Node:
+    def _number(self, token: Token) -> SyntaxNode:
         if token.kind == "number" and _NUMBER.fullmatch(token.text) is None:
             raise UndecidedError
         if token.kind == "duration":
@@ -193,9 +193,9 @@ class Parser:
                 self._note(token.start, text if is_known else None)
             elif len(token.text) > 12:
                 raise UndecidedError
-        return Node("number", token.start)
+        return SyntaxNode("number", token.start)
 
-    def _named(self, token: Token) -> Node:
+    def _named(self, token: Token) -> SyntaxNode:
         word = token.word
         if word in _NOT_METRICS:
             raise self._unexpected()
@@ -206,16 +206,16 @@ class Parser:
         is_function = token.kind == "word" and (not word or word in PREPROCESSORS)
         if is_function and following.kind == "(":
             return self._call(token)
-        node = Node("vector", token.start, token.text)
+        node = SyntaxNode("vector", token.start, token.text)
         return self._selector(node) if following.kind == "{" else node
 
-    def _call(self, name: Token) -> Node:
+    def _call(self, name: Token) -> SyntaxNode:
         arguments = self._arguments()
         if name.text not in self._functions:
             self._note(name.start, f"unknown function with name {quoted(name.text)}")
-        return Node("call", name.start, name.text, arguments)
+        return SyntaxNode("call", name.start, name.text, arguments)
 
-    def _arguments(self) -> list[Node]:
+    def _arguments(self) -> list[SyntaxNode]:
         self._take()
         if self._peek().kind == ")":
             self._take()
@@ -232,7 +232,7 @@ class Parser:
         self._take()
         return found
 
-    def _aggregation(self, operator: Token) -> Node:
+    def _aggregation(self, operator: Token) -> SyntaxNode:
         name = operator.word
         self._aggregations += 1
         is_grouped = self._peek().word in ("by", "without")
@@ -255,7 +255,7 @@ class Parser:
                 "wrong number of arguments for aggregate expression provided, "
                 f"expected {wanted}, got {len(arguments)}",
             )
-        return Node("aggregate", operator.start, name, arguments)
+        return SyntaxNode("aggregate", operator.start, name, arguments)
 
     def _grouping_labels(self) -> list[str]:
         if self._peek().kind != "(":
@@ -277,7 +277,7 @@ class Parser:
         self._take()
         return found
 
-    def _selector(self, node: Node) -> Node:
+    def _selector(self, node: SyntaxNode) -> SyntaxNode:
         self._take()
         while self._peek().kind != "}":
             self._matcher(node)
@@ -288,7 +288,7 @@ class Parser:
         self._take()
         return node
 
-    def _matcher(self, node: Node) -> None:
+    def _matcher(self, node: SyntaxNode) -> None:
         name = self._peek()
         if name.kind not in ("name", "string"):
             raise self._unexpected("label matching", 'identifier or "}"')
@@ -310,7 +310,7 @@ class Parser:
             # The words of Go's library for regular expressions are not known here.
             self._note(name.start, None)
 
-    def _postfix(self, node: Node) -> Node:
+    def _postfix(self, node: SyntaxNode) -> SyntaxNode:
         while True:
             token = self._peek()
             if token.kind == "[":
@@ -328,14 +328,14 @@ class Parser:
             else:
                 return node
 
-    def _brackets(self, node: Node) -> Node:
+    def _brackets(self, node: SyntaxNode) -> SyntaxNode:
         bracket = self._take()
         self._length("subquery or range selector", _LENGTHS, is_positive=True)
         token = self._peek()
         if token.kind == "]":
             self._take()
             self._check_ranged(node, bracket)
-            return Node("matrix", node.start, children=[node])
+            return SyntaxNode("matrix", node.start, children=[node])
         if token.kind != ":":
             if token.kind in _ARITHMETIC:
                 raise UndecidedError
@@ -349,9 +349,9 @@ class Parser:
             if self._peek().kind != "]":
                 raise self._unexpected("subquery selector", '"]"')
         self._take()
-        return Node("subquery", node.start, children=[node])
+        return SyntaxNode("subquery", node.start, children=[node])
 
-    def _check_ranged(self, node: Node, bracket: Token) -> None:
+    def _check_ranged(self, node: SyntaxNode, bracket: Token) -> None:
         if node.kind != "vector":
             self._note(bracket.start, "ranges only allowed for vector selectors")
         elif node.offset:
@@ -394,7 +394,7 @@ class Parser:
             raise UndecidedError
         self._number(self._take())
 
-    def _modify(self, node: Node, modifier: str) -> None:
+    def _modify(self, node: SyntaxNode, modifier: str) -> None:
         if node.kind not in ("vector", "matrix", "subquery"):
             self._note(node.start, f"{modifier} {_PRECEDED}")
             return

@@ -25,7 +25,7 @@ from gpuscale.series.promql.functions.functions import (
 from gpuscale.series.promql.functions.ranges import KEEPS_NAME, RANGE_FUNCTIONS
 from gpuscale.series.promql.functions.sampling import offset
 from gpuscale.series.promql.rows import NAN, Evaluator, PlannedQuery, QueryRange, Reading, Rows
-from gpuscale.series.promql.rows import Windows as RowWindows
+from gpuscale.series.promql.rows import RangeWindows as RowWindows
 from gpuscale.series.promql.tree import Anchor, Moment, ValueType, value_type
 from gpuscale.series.promql.vectorised.aggregation import (
     Reduction,

@@ -11,7 +11,7 @@ from gpuscale.server.metricsapi.federation.answers import unavailable
 from gpuscale.server.metricsapi.federation.member import MAX_AT_ONCE, Member, Passed
 from gpuscale.server.metricsapi.federation.ownership import Claim, Own, Ownership
 from gpuscale.server.metricsapi.federation.settings import MemberSettings
-from gpuscale.server.metricsapi.health import Check
+from gpuscale.server.metricsapi.health import HealthCheck
 from gpuscale.server.metricsapi.provider import MetricsProvider
 from gpuscale.server.metricsapi.telemetry.histograms import histograms
 from gpuscale.server.metricsapi.telemetry.own_metrics import PREFIX, family
@@ -102,10 +102,10 @@ class Federation:
         """Return why lists may lack something, a line per member."""
         return [text for each in self.members.values() if (text := each.missing())]
 
-    def checks(self) -> Iterable[Check]:
+    def checks(self) -> Iterable[HealthCheck]:
         """Yield how each member does; none makes us unready, as ours are served without it."""
         for member in self.members.values():
-            yield Check(f"member-{member.name}", remark=member.remark())
+            yield HealthCheck(f"member-{member.name}", remark=member.remark())
 
     def families(self) -> tuple[Family, ...]:
         """Return what is counted of the members."""

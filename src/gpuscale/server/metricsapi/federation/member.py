@@ -27,7 +27,7 @@ from gpuscale.server.metricsapi.telemetry.histograms import Histogram
 from gpuscale.server.metricsapi.wire.bodies import Body
 from gpuscale.server.metricsapi.wire.paths import CustomTarget, ExternalTarget, path_of, versions_of
 from gpuscale.server.metricsapi.wire.requests import RequestError
-from gpuscale.server.sources.access import Access, SecretFile, tls_to
+from gpuscale.server.sources.access import SecretFile, SourceAccess, tls_to
 from gpuscale.server.sources.http import HttpSession
 
 MAX_AT_ONCE = 64
@@ -50,7 +50,7 @@ class Passed:
 
 
 @dataclass(slots=True)
-class Counts:
+class MemberCounts:
     """What became of the requests that were to be passed on."""
 
     results: Counter[str] = field(default_factory=Counter)
@@ -73,7 +73,7 @@ class Member:
         self.settings = settings
         self.name = settings.name
         self.circuit = Circuit()
-        self.counts = Counts()
+        self.counts = MemberCounts()
         self.lists: dict[tuple[str, str], list[Body]] = {}
         """The resources that it last listed, by group and version."""
         self.list_faults: dict[tuple[str, str], str] = {}
@@ -225,13 +225,13 @@ class Member:
         return reason_of(error)[:300]
 
 
-def _access(settings: MemberSettings) -> Access:
+def _access(settings: MemberSettings) -> SourceAccess:
     """Return our credentials for a member: those that are named, or the pod's service account."""
     token_file = settings.token_file
     own = SERVICE_ACCOUNT / "token"
     if token_file is None and settings.client_files is None and own.exists():
         token_file = own
-    return Access(
+    return SourceAccess(
         token=None if token_file is None else SecretFile(token_file),
         tls=tls_to(
             f"the metrics API {settings.name}",

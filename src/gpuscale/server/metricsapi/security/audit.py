@@ -34,7 +34,7 @@ _BYTES_PER_MB = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class AuditedRequest:
     """A request that was answered."""
 
     uri: str
@@ -77,7 +77,7 @@ class AuditLog:
                 f"--audit-log-path: can't write {settings.path}: {error.strerror}"
             ) from error
 
-    def add(self, request: Request) -> None:
+    def add(self, request: AuditedRequest) -> None:
         """Have an event written soon."""
         line = json.dumps(event(request), separators=(",", ":")).encode() + b"\n"
         if self._bytes + len(line) > _MOST_BYTES:
@@ -126,7 +126,7 @@ class AuditLog:
                 old.replace(new)
 
 
-def event(request: Request) -> dict[str, object]:
+def event(request: AuditedRequest) -> dict[str, object]:
     """Return the event of a request."""
     found: dict[str, object] = {
         "kind": "Event",

@@ -35,7 +35,7 @@ class UnauthenticatedError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Credentials:
+class RequestCredentials:
     """What a request shows of who sends it."""
 
     headers: CIMultiDictProxy[str]
@@ -55,7 +55,7 @@ class Authenticator:
         self._trust = trust
         self._tokens = tokens
 
-    async def user(self, credentials: Credentials) -> User:
+    async def user(self, credentials: RequestCredentials) -> User:
         """Return who asks.
 
         Raises:
@@ -82,7 +82,7 @@ class Authenticator:
             return False
         return True
 
-    def _by_certificate(self, credentials: Credentials, faults: list[str]) -> User | None:
+    def _by_certificate(self, credentials: RequestCredentials, faults: list[str]) -> User | None:
         if not credentials.certificates:
             return None
         trust = self._trust()
@@ -102,7 +102,7 @@ class Authenticator:
             return None
         return User(subject.common_name, subject.organizations) if subject.common_name else None
 
-    async def _by_token(self, credentials: Credentials, faults: list[str]) -> User | None:
+    async def _by_token(self, credentials: RequestCredentials, faults: list[str]) -> User | None:
         token = _bearer_token(credentials.headers)
         if token is None or self._tokens is None:
             return None
@@ -117,7 +117,7 @@ class Authenticator:
         return found
 
 
-def _proxied(trusted: RequestHeaders, credentials: Credentials) -> User | None:
+def _proxied(trusted: RequestHeaders, credentials: RequestCredentials) -> User | None:
     """Return the user a front proxy speaks for; None where it names none."""
     _front_proxy(trusted, credentials.certificates)
     headers = credentials.headers

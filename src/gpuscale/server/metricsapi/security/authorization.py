@@ -11,9 +11,9 @@ from gpuscale.base.byte_cache import MAX_TEXT, ByteCache, deep_bytes
 from gpuscale.base.golang.durations import go_quote
 from gpuscale.server.metricsapi.security.reviews import (
     MASTERS,
+    AccessDecision,
     AccessReviewer,
     Attributes,
-    Decision,
     User,
 )
 from gpuscale.server.metricsapi.wire.field_selectors import parse_field_selector
@@ -47,16 +47,16 @@ class Authorizer:
         self._exact = {_rooted(path) for path in always_allowed if not path.endswith("*")}
         self._prefixes = tuple(_rooted(path[:-1]) for path in always_allowed if path.endswith("*"))
 
-    async def decide(self, user: User, attributes: Attributes) -> Decision:
+    async def decide(self, user: User, attributes: Attributes) -> AccessDecision:
         """Return whether the user may do it.
 
         Raises:
             GpuscaleError: the API server can't decide.
         """
         if MASTERS in user.groups or self._is_always_allowed(attributes):
-            return Decision(allowed=True)
+            return AccessDecision(allowed=True)
         if self._reviews is None:
-            return Decision(allowed=False, reason="there is no API server to ask")
+            return AccessDecision(allowed=False, reason="there is no API server to ask")
         return await self._reviews.review(user, attributes)
 
     def _is_always_allowed(self, attributes: Attributes) -> bool:

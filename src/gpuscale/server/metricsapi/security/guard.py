@@ -21,7 +21,7 @@ from gpuscale.server.metricsapi.security import audit
 from gpuscale.server.metricsapi.security.audit import AuditLog
 from gpuscale.server.metricsapi.security.authentication import (
     Authenticator,
-    Credentials,
+    RequestCredentials,
     UnauthenticatedError,
 )
 from gpuscale.server.metricsapi.security.authorization import (
@@ -227,9 +227,9 @@ async def unguarded(request: web.Request, handler: Handler) -> web.StreamRespons
         return status_response(request, TIMED_OUT)
 
 
-def _audited(request: web.Request, code: int, received_s: float) -> audit.Request:
+def _audited(request: web.Request, code: int, received_s: float) -> audit.AuditedRequest:
     """Return what the audit log says of a request."""
-    return audit.Request(
+    return audit.AuditedRequest(
         uri=request.rel_url.raw_path_qs,
         attributes=_attributes(request),
         user=ASKS.get(),
@@ -254,7 +254,7 @@ def _is_health(path: str) -> bool:
     return path.strip("/").partition("/")[0] in ENDPOINTS
 
 
-def _credentials(request: web.Request) -> Credentials:
+def _credentials(request: web.Request) -> RequestCredentials:
     connection = request.transport
     certificates = connection.presented() if isinstance(connection, Connection) else ()
-    return Credentials(request.headers, certificates)
+    return RequestCredentials(request.headers, certificates)

@@ -87,7 +87,7 @@ class Attributes:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class AccessDecision:
     """Whether somebody may do something."""
 
     allowed: bool
@@ -233,7 +233,7 @@ class TokenReviewer:
 
     def __init__(self, client: KubeClient, clock: Clock, ttl_s: float = 10.0) -> None:
         self._client = client
-        self._cache: Remembered[bytes, User | Decision] = Remembered(
+        self._cache: Remembered[bytes, User | AccessDecision] = Remembered(
             lambda _: ttl_s, clock, "token reviews"
         )
 
@@ -257,14 +257,14 @@ class TokenReviewer:
         found = await self._cache.get(digest, lambda: self._review(token))
         return found if isinstance(found, User) else None
 
-    async def _review(self, token: str) -> User | Decision:
+    async def _review(self, token: str) -> User | AccessDecision:
         question: JsonObject = {
             "kind": "TokenReview",
             "apiVersion": "authentication.k8s.io/v1",
             "spec": {"token": token},
         }
         answer = await self._client.ask("/apis/authentication.k8s.io/v1/tokenreviews", question)
-        return _reviewed(answer) or Decision(allowed=False)
+        return _reviewed(answer) or AccessDecision(allowed=False)
 
 
 def _reviewed(answer: JsonObject) -> User | None:
@@ -298,13 +298,13 @@ class AccessReviewer:
     ) -> None:
         self._client = client
 
-        def ttl_s(decision: Decision) -> float:
+        def ttl_s(decision: AccessDecision) -> float:
             return allowed_ttl_s if decision.allowed else denied_ttl_s
 
-        self._known: Remembered[tuple[User, Attributes], Decision] = Remembered(
+        self._known: Remembered[tuple[User, Attributes], AccessDecision] = Remembered(
             ttl_s, clock, "access reviews"
         )
-        self._strangers: Remembered[tuple[User, Attributes], Decision] = Remembered(
+        self._strangers: Remembered[tuple[User, Attributes], AccessDecision] = Remembered(
             ttl_s, clock, "access reviews of strangers", _MAX_STRANGERS_BYTES
         )
 
@@ -317,7 +317,7 @@ class AccessReviewer:
         await self._known.close()
         await self._strangers.close()
 
-    async def review(self, user: User, attributes: Attributes) -> Decision:
+    async def review(self, user: User, attributes: Attributes) -> AccessDecision:
         """Return whether the user may do it.
 
         Raises:
@@ -327,11 +327,11 @@ class AccessReviewer:
         cache = self._strangers if UNAUTHENTICATED in user.groups else self._known
         return await cache.get(key, lambda: self._review(user, attributes))
 
-    async def _review(self, user: User, attributes: Attributes) -> Decision:
+    async def _review(self, user: User, attributes: Attributes) -> AccessDecision:
         path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
         answer = await self._client.ask(path, access_review(user, attributes))
         status = mapping_of(answer.get("status"))
-        return Decision(status.get("allowed") is True, text_of(status.get("reason")))
+        return AccessDecision(status.get("allowed") is True, text_of(status.get("reason")))
 
 
 def access_review(user: User, attributes: Attributes) -> JsonObject:

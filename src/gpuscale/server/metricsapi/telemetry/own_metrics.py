@@ -27,7 +27,7 @@ MetricKey = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ServedValues:
     """Values that were given to somebody."""
 
     group: str
@@ -57,7 +57,7 @@ class ServerMetrics:
         self._asked: dict[str, Histogram] = {}
         self._failed: Counter[str] = Counter()
         self._rejected: Counter[str] = Counter()
-        self._answers: OrderedDict[MetricKey, Answer] = OrderedDict()
+        self._answers: OrderedDict[MetricKey, ServedValues] = OrderedDict()
         self._source_lags: dict[MetricKey, SourceLag] = {}
         self._answered: dict[MetricKey, None] = {}
         """Since they were last taken, in the order of their first answer since."""
@@ -74,7 +74,7 @@ class ServerMetrics:
     def rejected(self, reason: str) -> None:
         self._rejected[reason] += 1
 
-    def answered(self, answer: Answer) -> None:
+    def answered(self, answer: ServedValues) -> None:
         key = (answer.group, answer.metric)
         self._answers[key] = answer
         self._answers.move_to_end(key)
@@ -154,7 +154,7 @@ class ServerMetrics:
             *self._as_apiserver.families(),
         )
 
-    def _hops(self, key: MetricKey, answer: Answer) -> Iterable[tuple[str, float]]:
+    def _hops(self, key: MetricKey, answer: ServedValues) -> Iterable[tuple[str, float]]:
         lag = self._source_lags.get(key, SourceLag())
         hops = {"scrape": lag.scrape_s, "store": lag.store_s, "answer": answer.seconds}
         known = [(hop, seconds) for hop, seconds in hops.items() if seconds is not None]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from gpuscale.base.clock import Clock
 from gpuscale.base.errors import GpuscaleError
 from gpuscale.base.objects.selectors import Selector
-from gpuscale.hpa.replicas.pods import Sample
+from gpuscale.hpa.replicas.pods import PodSample
 from gpuscale.series.values import Scalar, Value, Vector
 from gpuscale.server.metricsapi.provider import CustomAnswer, MetricsProvider
 from gpuscale.server.metricsapi.triggers.workloads import Workloads, described
@@ -229,7 +229,7 @@ def _heed(task: asyncio.Task[Value]) -> None:
 
 def _pod_loads(answer: CustomAnswer, now_ms: int) -> PodLoads:
     samples = {
-        value.object_name: Sample(value.value_milli, value.measured_ms, value.window_ms)
+        value.object_name: PodSample(value.value_milli, value.measured_ms, value.window_ms)
         for value in answer.values
     }
     return PodLoads(samples, min((s.measured_ms for s in samples.values()), default=now_ms))

@@ -13,8 +13,8 @@ from gpuscale.base.errors import GpuscaleError
 from gpuscale.kube.client.client import JsonObject, KubeClient
 from gpuscale.kube.client.errors import ApiStatusError
 from gpuscale.kube.json_values import mapping_of, text_of
-from gpuscale.server.metricsapi.triggers.turns import Budget
-from gpuscale.server.metricsapi.triggers.watch import Change
+from gpuscale.server.metricsapi.triggers.turns import RateBudget
+from gpuscale.server.metricsapi.triggers.watch import AnswerChange
 from gpuscale.triggers.trigger import Trigger, WorkloadRef
 
 _LOG = logging.getLogger(__name__)
@@ -43,13 +43,13 @@ class TriggerEvents:
     def __init__(self, client: KubeClient, clock: Clock) -> None:
         self._client = client
         self._clock = clock
-        self._waiting: asyncio.Queue[Change] = asyncio.Queue(_MAX_WAITING)
+        self._waiting: asyncio.Queue[AnswerChange] = asyncio.Queue(_MAX_WAITING)
         self._not_before_ms: dict[Trigger, int] = {}
-        self._budget = Budget(_PER_MINUTE / 60, clock.now_ms() / 1000)
+        self._budget = RateBudget(_PER_MINUTE / 60, clock.now_ms() / 1000)
         self._is_off = False
         self._written = 0
 
-    def note(self, change: Change) -> None:
+    def note(self, change: AnswerChange) -> None:
         """Write an Event of a change of the basis; a first answer that is measured is none."""
         before, answer = change.before, change.answer
         if self._is_off or before is None or before.basis == answer.basis:
@@ -84,7 +84,7 @@ class TriggerEvents:
             except GpuscaleError as error:
                 _LOG.debug("an Event could not be written: %s", error)
 
-    async def _write(self, change: Change, workload: WorkloadRef) -> None:
+    async def _write(self, change: AnswerChange, workload: WorkloadRef) -> None:
         namespace, answer = change.trigger.namespace, change.answer
         now_ms = self._clock.now_ms()
         at = datetime.fromtimestamp(now_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

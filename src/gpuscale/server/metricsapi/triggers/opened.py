@@ -11,13 +11,13 @@ from gpuscale.kube.client.client import KubeClient
 from gpuscale.server.metricsapi.api_servers import kube_settings
 from gpuscale.server.metricsapi.backend import MetricsBackend
 from gpuscale.server.metricsapi.backend_settings import BackendSettings
-from gpuscale.server.metricsapi.health import Check, remarked
+from gpuscale.server.metricsapi.health import HealthCheck, remarked
 from gpuscale.server.metricsapi.trigger_settings import HeldPlace, TriggerSettings
 from gpuscale.server.metricsapi.triggers.asking import Seeing
 from gpuscale.server.metricsapi.triggers.events import TriggerEvents
 from gpuscale.server.metricsapi.triggers.families import trigger_families
 from gpuscale.server.metricsapi.triggers.stores import HeldConfigMap, HeldFile, HeldStore, Keeper
-from gpuscale.server.metricsapi.triggers.watch import Change, TriggerWatch
+from gpuscale.server.metricsapi.triggers.watch import AnswerChange, TriggerWatch
 from gpuscale.server.metricsapi.triggers.workloads import Workloads
 from gpuscale.triggers.answer import Answer
 from gpuscale.triggers.trigger import Trigger
@@ -84,7 +84,7 @@ class Triggers:
         """Return how the triggers do, as metrics."""
         return trigger_families(self.watch)
 
-    def checks(self) -> list[Check]:
+    def checks(self) -> list[HealthCheck]:
         """Return how the parts do, for the health paths."""
         return [] if self._keeper is None else [remarked("held-decisions", [self._keeper.fault])]
 
@@ -124,7 +124,7 @@ def open_triggers(
     keepers: list[Keeper] = []
     events = None if client is None else TriggerEvents(client, clock)
 
-    def changed(change: Change) -> None:
+    def changed(change: AnswerChange) -> None:
         if change.before is None or change.before.is_active != change.answer.is_active:
             for keeper in keepers:
                 keeper.hurry()

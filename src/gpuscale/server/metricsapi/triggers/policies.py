@@ -17,7 +17,7 @@ from gpuscale.series.values import Value
 from gpuscale.server.metricsapi.triggers.workloads import described
 from gpuscale.triggers.observation import Missing, TotalLoad
 from gpuscale.triggers.policies.naming import find_policy
-from gpuscale.triggers.policies.served import PolicyRun, Question, run_bytes
+from gpuscale.triggers.policies.served import NextQuery, PolicyRun, run_bytes
 from gpuscale.triggers.trigger import ServedPolicy
 
 _LOG = logging.getLogger(__name__)
@@ -136,7 +136,7 @@ class Policies:
         finally:
             kept.catching_up = None
 
-    async def _answered(self, kept: _Kept, question: Question) -> bool:
+    async def _answered(self, kept: _Kept, question: NextQuery) -> bool:
         """Return whether the policy saw what a question is about."""
         run, is_quick = kept.run, question.count <= _QUICK_STEPS
         async with AsyncExitStack() as stack:

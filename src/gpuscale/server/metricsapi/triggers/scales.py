@@ -21,21 +21,21 @@ _NOT_FOUND = 404
 
 
 @dataclass(frozen=True, slots=True)
-class Scale:
+class WorkloadScale:
     """What a workload is asked for."""
 
     desired: int
     selector: Selector
 
 
-def read_scale(body: JsonObject) -> Scale | None:
+def read_scale(body: JsonObject) -> WorkloadScale | None:
     """Return the scale of a Deployment or StatefulSet; None of what has no selector."""
     spec = mapping_of(body.get("spec"))
     replicas = spec.get("replicas", 1)
     selector = _selector(mapping_of(spec.get("selector")))
     if selector is None or not isinstance(replicas, int):
         return None
-    return Scale(replicas, selector)
+    return WorkloadScale(replicas, selector)
 
 
 def _selector(body: object) -> Selector | None:
@@ -57,7 +57,7 @@ def _selector(body: object) -> Selector | None:
 
 @dataclass(slots=True)
 class _Polled:
-    scale: Scale | Missing
+    scale: WorkloadScale | Missing
     known_ms: int | None = None
     """When the API server last gave it."""
 
@@ -79,7 +79,7 @@ class PolledScales:
         self._collections: dict[tuple[str, str], tuple[str, int]] = {}
         """Path up to the namespace with `{}` in its place, and when it was found; by group and kind."""
 
-    def scale(self, namespace: str, workload: WorkloadRef) -> Scale | Missing:
+    def scale(self, namespace: str, workload: WorkloadRef) -> WorkloadScale | Missing:
         """Return the scale as it is known now."""
         key = (namespace, workload)
         found = self._scales.get(key)
@@ -115,7 +115,7 @@ class PolledScales:
         namespace, workload = key
         async with at_once:
             try:
-                scale: Scale | Missing = await self._fetch(namespace, workload)
+                scale: WorkloadScale | Missing = await self._fetch(namespace, workload)
             except ApiStatusError as error:
                 if error.code == _NOT_FOUND:
                     self._collections.pop((workload.api_version, workload.kind.lower()), None)
@@ -127,7 +127,7 @@ class PolledScales:
         if polled is not None:
             polled.scale, polled.known_ms = scale, self._clock.now_ms()
 
-    async def _fetch(self, namespace: str, workload: WorkloadRef) -> Scale | Missing:
+    async def _fetch(self, namespace: str, workload: WorkloadRef) -> WorkloadScale | Missing:
         collection = await self._collection(workload)
         if collection is None:
             return Missing(f"there is no kind {workload.kind} in {workload.api_version}")
@@ -138,7 +138,7 @@ class PolledScales:
         if not isinstance(replicas, int) or not text:
             return Missing(f"the scale of {workload.kind} {workload.name} has no selector")
         try:
-            return Scale(replicas, parse_selector(text))
+            return WorkloadScale(replicas, parse_selector(text))
         except ValueError as error:
             return Missing(f"the scale of {workload.kind} {workload.name}: {error}")
 

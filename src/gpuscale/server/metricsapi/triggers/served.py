@@ -12,7 +12,7 @@ from gpuscale.base.objects.metric_values import ExternalValue
 from gpuscale.base.objects.selectors import Selector
 from gpuscale.base.quantity import milli_text
 from gpuscale.base.words import counted
-from gpuscale.server.metricsapi.health import Check, remarked
+from gpuscale.server.metricsapi.health import HealthCheck, remarked
 from gpuscale.server.metricsapi.provider import FIRST_DISCOVERY_S
 from gpuscale.server.metricsapi.triggers.families import trigger_family
 from gpuscale.server.metricsapi.triggers.files import TriggerFiles
@@ -139,7 +139,7 @@ class ServedTriggers:
             ),
         )
 
-    def checks(self) -> list[Check]:
+    def checks(self) -> list[HealthCheck]:
         """Return how the parts do, for the health paths."""
         fault = self._files.state.fault
         note = None if fault is None else f"the last good triggers stay: {fault}"
@@ -147,4 +147,4 @@ class ServedTriggers:
         first = f"{counted(pending, 'trigger')} not evaluated yet" if pending else None
         is_awaited = self._clock.now_ms() - self._began_ms < FIRST_DISCOVERY_S * 1000
         checks = [remarked("triggers", [note, first]), *self._triggers.checks()]
-        return [Check("first-values", first), *checks] if first and is_awaited else checks
+        return [HealthCheck("first-values", first), *checks] if first and is_awaited else checks

@@ -19,8 +19,8 @@ from gpuscale.kube.client.client import CONFLICT, NOT_FOUND, JsonObject, KubeCli
 from gpuscale.kube.client.errors import ApiStatusError
 from gpuscale.kube.json_values import mapping_of, text_of
 from gpuscale.server.metricsapi.triggers.watch import TriggerWatch
-from gpuscale.triggers.held import Held, Key, decode, encode, newest
-from gpuscale.triggers.machine import Decision
+from gpuscale.triggers.held import HeldTrigger, Key, decode, encode, newest
+from gpuscale.triggers.machine import TriggerDecision
 
 _LOG = logging.getLogger(__name__)
 MAX_BYTES = 900 * 1024
@@ -37,7 +37,7 @@ _RENEW_MS = 60_000
 class HeldStore(Protocol):
     """Keeps decisions."""
 
-    async def read(self) -> dict[Key, Held]:
+    async def read(self) -> dict[Key, HeldTrigger]:
         """Return what is kept.
 
         Raises:
@@ -46,7 +46,7 @@ class HeldStore(Protocol):
         """
         ...
 
-    async def write(self, held: Mapping[Key, Held]) -> None:
+    async def write(self, held: Mapping[Key, HeldTrigger]) -> None:
         """Keep these, beside what others keep; raises as `read`."""
         ...
 
@@ -63,7 +63,7 @@ class HeldFile:
         self._path = path
         self._clock = clock
 
-    async def read(self) -> dict[Key, Held]:
+    async def read(self) -> dict[Key, HeldTrigger]:
         try:
             text = await asyncio.to_thread(self._read)
         except FileNotFoundError:
@@ -72,7 +72,7 @@ class HeldFile:
             raise UnavailableError(f"{self._path} can't be read: {error}") from error
         return decode(text, self._clock.now_ms())
 
-    async def write(self, held: Mapping[Key, Held]) -> None:
+    async def write(self, held: Mapping[Key, HeldTrigger]) -> None:
         text = encode(held, self._clock.now_ms(), MAX_BYTES)
         try:
             await asyncio.to_thread(self._write, text)
@@ -109,11 +109,11 @@ class HeldConfigMap:
         self._namespace, self._name = namespace, name
         self._clock = clock
 
-    async def read(self) -> dict[Key, Held]:
+    async def read(self) -> dict[Key, HeldTrigger]:
         body = await self._client.find(self._path)
         return {} if body is None else self._decoded(body)
 
-    async def write(self, held: Mapping[Key, Held]) -> None:
+    async def write(self, held: Mapping[Key, HeldTrigger]) -> None:
         for attempt in range(_TRIES):
             try:
                 await self._write(held)
@@ -122,7 +122,7 @@ class HeldConfigMap:
                 if error.code not in {CONFLICT, NOT_FOUND} or attempt == _TRIES - 1:
                     raise
 
-    async def _write(self, held: Mapping[Key, Held]) -> None:
+    async def _write(self, held: Mapping[Key, HeldTrigger]) -> None:
         body = await self._client.find(self._path)
         now_ms = self._clock.now_ms()
         theirs = {} if body is None else self._decoded(body)
@@ -142,7 +142,7 @@ class HeldConfigMap:
             data = {**mapping_of(body.get("data")), _DATA_KEY: text}
             await self._client.replace(self._path, {**body, "data": data})
 
-    def _decoded(self, body: JsonObject) -> dict[Key, Held]:
+    def _decoded(self, body: JsonObject) -> dict[Key, HeldTrigger]:
         text = text_of(mapping_of(body.get("data")).get(_DATA_KEY))
         return decode(text, self._clock.now_ms())
 
@@ -163,7 +163,7 @@ class Keeper:
         self._store = store
         self._clock = clock
         self._urgent = asyncio.Event()
-        self._written: Mapping[Key, Held] = {}
+        self._written: Mapping[Key, HeldTrigger] = {}
 
     def hurry(self) -> None:
         """Write at the next moment: a workload has to come up, or may go."""
@@ -206,13 +206,13 @@ class Keeper:
         self.fault = str(error)
 
 
-def _asked_for(decision: Decision) -> tuple[object, ...]:
+def _asked_for(decision: TriggerDecision) -> tuple[object, ...]:
     """Return what of a decision is worth a write: the pods, not each value."""
     pods = ceil(decision.value / decision.target - 1e-9)
     return decision.is_active, pods, decision.waking, decision.target
 
 
-def _says_more(held: Mapping[Key, Held], known: Mapping[Key, Held]) -> bool:
+def _says_more(held: Mapping[Key, HeldTrigger], known: Mapping[Key, HeldTrigger]) -> bool:
     """Return whether some decision is another one, or newer by more than a minute."""
     for key, each in held.items():
         other = known.get(key)

@@ -6,7 +6,7 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 
-class Turns(Generic[T]):
+class NamespaceTurns(Generic[T]):
     """Things to do, one namespace after the other; within one, what is new comes first."""
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ class Turns(Generic[T]):
         return thing
 
 
-class Budget:
+class RateBudget:
     """So many a second, and a second's worth at once, one at least.
 
     Args:

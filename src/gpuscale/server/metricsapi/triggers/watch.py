@@ -12,11 +12,11 @@ from gpuscale.base.clock import Clock
 from gpuscale.base.words import printable
 from gpuscale.server.metricsapi.trigger_settings import TriggerSettings
 from gpuscale.server.metricsapi.triggers.asking import Sees
-from gpuscale.server.metricsapi.triggers.turns import Budget, Turns
+from gpuscale.server.metricsapi.triggers.turns import NamespaceTurns, RateBudget
 from gpuscale.server.metricsapi.triggers.workloads import Workloads
 from gpuscale.triggers.answer import Answer, Basis, TooManyTriggersError
-from gpuscale.triggers.held import Held, Key, held_of
-from gpuscale.triggers.machine import Outcome, TriggerState, evaluate
+from gpuscale.triggers.held import HeldTrigger, Key, held_of
+from gpuscale.triggers.machine import TriggerOutcome, TriggerState, evaluate
 from gpuscale.triggers.observation import Missing, Observation, PodsSeen, WakeSeen
 from gpuscale.triggers.trigger import Trigger
 
@@ -29,7 +29,7 @@ _ENTRY_BYTES = 2_000
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class AnswerChange:
     """A trigger's answer is of another kind than the one before."""
 
     trigger: Trigger
@@ -46,7 +46,7 @@ class _Watched:
     asked_s: float
     size_bytes: int
     is_pinned: bool = False
-    outcome: Outcome | None = None
+    outcome: TriggerOutcome | None = None
     evaluated_s: float | None = None
     active_wakes: frozenset[str] = frozenset()
     is_asleep: bool = True
@@ -92,7 +92,7 @@ class TriggerWatch:
         clock: Clock,
         settings: TriggerSettings | None = None,
         workloads: Workloads | None = None,
-        changed: Callable[[Change], None] = lambda _: None,
+        changed: Callable[[AnswerChange], None] = lambda _: None,
     ) -> None:
         self.counts = WatchCounts()
         self._seeing = seeing
@@ -105,7 +105,7 @@ class TriggerWatch:
         """The trigger that was added last under each key; one with other metadata goes on from it."""
         self._of_namespace: Counter[str] = Counter()
         self._bytes = 0
-        self._seeds: dict[Key, Held] = {}
+        self._seeds: dict[Key, HeldTrigger] = {}
         self._due: list[tuple[float, int, _Watched]] = []
         self._number = 0
         self._poke = asyncio.Event()
@@ -120,7 +120,7 @@ class TriggerWatch:
         outcome = self.outcome(trigger)
         return outcome.answer if outcome is not None else None
 
-    def outcome(self, trigger: Trigger) -> Outcome | None:
+    def outcome(self, trigger: Trigger) -> TriggerOutcome | None:
         """Return the newest answer with how it came about; see `answer`."""
         watched = self._watched.get(trigger) or self._add(trigger)
         now_s = self._now_s()
@@ -174,17 +174,17 @@ class TriggerWatch:
                 except TooManyTriggersError as error:
                     _LOG.warning("%s", error)
 
-    def seed(self, held: Mapping[Key, Held]) -> None:
+    def seed(self, held: Mapping[Key, HeldTrigger]) -> None:
         """Take decisions from before; a trigger that begins to be watched goes on from its own."""
         self._seeds |= held
         for watched in self._watched.values():
             if watched.state.decision is None:
                 self._seed(watched)
 
-    def held(self) -> dict[Key, Held]:
+    def held(self) -> dict[Key, HeldTrigger]:
         """Return the decisions to keep, of all triggers that are watched."""
         now_s = self._now_s()
-        kept: dict[Key, Held] = {}
+        kept: dict[Key, HeldTrigger] = {}
         for watched in self._watched.values():
             trigger = watched.trigger
             starts_s: tuple[float, ...] = ()
@@ -210,8 +210,8 @@ class TriggerWatch:
     async def run(self) -> None:
         """Evaluate all triggers that are watched, each when it is due."""
         loop = asyncio.get_running_loop()
-        turns: Turns[_Watched] = Turns()
-        budget = Budget(self._settings.questions_per_s, loop.time())
+        turns: NamespaceTurns[_Watched] = NamespaceTurns()
+        budget = RateBudget(self._settings.questions_per_s, loop.time())
         # One question at a time: what else runs in this process waits while several are worked on in a row.
         short_wait_s = min(_LONGEST_BUDGET_WAIT_S, 1 / self._settings.questions_per_s)
         look_s = loop.time() + _LOOK_S
@@ -239,7 +239,11 @@ class TriggerWatch:
                     timer.cancel()
 
     def _begin(
-        self, group: asyncio.TaskGroup, turns: Turns[_Watched], budget: Budget, now_s: float
+        self,
+        group: asyncio.TaskGroup,
+        turns: NamespaceTurns[_Watched],
+        budget: RateBudget,
+        now_s: float,
     ) -> bool:
         """Begin evaluations whose turn it is; return whether there was too little left of the budget."""
         while turns and len(self._running) < self._settings.at_once:
@@ -293,7 +297,7 @@ class TriggerWatch:
             self.counts.changes[answer.basis] += 1
             self._log(watched.trigger, before, answer)
         watched.tell()
-        self._notify(Change(watched.trigger, before, answer))
+        self._notify(AnswerChange(watched.trigger, before, answer))
 
     def _log(self, trigger: Trigger, before: Answer | None, answer: Answer) -> None:
         if before is None and answer.basis == "measured":

@@ -21,7 +21,7 @@ from gpuscale.kube.client.client import JsonObject, KubeClient
 from gpuscale.kube.client.settings import KubeSettings
 from gpuscale.kube.informers.reflector import Reflector
 from gpuscale.kube.json_values import mapping_of, text_of
-from gpuscale.server.metricsapi.triggers.scales import PolledScales, Scale, read_scale
+from gpuscale.server.metricsapi.triggers.scales import PolledScales, WorkloadScale, read_scale
 from gpuscale.triggers.observation import Missing, PodsSeen
 from gpuscale.triggers.startup import kept_starts, learned_deadline_s
 from gpuscale.triggers.trigger import WorkloadRef
@@ -87,7 +87,7 @@ class Workloads:
         self._group: asyncio.TaskGroup | None = None
         self._pods: Reflector[_Pod] | None = None
         self._by_namespace: dict[str, dict[str, _Pod]] | None = None
-        self._scales: dict[str, Reflector[Scale]] = {}
+        self._scales: dict[str, Reflector[WorkloadScale]] = {}
         self._polled = PolledScales(client, clock, max_age_s)
         self._known: dict[Key, _Known] = {}
         self._first_s: float | None = None
@@ -180,7 +180,7 @@ class Workloads:
         longest_s = max(known.starts_s, default=None)
         return PodsSeen(desired, infos, tuple(starting), deadline_s, longest_s)
 
-    def _scale(self, namespace: str, workload: WorkloadRef) -> Scale | Missing:
+    def _scale(self, namespace: str, workload: WorkloadRef) -> WorkloadScale | Missing:
         path = _WATCHED.get((workload.kind, workload.api_version))
         if path is None:
             return self._polled.scale(namespace, workload)
@@ -205,7 +205,7 @@ class Workloads:
         inside = self._by_namespace.get(namespace, {})
         return tuple(pod for pod in inside.values() if selector.matches(pod.labels))
 
-    def _scale_copy(self, path: str) -> Reflector[Scale]:
+    def _scale_copy(self, path: str) -> Reflector[WorkloadScale]:
         copy = self._scales.get(path)
         if copy is None:
             copy = self._scales[path] = self._reflector(path, read_scale, lambda: None)
@@ -235,7 +235,9 @@ class Workloads:
         else:
             self._group.create_task(follow(), name=f"watch {path}")
 
-    def _unknown(self, copy: Reflector[_Pod] | Reflector[Scale], plural: str) -> Missing | None:
+    def _unknown(
+        self, copy: Reflector[_Pod] | Reflector[WorkloadScale], plural: str
+    ) -> Missing | None:
         state = copy.state
         if not state.listed:
             return Missing(f"{plural} are not known: {state.error or 'they are not listed yet'}")
@@ -263,7 +265,7 @@ class Workloads:
             self._by_namespace.get(key.partition("/")[0], {}).pop(key, None)
 
 
-def _is_tried(copy: Reflector[_Pod] | Reflector[Scale]) -> bool:
+def _is_tried(copy: Reflector[_Pod] | Reflector[WorkloadScale]) -> bool:
     return copy.state.listed or copy.state.error is not None
 
 

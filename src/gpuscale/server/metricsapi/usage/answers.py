@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from aiohttp import web
 
 from gpuscale.base.objects.selectors import Selector
-from gpuscale.server.metricsapi.telemetry.own_metrics import Answer
+from gpuscale.server.metricsapi.telemetry.own_metrics import ServedValues
 from gpuscale.server.metricsapi.usage.bodies import listed, node_item, pod_item, single, usage_table
 from gpuscale.server.metricsapi.usage.measured import UsageProvider
 from gpuscale.server.metricsapi.wire import bodies
@@ -32,7 +32,7 @@ class UsageAnswers:
         answered: called with every answer that holds values.
     """
 
-    def __init__(self, usage: UsageProvider, answered: Callable[[Answer], None]) -> None:
+    def __init__(self, usage: UsageProvider, answered: Callable[[ServedValues], None]) -> None:
         self._usage = usage
         self._answered = answered
 
@@ -105,7 +105,7 @@ class UsageAnswers:
     def _tell(self, resource: str, measured_ms: Sequence[int], started: float) -> None:
         if measured_ms:
             seconds = time.perf_counter() - started
-            self._answered(Answer(RESOURCE_GROUP, resource, min(measured_ms), seconds))
+            self._answered(ServedValues(RESOURCE_GROUP, resource, min(measured_ms), seconds))
 
 
 def _selectors(request: web.Request, resource: str) -> tuple[Selector, FieldSelector]:

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Sequence
 from gpuscale.base.golang.durations import go_duration
 from gpuscale.base.quantity import Format, Quantity
 from gpuscale.kube.informers.records import ObjectRecord
-from gpuscale.server.metricsapi.usage.measured import Measured
+from gpuscale.server.metricsapi.usage.measured import ObjectUsage
 from gpuscale.server.metricsapi.wire.bodies import Body, timestamp
 from gpuscale.server.metricsapi.wire.paths import RESOURCE_GROUP
-from gpuscale.server.sources.usage import NodeUsage, PodUsage, Usage
+from gpuscale.server.sources.usage import NodeUsage, PodContainersUsage, Usage
 
 _NANO_PER_MILLI = 1_000_000
 
@@ -28,7 +28,7 @@ def listed(version: str, kind: str, items: list[Body]) -> Body:
     return {"kind": f"{kind}List", "apiVersion": api_version, "metadata": {}, "items": items}
 
 
-def pod_item(measured: Measured[PodUsage], window_ms: int, now_ms: int) -> Body:
+def pod_item(measured: ObjectUsage[PodContainersUsage], window_ms: int, now_ms: int) -> Body:
     """Return a PodMetrics without its kind."""
     containers = [
         {"name": name, "usage": _quantities(each)}
@@ -37,7 +37,7 @@ def pod_item(measured: Measured[PodUsage], window_ms: int, now_ms: int) -> Body:
     return {**_common(measured, window_ms, now_ms), "containers": containers}
 
 
-def node_item(measured: Measured[NodeUsage], window_ms: int, now_ms: int) -> Body:
+def node_item(measured: ObjectUsage[NodeUsage], window_ms: int, now_ms: int) -> Body:
     """Return a NodeMetrics without its kind."""
     usage = _quantities(measured.usage.usage)
     return {**_common(measured, window_ms, now_ms), "usage": usage}
@@ -100,7 +100,7 @@ def _row(metadata: object, usage: Usage, window: str) -> Body:
 
 
 def _common(
-    measured: Measured[PodUsage] | Measured[NodeUsage], window_ms: int, now_ms: int
+    measured: ObjectUsage[PodContainersUsage] | ObjectUsage[NodeUsage], window_ms: int, now_ms: int
 ) -> Body:
     return {
         "metadata": _metadata(measured.record, now_ms),

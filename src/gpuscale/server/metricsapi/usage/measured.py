@@ -20,12 +20,12 @@ from gpuscale.server.metricsapi.wire.paths import RESOURCE_GROUP
 from gpuscale.server.metricsapi.wire.statuses import ObjectNotFoundError
 from gpuscale.server.rules.resource_rules import ResourceRules
 from gpuscale.server.sources.freshness import AgeLimit
-from gpuscale.server.sources.usage import NodeUsage, PodUsage, nodes_usage, pods_usage
+from gpuscale.server.sources.usage import NodeUsage, PodContainersUsage, nodes_usage, pods_usage
 
 _LOG = logging.getLogger(__name__)
 _EVERYTHING = Selector()
 _MAX_NAMESPACES_AT_ONCE = 8
-T = TypeVar("T", PodUsage, NodeUsage)
+T = TypeVar("T", PodContainersUsage, NodeUsage)
 
 
 class UsageObjects(Protocol):
@@ -51,7 +51,7 @@ class UsageObjects(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Measured(Generic[T]):
+class ObjectUsage(Generic[T]):
     """An object and what it uses."""
 
     record: ObjectRecord
@@ -97,7 +97,7 @@ class UsageProvider:
         namespace: str | None,
         selector: Selector = _EVERYTHING,
         fields: FieldSelector | None = None,
-    ) -> list[Measured[PodUsage]]:
+    ) -> list[ObjectUsage[PodContainersUsage]]:
         """Return the selected pods that have values, sorted by namespace and name.
 
         Args:
@@ -127,7 +127,9 @@ class UsageProvider:
         }
         return _measured(records, lambda each: usages.get((each.namespace, each.name)))
 
-    async def pod(self, rules: ResourceRules, namespace: str, name: str) -> Measured[PodUsage]:
+    async def pod(
+        self, rules: ResourceRules, namespace: str, name: str
+    ) -> ObjectUsage[PodContainersUsage]:
         """Return one pod.
 
         Raises:
@@ -147,7 +149,7 @@ class UsageProvider:
         rules: ResourceRules,
         selector: Selector = _EVERYTHING,
         fields: FieldSelector | None = None,
-    ) -> list[Measured[NodeUsage]]:
+    ) -> list[ObjectUsage[NodeUsage]]:
         """Return the selected nodes that have values, sorted by name; see `pods`."""
         records = _selected(await self._objects.nodes(selector), fields)
         if not records:
@@ -162,7 +164,7 @@ class UsageProvider:
             _LOG.warning("unable to fetch the usage of nodes: %s", error)
         return _measured(records, lambda each: usages.get(each.name))
 
-    async def node(self, rules: ResourceRules, name: str) -> Measured[NodeUsage]:
+    async def node(self, rules: ResourceRules, name: str) -> ObjectUsage[NodeUsage]:
         """Return one node; see `pod`."""
         fields = _named(name)
         if not _selected(await self._objects.nodes(_EVERYTHING), fields):
@@ -179,7 +181,7 @@ class UsageProvider:
         names: Sequence[str],
         at_ms: int,
         at_once: asyncio.Semaphore,
-    ) -> dict[str, PodUsage]:
+    ) -> dict[str, PodContainersUsage]:
         try:
             pair = (
                 rules.cpu.pods_query(namespace, names),
@@ -215,6 +217,6 @@ def _named(name: str) -> FieldSelector:
 
 def _measured(
     records: Iterable[ObjectRecord], usage_of: Callable[[ObjectRecord], T | None]
-) -> list[Measured[T]]:
+) -> list[ObjectUsage[T]]:
     found = ((record, usage_of(record)) for record in records)
-    return [Measured(record, usage) for record, usage in found if usage is not None]
+    return [ObjectUsage(record, usage) for record, usage in found if usage is not None]

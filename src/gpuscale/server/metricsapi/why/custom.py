@@ -14,11 +14,16 @@ from gpuscale.series.values import Vector, VectorSample
 from gpuscale.server.metricsapi.why.hops import CUSTOM_HOPS, Explanation
 from gpuscale.server.metricsapi.why.left_out import IMPOSSIBLE_FIX, left_out_of
 from gpuscale.server.metricsapi.why.parts import SeenPart, missing_text, part_lines, seen_parts
-from gpuscale.server.metricsapi.why.series import Finding, LabelSets, label_names, why_no_match
+from gpuscale.server.metricsapi.why.series import (
+    AbsenceFinding,
+    LabelSets,
+    label_names,
+    why_no_match,
+)
 from gpuscale.server.metricsapi.why.shared import (
     PLAIN,
     Parts,
-    SampleAges,
+    RowAges,
     counted,
     explain_rule,
     explain_unserved,
@@ -31,10 +36,10 @@ from gpuscale.server.metricsapi.why.shared import (
     rows_text,
     sample_ages,
 )
-from gpuscale.server.metricsapi.why.unserved import Asked
+from gpuscale.server.metricsapi.why.unserved import UnservedMetric
 from gpuscale.server.metricsapi.wire.paths import ALL, CustomTarget
 from gpuscale.server.rules.catalogue import Entry
-from gpuscale.server.rules.config import Rule
+from gpuscale.server.rules.config import AdapterRule
 from gpuscale.server.rules.queries.plan import CustomPlan, MetricNotFoundError, plan_custom
 from gpuscale.server.rules.query import custom_query
 from gpuscale.server.rules.resource_labels import NoLabelError
@@ -80,7 +85,7 @@ class _Custom:
         )
         if entry is None:
             team = target.name if resource == NAMESPACES else target.namespace
-            asked = Asked(target.metric, resource, team or "", external=False)
+            asked = UnservedMetric(target.metric, resource, team or "", external=False)
             return await explain_unserved(self.parts, asked, self.explanation)
         explain_rule(self.parts, entry, self.explanation, target.metric)
         found = await live_series(self.parts, entry, self.explanation)
@@ -218,7 +223,7 @@ class _Custom:
         explanation.ok("query", rows_text(len(value.samples)), *ages.age_remarks, *left_out)
         return self._rows(plan, value, ages, seen)
 
-    async def _parts(self, rule: Rule, plan: CustomPlan) -> tuple[SeenPart, ...]:
+    async def _parts(self, rule: AdapterRule, plan: CustomPlan) -> tuple[SeenPart, ...]:
         def query_of(template: Template) -> str:
             return custom_query(
                 template,
@@ -233,7 +238,7 @@ class _Custom:
         return await seen_parts(self.parts, rule, query_of, plan.label)
 
     async def _no_rows(
-        self, rule: Rule, plan: CustomPlan, found: LabelSets, seen: Sequence[SeenPart]
+        self, rule: AdapterRule, plan: CustomPlan, found: LabelSets, seen: Sequence[SeenPart]
     ) -> Explanation:
         resource, names = plan.resource, plan.names
         if missing := missing_text(seen, names):
@@ -241,7 +246,7 @@ class _Custom:
             return self.explanation.failed(
                 "query", f"0 rows. {missing}.", fix, *part_lines(seen, names)
             )
-        finding: Finding | None = None
+        finding: AbsenceFinding | None = None
         if resource.namespaced:
             label = rule.labels.label_for(NAMESPACES)
             wanted = [self.target.namespace or ""]
@@ -254,7 +259,7 @@ class _Custom:
             "query", f"0 rows. {finding.said}", finding.fix, *finding.more
         )
 
-    async def _lost_in_query(self, rule: Rule, plan: CustomPlan) -> Finding:
+    async def _lost_in_query(self, rule: AdapterRule, plan: CustomPlan) -> AbsenceFinding:
         """Report series that are there and that the query makes no rows of."""
         try:
             plain = self._plain(rule, plan, self.series)
@@ -262,30 +267,30 @@ class _Custom:
             if not rows and self.series:
                 unselected = await self._count(self._plain(rule, plan, Selector()))
                 if unselected:
-                    return Finding(
+                    return AbsenceFinding(
                         f"The selector {self.series} leaves none of {unselected} series.",
                         WRONG_SELECTOR,
                     )
         except GpuscaleError as error:
-            return Finding(f"Why could not be found out: {error}.", "Ask again.")
+            return AbsenceFinding(f"Why could not be found out: {error}.", "Ask again.")
         if not rows:
-            return Finding(
+            return AbsenceFinding(
                 "Matching series had samples before, and have none now.",
                 "See whether the exporter is still scraped. Prometheus takes samples of the last "
                 "5 minutes by default.",
                 (f"{plain} gives nothing",),
             )
-        return Finding(
+        return AbsenceFinding(
             f"Series match ({rows} of them), and the query makes no row of them.",
             "Look at metricsQuery: a range such as [30s] has to hold two samples, both sides of an "
             "operator have to have the same labels, and conditions have to hold.",
             (f"{plain} gives {rows_text(rows)}",),
         )
 
-    async def _ages(self, rule: Rule, plan: CustomPlan) -> SampleAges:
+    async def _ages(self, rule: AdapterRule, plan: CustomPlan) -> RowAges:
         return await sample_ages(self.parts, self._plain(rule, plan, self.series), plan.label)
 
-    def _plain(self, rule: Rule, plan: CustomPlan, series: Selector) -> str:
+    def _plain(self, rule: AdapterRule, plan: CustomPlan, series: Selector) -> str:
         return custom_query(
             PLAIN,
             plan.scope.entry.series,
@@ -301,7 +306,7 @@ class _Custom:
         return len(value.samples) if isinstance(value, Vector) else 0
 
     def _rows(
-        self, plan: CustomPlan, value: Vector, ages: SampleAges, seen: Sequence[SeenPart]
+        self, plan: CustomPlan, value: Vector, ages: RowAges, seen: Sequence[SeenPart]
     ) -> Explanation:
         explanation, known = self.explanation, set(plan.names)
         shows_all = self._asks_only_here(plan)

@@ -8,11 +8,16 @@ from gpuscale.series.values import Scalar, Vector
 from gpuscale.server.metricsapi.why.hops import EXTERNAL_HOPS, Explanation
 from gpuscale.server.metricsapi.why.left_out import IMPOSSIBLE_FIX, left_out_of
 from gpuscale.server.metricsapi.why.parts import missing_text, part_lines, seen_parts
-from gpuscale.server.metricsapi.why.series import Finding, LabelSets, label_names, why_no_match
+from gpuscale.server.metricsapi.why.series import (
+    AbsenceFinding,
+    LabelSets,
+    label_names,
+    why_no_match,
+)
 from gpuscale.server.metricsapi.why.shared import (
     PLAIN,
     Parts,
-    SampleAges,
+    RowAges,
     explain_rule,
     explain_scalar,
     explain_unserved,
@@ -26,11 +31,11 @@ from gpuscale.server.metricsapi.why.shared import (
     rows_text,
     sample_ages,
 )
-from gpuscale.server.metricsapi.why.unserved import Asked
+from gpuscale.server.metricsapi.why.unserved import UnservedMetric
 from gpuscale.server.metricsapi.wire.paths import ExternalTarget
 from gpuscale.server.rules.catalogue import Entry
-from gpuscale.server.rules.config import Rule
-from gpuscale.server.rules.queries.plan import ExternalPlan, FetchError, plan_external
+from gpuscale.server.rules.config import AdapterRule
+from gpuscale.server.rules.queries.plan import ExternalPlan, MetricFetchError, plan_external
 from gpuscale.server.rules.query import external_query
 from gpuscale.server.rules.resource_labels import NoLabelError
 from gpuscale.server.rules.resources import NAMESPACES
@@ -56,7 +61,7 @@ class _External:
         target, explanation = self.target, self.explanation
         entry = self.parts.catalogue.external_entry(target.metric, target.namespace)
         if entry is None:
-            asked = Asked(target.metric, None, target.namespace, external=True)
+            asked = UnservedMetric(target.metric, None, target.namespace, external=True)
             return await explain_unserved(self.parts, asked, explanation)
         explain_rule(self.parts, entry, explanation, target.metric)
         found = await live_series(self.parts, entry, explanation)
@@ -64,7 +69,7 @@ class _External:
             return explanation
         try:
             plan = plan_external(self.parts.catalogue, target.namespace, target.metric, self.series)
-        except FetchError as error:
+        except MetricFetchError as error:
             return no_query(entry.rule, error, explanation)
         return await self._asked(entry.rule, plan, found)
 
@@ -86,7 +91,7 @@ class _External:
         self.explanation.ok("labels", f"the rule finds namespaces by {label}")
         return True
 
-    async def _asked(self, rule: Rule, plan: ExternalPlan, found: LabelSets) -> Explanation:
+    async def _asked(self, rule: AdapterRule, plan: ExternalPlan, found: LabelSets) -> Explanation:
         explanation = self.explanation
         explanation.query = plan.promql
         try:
@@ -126,13 +131,13 @@ class _External:
         by_labels = {labels_text(each): each for each in rows}
         return explain_values(self.parts, explanation, by_labels, ages)
 
-    async def _ages(self, rule: Rule, plan: ExternalPlan) -> SampleAges:
+    async def _ages(self, rule: AdapterRule, plan: ExternalPlan) -> RowAges:
         within = self.target.namespace if rule.namespaced else None
         plain = external_query(PLAIN, plan.series, rule.labels, within, self.series)
         return await sample_ages(self.parts, plain, "")
 
-    def _no_rows(self, rule: Rule, found: LabelSets) -> Explanation:
-        finding: Finding | None = None
+    def _no_rows(self, rule: AdapterRule, found: LabelSets) -> Explanation:
+        finding: AbsenceFinding | None = None
         if rule.namespaced:
             label = rule.labels.label_for(NAMESPACES)
             finding = why_no_match(found, label, [self.target.namespace], "namespace")

@@ -10,7 +10,7 @@ MAX_SHOWN = 200
 """Rows and objects that an explanation holds; the rest is counted."""
 
 
-class State(Enum):
+class HopState(Enum):
     """How a hop went."""
 
     OK = "ok"
@@ -27,7 +27,7 @@ class Hop:
     """One step from the rules to the value."""
 
     name: str
-    state: State
+    state: HopState
     said: str = ""
     more: tuple[str, ...] = ()
     """What shows it."""
@@ -36,7 +36,7 @@ class Hop:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class AnswerRow:
     """One row of the query's answer."""
 
     labels: Mapping[str, str]
@@ -69,7 +69,7 @@ class Explanation:
     hops: list[Hop] = field(default_factory=list)
     rule: Mapping[str, object] | None = None
     query: str | None = None
-    rows: list[Row] = field(default_factory=list)
+    rows: list[AnswerRow] = field(default_factory=list)
     more_rows: int = 0
     """Rows that are not shown."""
     matched: list[str] = field(default_factory=list)
@@ -77,25 +77,25 @@ class Explanation:
     values: list[ServedValue] = field(default_factory=list)
 
     def ok(self, name: str, said: str, *more: str) -> None:
-        self.hops.append(Hop(name, State.OK, said, more))
+        self.hops.append(Hop(name, HopState.OK, said, more))
 
     def unknown(self, name: str, said: str) -> None:
         """Note that the state of a hop is unknown."""
-        self.hops.append(Hop(name, State.UNKNOWN, said))
+        self.hops.append(Hop(name, HopState.UNKNOWN, said))
 
     def absent(self, name: str, said: str, fix: str) -> None:
         """Note that a hop has nothing, which the ones behind it may not need."""
-        self.hops.append(Hop(name, State.ABSENT, said, (), fix))
+        self.hops.append(Hop(name, HopState.ABSENT, said, (), fix))
 
     def failed(self, name: str, said: str, fix: str, *more: str) -> "Explanation":
         """Note that a hop gave nothing; return the explanation, which ends there."""
-        self.hops.append(Hop(name, State.FAILED, said, more, fix))
+        self.hops.append(Hop(name, HopState.FAILED, said, more, fix))
         return self
 
     def document(self) -> dict[str, object]:
         """Return the explanation for programs, with the hops that were not reached."""
         hops = self._ended()
-        failed = next((hop.name for hop in hops if hop.state is State.FAILED), None)
+        failed = next((hop.name for hop in hops if hop.state is HopState.FAILED), None)
         return {
             "kind": "MetricExplanation",
             "asked": self.asked,
@@ -117,12 +117,14 @@ class Explanation:
 
     def _ended(self) -> list[Hop]:
         """Return all hops as they stand once it is known whether a value came."""
-        state = State.UNKNOWN if self.values else State.FAILED
+        state = HopState.UNKNOWN if self.values else HopState.FAILED
         hops = [
-            replace(hop, state=state) if hop.state is State.ABSENT else hop for hop in self.hops
+            replace(hop, state=state) if hop.state is HopState.ABSENT else hop for hop in self.hops
         ]
         explanation = {hop.name for hop in hops}
-        rest = (Hop(name, State.NOT_REACHED) for name in self.hop_names if name not in explanation)
+        rest = (
+            Hop(name, HopState.NOT_REACHED) for name in self.hop_names if name not in explanation
+        )
         return [*hops, *rest]
 
 
@@ -136,7 +138,7 @@ def _hop(hop: Hop) -> dict[str, object]:
     }
 
 
-def _row(row: Row) -> dict[str, object]:
+def _row(row: AnswerRow) -> dict[str, object]:
     return {
         "labels": dict(row.labels),
         "value": row.value,

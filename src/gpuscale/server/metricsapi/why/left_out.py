@@ -7,7 +7,7 @@ from gpuscale.series.labels import METRIC_NAME
 from gpuscale.series.matchers import Matcher, MatchOp
 from gpuscale.series.possible import IMPOSSIBLE_SERIES, OF_SERIES
 from gpuscale.series.values import Vector
-from gpuscale.server.sources.asking.single_flight import Questions
+from gpuscale.server.sources.asking.single_flight import SharedSource
 
 IMPOSSIBLE_FIX = (
     "The exporter or the driver gave a number that is no reading. If it lasts, restart the exporter, and "
@@ -17,7 +17,7 @@ _MAX_TOLD = 5
 
 
 async def left_out_of(
-    questions: Questions, promql: str, now_ms: int, label: str = "", names: Collection[str] = ()
+    questions: SharedSource, promql: str, now_ms: int, label: str = "", names: Collection[str] = ()
 ) -> tuple[str, ...]:
     """Return what a query passes over, a sentence each; nothing where that is not known.
 
@@ -38,7 +38,7 @@ async def left_out_of(
 
 
 async def left_out_series(
-    questions: Questions, series: str, conditions: Collection[Matcher], now_ms: int
+    questions: SharedSource, series: str, conditions: Collection[Matcher], now_ms: int
 ) -> tuple[str, ...]:
     """Return what is left out of the series of a name, a sentence each."""
     matchers = (
@@ -50,7 +50,7 @@ async def left_out_series(
 
 
 async def _told(
-    questions: Questions, promql: str, now_ms: int, label: str, names: Collection[str]
+    questions: SharedSource, promql: str, now_ms: int, label: str, names: Collection[str]
 ) -> tuple[str, ...]:
     from gpuscale.signals import impossible
 

@@ -9,7 +9,7 @@ from gpuscale.base.golang.template import Template
 from gpuscale.series.values import Scalar, Value, Vector
 from gpuscale.server.metricsapi.why.shared import Parts as RequestParts
 from gpuscale.server.rules.combined import Part
-from gpuscale.server.rules.config import Rule
+from gpuscale.server.rules.config import AdapterRule
 
 _SHOWN = 20
 """Objects whose parts are shown."""
@@ -26,7 +26,7 @@ class SeenPart:
 
 
 async def seen_parts(
-    parts: RequestParts, rule: Rule, query_of: Callable[[Template], str], label: str
+    parts: RequestParts, rule: AdapterRule, query_of: Callable[[Template], str], label: str
 ) -> tuple[SeenPart, ...]:
     """Return the values of a rule's parts; none where it is no combined one.
 

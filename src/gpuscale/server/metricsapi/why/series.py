@@ -12,8 +12,8 @@ from gpuscale.series.matchers import Matcher, MatchOp
 from gpuscale.series.promql.parse import parse_matchers
 from gpuscale.server.metricsapi.why.left_out import IMPOSSIBLE_FIX, left_out_series
 from gpuscale.server.metricsapi.why.text import age_text
-from gpuscale.server.rules.config import Rule
-from gpuscale.server.sources.asking.single_flight import Questions
+from gpuscale.server.rules.config import AdapterRule
+from gpuscale.server.sources.asking.single_flight import SharedSource
 
 LONG_AGO_MS = 24 * 3_600_000
 """How far back a series is looked for that has no fresh sample."""
@@ -21,7 +21,7 @@ LabelSets = Sequence[Mapping[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class AbsenceFinding:
     """Why nothing is there."""
 
     said: str
@@ -35,11 +35,11 @@ class Finding:
 class SeriesLook:
     """Asks a source for the series of single names."""
 
-    questions: Questions
+    questions: SharedSource
     now_ms: int
     max_age_ms: int
 
-    async def taken(self, rule: Rule, series: str) -> LabelSets:
+    async def taken(self, rule: AdapterRule, series: str) -> LabelSets:
         """Return the series of a name that a rule takes, as discovery does.
 
         Raises:
@@ -47,7 +47,7 @@ class SeriesLook:
         """
         return await self._asked(matchers_of(rule, series), self.max_age_ms)
 
-    async def why_none(self, rule: Rule, series: str) -> Finding | None:
+    async def why_none(self, rule: AdapterRule, series: str) -> AbsenceFinding | None:
         """Return why a rule takes no series of a name; None where it takes some by now.
 
         Raises:
@@ -63,7 +63,7 @@ class SeriesLook:
             left_out = await left_out_series(self.questions, series, kept, self.now_ms)
             if left_out:
                 said = f"{series} has no possible value: {left_out[0]}."
-                return Finding(said, IMPOSSIBLE_FIX, left_out[1:])
+                return AbsenceFinding(said, IMPOSSIBLE_FIX, left_out[1:])
             return _no_such_series(series)
         out = {str(each): _without(found, each) for each in conditions}
         left = [each for each in found if all(_fits(each, matcher) for matcher in conditions)]
@@ -71,7 +71,7 @@ class SeriesLook:
             return _left_out(rule, series, found, out)
         if not await self._asked(matchers, self.max_age_ms):
             age = age_text(self.max_age_ms)
-            return Finding(
+            return AbsenceFinding(
                 f"{series} has {len(left)} series with a sample within a day, and none within {age}.",
                 "See whether the exporter is still scraped, and whether its pods still run.",
             )
@@ -82,7 +82,7 @@ class SeriesLook:
         return await self.questions.series(selector, self.now_ms - age_ms)
 
 
-def matchers_of(rule: Rule, series: str) -> list[Matcher]:
+def matchers_of(rule: AdapterRule, series: str) -> list[Matcher]:
     """Return the matchers of a rule's series query for one name only, that of the name first."""
     others = [each for each in parse_matchers(rule.series_query) if each.name != METRIC_NAME]
     return [Matcher(METRIC_NAME, MatchOp.EQUAL, series), *others]
@@ -96,8 +96,8 @@ def _without(found: LabelSets, matcher: Matcher) -> int:
     return sum(not _fits(labels, matcher) for labels in found)
 
 
-def _no_such_series(series: str) -> Finding:
-    return Finding(
+def _no_such_series(series: str) -> AbsenceFinding:
+    return AbsenceFinding(
         f"The source has no series {series}, not within a day either.",
         "See whether the exporter is scraped, and whether it serves the metric: GPU fields have to "
         "stand in its counters file.",
@@ -105,11 +105,13 @@ def _no_such_series(series: str) -> Finding:
     )
 
 
-def _left_out(rule: Rule, series: str, found: LabelSets, out: Mapping[str, int]) -> Finding:
+def _left_out(
+    rule: AdapterRule, series: str, found: LabelSets, out: Mapping[str, int]
+) -> AbsenceFinding:
     explanation = (
         f"{text} leaves out {count} of {len(found)}" for text, count in out.items() if count
     )
-    return Finding(
+    return AbsenceFinding(
         f"{series} has {len(found)} series, and the series query takes none of them.",
         f"Correct the seriesQuery of {rule.origin}, or the labels of the series.",
         (*explanation, f"they have the labels {', '.join(sorted(label_names(found)))}"),
@@ -123,7 +125,7 @@ def label_names(found: LabelSets) -> set[str]:
 
 def why_no_match(
     found: LabelSets, label: str, wanted: Collection[str], what: str, others: Collection[str] = ()
-) -> Finding | None:
+) -> AbsenceFinding | None:
     """Return why no series has one of these values in a label; None where one has.
 
     Args:
@@ -149,7 +151,7 @@ def why_no_match(
     exported = [f"exported_{each}" for each in (label, *others)]
     kept = [each for each in exported if each in label_names(found)]
     fix = _label_fix(label, what, there, kept)
-    return Finding(f"None of {len(found)} series has {shown}.", fix, tuple(more))
+    return AbsenceFinding(f"None of {len(found)} series has {shown}.", fix, tuple(more))
 
 
 def _label_fix(label: str, what: str, there: Mapping[str, int], exported: Sequence[str]) -> str:

@@ -9,16 +9,16 @@ from gpuscale.base.golang.template import parse_template
 from gpuscale.base.quantity import Quantity
 from gpuscale.series.possible import MAX_AHEAD_MS
 from gpuscale.series.values import Scalar, Value, Vector, VectorSample
-from gpuscale.server.metricsapi.why.hops import Explanation, Row, ServedValue
-from gpuscale.server.metricsapi.why.series import Finding, LabelSets, SeriesLook
+from gpuscale.server.metricsapi.why.hops import AnswerRow, Explanation, ServedValue
+from gpuscale.server.metricsapi.why.series import AbsenceFinding, LabelSets, SeriesLook
 from gpuscale.server.metricsapi.why.text import age_text
-from gpuscale.server.metricsapi.why.unserved import Asked, Unserved
+from gpuscale.server.metricsapi.why.unserved import Unserved, UnservedMetric
 from gpuscale.server.rules.catalogue import Catalogue, Entry
-from gpuscale.server.rules.config import AdapterConfig, Rule
+from gpuscale.server.rules.config import AdapterConfig, AdapterRule
 from gpuscale.server.rules.queries.plan import to_milli
 from gpuscale.server.rules.query import FIELDS
 from gpuscale.server.rules.resources import ResourceMapper, ResourceType
-from gpuscale.server.sources.asking.single_flight import Questions
+from gpuscale.server.sources.asking.single_flight import SharedSource
 from gpuscale.server.sources.source import ObjectDirectory
 
 PLAIN = parse_template("<<.Series>>{<<.LabelMatchers>>}", FIELDS)
@@ -31,7 +31,7 @@ class Parts:
 
     config: AdapterConfig
     catalogue: Catalogue
-    questions: Questions
+    questions: SharedSource
     directory: ObjectDirectory
     mapper: ResourceMapper
     ready: Callable[[ResourceType], Awaitable[None]] | None
@@ -49,7 +49,7 @@ class Parts:
 
 
 @dataclass(frozen=True, slots=True)
-class SampleAges:
+class RowAges:
     """When the samples behind the rows were taken; a Prometheus' answer says only when it was asked."""
 
     now_ms: int
@@ -77,7 +77,7 @@ class SampleAges:
         return max(0, self.now_ms - at_ms)
 
 
-async def sample_ages(parts: Parts, plain: str, label: str) -> SampleAges:
+async def sample_ages(parts: Parts, plain: str, label: str) -> RowAges:
     """Return the times of the samples that a plain selector finds; none where they are unavailable.
 
     Args:
@@ -88,12 +88,12 @@ async def sample_ages(parts: Parts, plain: str, label: str) -> SampleAges:
     try:
         value = (await parts.questions.query(f"timestamp({plain})", parts.now_ms)).value
     except GpuscaleError:
-        return SampleAges(parts.now_ms)
+        return RowAges(parts.now_ms)
     times: dict[str, int] = {}
     for sample in value.samples if isinstance(value, Vector) else ():
         name, at_ms = sample.labels.get(label, ""), round(sample.value * 1000)
         times[name] = min(at_ms, times.get(name, at_ms))
-    return SampleAges(parts.now_ms, times)
+    return RowAges(parts.now_ms, times)
 
 
 def _rule_document(config: AdapterConfig, entry: Entry) -> dict[str, object]:
@@ -126,7 +126,9 @@ def explain_rule(parts: Parts, entry: Entry, explanation: Explanation, metric: s
     explanation.ok("rule", f"{rule.origin} (rule {position}) gives it of {entry.series}", *more)
 
 
-async def explain_unserved(parts: Parts, asked: Asked, explanation: Explanation) -> Explanation:
+async def explain_unserved(
+    parts: Parts, asked: UnservedMetric, explanation: Explanation
+) -> Explanation:
     """Return the explanation of a metric that is not served."""
     unserved = Unserved(
         parts.config,
@@ -158,12 +160,12 @@ async def live_series(parts: Parts, entry: Entry, explanation: Explanation) -> L
         explanation.ok("series", f"{len(found)} series had a sample within {age}", *more)
         return found
     if finding is None:
-        finding = Finding(f"The series of {entry.series} come and go.", "Ask again.")
+        finding = AbsenceFinding(f"The series of {entry.series} come and go.", "Ask again.")
     explanation.failed("series", finding.said, finding.fix, *finding.more, *more)
     return None
 
 
-def no_query(rule: Rule, error: GpuscaleError, explanation: Explanation) -> Explanation:
+def no_query(rule: AdapterRule, error: GpuscaleError, explanation: Explanation) -> Explanation:
     """Return the explanation of a rule without a query for the request."""
     reason = error.__cause__ or error
     return explanation.failed(
@@ -197,7 +199,7 @@ def explain_values(
     parts: Parts,
     explanation: Explanation,
     samples: Mapping[str, VectorSample],
-    ages: SampleAges,
+    ages: RowAges,
 ) -> Explanation:
     """Report which rows are usable numbers that are young enough."""
     limit_ms = parts.max_value_age_ms
@@ -247,9 +249,11 @@ def explain_scalar(explanation: Explanation, value: Scalar) -> Explanation:
     return explanation
 
 
-def row_of(sample: VectorSample, ages: SampleAges, belongs_to: str | None) -> Row:
+def row_of(sample: VectorSample, ages: RowAges, belongs_to: str | None) -> AnswerRow:
     """Return a row as it is shown."""
-    return Row(sample.labels, f"{sample.value:g}", ages.of(sample, belongs_to or ""), belongs_to)
+    return AnswerRow(
+        sample.labels, f"{sample.value:g}", ages.of(sample, belongs_to or ""), belongs_to
+    )
 
 
 def labels_text(sample: VectorSample) -> str:

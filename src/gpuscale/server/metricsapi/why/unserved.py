@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from gpuscale.base.errors import GpuscaleError
 from gpuscale.base.words import closest
 from gpuscale.server.metricsapi.why.hops import Explanation
-from gpuscale.server.metricsapi.why.series import Finding, SeriesLook
+from gpuscale.server.metricsapi.why.series import AbsenceFinding, SeriesLook
 from gpuscale.server.rules.catalogue import Catalogue, SeriesShape
-from gpuscale.server.rules.config import AdapterConfig, DisabledRule, Rule
+from gpuscale.server.rules.config import AdapterConfig, AdapterRule, DisabledRule
 from gpuscale.server.rules.queries.backwards import Candidate, candidates
 from gpuscale.server.rules.resources import ResourceType
 
@@ -17,7 +17,7 @@ _MOST_LOOKS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class UnservedMetric:
     """A metric that is not served."""
 
     metric: str
@@ -40,7 +40,7 @@ class Unserved:
     team_faults: tuple[str, ...] = ()
     """What is wrong with the rules of the namespace that is asked about."""
 
-    async def explain(self, asked: Asked, explanation: Explanation) -> None:
+    async def explain(self, asked: UnservedMetric, explanation: Explanation) -> None:
         """Note the hops up to the one that gives nothing."""
         if self.relisted_ms is None:
             explanation.failed(
@@ -60,7 +60,7 @@ class Unserved:
 
     # A series is there, and no label for the resource
 
-    def _tell_missing_label(self, asked: Asked, explanation: Explanation) -> bool:
+    def _tell_missing_label(self, asked: UnservedMetric, explanation: Explanation) -> bool:
         resource = asked.resource
         found = [
             (rule, shape)
@@ -86,7 +86,7 @@ class Unserved:
 
     # The series query failed
 
-    def _tell_failure(self, asked: Asked, explanation: Explanation) -> bool:
+    def _tell_failure(self, asked: UnservedMetric, explanation: Explanation) -> bool:
         for rule in reversed(self._rules(asked)):
             failure = self.catalogue.failures.get(rule.series_query)
             if failure is not None and any(candidates(rule, asked.metric)):
@@ -102,7 +102,7 @@ class Unserved:
 
     # The rule is left out
 
-    def _tell_disabled(self, asked: Asked, explanation: Explanation) -> bool:
+    def _tell_disabled(self, asked: UnservedMetric, explanation: Explanation) -> bool:
         for rule in self._disabled(asked):
             if rule.would_give(asked.metric):
                 explanation.failed(
@@ -114,7 +114,7 @@ class Unserved:
                 return True
         return False
 
-    def _disabled(self, asked: Asked) -> list[DisabledRule]:
+    def _disabled(self, asked: UnservedMetric) -> list[DisabledRule]:
         return [
             rule
             for rule in reversed(self.config.disabled)
@@ -123,7 +123,7 @@ class Unserved:
 
     # The series is not there
 
-    async def _tell_missing_series(self, asked: Asked, explanation: Explanation) -> bool:
+    async def _tell_missing_series(self, asked: UnservedMetric, explanation: Explanation) -> bool:
         may = [
             (rule, each)
             for rule in reversed(self._rules(asked))
@@ -147,13 +147,13 @@ class Unserved:
                 return True
         return False
 
-    async def _finding(self, rule: Rule, each: Candidate) -> Finding | None:
+    async def _finding(self, rule: AdapterRule, each: Candidate) -> AbsenceFinding | None:
         """Return why a rule has no such series; None where it only may have had one, and has none."""
         series = each.series or ""
         finding = await self.look.why_none(rule, series)
         if finding is None:
             wait = f"{self.relist_interval_s:g} s"
-            return Finding(
+            return AbsenceFinding(
                 f"Series of {series} are there by now; discovery has not seen them yet.",
                 f"Wait: it looks every {wait} (--metrics-relist-interval).",
             )
@@ -163,7 +163,7 @@ class Unserved:
 
     # Nothing names it
 
-    def _tell_unknown(self, asked: Asked, explanation: Explanation) -> None:
+    def _tell_unknown(self, asked: UnservedMetric, explanation: Explanation) -> None:
         left_out = tuple(self._left_out(asked))
         names = self._names(asked)
         close = closest(asked.metric, names, cutoff=0.6)
@@ -192,7 +192,7 @@ class Unserved:
             + (f", such as {', '.join(sorted(names)[:5])}" if names else ""),
         )
 
-    def _left_out(self, asked: Asked) -> Iterator[str]:
+    def _left_out(self, asked: UnservedMetric) -> Iterator[str]:
         for rule in self._rules(asked):
             if all(shape.name != asked.metric for shape in self._shapes(rule)):
                 continue
@@ -202,25 +202,27 @@ class Unserved:
             else:
                 yield f"{rule.origin} calls it {name}"
 
-    def _names(self, asked: Asked) -> set[str]:
+    def _names(self, asked: UnservedMetric) -> set[str]:
         catalogue = self.catalogue
         if asked.external:
             return {*catalogue.external, *catalogue.external_in.get(asked.team, {})}
         tables = (catalogue.custom, catalogue.custom_in.get(asked.team, {}))
         return {metric for table in tables for _, metric in table}
 
-    def _other_names(self, asked: Asked) -> set[str]:
-        return self._names(Asked(asked.metric, None, asked.team, external=not asked.external))
+    def _other_names(self, asked: UnservedMetric) -> set[str]:
+        return self._names(
+            UnservedMetric(asked.metric, None, asked.team, external=not asked.external)
+        )
 
-    def _rules(self, asked: Asked) -> tuple[Rule, ...]:
+    def _rules(self, asked: UnservedMetric) -> tuple[AdapterRule, ...]:
         rules = self.config.external_rules if asked.external else self.config.rules
         return tuple(rule for rule in rules if rule.only_in in {"", asked.team})
 
-    def _shapes(self, rule: Rule) -> tuple[SeriesShape, ...]:
+    def _shapes(self, rule: AdapterRule) -> tuple[SeriesShape, ...]:
         return self.catalogue.shapes.get(rule.series_query, ())
 
 
-def _mapping_fix(rule: Rule, shape: SeriesShape, resource: ResourceType) -> str:
+def _mapping_fix(rule: AdapterRule, shape: SeriesShape, resource: ResourceType) -> str:
     like = sorted(label for label in shape.labels if resource.singular in label.lower())
     if like:
         return (

@@ -13,7 +13,7 @@ from gpuscale.base.errors import NotFoundError
 from gpuscale.series.labels import METRIC_NAME
 from gpuscale.series.matchers import MatchOp
 from gpuscale.series.promql.parse import metric_names, parse_matchers, parse_query
-from gpuscale.server.rules.config import Rule
+from gpuscale.server.rules.config import AdapterRule
 from gpuscale.server.rules.resources import ResourceType
 
 _ONE_GROUP = re.compile(r"\^?([\w:]*)\([^()]*\)([\w:]*)\$?")
@@ -31,7 +31,7 @@ class Candidate:
     """Whether the rule names the series or the metric; otherwise there may be none of that name."""
 
 
-def named_series(rule: Rule) -> frozenset[str] | None:
+def named_series(rule: AdapterRule) -> frozenset[str] | None:
     """Return the series that a rule's series query names; None where it leaves their names open."""
     names = metric_names(parse_query(rule.series_query))
     if names is not None:
@@ -44,19 +44,19 @@ def named_series(rule: Rule) -> frozenset[str] | None:
     return None
 
 
-def fixed_name(rule: Rule) -> str | None:
+def fixed_name(rule: AdapterRule) -> str | None:
     """Return the API name of all that a rule finds; None where it follows the name of the series."""
     parts = rule.naming.expansion.parts
     return None if any(isinstance(part, int) for part in parts) else _literal(parts) or None
 
 
-def api_names(rule: Rule) -> tuple[tuple[str, str], ...]:
+def api_names(rule: AdapterRule) -> tuple[tuple[str, str], ...]:
     """Return series and API name of what a rule names outright, sorted; nothing of an open rule."""
     given = ((series, rule.api_name(series)) for series in sorted(named_series(rule) or ()))
     return tuple((series, name) for series, name in given if name is not None)
 
 
-def candidates(rule: Rule, metric: str) -> Iterator[Candidate]:
+def candidates(rule: AdapterRule, metric: str) -> Iterator[Candidate]:
     """Return the series of which a rule gives, or may give, a metric."""
     if named_series(rule) is not None:
         yield from (
@@ -74,7 +74,7 @@ def candidates(rule: Rule, metric: str) -> Iterator[Candidate]:
         yield Candidate(behind, certain=False)
 
 
-def _series_behind(rule: Rule, metric: str) -> str | None:
+def _series_behind(rule: AdapterRule, metric: str) -> str | None:
     """Return the series whose API name is `metric`; None where the rule can't be read backwards."""
     parts = rule.naming.expansion.parts
     groups = [index for index, part in enumerate(parts) if isinstance(part, int)]
@@ -97,19 +97,19 @@ def _literal(parts: Sequence[str | int]) -> str:
     return "".join(part for part in parts if isinstance(part, str))
 
 
-def _can_be_anything(rule: Rule, metric: str) -> bool:
+def _can_be_anything(rule: AdapterRule, metric: str) -> bool:
     """Return whether a rule that can't be read backwards may give the name; the plain text has to fit."""
     parts = rule.naming.expansion.parts
     text = "".join(re.escape(part) if isinstance(part, str) else ".*" for part in parts)
     return re.fullmatch(text, metric, re.DOTALL) is not None
 
 
-def _takes_name(rule: Rule, series: str) -> bool:
+def _takes_name(rule: AdapterRule, series: str) -> bool:
     matchers = parse_matchers(rule.series_query)
     return all(matcher.predicate()(series) for matcher in matchers if matcher.name == METRIC_NAME)
 
 
-def maps(rule: Rule, resource: ResourceType) -> bool:
+def maps(rule: AdapterRule, resource: ResourceType) -> bool:
     """Return whether a rule can find a resource among the labels of its series.
 
     A template may make a label name that it does not read back: with `kube_<<.Group>>_<<.Resource>>` pods,

@@ -18,7 +18,7 @@ from gpuscale.base.objects.metric_values import ExternalValue, MetricValue
 from gpuscale.base.objects.selectors import Selector
 from gpuscale.series.values import Scalar, Value, Vector, VectorSample
 from gpuscale.server.rules.catalogue import Catalogue, Entry
-from gpuscale.server.rules.config import Rule
+from gpuscale.server.rules.config import AdapterRule
 from gpuscale.server.rules.query import custom_query, external_query
 from gpuscale.server.rules.resources import ResourceMapper, ResourceType, UnknownResourceError
 
@@ -37,7 +37,7 @@ class MetricNotFoundError(NotFoundError):
         super().__init__(f"the server could not find the metric {metric} for {resource}{of_object}")
 
 
-class FetchError(UpstreamError):
+class MetricFetchError(UpstreamError):
     """The values of a metric that is there could not be had; the cause is for the log only."""
 
     def __init__(self) -> None:
@@ -127,7 +127,7 @@ class CustomPlan:
             FetchError: the query gave no vector.
         """
         if not isinstance(value, Vector):
-            raise FetchError
+            raise MetricFetchError
         label = self.label
         return {
             sample.labels.get(label, ""): sample
@@ -142,7 +142,7 @@ class ExternalPlan:
 
     promql: str
     metric: str
-    rule: Rule
+    rule: AdapterRule
     series: str
     """What the rule reads, by its name in the source."""
 
@@ -252,7 +252,7 @@ def plan_external(
             selector,
         )
     except (NotFoundError, QueryError) as error:
-        raise FetchError from error
+        raise MetricFetchError from error
     return ExternalPlan(promql, metric, rule, entry.series)
 
 

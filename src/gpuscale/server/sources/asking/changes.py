@@ -14,7 +14,7 @@ from gpuscale.series.promql import tree
 from gpuscale.series.promql.parse import parse_matchers
 from gpuscale.series.promql.write import promql_text
 from gpuscale.server.rules.catalogue import SeriesShape
-from gpuscale.server.sources.asking.single_flight import Questions
+from gpuscale.server.sources.asking.single_flight import SharedSource
 
 _QUESTION_ROWS = 100
 """What a question for names costs, in series of a list."""
@@ -28,7 +28,7 @@ class Changes:
         longest_ms: after which all series are listed again.
     """
 
-    def __init__(self, questions: Questions, longest_ms: int) -> None:
+    def __init__(self, questions: SharedSource, longest_ms: int) -> None:
         self._questions = questions
         self._longest_ms = longest_ms
         self._listed_ms: dict[str, int] = {}

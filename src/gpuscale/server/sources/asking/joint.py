@@ -23,7 +23,7 @@ from gpuscale.server.rules.queries.plan import CustomPlan
 from gpuscale.server.rules.queries.widen import WideQuery, WideRows
 from gpuscale.server.rules.query import MAX_JOINED_NAMES
 from gpuscale.server.sources.asking.cadence import Cadence
-from gpuscale.server.sources.asking.wanted import Wanted, WantedQuestions
+from gpuscale.server.sources.asking.wanted import WantedAnswer, WantedQuestions
 
 _LOG = logging.getLogger(__name__)
 QUERY_ROWS = 150
@@ -70,7 +70,7 @@ class Asker:
 class _Ask(NamedTuple):
     """A question that waits to be asked, and who gets the answer."""
 
-    wanted: Wanted
+    wanted: WantedAnswer
     outcome: Outcome
 
     @property
@@ -132,7 +132,7 @@ class JointQuestions:
             found = await asyncio.shield(self._want(wanted, at_ms))
         return found, was_there, wanted.is_cut
 
-    def _known(self, wanted: Wanted, at_ms: int) -> Vector | None:
+    def _known(self, wanted: WantedAnswer, at_ms: int) -> Vector | None:
         found = wanted.fresh(at_ms, self._freshness_ms)
         if found is None and self._all is not None and self._all_ms <= at_ms < self._covered_ms:
             wanted.is_cut = True
@@ -166,7 +166,7 @@ class JointQuestions:
             for wanted in self._due(at_ms):
                 self._want(wanted, at_ms)
 
-    def _due(self, at_ms: int) -> list[Wanted]:
+    def _due(self, at_ms: int) -> list[WantedAnswer]:
         freshness_ms = self._freshness_ms
         if self._covered_ms <= at_ms:
             self._all = None
@@ -177,7 +177,7 @@ class JointQuestions:
             if len(wanted.plan.names) <= _MOST_AHEAD or wanted.period_ms <= freshness_ms
         ]
 
-    def _want(self, wanted: Wanted, at_ms: int) -> Outcome:
+    def _want(self, wanted: WantedAnswer, at_ms: int) -> Outcome:
         """Have a question asked, together with all that come in this turn of the event loop."""
         longest_ms = max(self._freshness_ms, _SAME_MOMENT_MS)
         if wanted.waiting is not None and at_ms - longest_ms < wanted.waiting_ms <= at_ms:

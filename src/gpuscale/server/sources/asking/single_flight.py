@@ -48,7 +48,7 @@ def _fits_into_post(promql: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Sharing:
+class AnswerSharing:
     """How far answers are shared."""
 
     freshness_ms: int = 0
@@ -64,7 +64,7 @@ class Sharing:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class SourceAnswer:
     """What a source said."""
 
     value: Value
@@ -91,10 +91,10 @@ class _Asking:
     """A question on its way."""
 
     asked_ms: int
-    task: "asyncio.Task[Answer]"
+    task: "asyncio.Task[SourceAnswer]"
 
 
-class Questions:
+class SharedSource:
     """A source that is asked no more than it has to be.
 
     Args:
@@ -102,11 +102,11 @@ class Questions:
         sharing: how far answers are shared.
     """
 
-    def __init__(self, source: MetricSource, sharing: Sharing | None = None) -> None:
+    def __init__(self, source: MetricSource, sharing: AnswerSharing | None = None) -> None:
         self.counts = QuestionCounts()
         self._source = source
-        self._sharing = sharing or Sharing()
-        self._kept: ByteCache[str, Answer] = ByteCache(
+        self._sharing = sharing or AnswerSharing()
+        self._kept: ByteCache[str, SourceAnswer] = ByteCache(
             "answers", _ANSWERS_BYTES, most_entry_bytes=_ANSWERS_BYTES // 2
         )
         self._asking: dict[str, _Asking] = {}
@@ -141,7 +141,7 @@ class Questions:
             return None
         return await self._source.names(selector, start_ms, of_metrics=of_metrics)
 
-    async def query(self, promql: str, at_ms: int) -> Answer:
+    async def query(self, promql: str, at_ms: int) -> SourceAnswer:
         """Return the answer to a query, as old as the freshness allows.
 
         Raises:
@@ -207,7 +207,7 @@ class Questions:
         if error is not None and not isinstance(error, GpuscaleError):
             _LOG.error("a question failed in a way that nothing expected", exc_info=error)
 
-    async def _answer(self, promql: str, at_ms: int) -> Answer:
+    async def _answer(self, promql: str, at_ms: int) -> SourceAnswer:
         freshness_ms = self._sharing.freshness_ms
         kept = self._kept.get(promql)
         if kept is not None and at_ms - freshness_ms < kept.asked_ms <= at_ms:
@@ -218,7 +218,7 @@ class Questions:
             return kept
         return await asyncio.shield(self._ask(promql, at_ms))
 
-    def _ask(self, promql: str, at_ms: int) -> "asyncio.Task[Answer]":
+    def _ask(self, promql: str, at_ms: int) -> "asyncio.Task[SourceAnswer]":
         asking = self._asking.get(promql)
         moment_ms = max(self._sharing.freshness_ms, _SAME_MOMENT_MS)
         if asking is not None and at_ms - moment_ms < asking.asked_ms <= at_ms:
@@ -230,10 +230,10 @@ class Questions:
         task.add_done_callback(lambda done: self._note(promql, done))
         return task
 
-    async def _asked(self, promql: str, at_ms: int) -> Answer:
-        return Answer(await self._query_source(promql, at_ms), at_ms)
+    async def _asked(self, promql: str, at_ms: int) -> SourceAnswer:
+        return SourceAnswer(await self._query_source(promql, at_ms), at_ms)
 
-    def _note(self, promql: str, task: "asyncio.Task[Answer]") -> None:
+    def _note(self, promql: str, task: "asyncio.Task[SourceAnswer]") -> None:
         self._running.discard(task)
         asking = self._asking.get(promql)
         if asking is not None and asking.task is task:

@@ -26,7 +26,7 @@ _LATE_MS = 1000
 """How much later than expected a question may come and still be the one."""
 
 
-class Question(NamedTuple):
+class ObjectsQuestion(NamedTuple):
     """What of a rule somebody asks for."""
 
     namespace: str | None
@@ -34,7 +34,7 @@ class Question(NamedTuple):
 
 
 @dataclass(slots=True)
-class Wanted:
+class WantedAnswer:
     """One question, with the answer to it while there is a fresh one."""
 
     plan: CustomPlan
@@ -56,8 +56,8 @@ class Wanted:
     """Since when."""
 
     @property
-    def question(self) -> Question:
-        return Question(self.plan.scope.namespace, self.plan.names)
+    def question(self) -> ObjectsQuestion:
+        return ObjectsQuestion(self.plan.scope.namespace, self.plan.names)
 
     def fresh(self, at_ms: int, freshness_ms: int) -> Vector | None:
         """Return the answer if it is no older than that."""
@@ -89,18 +89,18 @@ class WantedQuestions:
     """The questions of one rule."""
 
     def __init__(self) -> None:
-        self._wanted: ByteCache[Question, Wanted] = ByteCache(
+        self._wanted: ByteCache[ObjectsQuestion, WantedAnswer] = ByteCache(
             "questions", _MOST_BYTES, most_entry_bytes=_MOST_BYTES // 2
         )
 
     def __len__(self) -> int:
         return len(self._wanted)
 
-    def note(self, plan: CustomPlan, at_ms: int) -> Wanted:
+    def note(self, plan: CustomPlan, at_ms: int) -> WantedAnswer:
         """Return what is known of a question that came now."""
-        wanted = self._wanted.get(Question(plan.scope.namespace, plan.names))
+        wanted = self._wanted.get(ObjectsQuestion(plan.scope.namespace, plan.names))
         if wanted is None:
-            wanted = Wanted(plan, at_ms)
+            wanted = WantedAnswer(plan, at_ms)
             self._keep(wanted)
             return wanted
         since_ms = at_ms - wanted.last_ms
@@ -110,12 +110,14 @@ class WantedQuestions:
             wanted.is_first = False
         return wanted
 
-    def answered(self, wanted: Wanted, answer: Vector, asked_ms: int) -> None:
+    def answered(self, wanted: WantedAnswer, answer: Vector, asked_ms: int) -> None:
         if wanted.answer is None or wanted.asked_ms <= asked_ms:
             wanted.answer, wanted.asked_ms = answer, asked_ms
             self._keep(wanted)
 
-    def due(self, at_ms: int, covered_ms: int, until_ms: int, freshness_ms: int) -> list[Wanted]:
+    def due(
+        self, at_ms: int, covered_ms: int, until_ms: int, freshness_ms: int
+    ) -> list[WantedAnswer]:
         """Return what is expected until then, the next one first; old answers and questions go.
 
         Args:
@@ -132,7 +134,7 @@ class WantedQuestions:
 
     def _due(
         self, at_ms: int, covered_ms: int, until_ms: int, freshness_ms: int
-    ) -> Iterator[tuple[int, Wanted]]:
+    ) -> Iterator[tuple[int, WantedAnswer]]:
         for question in list(self._wanted):
             wanted = self._wanted.peek(question)
             if wanted is None or wanted.waiting is not None:
@@ -147,11 +149,11 @@ class WantedQuestions:
             if expected_ms is not None and expected_ms <= until_ms:
                 yield expected_ms, wanted
 
-    def _keep(self, wanted: Wanted) -> None:
+    def _keep(self, wanted: WantedAnswer) -> None:
         self._wanted.put(wanted.question, wanted, _size(wanted))
 
 
-def _size(wanted: Wanted) -> int:
+def _size(wanted: WantedAnswer) -> int:
     rows = 0 if wanted.answer is None else len(wanted.answer.samples)
     texts = deep_bytes(wanted.plan.names) + deep_bytes(wanted.plan.promql)
     return _WANTED_BYTES + texts + rows * _ROW_BYTES

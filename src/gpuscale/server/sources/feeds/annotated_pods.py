@@ -20,7 +20,7 @@ from gpuscale.base.errors import UsageError
 from gpuscale.kube.client.client import JsonObject
 from gpuscale.kube.json_values import mapping_of, text_of
 from gpuscale.server.sources.feeds.targets import (
-    Target,
+    FeedTarget,
     instance_of,
     label_name,
     pod_target,
@@ -80,7 +80,7 @@ def exporters(text: str) -> Exporters:
 
 def pod_targets(
     body: JsonObject, trusted: tuple[Exporters, ...] = DEFAULT_EXPORTERS
-) -> tuple[Target, ...]:
+) -> tuple[FeedTarget, ...]:
     """Return the targets of a pod; none of one that is not annotated, has no address or is ending.
 
     Args:
@@ -123,7 +123,7 @@ def scrape_targets(
     ports: Iterable[int],
     path: str,
     trusted: tuple[Exporters, ...],
-) -> tuple[Target, ...]:
+) -> tuple[FeedTarget, ...]:
     """Return the targets at these ports; unless the pod is trusted, their namespace and pod are its own."""
     own_labels = () if any(each.has(pod.metadata) for each in trusted) else _OWN_LABELS
     return tuple(

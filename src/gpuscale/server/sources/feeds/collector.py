@@ -11,15 +11,15 @@ from gpuscale.kube.client.client import JsonObject, KubeClient
 from gpuscale.kube.client.settings import KubeSettings
 from gpuscale.kube.informers.reflector import Reflector, ReflectorState
 from gpuscale.series.storage.store import SeriesStore
-from gpuscale.series.wanted import SeriesFilter, WantedNames
-from gpuscale.server.sources.access import Access, SecretFile, tls_to
+from gpuscale.series.wanted import WantedNames, WantedSeries
+from gpuscale.server.sources.access import SecretFile, SourceAccess, tls_to
 from gpuscale.server.sources.feeds import annotated_pods, endpoint_slices
 from gpuscale.server.sources.feeds.scraper import Scraper
 from gpuscale.server.sources.feeds.selected_pods import selected_targets
 from gpuscale.server.sources.feeds.settings import FeedSettings
-from gpuscale.server.sources.feeds.sharing import Sharing
+from gpuscale.server.sources.feeds.sharing import ReplicaSharing
 from gpuscale.server.sources.feeds.stream import Seat, StreamFollower, new_seat
-from gpuscale.server.sources.feeds.targets import FeedState, Target, agent_page, told_apart
+from gpuscale.server.sources.feeds.targets import FeedState, FeedTarget, agent_page, told_apart
 from gpuscale.server.sources.http import MAX_RESPONSE_BYTES, HttpSession
 from gpuscale.server.sources.remote_write.sender import RemoteWriter
 from gpuscale.server.sources.saving.saver import StoreSaver
@@ -37,7 +37,7 @@ _MODEL_SERVERS = WantedNames(patterns=frozenset({"(vllm|sglang):.*"}))
 """What the dashboards of model servers show, a few hundred series of a target. Those that are named one by
 one are scraped on purpose; of pods that come by a selector or an annotation there may be thousands."""
 
-Targets = tuple[Target, ...]
+Targets = tuple[FeedTarget, ...]
 
 
 class FeedCollector:
@@ -63,9 +63,9 @@ class FeedCollector:
         self.store = SeriesStore(
             settings.retention_ms, settings.max_series, settings.max_samples, range_of
         )
-        self.wanted = SeriesFilter()
+        self.wanted = WantedSeries()
         """Says which series are kept: all of them, until it gets a list."""
-        self._wanted_on_purpose = SeriesFilter()
+        self._wanted_on_purpose = WantedSeries()
         self._settings = settings
         self._clock = clock
         self._agents_http = HttpSession(access=agent_access(settings), max_connections=0)
@@ -75,7 +75,7 @@ class FeedCollector:
             large_at_once=_LARGE_PAGES,
         )
         self._watches: dict[str, Reflector[Targets]] = {}
-        self._running: dict[Target, tuple[StreamFollower | Scraper, asyncio.Task[None]]] = {}
+        self._running: dict[FeedTarget, tuple[StreamFollower | Scraper, asyncio.Task[None]]] = {}
         self._changed = asyncio.Event()
         self._changed.set()  # nothing is followed until `_follow` has looked
         self.saver = (
@@ -87,7 +87,7 @@ class FeedCollector:
         self.sharing = (
             None
             if settings.peers is None
-            else Sharing(
+            else ReplicaSharing(
                 settings.peers,
                 clock,
                 self.wanted,
@@ -106,7 +106,7 @@ class FeedCollector:
         found = (feed.state for feed, _ in self._running.values())
         return tuple(sorted(found, key=lambda state: (state.kind, state.instance)))
 
-    def targets(self) -> tuple[tuple[Target, FeedState], ...]:
+    def targets(self) -> tuple[tuple[FeedTarget, FeedState], ...]:
         """Return the targets that are followed or scraped, and how each does."""
         return tuple((target, feed.state) for target, (feed, _) in self._running.items())
 
@@ -188,7 +188,7 @@ class FeedCollector:
                     self._running[target] = (feed, task)
             await self._changed.wait()
 
-    def _end(self, target: Target) -> None:
+    def _end(self, target: FeedTarget) -> None:
         feed, task = self._running.pop(target)
         task.cancel()
         if self.sharing is not None and target.is_agent:
@@ -196,7 +196,7 @@ class FeedCollector:
             feed.ends_series = target not in self.sharing.discovered
             self.sharing.released(target)
 
-    def _wanted(self) -> dict[Target, None]:
+    def _wanted(self) -> dict[FeedTarget, None]:
         """Return the targets, each agent once, and not scraped too where it is followed."""
         found = dict.fromkeys(self._settings.static)
         for watch in self._watches.values():
@@ -225,7 +225,7 @@ class FeedCollector:
         kept += [agent_page(each, path) for each in kept if each.is_agent for path in pages]
         return dict.fromkeys(told_apart(kept))
 
-    def _seat(self, target: Target) -> Seat:
+    def _seat(self, target: FeedTarget) -> Seat:
         return new_seat(
             target,
             self.store,
@@ -235,7 +235,7 @@ class FeedCollector:
             wanted=self.wanted,
         )
 
-    def _feed(self, target: Target) -> StreamFollower | Scraper:
+    def _feed(self, target: FeedTarget) -> StreamFollower | Scraper:
         honor_labels = self._settings.honor_labels
         if target.is_agent:
             sharing = self.sharing
@@ -304,23 +304,23 @@ class FeedCollector:
                 _LOG.info("the store covers its whole retention again")
 
 
-def _preference(target: Target) -> tuple[bool, str]:
+def _preference(target: FeedTarget) -> tuple[bool, str]:
     """Return what is highest for the address of a pod to use: of two families, IPv4's."""
     return "[" not in target.instance, target.url
 
 
-def _some(targets: Iterable[Target]) -> Targets | None:
+def _some(targets: Iterable[FeedTarget]) -> Targets | None:
     return tuple(targets) or None
 
 
-def agent_access(settings: FeedSettings) -> Access:
+def agent_access(settings: FeedSettings) -> SourceAccess:
     """Return how agents are reached; other targets get none of it.
 
     Raises:
         UsageError: a certificate that can't be used.
     """
     token, password = settings.agent_token_file, settings.agent_password_file
-    return Access(
+    return SourceAccess(
         token=None if token is None else SecretFile(token),
         username=settings.agent_username,
         password=None if password is None else SecretFile(password),

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from gpuscale.kube.client.client import JsonObject
 from gpuscale.kube.json_values import mapping_of, text_of, texts_of
-from gpuscale.server.sources.feeds.targets import Target, agent_target, port_number
+from gpuscale.server.sources.feeds.targets import FeedTarget, agent_target, port_number
 
 PATH = "/apis/discovery.k8s.io/v1/endpointslices"
 SERVICE_LABEL = "kubernetes.io/service-name"
@@ -49,7 +49,7 @@ def slices_path(namespace: str) -> str:
     return f"{group}/namespaces/{namespace}/{plural}" if namespace else PATH
 
 
-def slice_targets(body: JsonObject, choice: AgentChoice) -> tuple[Target, ...]:
+def slice_targets(body: JsonObject, choice: AgentChoice) -> tuple[FeedTarget, ...]:
     """Return the agents of a slice; what can't be read is left out."""
     port = slice_port(body, choice.port, DEFAULT_PORT)
     if port is None or body.get("addressType") not in ADDRESS_TYPES:
@@ -63,7 +63,7 @@ def slice_targets(body: JsonObject, choice: AgentChoice) -> tuple[Target, ...]:
 
 def _targets(
     body: JsonObject, choice: AgentChoice, port: int, scheme: str, job: str
-) -> Iterator[Target]:
+) -> Iterator[FeedTarget]:
     for endpoint in endpoints(body):
         addresses = texts_of(endpoint.get("addresses"))
         if not addresses or mapping_of(endpoint.get("conditions")).get("terminating") is True:

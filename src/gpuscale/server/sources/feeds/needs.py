@@ -12,27 +12,27 @@ from gpuscale.base.errors import GpuscaleError
 from gpuscale.base.golang.template import Template
 from gpuscale.base.golang.template.nodes import (
     Branch,
-    Call,
     Dot,
+    FunctionCall,
     Literal,
     Node,
     Operand,
-    Pipeline,
+    PlainText,
     Print,
-    Text,
+    TemplatePipeline,
     Variable,
 )
 from gpuscale.series.labels import METRIC_NAME
 from gpuscale.series.promql.parse import parse_query
 from gpuscale.series.wanted import EVERYTHING, WantedNames, wanted_by
-from gpuscale.server.rules.config import AdapterConfig, Rule
+from gpuscale.server.rules.config import AdapterConfig, AdapterRule
 
 _OWN = WantedNames(frozenset({"gpuscale_exporter_newest_reading_timestamp_seconds"}))
 """What the server itself asks for: when agents measured."""
 _WORD = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 _QUOTED = re.compile(r"\"((?:[^\"\\]|\\.)*)\"")
 _IN_NAMES = re.compile(r"[a-zA-Z0-9_:]")
-_SERIES = Print(Pipeline((Dot(("Series",)),)))
+_SERIES = Print(TemplatePipeline((Dot(("Series",)),)))
 _ANY_NAME = "gpuscale_any_series"
 """In place of a name that only a pattern is known of."""
 
@@ -48,7 +48,7 @@ def wanted_by_rules(config: AdapterConfig) -> WantedNames:
     return WantedNames.joined(parts)
 
 
-def _wanted_by_rule(rule: Rule) -> WantedNames:
+def _wanted_by_rule(rule: AdapterRule) -> WantedNames:
     try:
         found = wanted_by(parse_query(rule.series_query))
         parts = [found, _words(rule.metrics_query)]
@@ -80,7 +80,7 @@ def _words(template: Template) -> WantedNames:
 
 def _texts(nodes: tuple[Node, ...]) -> Iterator[str]:
     for node in nodes:
-        if isinstance(node, Text):
+        if isinstance(node, PlainText):
             yield node.text
         elif isinstance(node, Branch):
             yield from _texts(node.body)
@@ -89,11 +89,11 @@ def _texts(nodes: tuple[Node, ...]) -> Iterator[str]:
 
 def _makes_names(nodes: tuple[Node, ...]) -> bool:
     """Return whether a template can put a name together of a text and something else."""
-    for node, follower in zip(nodes, (*nodes[1:], Text("")), strict=False):
-        if isinstance(node, Text):
-            if not isinstance(follower, Text) and _IN_NAMES.fullmatch(node.text[-1:]):
+    for node, follower in zip(nodes, (*nodes[1:], PlainText("")), strict=False):
+        if isinstance(node, PlainText):
+            if not isinstance(follower, PlainText) and _IN_NAMES.fullmatch(node.text[-1:]):
                 return True
-        elif isinstance(follower, Text):
+        elif isinstance(follower, PlainText):
             after = follower.text[:1]
             if _IN_NAMES.fullmatch(after) or (after == "{" and node != _SERIES):
                 return True
@@ -104,13 +104,18 @@ def _makes_names(nodes: tuple[Node, ...]) -> bool:
     return False
 
 
-def _is_plain(pipeline: Pipeline) -> bool:
+def _is_plain(pipeline: TemplatePipeline) -> bool:
     """Return whether what is printed is a value as it is, or a quoted one."""
     return bool(pipeline.variables) or all(map(_is_value, pipeline.commands))
 
 
 def _is_value(operand: Operand) -> bool:
     match operand:
-        case Dot() | Variable() | Call("index", _) | Call("printf", (Literal("%q"), *_)):
+        case (
+            Dot()
+            | Variable()
+            | FunctionCall("index", _)
+            | FunctionCall("printf", (Literal("%q"), *_))
+        ):
             return True
     return False

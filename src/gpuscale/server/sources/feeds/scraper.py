@@ -14,8 +14,8 @@ from gpuscale.base.unreachable import reason_of
 from gpuscale.series.scraping.scrape import ScrapeTarget
 from gpuscale.series.storage.limits import DEFAULT_LIMITS, ScrapeLimits
 from gpuscale.series.storage.store import SeriesStore
-from gpuscale.series.wanted import KEEP_ALL, SeriesFilter
-from gpuscale.server.sources.feeds.targets import FeedState, Target
+from gpuscale.series.wanted import KEEP_ALL, WantedSeries
+from gpuscale.server.sources.feeds.targets import FeedState, FeedTarget
 from gpuscale.server.sources.http import HttpSession, TooLargeError
 
 _LOG = logging.getLogger(__name__)
@@ -94,7 +94,7 @@ class Scraper:
 
     def __init__(
         self,
-        target: Target,
+        target: FeedTarget,
         http: HttpSession,
         store: SeriesStore,
         clock: Clock,
@@ -102,7 +102,7 @@ class Scraper:
         *,
         honor_labels: bool = True,
         limits: ScrapeLimits = DEFAULT_LIMITS,
-        wanted: SeriesFilter = KEEP_ALL,
+        wanted: WantedSeries = KEEP_ALL,
     ) -> None:
         self.state = FeedState("scrape", target.instance)
         self._url = URL(target.url, encoded=True)

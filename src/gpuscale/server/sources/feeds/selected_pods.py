@@ -19,7 +19,7 @@ from gpuscale.server.sources.feeds.annotated_pods import (
     running_pod,
     scrape_targets,
 )
-from gpuscale.server.sources.feeds.targets import Target, port_number
+from gpuscale.server.sources.feeds.targets import FeedTarget, port_number
 
 MAX_CHOICES = 100
 _ANY = "*"
@@ -66,7 +66,7 @@ def selected_targets(
     body: JsonObject,
     choices: tuple[PodChoice, ...],
     trusted: tuple[Exporters, ...] = DEFAULT_EXPORTERS,
-) -> tuple[Target, ...]:
+) -> tuple[FeedTarget, ...]:
     """Return the targets of a pod; none of one that no choice is about, has no address or is ending.
 
     Args:
@@ -80,7 +80,7 @@ def selected_targets(
     metadata = mapping_of(body.get("metadata"))
     namespace = text_of(metadata.get("namespace"))
     labels = {key: text_of(value) for key, value in mapping_of(metadata.get("labels")).items()}
-    found: dict[Target, None] = {}
+    found: dict[FeedTarget, None] = {}
     for choice in choices:
         if choice.namespace in {_ANY, namespace} and choice.selector.matches(labels):
             ports = _ports(body, choice.port)

@@ -8,9 +8,9 @@ from gpuscale.server.sources.feeds.annotated_pods import DEFAULT_EXPORTERS, Expo
 from gpuscale.server.sources.feeds.endpoint_slices import AgentChoice
 from gpuscale.server.sources.feeds.selected_pods import PodChoice
 from gpuscale.server.sources.feeds.sharing_settings import PeerSettings
-from gpuscale.server.sources.feeds.targets import Target
+from gpuscale.server.sources.feeds.targets import FeedTarget
 from gpuscale.server.sources.otlp.settings import OtlpSettings
-from gpuscale.server.sources.remote_write.settings import Endpoint
+from gpuscale.server.sources.remote_write.settings import RemoteWriteEndpoint
 from gpuscale.server.sources.saving.settings import SavingSettings
 
 
@@ -21,7 +21,7 @@ class FeedSettings:
     agents: AgentChoice = field(default_factory=AgentChoice)
     agent_pages: tuple[str, ...] = ()
     """Paths that are scraped of each agent that is followed here, such as /metrics/azure."""
-    static: tuple[Target, ...] = ()
+    static: tuple[FeedTarget, ...] = ()
     """Targets that are there whatever the cluster says."""
     scrapes_pods: bool = True
     """Whether annotated pods are scraped."""
@@ -53,7 +53,7 @@ class FeedSettings:
     """Of streams: the step of time of which the newest sample is kept."""
     saving: SavingSettings | None = None
     """Where the store is kept over a restart; None for nowhere."""
-    remote_write: tuple[Endpoint, ...] = ()
+    remote_write: tuple[RemoteWriteEndpoint, ...] = ()
     """Who gets a copy of all samples."""
     otlp: OtlpSettings | None = None
     """Of OTLP metrics that are pushed in; None takes none."""

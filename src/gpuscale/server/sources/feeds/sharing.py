@@ -17,14 +17,14 @@ from gpuscale.base.exposition.stream import StreamLine
 from gpuscale.kube.client.client import KubeClient
 from gpuscale.kube.client.settings import KubeSettings
 from gpuscale.series.storage.samples import Series
-from gpuscale.series.wanted import SeriesFilter
+from gpuscale.series.wanted import WantedSeries
 from gpuscale.server.sources.feeds.sharing_discovery import PeerWatch
 from gpuscale.server.sources.feeds.sharing_division import Division
 from gpuscale.server.sources.feeds.sharing_link import PeerLink, PeerLinks
 from gpuscale.server.sources.feeds.sharing_relay import Relay
 from gpuscale.server.sources.feeds.sharing_settings import PeerSettings, peer_access
 from gpuscale.server.sources.feeds.stream import Seat, StreamFollower
-from gpuscale.server.sources.feeds.targets import Target
+from gpuscale.server.sources.feeds.targets import FeedTarget
 from gpuscale.server.sources.http import HttpSession
 
 _LOG = logging.getLogger(__name__)
@@ -36,7 +36,7 @@ ABANDONED_S = 15.0
 """How long series stay that no replica delivers any more; long enough for one to take over."""
 
 
-class Sharing:
+class ReplicaSharing:
     """This replica's part in sharing.
 
     Args:
@@ -53,14 +53,14 @@ class Sharing:
         self,
         settings: PeerSettings,
         clock: Clock,
-        wanted: SeriesFilter,
-        make_seat: Callable[[Target], Seat],
+        wanted: WantedSeries,
+        make_seat: Callable[[FeedTarget], Seat],
         changed: Callable[[], None],
         kube: KubeClient | None = None,
         kube_settings: KubeSettings | None = None,
     ) -> None:
         self.own = uuid.uuid4().hex
-        self.discovered: frozenset[Target] = frozenset()
+        self.discovered: frozenset[FeedTarget] = frozenset()
         """The agents that this replica knows of itself."""
         self._http = HttpSession(access=peer_access(settings), max_connections=0)
         self._clock = clock
@@ -68,7 +68,7 @@ class Sharing:
         self._make_seat = make_seat
         self._changed = changed
         self._started_s: float | None = None
-        self._division: Division[Target] = Division(self.own, _now_s, lambda target: target.url)
+        self._division: Division[FeedTarget] = Division(self.own, _now_s, lambda target: target.url)
         self.relay = Relay(self.own, _now_s)
         self._links = PeerLinks(partial(self._link, settings.server_name))
         self._fixed = settings.urls
@@ -85,10 +85,10 @@ class Sharing:
         )
         """Of the Service that lists the replicas; None for fixed addresses alone."""
         self._links.change(self._fixed)
-        self._seats: dict[Target, Seat] = {}
+        self._seats: dict[FeedTarget, Seat] = {}
         self._feeding: dict[str, PeerLink] = {}
         """The link of each replica that is up; one may have several addresses."""
-        self._expiries: dict[Target, asyncio.TimerHandle] = {}
+        self._expiries: dict[FeedTarget, asyncio.TimerHandle] = {}
 
     @property
     def links(self) -> tuple[PeerLink, ...]:
@@ -110,7 +110,7 @@ class Sharing:
         is_unlisted = self.watch is not None and not self.watch.reflector.state.listed
         return is_unlisted or any(link.state == "connecting" for link in self.links)
 
-    def follows(self, target: Target, *, is_followed: bool) -> bool:
+    def follows(self, target: FeedTarget, *, is_followed: bool) -> bool:
         """Return whether this replica has to follow an agent now."""
         if self._started_s is None or self._is_starting():
             return is_followed
@@ -127,11 +127,11 @@ class Sharing:
         ]
         return own, len(over), len(self.delivered())
 
-    def delivered(self) -> set[Target]:
+    def delivered(self) -> set[FeedTarget]:
         """Return the agents whose series another replica delivers."""
         return {t for t, seat in self._seats.items() if isinstance(seat.feeder, PeerLink)}
 
-    def seat(self, target: Target) -> Seat:
+    def seat(self, target: FeedTarget) -> Seat:
         seat = self._seats.get(target)
         if seat is None:
             seat = self._seats[target] = self._make_seat(target)
@@ -142,7 +142,7 @@ class Sharing:
             seat.series.observer = note
         return seat
 
-    def discover(self, targets: Iterable[Target]) -> None:
+    def discover(self, targets: Iterable[FeedTarget]) -> None:
         found = frozenset(targets)
         if found == self.discovered:
             return
@@ -153,7 +153,7 @@ class Sharing:
             if target in self._expiries and seat is not None and seat.feeder is None:
                 self._end(target, seat)
 
-    def released(self, target: Target) -> None:
+    def released(self, target: FeedTarget) -> None:
         """Note that this replica no longer follows an agent; what it still delivers of it ends."""
         is_there = target in self.discovered
         self.relay.end(target, "left" if is_there else "gone")
@@ -169,7 +169,7 @@ class Sharing:
         else:
             del self._seats[target]
 
-    def lost(self, target: Target) -> None:
+    def lost(self, target: FeedTarget) -> None:
         """Note that an agent that is followed here can't be reached."""
         self.relay.end(target, "lost")
 
@@ -224,7 +224,7 @@ class Sharing:
                 self.joined(other)
         self._changed()
 
-    def begun(self, link: PeerLink, targets: Collection[Target]) -> None:
+    def begun(self, link: PeerLink, targets: Collection[FeedTarget]) -> None:
         """Note all agents that a replica delivers; others may have left between two requests."""
         if self._feeding.get(link.replica) is not link:
             return
@@ -235,7 +235,7 @@ class Sharing:
                 self._vacate(target, seat)
         self._changed()
 
-    def take(self, link: PeerLink, target: Target, word: bytes, rest: bytes) -> None:
+    def take(self, link: PeerLink, target: FeedTarget, word: bytes, rest: bytes) -> None:
         """Take what a replica says of an agent.
 
         Raises:
@@ -256,7 +256,7 @@ class Sharing:
                     self._end(target, seat)
             self._changed()
 
-    def _line(self, link: PeerLink, target: Target, line: bytes) -> None:
+    def _line(self, link: PeerLink, target: FeedTarget, line: bytes) -> None:
         is_snapshot = line.startswith(b'{"kind":"snapshot"')
         seat = self.seat(target)
         if is_snapshot:
@@ -280,30 +280,30 @@ class Sharing:
             self._vacate(target, seat)
             self._changed()
 
-    def _gives_way(self, feeder: object | None, link: PeerLink, target: Target) -> bool:
+    def _gives_way(self, feeder: object | None, link: PeerLink, target: FeedTarget) -> bool:
         """Return whether a replica comes before the source that fills an agent's place now."""
         if feeder is None:
             return True
         other = feeder.replica if isinstance(feeder, PeerLink) else self.own
         return self._division.outranks(target, link.replica, other)
 
-    def _stored(self, target: Target, seat: Seat, found: StreamLine[Series], t_ms: int) -> None:
+    def _stored(self, target: FeedTarget, seat: Seat, found: StreamLine[Series], t_ms: int) -> None:
         if isinstance(seat.feeder, StreamFollower):
             if (handle := self._expiries.pop(target, None)) is not None:
                 handle.cancel()
             self.relay.note(target, seat.series, found, t_ms)
 
-    def _vacate(self, target: Target, seat: Seat) -> None:
+    def _vacate(self, target: FeedTarget, seat: Seat) -> None:
         seat.feeder = None
         self._abandon(target)
 
-    def _abandon(self, target: Target) -> None:
+    def _abandon(self, target: FeedTarget) -> None:
         """End the series of an agent that no replica takes over."""
         if target not in self._expiries:
             loop = asyncio.get_running_loop()
             self._expiries[target] = loop.call_later(ABANDONED_S, self._expire, target)
 
-    def _expire(self, target: Target) -> None:
+    def _expire(self, target: FeedTarget) -> None:
         self._expiries.pop(target, None)
         seat = self._seats.get(target)
         if seat is None or seat.feeder is not None:
@@ -314,7 +314,7 @@ class Sharing:
         else:
             self._end(target, seat)
 
-    def _end(self, target: Target, seat: Seat) -> None:
+    def _end(self, target: FeedTarget, seat: Seat) -> None:
         """End the series of an agent that is no more."""
         if (handle := self._expiries.pop(target, None)) is not None:
             handle.cancel()

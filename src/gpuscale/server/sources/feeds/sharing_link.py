@@ -15,7 +15,7 @@ from gpuscale.base.exposition.stream import StreamError
 from gpuscale.base.unreachable import reason_of
 from gpuscale.server.sources.feeds.sharing_settings import PATH
 from gpuscale.server.sources.feeds.stream import lines
-from gpuscale.server.sources.feeds.targets import Target
+from gpuscale.server.sources.feeds.targets import FeedTarget
 from gpuscale.server.sources.http import HttpSession
 
 _LOG = logging.getLogger(__name__)
@@ -45,10 +45,10 @@ class Receiver(Protocol):
     def parted(self, link: "PeerLink") -> None:
         """Note that it does not any more."""
 
-    def begun(self, link: "PeerLink", targets: Collection[Target]) -> None:
+    def begun(self, link: "PeerLink", targets: Collection[FeedTarget]) -> None:
         """Note all agents that it delivers at the beginning of an answer."""
 
-    def take(self, link: "PeerLink", target: Target, word: bytes, rest: bytes) -> None: ...
+    def take(self, link: "PeerLink", target: FeedTarget, word: bytes, rest: bytes) -> None: ...
 
 
 class PeerLink:
@@ -75,7 +75,7 @@ class PeerLink:
         self._http = http
         self._receiver = receiver
         self._server_name = server_name
-        self._targets: dict[bytes, Target] = {}
+        self._targets: dict[bytes, FeedTarget] = {}
         self._down: asyncio.TimerHandle | None = None
         self._began = 0.0
 
@@ -180,11 +180,11 @@ class PeerLink:
         self._receiver.take(self, target, word, rest)
 
 
-def _target(text: bytes) -> Target:
+def _target(text: bytes) -> FeedTarget:
     match json.loads(text):
         case {"url": str() as url, "labels": list() as labels, "pod": str() as pod}:
             pairs = tuple((str(name), str(value)) for name, value in labels)
-            return Target(url, pairs, is_agent=True, pod=pod)
+            return FeedTarget(url, pairs, is_agent=True, pod=pod)
     raise StreamError("found an origin that can't be read")
 
 

@@ -28,7 +28,7 @@ from gpuscale.base.exposition.stream import VERSION, StreamLine, encoded
 from gpuscale.series.labels import METRIC_NAME
 from gpuscale.series.scraping.streamed import StreamedTarget
 from gpuscale.series.storage.samples import Series
-from gpuscale.server.sources.feeds.targets import Target
+from gpuscale.server.sources.feeds.targets import FeedTarget
 
 MAX_UNSENT_BYTES = 64 * 1024 * 1024
 """Of one reader; the answer to one that is slower ends."""
@@ -66,7 +66,7 @@ class Reader:
 class _Agent:
     """What is delivered of one agent."""
 
-    def __init__(self, number: int, target: Target, series: StreamedTarget) -> None:
+    def __init__(self, number: int, target: FeedTarget, series: StreamedTarget) -> None:
         self.sent_s = -math.inf
         self.is_dirty = True
         self.is_reshaped = True
@@ -162,7 +162,7 @@ class Relay:
     def __init__(self, replica: str, now_s: Callable[[], float]) -> None:
         self._replica = replica
         self._now_s = now_s
-        self._agents: dict[Target, _Agent] = {}
+        self._agents: dict[FeedTarget, _Agent] = {}
         self._numbers = 0
         self._readers: set[Reader] = set()
 
@@ -171,7 +171,7 @@ class Relay:
         return len(self._readers)
 
     def note(
-        self, target: Target, series: StreamedTarget, found: StreamLine[Series], t_ms: int
+        self, target: FeedTarget, series: StreamedTarget, found: StreamLine[Series], t_ms: int
     ) -> None:
         """Deliver what a line of an agent brought into the store."""
         agent = self._agents.get(target)
@@ -186,7 +186,7 @@ class Relay:
         if self._readers:
             self._put(agent.snapshot())
 
-    def end(self, target: Target, word: Literal["lost", "left", "gone"]) -> None:
+    def end(self, target: FeedTarget, word: Literal["lost", "left", "gone"]) -> None:
         """Say that an agent is not delivered any more, and why."""
         agent = self._agents.pop(target, None)
         if agent is not None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from yarl import URL
 
 from gpuscale.base.errors import UsageError
-from gpuscale.server.sources.access import Access, SecretFile, tls_to
+from gpuscale.server.sources.access import SecretFile, SourceAccess, tls_to
 
 PATH = "/peers/stream"
 _LABEL = "[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
@@ -74,14 +74,14 @@ def peer_service(text: str) -> PeerService:
     return PeerService(found["namespace"], found["name"])
 
 
-def peer_access(settings: PeerSettings) -> Access:
+def peer_access(settings: PeerSettings) -> SourceAccess:
     """Return how other replicas are reached.
 
     Raises:
         UsageError: a certificate that can't be used.
     """
     token = settings.token_file
-    return Access(
+    return SourceAccess(
         token=None if token is None else SecretFile(token),
         tls=tls_to("other replicas", settings.ca_file, None),
     )

@@ -29,9 +29,9 @@ from gpuscale.series.storage.limits import (
     ScrapeLimits,
 )
 from gpuscale.series.storage.store import SeriesStore
-from gpuscale.series.wanted import KEEP_ALL, SeriesFilter
+from gpuscale.series.wanted import KEEP_ALL, WantedSeries
 from gpuscale.server.sources.feeds.refusals import agent_fault, refusal
-from gpuscale.server.sources.feeds.targets import FeedState, Target
+from gpuscale.server.sources.feeds.targets import FeedState, FeedTarget
 from gpuscale.server.sources.http import HttpSession
 
 _LOG = logging.getLogger(__name__)
@@ -60,12 +60,12 @@ class Seat:
 
 
 def new_seat(
-    target: Target,
+    target: FeedTarget,
     store: SeriesStore,
     *,
     honor_labels: bool = True,
     resolution_ms: int = RESOLUTION_MS,
-    wanted: SeriesFilter = KEEP_ALL,
+    wanted: WantedSeries = KEEP_ALL,
     limits: ScrapeLimits = DEFAULT_LIMITS,
 ) -> Seat:
     """Return an agent's place in a store; arguments as for `StreamFollower`."""
@@ -95,14 +95,14 @@ class StreamFollower:
 
     def __init__(
         self,
-        target: Target,
+        target: FeedTarget,
         http: HttpSession,
         store: SeriesStore,
         clock: Clock,
         *,
         honor_labels: bool = True,
         resolution_ms: int = RESOLUTION_MS,
-        wanted: SeriesFilter = KEEP_ALL,
+        wanted: WantedSeries = KEEP_ALL,
         grace_s: float = GRACE_S,
         limits: ScrapeLimits = DEFAULT_LIMITS,
         seat: Seat | None = None,

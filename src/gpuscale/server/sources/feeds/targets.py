@@ -27,7 +27,7 @@ _UNFIT = re.compile(r"[^a-zA-Z0-9_]")
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class FeedTarget:
     """One address, and the labels of what comes from it."""
 
     url: str
@@ -74,7 +74,7 @@ def agent_target(
     *,
     service: str = "",
     honor_labels: bool = True,
-) -> Target:
+) -> FeedTarget:
     """Return the target of a node agent.
 
     Args:
@@ -92,17 +92,17 @@ def agent_target(
     if not honor_labels and pod is not None:
         labels |= {"namespace": pod[0], "pod": pod[1]}
     known = "/".join(pod) if pod is not None and all(pod) else ""
-    return Target(f"{scheme}://{instance}/stream", _sorted(labels), is_agent=True, pod=known)
+    return FeedTarget(f"{scheme}://{instance}/stream", _sorted(labels), is_agent=True, pod=known)
 
 
-def agent_page(agent: Target, path: str) -> Target:
+def agent_page(agent: FeedTarget, path: str) -> FeedTarget:
     """Return the target of one more page of an agent."""
     labels = {**dict(agent.labels), "metrics_path": path}
     url = str(URL(agent.url, encoded=True).with_path(path))
-    return Target(url, _sorted(labels), is_page=True)
+    return FeedTarget(url, _sorted(labels), is_page=True)
 
 
-def told_apart(targets: Iterable[Target]) -> list[Target]:
+def told_apart(targets: Iterable[FeedTarget]) -> list[FeedTarget]:
     """Return targets of which no two have the same labels, so that none overwrites the samples of another.
 
     Several paths of one address have their path as a label, as the pages of an agent do.
@@ -133,7 +133,7 @@ def page_path(text: str) -> str:
     return text
 
 
-def static_agent(text: str) -> Target:
+def static_agent(text: str) -> FeedTarget:
     """Return the agent at an address such as `127.0.0.1:9400` or `https://gpu-1:9400`.
 
     Raises:
@@ -143,7 +143,7 @@ def static_agent(text: str) -> Target:
     return agent_target(url.scheme, url.host or "", url.port or 0)
 
 
-def static_scrape(text: str) -> Target:
+def static_scrape(text: str) -> FeedTarget:
     """Return the target of a URL such as `http://127.0.0.1:8000/metrics`.
 
     Raises:
@@ -153,15 +153,15 @@ def static_scrape(text: str) -> Target:
     if url.path in {"", "/"}:
         url = url.with_path("/metrics")
     instance = instance_of(url.host or "", url.port or 0)
-    return Target(str(url), _sorted({"job": SCRAPE_JOB, "instance": instance}))
+    return FeedTarget(str(url), _sorted({"job": SCRAPE_JOB, "instance": instance}))
 
 
 def pod_target(
     url: str, instance: str, labels: Mapping[str, str], own_labels: tuple[str, ...] = ()
-) -> Target:
+) -> FeedTarget:
     """Return the target of an annotated pod."""
     labels = {**labels, "job": POD_JOB, "instance": instance}
-    return Target(url, _sorted(labels), own_labels=own_labels)
+    return FeedTarget(url, _sorted(labels), own_labels=own_labels)
 
 
 def _url(text: str, shown: str) -> URL:

@@ -13,10 +13,10 @@ from gpuscale.base.clock import Clock
 from gpuscale.base.exposition.reading.entries import ExpositionError
 from gpuscale.series.labels import METRIC_NAME
 from gpuscale.series.otlp.message import Request
-from gpuscale.series.otlp.points import Refusals, Sample, samples
-from gpuscale.series.storage.limits import ScrapeLimits, Share, check_labels
+from gpuscale.series.otlp.points import OtlpSample, Refusals, samples
+from gpuscale.series.storage.limits import ScrapeLimits, TargetShare, check_labels
 from gpuscale.series.storage.store import SeriesStore
-from gpuscale.series.wanted import SeriesFilter
+from gpuscale.series.wanted import WantedSeries
 from gpuscale.server.sources.otlp.settings import OtlpSettings
 
 _MAX_CLIENTS = 1_000
@@ -62,7 +62,7 @@ class OtlpReceiver:
         self,
         settings: OtlpSettings,
         store: SeriesStore,
-        wanted: SeriesFilter,
+        wanted: WantedSeries,
         limits: ScrapeLimits,
         clock: Clock,
     ) -> None:
@@ -75,7 +75,7 @@ class OtlpReceiver:
         self._wanted = wanted
         self._limits = limits
         self._clock = clock
-        self._shares: OrderedDict[str, Share] = OrderedDict()
+        self._shares: OrderedDict[str, TargetShare] = OrderedDict()
 
     async def take(self, client: str, request: Request) -> Taken:
         """Store what a client pushed.
@@ -102,7 +102,9 @@ class OtlpReceiver:
         self.samples.update(stored=stored, unwanted=unwanted, refused=taken.rejected)
         return taken
 
-    def _put(self, sample: Sample, share: Share, refused: Refusals, before: dict[str, int]) -> bool:
+    def _put(
+        self, sample: OtlpSample, share: TargetShare, refused: Refusals, before: dict[str, int]
+    ) -> bool:
         """Store a sample; return whether it is there now."""
         try:
             check_labels(sample.labels, self._limits, "otlp")
@@ -135,8 +137,8 @@ class OtlpReceiver:
         refused.add(reason.replace("_", " "), 1)
         return False
 
-    def _share(self, client: str) -> Share:
-        share = self._shares.pop(client, None) or Share()
+    def _share(self, client: str) -> TargetShare:
+        share = self._shares.pop(client, None) or TargetShare()
         self._shares[client] = share
         if len(self._shares) > _MAX_CLIENTS:
             self._shares.popitem(last=False)

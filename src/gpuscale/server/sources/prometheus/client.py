@@ -19,7 +19,7 @@ from yarl import URL
 from gpuscale.base.errors import QueryError, UnavailableError, UpstreamError
 from gpuscale.base.unreachable import reason_of
 from gpuscale.series.values import Value
-from gpuscale.server.sources.access import Access, SecretFile, TlsFiles
+from gpuscale.server.sources.access import SecretFile, SourceAccess, TlsFiles
 from gpuscale.server.sources.http import HttpSession
 from gpuscale.server.sources.prometheus.answers import (
     MALFORMED,
@@ -225,13 +225,13 @@ class PrometheusSource:
         return self.settings.name or f"Prometheus at {self.settings.shown_url}"
 
 
-def _access(settings: PrometheusSettings, tls: TlsFiles | None) -> Access:
+def _access(settings: PrometheusSettings, tls: TlsFiles | None) -> SourceAccess:
     password, token = settings.password_file, None
     if settings.bearer_token_file is not None or settings.azure_login is not None:
         from gpuscale.server.sources.entra import token_of
 
         token = token_of(settings.bearer_token_file, settings.azure_login)
-    return Access(
+    return SourceAccess(
         settings.headers,
         token,
         settings.username,

@@ -15,7 +15,11 @@ from gpuscale.series.remote_write.azure_metrics import MAX_AGE_S, MAX_CHARS, MAX
 from gpuscale.server.sources.entra import is_safe
 from gpuscale.server.sources.remote_write.azuread import AzureAdModel
 from gpuscale.server.sources.remote_write.models import FileModel, RelabelModel, Seconds
-from gpuscale.server.sources.remote_write.settings import LABEL_NAME, AzureMetrics, Endpoint
+from gpuscale.server.sources.remote_write.settings import (
+    LABEL_NAME,
+    AzureMonitorMetrics,
+    RemoteWriteEndpoint,
+)
 
 _SCOPE = "https://monitoring.azure.com//.default"
 _RESOURCE = r"^/subscriptions/[^/\s?#]+/resource[gG]roups/[^/\s?#]+/providers/[^\s?#]+$"
@@ -69,11 +73,11 @@ class AzureMetricsModel(FileModel):
             raise ValueError(f"found {found}, expected names of labels, each once")
         return self
 
-    def endpoint(self, labels: Mapping[str, str], folder: Path) -> Endpoint:
+    def endpoint(self, labels: Mapping[str, str], folder: Path) -> RemoteWriteEndpoint:
         """Return it as a receiver, with files as found from a folder."""
         base = (self.url or f"https://{self.region}.monitoring.azure.com").rstrip("/")
         login = self.azuread.login(folder)
-        return Endpoint(
+        return RemoteWriteEndpoint(
             url=f"{base}{self.resource_id}/metrics",
             name=self.name,
             timeout_s=self.timeout,
@@ -86,5 +90,5 @@ class AzureMetricsModel(FileModel):
             min_backoff_s=1.0,
             max_backoff_s=60.0,
             max_age_s=MAX_AGE_S - _MARGIN_S,
-            azure_metrics=AzureMetrics(self.namespace, tuple(self.dimensions)),
+            azure_metrics=AzureMonitorMetrics(self.namespace, tuple(self.dimensions)),
         )

@@ -7,7 +7,7 @@ from gpuscale.series.labels import LabelSet
 from gpuscale.series.remote_write.azure_metrics import AzureEncoder
 from gpuscale.series.remote_write.message import LabelEncoder, WriteMessage
 from gpuscale.series.storage.compression import snappy_block
-from gpuscale.server.sources.remote_write.settings import Endpoint
+from gpuscale.server.sources.remote_write.settings import RemoteWriteEndpoint
 
 
 class Message(Protocol):
@@ -58,7 +58,7 @@ class PrometheusEncoder(LabelEncoder):
         return PrometheusMessage()
 
 
-def encoder_of(endpoint: Endpoint) -> Encoder:
+def encoder_of(endpoint: RemoteWriteEndpoint) -> Encoder:
     """Return how a receiver takes samples."""
     external = dict(endpoint.external_labels)
     azure = endpoint.azure_metrics

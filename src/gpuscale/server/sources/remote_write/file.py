@@ -20,7 +20,7 @@ from gpuscale.base.errors import ConfigError, Problem
 from gpuscale.server.sources.remote_write.azure_metrics import AzureMetricsModel
 from gpuscale.server.sources.remote_write.azuread import AzureAdModel
 from gpuscale.server.sources.remote_write.models import FileModel, RelabelModel, Seconds
-from gpuscale.server.sources.remote_write.settings import LABEL_NAME, Endpoint, check_url
+from gpuscale.server.sources.remote_write.settings import LABEL_NAME, RemoteWriteEndpoint, check_url
 
 MAX_ENDPOINTS = 16
 _RESERVED_HEADERS = frozenset(
@@ -145,7 +145,7 @@ class RemoteWriteModel(FileModel):
     azure_custom_metrics: list[AzureMetricsModel] = Field([], max_length=MAX_ENDPOINTS)
 
 
-def read_file(path: Path) -> tuple[Endpoint, ...]:
+def read_file(path: Path) -> tuple[RemoteWriteEndpoint, ...]:
     """Return the receivers of a file, or of `remote-write.yaml` in a folder; none if the folder has none.
 
     Raises:
@@ -179,7 +179,7 @@ def read_file(path: Path) -> tuple[Endpoint, ...]:
     )
 
 
-def _endpoint(model: EndpointModel, labels: Mapping[str, str], folder: Path) -> Endpoint:
+def _endpoint(model: EndpointModel, labels: Mapping[str, str], folder: Path) -> RemoteWriteEndpoint:
     """Return the receiver; its files are found from the folder of the file that names them."""
     headers = list(model.headers.items())
     basic, authorization, tls, queue = (
@@ -198,7 +198,7 @@ def _endpoint(model: EndpointModel, labels: Mapping[str, str], folder: Path) -> 
     if authorization is not None and authorization.credentials_file is None:
         value = f"{authorization.type} {authorization.credentials}"
         headers.append(("Authorization", value))
-    return Endpoint(
+    return RemoteWriteEndpoint(
         url=model.url,
         name=model.name,
         timeout_s=model.remote_timeout,

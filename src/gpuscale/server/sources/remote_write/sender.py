@@ -28,11 +28,11 @@ from gpuscale.base.unreachable import reason_of
 from gpuscale.series.remote_write.message import pieces, value_rows
 from gpuscale.series.storage.store import SeriesStore
 from gpuscale.series.storage.tail import Batch, Tail
-from gpuscale.server.sources.access import Access, SecretFile, tls_to
+from gpuscale.server.sources.access import SecretFile, SourceAccess, tls_to
 from gpuscale.server.sources.entra import token_of
 from gpuscale.server.sources.http import HttpSession
 from gpuscale.server.sources.remote_write.encoding import Message, encoder_of
-from gpuscale.server.sources.remote_write.settings import Endpoint
+from gpuscale.server.sources.remote_write.settings import RemoteWriteEndpoint
 
 BOUNDS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 60.0)
 """Of the histogram of how long requests take."""
@@ -107,7 +107,7 @@ class RemoteWriter:
     def __init__(
         self,
         store: SeriesStore,
-        endpoint: Endpoint,
+        endpoint: RemoteWriteEndpoint,
         clock: Clock,
         sent_ms: Callable[[int], int] | None = None,
     ) -> None:
@@ -299,14 +299,14 @@ def _pause_s(retry_after: str | None) -> float:
     return min(max(seconds, 0.0), _MAX_RETRY_AFTER_S)
 
 
-def endpoint_access(endpoint: Endpoint) -> Access:
+def endpoint_access(endpoint: RemoteWriteEndpoint) -> SourceAccess:
     """Return what a receiver is written to with.
 
     Raises:
         UsageError: a certificate that can't be used.
     """
     password = endpoint.password_file
-    return Access(
+    return SourceAccess(
         endpoint.headers,
         token_of(endpoint.token_file, endpoint.azure_login),
         endpoint.username,

@@ -17,7 +17,7 @@ LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 
 
 @dataclass(frozen=True, slots=True)
-class AzureMetrics:
+class AzureMonitorMetrics:
     """How samples are custom metrics of Azure Monitor."""
 
     namespace: str
@@ -26,7 +26,7 @@ class AzureMetrics:
 
 
 @dataclass(frozen=True, slots=True)
-class Endpoint:
+class RemoteWriteEndpoint:
     """One receiver, and how it is written to."""
 
     url: str = field(repr=False)
@@ -56,7 +56,7 @@ class Endpoint:
     retries_429: bool = True
     max_age_s: float = 0.0
     """Older samples are not sent; 0 is no limit."""
-    azure_metrics: AzureMetrics | None = None
+    azure_metrics: AzureMonitorMetrics | None = None
     """Set where samples go out as custom metrics of Azure Monitor, and not by remote write."""
 
     @property
@@ -86,7 +86,7 @@ def check_url(text: str) -> None:
         raise ValueError(f"found {_shown(text)!r}, {wrong}")
 
 
-def endpoint_of_url(text: str) -> Endpoint:
+def endpoint_of_url(text: str) -> RemoteWriteEndpoint:
     """Return the receiver at an address, with Prometheus' defaults.
 
     Raises:
@@ -96,7 +96,7 @@ def endpoint_of_url(text: str) -> Endpoint:
         check_url(text)
     except ValueError as error:
         raise UsageError(str(error)) from None
-    return Endpoint(text)
+    return RemoteWriteEndpoint(text)
 
 
 def _shown(text: str) -> str:

@@ -21,7 +21,7 @@ from gpuscale.base.exposition.families import Family, Sample
 from gpuscale.base.unreachable import reason_of
 from gpuscale.series.rules.alerting import Alert, AlertingRule
 from gpuscale.series.rules.templates import table_link
-from gpuscale.server.sources.access import Access, SecretFile, tls_to
+from gpuscale.server.sources.access import SecretFile, SourceAccess, tls_to
 from gpuscale.server.sources.http import HttpSession
 from gpuscale.server.sources.ruler.settings import AlertmanagerSettings, alerts_url
 
@@ -173,9 +173,9 @@ class AlertmanagerSender:
             self._faults[url] = fault
 
 
-def _access(settings: AlertmanagerSettings) -> Access:
+def _access(settings: AlertmanagerSettings) -> SourceAccess:
     token, password = settings.token_file, settings.password_file
-    return Access(
+    return SourceAccess(
         token=None if token is None else SecretFile(token),
         username=settings.username,
         password=None if password is None else SecretFile(password),

@@ -29,7 +29,7 @@ _MAX_SEGMENTS = 1_000
 
 
 @dataclass(slots=True)
-class Segment:
+class SegmentFile:
     """One file."""
 
     path: Path
@@ -51,7 +51,7 @@ class SegmentDirectory:
         self._max_bytes = max_bytes
         self._lock: int | None = None
         self._next = 1
-        self.segments: list[Segment] = []
+        self.segments: list[SegmentFile] = []
         """Oldest first."""
         self.put_aside = 0
 
@@ -103,7 +103,7 @@ class SegmentDirectory:
             new.unlink(missing_ok=True)
             raise
         self._next += 1
-        self.segments.append(Segment(path, self._next - 1, header.begun_ms, HEADER_BYTES))
+        self.segments.append(SegmentFile(path, self._next - 1, header.begun_ms, HEADER_BYTES))
         return FileIO(path, "a")
 
     def make_room(self, size: int) -> None:
@@ -165,14 +165,14 @@ class SegmentDirectory:
         for path in self._path.glob("*.new"):
             path.unlink(missing_ok=True)
 
-    def _segment(self, path: Path) -> Segment:
+    def _segment(self, path: Path) -> SegmentFile:
         with open_segment(path) as file:
             size = os.fstat(file.fileno()).st_size
             if size > self._max_bytes:
                 raise UnusableSegmentError(
                     f"found {size} bytes, expected at most {self._max_bytes} in all files"
                 )
-            return Segment(path, int(path.stem), read_header(file.read).begun_ms, size)
+            return SegmentFile(path, int(path.stem), read_header(file.read).begun_ms, size)
 
     def _sync(self) -> None:
         folder = os.open(self._path, os.O_RDONLY | os.O_DIRECTORY)
