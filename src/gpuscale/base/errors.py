@@ -4,53 +4,53 @@
 GpuscaleError
 ├── UsageError                    the command line is wrong
 │   ├── CredentialError           kube.client.credentials
-│   └── PluginError               core.plugins
+│   └── PluginError               base.plugins
 ├── ConfigError                   a file's content is wrong; carries one Problem per fault
-│   └── ExpositionError           exposition.reading.entries
-│       ├── NativeHistogramError  exposition.reading.entries
+│   └── ExpositionError           base.exposition.reading.entries
+│       ├── NativeHistogramError  base.exposition.reading.entries
 │       └── ScrapeLimitError      series.storage.limits
 ├── QueryError                    a PromQL text is wrong or uses what is not supported
 │   ├── UncoveredError            it needs samples that are no longer kept
 │   ├── BadQueryError             series.promql.parse
 │   ├── QueryTimeoutError         series.promql.budget
 │   ├── TooManyBytesError         series.promql.budget
-│   └── TemplateError             core.golang.template.values
+│   └── TemplateError             base.golang.template.values
 ├── NotFoundError                 the thing asked for is not there
-│   ├── MetricNotFoundError       rules.queries.plan
-│   ├── NoLabelError              rules.resource_labels
-│   ├── ObjectNotFoundError       metricsapi.wire.statuses
-│   └── UnknownResourceError      rules.resources
+│   ├── MetricNotFoundError       server.rules.queries.plan
+│   ├── NoLabelError              server.rules.resource_labels
+│   ├── ObjectNotFoundError       server.metricsapi.wire.statuses
+│   └── UnknownResourceError      server.rules.resources
 ├── UnavailableError              a part outside does not answer; trying again may help
 │   ├── ApiUnreachableError       kube.client.errors
-│   ├── CallFailedError           gpu.nvml.faults
+│   ├── CallFailedError           agent.nvml.faults
 │   ├── CudaError                 load.gpu.driver
-│   ├── DcgmError                 gpu.dcgm.library
-│   ├── DriverGoneError           gpu.nvml.faults
-│   ├── GpuLostError              gpu.nvml.faults
-│   ├── KubeletError              attribution.kubelet.allocations
-│   ├── ListError                 metricsapi.wire.statuses
-│   ├── NotDiscoveredError        metricsapi.wire.statuses
+│   ├── DcgmError                 agent.dcgm.library
+│   ├── DriverGoneError           agent.nvml.faults
+│   ├── GpuLostError              agent.nvml.faults
+│   ├── KubeletError              agent.attribution.kubelet.allocations
+│   ├── ListError                 server.metricsapi.wire.statuses
+│   ├── NotDiscoveredError        server.metricsapi.wire.statuses
 │   ├── ObjectsUnavailableError   kube.informers.directory
-│   ├── PortTakenError            local.front
+│   ├── PortTakenError            lab.local.front
 │   ├── TooManyTriggersError      triggers.answer
-│   ├── TriggerUnknownError       metricsapi.triggers.served
-│   └── UnreadableError           observe.lookup
+│   ├── TriggerUnknownError       server.metricsapi.triggers.served
+│   └── UnreadableError           ops.observe.lookup
 ├── UpstreamError                 a part outside answered with an error
-│   ├── AmdFault                  gpu.amd.library
-│   ├── AnsweredError             doctor.direct
+│   ├── AmdFault                  agent.amd.library
+│   ├── AnsweredError             ops.doctor.direct
 │   ├── ApiStatusError            kube.client.errors
-│   ├── BeyondLimitError          sources.feeds.scraper
-│   ├── FetchError                rules.queries.plan
-│   ├── NotOfTheApiError          metricsapi.federation.answers
-│   ├── TooLargeError             sources.http
-│   ├── UnexpectedResultError     rules.queries.plan
-│   └── UnsupportedFormatError    exposition.reading.entries
+│   ├── BeyondLimitError          server.sources.feeds.scraper
+│   ├── MetricFetchError          server.rules.queries.plan
+│   ├── NotOfTheApiError          server.metricsapi.federation.answers
+│   ├── TooLargeError             server.sources.http
+│   ├── UnexpectedResultError     server.rules.queries.plan
+│   └── UnsupportedFormatError    base.exposition.reading.entries
 ├── BugError                      gpuscale broke one of its own rules
-├── ApiError                      promapi.body
+├── ApiError                      series.promapi.body
 ├── CouldNotLookError             cli.options.cluster
-├── ExpiredError                  local.kube_api.store
-├── RefusedError                  scaler.known_triggers
-├── StreamError                   exposition.stream
+├── ExpiredError                  lab.kube_api.store
+├── RefusedError                  server.scaler.known_triggers
+├── StreamError                   base.exposition.stream
 └── UncomputableError             hpa.types
 ```
 

@@ -270,7 +270,7 @@ class MetricsProvider:
         Raises:
             NotDiscoveredError: it is not known yet whether it is served.
             MetricNotFoundError: not served; or not for this object.
-            FetchError: the source did not give values.
+            MetricFetchError: the source did not give values.
             ListError: it is not known which objects there are.
         """
         self._check_discovered(target)
@@ -298,7 +298,7 @@ class MetricsProvider:
         Raises:
             NotDiscoveredError: it is not known yet whether it is served.
             MetricNotFoundError: not served.
-            FetchError: the source did not give values.
+            MetricFetchError: the source did not give values.
             UnexpectedResultError: it gave something that is no value.
         """
         self._check_discovered(target)

@@ -80,7 +80,7 @@ class CustomPlan:
         Of several rows for one object the last counts, as upstream; `remarks` reports them.
 
         Raises:
-            FetchError: the query gave no vector.
+            MetricFetchError: the query gave no vector.
         """
         return self.answer_of(self.rows(value))
 
@@ -96,7 +96,7 @@ class CustomPlan:
 
         Raises:
             MetricNotFoundError: there is none.
-            FetchError: the query gave no vector.
+            MetricFetchError: the query gave no vector.
         """
         found = self.answer(value)
         if not found:
@@ -124,7 +124,7 @@ class CustomPlan:
         """Return the rows of a vector by the name of their object.
 
         Raises:
-            FetchError: the query gave no vector.
+            MetricFetchError: the query gave no vector.
         """
         if not isinstance(value, Vector):
             raise MetricFetchError
@@ -237,7 +237,7 @@ def plan_external(
     Raises:
         MetricNotFoundError: the metric is not served; the text is upstream's, which names no resource
             except in the namespace called default.
-        FetchError: the rule has no query for such a request.
+        MetricFetchError: the rule has no query for such a request.
     """
     entry = catalogue.external_entry(metric, namespace)
     if entry is None:
