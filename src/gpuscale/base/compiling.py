@@ -101,7 +101,11 @@ def _callees(function: FunctionType) -> Iterator[tuple[str, FunctionType]]:
 
 
 def fingerprint(function: FunctionType) -> str:
-    """Return a name for the code of a function, of all that it calls, and of the constants that they use."""
+    """Return a name for the code of a function, of all that it calls, and of the constants that they use.
+
+    The named tuples that their modules know belong to it: numba keeps those of the arguments by their names,
+    and fails where a kept one is called otherwise by now.
+    """
     digest = hashlib.sha256()
     seen: set[FunctionType] = set()
     waiting = [function]
@@ -112,15 +116,20 @@ def fingerprint(function: FunctionType) -> str:
         seen.add(each)
         digest.update(repr((each.__module__, each.__qualname__, each.__defaults__)).encode())
         _add_code(digest.update, each.__code__)
+        digest.update(repr(sorted(_named_tuples(each))).encode())
         for name in each.__code__.co_names:
             value = each.__globals__.get(name)
             if isinstance(value, FunctionType):
                 waiting.append(value)
             elif isinstance(value, int | float | str | tuple):
                 digest.update(repr((name, value)).encode())
-            elif isinstance(value, type) and hasattr(value, "_fields"):
-                digest.update(repr((name, value._fields)).encode())  # a named tuple
     return digest.hexdigest()[:16]
+
+
+def _named_tuples(function: FunctionType) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    for value in function.__globals__.values():
+        if isinstance(value, type) and issubclass(value, tuple) and hasattr(value, "_fields"):
+            yield value.__module__, value.__qualname__, value._fields
 
 
 def _add_code(update: Callable[[bytes], None], code: CodeType) -> None:

@@ -65,6 +65,22 @@ def test_a_change_in_what_is_called_is_another_function(change):
     assert compiling.fingerprint(twice()) != compiling.fingerprint(twice(**change))
 
 
+def test_a_named_tuple_that_is_called_otherwise_makes_another_function() -> None:
+    # numba keeps the types of arguments by their names, and fails to find one that was renamed or moved.
+    def of(name, module):
+        code = (
+            "from typing import NamedTuple\n"
+            f"class {name}(NamedTuple):\n    replicas: int\n"
+            f"def replicas(row: {name}):\n    return row.replicas\n"
+        )
+        space: dict[str, Any] = {"__name__": module}
+        exec(code, space)
+        return compiling.fingerprint(space["replicas"])
+
+    assert of("Row", "a.b") == of("Row", "a.b")
+    assert len({of("Row", "a.b"), of("Line", "a.b"), of("Row", "a.c")}) == 3
+
+
 def test_without_a_folder_to_write_to_it_is_kept_for_now(monkeypatch):
     monkeypatch.setenv(compiling.CACHE_VARIABLE, "/proc/none")
     compiling._folder_for_now.cache_clear()
