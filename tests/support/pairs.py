@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 Choice = dict[str, Any]
+TRIES = 15
+"""Completions of a pair: more give fewer choices, and take longer to find."""
 
 
 def pairwise(
@@ -31,12 +33,14 @@ def pairwise(
     while left:
         pair = min(left)
         best: tuple[int, dict[str, int]] | None = None
-        for _ in range(60):
+        for _ in range(TRIES):
             made = {name: chosen.randrange(len(values)) for name, values in options.items()}
             made.update(pair)
+            covered = len(left & _pairs(made))
+            if best is not None and covered <= best[0]:
+                continue  # whether it is allowed need not be known, which is what takes the time
             if is_allowed({name: options[name][index] for name, index in made.items()}):
-                covered = len(left & _pairs(made))
-                best = max(best or (0, made), (covered, made), key=lambda each: each[0])
+                best = covered, made
         left.discard(pair)
         if best is not None:
             left -= _pairs(best[1])

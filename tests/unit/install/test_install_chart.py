@@ -2,16 +2,11 @@
 """The Helm chart renders what the renderer renders, object by object, and is the one in the repository."""
 
 import base64
-import json
-import os
-import shutil
 import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
+from chart_objects import CHART, HELM, assert_same, by_name, needs_helm, template
 from install_values import rendered, scale
 from pydantic import ValidationError
 
@@ -21,11 +16,6 @@ from gpuscale.ops.install.chart.chart import chart_files
 from gpuscale.ops.install.values import Values
 from pairs import pairwise
 
-CHART = Path(__file__).parents[3] / "charts" / "gpuscale"
-HELM = shutil.which("helm", path=f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin")
-needs_helm = pytest.mark.skipif(
-    HELM is None and not os.environ.get("CI"), reason="needs helm, of the package helm-binary"
-)
 FEDERATED = [
     {"name": "keda", "caBundle": "-----BEGIN CERTIFICATE-----\nMA==\n-----END CERTIFICATE-----\n"},
     {
@@ -58,61 +48,6 @@ def test_the_charts_values_are_all_defaults() -> None:
     defaults = Values.model_validate({"spec": {}})
     assert document.data == defaults.model_dump(mode="json", by_alias=True)
     assert Values.model_validate(document.data) == defaults
-
-
-def template(spec, folder):
-    path = folder / "values.yaml"
-    path.write_text(json.dumps({"spec": spec}))
-    command = [HELM, "template", "any", CHART, "--namespace=gpuscale", f"--values={path}"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return [each.data for each in load_documents(done.stdout, "helm")]
-
-
-def by_name(objects):
-    found = {}
-    for each in objects:
-        metadata = each["metadata"]
-        name = (each["kind"], metadata.get("namespace"), metadata["name"])
-        assert name not in found
-        found[name] = each
-    return found
-
-
-def comparable(objects):
-    """Objects by name; certificates differ each time, and the namespace is Helm's to make.
-
-    Files of ConfigMaps count as the data that they hold: how YAML is broken into lines says nothing.
-    """
-    found = by_name(json.loads(json.dumps(objects)))
-    for (kind, _, _), each in found.items():
-        if kind == "ConfigMap" and "data" in each:
-            each["data"] = {
-                name: [document.data for document in load_documents(text, name)]
-                for name, text in each["data"].items()
-            }
-        if kind == "Secret" and "data" in each:
-            each["data"] = sorted(each["data"])
-        if kind == "APIService" and "caBundle" in each["spec"]:
-            each["spec"]["caBundle"] = "..."
-    return {name: each for name, each in found.items() if name[0] != "Namespace"}
-
-
-def assert_same(found, wanted) -> None:
-    assert list(differences(comparable(found), comparable(wanted))) == []
-
-
-def differences(found: Any, wanted: Any, path: str = "") -> Iterator[tuple[str, object, object]]:
-    """Yield the paths at which data differ, with what Helm has and what is wanted there."""
-    if isinstance(found, dict) and isinstance(wanted, dict):
-        for key in found.keys() | wanted.keys():
-            here, there = found.get(key, "absent"), wanted.get(key, "absent")
-            yield from differences(here, there, f"{path}.{key}")
-    elif isinstance(found, list) and isinstance(wanted, list) and len(found) == len(wanted):
-        for index, (here, there) in enumerate(zip(found, wanted, strict=True)):
-            yield from differences(here, there, f"{path}[{index}]")
-    elif found != wanted:
-        yield path, found, wanted
 
 
 SELECTED = [

@@ -4,9 +4,9 @@
 from pathlib import Path
 
 import pytest
+from chart_objects import assert_same, needs_helm, template
 from install_values import one, rendered, scale, values
 from pydantic import ValidationError
-from test_install_chart import assert_same, needs_helm, template
 
 from gpuscale.base.documents.documents import load_documents
 from gpuscale.ops.install.linted import lint_values
