@@ -21,6 +21,7 @@ from gpuscale.lab.tuning.limits import (
     SHORT_PERCENT,
     TRIES,
     WAIT_S,
+    is_within,
 )
 
 __all__ = ["Simulation", "Tuning", "simulate", "tune"]
@@ -284,7 +285,7 @@ def _check_limits(**given: float | None) -> None:
     """Raise UsageError for the first number that is out of its limits."""
     for name, value in given.items():
         limits = LIMITS[name]
-        if value is not None and not limits.lowest <= value <= limits.highest:
+        if value is not None and not is_within(name, value):
             upper = "or more" if limits.highest == math.inf else f"to {limits.highest:,.10g}"
             raise UsageError(f"{name}: found {value!r}, expected {limits.lowest:g} {upper}")
 

@@ -394,6 +394,8 @@ def test_a_node_pool_that_others_use_is_not_searched(tmp_path):
         (("--demand=x.csv",), "found no --start-up"),
         (("ack-bert", "--policy=x"), "--policy: found 'x', expected none, or of: static"),
         (("ack-bert", "--metric-full=-1"), "--metric-full: found -1, expected 1e-9 to 1e12"),
+        (("ack-bert", "--metric-full=nan"), "--metric-full: found nan, expected 1e-9 to 1e12"),
+        (("ack-bert", "--metric-full=inf"), "--metric-full: found inf, expected 1e-9 to 1e12"),
         (("ack-bert", "--gpus-per-replica=9"), "expected a replica that fits a node"),
         (("ack-bert", "--write=/no/such/x.yaml"), "found no folder"),
         (("aks-mnist-jobs",), "found no Deployment with a load"),

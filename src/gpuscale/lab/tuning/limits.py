@@ -23,3 +23,9 @@ WAIT_S = 1.0
 HELD_BACK_PERCENT = 33.0
 TRIES = 512
 SEED = 1
+
+
+def is_within(name: str, value: float) -> bool:
+    """Return whether a number of `LIMITS` is one that may be asked for; NaN is none."""
+    limits = LIMITS[name]
+    return limits.lowest <= value <= limits.highest

@@ -71,6 +71,7 @@ from gpuscale.lab.tuning.limits import (
     SHORT_PERCENT,
     TRIES,
     WAIT_S,
+    is_within,
 )
 
 
@@ -262,7 +263,7 @@ def _text(document: dict[str, object], suffix: str) -> str:
 
 
 def _check_limits(option: str, value: float | None) -> None:
-    limits = LIMITS[option.removeprefix("--").replace("-", "_")]
-    if value is not None and not limits.has(value):
-        expected = str(limits).replace("e-0", "e-").replace("e+", "e")
+    name = option.removeprefix("--").replace("-", "_")
+    if value is not None and not is_within(name, value):
+        expected = str(LIMITS[name]).replace("e-0", "e-").replace("e+", "e")
         raise UsageError(f"{option}: found {value:g}, expected {expected}")
