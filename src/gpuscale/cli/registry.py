@@ -55,9 +55,7 @@ class _Entry:
         module = import_module(self.path)
         found = getattr(module, self.attribute)
         if not isinstance(found, typer.Typer):
-            alone = typer.Typer(
-                add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich"
-            )
+            alone = typer.Typer(add_completion=False)
             alone.command(self.name, cls=getattr(module, "COMMAND_CLASS", Command))(found)
             found = alone
         command = get_command(found)
@@ -67,131 +65,43 @@ class _Entry:
         return command
 
 
-_ENTRIES: Mapping[str, _Entry] = {
-    name: _Entry(panel, name, module, attribute, summary)
-    for panel, name, module, attribute, summary in (
-        (_TRY, "up", "commands.up", "up", "Run the whole loop live, with simulated GPUs."),
-        (
-            _TRY,
-            "simulate",
-            "commands.simulate",
-            "simulate",
-            "Run a scenario in virtual time: hours in seconds.",
-        ),
-        (
-            _TRY,
-            "rehearse",
-            "commands.rehearse",
-            "rehearse",
-            "Run a scenario on a real cluster, GPU nodes simulated.",
-        ),
-        (
-            _TRY,
-            "calibrate",
-            "commands.calibrate",
-            "calibrate",
-            "Find what one replica can take, and its threshold.",
-        ),
-        (
-            _TRY,
-            "tune",
-            "commands.tuning.tune",
-            "tune",
-            "Find an HPA's settings that cost least and keep enough pods.",
-        ),
-        (
-            _LOOK,
-            "lint",
-            "commands.lint",
-            "lint",
-            "Check rules, HPAs, values and scenarios before they run.",
-        ),
-        (
-            _LOOK,
-            "decide",
-            "commands.decide",
-            "decide",
-            "Explain what an HPA would do now, and why.",
-        ),
-        (
-            _LOOK,
-            "doctor",
-            "commands.doctor",
-            "doctor",
-            "Find what is wrong on a live cluster, each with its fix.",
-        ),
-        (
-            _CLUSTER,
-            "init",
-            "commands.init",
-            "init",
-            "Write a values file, from questions or flags.",
-        ),
-        (
-            _CLUSTER,
-            "render",
-            "commands.render",
-            "render",
-            "Write the Kubernetes objects and node pool of a values file.",
-        ),
-        (
-            _CLUSTER,
-            "install",
-            "commands.install",
-            "install",
-            "Apply a values file, and wait until it works.",
-        ),
-        (
-            _CLUSTER,
-            "uninstall",
-            "commands.install",
-            "uninstall",
-            "Remove an installation, and what it changed.",
-        ),
-        (
-            _SERVE,
-            "exporter",
-            "servers.exporter",
-            "exporter",
-            "Serve this node's GPUs, in place of dcgm-exporter.",
-        ),
-        (
-            _OTHER,
-            "schema",
-            "commands.schema",
-            "schema",
-            "Print the JSON schema of a file that users write.",
-        ),
-        (
-            _OTHER,
-            "completion",
-            "commands.completion",
-            "completion",
-            "Print the completion script of a shell.",
-        ),
-        (
-            _TRY,
-            "load",
-            "commands.load",
-            "app",
-            "Put bounded load on a service, GPUs or a cluster, and see what comes of it.",
-        ),
-        (
-            _SERVE,
-            "metrics-api",
-            "servers.metrics_api",
-            "app",
-            "Serve metrics to HPAs, in place of prometheus-adapter; 'why' explains one.",
-        ),
-        (
-            _SERVE,
-            "scaler",
-            "servers.scaler",
-            "app",
-            "Serve GPU metrics and wake sources to KEDA; 'ask' shows what KEDA gets.",
-        ),
-    )
-}
+# fmt: off
+_ENTRIES: Mapping[str, _Entry] = {each.name: each for each in (
+    _Entry(_TRY, "up", "commands.up", "up", "Run the whole loop live, with simulated GPUs."),
+    _Entry(_TRY, "simulate", "commands.simulate", "simulate",
+           "Run a scenario in virtual time: hours in seconds."),
+    _Entry(_TRY, "rehearse", "commands.rehearse", "rehearse",
+           "Run a scenario on a real cluster, GPU nodes simulated."),
+    _Entry(_TRY, "calibrate", "commands.calibrate", "calibrate",
+           "Find what one replica can take, and its threshold."),
+    _Entry(_TRY, "tune", "commands.tuning.tune", "tune",
+           "Find an HPA's settings that cost least and keep enough pods."),
+    _Entry(_LOOK, "lint", "commands.lint", "lint",
+           "Check rules, HPAs, values and scenarios before they run."),
+    _Entry(_LOOK, "decide", "commands.decide", "decide", "Explain what an HPA would do now, and why."),
+    _Entry(_LOOK, "doctor", "commands.doctor", "doctor",
+           "Find what is wrong on a live cluster, each with its fix."),
+    _Entry(_CLUSTER, "init", "commands.init", "init", "Write a values file, from questions or flags."),
+    _Entry(_CLUSTER, "render", "commands.render", "render",
+           "Write the Kubernetes objects and node pool of a values file."),
+    _Entry(_CLUSTER, "install", "commands.install", "install",
+           "Apply a values file, and wait until it works."),
+    _Entry(_CLUSTER, "uninstall", "commands.install", "uninstall",
+           "Remove an installation, and what it changed."),
+    _Entry(_SERVE, "exporter", "servers.exporter", "exporter",
+           "Serve this node's GPUs, in place of dcgm-exporter."),
+    _Entry(_OTHER, "schema", "commands.schema", "schema",
+           "Print the JSON schema of a file that users write."),
+    _Entry(_OTHER, "completion", "commands.completion", "completion",
+           "Print the completion script of a shell."),
+    _Entry(_TRY, "load", "commands.load", "app",
+           "Put bounded load on a service, GPUs or a cluster, and see what comes of it."),
+    _Entry(_SERVE, "metrics-api", "servers.metrics_api", "app",
+           "Serve metrics to HPAs, in place of prometheus-adapter; 'why' explains one."),
+    _Entry(_SERVE, "scaler", "servers.scaler", "app",
+           "Serve GPU metrics and wake sources to KEDA; 'ask' shows what KEDA gets."),
+)}
+# fmt: on
 
 
 class Commands(CommandGroup):
