@@ -26,7 +26,7 @@ RUN python -m pip --python /opt/gpuscale/bin/python install --compile ./packages
 
 FROM source AS build-server
 
-RUN python -m pip --python /opt/gpuscale/bin/python install --compile './packages/gpuscale-server[otlp,policies]'
+RUN python -m pip --python /opt/gpuscale/bin/python install --compile './packages/gpuscale-server[otlp]'
 
 FROM source AS build
 

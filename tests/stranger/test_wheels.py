@@ -1,12 +1,12 @@
 """The wheels of the agent and of the servers, each alone in an environment of its own, at work together."""
 
-import socket
 import subprocess
 import time
 import urllib.error
 import urllib.request
 
 import pytest
+from aiohttp.test_utils import unused_port
 
 
 @pytest.fixture
@@ -18,12 +18,6 @@ def commands(agent_venv, server_venv):
 
 def run(*command):
     return subprocess.run(command, capture_output=True, text=True, timeout=60)
-
-
-def free_port():
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        return listening.getsockname()[1]
 
 
 def answer_of(url, within_s=60):
@@ -63,7 +57,7 @@ def test_help_has_the_commands_that_are_there(commands) -> None:
 
 
 def test_the_servers_wheel_serves_what_the_agents_wheel_measures(commands, tmp_path) -> None:
-    agent_port, port = free_port(), free_port()
+    agent_port, port = unused_port(), unused_port()
     rules = tmp_path / "rules.yaml"
     rules.write_text(
         "externalRules:\n- seriesQuery: 'DCGM_FI_DEV_GPU_UTIL'\n  resources: {namespaced: false}\n"
