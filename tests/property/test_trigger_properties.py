@@ -3,7 +3,7 @@
 from contextlib import suppress
 from dataclasses import replace
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gpuscale.base.errors import ConfigError
@@ -52,9 +52,27 @@ def observations(draw):
     )
 
 
+NO_WAKE = (WakeSeen("w0", False, ""), WakeSeen("w1", False, ""))
+ONE_AWAY = (WakeSeen("w0", False, ""), WakeSeen("w1", None, ""))
+STARTED_WHILE_AWAY = [
+    (1.0, Observation(0, 0.0, Missing("away"), PodsSeen(0, (), (), 1800.0), NO_WAKE)),
+    (1.0, Observation(0, 0.0, Missing("away"), PodsSeen(1, (), (0.0,), 1800.0), ONE_AWAY)),
+    (1.0, Observation(0, 0.0, Missing("away"), PodsSeen(0, (), (), 1800.0), ONE_AWAY)),
+]
+"""A pod that started was asked for by somebody, perhaps by what can't be asked now."""
+WOKEN_BY_TWO = Trigger(
+    *("a", "b"),
+    workload=WorkloadRef("Deployment", "web"),
+    load=PodLoad("util"),
+    target=0.6,
+    wakes=(WakeQuery("q"), WakeQuery("r")),
+    wake_replicas=2,
+    hold_s=60.0,
+)
 STEPS = st.lists(st.tuples(st.floats(0.1, 400), observations()), min_size=1, max_size=12)
 
 
+@example(WOKEN_BY_TWO, STARTED_WHILE_AWAY)
 @given(TRIGGERS, STEPS)
 def test_no_wrong_zero(trigger, steps):
     state, now_s, before = TriggerState(), 0.0, None

@@ -28,7 +28,7 @@ MAX_VALUE = 1e15
 
 @dataclass(frozen=True, slots=True)
 class TriggerDecision:
-    """What was last decided while everything was known, and what active wake sources added since."""
+    """What was last decided while everything was known, and what was added since."""
 
     value: float
     is_active: bool
@@ -128,15 +128,18 @@ def evaluate(trigger: Trigger, seen: Observation, state: TriggerState) -> Trigge
         value = max(value, trigger.target * seen.pods.desired)
         is_active = is_active or seen.pods.desired > 0
     answer = _without(trigger, state, seen.now_s - away_s, value, is_active, load, unknown, why)
-    if awake and state.decision is not None:
-        state = replace(state, decision=_woken(state.decision, floor, awake))
+    if is_active and state.decision is not None:
+        state = replace(state, decision=_raised(state.decision, value, awake))
     return TriggerOutcome(answer, state, (*story, answer.reason))
 
 
-def _woken(last: TriggerDecision, floor: float, awake: tuple[str, ...]) -> TriggerDecision:
-    """Return what is held once wake sources were active meanwhile: they may be the next that are away."""
+def _raised(last: TriggerDecision, value: float, awake: tuple[str, ...]) -> TriggerDecision:
+    """Return what is held once something known asked for pods meanwhile.
+
+    It may be the next that is away, and its end is no reason for zero before all is known again.
+    """
     waking = tuple(dict.fromkeys((*last.waking, *awake)))
-    return replace(last, value=max(last.value, floor), is_active=True, waking=waking)
+    return replace(last, value=max(last.value, value), is_active=True, waking=waking)
 
 
 def _without(
