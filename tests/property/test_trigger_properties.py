@@ -60,6 +60,13 @@ STARTED_WHILE_AWAY = [
     (1.0, Observation(0, 0.0, Missing("away"), PodsSeen(0, (), (), 1800.0), ONE_AWAY)),
 ]
 """A pod that started was asked for by somebody, perhaps by what can't be asked now."""
+RUNNING = PodsSeen(1, (PodInfo("p0", phase=PodPhase.RUNNING),), (), 1800.0)
+LOADED_WHILE_AWAY = [
+    STARTED_WHILE_AWAY[0],
+    (1.0, Observation(0, 0.0, PodLoads({"p0": PodSample(500, 1, 1)}, 1), RUNNING, ONE_AWAY)),
+    (1.0, Observation(0, 0.0, PodLoads({"p0": PodSample(0, 1, 1)}, 1), RUNNING, ONE_AWAY)),
+]
+"""A load of less than the wake's two pods, which leaves it open what the source would say."""
 WOKEN_BY_TWO = Trigger(
     *("a", "b"),
     workload=WorkloadRef("Deployment", "web"),
@@ -73,6 +80,7 @@ STEPS = st.lists(st.tuples(st.floats(0.1, 400), observations()), min_size=1, max
 
 
 @example(WOKEN_BY_TWO, STARTED_WHILE_AWAY)
+@example(WOKEN_BY_TWO, LOADED_WHILE_AWAY)
 @given(TRIGGERS, STEPS)
 def test_no_wrong_zero(trigger, steps):
     state, now_s, before = TriggerState(), 0.0, None
