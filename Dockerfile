@@ -16,6 +16,7 @@ COPY packages/gpuscale-agent ./packages/gpuscale-agent
 COPY packages/gpuscale-server ./packages/gpuscale-server
 COPY tools/wheel_hook.py tools/wheel_part.py ./tools/
 COPY src ./src
+COPY charts ./charts
 # Nothing is installed when an image runs, so pip stays behind.
 RUN python -m venv --without-pip /opt/gpuscale
 

@@ -11,10 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuscale.base.documents.documents import dump_documents
 from gpuscale.base.errors import GpuscaleError
 from gpuscale.ops.install.cluster.ownership import essence
-from gpuscale.ops.install.parts.rules import resource_rules
 from gpuscale.testing.prometheus import serve
 from gpuscale_testing import (
     SimulatedNode,
@@ -27,6 +25,8 @@ from gpuscale_testing.metrics_apis import gpuscale_metrics_api
 
 sys.path.insert(0, str(Path(__file__).parent))
 from all_objects import everything, settled, wait_until_as_before
+
+from rendered_parts import resource_rules
 
 pytestmark = [
     pytest.mark.cluster,
@@ -434,7 +434,7 @@ def metrics_server(plane, url, folder):
     """Stand in for metrics-server: another server of the group, registered as its manifests have it."""
     folder.mkdir()
     rules = folder / "rules.yaml"
-    rules.write_text(dump_documents([resource_rules("plain")]))
+    rules.write_text(resource_rules("plain"))
     group, service = ["metrics.k8s.io/v1beta1"], "metrics-server"
     with (
         gpuscale_metrics_api(plane, url, rules, folder) as theirs,

@@ -12,12 +12,13 @@ from gpuscale.kube.client.client import KubeClient
 from gpuscale.kube.client.settings import KubeSettings
 from gpuscale.ops.install.cluster.plan import server_side_apply
 from gpuscale.ops.install.cluster.preflight import zero_fault
-from gpuscale.ops.install.parts.autoscaling import autoscaling_objects
 from gpuscale.ops.install.values import Values
 from gpuscale_testing import ControlPlane, Settings
 
 sys.path.insert(0, str(Path(__file__).parent))
 from keda_objects import apply, deployment
+
+from rendered_parts import autoscaling_objects
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
 

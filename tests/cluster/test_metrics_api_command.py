@@ -28,15 +28,14 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from gpuscale.base.clock import WallClock
 from gpuscale.base.errors import GpuscaleError
-from gpuscale.ops.install.parts.prometheus import prometheus_objects
-from gpuscale.ops.install.parts.scraping import scrape_configs
-from gpuscale.ops.install.render import manifest
+from gpuscale.ops.install.render import manifest, render
 from gpuscale.ops.install.values import Values, ValuesSpec
 from gpuscale.series.promapi.app import add_routes
 from gpuscale.series.storage.store import SeriesStore
 from gpuscale_testing import SimulatedNode, aggregated_api, simulated_nodes, wait_until
 from gpuscale_testing.addresses import free_ports
 from gpuscale_testing.certificates import Authority
+from rendered_parts import scrape_configs
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
 
@@ -500,12 +499,13 @@ def test_the_installations_prometheus_may_scrape_it_and_nobody_else(
     plane, server, tmp_path: Path
 ) -> None:
     """A real Prometheus with the rendered job, its rights and its CA; targets are named instead of found."""
-    objects = prometheus_objects(Values(spec=ValuesSpec(namespace="default")))
+    values = Values(spec=ValuesSpec(namespace="default"))
+    objects = [each for each in render(values) if "-prometheus" in each["metadata"]["name"]]
     wanted = {"ServiceAccount", "ClusterRole", "ClusterRoleBinding"}
     rights = manifest([each for each in objects if each["kind"] in wanted])
     plane.apply(rights)
     plane.kubectl("create", "serviceaccount", "nobody")
-    _, job = scrape_configs(Values(spec=ValuesSpec(namespace="default")))
+    _, job = scrape_configs(values)
     jobs = [_of_account(plane, server, job, each, tmp_path) for each in SCRAPERS]
     (tmp_path / "prometheus.yml").write_text(json.dumps({"scrape_configs": jobs}))
     (port,) = free_ports(1)

@@ -8,9 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from gpuscale.base.documents.documents import dump_documents
 from gpuscale.base.quantity import parse_quantity
-from gpuscale.ops.install.parts.rules import resource_rules
 from gpuscale.testing import prometheus as prometheus_process
 from gpuscale_testing import (
     SimulatedNode,
@@ -20,6 +18,7 @@ from gpuscale_testing import (
     wait_until,
 )
 from gpuscale_testing.metrics_apis import gpuscale_metrics_api, prometheus_adapter
+from rendered_parts import resource_rules
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster"), pytest.mark.timeout(300)]
 
@@ -237,7 +236,7 @@ def test_the_rules_of_an_installation_serve_what_cadvisor_tells(
     plane, world, tmp_path: Path
 ) -> None:
     rules = tmp_path / "rules.yaml"
-    rules.write_text(dump_documents([resource_rules("operator")]))
+    rules.write_text(resource_rules("operator"))
     admin = plane.client_certificate("admin", ["system:masters"])
     _, url, *_ = world.given
     with gpuscale_metrics_api(plane, url, rules, tmp_path) as api:

@@ -13,7 +13,7 @@ from gpuscale.base.clock import ManualClock
 from gpuscale.base.documents.documents import dump_documents
 from gpuscale.base.errors import NotFoundError
 from gpuscale.base.objects.selectors import parse_selector
-from gpuscale.ops.install.parts.rules import has_rule, signal_rule
+from gpuscale.ops.install.chart.signal_rules import has_rule, signal_rule
 from gpuscale.series.scraping.scrape import ScrapeTarget
 from gpuscale.series.storage.store import SeriesStore
 from gpuscale.server.metricsapi.provider import MetricsProvider

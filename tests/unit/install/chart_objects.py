@@ -3,10 +3,12 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +24,29 @@ needs_helm = pytest.mark.skipif(
 
 
 def template(spec, folder):
-    path = folder / "values.yaml"
-    path.write_text(json.dumps({"spec": spec}))
-    command = [HELM, "template", "any", CHART, "--namespace=gpuscale", f"--values={path}"]
+    (found,) = templates([spec], folder)
+    return found
+
+
+def templates(specs, folder):
+    """What Helm renders of each spec, in one process: a chart that has ours once for each of them."""
+    names = [f"case{number}" for number in range(len(specs))]
+    (version,) = (each["version"] for each in parsed((CHART / "Chart.yaml").read_text()))
+    needed = [{"name": "gpuscale", "version": version, "alias": name} for name in names]
+    umbrella = {"apiVersion": "v2", "name": "all", "version": "1.0.0", "dependencies": needed}
+    (folder / "charts").mkdir()
+    shutil.copytree(CHART, folder / "charts" / "gpuscale")
+    (folder / "Chart.yaml").write_text(json.dumps(umbrella))
+    values = {name: {"spec": spec} for name, spec in zip(names, specs, strict=True)}
+    (folder / "values.yaml").write_text(json.dumps(values))
+    command = [HELM, "template", "any", folder, "--namespace=gpuscale"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    return [each.data for each in load_documents(done.stdout, "helm")]
+    found = {name: [] for name in names}
+    for part in re.split(r"^---\n# Source: ", done.stdout, flags=re.MULTILINE)[1:]:
+        source, _, text = part.partition("\n")
+        found[source.split("/")[2]] += [each.data for each in load_documents(text, source)]
+    return [found[name] for name in names]
 
 
 def by_name(objects):
@@ -40,6 +59,11 @@ def by_name(objects):
     return found
 
 
+@lru_cache(maxsize=256)
+def parsed(text):
+    return [document.data for document in load_documents(text, "file")]
+
+
 def comparable(objects):
     """Objects by name; certificates differ each time, and the namespace is Helm's to make.
 
@@ -48,10 +72,7 @@ def comparable(objects):
     found = by_name(json.loads(json.dumps(objects)))
     for (kind, _, _), each in found.items():
         if kind == "ConfigMap" and "data" in each:
-            each["data"] = {
-                name: [document.data for document in load_documents(text, name)]
-                for name, text in each["data"].items()
-            }
+            each["data"] = {name: parsed(text) for name, text in each["data"].items()}
         if kind == "Secret" and "data" in each:
             each["data"] = sorted(each["data"])
         if kind == "APIService" and "caBundle" in each["spec"]:

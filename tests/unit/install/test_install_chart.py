@@ -1,20 +1,20 @@
 # mypy: disable-error-code="arg-type, attr-defined, list-item"
-"""The Helm chart renders what the renderer renders, object by object, and is the one in the repository."""
+"""Helm renders of the chart what we render of it in process, object by object."""
 
 import base64
+import random
 import subprocess
 from pathlib import Path
 
 import pytest
-from chart_objects import CHART, HELM, assert_same, by_name, needs_helm, template
+from chart_objects import CHART, HELM, assert_same, by_name, needs_helm, template, templates
 from install_values import rendered, scale
 from pydantic import ValidationError
 
 from gpuscale.base.documents.described import described_schema, fields_without_description
 from gpuscale.base.documents.documents import load_documents
-from gpuscale.ops.install.chart.chart import chart_files
+from gpuscale.ops.install.chart.made import chart_files
 from gpuscale.ops.install.values import Values
-from pairs import pairwise
 
 FEDERATED = [
     {"name": "keda", "caBundle": "-----BEGIN CERTIFICATE-----\nMA==\n-----END CERTIFICATE-----\n"},
@@ -537,50 +537,73 @@ def is_allowed(choice):
     return True
 
 
-CHOICES = list(pairwise(OPTIONS, is_allowed))
-COMBINATIONS = [merged(*choice.values()) for choice in CHOICES]
+def generated(rng):
+    """A values file of options that go together: of each kind the first of a random order that does."""
+    found = {}
+    for kind in rng.sample(sorted(OPTIONS), len(OPTIONS)):
+        options = rng.sample(OPTIONS[kind], len(OPTIONS[kind]))
+        fitting = (each for each in options if is_allowed({"found": found, "more": each}))
+        found = merged(found, next(fitting, {}))
+    return found
 
 
-def test_every_option_stands_in_some_combination() -> None:
-    """Options that no valid combination has would never be compared."""
-    found = CHOICES
-    for name, options in OPTIONS.items():
-        assert [each for each in options if not any(c[name] == each for c in found)] == []
-
-
-@needs_helm
-@pytest.mark.parametrize("given", COMBINATIONS, ids=range(len(COMBINATIONS)))
-def test_helm_renders_the_same_objects(tmp_path, given) -> None:
-    assert_same(template(given, tmp_path), rendered(Values.model_validate({"spec": given})))
-
-
-@needs_helm
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"resources": {"limits": {"cpu": None}}},  # no default to take away: Helm keeps the null
-        {"resources": {"limits": {"memory": None}, "requests": {"cpu": None}}},
-        {"resources": {"limits": {"memory": None, "cpu": None, "example.com/x": None}}},
-        {"securityContext": {"runAsUser": None}},
-        {"securityContext": {"seccompProfile": {"type": "Unconfined", "localhostProfile": None}}},
-    ],
-)
-@pytest.mark.parametrize("part", ["agent", "metricsApi", "scaler"])
-def test_null_takes_away_with_helm_as_with_the_renderer(tmp_path, part, settings) -> None:
-    given = {part: {**settings, **({"enabled": True} if part == "scaler" else {})}}
-    assert_same(template(given, tmp_path), rendered(Values.model_validate({"spec": given})))
+PARTS = 10
+CASES = 50
+"""In each part."""
 
 
 @needs_helm
-@pytest.mark.parametrize("kind", [{}, {"kind": "plain", "url": URL}])
-@pytest.mark.parametrize("api", [{}, {"enabled": False}, {"source": "streams"}])
-@pytest.mark.parametrize("wishes", [(True, False), (False, True), (False, False)])
-def test_helm_has_a_prometheus_where_the_renderer_has_one(
-    tmp_path: Path, kind, api, wishes: tuple[bool, ...]
-) -> None:
-    alerts, dashboards = ({"enabled": each} for each in wishes)
-    given = {"prometheus": kind, "metricsApi": api, "alerts": alerts, "dashboards": dashboards}
-    assert_same(template(given, tmp_path), rendered(Values.model_validate({"spec": given})))
+@pytest.mark.parametrize("part", range(PARTS))
+def test_helm_renders_the_same_objects(tmp_path, part) -> None:
+    rng = random.Random(part)
+    assert_all_the_same([generated(rng) for _ in range(CASES)], tmp_path)
+
+
+@needs_helm
+def test_helm_renders_each_option_alone_as_we_do(tmp_path) -> None:
+    """So that none is left out because it never goes together with another."""
+    alone = [each for options in OPTIONS.values() for each in options]
+    assert_all_the_same([each for each in alone if is_allowed({"alone": each})], tmp_path)
+
+
+def assert_all_the_same(specs, folder) -> None:
+    for spec, objects in zip(specs, templates(specs, folder), strict=True):
+        assert_same(objects, rendered(Values.model_validate({"spec": spec})))
+
+
+TAKEN_AWAY: list[dict[str, object]] = [
+    {"resources": {"limits": {"cpu": None}}},  # no default to take away: Helm keeps the null
+    {"resources": {"limits": {"memory": None}, "requests": {"cpu": None}}},
+    {"resources": {"limits": {"memory": None, "cpu": None, "example.com/x": None}}},
+    {"securityContext": {"runAsUser": None}},
+    {"securityContext": {"seccompProfile": {"type": "Unconfined", "localhostProfile": None}}},
+]
+
+
+@needs_helm
+def test_null_takes_away_with_helm_as_with_the_renderer(tmp_path) -> None:
+    specs = [
+        {part: {"enabled": True, **settings}}
+        for settings in TAKEN_AWAY
+        for part in ("agent", "metricsApi", "scaler")
+    ]
+    assert_all_the_same(specs, tmp_path)
+
+
+@needs_helm
+def test_helm_has_a_prometheus_where_the_renderer_has_one(tmp_path) -> None:
+    specs = [
+        {
+            "prometheus": kind,
+            "metricsApi": api,
+            "alerts": {"enabled": alerts},
+            "dashboards": {"enabled": dashboards},
+        }
+        for kind in ({}, {"kind": "plain", "url": URL})
+        for api in ({}, {"enabled": False}, {"source": "streams"})
+        for alerts, dashboards in ((True, False), (False, True), (False, False))
+    ]
+    assert_all_the_same(specs, tmp_path)
 
 
 @needs_helm

@@ -8,8 +8,9 @@ import pytest
 from gpuscale.lab.sim.load.signal_series import Quantity, exposed_by, exposed_families
 from gpuscale.lab.sim.scenario.loading import load_setup
 from gpuscale.lab.sim.simulate import simulate
-from gpuscale.ops.install.parts.rules import adapter_rules, has_rule, signal_rule
+from gpuscale.ops.install.chart.signal_rules import has_rule, signal_rule
 from gpuscale.signals import SIGNALS, Signal, filled_in
+from rendered_parts import adapter_rules
 
 DEPLOYMENT = """\
 apiVersion: apps/v1
@@ -90,7 +91,7 @@ def run(name: str) -> dict[str, Any]:
     signal = SIGNALS[name]
     family = signal.family.name
     kind = "front" if family in FRONTS else "server"
-    rules = adapter_rules(honor_labels=False)["rules"]
+    rules = adapter_rules(prometheus={"honorLabels": False})
     if has_rule(signal):
         rules = [signal_rule(signal)]
     triggers = []

@@ -21,7 +21,7 @@ from gpuscale.ops.doctor.direct import (
     pod_path,
 )
 from gpuscale.ops.doctor.snapshot import AgentLook, Snapshot
-from gpuscale.ops.install.parts import agent
+from gpuscale.ops.install.common import AGENT_PORT
 from gpuscale.server.sources.access import SourceAccess
 from gpuscale.server.sources.feeds.refusals import agent_fault
 
@@ -158,5 +158,5 @@ def _port(pod: Fields) -> int:
     for container in pod.child("spec").items("containers"):
         for port in container.items("ports"):
             if port.text("name") == "metrics":
-                return port.integer("containerPort") or agent.PORT
-    return agent.PORT
+                return port.integer("containerPort") or AGENT_PORT
+    return AGENT_PORT

@@ -11,7 +11,7 @@ from gpuscale.base.objects.hpa import HorizontalPodAutoscaler, MetricSpec
 from gpuscale.base.objects.metric_values import ExternalValue, MetricValue
 from gpuscale.hpa.versions import KubernetesVersion
 from gpuscale.kube.reading import fields_of
-from gpuscale.ops.install.parts import agent
+from gpuscale.ops.install.common import AGENT_PORT
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class AgentLook:
     is_locked: bool = False
     """Whether it asks for a password that is not known here."""
     has_tls: bool = False
-    port: int = agent.PORT
+    port: int = AGENT_PORT
     """Where it is read, in its pod."""
     said: str = ""
     """What its page /readyz says where something is wrong."""

@@ -36,6 +36,11 @@ class IssuedCertificate:
     certificate: str
     key: str = field(repr=False)
 
+    def data(self) -> dict[str, str]:
+        """Return it as the `data` of a Secret."""
+        texts = {"ca.crt": self.ca, "tls.crt": self.certificate, "tls.key": self.key}
+        return {key: base64.b64encode(text.encode()).decode() for key, text in texts.items()}
+
 
 def make_certificate(values: Values, now_ms: int) -> IssuedCertificate:
     """Return a new certificate for the metrics API's Service. The CA's key is thrown away."""

@@ -62,7 +62,6 @@ FIXED_MIB = 400
 """Of a memory limit, for all but the store: both processes, connections, 1 000 nodes."""
 SERIES_PER_MIB = 320
 """With 100 samples of 9 bytes each, a series of 1 000 bytes takes 58 % of it; the rest is for queries."""
-SAMPLES_PER_SERIES = 100
 
 
 def max_series(resources: Object) -> int | None:

@@ -1,29 +1,21 @@
 """Values to Kubernetes objects, in the order in which they are applied, and to files of a node pool; pure.
 
+The chart makes the objects, rendered in process: what is applied here is what Helm would apply.
+
 No command runs those files: nodes cost money, and making them needs rights in the cloud.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from gpuscale.base.documents.documents import dump_documents
-from gpuscale.ops.install.boards.catalogue import dashboard_objects
 from gpuscale.ops.install.certificates import IssuedCertificate
-from gpuscale.ops.install.common import Object, renews_certificate
-from gpuscale.ops.install.parts.agent import agent_objects
-from gpuscale.ops.install.parts.api_objects import metrics_api_objects
-from gpuscale.ops.install.parts.api_pods import metrics_api_pods
-from gpuscale.ops.install.parts.autoscaling import autoscaling_objects
-from gpuscale.ops.install.parts.device_plugin import device_plugin_objects
-from gpuscale.ops.install.parts.network import network_objects
-from gpuscale.ops.install.parts.pods import namespace_objects
-from gpuscale.ops.install.parts.prometheus import prometheus_objects
-from gpuscale.ops.install.parts.rules import rule_file_objects
-from gpuscale.ops.install.parts.samples import sample_objects
-from gpuscale.ops.install.parts.scaler import scaler_objects
-from gpuscale.ops.install.parts.scraping import scraping_objects
+from gpuscale.ops.install.chart.made import provider_data
+from gpuscale.ops.install.chart.rendering import Rendering
+from gpuscale.ops.install.common import Object, cluster_metadata, renews_certificate
 from gpuscale.ops.install.values import Values
-from gpuscale.ops.providers import PoolFile
+from gpuscale.ops.providers import BUILT_IN, PoolFile
 from gpuscale.ops.providers.karpenter import karpenter_files
 
 KIND_ORDER = (
@@ -63,28 +55,55 @@ class RenderInputs:
     """Of a metrics API that runs elsewhere; others have theirs from cert-manager, or renew it themselves."""
 
 
-_PARTS: tuple[Callable[[Values, RenderInputs], list[Object]], ...] = (
-    lambda values, _: namespace_objects(values),
-    lambda values, _: device_plugin_objects(values),
-    lambda values, _: agent_objects(values),
-    lambda values, _: prometheus_objects(values),
-    lambda values, _: scraping_objects(values),
-    lambda values, _: dashboard_objects(values),
-    lambda values, _: rule_file_objects(values),
-    lambda values, inputs: metrics_api_objects(values, inputs.certificate),
-    lambda values, _: metrics_api_pods(values),
-    lambda values, _: scaler_objects(values),
-    lambda values, _: network_objects(values),
-    lambda values, _: sample_objects(values),
-    lambda values, _: autoscaling_objects(values),
-)
-
-
 def render(values: Values, inputs: RenderInputs | None = None) -> tuple[Object, ...]:
     """Return the objects of an installation in the order in which they are applied."""
-    given = inputs or RenderInputs()
-    found = [each for part in _PARTS for each in part(values, given)]
+    issued = inputs.certificate if inputs else None
+    found = [_namespace(values), *_rendering(values, issued).objects()]
     return tuple(sorted(found, key=lambda each: KIND_ORDER.index(str(each["kind"]))))
+
+
+def rule_texts(values: Values) -> dict[str, str]:
+    """Return the rule files that Prometheus is to evaluate, by name."""
+    files = _rendering(values).named("gpuscale.ruleFiles")
+    return {name: dump_documents([groups]) for name, groups in files.items()}
+
+
+def _rendering(values: Values, issued: IssuedCertificate | None = None) -> Rendering:
+    provider, changed = values.spec.provider, {}
+    if provider not in BUILT_IN:
+        changed = {
+            "files/providers.yaml": dump_documents([{provider.name: provider_data(provider)}])
+        }
+    secret = {} if issued is None else issued.data()
+    return Rendering(_as_file(values), values.spec.namespace, changed=changed, certificate=secret)
+
+
+def _as_file(values: Values) -> dict[str, Any]:
+    """Return every field of a values file; in lists those that are given, as Helm has them."""
+    every = values.model_dump(mode="json", by_alias=True)
+    return _filled(values.model_dump(mode="json", by_alias=True, exclude_unset=True), every)
+
+
+def _filled(given: Mapping[str, Any], every: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        key: _filled(given[key], value)
+        if key in given and isinstance(value, Mapping)
+        else given.get(key, value)
+        for key, value in every.items()
+        if key in given or value is not None
+    }
+
+
+def _namespace(values: Values) -> Object:
+    """Return the namespace, which Helm makes itself; where pods need folders of the node, it lets them."""
+    agent = values.spec.agent
+    uses_folders = agent.attribution != "none" or agent.device_access == "host"
+    # Folders of the node are what even the `baseline` level forbids; agent and device plugin need one each.
+    is_privileged = (agent.enabled and uses_folders) or values.spec.device_plugin.enabled
+    found = cluster_metadata(values, "namespace", name=values.spec.namespace)
+    level = "privileged" if is_privileged else "restricted"
+    found["labels"]["pod-security.kubernetes.io/enforce"] = level
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": found}
 
 
 def needs_certificate(values: Values) -> bool:

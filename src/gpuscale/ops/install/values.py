@@ -68,11 +68,6 @@ class ValuesSpec(Model):
         return self.metrics_api.enabled and self.metrics_api.source == "streams"
 
     @property
-    def shares_agents(self) -> bool:
-        """Whether replicas of the metrics API share the node agents."""
-        return self.has_streams and self.metrics_api.share_agents
-
-    @property
     def has_own_prometheus(self) -> bool:
         """Whether a Prometheus is installed: with streams, only alerts and dashboards want one."""
         is_wanted = not self.has_streams or self.alerts.enabled or self.dashboards.enabled

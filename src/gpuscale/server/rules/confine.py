@@ -27,7 +27,7 @@ class ConfinedTemplate(Template):
     """A query template whose text is confined to one namespace once it is filled."""
 
     def __init__(self, template: Template, matcher: Matcher, longest_ms: int) -> None:
-        super().__init__(template.nodes, template.functions)
+        super().__init__(template.nodes, template.dialect)
         self._matcher = matcher
         self._longest_ms = longest_ms
 

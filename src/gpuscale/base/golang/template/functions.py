@@ -110,6 +110,9 @@ class Dialect:
     functions: Mapping[str, Function] = field(default_factory=lambda: FUNCTIONS)
     not_served: frozenset[str] = NOT_SERVED
     """Functions that are refused by name; others are unknown."""
+    is_strict: bool = True
+    """Whether templates are a line or two over known fields: no `define`, no methods, no use of the data as a
+    whole. Otherwise they are what Helm takes: nothing is printed for a value that is not there."""
 
     @cached_property
     def comment_end(self) -> re.Pattern[str]:

@@ -46,6 +46,14 @@ class FunctionCall:
 
 
 @dataclass(frozen=True, slots=True)
+class MethodCall:
+    """A field that is a function, such as `.Files.Get`; a piped value becomes the last argument."""
+
+    method: "Operand"
+    arguments: tuple["Operand", ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Group:
     """A pipeline in parentheses, and the fields read from its result."""
 
@@ -53,7 +61,7 @@ class Group:
     fields: tuple[str, ...] = ()
 
 
-Operand = Literal | Nil | Dot | Variable | FunctionCall | Group
+Operand = Literal | Nil | Dot | Variable | FunctionCall | MethodCall | Group
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from gpuscale.base.golang.template.nodes import (
     FunctionCall,
     Group,
     Literal,
+    MethodCall,
     Nil,
     Node,
     Operand,
@@ -60,7 +61,8 @@ def parse_template(text: str, fields: frozenset[str], dialect: Dialect = ADAPTER
     if end is not None:
         shown = parser.action(end[0].text)
         raise TemplateError(f"unexpected {shown}: nothing is open that it could end")
-    return Template(nodes, dialect.functions)
+    definitions = {name: Template(found, dialect) for name, found in parser.definitions.items()}
+    return Template(nodes, dialect, definitions)
 
 
 class _Parser:
@@ -71,6 +73,7 @@ class _Parser:
         self.fields = fields
         self.dialect = dialect
         self.variables = ["$"]
+        self.definitions: dict[str, tuple[Node, ...]] = {}
 
     def action(self, text: str) -> str:
         return f"{self.dialect.left}{text}{self.dialect.right}"
@@ -94,11 +97,27 @@ class _Parser:
     def _action(
         self, tokens: tuple[TemplateToken, ...], keyword: str, *, depth: int, at_root: bool
     ) -> Node:
+        if keyword == "define" and not self.dialect.is_strict:
+            return self._define(tokens, depth=depth)
         if keyword in _KEYWORDS_NOT_SERVED:
             raise TemplateError(f"{self.action(keyword)} is not served")
         if keyword in _BLOCKS:
             return self._branch(keyword, tokens, depth=depth, at_root=at_root)
         return Print(self._pipeline(tokens, at_root=at_root))
+
+    def _define(self, tokens: tuple[TemplateToken, ...], *, depth: int) -> Node:
+        """Keep a template under its name; where it stands, nothing is printed."""
+        name = _words(_after(tokens, "define"))
+        if depth or len(name) != 1 or name[0].kind is not TokenKind.STRING:
+            wanted = self.action('define "NAME"')
+            raise TemplateError(f"expected {wanted} outside of any block")
+        outside, self.variables = self.variables, ["$"]
+        body, end = self.nodes(depth=1, at_root=False)
+        if end is None or _keyword(end) != "end":
+            raise TemplateError(f"expected {self.action('end')} of define {name[0].text}")
+        self.variables = outside
+        self.definitions[name[0].text[1:-1]] = body
+        return PlainText("")
 
     def _branch(
         self, keyword: str, tokens: tuple[TemplateToken, ...], *, depth: int, at_root: bool
@@ -240,6 +259,8 @@ class _Reader:
             return self._checked_call(first.function, tuple(arguments), piped=piped)
         text = token.text if token else ""
         if arguments or piped:
+            if not self.parser.dialect.is_strict:
+                return MethodCall(first, tuple(arguments))
             raise TemplateError(f"can't give argument to non-function {text}")
         if isinstance(first, Nil):
             raise TemplateError("nil is not a command")
@@ -273,6 +294,8 @@ class _Reader:
 
     def _checked_fields(self, operand: Dot | Variable) -> Operand:
         """Refuse a field that the data never has, where it is certain that the data is meant."""
+        if not self.parser.dialect.is_strict:
+            return operand
         of_data = operand.name == "$" if isinstance(operand, Variable) else self.at_root
         if of_data and operand.fields and operand.fields[0] not in self.parser.fields:
             known = ", ".join(f".{name}" for name in sorted(self.parser.fields))

@@ -5,13 +5,14 @@ Source: Go's text/template (exec.go).
 
 from collections.abc import Mapping, Sequence
 
-from gpuscale.base.golang.template.functions import Function
+from gpuscale.base.golang.template.functions import Dialect
 from gpuscale.base.golang.template.nodes import (
     Branch,
     Dot,
     FunctionCall,
     Group,
     Literal,
+    MethodCall,
     Node,
     Operand,
     PlainText,
@@ -19,7 +20,15 @@ from gpuscale.base.golang.template.nodes import (
     TemplatePipeline,
     Variable,
 )
-from gpuscale.base.golang.template.values import TemplateError, Value, field, is_true, kind, printed
+from gpuscale.base.golang.template.values import (
+    TemplateError,
+    Value,
+    field,
+    is_true,
+    kind,
+    plain,
+    printed,
+)
 
 MAX_STEPS = 20_000
 """Nodes visited; bounds what ranges inside ranges can cost."""
@@ -33,13 +42,20 @@ class Template:
 
     Args:
         nodes: of its tree.
-        functions: that its calls name.
+        dialect: whose functions its calls name.
+        definitions: the templates that its text defines, by their names.
     """
 
-    def __init__(self, nodes: tuple[Node, ...], functions: Mapping[str, Function]) -> None:
+    def __init__(
+        self,
+        nodes: tuple[Node, ...],
+        dialect: Dialect,
+        definitions: "Mapping[str, Template] | None" = None,
+    ) -> None:
         self.nodes = nodes
-        self.functions = functions
-        self._plain = _plain_parts(nodes)
+        self.dialect = dialect
+        self.definitions = definitions or {}
+        self._plain = _plain_parts(nodes) if dialect.is_strict else None
 
     def plain_fields(self) -> frozenset[str] | None:
         """Return the fields of a template that is only text and fields; None for one that is more."""
@@ -57,7 +73,7 @@ class Template:
             return "".join(
                 [part if name is None else _text(data[name]) for name, part in self._plain]
             )
-        rendering = _Rendering(data, self.functions)
+        rendering = _Rendering(data, self.dialect)
         rendering.nodes(self.nodes, dot=data)
         return "".join(rendering.output)
 
@@ -83,9 +99,9 @@ def _text(value: Value) -> str:
 class _Rendering:
     """One rendering: what was printed so far, and the variables in reach."""
 
-    def __init__(self, data: Data, functions: Mapping[str, Function]) -> None:
+    def __init__(self, data: Data, dialect: Dialect) -> None:
         self.root = data
-        self.functions = functions
+        self.dialect = dialect
         self.output: list[str] = []
         self.length = 0
         self.steps = 0
@@ -120,6 +136,8 @@ class _Rendering:
         self.output.append(text)
 
     def _printed(self, value: object) -> str:
+        if not self.dialect.is_strict:
+            return "" if value is None else plain(value)  # type: ignore[arg-type]
         if value is self.root:
             raise TemplateError("can't print the whole data; name one of its fields")
         return printed(value)  # type: ignore[arg-type]
@@ -178,6 +196,8 @@ class _Rendering:
             return self._fields(self._pipeline(operand.pipeline, dot), operand.fields)
         if isinstance(operand, FunctionCall):
             return self._call(operand, dot, piped)
+        if isinstance(operand, MethodCall):
+            return self._call_method(operand, dot, piped)
         return None
 
     def _call(self, call: FunctionCall, dot: object, piped: tuple[object, ...]) -> object:
@@ -186,11 +206,17 @@ class _Rendering:
             values.append(self._argument(argument, dot))
             if _decided(call.function, values[-1]):
                 return values[-1]
-        return self.functions[call.function].run((*values, *piped))  # type: ignore[arg-type]
+        return self.dialect.functions[call.function].run((*values, *piped))  # type: ignore[arg-type]
+
+    def _call_method(self, call: MethodCall, dot: object, piped: tuple[object, ...]) -> object:
+        method = self._operand(call.method, dot)
+        if not callable(method):
+            raise TemplateError(f"can't give argument to a {kind(method)}")  # type: ignore[arg-type]
+        return method(*(self._argument(each, dot) for each in call.arguments), *piped)
 
     def _argument(self, operand: Operand, dot: object) -> object:
         value = self._operand(operand, dot)
-        if value is self.root:
+        if self.dialect.is_strict and value is self.root:
             raise TemplateError("can't pass the whole data; name one of its fields")
         return value
 
@@ -199,7 +225,8 @@ class _Rendering:
 
     def _fields(self, value: object, names: tuple[str, ...]) -> object:
         for name in names:
-            value = field(value, name, root=value is self.root)  # type: ignore[arg-type]
+            is_root = self.dialect.is_strict and value is self.root
+            value = field(value, name, root=is_root)  # type: ignore[arg-type]
         return value
 
 

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
+from typing import Any
 
 from gpuscale.base.errors import QueryError
 
@@ -15,8 +16,8 @@ _EXPONENT_FROM = 6
 """Of ten, in a number's shortest text."""
 NO_VALUE = None
 """Go's invalid value: the field of a map that has no such key."""
-Value = str | int | float | bool | Sequence[str] | Mapping[str, str] | None
-"""A string, number, boolean, list of strings, map of strings, or no value."""
+Value = str | int | float | bool | Sequence[Any] | Mapping[str, Any] | None
+"""A string, number, boolean, list or map of values, or no value."""
 
 
 def kind(value: Value) -> str:
@@ -55,9 +56,9 @@ def plain(value: Value) -> str:
     if isinstance(value, float):
         return _float(value)
     if isinstance(value, Mapping):
-        return f"map[{' '.join(f'{key}:{value[key]}' for key in sorted(value))}]"
+        return f"map[{' '.join(f'{key}:{plain(value[key])}' for key in sorted(value))}]"
     if isinstance(value, Sequence):
-        return f"[{' '.join(value)}]"
+        return f"[{' '.join(plain(each) for each in value)}]"
     return str(value)
 
 
@@ -80,7 +81,8 @@ def field(value: Value, name: str, *, root: bool = False) -> Value:
     if isinstance(value, Mapping):
         if root and name not in value:
             raise TemplateError(f"can't evaluate field {name}")
-        return value.get(name)
+        found: Value = value.get(name)
+        return found
     raise TemplateError(f"can't evaluate field {name} in type {kind(value)}")
 
 
@@ -93,11 +95,13 @@ def element(value: Value, key: Value) -> Value:
     if isinstance(value, Mapping):
         if not isinstance(key, str):
             raise TemplateError(f"index: value has type {kind(key)}; should be string")
-        return value.get(key, "")
+        found: Value = value.get(key, "")
+        return found
     if isinstance(value, str):
         return _byte(value, _position(key, len(value.encode())))
     if isinstance(value, Sequence):
-        return value[_position(key, len(value))]
+        item: Value = value[_position(key, len(value))]
+        return item
     raise TemplateError(f"index: can't index item of type {kind(value)}")
 
 

@@ -9,9 +9,8 @@ from pydantic import Field
 from gpuscale.base.documents.models import Model, parse_file
 from gpuscale.base.golang.durations import format_duration
 from gpuscale.ops.install.alerts.queues import queue_placeholders
-from gpuscale.ops.install.common import Object, has_api_pods
-from gpuscale.ops.install.placeholders import SeriesNames, filled_in, series_names
-from gpuscale.ops.install.values import Values
+from gpuscale.ops.install.common import Object
+from gpuscale.ops.install.placeholders import SeriesNames, filled_in
 
 _FILES = ("gpus.yaml", "scaling.yaml")
 _EXPORTED_LABELS = "exported-labels.yaml"
@@ -97,19 +96,6 @@ def alert_sources() -> dict[str, str]:
     """Return the rule files with the placeholders that an installation fills in, by name."""
     queues = queue_placeholders()
     return {name: filled_in(__package__, name, queues) for name in (*_FILES, _EXPORTED_LABELS)}
-
-
-def alert_settings(values: Values) -> AlertSettings:
-    """Return what alert rules depend on, of an installation."""
-    spec = values.spec
-    return AlertSettings(
-        series_names(values),
-        spec.alerts.idle,
-        spec.alerts.node_start,
-        spec.alerts.docs_url,
-        has_metrics_api=has_api_pods(values),
-        has_scaler=spec.asks_scaler,
-    )
 
 
 def alert_groups(settings: AlertSettings) -> list[Object]:

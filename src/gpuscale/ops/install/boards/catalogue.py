@@ -1,12 +1,10 @@
-"""All dashboards of an installation, as files and as the ConfigMaps that Grafana's sidecar loads."""
+"""All dashboards of an installation, as files."""
 
 from dataclasses import dataclass, field
 
-from gpuscale.ops.install.common import Object, metadata, part_name
 from gpuscale.ops.install.placeholders import SeriesNames, filled_in, series_names, source_text
 from gpuscale.ops.install.values import Values
 
-PART = "dashboards"
 _FILES = (
     "gpuscale-gpus.json",
     "gpuscale-autoscaling.json",
@@ -53,18 +51,3 @@ def board_texts(settings: BoardSettings) -> dict[str, str]:
 def board_files(values: Values) -> dict[str, str]:
     """Return the dashboards' JSON by the names of files; nothing where they are off."""
     return board_texts(board_settings(values)) if values.spec.dashboards.enabled else {}
-
-
-def dashboard_objects(values: Values) -> list[Object]:
-    """Return a ConfigMap per dashboard; none where they are off."""
-    return [_config_map(values, name, text) for name, text in board_files(values).items()]
-
-
-def _config_map(values: Values, file: str, text: str) -> Object:
-    dashboards = values.spec.dashboards
-    board = file.removeprefix("gpuscale-").removesuffix(".json")
-    name = part_name(values, f"dashboard-{board}")
-    found = metadata(values, PART, name=name, namespace=dashboards.namespace)
-    found["labels"] = {**found["labels"], dashboards.label: "1"}
-    found["annotations"] = {"grafana_folder": dashboards.folder}
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": found, "data": {file: text}}

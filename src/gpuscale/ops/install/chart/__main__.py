@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from gpuscale.ops.install.chart.chart import chart_files
+from gpuscale.ops.install.chart.made import chart_files
 
 
 def main() -> None:

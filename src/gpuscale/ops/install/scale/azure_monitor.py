@@ -3,7 +3,7 @@
 Source: KEDA 2.21 pkg/scalers/azure_monitor_scaler.go (keys, and what it refuses).
 """
 
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field
 
@@ -48,20 +48,3 @@ class AzureMonitorMetric(Model):
     type: Literal["AzureMonitor"]
     """Kind of the metric."""
     azure_monitor: AzureMonitorSource
-
-    def trigger(self, authentication: str) -> dict[str, Any]:
-        """Return KEDA's trigger, which shows who it is by a TriggerAuthentication of this name."""
-        source = self.azure_monitor
-        given = source.model_dump(mode="json", by_alias=True, exclude_none=True)
-        kind, target = given.pop("targetType"), given.pop("target")
-        uri = given.pop("resourceUri")
-        return {
-            "type": "azure-monitor",
-            "metricType": kind,
-            "authenticationRef": {"name": authentication},
-            "metadata": {
-                "resourceURI": uri,
-                **given,
-                "targetValue": f"{target:.3f}".rstrip("0").rstrip("."),
-            },
-        }

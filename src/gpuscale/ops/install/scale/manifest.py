@@ -6,9 +6,7 @@ from typing import Any
 
 from gpuscale.ops.install.scale.metrics import (
     CombinedMetric,
-    ContainerResourceMetric,
     HpaMetric,
-    ResourceMetric,
     SignalMetric,
     as_written,
 )
@@ -112,19 +110,3 @@ def _old_metric(metric: Object) -> Object:
     if "describedObject" in fields:
         old["target"] = fields.pop("describedObject")
     return {"type": metric["type"], source: {**fields, **old}}
-
-
-def resource_trigger(metric: ResourceMetric | ContainerResourceMetric) -> Object:
-    """Return KEDA's trigger on CPU or memory."""
-    target = metric.source.target
-    value = target.average_utilization if target.type == "Utilization" else target.average_value
-    container = (
-        {"containerName": metric.source.container}
-        if isinstance(metric, ContainerResourceMetric)
-        else {}
-    )
-    return {
-        "type": metric.source.name,
-        "metricType": target.type,
-        "metadata": {"value": str(value), **container},
-    }

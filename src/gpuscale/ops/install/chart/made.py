@@ -1,6 +1,6 @@
 """What the Helm chart has of the package: alerts, dashboards, data about providers and signals, values.
 
-The templates are written by hand. A test renders values with Helm and with `render`, and compares objects.
+The templates are written by hand, and `rendering` renders them in process. A test compares it with Helm.
 """
 
 import json
@@ -12,7 +12,7 @@ from gpuscale.base.documents.documents import dump_documents
 from gpuscale.ops.install.alerts.groups import alert_sources
 from gpuscale.ops.install.boards.catalogue import board_sources
 from gpuscale.ops.install.chart.reference import values_reference
-from gpuscale.ops.install.parts.rules import has_rule, signal_rule
+from gpuscale.ops.install.chart.signal_rules import has_rule, signal_rule
 from gpuscale.ops.install.scale.scale import Scale, Workload
 from gpuscale.ops.install.values import Values
 from gpuscale.ops.providers import BUILT_IN, Provider
@@ -28,7 +28,7 @@ def chart_files() -> dict[str, str]:
         "Chart.yaml": dump_documents([_chart()]),
         "values.yaml": _VALUES_NOTE + values_reference(described_schema(Values)),
         "values.schema.json": json.dumps(_schema(), indent=2, sort_keys=True) + "\n",
-        "files/providers.yaml": _data({each.name: _provider(each) for each in BUILT_IN}),
+        "files/providers.yaml": _data({each.name: provider_data(each) for each in BUILT_IN}),
         "files/signals.yaml": _data([_signal(name, each) for name, each in SIGNALS.items()]),
         "files/federation.yaml": _data({name: each.target for name, each in USUAL.items()}),
         "files/scale-defaults.yaml": _data(_scale_defaults()),
@@ -41,7 +41,8 @@ def _data(data: object) -> str:
     return _DATA_NOTE + dump_documents([data])
 
 
-def _provider(provider: Provider) -> dict[str, object]:
+def provider_data(provider: Provider) -> dict[str, object]:
+    """Return what templates have to know of a provider."""
     labels = [
         {"key": each.key, **({"values": list(each.values)} if each.values else {})}
         for each in provider.gpu_node_labels()
@@ -102,7 +103,13 @@ def _scale_defaults() -> dict[str, object]:
 
 def _schema() -> Any:  # noqa: ANN401 - a JSON schema
     """Return the schema of the values file; durations are texts here, which Helm passes through."""
-    return _with_texts_for_durations(described_schema(Values))
+    schema = described_schema(Values)
+    # Helm adds it to the values of a chart that is part of another.
+    schema["properties"]["global"] = {
+        "type": "object",
+        "description": "Of a chart around this one.",
+    }
+    return _with_texts_for_durations(schema)
 
 
 def _with_texts_for_durations(schema: Any) -> Any:  # noqa: ANN401 - JSON of any shape

@@ -1,0 +1,109 @@
+"""The chart in process: its templates over values, as Helm renders them, to objects.
+
+Source: Helm 3.17 pkg/engine/engine.go.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from typing import Any
+
+from gpuscale.base.documents.documents import load_documents
+from gpuscale.base.golang.template import Dialect, Template, TemplateError, parse_template
+from gpuscale.ops.install.chart.functions import FUNCTIONS, from_yaml, served
+
+Object = dict[str, Any]
+_NOTES = "NOTES.txt"
+
+
+class Rendering:
+    """The chart over one set of values.
+
+    Args:
+        values: every field of a values file.
+        namespace: of the release.
+        changed: texts in place of files of the chart, by their names.
+        certificate: `data` of the Secret with the serving certificate, as if the cluster had it already.
+    """
+
+    def __init__(
+        self,
+        values: Mapping[str, Any],
+        namespace: str,
+        *,
+        changed: Mapping[str, str],
+        certificate: Mapping[str, str],
+    ) -> None:
+        self._changed = changed
+        self._data = {
+            "Values": values,
+            "Release": {"Namespace": namespace},
+            "Files": {"Get": self._file},
+        }
+        nothing = dict.fromkeys(("Cert", "Key"), "")
+        own: dict[str, Callable[..., Any]] = {
+            "include": lambda name, data: self._named[name].render(data),
+            "lookup": lambda *_: {"data": certificate} if certificate else {},
+            "genCA": lambda *_: nothing,
+            "genSignedCert": lambda *_: nothing,
+        }
+        dialect = _dialect(own)
+        parsed = _templates()
+        self._pages = {
+            name: Template(template.nodes, dialect)
+            for name, template in parsed.items()
+            if not name.startswith("_")
+        }
+        self._named = {
+            name: Template(definition.nodes, dialect)
+            for template in parsed.values()
+            for name, definition in template.definitions.items()
+        }
+
+    def objects(self) -> list[Object]:
+        """Return the objects that the chart makes, in the order of its templates.
+
+        Raises:
+            TemplateError: the chart refuses the values.
+        """
+        found: list[Object] = []
+        for name, page in self._pages.items():
+            try:
+                text = page.render(self._data)
+            except TemplateError as error:
+                raise TemplateError(f"{name}: {error}") from None
+            found += [each.data for each in load_documents(text, name)]  # type: ignore[misc]
+        return found
+
+    def named(self, name: str) -> Any:  # noqa: ANN401 - whatever the template makes
+        """Return the data that a named template makes of the values."""
+        return from_yaml(self._named[name].render(self._data))
+
+    def _file(self, name: str) -> str:
+        return self._changed.get(name) or chart_text(name)
+
+
+def _dialect(own: Mapping[str, Callable[..., Any]]) -> Dialect:
+    return Dialect("{{", "}}", {**FUNCTIONS, **served(own)}, is_strict=False)
+
+
+@cache
+def _templates() -> Mapping[str, Template]:
+    """Return the chart's templates by the names of their files; a rendering has functions of its own yet."""
+    folder = _folder().joinpath("templates")
+    dialect = _dialect(dict.fromkeys(("include", "lookup", "genCA", "genSignedCert"), dict))
+    return {
+        name: parse_template(chart_text(f"templates/{name}"), frozenset(), dialect)
+        for name in sorted(each.name for each in folder.iterdir() if each.name != _NOTES)
+    }
+
+
+@cache
+def chart_text(name: str) -> str:
+    """Return the text of one of the chart's files, such as `values.yaml`."""
+    return _folder().joinpath(name).read_text(encoding="utf-8")
+
+
+def _folder() -> Traversable:
+    return files("gpuscale.ops.install.chart").joinpath("gpuscale")

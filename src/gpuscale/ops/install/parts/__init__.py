@@ -1,1 +1,0 @@
-"""Builders of Kubernetes objects, one module per part: values in, plain objects out, nothing else touched."""
