@@ -52,8 +52,8 @@ def merged(kept: dict[str, Data], more: dict[str, Data], *, overwrite: bool) -> 
 
 
 def as_yaml(data: Data) -> str:
-    """Return data as YAML with sorted keys, and without the line break at its end."""
-    return dump_documents([_sorted(data)]).rstrip("\n")
+    """Return data as YAML without the line break at its end; keys stay in their order, which Helm sorts."""
+    return dump_documents([_whole(data)]).rstrip("\n")
 
 
 def from_yaml(text: str) -> Data:
@@ -68,11 +68,11 @@ def _read(text: str) -> bytes:
     return msgspec.json.encode(found[0].data if found else None)
 
 
-def _sorted(data: Data) -> Data:
+def _whole(data: Data) -> Data:
     if isinstance(data, dict):
-        return {key: _sorted(data[key]) for key in sorted(data)}
+        return {key: _whole(value) for key, value in data.items()}
     if isinstance(data, list):
-        return [_sorted(each) for each in data]
+        return [_whole(each) for each in data]
     return int(data) if isinstance(data, float) and data.is_integer() else data
 
 
@@ -204,7 +204,7 @@ _FUNCTIONS: dict[str, Callable[..., Data]] = {
     "splitList": lambda by, text: text.split(by),
     "sub": lambda value, by: _integer(value) - _integer(by),
     "ternary": lambda yes, no, which: yes if which else no,
-    "toJson": lambda value: json.dumps(_sorted(value), ensure_ascii=False, separators=(",", ":")),
+    "toJson": lambda value: json.dumps(_whole(value), ensure_ascii=False, separators=(",", ":")),
     "toString": _text,
     "toYaml": as_yaml,
     "trim": str.strip,
