@@ -129,6 +129,7 @@ def test_there_are_as_many_combinations_as_options_make() -> None:
     assert len(COMBINATIONS) == 5 * 3 * (4 * 2 - 1) * 2 * 3
 
 
+@pytest.mark.timeout(400)
 def test_the_api_server_takes_every_combination(plane, kinds, namespace, tmp_path: Path) -> None:
     # Combinations share most of their objects: each different one is looked at once.
     texts = {manifest([body]) for each in COMBINATIONS for body in rendered(*each)}
