@@ -31,6 +31,15 @@ def simulate(*arguments, cwd=None, **options):
     )
 
 
+def files_of_at_most(size):
+    """Return options with which no file grows beyond a size: what a full disk looks like to a writer."""
+    return {
+        "preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, size)),
+        # Python before 3.12 would keep the cut bytecode of a module, and fail to read it ever after.
+        "env": {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
+    }
+
+
 def files_in(folder):
     return sorted(path.name for path in folder.iterdir())
 
@@ -85,10 +94,7 @@ def test_parquet_files_hold_what_the_document_holds(tmp_path: Path) -> None:
 
 def test_a_disk_that_fills_leaves_no_parquet_file(tmp_path: Path) -> None:
     result = simulate(
-        "ack-bert",
-        "--output-file=run.parquet",
-        cwd=tmp_path,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (2_000, 2_000)),
+        "ack-bert", "--output-file=run.parquet", cwd=tmp_path, **files_of_at_most(2_000)
     )
     assert (result.returncode, files_in(tmp_path)) == (1, [])
     assert result.stderr == "gpuscale: can't write run.parquet: File too large\n"
@@ -140,7 +146,7 @@ def test_a_disk_that_fills_leaves_every_file_as_it_was(tmp_path: Path) -> None:
         "--output-file",
         "b.html",
         cwd=tmp_path,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, 40_000)),
+        **files_of_at_most(40_000),
     )
     assert (result.returncode, result.stdout) == (1, "")
     assert result.stderr == "gpuscale: can't write b.html: File too large\n"

@@ -93,7 +93,10 @@ def _run_typer(words: Sequence[str]) -> int:
     usage_error: type[Exception] = typer.BadParameter.__bases__[0]
     try:
         return int(app(list(words), prog_name="gpuscale", standalone_mode=False) or 0)
-    except typer.Abort:
+    except typer.Abort as abort:
+        # typer takes every EOFError for Ctrl-D at a prompt, also that of a file that is cut.
+        if isinstance(abort.__cause__, EOFError):
+            raise abort.__cause__ from None
         _print("aborted")
         return NO
     except usage_error as error:

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import typer
 
 from gpuscale.base.errors import (
     BugError,
@@ -16,7 +17,7 @@ from gpuscale.base.errors import (
     UnavailableError,
     UsageError,
 )
-from gpuscale.cli import main
+from gpuscale.cli import main, registry
 from gpuscale.cli.options.cluster import CouldNotLookError
 
 
@@ -187,3 +188,20 @@ def test_whoever_reads_the_output_may_leave(monkeypatch: pytest.MonkeyPatch) -> 
         process.stdout.read(1)
         process.stdout.close()
         assert b"Traceback" not in process.stderr.read()
+
+
+def test_the_end_of_a_file_inside_a_command_is_no_ctrl_d(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """typer takes every EOFError for the end of what is typed at a prompt."""
+
+    app = typer.Typer()
+
+    @app.command()
+    def read_a_cut_file() -> None:
+        raise EOFError("marshal data too short")
+
+    monkeypatch.setattr(registry, "app", app)
+    code, lines = run(monkeypatch, capsys)
+    assert code == 70
+    assert "gpuscale: unexpected EOFError: marshal data too short" in lines

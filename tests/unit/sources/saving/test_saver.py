@@ -5,6 +5,7 @@ import os
 import random
 import resource
 import struct
+import sys
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -283,10 +284,13 @@ async def test_a_directory_that_is_none_is_reported_and_tried_again(tmp_path: Pa
 def files_of_at_most(size):
     """Let no file grow beyond a size: what a full disk looks like to a writer."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    # Python before 3.12 would keep the cut bytecode of a module, and fail to read it ever after.
+    writes_none, sys.dont_write_bytecode = sys.dont_write_bytecode, True
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
     try:
         yield
     finally:
+        sys.dont_write_bytecode = writes_none
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
