@@ -8,7 +8,7 @@ from gpuscale.base.errors import QueryError
 from gpuscale.base.exposition.write import positional
 from gpuscale.series.labels import METADATA, LabelKey, LabelSet
 from gpuscale.series.promql.functions.sampling import is_sampled
-from gpuscale.series.promql.functions.sorting import ascending, descending
+from gpuscale.series.promql.functions.sorting import ascending, descending, kept_of_equals
 from gpuscale.series.promql.functions.statistics import (
     largest,
     mean,
@@ -165,7 +165,12 @@ def _limited(operator: str, rows: Rows, groups: Grouping, number: float) -> Rows
         return []
     kept: Rows = []
     for members in _partition(rows, groups):
-        kept.extend((sorted(members, key=order) if order else members)[:count])
+        if order is None or len(members) <= count:
+            chosen = members
+        else:
+            positions = kept_of_equals([order(row)[1] for row in members], count)
+            chosen = [members[each] for each in positions]
+        kept.extend((sorted(chosen, key=order) if order else chosen)[:count])
     return kept
 
 

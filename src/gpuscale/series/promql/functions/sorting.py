@@ -1,6 +1,7 @@
 """Orders of rows: by value, and by labels with numbers inside texts compared as numbers.
 
-Source: prometheus promql/functions.go (funcSort, funcSortByLabel), facette/natsort.
+Source: prometheus 3.16 promql/functions.go (funcSort, funcSortByLabel, vectorByValueHeap), promql/engine.go
+(aggregationK), facette/natsort; Go container/heap.
 """
 
 import math
@@ -37,6 +38,48 @@ def by_labels(rows: Rows, names: Sequence[str], *, largest_first: bool) -> Rows:
         return (pairs[0] > pairs[1]) - (pairs[0] < pairs[1])
 
     return sorted(rows, key=cmp_to_key(compare), reverse=largest_first)
+
+
+def kept_of_equals(keys: Sequence[float], count: int) -> list[int]:
+    """Return which of the values with the smallest keys `topk` keeps, where some at the border are equal.
+
+    Prometheus keeps `count` values in a heap with the worst on top, and a value takes the place of the top
+    where it is better. So which of equal values go depends on how the heap lies, not on which came first.
+
+    Args:
+        keys: the value of each series in the order of the series, negative for `topk`; NaN is the worst.
+        count: how many are kept; fewer than there are keys.
+
+    Returns:
+        Positions, ascending.
+    """
+    heap: list[int] = []
+
+    def is_worse(one: int, other: int) -> bool:
+        return math.isnan(keys[one]) or keys[one] > keys[other]
+
+    def sink() -> None:
+        place = 0
+        while (child := 2 * place + 1) < count:
+            if child + 1 < count and is_worse(heap[child + 1], heap[child]):
+                child += 1
+            if not is_worse(heap[child], heap[place]):
+                return
+            heap[place], heap[child] = heap[child], heap[place]
+            place = child
+
+    for position in range(count):
+        heap.append(position)
+        place = position
+        while place and is_worse(heap[place], heap[above := (place - 1) // 2]):
+            heap[place], heap[above] = heap[above], heap[place]
+            place = above
+    for position in range(count, len(keys)):
+        worst = keys[heap[0]]
+        if keys[position] < worst or (math.isnan(worst) and not math.isnan(keys[position])):
+            heap[0] = position
+            sink()
+    return sorted(heap)
 
 
 def natural_order(left: str, right: str) -> int:

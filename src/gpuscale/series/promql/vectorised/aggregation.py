@@ -9,6 +9,7 @@ import sys
 import numpy as np
 
 from gpuscale.base.exposition.write import positional
+from gpuscale.series.promql.functions.sorting import kept_of_equals
 from gpuscale.series.promql.rows import NAN
 from gpuscale.series.promql.tree import Aggregate
 from gpuscale.series.promql.vectorised.axis import Groups, Making
@@ -188,11 +189,8 @@ def aggregated(
         raise RowWiseError("the parameter is missing")
     if node.operator == "quantile":
         return _quantiles(table, groups, numbers, check)
-    # Of what has equal keys the first is taken.
     key = {"topk": -table.values, "bottomk": table.values}.get(node.operator)
-    return _first(
-        table, groups, numbers, check, np.zeros(table.values.shape) if key is None else key
-    )
+    return _first(table, groups, numbers, check, key)
 
 
 _VALUE_TEXT_BYTES = 80
@@ -353,8 +351,10 @@ def sampled(table: Table, offsets: Floats, ratios: Floats) -> Table:
     )
 
 
-def _first(table: Table, groups: Groups, numbers: Floats, check: Check, key: Floats) -> Table:
-    """Return the cells with the smallest keys of each group."""
+def _first(
+    table: Table, groups: Groups, numbers: Floats, check: Check, key: Floats | None
+) -> Table:
+    """Return the cells with the smallest keys of each group, or without keys the first ones."""
     if not (np.abs(numbers) < 2.0**63).all():
         raise RowWiseError("the parameter is out of bounds")
     ids = table.of(groups.ids)
@@ -362,12 +362,28 @@ def _first(table: Table, groups: Groups, numbers: Floats, check: Check, key: Flo
         # Groups are in the order of their first rows.
         _, first, ids = np.unique(ids, return_index=True, return_inverse=True)
         ids = np.argsort(np.argsort(first))[ids]
+    keys = np.zeros(table.values.shape) if key is None else key
     kept = np.zeros(table.values.shape, np.bool_)
     chosen = np.zeros(0, np.int64)
     for step, number in enumerate(numbers.astype(np.int64).tolist()):
         check()
-        ranked = _ranked(table, ids, step, key=key, nan_first=False)
-        within = np.arange(len(ranked)) - _starts(ids[ranked])
+        ranked = _ranked(table, ids, step, key=keys, nan_first=False)
+        starts = _starts(ids[ranked])
+        within = np.arange(len(ranked)) - starts
+        if key is not None and number > 0:
+            for border in np.flatnonzero(within == number):
+                least = keys[step, ranked[border - 1 : border + 1]]
+                if least[0] == least[1] or np.isnan(least).all():
+                    _order_equals(ranked, keys[step], starts, int(border))
         chosen = ranked[within < number]
         kept[step, chosen] = True
     return table.taken(chosen) if table.measured_ms is not None else table.where(kept)
+
+
+def _order_equals(ranked: Ints, keys: Floats, starts: Ints, border: int) -> None:
+    """Put what a group keeps before its border, where values on both sides of it are equal."""
+    group = slice(starts[border], np.searchsorted(starts, starts[border], side="right"))
+    members = np.sort(ranked[group])
+    kept = members[kept_of_equals(keys[members].tolist(), border - int(starts[border]))]
+    is_kept = np.isin(ranked[group], kept)
+    ranked[group] = np.concatenate([ranked[group][is_kept], ranked[group][~is_kept]])
