@@ -17,7 +17,7 @@ import pytest
 
 from gpuscale.base.errors import UnavailableError
 from gpuscale.ops.install.certificates import make_certificate
-from gpuscale.ops.install.render import RenderInputs, manifest, render
+from gpuscale.ops.install.render import manifest, render
 from gpuscale.ops.install.values import Values
 from gpuscale.testing.podresources import PodResources
 from gpuscale_testing import (
@@ -210,12 +210,14 @@ class Installed(Stacked):
         self.plane.wait("deployment/web", ready, timeout_s=LIMIT_S)
         values = Values.model_validate({"spec": VALUES})
         certificate = make_certificate(values, round(time.time() * 1000))
-        self.plane.apply(manifest(render(values, RenderInputs(certificate))))
+        self.plane.apply(manifest(render(values)))
         self._start_agent(stack)
         self._start_prometheus(stack)
         self._start_api(stack, certificate)
+        trust = {"spec": {"caBundle": certificate.data()["ca.crt"]}}  # its pods would write it
         for version in ("v1beta1", "v1beta2"):
             name = f"apiservice/{version}.custom.metrics.k8s.io"
+            self.plane.kubectl("patch", name, "--type=merge", "-p", json.dumps(trust))
             self.plane.wait(name, "condition=Available", timeout_s=LIMIT_S)
         self.plane.apply(ROLE.read_text())
         self.bind("reader", "gpuscale-doctor")
