@@ -1,12 +1,16 @@
-"""The page about alerts, made of their rule files.
+"""The page about alerts, made of the chart's rule files.
 
 `make reference` writes the page: `python tools/alerts_reference.py > docs/alerts.md`.
 """
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterator
+from dataclasses import dataclass
 
-from gpuscale.ops.install.alerts.groups import AlertRule, AlertSettings, rule_groups
+from gpuscale.base.documents.documents import load_documents
+from gpuscale.ops.install.chart.rendering import chart_text
+from gpuscale.ops.install.render import alert_groups
+from gpuscale.ops.install.values import Values
 
 _INTRO = """# Alerts
 
@@ -52,26 +56,68 @@ This page is generated: `make reference` writes it again.
 """
 
 
+# The scaler is installed, and its alerts with it, where KEDA scales by a signal of ours.
+_INSTALLATION = {
+    "workload": {"name": "chat"},
+    "autoscaler": "keda",
+    "signal": "vllm-waiting",
+    "target": 4,
+    "maxReplicas": 2,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Alert:
+    name: str
+    severity: str
+    hold: str
+    needs: str
+    fragment: str
+    meaning: str
+    """Why it matters, and what may be behind it."""
+    action: str
+    expr: str
+
+
 def alerts_markdown() -> str:
     """Return the page, with the alerts of an installation with default values."""
-    rules = [rule for group in rule_groups(AlertSettings()) for rule in group.rules]
-    sections = "".join(map(_section, rules))
-    return f"{_INTRO}{_table(rules)}{sections}{_END}"
+    alerts = list(_alerts())
+    sections = "".join(map(_section, alerts))
+    return f"{_INTRO}{_HEAD}{''.join(map(_row, alerts))}{sections}{_END}"
 
 
-def _table(rules: Iterable[AlertRule]) -> str:
-    return _HEAD + "".join(map(_row, rules))
+def _alerts() -> Iterator[_Alert]:
+    """Yield the alerts, with what only their sources say: what they need, and where the advice begins."""
+    sources = {
+        rule["alert"]: rule["annotations"]
+        for name in ("gpus", "scaling")
+        for document in load_documents(chart_text(f"files/alerts/{name}.yaml"), name)
+        for group in document.data["groups"]  # type: ignore[index]
+        for rule in group["rules"]
+    }
+    values = Values.model_validate({"spec": {"scale": [_INSTALLATION]}})
+    for rule in (rule for group in alert_groups(values) for rule in group["rules"]):
+        meaning, action = sources[rule["alert"]]["description"].splitlines()
+        yield _Alert(
+            rule["alert"],
+            rule["labels"]["severity"],
+            rule.get("for", "at once"),
+            sources[rule["alert"]]["needs"],
+            rule["annotations"]["runbook_url"].split("#")[1],
+            meaning,
+            action,
+            rule["expr"],
+        )
 
 
-def _row(rule: AlertRule) -> str:
-    _, fragment = rule.annotations.runbook_url.split("#")
-    link = f"[{rule.alert}](#{fragment})"
-    return f"| {link} | {rule.labels.severity} | {rule.hold or 'at once'} | {rule.annotations.needs} |\n"
+def _row(alert: _Alert) -> str:
+    link = f"[{alert.name}](#{alert.fragment})"
+    return f"| {link} | {alert.severity} | {alert.hold} | {alert.needs} |\n"
 
 
-def _section(alert: AlertRule) -> str:
+def _section(alert: _Alert) -> str:
     return (
-        f"\n## {alert.alert}\n\n{alert.meaning}\n\n**What to do.** {alert.action}\n\n"
+        f"\n## {alert.name}\n\n{alert.meaning}\n\n**What to do.** {alert.action}\n\n"
         f"```\n{alert.expr}\n```\n"
     )
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from alerts_reference import alerts_markdown, main
-from gpuscale.ops.install.alerts.groups import AlertSettings, alert_groups
-from gpuscale.ops.install.settings.observing import Alerts
+from gpuscale.ops.install.render import alert_groups
+from gpuscale.ops.install.values import Values, ValuesSpec
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "alerts.md"
@@ -27,7 +27,7 @@ def test_every_alert_says_what_to_do_and_where_more_is() -> None:
     sections = {
         heading.lower() for heading in re.findall(r"^## (\w+)$", PAGE.read_text(), re.MULTILINE)
     }
-    for group in alert_groups(AlertSettings(docs_url=Alerts().docs_url)):
+    for group in alert_groups(Values(spec=ValuesSpec())):
         for rule in group["rules"]:
             assert set(rule["annotations"]) == {"summary", "description", "runbook_url"}
             page, _, fragment = rule["annotations"]["runbook_url"].partition("#")

@@ -31,8 +31,7 @@ from gpuscale.agent.nvml.reader import NvmlReader
 from gpuscale.agent.nvml.settings import NvmlSettings
 from gpuscale.agent.recordings.recording import ReadingRecorder, RecordingReader
 from gpuscale.base.clock import ManualClock
-from gpuscale.ops.install.alerts.groups import AlertSettings, alert_groups
-from gpuscale.ops.install.boards.catalogue import BoardSettings, board_settings, board_texts
+from gpuscale.ops.install.render import alert_groups, board_files
 from gpuscale.ops.install.settings.prometheus import Prometheus
 from gpuscale.ops.install.values import Values, ValuesSpec
 from gpuscale.signals import DEFAULT_COUNTERS
@@ -299,11 +298,6 @@ def asking(url):
         thread.join()
 
 
-def settings(*, honours):
-    found = Prometheus(honor_labels=honours)
-    return board_settings(Values(spec=ValuesSpec(prometheus=found)))
-
-
 def get(url, path, **parameters):
     """Return the data of an answer; None while there is no Prometheus yet."""
     query = urllib.parse.urlencode(parameters)
@@ -364,8 +358,9 @@ def numbers(url, target, query):
     return [float(value) for _, value in points if math.isfinite(float(value))]
 
 
-def boards(settings):
-    return [json.loads(text) for text in board_texts(settings).values()]
+def boards(*, honours):
+    installation = Values(spec=ValuesSpec(prometheus=Prometheus(honor_labels=honours)))
+    return [json.loads(text) for text in board_files(installation).values()]
 
 
 TARGETS = [
@@ -377,7 +372,7 @@ TARGETS = [
         id=f"{way}-{board['uid']}-{panel['title']}-{index}",
     )
     for way in HONOURS
-    for board in boards(BoardSettings())
+    for board in boards(honours=True)
     for panel in board["panels"]
     for index, _ in enumerate(panel.get("targets", ()))
 ]
@@ -393,7 +388,7 @@ def opened(world):
     """Return every dashboard with its variables chosen."""
     found = {}
     for way, honours in HONOURS.items():
-        for board in boards(settings(honours=honours)):
+        for board in boards(honours=honours):
             found[way, board["uid"]] = (board, choose(world[way], board))
     return found
 
@@ -456,9 +451,8 @@ NOT_ALWAYS_THERE = {
 }
 EXPRESSIONS = {
     rule["alert"]: rule["expr"]
-    for group in alert_groups(AlertSettings())
+    for group in alert_groups(Values(spec=ValuesSpec()))  # without a scaler
     for rule in group["rules"]
-    if rule["alert"] != "GpuScalerDown"  # no scaler runs here
 }
 
 

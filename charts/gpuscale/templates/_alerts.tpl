@@ -1,13 +1,16 @@
 {{/* A file of alert rules, filled in: include "gpuscale.alertFile" (list . "gpus") */}}
 {{- define "gpuscale.alertFile" -}}
 {{- $values := (first .).Values -}}
+{{- $queues := (first .).Files.Get "files/queues.yaml" | fromYaml -}}
 {{ printf "files/alerts/%s.yaml" (last .) | (first .).Files.Get
   | replace "AGENT_JOB" (printf "%s-node-agent" $values.metadata.name)
   | replace "API_JOB" (printf "%s-metrics-api" $values.metadata.name)
   | replace "SCALER_JOB" (printf "%s-scaler" $values.metadata.name)
   | replace "IDLE_TIME" $values.spec.alerts.idle
   | replace "NODE_START_TIME" $values.spec.alerts.nodeStart
-  | replace "DOCS_URL" $values.spec.alerts.docsUrl }}
+  | replace "DOCS_URL" $values.spec.alerts.docsUrl
+  | replace "QUEUES_OF_PODS" $queues.ofPods
+  | replace "QUEUE_METRICS" $queues.metrics }}
 {{- end }}
 
 {{/* The groups of alert rules. */}}

@@ -15,10 +15,11 @@ from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.cog.plugins import register_default_plugins
 from grafana_foundation_sdk.models.dashboard import Dashboard, DataTransformerConfig
 
-from gpuscale.ops.install.boards.catalogue import BoardSettings, board_texts
+from gpuscale.ops.install.render import board_files
+from gpuscale.ops.install.values import Values, ValuesSpec
 
 register_default_plugins()
-BOARDS = [json.loads(each) for each in board_texts(BoardSettings()).values()]
+BOARDS = [json.loads(each) for each in board_files(Values(spec=ValuesSpec())).values()]
 NOT_IN_THE_SCHEMA = {
     "id",  # null, as in every dashboard that is to be imported
     "templating.list[].definition",  # of Grafana's list of variables; in the schema from version 2 on

@@ -8,14 +8,15 @@ import json
 import re
 import subprocess
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
+from install_values import scale, values
 
-from gpuscale.ops.install.alerts.groups import AlertSettings, alert_groups, rule_groups
-from gpuscale.ops.install.alerts.queues import queue_placeholders
-from gpuscale.ops.install.placeholders import SeriesNames
+from gpuscale.ops.install.chart.queues import queue_texts
+from gpuscale.ops.install.render import alert_groups
 from gpuscale.signals import SIGNALS
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "conformance" / "rules"))
@@ -33,7 +34,20 @@ OF_SCALER = {"job": "gpuscale-scaler"}
 OF_GPU = {"Hostname": "n1", "gpu": "0", "UUID": "GPU-a"}
 OF_POD = {"namespace": "ml", "pod": "bert-0"}
 OF_HPA = {"namespace": "ml", "horizontalpodautoscaler": "bert"}
-EXPORTED = AlertSettings(SeriesNames("exported_namespace", "exported_pod", "exported_container"))
+BY_KEDA = {
+    "workload": {"name": "chat"},
+    "autoscaler": "keda",
+    "signal": "vllm-waiting",
+    "target": 4,
+}
+INSTALLATIONS = {
+    "whole": values(scale=[scale(), scale(**BY_KEDA)]),
+    "exported": values(scale=[scale(), scale(**BY_KEDA)], prometheus={"honorLabels": False}),
+    "no API": values(scale=[scale(**BY_KEDA)], metricsApi={"enabled": False}),
+    "no scaler": values(),
+    "neither": values(scale=[], metricsApi={"enabled": False}),
+}
+WHOLE, EXPORTED, NO_API, NO_SCALER, NEITHER = INSTALLATIONS
 EXPORTED_POD = 'namespace="gpuscale",pod="agent-1",exported_namespace="ml",exported_pod="bert-0"'
 
 UTIL, ENGINE = "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
@@ -142,16 +156,16 @@ class Case:
     minute: int
     labels: dict | None = None
     summary: str = ""
-    settings: AlertSettings = field(default_factory=AlertSettings)
+    installation: str = WHOLE
 
 
-def fires(alert, series, minute, labels, summary, settings=None, *, when=None):
-    case = Case(alert, series, minute, labels, summary, settings or AlertSettings())
+def fires(alert, series, minute, labels, summary, installation=None, *, when=None):
+    case = Case(alert, series, minute, labels, summary, installation or WHOLE)
     return pytest.param(case, id=f"{alert} {when or ''}".strip())
 
 
-def quiet(alert, why, series, minute=59, settings=None):
-    case = Case(alert, series, minute, settings=settings or AlertSettings())
+def quiet(alert, why, series, minute=59, installation=None):
+    case = Case(alert, series, minute, installation=installation or WHOLE)
     return pytest.param(case, id=f"{alert} {why}")
 
 
@@ -535,8 +549,8 @@ QUIET = [
         {f'gpuscale_exporter_unattributed{{{AGENT},reason="process_not_in_pod"}}': "3x60"},
     ),
     *(
-        quiet("GpuPodWithoutReading", why, {**RUNS_WITH_A_GPU, **more}, settings=settings)
-        for why, more, settings in (
+        quiet("GpuPodWithoutReading", why, {**RUNS_WITH_A_GPU, **more}, installation=installation)
+        for why, more, installation in (
             ("with a GPU of its own", {f"{UTIL}{{{GPU},{POD}}}": "50x60"}, None),
             ("with an instance", {f'{ENGINE}{{{GPU},{POD},GPU_I_ID="7"}}': "0.5x60"}, None),
             ("with a part", {f"{SHARE}{{{GPU},{POD}}}": "5x60"}, None),
@@ -596,22 +610,22 @@ QUIET = [
         "GpuMetricsApiDown",
         "where there is none",
         {},
-        settings=AlertSettings(has_metrics_api=False),
+        installation=NO_API,
     ),
     quiet(
         "GpuScalerDown",
         "with one replica of two",
         {f"up{{{SCALER}}}": "0x60", 'up{job="gpuscale-scaler",instance="b:8080"}': "1x60"},
     ),
-    quiet("GpuScalerDown", "where there is none", {}, settings=AlertSettings(has_scaler=False)),
+    quiet("GpuScalerDown", "where there is none", {}, installation=NO_SCALER),
     *(
         quiet(alert, "for a short while", {held(basis, "ml", "bert"): "_x50 0x9"}, 54)
         for alert, basis in (("GpuTriggersHeld", "held"), ("GpuTriggersBlind", "fallback"))
     ),
     *(
-        quiet(alert, why, series, settings=settings)
+        quiet(alert, why, series, installation=installation)
         for alert, basis in (("GpuTriggersHeld", "held"), ("GpuTriggersBlind", "fallback"))
-        for why, series, settings in (
+        for why, series, installation in (
             (
                 "with measured triggers",
                 {
@@ -624,7 +638,7 @@ QUIET = [
             (
                 "where nothing watches triggers",
                 {f'{TRIGGERS}{{{API},basis="{basis}"}}': "2x60"},
-                AlertSettings(has_metrics_api=False, has_scaler=False),
+                NEITHER,
             ),
         )
     ),
@@ -714,9 +728,10 @@ QUIET = [
 ]
 
 
-def rules(settings):
+@cache
+def rules(installation):
     """Return the rule groups as they are, less the annotations beside the summary."""
-    groups = json.loads(json.dumps(alert_groups(settings)))
+    groups = json.loads(json.dumps(alert_groups(INSTALLATIONS[installation])))
     for rule in (rule for group in groups for rule in group["rules"]):
         rule["annotations"] = {"summary": rule["annotations"]["summary"]}
     return groups
@@ -725,7 +740,7 @@ def rules(settings):
 def severity(case):
     (found,) = [
         rule["labels"]["severity"]
-        for group in alert_groups(AlertSettings())
+        for group in rules(WHOLE)
         for rule in group["rules"]
         if rule["alert"] == case.alert
     ]
@@ -742,7 +757,7 @@ def expected(case):
 @pytest.mark.prometheus
 @pytest.mark.parametrize("case", [*FIRING, *QUIET])
 def test_alert(tmp_path: Path, case) -> None:
-    (tmp_path / "rules.yaml").write_text(json.dumps({"groups": rules(case.settings)}))
+    (tmp_path / "rules.yaml").write_text(json.dumps({"groups": rules(case.installation)}))
     series = [{"series": name, "values": values} for name, values in case.series.items()]
     alert = {
         "eval_time": f"{case.minute}m",
@@ -759,7 +774,7 @@ def test_alert(tmp_path: Path, case) -> None:
 
 @pytest.mark.parametrize("case", [*FIRING, *QUIET])
 def test_the_built_in_rules_give_the_same_alert(case) -> None:
-    test = rule_tests.RuleTest(rules(case.settings), case.series, steps=case.minute).run()
+    test = rule_tests.RuleTest(rules(case.installation), case.series, steps=case.minute).run()
     assert test.failures == []
     fired = test.firing.get((case.minute, case.alert), [])
     assert [
@@ -771,21 +786,27 @@ def test_the_built_in_rules_give_the_same_alert(case) -> None:
 
 
 def test_every_alert_has_a_firing_and_a_quiet_case() -> None:
-    names = {rule["alert"] for group in alert_groups(AlertSettings()) for rule in group["rules"]}
+    names = {
+        rule["alert"] for group in alert_groups(INSTALLATIONS[WHOLE]) for rule in group["rules"]
+    }
     assert {param.values[0].alert for param in FIRING} == names
     assert {param.values[0].alert for param in QUIET} == names
 
 
 def test_alerts_for_exported_labels_differ_in_nothing_but_the_expression() -> None:
     honored, exported = (
-        {rule.alert: rule for group in rule_groups(settings) for rule in group.rules}
-        for settings in (AlertSettings(), EXPORTED)
+        {
+            rule["alert"]: rule
+            for group in alert_groups(INSTALLATIONS[each])
+            for rule in group["rules"]
+        }
+        for each in (WHOLE, EXPORTED)
     )
     assert list(honored) == list(exported)
-    differing = [name for name, rule in honored.items() if rule.expr != exported[name].expr]
+    differing = [name for name, rule in honored.items() if rule["expr"] != exported[name]["expr"]]
     assert differing == ["GpuPodWithoutReading", "GpuIdleWhileRequested"]
     for name, rule in honored.items():
-        assert exported[name].model_copy(update={"expr": rule.expr}) == rule
+        assert {**exported[name], "expr": rule["expr"]} == rule
 
 
 # What each family says waits in it, where there is no length of a queue in its pods.
@@ -798,22 +819,24 @@ def test_alerts_for_exported_labels_differ_in_nothing_but_the_expression() -> No
     ],
 )
 def test_queues_in_front_of_pods_are_known_by_what_hpas_call_them(metric: str) -> None:
-    assert re.fullmatch(queue_placeholders()["QUEUE_METRICS"], metric)
+    assert re.fullmatch(queue_texts()["metrics"], metric)
 
 
 def test_every_family_that_queues_has_an_alert() -> None:
-    queues = queue_placeholders()
+    queues = queue_texts()
     for name, signal in SIGNALS.items():
         if not re.search("waiting|queue|ready|messages|lag|visible", name):
             continue
-        is_seen = re.fullmatch(queues["QUEUE_METRICS"], f"bert-{name}") is not None
+        is_seen = re.fullmatch(queues["metrics"], f"bert-{name}") is not None
         siblings = (each for each in SIGNALS.values() if each.family is signal.family)
-        assert is_seen or any(each.series in queues["QUEUES_OF_PODS"] for each in siblings), name
+        assert is_seen or any(each.series in queues["ofPods"] for each in siblings), name
 
 
 def test_no_placeholder_is_left() -> None:
     text = re.sub(
-        r"\bDCGM_\w+", "", json.dumps([*alert_groups(AlertSettings()), *alert_groups(EXPORTED)])
+        r"\bDCGM_\w+",
+        "",
+        json.dumps([*alert_groups(INSTALLATIONS[WHOLE]), *alert_groups(INSTALLATIONS[EXPORTED])]),
     )
     # `pods/NAMESPACE/POD` in a command has no underscore, which all placeholders have.
     assert set(re.findall(r"\b[A-Z]+(?:_[A-Z]+)+\b", text)) <= {"GPU_I_ID"}
@@ -822,17 +845,19 @@ def test_no_placeholder_is_left() -> None:
 def test_every_xid_is_either_broken_hardware_or_another_fault() -> None:
     """The two alerts list the same XIDs, once to select and once to leave out."""
     exprs = {
-        rule.alert: rule.expr for group in rule_groups(AlertSettings()) for rule in group.rules
+        rule["alert"]: rule["expr"]
+        for group in alert_groups(INSTALLATIONS[WHOLE])
+        for rule in group["rules"]
     }
     assert exprs["GpuXidBroken"].count("=~") == exprs["GpuXid"].count("!~") == 2
     assert exprs["GpuXidBroken"].replace("=~", "!~") == exprs["GpuXid"]
 
 
 @pytest.mark.prometheus
-@pytest.mark.parametrize("settings", [AlertSettings(), EXPORTED], ids=["honor_labels", "exported"])
-def test_promtool_takes_all_texts(tmp_path: Path, settings) -> None:
+@pytest.mark.parametrize("installation", [WHOLE, EXPORTED], ids=["honor_labels", "exported"])
+def test_promtool_takes_all_texts(tmp_path: Path, installation) -> None:
     path = tmp_path / "alerts.yaml"
-    path.write_text(json.dumps({"groups": alert_groups(settings)}))
+    path.write_text(json.dumps({"groups": alert_groups(INSTALLATIONS[installation])}))
     command = ["promtool", "check", "rules", "--lint=all", "--lint-fatal", path]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stdout + result.stderr

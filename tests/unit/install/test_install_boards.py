@@ -7,9 +7,10 @@ import re
 import pytest
 from install_values import values
 
-from gpuscale.ops.install.boards.catalogue import BoardSettings, board_files, board_texts
+from gpuscale.ops.install.render import board_files
 
-BOARDS = [json.loads(each) for each in board_texts(BoardSettings()).values()]
+FILES = board_files(values())
+BOARDS = list(map(json.loads, FILES.values()))
 # Of Grafana's own panels, those without a successor; and units of its catalogue (getValueFormats).
 KINDS = {"row", "timeseries", "stat", "gauge", "table", "state-timeline"}
 UNITS = {
@@ -170,16 +171,14 @@ def test_labels_are_those_that_prometheus_stores() -> None:
 
 def test_files_are_called_as_their_dashboards() -> None:
     """So that links, which go by the uid, and files stay together."""
-    assert [f"{each['uid']}.json" for each in BOARDS] == list(board_texts(BoardSettings()))
+    assert [f"{each['uid']}.json" for each in BOARDS] == list(FILES)
 
 
 def test_dashboards_can_be_left_out() -> None:
     assert board_files(values(dashboards={"enabled": False})) == {}
 
 
-@pytest.mark.parametrize(
-    "text", board_texts(BoardSettings()).values(), ids=board_texts(BoardSettings())
-)
+@pytest.mark.parametrize("text", FILES.values(), ids=FILES)
 def test_no_placeholder_is_left(text) -> None:
     upper = set(re.findall(r"\b[A-Z]+(?:_[A-Z]+)+\b", re.sub(r"\bDCGM_\w+", "", text)))
     assert upper <= {"GPU_I_ID", "GPU_I_PROFILE"}  # labels of dcgm-exporter

@@ -139,8 +139,7 @@ def _object_files(objects: "tuple[Object, ...]") -> dict[str, str]:
 
 def _files_beside(values: "Values") -> dict[str, str]:
     """Return what is no object of the installation: the node pool, rules and dashboards as files."""
-    from gpuscale.ops.install.boards.catalogue import board_files
-    from gpuscale.ops.install.render import pool_files, rule_texts
+    from gpuscale.ops.install.render import board_files, pool_files, rule_texts
 
     return {
         **{f"node-pool/{each.name}": each.text for each in pool_files(values)},

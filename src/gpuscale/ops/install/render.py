@@ -68,6 +68,21 @@ def rule_texts(values: Values) -> dict[str, str]:
     return {name: dump_documents([groups]) for name, groups in files.items()}
 
 
+def alert_groups(values: Values) -> list[Object]:
+    """Return the groups of alert rules as Prometheus reads them."""
+    groups: list[Object] = _rendering(values).named("gpuscale.alertGroups")["groups"]
+    return groups
+
+
+def board_files(values: Values) -> dict[str, str]:
+    """Return Grafana's dashboards as JSON, by the names of files; nothing where they are off."""
+    found: dict[str, str] = {}
+    for each in _rendering(values).objects():
+        if each["metadata"]["labels"]["app.kubernetes.io/component"] == "dashboards":
+            found |= each["data"]
+    return found
+
+
 def _rendering(values: Values, issued: IssuedCertificate | None = None) -> Rendering:
     provider, changed = values.spec.provider, {}
     if provider not in BUILT_IN:

@@ -1,6 +1,7 @@
-"""What the Helm chart has of the package: alerts, dashboards, data about providers and signals, values.
+"""What the Helm chart has of the package: data about providers and signals, values and their schema.
 
-The templates are written by hand, and `rendering` renders them in process. A test compares it with Helm.
+Templates, alerts and dashboards are written by hand. `rendering` renders them in process; a test compares it
+with Helm.
 """
 
 import json
@@ -9,8 +10,7 @@ from typing import Any
 from gpuscale import __version__
 from gpuscale.base.documents.described import described_schema
 from gpuscale.base.documents.documents import dump_documents
-from gpuscale.ops.install.alerts.groups import alert_sources
-from gpuscale.ops.install.boards.catalogue import board_sources
+from gpuscale.ops.install.chart.queues import queue_texts
 from gpuscale.ops.install.chart.reference import values_reference
 from gpuscale.ops.install.chart.signal_rules import has_rule, signal_rule
 from gpuscale.ops.install.scale.scale import Scale, Workload
@@ -23,7 +23,7 @@ _DATA_NOTE = "# Made by `python -m gpuscale.ops.install.chart`.\n"
 
 
 def chart_files() -> dict[str, str]:
-    """Return the files of the chart that are copied or made from the package, by their names."""
+    """Return the files of the chart that are made from the package, by their names."""
     return {
         "Chart.yaml": dump_documents([_chart()]),
         "values.yaml": _VALUES_NOTE + values_reference(described_schema(Values)),
@@ -32,8 +32,7 @@ def chart_files() -> dict[str, str]:
         "files/signals.yaml": _data([_signal(name, each) for name, each in SIGNALS.items()]),
         "files/federation.yaml": _data({name: each.target for name, each in USUAL.items()}),
         "files/scale-defaults.yaml": _data(_scale_defaults()),
-        **{f"files/alerts/{name}": text for name, text in alert_sources().items()},
-        **{f"files/dashboards/{name}": text for name, text in board_sources().items()},
+        "files/queues.yaml": _data(queue_texts()),
     }
 
 

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from gpuscale.signals import SIGNALS, Signal, SignalFamily
 
 
-def queue_placeholders() -> dict[str, str]:
-    """Return the placeholders of rule files about queues, with their texts."""
-    return {"QUEUES_OF_PODS": _queues_of_pods(), "QUEUE_METRICS": "|".join(_queue_metrics())}
+def queue_texts() -> dict[str, str]:
+    """Return what alert rules say in place of `QUEUES_OF_PODS` and `QUEUE_METRICS`."""
+    return {"ofPods": _queues_of_pods(), "metrics": "|".join(_queue_metrics())}
 
 
 def _queues_of_pods() -> str:

@@ -1,1 +1,0 @@
-"""Grafana dashboards: JSON models for Grafana 10 and later, filled in for an installation."""
