@@ -12,8 +12,8 @@ from typing import Any
 from gpuscale.base.documents.documents import dump_documents
 from gpuscale.ops.install.certificates import IssuedCertificate
 from gpuscale.ops.install.chart.made import provider_data
-from gpuscale.ops.install.chart.rendering import Rendering
 from gpuscale.ops.install.common import Object, cluster_metadata, renews_certificate
+from gpuscale.ops.install.helm.rendering import Rendering
 from gpuscale.ops.install.values import Values
 from gpuscale.ops.providers import BUILT_IN, PoolFile
 from gpuscale.ops.providers.karpenter import karpenter_files

@@ -14,8 +14,8 @@ from gpuscale.base.documents.models import Model, refused
 from gpuscale.base.errors import ConfigError, Problem
 from gpuscale.kube.shapes import job_faults
 from gpuscale.ops.install.fields import Target
+from gpuscale.ops.install.helm.rendering import of_jobs
 from gpuscale.ops.install.pods import Object
-from gpuscale.ops.install.scale.manifest import quantity
 from gpuscale.ops.install.scale.metrics import Query
 from gpuscale.ops.install.scale.scale import Label, Subdomain
 from gpuscale.ops.install.scale.wake import FIELDS, Wake
@@ -101,16 +101,9 @@ class ScaledJob(Model):
     @property
     def trigger_keys(self) -> list[dict[str, str]]:
         """The keys of each trigger, in the order of the metrics; the first one wakes too."""
-        waking = {} if self.wake is None else self.wake.keys
-        if not self.metrics:
-            return [{"metricName": f"{self.name}-wake", **waking}]
-        found = []
-        for index, metric in enumerate(self.metrics, 1):
-            ending = f"-{index}" if index > 1 else ""
-            keys = {"query": metric.query, "target": quantity(metric.target)}
-            found.append({"metricName": f"{self.name}-load{ending}", **keys, **waking})
-            waking = {}
-        return found
+        given = self.model_dump(mode="json", by_alias=True, exclude_unset=True)
+        keys: list[dict[str, str]] = of_jobs("gpuscale.jobTriggerKeys", given)
+        return keys
 
     @model_validator(mode="after")
     def _fits(self) -> "ScaledJob":

@@ -7,7 +7,6 @@ from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 from gpuscale.base.documents.models import Model, PositiveDuration
 from gpuscale.base.documents.validation import REFUSED
 from gpuscale.base.errors import QueryError
-from gpuscale.base.golang.durations import format_duration
 from gpuscale.base.objects.fields import QUANTITY
 from gpuscale.base.quantity import parse_quantity
 from gpuscale.base.words import closest
@@ -119,21 +118,6 @@ class PolicyUse(Model):
     learn: str | None = None
     """Of whole days before today, how much it learns from."""
 
-    @property
-    def keys(self) -> dict[str, str]:
-        """The keys of a trigger with it."""
-        # In an order of its own, as Helm sorts mappings.
-        settings = ", ".join(
-            f"{name}: {self.settings[name]:.12g}" for name in sorted(self.settings)
-        )
-        found = {
-            "policy": f"{{name: {self.name}, settings: {{{settings}}}}}",
-            "startTime": self.start_time,
-            "lag": self.lag,
-            "learn": self.learn,
-        }
-        return {key: text for key, text in found.items() if text is not None}
-
 
 class StartingCredit(Model):
     """What it takes to count pods that are starting with the load that they will take."""
@@ -146,17 +130,6 @@ class StartingCredit(Model):
     """How long a pod takes to become ready; absent: learned from the workload's pods."""
     drain: PositiveDuration = round(DEFAULT_DRAIN_S * 1000)
     """Within how long a backlog that no start-up explains is to be gone."""
-
-    @property
-    def keys(self) -> dict[str, str]:
-        """The keys of a trigger with it."""
-        is_usual = self.drain == type(self).model_fields["drain"].default
-        return {
-            "waiting": self.waiting,
-            "throughput": self.throughput,
-            **({"startTime": format_duration(self.start_time)} if self.start_time else {}),
-            **({} if is_usual else {"drain": format_duration(self.drain)}),
-        }
 
 
 class QueryMetric(Model):

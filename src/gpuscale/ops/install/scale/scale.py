@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import cached_property
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
@@ -15,14 +16,13 @@ from gpuscale.base.objects.hpa import read_hpa
 from gpuscale.base.quantity import parse_quantity
 from gpuscale.hpa.units import UNITS, MetricUnit, unit_fault
 from gpuscale.ops.install.fields import Target
+from gpuscale.ops.install.helm.rendering import of_scale
 from gpuscale.ops.install.scale.azure_monitor import AzureMonitorMetric
 from gpuscale.ops.install.scale.behavior import Behavior
-from gpuscale.ops.install.scale.manifest import V2BETA1, Scaled, hpa_spec, quantity
 from gpuscale.ops.install.scale.metrics import (
     CombinedMetric,
     ContainerResourceMetric,
     ExternalMetric,
-    HpaMetric,
     MetricEntry,
     ObjectMetric,
     PodsMetric,
@@ -38,17 +38,15 @@ from gpuscale.ops.install.scale.policies import has_policy, policies_refused
 from gpuscale.ops.install.scale.wake import (
     FIELDS,
     Wake,
-    external_metric,
     served_entries,
-    trigger_keys,
 )
 from gpuscale.signals import SIGNALS, Signal
 from gpuscale.triggers.metadata import read_metadata
 
+V2BETA1 = "autoscaling/v2beta1"
 HpaVersion = Literal["autoscaling/v2", "autoscaling/v2beta2", "autoscaling/v2beta1"]
 DEFAULT_WINDOW_S = 300
 """Kubernetes' own."""
-_NOT_OF_HPAS = (QueryMetric, AzureMonitorMetric)
 _KEDA_RESOURCES = ("cpu", "memory")
 _OF_CREDIT = frozenset({"waiting", "throughput", "startTime", "drain"})
 _MOST_CHARACTERS = 63
@@ -129,26 +127,6 @@ class Scale(Model):
         return (SignalMetric(signal=self.signal, **given),)  # type: ignore[arg-type]
 
     @property
-    def target_reference(self) -> dict[str, str]:
-        """The workload, as a HorizontalPodAutoscaler names it."""
-        return {"apiVersion": "apps/v1", "kind": self.workload.kind, "name": self.workload.name}
-
-    @property
-    def whole_behavior(self) -> dict[str, Any]:
-        """How fast it scales, with the time that less has to be enough."""
-        given = {} if self.behavior is None else as_written(self.behavior)
-        window_s = self.scale_down_stabilization_seconds
-        is_new = self.autoscaler == "keda" or self.hpa_version == "autoscaling/v2"
-        if self.has_policy and "scale_down_stabilization_seconds" not in self.model_fields_set:
-            window_s = 0  # the policy holds replicas as long as it wants to
-        window = {"stabilizationWindowSeconds": window_s}
-        # With the controller's own tolerance the count would be a tenth off.
-        exact = {"tolerance": "0"} if self.has_policy and is_new else {}
-        scale_up = {**exact, **given.get("scaleUp", {})}
-        down = {"scaleDown": {**window, **exact, **given.get("scaleDown", {})}}
-        return {**given, **({"scaleUp": scale_up} if scale_up else {}), **down}
-
-    @property
     def has_policy(self) -> bool:
         """Whether one of its metrics is what a policy wants."""
         return any(map(has_policy, self.entries))
@@ -160,20 +138,20 @@ class Scale(Model):
             isinstance(each, QueryMetric) and each.credit is not None for each in self.entries
         )
 
-    @property
+    @cached_property
     def trigger_keys(self) -> list[dict[str, str]]:
         """The keys of the trigger of each signal and query, in their order."""
-        workload = f"{self.workload.kind.lower()}/{self.workload.name}"
-        may_be_zero = self.min_replicas == 0
-        namespace = self.workload.namespace
-        return trigger_keys(
-            workload,
-            namespace,
-            self.entries,
-            self.wake,
-            may_be_zero=may_be_zero,
-            limits=(self.min_replicas, self.max_replicas),
-        )
+        made: list[dict[str, str]] = self._made("gpuscale.triggerKeys")
+        return [{key: text for key, text in keys.items() if key != "entry"} for keys in made]
+
+    @property
+    def hpa_spec(self) -> dict[str, Any]:
+        """The spec of its HorizontalPodAutoscaler."""
+        spec: dict[str, Any] = self._made("gpuscale.hpaSpec")
+        return spec
+
+    def _made(self, template: str) -> Any:  # noqa: ANN401 - whatever the template makes
+        return of_scale(template, self.model_dump(mode="json", by_alias=True, exclude_unset=True))
 
     @property
     def has_served_triggers(self) -> bool:
@@ -184,28 +162,6 @@ class Scale(Model):
             for each in self.entries
         )
         return self.autoscaler == "hpa" and (self.wake is not None or has_query)
-
-    @property
-    def _hpa_metrics(self) -> list[SignalMetric | CombinedMetric | HpaMetric]:
-        if not self.has_served_triggers:
-            return [each for each in self.entries if not isinstance(each, _NOT_OF_HPAS)]
-        kept = (SignalMetric, CombinedMetric, *_NOT_OF_HPAS)
-        return [
-            *(external_metric(keys) for keys in self.trigger_keys),
-            *(each for each in self.entries if not isinstance(each, kept)),
-        ]
-
-    @property
-    def hpa_spec(self) -> dict[str, Any]:
-        """The spec of its HorizontalPodAutoscaler."""
-        scaled = Scaled(
-            target=self.target_reference,
-            min_replicas=self.min_replicas,
-            max_replicas=self.max_replicas,
-            metrics=self._hpa_metrics,
-            behavior=self.whole_behavior,
-        )
-        return hpa_spec(scaled, self.hpa_version)
 
     @property
     def signal_metrics(self) -> tuple[SignalMetric, ...]:
@@ -425,6 +381,6 @@ def _unit_faults(name: SignalName, value: float) -> Iterator[str]:
     known = UNITS.get(signal.unit)
     if known is not None:
         unit = MetricUnit(known, is_sum=signal.is_sum)
-        fault = unit_fault(name, parse_quantity(quantity(value)), unit)
+        fault = unit_fault(name, parse_quantity(f"{value:.3f}"), unit)
         if fault is not None:
             yield f"{fault.what} {fault.fix(as_number=True)}"

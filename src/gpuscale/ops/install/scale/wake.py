@@ -1,18 +1,15 @@
 """What brings a workload back from zero, and the triggers that gpuscale serves for the HPA and for KEDA."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Annotated
 
 from pydantic import Field, model_validator
 
 from gpuscale.base.documents.models import Model, PositiveDuration
 from gpuscale.base.documents.validation import LABEL_PATTERN
-from gpuscale.base.golang.durations import format_duration
 from gpuscale.ops.install.fields import MAX_TARGET
-from gpuscale.ops.install.scale.manifest import Object, quantity
 from gpuscale.ops.install.scale.metrics import (
     CombinedMetric,
-    ExternalMetric,
     MetricEntry,
     Query,
     QueryMetric,
@@ -77,24 +74,6 @@ class Wake(Model):
             raise ValueError("found no wake source, expected sources, query, or start and end")
         return self
 
-    @property
-    def keys(self) -> dict[str, str]:
-        """What a trigger says of it, as the metadata of KEDA's triggers has it."""
-        found = {
-            "wake": ",".join(self.sources),
-            "wakeName": self.name or "",
-            "wakeQuery": self.query or "",
-            "wakeThreshold": quantity(self.threshold) if self.threshold else "",
-            "wakeStart": self.start or "",
-            "wakeEnd": self.end or "",
-            "timezone": self.timezone if self.start else "",
-            "wakeReplicas": str(self.replicas) if self.replicas > 1 else "",
-            "wakeDeadline": format_duration(self.deadline) if self.deadline else "",
-            "hold": format_duration(self.hold) if self.hold != _HOLD_MS else "",
-            "fallbackReplicas": str(self.fallback_replicas) if self.fallback_replicas else "",
-        }
-        return {key: text for key, text in found.items() if text}
-
 
 def served_entries(
     entries: Sequence[MetricEntry],
@@ -106,63 +85,3 @@ def served_entries(
         if isinstance(each, SignalMetric | CombinedMetric)
         or (isinstance(each, QueryMetric) and each.target_type == "AverageValue")
     ]
-
-
-def trigger_keys(
-    workload: str,
-    namespace: str,
-    entries: Sequence[MetricEntry],
-    wake: Wake | None,
-    *,
-    may_be_zero: bool,
-    limits: tuple[int, int] = (1, 1),
-) -> list[dict[str, str]]:
-    """Return the keys of the trigger of each metric that triggers can serve, in their order.
-
-    Args:
-        workload: such as deployment/bert.
-        namespace: of the workload.
-        entries: the metrics of a scale; the first of those that are served wakes the workload.
-        wake: what wakes it.
-        may_be_zero: whether it may have no pod. A query then wakes it too, because a load counts only
-            while there are pods.
-        limits: replicas at least and at most, of what a policy wants.
-    """
-    _, _, name = workload.partition("/")
-    found: list[dict[str, str]] = []
-    queries = wanted = 0
-    for entry in served_entries(entries):
-        waking = wake.keys if wake is not None and not found else {}
-        if isinstance(entry, SignalMetric):
-            query = entry.query_in(namespace)
-            what = {"query": query} if query else {"signal": entry.signal}
-            load = {**what, "metricName": f"{name}-{entry.signal}"}
-            if may_be_zero and entry.source.is_there_at_zero:
-                waking = {"wakeQuery": query, **waking}
-        elif isinstance(entry, CombinedMetric):
-            load = {"metric": entry.combined, "metricName": f"{name}-{entry.combined}"}
-        elif entry.policy is not None:
-            bounds = {"minReplicas": str(limits[0]), "maxReplicas": str(limits[1])}
-            wanted += 1
-            ending = f"-{wanted}" if wanted > 1 else ""
-            load = {"query": entry.query, "metricName": f"{name}-wanted-replicas{ending}"}
-            load |= {**entry.policy.keys, "podLoad": quantity(entry.target), **bounds}
-            found.append({"workload": workload, **load, **waking})
-            continue
-        else:
-            queries += 1
-            ending = f"-{queries}" if queries > 1 else ""
-            load = {"query": entry.query, "metricName": f"{name}-load{ending}"}
-            load |= entry.credit.keys if entry.credit is not None else {}
-            waking = {"wakeQuery": entry.query, **waking} if may_be_zero else waking
-        found.append({"workload": workload, **load, "target": quantity(entry.target), **waking})
-    return found
-
-
-def external_metric(keys: Mapping[str, str]) -> ExternalMetric:
-    """Return the metric of an HPA that a trigger serves."""
-    served: Object = {
-        "metric": {"name": keys["metricName"]},
-        "target": {"type": "AverageValue", "averageValue": keys.get("target", "1")},
-    }
-    return ExternalMetric.model_validate({"type": "External", "external": served})

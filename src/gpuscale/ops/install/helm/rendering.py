@@ -11,7 +11,7 @@ from typing import Any
 
 from gpuscale.base.documents.documents import load_documents
 from gpuscale.base.golang.template import Dialect, Template, TemplateError, parse_template
-from gpuscale.ops.install.chart.functions import FUNCTIONS, from_yaml, served
+from gpuscale.ops.install.helm.functions import FUNCTIONS, from_yaml, served
 
 Object = dict[str, Any]
 _NOTES = "NOTES.txt"
@@ -36,7 +36,7 @@ class Rendering:
         certificate: Mapping[str, str],
     ) -> None:
         self._changed = changed
-        self._data = {
+        self.root: Mapping[str, Any] = {
             "Values": values,
             "Release": {"Namespace": namespace},
             "Files": {"Get": self._file},
@@ -70,18 +70,42 @@ class Rendering:
         found: list[Object] = []
         for name, page in self._pages.items():
             try:
-                text = page.render(self._data)
+                text = page.render(self.root)
             except TemplateError as error:
                 raise TemplateError(f"{name}: {error}") from None
             found += [each.data for each in load_documents(text, name)]  # type: ignore[misc]
         return found
 
-    def named(self, name: str) -> Any:  # noqa: ANN401 - whatever the template makes
-        """Return the data that a named template makes of the values."""
-        return from_yaml(self._named[name].render(self._data))
+    def named(self, name: str, data: Any = None) -> Any:  # noqa: ANN401 - whatever it makes
+        """Return the data that a named template makes of the values, or of other data."""
+        return from_yaml(self._named[name].render(self.root if data is None else data))
 
     def _file(self, name: str) -> str:
         return self._changed.get(name) or chart_text(name)
+
+
+def of_scale(template: str, scale: Mapping[str, Any]) -> Any:  # noqa: ANN401 - whatever it makes
+    """Return the data that a named template makes of a scale alone.
+
+    Args:
+        template: such as `gpuscale.hpaSpec`.
+        scale: as a values file has it.
+
+    Raises:
+        TemplateError: the scale is wrong in itself.
+    """
+    chart = _without_values()
+    return chart.named(template, chart.named("gpuscale.scale", [chart.root, scale]))
+
+
+def of_jobs(template: str, jobs: Mapping[str, Any]) -> Any:  # noqa: ANN401 - whatever it makes
+    """Return the data that a named template makes of an entry of `jobs` alone."""
+    return _without_values().named(template, jobs)
+
+
+@cache
+def _without_values() -> Rendering:
+    return Rendering({}, "", changed={}, certificate={})
 
 
 def _dialect(own: Mapping[str, Callable[..., Any]]) -> Dialect:
@@ -106,4 +130,4 @@ def chart_text(name: str) -> str:
 
 
 def _folder() -> Traversable:
-    return files("gpuscale.ops.install.chart").joinpath("gpuscale")
+    return files("gpuscale.ops.install.helm").joinpath("gpuscale")
