@@ -24,20 +24,20 @@ needs_helm = pytest.mark.skipif(
 
 
 def template(spec, folder):
-    (found,) = templates([spec], folder)
+    (found,) = templates([{"spec": spec}], folder)
     return found
 
 
-def templates(specs, folder):
-    """What Helm renders of each spec, in one process: a chart that has ours once for each of them."""
-    names = [f"case{number}" for number in range(len(specs))]
+def templates(documents, folder):
+    """What Helm renders of each values file, in one process: a chart that has ours once for each of them."""
+    names = [f"case{number}" for number in range(len(documents))]
     (version,) = (each["version"] for each in parsed((CHART / "Chart.yaml").read_text()))
     needed = [{"name": "gpuscale", "version": version, "alias": name} for name in names]
     umbrella = {"apiVersion": "v2", "name": "all", "version": "1.0.0", "dependencies": needed}
     (folder / "charts").mkdir()
     shutil.copytree(CHART, folder / "charts" / "gpuscale")
     (folder / "Chart.yaml").write_text(json.dumps(umbrella))
-    values = {name: {"spec": spec} for name, spec in zip(names, specs, strict=True)}
+    values = dict(zip(names, documents, strict=True))
     (folder / "values.yaml").write_text(json.dumps(values))
     command = [HELM, "template", "any", folder, "--namespace=gpuscale"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

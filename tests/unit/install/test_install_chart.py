@@ -2,14 +2,16 @@
 """Helm renders of the chart what we render of it in process, object by object."""
 
 import base64
+import itertools
 import random
 import subprocess
+import typing
 from pathlib import Path
 
 import pytest
 from chart_objects import CHART, HELM, assert_same, by_name, needs_helm, template, templates
 from install_values import rendered, scale
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from gpuscale.base.documents.described import described_schema, fields_without_description
 from gpuscale.base.documents.documents import load_documents
@@ -41,6 +43,63 @@ def test_what_the_chart_has_of_the_code_is_fresh() -> None:
 
 def test_every_field_says_what_it_is_for() -> None:
     assert fields_without_description(described_schema(Values)) == []
+
+
+NOT_AMONG_OPTIONS = (
+    "apiVersion",
+    "kind",
+    "metadata.name",  # of each second case
+    "spec.namespace",  # the release's
+    "spec.nodePool",  # files for other programs, which no template makes
+    "spec.jobs.jobFile",  # read before
+    "spec.jobs.wake.deadline",  # refused
+    "spec.prometheus.auth.headers",  # by names of one's own
+    # As autoscaling/v2 has them, and passed through.
+    "spec.scale.behavior",
+    *(
+        f"spec.scale.metrics.{kind}"
+        for kind in ("pods", "object", "external", "resource", "containerResource")
+    ),
+)
+
+
+def fields_of(model, seen=()):
+    """Yield every path of a values file, with the models of a list's elements as if they stood alone."""
+    for name, field in model.model_fields.items():
+        inner = {each: None for each in models_in(field.annotation) if each not in seen}
+        for each in inner:
+            yield from (f"{field.alias or name}.{path}" for path in fields_of(each, (*seen, each)))
+        if not inner:
+            yield field.alias or name
+
+
+def models_in(annotation):
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for each in typing.get_args(annotation):
+        yield from models_in(each)
+
+
+def paths_of(data, path):
+    yield path
+    if isinstance(data, dict):
+        for key, value in data.items():
+            yield from paths_of(value, f"{path}.{key}")
+    elif isinstance(data, list | tuple):
+        for value in data:
+            yield from paths_of(value, path)
+
+
+def test_every_field_is_among_the_options_that_are_compared_with_helm() -> None:
+    """A field that stays at its default everywhere would not be missed by a template that forgets it."""
+    given = {path for each in OPTIONS.values() for one in each for path in paths_of(one, "spec")}
+    missing = [
+        path
+        for path in fields_of(Values)
+        if path not in given
+        and not any(path == each or path.startswith(f"{each}.") for each in NOT_AMONG_OPTIONS)
+    ]
+    assert missing == [], "give each a value that is not its default, in OPTIONS"
 
 
 def test_the_charts_values_are_all_defaults() -> None:
@@ -139,8 +198,11 @@ BY_QUERY = {"query": 'sum(vllm:num_requests_waiting{model="bert \\"x\\""})', "ta
 CREDIT = {"waiting": "sum(w)", "throughput": 'sum(rate(done{a="b"}[1m]))'}
 CREDITED = {**BY_QUERY, "credit": {**CREDIT, "startTime": "3m", "drain": "2m"}}
 WANTED = [
-    {**BY_QUERY, "policy": {"name": "trend", "startTime": "3m", "settings": SETTINGS}}
-    for SETTINGS in ({"spare": 2, "headroom": 1.3}, {})
+    {**BY_QUERY, "policy": {"name": "trend", "startTime": "3m", **more}}
+    for more in (
+        {"settings": {"spare": 2, "headroom": 1.3}},
+        {"lag": "30s", "learn": "7d"},
+    )
 ]
 
 
@@ -158,7 +220,13 @@ WAKE = {
     "fallbackReplicas": 3,
 }
 WAKES = {key: value for key, value in WAKE.items() if key != "deadline"}
-CUSTOM = {"strategy": "custom", "customScalingRunningJobPercentage": "0.5"}
+CUSTOM = {
+    "strategy": "custom",
+    "customScalingQueueLengthDeduction": 2,
+    "customScalingRunningJobPercentage": "0.5",
+    "pendingPodConditions": ["Ready", "PodScheduled"],
+    "multipleScalersCalculation": "sum",
+}
 
 
 def scaled_job(**changes):
@@ -223,6 +291,9 @@ OF_AZURE = {
         "metricName": "ActiveMessages",
         "metricFilter": "EntityName eq 'jobs'",
         "metricAggregationType": "Total",
+        "metricAggregationInterval": "0:10:0",
+        "metricNamespace": "Microsoft.ServiceBus",
+        "cloud": "AzureUSGovernmentCloud",
         "target": 4.5,
         "targetType": "Value",
     },
@@ -268,6 +339,11 @@ AUTH = [
             }
         }
     },
+    {
+        "prometheus": {
+            "auth": {"tlsConfig": {"cert": {"configMap": OF_SECRET}, "keySecret": OF_SECRET}}
+        }
+    },
 ]
 OPTIONS = {
     "auth": AUTH,
@@ -292,6 +368,13 @@ OPTIONS = {
     "provider": [{"provider": each} for each in ("aks", "eks", "ack", "gke", "generic")],
     "prometheus": [
         {"prometheus": {"kind": "own"}},
+        {
+            "prometheus": {
+                "kind": "own",
+                "image": "r.example.com/prometheus:v3",
+                "dnsPolicy": "None",
+            }
+        },
         {"prometheus": {"kind": "operator", "url": URL, "release": "kps"}},
         {"prometheus": {"kind": "operator", "url": URL}},
         {"prometheus": {"kind": "plain", "url": "http://p", "scrapeInterval": "30s"}},
@@ -330,6 +413,13 @@ OPTIONS = {
         {"metricsApi": {**COLLECTED, "otlp": PUSHED}},
         {"metricsApi": {"source": "streams", "prometheusRules": RULE_WITH_BRACES}},
         {"metricsApi": {"source": "streams", **ALERTING, "storeSize": "512Mi"}},
+        {
+            "metricsApi": {
+                "source": "streams",
+                "remoteWriteSecret": "receivers",
+                "remoteWritePort": 19291,
+            }
+        },
         {"metricsApi": {"source": "streams", **ALERTING, "alertmanagerCaSecret": "ca"}},
         {"metricsApi": {"source": "streams", **ALERTING, "alertmanagerTokenSecret": "token"}},
     ],
@@ -362,11 +452,20 @@ OPTIONS = {
         {"agent": {"runtimeClass": "nvidia", "podResourcesPath": "/var/lib/k0s/pod-resources"}},
         {"agent": {"serviceName": "dcgm-exporter"}},
         {"agent": {"image": "registry.example.com/gpuscale-agent:0.1.0"}},
+        {"agent": {"hostNetwork": True, "dnsPolicy": "ClusterFirst"}},
     ],
     "plugin": [
         {},
         {"devicePlugin": {"enabled": True}},
         {"devicePlugin": {"enabled": True, "replicas": 4, "migStrategy": "mixed"}},
+        {
+            "devicePlugin": {
+                "enabled": True,
+                "image": "r.example.com/plugin:1",
+                "dnsPolicy": "Default",
+                "updateStrategy": {"type": "OnDelete"},
+            }
+        },
     ],
     "scale": [
         {"scale": each}
@@ -388,6 +487,11 @@ OPTIONS = {
             [scale(signal="graphics-engine", target=0.7, autoscaler="keda")],
             [scale(signal="ack-memory-ratio", target=0.7, autoscaler="keda")],
             [scale(signal="gpu-share", workload={"kind": "StatefulSet", "name": "llm"})],
+            [
+                scale(signal="epp-queue", of="pool", target=3),
+                scale(query="sum(q)", target=4, workload={"name": "q"}),
+            ],
+            [by_metrics({"signal": "epp-queue", "of": "pool", "target": 3}, autoscaler="keda")],
             [by_metrics({"target": 60, "metric": "object"}, CPU, MEMORY_OF_ONE, OF_PODS)],
             [
                 by_metrics(
@@ -475,6 +579,7 @@ OPTIONS = {
                     pollingIntervalSeconds=5,
                     rollout="immediate",
                     successfulJobsHistoryLimit=0,
+                    failedJobsHistoryLimit=7,
                 ),
             ]
         },
@@ -484,10 +589,14 @@ OPTIONS = {
         {"scaler": {**WITH_SERVICE, "replicas": 3, "updateStrategy": {"type": "Recreate"}}},
         {"scaler": {**BARE, "dnsPolicy": "Default"}},
         {"scaler": {"resources": {"limits": {"memory": "2500M"}}}},
+        {"scaler": {"enabled": False}},
     ],
     "samples": [
         {},
-        {"samples": {"bert": True, "namespace": "ml"}, "taint": {"key": "sku", "value": "gpu"}},
+        {
+            "samples": {"bert": True, "namespace": "ml"},
+            "taint": {"key": "sku", "value": "gpu", "effect": "NoExecute"},
+        },
         {"samples": {"visionImage": "v:1", "mnistJobs": 20}},
     ],
     "network": [{}, {"networkPolicies": False}],
@@ -495,7 +604,7 @@ OPTIONS = {
     "alerts": [
         {},
         {"alerts": {"enabled": False}},
-        {"alerts": {"idle": "1h", "docsUrl": "https://x/y"}},
+        {"alerts": {"idle": "1h", "nodeStart": "25m", "docsUrl": "https://x/y"}},
     ],
     "dashboards": [
         {},
@@ -504,6 +613,7 @@ OPTIONS = {
             "dashboards": {
                 "namespace": "grafana",
                 "label": "my_board",
+                "folder": "GPUs",
                 "gpuHourPrice": 1234.56789,
                 "currency": "EUR",
             }
@@ -512,6 +622,7 @@ OPTIONS = {
     "image": [
         {},
         {"image": {"repository": "r.example.com/g", "tag": "1", "pullSecret": "s"}},
+        {"image": {"pullPolicy": "Never"}},
         {
             "image": {"digest": "sha256:" + "0123456789abcdef" * 4},
             "imagePullSecrets": [{"name": "all"}],
@@ -567,8 +678,12 @@ def test_helm_renders_each_option_alone_as_we_do(tmp_path) -> None:
 
 
 def assert_all_the_same(specs, folder) -> None:
-    for spec, objects in zip(specs, templates(specs, folder), strict=True):
-        assert_same(objects, rendered(Values.model_validate({"spec": spec})))
+    names = itertools.cycle(["gpuscale", "team-gpus"])
+    documents = [
+        {"metadata": {"name": name}, "spec": spec} for name, spec in zip(names, specs, strict=False)
+    ]
+    for document, objects in zip(documents, templates(documents, folder), strict=True):
+        assert_same(objects, rendered(Values.model_validate(document)))
 
 
 TAKEN_AWAY: list[dict[str, object]] = [
