@@ -24,7 +24,6 @@ from gpuscale.kube.client.settings import KubeSettings
 if TYPE_CHECKING:
     import httpx2
 
-    from gpuscale.kube.client.posting import Poster
 
 _FAILED_CHECK = re.compile(r"^\[-\](\S+)", re.MULTILINE)
 AGGREGATED_DISCOVERY = ",".join(
@@ -73,10 +72,9 @@ class KubeClient:
         self._settings = settings
         self._metadata_only = metadata_only
         self._tries = tries
-        self._poster: Poster | None = None
         self._usual: httpx2.AsyncClient | None = None
         self._reader: ApiReader | None = None
-        self._plain = plain = plain_access(settings)
+        plain = plain_access(settings)
         if plain is not None:
             server, context = plain.server, plain.context
             self._reader = ApiReader(plain, settings, metadata_only=metadata_only)
@@ -100,8 +98,6 @@ class KubeClient:
 
     async def close(self) -> None:
         """Close the connections that are kept open between requests."""
-        if self._poster is not None:
-            await self._poster.close()
         if self._reader is not None:
             await self._reader.close()
         if self._usual is not None:
@@ -197,13 +193,8 @@ class KubeClient:
             ApiUnreachableError: no answer, or not now.
             ApiStatusError: refused.
         """
-        if self._plain is not None:
-            if self._poster is None:
-                from gpuscale.kube.client.posting import Poster
-
-                self._poster = Poster(self._plain, self._settings, self._answers)
-            body = json.dumps(question).encode()
-            return self._answers.parsed(path, await self._poster.post(path, body))
+        if self._reader is not None:
+            return await self._reader.post(path, question)
         try:
             return await self._send("POST", path, question)
         except ApiUnreachableError:

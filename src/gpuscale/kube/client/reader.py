@@ -1,10 +1,11 @@
-"""Lists and watches of an API server for programs that stay, and so have to be small.
+"""What programs that stay ask an API server: lists, watches, and reviews of users.
 
-`KubeClient` can do more, with an HTTP client that takes 12 MiB; it reads with this one where that is enough.
-Here the protocol is h11's, and asyncio carries the bytes and TLS.
+`KubeClient` can do more, with an HTTP client that takes 12 MiB and much longer for each request; it uses this
+one where that is enough. Here the protocol is h11's, and asyncio carries the bytes and TLS.
 """
 
 import asyncio
+import json
 import socket
 import ssl
 import time
@@ -16,14 +17,15 @@ from urllib.parse import quote, urlencode, urlsplit
 import h11
 
 from gpuscale.kube.client.answers import AnswerReader, JsonObject, accepted
+from gpuscale.kube.client.errors import ApiUnreachableError
 from gpuscale.kube.client.plain import PlainAccess, plain_access
 from gpuscale.kube.client.settings import KubeSettings
 from gpuscale.kube.client.sockets import NOTICE_DEAD_PEERS
 
 _CHUNK_BYTES = 65_536
-_OK = 200
-_IDLE_S = 5.0
-"""How long a connection is kept for another request."""
+_GOOD = (200, 201)
+_IDLE_S = 30.0
+"""How long a connection is kept for another request: HPAs ask every 15 s, and bring a review each time."""
 _MAX_IDLE = 8
 """Connections that are kept so; more than a few requests at a time are rare."""
 _MAX_HEAD_BYTES = 65_536
@@ -86,6 +88,25 @@ class ApiReader:
         async with self._answer(path, params, accept, self._settings.timeout_s) as chunks:
             return await self._answers.whole(path, chunks, self._settings.max_body_bytes)
 
+    async def post(self, path: str, posted: JsonObject) -> JsonObject:
+        """Return the object that the server makes of a posted one, where it may be posted twice.
+
+        Tried twice, because the server may have closed a connection that was kept open; errors as `get`.
+        """
+        body = json.dumps(posted).encode()
+        try:
+            return await self._posted(path, body)
+        except ApiUnreachableError as error:
+            if not isinstance(error.__cause__, ConnectionError):
+                raise
+            return await self._posted(path, body)
+
+    async def _posted(self, path: str, body: bytes) -> JsonObject:
+        most_s = self._settings.timeout_s
+        async with self._answer(path, {}, "application/json", most_s, body) as chunks:
+            answer = await self._answers.whole(path, chunks, self._settings.max_body_bytes)
+        return self._answers.parsed(path, answer)
+
     @asynccontextmanager
     async def watch(
         self, path: str, params: Mapping[str, str]
@@ -110,21 +131,23 @@ class ApiReader:
 
     @asynccontextmanager
     async def _answer(
-        self, path: str, params: Mapping[str, str], accept: str, most_s: float
+        self, path: str, params: Mapping[str, str], accept: str, most_s: float, posted: bytes = b""
     ) -> AsyncIterator[AsyncIterator[bytes]]:
         """Ask, and yield the body of a good answer as it comes."""
         query = f"?{urlencode(params)}" if params else ""
-        accept = accepted(accept, params, metadata_only=self._metadata_only)
+        if not posted:
+            accept = accepted(accept, params, metadata_only=self._metadata_only)
         target = f"{self._url.path.rstrip('/')}{quote(path, safe=_AS_THEY_ARE)}{query}"
         connection: _Connection | None = None
         try:
             # A watch is silent for minutes, but it begins at once.
             async with asyncio.timeout(self._settings.timeout_s) as limit:
                 until_s = asyncio.get_running_loop().time() + most_s
+                headers = self._headers(accept)
                 connection = await self._connect()
-                status = await connection.ask(target, self._headers(accept))
+                status = await connection.ask(target, headers, posted)
                 limit.reschedule(until_s)
-                if status != _OK:
+                if status not in _GOOD:
                     most = self._settings.max_body_bytes
                     body = await self._answers.whole(path, connection.chunks(), most)
                     raise self._answers.refusal(path, status, body)
@@ -141,6 +164,9 @@ class ApiReader:
         headers = [("Host", self._url.netloc.rpartition("@")[2]), ("Accept", accept)]
         headers.append(("User-Agent", "gpuscale"))
         if token := self._access.bearer():
+            if not (token.isascii() and token.isprintable()):
+                # h11 would say which one.
+                raise h11.LocalProtocolError("the token has characters that no header can have")
             headers.append(("Authorization", f"Bearer {token}"))
         return headers
 
@@ -197,11 +223,15 @@ class _Connection:
             connected.setsockopt(level, option, value)
         return cls(reader, writer)
 
-    async def ask(self, target: str, headers: list[tuple[str, str]]) -> int:
-        """Send a request, and return the status of its answer."""
-        request = h11.Request(method="GET", target=target, headers=headers)
-        self._writer.write(self._http.send(request) or b"")
-        self._writer.write(self._http.send(h11.EndOfMessage()) or b"")
+    async def ask(self, target: str, headers: list[tuple[str, str]], posted: bytes) -> int:
+        """Send a GET, or a POST of JSON, and return the status of its answer."""
+        if posted:
+            headers += [("Content-Type", "application/json"), ("Content-Length", str(len(posted)))]
+        method = "POST" if posted else "GET"
+        head = self._http.send(h11.Request(method=method, target=target, headers=headers)) or b""
+        body = self._http.send(h11.Data(data=posted)) or b""
+        self._writer.write(head + body)
+        self._http.send(h11.EndOfMessage())
         await self._writer.drain()
         while True:
             event = await self._event()
