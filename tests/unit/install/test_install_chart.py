@@ -5,15 +5,18 @@ import base64
 import itertools
 import random
 import subprocess
-import typing
 from pathlib import Path
 
 import pytest
 from chart_objects import CHART, HELM, assert_same, by_name, needs_helm, template, templates
 from install_values import rendered, scale
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
-from gpuscale.base.documents.described import described_schema, fields_without_description
+from gpuscale.base.documents.described import (
+    described_schema,
+    fields_without_description,
+    models_in,
+)
 from gpuscale.base.documents.documents import load_documents
 from gpuscale.ops.install.chart.made import chart_files
 from gpuscale.ops.install.values import Values
@@ -71,13 +74,6 @@ def fields_of(model, seen=()):
             yield from (f"{field.alias or name}.{path}" for path in fields_of(each, (*seen, each)))
         if not inner:
             yield field.alias or name
-
-
-def models_in(annotation):
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        yield annotation
-    for each in typing.get_args(annotation):
-        yield from models_in(each)
 
 
 def paths_of(data, path):

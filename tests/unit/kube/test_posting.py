@@ -174,6 +174,7 @@ async def test_a_question_on_a_connection_that_ends_is_asked_once_more(tmp_path:
     ("answer", "told"),
     [
         (b"SSH-2.0-OpenSSH_9.2\r\n\r\n", "illegal status line"),
+        (OK + b"Content-Length: 99999999999\r\n\r\n", "more than 67108864 bytes"),
         (OK + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n{}\r\n", "illegal chunk header"),
         (OK + b"X: " + b"y" * 70_000, "Receive buffer too long"),
         (OK + b"Content-Length: 9\r\n\r\n{}", "closed"),

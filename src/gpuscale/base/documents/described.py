@@ -41,19 +41,20 @@ def fields_without_description(schema: Schema) -> list[str]:
 def _models(model: type[Model]) -> Iterator[type[Model]]:
     yield model
     for field in model.model_fields.values():
-        for each in _types(field.annotation):
+        for each in models_in(field.annotation):
             yield from _models(each)
 
 
-def _types(annotation: object) -> Iterator[type[Model]]:
+def models_in(annotation: object) -> Iterator[type[Model]]:
+    """Yield the models that an annotation names, such as both of `list[A] | B`."""
     if isinstance(annotation, type) and issubclass(annotation, Model):
         yield annotation
     for each in get_args(annotation):
-        yield from _types(each)
+        yield from models_in(each)
 
 
 def _model_of(annotation: object) -> type[Model] | None:
-    return next(_types(annotation), None)
+    return next(models_in(annotation), None)
 
 
 def _summary(kind: type[Model]) -> str:

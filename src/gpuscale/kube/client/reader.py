@@ -145,10 +145,11 @@ class ApiReader:
                 until_s = asyncio.get_running_loop().time() + most_s
                 headers = self._headers(accept)
                 connection = await self._connect()
-                status = await connection.ask(target, headers, posted)
+                status, length = await connection.ask(target, headers, posted)
                 limit.reschedule(until_s)
+                most = self._settings.max_body_bytes
+                self._answers.check_size(path, length, most)
                 if status not in _GOOD:
-                    most = self._settings.max_body_bytes
                     body = await self._answers.whole(path, connection.chunks(), most)
                     raise self._answers.refusal(path, status, body)
                 yield connection.chunks()
@@ -223,8 +224,10 @@ class _Connection:
             connected.setsockopt(level, option, value)
         return cls(reader, writer)
 
-    async def ask(self, target: str, headers: list[tuple[str, str]], posted: bytes) -> int:
-        """Send a GET, or a POST of JSON, and return the status of its answer."""
+    async def ask(
+        self, target: str, headers: list[tuple[str, str]], posted: bytes
+    ) -> tuple[int, int]:
+        """Send a GET, or a POST of JSON; return the status of its answer, and how long that says it is."""
         if posted:
             headers += [("Content-Type", "application/json"), ("Content-Length", str(len(posted)))]
         method = "POST" if posted else "GET"
@@ -236,7 +239,7 @@ class _Connection:
         while True:
             event = await self._event()
             if isinstance(event, h11.Response):
-                return event.status_code
+                return event.status_code, int(dict(event.headers).get(b"content-length", 0))
 
     async def chunks(self) -> AsyncIterator[bytes]:
         """Yield the body of the answer."""

@@ -165,12 +165,13 @@ def _limited(operator: str, rows: Rows, groups: Grouping, number: float) -> Rows
         return []
     kept: Rows = []
     for members in _partition(rows, groups):
-        if order is None or len(members) <= count:
-            chosen = members
-        else:
+        if order is None:
+            kept.extend(members[:count])
+            continue
+        if len(members) > count:
             positions = kept_of_equals([order(row)[1] for row in members], count)
-            chosen = [members[each] for each in positions]
-        kept.extend((sorted(chosen, key=order) if order else chosen)[:count])
+            members = [members[each] for each in positions]
+        kept.extend(sorted(members, key=order))
     return kept
 
 
