@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 VERSION := import sys; print("Python %d.%d.%d" % sys.version_info[:3]); sys.exit(sys.version_info < (3, 11))
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-long check image chart-package cluster-tools keda-tools test-cluster test-keda test-scale test-gpu proto reference house bench bench-policies soak soak-live soak-load docs clean
+.PHONY: help run test test-long check image chart-package cluster-tools keda-tools test-cluster test-keda test-scale test-gpu proto reference picture house bench bench-policies soak soak-live soak-load docs clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
@@ -112,6 +112,9 @@ reference: $(VENV)/.dev ## write the pages that are made from the code: docs/met
 	@$(BIN)/python tools/schema_reference.py > docs/scenario.schema.json
 	@$(BIN)/python tools/api_reference.py
 	@$(BIN)/python tools/check_tables.py
+
+picture: $(VENV)/.dev ## docs/page.png, the page of make run
+	@$(BIN)/python tools/page_picture.py
 
 DOCS_VENV := build/docs-environment
 $(DOCS_VENV)/.done: pyproject.toml

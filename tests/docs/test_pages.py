@@ -34,7 +34,7 @@ def test_rows_of_a_table_have_its_columns(page) -> None:
 
 def test_the_index_has_every_page() -> None:
     index = ROOT / "docs" / "README.md"
-    targets = re.findall(r"\]\(([^)#]+)\)", index.read_text())
+    targets = re.findall(r"\]\(([^)#]+\.md)\)", index.read_text())
     assert {(index.parent / target).resolve() for target in targets} == set(PAGES) - {index}
 
 
