@@ -1,4 +1,4 @@
-"""From prometheus-adapter to gpuscale and back while HPAs are at work, as docs/metrics-api.md tells it."""
+"""From prometheus-adapter to gpuscale and back while HPAs are at work, as docs/migrate-from-prometheus-adapter.md tells it."""
 
 import json
 import threading

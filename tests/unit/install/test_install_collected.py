@@ -37,7 +37,7 @@ def rules_of(objects):
     return document.data["rules"]
 
 
-# The flag is `NAMESPACE/LABELS:SCHEME:PORT/PATH`, as docs/metrics-api.md has it.
+# The flag is `NAMESPACE/LABELS:SCHEME:PORT/PATH`, as docs/streams.md has it.
 @pytest.mark.parametrize("part", ["metrics-api", "scaler"])
 def test_selected_pods_are_scraped_by_all_who_decide(part) -> None:
     api = {**STREAMS, "scrapeSelectedPods": [VLLM, BY_NAME]}
