@@ -1,4 +1,4 @@
-"""From prometheus-adapter to gpuscale and back while HPAs are at work, as docs/migrate-from-prometheus-adapter.md tells it."""
+"""From prometheus-adapter to gpuscale and back while HPAs are at work, as the page on migrating has it."""
 
 import json
 import threading

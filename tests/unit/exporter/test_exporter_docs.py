@@ -1,11 +1,9 @@
-"""The docs' tables of flags and metrics are what the code says."""
+"""The docs' tables of flags and paths are what the code says."""
 
 from pathlib import Path
 
-from gpuscale.agent.exporter.families.own_metrics import METRICS, PREFIX
 from gpuscale.agent.exporter.flags import GROUPS
-from gpuscale.agent.exporter.routes import AZURE, HEALTH, READY, STREAM
-from gpuscale.agent.exporter.routes import METRICS as METRICS_PATH
+from gpuscale.agent.exporter.routes import AZURE, HEALTH, METRICS, READY, STREAM
 
 PAGE = Path(__file__).parents[3] / "docs" / "node-agent.md"
 
@@ -30,21 +28,11 @@ def flag_row(flag):
     return f"| `--{flag.name}`{alias} | `{flag.env}` | {default} | {help_} |"
 
 
-def metrics_text():
-    """Return the exporter's own metrics as the page has them."""
-    rows = [f"| `{PREFIX}{name}` | {type_} | {help_} |" for name, (type_, help_) in METRICS.items()]
-    return "\n".join(["| metric | type | |", "| --- | --- | --- |", *rows])
-
-
 def test_flags_table_is_the_codes() -> None:
     assert flags_text() in PAGE.read_text()
 
 
-def test_metrics_table_is_the_codes() -> None:
-    assert metrics_text() in PAGE.read_text()
-
-
 def test_every_path_is_described() -> None:
     text = PAGE.read_text()
-    for path in (METRICS_PATH, AZURE, STREAM, HEALTH, READY):
+    for path in (METRICS, AZURE, STREAM, HEALTH, READY):
         assert f"| `{path}` |" in text
