@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import Generic, TypeVar
 
 from gpuscale.base.byte_cache import ACCOUNTANT
 from gpuscale.base.clock import Clock
@@ -31,11 +31,12 @@ from gpuscale.server.metricsapi.wire.paths import (
     ExternalTarget,
 )
 from gpuscale.server.metricsapi.wire.statuses import NotDiscoveredError
-from gpuscale.server.rules.catalogue import Catalogue, QueryFailure, SeriesAnswer
+from gpuscale.server.rules.catalogue import Catalogue, Entry, QueryFailure, SeriesAnswer
 from gpuscale.server.rules.config import AdapterConfig
 from gpuscale.server.rules.queries.backwards import candidates
 from gpuscale.server.rules.queries.plan import (
     CustomPlan,
+    ExternalPlan,
     MetricFetchError,
     MetricNotFoundError,
     Plans,
@@ -52,10 +53,8 @@ from gpuscale.server.sources.asking.single_flight import AnswerSharing, SharedSo
 from gpuscale.server.sources.freshness import AgeLimit
 from gpuscale.server.sources.source import MetricSource, ObjectDirectory
 
-if TYPE_CHECKING:
-    from gpuscale.server.metricsapi.why.shared import Parts
-
 T = TypeVar("T")
+Plan = TypeVar("Plan", CustomPlan, ExternalPlan)
 
 _LOG = logging.getLogger(__name__)
 _MAX_SERIES_QUERIES_AT_ONCE = 8
@@ -72,6 +71,22 @@ class CustomAnswer:
 
     resource: ResourceType
     values: tuple[MetricValue, ...]
+
+
+@dataclass(slots=True)
+class RequestRecord(Generic[Plan]):
+    """What one request met on its way, for who explains the answer; what it did not reach stays None.
+
+    A request with a record is nobody's to scale by, and what it leaves out is not counted.
+    """
+
+    at_ms: int
+    """When the source was asked; of a request that did not get there, when it came."""
+    names: tuple[str, ...] | None = None
+    """The objects that are asked for."""
+    plan: Plan | None = None
+    value: Value | None = None
+    """What the source answered, as the rule reads it; some of its rows may be no answer."""
 
 
 class MetricsProvider:
@@ -127,10 +142,10 @@ class MetricsProvider:
         """Returns what is wrong with the rules of a namespace, for `?why`."""
         self._plans = Plans()
         self._directory = directory
-        self._clock = clock
-        self._relist_interval_s = relist_interval_s
-        self._max_age_ms = round(age_s * 1000)
-        self._mapper = mapper
+        self.clock = clock
+        self.relist_interval_s = relist_interval_s
+        self.max_age_ms = round(age_s * 1000)
+        self.mapper = mapper
         self._ready = ready
         self._unread = unread
         self._is_whole = False
@@ -152,8 +167,8 @@ class MetricsProvider:
         while True:
             await self.relist()
             is_unanswered = self.catalogue.failures and not self.catalogue.answered
-            pause_s = _RETRY_S if is_unanswered else self._relist_interval_s
-            await self._clock.sleep(min(pause_s, self._relist_interval_s))
+            pause_s = _RETRY_S if is_unanswered else self.relist_interval_s
+            await self.clock.sleep(min(pause_s, self.relist_interval_s))
 
     async def relist(self) -> None:
         """Ask for the series of all rules, or what changed of them, and swap in what they give.
@@ -165,7 +180,7 @@ class MetricsProvider:
         was_answered = bool(self._answered_once)
         try:
             if await self._relist(self.config.series_queries()):
-                self.relisted_ms = self._clock.now_ms()
+                self.relisted_ms = self.clock.now_ms()
                 if self._awaited_from_ms is None or (self._answered_once and not was_answered):
                     self._awaited_from_ms = self.relisted_ms
                 self._is_whole |= is_whole
@@ -177,7 +192,7 @@ class MetricsProvider:
         config = self.config
         self._discoveries += 1
         number = self._discoveries
-        start_ms = self._clock.now_ms() - self._max_age_ms
+        start_ms = self.clock.now_ms() - self.max_age_ms
         at_once = asyncio.Semaphore(_MAX_SERIES_QUERIES_AT_ONCE)
         # Series of teams' rules are counted each time, since there may be so many and no more.
         teams = {
@@ -215,7 +230,7 @@ class MetricsProvider:
         rules = (*config.rules, *config.external_rules)
         changed = {rule.series_query for rule in rules if rule not in known}
         self.config = config
-        self._mapper = mapper or self._mapper
+        self.mapper = mapper or self.mapper
         if self._whole_ones or self.relisted_ms is None:
             # What is on its way is for the rules from before, and will be passed over.
             await self.relist()
@@ -243,22 +258,29 @@ class MetricsProvider:
         if not self.undiscovered:
             return False
         from_ms = self._awaited_from_ms
-        return from_ms is None or self._clock.now_ms() - from_ms < FIRST_DISCOVERY_S * 1000
+        return from_ms is None or self.clock.now_ms() - from_ms < FIRST_DISCOVERY_S * 1000
+
+    def entry(self, target: CustomTarget | ExternalTarget) -> Entry | None:
+        """Return the rule and series behind a metric now; None where it is not in the catalogue."""
+        if isinstance(target, ExternalTarget):
+            return self.catalogue.external_entry(target.metric, target.namespace)
+        try:
+            resource = self.mapper.parse(target.resource)
+        except UnknownResourceError:
+            return None
+        name = None if target.name == ALL else target.name
+        return self.catalogue.custom_entry(resource, target.metric, target.namespace, name)
 
     def serves(self, target: CustomTarget | ExternalTarget) -> bool:
         """Return whether a metric is in the catalogue now."""
-        if isinstance(target, ExternalTarget):
-            return self.catalogue.external_entry(target.metric, target.namespace) is not None
-        try:
-            resource = self._mapper.parse(target.resource)
-        except UnknownResourceError:
-            return False
-        name = None if target.name == ALL else target.name
-        entry = self.catalogue.custom_entry(resource, target.metric, target.namespace, name)
-        return entry is not None
+        return self.entry(target) is not None
 
     async def custom(
-        self, target: CustomTarget, objects: Selector, series: Selector
+        self,
+        target: CustomTarget,
+        objects: Selector,
+        series: Selector,
+        record: RequestRecord[CustomPlan] | None = None,
     ) -> CustomAnswer:
         """Return a custom metric of one object, or of all that are selected.
 
@@ -266,6 +288,7 @@ class MetricsProvider:
             target: what is asked for.
             objects: conditions on the objects' labels; a single object is not held against them.
             series: conditions on the labels of the series.
+            record: gets what is met on the way.
 
         Raises:
             NotDiscoveredError: it is not known yet whether it is served.
@@ -274,26 +297,40 @@ class MetricsProvider:
             ListError: it is not known which objects there are.
         """
         self._check_discovered(target)
+        names = await self._names(target, objects)
+        if record is not None:
+            record.names = names
         plan = self._plans.custom(
             self.catalogue,
-            self._mapper,
+            self.mapper,
             target.resource,
             target.namespace,
-            await self._names(target, objects),
+            names,
             target.metric,
             series,
         )
-        at_ms = self._clock.now_ms()
+        at_ms = self.clock.now_ms()
+        if record is not None:
+            record.plan, record.at_ms = plan, at_ms
         answer = await _fetched(self.questions.custom(plan, at_ms), plan.promql)
         value = plan.scope.entry.rule.read(answer)
-        value = self.age_limit.fresh(value, at_ms, CUSTOM_GROUP, target.metric)
+        if record is not None:
+            record.value = value
+        value = self.age_limit.fresh(
+            value, at_ms, CUSTOM_GROUP, target.metric, counts=record is None
+        )
         self._log_remarks(plan, value)
         if target.name == ALL:
             return CustomAnswer(plan.resource, plan.answer(value))
         return CustomAnswer(plan.resource, (plan.answer_one(value),))
 
-    async def external(self, target: ExternalTarget, series: Selector) -> tuple[ExternalValue, ...]:
-        """Return the values of an external metric.
+    async def external(
+        self,
+        target: ExternalTarget,
+        series: Selector,
+        record: RequestRecord[ExternalPlan] | None = None,
+    ) -> tuple[ExternalValue, ...]:
+        """Return the values of an external metric; the arguments are those of `custom`.
 
         Raises:
             NotDiscoveredError: it is not known yet whether it is served.
@@ -303,10 +340,16 @@ class MetricsProvider:
         """
         self._check_discovered(target)
         plan = plan_external(self.catalogue, target.namespace, target.metric, series)
-        at_ms = self._clock.now_ms()
+        at_ms = self.clock.now_ms()
+        if record is not None:
+            record.plan, record.at_ms = plan, at_ms
         answer = await _fetched(self.questions.query(plan.promql, at_ms), plan.promql)
-        value = plan.rule.read(answer.value)
-        value = self.age_limit.fresh(value, at_ms, EXTERNAL_GROUP, target.metric)
+        value = plan.scope.entry.rule.read(answer.value)
+        if record is not None:
+            record.value = value
+        value = self.age_limit.fresh(
+            value, at_ms, EXTERNAL_GROUP, target.metric, counts=record is None
+        )
         return plan.answer(value, answer.asked_ms)
 
     async def ask(self, promql: str, at_ms: int) -> Value:
@@ -318,26 +361,6 @@ class MetricsProvider:
         failures = self.catalogue.failures
         return tuple(f"{query}: {failures[query].reason}" for query in sorted(failures))
 
-    def parts(self) -> "Parts":
-        """Return what requests are answered from now, for explaining an answer."""
-        # Few servers are ever asked why; the others start without it.
-        from gpuscale.server.metricsapi.why.shared import Parts
-
-        return Parts(
-            self.config,
-            self.catalogue,
-            self.questions,
-            self._directory,
-            self._mapper,
-            self._ready,
-            self._clock.now_ms(),
-            self.relisted_ms,
-            self._relist_interval_s,
-            self._max_age_ms,
-            self.age_limit.limit_ms,
-            self.team_faults,
-        )
-
     def _check_discovered(self, target: CustomTarget | ExternalTarget) -> None:
         """Raise for a metric that is not served, but that a rule may give whose series are not known yet."""
         config = self.config
@@ -347,27 +370,32 @@ class MetricsProvider:
             open_queries = set(config.series_queries())
         if not open_queries or self.serves(target):
             return
-        rules = config.rules if isinstance(target, CustomTarget) else config.external_rules
-        for rule in rules:
-            if (
-                rule.series_query in open_queries
-                and rule.only_in in {"", target.namespace}
-                and any(candidates(rule, target.metric))
-            ):
+        is_external = isinstance(target, ExternalTarget)
+        for rule in config.rules_in(target.namespace or "", external=is_external):
+            if rule.series_query in open_queries and any(candidates(rule, target.metric)):
                 raise NotDiscoveredError(f"whether there is a metric {target.metric}")
 
     async def _names(self, target: CustomTarget, objects: Selector) -> tuple[str, ...]:
         if target.name != ALL:
             return (target.name,)
-        resource = self._served(target)
+        return await self.objects(self._served(target), target.namespace, objects)
+
+    async def objects(
+        self, resource: ResourceType, namespace: str | None, objects: Selector
+    ) -> tuple[str, ...]:
+        """Return the names of the objects that are selected.
+
+        Raises:
+            ListError: it is not known which there are.
+        """
         if self._ready is not None:
             await self._ready(resource)
-        return self._directory.names(resource, target.namespace, objects)
+        return self._directory.names(resource, namespace, objects)
 
     def _served(self, target: CustomTarget) -> ResourceType:
         """Return the resource asked for; no client can make us look at objects that no metric is about."""
         try:
-            resource = self._mapper.parse(target.resource)
+            resource = self.mapper.parse(target.resource)
         except UnknownResourceError as error:
             raise MetricNotFoundError(target.metric, target.resource) from error
         if self.catalogue.custom_entry(resource, target.metric, target.namespace) is None:
@@ -378,7 +406,7 @@ class MetricsProvider:
         self, query: str, start_ms: int, at_once: asyncio.Semaphore, lists_all: bool
     ) -> SeriesAnswer | None:
         """Return the series of a query; None where they give what is in the catalogue."""
-        at_ms, catalogue = self._clock.now_ms(), self.catalogue
+        at_ms, catalogue = self.clock.now_ms(), self.catalogue
         try:
             async with at_once:
                 if not lists_all and query in catalogue.answered:

@@ -247,7 +247,7 @@ class MetricsApiRoutes:
         claim = None if federation is None else federation.owner(target, series)
         if federation is None or claim is None:
             if asks_why(request):
-                return await why_response(request, self.provider.parts(), target)
+                return await why_response(request, self.provider, target, series)
             own = self._custom if isinstance(target, CustomTarget) else self._external
             return json_response(request, 200, await own(request, group_version, target, series))  # type: ignore[arg-type]
         if asks_why(request):

@@ -158,6 +158,10 @@ class Catalogue:
         own = self.external_in.get(namespace, {}).get(metric)
         return own or self.external.get(metric)
 
+    def shapes_of(self, rule: AdapterRule) -> tuple[SeriesShape, ...]:
+        """Return the shapes of the series that a rule's series query found."""
+        return self.shapes.get(rule.series_query, ())
+
     def bytes(self) -> int:
         """Return about how many bytes it takes, by the size of a few of its series' shapes."""
         shapes = [each for found in self.shapes.values() for each in found]

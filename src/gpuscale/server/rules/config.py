@@ -173,6 +173,11 @@ class AdapterConfig:
     def has_rules(self) -> bool:
         return bool(self.rules or self.external_rules or self.resource_rules)
 
+    def rules_in(self, namespace: str, *, external: bool) -> tuple[AdapterRule, ...]:
+        """Return the custom or the external rules that count in a namespace: all but other teams' own."""
+        rules = self.external_rules if external else self.rules
+        return tuple(rule for rule in rules if rule.only_in in {"", namespace})
+
     def series_queries(self) -> tuple[str, ...]:
         """Return every distinct series query; rules with the same text share one."""
         every = (*self.rules, *self.external_rules)

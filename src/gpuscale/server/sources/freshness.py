@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Mapping
 
 from gpuscale.series.possible import MAX_AHEAD_MS
-from gpuscale.series.values import Value, Vector
+from gpuscale.series.values import Value, Vector, VectorSample
 
 _MAX_METRICS = 2_000
 """Metrics that are counted; those found longest ago go first."""
@@ -39,7 +39,9 @@ class AgeLimit:
         """Return how many rows were of the future, by API group and metric."""
         return self._ahead
 
-    def fresh(self, value: Value, at_ms: int, group: str, metric: str) -> Value:
+    def fresh(
+        self, value: Value, at_ms: int, group: str, metric: str, *, counts: bool = True
+    ) -> Value:
         """Return the value less the rows of a vector that are too old or of the future.
 
         Args:
@@ -47,6 +49,7 @@ class AgeLimit:
             at_ms: now.
             group: of the API, for the count.
             metric: as the API calls it, for the count.
+            counts: whether what is left out counts.
         """
         if not isinstance(value, Vector):
             return value
@@ -55,10 +58,16 @@ class AgeLimit:
         kept = tuple([row for row in value.samples if oldest_ms <= row.measured_ms <= newest_ms])
         if len(kept) == len(value.samples):
             return value
-        ahead = sum(row.measured_ms > newest_ms for row in value.samples)
-        _count(self._ahead, (group, metric), ahead)
-        _count(self._stale, (group, metric), len(value.samples) - len(kept) - ahead)
+        if counts:
+            ahead = sum(is_ahead(row, at_ms) for row in value.samples)
+            _count(self._ahead, (group, metric), ahead)
+            _count(self._stale, (group, metric), len(value.samples) - len(kept) - ahead)
         return Vector(kept)
+
+
+def is_ahead(row: VectorSample, at_ms: int) -> bool:
+    """Return whether a row was measured later than the clocks of one cluster differ."""
+    return row.measured_ms > at_ms + MAX_AHEAD_MS
 
 
 def _count(counts: _Counts, key: tuple[str, str], rows: int) -> None:

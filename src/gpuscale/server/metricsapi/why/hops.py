@@ -83,9 +83,9 @@ class Explanation:
         """Note that the state of a hop is unknown."""
         self.hops.append(Hop(name, HopState.UNKNOWN, said))
 
-    def absent(self, name: str, said: str, fix: str) -> None:
+    def absent(self, name: str, said: str, fix: str, *more: str) -> None:
         """Note that a hop has nothing, which the ones behind it may not need."""
-        self.hops.append(Hop(name, HopState.ABSENT, said, (), fix))
+        self.hops.append(Hop(name, HopState.ABSENT, said, more, fix))
 
     def failed(self, name: str, said: str, fix: str, *more: str) -> "Explanation":
         """Note that a hop gave nothing; return the explanation, which ends there."""

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
+from gpuscale.base.objects.selectors import Selector
 from gpuscale.server.metricsapi.wire.paths import CustomTarget, ExternalTarget
 from gpuscale.server.metricsapi.wire.requests import selector_of
 
 if TYPE_CHECKING:
+    from gpuscale.server.metricsapi.provider import MetricsProvider
     from gpuscale.server.metricsapi.why.hops import Explanation
-    from gpuscale.server.metricsapi.why.shared import Parts
 
 PARAMETER = "why"
 
@@ -25,12 +26,21 @@ def asks_why(request: web.Request) -> bool:
 
 
 async def why_response(
-    request: web.Request, parts: "Parts", target: CustomTarget | ExternalTarget
+    request: web.Request,
+    provider: "MetricsProvider",
+    target: CustomTarget | ExternalTarget,
+    series: Selector,
 ) -> web.Response:
     """Return the explanation in the form that is asked for.
 
+    Args:
+        request: for a metric.
+        provider: answers it.
+        target: the metric.
+        series: conditions on the labels of its series.
+
     Raises:
-        RequestError: a selector is wrong.
+        RequestError: the selector of the objects is wrong.
     """
     # Few servers are ever asked this; the others start without it.
     from gpuscale.server.metricsapi.why.custom import why_custom
@@ -38,11 +48,10 @@ async def why_response(
 
     if isinstance(target, CustomTarget):
         objects = selector_of(request, "labelSelector")
-        series = selector_of(request, "metricLabelSelector")
-        explanation = await why_custom(parts, target, objects, series)
+        explanation = await why_custom(provider, target, objects, series)
     else:
-        explanation = await why_external(parts, target, selector_of(request, "labelSelector"))
-    return why_answer(request, explanation, discovered=parts.relisted_ms is not None)
+        explanation = await why_external(provider, target, series)
+    return why_answer(request, explanation, discovered=provider.relisted_ms is not None)
 
 
 def why_answer(

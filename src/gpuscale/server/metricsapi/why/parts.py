@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from gpuscale.base.errors import GpuscaleError
 from gpuscale.base.golang.template import Template
 from gpuscale.series.values import Scalar, Value, Vector
-from gpuscale.server.metricsapi.why.shared import Parts as RequestParts
+from gpuscale.server.metricsapi.why.series import SeriesLook
 from gpuscale.server.rules.combined import Part
 from gpuscale.server.rules.config import AdapterRule
 
@@ -26,12 +26,12 @@ class SeenPart:
 
 
 async def seen_parts(
-    parts: RequestParts, rule: AdapterRule, query_of: Callable[[Template], str], label: str
+    look: SeriesLook, rule: AdapterRule, query_of: Callable[[Template], str], label: str
 ) -> tuple[SeenPart, ...]:
     """Return the values of a rule's parts; none where it is no combined one.
 
     Args:
-        parts: what requests are answered from.
+        look: asks the source.
         rule: of the metric.
         query_of: makes the query of the request from a template.
         label: whose values are the names of objects; empty where rows are of no objects.
@@ -39,7 +39,7 @@ async def seen_parts(
     found = []
     for part in rule.parts:
         try:
-            value = (await parts.questions.query(query_of(part.query), parts.now_ms)).value
+            value = await look.value(query_of(part.query))
         except GpuscaleError as error:
             found.append(SeenPart(part, {}, str(error).partition("\n")[0]))
         else:

@@ -1,4 +1,4 @@
-"""What of a series is there, and what of it a rule takes: looked up when somebody asks why.
+"""What of a series is there, what of it a rule takes, and what is left out: looked up when somebody asks why.
 
 Label values of other namespaces are looked at and never shown: who may read a metric in one namespace learns
 no more of others than how many series there are.
@@ -7,16 +7,24 @@ no more of others than how many series there are.
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+from gpuscale.base.errors import GpuscaleError
 from gpuscale.series.labels import METRIC_NAME
 from gpuscale.series.matchers import Matcher, MatchOp
+from gpuscale.series.possible import IMPOSSIBLE_SERIES, OF_SERIES
 from gpuscale.series.promql.parse import parse_matchers
-from gpuscale.server.metricsapi.why.left_out import IMPOSSIBLE_FIX, left_out_series
+from gpuscale.series.values import Value, Vector, VectorSample
 from gpuscale.server.metricsapi.why.text import age_text
 from gpuscale.server.rules.config import AdapterRule
 from gpuscale.server.sources.asking.single_flight import SharedSource
 
 LONG_AGO_MS = 24 * 3_600_000
 """How far back a series is looked for that has no fresh sample."""
+IMPOSSIBLE_FIX = (
+    "The exporter or the driver gave a number that is no reading. If it lasts, restart the exporter, and "
+    "look at the GPU with its vendor's tool."
+)
+_MAX_TOLD = 5
+"""Impossible values that are told one by one."""
 LabelSets = Sequence[Mapping[str, str]]
 
 
@@ -33,11 +41,24 @@ class AbsenceFinding:
 
 @dataclass(frozen=True, slots=True)
 class SeriesLook:
-    """Asks a source for the series of single names."""
+    """Asks a source what no request asks: for the series of single names, and for what is behind a query."""
 
     questions: SharedSource
     now_ms: int
     max_age_ms: int
+
+    async def value(self, promql: str) -> Value:
+        """Return what a query gives.
+
+        Raises:
+            GpuscaleError: the source did not answer.
+        """
+        return (await self.questions.query(promql, self.now_ms)).value
+
+    async def rows(self, promql: str) -> Sequence[VectorSample]:
+        """Return the rows that a query gives; errors as for `value`."""
+        value = await self.value(promql)
+        return value.samples if isinstance(value, Vector) else ()
 
     async def taken(self, rule: AdapterRule, series: str) -> LabelSets:
         """Return the series of a name that a rule takes, as discovery does.
@@ -60,8 +81,9 @@ class SeriesLook:
         kept = [*matchers[1:]] if rule.only_in else []
         found = await self._asked([name, *kept], LONG_AGO_MS)
         if not found:
-            left_out = await left_out_series(self.questions, series, kept, self.now_ms)
-            if left_out:
+            of_series = Matcher(METRIC_NAME, MatchOp.EQUAL, IMPOSSIBLE_SERIES)
+            named = Matcher(OF_SERIES, MatchOp.EQUAL, series)
+            if left_out := await self._impossible(_selector([of_series, named, *kept])):
                 said = f"{series} has no possible value: {left_out[0]}."
                 return AbsenceFinding(said, IMPOSSIBLE_FIX, left_out[1:])
             return _no_such_series(series)
@@ -78,8 +100,52 @@ class SeriesLook:
         return None
 
     async def _asked(self, matchers: Sequence[Matcher], age_ms: int) -> LabelSets:
-        selector = f"{{{','.join(map(str, matchers))}}}"
-        return await self.questions.series(selector, self.now_ms - age_ms)
+        return await self.questions.series(_selector(matchers), self.now_ms - age_ms)
+
+    async def left_out_of(
+        self, promql: str, label: str = "", names: Collection[str] = ()
+    ) -> tuple[str, ...]:
+        """Return which values a query passes over as their series can't have them, a sentence each.
+
+        Nothing where that is not known.
+
+        Args:
+            promql: the query.
+            label: names an object.
+            names: of objects that may be named; others are counted.
+        """
+        # Where values come from a collector, nothing else needs it.
+        from gpuscale.server.sources.prometheus.guards import impossible_query
+
+        try:
+            asked = impossible_query(promql)
+        except GpuscaleError:
+            return ()
+        return () if asked is None else await self._impossible(asked, label, names)
+
+    async def _impossible(
+        self, promql: str, label: str = "", names: Collection[str] = ()
+    ) -> tuple[str, ...]:
+        from gpuscale.signals import impossible
+
+        try:
+            samples = await self.rows(promql)
+        except GpuscaleError:
+            return ()
+        said: list[str] = []
+        for sample in samples:
+            # What a Prometheus has is outside at some time of the last minutes, and so it is said here.
+            reason = impossible(sample.labels.get(OF_SERIES, ""), sample.value)
+            name = sample.labels.get(label, "")
+            if reason is not None:
+                whose = f" of {name}" if name in names else ""
+                said.append(f"a series{whose} is left out: {reason}")
+        more = len(said) - _MAX_TOLD
+        return (*said[:_MAX_TOLD], *((f"and {more} more are left out",) if more > 0 else ()))
+
+
+def _selector(matchers: Sequence[Matcher]) -> str:
+    return f"{{{','.join(map(str, matchers))}}}"
 
 
 def matchers_of(rule: AdapterRule, series: str) -> list[Matcher]:

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 
 from gpuscale.base.byte_cache import MAX_TEXT, ByteCache, deep_bytes
 from gpuscale.base.errors import NotFoundError, QueryError, UpstreamError
+from gpuscale.base.golang.template import Template
 from gpuscale.base.objects.metric_values import ExternalValue, MetricValue
 from gpuscale.base.objects.selectors import Selector
 from gpuscale.series.values import Scalar, Value, Vector, VectorSample
 from gpuscale.server.rules.catalogue import Catalogue, Entry
-from gpuscale.server.rules.config import AdapterRule
 from gpuscale.server.rules.query import custom_query, external_query
 from gpuscale.server.rules.resources import ResourceMapper, ResourceType, UnknownResourceError
 
@@ -57,6 +57,7 @@ class Scope:
 
     entry: Entry
     namespace: str | None
+    """None where no namespace is asked for."""
     selector: Selector
 
 
@@ -73,6 +74,21 @@ class CustomPlan:
     asked_for: str
     """The resource as the request named it, for messages."""
     scope: Scope
+
+    def query(self, template: Template, selector: Selector | None = None) -> str:
+        """Return what another template than the rule's asks of the same objects.
+
+        Args:
+            template: refers to what `metricsQuery` can refer to.
+            selector: conditions on the labels of the series; None for those of the request.
+
+        Raises:
+            QueryError: the template fails or gives nothing.
+        """
+        entry, conditions = self.scope.entry, self.scope.selector if selector is None else selector
+        names, labels = self.names, entry.rule.labels
+        place = self.resource, self.scope.namespace
+        return custom_query(template, entry.series, labels, *place, names, conditions)
 
     def answer(self, value: Value) -> tuple[MetricValue, ...]:
         """Return the objects' values in the order of their names; an object without one is left out.
@@ -142,9 +158,18 @@ class ExternalPlan:
 
     promql: str
     metric: str
-    rule: AdapterRule
-    series: str
-    """What the rule reads, by its name in the source."""
+    scope: Scope
+
+    def query(self, template: Template) -> str:
+        """Return what another template than the rule's asks of the same series.
+
+        Raises:
+            QueryError: the template fails or gives nothing.
+        """
+        entry, scope = self.scope.entry, self.scope
+        return external_query(
+            template, entry.series, entry.rule.labels, scope.namespace, scope.selector
+        )
 
     def answer(self, value: Value, at_ms: int) -> tuple[ExternalValue, ...]:
         """Return one value per row of a vector, or the scalar; rows that are no number are left out.
@@ -243,17 +268,14 @@ def plan_external(
     if entry is None:
         raise MetricNotFoundError(metric, "namespaces" if namespace == "default" else "")
     rule = entry.rule
+    scope = Scope(entry, namespace if rule.namespaced else None, selector)
     try:
         promql = external_query(
-            rule.metrics_query,
-            entry.series,
-            rule.labels,
-            namespace if rule.namespaced else None,
-            selector,
+            rule.metrics_query, entry.series, rule.labels, scope.namespace, selector
         )
     except (NotFoundError, QueryError) as error:
         raise MetricFetchError from error
-    return ExternalPlan(promql, metric, rule, entry.series)
+    return ExternalPlan(promql, metric, scope)
 
 
 def to_milli(value: float) -> int:
