@@ -334,6 +334,18 @@ async def test_a_series_query_that_fails() -> None:
     await served.close()
 
 
+async def test_a_value_that_is_served_while_its_series_are_not_listed() -> None:
+    source = Failing()
+    served = provider(source)
+    async with await serving(served) as client:
+        source.series_error = UnavailableError("it is down")
+        document = await Asking(client).document(f"{POD}/DCGM_FI_DEV_FB_USED")
+    assert (document["failedHop"], document["values"][0]["value"]) == (None, "50")
+    hop = document["hops"][1]
+    assert (hop["state"], hop["said"]) == ("unknown", "The source does not answer: it is down.")
+    await served.close()
+
+
 async def test_the_forms_of_an_answer(asking) -> None:
     client, path = asking.client, f"{POD}/DCGM_FI_DEV_FB_USED"
 

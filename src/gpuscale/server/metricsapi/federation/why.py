@@ -7,7 +7,7 @@ from gpuscale.base.quantity import Quantity
 from gpuscale.kube.json_values import mapping_of, text_of
 from gpuscale.server.metricsapi.federation.member import Passed
 from gpuscale.server.metricsapi.federation.ownership import Claim
-from gpuscale.server.metricsapi.why.hops import Explanation, ServedValue
+from gpuscale.server.metricsapi.why.hops import Explanation, ServedValue, asked_text
 from gpuscale.server.metricsapi.wire.paths import CustomTarget, ExternalTarget
 from gpuscale.server.metricsapi.wire.requests import RequestError
 
@@ -25,7 +25,7 @@ async def why_passed_on(
         asking: asks the owner.
     """
     member = claim.member
-    explanation = Explanation(_asked(target), HOPS)
+    explanation = Explanation(asked_text(target), HOPS)
     explanation.ok("owner", f"the metrics API {member.name}: {claim.reason}", member.url)
     try:
         passed = await asking
@@ -47,10 +47,3 @@ async def why_passed_on(
         )
     explanation.ok("value", f"{passed.values} of {passed.values} usable")
     return explanation
-
-
-def _asked(target: CustomTarget | ExternalTarget) -> str:
-    if isinstance(target, ExternalTarget):
-        return f"{target.metric}, external, in {target.namespace}"
-    where = f"{target.namespace}/{target.name}" if target.namespace else target.name
-    return f"{target.metric} of {target.resource} {where}"

@@ -11,7 +11,7 @@ from gpuscale.series.matchers import MatchOp
 from gpuscale.series.promql.parse import parse_query, selectors
 from gpuscale.series.values import Vector, VectorSample
 from gpuscale.server.metricsapi.provider import MetricsProvider, RequestRecord
-from gpuscale.server.metricsapi.why.hops import CUSTOM_HOPS, Explanation
+from gpuscale.server.metricsapi.why.hops import CUSTOM_HOPS, Explanation, asked_text
 from gpuscale.server.metricsapi.why.parts import part_lines, seen_parts
 from gpuscale.server.metricsapi.why.series import (
     AbsenceFinding,
@@ -64,8 +64,7 @@ async def why_custom(
         refusal = error
     plan, value, namespace = record.plan, record.value, target.namespace
     look = SeriesLook(provider.questions, record.at_ms, provider.max_age_ms)
-    place = f"{namespace}/{target.name}" if namespace else target.name
-    explanation = Explanation(f"{target.metric} of {target.resource} {place}", CUSTOM_HOPS)
+    explanation = Explanation(asked_text(target), CUSTOM_HOPS)
 
     try:
         resource = provider.mapper.parse(target.resource)

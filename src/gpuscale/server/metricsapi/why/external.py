@@ -7,7 +7,7 @@ from gpuscale.base.objects.metric_values import ExternalValue
 from gpuscale.base.objects.selectors import Selector
 from gpuscale.series.values import Scalar, Vector
 from gpuscale.server.metricsapi.provider import MetricsProvider, RequestRecord
-from gpuscale.server.metricsapi.why.hops import EXTERNAL_HOPS, Explanation
+from gpuscale.server.metricsapi.why.hops import EXTERNAL_HOPS, Explanation, asked_text
 from gpuscale.server.metricsapi.why.parts import part_lines, seen_parts
 from gpuscale.server.metricsapi.why.series import SeriesLook, label_names, why_no_match
 from gpuscale.server.metricsapi.why.shared import (
@@ -42,7 +42,7 @@ async def why_external(
         refusal = error
     plan, value, namespace = record.plan, record.value, target.namespace
     look = SeriesLook(provider.questions, record.at_ms, provider.max_age_ms)
-    explanation = Explanation(f"{target.metric}, external, in {namespace}", EXTERNAL_HOPS)
+    explanation = Explanation(asked_text(target), EXTERNAL_HOPS)
 
     entry = provider.entry(target) if plan is None else plan.scope.entry
     if entry is None:

@@ -4,10 +4,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
+from gpuscale.server.metricsapi.wire.paths import CustomTarget, ExternalTarget
+
 CUSTOM_HOPS = ("rule", "series", "labels", "objects", "query", "rows", "value")
 EXTERNAL_HOPS = ("rule", "series", "labels", "query", "value")
 MAX_SHOWN = 200
 """Rows and objects that an explanation holds; the rest is counted."""
+
+
+def asked_text(target: CustomTarget | ExternalTarget) -> str:
+    """Return what a request asks for: `gpu_util of pods ml/web-0`."""
+    if isinstance(target, ExternalTarget):
+        return f"{target.metric}, external, in {target.namespace}"
+    place = f"{target.namespace}/{target.name}" if target.namespace else target.name
+    return f"{target.metric} of {target.resource} {place}"
 
 
 class HopState(Enum):
@@ -64,7 +74,7 @@ class Explanation:
     """Everything that is known of one question; filled while it is followed."""
 
     asked: str
-    """`gpu_util of pods ml/web-0`."""
+    """See `asked_text`."""
     hop_names: tuple[str, ...]
     hops: list[Hop] = field(default_factory=list)
     rule: Mapping[str, object] | None = None
