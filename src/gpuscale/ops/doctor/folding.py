@@ -17,7 +17,7 @@ from gpuscale.ops.doctor.judges import ClusterFinding
 from gpuscale.ops.doctor.node_pools import pools_for
 from gpuscale.ops.doctor.scalers import keda_deployments, triggers_by_object
 from gpuscale.ops.doctor.snapshot import HpaLook, Snapshot
-from gpuscale.server.metricsapi.why.custom import WRONG_SELECTOR
+from gpuscale.server.metricsapi.why.hops import WRONG_SELECTOR
 from gpuscale.server.metricsapi.wire.paths import CUSTOM_GROUP, RESOURCE_GROUP
 from gpuscale.signals import is_of_gpu
 

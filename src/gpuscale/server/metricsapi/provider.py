@@ -77,7 +77,7 @@ class CustomAnswer:
 class RequestRecord(Generic[Plan]):
     """What one request met on its way, for who explains the answer; what it did not reach stays None.
 
-    A request with a record is nobody's to scale by, and what it leaves out is not counted.
+    Nobody scales by an answer that is asked for with a record, so what it leaves out is not counted.
     """
 
     at_ms: int

@@ -11,7 +11,7 @@ from gpuscale.series.matchers import MatchOp
 from gpuscale.series.promql.parse import parse_query, selectors
 from gpuscale.series.values import Vector, VectorSample
 from gpuscale.server.metricsapi.provider import MetricsProvider, RequestRecord
-from gpuscale.server.metricsapi.why.hops import CUSTOM_HOPS, Explanation, asked_text
+from gpuscale.server.metricsapi.why.hops import CUSTOM_HOPS, WRONG_SELECTOR, Explanation, asked_text
 from gpuscale.server.metricsapi.why.parts import part_lines, seen_parts
 from gpuscale.server.metricsapi.why.series import (
     AbsenceFinding,
@@ -35,9 +35,6 @@ from gpuscale.server.metricsapi.wire.paths import ALL, CustomTarget
 from gpuscale.server.rules.queries.plan import CustomPlan
 from gpuscale.server.rules.resource_labels import NoLabelError
 from gpuscale.server.rules.resources import NAMESPACES, ResourceType, UnknownResourceError
-
-WRONG_SELECTOR = "Correct the metric's selector in the HPA."
-"""What to do where series are there, and the HPA's selector takes none of them."""
 
 
 async def why_custom(

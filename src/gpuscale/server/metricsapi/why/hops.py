@@ -8,6 +8,8 @@ from gpuscale.server.metricsapi.wire.paths import CustomTarget, ExternalTarget
 
 CUSTOM_HOPS = ("rule", "series", "labels", "objects", "query", "rows", "value")
 EXTERNAL_HOPS = ("rule", "series", "labels", "query", "value")
+WRONG_SELECTOR = "Correct the metric's selector in the HPA."
+"""What to do where series are there, and the HPA's selector takes none of them."""
 MAX_SHOWN = 200
 """Rows and objects that an explanation holds; the rest is counted."""
 
