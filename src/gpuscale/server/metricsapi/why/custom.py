@@ -21,12 +21,11 @@ from gpuscale.server.metricsapi.why.series import (
 )
 from gpuscale.server.metricsapi.why.shared import (
     PLAIN,
-    explain_rule,
     explain_values,
     left_out_or_missing,
-    live_series,
     row_of,
     rows_text,
+    rule_and_series,
     sample_ages,
     without_rows,
 )
@@ -81,8 +80,7 @@ async def why_custom(
         team = (target.name if resource == NAMESPACES else namespace) or ""
         return await why_unserved(provider, look, target.metric, resource, team, explanation)
     rule = entry.rule
-    explain_rule(provider, entry, explanation, target.metric)
-    found = await live_series(provider, look, entry, explanation)
+    found = await rule_and_series(provider, look, entry, target.metric, explanation)
     if not found and not served:
         return explanation
 

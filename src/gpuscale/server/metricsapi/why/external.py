@@ -12,13 +12,12 @@ from gpuscale.server.metricsapi.why.parts import part_lines, seen_parts
 from gpuscale.server.metricsapi.why.series import SeriesLook, label_names, why_no_match
 from gpuscale.server.metricsapi.why.shared import (
     PLAIN,
-    explain_rule,
     explain_values,
     left_out_or_missing,
-    live_series,
     note_value,
     row_of,
     rows_text,
+    rule_and_series,
     sample_ages,
     without_rows,
 )
@@ -48,8 +47,7 @@ async def why_external(
     if entry is None:
         return await why_unserved(provider, look, target.metric, None, namespace, explanation)
     rule = entry.rule
-    explain_rule(provider, entry, explanation, target.metric)
-    found = await live_series(provider, look, entry, explanation)
+    found = await rule_and_series(provider, look, entry, target.metric, explanation)
     if not found and not served:
         return explanation
 

@@ -33,10 +33,17 @@ PLAIN = parse_template("<<.Series>>{<<.LabelMatchers>>}", FIELDS)
 """What a rule reads, without what it makes of it."""
 
 
-def explain_rule(
-    provider: MetricsProvider, entry: Entry, explanation: Explanation, metric: str
-) -> None:
-    """Note the rule that gives the metric."""
+async def rule_and_series(
+    provider: MetricsProvider,
+    look: SeriesLook,
+    entry: Entry,
+    metric: str,
+    explanation: Explanation,
+) -> LabelSets:
+    """Note the rule that gives a metric, and return the series that it takes now.
+
+    That there are none is noted too, and is no end where the request has its answer.
+    """
     rule, config = entry.rule, provider.config
     rules = config.external_rules if rule.external else config.rules
     position = next(i for i, each in enumerate((*rules, rule), start=1) if each is rule)
@@ -57,16 +64,11 @@ def explain_rule(
     more = [f"{', '.join(others)} may give it too; the last of the rules has it"] if others else []
     explanation.ok("rule", f"{rule.origin} (rule {position}) gives it of {entry.series}", *more)
 
-
-async def live_series(
-    provider: MetricsProvider, look: SeriesLook, entry: Entry, explanation: Explanation
-) -> LabelSets:
-    """Return the series that the rule takes now; none is no end where the request has its answer."""
-    failure = provider.catalogue.failures.get(entry.rule.series_query)
+    failure = provider.catalogue.failures.get(rule.series_query)
     more = [f"the last discovery of it failed: {failure.reason}"] if failure is not None else []
     try:
-        found = await look.taken(entry.rule, entry.series)
-        finding = None if found else await look.why_none(entry.rule, entry.series)
+        found = await look.taken(rule, entry.series)
+        finding = None if found else await look.why_none(rule, entry.series)
     except GpuscaleError as error:
         said = f"The source does not answer: {error}."
         explanation.absent("series", said, "See the source.", *more)
