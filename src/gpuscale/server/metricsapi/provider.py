@@ -344,7 +344,7 @@ class MetricsProvider:
         if record is not None:
             record.plan, record.at_ms = plan, at_ms
         answer = await _fetched(self.questions.query(plan.promql, at_ms), plan.promql)
-        value = plan.scope.entry.rule.read(answer.value)
+        value = plan.entry.rule.read(answer.value)
         if record is not None:
             record.value = value
         value = self.age_limit.fresh(

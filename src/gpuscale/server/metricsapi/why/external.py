@@ -43,7 +43,7 @@ async def why_external(
     look = SeriesLook(provider.questions, record.at_ms, provider.max_age_ms)
     explanation = Explanation(asked_text(target), EXTERNAL_HOPS)
 
-    entry = provider.entry(target) if plan is None else plan.scope.entry
+    entry = provider.entry(target) if plan is None else plan.entry
     if entry is None:
         return await why_unserved(provider, look, target.metric, None, namespace, explanation)
     rule = entry.rule

@@ -57,7 +57,6 @@ class Scope:
 
     entry: Entry
     namespace: str | None
-    """None where no namespace is asked for."""
     selector: Selector
 
 
@@ -85,10 +84,16 @@ class CustomPlan:
         Raises:
             QueryError: the template fails or gives nothing.
         """
-        entry, conditions = self.scope.entry, self.scope.selector if selector is None else selector
-        names, labels = self.names, entry.rule.labels
-        place = self.resource, self.scope.namespace
-        return custom_query(template, entry.series, labels, *place, names, conditions)
+        scope = self.scope
+        return custom_query(
+            template,
+            scope.entry.series,
+            scope.entry.rule.labels,
+            self.resource,
+            scope.namespace,
+            self.names,
+            scope.selector if selector is None else selector,
+        )
 
     def answer(self, value: Value) -> tuple[MetricValue, ...]:
         """Return the objects' values in the order of their names; an object without one is left out.
@@ -158,7 +163,10 @@ class ExternalPlan:
 
     promql: str
     metric: str
-    scope: Scope
+    entry: Entry
+    namespace: str | None
+    """None where the rule asks for none."""
+    selector: Selector
 
     def query(self, template: Template) -> str:
         """Return what another template than the rule's asks of the same series.
@@ -166,9 +174,9 @@ class ExternalPlan:
         Raises:
             QueryError: the template fails or gives nothing.
         """
-        entry, scope = self.scope.entry, self.scope
+        entry = self.entry
         return external_query(
-            template, entry.series, entry.rule.labels, scope.namespace, scope.selector
+            template, entry.series, entry.rule.labels, self.namespace, self.selector
         )
 
     def answer(self, value: Value, at_ms: int) -> tuple[ExternalValue, ...]:
@@ -268,14 +276,12 @@ def plan_external(
     if entry is None:
         raise MetricNotFoundError(metric, "namespaces" if namespace == "default" else "")
     rule = entry.rule
-    scope = Scope(entry, namespace if rule.namespaced else None, selector)
+    within = namespace if rule.namespaced else None
     try:
-        promql = external_query(
-            rule.metrics_query, entry.series, rule.labels, scope.namespace, selector
-        )
+        promql = external_query(rule.metrics_query, entry.series, rule.labels, within, selector)
     except (NotFoundError, QueryError) as error:
         raise MetricFetchError from error
-    return ExternalPlan(promql, metric, scope)
+    return ExternalPlan(promql, metric, entry, within, selector)
 
 
 def to_milli(value: float) -> int:
