@@ -106,12 +106,13 @@ soak-live: $(VENV)/.dev ## half an hour of real time for the collector, over HTT
 soak-load: $(VENV)/.dev ## an hour of real time for load http: flat memory, no request lost (SOAK="--minutes 5": shorter)
 	@$(BIN)/python benchmarks/soak_load.py $(SOAK)
 
-reference: $(VENV)/.dev ## write the pages that are made from the code: docs/metrics.md, docs/alerts.md, docs/api.md, the scenario's schema, tables of checks
+reference: $(VENV)/.dev ## write the pages that are made from the code: docs/metrics.md, docs/alerts.md, docs/api.md, the scenario's schema, tables of checks and signals
 	@$(BIN)/python tools/metrics_reference.py > docs/metrics.md
 	@$(BIN)/python tools/alerts_reference.py > docs/alerts.md
 	@$(BIN)/python tools/schema_reference.py > docs/scenario.schema.json
 	@$(BIN)/python tools/api_reference.py
 	@$(BIN)/python tools/check_tables.py
+	@$(BIN)/python tools/signals_reference.py
 
 picture: $(VENV)/.dev ## docs/page.png, the page of make run
 	@$(BIN)/python tools/page_picture.py
