@@ -70,7 +70,7 @@ AUDIT = {
     ],
 }
 MOST_MIB = {"prometheus": 128, "streams": 257}
-"""Of all processes of the server: what an installation requests for a replica, and what docs/streams.md
+"""Of all processes of the server: what an installation requests for a replica, and what docs/sizing.md
 says of 500 nodes, which have more GPUs there."""
 
 
