@@ -27,6 +27,7 @@ from gpuscale.lab.tuning.limits import (
 __all__ = ["Simulation", "Tuning", "simulate", "tune"]
 
 Fidelity = Literal["exact", "lagged", "fluid"]
+"""`lagged` is an older name of `exact`."""
 _FRAME_HEIGHT = 640
 _PLAN = "'gpuscale[plan]'"
 
@@ -143,7 +144,7 @@ def simulate(
         scenario: the name of one that ships with gpuscale, or a file.
         settings: fields of it to set, each as `spec.duration=10m`.
         seed: of this run; None takes the scenario's.
-        fidelity: `exact`, `lagged` (by formula, faster, the same replicas) or `fluid` (whole services).
+        fidelity: `exact`, what each hop shows, or `fluid`, whole services in steps, for large fleets.
         details: keep the series of single pods and GPUs in a large run too; `fluid` has none.
 
     Raises:
@@ -159,13 +160,10 @@ def simulate(
     if seed is not None:
         _check_limits(seed=seed)
         setup = replace(setup, seed=seed)
+    if fidelity not in {"exact", "lagged", "fluid"}:
+        raise UsageError(f"fidelity: found {fidelity!r}, expected exact or fluid")
     if fidelity == "fluid":
         _package("numpy", _PLAN)
-        from gpuscale.lab.sim.fluid.run import simulate_fluid
-
-        return Simulation(simulate_fluid(setup))
-    if fidelity not in {"exact", "lagged"}:
-        raise UsageError(f"fidelity: found {fidelity!r}, expected exact, lagged or fluid")
     return Simulation(run(setup, fidelity=fidelity, details=details))
 
 

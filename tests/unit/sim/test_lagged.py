@@ -6,7 +6,7 @@ import random
 import pytest
 
 from gpuscale.lab.scenarios import find_setup, shipped_names
-from gpuscale.lab.sim.lagged.reasons import why_not
+from gpuscale.lab.sim.formula.reasons import why_not
 from gpuscale.lab.sim.scenario.loading import load_setup
 from gpuscale.lab.sim.simulate import simulate
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gpuscale.lab.sim.lagged.reasons import why_not
+from gpuscale.lab.sim.formula.reasons import why_not
 from gpuscale.lab.sim.scenario.loading import load_setup
 from gpuscale.lab.sim.scenario.setup import Setup
 from gpuscale.lab.sim.simulate import simulate

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -48,6 +48,7 @@ class FidelityChoice(StrEnum):
 
     EXACT = "exact"
     LAGGED = "lagged"
+    """An older name of `exact`, from when formulas had to be asked for."""
     FLUID = "fluid"
 
 
@@ -105,8 +106,9 @@ def simulate(
     fidelity: Annotated[
         FidelityChoice,
         typer.Option(
-            help="How metrics reach the HPAs: by text, store and PromQL; by formula, which is faster and "
-            "gives the same replicas; or in steps of whole services, for large fleets."
+            metavar="[exact|fluid]",
+            help="How metrics reach the HPAs: as each hop shows them, or in steps of whole services, for "
+            "large fleets.",
         ),
     ] = FidelityChoice.EXACT,
     details: Annotated[
@@ -251,31 +253,24 @@ def _run(setup: "Setup", how: _How) -> dict[str, object]:
 
         files = PrometheusRuleFiles(how.rules, beside=setup.prometheus_rules)
         setup = replace(setup, prometheus_rules=files.groups)
-    if how.fidelity is FidelityChoice.FLUID:
-        from gpuscale.lab.sim.fluid.run import simulate_fluid
-
-        return simulate_fluid(setup, partial(print, file=sys.stderr), series=how.series)
     from gpuscale.lab.sim.simulate import simulate as run
 
-    form: Literal["exact", "lagged"]
-    form = "lagged" if how.fidelity is FidelityChoice.LAGGED else "exact"
-    if not sys.stderr.isatty():
-        document = run(setup, fidelity=form, details=how.details)
-    else:
-        with _Bar() as bar:
-            document = run(setup, bar.update, fidelity=form, details=how.details)
-    _tell_what_differs(document)
-    return document
-
-
-def _tell_what_differs(document: Mapping[str, object]) -> None:
-    """Say on standard error what was left out, and why a run that was to be lagged is exact."""
+    with _Bar() as bar:
+        document: dict[str, Any] = run(
+            setup,
+            bar.update if sys.stderr.isatty() else None,
+            fidelity=how.fidelity.value,
+            details=how.details,
+            series=how.series,
+            say=partial(print, file=sys.stderr),
+        )
     if "leftOut" in document:
         print(f"gpuscale: left out: {document['leftOut']}; --details keeps them", file=sys.stderr)
-    how = document.get("fidelity")
-    if isinstance(how, dict) and how["because"]:
+    if how.fidelity is FidelityChoice.LAGGED and document["fidelity"]["because"]:
         print("gpuscale: simulated exactly, for lack of a formula:", file=sys.stderr)
-        print("\n".join(f"  {reason}" for reason in how["because"]), file=sys.stderr)
+        for reason in document["fidelity"]["because"]:
+            print(f"  {reason}", file=sys.stderr)
+    return document
 
 
 class _Bar(ExitStack):

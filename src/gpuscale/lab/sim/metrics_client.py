@@ -12,7 +12,7 @@ from gpuscale.base.objects.hpa import CrossVersionObjectReference
 from gpuscale.base.objects.metric_values import ExternalValue, MetricValue
 from gpuscale.base.objects.selectors import Selector, parse_selector
 from gpuscale.lab.sim.cluster import ClusterDirectory
-from gpuscale.series.values import Value, VectorSample
+from gpuscale.series.values import Value, Vector, VectorSample
 from gpuscale.server.rules.catalogue import Catalogue
 from gpuscale.server.rules.queries.plan import CustomPlan, plan_custom, plan_external
 from gpuscale.server.rules.query import are_joined
@@ -55,7 +55,7 @@ class VirtualMetricsClient:
         chosen = metric_selector or Selector()
         plan = plan_custom(self.catalogue, KUBERNETES, "pods", namespace, names, metric, chosen)
         if are_joined(names):
-            return plan.answer(self._source.query_now(plan.promql, self.now_ms))
+            return plan.answer(self._ask(plan))
         return plan.answer_of(self._rows_of_all(plan))
 
     def _rows_of_all(self, plan: CustomPlan) -> Mapping[str, VectorSample]:
@@ -65,9 +65,21 @@ class VirtualMetricsClient:
         """
         key = (plan.promql, plan.label, self.now_ms)
         if self._shared is None or self._shared[0] != key:
-            value = self._source.query_now(plan.promql, self.now_ms)
-            self._shared = key, plan.rows(value)
+            self._shared = key, plan.rows(self._ask(plan))
         return self._shared[1]
+
+    def _ask(self, plan: CustomPlan) -> Value:
+        """Return the rows of a plan's query; where an object has several, of which the last counts, sorted.
+
+        Prometheus leaves their order open; a run must not hang on which series came first.
+        """
+        value = self._source.query_now(plan.promql, self.now_ms)
+        if not isinstance(value, Vector):
+            return value
+        objects = {each.labels.get(plan.label) for each in value.samples}
+        if len(objects) == len(value.samples):
+            return value
+        return Vector(tuple(sorted(value.samples, key=lambda each: tuple(each.labels.items()))))
 
     async def object_value(
         self,
@@ -86,7 +98,7 @@ class VirtualMetricsClient:
             metric,
             metric_selector or Selector(),
         )
-        return plan.answer_one(self._source.query_now(plan.promql, self.now_ms))
+        return plan.answer_one(self._ask(plan))
 
     async def external_values(
         self, namespace: str, metric: str, selector: Selector | None

@@ -12,15 +12,15 @@ from gpuscale.lab.sim.document.details import MAX_VALUES, Details
 from gpuscale.lab.sim.document.document import document, row
 from gpuscale.lab.sim.document.timeline import SeriesRecorder
 from gpuscale.lab.sim.engine import EventStage
-from gpuscale.lab.sim.lagged.hops import GpusByFormula
-from gpuscale.lab.sim.lagged.reasons import why_not
+from gpuscale.lab.sim.formula.hops import GpusByFormula
+from gpuscale.lab.sim.formula.reasons import why_not
 from gpuscale.lab.sim.needs import needs_of
 from gpuscale.lab.sim.pipeline import VirtualPipeline
 from gpuscale.lab.sim.scenario.setup import Setup
 from gpuscale.lab.sim.world import World
 
-Fidelity = Literal["exact", "lagged"]
-"""`exact`: by text, store and PromQL; `lagged`: what those would show, by formula."""
+Fidelity = Literal["exact", "lagged", "fluid"]
+"""`exact`: what each hop shows; `fluid`: whole services, in steps. `lagged` is an older name of `exact`."""
 START_MS = 1_767_225_600_000
 """2026-01-01T00:00:00Z: virtual time needs some date, and the same one always."""
 
@@ -33,42 +33,60 @@ def simulate(
     node_policy: NodePolicyFactory | None = None,
     fidelity: Fidelity = "exact",
     details: bool = False,
+    series: bool = True,
+    say: Callable[[str], None] | None = None,
+    through_pipeline: bool = False,
 ) -> dict[str, object]:
     """Return the document of the whole run; the same setup gives the same bytes.
 
+    What GPUs read reaches the HPAs by formula where that gives what text, store and PromQL give, and through
+    those otherwise. The document says which, and why, below `fidelity`.
+
     Args:
         setup: what to run.
-        progress: called with the share done, 0 to 1, a hundred times.
+        progress: called with the share done, 0 to 1, a hundred times; not by `fluid`.
         replica_policy: makes the policy of each HPA; None takes the scenario's.
         node_policy: makes the policy of the node pools; None takes the scenario's.
-        fidelity: how metrics get to the HPAs; a scenario that `lab.sim.lagged` has no formula for is
-            simulated exactly, and its document says why below `fidelity`.
+        fidelity: how closely the hops between GPUs and HPAs are followed.
         details: keep the series of single pods and GPUs however many values they have; otherwise a run with
-            too many has none of them, and its document says so below `leftOut`.
+            too many has none of them, and its document says so below `leftOut`. `fluid` has none.
+        series: whether anyone looks at the series; `fluid` can do without, and saves 2 GiB in large runs.
+        say: gets a line before `fluid` compiles its loop, and where numba is not installed.
+        through_pipeline: use no formula; what formulas are held against.
+
+    Raises:
+        UsageError: the scenario has what `fluid` does not model.
     """
     setup = replace(
         setup,
         replica_policy=replica_policy or setup.replica_policy,
         node_policy=node_policy or setup.node_policy,
     )
+    if fidelity == "fluid":
+        from gpuscale.lab.sim.fluid.run import simulate_fluid  # numpy comes with it
+
+        return simulate_fluid(setup, say, series=series)
+    missing = why_not(setup)
+    by_formula = not (missing or through_pipeline)
     with collecting_rarely() as collector:
-        return _run(setup, progress, fidelity, collector, details=details)
+        found = _run(setup, progress, collector, by_formula=by_formula, details=details)
+    formula, pipeline = ("lagged", "exact") if fidelity == "lagged" else ("formula", "pipeline")
+    used = formula if by_formula else pipeline
+    found["fidelity"] = {"asked": fidelity, "used": used, "because": list(missing)}
+    return found
 
 
 def _run(
     setup: Setup,
     progress: Callable[[float], None] | None,
-    fidelity: Fidelity,
     collector: CycleCollector,
     *,
+    by_formula: bool,
     details: bool,
 ) -> dict[str, object]:
     world = World(setup, START_MS, needs_of(setup).fields(setup.counters), one_by_one=True)
     controller = HpaController(world)
-    missing = why_not(setup) if fidelity == "lagged" else ()
-    is_lagged = fidelity == "lagged" and not missing
-    gpus = GpusByFormula(world) if is_lagged else None
-    pipeline = VirtualPipeline(world, controller, gpus)
+    pipeline = VirtualPipeline(world, controller, GpusByFormula(world) if by_formula else None)
     recorder = SeriesRecorder()
     of_details = Details(recorder, None if details else MAX_VALUES)
 
@@ -87,7 +105,4 @@ def _run(
     found = document(world, recorder)
     if of_details.left_out:
         found["leftOut"] = of_details.left_out
-    if fidelity == "lagged":
-        used = "lagged" if is_lagged else "exact"
-        found["fidelity"] = {"asked": fidelity, "used": used, "because": list(missing)}
     return found

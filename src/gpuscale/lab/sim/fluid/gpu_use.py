@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from gpuscale.base.errors import NotFoundError, QueryError
 from gpuscale.base.objects.hpa import ObjectMetric, PodsMetric
 from gpuscale.base.objects.selectors import Selector
-from gpuscale.lab.sim.lagged.fields import owner_labels
+from gpuscale.lab.sim.formula.fields import owner_labels
 from gpuscale.lab.sim.needs import UTILIZATION
 from gpuscale.lab.sim.pipeline import common_labels
 from gpuscale.lab.sim.scenario.setup import Setup

@@ -1,10 +1,10 @@
-"""Queries over the store of a lagged run, in which what GPUs read comes by formula."""
+"""Queries over the store of a run by formula, in which what GPUs read comes by formula."""
 
 from collections.abc import Mapping, Sequence
 
 from gpuscale.base.errors import BugError
-from gpuscale.lab.sim.lagged.formulas import Formulas
-from gpuscale.lab.sim.lagged.gpus import ReadGpus
+from gpuscale.lab.sim.formula.formulas import Formulas
+from gpuscale.lab.sim.formula.gpus import ReadGpus
 from gpuscale.series.promql.evaluate import Evaluable, instant
 from gpuscale.series.promql.parse import Query, parse_matchers, parse_query
 from gpuscale.series.promql.rows import PlannedQuery
@@ -14,7 +14,7 @@ from gpuscale.series.storage.store import SeriesStore
 from gpuscale.series.values import Matrix, Value
 
 
-class LaggedSamples(Evaluable):
+class FormulaSamples(Evaluable):
     """Samples of a store, and results of formulas among them. Never waits.
 
     Args:
@@ -41,7 +41,7 @@ class LaggedSamples(Evaluable):
 
     def range_query(self, _query: PlannedQuery) -> Matrix:
         """Raise: in virtual time each query is of one moment."""
-        raise BugError("a lagged run was asked for a range")
+        raise BugError("a run by formula was asked for a range")
 
     def series_now(self, selector: str, start_ms: int) -> Sequence[Mapping[str, str]]:
         """Return label sets of the series with a sample since `start_ms`; of a field, those that differ.

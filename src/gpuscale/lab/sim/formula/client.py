@@ -1,4 +1,4 @@
-"""The metrics API of a lagged run: metrics of pods straight from what GPUs read, all others by queries."""
+"""The metrics API of a run by formula: metrics of pods from what GPUs read, all others by queries."""
 
 from collections.abc import Sequence
 
@@ -6,9 +6,9 @@ from gpuscale.base.errors import NotFoundError, QueryError
 from gpuscale.base.objects.metric_values import MetricValue
 from gpuscale.base.objects.selectors import Selector, parse_selector
 from gpuscale.lab.sim.cluster import ClusterDirectory
-from gpuscale.lab.sim.lagged.formulas import AGGREGATIONS, Formulas, takes_shape_with_a_request
-from gpuscale.lab.sim.lagged.gpus import ReadGpus
-from gpuscale.lab.sim.lagged.samples import LaggedSamples
+from gpuscale.lab.sim.formula.formulas import AGGREGATIONS, Formulas, takes_shape_with_a_request
+from gpuscale.lab.sim.formula.gpus import ReadGpus
+from gpuscale.lab.sim.formula.samples import FormulaSamples
 from gpuscale.lab.sim.load.shared_readings import AlikeReadings
 from gpuscale.lab.sim.metrics_client import VirtualMetricsClient
 from gpuscale.series.matchers import Matcher, MatchOp
@@ -20,7 +20,7 @@ from gpuscale.server.rules.query import custom_query
 from gpuscale.server.rules.resources import KUBERNETES, PODS
 
 
-class LaggedClient(VirtualMetricsClient):
+class FormulaClient(VirtualMetricsClient):
     """A `hpa.client.MetricsClient` that never waits, and evaluates no query for what pods' GPUs read.
 
     Args:
@@ -33,7 +33,7 @@ class LaggedClient(VirtualMetricsClient):
     def __init__(
         self,
         directory: ClusterDirectory,
-        samples: LaggedSamples,
+        samples: FormulaSamples,
         formulas: Formulas,
         gpus: ReadGpus,
     ) -> None:

@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from gpuscale.lab.sim.lagged.fields import is_of_device, values_of
-from gpuscale.lab.sim.lagged.formulas import AGGREGATIONS, Formula, Formulas
+from gpuscale.lab.sim.formula.fields import is_of_device, values_of
+from gpuscale.lab.sim.formula.formulas import AGGREGATIONS, Formula, Formulas
 from gpuscale.lab.sim.load.shared_readings import AlikeReadings, SharedReadings
 from gpuscale.lab.sim.pipeline import percent_of
 from gpuscale.lab.sim.world import World
@@ -68,6 +68,8 @@ class ReadGpus:
         self._touched_ms: dict[tuple[str, bool], int] = {}
         """Series, and whether of idle GPUs, to the latest scrape with a sample of it, or an end of one."""
         self._held: frozenset[str] = frozenset()
+        self._idle_percent: dict[int, float | None] = {}
+        """How busy idle GPUs say they are, by their model."""
         self._results: dict[Formula, tuple[Series, ...]] = {}
 
     def scrape(self, now_ms: int) -> None:
@@ -84,8 +86,13 @@ class ReadGpus:
         self._results.clear()
 
     def utilization(self) -> dict[str, float | None]:
-        """Return percent by series name, of GPUs that a pod holds."""
-        return self._readings.utilization()
+        """Return percent by series name, as the latest scrape read it."""
+        shown = self._readings.utilization()
+        for node, reader in self._world.gpus.readers.items():
+            for index, holder in enumerate(self._world.cluster.devices[node]):
+                if holder is None:
+                    shown[f"gpu/{node}/{index}"] = self._idle_percent[id(reader.model)]
+        return shown
 
     def found(self, selector: Selector, series: str, since_ms: int) -> list[Mapping[str, str]]:
         """Return label sets of a field, one for GPUs with a pod and one for idle ones, where such are found.
@@ -161,6 +168,7 @@ class ReadGpus:
         found: dict[str, list[float]] = {}
         for model, (node, index) in one.items():
             reading = self._world.gpus.read_one(node, index, now_ms)
+            self._idle_percent[model] = percent_of(reading)
             for name in filter(is_of_device, self._series):
                 values = list(values_of(reading, name)) * counts[model]
                 if values:

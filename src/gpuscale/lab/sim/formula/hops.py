@@ -2,16 +2,15 @@
 
 All other series are in a store as in an exact run: requests, what pods serve, what rules recorded. Scrapes,
 rules, looks and polls have their phases from `lab.sim.pipeline`, so all see the same at the same moments.
-Only GPUs that a pod holds have values in the run's document.
 """
 
 from collections.abc import Mapping, Sequence
 
 from gpuscale.lab.sim.cluster import ClusterDirectory
-from gpuscale.lab.sim.lagged.client import LaggedClient
-from gpuscale.lab.sim.lagged.gpus import ReadGpus
-from gpuscale.lab.sim.lagged.reasons import ScenarioQueries
-from gpuscale.lab.sim.lagged.samples import LaggedSamples
+from gpuscale.lab.sim.formula.client import FormulaClient
+from gpuscale.lab.sim.formula.gpus import ReadGpus
+from gpuscale.lab.sim.formula.reasons import ScenarioQueries
+from gpuscale.lab.sim.formula.samples import FormulaSamples
 from gpuscale.lab.sim.metrics_client import VirtualMetricsClient
 from gpuscale.lab.sim.world import World
 from gpuscale.series.promql.evaluate import Samples
@@ -33,11 +32,11 @@ class GpusByFormula:
         self.shows_gpus = True
         questions = ScenarioQueries(world.setup)
         self._formulas = questions.formulas
-        self._gpus = ReadGpus(world, self._formulas, self.store, questions.fields())
-        self._samples = LaggedSamples(self.store, self._formulas, self._gpus)
+        self._gpus = ReadGpus(world, self._formulas, self.store, questions.fields)
+        self._samples = FormulaSamples(self.store, self._formulas, self._gpus)
 
     def client(self, directory: ClusterDirectory) -> VirtualMetricsClient:
-        return LaggedClient(directory, self._samples, self._formulas, self._gpus)
+        return FormulaClient(directory, self._samples, self._formulas, self._gpus)
 
     def samples(self) -> Samples:
         return self._samples

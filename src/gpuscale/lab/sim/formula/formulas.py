@@ -4,11 +4,11 @@ A query that has such parts is rewritten: each becomes a selector of the formula
 is evaluated as it stands.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from gpuscale.lab.sim.lagged.fields import agent_names, known_fields, owner_labels
+from gpuscale.lab.sim.formula.fields import agent_names, known_fields, owner_labels
 from gpuscale.lab.sim.pipeline import common_labels
 from gpuscale.lab.sim.scenario.setup import Setup
 from gpuscale.series.labels import METRIC_NAME
@@ -26,8 +26,6 @@ AGGREGATIONS: Mapping[str, Callable[[Sequence[float]], float]] = {
     "max": largest,
     "count": lambda values: float(len(values)),
 }
-_ORDERED = frozenset({"topk", "bottomk", "limitk", "limit_ratio"})
-"""Of rows that are equal they take those that come first."""
 _PLAIN = frozenset({"Series", "LabelMatchers", "GroupBy"})
 _MOST_QUERIES = 1_000
 """Those that are remembered: names of pods make ever new ones."""
@@ -83,13 +81,9 @@ class Formulas:
 
     def is_open(self, root: tree.Node) -> bool:
         """Return whether a query reads series of agents in another way than by formula, or may do so."""
-        left = self.rewritten(root)
-        names = [_name(each) for each in selectors(left) if each.matchers not in self._by_selector]
-        if any(name is None or name in self.of_agents for name in names):
-            return True
-        return left != root and any(
-            isinstance(node, tree.Aggregate) and node.operator in _ORDERED for node in _nodes(left)
-        )
+        left = selectors(self.rewritten(root))
+        names = [_name(each) for each in left if each.matchers not in self._by_selector]
+        return any(name is None or name in self.of_agents for name in names)
 
     def fields_of(self, root: tree.Node) -> set[str]:
         """Return the fields that a query reads."""
@@ -101,6 +95,12 @@ class Formulas:
             return self._selector(formula)
         if isinstance(node, tree.Subquery | tree.SelectRange):
             return node  # it looks back, and a formula knows the latest scrape
+        if (
+            isinstance(node, tree.Call)
+            and node.function == "timestamp"
+            and self.of(node.arguments[0])
+        ):
+            return node  # of a selector it is the time of the sample, of an expression that of the query
         changed: dict[str, Any] = {}
         for field in fields(node):
             value = getattr(node, field.name)
@@ -149,9 +149,3 @@ def _name(selector: tree.Select) -> str | None:
         if matcher.name == METRIC_NAME and matcher.op is MatchOp.EQUAL and matcher.value:
             return matcher.value
     return None
-
-
-def _nodes(node: tree.Node) -> Iterator[tree.Node]:
-    yield node
-    for child in tree.children(node):
-        yield from _nodes(child)

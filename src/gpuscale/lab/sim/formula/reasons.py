@@ -1,25 +1,31 @@
-"""What a scenario asks of its GPUs: which series, and what of it has no formula."""
+"""What a scenario asks of its GPUs: which series, and what of it has no formula.
+
+What has one gives the same document either way, to the byte; what might not is refused here.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain
 
 from gpuscale.base.errors import NotFoundError, QueryError
 from gpuscale.base.objects.hpa import ExternalMetric, ObjectMetric, PodsMetric
 from gpuscale.base.objects.selectors import Selector
-from gpuscale.lab.sim.lagged.formulas import Formulas, takes_shape_with_a_request
+from gpuscale.lab.sim.formula.formulas import Formulas, takes_shape_with_a_request
 from gpuscale.lab.sim.load.requests import SERIES as REQUESTS
 from gpuscale.lab.sim.scenario.setup import Setup
 from gpuscale.series.labels import METRIC_NAME
 from gpuscale.series.matchers import MatchOp
 from gpuscale.series.promql.parse import metric_names, parse_matchers, parse_query
-from gpuscale.series.promql.tree import Node
+from gpuscale.series.promql.tree import Aggregate, Node, children
 from gpuscale.server.rules.config import AdapterRule
 from gpuscale.server.rules.query import custom_query, external_query
 from gpuscale.server.rules.resources import KUBERNETES, PODS, UnknownResourceError
 from gpuscale.triggers.keda.kinds import prometheus_queries, trigger_queries, triggers_of
 
 _ALERTS = frozenset({"ALERTS", "ALERTS_FOR_STATE"})
+_TAKE_FIRST = frozenset({"topk", "bottomk", "limitk"})
+"""Of rows that are equal they take those that come first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +54,7 @@ class _Metric:
 
 
 def why_not(setup: Setup) -> tuple[str, ...]:
-    """Return what of a scenario has no formula, a sentence each; empty where `lagged` can run it."""
+    """Return what of a scenario has no formula, a sentence each; empty where it can run by formula."""
     return tuple(dict.fromkeys(ScenarioQueries(setup).reasons()))
 
 
@@ -71,6 +77,7 @@ class ScenarioQueries:
             *chain.from_iterable(map(triggers_of, setup.scaled_objects)),
         )
 
+    @cached_property
     def fields(self) -> frozenset[str]:
         """Return the fields that are asked for."""
         found: set[str] = set()
@@ -91,7 +98,7 @@ class ScenarioQueries:
         for name in sorted(self._stored & self.formulas.of_agents):
             yield f"{name} is a series of the node agents, and others have the same name"
         for query in self._queries():
-            if self.formulas.is_open(query.root):
+            if self._is_open(query.root):
                 yield f"{query.by} asks for more of GPUs than one aggregation of one known field"
             elif query.looks_back and self.formulas.fields_of(query.root):
                 yield f"{query.by} asks for what GPUs read some time ago"
@@ -107,7 +114,9 @@ class ScenarioQueries:
                 yield _Query(by, rule.query.root, looks_back=group.offset_ms != 0)
         for scaled in self._setup.scaled_objects:
             by = f"ScaledObject {scaled.metadata.name}"
-            yield from _parsed(by, prometheus_queries(scaled))
+            # KEDA asks for the last whole second, which may be before the latest scrape.
+            looks_back = self._setup.pipeline.scrape_interval % 1000 != 0
+            yield from _parsed(by, prometheus_queries(scaled), looks_back=looks_back)
         for trigger in self._triggers:
             by = f"trigger {trigger.name}"
             yield from _parsed(by, trigger_queries(trigger), looks_back=trigger.policy is not None)
@@ -154,10 +163,19 @@ class ScenarioQueries:
                 yield f"{about} is of one namespace"
             elif root is None and takes_shape_with_a_request(rule):
                 yield f"{about} takes shape with a request"
-            elif (root is not None and self.formulas.is_open(root)) or (
+            elif (root is not None and self._is_open(root)) or (
                 name in self.formulas.of_agents and not self._is_found_alike(rule, name)
             ):
                 yield f"{about} is not one aggregation of one known field"
+
+    def _is_open(self, root: Node) -> bool:
+        """Return whether a query may find something else by formula."""
+        takes_first = any(
+            isinstance(each, Aggregate) and each.operator in _TAKE_FIRST for each in _nodes(root)
+        )
+        # Series that were recorded from formulas come in another order, as the results of formulas do.
+        hangs_on_order = takes_first and bool(self.fields)
+        return hangs_on_order or self.formulas.is_open(root)
 
     def _is_found_alike(self, rule: AdapterRule, name: str) -> bool:
         """Return whether a look for series finds a field as `ReadGpus.found` has it."""
@@ -172,6 +190,12 @@ class ScenarioQueries:
                 if each.name != METRIC_NAME
             )
         )
+
+
+def _nodes(node: Node) -> Iterator[Node]:
+    yield node
+    for child in children(node):
+        yield from _nodes(child)
 
 
 def _parsed(by: str, texts: Iterator[str], *, looks_back: bool = False) -> Iterator[_Query]:
