@@ -3,7 +3,7 @@
     python benchmarks/bench_fluid.py [--drawn 100]
 
 GPU-hours and largest replicas are those of the summaries. Replicas are compared at each HPA sync, as the HPA
-ordered them. Scenarios that are drawn (`fluid_scenarios`) are held against `lagged`, which is exact.
+ordered them. Scenarios that are drawn (`fluid_scenarios`) are held against exact runs too.
 """
 
 import argparse
@@ -60,9 +60,9 @@ def figures_of(setup: Setup) -> Iterator[harness.Figure]:
     )
 
 
-def lagged_hours(number: int) -> float:
-    """Return the GPU-hours of a drawn scenario; `lagged` has those of an exact run."""
-    summary: Any = simulate(fluid_scenarios.drawn_setup(number), fidelity="lagged")["summary"]
+def exact_hours(number: int) -> float:
+    """Return the GPU-hours of a drawn scenario."""
+    summary: Any = simulate(fluid_scenarios.drawn_setup(number))["summary"]
     return float(summary["gpuHours"])
 
 
@@ -70,7 +70,7 @@ def drawn_figures(count: int) -> Iterator[harness.Figure]:
     """Yield the distances in GPU-hours of drawn scenarios, and the one that 95 of 100 stay within."""
     distances: dict[bool, list[float]] = {False: [], True: []}
     with ProcessPoolExecutor() as pool:
-        for number, hours in enumerate(pool.map(lagged_hours, range(count))):
+        for number, hours in enumerate(pool.map(exact_hours, range(count))):
             setup = fluid_scenarios.drawn_setup(number)
             fluid: Any = simulate_fluid(setup, series=False)["summary"]
             is_mixed = len({each.model.gpus for each in setup.workloads}) > 1

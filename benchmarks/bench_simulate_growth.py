@@ -1,11 +1,11 @@
-"""How the CPU time of a simulation grows with services, hours, nodes and pods, at both fidelities.
+"""How the CPU time of a simulation grows with services, hours, nodes and pods, by formula and without.
 
 Four sizes each, doubled, all else the same; the exponent is the slope of the logarithms of CPU time.
 Linear is 1. One process for each run, so that none finds another's caches. Fleets grow in nodes and
 services at once, with hundreds of pods for each HPA, and their memory is measured too.
 
     .venv/bin/python benchmarks/bench_simulate_growth.py
-    .venv/bin/python benchmarks/bench_simulate_growth.py day    # the largest fleet for a day, lagged
+    .venv/bin/python benchmarks/bench_simulate_growth.py day    # the largest fleet for a day
 """
 
 import json
@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import harness
 
@@ -37,7 +38,7 @@ SIZES = {
 """What grows, to services, hours, nodes of 8 GPUs, and pods of each service."""
 FLEETS = [(nodes // 125, nodes, 625) for nodes in (1_250, 2_500, 5_000, 10_000)]
 """Services, nodes of 8 GPUs, and pods of each service: their names are too long for one query."""
-FLEET_HOURS = {"exact": 1 / 30, "lagged": 0.5}
+FLEET_HOURS = {"pipeline": 1 / 30, "formula": 0.5}
 RUNS = 3
 """Of each small size; the fastest counts, since others work on the machine too."""
 LINEAR = 1.1
@@ -102,7 +103,7 @@ spec:
 """
 
 
-def run(fidelity: str, services: int, hours: float, nodes: int, pods: int) -> None:
+def run(way: str, services: int, hours: float, nodes: int, pods: int) -> None:
     """Simulate once and print the CPU seconds that it took, and the memory in GiB."""
     from gpuscale.lab.sim.scenario.loading import load_setup
     from gpuscale.lab.sim.simulate import simulate
@@ -110,18 +111,18 @@ def run(fidelity: str, services: int, hours: float, nodes: int, pods: int) -> No
     files = {"m": "---\n".join(manifests(index, pods) for index in range(services)), "r": RULES}
     setup = load_setup(scenario(services, hours, nodes, pods), "s", files.__getitem__)
     started = time.process_time()
-    document = simulate(setup, fidelity="lagged" if fidelity == "lagged" else "exact")
+    document: Any = simulate(setup, through_pipeline=way == "pipeline")
     seconds = time.process_time() - started
-    how = document.get("fidelity")
-    if isinstance(how, dict) and how["used"] != fidelity:
-        raise SystemExit(f"simulated exactly: {how['because']}")
+    how = document["fidelity"]
+    if how["used"] != way:
+        raise SystemExit(f"found no formula: {how['because']}")
     peak_gib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024**2
     print(json.dumps([seconds, peak_gib]))
 
 
-def measured(fidelity: str, size: tuple[int, float, int, int]) -> Cost:
+def measured(way: str, size: tuple[int, float, int, int]) -> Cost:
     """Return what a run takes in a process of its own."""
-    command = [sys.executable, __file__, fidelity, *map(str, size)]
+    command = [sys.executable, __file__, way, *map(str, size)]
     return Cost(*json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout))
 
 
@@ -133,29 +134,29 @@ def exponent(amounts: Sequence[float], seconds: Sequence[float]) -> float:
     return over / sum((a - mid_x) ** 2 for a in x)
 
 
-def grown(fidelity: str) -> list[harness.Figure]:
+def grown(way: str) -> list[harness.Figure]:
     """Return how the cost grows with each of services, hours, nodes and pods."""
     figures, place = [], ("services", "hours", "nodes", "pods")
     for name, sizes in SIZES.items():
         amounts = [float(size[place.index(name)]) for size in sizes]
-        seconds = [min(measured(fidelity, size).cpu_s for _ in range(RUNS)) for size in sizes]
+        seconds = [min(measured(way, size).cpu_s for _ in range(RUNS)) for size in sizes]
         for amount, each in zip(amounts, seconds, strict=True):
-            title, note = f"{fidelity}: {amount:g} {name}", f"the fastest of {RUNS} runs"
+            title, note = f"{way}: {amount:g} {name}", f"the fastest of {RUNS} runs"
             figures.append(harness.figure(title, "CPU-s", [each], note=note))
-        figures.append(slope(f"{fidelity}: exponent in {name}", amounts, seconds))
+        figures.append(slope(f"{way}: exponent in {name}", amounts, seconds))
     return figures
 
 
-def grown_fleets(fidelity: str) -> list[harness.Figure]:
+def grown_fleets(way: str) -> list[harness.Figure]:
     """Return how the cost grows with a fleet."""
-    hours, figures, seconds = FLEET_HOURS[fidelity], [], []
+    hours, figures, seconds = FLEET_HOURS[way], [], []
     for services, nodes, pods in FLEETS:
-        cost = measured(fidelity, (services, hours, nodes, pods))
+        cost = measured(way, (services, hours, nodes, pods))
         seconds.append(cost.cpu_s)
-        figures += fleet_figures(f"{fidelity}: fleet of {nodes} nodes", cost, services, hours, pods)
-        print(fidelity, nodes, cost, flush=True)
+        figures += fleet_figures(f"{way}: fleet of {nodes} nodes", cost, services, hours, pods)
+        print(way, nodes, cost, flush=True)
     amounts = [float(nodes) for _, nodes, _ in FLEETS]
-    return [*figures, slope(f"{fidelity}: exponent in fleets", amounts, seconds)]
+    return [*figures, slope(f"{way}: exponent in fleets", amounts, seconds)]
 
 
 def fleet_figures(
@@ -179,8 +180,8 @@ def slope(title: str, amounts: Sequence[float], seconds: Sequence[float]) -> har
 def day() -> int:
     """Measure the largest fleet for a day."""
     services, nodes, pods = FLEETS[-1]
-    cost = measured("lagged", (services, 24.0, nodes, pods))
-    figures = fleet_figures(f"lagged: fleet of {nodes} nodes", cost, services, 24.0, pods)
+    cost = measured("formula", (services, 24.0, nodes, pods))
+    figures = fleet_figures(f"formula: fleet of {nodes} nodes", cost, services, 24.0, pods)
     settings = {"services": services, "nodes": nodes, "pods": pods, "gpus_per_node": 8}
     return harness.write("simulate_day", figures, settings=settings)
 
@@ -190,12 +191,12 @@ def main() -> int:
     if sys.argv[1:] == ["day"]:
         return day()
     if len(sys.argv) > 1:
-        fidelity, services, hours, nodes, pods = sys.argv[1:]
-        run(fidelity, int(services), float(hours), int(nodes), int(pods))
+        way, services, hours, nodes, pods = sys.argv[1:]
+        run(way, int(services), float(hours), int(nodes), int(pods))
         return 0
     figures = []
-    for fidelity in FLEET_HOURS:
-        figures += grown(fidelity) + grown_fleets(fidelity)
+    for way in FLEET_HOURS:
+        figures += grown(way) + grown_fleets(way)
     settings = {
         **{name: [list(size) for size in sizes] for name, sizes in SIZES.items()},
         "fleets": [list(size) for size in FLEETS],

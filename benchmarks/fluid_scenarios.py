@@ -1,7 +1,7 @@
 """Scenarios drawn by number, as different as `simulate --fidelity fluid` takes them.
 
 Each number gives the same scenario everywhere: one to three Deployments with an HPA each, on one node pool.
-The adapter's rule is a sum, mean or largest value of a pod's GPUs, of a form that `lagged` knows too.
+The adapter's rule is a sum, mean or largest value of a pod's GPUs, which exact runs have a formula for.
 """
 
 import random

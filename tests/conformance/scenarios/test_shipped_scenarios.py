@@ -262,7 +262,8 @@ def test_another_seed_gives_other_names_and_the_same_decisions() -> None:
 @pytest.mark.parametrize("name", ["ack-bert", "eks-vision", "aks-mnist-jobs"])
 def test_a_document_has_the_published_form(name: str) -> None:
     document = run(name)
-    assert list(document) == ["scenario", "seed", "description", "summary", "events", "series"]
+    named = ["scenario", "seed", "description", "summary", "events", "series", "fidelity"]
+    assert list(document) == named
     assert set(document["events"][0]) == {"t", "kind", "object", "from", "to", "reason"}
     times = [event["t"] for event in document["events"]]
     assert times == sorted(times)

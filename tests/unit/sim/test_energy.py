@@ -76,7 +76,7 @@ def test_each_workload_draws_what_the_gpus_of_its_own_pool_do() -> None:
     work_wh = BUSY_SHARE * (0.5 * (100 - 20) + 1.5 * (700 - 100))
     expected = pytest.approx((IDLE_WH + work_wh) / 1000, rel=1e-3)
     assert energy(simulate(setup())) == expected
-    assert energy(simulate(setup(), fidelity="lagged")) == expected
+    assert energy(simulate(setup(), through_pipeline=True)) == expected
     assert energy(simulate_fluid(setup())) == expected
 
 

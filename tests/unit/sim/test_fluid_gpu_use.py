@@ -82,15 +82,15 @@ def test_a_pods_gpus_are_put_together_as_its_rule_does(
     operator: str, gpus: int, rate: float, replicas: int
 ) -> None:
     setup = setup_of(operator + ONE, gpus=gpus, rate=rate)
-    fluid, lagged = simulate_fluid(setup)["summary"], simulate(setup, fidelity="lagged")["summary"]
+    fluid, exact = simulate_fluid(setup)["summary"], simulate(setup)["summary"]
     assert fluid["hpas"]["web"]["finalReplicas"] == replicas
-    assert lagged["hpas"]["web"]["finalReplicas"] == replicas
+    assert exact["hpas"]["web"]["finalReplicas"] == replicas
 
 
 def test_a_gpu_reads_whole_per_cents() -> None:
     # Two pods at 55.3 % read 55: 1.1 times the target is within the tolerance of 0.1, and 1.106 would not be.
     setup = setup_of("avg" + ONE, rate=2.212)
-    for document in (simulate_fluid(setup), simulate(setup, fidelity="lagged")):
+    for document in (simulate_fluid(setup), simulate(setup)):
         assert document["summary"]["hpas"]["web"]["finalReplicas"] == 2
 
 

@@ -65,8 +65,8 @@ def count_at(run, minute):
     )
 
 
-@pytest.mark.parametrize("fidelity", ["exact", "lagged"])
-def test_each_setting_holds_from_its_time_on(fidelity) -> None:
+@pytest.mark.parametrize("through_pipeline", [False, True])
+def test_each_setting_holds_from_its_time_on(through_pipeline) -> None:
     """2.2 GPUs of work are ceil(2.2 / 0.6) = 4 pods at 60 % and ceil(2.2 / 0.3) = 8 at 30 %.
 
     Back at 100 % three pods are within 10 % of nothing to do: ceil(2.2) = 3; then the limits decide.
@@ -77,9 +77,8 @@ def test_each_setting_holds_from_its_time_on(fidelity) -> None:
         " {at: 30m, hpa: web, minReplicas: 6, maxReplicas: 6}]"
     )
     gpus_alone = "\n".join(line for line in MANIFESTS.splitlines() if "cpu" not in line)
-    run = simulate(setup(changes, gpus_alone), fidelity=fidelity)
-    if fidelity == "lagged":
-        assert run["fidelity"]["used"] == "lagged"
+    run = simulate(setup(changes, gpus_alone), through_pipeline=through_pipeline)
+    assert run["fidelity"]["used"] == ("pipeline" if through_pipeline else "formula")
     assert [count_at(run, minute) for minute in (9, 19, 29, 39)] == [4, 8, 3, 6]
 
 

@@ -220,14 +220,14 @@ def test_decisions_are_those_of_queries_that_name_each_pod(monkeypatch: pytest.M
         return query_now(self, promql, at_ms)
 
     monkeypatch.setattr(EmbeddedSource, "query_now", noting)
-    shared = simulate(setup)
+    shared = simulate(setup, through_pipeline=True)
     assert len([promql for promql in asked if ".+" in promql]) > 40  # of 48 syncs
     assert [promql for promql in asked if "grows-" in promql]
     asked.clear()
 
     monkeypatch.setattr(metrics_client, "plan_custom", joining_all_names)
     monkeypatch.setattr(metrics_client, "are_joined", lambda names: True)
-    alone = simulate(setup)
+    alone = simulate(setup, through_pipeline=True)
     assert not [promql for promql in asked if ".+" in promql]
     assert max(map(len, asked)) > MAX_JOINED_NAMES
 
