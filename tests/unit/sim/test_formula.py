@@ -125,7 +125,7 @@ def test_a_series_is_found_while_gpus_have_it(metric: str, seed: int, gpus: int)
 NO_FORMULA = "asks for more of GPUs than one aggregation of one known field"
 
 
-def with_rule(expr: str, more: str = "", name: str = "recorded") -> Setup:
+def with_rule(expr: str, more: str = "", name: str = "recorded", replicas: int = 1) -> Setup:
     """Return a small setup with one Prometheus rule."""
     text = """\
 apiVersion: gpuscale.dev/v1alpha1
@@ -138,7 +138,7 @@ spec:
   nodePools: [{name: gpu, gpuModel: Tesla T4, gpus: 4, min: 1, max: 2}]
 """
     rule = f"groups:\n- name: g\n{more}  rules:\n  - record: {name}\n    expr: '{expr}'\n"
-    files = {"m": DEPLOYMENT.format(i=0, low=1, gpus=1), "p": rule}
+    files = {"m": DEPLOYMENT.format(i=0, low=replicas, gpus=1), "p": rule}
     return load_setup(text, "s", files.__getitem__)
 
 
@@ -230,6 +230,15 @@ spec:
         "used": "exact",
         **because,
     }
+
+
+def test_a_query_that_fails_has_the_error_of_the_pipeline() -> None:
+    setup = with_rule(f"vector(1) + on () sum by (exported_pod) ({FIELD})", replicas=4)
+    assert why_not(setup) == ()
+    run, other = simulate(setup), simulate(setup, through_pipeline=True)
+    assert run["summary"]["failedRules"]["g/recorded"]["failures"]
+    assert run.pop("fidelity")["used"] == other.pop("fidelity")["used"] == "pipeline"
+    assert run == other
 
 
 def test_formulas_that_were_asked_for_are_named_as_they_were() -> None:

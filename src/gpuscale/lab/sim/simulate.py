@@ -14,6 +14,7 @@ from gpuscale.lab.sim.document.timeline import SeriesRecorder
 from gpuscale.lab.sim.engine import EventStage
 from gpuscale.lab.sim.formula.hops import GpusByFormula
 from gpuscale.lab.sim.formula.reasons import why_not
+from gpuscale.lab.sim.formula.samples import FailedQueryError
 from gpuscale.lab.sim.needs import needs_of
 from gpuscale.lab.sim.pipeline import VirtualPipeline
 from gpuscale.lab.sim.scenario.setup import Setup
@@ -67,11 +68,20 @@ def simulate(
 
         return simulate_fluid(setup, say, series=series)
     missing = why_not(setup)
-    by_formula = not (missing or through_pipeline)
-    with collecting_rarely() as collector:
-        found = _run(setup, progress, collector, by_formula=by_formula, details=details)
+    found = None
     formula, pipeline = ("lagged", "exact") if fidelity == "lagged" else ("formula", "pipeline")
-    used = formula if by_formula else pipeline
+    used = pipeline
+    with collecting_rarely() as collector:
+        if not (missing or through_pipeline):
+            try:
+                found = _run(setup, progress, collector, by_formula=True, details=details)
+                used = formula
+            except FailedQueryError:
+                missing = (
+                    "a query fails, and its error may name rows that formulas have in another order",
+                )
+        if found is None:
+            found = _run(setup, progress, collector, by_formula=False, details=details)
     found["fidelity"] = {"asked": fidelity, "used": used, "because": list(missing)}
     return found
 

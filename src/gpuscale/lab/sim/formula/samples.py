@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from gpuscale.base.errors import BugError
+from gpuscale.base.errors import BugError, QueryError, UncoveredError
 from gpuscale.lab.sim.formula.formulas import Formulas
 from gpuscale.lab.sim.formula.gpus import ReadGpus
 from gpuscale.series.promql.evaluate import Evaluable, instant
@@ -12,6 +12,10 @@ from gpuscale.series.storage.index import Selector
 from gpuscale.series.storage.samples import Series
 from gpuscale.series.storage.store import SeriesStore
 from gpuscale.series.values import Matrix, Value
+
+
+class FailedQueryError(Exception):
+    """A query failed. Which rows its error names hangs on the order of series, which formulas don't keep."""
 
 
 class FormulaSamples(Evaluable):
@@ -30,14 +34,24 @@ class FormulaSamples(Evaluable):
         self._stored = _Stored(store, formulas, gpus)
 
     def instant(self, query: PlannedQuery) -> Value:
-        return instant(
-            self._stored,
-            Query("", self._formulas.rewritten(query.root)),
-            query.covered.start_ms,
-            lookback_ms=query.lookback_ms,
-            left_open=query.left_open,
-            check=query.check,
-        )
+        """Return the value of a query.
+
+        Raises:
+            FailedQueryError: it has none; no error of ours, so that it ends the run.
+        """
+        try:
+            return instant(
+                self._stored,
+                Query("", self._formulas.rewritten(query.root)),
+                query.covered.start_ms,
+                lookback_ms=query.lookback_ms,
+                left_open=query.left_open,
+                check=query.check,
+            )
+        except UncoveredError:
+            raise  # it asks for samples of the store, and says of when
+        except QueryError as error:
+            raise FailedQueryError from error
 
     def range_query(self, _query: PlannedQuery) -> Matrix:
         """Raise: in virtual time each query is of one moment."""
