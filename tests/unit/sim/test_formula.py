@@ -122,21 +122,21 @@ def test_a_series_is_found_while_gpus_have_it(metric: str, seed: int, gpus: int)
     assert run["summary"]["hpas"]["s0"]["maxReplicas"] > 1
 
 
-NO_FORMULA = "asks for more of GPUs than one aggregation of one known field"
-
-
-def with_rule(expr: str, more: str = "", name: str = "recorded", replicas: int = 1) -> Setup:
-    """Return a small setup with one Prometheus rule."""
-    text = """\
+SMALL = """\
 apiVersion: gpuscale.dev/v1alpha1
 kind: Scenario
 metadata: {name: small}
 spec:
   duration: 2m
   manifests: [{file: m}]
-  recordingRules: {file: p}
   nodePools: [{name: gpu, gpuModel: Tesla T4, gpus: 4, min: 1, max: 2}]
 """
+NO_FORMULA = "asks for more of GPUs than one aggregation of one known field"
+
+
+def with_rule(expr: str, more: str = "", name: str = "recorded", replicas: int = 1) -> Setup:
+    """Return a small setup with one Prometheus rule."""
+    text = SMALL + "  recordingRules: {file: p}\n"
     rule = f"groups:\n- name: g\n{more}  rules:\n  - record: {name}\n    expr: '{expr}'\n"
     files = {"m": DEPLOYMENT.format(i=0, low=replicas, gpus=1), "p": rule}
     return load_setup(text, "s", files.__getitem__)
@@ -205,16 +205,7 @@ def test_a_rule_without_a_formula_goes_through_the_pipeline(
     old: str, new: str, reason: str
 ) -> None:
     hpa = DEPLOYMENT.format(i=0, low=1, gpus=1) + HPA.format(i=0, low=1, high=3, metric=PODS)
-    text = """\
-apiVersion: gpuscale.dev/v1alpha1
-kind: Scenario
-metadata: {name: small}
-spec:
-  duration: 2m
-  manifests: [{file: m}]
-  rules: {file: r}
-  nodePools: [{name: gpu, gpuModel: Tesla T4, gpus: 4, min: 1, max: 2}]
-"""
+    text = SMALL + "  rules: {file: r}\n"
     known = {"m": hpa, "r": RULE}
     assert why_not(load_setup(text, "s", known.__getitem__)) == ()
     other = {"m": hpa, "r": RULE.replace(old, new)}
@@ -262,16 +253,7 @@ spec:
 def test_keda_asks_for_a_whole_second_that_may_be_before_the_latest_scrape(
     interval: str, looks_back: bool
 ) -> None:
-    text = f"""\
-apiVersion: gpuscale.dev/v1alpha1
-kind: Scenario
-metadata: {{name: small}}
-spec:
-  duration: 2m
-  manifests: [{{file: m}}]
-  pipeline: {{scrapeInterval: {interval}}}
-  nodePools: [{{name: gpu, gpuModel: Tesla T4, gpus: 4, min: 1, max: 2}}]
-"""
+    text = f"{SMALL}  pipeline: {{scrapeInterval: {interval}}}\n"
     files = {"m": DEPLOYMENT.format(i=0, low=1, gpus=1) + KEDA}
     reasons = why_not(load_setup(text, "s", files.__getitem__))
     assert reasons == ("ScaledObject s0 asks for what GPUs read some time ago",) * looks_back
