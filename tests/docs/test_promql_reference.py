@@ -175,13 +175,17 @@ def store():
     return store
 
 
+def is_answered(store, query):
+    value = instant(store, query, AT_MS)
+    return isinstance(value, Scalar) or bool(
+        value.samples if isinstance(value, Vector) else value.series
+    )
+
+
 @pytest.mark.parametrize("row", list(ROW.finditer(PAGE)), ids=lambda row: row["part"])
 def test_an_example_is_answered_or_refused_as_the_page_says(row, store) -> None:
     if row["here"] == "yes":
-        value = instant(store, row["query"], AT_MS)
-        assert isinstance(value, Scalar) or (
-            value.samples if isinstance(value, Vector) else value.series
-        )
+        assert is_answered(store, row["query"])
     else:
         with pytest.raises(QueryError) as caught:
             instant(store, row["query"], AT_MS)
@@ -191,10 +195,7 @@ def test_an_example_is_answered_or_refused_as_the_page_says(row, store) -> None:
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_a_function_that_is_listed_is_answered(name, store) -> None:
     assert re.search(rf"\b{name}\b", EXAMPLES[name])
-    value = instant(store, EXAMPLES[name], AT_MS)
-    assert isinstance(value, Scalar) or (
-        value.samples if isinstance(value, Vector) else value.series
-    )
+    assert is_answered(store, EXAMPLES[name])
 
 
 def test_every_function_of_prometheus_is_listed_or_refused() -> None:
