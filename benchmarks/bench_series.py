@@ -105,7 +105,7 @@ def main() -> int:
     return harness.write(
         "series",
         figures,
-        packages=["google-re2", "msgspec", "numpy", "promql-parser"],
+        packages=["google-re2", "msgspec", "numpy"],
         programs={"prometheus": ["prometheus", "--version"]},
         settings={
             "series": SERIES,

@@ -73,7 +73,7 @@ def main() -> int:
         )
     )
     settings = {"mean": MEAN, "amplitude": AMPLITUDE, "hpa_sync_s": 15, "scrape_s": 15}
-    return harness.write("simulate", figures, packages=["promql-parser"], settings=settings)
+    return harness.write("simulate", figures, settings=settings)
 
 
 if __name__ == "__main__":

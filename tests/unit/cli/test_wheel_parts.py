@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[3]
 IMPORTED_AS = {
     "google-re2": "re2", "grpcio": "grpc", "grpcio-health-checking": "grpc_health",
     "grpcio-reflection": "grpc_reflection", "nvidia-ml-py": "pynvml", "opentelemetry-proto": "opentelemetry",
-    "promql-parser": "promql_parser", "protobuf": "google", "pyopenssl": "OpenSSL", "pyyaml": "yaml",
+    "protobuf": "google", "pyopenssl": "OpenSSL", "pyyaml": "yaml",
 }  # fmt: skip
 OF_OTHERS = {"multidict": "aiohttp", "yarl": "aiohttp"}
 """Packages that come with another one for good: its own interface is made of them."""

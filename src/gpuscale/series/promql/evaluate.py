@@ -2,7 +2,7 @@
 
 The language is that of Prometheus 3: a range or a lookback leaves out a sample that lies exactly on its left
 boundary. Prometheus 2 took it in; `left_open=False` asks for that. Known differences: no native histograms,
-no `@` before 1970, and the experimental functions and aggregations are refused by name.
+and what else is not supported is refused by name.
 
 A range query is an instant query at each of its steps. What makes that quick lies elsewhere: the store
 remembers what a selector selects, and groupings remember where a label set belongs.

@@ -3,7 +3,13 @@ import pytest
 
 from gpuscale.base.errors import QueryError
 from gpuscale.series.matchers import Matcher, MatchOp
-from gpuscale.series.promql.parse import BadQueryError, metric_names, parse_matchers, parse_query
+from gpuscale.series.promql.parse import (
+    BadQueryError,
+    metric_names,
+    parse_matchers,
+    parse_query,
+    prettified,
+)
 
 
 def test_a_query_is_parsed_once() -> None:
@@ -59,9 +65,9 @@ def test_what_is_no_selector_is_refused(text: str) -> None:
             "with recording rules",
         ),
         ("up[0s]", "1:4: parse error: duration must be greater than 0"),
-        ("up[5m:1e-9]", "parse error: duration out of range, expected one such as 5m or 300"),
-        ("up offset 1e30", "parse error: duration out of range, expected one such as 5m or 300"),
-        ("up offset 300y", "parse error: duration out of range"),
+        ("up[5m:1e-9]", "parse error: a range or step is shorter than a millisecond"),
+        ("up offset 1e30", "1:11: parse error: duration out of range"),
+        ("up offset 300y", "1:11: parse error: duration out of range"),
         (
             "limitk(a, b)",
             "1:8: parse error: expected type scalar in aggregation parameter, got instant vector",
@@ -90,3 +96,30 @@ def test_bad_texts_are_refused_with_a_reason(text: str, message: str) -> None:
 def test_braces_and_strings_do_not_count_as_nesting() -> None:
     labels = ",".join(f'l{i}=~"a|(b)+"' for i in range(300))
     assert parse_query(f"up{{{labels}}}")
+
+
+@pytest.mark.parametrize(
+    ("text", "pretty"),
+    [
+        # By promql/parser/printer.go and prettier.go of Prometheus 3.16.
+        ("sum(up)by(job,instance)", "sum by (job, instance) (up)"),
+        (
+            "foo{bar='baz',a=~`x`}[300] offset -60 @ 5",
+            'foo{a=~"x",bar="baz"}[5m] @ 5.000 offset -1m',
+        ),
+        ("- (1+2.50)", "-(1 + 2.5)"),
+        ("{__name__='a'} or on() b", '{__name__="a"} or on () b'),
+        ("a + fill_left(1) fill_right(-2) b", "a + fill_left (1) fill_right (-2) b"),
+        ("avg_over_time((a)[1d90m:])", "avg_over_time((a)[1d1h30m:])"),
+        ("1e3 + 0x10 - 90m", "1000 + 16 - 1h30m"),
+        (
+            "max(foo_metric_for_register_set_with_a_long_name{a='b'}) / ignoring(x) "
+            "rate(another_metric_with_a_long_name{c='d'}[5m])",
+            '  max(foo_metric_for_register_set_with_a_long_name{a="b"})\n'
+            "/ ignoring (x)\n"
+            '  rate(another_metric_with_a_long_name{c="d"}[5m])',
+        ),
+    ],
+)
+def test_a_query_is_written_in_the_style_of_prometheus(text: str, pretty: str) -> None:
+    assert prettified(parse_query(text)) == pretty
