@@ -115,6 +115,24 @@ def test_the_old_spellings_work_and_say_so(tmp_path: Path) -> None:
     assert "--json" not in simulate("--help").stdout
 
 
+def test_an_older_name_of_exact_still_says_what_has_no_formula(tmp_path: Path) -> None:
+    rule = "{record: hot, expr: 'quantile(0.9, DCGM_FI_DEV_GPU_UTIL)'}"
+    (tmp_path / "rules.yaml").write_text(f"groups: [{{name: g, rules: [{rule}]}}]")
+    given = ("ack-bert-quick", "--prometheus-rules", "rules.yaml", "-o", "json")
+    exact, lagged = (
+        simulate(*given, "--fidelity", name, cwd=tmp_path) for name in ("exact", "lagged")
+    )
+    assert exact.stderr == ""
+    assert lagged.stderr == (
+        "gpuscale: simulated exactly, for lack of a formula:\n"
+        "  the Prometheus rule hot (group g) asks for more of GPUs than one aggregation of one known field\n"
+    )
+    documents = json.loads(exact.stdout), json.loads(lagged.stdout)
+    assert [each.pop("fidelity")["used"] for each in documents] == ["pipeline", "exact"]
+    assert documents[0] == documents[1]
+    assert "lagged" not in simulate("--help").stdout
+
+
 @pytest.mark.parametrize(
     ("name", "message"),
     [

@@ -12,7 +12,7 @@ from gpuscale.lab.sim.simulate import simulate
 
 
 # A smaller number is another scenario, not a smaller one.
-@settings(max_examples=100, phases=[Phase.explicit, Phase.generate])
+@settings(max_examples=60, phases=[Phase.explicit, Phase.generate])
 @given(st.integers(0, 2**32))
 def test_a_drawn_scenario_is_the_same_by_formula(number: int) -> None:
     setup = drawn_setup(number)

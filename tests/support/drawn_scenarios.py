@@ -473,7 +473,8 @@ class _Drawing:
             "batching: {file: batches.csv, promptTokens: 500, outputTokens: 100}",
         )
         startup = draw.choice(("1s", "45s", "{shape: lognormal, median: 10s, p99: 60s}"))
-        names = "queue: queue, inFlight: inflight, requests: requests_total, latency: latency"
+        latency = draw.choice([""] * 7 + [", latency: latency"])  # it costs most of a run
+        names = f"queue: queue, inFlight: inflight, requests: requests_total{latency}"
         interval = draw.choice(("5s", "15s", "45s", "330s", "2500ms"))
         self._workloads.append(
             f"{{deployment: {deployment}, load: {{{draw.choice(loads)}}}, "
