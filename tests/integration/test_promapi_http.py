@@ -129,7 +129,7 @@ async def test_build_information_metadata_and_health(client) -> None:
             {},
             400,
             "bad_data",
-            'invalid parameter "query": parse error: no expression found in input',
+            'invalid parameter "query": unknown position: parse error: no expression found in input',
         ),
         (
             "query",

@@ -106,8 +106,10 @@ def _operations(tokens: list[Token]) -> int:
 
 def _place(text: str, position: int | None) -> str | None:
     """Return a place as Prometheus names it: line and column, in bytes."""
-    if position is None or not text:
+    if position is None:
         return None
+    if not text:
+        return "unknown position"
     before = text[:position]
     column = len(before[before.rfind("\n") + 1 :].encode(errors="replace")) + 1
     return f"{before.count(chr(10)) + 1}:{column}"

@@ -51,7 +51,7 @@ def test_what_is_no_selector_is_refused(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "parse error: no expression found in input"),
+        ("", "unknown position: parse error: no expression found in input"),
         ("sum(", "1:5: parse error: unclosed left parenthesis"),
         ("{}", "1:1: parse error: vector selector must contain at least one non-empty matcher"),
         (

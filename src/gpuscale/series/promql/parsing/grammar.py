@@ -385,9 +385,10 @@ class Parser:
 
     def _length(self, context: str, expected: str) -> tuple[int, float]:
         """Return where a length begins, and its seconds."""
-        start, sign = self._tokens[self._next].start, 1
+        start, sign, signs = self._tokens[self._next].start, 1, 0
         while self._kind in ("+", "-"):
             sign *= -1 if self._take().kind == "-" else 1
+            signs += 1
         if self._kind in ("(", "step", "range", "max_of", "min_of"):
             raise FaultError(None, "arithmetic on durations is not supported")
         if self._kind not in ("number", "duration"):
@@ -398,6 +399,9 @@ class Parser:
             raise FaultError(start if context == "offset" else token.start, "duration out of range")
         if abs(seconds) > _MOST_SHIFT_S:
             raise FaultError(token.start, "duration out of range")
+        # Behind one sign an offset ends; behind two, an operator is taken for one of durations.
+        if signs > 1 and self._kind in _ARITHMETIC:
+            raise FaultError(None, "arithmetic on durations is not supported")
         return start, sign * seconds
 
     def _offset(self, inner: Written) -> Written:
@@ -459,7 +463,7 @@ def _in_words_of_go(reason: str) -> str:
     for words, told in _GO_WORDS.items():
         found = reason.removeprefix(f"not a regular expression of RE2: {words}")
         if found != reason:
-            return f"error parsing regexp: {told}" + (f": `{found[2:]}`" if found else "")
+            return f"error parsing regexp: {told}: `{found[2:]}`"
     return reason
 
 
