@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from gpuscale.agent.exporter.flags import FLAGS as AGENT
-from gpuscale.server.metricsapi.flags import FLAGS as METRICS_API
-from gpuscale.server.scaler.flags import FLAGS as SCALER
+from gpuscale.server.metricsapi.settings import FLAGS as METRICS_API
+from gpuscale.server.scaler.settings import FLAGS as SCALER
 
 PACKAGE = Path(__file__).parents[2] / "src" / "gpuscale"
 

@@ -12,7 +12,6 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from gpuscale.base.errors import UsageError
 from gpuscale.cli.servers.serving import plain_arguments
 from gpuscale.server.metricsapi.cluster import aggregated_types, listed_types
-from gpuscale.server.metricsapi.flags import FLAGS
 from gpuscale.server.metricsapi.security.authentication import (
     Authenticator,
     RequestCredentials,
@@ -27,7 +26,7 @@ from gpuscale.server.metricsapi.security.reviews import (
     User,
     trust_of_config_map,
 )
-from gpuscale.server.metricsapi.settings import read_settings
+from gpuscale.server.metricsapi.settings import FLAGS, read_settings
 from gpuscale.server.metricsapi.wire.aggregated import aggregated_version, matches
 
 WORDS = """

@@ -35,6 +35,17 @@ class Flag:
     choices: tuple[str, ...] = ()
     several: bool = False
     """Whether several of the choices may be given, with commas between."""
+    key: str = ""
+    """Where it stands in the file with settings, such as `store.maxSeries`."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileText:
+    """The texts of a flag as a file has them."""
+
+    texts: tuple[str, ...]
+    place: str
+    """The file, its line and the key."""
 
 
 class FlagReader:
@@ -47,6 +58,7 @@ class FlagReader:
         given: the texts of each flag that was given, by name; of one that does not repeat, the last counts.
         environment: of the process; a flag wins over its variable.
         words: further booleans, in lower case.
+        file: what a file says, by name; a flag and its variable win over it.
     """
 
     def __init__(
@@ -55,12 +67,18 @@ class FlagReader:
         given: Mapping[str, Sequence[str]],
         environment: Mapping[str, str] | None = None,
         words: Mapping[str, bool] | None = None,
+        file: Mapping[str, FileText] | None = None,
     ) -> None:
         self._flags = flags
         self._given = given
         self._environment = environment or {}
+        self._file = file or {}
         self._words = {**{text.lower(): value for text, value in GO_BOOLS.items()}, **(words or {})}
         self._faults: dict[str, None] = {}
+
+    def untouched(self) -> "FlagReader":
+        """Return a reader of the same flags, of which none is given."""
+        return FlagReader(self._flags, {})
 
     def fault(self, text: str) -> None:
         """Note what is wrong; the same text counts once."""
@@ -91,21 +109,21 @@ class FlagReader:
     # Texts
 
     def is_given(self, name: str) -> bool:
-        """Return whether the flag or its variable was given."""
-        return name in self._given or bool(self._variable(name))
+        """Return whether something was given: the flag, its variable, or its key in the file."""
+        return bool(self._texts(name))
 
     def variable(self, name: str) -> str:
         """Return a variable of the environment; empty where there is none."""
         return self._environment.get(name, "")
 
     def text(self, name: str) -> str:
-        texts = self._given.get(name)
-        return texts[-1] if texts else self._variable(name) or self._flags[name].default
+        texts = self._texts(name)
+        return texts[-1] if texts else self._flags[name].default
 
     def every(self, name: str) -> Sequence[str]:
         """Return all texts of a flag that may be given several times."""
-        text = self._variable(name) or self._flags[name].default
-        return self._given.get(name) or ([text] if text else [])
+        default = self._flags[name].default
+        return self._texts(name) or ([default] if default else [])
 
     def items(self, name: str) -> tuple[str, ...]:
         """Return the items of all texts, which commas separate."""
@@ -204,12 +222,22 @@ class FlagReader:
     def _wrong(self, name: str, expected: str) -> None:
         self.fault(f"{self._where(name)}: found {self.text(name)!r}, expected {expected}")
 
-    def _variable(self, name: str) -> str:
-        return self._environment.get(self._flags[name].env, "")
+    def _texts(self, name: str) -> Sequence[str]:
+        """Return what was given; nothing where the default counts."""
+        if texts := self._given.get(name):
+            return texts
+        if text := self._environment.get(self._flags[name].env, ""):
+            return [text]
+        return self._file[name].texts if name in self._file else ()
 
     def _where(self, name: str) -> str:
-        flag = self._flags[name]
-        return flag.env if flag.env and name not in self._given else f"--{name}"
+        if name in self._given:
+            return f"--{name}"
+        if (env := self._flags[name].env) and (
+            self._environment.get(env) or name not in self._file
+        ):
+            return env
+        return self._file[name].place if name in self._file else f"--{name}"
 
 
 def _whole_number(text: str) -> int | None:

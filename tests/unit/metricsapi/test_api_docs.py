@@ -11,11 +11,10 @@ from gpuscale.server.collector.metrics import feed_families
 from gpuscale.server.metricsapi.collector.feed_metrics import collector_families, value_families
 from gpuscale.server.metricsapi.collector.process import CollectorProcess
 from gpuscale.server.metricsapi.connections.counted_log import CountedLog
-from gpuscale.server.metricsapi.flags import FLAGS, GROUPS
 from gpuscale.server.metricsapi.provider import MetricsProvider
 from gpuscale.server.metricsapi.rulebook.rule_file import RuleState
 from gpuscale.server.metricsapi.security.audit import AuditLog, audit_families
-from gpuscale.server.metricsapi.settings import AuditSettings
+from gpuscale.server.metricsapi.settings import FLAGS, GROUPS, AuditSettings
 from gpuscale.server.metricsapi.telemetry.connections import LoopLag, connection_families
 from gpuscale.server.metricsapi.telemetry.own_metrics import (
     ServerMetrics,

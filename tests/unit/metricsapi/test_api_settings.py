@@ -7,9 +7,8 @@ import pytest
 
 from gpuscale.base.errors import UsageError
 from gpuscale.cli.servers.serving import given_texts, plain_arguments
-from gpuscale.server.metricsapi.flags import FLAGS
 from gpuscale.server.metricsapi.security.audit import AuditSettings
-from gpuscale.server.metricsapi.settings import NamedPair, read_settings
+from gpuscale.server.metricsapi.settings import FLAGS, NamedPair, read_settings
 from gpuscale.server.sources.feeds.annotated_pods import DEFAULT_EXPORTERS
 
 # Every flag that `adapter --help` of prometheus-adapter v0.12.0 lists, but --help itself.

@@ -15,7 +15,7 @@ from gpuscale.cli.options.go_flags import texts_of_server
 from gpuscale.cli.options.parameters import parameters
 from gpuscale.cli.servers import scaling
 from gpuscale.cli.texts import Output, print_document, printable
-from gpuscale.server.scaler.flags import COMMON, GROUPS
+from gpuscale.server.scaler.settings import COMMON, GROUPS
 
 
 class ScalerGroup(CommandGroup):

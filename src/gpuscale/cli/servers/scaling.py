@@ -15,7 +15,7 @@ from gpuscale.cli.exits import stop_events
 from gpuscale.cli.logs import set_up_log
 from gpuscale.cli.options import go_flags
 from gpuscale.cli.servers.serving import announce, collect_rarely
-from gpuscale.server.scaler.flags import FLAGS
+from gpuscale.server.scaler.settings import FLAGS
 from gpuscale.server.sources.aiohttp_start import import_aiohttp
 
 if TYPE_CHECKING:

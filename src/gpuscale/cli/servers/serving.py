@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from gpuscale.cli.exits import stop_events
 from gpuscale.cli.logs import set_up_log
 from gpuscale.cli.options import go_flags
-from gpuscale.server.metricsapi.flags import FLAGS
+from gpuscale.server.metricsapi.settings import FLAGS
 from gpuscale.server.sources.aiohttp_start import import_aiohttp
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from gpuscale.cli.options.cluster import cluster_settings, looking
 from gpuscale.cli.options.parameters import parameter
 from gpuscale.cli.progress import working
 from gpuscale.cli.texts import Output, print_document, printable
-from gpuscale.server.metricsapi.flags import GROUPS
+from gpuscale.server.metricsapi.settings import GROUPS
 
 if TYPE_CHECKING:
     from gpuscale.server.metricsapi.offline_why.asking import Document

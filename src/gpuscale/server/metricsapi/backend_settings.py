@@ -1,104 +1,115 @@
-"""What the values of a server come from, from its flags: rules, a source, objects of the cluster."""
+"""What the values of a server come from: rules, a source, objects of the cluster."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TypeVar
 
 from gpuscale.base.flags import FlagReader
 from gpuscale.base.objects.selectors import parse_selector
-from gpuscale.server.metricsapi.source_settings import SourceSettings, source_settings
-from gpuscale.server.rules.budget import DEFAULT_BUDGET, RuleBudget
-from gpuscale.server.sources.ruler.settings import (
-    INTERVAL_MS,
-    AlertmanagerSettings,
-    RulerSettings,
-    alerts_url,
+from gpuscale.base.settings import (
+    MILLISECONDS,
+    NUMBER,
+    PATH,
+    PATHS,
+    REPEATED_ITEMS,
+    SECONDS,
+    SWITCH,
+    converted,
+    made,
+    part,
+    read,
 )
+from gpuscale.server.metricsapi.source_settings import SourceSettings
+from gpuscale.server.panels import CLUSTER, LOGGING, METRICS
+from gpuscale.server.rules.budget import DEFAULT_BUDGET, RuleBudget
+from gpuscale.server.sources.feeds.settings import FeedSettings
+from gpuscale.server.sources.ruler.settings import RulerSettings
 from gpuscale.server.sources.source import SOURCE_PLUGINS, SourceKind
 
-if TYPE_CHECKING:
-    from gpuscale.server.sources.feeds.settings import FeedSettings
-
 _SOURCES = ("prometheus", "streams")
+
+
+def _has_preset(flags: FlagReader) -> bool:
+    preset, has_paths = flags.choice("preset", "auto", "on", "off"), bool(flags.every("config"))
+    nothing_is_served = not has_paths and preset == "off" and not flags.text("rules-configmaps")
+    if nothing_is_served or "" in flags.every("config"):
+        flags.fault("--config: found nothing, expected a rule file")
+    return preset == "on" or (preset == "auto" and not has_paths)
+
+
+def _selector(text: str) -> str:
+    parse_selector(text)
+    return text
+
+
+def _budget(flags: FlagReader) -> RuleBudget:
+    return RuleBudget(
+        rules=flags.number("rules-max-per-namespace") or DEFAULT_BUDGET.rules,
+        longest_range_ms=round(flags.seconds("rules-max-range") * 1000)
+        or DEFAULT_BUDGET.longest_range_ms,
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class RuleSettings:
     """Where rules come from."""
 
-    paths: tuple[Path, ...]
-    """Files, and folders with files; later ones come before earlier ones where they give one name."""
-    has_preset: bool
-    config_maps: str
-    """Label selector of teams' ConfigMaps; empty for none."""
-    namespace_labels: tuple[str, ...]
-    """The labels of series that are trusted to distinguish teams' namespaces."""
-    namespaces: str = ""
-    """Label selector of the namespaces whose ConfigMaps count; empty for all."""
-    budget: RuleBudget = DEFAULT_BUDGET
-    """Of each of them."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BackendSettings:
-    """What a server's values come from."""
-
-    rules: RuleSettings
-    relist_interval_s: float
-    max_age_s: float | None
-    kubeconfig: Path | None
-    """None is the pod's service account."""
-    discovery_interval_s: float
-    source: SourceSettings
-    verbosity: int = 0
-    feeds: "FeedSettings | None" = None
-    """What fills the store where there is no Prometheus; None where there is one."""
-    plugin: SourceKind | None = None
-    """What is asked in place of a Prometheus; None where there is no such."""
-    ruler: RulerSettings = field(default_factory=RulerSettings)
-    """Prometheus rules over that store."""
-    freshness_ms: int = 0
-    """How old an answer of the source may be when it serves another request."""
-    most_freshness_ms: int = 0
-    """The same where samples come seldom; 0 where it makes no difference."""
-    widens_queries: bool = True
-    """Whether one query may serve many different requests."""
-    max_value_age_s: float | None = None
-    """None for any age."""
-    max_object_age_s: float = 60.0
-    """How long a copy of the cluster's objects counts after the API server last confirmed it."""
-    context: str | None = None
-    """Of the kubeconfigs; their current one when None."""
-    notes: tuple[str, ...] = ()
-    """What to say of flags that change nothing here."""
-
-
-def backend_settings(flags: FlagReader) -> BackendSettings:
-    """Return what values come from by these flags; their faults are the reader's to raise."""
-    feeds = None
-    if flags.text("source") == "streams":
-        # A server in front of a Prometheus starts without all that follows targets.
-        from gpuscale.server.metricsapi.feed_settings import feed_settings
-
-        feeds = feed_settings(flags)
-    return BackendSettings(
-        rules=_rules(flags),
-        relist_interval_s=flags.seconds("metrics-relist-interval"),
-        max_age_s=flags.seconds("metrics-max-age") or None,
-        kubeconfig=flags.path("lister-kubeconfig"),
-        discovery_interval_s=flags.seconds("discovery-interval") or 60.0,
-        source=source_settings(flags),
-        feeds=feeds,
-        plugin=_source_plugin(flags),
-        ruler=_ruler(flags),
-        freshness_ms=round(flags.seconds("value-freshness") * 1000),
-        most_freshness_ms=_most_freshness_ms(flags),
-        widens_queries=flags.boolean("widen-queries"),
-        max_value_age_s=flags.seconds("value-max-age") or None,
-        max_object_age_s=flags.seconds("object-max-age") or float("inf"),
-        verbosity=flags.number("v"),
-        notes=flags.notes(),
+    paths: tuple[Path, ...] = METRICS.option(
+        PATHS,
+        "config",
+        "Rule file, or folder with rule files; read again when they change. May be given several times.",
     )
+    """Later ones come before earlier ones where they give one name."""
+    has_preset: bool = made(
+        _has_preset,
+        METRICS.flag(
+            "preset",
+            "Whether the rules for GPUs and model servers are there too: on, off, or auto, "
+            "which is where there is no --config.",
+            default="auto",
+            is_ours=True,
+        ),
+        usual=lambda: True,
+    )
+    config_maps: str = METRICS.option(
+        converted(_selector, ""),
+        "rules-configmaps",
+        "Label selector of ConfigMaps with rules of teams, such as gpuscale.dev/rules=true; "
+        "none are read if empty.",
+        is_ours=True,
+    )
+    namespace_labels: tuple[str, ...] = METRICS.option(
+        REPEATED_ITEMS,
+        "rules-namespace-labels",
+        "Labels of series, one of which teams' rules are bound to their namespace by.",
+        "namespace",
+        is_ours=True,
+    )
+    namespaces: str = METRICS.option(
+        converted(_selector, ""),
+        "rules-namespaces",
+        "Label selector of the namespaces whose ConfigMaps count, such as gpuscale.dev/rules=allowed; "
+        "all if empty.",
+        is_ours=True,
+    )
+    budget: RuleBudget = made(
+        _budget,
+        METRICS.flag(
+            "rules-max-per-namespace",
+            "Rules that the ConfigMaps of a namespace may have together.",
+            "int",
+            "200",
+            is_ours=True,
+        ),
+        METRICS.flag(
+            "rules-max-range",
+            "How far back the queries of teams' rules may look, with ranges, subqueries and offsets.",
+            "duration",
+            "1h",
+            is_ours=True,
+        ),
+    )
+    """Of each namespace."""
 
 
 def _most_freshness_ms(flags: FlagReader) -> int:
@@ -112,7 +123,6 @@ def _most_freshness_ms(flags: FlagReader) -> int:
 
 
 def _source_plugin(flags: FlagReader) -> SourceKind | None:
-    """Return the plug-in that values come from; None for what is built in."""
     name = flags.text("source")
     plugin = None if name in _SOURCES else SOURCE_PLUGINS.find(name)
     if plugin is None:
@@ -120,57 +130,115 @@ def _source_plugin(flags: FlagReader) -> SourceKind | None:
     return plugin
 
 
-def _rules(flags: FlagReader) -> RuleSettings:
-    paths = tuple(Path(text) for text in flags.every("config"))
-    preset = flags.choice("preset", "auto", "on", "off")
-    config_maps = flags.text("rules-configmaps")
-    namespaces = flags.text("rules-namespaces")
-    for name in ("rules-configmaps", "rules-namespaces"):
-        flags.converted(name, parse_selector, None)
-    budget = RuleBudget(
-        rules=flags.number("rules-max-per-namespace") or DEFAULT_BUDGET.rules,
-        longest_range_ms=round(flags.seconds("rules-max-range") * 1000)
-        or DEFAULT_BUDGET.longest_range_ms,
-    )
-    nothing_is_served = not paths and preset == "off" and not config_maps
-    if nothing_is_served or "" in flags.every("config"):
-        flags.fault("--config: found nothing, expected a rule file")
-    return RuleSettings(
-        paths,
-        preset == "on" or (preset == "auto" and not paths),
-        config_maps,
-        flags.items("rules-namespace-labels"),
-        namespaces,
-        budget,
-    )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackendSettings:
+    """What a server's values come from."""
 
-
-def _ruler(flags: FlagReader) -> RulerSettings:
-    paths = tuple(Path(text) for text in flags.every("prometheus-rules"))
-    if Path() in paths:
-        flags.fault("--prometheus-rules: found nothing, expected a rule file or a folder")
-    if paths and flags.text("source") != "streams":
-        flags.fault(
-            "--prometheus-rules: found it beside --source=prometheus, which evaluates its own rules; "
-            "expected --source=streams"
-        )
-    interval_ms = round(flags.seconds("evaluation-interval") * 1000)
-    urls = flags.items("alertmanager")
-    if urls and not paths:
-        flags.fault(
-            "--alertmanager: found it alone, expected --prometheus-rules beside it, whose alerts are sent"
-        )
-    flags.each("alertmanager", urls, alerts_url)
-    alertmanagers = AlertmanagerSettings(
-        urls=urls,
-        username=flags.text("alertmanager-username") or None,
-        password_file=flags.path("alertmanager-password-file"),
-        token_file=flags.path("alertmanager-token-file"),
-        ca_file=flags.path("alertmanager-ca-file"),
-        client_files=flags.pair(
-            "alertmanager-client-tls-cert-file", "alertmanager-client-tls-key-file"
+    rules: RuleSettings = part(RuleSettings)
+    plugin: SourceKind | None = made(
+        _source_plugin,
+        METRICS.flag(
+            "source",
+            "Where values come from: prometheus, or streams of node agents and scrapes without a Prometheus.",
+            default="prometheus",
+            is_ours=True,
         ),
     )
-    return RulerSettings(
-        paths, interval_ms or INTERVAL_MS, flags.text("external-url"), alertmanagers
+    """What is asked in place of a Prometheus; None where there is no such."""
+    freshness_ms: int = METRICS.option(
+        MILLISECONDS,
+        "value-freshness",
+        "How old an answer of the source may be when it serves another request; 0 asks for each. Unless"
+        " given, more where samples come seldom.",
+        "1s",
+        is_ours=True,
     )
+    most_freshness_ms: int = made(
+        _most_freshness_ms,
+        METRICS.flag(
+            "value-freshness-max",
+            "The most that --value-freshness becomes, unless that is given: a fifth of the time between two"
+            " samples.",
+            "duration",
+            "3s",
+            is_ours=True,
+        ),
+        usual=int,
+    )
+    widens_queries: bool = METRICS.option(
+        SWITCH,
+        "widen-queries",
+        "Ask for the objects of several requests in one query, where that gives the same.",
+        "true",
+        is_ours=True,
+    )
+    max_value_age_s: float | None = METRICS.option(
+        SECONDS.unless_zero(None),
+        "value-max-age",
+        "A value that was measured longer ago, or over 10 s in the future, is absent; 0 is no limit.",
+        "2m",
+        is_ours=True,
+    )
+    relist_interval_s: float = METRICS.option(
+        SECONDS, "metrics-relist-interval", "From one discovery of metrics to the next.", "10m"
+    )
+    max_age_s: float | None = METRICS.option(
+        SECONDS.unless_zero(None),
+        "metrics-max-age",
+        "How old a series may be for its metrics to be listed; 0 is the relist interval.",
+        "0s",
+    )
+    source: SourceSettings = part(SourceSettings)
+    kubeconfig: Path | None = CLUSTER.option(
+        PATH,
+        "lister-kubeconfig",
+        "Kubeconfig to look up objects with, also as --kubeconfig; the pod's service account if empty.",
+        key="kubeconfig",
+    )
+    max_object_age_s: float = CLUSTER.option(
+        SECONDS.unless_zero(float("inf")),
+        "object-max-age",
+        "How long the list of objects counts after the API server last confirmed it; after that, * is an "
+        "error. 0 is no limit.",
+        "60s",
+        is_ours=True,
+    )
+    discovery_interval_s: float = CLUSTER.option(
+        SECONDS.unless_zero(60.0),
+        "discovery-interval",
+        "How often the cluster's resources are looked up; 0 is every minute.",
+        "0s",
+    )
+    verbosity: int = LOGGING.option(
+        NUMBER,
+        "v",
+        "From 4 on, every query is logged too, and why objects have no value.",
+        "0",
+        alias="v",
+        key="verbosity",
+    )
+    feeds: FeedSettings | None = None
+    """What fills the store where there is no Prometheus; None where there is one."""
+    ruler: RulerSettings = part(RulerSettings)
+    """Prometheus rules over that store."""
+    context: str | None = None
+    """Of the kubeconfigs; their current one when None."""
+    notes: tuple[str, ...] = ()
+    """What to say of flags that change nothing here."""
+
+
+_Backend = TypeVar("_Backend", bound=BackendSettings)
+
+
+def read_backend(kind: type[_Backend], flags: FlagReader, **others: object) -> _Backend:
+    """Return the settings of a server; their faults are the reader's to raise.
+
+    Args:
+        kind: those of the server.
+        flags: given and not given.
+        others: fields that are not to be read, but to be these.
+    """
+    others.setdefault(
+        "feeds", read(FeedSettings, flags) if flags.text("source") == "streams" else None
+    )
+    return read(kind, flags, notes=flags.notes(), **others)

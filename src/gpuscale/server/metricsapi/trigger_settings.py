@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gpuscale.base.flags import FlagReader
+from gpuscale.base.settings import made
+from gpuscale.server.panels import METRICS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,8 +42,7 @@ class HeldPlace:
     """Namespace and name."""
 
 
-def held_place(flags: FlagReader) -> HeldPlace:
-    """Return where the last decisions of triggers are kept; what can't be is noted."""
+def _held_place(flags: FlagReader) -> HeldPlace:
     file, name = flags.path("held-file"), flags.text("held-configmap")
     if file is not None and name:
         flags.fault("--held-file: found it with --held-configmap, expected one of them")
@@ -49,3 +50,20 @@ def held_place(flags: FlagReader) -> HeldPlace:
     if (namespace or slash) and not (namespace and name and "/" not in name):
         flags.fault(f"--held-configmap: found {namespace}{slash}{name}, expected NAMESPACE/NAME")
     return HeldPlace(file, (namespace, name) if name else None)
+
+
+def held_place() -> HeldPlace:
+    """Return the field that says where the last decisions of triggers are kept."""
+    return made(
+        _held_place,
+        METRICS.flag(
+            "held-file",
+            "File that the last decisions of triggers are kept in, for a start while a source is away.",
+            is_ours=True,
+        ),
+        METRICS.flag(
+            "held-configmap",
+            "ConfigMap that replicas keep them in together, NAMESPACE/NAME.",
+            is_ours=True,
+        ),
+    )

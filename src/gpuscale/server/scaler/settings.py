@@ -1,65 +1,16 @@
 """The settings of a scaler, from its flags."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass
 
-from gpuscale.base.flags import FlagReader
-from gpuscale.server.metricsapi.backend_settings import BackendSettings, backend_settings
+from gpuscale.base.flags import Flag, FlagReader
+from gpuscale.base.settings import FILE_FLAG, PORT, SECONDS, TEXT, groups_of, made, part, reader_of
+from gpuscale.server.metricsapi.backend_settings import BackendSettings, read_backend
 from gpuscale.server.metricsapi.trigger_settings import HeldPlace, held_place
+from gpuscale.server.panels import SERVING, SETTINGS_FILE
 from gpuscale.server.scaler.certificate import ScalerTlsFiles
-from gpuscale.server.scaler.flags import READ
 from gpuscale.server.scaler.limits import ServerLimits
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScalerSettings(BackendSettings):
-    """Everything of one server."""
-
-    host: str
-    port: int
-    metrics_port: int | None
-    """None serves none."""
-    tls: ScalerTlsFiles | None
-    """None serves plain text."""
-    shutdown_delay_s: float
-    """How long it serves after the order to stop."""
-    held: HeldPlace = field(default_factory=HeldPlace)
-    """Where the last decisions of triggers are kept."""
-    limits: ServerLimits = field(default_factory=ServerLimits)
-
-
-def read_settings(given: Mapping[str, Sequence[str]]) -> ScalerSettings:
-    """Return the settings of these flags.
-
-    Args:
-        given: the texts of each flag that was given, by name without dashes.
-
-    Raises:
-        UsageError: values that can't be, or flags that don't go together; all are reported, one per line.
-    """
-    flags = FlagReader(READ, given)
-    backend = backend_settings(flags)
-    settings = ScalerSettings(
-        **{each.name: getattr(backend, each.name) for each in fields(backend)},
-        host=flags.text("bind-address"),
-        port=_port(flags),
-        metrics_port=flags.port("metrics-port") or None,
-        tls=_tls(flags),
-        shutdown_delay_s=flags.seconds("shutdown-delay-duration"),
-        held=held_place(flags),
-        limits=_limits(flags),
-    )
-    if settings.metrics_port == settings.port:
-        flags.fault(f"--metrics-port: found {settings.port}, expected another port than --port")
-    flags.finish()
-    return settings
-
-
-def _port(flags: FlagReader) -> int:
-    port = flags.port("port")
-    if not port:
-        flags.fault("--port: found 0, expected a port")
-    return port
+from gpuscale.server.sources.feeds.settings import FeedSettings
 
 
 def _tls(flags: FlagReader) -> ScalerTlsFiles | None:
@@ -72,20 +23,92 @@ def _tls(flags: FlagReader) -> ScalerTlsFiles | None:
     return ScalerTlsFiles(*pair, client_cas)
 
 
-def _limits(flags: FlagReader) -> ServerLimits:
-    usual = ServerLimits()
-    # Streams end within the first half of what is left of their connection.
-    age_s = flags.seconds("max-connection-age") or usual.age_s
-    share = age_s / usual.age_s
-    return ServerLimits(
-        connections=flags.number("max-connections") or usual.connections,
-        connections_per_address=flags.number("max-connections-per-address")
-        or usual.connections_per_address,
-        streams=flags.number("max-streams") or usual.streams,
-        streams_per_address=flags.number("max-streams-per-address") or usual.streams_per_address,
-        triggers=flags.number("max-triggers") or usual.triggers,
-        triggers_per_address=flags.number("max-triggers-per-address") or usual.triggers_per_address,
-        age_s=age_s,
-        age_grace_s=usual.age_grace_s * share,
-        stream_lifetime_s=usual.stream_lifetime_s * share,
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScalerSettings(BackendSettings):
+    """Everything of one server."""
+
+    held: HeldPlace = held_place()
+    """Where the last decisions of triggers are kept."""
+    host: str = SERVING.option(TEXT, "bind-address", "Address to listen on.", "0.0.0.0")  # noqa: S104 - KEDA is another pod
+    port: int = SERVING.option(
+        PORT, "port", "Port of gRPC, that of scalerAddress in KEDA's triggers.", "6000"
     )
+    metrics_port: int | None = SERVING.option(
+        PORT.unless_zero(None),
+        "metrics-port",
+        "Port of /metrics, /healthz and /readyz; 0 serves none.",
+        "8080",
+    )
+    tls: ScalerTlsFiles | None = made(
+        _tls,
+        SERVING.flag(
+            "tls-cert-file", "Serving certificate, with intermediates; renewed files are used."
+        ),
+        SERVING.flag("tls-private-key-file", "Key of the serving certificate."),
+        SERVING.flag(
+            "client-ca-file",
+            "CAs of client certificates; every client then has to show one. Renewed files are used.",
+        ),
+    )
+    """None serves plain text."""
+    shutdown_delay_s: float = SERVING.option(
+        SECONDS,
+        "shutdown-delay-duration",
+        "How long it still serves after SIGTERM, with /readyz failing; a second signal, or SIGINT, "
+        "ends it at once.",
+        "10s",
+    )
+    limits: ServerLimits = part(ServerLimits)
+
+
+GROUPS: Mapping[str, tuple[Flag, ...]] = groups_of(
+    ScalerSettings, FeedSettings, more=(SETTINGS_FILE,)
+)
+"""All flags by the title of their panel."""
+FLAGS: Mapping[str, Flag] = {flag.name: flag for flags in GROUPS.values() for flag in flags}
+COMMON = frozenset(
+    {
+        *(flag.name for flag in GROUPS["Serving"]),
+        "config",
+        "preset",
+        "held-configmap",
+        "held-file",
+        FILE_FLAG,
+        "source",
+        "value-max-age",
+        "prometheus-url",
+        "prometheus-ca-file",
+        "prometheus-token-file",
+        "prometheus-identity",
+        "prometheus-header",
+        "prometheus-username",
+        "prometheus-password-file",
+        "agent-service",
+        "agent",
+        "scrape",
+        "lister-kubeconfig",
+        "v",
+    }
+)
+"""Flags that most users need; `--help` shows these."""
+
+
+def read_settings(given: Mapping[str, Sequence[str]]) -> ScalerSettings:
+    """Return the settings of these flags, and of the file with settings that they name.
+
+    Args:
+        given: the texts of each flag that was given, by name without dashes.
+
+    Raises:
+        UsageError: values that can't be, or flags that don't go together; all are reported, one per line.
+        NotFoundError: the file can't be read.
+        ConfigError: the file is not of its format.
+    """
+    flags = reader_of(FLAGS, given)
+    settings = read_backend(ScalerSettings, flags)
+    if not settings.port:
+        flags.fault("--port: found 0, expected a port")
+    if settings.metrics_port == settings.port:
+        flags.fault(f"--metrics-port: found {settings.port}, expected another port than --port")
+    flags.finish()
+    return settings

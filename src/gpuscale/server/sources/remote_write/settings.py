@@ -70,6 +70,18 @@ class RemoteWriteEndpoint:
         return str(URL(self.url).with_user(None).with_query(None))
 
 
+def external_label(text: str) -> tuple[str, str]:
+    """Return the name and the value of `NAME=VALUE`.
+
+    Raises:
+        ValueError: it is not of that form.
+    """
+    name, _, value = text.partition("=")
+    if not LABEL_NAME.fullmatch(name) or not value:
+        raise ValueError(f"found {text!r}, expected NAME=VALUE")
+    return name, value
+
+
 def check_url(text: str) -> None:
     """Pass an address that can be written to.
 

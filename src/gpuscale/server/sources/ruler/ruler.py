@@ -24,7 +24,7 @@ from gpuscale.series.rules.rule import RuleFailure, RuleQuestion, RuleResult
 from gpuscale.series.storage.store import SeriesStore
 from gpuscale.series.values import Value
 from gpuscale.server.sources.ruler.files import PrometheusRuleFiles
-from gpuscale.server.sources.ruler.settings import INTERVAL_MS
+from gpuscale.server.sources.ruler.settings import RulerSettings
 
 _LOG = logging.getLogger(__name__)
 RESEND_MS = 60_000
@@ -58,14 +58,14 @@ class Ruler:
         store: SeriesStore,
         pool: QueryPool,
         clock: Clock,
-        interval_ms: int = INTERVAL_MS,
+        interval_ms: int | None = None,
         *,
         restores: bool = False,
         notify: Notify | None = None,
         external_url: str = "",
     ) -> None:
         self.groups = groups
-        self.interval_ms = interval_ms
+        self.interval_ms = RulerSettings().interval_ms if interval_ms is None else interval_ms
         self.iterations: Counter[str] = Counter()
         """Evaluations of groups that were due, by the group's key."""
         self.missed: Counter[str] = Counter()

@@ -3,9 +3,27 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from gpuscale.base.quantity import parse_quantity
+
 MIB = 1024 * 1024
 MIN_BYTES = 16 * MIB
 """With less, a segment would hardly hold the names of its series."""
+
+
+def size_limit(text: str) -> int:
+    """Return the bytes that all files may have together.
+
+    Raises:
+        ValueError: the text is no quantity, or one of too few bytes.
+    """
+    try:
+        limit = parse_quantity(text).value()
+    except ValueError:
+        limit = 0
+    if limit < MIN_BYTES:
+        expected = f"bytes such as 512Mi, {MIN_BYTES // MIB}Mi at least"
+        raise ValueError(f"found {text!r}, expected {expected}")
+    return limit
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,251 @@
+"""Settings of a server as dataclasses: each field says which flags it comes from, and how they are read.
+
+From that one place come the command line, the help, the tables of the docs, and the keys of the file that
+`--settings` names.
+
+    STORE = Panel("Store")
+
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class StoreSettings:
+        max_series: int = STORE.option(NUMBER, "store-max-series", "Series that are kept at most.", "200000")
+
+    read(StoreSettings, reader)       # from flags, variables and the file
+    StoreSettings()                   # what the defaults of the flags mean
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, Generic, TypeVar, cast
+
+from gpuscale.base.flags import Flag, FlagReader, Kind
+
+T = TypeVar("T")
+_Other = TypeVar("_Other")
+_FROM = "from"
+FILE_FLAG = "settings"
+"""Of the file with settings."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading(Generic[T]):
+    """How the text of a flag becomes a value."""
+
+    kind: Kind
+    read: Callable[[FlagReader, str], T]
+    """Of the name of a flag."""
+    repeats: bool = False
+    choices: tuple[str, ...] = ()
+
+    def unless_zero(self, value: _Other) -> "Reading[T | _Other]":
+        """Return a reading that gives another value for 0 and for an empty text."""
+        return Reading(
+            self.kind,
+            lambda flags, name: self.read(flags, name) or value,
+            self.repeats,
+            self.choices,
+        )
+
+    def or_default(self) -> "Reading[T]":
+        """Return a reading that gives the default for 0."""
+
+        def read_(flags: FlagReader, name: str) -> T:
+            return self.read(flags, name) or self.read(flags.untouched(), name)
+
+        return Reading(self.kind, read_, self.repeats, self.choices)
+
+
+TEXT = Reading("text", FlagReader.text)
+PATH = Reading("text", FlagReader.path)
+SWITCH = Reading("bool", FlagReader.boolean)
+NUMBER = Reading("int", FlagReader.number)
+PORT = Reading("int", FlagReader.port)
+SECONDS = Reading("duration", FlagReader.seconds)
+MILLISECONDS = Reading("duration", lambda flags, name: round(flags.seconds(name) * 1000))
+ITEMS = Reading("list", FlagReader.items)
+"""Behind one another, with commas between."""
+REPEATED_ITEMS = Reading("list", FlagReader.items, repeats=True)
+PATHS = Reading(
+    "text", lambda flags, name: tuple(Path(text) for text in flags.every(name)), repeats=True
+)
+
+
+def one_of(*choices: str) -> Reading[str]:
+    """Return a reading of one of these texts; an empty one, where it is among them, means the first."""
+    return Reading("text", lambda flags, name: flags.choice(name, *choices))
+
+
+def converted(convert: Callable[[str], T], fallback: T) -> Reading[T]:
+    """Return a reading by a function that says with a ValueError or UsageError what it found and expected."""
+    return Reading("text", lambda flags, name: flags.converted(name, convert, fallback))
+
+
+def each(convert: Callable[[str], T]) -> Reading[tuple[T, ...]]:
+    """Return a reading of a flag that is given several times."""
+    return Reading(
+        "text", lambda flags, name: flags.each(name, flags.every(name), convert), repeats=True
+    )
+
+
+def each_item(convert: Callable[[str], T]) -> Reading[tuple[T, ...]]:
+    """Return a reading of items with commas between."""
+    return Reading("list", lambda flags, name: flags.each(name, flags.items(name), convert))
+
+
+@dataclass(frozen=True, slots=True)
+class _From:
+    """Where a field comes from."""
+
+    read: Callable[[FlagReader], object]
+    flags: tuple[Flag, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """A part of the help, of the docs and of the settings file, whose flags belong together."""
+
+    title: str
+    is_ours: bool = False
+    """Whether the program that the server replaces has none of its flags."""
+
+    @property
+    def key(self) -> str:
+        """Return its key in the settings file."""
+        return self.title[0].lower() + self.title[1:]
+
+    def flag(
+        self,
+        name: str,
+        help_: str,
+        kind: Kind = "text",
+        default: str = "",
+        **more: Any,  # noqa: ANN401 - fields of Flag
+    ) -> Flag:
+        """Return a flag of this panel."""
+        more = {"is_ours": self.is_ours, **more}
+        start = f"{self.key}-"
+        key = more.pop("key", "") or _camel(name.removeprefix(start))
+        return Flag(name, help_, kind, default, key=f"{self.key}.{key}", **more)
+
+    def option(
+        self,
+        reading: Reading[T],
+        name: str,
+        help_: str,
+        default: str = "",
+        *,
+        is_secret: bool = False,
+        **more: Any,  # noqa: ANN401 - fields of Flag
+    ) -> T:
+        """Return a field that comes from one flag.
+
+        Args:
+            reading: of its text.
+            name: of the flag, without dashes.
+            help_: what it is for, with its unit.
+            default: as a text.
+            is_secret: whether it is left out of what is printed of the settings.
+            more: further fields of the flag.
+        """
+        more = {"repeats": reading.repeats, "choices": reading.choices, **more}
+        flag = self.flag(name, help_, reading.kind, default, **more)
+        return made(lambda flags: reading.read(flags, name), flag, is_secret=is_secret)
+
+
+def made(
+    read: Callable[[FlagReader], T],
+    *flags: Flag,
+    usual: Callable[[], T] | None = None,
+    is_secret: bool = False,
+) -> T:
+    """Return a field that is made of several flags.
+
+    Args:
+        read: returns its value, and notes faults.
+        flags: those that belong to it alone.
+        usual: returns its default, where reading looks at other flags too.
+        is_secret: whether it is left out of what is printed of the settings.
+    """
+    table = {flag.name: flag for flag in flags}
+
+    def default() -> T:
+        return usual() if usual is not None else read(FlagReader(table, {}))
+
+    source = _From(read, flags)
+    return field(default_factory=default, repr=not is_secret, metadata={_FROM: source})
+
+
+def part(kind: type[T]) -> T:
+    """Return a field that is a dataclass of settings itself."""
+    source = _From(lambda flags: read(kind, flags), tuple(flags_of(kind)))
+    return field(default_factory=kind, metadata={_FROM: source})
+
+
+def read(kind: type[T], flags: FlagReader, **others: object) -> T:
+    """Return settings as flags have them; their faults are the reader's to raise.
+
+    Args:
+        kind: the dataclass.
+        flags: given and not given.
+        others: fields that are not to be read, but to be these.
+    """
+    for each_ in fields(cast("Any", kind)):
+        if (source := each_.metadata.get(_FROM)) is not None and each_.name not in others:
+            others[each_.name] = source.read(flags)
+    return kind(**others)
+
+
+def groups_of(*kinds: type, more: Iterable[Flag] = ()) -> Mapping[str, tuple[Flag, ...]]:
+    """Return the flags of dataclasses by the titles of their panels, each flag once.
+
+    Args:
+        kinds: dataclasses of settings.
+        more: flags that no field comes from.
+    """
+    found: dict[str, Flag] = {}
+    for kind in kinds:
+        found |= {flag.name: flag for flag in flags_of(kind)}
+    found |= {flag.name: flag for flag in more}
+    groups: dict[str, list[Flag]] = {}
+    for flag in found.values():
+        key = flag.key.partition(".")[0]
+        groups.setdefault(key[0].upper() + key[1:], []).append(flag)
+    return {title: tuple(flags) for title, flags in groups.items()}
+
+
+def flags_of(kind: type) -> Iterable[Flag]:
+    """Yield the flags that a dataclass comes from."""
+    for each_ in fields(cast("Any", kind)):
+        if (source := each_.metadata.get(_FROM)) is not None:
+            yield from source.flags
+
+
+def _camel(name: str) -> str:
+    return re.sub("-(.)", lambda found: found[1].upper(), name)
+
+
+def reader_of(
+    table: Mapping[str, Flag],
+    given: Mapping[str, Sequence[str]],
+    environment: Mapping[str, str] | None = None,
+    words: Mapping[str, bool] | None = None,
+) -> FlagReader:
+    """Return a reader of flags, and of the file that `--settings` names.
+
+    Args:
+        table: all flags of the server, by name.
+        given: the texts of each flag that was given, by name.
+        environment: of the process.
+        words: further booleans.
+
+    Raises:
+        NotFoundError: the file can't be read.
+        ConfigError: it is not of the format.
+    """
+    flags = FlagReader(table, given, environment, words)
+    if (path := flags.path(FILE_FLAG)) is None:
+        return flags
+    from gpuscale.base.settings_file import read_settings_file  # YAML takes memory for good
+
+    return FlagReader(table, given, environment, words, read_settings_file(path, table))
