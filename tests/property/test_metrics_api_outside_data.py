@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from gpuscale.base.errors import UsageError
+from gpuscale.base.errors import ConfigError, NotFoundError, UsageError
 from gpuscale.cli.servers.serving import plain_arguments
 from gpuscale.server.metricsapi.cluster import aggregated_types, listed_types
 from gpuscale.server.metricsapi.security.authentication import (
@@ -127,8 +127,8 @@ TEXTS = st.text(max_size=12) | st.sampled_from(
         st.sampled_from(list(FLAGS)), st.lists(TEXTS, min_size=1, max_size=2), max_size=6
     )
 )
-def test_any_flags_give_settings_or_a_usage_error(given_flags) -> None:
-    with suppress(UsageError):
+def test_any_flags_give_settings_or_an_error(given_flags) -> None:
+    with suppress(UsageError, ConfigError, NotFoundError):
         read_settings({"config": ["r"], **given_flags})
 
 

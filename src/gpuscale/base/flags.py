@@ -10,6 +10,8 @@ from gpuscale.base.golang.durations import GO_BOOLS, parse_duration_ms
 
 Kind = Literal["text", "bool", "duration", "int", "list", "choice"]
 MAX_DIGITS = 9
+FILE_FLAG = "settings"
+"""Name of the flag that names a file with settings."""
 _Value = TypeVar("_Value")
 
 

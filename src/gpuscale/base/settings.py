@@ -19,13 +19,11 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
 
-from gpuscale.base.flags import Flag, FlagReader, Kind
+from gpuscale.base.flags import FILE_FLAG, Flag, FlagReader, Kind
 
 T = TypeVar("T")
 _Other = TypeVar("_Other")
 _FROM = "from"
-FILE_FLAG = "settings"
-"""Of the file with settings."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,7 @@ from typing import Any
 from gpuscale.base.documents import documents
 from gpuscale.base.documents.documents import Document, load_documents
 from gpuscale.base.errors import ConfigError, NotFoundError, Problem
-from gpuscale.base.flags import FileText, Flag
-from gpuscale.base.settings import FILE_FLAG
+from gpuscale.base.flags import FILE_FLAG, FileText, Flag
 from gpuscale.base.words import closest
 
 _MAX_BYTES = 1024 * 1024

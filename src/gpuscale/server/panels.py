@@ -4,8 +4,8 @@ Source: prometheus-adapter v0.12.0 cmd/adapter (adapter.go); custom-metrics-apis
 k8s.io/apiserver v0.30.0 pkg/server/options.
 """
 
-from gpuscale.base.flags import Flag
-from gpuscale.base.settings import FILE_FLAG, Panel
+from gpuscale.base.flags import FILE_FLAG, Flag
+from gpuscale.base.settings import Panel
 
 METRICS = Panel("Metrics")
 PROMETHEUS = Panel("Prometheus")

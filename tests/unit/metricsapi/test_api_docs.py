@@ -3,8 +3,6 @@
 
 from pathlib import Path
 
-import pytest
-
 from gpuscale.base.clock import ManualClock, Origin
 from gpuscale.server.collector.keeping_metrics import keeping_families
 from gpuscale.server.collector.metrics import feed_families
@@ -14,7 +12,7 @@ from gpuscale.server.metricsapi.connections.counted_log import CountedLog
 from gpuscale.server.metricsapi.provider import MetricsProvider
 from gpuscale.server.metricsapi.rulebook.rule_file import RuleState
 from gpuscale.server.metricsapi.security.audit import AuditLog, audit_families
-from gpuscale.server.metricsapi.settings import FLAGS, GROUPS, AuditSettings
+from gpuscale.server.metricsapi.settings import AuditSettings
 from gpuscale.server.metricsapi.telemetry.connections import LoopLag, connection_families
 from gpuscale.server.metricsapi.telemetry.own_metrics import (
     ServerMetrics,
@@ -30,24 +28,7 @@ from gpuscale.server.sources.feeds.settings import FeedSettings
 from gpuscale.server.sources.saving.settings import SavingSettings
 
 DOCS = Path(__file__).parents[3] / "docs"
-PAGE = (DOCS / "metrics-api.md").read_text()
 OWN_METRICS = (DOCS / "operating.md").read_text()
-
-
-@pytest.mark.parametrize("flag", FLAGS.values(), ids=lambda flag: flag.name)
-def test_every_flag_is_on_the_page_with_its_default(flag) -> None:
-    ours = " *(ours)*" if flag.is_ours else ""
-    default = f"`{flag.default}`" if flag.default else ""
-    text = f"changes nothing: {flag.no_effect}" if flag.no_effect else flag.help
-    assert f"| `--{flag.name}`{ours} | {default} | {text} |\n" in PAGE
-
-
-def test_the_page_names_no_other_flag() -> None:
-    rows = [line for line in PAGE.splitlines() if line.startswith("| `--") and " | " in line]
-    flags = [line for line in rows if line.count("|") == 4]
-    assert len(flags) == len(FLAGS)
-    for group in GROUPS:
-        assert f"### {group}\n" in PAGE
 
 
 def _keeping(path):

@@ -5,9 +5,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpuscale.base.flags import Flag, FlagReader
+from gpuscale.base.flags import FILE_FLAG, Flag, FlagReader
 from gpuscale.base.settings import (
-    FILE_FLAG,
     NUMBER,
     PATH,
     PATHS,

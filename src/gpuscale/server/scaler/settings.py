@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from gpuscale.base.flags import Flag, FlagReader
-from gpuscale.base.settings import FILE_FLAG, PORT, SECONDS, TEXT, groups_of, made, part, reader_of
+from gpuscale.base.flags import FILE_FLAG, Flag, FlagReader
+from gpuscale.base.settings import PORT, SECONDS, TEXT, groups_of, made, part, reader_of
 from gpuscale.server.metricsapi.backend_settings import BackendSettings, read_backend
 from gpuscale.server.metricsapi.trigger_settings import HeldPlace, held_place
 from gpuscale.server.panels import SERVING, SETTINGS_FILE
