@@ -26,6 +26,10 @@ metrics:
 A value of the file means what the flag with that text means, and a flag wins over the file. What can't be is
 an error that names the file, the line and the key, and nothing is served. The file is read at the start.
 Durations are texts such as `30s` and `1h30m`.
+
+On a cluster, `metricsApi.settings` and `scaler.settings` of the [values file](install.md) hold these keys,
+without those that the installation sets itself. `render` checks them as the server would, and the pods get
+them as such a file.
 """
 
 

@@ -101,7 +101,12 @@ annotations:
 {{- end -}}
 labels:
   {{- merge $own $settings.podLabels $identity | toYaml | nindent 2 }}
-{{- with $settings.podAnnotations }}
+{{- $annotations := $settings.podAnnotations }}
+{{- with $settings.settings }}
+{{- /* They are read at the start: other settings are other pods. */}}
+{{- $annotations = merge (dict "gpuscale.dev/settings" (toJson .)) $annotations }}
+{{- end }}
+{{- with $annotations }}
 annotations:
   {{- toYaml . | nindent 2 }}
 {{- end }}

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
 
-from gpuscale.base.flags import FILE_FLAG, Flag, FlagReader, Kind
+from gpuscale.base.flags import FILE_FLAG, FileText, Flag, FlagReader, Kind
 
 T = TypeVar("T")
 _Other = TypeVar("_Other")
@@ -228,6 +228,7 @@ def reader_of(
     given: Mapping[str, Sequence[str]],
     environment: Mapping[str, str] | None = None,
     words: Mapping[str, bool] | None = None,
+    file: Mapping[str, FileText] | None = None,
 ) -> FlagReader:
     """Return a reader of flags, and of the file that `--settings` names.
 
@@ -236,12 +237,13 @@ def reader_of(
         given: the texts of each flag that was given, by name.
         environment: of the process.
         words: further booleans.
+        file: what a file says that was read already.
 
     Raises:
         NotFoundError: the file can't be read.
         ConfigError: it is not of the format.
     """
-    flags = FlagReader(table, given, environment, words)
+    flags = FlagReader(table, given, environment, words, file)
     if (path := flags.path(FILE_FLAG)) is None:
         return flags
     from gpuscale.base.settings_file import read_settings_file  # YAML takes memory for good

@@ -354,6 +354,16 @@ OPTIONS = {
         {"metricsApi": {**WITH_SERVICE, "updateStrategy": {"type": "Recreate"}}},
         {"metricsApi": {**BARE, "dnsPolicy": "Default"}},
         {"metricsApi": {"resources": {"limits": {"memory": "2500M"}}}},
+        {
+            "metricsApi": {
+                "settings": {
+                    "metrics": {"valueMaxAge": "1m", "maxAge": "5m", "widenQueries": False},
+                    "logging": {"verbosity": 4},
+                    "authorization": {"alwaysAllowPaths": ["/healthz", "/metrics"]},
+                },
+                "podAnnotations": {"a": "b"},
+            }
+        },
     ],
     "prometheusPods": [
         {},
@@ -585,6 +595,7 @@ OPTIONS = {
         {"scaler": {**WITH_SERVICE, "replicas": 3, "updateStrategy": {"type": "Recreate"}}},
         {"scaler": {**BARE, "dnsPolicy": "Default"}},
         {"scaler": {"resources": {"limits": {"memory": "2500M"}}}},
+        {"scaler": {"settings": {"limits": {"maxStreams": 16000}, "metrics": {"maxAge": "5m"}}}},
         {"scaler": {"enabled": False}},
     ],
     "samples": [

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpuscale.base.flags import FILE_FLAG, Flag, FlagReader
+from gpuscale.base.flags import FILE_FLAG, FileText, Flag, FlagReader
 from gpuscale.base.settings import (
     NUMBER,
     PATH,
@@ -539,18 +539,21 @@ COMMON = frozenset(
 """Flags that most users need; `--help` shows these."""
 
 
-def read_settings(given: Mapping[str, Sequence[str]]) -> MetricsApiSettings:
+def read_settings(
+    given: Mapping[str, Sequence[str]], file: Mapping[str, FileText] | None = None
+) -> MetricsApiSettings:
     """Return the settings of these flags, and of the file with settings that they name.
 
     Args:
         given: the texts of each flag that was given, by name without dashes.
+        file: what a file says that was read already.
 
     Raises:
         UsageError: values that can't be, or flags that don't go together; all are reported, one per line.
         NotFoundError: the file can't be read.
         ConfigError: the file is not of its format.
     """
-    flags = reader_of(FLAGS, given)
+    flags = reader_of(FLAGS, given, file=file)
     settings = read_backend(MetricsApiSettings, flags)
     serving = settings.serving
     if not serving.secure_port and not serving.insecure_loopback_port:

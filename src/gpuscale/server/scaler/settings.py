@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from gpuscale.base.flags import FILE_FLAG, Flag, FlagReader
+from gpuscale.base.flags import FILE_FLAG, FileText, Flag, FlagReader
 from gpuscale.base.settings import PORT, SECONDS, TEXT, groups_of, made, part, reader_of
 from gpuscale.server.metricsapi.backend_settings import BackendSettings, read_backend
 from gpuscale.server.metricsapi.trigger_settings import HeldPlace, held_place
@@ -93,18 +93,21 @@ COMMON = frozenset(
 """Flags that most users need; `--help` shows these."""
 
 
-def read_settings(given: Mapping[str, Sequence[str]]) -> ScalerSettings:
+def read_settings(
+    given: Mapping[str, Sequence[str]], file: Mapping[str, FileText] | None = None
+) -> ScalerSettings:
     """Return the settings of these flags, and of the file with settings that they name.
 
     Args:
         given: the texts of each flag that was given, by name without dashes.
+        file: what a file says that was read already.
 
     Raises:
         UsageError: values that can't be, or flags that don't go together; all are reported, one per line.
         NotFoundError: the file can't be read.
         ConfigError: the file is not of its format.
     """
-    flags = reader_of(FLAGS, given)
+    flags = reader_of(FLAGS, given, file=file)
     settings = read_backend(ScalerSettings, flags)
     if not settings.port:
         flags.fault("--port: found 0, expected a port")

@@ -204,7 +204,9 @@ _FUNCTIONS: dict[str, Callable[..., Data]] = {
     "splitList": lambda by, text: text.split(by),
     "sub": lambda value, by: _integer(value) - _integer(by),
     "ternary": lambda yes, no, which: yes if which else no,
-    "toJson": lambda value: json.dumps(_whole(value), ensure_ascii=False, separators=(",", ":")),
+    "toJson": lambda value: json.dumps(
+        _whole(value), ensure_ascii=False, separators=(",", ":"), sort_keys=True
+    ),
     "toString": _text,
     "toYaml": as_yaml,
     "trim": str.strip,

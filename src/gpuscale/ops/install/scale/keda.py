@@ -12,6 +12,7 @@ from gpuscale.ops.install.scale.azure_monitor import AzureMonitorMetric
 from gpuscale.ops.install.scale.jobs import ScaledJob
 from gpuscale.ops.install.scale.metrics import QueryMetric
 from gpuscale.ops.install.scale.scale import Scale, Subdomain
+from gpuscale.ops.install.server_settings import ScalerSettings
 
 _RESOURCES: Object = {
     "requests": {"cpu": "50m", "memory": "128Mi"},
@@ -52,6 +53,9 @@ class Scaler(ServedPodSettings):
     """Of its Service."""
     tls_secret: Subdomain | None = None
     """Secret of yours with `tls.crt` and `tls.key`, for its Service's name; absent: plain text."""
+    settings: ScalerSettings = {}
+    """Further settings, by the keys of the page on settings, such as `limits: {maxStreams: 16000}`; without
+    those that the installation sets itself."""
     client_certificates: bool = False
     """With `tlsSecret`: takes only clients with a certificate of the CA in its `ca.crt`."""
     resources: Resources = _RESOURCES

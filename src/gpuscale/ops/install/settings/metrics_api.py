@@ -17,6 +17,7 @@ from gpuscale.ops.install.pods import (
     max_series,
 )
 from gpuscale.ops.install.scale.scale import Subdomain
+from gpuscale.ops.install.server_settings import MetricsApiSettings
 from gpuscale.ops.install.settings.collected import Otlp, SelectedPods
 from gpuscale.server.metricsapi.federation.settings import member_of_flag, together
 from gpuscale.server.rules.config import load_rules
@@ -88,6 +89,9 @@ class MetricsApi(ServedPodSettings):
     files that it names. It need not be there."""
     remote_write_port: int = Field(default=9090, ge=1, le=65_535)
     """Port of a receiver of samples that the network policy lets pods go to, beside 443, 6443 and 8443."""
+    settings: MetricsApiSettings = {}
+    """Further settings, by the keys of the page on settings, such as `metrics: {valueMaxAge: 1m}`; without
+    those that the installation sets itself."""
     external_name: Subdomain | None = None
     """Host on which a metrics API of yours runs instead of pods, to work on it beside a cluster."""
     port: int = Field(default=443, ge=1, le=65_535)
@@ -123,6 +127,12 @@ class MetricsApi(ServedPodSettings):
             text = "found metricsApi.exporterPods without metricsApi.scrapePods"
             return [
                 f"{text}, expected scrapePods: true or scrapeSelectedPods, because no others name pods"
+            ]
+        other = {"prometheus": "streams", "streams": "prometheus"}[self.source]
+        if self.settings.get(other):
+            text = f"found metricsApi.settings.{other} with metricsApi.source {self.source}"
+            return [
+                f"{text}, expected metricsApi.settings.{self.source}, because the others are not read"
             ]
         if self.source == "prometheus":
             reasons = {
