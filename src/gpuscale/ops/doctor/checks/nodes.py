@@ -1,7 +1,7 @@
 """GPU nodes: labels, the device plugin, what can be allocated, and which pods taints keep away."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from gpuscale.base.findings import Checks, Fix, FixRequest, Severity
 from gpuscale.base.objects.fields import Fields
@@ -305,19 +305,40 @@ def kept_off_by(snapshot: Snapshot, spec: PodSpec, nodes: Sequence[Fields]) -> T
     """Return a taint of the last node where all nodes that a pod chooses have one that keeps it off."""
     if not facts.wanted(spec):
         return None
-    chosen = [node for node in nodes if matches(spec, node)]
-    kinds = dict.fromkeys(facts.taints(snapshot, node) for node in chosen)
-    barred = [untolerated(taints, spec.tolerations) for taints in kinds]
-    return barred[-1] if barred and all(barred) else None
+    # Most workloads choose and tolerate the same: each choice is held against the nodes once.
+    choice = repr((spec.node_selector, spec.required_node_terms, spec.tolerations))
+    answers = _answers(snapshot)
+    if (choice, id(nodes)) not in answers:
+        chosen = [node for node in nodes if matches(snapshot, spec, node)]
+        kinds = dict.fromkeys(facts.taints(snapshot, node) for node in chosen)
+        barred = [untolerated(taints, spec.tolerations) for taints in kinds]
+        taint = barred[-1] if barred and all(barred) else None
+        answers[choice, id(nodes)] = nodes, taint
+    return answers[choice, id(nodes)][1]
 
 
-def matches(spec: PodSpec, node: Fields) -> bool:
+@facts.once
+def _answers(snapshot: Snapshot) -> dict[tuple[str, int], tuple[Sequence[Fields], Taint | None]]:
+    """Return what `kept_off_by` found, with the nodes: while they are here, their id is no others'."""
+    del snapshot
+    return {}
+
+
+def matches(snapshot: Snapshot, spec: PodSpec, node: Fields) -> bool:
     """Return whether a pod's node selector and affinity let it onto a node."""
     alone = PodSpec(
         (), node_selector=spec.node_selector, required_node_terms=spec.required_node_terms
     )
-    meta = ObjectMeta(facts.name(node), labels=facts.labels(node))
-    return not misfits(alone, NodeState(Node(meta)))
+    return not misfits(alone, _bare_nodes(snapshot)[facts.name(node)])
+
+
+@facts.once
+def _bare_nodes(snapshot: Snapshot) -> Mapping[str, NodeState]:
+    """Return nodes by name, with nothing of them but their labels."""
+    return {
+        facts.name(node): NodeState(Node(ObjectMeta(facts.name(node), labels=facts.labels(node))))
+        for node in snapshot.all("nodes")
+    }
 
 
 JUDGE = ClusterJudge("nodes", _CHECKS, node_findings)

@@ -191,7 +191,7 @@ def _of_nodes(
 ) -> Cause | None:
     """Return why none of the nodes that have what a pod wants takes it; None where all is in use."""
     spec = facts.spec_of(pod)
-    matching = [node for node in nodes if matches(spec, node)]
+    matching = [node for node in nodes if matches(snapshot, spec, node)]
     if not matching and nodes:
         return _mismatch(spec, nodes, said, key)
     tolerated = [
