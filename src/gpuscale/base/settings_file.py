@@ -21,6 +21,13 @@ from gpuscale.base.words import closest
 
 _MAX_BYTES = 1024 * 1024
 _DURATION = r"^-?[0-9.]+(ns|us|µs|ms|s|m|h)([0-9.]+(ns|us|µs|ms|s|m|h))*$|^0$"
+_KINDS = {
+    "text": "a text",
+    "choice": "a text",
+    "int": "a whole number",
+    "duration": "a duration such as 30s",
+    "list": "texts",
+}
 Note = Callable[[documents.Path, str, str], None]
 """Takes where something is wrong, what was found there, and what belongs there."""
 
@@ -112,6 +119,8 @@ def _type_of(flag: Flag) -> dict[str, Any]:
         return {"type": ["integer", "null"], "minimum": 0}
     if flag.kind == "duration":
         return {"type": ["string", "integer", "null"], "pattern": _DURATION}
+    if "on" in flag.choices:
+        return {"type": ["string", "boolean", "null"]}
     return {"type": ["string", "number", "null"]}
 
 
@@ -142,10 +151,12 @@ def _texts(flag: Flag, value: object, path: documents.Path, note: Note) -> Itera
 
 def _text(flag: Flag, value: object, path: documents.Path, note: Note) -> Iterator[str]:
     if isinstance(value, bool):
-        if flag.kind != "bool":
-            note(path, _shown(value), "a text" if flag.kind == "text" else f"a {flag.kind}")
-            return
-        yield "true" if value else "false"
+        if "on" in flag.choices:
+            yield "on" if value else "off"  # YAML's words for truth values
+        elif flag.kind == "bool":
+            yield "true" if value else "false"
+        else:
+            note(path, _shown(value), _KINDS[flag.kind])
     elif isinstance(value, str | int | float):
         yield str(value)
     else:

@@ -21,6 +21,7 @@ from gpuscale.base.settings import (
     Panel,
     groups_of,
     made,
+    one_of,
     part,
     read,
     reader_of,
@@ -53,6 +54,9 @@ class Settings:
     rules: tuple[Path, ...] = STORE.option(PATHS, "rules", "Rules.")
     keeps: bool = STORE.option(SWITCH, "keep", "Keep.", "false")
     title: str = STORE.option(TEXT, "title", "Title.", key="heading")
+    mode: str = STORE.option(
+        one_of("auto", "on", "off"), "mode", "Mode.", "auto", choices=("auto", "on", "off")
+    )
     folder: Path | None = STORE.option(PATH, "folder", "Folder.")
     serving: Serving = part(Serving)
     count: int = 3
@@ -91,7 +95,7 @@ def test_flags_are_in_the_panels_of_their_fields_each_with_a_key() -> None:
     assert {title: [flag.key for flag in flags] for title, flags in GROUPS.items()} == {
         "Store": [
             *("store.maxSeries", "store.age", "store.step", "store.names", "store.rules"),
-            *("store.keep", "store.heading", "store.folder", "store.settings"),
+            *("store.keep", "store.heading", "store.mode", "store.folder", "store.settings"),
         ],
         "Serving": ["serving.port", "serving.cert", "serving.key"],
     }
@@ -119,6 +123,14 @@ serving: {port: 8080, cert: c.pem, key: k.pem}
     assert of_file(tmp_path, text) == settings(**given)
 
 
+@pytest.mark.parametrize("word", ["auto", "on", "off", '"on"', "true"])
+def test_on_and_off_are_words_although_yaml_reads_truth_values(tmp_path: Path, word: str) -> None:
+    expected = {"true": "on"}.get(word, word.strip('"'))
+    assert of_file(tmp_path, f"store: {{mode: {word}}}").mode == expected
+    data = {"store": {"mode": {"on": True, "off": False, "true": True}.get(word, word)}}
+    assert Draft202012Validator(settings_schema(FLAGS)).is_valid(data)
+
+
 def test_a_flag_wins_over_its_variable_and_both_over_the_file(tmp_path: Path) -> None:
     text = "store: {step: 2s}"
     assert of_file(tmp_path, text).step_ms == 2000
@@ -141,7 +153,7 @@ def test_what_has_no_value_counts_as_absent(tmp_path: Path, text: str) -> None:
         ("store: 5", r":1: store: found 5, expected a mapping"),
         ("store: {step: {a: 1}}", r":1: store.step: found a mapping, expected a value"),
         ("store: {step: [1s]}", r":1: store.step: found a list, expected one value"),
-        ("store: {maxSeries: true}", r":1: store.maxSeries: found true, expected a int"),
+        ("store: {maxSeries: true}", r":1: store.maxSeries: found true, expected a whole number"),
         ("store: {rules: [a, {b: 1}]}", r":1: store.rules\[1\]: found a mapping, expected a value"),
         ("store: {settings: a}", r":1: store.settings: found settings, expected"),
         ("- a", r"found a list, expected a mapping"),

@@ -67,6 +67,7 @@ class RuleSettings:
             "Whether the rules for GPUs and model servers are there too: on, off, or auto, "
             "which is where there is no --config.",
             default="auto",
+            choices=("auto", "on", "off"),
             is_ours=True,
         ),
         usual=lambda: True,
