@@ -18,7 +18,7 @@ from gpuscale.server.rules.models import AdapterFileModel, HelmValuesModel, Rule
 OURS = (Values, Scenario, RuleFileSpec, AdapterFileModel, HelmValuesModel, list[RuleModel])
 PYDANTIC = re.compile(
     r"[Ii]nput|\bshould\b|valid (string|integer|number|boolean|list|dict|tuple)|pattern|"
-    r"instance of|permitted|Extra"
+    r"instance of|permitted|\bExtra\b"
 )
 
 
