@@ -150,6 +150,16 @@ class Panel:
         flag = self.flag(name, help_, reading.kind, default, **more)
         return made(lambda flags: reading.read(flags, name), flag, is_secret=is_secret)
 
+    def pair(
+        self, certificate: str, help_: str, key: str, key_help: str = "Key of that certificate."
+    ) -> tuple[Path, Path] | None:
+        """Return a field of two files that only go together: a certificate, and its key."""
+        return made(
+            lambda flags: flags.pair(certificate, key),
+            self.flag(certificate, help_),
+            self.flag(key, key_help),
+        )
+
 
 def made(
     read: Callable[[FlagReader], T],

@@ -17,6 +17,7 @@ from gpuscale.base.documents import documents
 from gpuscale.base.documents.documents import Document, load_documents
 from gpuscale.base.errors import ConfigError, NotFoundError, Problem
 from gpuscale.base.flags import FILE_FLAG, FileText, Flag
+from gpuscale.base.objects.fields import shown
 from gpuscale.base.words import closest
 
 _MAX_BYTES = 1024 * 1024
@@ -40,7 +41,8 @@ def read_settings_file(path: Path, flags: Mapping[str, Flag]) -> dict[str, FileT
         ConfigError: it is not of the format; all faults are named.
     """
     try:
-        content = path.read_bytes()
+        with path.open("rb") as file:
+            content = file.read(_MAX_BYTES + 1)
     except OSError as error:
         raise NotFoundError(f"{path}: {error.strerror}, expected a file with settings") from None
     if len(content) > _MAX_BYTES:
@@ -72,11 +74,7 @@ def texts_of(
         flags: by name.
         note: takes what is wrong.
     """
-    known: dict[str, dict[str, Flag]] = {}
-    for flag in flags.values():
-        panel, _, key = flag.key.partition(".")
-        if flag.name != FILE_FLAG and not flag.no_effect:
-            known.setdefault(panel, {})[key] = flag
+    known = _panels(flags)
     for panel, values in _mapping(data, (), note):
         if panel not in known:
             note((panel,), panel, _expected(panel, known))
@@ -91,23 +89,27 @@ def texts_of(
 
 def settings_schema(flags: Mapping[str, Flag]) -> dict[str, Any]:
     """Return a JSON schema of the data, with a description of each key."""
-    panels: dict[str, dict[str, Any]] = {}
+    panels = {
+        panel: {
+            "type": ["object", "null"],
+            "additionalProperties": False,
+            "properties": {
+                key: {"description": flag.help, **_type_of(flag)} for key, flag in keys.items()
+            },
+        }
+        for panel, keys in _panels(flags).items()
+    }
+    return {"type": "object", "additionalProperties": False, "properties": panels}
+
+
+def _panels(flags: Mapping[str, Flag]) -> dict[str, dict[str, Flag]]:
+    """Return the flags that a file may have, by panel and key."""
+    found: dict[str, dict[str, Flag]] = {}
     for flag in flags.values():
         panel, _, key = flag.key.partition(".")
         if flag.name != FILE_FLAG and not flag.no_effect:
-            panels.setdefault(panel, {})[key] = {"description": flag.help, **_type_of(flag)}
-    return {
-        "type": "object",
-        "additionalProperties": False,
-        "properties": {
-            panel: {
-                "type": ["object", "null"],
-                "additionalProperties": False,
-                "properties": keys,
-            }
-            for panel, keys in panels.items()
-        },
-    }
+            found.setdefault(panel, {})[key] = flag
+    return found
 
 
 def _type_of(flag: Flag) -> dict[str, Any]:
@@ -174,12 +176,4 @@ def _place(document: Document, key: str) -> str:
 
 
 def _shown(value: object) -> str:
-    if isinstance(value, dict | list):
-        return "a mapping" if isinstance(value, dict) else "a list"
-    return (
-        "nothing"
-        if value is None
-        else str(value).lower()
-        if isinstance(value, bool)
-        else repr(value)
-    )
+    return str(value).lower() if isinstance(value, bool) else shown(value)

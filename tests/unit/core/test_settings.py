@@ -199,3 +199,8 @@ def test_a_file_that_cant_be_read(tmp_path: Path) -> None:
 )
 def test_the_schema_takes_what_the_file_may_have(data, fits: bool) -> None:
     assert Draft202012Validator(settings_schema(FLAGS)).is_valid(data) is fits
+
+
+def test_of_a_file_without_an_end_no_more_is_read_than_may_be() -> None:
+    with pytest.raises(ConfigError, match="found a larger file, expected at most 1024 KiB"):
+        settings(settings=["/dev/zero"])

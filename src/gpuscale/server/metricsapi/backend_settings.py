@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from gpuscale.base.flags import FlagReader
+from gpuscale.base.flags import FILE_FLAG, FlagReader
 from gpuscale.base.objects.selectors import parse_selector
 from gpuscale.base.settings import (
     MILLISECONDS,
@@ -227,6 +227,29 @@ class BackendSettings:
     notes: tuple[str, ...] = ()
     """What to say of flags that change nothing here."""
 
+
+COMMON_OF_VALUES = frozenset(
+    {
+        FILE_FLAG,
+        "config",
+        "preset",
+        "source",
+        "value-max-age",
+        "prometheus-url",
+        "prometheus-ca-file",
+        "prometheus-token-file",
+        "prometheus-identity",
+        "prometheus-header",
+        "prometheus-username",
+        "prometheus-password-file",
+        "agent-service",
+        "agent",
+        "scrape",
+        "lister-kubeconfig",
+        "v",
+    }
+)
+"""Flags of where values come from that most users need."""
 
 _Backend = TypeVar("_Backend", bound=BackendSettings)
 

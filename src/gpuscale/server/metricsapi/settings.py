@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpuscale.base.flags import FILE_FLAG, FileText, Flag, FlagReader
+from gpuscale.base.flags import FileText, Flag, FlagReader
 from gpuscale.base.settings import (
     NUMBER,
     PATH,
@@ -25,7 +25,11 @@ from gpuscale.base.settings import (
     read,
     reader_of,
 )
-from gpuscale.server.metricsapi.backend_settings import BackendSettings, read_backend
+from gpuscale.server.metricsapi.backend_settings import (
+    COMMON_OF_VALUES,
+    BackendSettings,
+    read_backend,
+)
 from gpuscale.server.metricsapi.trigger_settings import HeldPlace, held_place
 from gpuscale.server.panels import (
     AUDIT,
@@ -139,12 +143,11 @@ class ServingSettings:
         "0",
         is_ours=True,
     )
-    certificate: tuple[Path, Path] | None = made(
-        lambda flags: flags.pair("tls-cert-file", "tls-private-key-file"),
-        SERVING.flag(
-            "tls-cert-file", "Serving certificate, with intermediates; renewed files are used."
-        ),
-        SERVING.flag("tls-private-key-file", "Key of the serving certificate."),
+    certificate: tuple[Path, Path] | None = SERVING.pair(
+        "tls-cert-file",
+        "Serving certificate, with intermediates; renewed files are used.",
+        "tls-private-key-file",
+        "Key of the serving certificate.",
     )
     """None for those in the folder."""
     certificate_folder: Path = SERVING.option(
@@ -504,36 +507,20 @@ GROUPS: Mapping[str, tuple[Flag, ...]] = groups_of(
 FLAGS: Mapping[str, Flag] = {flag.name: flag for flags in GROUPS.values() for flag in flags}
 COMMON = frozenset(
     {
-        "config",
-        "preset",
+        *COMMON_OF_VALUES,
         "print-preset",
         "triggers",
         "rules-configmaps",
-        FILE_FLAG,
-        "source",
-        "value-max-age",
         "metrics-relist-interval",
-        "prometheus-url",
-        "prometheus-ca-file",
-        "prometheus-token-file",
-        "prometheus-identity",
-        "prometheus-header",
-        "prometheus-username",
-        "prometheus-password-file",
-        "agent-service",
-        "agent",
-        "scrape",
         "scrape-interval",
         "store-directory",
         "remote-write-url",
-        "lister-kubeconfig",
         "federate",
         "secure-port",
         "insecure-loopback-port",
         "tls-cert-file",
         "tls-private-key-file",
         "cert-dir",
-        "v",
     }
 )
 """Flags that most users need; `--help` shows these."""

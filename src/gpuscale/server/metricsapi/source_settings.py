@@ -73,14 +73,10 @@ class SourceSettings:
     ca_file: Path | None = PROMETHEUS.option(
         PATH, "prometheus-ca-file", "CAs that Prometheus' certificate is held against."
     )
-    client_files: tuple[Path, Path] | None = made(
-        lambda flags: flags.pair(
-            "prometheus-client-tls-cert-file", "prometheus-client-tls-key-file"
-        ),
-        PROMETHEUS.flag(
-            "prometheus-client-tls-cert-file", "Client certificate to go to Prometheus with."
-        ),
-        PROMETHEUS.flag("prometheus-client-tls-key-file", "Key of that certificate."),
+    client_files: tuple[Path, Path] | None = PROMETHEUS.pair(
+        "prometheus-client-tls-cert-file",
+        "Client certificate to go to Prometheus with.",
+        "prometheus-client-tls-key-file",
     )
     token_file: Path | None = PROMETHEUS.option(
         PATH,

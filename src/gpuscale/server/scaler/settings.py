@@ -3,9 +3,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from gpuscale.base.flags import FILE_FLAG, FileText, Flag, FlagReader
+from gpuscale.base.flags import FileText, Flag, FlagReader
 from gpuscale.base.settings import PORT, SECONDS, TEXT, groups_of, made, part, reader_of
-from gpuscale.server.metricsapi.backend_settings import BackendSettings, read_backend
+from gpuscale.server.metricsapi.backend_settings import (
+    COMMON_OF_VALUES,
+    BackendSettings,
+    read_backend,
+)
 from gpuscale.server.metricsapi.trigger_settings import HeldPlace, held_place
 from gpuscale.server.panels import SERVING, SETTINGS_FILE
 from gpuscale.server.scaler.certificate import ScalerTlsFiles
@@ -68,26 +72,10 @@ GROUPS: Mapping[str, tuple[Flag, ...]] = groups_of(
 FLAGS: Mapping[str, Flag] = {flag.name: flag for flags in GROUPS.values() for flag in flags}
 COMMON = frozenset(
     {
+        *COMMON_OF_VALUES,
         *(flag.name for flag in GROUPS["Serving"]),
-        "config",
-        "preset",
         "held-configmap",
         "held-file",
-        FILE_FLAG,
-        "source",
-        "value-max-age",
-        "prometheus-url",
-        "prometheus-ca-file",
-        "prometheus-token-file",
-        "prometheus-identity",
-        "prometheus-header",
-        "prometheus-username",
-        "prometheus-password-file",
-        "agent-service",
-        "agent",
-        "scrape",
-        "lister-kubeconfig",
-        "v",
     }
 )
 """Flags that most users need; `--help` shows these."""

@@ -170,10 +170,10 @@ class FeedSettings:
         "agent-server-name",
         "Name that the agents' certificates are checked against; the address's host if empty.",
     )
-    agent_client_files: tuple[Path, Path] | None = made(
-        lambda flags: flags.pair("agent-client-tls-cert-file", "agent-client-tls-key-file"),
-        STREAMS.flag("agent-client-tls-cert-file", "Client certificate to go to the agents with."),
-        STREAMS.flag("agent-client-tls-key-file", "Key of that certificate."),
+    agent_client_files: tuple[Path, Path] | None = STREAMS.pair(
+        "agent-client-tls-cert-file",
+        "Client certificate to go to the agents with.",
+        "agent-client-tls-key-file",
     )
     agent_username: str | None = STREAMS.option(
         TEXT.unless_zero(None),

@@ -69,15 +69,10 @@ class AlertmanagerSettings:
     ca_file: Path | None = STREAMS.option(
         PATH, "alertmanager-ca-file", "CAs of the Alertmanagers' certificates."
     )
-    client_files: tuple[Path, Path] | None = made(
-        lambda flags: flags.pair(
-            "alertmanager-client-tls-cert-file", "alertmanager-client-tls-key-file"
-        ),
-        STREAMS.flag(
-            "alertmanager-client-tls-cert-file",
-            "Client certificate to go to the Alertmanagers with.",
-        ),
-        STREAMS.flag("alertmanager-client-tls-key-file", "Key of that certificate."),
+    client_files: tuple[Path, Path] | None = STREAMS.pair(
+        "alertmanager-client-tls-cert-file",
+        "Client certificate to go to the Alertmanagers with.",
+        "alertmanager-client-tls-key-file",
     )
 
 
