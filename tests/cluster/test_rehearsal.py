@@ -257,7 +257,8 @@ def test_virtual_time_and_the_real_scheduler_change_node_pools_alike(
 
 def test_both_documents_have_the_same_form(rehearsed) -> None:
     real, virtual = rehearsed("ack-bert")[0], simulated("ack-bert")
-    assert real.keys() | {"fidelity"} == virtual.keys()  # says how it was computed; nothing was, here
+    # It says how a run was computed; nothing was, here.
+    assert real.keys() | {"fidelity"} == virtual.keys()
     assert real["summary"].keys() == virtual["summary"].keys()
     common = {name for name in virtual["series"] if not name.startswith(("gpu/", "pod/"))}
     assert common <= real["series"].keys()
