@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuscale.agent.exporter.flags import FLAGS as AGENT
+from gpuscale.agent.attribution.settings import AttributionSettings
+from gpuscale.agent.exporter.settings import ExporterSettings
 from gpuscale.server.metricsapi.settings import AuditSettings, MetricsApiSettings
 from gpuscale.server.scaler.settings import ScalerSettings
 from gpuscale.server.sources.feeds.settings import FeedSettings
@@ -24,14 +25,21 @@ def settings_of(kind):
 
 
 @pytest.mark.parametrize(
-    "kind",
-    [MetricsApiSettings, ScalerSettings, FeedSettings, AuditSettings],
-    ids=lambda kind: kind.__name__,
+    ("house", "kind"),
+    [
+        ("agent", ExporterSettings),
+        ("agent", AttributionSettings),
+        *(
+            ("server", kind)
+            for kind in (MetricsApiSettings, ScalerSettings, FeedSettings, AuditSettings)
+        ),
+    ],
+    ids=lambda each: getattr(each, "__name__", each),
 )
-def test_each_field_is_used(kind) -> None:
+def test_each_field_is_used(house: str, kind) -> None:
     paths = [
         path
-        for path in sorted((PACKAGE / "server").rglob("*.py"))
+        for path in sorted((PACKAGE / house).rglob("*.py"))
         if not path.stem.endswith("settings")
     ]
     paths += [*(PACKAGE / "cli" / "servers").glob("*.py")]
@@ -43,10 +51,3 @@ def test_each_field_is_used(kind) -> None:
         if not re.search(rf"\.{each.name}\b", text)
     ]
     assert [name for name in unused if name != "MetricsApiSettings.peers"] == []
-
-
-def test_each_flag_of_the_node_agent_is_read_or_says_that_it_changes_nothing() -> None:
-    paths = [*(PACKAGE / "agent").rglob("*.py"), *(PACKAGE / "cli").rglob("*.py")]
-    text = "\n".join(path.read_text() for path in sorted(paths) if path.stem != "flags")
-    unread = [each.name for each in AGENT.values() if f'"{each.name}"' not in text]
-    assert [name for name in unread if not AGENT[name].no_effect] == []

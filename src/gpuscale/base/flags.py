@@ -35,8 +35,6 @@ class Flag:
     env: str = ""
     """The variable that is read where the flag is not given; empty for none."""
     choices: tuple[str, ...] = ()
-    several: bool = False
-    """Whether several of the choices may be given, with commas between."""
     key: str = ""
     """Where it stands in the file with settings, such as `store.maxSeries`."""
 
@@ -81,6 +79,11 @@ class FlagReader:
     def untouched(self) -> "FlagReader":
         """Return a reader of the same flags, of which none is given."""
         return FlagReader(self._flags, {})
+
+    def with_fallback(self, file: Mapping[str, FileText]) -> "FlagReader":
+        """Return a reader that takes what another file says where nothing else is given."""
+        file = {**file, **self._file}
+        return FlagReader(self._flags, self._given, self._environment, self._words, file)
 
     def fault(self, text: str) -> None:
         """Note what is wrong; the same text counts once."""

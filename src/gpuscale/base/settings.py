@@ -1,4 +1,4 @@
-"""Settings of a server as dataclasses: each field says which flags it comes from, and how they are read.
+"""Settings of a program as dataclasses: each field says which flags it comes from, and how they are read.
 
 From that one place come the command line, the help, the tables of the docs, and the keys of the file that
 `--settings` names.
@@ -45,6 +45,15 @@ class Reading(Generic[T]):
             self.choices,
         )
 
+    def unless_empty(self) -> "Reading[T | None]":
+        """Return a reading that gives None for an empty text."""
+        return Reading(
+            self.kind,
+            lambda flags, name: self.read(flags, name) if flags.text(name) else None,
+            self.repeats,
+            self.choices,
+        )
+
     def or_default(self) -> "Reading[T]":
         """Return a reading that gives the default for 0."""
 
@@ -74,9 +83,18 @@ def one_of(*choices: str) -> Reading[str]:
     return Reading("text", lambda flags, name: flags.choice(name, *choices))
 
 
-def converted(convert: Callable[[str], T], fallback: T) -> Reading[T]:
+def chosen(values: Mapping[str, T]) -> Reading[T]:
+    """Return a reading of the texts that values are chosen by; an empty one is the default."""
+    return Reading(
+        "choice",
+        lambda flags, name: values[flags.choice(name)],
+        choices=tuple(text for text in values if text),
+    )
+
+
+def converted(convert: Callable[[str], T], fallback: T, kind: Kind = "text") -> Reading[T]:
     """Return a reading by a function that says with a ValueError or UsageError what it found and expected."""
-    return Reading("text", lambda flags, name: flags.converted(name, convert, fallback))
+    return Reading(kind, lambda flags, name: flags.converted(name, convert, fallback))
 
 
 def each(convert: Callable[[str], T]) -> Reading[tuple[T, ...]]:

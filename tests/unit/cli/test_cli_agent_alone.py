@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from gpuscale import __version__
-from gpuscale.agent.exporter.flags import FLAGS
+from gpuscale.agent.exporter.settings import FLAGS
 from gpuscale.cli import main
 
 

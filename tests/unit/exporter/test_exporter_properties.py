@@ -6,12 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuscale.agent.exporter.devices import parse_devices
-from gpuscale.agent.exporter.flags import FLAGS
 from gpuscale.agent.exporter.gpu_source import parse_gpu_source
 from gpuscale.agent.exporter.http.passwords import _name_and_password
 from gpuscale.agent.exporter.http.web_config import load_web_config
 from gpuscale.agent.exporter.routes import accepts_gzip, prefers_openmetrics
-from gpuscale.agent.exporter.settings import read_settings
+from gpuscale.agent.exporter.settings import FLAGS, read_settings
 from gpuscale.base.errors import ConfigError, NotFoundError, UnavailableError, UsageError
 from gpuscale.base.exposition.families import Family, Sample
 from gpuscale.base.exposition.stream import SeriesKey, StreamEncoder, StreamError

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from gpuscale.agent.exporter.devices import DeviceSelection, SelectedReader, parse_devices
-from gpuscale.agent.exporter.flags import FLAGS
 from gpuscale.agent.exporter.gpu_source import GpuSource, parse_gpu_source
 from gpuscale.agent.exporter.readers import (
     ReplaceableReader,
@@ -16,12 +15,12 @@ from gpuscale.agent.exporter.readers import (
     make_reader,
     needs_processes,
 )
-from gpuscale.agent.exporter.settings import read_settings
+from gpuscale.agent.exporter.settings import FLAGS, read_settings
 from gpuscale.agent.gpu.health import HEALTH_FIELDS
 from gpuscale.agent.gpu.model_table import MODELS
 from gpuscale.agent.gpu.readings import GpuIdentity, GpuInstance
 from gpuscale.agent.gpu.simulated import SimulatedReader
-from gpuscale.base.errors import UnavailableError, UsageError
+from gpuscale.base.errors import ConfigError, UnavailableError, UsageError
 from gpuscale.cli.servers.agent import plain_arguments
 from gpuscale.signals import load_counters
 
@@ -34,10 +33,10 @@ def read(environment=None, **given):
 def test_defaults_are_those_of_dcgm_exporter() -> None:
     settings = read()
     assert settings.counters_file == Path("/etc/dcgm-exporter/default-counters.csv")
-    assert (settings.host, settings.port) == ("", 9400)
+    assert settings.address == ("", 9400)
     assert settings.interval_ms == 30_000
-    assert (settings.xid_window_ms, settings.clock_window_ms) == (300_000, 300_000)
-    assert settings.pods is None
+    assert (settings.nvml.xid_window_ms, settings.nvml.clock_window_ms) == (300_000, 300_000)
+    assert settings.attribution is None
     assert settings.options.hostname == "host-1"
     assert settings.options.names == "4.8"
     assert settings.styles == {"dcgm"}
@@ -105,13 +104,73 @@ def test_every_flag_of_upstream_is_there_with_its_alias_and_variable(name) -> No
 def test_flag_wins_over_variable_and_variable_over_default() -> None:
     environment = {"DCGM_EXPORTER_INTERVAL": "5000", "DCGM_EXPORTER_LISTEN": ":9500"}
     settings = read(environment, collect_interval="1s")
-    assert (settings.interval_ms, settings.port) == (1000, 9500)
+    assert (settings.interval_ms, settings.address) == (1000, ("", 9500))
+
+
+def test_a_file_says_the_same_as_flags(tmp_path: Path) -> None:
+    path = tmp_path / "settings.yaml"
+    path.write_text(
+        """
+readings: {gpu: "simulated:NVIDIA H200:2", collectInterval: 2s, profilingInterval: 500, devices: "g:0"}
+series: {names: 4.9, hostnameLabel: both, xidCountWindowSize: 1m, replaceBlanksInModelName: true}
+kubernetes:
+  {enabled: true, enablePodLabels: true, podLabelAllowlistRegex: [^app$, team], procRoot: /host/proc}
+serving: {address: "127.0.0.1:9500"}
+logging: {format: json, debug: true}
+"""
+    )
+    flags = {
+        "gpu": "simulated:NVIDIA H200:2",
+        "collect_interval": "2s",
+        "profiling_interval": "500",
+        "devices": "g:0",
+        "names": "4.9",
+        "hostname_label": "both",
+        "xid_count_window_size": "1m",
+        "replace_blanks_in_model_name": "true",
+        "kubernetes": "true",
+        "kubernetes_enable_pod_labels": "true",
+        "kubernetes_pod_label_allowlist_regex": "^app$,team",
+        "proc_root": "/host/proc",
+        "address": "127.0.0.1:9500",
+        "log_format": "json",
+        "debug": "true",
+    }
+    assert read(settings=str(path)) == read(**flags)
+    assert read({"GPUSCALE_EXPORTER_SETTINGS": str(path)}) == read(**flags)
+
+
+def test_flags_and_variables_win_over_the_file_and_that_over_dcgm_exporters(tmp_path) -> None:
+    path, config = tmp_path / "settings.yaml", tmp_path / "config.yaml"
+    config.write_text("version: 1\ncollection: {interval: 5s}\n")
+    path.write_text(f"readings: {{configFile: {config}}}\n")
+    assert read(settings=str(path)).interval_ms == 5_000
+    path.write_text(f"readings: {{configFile: {config}, collectInterval: 4s}}\n")
+    assert read(settings=str(path)).interval_ms == 4_000
+    variable = {"DCGM_EXPORTER_INTERVAL": "3000"}
+    assert read(variable, settings=str(path)).interval_ms == 3_000
+    assert read(variable, settings=str(path), collect_interval="2s").interval_ms == 2_000
+
+
+def test_what_is_wrong_in_the_file_is_said_with_its_line(tmp_path) -> None:
+    path = tmp_path / "settings.yaml"
+    path.write_text("serving:\n  address: 9400x\nseries:\n  names: 4.7\n")
+    with pytest.raises(UsageError) as caught:
+        read(settings=str(path))
+    assert sorted(str(caught.value).splitlines()) == [
+        f"{path}:2: serving.address: found '9400x', expected [HOST]:PORT such as :9400 or 127.0.0.1:9400",
+        f"{path}:4: series.names: found '4.7', expected one of: 4.8, 4.9, both",
+    ]
+    path.write_text("kubernetes: {dcgm: true}\nserving: {webReadTimeout: 5s}\n")
+    with pytest.raises(ConfigError) as refused:
+        read(settings=str(path))
+    assert [problem.found for problem in refused.value.problems] == ["dcgm", "webReadTimeout"]
 
 
 def test_flag_that_is_false_wins_over_a_variable_that_is_true() -> None:
     environment = {"DCGM_EXPORTER_KUBERNETES": "true"}
-    assert read(environment).pods is not None
-    assert read(environment, kubernetes="false").pods is None
+    assert read(environment).attribution is not None
+    assert read(environment, kubernetes="false").attribution is None
 
 
 @pytest.mark.parametrize(
@@ -122,11 +181,15 @@ def test_bare_interval_is_milliseconds_and_units_are_taken(text: str, millisecon
 
 
 def test_profiling_has_a_pace_that_the_reader_chooses_or_one_of_its_own() -> None:
-    assert read().profiling_interval_ms is None
-    assert read(profiling_interval="0").profiling_interval_ms == 0
-    assert read(profiling_interval="5s").profiling_interval_ms == 5_000
     variable = {"GPUSCALE_EXPORTER_PROFILING_INTERVAL": "10s"}
-    assert read(variable).profiling_interval_ms == 10_000
+    found = [
+        read().nvml,
+        read(profiling_interval="0").nvml,
+        read(profiling_interval="5s").nvml,
+        read(variable).nvml,
+    ]
+    assert [each.graphics_period_ms for each in found] == [None, 0, 5_000, 10_000]
+    assert [each.gpm_period_ms for each in found] == [0, 0, 5_000, 10_000]
 
 
 @pytest.mark.parametrize(
@@ -221,22 +284,21 @@ def test_node_name_stands_for_the_hostname_under_kubernetes_only() -> None:
     ],
 )
 def test_address_is_host_and_port(text: str, expected) -> None:
-    settings = read(address=text)
-    assert (settings.host, settings.port) == expected
+    assert read(address=text).address == expected
 
 
 def test_pod_labels_are_all_or_those_allowed() -> None:
-    everything = read(kubernetes="true", kubernetes_enable_pod_labels="true").pods
-    assert everything.label_patterns == (".*",)
+    everything = read(kubernetes="true", kubernetes_enable_pod_labels="true").attribution
+    assert everything.kubernetes.pod_labels == (".*",)
     some = read(
         kubernetes="true",
         kubernetes_enable_pod_labels="true",
         kubernetes_pod_label_allowlist_regex="^app$, team",
-    ).pods
-    assert some.label_patterns == ("^app$", "team")
-    assert some.needs_api_server
-    none = read(kubernetes="true").pods
-    assert (none.label_patterns, none.needs_api_server) == ((), False)
+    ).attribution
+    assert some.kubernetes.pod_labels == ("^app$", "team")
+    assert read(kubernetes="true").attribution.kubernetes is None
+    uids = read(kubernetes="true", kubernetes_enable_pod_uid="true").attribution
+    assert (uids.kubernetes.name, uids.kubernetes.pod_labels) == ("host-1", ())
 
 
 @pytest.mark.parametrize(

@@ -155,8 +155,8 @@ def test_the_exporter_takes_the_agents_arguments(style: str) -> None:
     given = {name.removeprefix("--"): text for name, text in zip(names, texts, strict=True)}
     settings = exporter_settings(given, {"NODE_NAME": "n1"}, "host")
     assert settings.interval_ms == 500
-    assert settings.pods is not None
-    assert (settings.port, settings.gpu.kind) == (9400, "nvml")
+    assert settings.attribution is not None
+    assert (settings.address, settings.gpu.kind) == (("", 9400), "nvml")
     assert settings.styles == ({"dcgm", "ack"} if style == "both" else {style})
 
 

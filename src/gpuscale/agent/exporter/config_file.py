@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gpuscale.agent.exporter.counters_file import read_text
-from gpuscale.agent.exporter.flags import MAX_INTERVAL_MS, MIN_INTERVAL_MS
+from gpuscale.agent.panels import MAX_INTERVAL_MS, MIN_INTERVAL_MS
 from gpuscale.base.documents.documents import load_documents
 from gpuscale.base.errors import ConfigError, Problem
 from gpuscale.base.golang.durations import parse_duration_ms

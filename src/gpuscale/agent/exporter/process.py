@@ -6,6 +6,7 @@ import os
 import socket
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -43,8 +44,6 @@ POLL_S = 2.0
 _CLOSE_WAIT_S = 2.0
 _CONFIG_MAP_S = 30.0
 _FIRST_SYSTEMD_FD = 3
-_PAGE_PODS = 25
-"""Of one page of a list, which is in memory whole; a node has some hundred, of ten or twenty KiB each."""
 _MAX_WEB_CONFIG_BYTES = 1024 * 1024
 
 _log = logging.getLogger(__name__)
@@ -107,9 +106,7 @@ class ExporterService:
             _log.warning("%s", note)
         tasks: list[asyncio.Task[None]] = []
         try:
-            port = await self.agent.start(
-                self._settings.host, self._settings.port, _sockets(self._settings)
-            )
+            port = await self.agent.start(*self._settings.address, _sockets(self._settings))
             if self._owners is not None:
                 tasks.append(_task(self._owners.run(), "exporter-attribution"))
             announce(port)
@@ -250,40 +247,24 @@ def _extras(settings: ExporterSettings) -> Extras:
 
         vendor = amd_families
     jobs = None if settings.jobs_folder is None else JobFiles(settings.jobs_folder).read
-    if settings.pods is None:
+    if settings.attribution is None:
         return Extras(vendor=vendor, jobs=jobs)
     from gpuscale.agent.attribution.processes.shares import split_utilisation
 
-    return Extras(split_utilisation, vendor, AzureMetrics(settings.cluster), jobs)
+    cluster = replace(settings.cluster, vendor=settings.gpu.vendor)
+    return Extras(split_utilisation, vendor, AzureMetrics(cluster), jobs)
 
 
 def _owners(settings: ExporterSettings, clock: Clock) -> _Owners | None:
-    pods = settings.pods
-    if pods is None:
+    if settings.attribution is None:
         return None
     from gpuscale.agent.attribution.service import NodeAttribution
-    from gpuscale.agent.attribution.settings import (
-        AttributionSettings,
-        KubeletSettings,
-        NodeSettings,
-    )
-    from gpuscale.kube.client.settings import KubeSettings
 
-    node = settings.options.node
-    server = KubeSettings(kubeconfig=settings.kubeconfig, page_size=_PAGE_PODS)
-    kubernetes = NodeSettings(node, server, pods.label_patterns)
-    return NodeAttribution(
-        AttributionSettings(
-            kubelet=KubeletSettings(pods.socket, resource_names=pods.resource_names),
-            proc_root=pods.proc_root,
-            kubernetes=kubernetes if pods.needs_api_server else None,
-        ),
-        clock,
-    )
+    return NodeAttribution(settings.attribution, clock)
 
 
 def _simulated_pods(settings: ExporterSettings) -> "SimulatedPods | None":
-    if settings.pods is None or settings.gpu.kind != "simulated":
+    if settings.attribution is None or settings.gpu.kind != "simulated":
         return None
     from gpuscale.agent.exporter.simulated_pods import SimulatedPods
 

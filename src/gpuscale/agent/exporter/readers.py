@@ -1,6 +1,7 @@
 """The reader of the GPUs that settings name."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gpuscale.agent.exporter.devices import SelectedReader
@@ -36,14 +37,14 @@ def fields_to_read(counters: Iterable[Counter], settings: ExporterSettings) -> f
         wanted |= ACK_FIELDS
     if "dcgm" in settings.styles:
         wanted |= HEALTH_FIELDS
-    if settings.pods is not None:
+    if settings.attribution is not None:
         wanted |= SHARE_FIELDS | AZURE_FIELDS
     return frozenset(wanted)
 
 
 def needs_processes(settings: ExporterSettings) -> bool:
     """Return whether anything served is about processes: ACK's series, or the parts of containers."""
-    return settings.pods is not None
+    return settings.attribution is not None
 
 
 def make_reader(
@@ -155,15 +156,8 @@ def _simulated(
 
 def _nvml(settings: ExporterSettings, fields: frozenset[str], clock: Clock | None) -> GpuReader:
     from gpuscale.agent.nvml.reader import NvmlReader
-    from gpuscale.agent.nvml.settings import NvmlSettings
 
-    paces = NvmlSettings(
-        xid_window_ms=settings.xid_window_ms,
-        clock_window_ms=settings.clock_window_ms,
-        processes=needs_processes(settings),
-        gpm_period_ms=settings.profiling_interval_ms or 0,
-        graphics_period_ms=settings.profiling_interval_ms,
-    )
+    paces = replace(settings.nvml, processes=needs_processes(settings))
     found = NvmlReader(paces, fields=fields, clock=clock)
     if settings.host_engine is None:
         return found

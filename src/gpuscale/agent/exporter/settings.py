@@ -1,168 +1,52 @@
-"""What the node agent was asked to do: flags and environment to settings, with all errors together."""
+"""What the node agent was asked to do: flags, variables and files to settings, with all errors together."""
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from gpuscale.agent.attribution.settings import AttributionSettings
 from gpuscale.agent.dcgm.address import parse_address
 from gpuscale.agent.exporter.config_map import ConfigMapName, parse_config_map
 from gpuscale.agent.exporter.counters_file import Mode
 from gpuscale.agent.exporter.devices import DeviceSelection, parse_devices
 from gpuscale.agent.exporter.families.azure import AzureCluster
-from gpuscale.agent.exporter.flags import FLAGS, MAX_INTERVAL_MS, MIN_INTERVAL_MS
 from gpuscale.agent.exporter.gpu_source import GpuSource, parse_gpu_source
 from gpuscale.agent.formats.labels import FamilyOptions
 from gpuscale.agent.formats.styles import Style
-from gpuscale.base.flags import FlagReader
-from gpuscale.base.golang.durations import parse_duration_ms
-from gpuscale.signals import Names
+from gpuscale.agent.nvml.settings import NvmlSettings
+from gpuscale.agent.panels import (
+    CONFIG_FILE,
+    HOSTNAME,
+    INTERVAL_MS,
+    KUBERNETES,
+    LOGGING,
+    MAX_WINDOW_MS,
+    READINGS,
+    SERIES,
+    SERVING,
+    SETTINGS_FILE,
+    WITHOUT_EFFECT,
+    milliseconds,
+)
+from gpuscale.base.flags import FILE_FLAG, FileText, Flag, FlagReader
+from gpuscale.base.settings import (
+    PATH,
+    SWITCH,
+    Reading,
+    chosen,
+    converted,
+    flags_of,
+    groups_of,
+    made,
+    part,
+    read,
+    reader_of,
+)
 
 _WORDS = {**dict.fromkeys(("y", "yes", "on"), True), **dict.fromkeys(("n", "no", "off"), False)}
 """Booleans that dcgm-exporter's environment variables may have."""
-
-
-@dataclass(frozen=True, slots=True)
-class PodLookupSettings:
-    """How GPUs are tied to pods."""
-
-    socket: Path
-    proc_root: Path
-    resource_names: tuple[str, ...]
-    label_patterns: tuple[str, ...]
-    """RE2 expressions for the keys of pod labels to serve; empty serves none."""
-    needs_api_server: bool
-    """Whether UIDs or labels are wanted, which only the API server has."""
-
-
-@dataclass(frozen=True, slots=True)
-class ExporterSettings:
-    """The configuration that a node agent starts with."""
-
-    counters_file: Path
-    counters_text: tuple[str, str] | None
-    """Counters that a configuration file lists, and its name; None where they come from elsewhere."""
-    counters_map: ConfigMapName | None
-    """Where counters come from instead of the file; None is the file."""
-    counters_mode: Mode
-    gpu: GpuSource
-    host_engine: str | None
-    """Address of a DCGM host engine, `HOST:PORT` or a socket's path; None asks none."""
-    devices: DeviceSelection
-    interval_ms: int
-    stream_interval_ms: int | None
-    profiling_interval_ms: int | None
-    """0 means at every collect, None that the reader chooses by what the counters cost."""
-    record: Path | None
-    styles: frozenset[Style]
-    options: FamilyOptions
-    xid_window_ms: int
-    clock_window_ms: int
-    cluster: AzureCluster
-    kubeconfig: Path | None
-    """To ask the API server with; None is the pod's service account."""
-    jobs_folder: Path | None
-    """Where files tell the batch jobs on each GPU."""
-    pods: PodLookupSettings | None
-    """None leaves GPUs without pods."""
-    host: str
-    port: int
-    is_socket_given: bool
-    """Whether systemd hands the sockets over."""
-    web_config_file: Path | None
-    web_users_folder: Path | None
-    """Where users of basic authentication are, beside those of the file."""
-    has_open_probes: bool
-    """Whether probes need no password."""
-    is_debugging: bool
-    log_format: str
-    notes: tuple[str, ...]
-    """What to say of flags that change nothing here."""
-
-
-def read_settings(
-    given: Mapping[str, str], environment: Mapping[str, str], hostname: str
-) -> ExporterSettings:
-    """Return the settings of a command line and its environment; flags win over variables.
-
-    Args:
-        given: flag name to its text, for the flags that were given.
-        environment: of the process.
-        hostname: of this machine; `NODE_NAME` stands in for it under Kubernetes.
-
-    Raises:
-        UsageError: at least one value is wrong; all are reported, one per line.
-        ConfigError: the configuration file is not of its format.
-        NotFoundError: it can't be read.
-    """
-    texts = {name: [text] for name, text in given.items()}
-    flags = FlagReader(FLAGS, texts, environment, _WORDS)
-    path = flags.path("config-file")
-    if path is None:
-        settings = _settings(flags, hostname)
-        flags.finish()
-        return settings
-    from gpuscale.agent.exporter.config_file import read_config_file  # YAML takes memory for good
-
-    config = read_config_file(path)
-    more: dict[str, list[str]] = {}
-    if config.interval_ms is not None and not flags.is_given("collect-interval"):
-        more["collect-interval"] = [str(config.interval_ms)]
-    has_counters = flags.is_given("collectors") or flags.text("configmap-data") != "none"
-    if config.counters_path and not has_counters:
-        more["collectors"] = [config.counters_path]
-    flags = FlagReader(FLAGS, {**texts, **more}, environment, _WORDS)
-    settings = _settings(flags, hostname)
-    flags.finish()
-    listed = None if has_counters else config.counters_text
-    return replace(
-        settings,
-        counters_text=None if listed is None else (listed, str(path)),
-        notes=(*settings.notes, *config.notes),
-    )
-
-
-def _settings(flags: FlagReader, hostname: str) -> ExporterSettings:
-    is_kubernetes = flags.boolean("kubernetes")
-    host, port = flags.converted("address", _address, ("", 0))
-    window_limits = (1, 24 * MAX_INTERVAL_MS)
-    gpu = _gpu_source(flags)
-    return ExporterSettings(
-        counters_file=Path(flags.text("collectors")),
-        counters_text=None,
-        counters_map=flags.converted("configmap-data", parse_config_map, None),
-        kubeconfig=flags.path("kubeconfig"),
-        counters_mode="add" if flags.choice("counters-mode") == "add" else "replace",
-        gpu=gpu,
-        host_engine=flags.converted("remote-hostengine-info", parse_address, None),
-        devices=flags.converted("devices", parse_devices, DeviceSelection()),
-        interval_ms=_interval_ms(flags, "collect-interval", MIN_INTERVAL_MS, MAX_INTERVAL_MS),
-        stream_interval_ms=_interval_ms_or_none(
-            flags, "stream-interval", MIN_INTERVAL_MS, MAX_INTERVAL_MS
-        ),
-        profiling_interval_ms=_interval_ms_or_none(flags, "profiling-interval", 0, MAX_INTERVAL_MS),
-        record=flags.path("record"),
-        styles=flags.converted("style", _styles, frozenset[Style]()),
-        options=_family_options(flags, hostname, is_kubernetes=is_kubernetes),
-        xid_window_ms=_interval_ms(flags, "xid-count-window-size", *window_limits),
-        clock_window_ms=_interval_ms(flags, "clock-events-count-window-size", *window_limits),
-        cluster=AzureCluster(
-            flags.text("azure-cluster-id"),
-            flags.text("azure-cluster-name"),
-            gpu.vendor,
-        ),
-        jobs_folder=flags.path("hpc-job-mapping-dir"),
-        pods=_pod_settings(flags) if is_kubernetes else None,
-        host=host,
-        port=port,
-        is_socket_given=flags.boolean("web-systemd-socket"),
-        web_config_file=flags.path("web-config-file"),
-        web_users_folder=flags.path("web-users-folder"),
-        has_open_probes=flags.boolean("web-open-probes"),
-        is_debugging=flags.boolean("debug"),
-        log_format=flags.choice("log-format"),
-        notes=_notes(flags),
-    )
+_MODES: Reading[Mode] = chosen({"replace": "replace", "add": "add"})
 
 
 def _gpu_source(flags: FlagReader) -> GpuSource:
@@ -172,43 +56,277 @@ def _gpu_source(flags: FlagReader) -> GpuSource:
     return replace(source, is_named=flags.is_given("gpu"))
 
 
-def _family_options(flags: FlagReader, hostname: str, *, is_kubernetes: bool) -> FamilyOptions:
-    node = (flags.variable("NODE_NAME") if is_kubernetes else "") or hostname
-    is_unnamed = flags.boolean("no-hostname")
-    return FamilyOptions(
-        hostname="" if is_unnamed else node,
-        hostname_labels=_HOSTNAME_LABELS[flags.choice("hostname-label")],
-        names=_NAMES[flags.choice("names")],
-        use_old_namespace=flags.boolean("use-old-namespace"),
-        pod_uid=flags.boolean("kubernetes-enable-pod-uid"),
-        virtual_gpus=flags.boolean("kubernetes-virtual-gpus"),
-        claim_labels=flags.boolean("kubernetes-enable-dra"),
-        pod_labels=flags.boolean("kubernetes-enable-pod-labels"),
-        replace_blanks_in_model_name=flags.boolean("replace-blanks-in-model-name"),
-        node_name=node,
-        node_pool=flags.text("node-pool"),
+def _styles(text: str) -> frozenset[Style]:
+    names = {part.strip() for part in text.split(",")}
+    if "both" in names:
+        names = (names - {"both"}) | {"dcgm", "ack"}
+    if names - {"dcgm", "ack"}:
+        raise ValueError(f"found {text!r}, expected one or several of: dcgm, ack, both")
+    styles: tuple[Style, ...] = ("dcgm", "ack")
+    return frozenset(style for style in styles if style in names)
+
+
+def _attribution(flags: FlagReader) -> AttributionSettings | None:
+    return read(AttributionSettings, flags) if flags.boolean("kubernetes") else None
+
+
+def _address(text: str) -> tuple[str, int]:
+    match = re.fullmatch(r"(?:(\[[0-9a-fA-F:.%]+\]|[^:\[\]]*):)?([0-9]{1,5})", text)
+    if match is None or int(match[2]) > 65_535:
+        raise ValueError(f"found {text!r}, expected [HOST]:PORT such as :9400 or 127.0.0.1:9400")
+    return (match[1] or "").strip("[]"), int(match[2])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExporterSettings:
+    """The configuration that a node agent starts with."""
+
+    counters_file: Path = READINGS.option(
+        converted(Path, Path()),
+        "collectors",
+        "Counters file (CSV). Where dcgm-exporter's image has one at that path, a missing file is that list.",
+        "/etc/dcgm-exporter/default-counters.csv",
+        alias="f",
+        env="DCGM_EXPORTER_COLLECTORS",
     )
-
-
-_NAMES: Mapping[str, Names] = {"4.8": "4.8", "4.9": "4.9", "both": "both"}
-_HOSTNAME_LABELS: Mapping[str, tuple[str, ...] | None] = {
-    "": None,
-    "Hostname": ("Hostname",),
-    "hostname": ("hostname",),
-    "both": ("Hostname", "hostname"),
-}
-
-
-def _pod_settings(flags: FlagReader) -> PodLookupSettings:
-    has_labels = flags.boolean("kubernetes-enable-pod-labels")
-    patterns = flags.converted("kubernetes-pod-label-allowlist-regex", _patterns, tuple[str, ...]())
-    return PodLookupSettings(
-        socket=Path(flags.text("pod-resources-kubelet-socket").removeprefix("unix://")),
-        proc_root=Path(flags.text("proc-root")),
-        resource_names=flags.items("nvidia-resource-names"),
-        label_patterns=(patterns or (".*",)) if has_labels else (),
-        needs_api_server=has_labels or flags.boolean("kubernetes-enable-pod-uid"),
+    counters_mode: Mode = READINGS.option(
+        _MODES,
+        "counters-mode",
+        "Whether a counters file replaces the built-in list or adds to it.",
+        "replace",
+        env="GPUSCALE_EXPORTER_COUNTERS_MODE",
+        is_ours=True,
     )
+    counters_map: ConfigMapName | None = READINGS.option(
+        converted(parse_config_map, None),
+        "configmap-data",
+        "NAMESPACE:NAME of a ConfigMap whose key metrics holds counters; asks the API server, every 30 s.",
+        "none",
+        alias="m",
+        env="DCGM_EXPORTER_CONFIGMAP_DATA",
+    )
+    """Where counters come from instead of the file; None is the file."""
+    counters_text: tuple[str, str] | None = None
+    """Counters that a configuration file lists, and its name; None where they come from elsewhere."""
+    gpu: GpuSource = made(
+        _gpu_source,
+        READINGS.flag(
+            "gpu",
+            "Where readings come from: nvml, amd, simulated[:MODEL[:COUNT]] or replay:FILE.",
+            default="nvml",
+            env="GPUSCALE_EXPORTER_GPU",
+            is_ours=True,
+        ),
+        READINGS.flag(
+            "fake-gpus",
+            "Simulated GPUs, the same as --gpu simulated.",
+            "bool",
+            "false",
+            env="DCGM_EXPORTER_USE_FAKE_GPUS",
+        ),
+    )
+    devices: DeviceSelection = READINGS.option(
+        converted(parse_devices, DeviceSelection()),
+        "devices",
+        "f: each GPU and its MIG instances; g[:0,1,3-5]: GPUs; i[:0,2]: instances; g…+i….",
+        "f",
+        alias="d",
+        env="DCGM_EXPORTER_DEVICES_STR",
+    )
+    host_engine: str | None = READINGS.option(
+        converted(parse_address, None),
+        "remote-hostengine-info",
+        "HOST[:PORT] or unix:///PATH of a DCGM host engine, for profiling counters that NVML does not have.",
+        alias="r",
+        env="DCGM_REMOTE_HOSTENGINE_INFO",
+    )
+    """As `HOST:PORT` or a socket's path; None asks none."""
+    interval_ms: int = READINGS.option(
+        INTERVAL_MS,
+        "collect-interval",
+        "Time between collects: milliseconds, or a duration such as 1s.",
+        "30000",
+        alias="c",
+        env="DCGM_EXPORTER_INTERVAL",
+    )
+    stream_interval_ms: int | None = READINGS.option(
+        INTERVAL_MS.unless_empty(),
+        "stream-interval",
+        "Time between collects while the stream has subscribers; from 100 (ms) on.",
+        env="GPUSCALE_EXPORTER_STREAM_INTERVAL",
+        is_ours=True,
+    )
+    record: Path | None = READINGS.option(
+        PATH,
+        "record",
+        "Write every reading to this file, for --gpu replay:FILE.",
+        env="GPUSCALE_EXPORTER_RECORD",
+        is_ours=True,
+    )
+    styles: frozenset[Style] = SERIES.option(
+        converted(_styles, frozenset(), "choice"),
+        "style",
+        "Series of dcgm-exporter (dcgm), of Alibaba's ACK (ack), or both (dcgm,ack).",
+        "dcgm",
+        choices=("dcgm", "ack", "both"),
+        env="GPUSCALE_EXPORTER_STYLE",
+        is_ours=True,
+    )
+    attribution: AttributionSettings | None = made(
+        _attribution,
+        KUBERNETES.flag(
+            "kubernetes",
+            "Tie GPUs to pods.",
+            "bool",
+            "false",
+            key="enabled",
+            alias="k",
+            env="DCGM_EXPORTER_KUBERNETES",
+        ),
+        *flags_of(AttributionSettings),
+    )
+    """None leaves GPUs without pods."""
+    options: FamilyOptions = part(FamilyOptions)
+    nvml: NvmlSettings = part(NvmlSettings)
+    cluster: AzureCluster = part(AzureCluster)
+    jobs_folder: Path | None = SERIES.option(
+        PATH,
+        "hpc-job-mapping-dir",
+        "Folder with one file of job ids per GPU, for the label hpc_job.",
+        env="DCGM_HPC_JOB_MAPPING_DIR",
+    )
+    kubeconfig: Path | None = KUBERNETES.option(
+        PATH,
+        "kubeconfig",
+        "Kubeconfig to ask the API server with; the pod's service account if empty.",
+        env="GPUSCALE_EXPORTER_KUBECONFIG",
+        is_ours=True,
+    )
+    address: tuple[str, int] = SERVING.option(
+        converted(_address, ("", 0)),
+        "address",
+        "[HOST]:PORT to listen on.",
+        ":9400",
+        alias="a",
+        env="DCGM_EXPORTER_LISTEN",
+    )
+    web_config_file: Path | None = SERVING.option(
+        PATH,
+        "web-config-file",
+        "TLS and basic authentication, in the form of Prometheus' exporters.",
+        env="DCGM_EXPORTER_WEB_CONFIG_FILE",
+    )
+    web_users_folder: Path | None = SERVING.option(
+        PATH,
+        "web-users-folder",
+        "Folder with a file for each user of basic authentication: its name is the user's, its content a "
+        "bcrypt hash; read again when it changes.",
+        env="GPUSCALE_EXPORTER_WEB_USERS_FOLDER",
+        is_ours=True,
+    )
+    """Beside the users of the file."""
+    has_open_probes: bool = SERVING.option(
+        SWITCH,
+        "web-open-probes",
+        "Answer /health and /readyz without a password, for probes.",
+        "false",
+        env="GPUSCALE_EXPORTER_WEB_OPEN_PROBES",
+        is_ours=True,
+    )
+    is_socket_given: bool = SERVING.option(
+        SWITCH,
+        "web-systemd-socket",
+        "Listen on the sockets that systemd hands over.",
+        "false",
+        env="DCGM_EXPORTER_SYSTEMD_SOCKET",
+    )
+    is_debugging: bool = LOGGING.option(
+        SWITCH, "debug", "Log more.", "false", env="DCGM_EXPORTER_DEBUG"
+    )
+    log_format: str = LOGGING.option(
+        chosen({"text": "text", "json": "json"}),
+        "log-format",
+        "Form of the log.",
+        "text",
+        key="format",
+        env="DCGM_EXPORTER_LOG_FORMAT",
+    )
+    notes: tuple[str, ...] = ()
+    """What to say of flags that change nothing here."""
+
+
+GROUPS: Mapping[str, tuple[Flag, ...]] = groups_of(
+    ExporterSettings, more=(CONFIG_FILE, SETTINGS_FILE, *WITHOUT_EFFECT)
+)
+"""All flags by the title of their panel: dcgm-exporter's, and ours."""
+FLAGS: Mapping[str, Flag] = {flag.name: flag for flags in GROUPS.values() for flag in flags}
+COMMON = frozenset(
+    {
+        FILE_FLAG,
+        "collectors",
+        "gpu",
+        "devices",
+        "remote-hostengine-info",
+        "collect-interval",
+        "stream-interval",
+        "record",
+        "names",
+        "hostname-label",
+        "node-pool",
+        "kubernetes",
+        "kubernetes-enable-pod-labels",
+        "pod-resources-kubelet-socket",
+        "address",
+        "web-config-file",
+        "debug",
+        "log-format",
+    }
+)
+"""Flags that most users need; `--help` shows these."""
+
+
+def read_settings(
+    given: Mapping[str, str],
+    environment: Mapping[str, str],
+    hostname: str,
+    file: Mapping[str, FileText] | None = None,
+) -> ExporterSettings:
+    """Return the settings of flags, of variables, and of the files with settings that they name.
+
+    Args:
+        given: flag name to its text, for the flags that were given.
+        environment: of the process.
+        hostname: of this machine; `NODE_NAME` stands in for it under Kubernetes.
+        file: what a file with settings says that was read already.
+
+    Raises:
+        UsageError: at least one value is wrong; all are reported, one per line.
+        ConfigError: a file is not of its format.
+        NotFoundError: a file can't be read.
+    """
+    texts = {name: [text] for name, text in given.items()}
+    flags = reader_of(FLAGS, texts, {**environment, HOSTNAME: hostname}, _WORDS, file)
+    notes: tuple[str, ...] = ()
+    counters_text = None
+    if (path := flags.path(CONFIG_FILE.name)) is not None:
+        from gpuscale.agent.exporter.config_file import read_config_file  # YAML takes memory
+
+        config = read_config_file(path)
+        notes = config.notes
+        more = {}
+        if config.interval_ms is not None:
+            more["collect-interval"] = FileText((str(config.interval_ms),), str(path))
+        has_counters = flags.is_given("collectors") or flags.text("configmap-data") != "none"
+        if not has_counters:
+            if config.counters_path:
+                more["collectors"] = FileText((config.counters_path,), str(path))
+            if config.counters_text is not None:
+                counters_text = (config.counters_text, str(path))
+        flags = flags.with_fallback(more)
+    notes = (*_notes(flags), *notes)
+    settings = read(ExporterSettings, flags, counters_text=counters_text, notes=notes)
+    flags.finish()
+    return settings
 
 
 _ACK_ALONE = (
@@ -224,12 +342,12 @@ _NO_ENGINE = "--remote-hostengine-info changes nothing: a host engine is asked w
 
 def _notes(flags: FlagReader) -> tuple[str, ...]:
     """Return the notes of flags that change nothing. A wrong value of one is a mistake all the same."""
-    for flag in FLAGS.values():
-        if flag.no_effect and flags.is_given(flag.name):
+    for flag in WITHOUT_EFFECT:
+        if flags.is_given(flag.name):
             if flag.kind == "choice":
                 flags.choice(flag.name)
             elif flag.kind == "duration":
-                _interval_ms(flags, flag.name, 0, 24 * MAX_INTERVAL_MS)
+                milliseconds(0, MAX_WINDOW_MS).read(flags, flag.name)
     notes = flags.notes(skips_off=True)
     if not flags.boolean("kubernetes"):
         if not {"ack", "both"}.isdisjoint(flags.text("style").split(",")):
@@ -239,59 +357,3 @@ def _notes(flags: FlagReader) -> tuple[str, ...]:
     if flags.text("remote-hostengine-info") and flags.text("gpu") != "nvml":
         notes = (*notes, _NO_ENGINE)
     return notes
-
-
-def _interval_ms_or_none(flags: FlagReader, name: str, at_least: int, at_most: int) -> int | None:
-    return _interval_ms(flags, name, at_least, at_most) if flags.text(name) else None
-
-
-def _interval_ms(flags: FlagReader, name: str, at_least: int, at_most: int) -> int:
-    return flags.converted(name, lambda text: _duration_ms(text, at_least, at_most), at_least)
-
-
-def _duration_ms(text: str, at_least: int, at_most: int) -> int:
-    """Return milliseconds; a bare number is one of them, as upstream."""
-    stripped = text.strip()
-    if re.fullmatch(r"[0-9]{1,12}", stripped):
-        milliseconds = int(stripped)
-    else:
-        try:
-            milliseconds = parse_duration_ms(stripped)
-        except ValueError:
-            raise ValueError(
-                f"found {text!r}, expected milliseconds or a duration such as 1s or 500ms"
-            ) from None
-    if not at_least <= milliseconds <= at_most:
-        raise ValueError(f"found {text!r}, expected {at_least} to {at_most} milliseconds")
-    return milliseconds
-
-
-def _styles(text: str) -> frozenset[Style]:
-    names = {part.strip() for part in text.split(",")}
-    if "both" in names:
-        names = (names - {"both"}) | {"dcgm", "ack"}
-    if names - {"dcgm", "ack"}:
-        raise ValueError(f"found {text!r}, expected one or several of: dcgm, ack, both")
-    styles: tuple[Style, ...] = ("dcgm", "ack")
-    return frozenset(style for style in styles if style in names)
-
-
-def _patterns(text: str) -> tuple[str, ...]:
-    patterns = tuple(part.strip() for part in text.split(",") if part.strip())
-    if not patterns:
-        return ()
-    from gpuscale.base.regex import compile_re2
-
-    for pattern in patterns:
-        try:
-            compile_re2(pattern)
-        except ValueError as error:
-            raise ValueError(f"found {pattern!r}, {error}") from None
-    return patterns
-
-
-def _address(text: str) -> tuple[str, int]:
-    match = re.fullmatch(r"(?:(\[[0-9a-fA-F:.%]+\]|[^:\[\]]*):)?([0-9]{1,5})", text)
-    if match is None or int(match[2]) > 65_535:
-        raise ValueError(f"found {text!r}, expected [HOST]:PORT such as :9400 or 127.0.0.1:9400")
-    return (match[1] or "").strip("[]"), int(match[2])

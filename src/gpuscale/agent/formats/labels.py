@@ -8,41 +8,121 @@ from dataclasses import dataclass, field
 
 from gpuscale.agent.gpu.owners import ClaimRef, ContainerRef
 from gpuscale.agent.gpu.readings import GpuReading
+from gpuscale.agent.panels import KUBERNETES, SERIES, node_name
+from gpuscale.base.flags import FlagReader
+from gpuscale.base.settings import SWITCH, TEXT, Reading, chosen, made
 from gpuscale.signals import Names
 
 LabelPairs = tuple[tuple[str, str], ...]
+
+_NAMES: Reading[Names] = chosen({"4.8": "4.8", "4.9": "4.9", "both": "both"})
+_HOSTNAME_LABELS: Reading[tuple[str, ...] | None] = chosen(
+    {
+        "": None,
+        "Hostname": ("Hostname",),
+        "hostname": ("hostname",),
+        "both": ("Hostname", "hostname"),
+    }
+)
+
+
+def _hostname(flags: FlagReader) -> str:
+    return "" if flags.boolean("no-hostname") else node_name(flags)
 
 
 @dataclass(frozen=True, slots=True)
 class FamilyOptions:
     """How samples are labelled. The defaults are dcgm-exporter's."""
 
-    hostname: str
+    hostname: str = made(
+        _hostname,
+        SERIES.flag(
+            "no-hostname",
+            "Leave the host's name out.",
+            "bool",
+            "false",
+            alias="n",
+            env="DCGM_EXPORTER_NO_HOSTNAME",
+        ),
+        usual=str,
+    )
     """Value of `Hostname`, the node's name; the label is left out when empty."""
-    hostname_labels: tuple[str, ...] | None = None
+    hostname_labels: tuple[str, ...] | None = SERIES.option(
+        _HOSTNAME_LABELS,
+        "hostname-label",
+        "Spelling of that label: Hostname, hostname or both; that of --names unless given.",
+        env="GPUSCALE_EXPORTER_HOSTNAME_LABEL",
+        is_ours=True,
+    )
     """Names of that label; None is the one of the names served: `Hostname`, or `hostname` from 4.9 on."""
-    names: Names = "4.8"
+    names: Names = SERIES.option(
+        _NAMES,
+        "names",
+        "Names and units of dcgm-exporter up to 4.8, of 4.9, or both side by side.",
+        "4.8",
+        env="GPUSCALE_EXPORTER_NAMES",
+        is_ours=True,
+    )
     """Which release's names and units the samples have."""
-    use_old_namespace: bool = False
-    """Say `uuid`, `pod_name`, `pod_namespace` and `container_name`, as releases before 2.0 did."""
-    pod_uid: bool = False
-    """Add `pod_uid` where it is known."""
-    virtual_gpus: bool = False
-    """Repeat the series of a shared GPU for each container that holds a share of it."""
-    claim_labels: bool = False
-    """Add the labels of the resource claim that a GPU was given by."""
+    use_old_namespace: bool = SERIES.option(
+        SWITCH,
+        "use-old-namespace",
+        "Say uuid, pod_name, pod_namespace and container_name.",
+        "false",
+        alias="o",
+        env="DCGM_EXPORTER_USE_OLD_NAMESPACE",
+    )
+    """As releases before 2.0 did."""
+    pod_uid: bool = KUBERNETES.option(
+        SWITCH,
+        "kubernetes-enable-pod-uid",
+        "Add the label pod_uid; asks the API server.",
+        "false",
+        env="DCGM_EXPORTER_KUBERNETES_ENABLE_POD_UID",
+    )
+    virtual_gpus: bool = KUBERNETES.option(
+        SWITCH,
+        "kubernetes-virtual-gpus",
+        "Repeat the series of a shared GPU for each of its pods, with labels vgpu and pod_uid; "
+        "GPU_UTIL and FB_USED with what the pod uses.",
+        "false",
+        env="KUBERNETES_VIRTUAL_GPUS",
+    )
+    claim_labels: bool = KUBERNETES.option(
+        SWITCH,
+        "kubernetes-enable-dra",
+        "Add the labels dra_claim_name, dra_driver_name and so on to GPUs from resource claims.",
+        "false",
+        env="KUBERNETES_ENABLE_DRA",
+    )
     jobs: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
     """GPU number, with `.` and the number of its MIG instance, to the batch jobs on it."""
-    pod_labels: bool = False
-    """Add the pod's own labels."""
-    replace_blanks_in_model_name: bool = False
-    """Write each run of blanks in `modelName` as one dash."""
+    pod_labels: bool = KUBERNETES.option(
+        SWITCH,
+        "kubernetes-enable-pod-labels",
+        "Add the labels of pods; asks the API server.",
+        "false",
+        env="DCGM_EXPORTER_KUBERNETES_ENABLE_POD_LABELS",
+    )
+    replace_blanks_in_model_name: bool = SERIES.option(
+        SWITCH,
+        "replace-blanks-in-model-name",
+        "Write blanks in modelName as one dash.",
+        "false",
+        alias="rbmn",
+        env="DCGM_EXPORTER_REPLACE_BLANKS_IN_MODEL_NAME",
+    )
     ack_labels: bool = False
     """Add ACK's labels to the DCGM samples, for rules of both worlds on one scrape."""
-    node_name: str = ""
+    node_name: str = made(node_name, usual=str)
     """ACK's `NodeName`; the hostname when empty."""
-    node_pool: str = ""
-    """ACK's `NodePoolId`."""
+    node_pool: str = SERIES.option(
+        TEXT,
+        "node-pool",
+        "Value of ACK's label NodePoolId.",
+        env="GPUSCALE_EXPORTER_NODE_POOL",
+        is_ours=True,
+    )
     pod_source: str = "ecs"
     """ACK's `PodSource`: where pods run, `ecs` for nodes that are virtual machines."""
 

@@ -6,6 +6,11 @@ they cost several times what they do in a row.
 
 from dataclasses import dataclass
 
+from gpuscale.agent.panels import MAX_INTERVAL_MS, READINGS, SERIES, WINDOW_MS, milliseconds
+from gpuscale.base.settings import made
+
+_PROFILING = "profiling-interval"
+_PERIOD_MS = milliseconds(0, MAX_INTERVAL_MS).unless_empty()
 GRAPHICS_SHARE_MS = 1_000
 """The part of the period of `graphics_period_ms` that each GPU of a node adds."""
 
@@ -18,10 +23,23 @@ class NvmlSettings:
     that call fails, the value is gone. So no value is older than its period.
     """
 
-    gpm_period_ms: int = 0
+    gpm_period_ms: int = made(
+        lambda flags: _PERIOD_MS.read(flags, _PROFILING) or 0,
+        READINGS.flag(
+            _PROFILING,
+            "Time between readings of NVIDIA's profiling counters; 0: at every collect. Without it the "
+            "graphics engine's activity, the costly one, is read once in as many seconds as the node has "
+            "GPUs, and the others at every collect.",
+            "duration",
+            env="GPUSCALE_EXPORTER_PROFILING_INTERVAL",
+            is_ours=True,
+        ),
+    )
     """Profiling counters but for the next: 0.3 ms a GPU or MIG instance, whatever number of them is asked
     for. Each value is the mean since the turn before."""
-    graphics_period_ms: int | None = None
+    graphics_period_ms: int | None = made(
+        lambda flags: _PERIOD_MS.read(flags, _PROFILING), usual=lambda: None
+    )
     """The graphics engine's activity, the one profiling counter that costs 1.5 ms more. None makes the period
     grow with the number of GPUs, `GRAPHICS_SHARE_MS` for each, so that eight cost no more than two."""
     poll_period_ms: int = 200
@@ -72,10 +90,21 @@ class NvmlSettings:
     taken."""
     xid_wait_ms: int = 500
     """How long the thread that waits for XIDs waits at a time; closing takes as long at most."""
-    xid_window_ms: int = 300_000
-    """What DCGM_EXP_XID_ERRORS_COUNT counts over; dcgm-exporter's default."""
-    clock_window_ms: int = 300_000
-    """What DCGM_EXP_CLOCK_EVENTS_COUNT counts over; dcgm-exporter's default."""
+    xid_window_ms: int = SERIES.option(
+        WINDOW_MS,
+        "xid-count-window-size",
+        "Window of DCGM_EXP_XID_ERRORS_COUNT.",
+        "300000",
+        alias="x",
+        env="DCGM_EXPORTER_XID_COUNT_WINDOW_SIZE",
+    )
+    clock_window_ms: int = SERIES.option(
+        WINDOW_MS,
+        "clock-events-count-window-size",
+        "Window of DCGM_EXP_CLOCK_EVENTS_COUNT.",
+        "300000",
+        env="DCGM_EXPORTER_CLOCK_EVENTS_COUNT_WINDOW_SIZE",
+    )
     patience_ms: int = 250
     """How long one GPU is waited for before the next is read beside it. The first calls after a pause
     take some 20 ms where the driver does not persist."""

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from gpuscale.agent.exporter.flags import FLAGS
+from gpuscale.agent.exporter.settings import FLAGS
 from gpuscale.base.flags import Flag
 from gpuscale.cli.logs import PLAIN_LOG, JsonFormatter, set_up_log
 from gpuscale.cli.options import go_flags
@@ -69,7 +69,7 @@ def _needs_tls(settings: "ExporterSettings") -> bool:
     web = (settings.web_config_file, settings.web_users_folder)
     if web != (None, None) or settings.counters_map is not None:
         return True
-    return settings.pods is not None and settings.pods.needs_api_server
+    return settings.attribution is not None and settings.attribution.kubernetes is not None
 
 
 def _leave_out_tls() -> None:

@@ -15,7 +15,9 @@ from dataclasses import dataclass
 from gpuscale.agent.exporter.families.containers import GpuShares
 from gpuscale.agent.gpu.owners import ContainerRef, NodeGpuResources
 from gpuscale.agent.gpu.readings import GpuIdentity
+from gpuscale.agent.panels import SERIES
 from gpuscale.base.exposition.families import Family, Sample
+from gpuscale.base.settings import TEXT
 
 ABSENT = "gpuscale_exporter_azure_absent_metrics"
 WINDOW_MS = 60_000
@@ -31,9 +33,20 @@ Labels = tuple[tuple[str, str], ...]
 class AzureCluster:
     """What every sample says of its cluster."""
 
-    id: str = ""
-    """The cluster's resource id in Azure."""
-    name: str = ""
+    id: str = SERIES.option(
+        TEXT,
+        "azure-cluster-id",
+        "Resource id of the cluster in Azure, for /metrics/azure.",
+        env="GPUSCALE_EXPORTER_AZURE_CLUSTER_ID",
+        is_ours=True,
+    )
+    name: str = SERIES.option(
+        TEXT,
+        "azure-cluster-name",
+        "Name of the cluster in Azure, for /metrics/azure.",
+        env="GPUSCALE_EXPORTER_AZURE_CLUSTER_NAME",
+        is_ours=True,
+    )
     vendor: str = "nvidia"
 
     @property
