@@ -4,7 +4,7 @@ import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
-from typing import TypeVar
+from typing import Concatenate, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary
 
 from gpuscale.base.objects.fields import Fields
@@ -21,23 +21,42 @@ from gpuscale.base.objects.pods import PodSpec, read_pod_spec
 from gpuscale.base.objects.selectors import Selector, parse_selector
 from gpuscale.base.objects.taints import PassingTaint, moment_of
 from gpuscale.hpa.cluster.scheduling.fit import BLOCKING_EFFECTS
+from gpuscale.kube.informers.records import NodeRecord
 from gpuscale.kube.reading import read_node_record
+from gpuscale.ops.doctor.label_index import LabelIndex
 from gpuscale.ops.doctor.snapshot import HpaLook, Snapshot
 from gpuscale.ops.install.common import METRICS_API, NODE_AGENT
 from gpuscale.ops.providers import every
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 
-def once(function: Callable[[Snapshot], T]) -> Callable[[Snapshot], T]:
-    """Derive something from a snapshot once, however many judges ask for it."""
+def once(
+    function: Callable[Concatenate[Snapshot, P], T],
+) -> Callable[Concatenate[Snapshot, P], T]:
+    """Derive something from a snapshot once for the same arguments, however many judges ask for it."""
 
     @wraps(function)
-    def remembered(snapshot: Snapshot) -> T:
-        if function not in snapshot.memory:
-            snapshot.memory[function] = function(snapshot)
-        found: T = snapshot.memory[function]
+    def remembered(snapshot: Snapshot, /, *args: P.args, **more: P.kwargs) -> T:
+        key = (function, args, *more.items())
+        if key not in snapshot.memory:
+            snapshot.memory[key] = function(snapshot, *args, **more)
+        found: T = snapshot.memory[key]
         return found
+
+    return remembered
+
+
+def read_once(function: Callable[[Fields], T]) -> Callable[[Fields], T]:
+    """Read something of an object once, however many judges ask for it."""
+    known: WeakKeyDictionary[Fields, T] = WeakKeyDictionary()
+
+    @wraps(function)
+    def remembered(body: Fields) -> T:
+        if body not in known:
+            known[body] = function(body)
+        return known[body]
 
     return remembered
 
@@ -74,7 +93,8 @@ def namespace(body: Fields) -> str:
     return body.child("metadata").text("namespace")
 
 
-def labels(body: Fields) -> dict[str, str]:
+@read_once
+def labels(body: Fields) -> Mapping[str, str]:
     """Return an object's labels."""
     return body.child("metadata").labels("labels")
 
@@ -107,31 +127,37 @@ def quoted(*words: str) -> str:
 # GPUs
 
 
-def gpus(amounts: dict[str, int]) -> int:
+def gpus(counts: Mapping[str, int]) -> int:
     """Return how many GPUs, partitions or shares of them some amounts of resources hold."""
-    return sum(count for key, count in amounts.items() if counts_gpus(key))
+    return sum(count for key, count in counts.items() if counts_gpus(key))
+
+
+@read_once
+def amounts(node: Fields) -> NodeRecord:
+    """Return what a node has, and gives, of resources that take a device plugin, in whole units."""
+    return read_node_record(node.data)
 
 
 def capacity(node: Fields) -> int:
     """Return how many GPUs a node has."""
-    return gpus(dict(read_node_record(node.data).capacity))
+    return gpus(amounts(node).capacity)
 
 
 def whole_gpus(node: Fields) -> int:
     """Return how many GPUs a node has that are neither split nor counted by another name."""
-    amounts = read_node_record(node.data).capacity
-    return sum(count for key, count in amounts.items() if gpu_kind(key) is GpuKind.WHOLE)
+    has = amounts(node).capacity
+    return sum(count for key, count in has.items() if gpu_kind(key) is GpuKind.WHOLE)
 
 
 def allocatable(node: Fields) -> int:
     """Return how many GPUs a node gives."""
-    return gpus(dict(read_node_record(node.data).allocatable))
+    return gpus(amounts(node).allocatable)
 
 
 def offers_gpus(node: Fields) -> bool:
     """Return whether pods can get a GPU of a node, or a part of one, by whatever name."""
-    amounts = dict(read_node_record(node.data).allocatable)
-    return any(count > 0 and gpu_kind(key) is not None for key, count in amounts.items())
+    gives = amounts(node).allocatable
+    return any(count > 0 and gpu_kind(key) is not None for key, count in gives.items())
 
 
 def has_gpu_label(node: Fields) -> bool:
@@ -148,6 +174,12 @@ def gpu_nodes(snapshot: Snapshot) -> tuple[Fields, ...]:
         for node in snapshot.all("nodes")
         if capacity(node) > 0 or offers_gpus(node) or has_gpu_label(node)
     )
+
+
+@once
+def gpu_node_names(snapshot: Snapshot) -> frozenset[str]:
+    """Return the names of the same."""
+    return frozenset(map(name, gpu_nodes(snapshot)))
 
 
 @once
@@ -228,22 +260,16 @@ def condition(body: Fields, kind: str) -> str:
 # Pods
 
 
-_SPECS: WeakKeyDictionary[Fields, PodSpec] = WeakKeyDictionary()
-_TEMPLATES: WeakKeyDictionary[Fields, PodSpec] = WeakKeyDictionary()
-
-
+@read_once
 def spec_of(body: Fields) -> PodSpec:
     """Return the spec of a pod."""
-    if body not in _SPECS:
-        _SPECS[body] = read_pod_spec(body.child("spec"))
-    return _SPECS[body]
+    return read_pod_spec(body.child("spec"))
 
 
+@read_once
 def template_of(body: Fields) -> PodSpec:
     """Return the spec of the pods that a workload makes."""
-    if body not in _TEMPLATES:
-        _TEMPLATES[body] = read_pod_spec(body.child("spec").child("template").child("spec"))
-    return _TEMPLATES[body]
+    return read_pod_spec(body.child("spec").child("template").child("spec"))
 
 
 def wanted_gpus(spec: PodSpec) -> int:
@@ -337,26 +363,59 @@ def place_of(kind: str, body: Fields) -> str:
 
 def pods_of(snapshot: Snapshot, look: HpaLook) -> tuple[Fields, ...]:
     """Return the pods that an HPA scales."""
-    if not look.selector:
-        return ()
-    remembered: dict[tuple[str, str], tuple[Fields, ...]] = snapshot.memory.setdefault(pods_of, {})
-    key = (look.namespace, look.selector)
-    if key not in remembered:
-        remembered[key] = selected(snapshot, look.namespace, parse_selector(look.selector))
-    return remembered[key]
+    return _pods_of(snapshot, look.namespace, look.selector) if look.selector else ()
+
+
+@once
+def _pods_of(snapshot: Snapshot, place: str, selector: str) -> tuple[Fields, ...]:
+    return selected(snapshot, place, parse_selector(selector))
 
 
 def selected(snapshot: Snapshot, place: str, selector: Selector) -> tuple[Fields, ...]:
     """Return the pods of a namespace that have not ended and match a selector."""
-    found = _pods_by_namespace(snapshot).get(place, ())
-    return tuple(pod for pod, given in found if selector.matches(given))
+    found = _pods_by_namespace(snapshot).get(place)
+    return () if found is None else tuple(found.selected(selector))
 
 
 @once
-def _pods_by_namespace(snapshot: Snapshot) -> Mapping[str, list[tuple[Fields, dict[str, str]]]]:
-    found: dict[str, list[tuple[Fields, dict[str, str]]]] = {}
+def _pods_by_namespace(snapshot: Snapshot) -> Mapping[str, LabelIndex[Fields]]:
+    found: dict[str, list[tuple[Fields, Mapping[str, str]]]] = {}
     for pod in active_pods(snapshot):
         found.setdefault(namespace(pod), []).append((pod, labels(pod)))
+    return {place: LabelIndex(pods) for place, pods in found.items()}
+
+
+@once
+def hpas_by_namespace(snapshot: Snapshot) -> Mapping[str, Sequence[HpaLook]]:
+    """Return the HPAs."""
+    found: dict[str, list[HpaLook]] = {}
+    for look in snapshot.hpas:
+        found.setdefault(look.namespace, []).append(look)
+    return found
+
+
+@once
+def hpas_by_target(snapshot: Snapshot) -> Mapping[tuple[str, str, str], Sequence[HpaLook]]:
+    """Return the HPAs by kind, namespace and name of what they scale."""
+    found: dict[tuple[str, str, str], list[HpaLook]] = {}
+    for look in snapshot.hpas:
+        target = look.hpa.target
+        found.setdefault((target.kind, look.namespace, target.name), []).append(look)
+    return found
+
+
+@once
+def by_full_name(snapshot: Snapshot, plural: str) -> Mapping[str, Fields]:
+    """Return the objects of a kind by their `namespace/name`."""
+    return {full_name(body): body for body in snapshot.all(plural)}
+
+
+@once
+def namespaces_by_name(snapshot: Snapshot, plural: str) -> Mapping[str, Sequence[str]]:
+    """Return where there are objects of a kind, by their names."""
+    found: dict[str, list[str]] = {}
+    for body in snapshot.all(plural):
+        found.setdefault(name(body), []).append(namespace(body))
     return found
 
 
@@ -411,7 +470,7 @@ def _images(spec: PodSpec) -> str:
     return " ".join(each.image for each in spec.containers)
 
 
-def _is_part(given: dict[str, str], part: str) -> bool:
+def _is_part(given: Mapping[str, str], part: str) -> bool:
     is_ours = given.get("app.kubernetes.io/name") == "gpuscale"
     return is_ours and given.get("app.kubernetes.io/component") == part
 

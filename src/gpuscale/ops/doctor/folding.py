@@ -5,6 +5,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
+from gpuscale.base.objects.fields import Fields
 from gpuscale.base.objects.hpa import MetricSpec, PodsMetric
 from gpuscale.kube.reading import fields_of
 from gpuscale.ops.doctor import facts
@@ -244,21 +245,27 @@ def _concerns(snapshot: Snapshot, check: str, look: HpaLook, metrics: Sequence[M
     if not any(map(_is_of_gpus, metrics)):
         return False
     if check == "old-series":
-        old = [labels for labels, age_s in snapshot.prometheus.usage if age_s > MAX_SERIES_AGE_S]
-        return _are_of_its_pods(snapshot, look, old)
+        names = {facts.name(pod) for pod in facts.pods_of(snapshot, look)}
+        return (
+            not names
+            or not names.isdisjoint(_owners_of_old(snapshot))
+            or "" in _owners_of_old(snapshot)
+        )
     return True
 
 
-def _are_of_its_pods(
-    snapshot: Snapshot, look: HpaLook, series: Sequence[Mapping[str, str]]
-) -> bool:
-    """Return whether series are of an HPA's pods, or name no pod at all."""
-    names = {facts.name(pod) for pod in facts.pods_of(snapshot, look)}
-    owners = [{labels[key] for key in POD_LABELS if labels.get(key)} for labels in series]
-    return not names or any(not named or named & names for named in owners)
+@once
+def _owners_of_old(snapshot: Snapshot) -> frozenset[str]:
+    """Return the pods that old series name; an empty name where one names no pod at all."""
+    series = (labels for labels, age_s in snapshot.prometheus.usage if age_s > MAX_SERIES_AGE_S)
+    owners = ([labels[key] for key in POD_LABELS if labels.get(key)] or [""] for labels in series)
+    return frozenset(name for named in owners for name in named)
 
 
-def upstream(snapshot: Snapshot, where: str, metrics: Sequence[MetricSpec] = ()) -> frozenset[str]:
+@once
+def upstream(
+    snapshot: Snapshot, where: str, metrics: tuple[MetricSpec, ...] = ()
+) -> frozenset[str]:
     """Return the objects whose troubles may be behind one of this object, itself included.
 
     Args:
@@ -266,11 +273,7 @@ def upstream(snapshot: Snapshot, where: str, metrics: Sequence[MetricSpec] = ())
         where: the object.
         metrics: of an HPA, those that the trouble is about; none for all.
     """
-    key = (where, tuple(metrics))
-    known: dict[object, frozenset[str]] = snapshot.memory.setdefault(upstream, {})
-    if key not in known:
-        known[key] = frozenset(_upstream(snapshot, where, metrics))
-    return known[key]
+    return frozenset(_upstream(snapshot, where, metrics))
 
 
 def _upstream(snapshot: Snapshot, where: str, metrics: Sequence[MetricSpec]) -> Iterator[str]:
@@ -283,7 +286,7 @@ def _upstream(snapshot: Snapshot, where: str, metrics: Sequence[MetricSpec]) -> 
                 yield from _of_hpa(snapshot, look, metrics or [each.spec for each in look.metrics])
         case "pod":
             yield from _of_pod(snapshot, rest)
-            yield from _pools_of(snapshot).get(rest, ())
+            yield from _pools_of(snapshot, rest)
         case "node":
             yield from _agents_on(snapshot).get(rest, ())
         case "apiservice":
@@ -291,12 +294,16 @@ def _upstream(snapshot: Snapshot, where: str, metrics: Sequence[MetricSpec]) -> 
         case "prometheus":
             yield from _to_prometheus(snapshot)
         case "resourcequota":
-            place = rest.partition("/")[0]
-            yield from (about(key) for key in subjects(snapshot) if key[1] == place)
+            yield from _subjects_in(snapshot, rest.partition("/")[0])
         case "deployment" | "statefulset" | "replicaset":
             yield from _of_workload(snapshot, kind, rest)
         case "scaledobject" | "scaledjob":
             yield from _of_scaled(snapshot, where)
+
+
+@once
+def _subjects_in(snapshot: Snapshot, namespace: str) -> Sequence[str]:
+    return [about(key) for key in subjects(snapshot) if key[1] == namespace]
 
 
 def _of_scaled(snapshot: Snapshot, where: str) -> Iterator[str]:
@@ -338,12 +345,10 @@ def _of_pod(snapshot: Snapshot, name: str) -> Iterator[str]:
         yield from _agents_on(snapshot).get(node, ())
 
 
+@once
 def _chain(snapshot: Snapshot, group: str) -> Sequence[str]:
     """Return what each value of an API group goes through, from its APIServices to Prometheus and agents."""
-    known: dict[str, Sequence[str]] = snapshot.memory.setdefault(_chain, {})
-    if group not in known:
-        known[group] = [*_of_group(snapshot, group)]
-    return known[group]
+    return [*_of_group(snapshot, group)]
 
 
 def _of_group(snapshot: Snapshot, group: str) -> Iterator[str]:
@@ -385,14 +390,15 @@ def _to_prometheus(snapshot: Snapshot) -> Sequence[str]:
 
 
 @once
-def _pools_of(snapshot: Snapshot) -> Mapping[str, list[str]]:
-    """Return the pools that may bring each waiting pod its node."""
-    return {
-        facts.full_name(pod): [
-            f"nodepool/{facts.name(pool)}" for pool in pools_for(snapshot, facts.spec_of(pod))
-        ]
-        for pod in facts.waiting_pods(snapshot)
-    }
+def _waiting(snapshot: Snapshot) -> Mapping[str, Fields]:
+    return {facts.full_name(pod): pod for pod in facts.waiting_pods(snapshot)}
+
+
+def _pools_of(snapshot: Snapshot, pod: str) -> Iterator[str]:
+    """Yield the pools that may bring a waiting pod its node; `upstream` asks for each pod once."""
+    body = _waiting(snapshot).get(pod)
+    for pool in () if body is None else pools_for(snapshot, facts.spec_of(body)):
+        yield f"nodepool/{facts.name(pool)}"
 
 
 @once

@@ -6,8 +6,9 @@ Source: karpenter.sh/v1 (NodePool, NodeClaim) and the messages of Karpenter 1.15
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from heapq import merge
 
 from gpuscale.base.documents.documents import load_documents
 from gpuscale.base.errors import ConfigError
@@ -42,31 +43,89 @@ def adds_nodes(snapshot: Snapshot) -> bool:
 
 def pools_for(snapshot: Snapshot, spec: PodSpec) -> tuple[Fields, ...]:
     """Return Karpenter's pools whose nodes a pod's node selector lets it onto, at zero as well."""
-    return tuple(
-        pool
-        for pool in snapshot.all("nodepools")
-        if all(_may_have(pool, key, value) for key, value in spec.node_selector.items())
-    )
+    return pools_with(snapshot, tuple(spec.node_selector.items()))
 
 
-def _may_have(pool: Fields, key: str, value: str) -> bool:
-    template = pool.child("spec").child("template")
-    fixed = {facts.NODE_POOL: facts.name(pool), **facts.labels(template)}
-    if key in fixed:
-        return fixed[key] == value
-    about = [
-        each for each in template.child("spec").items("requirements") if each.text("key") == key
-    ]
-    for each in about:
-        values = each.texts("values")
-        match each.text("operator"):
-            case "In" if value not in values:
-                return False
-            case "NotIn" if value in values:
-                return False
-            case "DoesNotExist":
-                return False
-    return bool(about) or any(word in key for word in _WELL_KNOWN)
+@once
+def pools_with(snapshot: Snapshot, labels: tuple[tuple[str, str], ...]) -> tuple[Fields, ...]:
+    """Return the pools whose nodes may have all of these labels."""
+    every: Sequence[int] = range(len(_pools(snapshot)))
+    places = min((_places(snapshot, *label) for label in labels), key=len, default=every)
+    pools = (_pools(snapshot)[place] for place in places)
+    return tuple(pool.body for pool in pools if all(pool.may_have(*label) for label in labels))
+
+
+@dataclass(frozen=True, slots=True)
+class PoolLabels:
+    """Which labels the nodes of a pool have or may have."""
+
+    body: Fields
+    fixed: Mapping[str, str]
+    requirements: Mapping[str, Sequence[tuple[str, tuple[str, ...]]]]
+    """By key: operator and values."""
+
+    def may_have(self, key: str, value: str) -> bool:
+        """Return whether a node of it may have a label."""
+        if key in self.fixed:
+            return self.fixed[key] == value
+        for operator, values in self.requirements.get(key, ()):
+            match operator:
+                case "In" if value not in values:
+                    return False
+                case "NotIn" if value in values:
+                    return False
+                case "DoesNotExist":
+                    return False
+        return self._knows(key)
+
+    def only(self, key: str) -> Iterable[str] | None:
+        """Return values of which a label of its nodes has one, if any; None where it may have others."""
+        if key in self.fixed:
+            return (self.fixed[key],)
+        if not self._knows(key):
+            return ()
+        listed = (values for operator, values in self.requirements.get(key, ()) if operator == "In")
+        return next(map(frozenset, listed), None)
+
+    def _knows(self, key: str) -> bool:
+        return key in self.requirements or any(word in key for word in _WELL_KNOWN)
+
+
+@once
+def _pools(snapshot: Snapshot) -> Sequence[PoolLabels]:
+    found = []
+    for body in snapshot.all("nodepools"):
+        template = body.child("spec").child("template")
+        requirements: dict[str, list[tuple[str, tuple[str, ...]]]] = {}
+        for each in template.child("spec").items("requirements"):
+            of_key = requirements.setdefault(each.text("key"), [])
+            of_key.append((each.text("operator"), each.texts("values")))
+        fixed = {facts.NODE_POOL: facts.name(body), **facts.labels(template)}
+        found.append(PoolLabels(body, fixed, requirements))
+    return found
+
+
+@once
+def _places(snapshot: Snapshot, key: str, value: str) -> Sequence[int]:
+    """Return where the pools are that may have a label, and some that may not."""
+    by_value, others = _places_by_value(snapshot, key)
+    return [*merge(by_value.get(value, ()), others)]
+
+
+@once
+def _places_by_value(
+    snapshot: Snapshot, key: str
+) -> tuple[Mapping[str, Sequence[int]], Sequence[int]]:
+    """Return where the pools are whose nodes have a value of a label, and those that may have any."""
+    by_value: dict[str, list[int]] = {}
+    others: list[int] = []
+    for place, pool in enumerate(_pools(snapshot)):
+        only = pool.only(key)
+        if only is None:
+            others.append(place)
+        for value in only or ():
+            by_value.setdefault(value, []).append(place)
+    return by_value, others
 
 
 def may_come(snapshot: Snapshot, pod: Fields) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from gpuscale.base.errors import GpuscaleError, UnavailableError
 from gpuscale.base.exposition.parse import parse_text
 from gpuscale.base.objects.fields import Fields
+from gpuscale.base.objects.selectors import selector_of_labels
 from gpuscale.kube.client.client import KubeClient
 from gpuscale.ops.doctor import facts
 from gpuscale.ops.doctor.direct import at_once, pod_path
@@ -45,7 +46,7 @@ class ScaledTrigger:
 @facts.once
 def triggers(snapshot: Snapshot) -> tuple[ScaledTrigger, ...]:
     """Return the triggers of all ScaledObjects and ScaledJobs that ask external scalers."""
-    services = {facts.full_name(each): each for each in snapshot.all("services")}
+    services = facts.by_full_name(snapshot, "services")
     keda, _ = operator_of(snapshot)
     return tuple(
         _trigger(services, keda, f"{kind[:-1]}/{facts.full_name(body)}", index, each, body)
@@ -76,17 +77,11 @@ def scaler_services(snapshot: Snapshot) -> Mapping[str, tuple[ScaledTrigger, ...
 
 def scaler_pods(snapshot: Snapshot, service: str) -> tuple[Fields, ...]:
     """Return the pods behind a scaler's Service that have not ended."""
-    for body in snapshot.all("services"):
-        if facts.full_name(body) == service:
-            wanted = body.child("spec").labels("selector")
-            return tuple(
-                pod
-                for pod in facts.active_pods(snapshot)
-                if wanted
-                and facts.namespace(pod) == facts.namespace(body)
-                and wanted.items() <= facts.labels(pod).items()
-            )
-    return ()
+    body = facts.by_full_name(snapshot, "services").get(service)
+    wanted = {} if body is None else body.child("spec").labels("selector")
+    if not wanted:
+        return ()
+    return facts.selected(snapshot, service.partition("/")[0], selector_of_labels(wanted))
 
 
 class ScalerReader:

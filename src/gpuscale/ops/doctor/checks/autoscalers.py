@@ -19,6 +19,7 @@ from gpuscale.ops.doctor.checks.keda import KEDA_CHECKS, keda_findings
 from gpuscale.ops.doctor.checks.targets import TARGET_CHECKS, is_paused, target_findings
 from gpuscale.ops.doctor.checks.values import VALUE_CHECKS, value_findings
 from gpuscale.ops.doctor.checks.workload_subjects import wants_gpus
+from gpuscale.ops.doctor.facts import once
 from gpuscale.ops.doctor.judges import AUTOSCALER, LINT, ClusterFinding, ClusterJudge
 from gpuscale.ops.doctor.snapshot import HpaLook, Snapshot
 from gpuscale.ops.lint.lint import lint
@@ -171,25 +172,32 @@ def _gpu_request(snapshot: Snapshot, look: HpaLook) -> Iterator[ClusterFinding]:
 def _ask_for_gpu(snapshot: Snapshot, workload: Fields, look: HpaLook) -> Fix:
     """Return the command where one container can be meant, and the nodes offer one kind of whole GPUs."""
     containers = facts.template_of(workload).containers
-    offered = {
-        key
-        for node in facts.gpu_nodes(snapshot)
-        for key, amount in node.child("status").quantities("allocatable").items()
-        if gpu_kind(key) is not None and amount.nano > 0
-    }
-    is_shared = any(map(facts.shares_gpus, facts.gpu_nodes(snapshot)))
+    offered, is_shared = _offered(snapshot)
     target = look.hpa.target
     if len(containers) == 1 and not is_shared and [*map(gpu_kind, offered)] == [GpuKind.WHOLE]:
         return Fix(
             NO_GPU_REQUEST.fix,
             f"kubectl set resources -n {look.namespace} {target.kind.lower()} {target.name} "
-            f"-c {containers[0].name} --limits={offered.pop()}=1",
+            f"-c {containers[0].name} --limits={next(iter(offered))}=1",
         )
     listed = f"; nodes offer {', '.join(sorted(offered))}" if offered else ""
     return Fix(
         f"{NO_GPU_REQUEST.fix.removesuffix('.')}{listed}.",
         f"kubectl get {target.kind.lower()} -n {look.namespace} {target.name} -o yaml",
     )
+
+
+@once
+def _offered(snapshot: Snapshot) -> tuple[frozenset[str], bool]:
+    """Return by which names nodes offer GPUs, and whether a node counts one as several."""
+    nodes = facts.gpu_nodes(snapshot)
+    offered = frozenset(
+        key
+        for node in nodes
+        for key, amount in node.child("status").quantities("allocatable").items()
+        if gpu_kind(key) is not None and amount.nano > 0
+    )
+    return offered, any(map(facts.shares_gpus, nodes))
 
 
 # What the HPA says of itself

@@ -16,6 +16,7 @@ from gpuscale.ops.doctor.checks.node_autoscalers import (
 )
 from gpuscale.ops.doctor.checks.nodes import kept_off_by
 from gpuscale.ops.doctor.checks.workload_placement import explained
+from gpuscale.ops.doctor.facts import once
 from gpuscale.ops.doctor.judges import CAPACITY, ClusterFinding, ClusterJudge
 from gpuscale.ops.doctor.node_pools import MAX_WAIT_MS, adds_nodes, may_come, pools_for
 from gpuscale.ops.doctor.snapshot import HpaLook, Snapshot
@@ -74,34 +75,43 @@ def _whole(amount: Quantity | None) -> int:
 def _quota(
     snapshot: Snapshot, quota: Fields, key: str, resource: str, room: tuple[int, int]
 ) -> Iterator[ClusterFinding]:
-    hard, used = room
-    looks = [look for look in snapshot.hpas if look.namespace == facts.namespace(quota)]
-    at_most = sum(look.hpa.max_replicas * _per_pod(snapshot, look, resource) for look in looks)
+    (hard, used), namespace = room, facts.namespace(quota)
+    at_most = _at_most(snapshot, namespace, resource)
     if at_most <= hard:
         return
     about, evidence = f"resourcequota/{facts.full_name(quota)}", f"{key}: {used} of {hard} used"
     fix = Fix(
         f"Raise it to {at_most}, or lower maxReplicas.",
-        f"kubectl patch resourcequota -n {facts.namespace(quota)} {facts.name(quota)} "
+        f"kubectl patch resourcequota -n {namespace} {facts.name(quota)} "
         f"""--type=merge -p '{{"spec":{{"hard":{{"{key}":"{at_most}"}}}}}}'""",
     )
-    wanting = [look for look in looks if _wants_more(look)]
-    if used >= hard and wanting:
-        what = f"All {hard} {resource} of the quota are used, and {wanting[0].about} wants more."
+    wanting = _wanting(snapshot, namespace)
+    if used >= hard and wanting is not None:
+        what = f"All {hard} {resource} of the quota are used, and {wanting.about} wants more."
         yield QUOTA_FULL.found(about, what, evidence, fix)
     else:
         what = f"The quota has {hard} {resource}, and the HPAs at maxReplicas take {at_most}."
         yield QUOTA_BELOW_MAX.found(about, what, evidence, fix)
 
 
-def _per_pod(snapshot: Snapshot, look: HpaLook, resource: str) -> int:
-    workload = facts.workload_of(snapshot, look)
-    return 0 if workload is None else facts.limits_of(facts.template_of(workload)).get(resource, 0)
+@once
+def _at_most(snapshot: Snapshot, namespace: str, resource: str) -> int:
+    """Return how much of a resource the HPAs of a namespace take at maxReplicas."""
+    return sum(
+        look.hpa.max_replicas * facts.limits_of(facts.template_of(body)).get(resource, 0)
+        for look in facts.hpas_by_namespace(snapshot).get(namespace, ())
+        if (body := facts.workload_of(snapshot, look)) is not None
+    )
 
 
-def _wants_more(look: HpaLook) -> bool:
-    status = fields_of(dict(look.body)).child("status")
-    return (status.integer("desiredReplicas") or 0) > (status.integer("currentReplicas") or 0)
+@once
+def _wanting(snapshot: Snapshot, namespace: str) -> HpaLook | None:
+    """Return the first HPA of a namespace that wants more replicas than there are."""
+    for look in facts.hpas_by_namespace(snapshot).get(namespace, ()):
+        status = fields_of(dict(look.body)).child("status")
+        if (status.integer("desiredReplicas") or 0) > (status.integer("currentReplicas") or 0):
+            return look
+    return None
 
 
 def _waiting(snapshot: Snapshot) -> Iterator[ClusterFinding]:
@@ -110,11 +120,7 @@ def _waiting(snapshot: Snapshot) -> Iterator[ClusterFinding]:
     waiting = [
         pod
         for pod in facts.waiting_pods(snapshot)
-        if not (
-            nodes
-            and not may_come(snapshot, pod)
-            and kept_off_by(snapshot, facts.spec_of(pod), nodes)
-        )
+        if not (nodes and not may_come(snapshot, pod) and kept_off_by(snapshot, facts.spec_of(pod)))
         and facts.full_name(pod) not in explained(snapshot)
     ]
     if not waiting or (not nodes and not adds_nodes(snapshot)):

@@ -22,7 +22,7 @@ from gpuscale.ops.doctor.scalers import (
     scaler_services,
     triggers,
 )
-from gpuscale.ops.doctor.snapshot import HpaLook, Snapshot
+from gpuscale.ops.doctor.snapshot import Snapshot
 from gpuscale.server.metricsapi.wire.paths import EXTERNAL_GROUP
 
 KEDA_CHECKS = Checks(AUTOSCALER)
@@ -369,15 +369,6 @@ def _hpas_by_name(snapshot: Snapshot) -> frozenset[tuple[str, str]]:
     return frozenset((look.namespace, look.hpa.metadata.name) for look in snapshot.hpas)
 
 
-@facts.once
-def _hpas_by_target(snapshot: Snapshot) -> Mapping[tuple[str, str, str], list[HpaLook]]:
-    found: dict[tuple[str, str, str], list[HpaLook]] = {}
-    for look in snapshot.hpas:
-        target = look.hpa.target
-        found.setdefault((look.namespace, target.kind, target.name), []).append(look)
-    return found
-
-
 def _hpa(snapshot: Snapshot, body: Fields) -> Iterator[ClusterFinding]:
     namespace, name = facts.namespace(body), facts.name(body)
     own = body.child("status").text("hpaName")
@@ -391,13 +382,13 @@ def _hpa(snapshot: Snapshot, body: Fields) -> Iterator[ClusterFinding]:
         )
     own = own or f"keda-hpa-{name}"
     target = body.child("spec").child("scaleTargetRef")
-    key = namespace, target.text("kind") or "Deployment", target.text("name")
-    for look in _hpas_by_target(snapshot).get(key, ()):
+    kind, called = target.text("kind") or "Deployment", target.text("name")
+    for look in facts.hpas_by_target(snapshot).get((kind, namespace, called), ()):
         other = look.hpa.metadata.name
         if other != own:
             yield HPA_BESIDE_SCALED.found(
                 look.about,
-                f"It scales {key[1]} {key[2]}, and ScaledObject {name} does too.",
+                f"It scales {kind} {called}, and ScaledObject {name} does too.",
                 f"KEDA's own HPA is {own}",
                 Fix(HPA_BESIDE_SCALED.fix, f"kubectl delete hpa -n {namespace} {other}"),
             )

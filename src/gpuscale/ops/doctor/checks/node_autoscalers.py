@@ -21,7 +21,7 @@ from gpuscale.ops.doctor.node_pools import (
     PoolRefusal,
     groups_of,
     karpenters_words,
-    pools_for,
+    pools_with,
     refusals,
 )
 from gpuscale.ops.doctor.snapshot import Snapshot
@@ -217,41 +217,61 @@ def _go_time_ms(text: str) -> int | None:
 # Karpenter
 
 
-def _waiting_for(snapshot: Snapshot) -> Mapping[str, list[Fields]]:
-    """Return the waiting pods by the NodePools that may bring them a node."""
-    found: dict[str, list[Fields]] = {}
+Labels = tuple[tuple[str, str], ...]
+
+
+@once
+def _waiting_by_choice(snapshot: Snapshot) -> Mapping[Labels, Sequence[Fields]]:
+    """Return the waiting pods by their node selectors."""
+    found: dict[Labels, list[Fields]] = {}
     for pod in facts.waiting_pods(snapshot):
-        for pool in pools_for(snapshot, facts.spec_of(pod)):
-            found.setdefault(facts.name(pool), []).append(pod)
+        found.setdefault(tuple(facts.spec_of(pod).node_selector.items()), []).append(pod)
+    return found
+
+
+@once
+def _waiting_for(snapshot: Snapshot) -> Mapping[str, Sequence[Labels]]:
+    """Return by NodePool the node selectors of the pods that it may bring a node, the first pod's first."""
+    found: dict[str, list[Labels]] = {}
+    for choice in _waiting_by_choice(snapshot):
+        for pool in pools_with(snapshot, choice):
+            found.setdefault(facts.name(pool), []).append(choice)
     return found
 
 
 def _pools(snapshot: Snapshot) -> Iterator[ClusterFinding]:
-    waiting = _waiting_for(snapshot)
+    waiting, pods = _waiting_for(snapshot), _waiting_by_choice(snapshot)
     for pool in snapshot.all("nodepools"):
-        pods = waiting.get(facts.name(pool), [])
-        if not pods:
+        groups = [pods[choice] for choice in waiting.get(facts.name(pool), ())]
+        if not groups:
             continue
-        yield from _not_ready(snapshot, pool, pods)
-        for key, used, most in _reached(pool, pods):
+        count, first = sum(map(len, groups)), groups[0][0]
+        yield from _not_ready(snapshot, pool, count)
+        for key, used, most in _reached(snapshot, pool):
             yield NODE_POOL_LIMIT.found(
                 f"nodepool/{facts.name(pool)}",
-                f"Its limit of {most} {key} leaves no room with {used} in use; {counted(len(pods), 'pod')} "
+                f"Its limit of {most} {key} leaves no room with {used} in use; {counted(count, 'pod')} "
                 "can't start.",
-                f"{facts.full_name(pods[0])}: {facts.why_waiting(pods[0])}",
+                f"{facts.full_name(first)}: {facts.why_waiting(first)}",
                 Fix(NODE_POOL_LIMIT.fix, f"kubectl get nodepool {facts.name(pool)} -o yaml"),
             )
 
 
-def _reached(pool: Fields, pods: Sequence[Fields]) -> Iterator[tuple[str, Quantity, Quantity]]:
+def _reached(snapshot: Snapshot, pool: Fields) -> Iterator[tuple[str, Quantity, Quantity]]:
     """Yield the limits that leave no room for the smallest node that a pod needs: key, used, limit."""
     limits = pool.child("spec").quantities("limits")
     has = pool.child("status").quantities("resources")
     for key, most in limits.items():
         used = has.get(key, Quantity(0))
-        asked = min((_asked(pod, key) for pod in pods), default=0)
+        choices = _waiting_for(snapshot).get(facts.name(pool), ())
+        asked = min((_least_asked(snapshot, each, key) for each in choices), default=0)
         if used.nano >= most.nano or most.nano - used.nano < asked:
             yield key, used, most
+
+
+@once
+def _least_asked(snapshot: Snapshot, choice: Labels, key: str) -> int:
+    return min(_asked(pod, key) for pod in _waiting_by_choice(snapshot)[choice])
 
 
 def _asked(pod: Fields, key: str) -> int:
@@ -265,9 +285,7 @@ def _asked(pod: Fields, key: str) -> int:
     )
 
 
-def _not_ready(
-    snapshot: Snapshot, pool: Fields, pods: Sequence[Fields]
-) -> Iterator[ClusterFinding]:
+def _not_ready(snapshot: Snapshot, pool: Fields, count: int) -> Iterator[ClusterFinding]:
     if facts.condition(pool, "Ready") != "False":
         return
     reference = pool.child("spec").child("template").child("spec").child("nodeClassRef")
@@ -278,7 +296,7 @@ def _not_ready(
         said = [f"{kind} {name}: {each}" for each in _false_conditions(body)] + said
     yield NODE_POOL_NOT_READY.found(
         f"nodepool/{facts.name(pool)}",
-        f"NodePool {facts.name(pool)} makes no nodes, and {counted(len(pods), 'pod')} may wait for it: "
+        f"NodePool {facts.name(pool)} makes no nodes, and {counted(count, 'pod')} may wait for it: "
         f"{said[0] if said else 'it is not Ready'}.",
         "; ".join(said),
         Fix(NODE_POOL_NOT_READY.fix, f"kubectl describe {kind.lower()} {name}"),
@@ -312,12 +330,11 @@ def _failed_claims(snapshot: Snapshot) -> Iterator[ClusterFinding]:
         if facts.condition(claim, "Launched") == "False":
             failures.setdefault(name, ("", next(_false_conditions(claim), "")))
     by_pool: dict[str, tuple[str, str, str]] = {}
-    pools = {facts.name(pool) for pool in snapshot.all("nodepools")}
     for name, (reason, message) in failures.items():
         claimed = facts.labels(claims[name]).get(facts.NODE_POOL, "") if name in claims else ""
         # A claim that failed is deleted, and what is left is its name: that of its pool, and five letters.
         pool = claimed or name.rpartition("-")[0]
-        if pool in pools and _waiting_for(snapshot).get(pool):
+        if pool in _waiting_for(snapshot):
             by_pool[pool] = (name, reason, message)
     for pool, (name, reason, message) in by_pool.items():
         yield NODE_CLAIM_FAILED.found(
@@ -338,18 +355,20 @@ def _words(snapshot: Snapshot) -> Iterator[ClusterFinding]:
     """Return Karpenter's own words of each workload that waits, and what to do about the pool meant."""
     limited = {
         name
-        for name, pods in _waiting_for(snapshot).items()
         for pool in snapshot.all("nodepools")
-        if facts.name(pool) == name
-        and (any(_reached(pool, pods)) or facts.condition(pool, "Ready") == "False")
+        if (name := facts.name(pool)) in _waiting_for(snapshot)
+        and (any(_reached(snapshot, pool)) or facts.condition(pool, "Ready") == "False")
     }
     reported: set[str] = set()
     for pod in facts.waiting_pods(snapshot):
         said = karpenters_words(snapshot).get(facts.full_name(pod), ())
-        fitting = {facts.name(pool) for pool in pools_for(snapshot, facts.spec_of(pod))}
+        if not said:
+            continue
+        labels = tuple(facts.spec_of(pod).node_selector.items())
+        fitting = _names_with(snapshot, labels)
         meant = [each for each in said if each.pool in fitting] or list(said)
         where = about(key_of(snapshot, pod))
-        if not meant or where in reported or any(each.pool in limited for each in meant):
+        if where in reported or any(each.pool in limited for each in meant):
             continue
         reported.add(where)
         yield NODE_POOL_REFUSES.found(
@@ -363,8 +382,18 @@ def _words(snapshot: Snapshot) -> Iterator[ClusterFinding]:
         )
 
 
+@once
+def _names_with(snapshot: Snapshot, labels: Labels) -> frozenset[str]:
+    return frozenset(map(facts.name, pools_with(snapshot, labels)))
+
+
+@once
+def _pools_by_name(snapshot: Snapshot) -> Mapping[str, Fields]:
+    return {facts.name(pool): pool for pool in snapshot.all("nodepools")}
+
+
 def _fix(snapshot: Snapshot, pod: Fields, meant: Sequence[PoolRefusal]) -> Fix:
-    pools = {facts.name(pool): pool for pool in snapshot.all("nodepools")}
+    pools = _pools_by_name(snapshot)
     first = meant[0]
     look = f"kubectl get nodepool {first.pool} -o yaml".replace("  ", " ")
     if len(meant) == 1 and "did not tolerate" in first.why and first.pool in pools:

@@ -127,9 +127,8 @@ def _clocks(snapshot: Snapshot) -> Iterator[ClusterFinding]:
             Fix(CLOCK_HERE.fix, "timedatectl"),
         )
         return
-    gpu_nodes = {facts.name(node) for node in facts.gpu_nodes(snapshot)}
     for name, lag_ms in lags.items():
-        if name in gpu_nodes and _is_off(lag_ms):
+        if name in facts.gpu_node_names(snapshot) and _is_off(lag_ms):
             yield CLOCK_SKEW.found(
                 f"node/{name}",
                 f"The node's clock is about {_apart(-lag_ms)} the API server's.",

@@ -5,13 +5,13 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from gpuscale.base.findings import Checks, Fix, FixRequest, Severity
 from gpuscale.base.objects.fields import Fields
-from gpuscale.base.objects.meta import ObjectMeta
-from gpuscale.base.objects.nodes import Node, Taint
-from gpuscale.base.objects.pods import PodSpec
+from gpuscale.base.objects.nodes import Taint
+from gpuscale.base.objects.pods import PodSpec, Toleration
 from gpuscale.base.words import counted
-from gpuscale.hpa.cluster.scheduling.fit import NodeState, misfits, untolerated
+from gpuscale.hpa.cluster.scheduling.fit import untolerated
 from gpuscale.ops.doctor import facts
 from gpuscale.ops.doctor.checks.node_state import NODE_STATE_CHECKS, node_state_findings
+from gpuscale.ops.doctor.choices import Choice, chosen
 from gpuscale.ops.doctor.judges import NODES, ClusterFinding, ClusterJudge
 from gpuscale.ops.doctor.node_pools import adds_nodes, may_come
 from gpuscale.ops.doctor.snapshot import Snapshot
@@ -201,7 +201,7 @@ def _allocatable(snapshot: Snapshot, node: Fields) -> Iterator[ClusterFinding]:
 def _why_none(snapshot: Snapshot, node: Fields, amounts: str) -> ClusterFinding:
     name = facts.name(node)
     about = f"node/{name}"
-    here = [pod for pod in facts.plugin_pods(snapshot) if facts.spec_of(pod).node_name == name]
+    here = _plugins_by_node(snapshot).get(name)
     if here and facts.is_ready(here[0]):
         return NO_ALLOCATABLE_GPU.found(
             about,
@@ -245,6 +245,14 @@ def _why_none(snapshot: Snapshot, node: Fields, amounts: str) -> ClusterFinding:
     )
 
 
+@facts.once
+def _plugins_by_node(snapshot: Snapshot) -> Mapping[str, Sequence[Fields]]:
+    found: dict[str, list[Fields]] = {}
+    for pod in facts.plugin_pods(snapshot):
+        found.setdefault(facts.spec_of(pod).node_name, []).append(pod)
+    return found
+
+
 def _switched_off(name: str, key: str, value: str) -> Fix:
     if value.startswith("paused"):
         return Fix(
@@ -272,7 +280,7 @@ def _taints(snapshot: Snapshot, nodes: Sequence[Fields]) -> Iterator[ClusterFind
     }
     for kind, plural in (("deployment", "deployments"), ("statefulset", "statefulsets")):
         for body in snapshot.all(plural):
-            taint = kept_off_by(snapshot, facts.template_of(body), nodes)
+            taint = kept_off_by(snapshot, facts.template_of(body))
             if taint is not None and (not adds_nodes(snapshot) or facts.full_name(body) in stuck):
                 yield TAINT_NOT_TOLERATED.found(
                     f"{kind}/{facts.full_name(body)}",
@@ -282,7 +290,7 @@ def _taints(snapshot: Snapshot, nodes: Sequence[Fields]) -> Iterator[ClusterFind
                 )
     for pod in facts.waiting_pods(snapshot):
         kind, name = facts.owner_kind(pod)
-        taint = kept_off_by(snapshot, facts.spec_of(pod), nodes)
+        taint = kept_off_by(snapshot, facts.spec_of(pod))
         if taint is not None and kind in ("Pod", "Job") and not may_come(snapshot, pod):
             yield TAINT_NOT_TOLERATED.found(
                 f"{kind.lower()}/{facts.namespace(pod)}/{name}",
@@ -301,44 +309,26 @@ def _taints(snapshot: Snapshot, nodes: Sequence[Fields]) -> Iterator[ClusterFind
             )
 
 
-def kept_off_by(snapshot: Snapshot, spec: PodSpec, nodes: Sequence[Fields]) -> Taint | None:
-    """Return a taint of the last node where all nodes that a pod chooses have one that keeps it off."""
-    if not facts.wanted(spec):
-        return None
-    # Most workloads choose and tolerate the same: each choice is held against the nodes once.
-    choice = repr((spec.node_selector, spec.required_node_terms, spec.tolerations))
-    answers = _answers(snapshot)
-    if (choice, id(nodes)) not in answers:
-        chosen = [node for node in nodes if matches(snapshot, spec, node)]
-        kinds = dict.fromkeys(facts.taints(snapshot, node) for node in chosen)
-        barred = [untolerated(taints, spec.tolerations) for taints in kinds]
-        taint = barred[-1] if barred and all(barred) else None
-        answers[choice, id(nodes)] = nodes, taint
-    return answers[choice, id(nodes)][1]
+def kept_off_by(snapshot: Snapshot, spec: PodSpec) -> Taint | None:
+    """Return a taint of the last GPU node where all that a pod chooses have one that keeps it off."""
+    return keeping_off(snapshot, Choice.of(spec), spec.tolerations) if facts.wanted(spec) else None
 
 
 @facts.once
-def _answers(snapshot: Snapshot) -> dict[tuple[str, int], tuple[Sequence[Fields], Taint | None]]:
-    """Return what `kept_off_by` found, with the nodes: while they are here, their id is no others'."""
-    del snapshot
-    return {}
-
-
-def matches(snapshot: Snapshot, spec: PodSpec, node: Fields) -> bool:
-    """Return whether a pod's node selector and affinity let it onto a node."""
-    alone = PodSpec(
-        (), node_selector=spec.node_selector, required_node_terms=spec.required_node_terms
-    )
-    return not misfits(alone, _bare_nodes(snapshot)[facts.name(node)])
+def keeping_off(
+    snapshot: Snapshot, choice: Choice, tolerations: tuple[Toleration, ...]
+) -> Taint | None:
+    """Return the same for a choice of nodes and what it comes with."""
+    barred = [untolerated(taints, tolerations) for taints in _kinds_of_taints(snapshot, choice)]
+    return barred[-1] if barred and all(barred) else None
 
 
 @facts.once
-def _bare_nodes(snapshot: Snapshot) -> Mapping[str, NodeState]:
-    """Return nodes by name, with nothing of them but their labels."""
-    return {
-        facts.name(node): NodeState(Node(ObjectMeta(facts.name(node), labels=facts.labels(node))))
-        for node in snapshot.all("nodes")
-    }
+def _kinds_of_taints(snapshot: Snapshot, choice: Choice) -> Sequence[tuple[Taint, ...]]:
+    """Return which taints GPU nodes have that a pod may choose, each set of them once."""
+    of_gpus = facts.gpu_node_names(snapshot)
+    nodes = (node for node in chosen(snapshot, choice) if facts.name(node) in of_gpus)
+    return [*dict.fromkeys(facts.taints(snapshot, node) for node in nodes)]
 
 
 JUDGE = ClusterJudge("nodes", _CHECKS, node_findings)

@@ -61,23 +61,22 @@ def left_out_findings(snapshot: Snapshot) -> Iterator[ClusterFinding]:
     ]
     addresses = {_host(labels) for labels in targets} - {""}
     names = {labels.get("pod", "") for labels in targets} - {""}
-    nodes = {labels.get(key, "") for labels in targets for key in _NODE_LABELS} - {""}
-    scraped = [pod for pod in pods if _is_target(pod, addresses, names, nodes)]
-    if not scraped:
+    nodes = {labels.get(key, "") for labels in targets for key in _NODE_LABELS} - {""} | addresses
+    left_out = [pod for pod in pods if not _is_target(pod, addresses, names, nodes)]
+    if len(left_out) == len(pods):
         return
-    for pod in pods:
-        if pod not in scraped:
-            node = facts.spec_of(pod).node_name
-            yield NODE_NOT_SCRAPED.found(
-                f"pod/{facts.full_name(pod)}",
-                f"Prometheus does not scrape the agent on node {node}.",
-                f"no target for {_addresses(pod)[0] if _addresses(pod) else facts.name(pod)}; it scrapes "
-                f"{len(scraped)} of {len(pods)} agents",
-                Fix(
-                    NODE_NOT_SCRAPED.fix,
-                    f"kubectl get node {node} --show-labels; kubectl get servicemonitor,podmonitor -A",
-                ),
-            )
+    for pod in left_out:
+        node = facts.spec_of(pod).node_name
+        yield NODE_NOT_SCRAPED.found(
+            f"pod/{facts.full_name(pod)}",
+            f"Prometheus does not scrape the agent on node {node}.",
+            f"no target for {_addresses(pod)[0] if _addresses(pod) else facts.name(pod)}; it scrapes "
+            f"{len(pods) - len(left_out)} of {len(pods)} agents",
+            Fix(
+                NODE_NOT_SCRAPED.fix,
+                f"kubectl get node {node} --show-labels; kubectl get servicemonitor,podmonitor -A",
+            ),
+        )
 
 
 _NODE_LABELS = ("node", "instance", "kubernetes_node", "Hostname", "nodename")
@@ -96,5 +95,5 @@ def _is_target(pod: Fields, addresses: set[str], names: set[str], nodes: set[str
     return (
         facts.name(pod) in names
         or any(address in addresses for address in _addresses(pod))
-        or facts.spec_of(pod).node_name in nodes | addresses
+        or facts.spec_of(pod).node_name in nodes
     )

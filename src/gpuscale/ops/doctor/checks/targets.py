@@ -5,7 +5,9 @@ Source: kubernetes v1.36 pkg/controller/podautoscaler/horizontal.go (AmbiguousSe
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from heapq import merge
 
 from gpuscale.base.findings import Checks, Fix, Severity
 from gpuscale.base.objects.fields import Fields
@@ -18,6 +20,7 @@ from gpuscale.kube.reading import fields_of
 from gpuscale.ops.doctor import facts
 from gpuscale.ops.doctor.facts import once
 from gpuscale.ops.doctor.judges import AUTOSCALER, ClusterFinding
+from gpuscale.ops.doctor.label_index import LabelIndex, SelectorIndex
 from gpuscale.ops.doctor.snapshot import HpaLook, Snapshot
 
 TARGET_CHECKS = Checks(AUTOSCALER)
@@ -144,11 +147,8 @@ def _absent(snapshot: Snapshot, look: HpaLook) -> Iterator[ClusterFinding]:
         return
     what = f"There is no {target.kind} {look.namespace}/{target.name} to scale."
     say = NO_SCALE_TARGET.fix
-    places = sorted(
-        place
-        for kind, place, name in facts.workloads(snapshot)
-        if (kind, name) == (target.kind, target.name)
-    )
+    plural = facts.WORKLOADS.get(target.kind, "")
+    places = sorted(facts.namespaces_by_name(snapshot, plural).get(target.name, ()))
     meant = closest(target.kind, facts.WORKLOADS)
     if target.kind in ("DaemonSet", "Job", "CronJob", "Pod"):
         what = f"Its target is a {target.kind}, which can't be scaled."
@@ -166,18 +166,14 @@ def _owned(snapshot: Snapshot, look: HpaLook, body: Fields) -> Iterator[ClusterF
     if owner is None or owner[0] != "Deployment":
         return
     reference = {"apiVersion": "apps/v1", "kind": "Deployment", "name": owner[1]}
-    others = [
-        each.about
-        for each in snapshot.hpas
-        if (each.namespace, each.hpa.target.kind, each.hpa.target.name) == (look.namespace, *owner)
-    ]
+    others = facts.hpas_by_target(snapshot).get((owner[0], look.namespace, owner[1]))
     fix = Fix(
         f"Name Deployment {owner[1]} in scaleTargetRef.",
         _patch(look, {"scaleTargetRef": reference}),
     )
     if others:
         fix = Fix(
-            f"Delete this HPA: {others[0]} scales Deployment {owner[1]}.",
+            f"Delete this HPA: {others[0].about} scales Deployment {owner[1]}.",
             f"kubectl delete hpa -n {look.namespace} {look.hpa.metadata.name}",
         )
     yield TARGET_IS_OWNED.found(
@@ -188,44 +184,66 @@ def _owned(snapshot: Snapshot, look: HpaLook, body: Fields) -> Iterator[ClusterF
     )
 
 
+@dataclass(frozen=True, slots=True)
+class ScaledTarget:
+    """What an HPA scales."""
+
+    place: int
+    look: HpaLook
+    body: Fields
+    selector: Selector
+
+
+@dataclass(frozen=True, slots=True)
+class ScaledTargets:
+    """Those of a namespace that nothing else owns, each once, in the order of their HPAs."""
+
+    by_selector: SelectorIndex[ScaledTarget]
+    by_pod_labels: LabelIndex[ScaledTarget]
+    """By the labels of the pods that they make."""
+
+
 @once
-def _scaled_selectors(snapshot: Snapshot) -> Mapping[str, Sequence[tuple[HpaLook, Selector]]]:
-    """Return the HPAs of each namespace with their targets' selectors, each target once."""
-    found: dict[str, dict[object, tuple[HpaLook, Selector]]] = {}
-    for look in snapshot.hpas:
+def _scaled_targets(snapshot: Snapshot) -> Mapping[str, ScaledTargets]:
+    found: dict[str, dict[int, ScaledTarget]] = {}
+    for place, look in enumerate(snapshot.hpas):
         body = facts.workload_of(snapshot, look)
         selector = None if body is None else body.child("spec").selector("selector")
         if selector is not None and body is not None and facts.controller(body) is None:
-            target = (look.hpa.target.kind, look.hpa.target.name)
-            found.setdefault(look.namespace, {}).setdefault(target, (look, selector))
-    return {namespace: [*each.values()] for namespace, each in found.items()}
+            of_namespace = found.setdefault(look.namespace, {})
+            of_namespace.setdefault(id(body), ScaledTarget(place, look, body, selector))
+    return {
+        namespace: ScaledTargets(
+            SelectorIndex((each, each.selector) for each in targets.values()),
+            LabelIndex((each, _template_labels(each.body)) for each in targets.values()),
+        )
+        for namespace, targets in found.items()
+    }
 
 
 def _overlap(snapshot: Snapshot, look: HpaLook, body: Fields) -> Iterator[ClusterFinding]:
-    own, mine = _template_labels(body), body.child("spec").selector("selector")
-    for other, selector in _scaled_selectors(snapshot).get(look.namespace, ()):
-        theirs = facts.workload_of(snapshot, other)
-        if theirs is None or theirs is body or facts.controller(body) is not None:
-            continue
-        takes = selector.matches(own) or (
-            mine is not None and mine.matches(_template_labels(theirs))
-        )
-        if not takes or other.hpa.target == look.hpa.target:
-            continue
-        kind, name = other.hpa.target.kind, other.hpa.target.name
-        pair = sorted((f"{kind} {name}", f"{look.hpa.target.kind} {look.hpa.target.name}"))
-        yield SELECTORS_OVERLAP.found(
-            look.about,
-            f"The selectors of {pair[0]} and {pair[1]} take the same pods, so no HPA of them scales.",
-            f"{kind} {name} selects {selector}, and the pods of {look.hpa.target.name} have the labels "
-            f"{', '.join(f'{k}={v}' for k, v in own.items())}",
-            Fix(
-                f"Give {pair[0]} and {pair[1]} each a label of its own, in selector and pod template; a "
-                "selector can't change, so make one of them again.",
-                f"kubectl get {kind.lower()} -n {look.namespace} -o wide",
-            ),
-        )
+    targets = _scaled_targets(snapshot).get(look.namespace)
+    if targets is None or facts.controller(body) is not None:
         return
+    own, mine = _template_labels(body), body.child("spec").selector("selector")
+    taken = () if mine is None else targets.by_pod_labels.selected(mine)
+    near = merge(targets.by_selector.taking(own), taken, key=lambda each: each.place)
+    other = next((each for each in near if each.body is not body), None)
+    if other is None:
+        return
+    kind, name = other.look.hpa.target.kind, other.look.hpa.target.name
+    pair = sorted((f"{kind} {name}", f"{look.hpa.target.kind} {look.hpa.target.name}"))
+    yield SELECTORS_OVERLAP.found(
+        look.about,
+        f"The selectors of {pair[0]} and {pair[1]} take the same pods, so no HPA of them scales.",
+        f"{kind} {name} selects {other.selector}, and the pods of {look.hpa.target.name} have the labels "
+        f"{', '.join(f'{k}={v}' for k, v in own.items())}",
+        Fix(
+            f"Give {pair[0]} and {pair[1]} each a label of its own, in selector and pod template; a "
+            "selector can't change, so make one of them again.",
+            f"kubectl get {kind.lower()} -n {look.namespace} -o wide",
+        ),
+    )
 
 
 def _foreign(snapshot: Snapshot, look: HpaLook, body: Fields) -> Iterator[ClusterFinding]:

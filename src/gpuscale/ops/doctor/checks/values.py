@@ -127,9 +127,7 @@ def _absent(snapshot: Snapshot, look: HpaLook, spec: ObjectMetric) -> ClusterFin
     plural = _DESCRIBED.get(described.kind)
     if plural is None or is_namespace(described) or not snapshot.serves(plural):
         return None
-    places = [
-        facts.namespace(body) for body in snapshot.all(plural) if facts.name(body) == described.name
-    ]
+    places = facts.namespaces_by_name(snapshot, plural).get(described.name, ())
     if look.namespace in places:
         return None
     elsewhere = f"; it is in namespace {', '.join(sorted(places))}" if places else ""

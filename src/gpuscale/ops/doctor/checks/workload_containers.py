@@ -81,7 +81,7 @@ def container_findings(snapshot: Snapshot) -> Iterator[ClusterFinding]:
         waiting = [stop for stop in stops if stop.reason not in (_OOM, "ended")]
         if waiting:
             yield _waiting(key, waiting, _behind(snapshot, key, pods))
-        ended = [stop for stop in stops if stop not in waiting]
+        ended = [stop for stop in stops if stop.reason in (_OOM, "ended")]
         if ended:
             yield _ended(key, ended)
         calm = [pod for pod in pods if _is_active(pod) and not any(_stops(pod))]

@@ -6,12 +6,13 @@ Source: kubernetes v1.36 pkg/controller/replicaset (ReplicaFailure, FailedCreate
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from gpuscale.base.findings import Checks, Fix, Severity
 from gpuscale.base.objects.fields import Fields
 from gpuscale.ops.doctor import facts
 from gpuscale.ops.doctor.checks.workload_subjects import Key, about, subjects
+from gpuscale.ops.doctor.facts import once
 from gpuscale.ops.doctor.judges import WORKLOAD, ClusterFinding
 from gpuscale.ops.doctor.snapshot import Snapshot
 
@@ -161,11 +162,18 @@ def _failure(snapshot: Snapshot, key: Key, body: Fields) -> str:
         return f"{failure.text('reason')}: {failure.text('message')}"
     if key[0] != "StatefulSet" or _missing(body) <= 0:
         return ""  # Of a StatefulSet, events alone say it, which stay for an hour.
+    return _refusals(snapshot).get(key, "")
+
+
+@once
+def _refusals(snapshot: Snapshot) -> Mapping[Key, str]:
+    """Return what the API server says first of the pods that it refuses, by who makes them."""
+    found: dict[Key, str] = {}
     for event in snapshot.all("refusals"):
         of = event.child("involvedObject")
-        if (of.text("kind"), of.text("namespace"), of.text("name")) == key:
-            return f"{event.text('reason')}: {event.text('message')}"
-    return ""
+        key = of.text("kind"), of.text("namespace"), of.text("name")
+        found.setdefault(key, f"{event.text('reason')}: {event.text('message')}")
+    return found
 
 
 def _missing(body: Fields) -> int:

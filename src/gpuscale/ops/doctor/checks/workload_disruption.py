@@ -5,14 +5,18 @@ Source: kubernetes v1.37 pkg/scheduler/framework/preemption (event Preempted: of
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from itertools import islice
 
 from gpuscale.base.findings import Checks, Fix, Severity
 from gpuscale.base.objects.fields import Fields
+from gpuscale.base.objects.selectors import Selector
 from gpuscale.base.words import counted
 from gpuscale.ops.doctor import facts
 from gpuscale.ops.doctor.checks.workload_subjects import Key, about, subjects
+from gpuscale.ops.doctor.facts import once
 from gpuscale.ops.doctor.judges import WORKLOAD, ClusterFinding
+from gpuscale.ops.doctor.label_index import LabelIndex, SelectorIndex
 from gpuscale.ops.doctor.snapshot import HpaLook, Snapshot
 
 DISRUPTION_CHECKS = Checks(WORKLOAD)
@@ -43,17 +47,23 @@ def disruption_findings(snapshot: Snapshot) -> Iterator[ClusterFinding]:
     """Return the budgets that keep the nodes of scaled workloads for ever."""
     for budget in snapshot.all("poddisruptionbudgets"):
         selector = budget.child("spec").selector("selector")
-        if selector is None:
-            continue
-        for look in snapshot.hpas:
-            if look.namespace != facts.namespace(budget):
-                continue
-            pods = facts.pods_of(snapshot, look)
-            if any(selector.matches(facts.labels(pod)) for pod in pods) and _blocks(budget, look):
-                yield _note(budget, look)
-                break
+        looks = _looks_by_pod_labels(snapshot).get(facts.namespace(budget))
+        if selector is not None and looks is not None:
+            blocked = (look for look in looks.selected(selector) if _blocks(budget, look))
+            yield from (_note(budget, look) for look in islice(blocked, 1))
     yield from _overlaps(snapshot)
     yield from _preempted(snapshot)
+
+
+@once
+def _looks_by_pod_labels(snapshot: Snapshot) -> Mapping[str, LabelIndex[HpaLook]]:
+    """Return the HPAs of each namespace by the labels of the pods that they scale."""
+    return {
+        namespace: LabelIndex(
+            (look, facts.labels(pod)) for look in looks for pod in facts.pods_of(snapshot, look)
+        )
+        for namespace, looks in facts.hpas_by_namespace(snapshot).items()
+    }
 
 
 def _preempted(snapshot: Snapshot) -> Iterator[ClusterFinding]:
@@ -86,18 +96,16 @@ def _preempted(snapshot: Snapshot) -> Iterator[ClusterFinding]:
 
 
 def _overlaps(snapshot: Snapshot) -> Iterator[ClusterFinding]:
-    budgets = [
-        (facts.namespace(each), selector, each)
-        for each in snapshot.all("poddisruptionbudgets")
-        if (selector := each.child("spec").selector("selector")) is not None
-    ]
+    listed: dict[str, list[tuple[Fields, Selector]]] = {}
+    for each in snapshot.all("poddisruptionbudgets"):
+        if (selector := each.child("spec").selector("selector")) is not None:
+            listed.setdefault(facts.namespace(each), []).append((each, selector))
+    budgets = {namespace: SelectorIndex(of_it) for namespace, of_it in listed.items()}
     for look in snapshot.hpas:
-        of_namespace = [each for each in budgets if each[0] == look.namespace]
-        if len(of_namespace) < 2:
+        if look.namespace not in budgets:
             continue
         for pod in facts.pods_of(snapshot, look)[:1]:
-            given = facts.labels(pod)
-            both = [each for _, selector, each in of_namespace if selector.matches(given)]
+            both = [*budgets[look.namespace].taking(facts.labels(pod))]
             if len(both) > 1:
                 names = [facts.name(each) for each in both]
                 yield PDBS_OVERLAP.found(

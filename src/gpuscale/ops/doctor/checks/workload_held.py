@@ -5,7 +5,7 @@ Source: kubernetes v1.36 pkg/scheduler/framework/plugins (schedulinggates, volum
     kueue.x-k8s.io/v1beta2 (Workload: condition QuotaReserved), kueue pkg/controller/jobs/pod (the gate).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
 
@@ -143,7 +143,7 @@ def _volumes(snapshot: Snapshot, pod: Fields) -> Iterator[HoldReason]:
     said = facts.why_waiting(pod)
     if snapshot.hides("volumeclaims"):
         return
-    claims = {facts.full_name(each): each for each in snapshot.all("volumeclaims")}
+    claims = facts.by_full_name(snapshot, "volumeclaims")
     for volume in pod.child("spec").items("volumes"):
         name = volume.child("persistentVolumeClaim").text("claimName")
         if not name:
@@ -166,11 +166,11 @@ def _volumes(snapshot: Snapshot, pod: Fields) -> Iterator[HoldReason]:
 
 def _unbound(snapshot: Snapshot, claim: Fields, said: str, command: str) -> HoldReason:
     place, of = facts.full_name(claim), claim.child("spec").text("storageClassName")
-    classes = [facts.name(each) for each in snapshot.all("storageclasses")]
+    classes = _names(snapshot, "storageclasses")
     evidence, say = said, "See why its provisioner does not make the volume."
     if snapshot.serves("storageclasses") and of and of not in classes:
         evidence = f"there is no StorageClass {of}; {said}"
-        known = f", such as {classes[0]}" if classes else ""
+        known = f", such as {next(iter(classes))}" if classes else ""
         say = (
             f"Make StorageClass {of}, or make the claim again with one that is there{known}: the class "
             "of a claim can't change."
@@ -186,6 +186,12 @@ def _unbound(snapshot: Snapshot, claim: Fields, said: str, command: str) -> Hold
         evidence,
         Fix(say, command),
     )
+
+
+@once
+def _names(snapshot: Snapshot, plural: str) -> Collection[str]:
+    """Return the names of objects that are in no namespace."""
+    return {facts.name(each): None for each in snapshot.all(plural)}.keys()
 
 
 def _claims(snapshot: Snapshot, pod: Fields) -> Iterator[HoldReason]:
@@ -204,14 +210,7 @@ def _claim(snapshot: Snapshot, pod: Fields, each: Fields, said: str) -> Iterator
     )
     if not snapshot.serves(plural):
         return
-    found = next(
-        (
-            body
-            for body in snapshot.all(plural)
-            if (facts.namespace(body), facts.name(body)) == (namespace, name)
-        ),
-        None,
-    )
+    found = facts.by_full_name(snapshot, plural).get(f"{namespace}/{name}")
     if found is None:
         yield HoldReason(
             CLAIM_NOT_ALLOCATED,
@@ -225,7 +224,7 @@ def _claim(snapshot: Snapshot, pod: Fields, each: Fields, said: str) -> Iterator
 
 
 def _devices(snapshot: Snapshot, spec: Fields, said: str) -> Iterator[HoldReason]:
-    classes = {facts.name(body) for body in snapshot.all("deviceclasses")}
+    classes = _names(snapshot, "deviceclasses")
     asked = [
         (request.child("exactly") if "exactly" in request else request).text("deviceClassName")
         for request in spec.child("devices").items("requests")

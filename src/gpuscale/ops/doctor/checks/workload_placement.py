@@ -6,23 +6,21 @@ Source: kubernetes v1.36 pkg/scheduler/framework/plugins (messages of nodeaffini
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from gpuscale.base.findings import Check, Checks, Fix, Severity
 from gpuscale.base.objects.fields import Fields
 from gpuscale.base.objects.gpu_resources import GpuKind, counts_gpus, gpu_kind
-from gpuscale.base.objects.pods import PodSpec
+from gpuscale.base.objects.nodes import Taint
+from gpuscale.base.objects.pods import Toleration
 from gpuscale.base.words import counted
 from gpuscale.hpa.cluster.scheduling.fit import untolerated
 from gpuscale.ops.doctor import facts
 from gpuscale.ops.doctor.checks.node_state import OUT_OF_USE, uncordon
-from gpuscale.ops.doctor.checks.nodes import (
-    TAINT_NOT_TOLERATED,
-    kept_off_by,
-    matches,
-    tolerate,
-)
+from gpuscale.ops.doctor.checks.nodes import TAINT_NOT_TOLERATED, keeping_off, tolerate
 from gpuscale.ops.doctor.checks.workload_held import (
     HELD_CHECKS,
     HoldReason,
@@ -30,6 +28,7 @@ from gpuscale.ops.doctor.checks.workload_held import (
     queued_findings,
 )
 from gpuscale.ops.doctor.checks.workload_subjects import Key, about, pods_by_subject, subjects
+from gpuscale.ops.doctor.choices import Choice, chosen
 from gpuscale.ops.doctor.facts import once
 from gpuscale.ops.doctor.judges import WORKLOAD, ClusterFinding
 from gpuscale.ops.doctor.node_pools import may_come
@@ -94,6 +93,10 @@ _FIXES = (
 )
 
 
+Amounts = tuple[tuple[str, int], ...]
+"""How much of each resource, by its name."""
+
+
 @dataclass(frozen=True, slots=True)
 class Cause:
     """Why a pod has no node."""
@@ -137,7 +140,8 @@ def _causes(snapshot: Snapshot) -> Mapping[Key, Sequence[tuple[Fields, Cause | N
             cause = _of_held(held) if held is not None else None
             if cause is None and facts.condition(pod, "PodScheduled") == "False":
                 cause = _unplaced(snapshot, key, pod)
-            if cause is not None or _waits_for_ill_nodes(snapshot, pod):
+            wanted = tuple(facts.wanted(facts.spec_of(pod)).items())
+            if cause is not None or _waits_for_ill_nodes(snapshot, wanted):
                 found.setdefault(key, []).append((pod, cause))
     return found
 
@@ -161,65 +165,144 @@ def reasons_in(message: str) -> dict[str, int]:
 
 
 def _unplaced(snapshot: Snapshot, key: Key, pod: Fields) -> Cause | None:
-    spec, said = facts.spec_of(pod), facts.why_waiting(pod)
-    is_for_gpus = facts.asks_for_gpus(pod)
-    by_claim = facts.claimed_nodes(snapshot)
-    nodes = [
-        node
-        for node in snapshot.all("nodes")
-        if not is_for_gpus or facts.offers_gpus(node) or facts.name(node) in by_claim
-    ]
-    wanted = {
-        key: count
-        for key, count in facts.limits_of(spec).items()
-        if gpu_kind(key) is not GpuKind.QUALIFIER and key not in facts.claimed_resources(snapshot)
-    }
-    if snapshot.hides("nodes") or may_come(snapshot, pod) or (is_for_gpus and not nodes):
+    if snapshot.hides("nodes") or may_come(snapshot, pod):
         return None
-    for resource, count in wanted.items():
-        most = max((_offers(node, resource) for node in nodes), default=0)
-        if most == 0:
-            return _not_offered(nodes, resource, said, key)
-        if most < count:
-            return _too_large(resource, count, most, said, key)
-        nodes = [node for node in nodes if _offers(node, resource) >= count]
-    return _of_nodes(snapshot, key, pod, nodes, said)
-
-
-def _of_nodes(
-    snapshot: Snapshot, key: Key, pod: Fields, nodes: Sequence[Fields], said: str
-) -> Cause | None:
-    """Return why none of the nodes that have what a pod wants takes it; None where all is in use."""
     spec = facts.spec_of(pod)
-    matching = [node for node in nodes if matches(snapshot, spec, node)]
-    if not matching and nodes:
-        return _mismatch(spec, nodes, said, key)
-    tolerated = [
-        node
-        for node in matching
-        if untolerated(facts.taints(snapshot, node), spec.tolerations) is None
-    ]
+    needs = Needs(tuple(facts.limits_of(spec).items()), facts.asks_for_gpus(pod))
+    obstacle = _obstacle(snapshot, needs, Choice.of(spec), spec.tolerations)
+    return None if obstacle is None else obstacle(key, pod)
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What a pod asks for of resources that take a device plugin or a claim."""
+
+    resources: Amounts
+    is_for_gpus: bool
+
+    @property
+    def gpus(self) -> Amounts:
+        """Return what is asked for of GPUs and of what counts as one."""
+        kinds = (None, GpuKind.QUALIFIER)
+        return tuple(each for each in self.resources if gpu_kind(each[0]) not in kinds)
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """The nodes that have what a pod needs; where none has, those that have all up to what is short."""
+
+    nodes: Mapping[str, Fields]
+    """By name."""
+    short: str = ""
+    """The resource of which no node has as much as the pod asks for."""
+    count: int = 0
+    """How much of it the pod asks for."""
+    most: int = 0
+    """How much of it one node has."""
+
+
+@once
+def _room(snapshot: Snapshot, needs: Needs) -> Room:
+    by_claim = facts.claimed_nodes(snapshot)
+    nodes = {
+        name: node
+        for name, node in facts.nodes_by_name(snapshot).items()
+        if not needs.is_for_gpus or facts.offers_gpus(node) or name in by_claim
+    }
+    if needs.is_for_gpus and not nodes:
+        return Room({})
+    for resource, count in needs.resources:
+        if gpu_kind(resource) is GpuKind.QUALIFIER or resource in facts.claimed_resources(snapshot):
+            continue
+        most = max((_offers(node, resource) for node in nodes.values()), default=0)
+        if most == 0 or most < count:
+            return Room(nodes, resource, count, most)
+        nodes = {name: node for name, node in nodes.items() if _offers(node, resource) >= count}
+    return Room(nodes)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeKind:
+    """What nodes have in common that decides whether they take a pod."""
+
+    taints: tuple[Taint, ...]
+    """Those that stay."""
+    is_up: bool
+    is_out_of_use: bool
+    """Whether a taint of the moment keeps pods off."""
+    is_cordoned: bool
+    has_free: bool
+    """Whether what the pod needs of GPUs is not in use."""
+
+
+Kinds = Mapping[NodeKind, Sequence[tuple[int, Fields]]]
+"""Nodes by their kind, each with its place among all; kinds are in the order of their first nodes."""
+
+
+@once
+def _matching(snapshot: Snapshot, needs: Needs, choice: Choice) -> Kinds:
+    """Return the nodes that a pod chooses of those that have what it needs."""
+    room = _room(snapshot, needs).nodes
+    found: dict[NodeKind, list[tuple[int, Fields]]] = {}
+    for place, node in enumerate(chosen(snapshot, choice)):
+        if facts.name(node) in room:
+            kind = NodeKind(
+                facts.taints(snapshot, node),
+                facts.is_ready(node),
+                bool(facts.momentary(snapshot, node)),
+                node.child("spec").boolean("unschedulable"),
+                all(_free(snapshot, node, name) >= count for name, count in needs.gpus),
+            )
+            found.setdefault(kind, []).append((place, node))
+    return found
+
+
+def _first(kinds: Kinds, count: int = 1) -> list[Fields]:
+    places = (each for listed in kinds.values() for each in listed[:count])
+    return [node for _, node in sorted(places, key=lambda each: each[0])[:count]]
+
+
+def _count(kinds: Kinds) -> int:
+    return sum(map(len, kinds.values()))
+
+
+@once
+def _obstacle(
+    snapshot: Snapshot, needs: Needs, choice: Choice, tolerations: tuple[Toleration, ...]
+) -> Callable[[Key, Fields], Cause | None] | None:
+    """Return what says why no node takes such a pod; None where it waits for GPUs alone, or for nodes."""
+    room = _room(snapshot, needs)
+    if room.short:
+        if room.most:
+            return partial(_too_large, room)
+        return partial(_not_offered, room.short, _offered(snapshot, needs))
+    if needs.is_for_gpus and not room.nodes:
+        return None
+    matching = _matching(snapshot, needs, choice)
+    if not matching and room.nodes:
+        return partial(_mismatch, *_labels_beside(snapshot, needs, choice))
+    tolerated = {
+        kind: nodes
+        for kind, nodes in matching.items()
+        if untolerated(kind.taints, tolerations) is None
+    }
     if not tolerated and matching:
-        if kept_off_by(snapshot, spec, facts.gpu_nodes(snapshot)):
+        if needs.gpus and keeping_off(snapshot, choice, tolerations):
             return None  # The taints of all GPU nodes are reported with the nodes.
-        return _tainted(snapshot, key, pod, matching, said)
-    up = [node for node in tolerated if facts.is_ready(node)]
-    staying = [node for node in up if not facts.momentary(snapshot, node)]
+        taint = untolerated(next(iter(matching)).taints, tolerations)
+        return None if taint is None else partial(_tainted, snapshot, taint, _count(matching))
+    up = {kind: nodes for kind, nodes in tolerated.items() if kind.is_up}
+    staying = {kind: nodes for kind, nodes in up.items() if not kind.is_out_of_use}
     if up and not staying:
-        return _no_node_yet(snapshot, up, said)
-    usable = [node for node in staying if not node.child("spec").boolean("unschedulable")]
+        return partial(_no_node_yet, snapshot, _first(up)[0], _count(up))
+    usable = {kind: nodes for kind, nodes in staying.items() if not kind.is_cordoned}
     if staying and not usable:
-        return _cordoned(staying, said)
-    wanted = facts.wanted(spec)
-    free = [
-        node
-        for node in usable
-        if all(_free(snapshot, node, name) >= count for name, count in wanted.items())
-    ]
-    return _other(free, said, key) if free else _surge(snapshot, key, pod, said)
+        return partial(_cordoned, _first(staying, 3), _count(staying))
+    free = _count({kind: nodes for kind, nodes in usable.items() if kind.has_free})
+    return partial(_other, free) if free else partial(_surge, snapshot)
 
 
-def _surge(snapshot: Snapshot, key: Key, pod: Fields, said: str) -> Cause | None:
+def _surge(snapshot: Snapshot, key: Key, pod: Fields) -> Cause | None:
     """Return a rollout that waits for a GPU of its own old pods, which it keeps until a new one is ready.
 
     Source: kubernetes v1.37 pkg/controller/deployment/util/deployment_util.go (ResolveFenceposts).
@@ -234,12 +317,8 @@ def _surge(snapshot: Snapshot, key: Key, pod: Fields, said: str) -> Cause | None
     # Where both come to 0, one pod may be unavailable.
     ends_first = surge == 0 or _resolved(rolling, "maxUnavailable", replicas, is_up=False) > 0
     is_recreated = spec.child("strategy").text("type") == "Recreate"
-    old = [
-        each
-        for each in pods_by_subject(snapshot).get(key, ())
-        if facts.is_ready(each) and _revision(snapshot, each) < _revision(snapshot, pod)
-    ]
-    if is_recreated or ends_first or not old:
+    oldest = _oldest_ready(snapshot, key)
+    if is_recreated or ends_first or oldest is None or oldest >= _revision(snapshot, pod):
         return None
     patch = json.dumps(
         {"spec": {"strategy": {"rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}}}}
@@ -248,7 +327,7 @@ def _surge(snapshot: Snapshot, key: Key, pod: Fields, said: str) -> Cause | None
         ROLLOUT_WITHOUT_ROOM,
         "Its rollout makes a new pod before it ends an old one, and no node has a GPU free for it.",
         f"maxSurge {rolling.data.get('maxSurge', '25%')}, maxUnavailable "
-        f"{rolling.data.get('maxUnavailable', '25%')} of {replicas}; {said}",
+        f"{rolling.data.get('maxUnavailable', '25%')} of {replicas}; {facts.why_waiting(pod)}",
         Fix(
             ROLLOUT_WITHOUT_ROOM.fix,
             facts.quoted(
@@ -257,6 +336,13 @@ def _surge(snapshot: Snapshot, key: Key, pod: Fields, said: str) -> Cause | None
             ),
         ),
     )
+
+
+@once
+def _oldest_ready(snapshot: Snapshot, key: Key) -> int | None:
+    """Return the lowest revision of a workload's ready pods."""
+    ready = filter(facts.is_ready, pods_by_subject(snapshot).get(key, ()))
+    return min((_revision(snapshot, each) for each in ready), default=None)
 
 
 def _revision(snapshot: Snapshot, pod: Fields) -> int:
@@ -278,33 +364,49 @@ def _resolved(rolling: Fields, field: str, replicas: int, *, is_up: bool) -> int
     return -(-hundredths // 100) if is_up else hundredths // 100
 
 
-def _waits_for_ill_nodes(snapshot: Snapshot, pod: Fields) -> bool:
-    """Return whether the nodes that would take a pod are there and not Ready, which is reported of them."""
-    wanted = facts.wanted(facts.spec_of(pod))
-    nodes = [
-        node
-        for node in snapshot.all("nodes")
-        if wanted and all(_offers(node, name) >= count for name, count in wanted.items())
-    ]
-    ill = [node for node in nodes if not facts.is_ready(node)]
+@once
+def _waits_for_ill_nodes(snapshot: Snapshot, wanted: Amounts) -> bool:
+    """Return whether nodes that would take a pod are there and not Ready, which is reported of them."""
     return any(
-        _free(snapshot, node, name) >= count for node in ill for name, count in wanted.items()
+        all(_offers(node, name) >= count for name, count in wanted)
+        and any(_free(snapshot, node, name) >= count for name, count in wanted)
+        for node in snapshot.all("nodes")
+        if not facts.is_ready(node)
     )
 
 
 def _offers(node: Fields, resource: str) -> int:
-    amount = node.child("status").child("allocatable").quantity(resource)
-    return 0 if amount is None else amount.nano // 1_000_000_000
+    return facts.amounts(node).allocatable.get(resource, 0)
 
 
 def _free(snapshot: Snapshot, node: Fields, resource: str) -> int:
-    bound = facts.pods_by_node(snapshot).get(facts.name(node), ())
-    return _offers(node, resource) - sum(
-        facts.wanted(facts.spec_of(pod)).get(resource, 0) for pod in bound
-    )
+    taken = _taken(snapshot).get(facts.name(node), {})
+    return _offers(node, resource) - taken.get(resource, 0)
 
 
-def _not_offered(nodes: Sequence[Fields], resource: str, said: str, key: Key) -> Cause:
+@once
+def _taken(snapshot: Snapshot) -> Mapping[str, Mapping[str, int]]:
+    """Return what the pods that are bound to each node have of GPUs."""
+    found: dict[str, Counter[str]] = {}
+    for node, pods in facts.pods_by_node(snapshot).items():
+        found[node] = Counter()
+        for pod in pods:
+            found[node].update(facts.wanted(facts.spec_of(pod)))
+    return found
+
+
+@once
+def _offered(snapshot: Snapshot, needs: Needs) -> Mapping[str, int]:
+    """Return what there is of GPUs on the nodes that have what a pod needs, up to what is short."""
+    found: Counter[str] = Counter()
+    for node in _room(snapshot, needs).nodes.values():
+        gives = facts.amounts(node).allocatable
+        found.update({name: gives[name] for name in gives if counts_gpus(name)})
+    return +found
+
+
+def _not_offered(resource: str, offered: Mapping[str, int], key: Key, pod: Fields) -> Cause:
+    said = facts.why_waiting(pod)
     if gpu_kind(resource) is None:
         return Cause(
             RESOURCE_NOT_OFFERED,
@@ -315,11 +417,6 @@ def _not_offered(nodes: Sequence[Fields], resource: str, said: str, key: Key) ->
                 _edit(key),
             ),
         )
-    offered: dict[str, int] = {}
-    for node in nodes:
-        for name in node.child("status").child("allocatable").data:
-            if counts_gpus(name) and (count := _offers(node, name)):
-                offered[name] = offered.get(name, 0) + count
     listed = ", ".join(f"{name} ({count})" for name, count in sorted(offered.items()))
     return Cause(
         RESOURCE_NOT_OFFERED,
@@ -332,29 +429,37 @@ def _not_offered(nodes: Sequence[Fields], resource: str, said: str, key: Key) ->
     )
 
 
-def _too_large(resource: str, count: int, most: int, said: str, key: Key) -> Cause:
+def _too_large(room: Room, key: Key, pod: Fields) -> Cause:
     return Cause(
         LARGER_THAN_ANY_NODE,
-        f"A pod of it asks for {count} {resource}, and the largest node has {most}: more such nodes "
-        "don't help.",
-        said,
+        f"A pod of it asks for {room.count} {room.short}, and the largest node has {room.most}: more such "
+        "nodes don't help.",
+        facts.why_waiting(pod),
         Fix(
-            f"Ask for at most {most} a pod, or add a pool whose nodes have at least {count}.",
+            f"Ask for at most {room.most} a pod, or add a pool whose nodes have at least {room.count}.",
             _edit(key),
         ),
     )
 
 
-def _mismatch(spec: PodSpec, nodes: Sequence[Fields], said: str, key: Key) -> Cause:
-    labels = [facts.labels(node) for node in nodes]
-    absent = [
-        f"{name}={value}"
-        for name, value in spec.node_selector.items()
-        if not any(each.get(name) == value for each in labels)
-    ]
-    known = sorted(
-        {f"{name}={each[name]}" for name in spec.node_selector for each in labels if name in each}
-    )
+def _labels_beside(
+    snapshot: Snapshot, needs: Needs, choice: Choice
+) -> tuple[Sequence[str], Sequence[str]]:
+    """Return the labels that a pod chooses and no node has, and those that nodes have in their place."""
+    has = {name: _values(snapshot, needs, name) for name, _ in choice.selector}
+    absent = [f"{name}={value}" for name, value in choice.selector if value not in has[name]]
+    return absent, sorted(f"{name}={value}" for name, values in has.items() for value in values)
+
+
+@once
+def _values(snapshot: Snapshot, needs: Needs, label: str) -> frozenset[str]:
+    """Return the values of a label on the nodes that have what a pod needs."""
+    labels = map(facts.labels, _room(snapshot, needs).nodes.values())
+    return frozenset(each[label] for each in labels if label in each)
+
+
+def _mismatch(absent: Sequence[str], known: Sequence[str], key: Key, pod: Fields) -> Cause:
+    said = facts.why_waiting(pod)
     what = (
         f"No node with its GPUs has the label {', '.join(absent)}."
         if absent
@@ -368,47 +473,43 @@ def _mismatch(spec: PodSpec, nodes: Sequence[Fields], said: str, key: Key) -> Ca
     )
 
 
-def _tainted(
-    snapshot: Snapshot, key: Key, pod: Fields, nodes: Sequence[Fields], said: str
-) -> Cause | None:
-    taint = untolerated(facts.taints(snapshot, nodes[0]), facts.spec_of(pod).tolerations)
+def _tainted(snapshot: Snapshot, taint: Taint, count: int, key: Key, pod: Fields) -> Cause:
     body = subjects(snapshot).get(key)
-    if taint is None:
-        return None
     fix = Fix(f"Give its pods a toleration for {taint}.")
     if body is not None:
         fix = tolerate(key[0].lower(), body, taint)
     return Cause(
         TAINT_NOT_TOLERATED,
-        f"The {counted(len(nodes), 'node')} that it may go to keep it off with the taint {taint}.",
-        said,
+        f"The {counted(count, 'node')} that it may go to keep it off with the taint {taint}.",
+        facts.why_waiting(pod),
         fix,
     )
 
 
-def _cordoned(nodes: Sequence[Fields], said: str) -> Cause:
-    names = [facts.name(node) for node in nodes]
+def _cordoned(first: Sequence[Fields], count: int, _key: Key, pod: Fields) -> Cause:
     return Cause(
         NODES_CORDONED,
-        f"The {counted(len(names), 'node')} that would take it are cordoned: {', '.join(names[:3])}.",
-        said,
-        uncordon(nodes[0]),
+        f"The {counted(count, 'node')} that would take it are cordoned: "
+        f"{', '.join(map(facts.name, first))}.",
+        facts.why_waiting(pod),
+        uncordon(first[0]),
     )
 
 
-def _no_node_yet(snapshot: Snapshot, nodes: Sequence[Fields], said: str) -> Cause:
-    taint, moment = facts.momentary(snapshot, nodes[0])[0]
-    name = facts.name(nodes[0])
+def _no_node_yet(snapshot: Snapshot, first: Fields, count: int, _key: Key, pod: Fields) -> Cause:
+    taint, moment = facts.momentary(snapshot, first)[0]
+    name = facts.name(first)
     return Cause(
         NO_NODE_YET,
-        f"The {counted(len(nodes), 'node')} that it may go to can't take it: {name} {moment.value}.",
-        f"taint {taint}; {said}",
+        f"The {counted(count, 'node')} that it may go to can't take it: {name} {moment.value}.",
+        f"taint {taint}; {facts.why_waiting(pod)}",
         Fix(OUT_OF_USE[moment], f"kubectl describe node {name}"),
     )
 
 
-def _other(free: Sequence[Fields], said: str, key: Key) -> Cause | None:
+def _other(free: int, key: Key, pod: Fields) -> Cause | None:
     """Return what else keeps a pod off nodes that have its GPUs free."""
+    said = facts.why_waiting(pod)
     reasons = reasons_in(said)
     for word, fix in _FIXES:
         named = next((reason for reason in reasons if word in reason), None)
@@ -416,7 +517,7 @@ def _other(free: Sequence[Fields], said: str, key: Key) -> Cause | None:
             return Cause(
                 UNSCHEDULABLE,
                 f"No node takes it, and GPUs are not the reason: {named}.",
-                f"{counted(len(free), 'node')} with its GPUs free; {said}",
+                f"{counted(free, 'node')} with its GPUs free; {said}",
                 Fix(fix, _edit(key)),
             )
     if reasons and all(any(word in each for word in _GPU_WORDS) for each in reasons):
@@ -424,7 +525,7 @@ def _other(free: Sequence[Fields], said: str, key: Key) -> Cause | None:
     return Cause(
         UNSCHEDULABLE,
         "No node takes it, and GPUs are not the reason.",
-        f"{counted(len(free), 'node')} with its GPUs free; {said}",
+        f"{counted(free, 'node')} with its GPUs free; {said}",
         Fix(UNSCHEDULABLE.fix, _edit(key)),
     )
 

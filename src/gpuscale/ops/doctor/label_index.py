@@ -1,0 +1,92 @@
+"""Which things a selector takes, and which selectors take a thing, without holding each against each."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from heapq import merge
+from typing import Generic, TypeVar
+
+from gpuscale.base.objects.selectors import Operator, Requirement, Selector
+
+T = TypeVar("T")
+Label = tuple[str, str]
+"""Key and value."""
+
+
+class LabelIndex(Generic[T]):
+    """Things by their labels.
+
+    Args:
+        items: things with their labels, in the order in which they are found.
+    """
+
+    def __init__(self, items: Iterable[tuple[T, Mapping[str, str]]]) -> None:
+        self._items = [*items]
+        self._places = _places(labels.items() for _, labels in self._items)
+
+    def selected(self, selector: Selector) -> Iterator[T]:
+        """Yield what a selector takes."""
+        for place in self._rarest(selector.requirements):
+            item, labels = self._items[place]
+            if selector.matches(labels):
+                yield item
+
+    def candidates(self, alternatives: Iterable[Sequence[Requirement]]) -> Iterator[T]:
+        """Yield all that may fulfil one of several lists of requirements, and some that fulfil none."""
+        places = {place for each in alternatives for place in self._rarest(each)}
+        return (self._items[place][0] for place in sorted(places))
+
+    def _rarest(self, requirements: Sequence[Requirement]) -> Iterable[int]:
+        """Return where the things are that have one of the labels that is asked for; of the rarest."""
+        asked = (
+            [self._places.get(label, ()) for label in _labels(each)]
+            for each in requirements
+            if _labels(each)
+        )
+        found = min(asked, key=lambda each: sum(map(len, each)), default=None)
+        return range(len(self._items)) if found is None else merge(*found)
+
+
+class SelectorIndex(Generic[T]):
+    """Things by their selectors.
+
+    Args:
+        items: things with their selectors, in the order in which they are found.
+    """
+
+    def __init__(self, items: Iterable[tuple[T, Selector]]) -> None:
+        self._items = [*items]
+        asked = [[*map(_labels, each.requirements)] for _, each in self._items]
+        counts = Counter(label for each in asked for labels in each for label in labels)
+        rarest = [
+            min(
+                filter(None, each),
+                key=lambda labels: sum(counts[one] for one in labels),
+                default=(),
+            )
+            for each in asked
+        ]
+        self._places = _places(rarest)
+        self._open = [place for place, labels in enumerate(rarest) if not labels]
+
+    def taking(self, labels: Mapping[str, str]) -> Iterator[T]:
+        """Yield those whose selector takes a thing with these labels."""
+        listed = (self._places.get(label, ()) for label in labels.items())
+        for place in merge(self._open, *listed):
+            item, selector = self._items[place]
+            if selector.matches(labels):
+                yield item
+
+
+def _labels(requirement: Requirement) -> Sequence[Label]:
+    """Return the labels of which a thing has to have one; none where others will do."""
+    if requirement.operator not in (Operator.EQUALS, Operator.IN):
+        return ()
+    return [(requirement.key, value) for value in requirement.values]
+
+
+def _places(listed: Iterable[Iterable[Label]]) -> Mapping[Label, Sequence[int]]:
+    found: dict[Label, list[int]] = {}
+    for place, labels in enumerate(listed):
+        for label in labels:
+            found.setdefault(label, []).append(place)
+    return found
