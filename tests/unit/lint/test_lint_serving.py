@@ -3,12 +3,16 @@
 import pytest
 
 from gpuscale.ops.lint.rule_inputs import PlacedRule
-from gpuscale.ops.lint.serving import has_namespaces, servings
+from gpuscale.ops.lint.serving import RuleIndex, has_namespaces
 from gpuscale.server.rules.config import default_config, load_rules
 from gpuscale.server.rules.queries.backwards import maps
 from gpuscale.server.rules.resources import KUBERNETES, PODS
 
 CHART = [PlacedRule(rule, None) for rule in default_config().rules]
+
+
+def servings(rules, metric):
+    return RuleIndex(rules).servings(metric)
 
 
 def rules(text):

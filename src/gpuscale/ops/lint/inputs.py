@@ -20,6 +20,7 @@ from gpuscale.hpa.versions import KubernetesVersion
 from gpuscale.ops.lint.findings import LintFinding, PassedOver, Place
 from gpuscale.ops.lint.problems import REFUSED_MANIFEST, UNKNOWN_FIELD, refused
 from gpuscale.ops.lint.rule_inputs import PlacedRule, RuleReading, is_rules, read_preset, read_rules
+from gpuscale.ops.lint.serving import RuleIndex
 from gpuscale.triggers.metadata import is_trigger_file, read_triggers
 from gpuscale.triggers.policies.naming import policy_faults
 from gpuscale.triggers.trigger import Trigger
@@ -95,13 +96,19 @@ class Inputs:
     external_rules: list[PlacedRule] = field(default_factory=list)
     hpas: list[PlacedHpa] = field(default_factory=list)
     scaled_objects: list[PlacedScaledObject] = field(default_factory=list)
-    deployments: list[Deployment] = field(default_factory=list)
+    custom: RuleIndex = field(default_factory=RuleIndex)
+    """The same rules by the metrics that they give."""
+    external: RuleIndex = field(default_factory=RuleIndex)
+    deployments: dict[ObjectKey, Deployment] = field(default_factory=dict)
+    """The first of each name."""
     at_zero: dict[ObjectKey, Place] = field(default_factory=dict)
     """Manifests that write `replicas: 0`, and where."""
     authentications: dict[ObjectKey, frozenset[str]] = field(default_factory=dict)
     """The parameters that KEDA's TriggerAuthentications give."""
     triggers: list[Trigger] = field(default_factory=list)
     """Of trigger files, whose metrics are served as external ones."""
+    served: dict[tuple[str, str], Trigger] = field(default_factory=dict)
+    """The trigger that serves an external metric, by namespace and name."""
     recorded: set[str] = field(default_factory=set)
     """Series that recording rules make."""
     honors_labels: bool = False
@@ -115,12 +122,6 @@ class Inputs:
     passed_over: list[PassedOver] = field(default_factory=list)
     kubernetes: KubernetesVersion | None = None
     """The release of the cluster that they are for; None where nobody said."""
-
-
-def served_trigger(inputs: Inputs, namespace: str, name: str) -> Trigger | None:
-    """Return the trigger that serves an external metric of a namespace; None where none does."""
-    found = (each for each in inputs.triggers if (each.namespace, each.name) == (namespace, name))
-    return next(found, None)
 
 
 def read_inputs(
@@ -152,6 +153,7 @@ def read_inputs(
     if inputs.rule_files == 0:
         inputs.has_all_rules = False
         _add_rules(inputs, read_preset())
+    inputs.custom, inputs.external = RuleIndex(inputs.rules), RuleIndex(inputs.external_rules)
     return inputs
 
 
@@ -168,7 +170,7 @@ def _read_file(inputs: Inputs, source: str, text: str) -> None:
     if not documents:
         raise ConfigError(Problem(source, None, None, "an empty file", "rules or manifests"))
     if any(is_trigger_file(document.data) for document in documents):
-        inputs.triggers += read_triggers(text, source, policy_faults)
+        _add_triggers(inputs, text, source)
         return
     if len(documents) == 1 and is_rules(documents[0].data):
         inputs.rule_files += 1
@@ -189,6 +191,12 @@ def _add_rules(inputs: Inputs, reading: RuleReading) -> None:
     inputs.external_rules.extend(reading.external_rules)
     inputs.findings.extend(reading.findings)
     inputs.has_all_rules &= not reading.is_refused
+
+
+def _add_triggers(inputs: Inputs, text: str, source: str) -> None:
+    for each in read_triggers(text, source, policy_faults):
+        inputs.triggers.append(each)
+        inputs.served.setdefault((each.namespace, each.name), each)
 
 
 # Manifests
@@ -253,7 +261,8 @@ def _read_object(inputs: Inputs, document: Document) -> None:
     elif isinstance(found, HorizontalPodAutoscaler):
         inputs.hpas.append(PlacedHpa(found, document))
     elif isinstance(found, Deployment):
-        inputs.deployments.append(found)
+        key = found.metadata.namespace, "Deployment", found.metadata.name
+        inputs.deployments.setdefault(key, found)
 
 
 def _unknown_fields(document: Document) -> Iterator[LintFinding]:
@@ -285,7 +294,7 @@ def _read_config_map(inputs: Inputs, document: Document, text: str) -> None:
             found = True
         elif is_trigger_file(data):
             found = True
-            inputs.triggers += read_triggers(padded, document.source, policy_faults)
+            _add_triggers(inputs, padded, document.source)
         elif is_rules(data):
             found = True
             inputs.rule_files += 1

@@ -1,17 +1,25 @@
 """Which rule of the files answers for a metric of the API, and with which query."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from heapq import merge
 
 from gpuscale.base.errors import NotFoundError, QueryError
 from gpuscale.base.objects.selectors import Selector
+from gpuscale.base.words import closest
 from gpuscale.ops.lint.promql_facts import contradiction
 from gpuscale.ops.lint.rule_inputs import PlacedRule
 from gpuscale.series.matchers import Matcher, MatchOp
 from gpuscale.series.promql.parse import parse_matchers, parse_query
 from gpuscale.series.promql.tree import Node
 from gpuscale.server.rules.config import AdapterRule
-from gpuscale.server.rules.queries.backwards import candidates
+from gpuscale.server.rules.queries.backwards import (
+    api_names,
+    candidates,
+    fixed_name,
+    named_series,
+)
 from gpuscale.server.rules.query import custom_query, external_query
 from gpuscale.server.rules.resources import NAMESPACES, ResourceType
 
@@ -31,13 +39,64 @@ class Serving:
         return self.placed.rule
 
 
-def servings(rules: Sequence[PlacedRule], metric: str) -> tuple[Serving, ...]:
-    """Return the rules that give, or may give, a metric; of the last ones in the files first."""
-    return tuple(
-        Serving(placed, found.series, found.certain)
-        for placed in reversed(rules)
-        for found in candidates(placed.rule, metric)
-    )
+class RuleIndex:
+    """Rules by the metrics that they give.
+
+    Args:
+        rules: in the order of the files.
+    """
+
+    def __init__(self, rules: Sequence[PlacedRule] = ()) -> None:
+        self._rules = rules
+        self._by_name: dict[str, list[int]] = {}
+        self._of_any_name: list[int] = []
+        self._servings: dict[str, tuple[Serving, ...]] = {}
+        self._closest: dict[tuple[str, float], str | None] = {}
+        for place in reversed(range(len(rules))):
+            rule = rules[place].rule
+            fixed = fixed_name(rule)
+            if named_series(rule) is not None:
+                names = {name for _, name in api_names(rule)}
+            elif fixed is not None:
+                names = {fixed}
+            else:
+                self._of_any_name.append(place)
+                continue
+            for name in names:
+                self._by_name.setdefault(name, []).append(place)
+
+    def __len__(self) -> int:
+        return len(self._rules)
+
+    def servings(self, metric: str) -> tuple[Serving, ...]:
+        """Return the rules that give, or may give, a metric; of the last ones in the files first."""
+        if metric not in self._servings:
+            places = merge(self._by_name.get(metric, ()), self._of_any_name, reverse=True)
+            rules = (self._rules[place] for place in places)
+            self._servings[metric] = tuple(
+                Serving(placed, found.series, found.certain)
+                for placed in rules
+                for found in candidates(placed.rule, metric)
+            )
+        return self._servings[metric]
+
+    @cached_property
+    def named(self) -> Mapping[str, str]:
+        """Return the names that rules give outright, each with the place of its rule."""
+        named: dict[str, str] = {}
+        for placed in self._rules:
+            names = [name for _, name in api_names(placed.rule)]
+            if (fixed := fixed_name(placed.rule)) is not None:
+                names.append(fixed)
+            named.update(dict.fromkeys(names, str(placed.place())))
+        return named
+
+    def closest(self, metric: str, cutoff: float) -> str | None:
+        """Return the name given outright that is most similar to a metric's; None where none is."""
+        key = metric, cutoff
+        if key not in self._closest:
+            self._closest[key] = closest(metric, self.named, cutoff)
+        return self._closest[key]
 
 
 def mapped_resources(rule: AdapterRule) -> tuple[ResourceType, ...]:

@@ -3,12 +3,12 @@
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from gpuscale.base.errors import NotFoundError
 from gpuscale.base.findings import Checks, Severity
 from gpuscale.base.objects.hpa import ExternalMetric, ObjectMetric, PodsMetric
 from gpuscale.base.objects.selectors import Selector
-from gpuscale.base.words import closest
 from gpuscale.ops.lint.checks.hpas import described_resource
 from gpuscale.ops.lint.checks.rules import (
     GROUPED,
@@ -23,15 +23,15 @@ from gpuscale.ops.lint.inputs import Inputs
 from gpuscale.ops.lint.promql_facts import contradiction
 from gpuscale.ops.lint.rule_inputs import PlacedRule
 from gpuscale.ops.lint.serving import (
+    RuleIndex,
     Serving,
     custom_node,
     external_node,
     mapped_resources,
-    servings,
 )
 from gpuscale.series.promql.parse import selectors
 from gpuscale.series.promql.tree import Node
-from gpuscale.server.rules.queries.backwards import api_names, fixed_name, maps
+from gpuscale.server.rules.queries.backwards import maps
 from gpuscale.server.rules.resources import PODS, ResourceType
 from gpuscale.signals import SIGNALS, closest_series, facts_of, is_unknown_gpu_name, recorded_from
 
@@ -94,8 +94,8 @@ def answer_of(
         return None
     if resource is not None and not (resource.namespaced or resource.plural == "namespaces"):
         return None
-    rules = inputs.external_rules if isinstance(spec, ExternalMetric) else inputs.rules
-    may = servings(rules, spec.name)
+    rules = inputs.external if isinstance(spec, ExternalMetric) else inputs.custom
+    may = rules.servings(spec.name)
     if not may:
         if inputs.has_all_rules:
             found.append(_unknown(inputs, metric, spec, rules))
@@ -158,12 +158,12 @@ def _node(
 
 
 def _unknown(
-    inputs: Inputs, metric: PlacedMetric, spec: AskedMetric, rules: Sequence[PlacedRule]
+    inputs: Inputs, metric: PlacedMetric, spec: AskedMetric, rules: RuleIndex
 ) -> LintFinding:
-    named = _named(rules)
-    others = _named(inputs.rules if rules is inputs.external_rules else inputs.external_rules)
-    close = closest(spec.name, named, cutoff=0.6)
-    shown = ", ".join(f"{name} ({place})" for name, place in list(named.items())[:_SHOWN])
+    named = rules.named
+    others = (inputs.custom if rules is inputs.external else inputs.external).named
+    close = rules.closest(spec.name, cutoff=0.6)
+    shown = ", ".join(f"{name} ({place})" for name, place in islice(named.items(), _SHOWN))
     more = f" and {len(named) - _SHOWN} more" if len(named) > _SHOWN else ""
     evidence = f"The rules name {shown}{more}." if named else "The rules name none."
     fix = "Write a rule for it, or ask for a metric that is there."
@@ -197,17 +197,6 @@ def _unknown(
 
 def _article(kind: str) -> str:
     return f"{'an' if kind == 'external' else 'a'} {kind}"
-
-
-def _named(rules: Sequence[PlacedRule]) -> dict[str, str]:
-    """Return the names that rules give outright, each with the place of its rule."""
-    named: dict[str, str] = {}
-    for placed in rules:
-        names = [name for _, name in api_names(placed.rule)]
-        if (fixed := fixed_name(placed.rule)) is not None:
-            names.append(fixed)
-        named.update(dict.fromkeys(names, str(placed.place())))
-    return named
 
 
 def _impossible_keys(metric: PlacedMetric, spec: AskedMetric) -> Iterator[LintFinding]:
@@ -257,7 +246,7 @@ def _doubtful(
         return
     if facts_of(series) is not None or recorded_from(series) is not None:
         return
-    close = closest(spec.name, _named(inputs.rules), cutoff=0.85) or closest_series(series)
+    close = inputs.custom.closest(spec.name, cutoff=0.85) or closest_series(series)
     if close is not None:
         yield MISSPELLED_METRIC.found(
             metric.name,

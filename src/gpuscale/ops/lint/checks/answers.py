@@ -140,13 +140,7 @@ def _gpus_per_pod(inputs: Inputs, placed: PlacedHpa) -> int | None:
 def _target_of(inputs: Inputs, placed: PlacedHpa) -> Deployment | None:
     """Return the Deployment that an HPA scales; None where the files don't have it."""
     target = placed.hpa.target
-    key = (placed.hpa.metadata.namespace, target.kind, target.name)
-    found = (
-        each
-        for each in inputs.deployments
-        if (each.metadata.namespace, "Deployment", each.metadata.name) == key
-    )
-    return next(found, None)
+    return inputs.deployments.get((placed.hpa.metadata.namespace, target.kind, target.name))
 
 
 def _rows(answered: Answered) -> Iterator[LintFinding]:

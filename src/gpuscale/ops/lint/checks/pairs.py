@@ -14,8 +14,7 @@ from gpuscale.ops.lint.checks.rules import unused_sum_findings
 from gpuscale.ops.lint.checks.targets import TARGET_CHECKS, unit_findings
 from gpuscale.ops.lint.findings import LintFinding
 from gpuscale.ops.lint.hpa_places import PlacedMetric, placed_metrics
-from gpuscale.ops.lint.inputs import FileJudge, Inputs, PlacedHpa, served_trigger
-from gpuscale.ops.lint.serving import servings
+from gpuscale.ops.lint.inputs import FileJudge, Inputs, PlacedHpa
 from gpuscale.series.promql.parse import parse_query
 from gpuscale.signals import is_of_gpu
 from gpuscale.triggers.trigger import Trigger
@@ -106,7 +105,7 @@ def _served(inputs: Inputs, metric: PlacedMetric) -> Trigger | None:
     """Return the trigger behind a metric."""
     if not isinstance(metric.spec, ExternalMetric):
         return None
-    return served_trigger(inputs, metric.placed.hpa.metadata.namespace, metric.spec.name)
+    return inputs.served.get((metric.placed.hpa.metadata.namespace, metric.spec.name))
 
 
 def _series_behind(inputs: Inputs, metric: PlacedMetric) -> str | None:
@@ -115,8 +114,8 @@ def _series_behind(inputs: Inputs, metric: PlacedMetric) -> str | None:
         return None
     if _served(inputs, metric) is not None:
         return None
-    rules = inputs.external_rules if isinstance(spec, ExternalMetric) else inputs.rules
-    return next((each.series for each in servings(rules, spec.name)), None)
+    rules = inputs.external if isinstance(spec, ExternalMetric) else inputs.custom
+    return next((each.series for each in rules.servings(spec.name)), None)
 
 
 JUDGE = FileJudge("pairs", _CHECKS, pair_findings)
