@@ -21,7 +21,7 @@ from gpuscale.base.objects.fields import shown
 from gpuscale.base.words import closest
 
 _MAX_BYTES = 1024 * 1024
-_DURATION = r"^-?[0-9.]+(ns|us|µs|ms|s|m|h)([0-9.]+(ns|us|µs|ms|s|m|h))*$|^0$"
+_DURATION = r"^-?[0-9.]+(ns|us|µs|ms|s|m|h)([0-9.]+(ns|us|µs|ms|s|m|h))*$|^[0-9]+$"
 _KINDS = {
     "text": "a text",
     "choice": "a text",

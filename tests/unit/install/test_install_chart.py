@@ -348,6 +348,17 @@ OPTIONS = {
         {"agent": {**WITH_SERVICE, "updateStrategy": {"type": "OnDelete"}}},
         {"agent": {**BARE, "customMetrics": "DCGM_FI_DEV_GPU_TEMP, gauge, Heat (in C).\n"}},
         {"agent": {"customMetricsConfigMap": {"name": "counters", "key": "metrics"}}},
+        {
+            "agent": {
+                "settings": {
+                    "readings": {"streamInterval": 100, "devices": "g:0,1"},
+                    "series": {"names": "both", "xidCountWindowSize": 3600000},
+                    "kubernetes": {"nvidiaResourceNames": ["a.example/gpu", "b.example/gpu"]},
+                },
+                "customMetrics": "DCGM_FI_DEV_GPU_TEMP, gauge, Heat (in C).\n",
+                "podAnnotations": {"a": "b"},
+            }
+        },
     ],
     "apiPods": [
         {},

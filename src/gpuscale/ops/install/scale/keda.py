@@ -7,12 +7,12 @@ from pydantic import Field
 
 from gpuscale.base.documents.models import Model
 from gpuscale.ops.install.fields import Uuid
+from gpuscale.ops.install.part_settings import ScalerSettings
 from gpuscale.ops.install.pods import Object, Resources, ServedPodSettings
 from gpuscale.ops.install.scale.azure_monitor import AzureMonitorMetric
 from gpuscale.ops.install.scale.jobs import ScaledJob
 from gpuscale.ops.install.scale.metrics import QueryMetric
 from gpuscale.ops.install.scale.scale import Scale, Subdomain
-from gpuscale.ops.install.server_settings import ScalerSettings
 
 _RESOURCES: Object = {
     "requests": {"cpu": "50m", "memory": "128Mi"},

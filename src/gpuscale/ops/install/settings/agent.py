@@ -6,6 +6,7 @@ from pydantic import Field, model_validator
 
 from gpuscale.base.documents.models import Model, PositiveDuration
 from gpuscale.ops.install.fields import CountersCsv, Word
+from gpuscale.ops.install.part_settings import AgentSettings
 from gpuscale.ops.install.pods import Object, PodSettings, Resources, ServedPodSettings, Toleration
 from gpuscale.ops.install.prometheus_auth import KeyReference
 from gpuscale.ops.install.scale.scale import Subdomain
@@ -76,6 +77,9 @@ class Agent(ServedPodSettings):
     """Text of a counters file (CSV), as dcgm-exporter has it: the fields to read; null: the built-in list."""
     custom_metrics_config_map: KeyReference | None = None
     """A ConfigMap of yours with such a text."""
+    settings: AgentSettings = {}
+    """Further settings, by the keys of the page on settings, such as `readings: {streamInterval: 100ms}`;
+    without those that the installation sets itself."""
     resources: Resources = _RESOURCES
     """Requests and limits of the container; null in place of an amount removes it."""
     tolerations: tuple[Toleration, ...] | None = _EVERY_TAINT
@@ -100,6 +104,13 @@ class Agent(ServedPodSettings):
             text = "found azureMetrics with attribution none"
             raise ValueError(
                 f"{text}, expected one that ties GPUs to pods, because they are of containers"
+            )
+        kubernetes = self.settings.get("kubernetes") or {}
+        has_labels = kubernetes.get("enablePodLabels") not in (None, False, "false")
+        if has_labels and self.attribution != "processes":
+            text = f"found settings.kubernetes.enablePodLabels with attribution {self.attribution}"
+            raise ValueError(
+                f"{text}, expected processes, because labels come from the API server, which only these ask"
             )
         return self
 

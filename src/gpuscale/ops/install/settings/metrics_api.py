@@ -8,6 +8,7 @@ from pydantic import Field
 from gpuscale.base.errors import ConfigError
 from gpuscale.ops.install.federation import FederatedApi
 from gpuscale.ops.install.fields import AlertmanagerUrl, ExporterPods, LabelSelector, RuleFileText
+from gpuscale.ops.install.part_settings import MetricsApiSettings
 from gpuscale.ops.install.pods import (
     FIXED_MIB,
     SERIES_PER_MIB,
@@ -17,7 +18,6 @@ from gpuscale.ops.install.pods import (
     max_series,
 )
 from gpuscale.ops.install.scale.scale import Subdomain
-from gpuscale.ops.install.server_settings import MetricsApiSettings
 from gpuscale.ops.install.settings.collected import Otlp, SelectedPods
 from gpuscale.server.metricsapi.federation.settings import member_of_flag, together
 from gpuscale.server.rules.config import load_rules

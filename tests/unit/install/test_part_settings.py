@@ -1,4 +1,4 @@
-"""Settings of the servers in a values file: checked as the servers read them, and handed over unchanged."""
+"""Settings of the parts in a values file: checked as the programs read them, and handed over unchanged."""
 
 from pathlib import Path
 from typing import Any
@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
+from gpuscale.agent.exporter.settings import read_settings as read_agent_settings
 from gpuscale.base.errors import ConfigError
 from gpuscale.ops.install.render import render
 from gpuscale.ops.install.values import parse_values
@@ -85,3 +86,71 @@ def test_the_scaler_has_settings_of_its_own(tmp_path: Path) -> None:
     (tmp_path / "settings.yaml").write_text(text)
     found = read_scaler_settings({"settings": [str(tmp_path / "settings.yaml")]})
     assert found.limits.streams == 16000
+
+
+def test_the_agent_has_settings_of_its_own(tmp_path: Path) -> None:
+    settings = {
+        "readings": {"streamInterval": "100ms", "devices": "g:0,1"},
+        "series": {"names": 4.9, "xidCountWindowSize": 600_000},
+        "kubernetes": {"enablePodLabels": True, "podLabelAllowlistRegex": ["^app$", "team"]},
+    }
+    objects = rendered({"agent": {"settings": settings, "attribution": "processes"}})
+    text = objects["ConfigMap", "gpuscale-node-agent"]["data"]["settings.yaml"]
+    assert yaml.safe_load(text) == settings
+    pod = objects["DaemonSet", "gpuscale-node-agent"]["spec"]["template"]
+    assert yaml.safe_load(pod["metadata"]["annotations"]["gpuscale.dev/settings"]) == settings
+    container = pod["spec"]["containers"][0]
+    assert "--settings=/etc/gpuscale/settings/settings.yaml" in container["args"]
+    (mount,) = [each for each in container["volumeMounts"] if each["name"] == "settings"]
+    (volume,) = [each for each in pod["spec"]["volumes"] if each["name"] == "settings"]
+    assert mount["mountPath"] == "/etc/gpuscale/settings"
+    assert volume["configMap"]["name"] == "gpuscale-node-agent"
+    (tmp_path / "settings.yaml").write_text(text)
+    given = {"settings": str(tmp_path / "settings.yaml"), "kubernetes": "true"}
+    found = read_agent_settings(given, {}, "node-1")
+    assert (found.stream_interval_ms, found.nvml.xid_window_ms) == (100, 600_000)
+    assert found.options.names == "4.9"
+    assert found.attribution is not None
+    assert found.attribution.kubernetes is not None
+    assert found.attribution.kubernetes.pod_labels == ("^app$", "team")
+
+
+@pytest.mark.parametrize(
+    ("settings", "fault"),
+    [
+        ({"readings": {"streamIntervals": 100}}, "found streamIntervals, expected streamInterval"),
+        (
+            {"readings": {"streamInterval": 50}},
+            "readings.streamInterval: found '50', expected 100 to 3600000 milliseconds",
+        ),
+        (
+            {"series": {"names": 4.7}},
+            "series.names: found '4.7', expected one of: 4.8, 4.9, both",
+        ),
+        ({"serving": {"webReadTimeout": "5s"}}, "found webReadTimeout, expected"),
+        (
+            {"readings": {"collectInterval": "5s"}},
+            "readings.collectInterval: found it, expected nothing: --collect-interval is the installation's",
+        ),
+        (
+            {"kubernetes": {"enabled": False}},
+            "kubernetes.enabled: found it, expected nothing: --kubernetes is the installation's own",
+        ),
+        (
+            {"readings": {"configFile": "/etc/x.yaml"}},
+            "expected nothing: --config-file names a file, which only the pod could read",
+        ),
+        (
+            {"kubernetes": {"podLabelAllowlistRegex": "("}},
+            "kubernetes.podLabelAllowlistRegex: found '('",
+        ),
+        (
+            {"kubernetes": {"enablePodLabels": True}},
+            "found settings.kubernetes.enablePodLabels with attribution allocations, expected processes",
+        ),
+    ],
+)
+def test_what_the_agent_would_refuse_is_refused_before(settings, fault: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        rendered({"agent": {"settings": settings}})
+    assert fault in str(caught.value)
