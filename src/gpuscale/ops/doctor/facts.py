@@ -54,9 +54,10 @@ def read_once(function: Callable[[Fields], T]) -> Callable[[Fields], T]:
 
     @wraps(function)
     def remembered(body: Fields) -> T:
-        if body not in known:
-            known[body] = function(body)
-        return known[body]
+        try:
+            return known[body]
+        except KeyError:
+            return known.setdefault(body, function(body))
 
     return remembered
 
@@ -203,6 +204,7 @@ def shares_gpus(node: Fields) -> bool:
     return shares_by(labels(node), node.child("metadata").labels("annotations"))
 
 
+@once
 def taints(snapshot: Snapshot, node: Fields) -> tuple[Taint, ...]:
     """Return a node's taints that stay with it, which pods may be made to tolerate."""
     return tuple(
@@ -218,6 +220,7 @@ def moment(snapshot: Snapshot, node: Fields, taint: Taint) -> PassingTaint | Non
     return PassingTaint.NOT_YET if found is None and is_startup else found
 
 
+@once
 def momentary(snapshot: Snapshot, node: Fields) -> tuple[tuple[Taint, PassingTaint], ...]:
     """Return the taints of the moment that keep pods off a node; less those that other findings are about."""
     return tuple(

@@ -4,6 +4,7 @@ Source: kubernetes v1.37 pkg/scheduler/framework/preemption (event Preempted: of
     uid of the one that it goes for).
 """
 
+import math
 import re
 from collections.abc import Iterator, Mapping
 from itertools import islice
@@ -46,10 +47,10 @@ _PREEMPTOR = re.compile(r"Preempted by pod (\S+)")
 def disruption_findings(snapshot: Snapshot) -> Iterator[ClusterFinding]:
     """Return the budgets that keep the nodes of scaled workloads for ever."""
     for budget in snapshot.all("poddisruptionbudgets"):
-        selector = budget.child("spec").selector("selector")
+        selector, up_to = budget.child("spec").selector("selector"), _blocks_up_to(budget)
         looks = _looks_by_pod_labels(snapshot).get(facts.namespace(budget))
-        if selector is not None and looks is not None:
-            blocked = (look for look in looks.selected(selector) if _blocks(budget, look))
+        if selector is not None and looks is not None and up_to > 0:
+            blocked = (look for look in looks.selected(selector) if look.hpa.max_replicas <= up_to)
             yield from (_note(budget, look) for look in islice(blocked, 1))
     yield from _overlaps(snapshot)
     yield from _preempted(snapshot)
@@ -119,12 +120,13 @@ def _overlaps(snapshot: Snapshot) -> Iterator[ClusterFinding]:
                 )
 
 
-def _blocks(budget: Fields, look: HpaLook) -> bool:
+def _blocks_up_to(budget: Fields) -> float:
+    """Return up to how many replicas of a workload a budget lets none of their pods go."""
     spec = budget.child("spec").data
     most, least = spec.get("maxUnavailable"), spec.get("minAvailable")
     if most in (0, "0", "0%") or least == "100%":
-        return True
-    return isinstance(least, int) and least >= look.hpa.max_replicas
+        return math.inf
+    return least if isinstance(least, int) else 0
 
 
 def _note(budget: Fields, look: HpaLook) -> ClusterFinding:
