@@ -61,7 +61,10 @@ def test_without_settings_nothing_of_them_is_rendered() -> None:
         ({"prometheus": {"url": "http://p"}}, "prometheus.url: found it, expected nothing"),
         ({"metrics": {"printPreset": True}}, "metrics.printPreset: found it, expected nothing"),
         ({"streams": {"scrape": ["ftp:x"]}}, "streams.scrape: found 'ftp:x'"),
-        ({"streams": {"storeRetention": "1h"}}, "with metricsApi.source prometheus"),
+        (
+            {"streams": {"storeRetention": "1h"}},
+            "metricsApi.settings.streams with values from prom",
+        ),
     ],
 )
 def test_what_the_server_would_refuse_is_refused_before(settings, fault: str) -> None:
@@ -86,6 +89,35 @@ def test_the_scaler_has_settings_of_its_own(tmp_path: Path) -> None:
     (tmp_path / "settings.yaml").write_text(text)
     found = read_scaler_settings({"settings": [str(tmp_path / "settings.yaml")]})
     assert found.limits.streams == 16000
+
+
+@pytest.mark.parametrize(
+    ("spec", "fault"),
+    [
+        (
+            {"scaler": {"settings": {"streams": {"storeRetention": "1h"}}}},
+            "found scaler.settings.streams with values from prometheus, expected scaler.settings.prometheus",
+        ),
+        (
+            {
+                "scaler": {"settings": {"prometheus": {"timeout": "10s"}}},
+                "metricsApi": {"source": "streams"},
+            },
+            "found scaler.settings.prometheus with values from streams, expected scaler.settings.streams",
+        ),
+        (
+            {
+                "scaler": {"settings": {"streams": {"storeRetention": "1h"}}},
+                "metricsApi": {"source": "streams", "enabled": False},
+            },
+            "found scaler.settings.streams with values from prometheus, expected scaler.settings.prometheus",
+        ),
+    ],
+)
+def test_settings_of_a_source_that_the_scaler_does_not_have_are_refused(spec, fault: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        rendered(spec)
+    assert fault in str(caught.value)
 
 
 def test_the_agent_has_settings_of_its_own(tmp_path: Path) -> None:

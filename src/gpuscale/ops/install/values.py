@@ -4,7 +4,7 @@ It is small on purpose: what to scale, on which signal, between which limits, on
 for each part. The same file is the values of the Helm chart. `gpuscale schema values` prints its JSON schema.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from pydantic import model_validator
@@ -120,7 +120,7 @@ class ValuesSpec(Model):
         if self.prometheus.kind == "azure" and self.agent.enabled and self.agent.tls.secret:
             text = "found agent.tls with prometheus.kind azure, expected another kind"
             return [f"{text}: AKS' managed Prometheus does not get Secrets of this namespace"]
-        if faults := self.metrics_api.source_faults():
+        if faults := [*self.metrics_api.source_faults(), *self._idle_settings()]:
             return faults
         if faults := self.metrics_api.federation_faults():
             raise ValueError("; ".join(faults))
@@ -138,6 +138,18 @@ class ValuesSpec(Model):
                 f"{text}, expected operator, plain or azure, {kubelets}, which it does not scrape"
             ]
         return []
+
+    def _idle_settings(self) -> Iterator[str]:
+        """Yield what settings say of the source that a server does not have."""
+        of_scaler = "streams" if self.has_streams else "prometheus"
+        for name, settings, source in (
+            ("metricsApi", self.metrics_api.settings, self.metrics_api.source),
+            ("scaler", self.scaler.settings, of_scaler),
+        ):
+            other = "prometheus" if source == "streams" else "streams"
+            if settings.get(other):
+                text = f"found {name}.settings.{other} with values from {source}"
+                yield f"{text}, expected {name}.settings.{source}, because the others are not read"
 
     def _scale_faults(self) -> list[str]:
         faults: list[str] = []

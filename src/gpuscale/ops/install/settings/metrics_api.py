@@ -128,12 +128,6 @@ class MetricsApi(ServedPodSettings):
             return [
                 f"{text}, expected scrapePods: true or scrapeSelectedPods, because no others name pods"
             ]
-        other = {"prometheus": "streams", "streams": "prometheus"}[self.source]
-        if self.settings.get(other):
-            text = f"found metricsApi.settings.{other} with metricsApi.source {self.source}"
-            return [
-                f"{text}, expected metricsApi.settings.{self.source}, because the others are not read"
-            ]
         if self.source == "prometheus":
             reasons = {
                 "scrapePods": (self.scrape_pods, "a Prometheus scrapes by itself"),
