@@ -268,8 +268,7 @@ def reader_of(
         file: what a file says that was read already.
 
     Raises:
-        NotFoundError: the file can't be read.
-        ConfigError: it is not of the format.
+        ConfigError: the file can't be read, or is not of the format.
     """
     flags = FlagReader(table, given, environment, words, file)
     if (path := flags.path(FILE_FLAG)) is None:

@@ -15,12 +15,13 @@ from typing import Any
 
 from gpuscale.base.documents import documents
 from gpuscale.base.documents.documents import Document, load_documents
-from gpuscale.base.errors import ConfigError, NotFoundError, Problem
+from gpuscale.base.errors import ConfigError, Problem
 from gpuscale.base.flags import FILE_FLAG, FileText, Flag
 from gpuscale.base.objects.fields import shown
+from gpuscale.base.text_files import read_text
 from gpuscale.base.words import closest
 
-_MAX_BYTES = 1024 * 1024
+_MAX_MIB = 1
 _DURATION = r"^-?[0-9.]+(ns|us|µs|ms|s|m|h)([0-9.]+(ns|us|µs|ms|s|m|h))*$|^[0-9]+$"
 _KINDS = {
     "text": "a text",
@@ -37,18 +38,9 @@ def read_settings_file(path: Path, flags: Mapping[str, Flag]) -> dict[str, FileT
     """Return the texts of flags that a file has, by name.
 
     Raises:
-        NotFoundError: it can't be read.
-        ConfigError: it is not of the format; all faults are named.
+        ConfigError: it can't be read, or is not of the format; all faults are named.
     """
-    try:
-        with path.open("rb") as file:
-            content = file.read(_MAX_BYTES + 1)
-    except OSError as error:
-        raise NotFoundError(f"{path}: {error.strerror}, expected a file with settings") from None
-    if len(content) > _MAX_BYTES:
-        expected = f"at most {_MAX_BYTES // 1024} KiB"
-        raise ConfigError(Problem(str(path), None, None, "a larger file", expected))
-    found = load_documents(content.decode("utf-8", "replace"), str(path))
+    found = load_documents(read_text(str(path), _MAX_MIB), str(path))
     if len(found) > 1:
         raise ConfigError(Problem(str(path), None, None, f"{len(found)} documents", "one"))
     if not found:

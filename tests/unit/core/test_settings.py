@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft202012Validator
 
-from gpuscale.base.errors import ConfigError, NotFoundError, UsageError
+from gpuscale.base.errors import ConfigError, UsageError
 from gpuscale.base.flags import FILE_FLAG
 from gpuscale.base.settings import (
     ITEMS,
@@ -179,10 +179,13 @@ def test_a_value_that_cant_be_is_said_with_its_line(tmp_path: Path) -> None:
 
 
 def test_a_file_that_cant_be_read(tmp_path: Path) -> None:
-    with pytest.raises(NotFoundError, match=r"none\.yaml: No such file or directory"):
+    with pytest.raises(ConfigError, match=r"none\.yaml: no such file"):
         settings(settings=[str(tmp_path / "none.yaml")])
+    (tmp_path / "latin1.yaml").write_bytes(b"store: {heading: \xe4}")
+    with pytest.raises(ConfigError, match=r"not UTF-8 text \(byte 0xe4 at offset 17\)"):
+        settings(settings=[str(tmp_path / "latin1.yaml")])
     (tmp_path / "large.yaml").write_bytes(b"#" * (1024 * 1024 + 1))
-    with pytest.raises(ConfigError, match="found a larger file, expected at most 1024 KiB"):
+    with pytest.raises(ConfigError, match="found a larger file, expected at most 1 MiB"):
         settings(settings=[str(tmp_path / "large.yaml")])
 
 
@@ -202,5 +205,5 @@ def test_the_schema_takes_what_the_file_may_have(data, fits: bool) -> None:
 
 
 def test_of_a_file_without_an_end_no_more_is_read_than_may_be() -> None:
-    with pytest.raises(ConfigError, match="found a larger file, expected at most 1024 KiB"):
+    with pytest.raises(ConfigError, match="found a larger file, expected at most 1 MiB"):
         settings(settings=["/dev/zero"])

@@ -301,8 +301,8 @@ def read_settings(
 
     Raises:
         UsageError: at least one value is wrong; all are reported, one per line.
-        ConfigError: a file is not of its format.
-        NotFoundError: a file can't be read.
+        ConfigError: a file is not of its format, or the one with settings can't be read.
+        NotFoundError: dcgm-exporter's can't be read.
     """
     texts = {name: [text] for name, text in given.items()}
     flags = reader_of(FLAGS, texts, {**environment, HOSTNAME: hostname}, _WORDS, file)

@@ -92,8 +92,7 @@ def read_settings(
 
     Raises:
         UsageError: values that can't be, or flags that don't go together; all are reported, one per line.
-        NotFoundError: the file can't be read.
-        ConfigError: the file is not of its format.
+        ConfigError: the file can't be read, or is not of its format.
     """
     flags = reader_of(FLAGS, given, file=file)
     settings = read_backend(ScalerSettings, flags)
