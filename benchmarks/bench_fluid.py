@@ -20,7 +20,7 @@ from gpuscale.base.errors import UsageError
 from gpuscale.lab.scenarios import find_setup, shipped_names
 from gpuscale.lab.sim.fluid.run import simulate_fluid
 from gpuscale.lab.sim.scenario.setup import Setup
-from gpuscale.lab.sim.simulate import simulate
+from gpuscale.lab.sim.simulation import simulate
 
 
 def differing_share(exact: dict[str, Any], fluid: dict[str, Any]) -> float:

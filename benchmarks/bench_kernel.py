@@ -45,7 +45,7 @@ from gpuscale.hpa.kernel.functions import PLAIN, Kernel
 from gpuscale.hpa.kernel.memory import MAX, PERCENT, PODS, Cells, Limits, Rules, cells_of
 from gpuscale.hpa.kernel.pods import SAMPLED, CpuRules, PodColumns, PodTotals
 from gpuscale.hpa.kernel.proposals import NO_CHOICE, Choice, Tolerances, average_proposal, chosen
-from gpuscale.hpa.kernel.sync import sync
+from gpuscale.hpa.kernel.syncing import sync
 from gpuscale.hpa.types import Recommendation
 
 COUNT = 4

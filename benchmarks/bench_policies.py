@@ -31,7 +31,7 @@ from gpuscale.triggers.policies.hpa import HPA, HPA_ON_DEMAND
 from gpuscale.triggers.policies.ours.calibrated import CALIBRATED
 from gpuscale.triggers.policies.policy import Numbers, Policy
 from gpuscale.triggers.policies.registry import POLICIES
-from gpuscale.triggers.policies.replay import ReplaySettings
+from gpuscale.triggers.policies.replaying import ReplaySettings
 
 PROMISE = 0.005
 """Share of the steps that may be short of capacity."""

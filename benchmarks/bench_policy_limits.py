@@ -20,7 +20,7 @@ import policy_traces
 from bench_policies import FOLDER, PROMISE
 from gpuscale.lab.plan.bounds import bounds
 from gpuscale.triggers.policies.policy import Numbers
-from gpuscale.triggers.policies.replay import ReplaySettings
+from gpuscale.triggers.policies.replaying import ReplaySettings
 
 DRAWS = 20_000
 """Of each window, from which the chance of a demand above each number of pods is taken."""

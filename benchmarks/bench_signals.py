@@ -2,7 +2,7 @@
 
     python benchmarks/bench_signals.py --traces FOLDER [--days 14]
 
-Every step is decided by `gpuscale.hpa.decide`, Kubernetes' own algorithm with its defaults, on a fluid
+Every step is decided by `gpuscale.hpa.deciding`, Kubernetes' own algorithm with its defaults, on a fluid
 service with start-up time: work comes at the trace's rate, a ready pod does one second of work a second, what
 is not done waits. Signals are 30 s old. The second half of each trace is scored between two bounds
 (`lab.plan.bounds`): a fixed number of replicas is 0 %, an oracle that knows the load to come 100 %. What
@@ -30,11 +30,11 @@ import policy_traces
 from gpuscale.base.documents.documents import Document
 from gpuscale.base.objects.fields import Fields
 from gpuscale.base.objects.hpa import HorizontalPodAutoscaler, read_hpa
-from gpuscale.hpa.decide import decide
+from gpuscale.hpa.deciding import decide
 from gpuscale.hpa.types import HpaState, ObjectValue, PodInfo, Scale
 from gpuscale.lab.plan.bounds import GpuHourBounds, bounds
 from gpuscale.triggers.policies.policy import Numbers
-from gpuscale.triggers.policies.replay import ReplaySettings
+from gpuscale.triggers.policies.replaying import ReplaySettings
 
 PROMISE = 0.005
 FOLDER = Path(__file__).parents[2] / "shared" / "data" / "traces"

@@ -15,7 +15,7 @@ import harness
 from gpuscale.base.loads import SineLoad
 from gpuscale.lab.scenarios import find_setup, shipped_names
 from gpuscale.lab.sim.scenario.setup import Setup
-from gpuscale.lab.sim.simulate import simulate
+from gpuscale.lab.sim.simulation import simulate
 from gpuscale.server.rules.config import load_rules
 
 DAY_MS = 86_400_000

@@ -106,7 +106,7 @@ spec:
 def run(way: str, services: int, hours: float, nodes: int, pods: int) -> None:
     """Simulate once and print the CPU seconds that it took, and the memory in GiB."""
     from gpuscale.lab.sim.scenario.loading import load_setup
-    from gpuscale.lab.sim.simulate import simulate
+    from gpuscale.lab.sim.simulation import simulate
 
     files = {"m": "---\n".join(manifests(index, pods) for index in range(services)), "r": RULES}
     setup = load_setup(scenario(services, hours, nodes, pods), "s", files.__getitem__)

@@ -24,7 +24,7 @@ from gpuscale.lab.plan.tuning.workers import workers
 from gpuscale.triggers.policies.behavior import behavior_settings
 from gpuscale.triggers.policies.hpa import HPA
 from gpuscale.triggers.policies.policy import Numbers, Parameter
-from gpuscale.triggers.policies.replay import ReplaySettings, run
+from gpuscale.triggers.policies.replaying import ReplaySettings, run
 
 PER_DAY = 5760
 SERVICE = ReplaySettings()

@@ -213,7 +213,7 @@ def serve_ours(series: int, scrapes: int) -> None:
 
     from gpuscale.base.clock import WallClock
     from gpuscale.series.promapi.app import add_routes
-    from gpuscale.series.query_pool import QueryPool
+    from gpuscale.series.promapi.query_pool import QueryPool
 
     async def run() -> None:
         app = web.Application()

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from gpuscale.hpa import Decision, ReplicaRequest, resized
 from gpuscale.lab.sim.scenario.loading import load_setup
-from gpuscale.lab.sim.simulate import simulate
+from gpuscale.lab.sim.simulation import simulate
 
 MANIFESTS = """
 apiVersion: apps/v1

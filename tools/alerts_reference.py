@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from gpuscale.base.documents.documents import load_documents
 from gpuscale.ops.install.helm.rendering import chart_text
-from gpuscale.ops.install.render import alert_groups
+from gpuscale.ops.install.rendering import alert_groups
 from gpuscale.ops.install.values import Values
 
 _INTRO = """# Alerts

@@ -25,8 +25,8 @@ from gpuscale.agent.nvml.values.rows import ROWS
 from gpuscale.agent.nvml.values.utilization import UTILIZATION_CALLS
 from gpuscale.base.exposition.families import Family
 from gpuscale.signals import DEFAULT_COUNTERS, FIELDS, NEW_NAMES, Field
-from gpuscale.signals.amd_families import amd_family_meanings
-from gpuscale.signals.amd_values import amd_call_of
+from gpuscale.signals.amd.families import amd_family_meanings
+from gpuscale.signals.amd.values import amd_call_of
 from gpuscale.signals.counters import switched_off_counters
 
 _NONE = "-"

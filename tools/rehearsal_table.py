@@ -15,7 +15,7 @@ from gpuscale.lab.rehearse.rehearsal import Rehearsal
 from gpuscale.lab.rehearse.target import RehearsalTarget
 from gpuscale.lab.scenarios import find_setup
 from gpuscale.lab.sim.scenario.setup import Setup
-from gpuscale.lab.sim.simulate import simulate
+from gpuscale.lab.sim.simulation import simulate
 from gpuscale_testing import ControlPlane, Settings
 
 ROOT = Path(__file__).parent.parent

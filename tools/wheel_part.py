@@ -1,6 +1,7 @@
 """What a wheel of a part of gpuscale holds: what some modules import, in functions too, and nothing else.
 
-Imports for types alone don't count. Data files go with the package that they lie in.
+Imports for types alone don't count; of a door (`gpuscale.base.doors`) the modules of the names that are
+imported from it do. Data files go with the package that they lie in.
 """
 
 import ast
@@ -23,7 +24,10 @@ def modules_of(roots: Sequence[str], left_out: Sequence[str]) -> frozenset[str]:
     while waiting:
         name = waiting.pop()
         file = file_of(name)
-        if name in found or name in left_out or file is None:
+        if name in found or name in left_out:
+            continue
+        if file is None:
+            waiting += _behind_door(*name.rpartition(".")[::2])
             continue
         found.add(name)
         waiting += (name.rpartition(".")[0], *imports(ast.parse(file.read_text(encoding="utf-8"))))
@@ -48,6 +52,18 @@ def files_of(modules: frozenset[str]) -> Iterator[Path]:
             yield from (each for each in file.parent.iterdir() if _is_data(each))
 
 
+def _behind_door(package: str, name: str) -> Iterator[str]:
+    """Yield the module that a package's door loads for a name, where it has one."""
+    file = file_of(package)
+    for node in [] if file is None else ast.parse(file.read_text(encoding="utf-8")).body:
+        match node:
+            case ast.If(test=ast.Name(id="TYPE_CHECKING"), body=body, orelse=[_, *_]):
+                for each in body:
+                    match each:
+                        case ast.ImportFrom(module=str(module), names=names):
+                            yield from (module for alias in names if alias.name == name)
+
+
 def _is_data(path: Path) -> bool:
     return path.is_file() and path.suffix not in _OF_SOURCE
 
@@ -56,8 +72,9 @@ def imports(node: ast.AST) -> Iterator[str]:
     """Yield the names that code imports, in functions too; of `from x import y` both x and x.y."""
     for child in ast.iter_child_nodes(node):
         match child:
-            case ast.If(test=ast.Name(id="TYPE_CHECKING")):
-                continue
+            case ast.If(test=ast.Name(id="TYPE_CHECKING"), orelse=orelse):
+                for each in orelse:
+                    yield from imports(each)
             case ast.ImportFrom(module=str(module), names=names):
                 yield module
                 yield from (f"{module}.{each.name}" for each in names)

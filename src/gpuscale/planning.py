@@ -14,7 +14,7 @@ from os import PathLike, cpu_count
 from typing import Any, Literal
 
 from gpuscale.base.errors import UsageError
-from gpuscale.lab.tuning.limits import (
+from gpuscale.lab.tuning import (
     HELD_BACK_PERCENT,
     LIMITS,
     SEED,
@@ -79,7 +79,7 @@ class Simulation(_Answer):
 
     def to_html(self) -> str:
         """Return the report, one HTML file."""
-        from gpuscale.lab.views.report import render_report
+        from gpuscale.lab.views import render_report
 
         return render_report(self.document)
 
@@ -114,7 +114,7 @@ class Tuning(_Answer):
 
     def to_html(self) -> str:
         """Return the page, one HTML file."""
-        from gpuscale.lab.views.tuned import render_tuned
+        from gpuscale.lab.views import render_tuned
 
         return render_tuned(self.document)
 
@@ -153,8 +153,8 @@ def simulate(
     """
     from dataclasses import replace
 
-    from gpuscale.lab.scenarios import find_setup
-    from gpuscale.lab.sim.simulate import simulate as run
+    from gpuscale.lab import find_setup
+    from gpuscale.lab.sim import simulate as run
 
     setup = find_setup(str(scenario), settings)
     if seed is not None:
@@ -223,11 +223,11 @@ def tune(
     """
     _package("numpy", _PLAN)
     from gpuscale.base.text_files import read_text
-    from gpuscale.lab.scenarios import find_setup
-    from gpuscale.lab.tuning.answers import TuningRequest
-    from gpuscale.lab.tuning.asking import answer
-    from gpuscale.lab.tuning.inputs import (
+    from gpuscale.lab import find_setup
+    from gpuscale.lab.tuning import (
         Overrides,
+        TuningRequest,
+        answer,
         manifest_of,
         of_demand,
         of_setup,

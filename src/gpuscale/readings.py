@@ -10,13 +10,12 @@ from collections.abc import Iterable
 from types import TracebackType
 from typing import Self
 
-from gpuscale.agent.exporter.readers import make_reader
-from gpuscale.agent.exporter.settings import read_settings
-from gpuscale.agent.gpu.reader import GpuReader
-from gpuscale.agent.gpu.readings import (
+from gpuscale.agent.exporter import make_reader, read_settings
+from gpuscale.agent.gpu import (
     EventCount,
     GpuIdentity,
     GpuInstance,
+    GpuReader,
     GpuReading,
     ProcessReading,
 )

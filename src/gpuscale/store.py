@@ -3,10 +3,7 @@
 It does no I/O and reads no clock: the caller says when. Times are milliseconds since the epoch.
 """
 
-from gpuscale.series.promql.evaluate import instant, range_query
-from gpuscale.series.scraping.scrape import ScrapeResult, ScrapeTarget
-from gpuscale.series.storage.store import SeriesStore, StoreStats
-from gpuscale.series.values import (
+from gpuscale.series import (
     Matrix,
     MatrixSeries,
     Scalar,
@@ -15,6 +12,9 @@ from gpuscale.series.values import (
     Vector,
     VectorSample,
 )
+from gpuscale.series.promql import instant, range_query
+from gpuscale.series.scraping import ScrapeResult, ScrapeTarget
+from gpuscale.series.storage import SeriesStore, StoreStats
 
 __all__ = [
     "Matrix",

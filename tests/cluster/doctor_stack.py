@@ -21,11 +21,11 @@ from gpuscale.base.exposition.parse import parse_text
 from gpuscale.base.objects.nodes import Taint
 from gpuscale.kube.client.client import KubeClient
 from gpuscale.kube.client.settings import KubeSettings
-from gpuscale.ops.doctor.diagnose import diagnose
+from gpuscale.ops.doctor.diagnosis import diagnose
 from gpuscale.ops.doctor.gather import Gatherer, GatherSettings
 from gpuscale.ops.findings_text import chain_lines as text_lines
 from gpuscale.ops.install.certificates import make_certificate
-from gpuscale.ops.install.render import RenderInputs, manifest, render
+from gpuscale.ops.install.rendering import RenderInputs, manifest, render
 from gpuscale.ops.install.values import Values
 from gpuscale.series.values import STALE
 from gpuscale.testing.podresources import PodResources

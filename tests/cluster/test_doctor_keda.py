@@ -13,7 +13,7 @@ from gpuscale.base.clock import WallClock
 from gpuscale.base.errors import GpuscaleError
 from gpuscale.kube.client.client import KubeClient
 from gpuscale.kube.client.settings import KubeSettings
-from gpuscale.ops.doctor.diagnose import diagnose
+from gpuscale.ops.doctor.diagnosis import diagnose
 from gpuscale.ops.doctor.gather import Gatherer, GatherSettings
 from gpuscale.ops.doctor.pulse.hops import PulseHop
 from gpuscale.ops.doctor.pulse.watch import PulseSettings, PulseWatch, choose

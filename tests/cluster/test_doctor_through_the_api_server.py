@@ -17,7 +17,7 @@ import pytest
 
 from gpuscale.base.errors import UnavailableError
 from gpuscale.ops.install.certificates import make_certificate
-from gpuscale.ops.install.render import manifest, render
+from gpuscale.ops.install.rendering import manifest, render
 from gpuscale.ops.install.values import Values
 from gpuscale.testing.podresources import PodResources
 from gpuscale_testing import (

@@ -14,7 +14,7 @@ import pytest
 from gpuscale.base.clock import WallClock
 from gpuscale.base.documents.documents import load_documents
 from gpuscale.ops.install.common import api_service_names, metrics_api_secret
-from gpuscale.ops.install.render import manifest, render
+from gpuscale.ops.install.rendering import manifest, render
 from gpuscale.ops.install.values import Values
 from gpuscale.server.metricsapi.security.shared_certificate import SecretCertificate
 from gpuscale.server.metricsapi.settings import SecretSettings

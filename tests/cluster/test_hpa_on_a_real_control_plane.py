@@ -1,7 +1,7 @@
 # mypy: disable-error-code="arg-type"
 """Kubernetes' own HPA controller, unmodified, scales on what gpuscale's metrics API serves.
 
-Each case asks the controller and `gpuscale.hpa.decide` the same, and expects the same: the count, the
+Each case asks the controller and `gpuscale.hpa.deciding` the same, and expects the same: the count, the
 event, the conditions with their messages, and the values in the status.
 """
 
@@ -26,7 +26,7 @@ from gpuscale.hpa import (
     Scale,
     decide,
 )
-from gpuscale.hpa.versions import parse_version, settings_of
+from gpuscale.hpa.terms.versions import parse_version, settings_of
 from gpuscale_testing import (
     SimulatedNode,
     aggregated_api,

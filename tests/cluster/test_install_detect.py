@@ -10,7 +10,7 @@ import pytest
 
 from gpuscale.kube.client.client import KubeClient
 from gpuscale.kube.client.settings import KubeSettings
-from gpuscale.ops.install.cluster.detect import Detected, FoundPrometheus, FoundWorkload, detect
+from gpuscale.ops.install.cluster.detection import Detected, FoundPrometheus, FoundWorkload, detect
 from gpuscale.ops.providers.eks import EKS
 
 sys.path.insert(0, str(Path(__file__).parent))

@@ -7,7 +7,7 @@ import pytest
 import yaml
 from jsonschema import Draft7Validator
 
-from gpuscale.ops.install.render import pool_files
+from gpuscale.ops.install.rendering import pool_files
 from gpuscale.ops.install.values import Values
 from gpuscale_testing import find_definitions, missing_definitions
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gpuscale.ops.install.certificates import make_certificate
-from gpuscale.ops.install.render import (
+from gpuscale.ops.install.rendering import (
     RenderInputs,
     manifest,
     needs_certificate,

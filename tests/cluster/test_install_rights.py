@@ -12,7 +12,7 @@ from gpuscale.kube.client.client import KubeClient
 from gpuscale.kube.client.settings import KubeSettings
 from gpuscale.kube.rights import check_rights
 from gpuscale.ops.install.cluster.rights import needed_rights
-from gpuscale.ops.install.render import render
+from gpuscale.ops.install.rendering import render
 from gpuscale.ops.install.values import Values
 
 sys.path.insert(0, str(Path(__file__).parent))

@@ -28,7 +28,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from gpuscale.base.clock import WallClock
 from gpuscale.base.errors import GpuscaleError
-from gpuscale.ops.install.render import manifest, render
+from gpuscale.ops.install.rendering import manifest, render
 from gpuscale.ops.install.values import Values, ValuesSpec
 from gpuscale.series.promapi.app import add_routes
 from gpuscale.series.storage.store import SeriesStore

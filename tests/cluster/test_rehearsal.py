@@ -15,7 +15,7 @@ import pytest
 from gpuscale.lab.rehearse.comparison import NODES, REPLICAS, changes
 from gpuscale.lab.rehearse.mark import LABEL
 from gpuscale.lab.scenarios import find_setup
-from gpuscale.lab.sim.simulate import simulate
+from gpuscale.lab.sim.simulation import simulate
 from gpuscale_testing import ControlPlane, Settings, local_address, wait_until
 
 sys.path.insert(0, str(Path(__file__).parent))

@@ -8,7 +8,7 @@ import pytest
 
 from gpuscale.lab.rehearse.comparison import NODES, REPLICAS, changes
 from gpuscale.lab.scenarios import find_setup
-from gpuscale.lab.sim.simulate import simulate
+from gpuscale.lab.sim.simulation import simulate
 from gpuscale_testing import ControlPlane, Settings
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster"), pytest.mark.timeout(300)]

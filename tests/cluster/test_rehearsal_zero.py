@@ -7,7 +7,7 @@ import pytest
 
 from gpuscale.lab.rehearse.comparison import REPLICAS, changes
 from gpuscale.lab.scenarios import find_setup
-from gpuscale.lab.sim.simulate import simulate
+from gpuscale.lab.sim.simulation import simulate
 from gpuscale_testing import ControlPlane, Settings
 
 sys.path.insert(0, str(Path(__file__).parent))

@@ -19,7 +19,7 @@ from gpuscale.agent.gpu.model_table import MODELS
 from gpuscale.agent.gpu.owners import Attribution, ContainerRef
 from gpuscale.agent.gpu.simulated import GpuWork, SimulatedReader
 from gpuscale.base.clock import WallClock
-from gpuscale.ops.install.render import manifest, render
+from gpuscale.ops.install.rendering import manifest, render
 from gpuscale.ops.install.values import Values
 from gpuscale.server.metricsapi.process import MetricsApiServer
 from gpuscale.server.metricsapi.settings import read_settings

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from alerts_reference import alerts_markdown, main
-from gpuscale.ops.install.render import alert_groups
+from gpuscale.ops.install.rendering import alert_groups
 from gpuscale.ops.install.values import Values, ValuesSpec
 
 ROOT = Path(__file__).parents[2]

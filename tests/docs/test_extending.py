@@ -116,7 +116,7 @@ def test_init_takes_a_cloud(tmp_path: Path) -> None:
 NODE = """\
 from gpuscale.base.documents.documents import load_documents
 from gpuscale.ops.doctor.facts import has_gpu_label
-from gpuscale.ops.install.cluster.detect import _provider
+from gpuscale.ops.install.cluster.detection import _provider
 from gpuscale.base.objects.fields import Fields
 text = "{metadata: {labels: {oci.oraclecloud.com/gpu: 'true'}}, spec: {providerID: 'ocid1://n1'}}"
 (document,) = load_documents(text, "node.yaml")

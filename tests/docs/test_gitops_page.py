@@ -7,7 +7,7 @@ import pytest
 
 from gpuscale import __version__
 from gpuscale.base.documents.documents import load_documents
-from gpuscale.ops.install.render import render
+from gpuscale.ops.install.rendering import render
 from gpuscale.ops.install.values import Values
 
 ROOT = Path(__file__).parents[2]

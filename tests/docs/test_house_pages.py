@@ -50,6 +50,19 @@ def test_a_house_has_a_page_with_the_same_parts(house) -> None:
     assert headings[2:] == ["Door", "Rules", "What it refuses"]  # [1] is the picture of one request
 
 
+@pytest.mark.parametrize(
+    "house", sorted({*HOUSES} - {"base", "cli"})
+)  # entered by modules; by nobody
+def test_a_page_lists_the_doors_of_its_house(house) -> None:
+    doors = {
+        ".".join(path.parent.relative_to(PACKAGE).parts)
+        for path in (PACKAGE / house).rglob("__init__.py")
+        if "\n__all__ = " in path.read_text()
+    }
+    text = (PACKAGE / house / "README.md").read_text().partition("## Door")[2].partition("##")[0]
+    assert set(re.findall(r"^\| `([\w.]+)` \|", text, re.MULTILINE)) == doors
+
+
 def test_the_map_links_every_house_and_has_the_layers_of_the_contract() -> None:
     text = NAMED[0].read_text()
     links = re.findall(r"\]\(\.\./src/gpuscale/(\w+)/README\.md\)", text)

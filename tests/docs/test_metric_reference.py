@@ -9,7 +9,7 @@ from gpuscale.agent.exporter.families.own_metrics import METRICS
 from gpuscale.agent.formats import ack
 from gpuscale.agent.nvml.values.plan import READABLE
 from gpuscale.signals import DEFAULT_COUNTERS, FIELDS
-from gpuscale.signals.amd_families import amd_family_meanings
+from gpuscale.signals.amd.families import amd_family_meanings
 from metrics_reference import main, nvml_call_of, reference_markdown
 
 PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"

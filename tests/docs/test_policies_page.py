@@ -11,7 +11,7 @@ import pytest
 
 from gpuscale.triggers.policies.compiled import policy_function, replay
 from gpuscale.triggers.policies.registry import POLICIES
-from gpuscale.triggers.policies.replay import ReplaySettings
+from gpuscale.triggers.policies.replaying import ReplaySettings
 
 SIMPLE_RULE = "best simple rule in hindsight"
 ROOT = Path(__file__).parents[2]

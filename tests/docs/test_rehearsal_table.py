@@ -6,7 +6,7 @@ import pytest
 
 from gpuscale.lab.rehearse.comparison import NODES, REPLICAS, changes, table_rows
 from gpuscale.lab.scenarios import find_setup
-from gpuscale.lab.sim.simulate import simulate
+from gpuscale.lab.sim.simulation import simulate
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "rehearse.md").read_text()

@@ -27,7 +27,7 @@ from gpuscale.ops.doctor.agents import AgentReader
 from gpuscale.ops.doctor.checks.access import unseen_parts
 from gpuscale.ops.doctor.checks.node_agent import agent_findings
 from gpuscale.ops.doctor.snapshot import Look, Snapshot
-from gpuscale.ops.install.render import render
+from gpuscale.ops.install.rendering import render
 from gpuscale.ops.install.values import Values
 
 pytestmark = pytest.mark.timeout(300)

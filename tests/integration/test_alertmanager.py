@@ -18,7 +18,7 @@ from aiohttp.test_utils import TestServer, unused_port
 from background import until
 from gpuscale.base.clock import ManualClock
 from gpuscale.base.errors import UsageError
-from gpuscale.series.query_pool import QueryPool
+from gpuscale.series.promapi.query_pool import QueryPool
 from gpuscale.series.rules.load import load_rule_groups
 from gpuscale.series.storage.store import SeriesStore
 from gpuscale.server.sources.ruler import alertmanager

@@ -31,7 +31,7 @@ from gpuscale.agent.nvml.reader import NvmlReader
 from gpuscale.agent.nvml.settings import NvmlSettings
 from gpuscale.agent.recordings.recording import ReadingRecorder, RecordingReader
 from gpuscale.base.clock import ManualClock
-from gpuscale.ops.install.render import alert_groups, board_files
+from gpuscale.ops.install.rendering import alert_groups, board_files
 from gpuscale.ops.install.settings.prometheus import Prometheus
 from gpuscale.ops.install.values import Values, ValuesSpec
 from gpuscale.signals import DEFAULT_COUNTERS

@@ -21,7 +21,7 @@ from gpuscale.lab.kube_api.selecting import ObjectSelection
 from gpuscale.lab.kube_api.store import ObjectFacts, Store
 from gpuscale.lab.kube_api.watching import MAX_WATCHES_EACH, Watches, WatchRequest
 from gpuscale.lab.sim.cluster import ClusterDirectory
-from gpuscale.series.query_pool import QueryPool
+from gpuscale.series.promapi.query_pool import QueryPool
 from gpuscale.series.storage.store import SeriesStore
 from gpuscale.server.metricsapi.provider import MetricsProvider
 from gpuscale.server.metricsapi.routes import MetricsApiRoutes

@@ -14,7 +14,7 @@ from gpuscale.server.metricsapi.provider import MetricsProvider
 from gpuscale.server.metricsapi.routes import add_routes
 from gpuscale.server.rules.config import load_rules
 from gpuscale.server.sources.embedded import EmbeddedSource
-from gpuscale.server.sources.metrics_client import HttpMetricsClient
+from gpuscale.server.sources.http.metrics_client import HttpMetricsClient
 
 SERVICE = CrossVersionObjectReference("Service", "web", "v1")
 NAMESPACE = CrossVersionObjectReference("Namespace", "any", "v1")

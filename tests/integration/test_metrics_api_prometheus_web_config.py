@@ -14,7 +14,7 @@ from aiohttp.test_utils import unused_port
 from gpuscale.base.errors import UnavailableError, UpstreamError
 from gpuscale.base.objects.selectors import Selector
 from gpuscale.ops.install.certificates import make_certificate
-from gpuscale.ops.install.render import RenderInputs, render
+from gpuscale.ops.install.rendering import RenderInputs, render
 from gpuscale.ops.install.values import Values
 from gpuscale.series.values import Vector
 from gpuscale.server.metricsapi.prometheus_tls import make_source
@@ -24,8 +24,8 @@ from gpuscale.server.rules.catalogue import Catalogue
 from gpuscale.server.rules.config import load_rules
 from gpuscale.server.rules.queries.plan import plan_custom
 from gpuscale.server.rules.resources import KUBERNETES
-from gpuscale.server.sources import access
 from gpuscale.server.sources.asking.single_flight import AnswerSharing, SharedSource
+from gpuscale.server.sources.http import access
 
 pytestmark = pytest.mark.prometheus
 

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from gpuscale.lab.scenarios import find_setup
-from gpuscale.lab.sim.simulate import simulate
+from gpuscale.lab.sim.simulation import simulate
 from gpuscale.lab.views.report import render_report
 from gpuscale.load.timeline.page import render_timeline
 from gpuscale.load.timeline.types import HOPS, Span, Timeline, TimelineMark, Track

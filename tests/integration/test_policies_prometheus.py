@@ -13,7 +13,7 @@ from gpuscale.testing.prometheus import serve
 from gpuscale.triggers.observation import Missing, TotalLoad
 from gpuscale.triggers.policies.compiled import policy_function, replay
 from gpuscale.triggers.policies.registry import POLICIES
-from gpuscale.triggers.policies.replay import ReplaySettings
+from gpuscale.triggers.policies.replaying import ReplaySettings
 from gpuscale.triggers.trigger import ServedPolicy
 
 pytestmark = [pytest.mark.prometheus, pytest.mark.timeout(120)]

@@ -9,10 +9,10 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from gpuscale.base.clock import ManualClock
 from gpuscale.series.promapi.app import add_routes
+from gpuscale.series.promapi.query_pool import QueryPool
 from gpuscale.series.promql.evaluate import instant
 from gpuscale.series.promql.parse import parse_query
 from gpuscale.series.promql.rows import QueryRange
-from gpuscale.series.query_pool import QueryPool
 from gpuscale.series.storage.store import SeriesStore
 
 START_MS = 1_760_000_000_000

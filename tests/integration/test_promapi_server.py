@@ -14,9 +14,9 @@ from aiohttp.test_utils import TestServer
 
 from gpuscale.base.clock import ManualClock
 from gpuscale.series.promapi.app import add_routes
+from gpuscale.series.promapi.query_pool import QueryPool
 from gpuscale.series.promapi.server_view import ServerView, TargetView
 from gpuscale.series.promapi.shapes import TimeAxis
-from gpuscale.series.query_pool import QueryPool
 from gpuscale.series.rules.load import load_rule_groups
 from gpuscale.series.storage.store import SeriesStore
 from gpuscale.server.sources.ruler.ruler import Ruler

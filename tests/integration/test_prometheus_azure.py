@@ -13,8 +13,8 @@ from gpuscale.ops.doctor.snapshot import Snapshot
 from gpuscale.server.metricsapi.prometheus_tls import make_source
 from gpuscale.server.metricsapi.settings import read_settings
 from gpuscale.server.scaler.settings import read_settings as read_scaler_settings
-from gpuscale.server.sources.access import SourceAccess
-from gpuscale.server.sources.entra import EntraToken
+from gpuscale.server.sources.http.access import SourceAccess
+from gpuscale.server.sources.http.entra import EntraToken
 from gpuscale.server.sources.prometheus.identity import login_of
 from gpuscale.testing.prometheus import serve
 

@@ -14,7 +14,7 @@ from gpuscale.series.promql.evaluate import instant, range_query
 from gpuscale.series.promql.parse import parse_query
 from gpuscale.series.promql.rows import QueryRange
 from gpuscale.series.storage.store import SeriesStore
-from gpuscale.series.query_pool import QueryPool
+from gpuscale.series.promapi.query_pool import QueryPool
 
 NOW_MS, SERIES, TARGET = 1_700_000_000_000, 200_000, 1_000
 LONG = 'label_join(u, "{}", "", ' + ", ".join(['"pod"'] * 40) + ")"

@@ -94,7 +94,7 @@ async def test_a_role_that_is_missing_is_told(azure, store, writer) -> None:
 async def test_no_token_is_an_outage_and_loses_nothing(
     azure, store, writer, prometheus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gpuscale.server.sources.entra._RETRY_S", 0.2)
+    monkeypatch.setattr("gpuscale.server.sources.http.entra._RETRY_S", 0.2)
     azure.is_away = True
     now_ms = time.time_ns() // 1_000_000
     store.append({"__name__": "x", "containerName": "a"}, now_ms, 7)

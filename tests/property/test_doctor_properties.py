@@ -9,7 +9,7 @@ from gpuscale.base.errors import GpuscaleError
 from gpuscale.base.exposition.parse import parse_text
 from gpuscale.ops.doctor.checks import CHECKS
 from gpuscale.ops.doctor.checks.prometheus import service_in
-from gpuscale.ops.doctor.diagnose import diagnose
+from gpuscale.ops.doctor.diagnosis import diagnose
 from gpuscale.ops.doctor.judges import KINDS
 from gpuscale.ops.doctor.snapshot import AgentLook, Look, PrometheusLook, Snapshot
 from gpuscale.ops.findings_text import chain_document as document

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from drawn_scenarios import drawn_setup
 from gpuscale.lab.sim.formula.reasons import why_not
-from gpuscale.lab.sim.simulate import simulate
+from gpuscale.lab.sim.simulation import simulate
 
 
 # A smaller number is another scenario, not a smaller one.

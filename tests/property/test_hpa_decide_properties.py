@@ -43,7 +43,7 @@ from gpuscale.hpa import (
     targets_cell,
 )
 from gpuscale.hpa.kernel.memory import scale_down_limit, scale_up_limit
-from gpuscale.hpa.numbers import limits_of, memory_of
+from gpuscale.hpa.replicas.numbers import limits_of, memory_of
 
 NOW_MS = 10_000_000
 REQUESTS = (ContainerInfo("main", {"cpu": parse_quantity(1)}),)

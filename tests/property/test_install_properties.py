@@ -12,8 +12,8 @@ from gpuscale.base.documents.documents import load_documents
 from gpuscale.base.errors import ConfigError
 from gpuscale.ops.install.cluster.kinds import KINDS, kind_of, path_of
 from gpuscale.ops.install.common import INSTALL_LABEL
-from gpuscale.ops.install.notes import notes
-from gpuscale.ops.install.render import KIND_ORDER, manifest, pool_files, render
+from gpuscale.ops.install.noted import notes
+from gpuscale.ops.install.rendering import KIND_ORDER, manifest, pool_files, render
 from gpuscale.ops.install.values import Values, parse_values
 from gpuscale.signals import GPU_SIGNALS
 

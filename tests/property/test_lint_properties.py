@@ -9,7 +9,7 @@ from gpuscale.base.errors import ConfigError
 from gpuscale.ops.findings_text import lint_document as document
 from gpuscale.ops.findings_text import lint_lines as text_lines
 from gpuscale.ops.lint.checks import CHECKS
-from gpuscale.ops.lint.lint import lint
+from gpuscale.ops.lint.linting import lint
 
 WORDS = st.sampled_from(
     [

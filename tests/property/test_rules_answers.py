@@ -18,7 +18,7 @@ from gpuscale.server.metricsapi.wire.paths import (
     external_target,
     split_path,
 )
-from gpuscale.server.sources.metrics_client import HttpMetricsClient
+from gpuscale.server.sources.http.metrics_client import HttpMetricsClient
 from gpuscale.server.sources.prometheus.client import PrometheusSettings, PrometheusSource
 
 WORDS = st.sampled_from(["namespaces", "metrics", "pods", "*", "%2A", "%ff", "", "a.b", "m", "é"])

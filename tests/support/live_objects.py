@@ -10,7 +10,7 @@ from gpuscale.lab.scenarios import find_setup
 from gpuscale.lab.sim.autoscaler import HpaController
 from gpuscale.lab.sim.pipeline import VirtualPipeline
 from gpuscale.lab.sim.scenario.setup import Setup
-from gpuscale.lab.sim.simulate import START_MS
+from gpuscale.lab.sim.simulation import START_MS
 from gpuscale.lab.sim.world import World
 from gpuscale.series.promapi.shapes import TimeAxis
 

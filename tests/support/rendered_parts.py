@@ -5,7 +5,7 @@ from typing import Any
 
 import yaml
 
-from gpuscale.ops.install.render import render
+from gpuscale.ops.install.rendering import render
 from gpuscale.ops.install.values import Values
 
 AUTOSCALERS = ("HorizontalPodAutoscaler", "TriggerAuthentication", "ScaledObject", "ScaledJob")

@@ -42,7 +42,7 @@ GpuscaleError
 │   ├── BeyondLimitError          server.sources.feeds.scraper
 │   ├── MetricFetchError          server.rules.queries.plan
 │   ├── NotOfTheApiError          server.metricsapi.federation.answers
-│   ├── TooLargeError             server.sources.http
+│   ├── TooLargeError             server.sources.http.session
 │   ├── UnexpectedResultError     server.rules.queries.plan
 │   └── UnsupportedFormatError    base.exposition.reading.entries
 ├── BugError                      gpuscale broke one of its own rules

@@ -11,12 +11,18 @@ from gpuscale.base.errors import ConfigError, NotFoundError, Problem
 from gpuscale.base.findings import with_plugins
 from gpuscale.base.text_files import STDIN, read_text, shown_name
 from gpuscale.cli.values_files import with_job_files
-from gpuscale.hpa.versions import KubernetesVersion
+from gpuscale.hpa.terms import KubernetesVersion
+from gpuscale.ops.lint import (
+    REFUSED_SCENARIO,
+    REFUSED_VALUES,
+    FileJudge,
+    LintReport,
+    is_block,
+    lint,
+    refused,
+    together,
+)
 from gpuscale.ops.lint.checks import JUDGES
-from gpuscale.ops.lint.findings import LintReport
-from gpuscale.ops.lint.inputs import FileJudge, is_block
-from gpuscale.ops.lint.lint import lint, together
-from gpuscale.ops.lint.problems import REFUSED_SCENARIO, REFUSED_VALUES, refused
 
 Text = tuple[str, str]
 """Name and content of a file."""
@@ -130,8 +136,7 @@ def _of_values(
     judges: Sequence[FileJudge],
     kubernetes: KubernetesVersion | None,
 ) -> LintReport:
-    from gpuscale.ops.install.linted import lint_values
-    from gpuscale.ops.install.values import parse_values
+    from gpuscale.ops.install import lint_values, parse_values
 
     name, text = given
     try:
@@ -154,8 +159,8 @@ _EMPTY = LintReport((), (), files=0, rules=0, autoscalers=0)
 def _of_scenario(
     given: Text, judges: Sequence[FileJudge], kubernetes: KubernetesVersion | None
 ) -> LintReport:
-    from gpuscale.lab.scenarios import load_policy, read_beside
-    from gpuscale.lab.sim.scenario.loading import load_setup
+    from gpuscale.lab import load_policy, read_beside
+    from gpuscale.lab.sim.scenario import load_setup
 
     name, text = given
     folder = FilePath() if name == shown_name(STDIN) else FilePath(name).parent
@@ -198,7 +203,7 @@ def _named_texts(given: Text, folder: FilePath) -> Iterator[Text]:
 def _text_of(
     ref: object, path: Path, given: Text, document: Document, folder: FilePath
 ) -> Iterator[Text]:
-    from gpuscale.lab.scenarios import read_beside
+    from gpuscale.lab import read_beside
 
     match ref:
         case {"file": str() as file}:

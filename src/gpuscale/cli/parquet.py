@@ -15,9 +15,8 @@ from pyarrow import parquet
 
 from gpuscale.base.errors import ConfigError, Problem
 from gpuscale.base.text_files import unreadable
-from gpuscale.lab.scenarios import MAX_FILE_BYTES
-from gpuscale.lab.sim.history.recording import FACT_COLUMNS, NAMES, is_of_hpa
-from gpuscale.lab.sim.history.tables import MAX_STEPS, Line
+from gpuscale.lab import MAX_FILE_BYTES
+from gpuscale.lab.sim.history import FACT_COLUMNS, MAX_STEPS, NAMES, Line, is_of_hpa
 
 _GROUP_ROWS = 1 << 17
 """Rows that are held as columns at a time, beside the document."""

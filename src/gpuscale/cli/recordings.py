@@ -16,15 +16,13 @@ from gpuscale.base.words import counted
 from gpuscale.cli.files import write_files
 from gpuscale.cli.options.durations import seconds_of
 from gpuscale.cli.progress import working
-from gpuscale.lab.scenarios import load_policy, read_beside
+from gpuscale.lab import load_policy, read_beside
 
 if TYPE_CHECKING:
-    from gpuscale.lab.sim.history.demand import Demand
-    from gpuscale.lab.sim.history.questions import DeploymentQueries
-    from gpuscale.lab.sim.history.recording import Recording, RecordingFacts
-    from gpuscale.lab.sim.scenario.setup import Setup
-    from gpuscale.series.values import Value
-    from gpuscale.server.sources.prometheus.client import PrometheusSource
+    from gpuscale.lab.sim.history import Demand, DeploymentQueries, Recording, RecordingFacts
+    from gpuscale.lab.sim.scenario import Setup
+    from gpuscale.series import Value
+    from gpuscale.server.sources.prometheus import PrometheusSource
 
 PANEL = "What really happened"
 _STEP_S = 15.0
@@ -212,7 +210,7 @@ class Recorded:
 
 def _check_folder(folder: Path) -> None:
     """Raise UsageError where a scenario can't be kept, or would replace one that somebody may have edited."""
-    from gpuscale.lab.sim.history.writing import SCENARIO
+    from gpuscale.lab.sim.history import SCENARIO
 
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"--save-scenario: found the file {folder}, expected a folder")
@@ -236,11 +234,8 @@ class Replay:
     """
 
     def __init__(self, recorded: Recorded, settings: Sequence[str] = ()) -> None:
-        from gpuscale.lab.sim.history.demand import demand_of
-        from gpuscale.lab.sim.history.hpa_history import hpa_history
-        from gpuscale.lab.sim.history.recording import trimmed
-        from gpuscale.lab.sim.history.writing import SCENARIO, files
-        from gpuscale.lab.sim.scenario.loading import load_setup
+        from gpuscale.lab.sim.history import SCENARIO, demand_of, files, hpa_history, trimmed
+        from gpuscale.lab.sim.scenario import load_setup
 
         self._recorded = recorded
         self._settings = settings
@@ -288,7 +283,7 @@ class Replay:
 
     def compared(self, run: dict[str, object]) -> dict[str, object]:
         """Return a run's document with the comparison in it, as `replay`."""
-        from gpuscale.lab.sim.history.comparison import compared
+        from gpuscale.lab.sim.history import compared
 
         name = self._recorded.key[1]
         # A setting may have taken them out.
@@ -302,9 +297,7 @@ class Replay:
 def _from_file(
     recorded: Recorded, texts: Mapping[str, str]
 ) -> "tuple[Recording, RecordingFacts, list[dict[str, Any]]]":
-    from gpuscale.lab.sim.history.questions import facts_of
-    from gpuscale.lab.sim.history.tables import read_recording, recording_of
-    from gpuscale.lab.sim.history.writing import objects_of
+    from gpuscale.lab.sim.history import facts_of, objects_of, read_recording, recording_of
 
     objects = objects_of(texts, recorded.key)
     name = str(recorded.file)
@@ -324,10 +317,14 @@ def _from_file(
 def _asked(
     recorded: Recorded, texts: Mapping[str, str]
 ) -> "tuple[Recording, RecordingFacts, list[dict[str, Any]]]":
-    from gpuscale.lab.sim.history.questions import DeploymentQueries, facts_of, manifests_of
-    from gpuscale.lab.sim.history.recording import from_answers
-    from gpuscale.lab.sim.history.tables import MAX_STEPS
-    from gpuscale.lab.sim.history.writing import objects_of
+    from gpuscale.lab.sim.history import (
+        MAX_STEPS,
+        DeploymentQueries,
+        facts_of,
+        from_answers,
+        manifests_of,
+        objects_of,
+    )
 
     objects = objects_of(texts, recorded.key) if texts else None
     questions = DeploymentQueries(*recorded.key, recorded.demand_query, recorded.utilization_query)
@@ -372,7 +369,7 @@ async def _answers(
     steps: int,
     progress: Callable[[float], None],
 ) -> "tuple[dict[str, tuple[float | None, ...]], dict[str, Value]]":
-    from gpuscale.server.sources.prometheus.ranges import columns, persistently
+    from gpuscale.server.sources.prometheus import columns, persistently
 
     async with source:
         range_s, end_ms = steps * step_ms // 1000, start_ms + (steps - 1) * step_ms
@@ -390,8 +387,8 @@ async def _answers(
 
 
 def _source(recorded: Recorded) -> "PrometheusSource":
-    from gpuscale.server.sources.access import tls_to
-    from gpuscale.server.sources.prometheus.client import PrometheusSettings, PrometheusSource
+    from gpuscale.server.sources.http import tls_to
+    from gpuscale.server.sources.prometheus import PrometheusSettings, PrometheusSource
 
     try:
         settings = PrometheusSettings(str(recorded.url), bearer_token_file=recorded.token_file)
@@ -401,7 +398,7 @@ def _source(recorded: Recorded) -> "PrometheusSource":
 
 
 def _end_ms(until: str | None) -> int:
-    from gpuscale.lab.sim.load.traces import seconds_of_time
+    from gpuscale.lab.sim.load import seconds_of_time
 
     if until is None:
         return int(time.time()) * 1000
@@ -421,7 +418,7 @@ def _gpus_per_pod(objects: list[dict[str, Any]]) -> int:
     from gpuscale.base.documents.documents import dump_documents
     from gpuscale.base.objects.manifests import load_manifests
     from gpuscale.base.objects.workloads import Deployment
-    from gpuscale.hpa.cluster.scheduling.resources import gpu_count
+    from gpuscale.hpa.cluster.scheduling import gpu_count
 
     read = load_manifests(dump_documents(objects), "--manifests")
     gpus = sum(gpu_count(each.template.spec) for each in read if isinstance(each, Deployment))

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from gpuscale.lab.scenarios import shipped_names
+from gpuscale.lab import shipped_names
 
 PrometheusRules = Annotated[
     list[Path] | None,

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import TextIO
 
 from gpuscale.base.pages.words import plain_text
-from gpuscale.lab.views.terminal import event_lines, state_text
+from gpuscale.lab.views import event_lines, state_text
 
 QUIET = ("SuccessfulCreate", "SuccessfulDelete", "ScalingReplicaSet", "Started", "Killing")
 """Steps between others; the page lists them, the terminal shows what they lead to."""

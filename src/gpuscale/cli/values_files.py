@@ -5,12 +5,10 @@ from pathlib import Path
 from gpuscale.base.errors import ConfigError
 from gpuscale.base.findings import Severity
 from gpuscale.base.text_files import read_text
-from gpuscale.hpa.versions import KubernetesVersion
-from gpuscale.ops.install.linted import lint_values
-from gpuscale.ops.install.notes import notes
-from gpuscale.ops.install.scale.jobs import read_job
-from gpuscale.ops.install.values import Values, parse_values
-from gpuscale.ops.lint.problems import problems_of_errors
+from gpuscale.hpa.terms import KubernetesVersion
+from gpuscale.ops.install import Values, lint_values, notes, parse_values
+from gpuscale.ops.install.scale import read_job
+from gpuscale.ops.lint import problems_of_errors
 
 
 def with_job_files(values: Values, source: str) -> Values:

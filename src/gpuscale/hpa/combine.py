@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 from gpuscale.base.errors import BugError
 from gpuscale.base.objects.hpa import HorizontalPodAutoscaler, MetricSpec
-from gpuscale.hpa.conditions import Verdict, unable_to_compute, valid_metric_found
 from gpuscale.hpa.kernel.proposals import NO_CHOICE, NOT_FETCHED, Choice, failure
-from gpuscale.hpa.names import metric_text
 from gpuscale.hpa.replicas import words
 from gpuscale.hpa.replicas.calculator import MetricProposal, SyncContext
 from gpuscale.hpa.replicas.metrics import MetricFailure, replicas_for_metric
-from gpuscale.hpa.targets import target_text
+from gpuscale.hpa.terms.conditions import Verdict, unable_to_compute, valid_metric_found
+from gpuscale.hpa.terms.names import metric_text
+from gpuscale.hpa.terms.targets import target_text
 from gpuscale.hpa.types import Event, MetricStatus, Observation
 
 _Outcomes = tuple[MetricProposal | MetricFailure, ...]

@@ -7,19 +7,8 @@ Source: kubernetes v1.36 pkg/controller/podautoscaler/horizontal.go (normalizeDe
 
 from gpuscale.base.golang.durations import format_duration
 from gpuscale.base.objects.hpa import Behavior, HorizontalPodAutoscaler, SelectPolicy
-from gpuscale.hpa.conditions import (
-    DESIRED_WITHIN_RANGE,
-    READY_FOR_NEW_SCALE,
-    SCALE_DOWN_LIMIT,
-    SCALE_DOWN_STABILIZED,
-    SCALE_UP_LIMIT,
-    SCALE_UP_STABILIZED,
-    TOO_FEW_REPLICAS,
-    TOO_MANY_REPLICAS,
-    Verdict,
-)
 from gpuscale.hpa.kernel.memory import Limits
-from gpuscale.hpa.kernel.sync import (
+from gpuscale.hpa.kernel.syncing import (
     DOWN_LIMIT,
     DOWN_STABILIZED,
     IN_RANGE,
@@ -29,6 +18,17 @@ from gpuscale.hpa.kernel.sync import (
     UP_LIMIT,
     UP_STABILIZED,
     Normalized,
+)
+from gpuscale.hpa.terms.conditions import (
+    DESIRED_WITHIN_RANGE,
+    READY_FOR_NEW_SCALE,
+    SCALE_DOWN_LIMIT,
+    SCALE_DOWN_STABILIZED,
+    SCALE_UP_LIMIT,
+    SCALE_UP_STABILIZED,
+    TOO_FEW_REPLICAS,
+    TOO_MANY_REPLICAS,
+    Verdict,
 )
 
 _ABLE = {

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from gpuscale.base.objects.selectors import Operator, Selector, parse_selector
-from gpuscale.hpa.conditions import MISSING_SELECTOR, Verdict, selector_refused
+from gpuscale.hpa.terms.conditions import MISSING_SELECTOR, Verdict, selector_refused
 from gpuscale.hpa.types import ControllerSettings, Event, PodInfo
 
 

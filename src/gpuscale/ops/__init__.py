@@ -1,1 +1,12 @@
 """What puts gpuscale on a cluster, and says what is wrong there."""
+
+from typing import TYPE_CHECKING
+
+from gpuscale.base.doors import door
+
+if TYPE_CHECKING:
+    from gpuscale.ops.findings_text import chain_document, chain_lines, lint_document, lint_lines
+else:
+    __getattr__ = door(__name__)
+
+__all__ = ["chain_document", "chain_lines", "lint_document", "lint_lines"]

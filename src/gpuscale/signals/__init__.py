@@ -12,7 +12,7 @@ and what is known of a series by its name:
     >>> str(range_of("DCGM_FI_DEV_GPU_UTIL"))
     '0 to 100'
 
-The tables of AMD's tools, `signals.amd_values` and `signals.amd_families`, are the agent's alone.
+The tables of AMD's tools are in `signals.amd`, for the agent alone.
 """
 
 from gpuscale.signals.catalogue import SIGNALS, by_family

@@ -19,7 +19,7 @@ from typing import Literal
 
 from gpuscale.base.ranges import Range
 from gpuscale.base.words import closest
-from gpuscale.signals.amd_families import amd_family_meanings
+from gpuscale.signals.amd.families import amd_family_meanings
 from gpuscale.signals.catalogue import SIGNALS
 from gpuscale.signals.counters import DEFAULT_COUNTERS, switched_off_counters
 from gpuscale.signals.fields import FIELDS

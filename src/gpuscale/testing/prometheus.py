@@ -22,9 +22,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from gpuscale.series.promapi.body import query_body
-from gpuscale.series.promapi.shapes import SAME_TIME, TimeAxis, query_result
-from gpuscale.series.values import Value
+from gpuscale.series import Value
+from gpuscale.series.promapi import SAME_TIME, TimeAxis, query_body, query_result
 
 __all__ = ["Prometheus", "serve"]
 

@@ -9,15 +9,18 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from gpuscale.series.promql import evaluate
-from gpuscale.series.promql.budget import Budget
-from gpuscale.series.promql.evaluate import LOOKBACK_MS, range_covered
-from gpuscale.series.promql.parse import Query, parse_query
-from gpuscale.series.promql.rows import QueryRange
-from gpuscale.series.promql.vectorised.samples import QuerySamples
-from gpuscale.series.promql.vectorised.support import RowWiseError, is_vectorised
-from gpuscale.series.storage.store import SeriesStore
-from gpuscale.series.values import Matrix, Value
+from gpuscale.series import Matrix, Value
+from gpuscale.series.promql import (
+    LOOKBACK_MS,
+    Budget,
+    Query,
+    QueryRange,
+    evaluate,
+    parse_query,
+    range_covered,
+)
+from gpuscale.series.promql.vectorised import QuerySamples, RowWiseError, is_vectorised
+from gpuscale.series.storage import SeriesStore
 
 Answer = TypeVar("Answer")
 

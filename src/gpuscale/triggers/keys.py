@@ -8,8 +8,8 @@ from gpuscale.base.errors import QueryError
 from gpuscale.base.golang.durations import MAX_DURATION_MS, parse_duration_ms
 from gpuscale.base.quantity import Quantity, parse_quantity
 from gpuscale.base.words import closest, printable
-from gpuscale.hpa.units import MetricUnit, unit_of_query
-from gpuscale.series.promql.parse import parse_once
+from gpuscale.hpa.terms import MetricUnit, unit_of_query
+from gpuscale.series.promql import parse_once
 
 MAX_TARGET = 1e12
 MAX_REPLICAS = 100_000

@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 from gpuscale.base.golang.durations import format_duration
 from gpuscale.base.objects.pods import PodPhase
 from gpuscale.base.words import counted
-from gpuscale.hpa.kernel.proposals import Tolerances
-from gpuscale.hpa.replicas.calculator import SyncContext, plain_metric_total_milli
-from gpuscale.hpa.types import DEFAULT_SETTINGS, ReadyCondition, UncomputableError
+from gpuscale.hpa import ReadyCondition
+from gpuscale.hpa.controller import DEFAULT_SETTINGS
+from gpuscale.hpa.kernel import Tolerances
+from gpuscale.hpa.replicas import SyncContext, UncomputableError, plain_metric_total_milli
 from gpuscale.triggers.answer import Answer
 from gpuscale.triggers.credit import Flow, credited, kept_flows
 from gpuscale.triggers.observation import Missing, Observation, PodLoads, PodsSeen, TotalLoad

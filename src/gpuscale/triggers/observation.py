@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from gpuscale.hpa.replicas.pods import PodSample
-from gpuscale.hpa.types import PodInfo
+from gpuscale.hpa import PodInfo
+from gpuscale.hpa.replicas import PodSample
 from gpuscale.triggers.startup import UNKNOWN_DEADLINE_S
 
 

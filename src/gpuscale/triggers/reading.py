@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from gpuscale.base.documents.validation import SUBDOMAIN_PATTERN
 from gpuscale.base.words import closest
-from gpuscale.hpa.units import UNITS, MetricUnit, unit_fault
+from gpuscale.hpa.terms import UNITS, MetricUnit, unit_fault
 from gpuscale.signals import SIGNALS
 from gpuscale.triggers.credit import DEFAULT_DRAIN_S
 from gpuscale.triggers.keys import MAX_TARGET, KeyReader, Note

@@ -16,7 +16,7 @@ from gpuscale.hpa import (
     failed,
     needs_metrics,
 )
-from gpuscale.hpa.conditions import SCALED_TO_ZERO_BY_CONTROLLER, set_condition
+from gpuscale.hpa.terms.conditions import SCALED_TO_ZERO_BY_CONTROLLER, set_condition
 
 ON = ControllerSettings(scale_to_zero=True)
 OWN_ZERO = HpaState(conditions=set_condition((), SCALED_TO_ZERO_BY_CONTROLLER, 0))

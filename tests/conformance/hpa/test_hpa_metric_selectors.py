@@ -8,7 +8,7 @@ import pytest
 
 from gpuscale.base.objects.manifests import load_manifests
 from gpuscale.hpa import Event, ExternalValues, FetchError, ObjectValue, PodValues
-from gpuscale.hpa.client import MetricsClient, observe
+from gpuscale.hpa.controller.client import MetricsClient, observe
 
 HPA = """
 apiVersion: autoscaling/v2

@@ -20,7 +20,7 @@ from gpuscale.base.objects.hpa import (
 )
 from gpuscale.hpa import ControllerSettings, HpaState, ScaleEvent
 from gpuscale.hpa.kernel.memory import Cells, scale_down_limit, scale_up_limit
-from gpuscale.hpa.numbers import limits_of, memory_of
+from gpuscale.hpa.replicas.numbers import limits_of, memory_of
 
 
 def pods(value: int, period_s: int = 60) -> ScalingPolicy:

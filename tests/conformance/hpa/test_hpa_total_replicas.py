@@ -10,8 +10,8 @@ import pytest
 
 from gpuscale.base.objects.hpa import MetricTarget, TargetType
 from gpuscale.hpa import ControllerSettings, ExternalValues, HpaState, ObjectValue, ReadyCondition
-from gpuscale.hpa.conditions import SCALED_TO_ZERO_BY_CONTROLLER, set_condition
 from gpuscale.hpa.kernel.numbers import MAX_INT32, MAX_INT64, MIN_INT32
+from gpuscale.hpa.terms.conditions import SCALED_TO_ZERO_BY_CONTROLLER, set_condition
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.cog.plugins import register_default_plugins
 from grafana_foundation_sdk.models.dashboard import Dashboard, DataTransformerConfig
 
-from gpuscale.ops.install.render import board_files
+from gpuscale.ops.install.rendering import board_files
 from gpuscale.ops.install.values import Values, ValuesSpec
 
 register_default_plugins()

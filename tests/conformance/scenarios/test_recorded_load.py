@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gpuscale.lab.scenarios import find_setup
-from gpuscale.lab.sim.simulate import simulate
+from gpuscale.lab.sim.simulation import simulate
 
 ROOT = Path(__file__).parents[3]
 TRACE = ROOT.parent / "shared/data/traces/azure-llm-2023/AzureLLMInferenceTrace_conv.csv.gz"

@@ -11,7 +11,7 @@ import gpuscale.lab.sim.scenarios
 from gpuscale.lab.queueing.times import Constant
 from gpuscale.lab.scenarios import find_setup, shipped_names
 from gpuscale.lab.sim.scenario.loading import load_setup
-from gpuscale.lab.sim.simulate import simulate
+from gpuscale.lab.sim.simulation import simulate
 
 SCENARIOS = Path(gpuscale.lab.sim.scenarios.__path__[0])
 RUNS: dict[str, dict] = {}

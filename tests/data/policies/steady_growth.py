@@ -1,6 +1,6 @@
 """A replica policy: one replica more in each full minute, up to the HPA's maximum."""
 
-from gpuscale.hpa.policy import ReplicaRequest, resized
+from gpuscale.hpa.controller.policy import ReplicaRequest, resized
 from gpuscale.hpa.types import Decision
 
 

@@ -24,7 +24,7 @@ from gpuscale.load.calibrate.writing import (
     service_model,
     target_quantity,
 )
-from gpuscale.ops.lint.lint import lint
+from gpuscale.ops.lint.linting import lint
 from ramps import baseline, ramp
 
 OBJECTIVE = Objective(95, 50)

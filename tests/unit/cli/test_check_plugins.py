@@ -27,7 +27,7 @@ spec:
 DOCTOR = """\
 from gpuscale.base.findings import with_plugins
 from gpuscale.ops.doctor.checks import JUDGES
-from gpuscale.ops.doctor.diagnose import diagnose
+from gpuscale.ops.doctor.diagnosis import diagnose
 from gpuscale.ops.doctor.judges import ClusterJudge
 from gpuscale.ops.doctor.snapshot import Look, Snapshot
 from gpuscale.ops.findings_text import chain_lines

@@ -9,7 +9,7 @@ import pytest
 import gpuscale
 from gpuscale.base.errors import UsageError
 from gpuscale.lab.scenarios import find_setup
-from gpuscale.lab.sim.simulate import simulate
+from gpuscale.lab.sim.simulation import simulate
 from gpuscale.planning import Simulation, Tuning
 
 NOTEBOOK = Path(__file__).parents[3] / "examples" / "plan_a_service.ipynb"
@@ -48,7 +48,7 @@ def test_a_search_has_rows_and_settings(found):
 
 
 def test_details_are_kept_where_they_are_asked_for(monkeypatch):
-    monkeypatch.setattr("gpuscale.lab.sim.simulate.MAX_VALUES", 3)
+    monkeypatch.setattr("gpuscale.lab.sim.simulation.MAX_VALUES", 3)
     few = gpuscale.simulate("ack-bert-quick", settings=["spec.duration=2m"])
     assert "more than 3 values" in few.document["leftOut"]
     all_of_it = gpuscale.simulate("ack-bert-quick", settings=["spec.duration=2m"], details=True)

@@ -15,11 +15,11 @@ from gpuscale.base.errors import ConfigError, UsageError
 from gpuscale.cli.commands.tuning.writing import tuned_text
 from gpuscale.lab.plan.tuning.pooled import on_nodes
 from gpuscale.lab.scenarios import find_setup
-from gpuscale.lab.sim.simulate import simulate
+from gpuscale.lab.sim.simulation import simulate
 from gpuscale.lab.tuning.autoscaler import ControllerDefaults, autoscaler_of
-from gpuscale.lab.tuning.changes import changes, value_text
+from gpuscale.lab.tuning.changing import changes, value_text
 from gpuscale.lab.tuning.inputs import Overrides, manifest_of, of_demand, of_setup
-from gpuscale.triggers.policies.replay import ReplaySettings
+from gpuscale.triggers.policies.replaying import ReplaySettings
 
 HPA = """# Of the vision team.
 apiVersion: autoscaling/v2

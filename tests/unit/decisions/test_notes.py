@@ -6,7 +6,7 @@ from gpuscale.base.documents.documents import load_documents
 from gpuscale.hpa.decisions.documents import decide_request, read_decision
 from gpuscale.hpa.decisions.notes import decision_notes
 from gpuscale.hpa.decisions.observed import metric_label
-from gpuscale.hpa.queries import metric_command, scale_command
+from gpuscale.hpa.terms.queries import metric_command, scale_command
 from impossible import CORRUPTIONS, SERIES
 
 TEXT = """\

@@ -10,7 +10,7 @@ from gpuscale.base.objects.hpa import HorizontalPodAutoscaler
 from gpuscale.base.objects.manifests import read_manifest
 from gpuscale.base.objects.metric_values import MetricValue
 from gpuscale.base.pki import make_ca
-from gpuscale.ops.doctor.diagnose import diagnose
+from gpuscale.ops.doctor.diagnosis import diagnose
 from gpuscale.ops.doctor.snapshot import (
     AgentLook,
     HpaLook,

@@ -10,7 +10,7 @@ import pytest
 
 from gpuscale.base.objects.metric_values import MetricValue
 from gpuscale.ops.doctor.checks import CHECKS
-from gpuscale.ops.doctor.diagnose import diagnose
+from gpuscale.ops.doctor.diagnosis import diagnose
 from gpuscale.ops.doctor.judges import HOPS, LINT
 from gpuscale.ops.doctor.snapshot import AgentLook, Look, PrometheusLook
 from gpuscale.ops.findings_text import chain_document as document

@@ -22,7 +22,7 @@ from clusters import (
     workload,
 )
 
-from gpuscale.ops.doctor.diagnose import diagnose
+from gpuscale.ops.doctor.diagnosis import diagnose
 
 WRONG = {
     "hops": [

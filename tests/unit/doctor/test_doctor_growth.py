@@ -9,7 +9,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from clusters import cluster, findings_of
 from growing_clusters import GROWING
 
-from gpuscale.ops.doctor.diagnose import diagnose
+from gpuscale.ops.doctor.diagnosis import diagnose
 from growing import SIZES, steps_per_pair
 
 

@@ -7,7 +7,7 @@ from gpuscale.agent.gpu.model_table import MODELS
 from gpuscale.agent.gpu.owners import Attribution, ContainerRef
 from gpuscale.agent.gpu.simulated import SimulatedReader
 from gpuscale.base.exposition.write import render_text
-from gpuscale.signals.amd_families import amd_family_meanings
+from gpuscale.signals.amd.families import amd_family_meanings
 from gpuscale.testing.amdsmi import StandInAmdSmi, StandInGpu, stand_in_process
 
 OPTIONS = FamilyOptions("node-a")

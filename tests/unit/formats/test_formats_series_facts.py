@@ -16,7 +16,7 @@ from gpuscale.signals import (
     range_of,
     recorded_from,
 )
-from gpuscale.signals.amd_families import amd_family_meanings
+from gpuscale.signals.amd.families import amd_family_meanings
 from gpuscale.signals.series_facts import SeriesFacts
 from impossible import CORRUPTIONS, POSSIBLE, SERIES
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuscale.base.quantity import parse_quantity
-from gpuscale.hpa.units import UNITS, unit_fault, unit_of, unit_of_query
+from gpuscale.hpa.terms.units import UNITS, unit_fault, unit_of, unit_of_query
 from gpuscale.series.promql.parse import parse_query
 
 USE, SM, MEMORY = "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_PROF_SM_ACTIVE", "DCGM_FI_DEV_FB_USED"

@@ -6,7 +6,7 @@ import pytest
 
 from gpuscale.agent.gpu.model_table import MODELS
 from gpuscale.agent.gpu.simulated import LOST, POWER_NOISE_RATIO, GpuWork, SimulatedReader
-from gpuscale.signals.amd_values import DCGM_FIXED, DCGM_SOURCES
+from gpuscale.signals.amd.values import DCGM_FIXED, DCGM_SOURCES
 
 T4 = MODELS["Tesla T4"]
 H200 = MODELS["NVIDIA H200"]

@@ -19,7 +19,7 @@ from gpuscale.base.objects.selectors import (
 )
 from gpuscale.base.quantity import parse_quantity
 from gpuscale.hpa import metric_text
-from gpuscale.hpa.names import label_selector_text
+from gpuscale.hpa.terms.names import label_selector_text
 
 PERCENT = MetricTarget(TargetType.UTILIZATION, average_utilization=50)
 AVERAGE = MetricTarget(TargetType.AVERAGE_VALUE, average_value=parse_quantity(5))

@@ -1,6 +1,6 @@
 """The list of conditions."""
 
-from gpuscale.hpa.conditions import (
+from gpuscale.hpa.terms.conditions import (
     Verdict,
     is_true,
     remove_condition,

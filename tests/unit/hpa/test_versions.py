@@ -5,7 +5,7 @@ Source: KEP-2021 and KEP-4951; kubernetes v1.36 pkg/features/kube_features.go.
 
 import pytest
 
-from gpuscale.hpa.versions import (
+from gpuscale.hpa.terms.versions import (
     SCALE_TO_ZERO,
     TOLERANCE,
     parse_version,

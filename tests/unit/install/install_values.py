@@ -1,7 +1,7 @@
 """Values for tests: a small spec, changed where a case says so."""
 
 from gpuscale.ops.install.certificates import make_certificate
-from gpuscale.ops.install.render import RenderInputs, needs_certificate, render
+from gpuscale.ops.install.rendering import RenderInputs, needs_certificate, render
 from gpuscale.ops.install.values import Values
 
 NOW_MS = 1_700_000_000_000

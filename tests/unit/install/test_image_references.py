@@ -4,7 +4,7 @@ import pytest
 from install_values import values
 
 from gpuscale.ops.install.image import has_registry, parse_image
-from gpuscale.ops.install.notes import image_note
+from gpuscale.ops.install.noted import image_note
 
 DIGEST = f"sha256:{'ef' * 32}"
 

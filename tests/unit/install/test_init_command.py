@@ -11,7 +11,7 @@ import yaml
 
 from gpuscale.base.errors import UsageError
 from gpuscale.cli.interview.answers import check_so_far, checked_answers, read_workload
-from gpuscale.ops.install.cluster.detect import Detected, FoundWorkload
+from gpuscale.ops.install.cluster.detection import Detected, FoundWorkload
 from gpuscale.ops.install.propose import Answers
 from gpuscale.ops.install.values import Values
 from gpuscale.ops.providers import NAMES

@@ -16,7 +16,7 @@ import pytest
 from install_values import scale, values
 
 from gpuscale.ops.install.chart.queues import queue_texts
-from gpuscale.ops.install.render import alert_groups
+from gpuscale.ops.install.rendering import alert_groups
 from gpuscale.signals import SIGNALS
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "conformance" / "rules"))

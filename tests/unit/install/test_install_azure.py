@@ -5,7 +5,7 @@ from install_values import container, one, rendered, scale, values
 from pydantic import ValidationError
 
 from gpuscale.ops.install.cluster.kinds import path_of
-from gpuscale.ops.install.notes import notes
+from gpuscale.ops.install.noted import notes
 
 ID = "00000000-0000-0000-0000-0000000000aa"
 OTHER = "00000000-0000-0000-0000-0000000000bb"

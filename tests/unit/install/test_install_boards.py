@@ -7,7 +7,7 @@ import re
 import pytest
 from install_values import values
 
-from gpuscale.ops.install.render import board_files
+from gpuscale.ops.install.rendering import board_files
 
 FILES = board_files(values())
 BOARDS = list(map(json.loads, FILES.values()))

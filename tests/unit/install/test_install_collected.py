@@ -7,7 +7,7 @@ from install_values import container, one, rendered, values
 from gpuscale.base.documents.documents import load_documents
 from gpuscale.base.errors import ConfigError
 from gpuscale.ops.install.linted import lint_rendered
-from gpuscale.ops.install.notes import notes
+from gpuscale.ops.install.noted import notes
 from gpuscale.ops.install.values import parse_values
 
 STREAMS = {"source": "streams", "replicas": 1}

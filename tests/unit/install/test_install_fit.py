@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 from install_values import scale, values
 
-from gpuscale.ops.install.cluster.detect import Detected, FoundPrometheus, FoundWorkload
-from gpuscale.ops.install.fit import fit, reasons
+from gpuscale.ops.install.cluster.detection import Detected, FoundPrometheus, FoundWorkload
+from gpuscale.ops.install.fitting import fit, reasons
 from gpuscale.ops.install.propose import Answers, proposed
 from gpuscale.ops.install.values import Values
 from gpuscale.ops.providers.aks import AKS

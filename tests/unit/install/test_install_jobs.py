@@ -8,7 +8,7 @@ from install_values import one, rendered, values
 
 from gpuscale.base.errors import ConfigError
 from gpuscale.cli.values_files import with_job_files
-from gpuscale.ops.install.notes import notes
+from gpuscale.ops.install.noted import notes
 from gpuscale.ops.install.values import Values, parse_values
 from gpuscale.triggers.metadata import read_metadata
 

@@ -6,7 +6,7 @@ import pytest
 
 from gpuscale.base.errors import ConfigError
 from gpuscale.ops.install.linted import lint_rendered
-from gpuscale.ops.install.render import render
+from gpuscale.ops.install.rendering import render
 from gpuscale.ops.install.values import parse_values
 from gpuscale.ops.lint.problems import problems_of_errors
 from gpuscale.signals import GPU_SIGNALS

@@ -6,7 +6,7 @@ import pytest
 from install_values import one, rendered, scale, values
 
 from gpuscale.base.errors import ConfigError
-from gpuscale.hpa.versions import parse_version
+from gpuscale.hpa.terms.versions import parse_version
 from gpuscale.ops.install.linted import lint_values
 from gpuscale.ops.install.values import Values, parse_values
 from gpuscale.triggers.metadata import read_metadata, read_triggers

@@ -9,8 +9,8 @@ import pytest
 from install_values import scale, values
 
 from gpuscale.base.documents.documents import load_documents
-from gpuscale.ops.install.notes import notes
-from gpuscale.ops.install.render import pool_files
+from gpuscale.ops.install.noted import notes
+from gpuscale.ops.install.rendering import pool_files
 
 POOL = {
     "cluster": "prod",

@@ -14,7 +14,7 @@ from gpuscale.agent.exporter.settings import read_settings as exporter_settings
 from gpuscale.base.documents.documents import load_documents
 from gpuscale.base.objects.manifests import load_manifests
 from gpuscale.cli.servers.agent import plain_arguments as exporter_arguments
-from gpuscale.ops.install.render import KIND_ORDER, RenderInputs, manifest, render
+from gpuscale.ops.install.rendering import KIND_ORDER, RenderInputs, manifest, render
 from gpuscale.series.promql.parse import parse_query
 from gpuscale.server.metricsapi.settings import read_settings as metrics_api_settings
 from gpuscale.server.rules.config import load_rules

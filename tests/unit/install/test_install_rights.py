@@ -5,7 +5,7 @@ import pytest
 from gpuscale.base.errors import UsageError
 from gpuscale.kube.rights import Right
 from gpuscale.ops.install.cluster.rights import installer_role, needed_rights, parse_subject
-from gpuscale.ops.install.render import outline
+from gpuscale.ops.install.rendering import outline
 from gpuscale.ops.install.values import Values
 
 RBAC = "rbac.authorization.k8s.io"

@@ -20,7 +20,7 @@ from gpuscale.base.objects.hpa import (
 from gpuscale.base.objects.manifests import load_manifests, read_stored_hpa
 from gpuscale.base.quantity import parse_quantity
 from gpuscale.ops.install.linted import lint_rendered
-from gpuscale.ops.install.render import render
+from gpuscale.ops.install.rendering import render
 from gpuscale.ops.install.values import parse_values
 
 INFERENCE = """\

@@ -8,9 +8,9 @@ from install_values import container, one, rendered, scale, values
 
 from gpuscale.base.documents.documents import load_documents
 from gpuscale.base.errors import ConfigError
-from gpuscale.hpa.versions import parse_version
+from gpuscale.hpa.terms.versions import parse_version
 from gpuscale.ops.install.linted import lint_values
-from gpuscale.ops.install.notes import notes
+from gpuscale.ops.install.noted import notes
 from gpuscale.ops.install.values import Values, parse_values
 from gpuscale.triggers.metadata import read_metadata, read_triggers
 

@@ -8,7 +8,7 @@ import yaml
 
 from gpuscale.agent.exporter.settings import read_settings as read_agent_settings
 from gpuscale.base.errors import ConfigError
-from gpuscale.ops.install.render import render
+from gpuscale.ops.install.rendering import render
 from gpuscale.ops.install.values import parse_values
 from gpuscale.server.metricsapi.settings import read_settings
 from gpuscale.server.scaler.settings import read_settings as read_scaler_settings

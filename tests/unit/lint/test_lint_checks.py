@@ -9,11 +9,11 @@ import pytest
 
 from gpuscale.base.errors import ConfigError
 from gpuscale.base.findings import Severity
-from gpuscale.hpa.versions import parse_version
+from gpuscale.hpa.terms.versions import parse_version
 from gpuscale.ops.findings_text import lint_document as document
 from gpuscale.ops.findings_text import lint_lines as text_lines
 from gpuscale.ops.lint.checks import CHECKS
-from gpuscale.ops.lint.lint import lint
+from gpuscale.ops.lint.linting import lint
 from gpuscale.server.rules.config import preset_text
 
 NAMED = """\

@@ -8,7 +8,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 from growing_files import GROWING
 
-from gpuscale.ops.lint.lint import lint
+from gpuscale.ops.lint.linting import lint
 from growing import SIZES, steps_per_pair
 
 

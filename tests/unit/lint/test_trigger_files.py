@@ -3,7 +3,7 @@
 import pytest
 
 from gpuscale.base.errors import ConfigError
-from gpuscale.ops.lint.lint import lint
+from gpuscale.ops.lint.linting import lint
 
 TRIGGERS = """
 triggers:

@@ -14,7 +14,7 @@ from gpuscale.triggers.policies.ours.shortfalls import (
     forget_shortfalls,
     least_margin,
 )
-from gpuscale.triggers.policies.replay import Replayed, ReplaySettings
+from gpuscale.triggers.policies.replaying import Replayed, ReplaySettings
 
 SERVICE = ReplaySettings(start_up_s=120.0)
 DESIRED = policy_function(CALIBRATED.desired)

@@ -17,7 +17,7 @@ from gpuscale.lab.plan.tuning.search import Search
 from gpuscale.lab.plan.waiting import Requests
 from gpuscale.triggers.policies.hpa import HPA
 from gpuscale.triggers.policies.policy import Parameter
-from gpuscale.triggers.policies.replay import ReplaySettings
+from gpuscale.triggers.policies.replaying import ReplaySettings
 
 PROMISE = 0.005
 PER_DAY = 5760

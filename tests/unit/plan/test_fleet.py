@@ -16,7 +16,7 @@ from gpuscale.lab.plan.fleet.nodes import nodes_for
 from gpuscale.triggers.policies import compiled
 from gpuscale.triggers.policies.policy import Policy, Seen
 from gpuscale.triggers.policies.registry import POLICIES
-from gpuscale.triggers.policies.replay import ReplaySettings, run
+from gpuscale.triggers.policies.replaying import ReplaySettings, run
 
 STEP_S = 15.0
 NONE = numpy.zeros(0)

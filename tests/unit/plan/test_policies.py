@@ -15,7 +15,7 @@ from gpuscale.triggers.policies.ours.credit import CREDIT
 from gpuscale.triggers.policies.ours.scheduled import SCHEDULED
 from gpuscale.triggers.policies.policy import Parameter, Policy, Seen
 from gpuscale.triggers.policies.registry import POLICIES
-from gpuscale.triggers.policies.replay import Replayed, ReplaySettings, run
+from gpuscale.triggers.policies.replaying import Replayed, ReplaySettings, run
 
 SERVICE = ReplaySettings(start_up_s=120.0)
 

@@ -11,7 +11,7 @@ from gpuscale.lab.plan.bounds import bounds
 from gpuscale.lab.plan.score import Nodes, node_count, score
 from gpuscale.lab.plan.windows import highest_ahead, highest_behind, lowest_behind
 from gpuscale.triggers.policies.policy import Seen
-from gpuscale.triggers.policies.replay import Replayed, ReplaySettings, run
+from gpuscale.triggers.policies.replaying import Replayed, ReplaySettings, run
 
 SERVICE = ReplaySettings(step_s=15.0, start_up_s=45.0, lag_s=30.0, patience_s=60.0)
 

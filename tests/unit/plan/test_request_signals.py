@@ -6,7 +6,7 @@ import pytest
 from gpuscale.triggers.policies.compiled import policy_function, replay
 from gpuscale.triggers.policies.hpa import HPA_ON_DEMAND
 from gpuscale.triggers.policies.policy import Policy, Seen
-from gpuscale.triggers.policies.replay import ReplaySettings, run
+from gpuscale.triggers.policies.replaying import ReplaySettings, run
 from gpuscale.triggers.policies.requests import HPA_IN_FLIGHT, HPA_ON_WAITING, OF_REQUESTS
 
 SERVICE = ReplaySettings(start_up_s=120.0)

@@ -12,7 +12,7 @@ from gpuscale.server.sources.embedded import EmbeddedSource
 from gpuscale.triggers.policies.compiled import policy_function, replay
 from gpuscale.triggers.policies.policy import Policy
 from gpuscale.triggers.policies.registry import POLICIES
-from gpuscale.triggers.policies.replay import ReplaySettings
+from gpuscale.triggers.policies.replaying import ReplaySettings
 from gpuscale.triggers.policies.served import STEP_MS, PolicyRun, run_bytes
 from gpuscale.triggers.trigger import ServedPolicy
 

@@ -24,7 +24,7 @@ from gpuscale.lab.plan.waiting import Requests
 from gpuscale.triggers.policies.behavior import behavior_settings
 from gpuscale.triggers.policies.hpa import HPA, UP_TOLERANCE
 from gpuscale.triggers.policies.policy import Parameter
-from gpuscale.triggers.policies.replay import ReplaySettings
+from gpuscale.triggers.policies.replaying import ReplaySettings
 from gpuscale.triggers.policies.static import STATIC
 
 PROMISE = 0.005

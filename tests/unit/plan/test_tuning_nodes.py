@@ -26,7 +26,7 @@ from gpuscale.lab.plan.tuning.pooled import (
 from gpuscale.lab.plan.tuning.search import ReplayCase, Search
 from gpuscale.lab.plan.waiting import Requests
 from gpuscale.triggers.policies.hpa import HPA_ON_DEMAND
-from gpuscale.triggers.policies.replay import ReplaySettings
+from gpuscale.triggers.policies.replaying import ReplaySettings
 
 PER_DAY = 5760
 SERVICE = ReplaySettings(start_up_s=615.0, lag_s=0.0, most=20.0)

@@ -16,7 +16,7 @@ from gpuscale.lab.plan.tuning.contender import Contender
 from gpuscale.lab.plan.tuning.search import ReplayCase, Search
 from gpuscale.lab.plan.tuning.workers import workers
 from gpuscale.triggers.policies.hpa import HPA_ON_DEMAND
-from gpuscale.triggers.policies.replay import ReplaySettings
+from gpuscale.triggers.policies.replaying import ReplaySettings
 
 STEPS = 3 * 1440
 DEMAND = 8 + 6 * numpy.sin(2 * numpy.pi * numpy.arange(STEPS) / 1440)

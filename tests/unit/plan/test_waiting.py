@@ -8,7 +8,7 @@ import numpy
 import pytest
 
 from gpuscale.lab.plan.waiting import Requests, waits, waits_at_all
-from gpuscale.triggers.policies.replay import Replayed, ReplaySettings
+from gpuscale.triggers.policies.replaying import Replayed, ReplaySettings
 
 
 def steady(rate: float, service_s: float, pods: int) -> Replayed:

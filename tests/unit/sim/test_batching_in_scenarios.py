@@ -13,7 +13,7 @@ from gpuscale.lab.queueing.times import Constant
 from gpuscale.lab.sim.fluid.run import simulate_fluid
 from gpuscale.lab.sim.scenario.batching import BatchingSpec, batching_of
 from gpuscale.lab.sim.scenario.loading import load_setup
-from gpuscale.lab.sim.simulate import simulate
+from gpuscale.lab.sim.simulation import simulate
 
 MEASURED = Path(__file__).parents[4] / "shared/data/traces/splitwise-perf-2024/perf_model.csv.gz"
 TABLE = """\

@@ -3,10 +3,10 @@
 import pytest
 
 from gpuscale.lab.scenarios import find_setup
-from gpuscale.lab.sim import simulate as simulation
+from gpuscale.lab.sim import simulation
 from gpuscale.lab.sim.document.details import Details
 from gpuscale.lab.sim.document.timeline import SeriesRecorder
-from gpuscale.lab.sim.simulate import simulate
+from gpuscale.lab.sim.simulation import simulate
 
 
 def recorded(most: int | None) -> tuple[SeriesRecorder, Details]:

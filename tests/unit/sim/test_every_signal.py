@@ -7,7 +7,7 @@ import pytest
 
 from gpuscale.lab.sim.load.signal_series import Quantity, exposed_by, exposed_families
 from gpuscale.lab.sim.scenario.loading import load_setup
-from gpuscale.lab.sim.simulate import simulate
+from gpuscale.lab.sim.simulation import simulate
 from gpuscale.ops.install.chart.signal_rules import has_rule, signal_rule
 from gpuscale.signals import SIGNALS, Signal, filled_in
 from rendered_parts import adapter_rules

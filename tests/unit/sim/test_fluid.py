@@ -15,9 +15,9 @@ from gpuscale.lab.scenarios import find_setup
 from gpuscale.lab.sim.fluid.document import ACCURACY
 from gpuscale.lab.sim.fluid.run import simulate_fluid
 from gpuscale.lab.sim.scenario.loading import load_setup
-from gpuscale.lab.sim.simulate import simulate
+from gpuscale.lab.sim.simulation import simulate
 from gpuscale.triggers.policies.hpa import HPA
-from gpuscale.triggers.policies.replay import ReplaySettings, run
+from gpuscale.triggers.policies.replaying import ReplaySettings, run
 
 ROOT = Path(__file__).parents[3]
 MANIFESTS = """\

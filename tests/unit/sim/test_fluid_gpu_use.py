@@ -7,7 +7,7 @@ from gpuscale.base.errors import UsageError
 from gpuscale.lab.sim.fluid.run import simulate_fluid
 from gpuscale.lab.sim.scenario.loading import load_setup
 from gpuscale.lab.sim.scenario.setup import Setup
-from gpuscale.lab.sim.simulate import simulate
+from gpuscale.lab.sim.simulation import simulate
 
 MANIFESTS = """\
 apiVersion: apps/v1

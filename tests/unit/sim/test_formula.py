@@ -12,7 +12,7 @@ from gpuscale.lab.scenarios import find_setup, shipped_names
 from gpuscale.lab.sim.formula.reasons import why_not
 from gpuscale.lab.sim.scenario.loading import load_setup
 from gpuscale.lab.sim.scenario.setup import Setup
-from gpuscale.lab.sim.simulate import simulate
+from gpuscale.lab.sim.simulation import simulate
 
 FIELD = "DCGM_FI_DEV_GPU_UTIL"
 DEPLOYMENT = """\

@@ -5,7 +5,7 @@ import pytest
 from gpuscale.base.errors import ConfigError, UsageError
 from gpuscale.lab.sim.fluid.run import simulate_fluid
 from gpuscale.lab.sim.scenario.loading import load_setup
-from gpuscale.lab.sim.simulate import simulate
+from gpuscale.lab.sim.simulation import simulate
 
 MANIFESTS = """\
 apiVersion: apps/v1

@@ -17,7 +17,7 @@ from gpuscale.lab.sim.load.requests import request_families
 from gpuscale.lab.sim.load.service import SimulatedService
 from gpuscale.lab.sim.scenario.loading import load_setup
 from gpuscale.lab.sim.scenario.setup import Setup
-from gpuscale.lab.sim.simulate import simulate
+from gpuscale.lab.sim.simulation import simulate
 
 SCENARIO = Path(__file__).parent.parent.parent / "data" / "rehearsals" / "keda.yaml"
 TEXT = SCENARIO.read_text(encoding="utf-8")

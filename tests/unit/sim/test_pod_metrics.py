@@ -8,7 +8,7 @@ from gpuscale.lab.sim.load.costs import ServiceModel
 from gpuscale.lab.sim.load.pod_metrics import Figure, PodTargets, ServedMetrics
 from gpuscale.lab.sim.load.service import SimulatedService
 from gpuscale.lab.sim.scenario.loading import load_setup
-from gpuscale.lab.sim.simulate import simulate
+from gpuscale.lab.sim.simulation import simulate
 from gpuscale.lab.sim.world import World
 from gpuscale.series.promql.parse import parse_query
 from gpuscale.series.storage.store import SeriesStore

@@ -14,7 +14,7 @@ from gpuscale.base.errors import ConfigError, UsageError
 from gpuscale.hpa.cluster.nodes.pools import ScaleDown, ScaleUp
 from gpuscale.lab.scenarios import load_policy
 from gpuscale.lab.sim.scenario.loading import load_setup
-from gpuscale.lab.sim.simulate import simulate
+from gpuscale.lab.sim.simulation import simulate
 
 FOLDER = Path(__file__).parents[2] / "data" / "policies"
 MANIFESTS = """\

@@ -6,7 +6,7 @@ from gpuscale.base.errors import ConfigError, UsageError
 from gpuscale.lab.rehearse.target import check_triggers
 from gpuscale.lab.sim.scenario.loading import load_setup
 from gpuscale.lab.sim.scenario.setup import Setup
-from gpuscale.lab.sim.simulate import simulate
+from gpuscale.lab.sim.simulation import simulate
 
 POLICY = """\
 query: sum(rate(gpuscale_simulated_requests_total{deployment="llm"}[20s]))

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from gpuscale.lab.scenarios import find_setup
-from gpuscale.lab.sim.simulate import simulate
+from gpuscale.lab.sim.simulation import simulate
 from gpuscale.lab.views.summary import summary_groups
 from gpuscale.series.rules.load import load_rule_groups
 

@@ -14,7 +14,7 @@ from gpuscale.base.objects.metric_values import MetricValue
 from gpuscale.lab.sim import metrics_client
 from gpuscale.lab.sim.metrics_client import VirtualMetricsClient, immediately
 from gpuscale.lab.sim.scenario.loading import load_setup
-from gpuscale.lab.sim.simulate import simulate
+from gpuscale.lab.sim.simulation import simulate
 from gpuscale.series.storage.store import SeriesStore
 from gpuscale.server.rules.catalogue import Catalogue
 from gpuscale.server.rules.config import load_rules

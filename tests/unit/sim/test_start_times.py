@@ -4,7 +4,7 @@ import pytest
 
 from gpuscale.base.errors import ConfigError
 from gpuscale.lab.sim.scenario.loading import load_setup
-from gpuscale.lab.sim.simulate import simulate
+from gpuscale.lab.sim.simulation import simulate
 
 DEPLOYMENT = """\
 apiVersion: apps/v1

@@ -9,7 +9,7 @@ from gpuscale.lab.rehearse.comparison import REPLICAS, changes
 from gpuscale.lab.scenarios import find_setup
 from gpuscale.lab.sim.scenario.loading import load_setup
 from gpuscale.lab.sim.scenario.setup import Setup
-from gpuscale.lab.sim.simulate import simulate
+from gpuscale.lab.sim.simulation import simulate
 
 SCENARIO = Path(__file__).parent.parent.parent / "data" / "rehearsals" / "zero-hpa.yaml"
 TEXT = SCENARIO.read_text(encoding="utf-8")

@@ -15,12 +15,12 @@ from gpuscale.base.pki import make_ca, make_serving
 PROGRAM = """
 import asyncio, ssl, sys
 real = ssl.SSLContext.set_default_verify_paths
-from gpuscale.server.sources.aiohttp_start import import_aiohttp
+from gpuscale.server.sources.http.aiohttp_start import import_aiohttp
 import_aiohttp()
 assert ssl.SSLContext.set_default_verify_paths is real
 from aiohttp import ClientError
 from yarl import URL
-from gpuscale.server.sources.http import HttpSession
+from gpuscale.server.sources.http.session import HttpSession
 
 async def main():
     async with HttpSession(10) as session:

@@ -10,8 +10,8 @@ import pytest_asyncio
 from aiohttp import web
 
 from gpuscale.base.errors import UnavailableError
-from gpuscale.server.sources import entra
-from gpuscale.server.sources.entra import (
+from gpuscale.server.sources.http import entra
+from gpuscale.server.sources.http.entra import (
     ClientSecret,
     EntraLogin,
     EntraToken,

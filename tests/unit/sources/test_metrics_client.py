@@ -11,7 +11,7 @@ from gpuscale.base.errors import NotFoundError, UnavailableError, UpstreamError
 from gpuscale.base.objects.hpa import CrossVersionObjectReference
 from gpuscale.base.objects.metric_values import ExternalValue, MetricValue
 from gpuscale.base.objects.selectors import parse_selector
-from gpuscale.server.sources.metrics_client import HttpMetricsClient
+from gpuscale.server.sources.http.metrics_client import HttpMetricsClient
 
 DEPLOYMENT = CrossVersionObjectReference("Deployment", "s", "apps/v1")
 NAMESPACE = CrossVersionObjectReference("Namespace", "other", "v1")

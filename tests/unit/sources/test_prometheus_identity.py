@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuscale.server.sources.entra import EntraLogin, ManagedIdentity, WorkloadIdentity
+from gpuscale.server.sources.http.entra import EntraLogin, ManagedIdentity, WorkloadIdentity
 from gpuscale.server.sources.prometheus.identity import login_of
 
 ID = "00000000-0000-0000-0000-0000000000aa"

@@ -197,7 +197,7 @@ async def test_headers_may_come_twice(fake) -> None:
 async def test_a_bearer_token_is_read_from_its_file_again(
     fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gpuscale.server.sources.access.LOOK_S", 0.0)
+    monkeypatch.setattr("gpuscale.server.sources.http.access.LOOK_S", 0.0)
     token = tmp_path / "token"
     token.write_text("one\n")
     settings = PrometheusSettings(fake.url, bearer_token_file=token)
@@ -214,7 +214,7 @@ async def test_a_bearer_token_is_read_from_its_file_again(
 async def test_basic_authentication_takes_its_password_from_a_file(
     fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gpuscale.server.sources.access.LOOK_S", 0.0)
+    monkeypatch.setattr("gpuscale.server.sources.http.access.LOOK_S", 0.0)
     password = tmp_path / "password"
     password.write_text("open:sesame\n")
     settings = PrometheusSettings(fake.url, username="ali", password_file=password)

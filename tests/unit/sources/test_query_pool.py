@@ -5,10 +5,10 @@ from contextlib import suppress
 
 import pytest
 
+from gpuscale.series.promapi.query_pool import QueryPool
 from gpuscale.series.promql.evaluate import instant
 from gpuscale.series.promql.parse import parse_query
 from gpuscale.series.promql.rows import QueryRange
-from gpuscale.series.query_pool import QueryPool
 from gpuscale.series.storage.store import SeriesStore
 
 ENDLESS = parse_query("sum_over_time(vector(1)[4000000s:1s])")

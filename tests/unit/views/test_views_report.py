@@ -9,7 +9,7 @@ import pytest
 
 from gpuscale.base.pages.inline import embeddable_json
 from gpuscale.lab.scenarios import find_setup, shipped_names
-from gpuscale.lab.sim.simulate import simulate
+from gpuscale.lab.sim.simulation import simulate
 from gpuscale.lab.views.report import render_report
 
 

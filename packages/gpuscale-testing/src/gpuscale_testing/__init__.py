@@ -5,8 +5,7 @@ The programs are built, and other projects' definitions fetched, once:
 """
 
 from gpuscale.base.objects.pods import Lifecycle
-from gpuscale.kube.simulated.kubelet import SimulatedKubelet
-from gpuscale.kube.simulated.nodes import SimulatedNode
+from gpuscale.kube.simulated import SimulatedKubelet, SimulatedNode
 from gpuscale_testing.addresses import local_address, wait_until
 from gpuscale_testing.aggregation import aggregated_api, serving_name
 from gpuscale_testing.background import BackgroundKubelet, simulated_nodes

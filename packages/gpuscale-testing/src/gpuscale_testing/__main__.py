@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from gpuscale.base.errors import GpuscaleError
-from gpuscale.kube.simulated.nodes import SimulatedNode
+from gpuscale.kube.simulated import SimulatedNode
 from gpuscale_testing.background import simulated_nodes
 from gpuscale_testing.flags import Settings
 from gpuscale_testing.plane import ControlPlane

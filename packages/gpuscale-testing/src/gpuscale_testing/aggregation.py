@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from gpuscale.kube import aggregation
-from gpuscale.kube.aggregation import AggregatedServer, aggregation_objects, api_service_name
+from gpuscale.kube import AggregatedServer, aggregation_objects, api_service_name
+from gpuscale.kube import serving_name as host_name
 from gpuscale_testing.plane import ControlPlane
 
 NAMESPACE = "default"
@@ -14,7 +14,7 @@ NAMESPACE = "default"
 
 def serving_name(service: str) -> str:
     """Return the host name that the API server expects in the certificate of an aggregated API."""
-    return aggregation.serving_name(service, NAMESPACE)
+    return host_name(service, NAMESPACE)
 
 
 @contextmanager

@@ -8,9 +8,8 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from gpuscale.base.objects.pods import Lifecycle
-from gpuscale.kube.client.client import KubeClient
-from gpuscale.kube.simulated.kubelet import LifecycleOf, SimulatedKubelet
-from gpuscale.kube.simulated.nodes import SimulatedNode
+from gpuscale.kube.client import KubeClient
+from gpuscale.kube.simulated import LifecycleOf, SimulatedKubelet, SimulatedNode
 from gpuscale_testing.plane import ControlPlane
 
 _TIMEOUT_S = 60.0

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from gpuscale.base.errors import GpuscaleError, UnavailableError, UpstreamError
-from gpuscale.kube.client.client import KubeClient
-from gpuscale.kube.client.settings import KubeSettings
+from gpuscale.kube.client import KubeClient, KubeSettings
 from gpuscale_testing import flags
 from gpuscale_testing.addresses import free_ports, is_listening, wait_until
 from gpuscale_testing.certificates import Authority, KeyPair, signing_key, write_kubeconfig

@@ -25,7 +25,7 @@ from gpuscale.agent.gpu.reader import CallStats
 from gpuscale.agent.gpu.readings import GpuIdentity, GpuReading, ProcessReading
 from gpuscale.base.errors import UnavailableError
 from gpuscale.signals import FIELDS
-from gpuscale.signals.amd_values import (
+from gpuscale.signals.amd import (
     AMD_CALLS,
     DCGM_FIXED,
     DCGM_SOURCES,

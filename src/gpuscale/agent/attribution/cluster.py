@@ -8,8 +8,8 @@ from gpuscale.agent.attribution.processes.processes import PodDirectory
 from gpuscale.agent.gpu.owners import Unattributed
 from gpuscale.base.clock import Clock, Silence
 from gpuscale.base.errors import GpuscaleError
-from gpuscale.kube.client.errors import ApiStatusError
-from gpuscale.kube.informers.records import NodeView
+from gpuscale.kube.client import ApiStatusError
+from gpuscale.kube.informers import NodeView
 
 _FORBIDDEN = (401, 403)
 

@@ -23,7 +23,7 @@ from gpuscale.agent.attribution.processes.processes import PodDirectory, owner_o
 from gpuscale.agent.attribution.sharing.shared_gpus import SharedGpus
 from gpuscale.agent.gpu.owners import ClaimRef, ContainerRef, Holding, Unattributed
 from gpuscale.agent.gpu.readings import GpuIdentity, GpuReading
-from gpuscale.kube.informers.records import DeviceKey, NodeView, PodRecord
+from gpuscale.kube.informers import DeviceKey, NodeView, PodRecord
 
 _UNFIT = re.compile("[^a-zA-Z0-9_]")
 

@@ -16,7 +16,7 @@ from gpuscale.agent.attribution.kubelet.device_ids import is_gpu_resource
 from gpuscale.agent.attribution.kubelet.device_parts import ACK_RESOURCE
 from gpuscale.agent.attribution.processes.processes import PodDirectory
 from gpuscale.agent.gpu.owners import ContainerRef, NodeGpuResources
-from gpuscale.kube.informers.records import NodeView, PodRecord
+from gpuscale.kube.informers import NodeView, PodRecord
 
 
 def count_devices(devices: Iterable[KubeletDevice] | None) -> int | None:

@@ -30,7 +30,7 @@ from gpuscale.agent.gpu.owners import Attribution, ContainerRef, NodeGpuResource
 from gpuscale.agent.gpu.readings import GpuIdentity, GpuReading
 from gpuscale.base.clock import Clock, WallClock
 from gpuscale.base.errors import UsageError
-from gpuscale.kube.informers.records import DeviceKey, NodeView
+from gpuscale.kube.informers import DeviceKey, NodeView
 
 _log = logging.getLogger(__name__)
 _RESTART_S = 30.0

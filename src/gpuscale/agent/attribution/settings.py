@@ -6,7 +6,7 @@ from pathlib import Path
 from gpuscale.agent.panels import KUBERNETES, node_name
 from gpuscale.base.flags import FlagReader
 from gpuscale.base.settings import ITEMS, converted, made, part
-from gpuscale.kube.client.settings import KubeSettings
+from gpuscale.kube.client import KubeSettings
 
 _LABELS = "kubernetes-pod-label-allowlist-regex"
 _PAGE_PODS = 25

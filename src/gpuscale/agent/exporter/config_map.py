@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from gpuscale.base.errors import NotFoundError
 
 if TYPE_CHECKING:
-    from gpuscale.kube.client.settings import KubeSettings
+    from gpuscale.kube.client import KubeSettings
 
 KEY = "metrics"
 _NAME = re.compile(r"([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?):([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?)")
@@ -51,8 +51,7 @@ async def read_config_map(name: ConfigMapName, server: "KubeSettings") -> str:
         UsageError: there is no usable kubeconfig or service account.
         ConfigError: the kubeconfig is no YAML.
     """
-    from gpuscale.kube.client.client import KubeClient
-    from gpuscale.kube.client.errors import ApiStatusError, ApiUnreachableError
+    from gpuscale.kube.client import ApiStatusError, ApiUnreachableError, KubeClient
 
     client = KubeClient(server)
     try:

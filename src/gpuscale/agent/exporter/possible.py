@@ -7,7 +7,7 @@ from typing import Any
 from gpuscale.agent.gpu.reader import CallStats, GpuReader
 from gpuscale.agent.gpu.readings import GpuIdentity, GpuReading, ProcessReading
 from gpuscale.signals import range_of
-from gpuscale.signals.amd_families import amd_families_of_keys
+from gpuscale.signals.amd import amd_families_of_keys
 
 IMPOSSIBLE = "a value that it can't have"
 _OF_PROCESSES = {

@@ -297,7 +297,7 @@ async def counters_text(settings: ExporterSettings) -> str | None:
 
 
 async def _config_map(settings: ExporterSettings, name: ConfigMapName) -> str:
-    from gpuscale.kube.client.settings import KubeSettings
+    from gpuscale.kube.client import KubeSettings
 
     return await read_config_map(name, KubeSettings(kubeconfig=settings.kubeconfig))
 

@@ -13,18 +13,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from gpuscale.base.exposition.families import Family, Sample
-from gpuscale.signals.amd_families import (
+from gpuscale.signals.amd import (
     AMD_FAMILIES,
     NODES_FAMILY,
     OTHER_MEANINGS,
-    family_meaning,
-)
-from gpuscale.signals.amd_values import (
     POWER_FAMILY,
     POWER_KEYS,
     PROCESS_FAMILY,
     PROCESS_PREFIX,
     AmdValue,
+    family_meaning,
 )
 
 if TYPE_CHECKING:

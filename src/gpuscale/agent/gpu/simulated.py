@@ -23,7 +23,7 @@ from gpuscale.agent.gpu.reader import CallStats
 from gpuscale.agent.gpu.readings import GpuIdentity, GpuReading, ProcessReading
 from gpuscale.base.streams import stream
 from gpuscale.signals import FIELDS, Field
-from gpuscale.signals.amd_values import DCGM_FIXED, DCGM_SOURCES
+from gpuscale.signals.amd import DCGM_FIXED, DCGM_SOURCES
 
 BUSY_POWER_SHARE = 0.85
 """Part of the span from idle to limit that kernels draw; a guess between inference and training."""

@@ -229,8 +229,8 @@ def calibrate(
     place = CalibratedWorkload(
         name, namespace, max_replicas, metric, prometheus, seconds_of("--startup", startup), step
     )
-    from gpuscale.load.calibrate.measuring.session import SessionSettings
-    from gpuscale.load.calibrate.ramp import RampSettings
+    from gpuscale.load.calibrate import RampSettings
+    from gpuscale.load.calibrate.measuring import SessionSettings
 
     settings = SessionSettings(
         ramp=RampSettings(

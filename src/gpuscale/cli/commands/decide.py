@@ -25,10 +25,10 @@ from gpuscale.cli.progress import working
 from gpuscale.cli.texts import Output, print_document, printable
 
 if TYPE_CHECKING:
-    from gpuscale.hpa.decisions.documents import DecisionRequest
-    from gpuscale.kube.client.settings import KubeSettings
-    from gpuscale.lab.views.decision import StyledLine
-    from gpuscale.ops.observe.reading import HpaSelection, SeenHpa
+    from gpuscale.hpa.decisions import DecisionRequest
+    from gpuscale.kube.client import KubeSettings
+    from gpuscale.lab.views import StyledLine
+    from gpuscale.ops.observe import HpaSelection, SeenHpa
 
 SYNC_PERIOD_S = 15.0
 """How often the HPA controller looks at an HPA, by default."""
@@ -201,13 +201,13 @@ class _Place:
         import asyncio
 
         from gpuscale.base.clock import WallClock
-        from gpuscale.ops.observe.reading import read_hpas
+        from gpuscale.ops.observe import read_hpas
 
         with working("reading the HPA, its pods and its metrics"):
             return asyncio.run(read_hpas(self.settings, self._wanted(names), WallClock()))
 
     def _wanted(self, names: _Names) -> "HpaSelection":
-        from gpuscale.ops.observe.reading import HpaSelection
+        from gpuscale.ops.observe import HpaSelection
 
         if self._everywhere:
             return HpaSelection(None)
@@ -256,7 +256,7 @@ def _of_cluster(
 
 def _of_text(text: str, source: str) -> "Iterator[DecisionRequest | _Fault]":
     from gpuscale.base.documents.documents import load_each
-    from gpuscale.hpa.decisions.documents import read_decision
+    from gpuscale.hpa.decisions import read_decision
 
     documents = load_each(text, source)
     if not documents:
@@ -290,10 +290,9 @@ class _Printer:
                 self._answer(each)
 
     def _answer(self, request: "DecisionRequest") -> None:
-        from gpuscale.hpa.conditions import could_decide
-        from gpuscale.hpa.decisions.answers import answer
-        from gpuscale.hpa.decisions.documents import decide_request
-        from gpuscale.lab.views.decision import decision_lines
+        from gpuscale.hpa.decisions import answer, decide_request
+        from gpuscale.hpa.terms import could_decide
+        from gpuscale.lab.views import decision_lines
 
         decision = decide_request(request)
         if not could_decide(decision):
@@ -340,8 +339,8 @@ def _show_styled() -> "Callable[[StyledLine], None]":
 
 
 def _save(path: Path, seen: "Sequence[SeenHpa]", settings: "KubeSettings") -> None:
-    from gpuscale.kube.client.kubeconfig import cluster_name
-    from gpuscale.ops.observe.reading import saved_text
+    from gpuscale.kube.client import cluster_name
+    from gpuscale.ops.observe import saved_text
 
     write_file(path, saved_text(seen, str(cluster_name(settings))), "--save")
     print(f"gpuscale: wrote {path}", file=sys.stderr)
@@ -366,7 +365,7 @@ def _watch(names: Sequence[_Names], place: _Place, printer: _Printer) -> None:
 
 def _gist(request: "DecisionRequest | _Fault") -> object:
     """Return what has to change for an answer to be shown again; values and waits change all the time."""
-    from gpuscale.hpa.decisions.documents import decide_request
+    from gpuscale.hpa.decisions import decide_request
 
     if isinstance(request, _Fault):
         return request.messages

@@ -19,14 +19,13 @@ from gpuscale.cli.options.cluster import (
 )
 from gpuscale.cli.progress import working
 from gpuscale.cli.texts import Output, print_document, printable
-from gpuscale.ops.doctor.pulse.limits import AT_ONCE, PULSE_S
+from gpuscale.ops.doctor.pulse import AT_ONCE, PULSE_S
 
 if TYPE_CHECKING:
     from gpuscale.base.findings import ChainReport
-    from gpuscale.kube.client.settings import KubeSettings
-    from gpuscale.ops.doctor.gather import GatherSettings
-    from gpuscale.ops.doctor.judges import ClusterFinding
-    from gpuscale.server.sources.access import SourceAccess
+    from gpuscale.kube.client import KubeSettings
+    from gpuscale.ops.doctor import ClusterFinding, GatherSettings
+    from gpuscale.server.sources.http import SourceAccess
 
 
 def doctor(
@@ -148,8 +147,8 @@ def doctor(
         raise UsageError("--fix: expected a terminal to ask at, or --yes")
     check_pulse(pulse=pulse, url=pulse_url, waits=pulse_wait, hpa=pulse_hpa, fixes=fix)
     from gpuscale.base.findings import Severity
-    from gpuscale.ops.doctor.gather import GatherSettings
-    from gpuscale.ops.doctor.pulse.watch import PulseSettings
+    from gpuscale.ops.doctor import GatherSettings
+    from gpuscale.ops.doctor.pulse import PulseSettings
 
     url = _address(prometheus_url)
     access = _access(url, prometheus_token_file, prometheus_identity)
@@ -179,12 +178,9 @@ def doctor(
 async def _examine(cluster: "KubeSettings", settings: "GatherSettings") -> "ChainReport":
     from gpuscale.base.clock import WallClock
     from gpuscale.base.findings import with_plugins
-    from gpuscale.kube.client.client import KubeClient
-    from gpuscale.kube.client.kubeconfig import cluster_name
+    from gpuscale.kube.client import KubeClient, cluster_name
+    from gpuscale.ops.doctor import ClusterJudge, Gatherer, diagnose
     from gpuscale.ops.doctor.checks import JUDGES
-    from gpuscale.ops.doctor.diagnose import diagnose
-    from gpuscale.ops.doctor.gather import Gatherer
-    from gpuscale.ops.doctor.judges import ClusterJudge
 
     judges = with_plugins(JUDGES, ClusterJudge)
     with working(f"looking at cluster {cluster_name(cluster)}") as report:
@@ -200,8 +196,8 @@ def _repaired(
 
     Questions are asked outside the event loop, where Ctrl-C would not end the wait for an answer.
     """
-    from gpuscale.kube.client.errors import ApiStatusError
-    from gpuscale.ops.doctor.diagnose import repairable
+    from gpuscale.kube.client import ApiStatusError
+    from gpuscale.ops.doctor import repairable
 
     done = []
     for finding in repairable(report.findings):
@@ -220,15 +216,15 @@ def _repaired(
 
 
 async def _repair(cluster: "KubeSettings", finding: "ClusterFinding") -> None:
-    from gpuscale.kube.client.client import KubeClient
-    from gpuscale.ops.doctor.diagnose import repair
+    from gpuscale.kube.client import KubeClient
+    from gpuscale.ops.doctor import repair
 
     async with KubeClient(cluster) as client:
         await repair(client, finding)
 
 
 def _print_text(report: "ChainReport") -> None:
-    from gpuscale.ops.findings_text import chain_lines
+    from gpuscale.ops import chain_lines
 
     for line in chain_lines(report):
         print(printable(line))
@@ -237,7 +233,7 @@ def _print_text(report: "ChainReport") -> None:
 def _print_document(
     report: "ChainReport", fixed: "Sequence[ClusterFinding]", output: Output
 ) -> None:
-    from gpuscale.ops.findings_text import chain_document
+    from gpuscale.ops import chain_document
 
     applied = [{"id": each.check.id, "about": each.where} for each in fixed]
     print_document({**chain_document(report), "fixed": applied}, output)
@@ -269,9 +265,8 @@ def _access(
     if url is None or len(found) > 1:
         other = "expected --prometheus-url beside it" if url is None else f"found {found[1]} too"
         raise UsageError(f"{found[0]}: {other}")
-    from gpuscale.server.sources.access import SourceAccess
-    from gpuscale.server.sources.entra import token_of
-    from gpuscale.server.sources.prometheus.identity import login_of
+    from gpuscale.server.sources.http import SourceAccess, token_of
+    from gpuscale.server.sources.prometheus import login_of
 
     try:
         login = None if identity is None else login_of(identity, url)
@@ -301,7 +296,7 @@ def _agent_access(
         raise UsageError(f"{found[0]}: expected --agent beside it")
     if (username is None) != (password_file is None):
         raise UsageError("--agent-username, --agent-password-file: expected both or none")
-    from gpuscale.server.sources.access import SecretFile, SourceAccess, tls_to
+    from gpuscale.server.sources.http import SecretFile, SourceAccess, tls_to
 
     return SourceAccess(
         username=username,

@@ -42,9 +42,9 @@ from gpuscale.ops.providers import NAMES as PROVIDERS
 from gpuscale.ops.providers import either
 
 if TYPE_CHECKING:
-    from gpuscale.kube.client.client import KubeClient
-    from gpuscale.ops.install.cluster.detect import Detected
-    from gpuscale.ops.install.propose import Answers
+    from gpuscale.kube.client import KubeClient
+    from gpuscale.ops.install import Answers
+    from gpuscale.ops.install.cluster import Detected
 
 T = TypeVar("T")
 
@@ -270,8 +270,7 @@ def init(
     Example:  gpuscale init
     """
     from gpuscale.cli.interview.questions import NoAnswerError
-    from gpuscale.ops.install.fit import reasons
-    from gpuscale.ops.install.propose import Answers
+    from gpuscale.ops.install import Answers, reasons
 
     if signal == _LIST:
         if output in _FORMATS:
@@ -368,9 +367,8 @@ def _looked_at(kubeconfig: Path | None, context: str | None, look: bool | None) 
     Raises:
         CouldNotLookError, UsageError: it was asked for, and can't be reached or read.
     """
-    from gpuscale.kube.client.client import KubeClient
-    from gpuscale.kube.client.kubeconfig import cluster_name
-    from gpuscale.ops.install.cluster.detect import Detected
+    from gpuscale.kube.client import KubeClient, cluster_name
+    from gpuscale.ops.install.cluster import Detected
 
     is_named = look or kubeconfig is not None or context is not None
     if look is False:
@@ -398,7 +396,7 @@ def _looked_at(kubeconfig: Path | None, context: str | None, look: bool | None) 
 
 
 async def _detected(client: "KubeClient") -> "Detected":
-    from gpuscale.ops.install.cluster.detect import detect
+    from gpuscale.ops.install.cluster import detect
 
     async with client:
         await client.check_ready()
@@ -418,7 +416,7 @@ def _one_of(flag: str, text: str, known: Sequence[str]) -> Any:  # noqa: ANN401 
 
 def _image(text: str) -> str:
     """Return an image's reference, if it is one."""
-    from gpuscale.ops.install.image import parse_image
+    from gpuscale.ops.install import parse_image
 
     parse_image(text)
     return text

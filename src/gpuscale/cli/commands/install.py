@@ -26,11 +26,9 @@ from gpuscale.cli.options.cluster import (
 from gpuscale.cli.texts import Output, print_document
 
 if TYPE_CHECKING:
-    from gpuscale.kube.client.client import KubeClient
-    from gpuscale.kube.client.settings import KubeSettings
-    from gpuscale.ops.install.cluster.apply import ApplySettings, ClusterChange
-    from gpuscale.ops.install.common import Object
-    from gpuscale.ops.install.values import Values
+    from gpuscale.kube.client import KubeClient, KubeSettings
+    from gpuscale.ops.install import Object, Values
+    from gpuscale.ops.install.cluster import ApplySettings, ClusterChange
 
 T = TypeVar("T")
 _TRIES = 6
@@ -84,7 +82,7 @@ def install(
     """
     values = read_values(values_file)
     cluster = cluster_settings(kubeconfig, context)
-    from gpuscale.ops.install.cluster.apply import ApplySettings
+    from gpuscale.ops.install.cluster import ApplySettings
 
     settings = ApplySettings(
         replaces=replace,
@@ -155,11 +153,15 @@ async def _prepared(
         UsageError: the account lacks rights, or no node could start the image.
     """
     from gpuscale.base.clock import WallClock
-    from gpuscale.kube.rights import check_rights
-    from gpuscale.ops.install.certificates import certificate_for
-    from gpuscale.ops.install.cluster.preflight import image_fault, missing_targets, zero_fault
-    from gpuscale.ops.install.cluster.rights import needed_rights
-    from gpuscale.ops.install.render import RenderInputs, needs_certificate, outline, render
+    from gpuscale.kube import check_rights
+    from gpuscale.ops.install import (
+        RenderInputs,
+        certificate_for,
+        needs_certificate,
+        outline,
+        render,
+    )
+    from gpuscale.ops.install.cluster import image_fault, missing_targets, needed_rights, zero_fault
 
     async with open_client(cluster) as client:
         await client.check_ready()
@@ -185,15 +187,15 @@ async def _install(
     name: str, objects: "Sequence[Object]", settings: "ApplySettings", cluster: "KubeSettings"
 ) -> "list[ClusterChange]":
     from gpuscale.base.clock import WallClock
-    from gpuscale.ops.install.cluster.apply import Installer
+    from gpuscale.ops.install.cluster import Installer
 
     async with open_client(cluster) as client:
         return await Installer(client, WallClock(), _tell, settings).install(name, objects)
 
 
 async def _fitted(values: "Values", client: "KubeClient") -> "Values":
-    from gpuscale.ops.install.cluster.detect import detect
-    from gpuscale.ops.install.fit import fit
+    from gpuscale.ops.install import fit
+    from gpuscale.ops.install.cluster import detect
 
     fitted = fit(values, await detect(client))
     for line in fitted.lines:
@@ -203,7 +205,7 @@ async def _fitted(values: "Values", client: "KubeClient") -> "Values":
 
 async def _uninstall(name: str, cluster: "KubeSettings", wait_s: float) -> "list[ClusterChange]":
     from gpuscale.base.clock import WallClock
-    from gpuscale.ops.install.cluster.remove import Remover
+    from gpuscale.ops.install.cluster import Remover
 
     async with open_client(cluster) as client:
         await client.check_ready()
@@ -216,7 +218,7 @@ def open_client(cluster: "KubeSettings") -> "KubeClient":
     Raises:
         UsageError: there is no usable kubeconfig.
     """
-    from gpuscale.kube.client.client import KubeClient
+    from gpuscale.kube.client import KubeClient
 
     return KubeClient(cluster, tries=_TRIES)
 

@@ -42,7 +42,7 @@ def lint(
     Example:  gpuscale lint hpa.yaml --kubernetes-version 1.37
     """
     from gpuscale.cli.linted import linted
-    from gpuscale.ops.findings_text import lint_document, lint_lines
+    from gpuscale.ops import lint_document, lint_lines
 
     report = linted(files, read_kubernetes_version(kubernetes_version))
     if output is Output.TEXT:

@@ -44,13 +44,12 @@ from gpuscale.cli.options.runs import (
     WatchHpa,
 )
 from gpuscale.cli.texts import Output, print_document, printable
-from gpuscale.lab.scenarios import shipped_names
+from gpuscale.lab import shipped_names
 
 if TYPE_CHECKING:
-    from gpuscale.load.plan import LoadPlan
-    from gpuscale.load.recording import RunSecond
-    from gpuscale.load.timeline.types import Timeline
-    from gpuscale.load.watching.process import WatchedHpa, WatchedUp
+    from gpuscale.load import LoadPlan, RunSecond
+    from gpuscale.load.timeline import Timeline
+    from gpuscale.load.watching import WatchedHpa, WatchedUp
 
 app = typer.Typer(cls=CommandGroup, no_args_is_help=True, add_completion=False)
 app.command("jobs", cls=Command, short_help="Run N Jobs on a cluster, and see what they wait for.")(
@@ -209,7 +208,7 @@ def http(
 
     Example:  gpuscale load http http://bert.example/ --rate 60 --for 5m --watch-hpa bert --html run.html
     """
-    from gpuscale.load.plan import LoadPlan, RunLimits
+    from gpuscale.load import LoadPlan, RunLimits
 
     shape = {
         "--rate": rate, "--ramp": ramp, "--steps": steps, "--spikes": spikes,
@@ -259,8 +258,8 @@ def http(
     document, timeline = _run(plan, processes, watch)
     texts = {output_file: json.dumps(document) + "\n"} if output_file else {}
     if html:
-        from gpuscale.load.result import load_totals
-        from gpuscale.load.timeline.page import render_timeline
+        from gpuscale.load import load_totals
+        from gpuscale.load.timeline import render_timeline
 
         texts[html] = render_timeline(timeline, load_totals(document))
     write_files(texts)
@@ -284,7 +283,7 @@ def _watch(
     watched = watched_hpa(hpa, namespace, kubeconfig, context)
     if up is None:
         return watched
-    from gpuscale.load.watching.process import WatchedUp
+    from gpuscale.load.watching import WatchedUp
 
     if urlsplit(up).scheme not in ("http", "https"):
         raise UsageError(f"--watch-up: found {up!r}, expected a URL, as up prints it")
@@ -294,8 +293,7 @@ def _watch(
 def _run(
     plan: "LoadPlan", processes: int, watch: "WatchedHpa | WatchedUp | None"
 ) -> "tuple[dict[str, Any], Timeline]":
-    from gpuscale.load.result import load_document, load_timeline
-    from gpuscale.load.run import run_load
+    from gpuscale.load import load_document, load_timeline, run_load
 
     logging.basicConfig(format="gpuscale: %(message)s", stream=sys.stderr, level=logging.WARNING)
     on_row = _show if sys.stderr.isatty() else _ignore
@@ -319,7 +317,7 @@ def _show(row: "RunSecond") -> None:
 
 def _print(document: dict[str, Any], timeline: "Timeline | None", output: Output) -> None:
     """Print the result, and what each hop saw where something was watched."""
-    from gpuscale.load.result import load_text
+    from gpuscale.load import load_text
 
     if output is not Output.TEXT:
         print_document(document, output)
@@ -337,7 +335,7 @@ def _print(document: dict[str, Any], timeline: "Timeline | None", output: Output
         )
         lines = [part for line in lines for part in wrapped.wrap(line)]
     if timeline is not None:
-        from gpuscale.load.timeline.table import timeline_text
+        from gpuscale.load.timeline import timeline_text
 
         lines += ["", *timeline_text(timeline, width).splitlines()]
     for line in lines:

@@ -9,10 +9,9 @@ from gpuscale.base.errors import UsageError
 from gpuscale.cli.texts import Output, print_document, printable
 
 if TYPE_CHECKING:
-    from gpuscale.kube.client.settings import KubeSettings
-    from gpuscale.ops.doctor.gather import GatherSettings
-    from gpuscale.ops.doctor.pulse.hops import Pulse
-    from gpuscale.ops.doctor.pulse.watch import PulseSettings
+    from gpuscale.kube.client import KubeSettings
+    from gpuscale.ops.doctor import GatherSettings
+    from gpuscale.ops.doctor.pulse import Pulse, PulseSettings
 
 
 def check_pulse(*, pulse: bool, url: str | None, waits: bool, hpa: str | None, fixes: bool) -> None:
@@ -45,7 +44,7 @@ def run_pulse(
         UsageError: there is no such HPA, or more than one to choose from.
         UnavailableError: the HPA can't scale up now.
     """
-    from gpuscale.ops.doctor.pulse.report import pulse_document, pulse_lines
+    from gpuscale.ops.doctor.pulse import pulse_document, pulse_lines
 
     found = asyncio.run(_pulse(server, around, settings))
     if output is not Output.TEXT:
@@ -61,9 +60,9 @@ async def _pulse(
     server: "KubeSettings", around: "GatherSettings", settings: "PulseSettings"
 ) -> "Pulse":
     from gpuscale.base.clock import WallClock
-    from gpuscale.kube.client.client import KubeClient
-    from gpuscale.ops.doctor.gather import Gatherer
-    from gpuscale.ops.doctor.pulse.watch import PulseWatch, choose
+    from gpuscale.kube.client import KubeClient
+    from gpuscale.ops.doctor import Gatherer
+    from gpuscale.ops.doctor.pulse import PulseWatch, choose
 
     clock = WallClock()
     async with KubeClient(server) as client:

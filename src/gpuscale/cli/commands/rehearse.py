@@ -20,12 +20,11 @@ from gpuscale.cli.options.cluster import (
 from gpuscale.cli.scenarios import scenario_help
 from gpuscale.cli.screen import Screen
 from gpuscale.cli.texts import Output, print_document
-from gpuscale.lab.scenarios import find_setup, shipped_names
+from gpuscale.lab import find_setup, shipped_names
 
 if TYPE_CHECKING:
-    from gpuscale.lab.rehearse.rehearsal import Announcement
-    from gpuscale.lab.rehearse.target import RehearsalTarget
-    from gpuscale.lab.sim.scenario.setup import Setup
+    from gpuscale.lab.rehearse import Announcement, RehearsalTarget
+    from gpuscale.lab.sim.scenario import Setup
 
 DEFAULT_NAMESPACE = "gpuscale-rehearsal"
 
@@ -98,7 +97,7 @@ def rehearse(
 
     Example:  gpuscale rehearse ack-bert --kubeconfig cluster.yaml --speed 10
     """
-    from gpuscale.lab.rehearse.target import make_target
+    from gpuscale.lab.rehearse import make_target
 
     set_up_log(logging.WARNING)
     target = make_target(
@@ -122,7 +121,7 @@ def rehearse(
 
 
 async def _clean(target: "RehearsalTarget", output: Output) -> None:
-    from gpuscale.lab.rehearse.rehearsal import clean
+    from gpuscale.lab.rehearse import clean
 
     removed = await clean(target)
     if output is not Output.TEXT:
@@ -137,7 +136,7 @@ async def _clean(target: "RehearsalTarget", output: Output) -> None:
 async def _rehearse(
     setup: "Setup", target: "RehearsalTarget", limit_s: float | None, speed: float, output: Output
 ) -> dict[str, object]:
-    from gpuscale.lab.rehearse.rehearsal import Rehearsal
+    from gpuscale.lab.rehearse import Rehearsal
 
     lines = sys.stdout if output is Output.TEXT else sys.stderr
     stop = stop_event()
@@ -155,7 +154,7 @@ async def _rehearse(
 def _announce(
     found: "Announcement", setup: "Setup", target: "RehearsalTarget", speed: float, lines: TextIO
 ) -> None:
-    from gpuscale.lab.rehearse.speed import speed_lines
+    from gpuscale.lab.rehearse import speed_lines
 
     print(f"gpuscale: rehearsal {found.id} on {found.server}", file=lines)
     print(setup.description, file=lines)
@@ -173,6 +172,6 @@ def _show(result: dict[str, object], output: Output) -> None:
     if output is not Output.TEXT:
         print_document(result, output)
         return
-    from gpuscale.lab.views.terminal import summary_text
+    from gpuscale.lab.views import summary_text
 
     print("\n" + summary_text({**result, "events": []}))

@@ -14,9 +14,8 @@ from gpuscale.cli.texts import Output, deprecated, print_document
 from gpuscale.cli.values_files import checked_values
 
 if TYPE_CHECKING:
-    from gpuscale.hpa.versions import KubernetesVersion
-    from gpuscale.ops.install.common import Object
-    from gpuscale.ops.install.values import Values
+    from gpuscale.hpa.terms import KubernetesVersion
+    from gpuscale.ops.install import Object, Values
 
 _STDOUT = "-"
 _FORMATS = {"yaml": Output.YAML, "json": Output.JSON}
@@ -61,7 +60,7 @@ def render(
 
     Example:  gpuscale render values.yaml --installer ServiceAccount:ci/deployer | kubectl apply -f -
     """
-    from gpuscale.ops.install.notes import image_note
+    from gpuscale.ops.install import image_note
 
     if output not in _FORMATS:
         if output_dir is not None or output == Output.TEXT.value:
@@ -100,9 +99,8 @@ def read_values(name: str, kubernetes: "KubernetesVersion | None" = None) -> "Va
 def rendered(values: "Values") -> "tuple[Object, ...]":
     """Return the objects of values, with a new certificate for a metrics API that runs elsewhere."""
     from gpuscale.base.clock import WallClock
-    from gpuscale.ops.install.certificates import make_certificate
-    from gpuscale.ops.install.render import RenderInputs, needs_certificate
-    from gpuscale.ops.install.render import render as render_values
+    from gpuscale.ops.install import RenderInputs, make_certificate, needs_certificate
+    from gpuscale.ops.install import render as render_values
 
     if not needs_certificate(values):
         return render_values(values)
@@ -110,8 +108,8 @@ def rendered(values: "Values") -> "tuple[Object, ...]":
 
 
 def _role_of(installer: str, values: "Values") -> "tuple[Object, ...]":
-    from gpuscale.ops.install.cluster.rights import installer_role, needed_rights, parse_subject
-    from gpuscale.ops.install.render import outline
+    from gpuscale.ops.install import outline
+    from gpuscale.ops.install.cluster import installer_role, needed_rights, parse_subject
 
     subject = parse_subject(installer)
     rights = needed_rights(outline(values), replaces=True)
@@ -120,7 +118,7 @@ def _role_of(installer: str, values: "Values") -> "tuple[Object, ...]":
 
 
 def _print(objects: "tuple[Object, ...]", output: Output) -> None:
-    from gpuscale.ops.install.render import manifest
+    from gpuscale.ops.install import manifest
 
     if output is Output.JSON:
         print_document({"apiVersion": "v1", "kind": "List", "items": list(objects)}, output)
@@ -129,7 +127,7 @@ def _print(objects: "tuple[Object, ...]", output: Output) -> None:
 
 
 def _object_files(objects: "tuple[Object, ...]") -> dict[str, str]:
-    from gpuscale.ops.install.render import manifest
+    from gpuscale.ops.install import manifest
 
     return {
         f"{number:02}-{each['kind']}-{each['metadata']['name']}.yaml".lower(): manifest([each])
@@ -139,7 +137,7 @@ def _object_files(objects: "tuple[Object, ...]") -> dict[str, str]:
 
 def _files_beside(values: "Values") -> dict[str, str]:
     """Return what is no object of the installation: the node pool, rules and dashboards as files."""
-    from gpuscale.ops.install.render import board_files, pool_files, rule_texts
+    from gpuscale.ops.install import board_files, pool_files, rule_texts
 
     return {
         **{f"node-pool/{each.name}": each.text for each in pool_files(values)},

@@ -32,9 +32,9 @@ def schema(
 
     model: type[Model]
     if kind is FileKind.VALUES:
-        from gpuscale.ops.install.values import Values as model
+        from gpuscale.ops.install import Values as model
     else:
-        from gpuscale.lab.sim.scenario.model import Scenario as model
+        from gpuscale.lab.sim.scenario import Scenario as model
     described = described_schema(model)
     if output is Output.YAML:
         print_document(described, output)

@@ -35,12 +35,12 @@ from gpuscale.cli.recordings import (
 )
 from gpuscale.cli.scenarios import PrometheusRules, scenario_help
 from gpuscale.cli.texts import Output, deprecated, print_document
-from gpuscale.lab.scenarios import find_setup, shipped_names
+from gpuscale.lab import find_setup, shipped_names
 
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-    from gpuscale.lab.sim.scenario.setup import Setup
+    from gpuscale.lab.sim.scenario import Setup
 
 
 class FidelityChoice(StrEnum):
@@ -193,7 +193,7 @@ def simulate(
     else:
         _show(document)
         if is_replay:
-            from gpuscale.lab.sim.history.comparison import text
+            from gpuscale.lab.sim.history import text
 
             print(f"\n{text(cast('Mapping[str, Any]', document['replay']))}")
 
@@ -234,7 +234,7 @@ def _json(document: Mapping[str, object]) -> str:
 
 
 def _html(document: Mapping[str, object]) -> str:
-    from gpuscale.lab.views.report import render_report
+    from gpuscale.lab.views import render_report
 
     return render_report(document)
 
@@ -249,11 +249,11 @@ def _run(setup: "Setup", how: _How) -> dict[str, object]:
     if how.seed is not None:
         setup = replace(setup, seed=how.seed)
     if how.rules:
-        from gpuscale.server.sources.ruler.files import PrometheusRuleFiles
+        from gpuscale.server.sources.ruler import PrometheusRuleFiles
 
         files = PrometheusRuleFiles(how.rules, beside=setup.prometheus_rules)
         setup = replace(setup, prometheus_rules=files.groups)
-    from gpuscale.lab.sim.simulate import simulate as run
+    from gpuscale.lab.sim import simulate as run
 
     with _Bar() as bar:
         document: dict[str, Any] = run(
@@ -294,7 +294,7 @@ class _Bar(ExitStack):
 
 
 def _show(document: dict[str, object]) -> None:
-    from gpuscale.lab.views.terminal import summary_tables, summary_text
+    from gpuscale.lab.views import summary_tables, summary_text
 
     if not sys.stdout.isatty():
         print(summary_text(document))

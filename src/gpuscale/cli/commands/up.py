@@ -11,11 +11,11 @@ import typer
 from gpuscale.base.errors import UnavailableError, UsageError
 from gpuscale.cli.exits import stop_event
 from gpuscale.cli.scenarios import PrometheusRules, scenario_help
-from gpuscale.lab.scenarios import find_setup, shipped_names
+from gpuscale.lab import find_setup, shipped_names
 
 if TYPE_CHECKING:
-    from gpuscale.lab.local.loop import LiveOptions
-    from gpuscale.lab.sim.scenario.setup import Setup
+    from gpuscale.lab.local import LiveOptions
+    from gpuscale.lab.sim.scenario import Setup
 
 DEFAULT_SCENARIO = "ack-bert"
 DEFAULT_PORT = 9480
@@ -103,9 +103,8 @@ async def _up(
     rules: tuple[Path, ...],
     receivers: tuple[str, ...],
 ) -> None:
-    from gpuscale.lab.local.front import PortTakenError
-    from gpuscale.lab.local.loop import LiveOptions
-    from gpuscale.server.sources.remote_write.settings import endpoint_of_url
+    from gpuscale.lab.local import LiveOptions, PortTakenError
+    from gpuscale.server.sources.remote_write import endpoint_of_url
 
     try:
         endpoints = tuple(map(endpoint_of_url, receivers))
@@ -133,7 +132,7 @@ async def _run(
     setup: "Setup", options: "LiveOptions", stop: asyncio.Event, instead_of: str = ""
 ) -> None:
     from gpuscale.cli.screen import Screen
-    from gpuscale.lab.local.loop import LiveLoop
+    from gpuscale.lab.local import LiveLoop
 
     screen = Screen(sys.stdout, stop.set)
     live = LiveLoop(setup, options, screen.event, screen.scenario_over)

@@ -8,8 +8,8 @@ from gpuscale.base.errors import ConfigError, Problem, UsageError
 from gpuscale.cli.values_files import checked_values
 
 if TYPE_CHECKING:
-    from gpuscale.ops.install.cluster.detect import Detected, FoundWorkload
-    from gpuscale.ops.install.propose import Answers
+    from gpuscale.ops.install import Answers
+    from gpuscale.ops.install.cluster import Detected, FoundWorkload
     from gpuscale.ops.providers import Provider
 
 _FLAGS = {
@@ -95,7 +95,7 @@ def read_selected_pods(text: str) -> dict[str, Any]:
     Raises:
         ValueError: it selects none, or by other conditions than labels and their values.
     """
-    from gpuscale.server.sources.feeds.selected_pods import pod_choice
+    from gpuscale.server.sources.feeds import pod_choice
 
     try:
         choice = pod_choice(text)
@@ -161,7 +161,7 @@ def read_workload(text: str) -> "FoundWorkload":
     Raises:
         ValueError: it names none.
     """
-    from gpuscale.ops.install.cluster.detect import FoundWorkload
+    from gpuscale.ops.install.cluster import FoundWorkload
 
     kinds = {"deployment": "Deployment", "statefulset": "StatefulSet"}
     parts = text.split("/")
@@ -181,7 +181,7 @@ def read_wake(text: str) -> str:
         ValueError: it looks like a wake source that was mistyped.
     """
     from gpuscale.base.words import closest
-    from gpuscale.triggers.presets import PRESETS
+    from gpuscale.triggers import PRESETS
 
     source, slash, name = text.partition("/")
     meant = closest(source, PRESETS) if slash and source not in PRESETS else None
@@ -199,8 +199,7 @@ def checked_answers(answers: "Answers", found: "Detected") -> tuple[dict[str, An
         UsageError: they are no values, or ask for what lint says can't work; names the flags.
     """
     from gpuscale.base.documents.documents import dump_documents
-    from gpuscale.ops.install.notes import image_note
-    from gpuscale.ops.install.propose import proposed
+    from gpuscale.ops.install import image_note, proposed
 
     data = proposed(answers, found)
     text = f"# Every other field has a default: gpuscale schema values\n{dump_documents([data])}"
@@ -218,8 +217,8 @@ def check_so_far(answers: "Answers", found: "Detected") -> None:
     Raises:
         UsageError: no further answer can make it right; names the flags.
     """
-    from gpuscale.ops.install.cluster.detect import FoundWorkload
-    from gpuscale.ops.install.propose import DEFAULT_MAX_REPLICAS, signal_of
+    from gpuscale.ops.install import DEFAULT_MAX_REPLICAS, signal_of
+    from gpuscale.ops.install.cluster import FoundWorkload
     from gpuscale.ops.providers import DEFAULT
 
     likely = replace(

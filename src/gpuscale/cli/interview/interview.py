@@ -18,8 +18,8 @@ from gpuscale.cli.interview.answers import (
 from gpuscale.cli.interview.questions import Question, ask
 
 if TYPE_CHECKING:
-    from gpuscale.ops.install.cluster.detect import Detected, FoundWorkload
-    from gpuscale.ops.install.propose import Answers
+    from gpuscale.ops.install import Answers
+    from gpuscale.ops.install.cluster import Detected, FoundWorkload
 
 _SIGNALS = {
     "gpu-utilization": "how busy the GPUs are; the usual choice",
@@ -114,7 +114,7 @@ def _autoscaler(answers: "Answers", found: "Detected") -> "Answers":
 
 
 def _signal(answers: "Answers", found: "Detected") -> "Answers":
-    from gpuscale.ops.install.propose import DEFAULT_SIGNAL
+    from gpuscale.ops.install import DEFAULT_SIGNAL
     from gpuscale.signals import by_family
 
     if answers.signal is not None or answers.query is not None or answers.combined is not None:
@@ -130,7 +130,7 @@ def _signal(answers: "Answers", found: "Detected") -> "Answers":
 
 
 def _of(answers: "Answers", found: "Detected") -> "Answers":
-    from gpuscale.ops.install.propose import signal_of
+    from gpuscale.ops.install import signal_of
 
     names = signal_of(answers).family.names if signal_of(answers).kind != "pods" else ""
     is_other = answers.query is not None or answers.combined is not None
@@ -141,7 +141,7 @@ def _of(answers: "Answers", found: "Detected") -> "Answers":
 
 
 def _target(answers: "Answers", found: "Detected") -> "Answers":
-    from gpuscale.ops.install.propose import DEFAULT_SIGNAL, signal_of
+    from gpuscale.ops.install import DEFAULT_SIGNAL, signal_of
 
     if answers.target is not None or answers.combined is not None:
         return answers
@@ -159,7 +159,7 @@ def _target(answers: "Answers", found: "Detected") -> "Answers":
 
 
 def _min_replicas(answers: "Answers", found: "Detected") -> "Answers":
-    from gpuscale.ops.install.propose import DEFAULT_MIN_REPLICAS
+    from gpuscale.ops.install import DEFAULT_MIN_REPLICAS
 
     if answers.min_replicas is not None:
         return answers
@@ -170,7 +170,7 @@ def _min_replicas(answers: "Answers", found: "Detected") -> "Answers":
 
 def _wake(answers: "Answers", found: "Detected") -> "Answers":
     """Ask what wakes a workload that may have no pod."""
-    from gpuscale.triggers.presets import PRESETS
+    from gpuscale.triggers import PRESETS
 
     if answers.wake is not None or answers.min_replicas != 0:
         return answers
@@ -183,7 +183,7 @@ def _wake(answers: "Answers", found: "Detected") -> "Answers":
 
 
 def _max_replicas(answers: "Answers", found: "Detected") -> "Answers":
-    from gpuscale.ops.install.propose import DEFAULT_MAX_REPLICAS
+    from gpuscale.ops.install import DEFAULT_MAX_REPLICAS
 
     if answers.max_replicas is not None:
         return answers
@@ -212,7 +212,7 @@ def _image(answers: "Answers", found: "Detected") -> "Answers":
 
 def _presence(answers: "Answers", found: "Detected") -> "Answers":
     """Ask about an image that names no registry: it may be on the nodes already."""
-    from gpuscale.ops.install.image import has_registry, parse_image
+    from gpuscale.ops.install import has_registry, parse_image
 
     repository, _ = parse_image(answers.image or _IMAGE)
     if answers.is_image_present or has_registry(repository):
@@ -240,7 +240,7 @@ def _namespace(answers: "Answers", found: "Detected") -> "Answers":
 
 
 def _source(answers: "Answers", found: "Detected") -> "Answers":
-    from gpuscale.ops.install.propose import source_for
+    from gpuscale.ops.install import source_for
 
     if answers.source is not None or answers.wake:
         return answers
@@ -250,7 +250,7 @@ def _source(answers: "Answers", found: "Detected") -> "Answers":
 
 
 def _resource(answers: "Answers", found: "Detected") -> "Answers":
-    from gpuscale.ops.install.propose import serves_resource
+    from gpuscale.ops.install import serves_resource
 
     if answers.serves_resource is not None or not serves_resource(answers, found):
         return answers
@@ -260,7 +260,7 @@ def _resource(answers: "Answers", found: "Detected") -> "Answers":
 
 
 def _team_rules(answers: "Answers", found: "Detected") -> "Answers":
-    from gpuscale.ops.install.propose import team_rules
+    from gpuscale.ops.install import team_rules
 
     proposal = team_rules(answers, found)
     if answers.team_rules is not None or not proposal:

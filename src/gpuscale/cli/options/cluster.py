@@ -12,7 +12,7 @@ import typer
 from gpuscale.base.errors import GpuscaleError, UnavailableError, UpstreamError, UsageError
 
 if TYPE_CHECKING:
-    from gpuscale.kube.client.settings import KubeSettings
+    from gpuscale.kube.client import KubeSettings
 
 PANEL = "Cluster"
 TIMEOUT_S = 30.0
@@ -30,7 +30,7 @@ Kubeconfig = Annotated[
 
 def _contexts() -> list[str]:
     """Return the contexts of kubectl's kubeconfigs, for a shell to complete."""
-    from gpuscale.kube.client.kubeconfig import contexts
+    from gpuscale.kube.client import contexts
 
     return contexts(os.environ)
 
@@ -80,8 +80,7 @@ def cluster_settings(kubeconfig: Path | None, context: str | None) -> "KubeSetti
     Raises:
         UsageError: there is no kubeconfig, and this is not a pod.
     """
-    from gpuscale.kube.client.kubeconfig import find_kubeconfigs
-    from gpuscale.kube.client.settings import KubeSettings
+    from gpuscale.kube.client import KubeSettings, find_kubeconfigs
 
     files = find_kubeconfigs(kubeconfig, os.environ)
     first = files[0] if files else None
@@ -94,7 +93,7 @@ def context_namespace(settings: "KubeSettings") -> str:
     Raises:
         UsageError, ConfigError: there is no usable kubeconfig.
     """
-    from gpuscale.kube.client.kubeconfig import cluster_name
+    from gpuscale.kube.client import cluster_name
 
     return cluster_name(settings).namespace
 
@@ -113,7 +112,7 @@ def show_cluster(settings: "KubeSettings") -> None:
     Raises:
         UsageError, ConfigError: there is no usable kubeconfig.
     """
-    from gpuscale.kube.client.kubeconfig import cluster_name
+    from gpuscale.kube.client import cluster_name
 
     print(f"gpuscale: cluster {cluster_name(settings)}", file=sys.stderr, flush=True)
 

@@ -7,7 +7,7 @@ import typer
 from gpuscale.base.errors import UsageError
 
 if TYPE_CHECKING:
-    from gpuscale.hpa.versions import KubernetesVersion
+    from gpuscale.hpa.terms import KubernetesVersion
 
 _FLAG = "--kubernetes-version"
 
@@ -28,7 +28,7 @@ def read_kubernetes_version(text: str | None) -> "KubernetesVersion | None":
     Raises:
         UsageError: it is no version.
     """
-    from gpuscale.hpa.versions import parse_version
+    from gpuscale.hpa.terms import parse_version
 
     if text is None:
         return None

@@ -12,9 +12,8 @@ from gpuscale.base.errors import UsageError
 from gpuscale.cli.options.durations import seconds_of
 
 if TYPE_CHECKING:
-    from gpuscale.load.plan import LoadRequest, Slo
-    from gpuscale.load.plans.types import PlannedRequest
-    from gpuscale.load.tokens import Lengths, TokenBodies
+    from gpuscale.load import Lengths, LoadRequest, Slo, TokenBodies
+    from gpuscale.load.plans import PlannedRequest
 
 Method = Annotated[str, typer.Option("--method", "-X", help="GET, POST, ...")]
 Headers = Annotated[
@@ -51,7 +50,7 @@ def request_of(
     Raises:
         UsageError: an option can't be used, or there is no URL.
     """
-    from gpuscale.load.plan import LoadRequest
+    from gpuscale.load import LoadRequest
 
     planned = plan[0] if plan else None
     are_planned = url is None and data is None and method == "GET" and model is None
@@ -121,7 +120,7 @@ def _bodies(
     url: str, body: bytes, lengths: "tuple[Lengths, ...]", model: str | None
 ) -> "TokenBodies | None":
     """Return bodies with token lengths; None where the requests are all the same."""
-    from gpuscale.load.tokens import TokenBodies, has_places, openai_template
+    from gpuscale.load import TokenBodies, has_places, openai_template
 
     template = body.decode(errors="replace")
     if model is None and not has_places(template):
@@ -153,7 +152,7 @@ def slo_of(texts: list[str]) -> "Slo":
     Raises:
         UsageError: a text is none.
     """
-    from gpuscale.load.plan import parse_slo
+    from gpuscale.load import parse_slo
 
     try:
         return parse_slo(tuple(texts))

@@ -15,13 +15,13 @@ from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from gpuscale.agent.exporter.settings import FLAGS
+from gpuscale.agent.exporter import FLAGS
 from gpuscale.base.flags import Flag
 from gpuscale.cli.logs import PLAIN_LOG, JsonFormatter, set_up_log
 from gpuscale.cli.options import go_flags
 
 if TYPE_CHECKING:
-    from gpuscale.agent.exporter.settings import ExporterSettings
+    from gpuscale.agent.exporter import ExporterSettings
 
 _BY_NAME = {**FLAGS, **{flag.alias: flag for flag in FLAGS.values() if flag.alias}}
 
@@ -49,7 +49,7 @@ def run(given: Mapping[str, str]) -> None:
     Raises:
         GpuscaleError: a flag, a variable or a file is wrong; GPUs can't be read; the address is unavailable.
     """
-    from gpuscale.agent.exporter.settings import read_settings
+    from gpuscale.agent.exporter import read_settings
 
     settings = read_settings(given, os.environ, socket.gethostname())
     if not _needs_tls(settings):
@@ -87,7 +87,7 @@ def _leave_out_tls() -> None:
 async def _serve(settings: "ExporterSettings") -> None:
     import asyncio
 
-    from gpuscale.agent.exporter.process import ExporterService, counters_text
+    from gpuscale.agent.exporter import ExporterService, counters_text
     from gpuscale.cli.exits import stop_event
 
     service = ExporterService(settings, counters_text=await counters_text(settings))

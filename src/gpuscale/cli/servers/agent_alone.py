@@ -4,7 +4,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 
 from gpuscale import __version__
-from gpuscale.agent.exporter.settings import FLAGS, GROUPS
+from gpuscale.agent.exporter import FLAGS, GROUPS
 from gpuscale.base.errors import UsageError
 from gpuscale.cli.options.flag_help import flag_names, help_text, value_word
 from gpuscale.cli.servers.agent import plain_arguments

@@ -24,8 +24,8 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from gpuscale.base.errors import GpuscaleError
-from gpuscale.series.wanted import WantedNames
-from gpuscale.server.sources.feeds.messages import CollectorSettings, CollectorStatus, read_frame
+from gpuscale.series import WantedNames
+from gpuscale.server.sources.feeds import CollectorSettings, CollectorStatus, read_frame
 
 _LOG = logging.getLogger(__name__)
 _GOODBYE_S = 8.0
@@ -64,12 +64,12 @@ def _allow_connections() -> None:
 
 
 def _run(settings: CollectorSettings, status: int) -> int:
-    from gpuscale.server.sources.aiohttp_start import import_aiohttp
+    from gpuscale.server.sources.http import import_aiohttp
 
     import_aiohttp()
     from gpuscale.cli.exits import NO, leaves
     from gpuscale.cli.logs import set_up_log
-    from gpuscale.server.collector.server import CollectorServer
+    from gpuscale.server.collector import CollectorServer
 
     with suppress(BlockingIOError, BrokenPipeError):
         os.write(status, _ALIVE)

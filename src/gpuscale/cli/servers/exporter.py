@@ -7,7 +7,7 @@ the table, which is what typer reads.
 import inspect
 from typing import Any
 
-from gpuscale.agent.exporter.settings import COMMON, GROUPS
+from gpuscale.agent.exporter import COMMON, GROUPS
 from gpuscale.cli.help import Command, wants_all
 from gpuscale.cli.options.parameters import parameters
 from gpuscale.cli.servers import agent

@@ -13,7 +13,7 @@ from gpuscale.cli.help import Command, CommandGroup, wants_all
 from gpuscale.cli.options.go_flags import texts_of_server
 from gpuscale.cli.options.parameters import parameters
 from gpuscale.cli.servers import serving, why
-from gpuscale.server.metricsapi.settings import COMMON, GROUPS
+from gpuscale.server.metricsapi import COMMON, GROUPS
 
 
 class MetricsApiGroup(CommandGroup):

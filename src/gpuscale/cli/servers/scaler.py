@@ -15,7 +15,7 @@ from gpuscale.cli.options.go_flags import texts_of_server
 from gpuscale.cli.options.parameters import parameters
 from gpuscale.cli.servers import scaling
 from gpuscale.cli.texts import Output, print_document, printable
-from gpuscale.server.scaler.settings import COMMON, GROUPS
+from gpuscale.server.scaler import COMMON, GROUPS
 
 
 class ScalerGroup(CommandGroup):
@@ -78,7 +78,7 @@ def ask(
     Example:  gpuscale scaler ask localhost:6000 -m workload=deployment/web -m metric=gpu_util -m target=60
     """
     scaling.check_grpc()
-    from gpuscale.server.scaler.asking import Channel, ask_scaler, lines_of
+    from gpuscale.server.scaler import Channel, ask_scaler, lines_of
 
     pairs = [each.partition("=") for each in metadata]
     faults = [

@@ -15,11 +15,11 @@ from gpuscale.cli.exits import stop_events
 from gpuscale.cli.logs import set_up_log
 from gpuscale.cli.options import go_flags
 from gpuscale.cli.servers.serving import announce, collect_rarely
-from gpuscale.server.scaler.settings import FLAGS
-from gpuscale.server.sources.aiohttp_start import import_aiohttp
+from gpuscale.server.scaler import FLAGS
+from gpuscale.server.sources.http import import_aiohttp
 
 if TYPE_CHECKING:
-    from gpuscale.server.scaler.settings import ScalerSettings
+    from gpuscale.server.scaler import ScalerSettings
 
 _DEBUG_FROM = 4
 _COLLECT_AFTER = (2_000, 10, 10)
@@ -54,7 +54,7 @@ def run(texts: Mapping[str, Sequence[str]]) -> None:
     gc.disable()  # as in the metrics API
     share_one_arena()
     import_aiohttp()
-    from gpuscale.server.scaler.settings import read_settings
+    from gpuscale.server.scaler import read_settings
 
     settings = read_settings(texts)
     set_up_log(logging.DEBUG if settings.verbosity >= _DEBUG_FROM else logging.INFO)
@@ -79,7 +79,7 @@ def check_grpc() -> None:
 
 
 async def _serve(settings: "ScalerSettings") -> None:
-    from gpuscale.server.scaler.process import scaler_server
+    from gpuscale.server.scaler import scaler_server
 
     collect_rarely()
     gc.set_threshold(*_COLLECT_AFTER)

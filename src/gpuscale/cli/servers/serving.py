@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 from gpuscale.cli.exits import stop_events
 from gpuscale.cli.logs import set_up_log
 from gpuscale.cli.options import go_flags
-from gpuscale.server.metricsapi.settings import FLAGS
-from gpuscale.server.sources.aiohttp_start import import_aiohttp
+from gpuscale.server.metricsapi import FLAGS
+from gpuscale.server.sources.http import import_aiohttp
 
 if TYPE_CHECKING:
-    from gpuscale.server.metricsapi.settings import MetricsApiSettings
+    from gpuscale.server.metricsapi import MetricsApiSettings
 
 _DEBUG_FROM = 4
 _COLLECT_AFTER = (5_000, 20, 1_000)
@@ -50,11 +50,11 @@ def run(texts: Mapping[str, Sequence[str]]) -> None:
     # What is imported and read at the start stays; looking for garbage in it is a tenth of the time.
     gc.disable()
     import_aiohttp()
-    from gpuscale.server.metricsapi.settings import read_settings
+    from gpuscale.server.metricsapi import read_settings
 
     settings = read_settings(texts)
     if settings.prints_preset:
-        from gpuscale.server.rules.config import preset_text
+        from gpuscale.server.rules import preset_text
 
         print(preset_text(), end="")
         return
@@ -63,7 +63,7 @@ def run(texts: Mapping[str, Sequence[str]]) -> None:
 
 
 async def _serve(settings: "MetricsApiSettings") -> None:
-    from gpuscale.server.metricsapi.process import MetricsApiServer
+    from gpuscale.server.metricsapi import MetricsApiServer
 
     collect_rarely()
     stop, hurry = stop_events()

@@ -19,10 +19,10 @@ from gpuscale.cli.options.cluster import cluster_settings, looking
 from gpuscale.cli.options.parameters import parameter
 from gpuscale.cli.progress import working
 from gpuscale.cli.texts import Output, print_document, printable
-from gpuscale.server.metricsapi.settings import GROUPS
+from gpuscale.server.metricsapi import GROUPS
 
 if TYPE_CHECKING:
-    from gpuscale.server.metricsapi.offline_why.asking import Document
+    from gpuscale.server.metricsapi.offline_why import Document
 
 _ASKED = "What and whom to ask"
 _SERVER_GROUPS = ("Metrics", "Prometheus", "Cluster")
@@ -43,8 +43,8 @@ def why(**given: Any) -> None:  # noqa: ANN401 - typer fills the signature that 
 
     Example:  gpuscale metrics-api why external/ml queue_depth --config rules.yaml --prometheus-url http://127.0.0.1:9090
     """
-    from gpuscale.server.metricsapi.offline_why.target import why_path
-    from gpuscale.server.metricsapi.why.text import text_lines
+    from gpuscale.server.metricsapi.offline_why import why_path
+    from gpuscale.server.metricsapi.why import text_lines
 
     set_up_log(logging.ERROR)
     path = why_path(given["whose"], given["metric"], given["selector"], given["metric_selector"])
@@ -66,7 +66,7 @@ def why(**given: Any) -> None:  # noqa: ANN401 - typer fills the signature that 
 
 
 async def _asked(given: Mapping[str, Any], path: str) -> "Document":
-    from gpuscale.server.metricsapi.offline_why.asking import ask_cluster, ask_own, ask_server
+    from gpuscale.server.metricsapi.offline_why import ask_cluster, ask_own, ask_server
 
     flags = _server_flags(given)
     ways = [name for name in ("server", "kubeconfig") if given[name]]

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gpuscale.hpa.conditions import ABLE_TO_SCALE, SCALING_ACTIVE, could_decide
 from gpuscale.hpa.decisions.documents import DecisionRequest
 from gpuscale.hpa.decisions.reported import ReportedStatus
+from gpuscale.hpa.terms.conditions import ABLE_TO_SCALE, SCALING_ACTIVE, could_decide
 from gpuscale.hpa.types import Condition, Decision
 
 _MEMORY = (

@@ -11,8 +11,7 @@ from gpuscale.base.documents.documents import Document
 from gpuscale.base.errors import ConfigError
 from gpuscale.base.objects.fields import Fields
 from gpuscale.base.objects.hpa import HorizontalPodAutoscaler, read_hpa
-from gpuscale.hpa.conditions import SCALED_TO_ZERO
-from gpuscale.hpa.decide import decide, needs_metrics, scale_unreadable
+from gpuscale.hpa.deciding import decide, needs_metrics, scale_unreadable
 from gpuscale.hpa.decisions.document_fields import (
     MAX_SPAN_S,
     NOW_MS,
@@ -25,6 +24,14 @@ from gpuscale.hpa.decisions.documents_pods import read_pods, selected_pods, unkn
 from gpuscale.hpa.decisions.observed import read_observed
 from gpuscale.hpa.decisions.reported import ReportedStatus, read_reported
 from gpuscale.hpa.selectors import selector_failure
+from gpuscale.hpa.terms.conditions import SCALED_TO_ZERO
+from gpuscale.hpa.terms.versions import (
+    SCALE_TO_ZERO,
+    VERSION_EXAMPLE,
+    KubernetesVersion,
+    parse_version,
+    settings_of,
+)
 from gpuscale.hpa.types import (
     Condition,
     ControllerSettings,
@@ -35,13 +42,6 @@ from gpuscale.hpa.types import (
     Recommendation,
     Scale,
     ScaleEvent,
-)
-from gpuscale.hpa.versions import (
-    SCALE_TO_ZERO,
-    VERSION_EXAMPLE,
-    KubernetesVersion,
-    parse_version,
-    settings_of,
 )
 
 API_VERSION = "gpuscale.dev/v1alpha1"

@@ -19,14 +19,16 @@ from gpuscale.base.objects.hpa import (
 )
 from gpuscale.base.objects.pods import PodPhase
 from gpuscale.base.quantity import Quantity
-from gpuscale.hpa.conditions import ABLE_TO_SCALE, SCALING_LIMITED, could_decide
 from gpuscale.hpa.decisions.document_fields import NOW_MS
 from gpuscale.hpa.decisions.documents import DecisionRequest, decide_request
 from gpuscale.hpa.decisions.observed import metric_label
 from gpuscale.hpa.kernel.numbers import MIN_INT32
-from gpuscale.hpa.numbers import scale_down_window_s
-from gpuscale.hpa.queries import metric_command, pods_command, scale_command, why_command
+from gpuscale.hpa.replicas.numbers import scale_down_window_s
 from gpuscale.hpa.replicas.tolerances import tolerances_for_hpa, tolerances_text
+from gpuscale.hpa.terms.conditions import ABLE_TO_SCALE, SCALING_LIMITED, could_decide
+from gpuscale.hpa.terms.queries import metric_command, pods_command, scale_command, why_command
+from gpuscale.hpa.terms.units import spec_unit_fault
+from gpuscale.hpa.terms.versions import SCALE_TO_ZERO, TOLERANCE, KubernetesVersion
 from gpuscale.hpa.types import (
     ContainerUsages,
     Decision,
@@ -40,8 +42,6 @@ from gpuscale.hpa.types import (
     ReadyCondition,
     Recommendation,
 )
-from gpuscale.hpa.units import spec_unit_fault
-from gpuscale.hpa.versions import SCALE_TO_ZERO, TOLERANCE, KubernetesVersion
 from gpuscale.signals import impossible
 
 

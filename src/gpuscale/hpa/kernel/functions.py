@@ -3,11 +3,11 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gpuscale.hpa.kernel import memory, pods, proposals, sync
+from gpuscale.hpa.kernel import memory, pods, proposals, syncing
 from gpuscale.hpa.kernel.memory import Cells, Limits
 from gpuscale.hpa.kernel.pods import Column, CpuRules, PodColumns, PodTotals
 from gpuscale.hpa.kernel.proposals import Choice, Proposal, Tolerances
-from gpuscale.hpa.kernel.sync import Normalized
+from gpuscale.hpa.kernel.syncing import Normalized
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +46,9 @@ PLAIN = Kernel(
     chosen=proposals.chosen,
     is_blocked=proposals.is_blocked,
     begin=memory.begin,
-    phase=sync.phase,
-    normalized=sync.normalized,
+    phase=syncing.phase,
+    normalized=syncing.normalized,
     record_change=memory.record_change,
-    sync=sync.sync,
+    sync=syncing.sync,
 )
 """The functions as Python runs them."""

@@ -21,7 +21,6 @@ from gpuscale.base.objects.hpa import (
     selector_fault,
 )
 from gpuscale.hpa.kernel.numbers import wrapped64
-from gpuscale.hpa.names import label_selector_text, metric_text
 from gpuscale.hpa.replicas.calculator import (
     MetricProposal,
     SyncContext,
@@ -30,6 +29,7 @@ from gpuscale.hpa.replicas.calculator import (
 )
 from gpuscale.hpa.replicas.pods import PodSample, sample_of
 from gpuscale.hpa.replicas.totals import per_pod_replicas, value_replicas
+from gpuscale.hpa.terms.names import label_selector_text, metric_text
 from gpuscale.hpa.types import (
     ContainerUsages,
     ExternalValues,

@@ -1,1 +1,13 @@
 """Nodes and kubelets that are not there, for an API server that is."""
+
+from typing import TYPE_CHECKING
+
+from gpuscale.base.doors import door
+
+if TYPE_CHECKING:
+    from gpuscale.kube.simulated.kubelet import LifecycleOf, SimulatedKubelet
+    from gpuscale.kube.simulated.nodes import LEASES, SimulatedNode
+else:
+    __getattr__ = door(__name__)
+
+__all__ = ["LEASES", "LifecycleOf", "SimulatedKubelet", "SimulatedNode"]

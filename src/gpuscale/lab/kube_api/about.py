@@ -10,11 +10,16 @@ from gpuscale import __version__
 from gpuscale.lab.kube_api.discovery import ServedGroups
 from gpuscale.lab.kube_api.kinds import ApiResource
 from gpuscale.lab.kube_api.openapi import definitions, document, places
-from gpuscale.server.metricsapi.routes import MetricsApiRoutes
-from gpuscale.server.metricsapi.wire import bodies
-from gpuscale.server.metricsapi.wire.aggregated import aggregated_version, content_type
-from gpuscale.server.metricsapi.wire.openapi import openapi_v2, openapi_v3_index
-from gpuscale.server.metricsapi.wire.responses import json_response, unless_known
+from gpuscale.server.metricsapi import MetricsApiRoutes
+from gpuscale.server.metricsapi.wire import (
+    aggregated_version,
+    bodies,
+    content_type,
+    json_response,
+    openapi_v2,
+    openapi_v3_index,
+    unless_known,
+)
 
 Json = dict[str, Any]
 

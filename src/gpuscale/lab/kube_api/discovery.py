@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from gpuscale.lab.kube_api.kinds import ApiResource
-from gpuscale.server.metricsapi.wire.bodies import resource_list
+from gpuscale.server.metricsapi.wire import resource_list
 
 Json = dict[str, Any]
 READS = ("get", "list", "watch")

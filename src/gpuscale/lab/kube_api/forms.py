@@ -13,9 +13,7 @@ from aiohttp import web
 from gpuscale.lab.kube_api.conversion import converted
 from gpuscale.lab.kube_api.kinds import ApiResource
 from gpuscale.lab.kube_api.tables.table import partial, table
-from gpuscale.server.metricsapi.wire.aggregated import MAX_ACCEPT, by_preference
-from gpuscale.server.metricsapi.wire.requests import RequestError
-from gpuscale.server.metricsapi.wire.statuses import bad_request
+from gpuscale.server.metricsapi.wire import MAX_ACCEPT, RequestError, bad_request, by_preference
 
 Json = dict[str, Any]
 _INCLUDED = ("", "None", "Metadata", "Object")

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from gpuscale import __version__
-from gpuscale.kube.schemas import kind_schema_name, schemas_of
+from gpuscale.kube import kind_schema_name, schemas_of
 from gpuscale.lab.kube_api.kinds import ApiResource
-from gpuscale.server.metricsapi.wire.openapi import document_hash
+from gpuscale.server.metricsapi.wire import document_hash
 
 Json = dict[str, Any]
 _SCHEMAS = "#/components/schemas/"

@@ -27,12 +27,21 @@ from gpuscale.lab.kube_api.store import ExpiredError, Page, Store, Stored
 from gpuscale.lab.kube_api.usage import SimulatedUsage
 from gpuscale.lab.kube_api.watching import Watches, WatchRequest
 from gpuscale.lab.sim.world import World
-from gpuscale.server.metricsapi.routes import MetricsApiRoutes
+from gpuscale.server.metricsapi import MetricsApiRoutes
 from gpuscale.server.metricsapi.usage import bodies as usage_bodies
-from gpuscale.server.metricsapi.wire.paths import BadPathError, NoRouteError, split_path
-from gpuscale.server.metricsapi.wire.requests import RequestError, is_true, is_watch, selector_of
-from gpuscale.server.metricsapi.wire.responses import json_response, status_response
-from gpuscale.server.metricsapi.wire.statuses import NO_ROUTE, bad_request
+from gpuscale.server.metricsapi.wire import (
+    NO_ROUTE,
+    BadPathError,
+    NoRouteError,
+    RequestError,
+    bad_request,
+    is_true,
+    is_watch,
+    json_response,
+    selector_of,
+    split_path,
+    status_response,
+)
 
 Json = dict[str, Any]
 _CORE = (

@@ -10,7 +10,7 @@ from typing import Any
 from gpuscale.base.objects.selectors import Selector
 from gpuscale.lab.kube_api.kinds import ApiResource
 from gpuscale.lab.kube_api.store import Stored
-from gpuscale.server.metricsapi.wire.field_selectors import FieldSelector, parse_field_selector
+from gpuscale.server.metricsapi.wire import FieldSelector, parse_field_selector
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Why a request is refused, in the API server's form and with what to do instead."""
 
 from gpuscale.lab.kube_api.kinds import ApiResource
-from gpuscale.server.metricsapi.wire.statuses import Status
+from gpuscale.server.metricsapi.wire import Status
 
 _INSTEAD = (
     "`gpuscale up` shows a simulated cluster, which is only read here: its objects follow the scenario. "

@@ -10,15 +10,14 @@ from collections import Counter
 from collections.abc import Iterable
 
 from gpuscale.base.objects.pods import Pod
-from gpuscale.hpa.cluster.scheduling.resources import gpu_count
-from gpuscale.kube.informers.records import ObjectRecord
+from gpuscale.hpa.cluster.scheduling import gpu_count
+from gpuscale.kube.informers import ObjectRecord
 from gpuscale.lab.kube_api.objects.run import Json, Run
 from gpuscale.lab.kube_api.store import Stored
 from gpuscale.lab.sim.load.agents import owner_key
 from gpuscale.lab.sim.world import World
-from gpuscale.server.metricsapi.usage.bodies import node_item, pod_item
-from gpuscale.server.metricsapi.usage.measured import ObjectUsage
-from gpuscale.server.sources.usage import NodeUsage, PodContainersUsage, Usage
+from gpuscale.server.metricsapi.usage import ObjectUsage, node_item, pod_item
+from gpuscale.server.sources import NodeUsage, PodContainersUsage, Usage
 
 WINDOW_MS = 15_000
 """What usage is averaged over, in scenario time."""

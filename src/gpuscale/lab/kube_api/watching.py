@@ -20,8 +20,7 @@ from gpuscale.lab.kube_api.forms import WantedForm
 from gpuscale.lab.kube_api.selecting import ObjectSelection
 from gpuscale.lab.kube_api.statuses import expired
 from gpuscale.lab.kube_api.store import ExpiredError, ObjectChange, Store, Stored
-from gpuscale.server.metricsapi.wire.requests import RequestError
-from gpuscale.server.metricsapi.wire.statuses import TOO_MANY
+from gpuscale.server.metricsapi.wire import TOO_MANY, RequestError
 
 Json = dict[str, Any]
 MAX_WATCHES = 512

@@ -1,10 +1,8 @@
 """The node agents of the live loop: one real exporter, on a port of its own, per simulated node."""
 
-from gpuscale.agent.exporter.agent import NodeAgent
-from gpuscale.agent.formats.labels import FamilyOptions
-from gpuscale.agent.formats.styles import Style
-from gpuscale.agent.gpu.reader import CallStats
-from gpuscale.agent.gpu.readings import GpuIdentity, GpuReading
+from gpuscale.agent.exporter import NodeAgent
+from gpuscale.agent.formats import FamilyOptions, Style
+from gpuscale.agent.gpu import CallStats, GpuIdentity, GpuReading
 from gpuscale.base.clock import Clock
 from gpuscale.lab.local.addresses import own_host, url_host
 from gpuscale.lab.local.present import Present

@@ -16,12 +16,10 @@ from gpuscale.base.objects.selectors import Selector
 from gpuscale.base.quantity import milli_text
 from gpuscale.lab.sim.keda import ExternalOfRun, scaled_object_of
 from gpuscale.lab.sim.scenario.setup import Setup
-from gpuscale.server.metricsapi.wire.paths import ExternalTarget
-from gpuscale.server.metricsapi.wire.requests import RequestError
-from gpuscale.server.metricsapi.wire.statuses import Status
+from gpuscale.server.metricsapi.wire import ExternalTarget, RequestError, Status
 
 if TYPE_CHECKING:
-    from gpuscale.server.metricsapi.why.hops import Explanation
+    from gpuscale.server.metricsapi.why import Explanation
 
 _ANY_OF_KEDA = "externalmetrics"
 """All that KEDA's discovery lists since 2.10, whatever metrics there are."""
@@ -71,7 +69,7 @@ class LiveExternal:
 
     async def why(self, target: ExternalTarget, selector: Selector) -> "Explanation":
         """Return what was asked and what came."""
-        from gpuscale.server.metricsapi.why.hops import Explanation, ServedValue
+        from gpuscale.server.metricsapi.why import Explanation, ServedValue
 
         scaled = scaled_object_of(selector)
         source = "trigger" if scaled is None else "ScaledObject"

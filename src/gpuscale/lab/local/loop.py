@@ -35,18 +35,14 @@ from gpuscale.lab.sim.scenario.setup import Setup
 from gpuscale.lab.sim.triggers import LOOK_MS, SimulatedTriggers
 from gpuscale.lab.sim.world import World
 from gpuscale.lab.views.live import add_routes as add_page
-from gpuscale.series.promapi.app import add_routes as add_prometheus_api
-from gpuscale.series.promapi.shapes import TimeAxis
-from gpuscale.server.collector.metrics import store_families
-from gpuscale.server.metricsapi.provider import MetricsProvider
-from gpuscale.server.metricsapi.routes import MetricsApiRoutes
-from gpuscale.server.sources.http import HttpSession
-from gpuscale.server.sources.metrics_client import HttpMetricsClient
-from gpuscale.server.sources.remote_write.sender import RemoteWriter
-from gpuscale.server.sources.remote_write.settings import RemoteWriteEndpoint
-from gpuscale.server.sources.ruler.files import PrometheusRuleFiles
-from gpuscale.server.sources.ruler.report import ruler_families
-from gpuscale.triggers.keda.kinds import Sources
+from gpuscale.series.promapi import TimeAxis
+from gpuscale.series.promapi import add_routes as add_prometheus_api
+from gpuscale.server.collector import store_families
+from gpuscale.server.metricsapi import MetricsApiRoutes, MetricsProvider
+from gpuscale.server.sources.http import HttpMetricsClient, HttpSession
+from gpuscale.server.sources.remote_write import RemoteWriteEndpoint, RemoteWriter
+from gpuscale.server.sources.ruler import PrometheusRuleFiles, ruler_families
+from gpuscale.triggers.keda import Sources
 
 _RECORD_MS = 5_000
 """Time between two points of the page's charts, in scenario time."""

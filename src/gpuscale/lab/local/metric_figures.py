@@ -15,8 +15,9 @@ from gpuscale.base.objects.hpa import (
     TargetType,
 )
 from gpuscale.base.quantity import Format, Quantity
-from gpuscale.hpa.decisions.answers import current_milli
-from gpuscale.hpa.types import MetricStatus, deciding_metric
+from gpuscale.hpa import MetricStatus
+from gpuscale.hpa.controller import deciding_metric
+from gpuscale.hpa.decisions import current_milli
 
 PERCENT = "%"
 BINARY = "binary"

@@ -6,7 +6,7 @@ The HPA controller asks the metrics API over HTTP, as in a cluster.
 from collections.abc import Awaitable, Callable
 
 from gpuscale.base.clock import Clock
-from gpuscale.hpa.client import MetricsClient, observe
+from gpuscale.hpa.controller import MetricsClient, observe
 from gpuscale.lab.sim.autoscaler import HpaController
 from gpuscale.lab.sim.pipeline import phase_ms
 from gpuscale.lab.sim.site import Site

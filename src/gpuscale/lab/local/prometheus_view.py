@@ -4,12 +4,11 @@ from collections.abc import Iterator
 
 from gpuscale.base.golang.durations import format_duration
 from gpuscale.lab.sim.scenario.model import Pipeline
-from gpuscale.series.promapi.server_view import ServerView, TargetView
-from gpuscale.series.promql.evaluate import LOOKBACK_MS, instant
-from gpuscale.series.storage.store import SeriesStore
-from gpuscale.series.values import Vector
-from gpuscale.server.sources.ruler.files import PrometheusRuleFiles
-from gpuscale.server.sources.ruler.ruler import Ruler
+from gpuscale.series import Vector
+from gpuscale.series.promapi import ServerView, TargetView
+from gpuscale.series.promql import LOOKBACK_MS, instant
+from gpuscale.series.storage import SeriesStore
+from gpuscale.server.sources.ruler import PrometheusRuleFiles, Ruler
 
 
 def live_view(

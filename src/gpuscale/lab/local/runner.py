@@ -8,7 +8,7 @@ HPA controller, `lab.rehearse.rehearsal` those of a cluster.
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 
-from gpuscale.agent.gpu.readings import GpuReading
+from gpuscale.agent.gpu import GpuReading
 from gpuscale.base.clock import Clock
 from gpuscale.lab.local.agents import NodeAgents
 from gpuscale.lab.local.present import Present
@@ -20,12 +20,12 @@ from gpuscale.lab.sim.events import SimulationEvent
 from gpuscale.lab.sim.load.requests import RequestTarget
 from gpuscale.lab.sim.pipeline import utilization
 from gpuscale.lab.sim.site import Site
-from gpuscale.series.query_pool import QueryPool
-from gpuscale.series.rules.groups import RuleGroups
-from gpuscale.series.storage.store import SeriesStore
-from gpuscale.server.sources.embedded import EmbeddedSource
+from gpuscale.series.promapi import QueryPool
+from gpuscale.series.rules import RuleGroups
+from gpuscale.series.storage import SeriesStore
+from gpuscale.server.sources import EmbeddedSource
 from gpuscale.server.sources.http import HttpSession
-from gpuscale.server.sources.ruler.ruler import Ruler
+from gpuscale.server.sources.ruler import Ruler
 from gpuscale.signals import range_of
 
 _PUMP_S = 0.05

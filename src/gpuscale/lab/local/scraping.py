@@ -10,9 +10,9 @@ from gpuscale.base.errors import UpstreamError
 from gpuscale.lab.local.agents import NodeAgents
 from gpuscale.lab.local.present import Present
 from gpuscale.lab.sim.pipeline import target_labels
-from gpuscale.series.scraping.scrape import ScrapeTarget
-from gpuscale.series.storage.store import SeriesStore
-from gpuscale.server.sources.feeds.scraper import SCRAPE_FAULTS, scrape_once
+from gpuscale.series.scraping import ScrapeTarget
+from gpuscale.series.storage import SeriesStore
+from gpuscale.server.sources.feeds import SCRAPE_FAULTS, scrape_once
 from gpuscale.server.sources.http import HttpSession
 
 _log = logging.getLogger(__name__)

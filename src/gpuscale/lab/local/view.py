@@ -4,9 +4,9 @@ import math
 from collections import Counter
 from collections.abc import Callable
 
-from gpuscale.agent.gpu.readings import GpuReading
+from gpuscale.agent.gpu import GpuReading
 from gpuscale.base.objects.pods import Pod, PodPhase
-from gpuscale.hpa.targets import targets_cell
+from gpuscale.hpa import targets_cell
 from gpuscale.lab.local.metric_figures import metric_figures
 from gpuscale.lab.sim.autoscaler import HpaController
 from gpuscale.lab.sim.document.document import document, events, summary

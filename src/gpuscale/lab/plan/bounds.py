@@ -13,8 +13,7 @@ from dataclasses import dataclass
 import numpy
 
 from gpuscale.lab.plan.windows import highest_ahead, highest_behind, lowest_behind, mean_behind
-from gpuscale.triggers.policies.policy import Numbers
-from gpuscale.triggers.policies.replay import ReplaySettings
+from gpuscale.triggers.policies import Numbers, ReplaySettings
 
 _HOLDS_S = (0, 120, 300, 600, 1200, 2400, 3600, 7200)
 _HEADROOMS = (1.0, 1.1, 1.25, 1.5, 2.0)

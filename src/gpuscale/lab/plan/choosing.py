@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from gpuscale.lab.plan.comparing import ScoredPolicy, percent_text
 from gpuscale.lab.plan.tuning.contender import Searched, is_whole
 from gpuscale.lab.plan.tuning.search import Search
-from gpuscale.triggers.policies.policy import Numbers, Parameter
+from gpuscale.triggers.policies import Numbers, Parameter
 
 _SHARES = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0)
 """Of the promise that was asked for."""

@@ -11,9 +11,7 @@ from gpuscale.lab.plan.tuning.contender import Contender
 from gpuscale.lab.plan.tuning.pooled import DedicatedPool, OnNodes
 from gpuscale.lab.plan.tuning.search import DAY_S, ReplayCase
 from gpuscale.lab.plan.waiting import Requests
-from gpuscale.triggers.policies.hpa import HPA_ON_DEMAND
-from gpuscale.triggers.policies.policy import Numbers
-from gpuscale.triggers.policies.replay import ReplaySettings
+from gpuscale.triggers.policies import HPA_ON_DEMAND, Numbers, ReplaySettings
 
 LEAST_DAYS = 2.0
 """Fewer hold no day that could be held back for a day that was searched."""

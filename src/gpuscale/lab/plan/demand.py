@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import numpy
 
-from gpuscale.triggers.policies.policy import Numbers
+from gpuscale.triggers.policies import Numbers
 
 MAX_DAYS = 366
 """Of a demand; at 15 s a step that is two million numbers."""

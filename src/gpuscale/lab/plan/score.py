@@ -7,8 +7,7 @@ import numpy
 
 from gpuscale.lab.plan.waiting import Requests, waits
 from gpuscale.lab.plan.windows import highest_behind
-from gpuscale.triggers.policies.policy import Numbers
-from gpuscale.triggers.policies.replay import Replayed
+from gpuscale.triggers.policies import Numbers, Replayed
 
 DEFAULT_REQUESTS = Requests(service_s=1.0)
 

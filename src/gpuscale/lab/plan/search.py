@@ -5,9 +5,7 @@ from collections.abc import Iterator
 import numpy
 
 from gpuscale.lab.plan.score import pod_hours, short_share
-from gpuscale.triggers.policies.compiled import policy_function, replay
-from gpuscale.triggers.policies.policy import Numbers, Policy
-from gpuscale.triggers.policies.replay import ReplaySettings
+from gpuscale.triggers.policies import Numbers, Policy, ReplaySettings, policy_function, replay
 
 
 def candidates(policy: Policy, count: int) -> Iterator[Numbers]:

@@ -18,8 +18,7 @@ import numpy
 
 from gpuscale.base import compiling
 from gpuscale.lab.queueing.theory import MAX_SERVERS, erlang_c
-from gpuscale.triggers.policies.policy import Numbers
-from gpuscale.triggers.policies.replay import Replayed
+from gpuscale.triggers.policies import Numbers, Replayed
 
 
 @dataclass(frozen=True, slots=True)

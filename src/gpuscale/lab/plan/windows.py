@@ -2,7 +2,7 @@
 
 import numpy
 
-from gpuscale.triggers.policies.policy import Numbers
+from gpuscale.triggers.policies import Numbers
 
 
 def highest_behind(column: Numbers, steps: int) -> Numbers:

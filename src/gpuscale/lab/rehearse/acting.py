@@ -1,8 +1,8 @@
 """What the machines ask for, done on an API server, and how its pods live on them."""
 
 from gpuscale.base.objects.pods import Lifecycle
-from gpuscale.kube.client.client import JsonObject, KubeClient
-from gpuscale.kube.simulated.kubelet import SimulatedKubelet
+from gpuscale.kube.client import JsonObject, KubeClient
+from gpuscale.kube.simulated import SimulatedKubelet
 from gpuscale.lab.rehearse.manifests import job_manifest, path_of, simulated_node
 from gpuscale.lab.rehearse.mark import RehearsalMark
 from gpuscale.lab.rehearse.mirror import owner_of

@@ -11,9 +11,8 @@ from collections.abc import Iterable
 
 from gpuscale.base.clock import Clock, WallClock
 from gpuscale.base.errors import UnavailableError
-from gpuscale.kube.client.client import JsonObject, KubeClient
-from gpuscale.kube.client.errors import ApiUnreachableError
-from gpuscale.kube.simulated.nodes import LEASES
+from gpuscale.kube.client import ApiUnreachableError, JsonObject, KubeClient
+from gpuscale.kube.simulated import LEASES
 from gpuscale.lab.rehearse.manifests import PATHS
 
 _NODES = "/api/v1/nodes"

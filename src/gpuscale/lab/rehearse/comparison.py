@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from gpuscale.base.errors import BugError
-from gpuscale.triggers.keda.activation import ACTIVATED, DEACTIVATED
+from gpuscale.triggers.keda import ACTIVATED, DEACTIVATED
 
 REPLICAS = ("SuccessfulRescale", ACTIVATED, DEACTIVATED)
 """Kinds of events that change the replicas of a Deployment."""

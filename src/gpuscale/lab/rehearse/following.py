@@ -4,9 +4,8 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping
 
 from gpuscale.base.clock import Clock
-from gpuscale.kube.client.client import JsonObject, KubeClient
-from gpuscale.kube.client.settings import KubeSettings
-from gpuscale.kube.informers.reflector import Reflector
+from gpuscale.kube.client import JsonObject, KubeClient, KubeSettings
+from gpuscale.kube.informers import Reflector
 from gpuscale.lab.local.present import Present
 from gpuscale.lab.rehearse.happenings import Happenings
 from gpuscale.lab.rehearse.mirror import Mirror

@@ -7,10 +7,10 @@ them, and a count before and after for what changes one.
 import re
 from collections.abc import Mapping
 
-from gpuscale.kube.client.client import JsonObject
-from gpuscale.kube.json_values import mapping_of, text_of
+from gpuscale.kube import mapping_of, text_of
+from gpuscale.kube.client import JsonObject
 from gpuscale.lab.sim.events import SimulationEvent
-from gpuscale.triggers.keda.activation import ACTIVATED, DEACTIVATED
+from gpuscale.triggers.keda import ACTIVATED, DEACTIVATED
 
 _NEW_SIZE = re.compile(r"New size: (\d+);")
 """Source: kubernetes pkg/controller/podautoscaler/horizontal.go (SuccessfulRescale)."""

@@ -9,8 +9,8 @@ from gpuscale.base.objects.hpa.manifest import hpa_manifest
 from gpuscale.base.objects.scaled_object import KIND as SCALED_OBJECT
 from gpuscale.base.objects.scaled_object import PROMETHEUS
 from gpuscale.base.objects.workloads import Service
-from gpuscale.kube.client.client import JsonObject
-from gpuscale.kube.simulated.nodes import SimulatedNode
+from gpuscale.kube.client import JsonObject
+from gpuscale.kube.simulated import SimulatedNode
 from gpuscale.lab.rehearse.mark import LABEL, RehearsalMark
 from gpuscale.lab.rehearse.speed import sped_up_hpa, sped_up_manifest, sped_up_scaled_object
 from gpuscale.lab.sim.control.cloud import CloudPool

@@ -14,12 +14,11 @@ from gpuscale.base.objects.meta import OwnerReference
 from gpuscale.base.objects.pods import Pod, PodPhase, PodStatus, read_pod
 from gpuscale.base.objects.workloads import Deployment
 from gpuscale.base.quantity import parse_quantity
-from gpuscale.hpa.cluster.scheduling.resources import gpu_count
-from gpuscale.hpa.kernel.numbers import ceil_int32
-from gpuscale.hpa.types import MetricStatus
-from gpuscale.kube.client.client import JsonObject
-from gpuscale.kube.json_values import mapping_of, text_of
-from gpuscale.kube.reading import read_controller
+from gpuscale.hpa import MetricStatus
+from gpuscale.hpa.cluster.scheduling import gpu_count
+from gpuscale.hpa.kernel import ceil_int32
+from gpuscale.kube import mapping_of, read_controller, text_of
+from gpuscale.kube.client import JsonObject
 from gpuscale.lab.rehearse.site import RehearsalSite
 from gpuscale.lab.sim.autoscaler import SyncFigures, shown_figures
 from gpuscale.lab.sim.cluster import Cluster

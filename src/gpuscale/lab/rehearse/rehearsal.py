@@ -16,9 +16,9 @@ from typing import Any
 
 from gpuscale.base.clock import WallClock
 from gpuscale.base.errors import GpuscaleError, UnavailableError, UsageError
-from gpuscale.hpa.policy import HpaPolicy
-from gpuscale.kube.client.client import KubeClient
-from gpuscale.kube.simulated.kubelet import SimulatedKubelet
+from gpuscale.hpa.controller import HpaPolicy
+from gpuscale.kube.client import KubeClient
+from gpuscale.kube.simulated import SimulatedKubelet
 from gpuscale.lab.local.present import every, paced
 from gpuscale.lab.local.runner import OnEvent, Runner
 from gpuscale.lab.rehearse.acting import Actor, lifecycle_of
@@ -54,7 +54,7 @@ from gpuscale.lab.rehearse.target import (
 from gpuscale.lab.sim.document.document import document
 from gpuscale.lab.sim.pipeline import FIRST_LOOK_MS
 from gpuscale.lab.sim.scenario.setup import Setup
-from gpuscale.series.promapi.shapes import TimeAxis
+from gpuscale.series.promapi import TimeAxis
 from gpuscale.server.sources.http import HttpSession
 
 _LOOK_S = 0.05

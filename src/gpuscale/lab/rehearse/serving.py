@@ -11,20 +11,22 @@ from gpuscale.base.clock import Clock
 from gpuscale.base.documents.documents import dump_documents
 from gpuscale.base.errors import UnavailableError, UsageError
 from gpuscale.base.golang.durations import format_duration
-from gpuscale.kube.aggregation import AggregatedServer, aggregation_objects, api_service_name
-from gpuscale.kube.client.client import JsonObject, KubeClient
-from gpuscale.kube.client.kubeconfig import merged_kubeconfig
-from gpuscale.kube.json_values import mapping_of, text_of
+from gpuscale.kube import (
+    AggregatedServer,
+    aggregation_objects,
+    api_service_name,
+    mapping_of,
+    text_of,
+)
+from gpuscale.kube.client import JsonObject, KubeClient, merged_kubeconfig
 from gpuscale.lab.rehearse.manifests import PATHS, path_of
 from gpuscale.lab.rehearse.mark import RehearsalMark
 from gpuscale.lab.rehearse.target import RehearsalTarget
 from gpuscale.lab.sim.scenario.setup import Setup
-from gpuscale.series.promapi.app import add_routes
-from gpuscale.series.promapi.shapes import TimeAxis
-from gpuscale.series.storage.store import SeriesStore
-from gpuscale.server.metricsapi.process import MetricsApiServer
-from gpuscale.server.metricsapi.settings import MetricsApiSettings, read_settings
-from gpuscale.server.sources.source import MetricSource
+from gpuscale.series.promapi import TimeAxis, add_routes
+from gpuscale.series.storage import SeriesStore
+from gpuscale.server.metricsapi import MetricsApiServer, MetricsApiSettings, read_settings
+from gpuscale.server.sources import MetricSource
 
 SERVICE = "gpuscale-metrics"
 _LOOPBACK = "127.0.0.1"

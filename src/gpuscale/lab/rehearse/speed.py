@@ -19,11 +19,11 @@ from gpuscale.base.golang.durations import format_duration
 from gpuscale.base.objects.hpa import Behavior, HorizontalPodAutoscaler, ScalingRules
 from gpuscale.base.objects.hpa.manifest import hpa_manifest
 from gpuscale.base.objects.scaled_object import ScaledObject
-from gpuscale.kube.client.client import JsonObject
-from gpuscale.kube.json_values import mapping_of, text_of
+from gpuscale.kube import mapping_of, text_of
+from gpuscale.kube.client import JsonObject
 from gpuscale.lab.sim.scenario.model import Pipeline
 from gpuscale.lab.sim.scenario.setup import Setup
-from gpuscale.triggers.keda.generated import made_hpa
+from gpuscale.triggers.keda import made_hpa
 
 SYNC_FLAG = "--horizontal-pod-autoscaler-sync-period"
 STABILIZATION_FLAG = "--horizontal-pod-autoscaler-downscale-stabilization"

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from gpuscale.agent.gpu.readings import GpuReading
+from gpuscale.agent.gpu import GpuReading
 from gpuscale.lab.rehearse.site import RehearsalSite
 from gpuscale.lab.sim.document.jobs import job_progress
 from gpuscale.lab.sim.load.service import SimulatedService

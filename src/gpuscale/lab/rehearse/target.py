@@ -7,10 +7,8 @@ from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from gpuscale.base.errors import UsageError
-from gpuscale.kube.aggregation import api_service_name
-from gpuscale.kube.client.client import JsonObject, KubeClient
-from gpuscale.kube.client.settings import KubeSettings
-from gpuscale.kube.json_values import mapping_of, text_of
+from gpuscale.kube import api_service_name, mapping_of, text_of
+from gpuscale.kube.client import JsonObject, KubeClient, KubeSettings
 from gpuscale.lab.rehearse.manifests import PATHS
 from gpuscale.lab.rehearse.mark import LABEL
 from gpuscale.lab.sim.scenario.setup import Setup

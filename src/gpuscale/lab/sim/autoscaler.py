@@ -10,20 +10,20 @@ from operator import eq
 from gpuscale.base.objects.hpa import HorizontalPodAutoscaler
 from gpuscale.base.objects.selectors import Selector, parse_selector
 from gpuscale.base.objects.workloads import Deployment
-from gpuscale.hpa.policy import ReplicaPolicy, ReplicaRequest
-from gpuscale.hpa.replicas.pods import pod_info
-from gpuscale.hpa.selectors import SelectorIndex
-from gpuscale.hpa.types import (
+from gpuscale.hpa import (
     ControllerSettings,
     Decision,
     Event,
     MetricStatus,
     Observation,
     PodInfo,
+    ReplicaPolicy,
+    ReplicaRequest,
     Scale,
-    deciding_metric,
 )
-from gpuscale.hpa.versions import parse_version, settings_of
+from gpuscale.hpa.controller import SelectorIndex, deciding_metric
+from gpuscale.hpa.replicas import pod_info
+from gpuscale.hpa.terms import parse_version, settings_of
 from gpuscale.lab.sim.control.controllers import replica_set_of
 from gpuscale.lab.sim.events import SimulationEvent as LoggedEvent
 from gpuscale.lab.sim.scenario.model import Pipeline

@@ -15,11 +15,10 @@ from gpuscale.base.objects.pods import Pod, PodPhase, PodStatus
 from gpuscale.base.objects.selectors import Selector
 from gpuscale.base.objects.workloads import Deployment, Job, Service
 from gpuscale.base.streams import name_suffix
-from gpuscale.hpa.cluster.scheduling.fit import NodeState
-from gpuscale.hpa.cluster.scheduling.resources import gpu_count
+from gpuscale.hpa.cluster.scheduling import NodeState, gpu_count
 from gpuscale.lab.sim.events import EventLog, SimulationEvent
 from gpuscale.lab.sim.pod_index import FINISHED, OwnerKey, PodIndex
-from gpuscale.server.rules.resources import ResourceType
+from gpuscale.server.rules import ResourceType
 
 
 def _nothing() -> None:

@@ -5,8 +5,7 @@ It is that of the simulated readings, whose power is linear in how busy a GPU is
 
 from collections.abc import Sequence
 
-from gpuscale.agent.gpu.models import GpuModel
-from gpuscale.agent.gpu.simulated import mean_power_w
+from gpuscale.agent.gpu import GpuModel, mean_power_w
 from gpuscale.base.objects.pods import Pod
 from gpuscale.lab.sim.control.cloud import Cloud
 from gpuscale.lab.sim.load.agents import COPY_PER_BUSY

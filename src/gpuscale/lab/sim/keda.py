@@ -14,15 +14,13 @@ from gpuscale.base.objects.metric_values import ExternalValue, MetricValue
 from gpuscale.base.objects.pods import PodPhase
 from gpuscale.base.objects.scaled_object import NAME_LABEL, ScaledObject
 from gpuscale.base.objects.selectors import Operator, Selector
-from gpuscale.hpa.client import MetricsClient
-from gpuscale.hpa.conditions import is_true
-from gpuscale.hpa.types import Event, PodUsage
+from gpuscale.hpa import Event, PodUsage
+from gpuscale.hpa.controller import MetricsClient
+from gpuscale.hpa.terms import is_true
 from gpuscale.lab.sim.autoscaler import HpaController
 from gpuscale.lab.sim.events import SimulationEvent as LoggedEvent
 from gpuscale.lab.sim.world import World
-from gpuscale.triggers.keda.external import PUSH
-from gpuscale.triggers.keda.kinds import Sources, make_scalers
-from gpuscale.triggers.keda.loop import PollResult, ScaleLoop, ScaleTarget
+from gpuscale.triggers.keda import PUSH, PollResult, ScaleLoop, ScaleTarget, Sources, make_scalers
 
 FIRST_POLL_MS = 250
 """From a ScaledObject to KEDA's first poll of it: it makes the HPA in between."""

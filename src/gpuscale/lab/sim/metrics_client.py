@@ -12,11 +12,9 @@ from gpuscale.base.objects.hpa import CrossVersionObjectReference
 from gpuscale.base.objects.metric_values import ExternalValue, MetricValue
 from gpuscale.base.objects.selectors import Selector, parse_selector
 from gpuscale.lab.sim.cluster import ClusterDirectory
-from gpuscale.series.values import Value, Vector, VectorSample
-from gpuscale.server.rules.catalogue import Catalogue
-from gpuscale.server.rules.queries.plan import CustomPlan, plan_custom, plan_external
-from gpuscale.server.rules.query import are_joined
-from gpuscale.server.rules.resources import KUBERNETES
+from gpuscale.series import Value, Vector, VectorSample
+from gpuscale.server.rules import KUBERNETES, Catalogue, are_joined
+from gpuscale.server.rules.queries import CustomPlan, plan_custom, plan_external
 
 T = TypeVar("T")
 
@@ -28,7 +26,7 @@ class QuerySource(Protocol):
 
 
 class VirtualMetricsClient:
-    """A `hpa.client.MetricsClient` that never waits.
+    """A `hpa.controller.client.MetricsClient` that never waits.
 
     Args:
         directory: which objects there are.

@@ -3,14 +3,14 @@
 from dataclasses import dataclass
 from itertools import chain
 
-from gpuscale.agent.formats.ack import ACK_FIELDS
+from gpuscale.agent.formats import ACK_FIELDS
 from gpuscale.base.errors import QueryError
 from gpuscale.lab.sim.load.requests import SERIES as REQUESTS
 from gpuscale.lab.sim.scenario.setup import Setup
-from gpuscale.series.promql.parse import metric_names, parse_query
-from gpuscale.server.rules.catalogue import needed_metric_names
+from gpuscale.series.promql import metric_names, parse_query
+from gpuscale.server.rules import needed_metric_names
 from gpuscale.signals import Counter
-from gpuscale.triggers.keda.kinds import queries_of, trigger_queries
+from gpuscale.triggers.keda import queries_of, trigger_queries
 
 UTILIZATION = "DCGM_FI_DEV_GPU_UTIL"
 

@@ -9,15 +9,14 @@ rules can ask for are stored.
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from gpuscale.agent.formats.labels import FamilyOptions
-from gpuscale.agent.formats.styles import agent_families
-from gpuscale.agent.gpu.readings import GpuReading
+from gpuscale.agent.formats import FamilyOptions, agent_families
+from gpuscale.agent.gpu import GpuReading
 from gpuscale.base.errors import QueryError
 from gpuscale.base.exposition.write import render_text, six_decimals
 from gpuscale.base.objects.hpa import HorizontalPodAutoscaler
 from gpuscale.base.streams import stream
-from gpuscale.hpa.client import observe
-from gpuscale.hpa.types import Observation
+from gpuscale.hpa import Observation
+from gpuscale.hpa.controller import observe
 from gpuscale.lab.sim.autoscaler import HpaController
 from gpuscale.lab.sim.cluster import ClusterDirectory
 from gpuscale.lab.sim.engine import EventStage
@@ -30,13 +29,13 @@ from gpuscale.lab.sim.scenario.setup import ServiceSetup, Setup
 from gpuscale.lab.sim.site import Site
 from gpuscale.lab.sim.triggers import LOOK_MS, SimulatedTriggers
 from gpuscale.lab.sim.world import World
-from gpuscale.series.promql.evaluate import Samples
-from gpuscale.series.scraping.scrape import ScrapeTarget
-from gpuscale.series.storage.store import SeriesStore
-from gpuscale.series.values import Value
-from gpuscale.server.rules.catalogue import Catalogue, QueryFailure, SeriesAnswer
-from gpuscale.server.sources.embedded import EmbeddedSource
-from gpuscale.triggers.keda.kinds import Sources
+from gpuscale.series import Value
+from gpuscale.series.promql import Samples
+from gpuscale.series.scraping import ScrapeTarget
+from gpuscale.series.storage import SeriesStore
+from gpuscale.server.rules import Catalogue, QueryFailure, SeriesAnswer
+from gpuscale.server.sources import EmbeddedSource
+from gpuscale.triggers.keda import Sources
 
 FIRST_LOOK_MS = 1_000
 """When every hop looks once as it starts, before it falls into its own pace."""

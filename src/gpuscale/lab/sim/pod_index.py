@@ -11,7 +11,7 @@ from typing import TypeVar
 from gpuscale.base.objects.nodes import Node
 from gpuscale.base.objects.pods import Pod, PodPhase
 from gpuscale.base.objects.selectors import Operator, Selector
-from gpuscale.hpa.cluster.scheduling.fit import NodeState, node_state
+from gpuscale.hpa.cluster.scheduling import NodeState, node_state
 
 FINISHED = (PodPhase.SUCCEEDED, PodPhase.FAILED)
 

@@ -22,7 +22,7 @@ from gpuscale.base.objects.pods import (
     Toleration,
 )
 from gpuscale.base.streams import stream
-from gpuscale.hpa.cluster.scheduling.resources import gpu_count
+from gpuscale.hpa.cluster.scheduling import gpu_count
 from gpuscale.lab.sim.cluster import Cluster
 from gpuscale.lab.sim.control.cloud import Cloud, CloudPool
 from gpuscale.lab.sim.control.containers import Containers
@@ -36,7 +36,7 @@ from gpuscale.lab.sim.load.service import SimulatedService
 from gpuscale.lab.sim.pod_index import OwnerKey
 from gpuscale.lab.sim.scale_outs import ScaleOut, ScaleOuts
 from gpuscale.lab.sim.scenario.setup import STOP_MS, JobSetup, ServiceSetup, Setup, StartTimes
-from gpuscale.triggers.keda.generated import made_hpa
+from gpuscale.triggers.keda import made_hpa
 
 _LOAD_STEP_MS = 1_000
 """How often requests are worked off; loads are exact integrals, so this only sets the grain of queues."""

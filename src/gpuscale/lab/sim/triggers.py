@@ -12,29 +12,34 @@ from typing import TYPE_CHECKING
 from gpuscale.base.errors import BugError, GpuscaleError, UnavailableError, UncoveredError
 from gpuscale.base.objects.metric_values import ExternalValue
 from gpuscale.base.objects.pods import Pod
-from gpuscale.hpa.client import MetricsClient
-from gpuscale.hpa.replicas.pods import PodSample, pod_info
+from gpuscale.hpa.controller import MetricsClient
+from gpuscale.hpa.replicas import PodSample, pod_info
 from gpuscale.lab.sim.world import World
-from gpuscale.series.values import Scalar, Value, Vector
-from gpuscale.triggers.answer import Answer
-from gpuscale.triggers.keda.scalers import Ask
-from gpuscale.triggers.machine import TriggerState, evaluate
-from gpuscale.triggers.observation import (
+from gpuscale.series import Scalar, Value, Vector
+from gpuscale.triggers import (
+    Answer,
     FlowSeen,
     Missing,
     Observation,
+    PodLoad,
     PodLoads,
     PodsSeen,
     TotalLoad,
+    Trigger,
+    TriggerState,
+    WakeQuery,
     WakeSeen,
+    WorkloadRef,
+    awake,
+    evaluate,
     flow_seen,
+    kept_starts,
+    learned_deadline_s,
 )
-from gpuscale.triggers.schedule import awake
-from gpuscale.triggers.startup import kept_starts, learned_deadline_s
-from gpuscale.triggers.trigger import PodLoad, Trigger, WakeQuery, WorkloadRef
+from gpuscale.triggers.keda import Ask
 
 if TYPE_CHECKING:
-    from gpuscale.triggers.policies.served import PolicyRun
+    from gpuscale.triggers.policies import PolicyRun
 
 LOOK_MS = 1_000
 """How often the scaler looks which triggers are due, and evaluates those of workloads at zero."""
@@ -97,8 +102,10 @@ class SimulatedTriggers:
         self, trigger: Trigger, watched: _Watched, now_ms: int
     ) -> TotalLoad | Missing:
         """Return the replicas that a policy wants, after all loads that are due."""
-        from gpuscale.triggers.policies.naming import find_policy
-        from gpuscale.triggers.policies.served import PolicyRun  # numpy comes with it
+        from gpuscale.triggers.policies import (
+            PolicyRun,  # numpy comes with it
+            find_policy,
+        )
 
         use, load = trigger.policy, trigger.load
         policy = None if use is None else find_policy(use.name)

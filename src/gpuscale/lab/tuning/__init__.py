@@ -1,1 +1,52 @@
 """Searches for settings of HPAs and node pools, as `gpuscale tune` and `gpuscale.tune` make them."""
+
+from typing import TYPE_CHECKING
+
+from gpuscale.base.doors import door
+
+if TYPE_CHECKING:
+    from gpuscale.lab.tuning.answers import TuningRequest
+    from gpuscale.lab.tuning.asking import answer
+    from gpuscale.lab.tuning.autoscaler import TunedHpa
+    from gpuscale.lab.tuning.changing import changes
+    from gpuscale.lab.tuning.inputs import (
+        Manifest,
+        Overrides,
+        manifest_of,
+        of_demand,
+        of_setup,
+        policy_names,
+    )
+    from gpuscale.lab.tuning.limits import (
+        HELD_BACK_PERCENT,
+        LIMITS,
+        SEED,
+        SHORT_PERCENT,
+        TRIES,
+        WAIT_S,
+        is_within,
+    )
+    from gpuscale.lab.tuning.shown import text_of
+else:
+    __getattr__ = door(__name__)
+
+__all__ = [
+    "HELD_BACK_PERCENT",
+    "LIMITS",
+    "SEED",
+    "SHORT_PERCENT",
+    "TRIES",
+    "WAIT_S",
+    "Manifest",
+    "Overrides",
+    "TunedHpa",
+    "TuningRequest",
+    "answer",
+    "changes",
+    "is_within",
+    "manifest_of",
+    "of_demand",
+    "of_setup",
+    "policy_names",
+    "text_of",
+]

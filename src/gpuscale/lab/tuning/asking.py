@@ -29,11 +29,15 @@ from gpuscale.lab.tuning.answers import Pooled, TuningRequest, TuningResult
 from gpuscale.lab.tuning.autoscaler import TARGET, TunedHpa
 from gpuscale.lab.tuning.shown import document_of
 from gpuscale.lab.tuning.state import TuningState
-from gpuscale.triggers.policies.hpa import HPA, HPA_ON_DEMAND
-from gpuscale.triggers.policies.policy import Numbers, Parameter
-from gpuscale.triggers.policies.registry import POLICIES
-from gpuscale.triggers.policies.requests import OF_REQUESTS
-from gpuscale.triggers.policies.static import STATIC
+from gpuscale.triggers.policies import (
+    HPA,
+    HPA_ON_DEMAND,
+    OF_REQUESTS,
+    POLICIES,
+    STATIC,
+    Numbers,
+    Parameter,
+)
 
 TODAY, TUNED, WITH_NODES = "today", "tuned", "with nodes"
 _WITHOUT_REQUESTS = (

@@ -15,13 +15,18 @@ from gpuscale.base.objects.hpa import (
     ResourceMetric,
 )
 from gpuscale.base.quantity import Quantity
-from gpuscale.hpa.units import unit_of
+from gpuscale.hpa.terms import unit_of
 from gpuscale.lab.plan.tuning.contender import LEAST, MOST, Contender, Setting
 from gpuscale.lab.plan.tuning.rates import UP_TOLERANCE_NAME, behavior_searched
-from gpuscale.triggers.policies.behavior import behavior_settings
-from gpuscale.triggers.policies.hpa import HPA, HPA_ON_DEMAND, MAX_POLICIES
-from gpuscale.triggers.policies.policy import Parameter, Policy
-from gpuscale.triggers.policies.replay import ReplaySettings
+from gpuscale.triggers.policies import (
+    HPA,
+    HPA_ON_DEMAND,
+    MAX_POLICIES,
+    Parameter,
+    Policy,
+    ReplaySettings,
+    behavior_settings,
+)
 
 TARGET, WINDOW, TOLERANCE = "target", "down_window_s", "tolerance"
 _BUSY = re.compile(r"(gpu|sm)_util|engine_active", re.IGNORECASE)

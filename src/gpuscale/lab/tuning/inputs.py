@@ -17,9 +17,7 @@ from gpuscale.lab.sim.load.traces import load_trace
 from gpuscale.lab.sim.scenario.setup import ServiceSetup, Setup
 from gpuscale.lab.tuning.autoscaler import ControllerDefaults, TunedHpa, autoscaler_of
 from gpuscale.lab.tuning.pools import home_of, is_growing, own_pool
-from gpuscale.triggers.policies.registry import POLICIES
-from gpuscale.triggers.policies.replay import ReplaySettings
-from gpuscale.triggers.policies.requests import OF_REQUESTS
+from gpuscale.triggers.policies import OF_REQUESTS, POLICIES, ReplaySettings
 
 _HPA = "HorizontalPodAutoscaler"
 

@@ -6,15 +6,19 @@ from dataclasses import dataclass
 from gpuscale.base.objects.hpa import HorizontalPodAutoscaler
 from gpuscale.base.pages.words import NO_DATA, plain_text
 from gpuscale.base.words import shown_number
-from gpuscale.hpa.conditions import could_decide
-from gpuscale.hpa.decisions.answers import current_milli, deciding_event
-from gpuscale.hpa.decisions.comparison import Difference, differences
-from gpuscale.hpa.decisions.documents import DecisionRequest
-from gpuscale.hpa.decisions.notes import DecisionNote, decision_notes
-from gpuscale.hpa.decisions.observed import metric_label
-from gpuscale.hpa.decisions.reported import ReportedStatus
-from gpuscale.hpa.names import metric_text
-from gpuscale.hpa.types import Condition, Decision, MetricStatus
+from gpuscale.hpa import Condition, Decision, MetricStatus, metric_text
+from gpuscale.hpa.decisions import (
+    DecisionNote,
+    DecisionRequest,
+    Difference,
+    ReportedStatus,
+    current_milli,
+    deciding_event,
+    decision_notes,
+    differences,
+    metric_label,
+)
+from gpuscale.hpa.terms import could_decide
 
 _HEADINGS = ("Metric", "Current", "Target", "Asks for")
 

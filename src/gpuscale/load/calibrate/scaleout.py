@@ -1,6 +1,6 @@
 """What a step of the load leads to: what the HPA decides, when replicas serve, what users see meanwhile.
 
-The HPA is `hpa.decide`, asked at every sync; what it sees follows from a fluid, as in the simulator. What
+The HPA is `hpa.deciding`, asked at every sync; what it sees follows from a fluid, as in the simulator. What
 users see is the fitted queue's, replayed on random arrivals that are spread over the replicas of each time: a
 replica that is nearly full makes most of them wait, of which a fluid knows nothing.
 """
@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from gpuscale.base.objects.hpa import HorizontalPodAutoscaler
 from gpuscale.base.objects.metric_values import MetricValue
 from gpuscale.base.streams import stream
-from gpuscale.hpa.decide import decide, succeeded
-from gpuscale.hpa.types import HpaState, PodInfo, PodValues, ReadyCondition, Scale
+from gpuscale.hpa import HpaState, PodInfo, PodValues, ReadyCondition, Scale, decide, succeeded
 from gpuscale.load.calibrate.knee import Curve
 from gpuscale.load.calibrate.levels import Objective
 from gpuscale.load.calibrate.queues import shapes

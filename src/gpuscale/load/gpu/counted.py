@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from gpuscale.agent.gpu.readings import GpuReading
+from gpuscale.agent.gpu import GpuReading
 from gpuscale.base.errors import UnavailableError
 
 UTIL = "DCGM_FI_DEV_GPU_UTIL"
@@ -63,8 +63,7 @@ class NvmlCounter:
     """NVML's figures, all GPUs read once for each moment."""
 
     def __init__(self) -> None:
-        from gpuscale.agent.nvml.reader import NvmlReader
-        from gpuscale.agent.nvml.settings import NvmlSettings
+        from gpuscale.agent.nvml import NvmlReader, NvmlSettings
 
         self._reader = NvmlReader(NvmlSettings(), fields=frozenset({UTIL, USED}))
         self._readings: Sequence[GpuReading] = ()

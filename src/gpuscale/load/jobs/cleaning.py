@@ -7,8 +7,7 @@ from typing import Any
 from gpuscale.base.clock import Clock, WallClock
 from gpuscale.base.errors import UnavailableError
 from gpuscale.base.words import counted
-from gpuscale.kube.client.client import KubeClient
-from gpuscale.kube.client.errors import ApiStatusError, ApiUnreachableError
+from gpuscale.kube.client import ApiStatusError, ApiUnreachableError, KubeClient
 from gpuscale.load.jobs.template import RUN, run_selector
 
 _PAGE = "500"

@@ -8,12 +8,16 @@ from dataclasses import dataclass
 
 from gpuscale.base.clock import WallClock
 from gpuscale.base.errors import GpuscaleError, UsageError
-from gpuscale.kube.client.client import CONFLICT, JsonObject, KubeClient
-from gpuscale.kube.client.errors import ApiStatusError, ApiUnreachableError
-from gpuscale.kube.client.settings import KubeSettings
-from gpuscale.kube.informers.reflector import Reflector
-from gpuscale.kube.json_values import mapping_of, text_of
-from gpuscale.kube.rights import Right, check_rights, missing_rights
+from gpuscale.kube import Right, check_rights, mapping_of, missing_rights, text_of
+from gpuscale.kube.client import (
+    CONFLICT,
+    ApiStatusError,
+    ApiUnreachableError,
+    JsonObject,
+    KubeClient,
+    KubeSettings,
+)
+from gpuscale.kube.informers import Reflector
 from gpuscale.load.jobs.chronicle import Chronicle
 from gpuscale.load.jobs.cleaning import (
     JobCleaner,

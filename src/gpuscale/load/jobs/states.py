@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from gpuscale.kube.json_values import mapping_of, text_of
+from gpuscale.kube import mapping_of, text_of
 
 Body = Mapping[str, object]
 SCALE_UPS = frozenset({"TriggeredScaleUp", "Nominated"})

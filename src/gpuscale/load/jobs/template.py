@@ -9,8 +9,7 @@ from typing import Any
 from gpuscale.base.documents.documents import Document, load_documents
 from gpuscale.base.errors import ConfigError, Problem
 from gpuscale.base.objects.names import subdomain_fault
-from gpuscale.kube.json_values import mapping_of, text_of
-from gpuscale.kube.shapes import job_faults
+from gpuscale.kube import job_faults, mapping_of, text_of
 
 MANAGED_BY, MANAGER = "app.kubernetes.io/managed-by", "gpuscale-load"
 RUN = "gpuscale.dev/load-run"

@@ -15,9 +15,8 @@ from gpuscale.base.clock import Clock
 from gpuscale.base.errors import GpuscaleError
 from gpuscale.base.objects.manifests import read_stored_hpa
 from gpuscale.base.quantity import parse_quantity
-from gpuscale.kube.client.client import JsonObject, KubeClient
-from gpuscale.kube.client.settings import KubeSettings
-from gpuscale.kube.informers.reflector import Reflector
+from gpuscale.kube.client import JsonObject, KubeClient, KubeSettings
+from gpuscale.kube.informers import Reflector
 from gpuscale.load.timeline.types import Hop
 from gpuscale.load.watching.notes import Notes
 from gpuscale.load.watching.objects import (
@@ -27,11 +26,7 @@ from gpuscale.load.watching.objects import (
     read_node_state,
     read_pod_state,
 )
-from gpuscale.ops.observe.discovery import Discovery
-from gpuscale.ops.observe.document import Sight
-from gpuscale.ops.observe.lookup import find_hpa
-from gpuscale.ops.observe.metrics import MetricReader
-from gpuscale.ops.observe.observer import Observer
+from gpuscale.ops.observe import Discovery, MetricReader, Observer, Sight, find_hpa
 
 METRIC_PERIOD_S = 2.0
 

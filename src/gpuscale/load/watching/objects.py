@@ -10,11 +10,10 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from gpuscale.base.quantity import parse_quantity
-from gpuscale.kube.client.client import JsonObject
-from gpuscale.kube.json_values import mapping_of, text_of
-from gpuscale.kube.reading import fields_of
+from gpuscale.kube import fields_of, mapping_of, text_of
+from gpuscale.kube.client import JsonObject
 from gpuscale.load.timeline.types import TimelineMark
-from gpuscale.ops.doctor.facts import is_ready
+from gpuscale.ops.doctor import is_ready
 
 _MAX_TEXT = 500
 _VALUES = ("averageUtilization", "averageValue", "value")

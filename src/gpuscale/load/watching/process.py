@@ -19,7 +19,7 @@ from gpuscale.base.errors import (
     UnavailableError,
     UsageError,
 )
-from gpuscale.kube.client.settings import KubeSettings
+from gpuscale.kube.client import KubeSettings
 from gpuscale.load.watching.cluster import HpaWatch
 from gpuscale.load.watching.live import UpWatch
 from gpuscale.load.watching.notes import Notes, Watched

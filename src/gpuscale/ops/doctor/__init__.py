@@ -1,1 +1,24 @@
 """What is wrong with a live cluster's GPU autoscaling: one snapshot, judged hop by hop."""
+
+from typing import TYPE_CHECKING
+
+from gpuscale.base.doors import door
+
+if TYPE_CHECKING:
+    from gpuscale.ops.doctor.diagnosis import diagnose, repair, repairable
+    from gpuscale.ops.doctor.facts import is_ready
+    from gpuscale.ops.doctor.gather import Gatherer, GatherSettings
+    from gpuscale.ops.doctor.judges import ClusterFinding, ClusterJudge
+else:
+    __getattr__ = door(__name__)
+
+__all__ = [
+    "ClusterFinding",
+    "ClusterJudge",
+    "GatherSettings",
+    "Gatherer",
+    "diagnose",
+    "is_ready",
+    "repair",
+    "repairable",
+]

@@ -10,7 +10,7 @@ from gpuscale.base.exposition.families import Family
 from gpuscale.base.exposition.parse import parse_text
 from gpuscale.base.objects.fields import Fields
 from gpuscale.base.unreachable import distrust_of
-from gpuscale.kube.client.client import KubeClient
+from gpuscale.kube.client import KubeClient
 from gpuscale.ops.doctor import facts
 from gpuscale.ops.doctor.direct import (
     PODS,
@@ -22,8 +22,8 @@ from gpuscale.ops.doctor.direct import (
 )
 from gpuscale.ops.doctor.snapshot import AgentLook, Snapshot
 from gpuscale.ops.install.common import AGENT_PORT
-from gpuscale.server.sources.access import SourceAccess
-from gpuscale.server.sources.feeds.refusals import agent_fault
+from gpuscale.server.sources.feeds import agent_fault
+from gpuscale.server.sources.http import SourceAccess
 
 _PATH = "/metrics"
 _READY = "/readyz?verbose"

@@ -28,16 +28,15 @@ from gpuscale.base.objects.metric_values import (
     read_object_value,
     read_pod_values,
 )
-from gpuscale.hpa.queries import metric_command, metric_path, scale_path
-from gpuscale.kube.client.client import KubeClient
-from gpuscale.kube.client.errors import ApiStatusError
+from gpuscale.hpa.terms import metric_command, metric_path, scale_path
+from gpuscale.kube.client import ApiStatusError, KubeClient
 from gpuscale.ops.doctor import facts
 from gpuscale.ops.doctor.checks.metrics_api import group_of
 from gpuscale.ops.doctor.direct import at_once
 from gpuscale.ops.doctor.rights import ControllerRights
 from gpuscale.ops.doctor.snapshot import HpaLook, MetricLook, Snapshot
-from gpuscale.server.metricsapi.why.page import PARAMETER
-from gpuscale.server.metricsapi.wire.paths import CUSTOM_GROUP
+from gpuscale.server.metricsapi.why import PARAMETER
+from gpuscale.server.metricsapi.wire import CUSTOM_GROUP
 
 _NOT_FOUND = 404
 _APPS = "apps/v1"

@@ -8,7 +8,7 @@ from gpuscale.base.objects.meta import ObjectMeta
 from gpuscale.base.objects.nodes import Node
 from gpuscale.base.objects.pods import NodeSelectorTerm, PodSpec
 from gpuscale.base.objects.selectors import selector_of_labels
-from gpuscale.hpa.cluster.scheduling.fit import NodeState, misfits
+from gpuscale.hpa.cluster.scheduling import NodeState, misfits
 from gpuscale.ops.doctor import facts
 from gpuscale.ops.doctor.facts import once
 from gpuscale.ops.doctor.label_index import LabelIndex

@@ -9,8 +9,7 @@ from yarl import URL
 
 from gpuscale.base.errors import UnavailableError, UpstreamError
 from gpuscale.base.unreachable import reason_of
-from gpuscale.server.sources.access import SourceAccess
-from gpuscale.server.sources.http import HttpSession
+from gpuscale.server.sources.http import HttpSession, SourceAccess
 
 _TIMEOUT_S = 10.0
 _OK = 200

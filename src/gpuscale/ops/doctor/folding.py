@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from gpuscale.base.objects.fields import Fields
 from gpuscale.base.objects.hpa import MetricSpec, PodsMetric
-from gpuscale.kube.reading import fields_of
+from gpuscale.kube import fields_of
 from gpuscale.ops.doctor import facts
 from gpuscale.ops.doctor.checks.metrics_api import group_of
 from gpuscale.ops.doctor.checks.node_agent import POD_LABELS
@@ -18,8 +18,8 @@ from gpuscale.ops.doctor.judges import ClusterFinding
 from gpuscale.ops.doctor.node_pools import pools_for
 from gpuscale.ops.doctor.scalers import keda_deployments, triggers_by_object
 from gpuscale.ops.doctor.snapshot import HpaLook, Snapshot
-from gpuscale.server.metricsapi.why.hops import WRONG_SELECTOR
-from gpuscale.server.metricsapi.wire.paths import CUSTOM_GROUP, RESOURCE_GROUP
+from gpuscale.server.metricsapi.why import WRONG_SELECTOR
+from gpuscale.server.metricsapi.wire import CUSTOM_GROUP, RESOURCE_GROUP
 from gpuscale.signals import is_of_gpu
 
 T = TypeVar("T")

@@ -12,10 +12,9 @@ from dataclasses import dataclass, field, replace
 from gpuscale.base.clock import Clock
 from gpuscale.base.errors import GpuscaleError
 from gpuscale.base.objects.fields import Fields
-from gpuscale.hpa.versions import version_or_none
-from gpuscale.kube.client.client import JsonObject, KubeClient
-from gpuscale.kube.client.errors import ApiStatusError
-from gpuscale.kube.reading import fields_of
+from gpuscale.hpa.terms import version_or_none
+from gpuscale.kube import fields_of
+from gpuscale.kube.client import ApiStatusError, JsonObject, KubeClient
 from gpuscale.ops.doctor import facts
 from gpuscale.ops.doctor.agents import AgentReader
 from gpuscale.ops.doctor.autoscalers import HpaReader, custom_path
@@ -25,8 +24,8 @@ from gpuscale.ops.doctor.prometheus import PrometheusReader
 from gpuscale.ops.doctor.rights import server_rights
 from gpuscale.ops.doctor.scalers import ScalerReader
 from gpuscale.ops.doctor.snapshot import Look, Snapshot
-from gpuscale.server.metricsapi.wire.paths import CUSTOM_GROUP, EXTERNAL_GROUP
-from gpuscale.server.sources.access import SourceAccess
+from gpuscale.server.metricsapi.wire import CUSTOM_GROUP, EXTERNAL_GROUP
+from gpuscale.server.sources.http import SourceAccess
 
 _PAGE = "500"
 _NOT_FOUND = 404

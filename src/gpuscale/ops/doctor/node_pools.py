@@ -14,7 +14,7 @@ from gpuscale.base.documents.documents import load_documents
 from gpuscale.base.errors import ConfigError
 from gpuscale.base.objects.fields import Fields
 from gpuscale.base.objects.pods import PodSpec
-from gpuscale.kube.reading import fields_of
+from gpuscale.kube import fields_of
 from gpuscale.ops.doctor import facts
 from gpuscale.ops.doctor.facts import once
 from gpuscale.ops.doctor.snapshot import Snapshot

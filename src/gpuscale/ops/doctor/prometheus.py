@@ -9,8 +9,7 @@ from typing import Any
 from yarl import URL
 
 from gpuscale.base.errors import GpuscaleError, UpstreamError
-from gpuscale.kube.client.client import KubeClient
-from gpuscale.kube.client.errors import ApiStatusError
+from gpuscale.kube.client import ApiStatusError, KubeClient
 from gpuscale.ops.doctor import facts
 from gpuscale.ops.doctor.checks.prometheus import service_in
 from gpuscale.ops.doctor.direct import (
@@ -22,7 +21,7 @@ from gpuscale.ops.doctor.direct import (
 )
 from gpuscale.ops.doctor.facts import UTILIZATION
 from gpuscale.ops.doctor.snapshot import PrometheusLook, Row, Snapshot
-from gpuscale.server.sources.access import SourceAccess
+from gpuscale.server.sources.http import SourceAccess
 
 _PATH = "/api/v1/query"
 _LIMIT_S = 15.0

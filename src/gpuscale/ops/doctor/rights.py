@@ -8,13 +8,13 @@ from collections.abc import Mapping
 
 from gpuscale.base.errors import GpuscaleError
 from gpuscale.base.objects.hpa import MetricSpec, ObjectMetric
-from gpuscale.hpa.queries import scale_path
-from gpuscale.kube.client.client import KubeClient
+from gpuscale.hpa.terms import scale_path
+from gpuscale.kube.client import KubeClient
 from gpuscale.ops.doctor import facts
 from gpuscale.ops.doctor.checks.metrics_api import HPA_ACCOUNT, group_of
 from gpuscale.ops.doctor.direct import at_once
 from gpuscale.ops.doctor.snapshot import AccountRight, Snapshot
-from gpuscale.server.metricsapi.wire.paths import CUSTOM_GROUP, RESOURCE_GROUP
+from gpuscale.server.metricsapi.wire import CUSTOM_GROUP, RESOURCE_GROUP
 
 _REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 DELEGATOR = "system:auth-delegator"

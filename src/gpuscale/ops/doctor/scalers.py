@@ -8,7 +8,7 @@ from gpuscale.base.errors import GpuscaleError, UnavailableError
 from gpuscale.base.exposition.parse import parse_text
 from gpuscale.base.objects.fields import Fields
 from gpuscale.base.objects.selectors import selector_of_labels
-from gpuscale.kube.client.client import KubeClient
+from gpuscale.kube.client import KubeClient
 from gpuscale.ops.doctor import facts
 from gpuscale.ops.doctor.direct import at_once, pod_path
 from gpuscale.ops.doctor.snapshot import ScalerLook, Snapshot

@@ -9,8 +9,8 @@ from gpuscale.base.exposition.families import Family
 from gpuscale.base.objects.fields import Fields
 from gpuscale.base.objects.hpa import HorizontalPodAutoscaler, MetricSpec
 from gpuscale.base.objects.metric_values import ExternalValue, MetricValue
-from gpuscale.hpa.versions import KubernetesVersion
-from gpuscale.kube.reading import fields_of
+from gpuscale.hpa.terms import KubernetesVersion
+from gpuscale.kube import fields_of
 from gpuscale.ops.install.common import AGENT_PORT
 
 

@@ -22,7 +22,7 @@ from gpuscale.ops.install.common import METRICS_API, metrics_api_secret, part_na
 from gpuscale.ops.install.values import Values
 
 if TYPE_CHECKING:
-    from gpuscale.kube.client.client import KubeClient
+    from gpuscale.kube.client import KubeClient
 
 _SECRETS = kind_named("Secret")
 _RENEWED_BEFORE_MS = 90 * 86_400_000

@@ -6,7 +6,7 @@ from pydantic import Field, model_validator
 
 from gpuscale.base.documents.models import Model
 from gpuscale.base.documents.validation import LABEL_PATTERN
-from gpuscale.server.metricsapi.federation.settings import USUAL, MemberEntry, member_of
+from gpuscale.server.metricsapi.federation import USUAL, MemberEntry, member_of
 
 MetricPattern = Annotated[str, Field(pattern=r"^[^\s,/]+$", max_length=253)]
 _PEM = "-----BEGIN CERTIFICATE-----"

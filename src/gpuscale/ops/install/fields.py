@@ -13,9 +13,9 @@ from gpuscale.ops.install.image import (
     checked_repository,
     checked_tag,
 )
-from gpuscale.series.rules.load import load_rule_groups
-from gpuscale.server.sources.feeds.annotated_pods import exporters
-from gpuscale.server.sources.ruler.settings import alerts_url
+from gpuscale.series.rules import load_rule_groups
+from gpuscale.server.sources.feeds import exporters
+from gpuscale.server.sources.ruler import alerts_url
 from gpuscale.signals import load_counters
 
 Word = Annotated[str, Field(pattern=r"^[^\s\"'`$\\{}]+$", max_length=512)]

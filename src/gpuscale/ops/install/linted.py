@@ -7,15 +7,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from gpuscale.base.documents.documents import Document, Path, dotted, load_documents, parts_of
-from gpuscale.hpa.versions import KubernetesVersion
+from gpuscale.hpa.terms import KubernetesVersion
 from gpuscale.ops.install.common import Object
-from gpuscale.ops.install.render import outline
+from gpuscale.ops.install.rendering import outline
 from gpuscale.ops.install.values import Values
 from gpuscale.ops.lint.checks import JUDGES
 from gpuscale.ops.lint.findings import LintFinding, LintReport, Place
 from gpuscale.ops.lint.inputs import FileJudge, is_block, object_name
-from gpuscale.ops.lint.lint import lint
-from gpuscale.server.rules.config import preset_text
+from gpuscale.ops.lint.linting import lint
+from gpuscale.server.rules import preset_text
 
 _RULES: Path = ("spec", "metricsApi", "rules")
 _SCALE_FIELDS = {

@@ -8,7 +8,7 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 from gpuscale.base.documents.models import Model
 from gpuscale.base.documents.validation import SUBDOMAIN_PATTERN
 from gpuscale.base.quantity import parse_quantity
-from gpuscale.kube.shapes import shape_faults
+from gpuscale.kube import shape_faults
 
 Object = dict[str, Any]
 _LABELS_OF_OURS = frozenset(

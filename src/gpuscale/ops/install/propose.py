@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpuscale.ops.install.cluster.detect import TEAM_RULES, Detected, FoundWorkload
+from gpuscale.ops.install.cluster.detection import TEAM_RULES, Detected, FoundWorkload
 from gpuscale.ops.install.image import parse_image
 from gpuscale.ops.install.settings.metrics_api import MetricSourceName
 from gpuscale.ops.providers import Provider, taint_object
 from gpuscale.signals import SIGNALS, Signal
-from gpuscale.triggers.presets import PRESETS
+from gpuscale.triggers import PRESETS
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,1 +1,30 @@
 """What of rule files and autoscalers can't work, or not as it looks, before anything runs. No I/O."""
+
+from typing import TYPE_CHECKING
+
+from gpuscale.base.doors import door
+
+if TYPE_CHECKING:
+    from gpuscale.ops.lint.findings import LintReport
+    from gpuscale.ops.lint.inputs import FileJudge, is_block
+    from gpuscale.ops.lint.linting import lint, together
+    from gpuscale.ops.lint.problems import (
+        REFUSED_SCENARIO,
+        REFUSED_VALUES,
+        problems_of_errors,
+        refused,
+    )
+else:
+    __getattr__ = door(__name__)
+
+__all__ = [
+    "REFUSED_SCENARIO",
+    "REFUSED_VALUES",
+    "FileJudge",
+    "LintReport",
+    "is_block",
+    "lint",
+    "problems_of_errors",
+    "refused",
+    "together",
+]

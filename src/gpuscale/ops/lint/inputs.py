@@ -16,14 +16,13 @@ from gpuscale.base.objects.hpa.fields import unknown_fields
 from gpuscale.base.objects.manifests import read_manifest
 from gpuscale.base.objects.scaled_object import ScaledObject
 from gpuscale.base.objects.workloads import Deployment
-from gpuscale.hpa.versions import KubernetesVersion
+from gpuscale.hpa.terms import KubernetesVersion
 from gpuscale.ops.lint.findings import LintFinding, PassedOver, Place
 from gpuscale.ops.lint.problems import REFUSED_MANIFEST, UNKNOWN_FIELD, refused
 from gpuscale.ops.lint.rule_inputs import PlacedRule, RuleReading, is_rules, read_preset, read_rules
 from gpuscale.ops.lint.serving import RuleIndex
-from gpuscale.triggers.metadata import is_trigger_file, read_triggers
-from gpuscale.triggers.policies.naming import policy_faults
-from gpuscale.triggers.trigger import Trigger
+from gpuscale.triggers import Trigger, is_trigger_file, read_triggers
+from gpuscale.triggers.policies import policy_faults
 
 _GROUPS = {
     "Deployment": "apps",

@@ -4,10 +4,8 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 
-from gpuscale.series.matchers import Matcher, MatchOp
-from gpuscale.series.promql import tree
-from gpuscale.series.promql.parse import Query, metric_names
-from gpuscale.series.promql.tree import Node
+from gpuscale.series import Matcher, MatchOp
+from gpuscale.series.promql import Node, Query, metric_names, tree
 from gpuscale.signals import facts_of
 
 _KEEPS_RANGE = frozenset({"avg", "min", "max", "quantile", "topk", "bottomk", "limitk"})

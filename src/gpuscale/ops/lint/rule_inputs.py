@@ -21,8 +21,15 @@ from gpuscale.ops.lint.problems import (
     refused,
     sentence,
 )
-from gpuscale.server.rules.config import AdapterConfig, AdapterRule, load_rules, preset_config
-from gpuscale.server.rules.resources import KUBERNETES, ResourceType, UnknownResourceError
+from gpuscale.server.rules import (
+    KUBERNETES,
+    AdapterConfig,
+    AdapterRule,
+    ResourceType,
+    UnknownResourceError,
+    load_rules,
+    preset_config,
+)
 
 _KUBERNETES_NAMES = frozenset(
     name for known in KUBERNETES.types for name in (known.plural, known.singular)

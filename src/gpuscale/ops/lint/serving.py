@@ -10,18 +10,16 @@ from gpuscale.base.objects.selectors import Selector
 from gpuscale.base.words import closest
 from gpuscale.ops.lint.promql_facts import contradiction
 from gpuscale.ops.lint.rule_inputs import PlacedRule
-from gpuscale.series.matchers import Matcher, MatchOp
-from gpuscale.series.promql.parse import parse_matchers, parse_query
-from gpuscale.series.promql.tree import Node
-from gpuscale.server.rules.config import AdapterRule
-from gpuscale.server.rules.queries.backwards import (
-    api_names,
-    candidates,
-    fixed_name,
-    named_series,
+from gpuscale.series import Matcher, MatchOp
+from gpuscale.series.promql import Node, parse_matchers, parse_query
+from gpuscale.server.rules import (
+    NAMESPACES,
+    AdapterRule,
+    ResourceType,
+    custom_query,
+    external_query,
 )
-from gpuscale.server.rules.query import custom_query, external_query
-from gpuscale.server.rules.resources import NAMESPACES, ResourceType
+from gpuscale.server.rules.queries import api_names, candidates, fixed_name, named_series
 
 
 @dataclass(frozen=True, slots=True)

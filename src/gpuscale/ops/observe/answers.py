@@ -24,9 +24,9 @@ from gpuscale.base.objects.metric_values import (
     read_pod_values,
     time_ms,
 )
-from gpuscale.hpa.decisions.document_fields import MAX_SPAN_S
-from gpuscale.hpa.kernel.numbers import MAX_INT32
-from gpuscale.kube.json_values import mapping_of, text_of
+from gpuscale.hpa.decisions import MAX_SPAN_S
+from gpuscale.hpa.kernel import MAX_INT32
+from gpuscale.kube import mapping_of, text_of
 
 Entry = dict[str, object]
 

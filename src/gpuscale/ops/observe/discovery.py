@@ -9,11 +9,16 @@ from dataclasses import dataclass
 
 from gpuscale.base.errors import NotFoundError
 from gpuscale.base.objects.hpa import CrossVersionObjectReference
-from gpuscale.kube.client.client import AGGREGATED_DISCOVERY, JsonObject, KubeClient
-from gpuscale.kube.client.errors import ApiStatusError, ApiUnreachableError
-from gpuscale.kube.json_values import mapping_of, text_of
+from gpuscale.kube import mapping_of, text_of
+from gpuscale.kube.client import (
+    AGGREGATED_DISCOVERY,
+    ApiStatusError,
+    ApiUnreachableError,
+    JsonObject,
+    KubeClient,
+)
 from gpuscale.ops.observe.words import no_kind_text
-from gpuscale.server.metricsapi.wire.paths import CUSTOM_GROUP, CUSTOM_VERSIONS
+from gpuscale.server.metricsapi.wire import CUSTOM_GROUP, CUSTOM_VERSIONS
 
 _NOT_FOUND = 404
 

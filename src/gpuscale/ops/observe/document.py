@@ -11,11 +11,10 @@ from gpuscale.base.objects.hpa import (
 )
 from gpuscale.base.objects.pods import PodPhase
 from gpuscale.base.quantity import parse_quantity
-from gpuscale.hpa.conditions import SCALED_TO_ZERO
-from gpuscale.hpa.decisions.documents import API_VERSION, KIND
-from gpuscale.hpa.kernel.numbers import MAX_INT64
-from gpuscale.hpa.versions import SCALE_TO_ZERO, KubernetesVersion
-from gpuscale.kube.json_values import mapping_of, text_of
+from gpuscale.hpa.decisions import API_VERSION, KIND
+from gpuscale.hpa.kernel import MAX_INT64
+from gpuscale.hpa.terms import SCALE_TO_ZERO, SCALED_TO_ZERO, KubernetesVersion
+from gpuscale.kube import mapping_of, text_of
 from gpuscale.ops.observe.answers import Entry, age_s, conditions_of, count
 from gpuscale.ops.observe.history import History
 

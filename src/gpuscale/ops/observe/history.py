@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 from gpuscale.base.golang.durations import format_duration
 from gpuscale.base.objects.hpa import HorizontalPodAutoscaler, ScalingRules
-from gpuscale.hpa.conditions import SCALING_ACTIVE
-from gpuscale.hpa.types import DEFAULT_SETTINGS
-from gpuscale.kube.json_values import mapping_of, text_of
+from gpuscale.hpa.controller import DEFAULT_SETTINGS
+from gpuscale.hpa.terms import SCALING_ACTIVE
+from gpuscale.kube import mapping_of, text_of
 from gpuscale.ops.observe.answers import Entry, age_s, conditions_of, count
 
 _RESCALE = "SuccessfulRescale"

@@ -4,9 +4,8 @@ from collections.abc import Mapping
 
 from gpuscale.base.errors import NotFoundError, UnavailableError
 from gpuscale.base.words import closest
-from gpuscale.kube.client.client import JsonObject, KubeClient
-from gpuscale.kube.client.errors import ApiStatusError, ApiUnreachableError
-from gpuscale.kube.json_values import mapping_of, text_of
+from gpuscale.kube import mapping_of, text_of
+from gpuscale.kube.client import ApiStatusError, ApiUnreachableError, JsonObject, KubeClient
 
 AUTOSCALING = "/apis/autoscaling/v2"
 HPAS = "horizontalpodautoscalers"

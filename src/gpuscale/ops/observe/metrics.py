@@ -16,12 +16,10 @@ from gpuscale.base.objects.hpa import (
     PodsMetric,
     selector_fault,
 )
-from gpuscale.hpa.conditions import SCALING_ACTIVE
-from gpuscale.hpa.decisions.observed import metric_label
-from gpuscale.hpa.queries import is_namespace, metric_path
-from gpuscale.kube.client.client import KubeClient
-from gpuscale.kube.client.errors import ApiStatusError, ApiUnreachableError
-from gpuscale.kube.json_values import mapping_of, text_of
+from gpuscale.hpa.decisions import metric_label
+from gpuscale.hpa.terms import SCALING_ACTIVE, is_namespace, metric_path
+from gpuscale.kube import mapping_of, text_of
+from gpuscale.kube.client import ApiStatusError, ApiUnreachableError, KubeClient
 from gpuscale.ops.doctor.checks.metrics_api import HPA_ACCOUNT
 from gpuscale.ops.doctor.rights import controller_may_read, metric_attributes
 from gpuscale.ops.observe.answers import Entry, conditions_of, observed_entry
@@ -29,7 +27,7 @@ from gpuscale.ops.observe.discovery import Discovery
 from gpuscale.ops.observe.document import Sight
 from gpuscale.ops.observe.lookup import could_not_look
 from gpuscale.ops.observe.words import refusal_text
-from gpuscale.server.metricsapi.wire.paths import CUSTOM_GROUP, EXTERNAL_GROUP, RESOURCE_GROUP
+from gpuscale.server.metricsapi.wire import CUSTOM_GROUP, EXTERNAL_GROUP, RESOURCE_GROUP
 
 _REFUSALS = (ApiStatusError, ApiUnreachableError)
 

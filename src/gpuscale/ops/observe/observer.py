@@ -9,13 +9,17 @@ from gpuscale.base.errors import GpuscaleError, NotFoundError
 from gpuscale.base.objects.hpa import CrossVersionObjectReference, HorizontalPodAutoscaler
 from gpuscale.base.objects.manifests import read_stored_hpa
 from gpuscale.base.objects.selectors import Selector, parse_selector
-from gpuscale.hpa.conditions import SCALED_TO_ZERO, SCALING_ACTIVE, SCALING_DISABLED
-from gpuscale.hpa.decide import needs_metrics
-from gpuscale.hpa.types import Condition, HpaState, Scale
-from gpuscale.hpa.versions import KubernetesVersion, settings_of, version_or_none
-from gpuscale.kube.client.client import JsonObject, KubeClient
-from gpuscale.kube.client.errors import ApiStatusError, ApiUnreachableError
-from gpuscale.kube.json_values import mapping_of, text_of
+from gpuscale.hpa import Condition, HpaState, Scale, needs_metrics
+from gpuscale.hpa.terms import (
+    SCALED_TO_ZERO,
+    SCALING_ACTIVE,
+    SCALING_DISABLED,
+    KubernetesVersion,
+    settings_of,
+    version_or_none,
+)
+from gpuscale.kube import mapping_of, text_of
+from gpuscale.kube.client import ApiStatusError, ApiUnreachableError, JsonObject, KubeClient
 from gpuscale.ops.doctor.direct import at_once
 from gpuscale.ops.observe.answers import conditions_of, count
 from gpuscale.ops.observe.discovery import Discovery

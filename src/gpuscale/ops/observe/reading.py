@@ -7,8 +7,7 @@ from datetime import UTC, datetime
 from gpuscale.base.clock import Clock
 from gpuscale.base.errors import GpuscaleError
 from gpuscale.base.words import printable
-from gpuscale.kube.client.client import JsonObject, KubeClient
-from gpuscale.kube.client.settings import KubeSettings
+from gpuscale.kube.client import JsonObject, KubeClient, KubeSettings
 from gpuscale.ops.doctor.direct import at_once
 from gpuscale.ops.observe.document import Sight, document_text
 from gpuscale.ops.observe.lookup import find_hpa, find_hpas

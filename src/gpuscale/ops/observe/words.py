@@ -4,7 +4,7 @@ Source: k8s.io/apimachinery v0.36 pkg/api/errors/errors.go (NewGenericServerResp
 (NoKindMatchError); k8s.io/client-go v0.36 rest/request.go (newUnstructuredResponseError).
 """
 
-from gpuscale.kube.client.errors import ApiStatusError, ApiUnreachableError
+from gpuscale.kube.client import ApiStatusError, ApiUnreachableError
 
 _TIMEOUT = 504
 _BY_CODE = {

@@ -30,6 +30,7 @@ from gpuscale.series.promapi.endpoints import Answer, server_endpoints
 from gpuscale.series.promapi.federate import content_type, federation_text
 from gpuscale.series.promapi.metadata import metric_metadata, target_metadata
 from gpuscale.series.promapi.parameters import Parameters, read_parameters, unescaped_name
+from gpuscale.series.promapi.query_pool import QueryPool
 from gpuscale.series.promapi.server_view import ServerView
 from gpuscale.series.promapi.shapes import SAME_TIME, TimeAxis, limited, query_result
 from gpuscale.series.promql.budget import Budget, Check, QueryTimeoutError
@@ -42,7 +43,6 @@ from gpuscale.series.promql.evaluate import (
 )
 from gpuscale.series.promql.parse import BadQueryError, Query, parse_query
 from gpuscale.series.promql.rows import QueryRange
-from gpuscale.series.query_pool import QueryPool
 from gpuscale.series.storage.store import SeriesStore
 from gpuscale.series.values import Value, Vector, VectorSample
 

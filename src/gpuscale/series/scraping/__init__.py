@@ -1,1 +1,14 @@
 """Scraped and streamed samples on their way into the store."""
+
+from typing import TYPE_CHECKING
+
+from gpuscale.base.doors import door
+
+if TYPE_CHECKING:
+    from gpuscale.series.scraping.scrape import ScrapeResult, ScrapeTarget
+    from gpuscale.series.scraping.streamed import StreamedTarget
+    from gpuscale.series.scraping.target import TargetSeries
+else:
+    __getattr__ = door(__name__)
+
+__all__ = ["ScrapeResult", "ScrapeTarget", "StreamedTarget", "TargetSeries"]

@@ -1,1 +1,13 @@
 """The process that follows targets, holds their series, and answers queries of them."""
+
+from typing import TYPE_CHECKING
+
+from gpuscale.base.doors import door
+
+if TYPE_CHECKING:
+    from gpuscale.server.collector.metrics import store_families
+    from gpuscale.server.collector.server import CollectorServer
+else:
+    __getattr__ = door(__name__)
+
+__all__ = ["CollectorServer", "store_families"]

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from gpuscale.base.exposition.families import Family
-from gpuscale.series.storage.store import SeriesStore
+from gpuscale.series.storage import SeriesStore
 from gpuscale.server.metricsapi.telemetry.histograms import Labels
 from gpuscale.server.metricsapi.telemetry.own_metrics import family
 from gpuscale.server.sources.feeds.targets import FeedState

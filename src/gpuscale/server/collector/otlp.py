@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from aiohttp import web
 
 from gpuscale.base.exposition.families import Family
-from gpuscale.series.otlp.message import MalformedRequestError, answer, read_request
+from gpuscale.series.otlp import MalformedRequestError, answer, read_request
 from gpuscale.server.metricsapi.telemetry.own_metrics import family
 from gpuscale.server.sources.otlp.receiver import OtlpReceiver
 from gpuscale.server.sources.otlp.settings import CLIENT_HEADER, MAX_BODY_BYTES, PATH

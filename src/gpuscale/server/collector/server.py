@@ -15,11 +15,10 @@ from aiohttp import web
 from gpuscale.base.clock import WallClock
 from gpuscale.base.exposition.families import Family
 from gpuscale.base.exposition.write import CONTENT_TYPE, render_text
-from gpuscale.kube.client.client import KubeClient
-from gpuscale.series.promapi.app import add_routes
-from gpuscale.series.query_pool import QueryPool
-from gpuscale.series.rules.groups import RuleGroups
-from gpuscale.series.wanted import EVERYTHING, WantedNames, wanted_by
+from gpuscale.kube.client import KubeClient
+from gpuscale.series import EVERYTHING, WantedNames, wanted_by
+from gpuscale.series.promapi import QueryPool, add_routes
+from gpuscale.series.rules import RuleGroups
 from gpuscale.server.collector.keeping_metrics import keeping_families
 from gpuscale.server.collector.metrics import feed_families, feed_remark
 from gpuscale.server.collector.peers import add_peer_route, peer_families, peer_remark

@@ -3,9 +3,8 @@
 from collections.abc import Iterator
 
 from gpuscale.base.golang.durations import format_duration
-from gpuscale.series.promapi.server_view import ServerView, TargetView
-from gpuscale.series.promql.evaluate import LOOKBACK_MS
-from gpuscale.series.query_pool import AT_ONCE, TIMEOUT_S
+from gpuscale.series.promapi import AT_ONCE, TIMEOUT_S, ServerView, TargetView
+from gpuscale.series.promql import LOOKBACK_MS
 from gpuscale.server.sources.feeds.collector import FeedCollector
 from gpuscale.server.sources.feeds.messages import CollectorSettings
 from gpuscale.server.sources.feeds.scraper import timeout_s

@@ -5,9 +5,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpuscale.kube.client.client import KubeClient
-from gpuscale.kube.client.kubeconfig import SERVICE_ACCOUNT
-from gpuscale.kube.client.settings import KubeSettings
+from gpuscale.kube.client import SERVICE_ACCOUNT, KubeClient, KubeSettings
 from gpuscale.server.metricsapi.backend_settings import BackendSettings
 from gpuscale.server.metricsapi.settings import MetricsApiSettings
 

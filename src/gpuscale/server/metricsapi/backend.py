@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 from gpuscale.base.clock import Clock, WallClock
 from gpuscale.base.errors import GpuscaleError
 from gpuscale.base.exposition.families import Family
-from gpuscale.kube.client.client import KubeClient
-from gpuscale.kube.client.errors import ApiStatusError
-from gpuscale.kube.informers.directory import CopyState, ObjectCopies
+from gpuscale.kube.client import ApiStatusError, KubeClient
+from gpuscale.kube.informers import CopyState, ObjectCopies
 from gpuscale.server.metricsapi.api_servers import kube_settings
 from gpuscale.server.metricsapi.backend_settings import BackendSettings
 from gpuscale.server.metricsapi.cluster import ClusterObjects, NoObjects, read_mapper

@@ -11,10 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from gpuscale.base.errors import GpuscaleError, UpstreamError
 from gpuscale.base.objects.selectors import Selector
-from gpuscale.kube.client.client import AGGREGATED_DISCOVERY, JsonObject, KubeClient
-from gpuscale.kube.informers.directory import Collection, ObjectCopies
-from gpuscale.kube.informers.records import ObjectRecord
-from gpuscale.kube.json_values import mapping_of, text_of, texts_of
+from gpuscale.kube import mapping_of, text_of, texts_of
+from gpuscale.kube.client import AGGREGATED_DISCOVERY, JsonObject, KubeClient
+from gpuscale.kube.informers import Collection, ObjectCopies, ObjectRecord
 from gpuscale.server.metricsapi.wire.statuses import ListError
 from gpuscale.server.rules.resources import ResourceMapper, ResourceType
 

@@ -4,14 +4,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 from gpuscale.base.errors import UsageError
-from gpuscale.kube.client.beside import (
+from gpuscale.kube.client import (
+    SERVICE_ACCOUNT,
     ClientCredentials,
     kubeconfig_credentials,
     service_account_credentials,
 )
-from gpuscale.kube.client.kubeconfig import SERVICE_ACCOUNT
 from gpuscale.server.metricsapi.source_settings import SourceSettings
-from gpuscale.server.sources.access import TlsFiles, tls_to
+from gpuscale.server.sources.http.access import TlsFiles, tls_to
 from gpuscale.server.sources.prometheus.client import PrometheusSettings, PrometheusSource
 
 

@@ -10,8 +10,7 @@ from gpuscale.base.clock import Clock
 from gpuscale.base.errors import UnavailableError, UsageError
 from gpuscale.base.exposition.families import Family
 from gpuscale.base.pki import names_of_service
-from gpuscale.kube.client.client import KubeClient
-from gpuscale.kube.client.kubeconfig import SERVICE_ACCOUNT
+from gpuscale.kube.client import SERVICE_ACCOUNT, KubeClient
 from gpuscale.server.metricsapi.api_servers import ApiServers, kube_settings
 from gpuscale.server.metricsapi.backend import Task
 from gpuscale.server.metricsapi.health import HealthCheck, remarked

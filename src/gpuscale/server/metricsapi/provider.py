@@ -22,7 +22,7 @@ from gpuscale.base.errors import (
 )
 from gpuscale.base.objects.metric_values import ExternalValue, MetricValue
 from gpuscale.base.objects.selectors import Selector
-from gpuscale.series.values import Value
+from gpuscale.series import Value
 from gpuscale.server.metricsapi.wire.paths import (
     ALL,
     CUSTOM_GROUP,

@@ -9,7 +9,7 @@ from gpuscale.base.settings import NUMBER, PATH, SECONDS, TEXT, Reading, made, o
 from gpuscale.server.panels import PROMETHEUS
 
 if TYPE_CHECKING:
-    from gpuscale.server.sources.entra import EntraLogin
+    from gpuscale.server.sources.http.entra import EntraLogin
 
 
 def _in_cluster(flags: FlagReader) -> bool:

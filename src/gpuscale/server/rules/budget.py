@@ -4,8 +4,7 @@ from dataclasses import dataclass
 
 from gpuscale.base.errors import QueryError
 from gpuscale.base.golang.durations import format_duration
-from gpuscale.series.promql import tree
-from gpuscale.series.promql.tree import Node
+from gpuscale.series.promql import Node, tree
 
 _MAX_STEPS = 1_000
 """Of subqueries, those inside of each other multiplied: each is an evaluation of what is in it."""

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from gpuscale.base.byte_cache import deep_bytes
 from gpuscale.base.errors import QueryError
 from gpuscale.base.golang.template import TemplateError
-from gpuscale.series.labels import METRIC_NAME
-from gpuscale.series.promql.parse import metric_names, parse_query
+from gpuscale.series import METRIC_NAME
+from gpuscale.series.promql import metric_names, parse_query
 from gpuscale.server.rules.budget import DEFAULT_BUDGET
 from gpuscale.server.rules.config import AdapterConfig, AdapterRule
 from gpuscale.server.rules.resources import NAMESPACES, ResourceType

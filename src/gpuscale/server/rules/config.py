@@ -22,13 +22,13 @@ from gpuscale.base.errors import ConfigError, Problem, QueryError
 from gpuscale.base.golang.durations import parse_duration_ms
 from gpuscale.base.golang.template import Template, TemplateError, parse_template
 from gpuscale.base.regex import Pattern, compile_re2
-from gpuscale.series.promql.parse import (
+from gpuscale.series import Scalar, Value, Vector
+from gpuscale.series.promql import (
     BadQueryError,
     metric_names,
     parse_matchers,
     parse_query,
 )
-from gpuscale.series.values import Scalar, Value, Vector
 from gpuscale.server.rules.combined import MAX_PARTS, Part, combined_query, read_threshold
 from gpuscale.server.rules.expand import Naming, SeriesFilter, compile_expansion, default_expansion
 from gpuscale.server.rules.models import (

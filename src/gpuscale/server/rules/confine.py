@@ -13,10 +13,8 @@ from gpuscale.base.byte_cache import MAX_TEXT, ByteCache, deep_bytes
 from gpuscale.base.errors import ConfigError, Problem, QueryError
 from gpuscale.base.golang.template import Template, TemplateError
 from gpuscale.base.golang.template.render import Data
-from gpuscale.series.matchers import Matcher, MatchOp
-from gpuscale.series.promql.parse import parse_query
-from gpuscale.series.promql.tree import Node, Select
-from gpuscale.series.promql.write import promql_text
+from gpuscale.series import Matcher, MatchOp
+from gpuscale.series.promql import Node, Select, parse_query, promql_text
 from gpuscale.server.rules.budget import DEFAULT_BUDGET, check_range
 from gpuscale.server.rules.config import AdapterConfig, AdapterRule
 from gpuscale.server.rules.resource_labels import NoLabelError

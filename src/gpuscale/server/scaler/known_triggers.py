@@ -10,7 +10,7 @@ from gpuscale.base.errors import GpuscaleError
 from gpuscale.base.golang.durations import parse_duration_ms
 from gpuscale.base.words import counted
 from gpuscale.server.scaler.proto import externalscaler_pb2 as pb
-from gpuscale.triggers.trigger import Trigger
+from gpuscale.triggers import Trigger
 
 POLLING_KEY = "pollingInterval"
 """The one key that says something of KEDA and not of the trigger."""

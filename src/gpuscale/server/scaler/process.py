@@ -34,10 +34,8 @@ from gpuscale.server.scaler.server import GrpcServer
 from gpuscale.server.scaler.service import ExternalScaler
 from gpuscale.server.scaler.settings import ScalerSettings
 from gpuscale.server.scaler.telemetry import ScalerMetrics
-from gpuscale.triggers.answer import Answer, KeptAnswers
-from gpuscale.triggers.metadata import read_metadata
-from gpuscale.triggers.policies.naming import policy_faults
-from gpuscale.triggers.trigger import Trigger
+from gpuscale.triggers import Answer, KeptAnswers, Trigger, read_metadata
+from gpuscale.triggers.policies import policy_faults
 
 _LOG = logging.getLogger(__name__)
 _FIRST_RETRY_S, _LONGEST_RETRY_S = 1.0, 15.0

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import suppress
 
-from gpuscale.triggers.answer import Answer
+from gpuscale.triggers import Answer
 
 REPEATS_S = (2.0, 5.0, 15.0)
 """After the first `true` of a stream; KEDA may not have been ready for it."""

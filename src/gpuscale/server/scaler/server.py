@@ -30,7 +30,7 @@ from gpuscale.server.scaler.limits import ServerLimits
 from gpuscale.server.scaler.proto import externalscaler_pb2 as pb
 from gpuscale.server.scaler.service import ExternalScaler
 from gpuscale.server.scaler.telemetry import ScalerMetrics
-from gpuscale.triggers.answer import Answer
+from gpuscale.triggers import Answer
 
 SERVICE = "externalscaler.ExternalScaler"
 _HEALTH_SERVICE = "grpc.health.v1.Health"

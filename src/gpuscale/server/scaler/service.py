@@ -20,8 +20,7 @@ from gpuscale.server.scaler.known_triggers import (
 from gpuscale.server.scaler.proto import externalscaler_pb2 as pb
 from gpuscale.server.scaler.pushes import PushStream
 from gpuscale.server.scaler.telemetry import ScalerMetrics
-from gpuscale.triggers.answer import Answer, KeptAnswers, TooManyTriggersError
-from gpuscale.triggers.trigger import Trigger
+from gpuscale.triggers import Answer, KeptAnswers, TooManyTriggersError, Trigger
 
 KEPT_AFTER_S = 0.4
 """How long a call waits for the first evaluation of its trigger before a decision from before a restart

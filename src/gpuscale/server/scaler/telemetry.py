@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from gpuscale import __version__
 from gpuscale.base.exposition.families import Family, Sample
 from gpuscale.server.metricsapi.telemetry.histograms import Histogram, Labels, histograms
-from gpuscale.triggers.answer import Answer, Basis
+from gpuscale.triggers import Answer, Basis
 
 PREFIX = "gpuscale_scaler"
 _MOST_SHOWN = 2_000

@@ -5,12 +5,19 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from gpuscale.base.errors import UnavailableError
-from gpuscale.series.promql.budget import Check, QueryTimeoutError
-from gpuscale.series.promql.evaluate import Samples, instant
-from gpuscale.series.promql.parse import MAX_QUERY_CHARS, Query, parse_matchers, parse_query
-from gpuscale.series.promql.rows import QueryRange
-from gpuscale.series.storage.store import SeriesStore
-from gpuscale.series.values import Value
+from gpuscale.series import Value
+from gpuscale.series.promql import (
+    MAX_QUERY_CHARS,
+    Check,
+    Query,
+    QueryRange,
+    QueryTimeoutError,
+    Samples,
+    instant,
+    parse_matchers,
+    parse_query,
+)
+from gpuscale.series.storage import SeriesStore
 
 
 class EvaluationPool(Protocol):

@@ -9,8 +9,7 @@ than its own lookback, five minutes by default.
 from collections import OrderedDict
 from collections.abc import Mapping
 
-from gpuscale.series.possible import MAX_AHEAD_MS
-from gpuscale.series.values import Value, Vector, VectorSample
+from gpuscale.series import MAX_AHEAD_MS, Value, Vector, VectorSample
 
 _MAX_METRICS = 2_000
 """Metrics that are counted; those found longest ago go first."""

@@ -6,7 +6,7 @@ from typing import Protocol, runtime_checkable
 
 from gpuscale.base.objects.selectors import Selector
 from gpuscale.base.plugins import PluginGroup
-from gpuscale.series.values import Value
+from gpuscale.series import Value
 from gpuscale.server.rules.resources import ResourceType
 
 

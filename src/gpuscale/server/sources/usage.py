@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gpuscale.base.errors import UpstreamError
-from gpuscale.series.values import Value, Vector, VectorSample
+from gpuscale.series import Value, Vector, VectorSample
 from gpuscale.server.rules.queries.plan import to_milli
 from gpuscale.server.rules.resource_rules import ResourceRule, ResourceRules
 from gpuscale.server.rules.resources import NODES, PODS, ResourceType

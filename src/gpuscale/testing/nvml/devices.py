@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from gpuscale.agent.nvml.library import Answer, Handle
+from gpuscale.agent.nvml import Answer, Handle
 from gpuscale.testing.nvml.driver import FakeDriver
 from gpuscale.testing.nvml.gpus import (
     ANY_INSTANCE,

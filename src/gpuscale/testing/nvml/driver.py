@@ -5,7 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
-from gpuscale.agent.nvml.library import Answer, Handle, load_library
+from gpuscale.agent.nvml import Answer, Handle, load_library
 from gpuscale.testing.nvml.gpus import (
     FakeGpu,
     FakeInstance,

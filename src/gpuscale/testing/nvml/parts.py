@@ -4,7 +4,7 @@ import ctypes
 import math
 import time
 
-from gpuscale.agent.nvml.library import Answer, Handle
+from gpuscale.agent.nvml import Answer, Handle
 from gpuscale.testing.nvml.driver import FakeDriver, address_of
 from gpuscale.testing.nvml.gpus import ANY_INSTANCE, FakeGpu, FakeInstance, mean_of
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gpuscale.base.objects.scaled_object import ScaledObject
-from gpuscale.hpa.types import Event
+from gpuscale.hpa import Event
 from gpuscale.triggers.keda.counts import NO_IDLE, has_cooled_down, may_rest, woken
 
 ACTIVATED = "KEDAScaleTargetActivated"

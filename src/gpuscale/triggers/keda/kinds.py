@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from gpuscale.base.errors import BugError
 from gpuscale.base.objects.hpa import MetricSpec
 from gpuscale.base.objects.scaled_object import ScaledObject
-from gpuscale.series.values import Value
+from gpuscale.series import Value
 from gpuscale.triggers.answer import TriggerAnswers
 from gpuscale.triggers.keda.cron import cron_scaler
 from gpuscale.triggers.keda.external import PUSH, MetricsApiScaler, external_scaler

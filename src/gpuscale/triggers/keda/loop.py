@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from gpuscale.base.errors import GpuscaleError, NotFoundError, UpstreamError
 from gpuscale.base.objects.hpa import ExternalMetric
 from gpuscale.base.objects.scaled_object import FallbackBehavior, ScaledObject
-from gpuscale.hpa.types import Event
+from gpuscale.hpa import Event
 from gpuscale.triggers.keda.activation import (
     ActivationStep,
     ActivationTimes,

@@ -18,7 +18,7 @@ from gpuscale.base.objects.hpa import (
     TargetType,
 )
 from gpuscale.base.quantity import Quantity, parse_quantity
-from gpuscale.series.values import Matrix, Value, Vector
+from gpuscale.series import Matrix, Value, Vector
 from gpuscale.triggers.keda.metadata import TriggerMetadata
 
 Ask = Callable[[str, int], Awaitable[Value]]

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy
 
 from gpuscale.base.objects.hpa import Behavior, PolicyType, ScalingRules, SelectPolicy
-from gpuscale.hpa.kernel.memory import DISABLED, MAX, MIN, PERCENT, PODS
+from gpuscale.hpa.kernel import DISABLED, MAX, MIN, PERCENT, PODS
 from gpuscale.triggers.policies.policy import Numbers
 
 _SELECTS = {

@@ -9,7 +9,7 @@ import numpy
 
 from gpuscale.base import compiling
 from gpuscale.triggers.policies.policy import Desired, Numbers, Seen
-from gpuscale.triggers.policies.replay import Replayed, ReplaySettings, resume, run
+from gpuscale.triggers.policies.replaying import Replayed, ReplaySettings, resume, run
 
 
 def _silent(line: str) -> None:
@@ -17,7 +17,7 @@ def _silent(line: str) -> None:
 
 
 def runner(say: Callable[[str], None] = _silent) -> Callable[..., None]:
-    """Return `triggers.policies.replay.run`, compiled where numba is installed.
+    """Return `triggers.policies.replaying.run`, compiled where numba is installed.
 
     A policy is passed by a pointer with a fixed signature, so that one compiled loop serves all of them.
 
@@ -40,7 +40,7 @@ def _runner(say: Callable[[str], None]) -> Callable[..., None]:
 
 @cache
 def resumer() -> Callable[..., None]:
-    """Return `triggers.policies.replay.resume`, compiled where numba is installed."""
+    """Return `triggers.policies.replaying.resume`, compiled where numba is installed."""
     numba = compiling.numba()
     if numba is None:
         return resume

@@ -13,19 +13,24 @@ from typing import Any
 
 import numpy
 
-from gpuscale.hpa.kernel.memory import MAX, PERCENT, PODS, Limits, Rules, cells_of
-from gpuscale.hpa.kernel.pods import PodTotals
-from gpuscale.hpa.kernel.proposals import (
+from gpuscale.hpa.kernel import (
+    MAX,
     NO_CHOICE,
     NOT_FETCHED,
+    PERCENT,
+    PODS,
+    Limits,
+    PodTotals,
     Proposal,
+    Rules,
     Tolerances,
     average_proposal,
+    cells_of,
     chosen,
     failure,
     share_proposal,
+    sync,
 )
-from gpuscale.hpa.kernel.sync import sync
 from gpuscale.triggers.policies.policy import Numbers, Parameter, Policy, Seen
 
 _PLACES = 256

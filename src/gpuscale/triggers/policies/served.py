@@ -17,12 +17,11 @@ import numpy
 
 from gpuscale.base.errors import UpstreamError
 from gpuscale.base.golang.durations import format_duration
-from gpuscale.series.promql.parse import parse_query
-from gpuscale.series.promql.tree import ValueType, value_type
-from gpuscale.series.values import Matrix, Value
+from gpuscale.series import Matrix, Value
+from gpuscale.series.promql import ValueType, parse_query, value_type
 from gpuscale.triggers.policies.compiled import policy_function, resumer
 from gpuscale.triggers.policies.policy import Numbers, Policy
-from gpuscale.triggers.policies.replay import SHORT_STEPS, ReplaySettings, fleet_cells
+from gpuscale.triggers.policies.replaying import SHORT_STEPS, ReplaySettings, fleet_cells
 from gpuscale.triggers.trigger import ServedPolicy
 
 STEP_MS = 15_000

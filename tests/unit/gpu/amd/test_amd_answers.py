@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuscale.agent.amd.reader import AmdReader
-from gpuscale.signals.amd_values import AMD_CALLS, NoValueError
+from gpuscale.signals.amd.values import AMD_CALLS, NoValueError
 from gpuscale.testing.amdsmi import StandInAmdSmi, StandInGpu
 
 NUMBERS = st.integers(-1, 2**64) | st.floats()

@@ -10,7 +10,7 @@ from gpuscale.agent.amd.reader import RETRY_MS, AmdReader
 from gpuscale.agent.gpu.readings import ProcessReading
 from gpuscale.base.errors import UnavailableError
 from gpuscale.signals import FIELDS
-from gpuscale.signals.amd_values import DCGM_FIXED, DCGM_SOURCES, amd_call_of
+from gpuscale.signals.amd.values import DCGM_FIXED, DCGM_SOURCES, amd_call_of
 from gpuscale.testing.amdsmi import (
     AmdSmiLibraryException,
     AmdSmiTimeoutException,

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from gpuscale.agent.amd import library
-from gpuscale.signals.amd_values import AMD_CALLS, PROCESS_FUNCTION
+from gpuscale.signals.amd.values import AMD_CALLS, PROCESS_FUNCTION
 from gpuscale.testing import amdsmi
 from gpuscale.testing.amdsmi import StandInAmdSmi, StandInGpu, stand_in_process
 

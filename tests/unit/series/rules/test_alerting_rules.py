@@ -5,7 +5,7 @@ import pytest
 from gpuscale.base.errors import ConfigError, QueryError
 from gpuscale.series.rules.alerting import MAX_ALERTS, AlertState
 from gpuscale.series.rules.load import load_rule_groups
-from gpuscale.series.rules.restore import restore
+from gpuscale.series.rules.restoring import restore
 from gpuscale.series.storage.store import SeriesStore
 
 MINUTE = 60_000

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from gpuscale.base.errors import ConfigError, GpuscaleError, UsageError
 from gpuscale.lab.sim.history.comparison import compared, text
 from gpuscale.lab.sim.history.demand import demand_of
-from gpuscale.lab.sim.history.hpa_history import hpa_history
+from gpuscale.lab.sim.history.hpa_changes import hpa_history
 from gpuscale.lab.sim.history.questions import DeploymentQueries, facts_of, manifests_of
 from gpuscale.lab.sim.history.recording import (
     RecordedColumns,

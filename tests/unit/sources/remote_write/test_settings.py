@@ -6,7 +6,7 @@ import pytest
 
 from gpuscale.base.errors import ConfigError, UsageError
 from gpuscale.series.remote_write.relabelling import RelabelRule
-from gpuscale.server.sources.entra import (
+from gpuscale.server.sources.http.entra import (
     ClientSecret,
     EntraLogin,
     ManagedIdentity,

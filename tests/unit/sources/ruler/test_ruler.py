@@ -7,7 +7,7 @@ import pytest
 from background import started, until
 from gpuscale.base.clock import ManualClock, WallClock
 from gpuscale.base.errors import ConfigError
-from gpuscale.series.query_pool import QueryPool
+from gpuscale.series.promapi.query_pool import QueryPool
 from gpuscale.series.rules.load import load_rule_groups
 from gpuscale.series.rules.rule import RuleFailure
 from gpuscale.series.storage.store import SeriesStore

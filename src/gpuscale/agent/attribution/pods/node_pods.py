@@ -10,12 +10,9 @@ from gpuscale.agent.attribution.sharing.schemes import reads_key
 from gpuscale.base.clock import Clock
 from gpuscale.base.errors import GpuscaleError
 from gpuscale.base.objects.meta import OwnerReference
-from gpuscale.kube.client.answers import JsonObject
-from gpuscale.kube.client.client import KubeClient
-from gpuscale.kube.client.errors import ApiStatusError, ApiUnreachableError
-from gpuscale.kube.informers.records import DeviceKey, NodeView, PodRecord
-from gpuscale.kube.informers.reflector import Reflector
-from gpuscale.kube.reading import read_node_record, read_pod_record, read_slice_devices
+from gpuscale.kube import read_node_record, read_pod_record, read_slice_devices
+from gpuscale.kube.client import ApiStatusError, ApiUnreachableError, JsonObject, KubeClient
+from gpuscale.kube.informers import DeviceKey, NodeView, PodRecord, Reflector
 
 Item = TypeVar("Item")
 _DRA_GROUP = "/apis/resource.k8s.io"

@@ -4,11 +4,9 @@ import logging
 from collections.abc import Sequence
 
 from gpuscale.base.objects.meta import OwnerReference
-from gpuscale.kube.client.answers import METADATA_ONLY
-from gpuscale.kube.client.errors import ApiStatusError, ApiUnreachableError
-from gpuscale.kube.client.reader import Reads
-from gpuscale.kube.informers.records import Controller, PodRecord
-from gpuscale.kube.reading import read_controller
+from gpuscale.kube import read_controller
+from gpuscale.kube.client import METADATA_ONLY, ApiStatusError, ApiUnreachableError, Reads
+from gpuscale.kube.informers import Controller, PodRecord
 
 _log = logging.getLogger(__name__)
 

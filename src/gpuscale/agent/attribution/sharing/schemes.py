@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 from gpuscale.agent.attribution.kubelet.device_parts import ACK_RESOURCE, VOLCANO_RESOURCE
 from gpuscale.agent.gpu.owners import Grant
-from gpuscale.kube.informers.records import PodRecord
+from gpuscale.kube.informers import PodRecord
 
 _ACK_MEMORY = "scheduler.framework.gpushare.allocation"
 _ACK_CORES = "gpushare.alibabacloud.com/core-percentage"

@@ -16,7 +16,7 @@ from gpuscale.agent.attribution.processes.processes import PodDirectory
 from gpuscale.agent.attribution.sharing.schemes import RESERVATION_NAMESPACES, GpuPart, parts_of
 from gpuscale.agent.gpu.owners import ContainerRef, Grant, Unattributed
 from gpuscale.agent.gpu.readings import GpuIdentity
-from gpuscale.kube.informers.records import PodRecord
+from gpuscale.kube.informers import PodRecord
 
 _GIB_IN_MIB = 1024
 _GROUP_LABEL = "runai-gpu-group"

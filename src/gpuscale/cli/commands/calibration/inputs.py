@@ -11,10 +11,9 @@ from gpuscale.cli.options.cluster import context_namespace, looking
 from gpuscale.cli.options.requests import slo_of
 
 if TYPE_CHECKING:
-    from gpuscale.kube.client.settings import KubeSettings
-    from gpuscale.load.calibrate.levels import Objective
-    from gpuscale.load.calibrate.measuring.cluster import Replica
-    from gpuscale.load.calibrate.measuring.reading import SignalCandidate, SignalReader
+    from gpuscale.kube.client import KubeSettings
+    from gpuscale.load.calibrate import Objective
+    from gpuscale.load.calibrate.measuring import Replica, SignalCandidate, SignalReader
 
 
 def read_objective(texts: list[str]) -> "Objective":
@@ -23,7 +22,7 @@ def read_objective(texts: list[str]) -> "Objective":
     Raises:
         UsageError: it is not one percentile and errors at most.
     """
-    from gpuscale.load.calibrate.levels import Objective
+    from gpuscale.load.calibrate import Objective
 
     slo = slo_of(texts)
     if len(slo.percentiles) != 1:
@@ -49,7 +48,7 @@ def read_replica(
     """
     import asyncio
 
-    from gpuscale.load.calibrate.measuring.cluster import find_replica
+    from gpuscale.load.calibrate.measuring import find_replica
 
     if any(others):
         raise UsageError(
@@ -70,13 +69,13 @@ def reader_opener(
     cluster: "KubeSettings | None",
 ) -> "Callable[[], SignalReader | None]":
     """Return what opens the way to the signals' values, inside an event loop."""
-    from gpuscale.load.calibrate.measuring.reading import PageReader, PrometheusSignals
+    from gpuscale.load.calibrate.measuring import PageReader, PrometheusSignals
 
     page, prometheus = sources
 
     def opened() -> "SignalReader | None":
         if replica is not None and cluster is not None and replica.metrics:
-            from gpuscale.load.calibrate.measuring.cluster import ClusterReader
+            from gpuscale.load.calibrate.measuring import ClusterReader
 
             return ClusterReader(cluster, replica)
         if page is not None:
@@ -100,7 +99,7 @@ def read_signals(
     Raises:
         UsageError: a text is none, or there is no way to their values.
     """
-    from gpuscale.load.calibrate.measuring.reading import SignalCandidate, read_signal
+    from gpuscale.load.calibrate.measuring import SignalCandidate, read_signal
 
     if served:
         return tuple(SignalCandidate(each, "") for each in served)

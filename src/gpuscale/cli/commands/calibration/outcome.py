@@ -13,8 +13,8 @@ from gpuscale.cli.files import write_files
 from gpuscale.cli.texts import Output, print_document
 
 if TYPE_CHECKING:
-    from gpuscale.load.calibrate.measuring.reading import SignalCandidate
-    from gpuscale.load.calibrate.scaleout import LoadStep, ScaleOutCourse
+    from gpuscale.load.calibrate import LoadStep, ScaleOutCourse
+    from gpuscale.load.calibrate.measuring import SignalCandidate
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ def finish(
     document = report.document(url, measured, analysis, checked, step)
     document["notes"] = [*doubts, *document["notes"]]
     if files.page is not None:
-        from gpuscale.load.calibrate.page import render_page
+        from gpuscale.load.calibrate import render_page
 
         texts[files.page] = render_page(document)
     if files.result is not None:
@@ -120,8 +120,7 @@ def _texts(
     headroom: float,
 ) -> "tuple[dict[str, str], tuple[LoadStep, ScaleOutCourse] | None]":
     """Return the files to write, those that there is a value for, and the predicted scale-out."""
-    from gpuscale.load.calibrate import writing
-    from gpuscale.load.calibrate.scaleout import LoadStep, predict_step
+    from gpuscale.load.calibrate import LoadStep, predict_step, writing
 
     measured, analysis, _, _ = found
     texts: dict[str, str] = {}
@@ -171,8 +170,7 @@ def _linted(text: str, name: str) -> str:
     Raises:
         ConfigError: it has; nothing is written then.
     """
-    from gpuscale.ops.lint.lint import lint
-    from gpuscale.ops.lint.problems import problems_of_errors
+    from gpuscale.ops.lint import lint, problems_of_errors
 
     if problems := problems_of_errors(lint([(name, text)])):
         raise ConfigError(*problems)

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from gpuscale.base.errors import UsageError
 
 if TYPE_CHECKING:
-    from gpuscale.load.calibrate.analysis import Analysis, Measurements
-    from gpuscale.load.calibrate.measuring.reading import SignalReader
-    from gpuscale.load.calibrate.measuring.session import PredictionCheck, SessionSettings
-    from gpuscale.load.plan import LoadRequest
+    from gpuscale.load import LoadRequest
+    from gpuscale.load.calibrate import Analysis, Measurements
+    from gpuscale.load.calibrate.measuring import PredictionCheck, SessionSettings, SignalReader
 
 
 class CalibrationRun(NamedTuple):
@@ -42,11 +41,9 @@ def run_calibration(
         UnavailableError: the service does not answer.
     """
     from gpuscale.cli.exits import stop_event
-    from gpuscale.load.calibrate.measuring.greeting import greet
-    from gpuscale.load.calibrate.measuring.sending import Loader
-    from gpuscale.load.calibrate.measuring.session import Session
-    from gpuscale.load.http.target import resolve
-    from gpuscale.load.run import new_runner
+    from gpuscale.load import new_runner
+    from gpuscale.load.calibrate.measuring import Loader, Session, greet
+    from gpuscale.load.http import resolve
 
     logging.getLogger("gpuscale.load").setLevel(logging.ERROR)  # levels that are cut leave requests
     target = resolve(request)

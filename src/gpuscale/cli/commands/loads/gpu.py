@@ -29,12 +29,11 @@ from gpuscale.cli.options.runs import (
 )
 from gpuscale.cli.progress import hide_line, show_line
 from gpuscale.cli.texts import Output, print_document, printable
-from gpuscale.load.limits import MAX_GPU_PROCESSES
+from gpuscale.load import MAX_GPU_PROCESSES
 
 if TYPE_CHECKING:
     from gpuscale.base.loads import Load
-    from gpuscale.load.gpu.holding import HeldGpu
-    from gpuscale.load.gpu.plan import ChosenGpu, GpuPlan
+    from gpuscale.load.gpu import ChosenGpu, GpuPlan, HeldGpu
 
 _PROFILES = "--util, --ramp, --steps, --sine or --trace"
 _LEAST_MEMORY = 1 << 20
@@ -101,9 +100,14 @@ def gpu(
 
     Example:  gpuscale load gpu --steps 30@1m,90@2m,10@1m --gpu all --watch-hpa bert --html run.html
     """
-    from gpuscale.load.gpu.driver import CudaDriver
-    from gpuscale.load.gpu.plan import GpuPlan, choose
-    from gpuscale.load.gpu.result import gpu_document, gpu_timeline, gpu_totals
+    from gpuscale.load.gpu import (
+        CudaDriver,
+        GpuPlan,
+        choose,
+        gpu_document,
+        gpu_timeline,
+        gpu_totals,
+    )
 
     shapes = {"--util": util, "--ramp": ramp, "--steps": steps, "--sine": sine, "--trace": trace}
     given = {name: value for name, value in shapes.items() if value is not None}
@@ -123,7 +127,7 @@ def gpu(
     document = gpu_document(plan, held, watched)
     texts = {output_file: json.dumps(document) + "\n"} if output_file else {}
     if html:
-        from gpuscale.load.timeline.page import render_timeline
+        from gpuscale.load.timeline import render_timeline
 
         texts[html] = render_timeline(gpu_timeline(plan, held, watched), gpu_totals(document))
     write_files(texts)
@@ -136,7 +140,7 @@ def _load(
     shapes: Mapping[str, object], duration_s: float | None, columns: tuple[str, str]
 ) -> "tuple[Load, float, str]":
     """Return the load, how long it takes, and what it is called."""
-    from gpuscale.load.shapes import PERCENT
+    from gpuscale.load import PERCENT
 
     if len(shapes) != 1:
         raise UsageError(f"found {' and '.join(shapes) or 'no load'}, expected one of {_PROFILES}")
@@ -153,7 +157,7 @@ def _load(
 
 
 def _of_trace(name: str, time_column: str, percent_column: str) -> "Load":
-    from gpuscale.lab.sim.load.traces import load_trace
+    from gpuscale.lab.sim.load import load_trace
 
     return load_trace(
         read_text(name, TRACE_MIB),
@@ -180,8 +184,7 @@ def _size(text: str | None) -> int | None:
 
 
 async def _hold(plan: "GpuPlan", gpus: "Sequence[ChosenGpu]") -> "Sequence[HeldGpu]":
-    from gpuscale.load.gpu.counted import open_counter
-    from gpuscale.load.gpu.holding import hold
+    from gpuscale.load.gpu import hold, open_counter
 
     logging.basicConfig(format="gpuscale: %(message)s", stream=sys.stderr, level=logging.ERROR)
     stop = stop_event()
@@ -218,7 +221,7 @@ def _show(held: "Sequence[HeldGpu]") -> None:
 
 
 def _print(document: dict[str, Any], output: Output) -> None:
-    from gpuscale.load.gpu.result import gpu_text
+    from gpuscale.load.gpu import gpu_text
 
     if output is Output.TEXT:
         for line in gpu_text(document).splitlines():

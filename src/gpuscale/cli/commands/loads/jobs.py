@@ -28,13 +28,11 @@ from gpuscale.cli.options.cluster import (
 from gpuscale.cli.options.durations import seconds_of
 from gpuscale.cli.progress import hide_line, show_line
 from gpuscale.cli.texts import Output, print_document, printable
-from gpuscale.load.limits import MAX_JOBS, USUAL_JOBS
+from gpuscale.load import MAX_JOBS, USUAL_JOBS
 
 if TYPE_CHECKING:
-    from gpuscale.kube.client.settings import KubeSettings
-    from gpuscale.load.jobs.chronicle import Chronicle
-    from gpuscale.load.jobs.running import JobPlan, JobRun
-    from gpuscale.load.jobs.template import JobTemplate
+    from gpuscale.kube.client import KubeSettings
+    from gpuscale.load.jobs import Chronicle, JobPlan, JobRun, JobTemplate
 
 _MAX_S = 7 * 24 * 3600.0
 _PER_S = {"s": 1.0, "m": 60.0, "h": 3600.0}
@@ -137,7 +135,7 @@ def jobs(
     for option, name in (("--html", html), ("--junit", junit), ("--output-file", output_file)):
         check_writable([name] if name else [], option)
     cluster = cluster_settings(kubeconfig, context)
-    from gpuscale.load.jobs.running import JobPlan, moments
+    from gpuscale.load.jobs import JobPlan, moments
 
     due_s = moments(count, gap_s, rate, seed)
     plan = JobPlan(
@@ -162,7 +160,7 @@ def _finish(
     Raises:
         typer.Exit: with code 1, not all Jobs are done.
     """
-    from gpuscale.load.jobs.result import (
+    from gpuscale.load.jobs import (
         job_document,
         job_faults_text,
         job_text,
@@ -170,8 +168,7 @@ def _finish(
         job_totals,
         junit_text,
     )
-    from gpuscale.load.timeline.page import render_timeline
-    from gpuscale.load.timeline.table import timeline_text
+    from gpuscale.load.timeline import render_timeline, timeline_text
 
     document = job_document(run)
     texts: dict[str, str] = {}
@@ -202,8 +199,8 @@ def _finish(
 
 
 async def _run(plan: "JobPlan", cluster: "KubeSettings") -> "JobRun":
-    from gpuscale.kube.client.client import KubeClient
-    from gpuscale.load.jobs.running import JobRunner
+    from gpuscale.kube.client import KubeClient
+    from gpuscale.load.jobs import JobRunner
 
     stop = stop_event()
     run_id = secrets.token_hex(3)
@@ -224,8 +221,8 @@ async def _run(plan: "JobPlan", cluster: "KubeSettings") -> "JobRun":
 async def _clean(
     cluster: "KubeSettings", namespace: str | None, run: str | None, output: Output
 ) -> None:
-    from gpuscale.kube.client.client import KubeClient
-    from gpuscale.load.jobs.cleaning import clean
+    from gpuscale.kube.client import KubeClient
+    from gpuscale.load.jobs import clean
 
     async with KubeClient(cluster, tries=3) as client:
         await client.check_ready()
@@ -301,7 +298,7 @@ def _bounded(name: str, text: str) -> float:
 
 
 def _template(name: str | None) -> "JobTemplate":
-    from gpuscale.load.jobs.template import read_template, sample_template
+    from gpuscale.load.jobs import read_template, sample_template
 
     if name is None:
         return sample_template()

@@ -15,7 +15,7 @@ from gpuscale.cli.files import write_files
 from gpuscale.cli.texts import Output, print_document, printable
 
 if TYPE_CHECKING:
-    from gpuscale.load.timeline.types import Timeline
+    from gpuscale.load.timeline import Timeline
 
 _PIPED_WIDTH = 100
 
@@ -50,7 +50,7 @@ def read(
 
     Example:  hey -z 1m -o csv http://127.0.0.1:8000/ > hey.csv; gpuscale load read hey.csv --html hey.html
     """
-    from gpuscale.load.results.reading import joined, read_result
+    from gpuscale.load.results import joined, read_result
 
     check_writable([html] if html else [], "--html")
     started_ms = _time_ms(started) if started is not None else None
@@ -68,15 +68,15 @@ def read(
             print(f"gpuscale: {printable(str(path))}: {note}", file=sys.stderr)
     whole = joined(timelines)
     if html:
-        from gpuscale.load.timeline.page import render_timeline
+        from gpuscale.load.timeline import render_timeline
 
         write_files({html: render_timeline(whole, totals)})
     if output is not Output.TEXT:
-        from gpuscale.load.timeline.document import timeline_document
+        from gpuscale.load.timeline import timeline_document
 
         print_document(timeline_document(whole), output)
         return
-    from gpuscale.load.timeline.table import timeline_text
+    from gpuscale.load.timeline import timeline_text
 
     is_terminal = sys.stdout.isatty()
     width = shutil.get_terminal_size((_PIPED_WIDTH, 24)).columns if is_terminal else _PIPED_WIDTH

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING
 from gpuscale.base.errors import UsageError
 from gpuscale.base.text_files import read_text, shown_name
 from gpuscale.cli.texts import printable
-from gpuscale.lab.scenarios import find_setup, shipped_names
+from gpuscale.lab import find_setup, shipped_names
 
 if TYPE_CHECKING:
     from gpuscale.base.loads import Load
-    from gpuscale.load.plans.types import ForeignPlan
-    from gpuscale.load.results.types import RequestResult as TracedRequest
-    from gpuscale.load.shapes import LoadUnit
-    from gpuscale.load.tokens import Lengths
+    from gpuscale.load import Lengths, LoadUnit
+    from gpuscale.load.plans import ForeignPlan
+    from gpuscale.load.results import RequestResult as TracedRequest
 
 _LONGEST_TRACE_S = 3e9
 TRACE_MIB = 256
@@ -34,7 +33,7 @@ def shaped_load(
     is_closed: bool,
 ) -> "tuple[Load | None, float, str]":
     """Return the load, how long it takes, and what it is called."""
-    from gpuscale.load.shapes import RATES
+    from gpuscale.load import RATES
 
     if len(shapes) > 1 or (is_closed == bool(shapes) and not (is_closed and foreign)):
         found = " and ".join(shapes) or "no load"
@@ -116,7 +115,7 @@ def lasting(wanted_s: float | None, own_s: float | None) -> float:
     Raises:
         UsageError: neither is known, or it is too long.
     """
-    from gpuscale.load.plan import MAX_DURATION_S
+    from gpuscale.load import MAX_DURATION_S
 
     found_s = wanted_s or own_s
     if found_s is None:
@@ -151,7 +150,7 @@ def _of_scenario(text: str, service: str | None) -> "tuple[Load, float]":
 
 def foreign_plan(name: str) -> "ForeignPlan":
     """Return another tool's plan, and say what of it is not taken over."""
-    from gpuscale.load.plans.reading import read_plan
+    from gpuscale.load.plans import read_plan
 
     foreign = read_plan(
         read_text(name), shown_name(name), lambda file: read_text(str(Path(name).parent / file))
@@ -174,7 +173,7 @@ def _check_loop(foreign: "ForeignPlan", name: str, *, is_closed: bool) -> None:
 
 def _of_trace(name: str, time_column: str, rate_column: str | None, scale: float) -> "Load":
     from gpuscale.base.loads import TraceLoad
-    from gpuscale.lab.sim.load.traces import load_trace
+    from gpuscale.lab.sim.load import load_trace
 
     if is_jsonl(name):
         times_s = sorted(each.start_ms / 1000 for each in mooncake_requests(name))
@@ -192,14 +191,14 @@ def is_jsonl(name: str) -> bool:
 
 def mooncake_requests(name: str) -> "Sequence[TracedRequest]":
     """Return the requests of a Mooncake trace."""
-    from gpuscale.load.results.aiperf import read_mooncake
+    from gpuscale.load.results import read_mooncake
 
     return read_mooncake(read_text(name, TRACE_MIB).splitlines(), shown_name(name)).requests
 
 
 def token_lengths(tokens: str | None, trace: str | None) -> "tuple[Lengths, ...]":
     """Return the token lengths of requests in turn; none where nothing says them."""
-    from gpuscale.load.tokens import parse_lengths, read_lengths
+    from gpuscale.load import parse_lengths, read_lengths
 
     if trace is not None and is_jsonl(trace):
         entries = mooncake_requests(trace)

@@ -9,8 +9,7 @@ from gpuscale.base.errors import UsageError
 from gpuscale.cli.options.cluster import cluster_settings, context_namespace, looking
 
 if TYPE_CHECKING:
-    from gpuscale.load.watching.notes import Watched
-    from gpuscale.load.watching.process import WatchedHpa, WatchedUp
+    from gpuscale.load.watching import Watched, WatchedHpa, WatchedUp
 
 T = TypeVar("T")
 
@@ -27,7 +26,7 @@ def watched_hpa(
         if namespace or kubeconfig or context:
             raise UsageError("found the options of a cluster, expected --watch-hpa beside them")
         return None
-    from gpuscale.load.watching.process import WatchedHpa
+    from gpuscale.load.watching import WatchedHpa
 
     settings = cluster_settings(kubeconfig, context)
     return WatchedHpa(settings, namespace or context_namespace(settings), hpa.removeprefix("hpa/"))
@@ -43,7 +42,7 @@ def while_watching(
     """
     if watch is None:
         return run(), None
-    from gpuscale.load.watching.process import watching
+    from gpuscale.load.watching import watching
 
     with contextlib.ExitStack() as stack:
         with looking():  # what can't be watched is no load that failed

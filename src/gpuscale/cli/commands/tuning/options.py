@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from gpuscale.lab.tuning.limits import LIMITS
+from gpuscale.lab.tuning import LIMITS
 
 _DEMAND, _REPLAY, _SEARCH, _NODES = "Demand file", "Replay", "Search", "Nodes and money"
 

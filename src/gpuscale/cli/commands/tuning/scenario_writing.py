@@ -9,10 +9,9 @@ from gpuscale.base.errors import UsageError
 from gpuscale.base.golang.durations import format_duration
 from gpuscale.base.text_files import STDIN, read_text
 from gpuscale.base.whole_files import check_writable
-from gpuscale.lab.plan.tuning.pooled import DELAY, MIN_NODES, UNNEEDED, DedicatedPool
-from gpuscale.lab.scenarios import load_policy, read_beside
-from gpuscale.lab.sim.scenario.loading import load_setup
-from gpuscale.lab.sim.scenario.model import parse_scenario
+from gpuscale.lab import load_policy, read_beside
+from gpuscale.lab.plan.tuning import DELAY, MIN_NODES, UNNEEDED, DedicatedPool
+from gpuscale.lab.sim.scenario import load_setup, parse_scenario
 
 _MINUTE_MS = 60_000
 

@@ -63,8 +63,8 @@ from gpuscale.cli.recordings import (
 )
 from gpuscale.cli.scenarios import scenario_help
 from gpuscale.cli.texts import Output, print_document, printable
-from gpuscale.lab.scenarios import find_setup, shipped_names
-from gpuscale.lab.tuning.limits import (
+from gpuscale.lab import find_setup, shipped_names
+from gpuscale.lab.tuning import (
     HELD_BACK_PERCENT,
     LIMITS,
     SEED,
@@ -171,17 +171,17 @@ def tune(
     setup = None if scenario is None else find_setup(scenario)
     from gpuscale.cli.commands.tuning.scenario_writing import scenario_base, scenario_text
     from gpuscale.cli.commands.tuning.writing import base_of, tuned_text
-    from gpuscale.lab.plan.tuning.workers import check_address
-    from gpuscale.lab.tuning.answers import TuningRequest
-    from gpuscale.lab.tuning.asking import answer
-    from gpuscale.lab.tuning.inputs import (
+    from gpuscale.lab.plan.tuning import check_address
+    from gpuscale.lab.tuning import (
         Overrides,
+        TuningRequest,
+        answer,
         manifest_of,
         of_demand,
         of_setup,
         policy_names,
+        text_of,
     )
-    from gpuscale.lab.tuning.shown import text_of
 
     given = Overrides(
         None if start_up is None else seconds_of("--start-up", start_up),
@@ -257,7 +257,7 @@ def tune(
 def _text(document: dict[str, object], suffix: str) -> str:
     if suffix == ".json":
         return json.dumps(document, ensure_ascii=False) + "\n"
-    from gpuscale.lab.views.tuned import render_tuned
+    from gpuscale.lab.views import render_tuned
 
     return render_tuned(document)
 

@@ -8,11 +8,8 @@ from gpuscale.base.errors import ConfigError, UsageError
 from gpuscale.base.objects.hpa.manifest import hpa_manifest
 from gpuscale.base.text_files import read_text
 from gpuscale.base.whole_files import check_writable
-from gpuscale.lab.tuning.autoscaler import TunedHpa
-from gpuscale.lab.tuning.changes import changes
-from gpuscale.lab.tuning.inputs import Manifest, manifest_of
-from gpuscale.ops.lint.lint import lint
-from gpuscale.ops.lint.problems import problems_of_errors
+from gpuscale.lab.tuning import Manifest, TunedHpa, changes, manifest_of
+from gpuscale.ops.lint import lint, problems_of_errors
 
 _EDITABLE = ("autoscaling/v2", "autoscaling/v2beta2")
 

@@ -58,7 +58,7 @@ from gpuscale.lab.sim.keda import ScaledStatus
 from gpuscale.lab.sim.pod_index import FINISHED
 from gpuscale.lab.sim.scenario.setup import JobSetup
 from gpuscale.lab.sim.world import World
-from gpuscale.series.promapi.shapes import TimeAxis
+from gpuscale.series.promapi import TimeAxis
 
 _SYSTEM_NAMESPACES = ("default", LEASES, "kube-public", "kube-system")
 """Those that every cluster has."""

@@ -14,8 +14,8 @@ from gpuscale.base.objects.hpa import HorizontalPodAutoscaler
 from gpuscale.base.objects.hpa.manifest import hpa_manifest
 from gpuscale.base.objects.scaled_object import API_VERSION, KIND, ScaledObject
 from gpuscale.base.quantity import milli_text
-from gpuscale.hpa.types import Decision, MetricStatus
-from gpuscale.hpa.versions import HPA_GENERATION, parse_version
+from gpuscale.hpa import Decision, MetricStatus
+from gpuscale.hpa.terms import HPA_GENERATION, parse_version
 from gpuscale.lab.kube_api.objects.run import Json, Run
 from gpuscale.lab.sim.keda import ScaledStatus
 

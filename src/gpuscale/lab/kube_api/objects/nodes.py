@@ -8,7 +8,7 @@ from gpuscale.base.objects.meta import ObjectMeta
 from gpuscale.base.objects.nodes import Node
 from gpuscale.lab.kube_api.kinds import LEASE
 from gpuscale.lab.kube_api.objects.run import Json, Run, address
-from gpuscale.server.metricsapi.wire.bodies import timestamp
+from gpuscale.server.metricsapi.wire import timestamp
 
 _PRESSURES = (
     ("MemoryPressure", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),

@@ -7,8 +7,8 @@ from typing import Any
 
 from gpuscale.base.objects.meta import ObjectMeta
 from gpuscale.lab.kube_api.kinds import API_VERSIONS
-from gpuscale.series.promapi.shapes import TimeAxis
-from gpuscale.server.metricsapi.wire.bodies import timestamp
+from gpuscale.series.promapi import TimeAxis
+from gpuscale.server.metricsapi.wire import timestamp
 
 Json = dict[str, Any]
 _IDENTITIES = uuid.UUID("6f0d0c5e-9a53-5d0c-8a5b-0f5a7b3f8f11")

@@ -12,7 +12,7 @@ from gpuscale.base.objects.pods import PodTemplate
 from gpuscale.base.objects.workloads import Deployment, Job
 from gpuscale.lab.kube_api.objects.pods import job_labels, pod_spec
 from gpuscale.lab.kube_api.objects.run import Json, Run
-from gpuscale.server.metricsapi.wire.bodies import selector_body
+from gpuscale.server.metricsapi.wire import selector_body
 
 _HASH = "pod-template-hash"
 _REVISION = "deployment.kubernetes.io/revision"

@@ -11,11 +11,13 @@ from aiohttp import web
 
 from gpuscale.lab.local.addresses import only_host
 from gpuscale.lab.local.services.desk import Desk, UnservedError
-from gpuscale.server.metricsapi.connections.connection import Connection
-from gpuscale.server.metricsapi.connections.counted_log import CountedLog
-from gpuscale.server.metricsapi.connections.http import without_server
-from gpuscale.server.metricsapi.connections.lobby import ConnectionLimits
-from gpuscale.server.metricsapi.connections.port import Port
+from gpuscale.server.metricsapi.connections import (
+    Connection,
+    ConnectionLimits,
+    CountedLog,
+    Port,
+    without_server,
+)
 
 LIMITS = ConnectionLimits(total=1_000, per_address=1_000, proxies=1, header_s=10.0, idle_s=60.0)
 """One request at a time on each. All clients may be one address.

@@ -28,8 +28,7 @@ from gpuscale.lab.plan.fleet.state import (
     Services,
     Table,
 )
-from gpuscale.triggers.policies.compiled import policy_function, policy_signature
-from gpuscale.triggers.policies.policy import Desired, Numbers, Policy
+from gpuscale.triggers.policies import Desired, Numbers, Policy, policy_function, policy_signature
 
 MOST_PODS = 20_000_000
 """Places that a replay may need for pods; memory is taken for those that are used."""

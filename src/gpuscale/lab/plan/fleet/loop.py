@@ -1,4 +1,4 @@
-"""A fleet, step by step: many services as `triggers.policies.replay` has one, whose pods need GPUs of nodes.
+"""A fleet, step by step: services as in `triggers.policies.replaying`, whose pods need GPUs of nodes.
 
 Every service works as it says there, and where GPUs are never short it does the same to the bit. Pods
 that find no GPUs wait in their pool's line, oldest first; nodes are ordered for them, come after their
@@ -20,7 +20,7 @@ from gpuscale.lab.plan.fleet.state import (
     Services,
     Table,
 )
-from gpuscale.triggers.policies.policy import Desired, Numbers, Seen
+from gpuscale.triggers.policies import Desired, Numbers, Seen
 
 
 def run(

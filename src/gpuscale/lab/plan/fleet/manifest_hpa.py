@@ -9,20 +9,21 @@ from typing import Any
 
 import numpy
 
-from gpuscale.hpa.kernel.memory import Limits, Rules, cells_of
-from gpuscale.hpa.kernel.proposals import (
+from gpuscale.hpa.kernel import (
     NO_CHOICE,
     NOT_FETCHED,
+    Limits,
+    Rules,
     Tolerances,
     average_proposal,
+    cells_of,
     chosen,
     failure,
     share_proposal,
+    sync,
     value_proposal,
 )
-from gpuscale.hpa.kernel.sync import sync
-from gpuscale.triggers.policies.hpa import pod_totals, ready_before
-from gpuscale.triggers.policies.policy import Numbers, Policy, Seen
+from gpuscale.triggers.policies import Numbers, Policy, Seen, pod_totals, ready_before
 
 POD_AVERAGE, VALUE, OBJECT_AVERAGE, EXTERNAL_AVERAGE = range(4)
 """What a target is held against: the mean over pods, the value, or the value's share of each replica."""
@@ -49,7 +50,7 @@ def manifest_policy(
     """Return the policy of one HPA and its settings.
 
     Args:
-        limits: as `hpa.numbers.limits_of` has them.
+        limits: as `hpa.replicas.numbers.limits_of` has them.
         target_milli: in thousandths of the metric.
         kind: POD_AVERAGE, VALUE, OBJECT_AVERAGE or EXTERNAL_AVERAGE.
         tolerance_up: half of the dead band.

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy
 
-from gpuscale.triggers.policies.policy import Numbers
+from gpuscale.triggers.policies import Numbers
 
 NOWHERE = -1
 Counts: TypeAlias = numpy.ndarray[tuple[int], numpy.dtype[numpy.int64]]

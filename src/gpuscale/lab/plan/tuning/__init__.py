@@ -1,1 +1,13 @@
 """The search of `gpuscale tune`: what may change, what it comes to, and the best of it."""
+
+from typing import TYPE_CHECKING
+
+from gpuscale.base.doors import door
+
+if TYPE_CHECKING:
+    from gpuscale.lab.plan.tuning.pooled import DELAY, MIN_NODES, UNNEEDED, DedicatedPool
+    from gpuscale.lab.plan.tuning.workers import check_address
+else:
+    __getattr__ = door(__name__)
+
+__all__ = ["DELAY", "MIN_NODES", "UNNEEDED", "DedicatedPool", "check_address"]

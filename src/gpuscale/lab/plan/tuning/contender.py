@@ -11,9 +11,15 @@ from typing import cast
 import numpy
 
 from gpuscale.base.compiling import fingerprint
-from gpuscale.triggers.policies.compiled import policy_function, replay
-from gpuscale.triggers.policies.policy import Numbers, Parameter, Policy
-from gpuscale.triggers.policies.replay import Replayed, ReplaySettings
+from gpuscale.triggers.policies import (
+    Numbers,
+    Parameter,
+    Policy,
+    Replayed,
+    ReplaySettings,
+    policy_function,
+    replay,
+)
 
 LEAST, MOST = "min_replicas", "max_replicas"
 _WHOLE = re.compile(r"(_s|_minutes|_nodes|_replicas|_pods|_percent|_(pods|percent)_\d+)$")

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 import numpy
 
 from gpuscale.lab.plan.tuning.contender import Searched
-from gpuscale.triggers.policies.policy import Numbers
-from gpuscale.triggers.policies.replay import ReplaySettings
+from gpuscale.triggers.policies import Numbers, ReplaySettings
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,7 @@ import numpy
 
 from gpuscale.lab.plan.fleet.fleet import FleetPool, FleetRun, FleetService, replay_fleet
 from gpuscale.lab.plan.tuning.contender import Contender, Searched, kept
-from gpuscale.triggers.policies.policy import Numbers, Parameter
-from gpuscale.triggers.policies.replay import Replayed, ReplaySettings
+from gpuscale.triggers.policies import Numbers, Parameter, Replayed, ReplaySettings
 
 MIN_NODES, UNNEEDED, DELAY = "min_nodes", "unneeded_minutes", "delay_after_add_minutes"
 _MINUTE_S = 60.0

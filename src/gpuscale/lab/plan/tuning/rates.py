@@ -4,8 +4,7 @@ from collections.abc import Iterator
 
 from gpuscale.base.objects.hpa import Behavior, PolicyType, ScalingRules, SelectPolicy
 from gpuscale.lab.plan.tuning.contender import Setting
-from gpuscale.triggers.policies.hpa import FIRST_POLICY, UP_TOLERANCE, UP_WINDOW
-from gpuscale.triggers.policies.policy import Parameter
+from gpuscale.triggers.policies import FIRST_POLICY, UP_TOLERANCE, UP_WINDOW, Parameter
 
 UP_WINDOW_NAME, UP_TOLERANCE_NAME = "up_window_s", "up_tolerance"
 _LONGEST_UP_WINDOW_S = 900.0

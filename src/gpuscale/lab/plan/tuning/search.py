@@ -16,8 +16,7 @@ import numpy
 from gpuscale.lab.plan.tuning import sobol
 from gpuscale.lab.plan.tuning.contender import Searched, at_share, moved, rounded
 from gpuscale.lab.plan.tuning.outcomes import Known, SettingOutcome, Trial, undominated_first
-from gpuscale.triggers.policies.policy import Numbers
-from gpuscale.triggers.policies.replay import ReplaySettings
+from gpuscale.triggers.policies import Numbers, ReplaySettings
 
 DAY_S = 86_400.0
 _DRAWS = 200

@@ -10,7 +10,7 @@ from gpuscale.base import compiling
 from gpuscale.base.errors import UnavailableError, UsageError
 from gpuscale.lab.plan.tuning.outcomes import SettingOutcome
 from gpuscale.lab.plan.tuning.search import Each
-from gpuscale.triggers.policies.policy import Numbers
+from gpuscale.triggers.policies import Numbers
 
 _ANSWERS_WITHIN_S = 20
 _PACKAGES = {"dask": "distributed", "ray": "ray"}

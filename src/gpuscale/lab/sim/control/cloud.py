@@ -4,20 +4,21 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from gpuscale.agent.gpu.models import GpuModel
+from gpuscale.agent.gpu import GpuModel
 from gpuscale.base.errors import UsageError
 from gpuscale.base.objects.pods import Pod
 from gpuscale.base.streams import name_suffix, stream
-from gpuscale.hpa.cluster.nodes.autoscale import PoolNode
-from gpuscale.hpa.cluster.nodes.policy import NodePolicy, NodeRequest
-from gpuscale.hpa.cluster.nodes.pools import (
+from gpuscale.hpa.cluster.nodes import (
     Action,
     AutoscalerSettings,
+    NodePolicy,
     NodePool,
+    NodeRequest,
+    PoolNode,
     ScaleDown,
     ScaleUp,
 )
-from gpuscale.hpa.cluster.scheduling.fit import NodeState
+from gpuscale.hpa.cluster.scheduling import NodeState
 from gpuscale.lab.queueing.times import Times
 from gpuscale.lab.sim.cluster import Cluster
 from gpuscale.lab.sim.engine import Engine, EventStage

@@ -1,7 +1,7 @@
 """The scheduler: every waiting pod gets a node, or a reason."""
 
 from gpuscale.base.objects.pods import Pod
-from gpuscale.hpa.cluster.scheduling.placing import Placer
+from gpuscale.hpa.cluster.scheduling import Placer
 from gpuscale.lab.sim.cluster import Cluster
 
 

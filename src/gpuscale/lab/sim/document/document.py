@@ -16,7 +16,7 @@ from gpuscale.lab.sim.document.requests import request_summaries
 from gpuscale.lab.sim.document.timeline import SeriesRecorder
 from gpuscale.lab.sim.events import SimulationEvent
 from gpuscale.lab.sim.site import Site
-from gpuscale.triggers.keda.activation import ACTIVATED, DEACTIVATED
+from gpuscale.triggers.keda import ACTIVATED, DEACTIVATED
 
 _Sizes = Mapping[tuple[str, str], Sequence[float]]
 """What things were set to, in the order they were, by the kind and the object of the event."""

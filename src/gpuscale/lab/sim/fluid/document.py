@@ -13,7 +13,7 @@ from gpuscale.lab.sim.control.cloud import CloudPool
 from gpuscale.lab.sim.energy import work_w
 from gpuscale.lab.sim.fluid.loads import rates_at
 from gpuscale.lab.sim.scenario.setup import ServiceSetup, Setup
-from gpuscale.triggers.policies.policy import Numbers
+from gpuscale.triggers.policies import Numbers
 
 NOT_MODELLED = {
     "events": "steps have no moments",

@@ -9,17 +9,16 @@ from gpuscale.lab.sim.formula.fields import owner_labels
 from gpuscale.lab.sim.needs import UTILIZATION
 from gpuscale.lab.sim.pipeline import common_labels
 from gpuscale.lab.sim.scenario.setup import Setup
-from gpuscale.series.labels import METRIC_NAME
-from gpuscale.series.promql import tree
-from gpuscale.series.promql.parse import parse_matchers, parse_query
-from gpuscale.server.rules.catalogue import Catalogue
-from gpuscale.server.rules.query import custom_query
-from gpuscale.server.rules.resources import (
+from gpuscale.series import METRIC_NAME
+from gpuscale.series.promql import parse_matchers, parse_query, tree
+from gpuscale.server.rules import (
     KUBERNETES,
     NAMESPACES,
     PODS,
+    Catalogue,
     ResourceType,
     UnknownResourceError,
+    custom_query,
 )
 
 _OF_PROCESSES = "DCGM_CUSTOM_PROCESS_SM_UTIL"

@@ -16,7 +16,7 @@ from gpuscale.base.loads import (
     StepsLoad,
     TraceLoad,
 )
-from gpuscale.triggers.policies.policy import Numbers
+from gpuscale.triggers.policies import Numbers
 
 
 def requests_until(load: Load, times: Numbers) -> Numbers:

@@ -13,11 +13,11 @@ import numpy
 from gpuscale.base.errors import UsageError
 from gpuscale.base.objects.hpa import ExternalMetric, HorizontalPodAutoscaler, PodsMetric
 from gpuscale.base.objects.workloads import Deployment
-from gpuscale.hpa.cluster.nodes.policy import ClusterAutoscaler
-from gpuscale.hpa.cluster.scheduling.fit import NodeState, misfits, score
-from gpuscale.hpa.numbers import limits_of
-from gpuscale.hpa.policy import HpaPolicy
-from gpuscale.hpa.types import ControllerSettings
+from gpuscale.hpa import ControllerSettings
+from gpuscale.hpa.cluster.nodes import ClusterAutoscaler
+from gpuscale.hpa.cluster.scheduling import NodeState, misfits, score
+from gpuscale.hpa.controller import HpaPolicy
+from gpuscale.hpa.replicas import limits_of
 from gpuscale.lab.plan.fleet.fleet import FleetPool, FleetService, replay_fleet
 from gpuscale.lab.plan.fleet.manifest_hpa import (
     EXTERNAL_AVERAGE,
@@ -32,8 +32,7 @@ from gpuscale.lab.sim.fluid.document import FluidWorkload, fluid_series, fluid_s
 from gpuscale.lab.sim.fluid.loads import requests_until
 from gpuscale.lab.sim.fluid.signals import EXPECTED, FluidSignal, signal_of
 from gpuscale.lab.sim.scenario.setup import ServiceSetup, Setup
-from gpuscale.triggers.policies.policy import Numbers, Policy
-from gpuscale.triggers.policies.static import STATIC
+from gpuscale.triggers.policies import STATIC, Numbers, Policy
 
 
 def simulate_fluid(

@@ -17,10 +17,9 @@ from gpuscale.lab.sim.fluid.gpu_use import gpu_operator
 from gpuscale.lab.sim.load.pod_metrics import Figure
 from gpuscale.lab.sim.load.requests import RUNNING, WAITING
 from gpuscale.lab.sim.scenario.setup import ServiceSetup, Setup
-from gpuscale.series.labels import METRIC_NAME
-from gpuscale.series.promql import tree
-from gpuscale.series.promql.parse import metric_names, parse_query
-from gpuscale.server.rules.config import AdapterRule
+from gpuscale.series import METRIC_NAME
+from gpuscale.series.promql import metric_names, parse_query, tree
+from gpuscale.server.rules import AdapterRule
 
 EXPECTED = (
     "one metric whose rule is one sum, avg, min or max of GPU use in percent, or of requests that the"

@@ -11,17 +11,14 @@ from gpuscale.lab.sim.formula.gpus import ReadGpus
 from gpuscale.lab.sim.formula.samples import FormulaSamples
 from gpuscale.lab.sim.load.shared_readings import AlikeReadings
 from gpuscale.lab.sim.metrics_client import VirtualMetricsClient
-from gpuscale.series.matchers import Matcher, MatchOp
-from gpuscale.series.promql.evaluate import LOOKBACK_MS
-from gpuscale.series.promql.parse import parse_query
-from gpuscale.server.rules.config import AdapterRule
-from gpuscale.server.rules.queries.plan import CustomPlan, plan_custom, to_milli
-from gpuscale.server.rules.query import custom_query
-from gpuscale.server.rules.resources import KUBERNETES, PODS
+from gpuscale.series import Matcher, MatchOp
+from gpuscale.series.promql import LOOKBACK_MS, parse_query
+from gpuscale.server.rules import KUBERNETES, PODS, AdapterRule, custom_query
+from gpuscale.server.rules.queries import CustomPlan, plan_custom, to_milli
 
 
 class FormulaClient(VirtualMetricsClient):
-    """A `hpa.client.MetricsClient` that never waits, and evaluates no query for what pods' GPUs read.
+    """A `hpa.controller.MetricsClient` that never waits, and evaluates no query for what pods' GPUs read.
 
     Args:
         directory: which objects there are.

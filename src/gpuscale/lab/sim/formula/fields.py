@@ -6,8 +6,8 @@ field is. It depends on nothing but the work of that time.
 
 from collections.abc import Callable, Iterator
 
-from gpuscale.agent.formats.ack import ALL_NAMES
-from gpuscale.agent.gpu.readings import GpuReading, ProcessReading
+from gpuscale.agent.formats import ALL_NAMES
+from gpuscale.agent.gpu import GpuReading, ProcessReading
 from gpuscale.lab.sim.needs import UTILIZATION
 from gpuscale.lab.sim.scenario.setup import Setup
 

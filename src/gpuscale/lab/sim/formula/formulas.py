@@ -11,13 +11,11 @@ from typing import Any
 from gpuscale.lab.sim.formula.fields import agent_names, known_fields, owner_labels
 from gpuscale.lab.sim.pipeline import common_labels
 from gpuscale.lab.sim.scenario.setup import Setup
-from gpuscale.series.labels import METRIC_NAME
-from gpuscale.series.matchers import Matcher, MatchOp
-from gpuscale.series.promql import tree
-from gpuscale.series.promql.functions.statistics import largest, mean, smallest, total
-from gpuscale.series.promql.parse import selectors
-from gpuscale.series.storage.index import Selector
-from gpuscale.server.rules.config import AdapterRule
+from gpuscale.series import METRIC_NAME, Matcher, MatchOp
+from gpuscale.series.promql import selectors, tree
+from gpuscale.series.promql.functions import largest, mean, smallest, total
+from gpuscale.series.storage import Selector
+from gpuscale.server.rules import AdapterRule
 
 AGGREGATIONS: Mapping[str, Callable[[Sequence[float]], float]] = {
     "avg": mean,

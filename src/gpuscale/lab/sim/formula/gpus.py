@@ -13,11 +13,8 @@ from gpuscale.lab.sim.formula.formulas import AGGREGATIONS, Formula, Formulas
 from gpuscale.lab.sim.load.shared_readings import AlikeReadings, SharedReadings
 from gpuscale.lab.sim.pipeline import percent_of
 from gpuscale.lab.sim.world import World
-from gpuscale.series.labels import METRIC_NAME, LabelSet, label_set
-from gpuscale.series.matchers import Matcher
-from gpuscale.series.storage.index import Selector
-from gpuscale.series.storage.samples import Series
-from gpuscale.series.storage.store import SeriesStore
+from gpuscale.series import METRIC_NAME, LabelSet, Matcher, label_set
+from gpuscale.series.storage import Selector, Series, SeriesStore
 
 _IDLE = ""
 """In place of the key of a pod."""

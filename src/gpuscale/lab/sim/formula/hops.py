@@ -13,9 +13,9 @@ from gpuscale.lab.sim.formula.reasons import ScenarioQueries
 from gpuscale.lab.sim.formula.samples import FormulaSamples
 from gpuscale.lab.sim.metrics_client import VirtualMetricsClient
 from gpuscale.lab.sim.world import World
-from gpuscale.series.promql.evaluate import Samples
-from gpuscale.series.storage.store import SeriesStore
-from gpuscale.series.values import Value
+from gpuscale.series import Value
+from gpuscale.series.promql import Samples
+from gpuscale.series.storage import SeriesStore
 
 
 class GpusByFormula:

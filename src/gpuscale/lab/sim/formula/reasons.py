@@ -14,14 +14,24 @@ from gpuscale.base.objects.selectors import Selector
 from gpuscale.lab.sim.formula.formulas import Formulas, takes_shape_with_a_request
 from gpuscale.lab.sim.load.requests import SERIES as REQUESTS
 from gpuscale.lab.sim.scenario.setup import Setup
-from gpuscale.series.labels import METRIC_NAME
-from gpuscale.series.matchers import MatchOp
-from gpuscale.series.promql.parse import metric_names, parse_matchers, parse_query
-from gpuscale.series.promql.tree import Aggregate, Node, children
-from gpuscale.server.rules.config import AdapterRule
-from gpuscale.server.rules.query import custom_query, external_query
-from gpuscale.server.rules.resources import KUBERNETES, PODS, UnknownResourceError
-from gpuscale.triggers.keda.kinds import prometheus_queries, trigger_queries, triggers_of
+from gpuscale.series import METRIC_NAME, MatchOp
+from gpuscale.series.promql import (
+    Aggregate,
+    Node,
+    children,
+    metric_names,
+    parse_matchers,
+    parse_query,
+)
+from gpuscale.server.rules import (
+    KUBERNETES,
+    PODS,
+    AdapterRule,
+    UnknownResourceError,
+    custom_query,
+    external_query,
+)
+from gpuscale.triggers.keda import prometheus_queries, trigger_queries, triggers_of
 
 _ALERTS = frozenset({"ALERTS", "ALERTS_FOR_STATE"})
 _TAKE_FIRST = frozenset({"topk", "bottomk", "limitk"})

@@ -5,13 +5,16 @@ from collections.abc import Mapping, Sequence
 from gpuscale.base.errors import BugError, QueryError, UncoveredError
 from gpuscale.lab.sim.formula.formulas import Formulas
 from gpuscale.lab.sim.formula.gpus import ReadGpus
-from gpuscale.series.promql.evaluate import Evaluable, instant
-from gpuscale.series.promql.parse import Query, parse_matchers, parse_query
-from gpuscale.series.promql.rows import PlannedQuery
-from gpuscale.series.storage.index import Selector
-from gpuscale.series.storage.samples import Series
-from gpuscale.series.storage.store import SeriesStore
-from gpuscale.series.values import Matrix, Value
+from gpuscale.series import Matrix, Value
+from gpuscale.series.promql import (
+    Evaluable,
+    PlannedQuery,
+    Query,
+    instant,
+    parse_matchers,
+    parse_query,
+)
+from gpuscale.series.storage import Selector, Series, SeriesStore
 
 
 class FailedQueryError(Exception):

@@ -17,7 +17,7 @@ from gpuscale.base.objects.gpu_resources import WHOLE_GPUS
 from gpuscale.base.ranges import Range
 from gpuscale.base.words import counted
 from gpuscale.lab.sim.history.recording import MOST_TARGETS, RecordingFacts, target_column
-from gpuscale.series.values import Value, Vector, VectorSample
+from gpuscale.series import Value, Vector, VectorSample
 from gpuscale.signals import range_of
 
 _UTIL = "DCGM_FI_DEV_GPU_UTIL"

@@ -8,14 +8,13 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from gpuscale.agent.gpu.model_table import MODELS
-from gpuscale.agent.gpu.models import find_model
+from gpuscale.agent.gpu import MODELS, find_model
 from gpuscale.base.documents.documents import dump_documents, load_documents
 from gpuscale.base.errors import UsageError
 from gpuscale.base.golang.durations import format_duration
-from gpuscale.hpa.cluster.nodes.pools import AutoscalerSettings
+from gpuscale.hpa.cluster.nodes import AutoscalerSettings
 from gpuscale.lab.sim.history.demand import Demand
-from gpuscale.lab.sim.history.hpa_history import HpaHistory
+from gpuscale.lab.sim.history.hpa_changes import HpaHistory
 from gpuscale.lab.sim.history.recording import FACT_COLUMNS, NAMES, Recording, RecordingFacts
 
 SCENARIO, MANIFESTS, TRACE, RULES, RECORDED = (

@@ -1,1 +1,12 @@
 """Load on services, and the GPUs that work for it."""
+
+from typing import TYPE_CHECKING
+
+from gpuscale.base.doors import door
+
+if TYPE_CHECKING:
+    from gpuscale.lab.sim.load.traces import load_trace, seconds_of_time
+else:
+    __getattr__ = door(__name__)
+
+__all__ = ["load_trace", "seconds_of_time"]

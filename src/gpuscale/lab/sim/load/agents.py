@@ -3,10 +3,14 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from gpuscale.agent.gpu.models import GpuModel
-from gpuscale.agent.gpu.owners import Attribution, ContainerRef
-from gpuscale.agent.gpu.readings import GpuReading
-from gpuscale.agent.gpu.simulated import GpuWork, SimulatedReader
+from gpuscale.agent.gpu import (
+    Attribution,
+    ContainerRef,
+    GpuModel,
+    GpuReading,
+    GpuWork,
+    SimulatedReader,
+)
 from gpuscale.base.objects.pods import Pod
 from gpuscale.lab.sim.cluster import Cluster
 from gpuscale.lab.sim.control.containers import Process

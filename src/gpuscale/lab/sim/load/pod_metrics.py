@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from gpuscale.agent.formats.labels import LabelPairs
+from gpuscale.agent.formats import LabelPairs
 from gpuscale.base.exposition.families import Family, Sample
 from gpuscale.base.exposition.write import render_text
 from gpuscale.base.objects.pods import Pod
@@ -20,8 +20,8 @@ from gpuscale.lab.sim.load.signal_series import (
     exposed_families,
     histogram_samples,
 )
-from gpuscale.series.scraping.scrape import ScrapeTarget
-from gpuscale.series.storage.store import SeriesStore
+from gpuscale.series.scraping import ScrapeTarget
+from gpuscale.series.storage import SeriesStore
 
 Figure = Literal["requests", "inFlight", "queue", "kvCache", "latency"]
 HELPS: Mapping[Figure, str] = {

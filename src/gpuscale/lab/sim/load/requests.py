@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from gpuscale.base.exposition.families import Family, Sample
 from gpuscale.base.exposition.write import render_text
 from gpuscale.lab.sim.load.service import SimulatedService
-from gpuscale.series.scraping.scrape import ScrapeTarget
-from gpuscale.series.storage.store import SeriesStore
+from gpuscale.series.scraping import ScrapeTarget
+from gpuscale.series.storage import SeriesStore
 
 WAITING = "gpuscale_simulated_requests_waiting"
 RUNNING = "gpuscale_simulated_requests_running"

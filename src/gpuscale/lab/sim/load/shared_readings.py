@@ -7,7 +7,7 @@ moment costs a reading for each kind of pod, and a look at the pods of workloads
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from gpuscale.agent.gpu.readings import GpuReading
+from gpuscale.agent.gpu import GpuReading
 from gpuscale.base.objects.pods import Pod
 from gpuscale.lab.sim.cluster import Cluster
 from gpuscale.lab.sim.control.containers import Process

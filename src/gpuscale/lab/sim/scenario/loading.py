@@ -14,10 +14,9 @@ from gpuscale.base.objects.manifests import KubernetesObject, read_manifests
 from gpuscale.base.objects.meta import ObjectMeta
 from gpuscale.base.objects.scaled_object import ScaledObject
 from gpuscale.base.objects.workloads import Deployment, Job, Service
-from gpuscale.hpa.cluster.nodes.policy import ClusterAutoscaler, NodePolicyFactory
-from gpuscale.hpa.cluster.nodes.pools import AutoscalerSettings
-from gpuscale.hpa.policy import HpaPolicy, ReplicaPolicyFactory
-from gpuscale.hpa.versions import SCALE_TO_ZERO, parse_version
+from gpuscale.hpa.cluster.nodes import AutoscalerSettings, ClusterAutoscaler, NodePolicyFactory
+from gpuscale.hpa.controller import HpaPolicy, ReplicaPolicyFactory
+from gpuscale.hpa.terms import SCALE_TO_ZERO, parse_version
 from gpuscale.lab.sim.scenario import model as spec
 from gpuscale.lab.sim.scenario.hpa_changes import read_hpa_changes
 from gpuscale.lab.sim.scenario.node_pools import read_currency, read_pools
@@ -25,12 +24,11 @@ from gpuscale.lab.sim.scenario.references import ReadFile, References
 from gpuscale.lab.sim.scenario.scaled import scaled_object_problems
 from gpuscale.lab.sim.scenario.setup import Setup
 from gpuscale.lab.sim.scenario.workloads import read_jobs, read_services
-from gpuscale.series.rules.groups import RuleGroups
-from gpuscale.series.rules.load import load_rule_groups
-from gpuscale.server.rules.config import default_config, load_rules
+from gpuscale.series.rules import RuleGroups, load_rule_groups
+from gpuscale.server.rules import default_config, load_rules
 from gpuscale.signals import DEFAULT_COUNTERS, load_counters
-from gpuscale.triggers.metadata import read_triggers
-from gpuscale.triggers.policies.naming import policy_faults
+from gpuscale.triggers import read_triggers
+from gpuscale.triggers.policies import policy_faults
 
 _CHART_RULES = "rules: {default: true}\n"
 """The values with which the adapter's chart adds its default rules, and no others."""

@@ -28,7 +28,7 @@ from gpuscale.base.documents.validation import (
 from gpuscale.base.errors import UsageError
 from gpuscale.lab.sim.scenario.batching import BatchingSpec
 from gpuscale.lab.sim.scenario.times import DurationOrTimes, PositiveSeconds, TimesSpec
-from gpuscale.ops.providers.field import ProviderField, default_provider
+from gpuscale.ops.providers import ProviderField, default_provider
 
 
 class Metadata(Model):

@@ -1,11 +1,10 @@
 """Node pools of a scenario, with the GPUs that their nodes have."""
 
-from gpuscale.agent.gpu.model_table import MODELS
-from gpuscale.agent.gpu.models import PCIE_4, GpuModel, expected_models, find_model
+from gpuscale.agent.gpu import MODELS, PCIE_4, GpuModel, expected_models, find_model
 from gpuscale.base.documents.documents import Path
 from gpuscale.base.objects.nodes import Taint
 from gpuscale.base.quantity import Quantity, parse_quantity
-from gpuscale.hpa.cluster.nodes.pools import NodePool
+from gpuscale.hpa.cluster.nodes import NodePool
 from gpuscale.lab.sim.control.cloud import CloudPool
 from gpuscale.lab.sim.scenario import model as spec
 from gpuscale.lab.sim.scenario.references import References

@@ -8,9 +8,8 @@ from gpuscale.base.objects.fields import Fields
 from gpuscale.base.objects.hpa import HorizontalPodAutoscaler
 from gpuscale.base.objects.scaled_object import ScaledObject
 from gpuscale.base.objects.workloads import Deployment
-from gpuscale.triggers.keda.kinds import trigger_faults
-from gpuscale.triggers.keda.loop import unsupported
-from gpuscale.triggers.policies.naming import policy_faults
+from gpuscale.triggers.keda import trigger_faults, unsupported
+from gpuscale.triggers.policies import policy_faults
 
 
 def scaled_object_problems(

@@ -8,18 +8,17 @@ from gpuscale.base.objects.hpa import HorizontalPodAutoscaler
 from gpuscale.base.objects.pods import Lifecycle
 from gpuscale.base.objects.scaled_object import ScaledObject
 from gpuscale.base.objects.workloads import Deployment, Job, Service
-from gpuscale.hpa.cluster.nodes.policy import NodePolicyFactory
-from gpuscale.hpa.cluster.nodes.pools import AutoscalerSettings
-from gpuscale.hpa.policy import ReplicaPolicyFactory
+from gpuscale.hpa.cluster.nodes import AutoscalerSettings, NodePolicyFactory
+from gpuscale.hpa.controller import ReplicaPolicyFactory
 from gpuscale.lab.queueing.times import Times
 from gpuscale.lab.sim.control.cloud import CloudPool
 from gpuscale.lab.sim.load.costs import ServiceModel
 from gpuscale.lab.sim.load.pod_metrics import ServedMetrics
 from gpuscale.lab.sim.scenario import model as spec
-from gpuscale.series.rules.groups import RuleGroups
-from gpuscale.server.rules.config import AdapterConfig
+from gpuscale.series.rules import RuleGroups
+from gpuscale.server.rules import AdapterConfig
 from gpuscale.signals import Counter
-from gpuscale.triggers.trigger import Trigger
+from gpuscale.triggers import Trigger
 
 STOP_MS = 2_000
 """From SIGTERM to gone, for a process that ends when asked; the grace period of 30 s is its upper limit."""

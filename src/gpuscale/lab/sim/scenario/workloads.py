@@ -8,7 +8,7 @@ from gpuscale.base.documents.documents import Path
 from gpuscale.base.loads import Load, RampLoad, SineLoad, SpikesLoad, StepsLoad
 from gpuscale.base.objects.pods import Lifecycle
 from gpuscale.base.objects.workloads import Deployment, Job
-from gpuscale.hpa.cluster.scheduling.resources import gpu_count
+from gpuscale.hpa.cluster.scheduling import gpu_count
 from gpuscale.lab.queueing.batching import Batching
 from gpuscale.lab.queueing.times import Constant
 from gpuscale.lab.sim.load.costs import ServiceModel

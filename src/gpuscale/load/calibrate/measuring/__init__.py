@@ -1,1 +1,36 @@
 """What touches the world: load that is sent, signals that are read, the cluster that is looked at."""
+
+from typing import TYPE_CHECKING
+
+from gpuscale.base.doors import door
+
+if TYPE_CHECKING:
+    from gpuscale.load.calibrate.measuring.cluster import ClusterReader, Replica, find_replica
+    from gpuscale.load.calibrate.measuring.greeting import greet
+    from gpuscale.load.calibrate.measuring.reading import (
+        PageReader,
+        PrometheusSignals,
+        SignalCandidate,
+        SignalReader,
+        read_signal,
+    )
+    from gpuscale.load.calibrate.measuring.sending import Loader
+    from gpuscale.load.calibrate.measuring.session import PredictionCheck, Session, SessionSettings
+else:
+    __getattr__ = door(__name__)
+
+__all__ = [
+    "ClusterReader",
+    "Loader",
+    "PageReader",
+    "PredictionCheck",
+    "PrometheusSignals",
+    "Replica",
+    "Session",
+    "SessionSettings",
+    "SignalCandidate",
+    "SignalReader",
+    "find_replica",
+    "greet",
+    "read_signal",
+]

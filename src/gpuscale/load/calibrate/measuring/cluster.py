@@ -17,10 +17,9 @@ from gpuscale.base.objects.hpa import HorizontalPodAutoscaler, PodsMetric
 from gpuscale.base.objects.manifests import read_stored_hpa
 from gpuscale.base.objects.metric_values import items_of, read_pod_values
 from gpuscale.base.objects.selectors import Selector, selector_of_expressions
-from gpuscale.kube.client.client import JsonObject, KubeClient
-from gpuscale.kube.client.settings import KubeSettings
-from gpuscale.kube.json_values import mapping_of, text_of
-from gpuscale.ops.observe.lookup import find_hpas, list_all, name_of
+from gpuscale.kube import mapping_of, text_of
+from gpuscale.kube.client import JsonObject, KubeClient, KubeSettings
+from gpuscale.ops.observe import find_hpas, list_all, name_of
 
 _API = "/apis/custom.metrics.k8s.io/v1beta2"
 

@@ -12,13 +12,13 @@ from yarl import URL
 
 from gpuscale.base.errors import GpuscaleError, QueryError, UnavailableError, UpstreamError
 from gpuscale.base.unreachable import reason_of
-from gpuscale.series.promql.parse import parse_query
-from gpuscale.series.scraping.scrape import ScrapeTarget
-from gpuscale.series.storage.store import SeriesStore
-from gpuscale.series.values import Scalar, Value, Vector
-from gpuscale.server.sources.embedded import EmbeddedSource
+from gpuscale.series import Scalar, Value, Vector
+from gpuscale.series.promql import parse_query
+from gpuscale.series.scraping import ScrapeTarget
+from gpuscale.series.storage import SeriesStore
+from gpuscale.server.sources import EmbeddedSource
 from gpuscale.server.sources.http import HttpSession
-from gpuscale.server.sources.prometheus.client import PrometheusSettings, PrometheusSource
+from gpuscale.server.sources.prometheus import PrometheusSettings, PrometheusSource
 from gpuscale.signals import range_of
 
 _MOST_BYTES = 16 * 1024 * 1024

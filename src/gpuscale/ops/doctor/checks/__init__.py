@@ -27,3 +27,5 @@ JUDGES = (
 """In the order of the chain."""
 CHECKS = checks_by_id(JUDGES)
 """Every check by its id, in the order in which the docs list them."""
+
+__all__ = ["JUDGES"]

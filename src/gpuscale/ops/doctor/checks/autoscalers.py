@@ -11,9 +11,8 @@ from gpuscale.base.findings import Checks, Fix, Severity
 from gpuscale.base.objects.fields import Fields
 from gpuscale.base.objects.gpu_resources import GpuKind, gpu_kind
 from gpuscale.base.objects.hpa import PodsMetric
-from gpuscale.hpa.conditions import ABLE_TO_SCALE, SCALING_ACTIVE, SCALING_LIMITED
-from gpuscale.hpa.units import spec_unit_fault
-from gpuscale.kube.reading import fields_of
+from gpuscale.hpa.terms import ABLE_TO_SCALE, SCALING_ACTIVE, SCALING_LIMITED, spec_unit_fault
+from gpuscale.kube import fields_of
 from gpuscale.ops.doctor import facts
 from gpuscale.ops.doctor.checks.keda import KEDA_CHECKS, keda_findings
 from gpuscale.ops.doctor.checks.targets import TARGET_CHECKS, is_paused, target_findings
@@ -22,7 +21,7 @@ from gpuscale.ops.doctor.checks.workload_subjects import wants_gpus
 from gpuscale.ops.doctor.facts import once
 from gpuscale.ops.doctor.judges import AUTOSCALER, LINT, ClusterFinding, ClusterJudge
 from gpuscale.ops.doctor.snapshot import HpaLook, Snapshot
-from gpuscale.ops.lint.lint import lint
+from gpuscale.ops.lint.linting import lint
 from gpuscale.signals import GPU_SIGNALS
 
 _CHECKS = Checks(AUTOSCALER, including=(TARGET_CHECKS, VALUE_CHECKS, KEDA_CHECKS))

@@ -7,7 +7,7 @@ from gpuscale.base.objects.fields import Fields
 from gpuscale.base.objects.gpu_resources import gpu_kind
 from gpuscale.base.quantity import Quantity
 from gpuscale.base.words import counted
-from gpuscale.kube.reading import fields_of
+from gpuscale.kube import fields_of
 from gpuscale.ops.doctor import facts
 from gpuscale.ops.doctor.checks.node_autoscalers import (
     NODE_AUTOSCALER_CHECKS,

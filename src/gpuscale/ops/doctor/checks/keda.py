@@ -23,7 +23,7 @@ from gpuscale.ops.doctor.scalers import (
     triggers,
 )
 from gpuscale.ops.doctor.snapshot import Snapshot
-from gpuscale.server.metricsapi.wire.paths import EXTERNAL_GROUP
+from gpuscale.server.metricsapi.wire import EXTERNAL_GROUP
 
 KEDA_CHECKS = Checks(AUTOSCALER)
 KEDA_NOT_RUNNING = KEDA_CHECKS.add(

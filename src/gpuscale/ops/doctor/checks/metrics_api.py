@@ -26,7 +26,7 @@ from gpuscale.ops.doctor.checks.serving import (
 from gpuscale.ops.doctor.judges import API, ClusterFinding, ClusterJudge
 from gpuscale.ops.doctor.snapshot import HpaLook, MetricLook, Snapshot
 from gpuscale.ops.install.common import FEDERATES
-from gpuscale.server.metricsapi.wire.paths import CUSTOM_GROUP, EXTERNAL_GROUP
+from gpuscale.server.metricsapi.wire import CUSTOM_GROUP, EXTERNAL_GROUP
 
 _CHECKS = Checks(API, including=(SERVING_CHECKS,))
 NO_METRICS_API = _CHECKS.add(

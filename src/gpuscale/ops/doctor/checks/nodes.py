@@ -8,7 +8,7 @@ from gpuscale.base.objects.fields import Fields
 from gpuscale.base.objects.nodes import Taint
 from gpuscale.base.objects.pods import PodSpec, Toleration
 from gpuscale.base.words import counted
-from gpuscale.hpa.cluster.scheduling.fit import untolerated
+from gpuscale.hpa.cluster.scheduling import untolerated
 from gpuscale.ops.doctor import facts
 from gpuscale.ops.doctor.checks.node_state import NODE_STATE_CHECKS, node_state_findings
 from gpuscale.ops.doctor.choices import Choice, chosen

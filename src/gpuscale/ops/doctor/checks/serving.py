@@ -16,7 +16,7 @@ from gpuscale.base.words import counted
 from gpuscale.ops.doctor import facts
 from gpuscale.ops.doctor.judges import API, ClusterFinding
 from gpuscale.ops.doctor.snapshot import HpaLook, Snapshot
-from gpuscale.server.metricsapi.wire.paths import RESOURCE_GROUP
+from gpuscale.server.metricsapi.wire import RESOURCE_GROUP
 
 SERVING_CHECKS = Checks(API)
 SERVER_LACKS_RIGHT = SERVING_CHECKS.add(

@@ -14,9 +14,8 @@ from gpuscale.base.objects.fields import Fields
 from gpuscale.base.objects.hpa import SelectPolicy
 from gpuscale.base.objects.selectors import Selector
 from gpuscale.base.words import closest
-from gpuscale.hpa.conditions import SCALED_TO_ZERO
-from gpuscale.hpa.versions import MARKS_ZERO
-from gpuscale.kube.reading import fields_of
+from gpuscale.hpa.terms import MARKS_ZERO, SCALED_TO_ZERO
+from gpuscale.kube import fields_of
 from gpuscale.ops.doctor import facts
 from gpuscale.ops.doctor.facts import once
 from gpuscale.ops.doctor.judges import AUTOSCALER, ClusterFinding

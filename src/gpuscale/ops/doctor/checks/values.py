@@ -12,7 +12,7 @@ from gpuscale.base.objects.hpa import (
     TargetType,
 )
 from gpuscale.base.objects.metric_values import MetricValue
-from gpuscale.hpa.queries import is_namespace
+from gpuscale.hpa.terms import is_namespace
 from gpuscale.ops.doctor import facts
 from gpuscale.ops.doctor.checks.targets import is_paused
 from gpuscale.ops.doctor.judges import AUTOSCALER, ClusterFinding

@@ -12,7 +12,7 @@ from gpuscale.base.findings import Checks, Fix, Severity
 from gpuscale.base.objects.fields import Fields
 from gpuscale.base.objects.gpu_resources import counts_gpus
 from gpuscale.base.words import counted
-from gpuscale.kube.reading import fields_of
+from gpuscale.kube import fields_of
 from gpuscale.ops.doctor import facts
 from gpuscale.ops.doctor.checks.workload_subjects import Key, about, pods_by_subject
 from gpuscale.ops.doctor.judges import WORKLOAD, ClusterFinding

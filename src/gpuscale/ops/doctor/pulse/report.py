@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from gpuscale.hpa.queries import metric_command
+from gpuscale.hpa.terms import metric_command
 from gpuscale.ops.doctor.checks.metrics_api import group_of
 from gpuscale.ops.doctor.facts import quoted
 from gpuscale.ops.doctor.pulse.hops import HopTime, Pulse, PulseHop

@@ -13,9 +13,9 @@ from gpuscale.base.clock import Clock
 from gpuscale.base.errors import GpuscaleError, UnavailableError, UsageError
 from gpuscale.base.objects.fields import Fields
 from gpuscale.base.quantity import parse_quantity
-from gpuscale.hpa.queries import metric_path, scale_path
-from gpuscale.kube.client.client import KubeClient
-from gpuscale.kube.reading import fields_of
+from gpuscale.hpa.terms import metric_path, scale_path
+from gpuscale.kube import fields_of
+from gpuscale.kube.client import KubeClient
 from gpuscale.ops.doctor import facts
 from gpuscale.ops.doctor.agents import AgentReader
 from gpuscale.ops.doctor.autoscalers import custom_path
@@ -31,7 +31,7 @@ from gpuscale.ops.doctor.pulse.hops import (
 from gpuscale.ops.doctor.pulse.load import PulseLoad
 from gpuscale.ops.doctor.pulse.report import fix_for
 from gpuscale.ops.doctor.snapshot import AgentLook, HpaLook, Look, Snapshot
-from gpuscale.server.sources.access import SourceAccess
+from gpuscale.server.sources.http import SourceAccess
 
 _BEFORE = 3
 """Looks before the load begins."""

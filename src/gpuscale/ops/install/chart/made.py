@@ -16,7 +16,7 @@ from gpuscale.ops.install.chart.signal_rules import has_rule, signal_rule
 from gpuscale.ops.install.scale.scale import Scale, Workload
 from gpuscale.ops.install.values import Values
 from gpuscale.ops.providers import BUILT_IN, Provider
-from gpuscale.server.metricsapi.federation.settings import USUAL
+from gpuscale.server.metricsapi.federation import USUAL
 from gpuscale.signals import SIGNALS, Signal, value_by
 
 _DATA_NOTE = "# Made by `python -m gpuscale.ops.install.chart`.\n"

@@ -16,8 +16,7 @@ from urllib.parse import urlencode
 
 from gpuscale.base.clock import Clock
 from gpuscale.base.errors import GpuscaleError, UnavailableError, UpstreamError
-from gpuscale.kube.client.client import CONFLICT, KubeClient
-from gpuscale.kube.client.errors import ApiStatusError
+from gpuscale.kube.client import CONFLICT, ApiStatusError, KubeClient
 from gpuscale.ops.install.cluster.handover import in_the_way, keep_count, still_there
 from gpuscale.ops.install.cluster.kinds import Reference, path_of, reference
 from gpuscale.ops.install.cluster.ownership import creatable, essence, replaced, with_way_back

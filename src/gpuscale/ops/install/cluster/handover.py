@@ -8,7 +8,7 @@ Source: KEDA v2.21 controllers/keda/scaledobject_finalizer.go (restoreToOriginal
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gpuscale.kube.client.client import KubeClient
+from gpuscale.kube.client import KubeClient
 from gpuscale.ops.install.cluster.kinds import STATEFUL_SETS, Kind, kind_named, path_of
 
 AUTOSCALERS = ("HorizontalPodAutoscaler", "ScaledObject")

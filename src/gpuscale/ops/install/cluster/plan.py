@@ -6,8 +6,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from gpuscale.base.errors import UsageError
-from gpuscale.kube.client.client import APPLY, KubeClient
-from gpuscale.kube.client.errors import ApiStatusError
+from gpuscale.kube.client import APPLY, ApiStatusError, KubeClient
 from gpuscale.ops.install.cluster.kinds import (
     KINDS,
     SECRETS,

@@ -4,9 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from gpuscale.base.words import closest
-from gpuscale.hpa.versions import SCALE_TO_ZERO, version_or_none
-from gpuscale.kube.client.client import KubeClient
-from gpuscale.kube.client.errors import ApiStatusError
+from gpuscale.hpa.terms import SCALE_TO_ZERO, version_or_none
+from gpuscale.kube.client import ApiStatusError, KubeClient
 from gpuscale.ops.install.cluster.kinds import (
     NODES,
     STATEFUL_SETS,
@@ -16,7 +15,7 @@ from gpuscale.ops.install.cluster.kinds import (
 )
 from gpuscale.ops.install.cluster.plan import server_side_apply
 from gpuscale.ops.install.common import Object, image_reference
-from gpuscale.ops.install.notes import image_note
+from gpuscale.ops.install.noted import image_note
 from gpuscale.ops.install.values import Values
 
 _WORKLOADS = {"Deployment": kind_named("Deployment"), "StatefulSet": STATEFUL_SETS}

@@ -8,7 +8,7 @@ from typing import Any
 
 from gpuscale.base.clock import Clock
 from gpuscale.base.errors import UnavailableError
-from gpuscale.kube.client.client import KubeClient
+from gpuscale.kube.client import KubeClient
 from gpuscale.ops.install.cluster.apply import ApplyOutcome, ClusterChange, take_away
 from gpuscale.ops.install.cluster.handover import AUTOSCALERS, still_there
 from gpuscale.ops.install.cluster.kinds import KINDS, PODS, Reference, path_of, reference

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from gpuscale.base.errors import UsageError
-from gpuscale.kube.rights import PATHS, Right
+from gpuscale.kube import PATHS, Right
 from gpuscale.ops.install.cluster.kinds import (
     KINDS,
     NODES,

@@ -5,8 +5,7 @@ from typing import Any
 
 from gpuscale.base.clock import Clock
 from gpuscale.base.errors import UnavailableError, UpstreamError
-from gpuscale.kube.client.client import KubeClient
-from gpuscale.kube.client.errors import ApiStatusError, ApiUnreachableError
+from gpuscale.kube.client import ApiStatusError, ApiUnreachableError, KubeClient
 from gpuscale.ops.install.cluster.kinds import path_of, reference
 from gpuscale.ops.install.cluster.pod_faults import PodFault, creation_faults, pod_faults
 from gpuscale.ops.install.common import Object

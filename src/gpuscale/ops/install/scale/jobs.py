@@ -12,14 +12,14 @@ from pydantic import AfterValidator, Field, model_validator
 from gpuscale.base.documents.documents import Document, Path, load_documents
 from gpuscale.base.documents.models import Model, refused
 from gpuscale.base.errors import ConfigError, Problem
-from gpuscale.kube.shapes import job_faults
+from gpuscale.kube import job_faults
 from gpuscale.ops.install.fields import Target
 from gpuscale.ops.install.helm.rendering import of_jobs
 from gpuscale.ops.install.pods import Object
 from gpuscale.ops.install.scale.metrics import Query
 from gpuscale.ops.install.scale.scale import Label, Subdomain
 from gpuscale.ops.install.scale.wake import FIELDS, Wake
-from gpuscale.triggers.metadata import read_metadata
+from gpuscale.triggers import read_metadata
 
 
 def _ratio(text: str) -> str:

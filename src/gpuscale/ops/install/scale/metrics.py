@@ -12,10 +12,10 @@ from gpuscale.base.quantity import parse_quantity
 from gpuscale.base.words import closest
 from gpuscale.ops.install.fields import Target
 from gpuscale.ops.install.scale.azure_monitor import AzureMonitorMetric
-from gpuscale.series.promql.parse import parse_query
-from gpuscale.server.rules.combined import MAX_PARTS
+from gpuscale.series.promql import parse_query
+from gpuscale.server.rules import MAX_PARTS
 from gpuscale.signals import SIGNALS, Signal, filled_in
-from gpuscale.triggers.credit import DEFAULT_DRAIN_S
+from gpuscale.triggers import DEFAULT_DRAIN_S
 
 
 def _quantity(value: str | float) -> str | int | float:

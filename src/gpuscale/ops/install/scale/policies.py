@@ -6,8 +6,8 @@ from dataclasses import replace
 from gpuscale.base.documents.documents import Path
 from gpuscale.base.errors import ConfigError
 from gpuscale.ops.install.scale.metrics import MetricEntry, QueryMetric
-from gpuscale.triggers.metadata import read_metadata
-from gpuscale.triggers.policies.naming import policy_faults
+from gpuscale.triggers import read_metadata
+from gpuscale.triggers.policies import policy_faults
 
 _OF_POLICY = frozenset({"startTime", "lag", "learn"})
 

@@ -14,7 +14,7 @@ from gpuscale.base.errors import ConfigError
 from gpuscale.base.objects.fields import Fields
 from gpuscale.base.objects.hpa import read_hpa
 from gpuscale.base.quantity import parse_quantity
-from gpuscale.hpa.units import UNITS, MetricUnit, unit_fault
+from gpuscale.hpa.terms import UNITS, MetricUnit, unit_fault
 from gpuscale.ops.install.fields import Target
 from gpuscale.ops.install.helm.rendering import of_scale
 from gpuscale.ops.install.scale.azure_monitor import AzureMonitorMetric
@@ -41,7 +41,7 @@ from gpuscale.ops.install.scale.wake import (
     served_entries,
 )
 from gpuscale.signals import SIGNALS, Signal
-from gpuscale.triggers.metadata import read_metadata
+from gpuscale.triggers import read_metadata
 
 V2BETA1 = "autoscaling/v2beta1"
 HpaVersion = Literal["autoscaling/v2", "autoscaling/v2beta2", "autoscaling/v2beta1"]

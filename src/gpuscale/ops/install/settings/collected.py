@@ -6,7 +6,7 @@ from pydantic import Field, model_validator
 
 from gpuscale.base.documents.models import Model
 from gpuscale.ops.install.scale.scale import Label, Subdomain
-from gpuscale.server.sources.feeds.selected_pods import pod_choice
+from gpuscale.server.sources.feeds import pod_choice
 
 LabelKey = Annotated[
     str, Field(pattern=r"^([a-z0-9.-]+/)?[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?$", max_length=317)

@@ -19,9 +19,9 @@ from gpuscale.ops.install.pods import (
 )
 from gpuscale.ops.install.scale.scale import Subdomain
 from gpuscale.ops.install.settings.collected import Otlp, SelectedPods
-from gpuscale.server.metricsapi.federation.settings import member_of_flag, together
-from gpuscale.server.rules.config import load_rules
-from gpuscale.server.sources.feeds.selected_pods import MAX_CHOICES
+from gpuscale.server.metricsapi.federation import member_of_flag, together
+from gpuscale.server.rules import load_rules
+from gpuscale.server.sources.feeds import MAX_CHOICES
 
 MetricSourceName = Literal["prometheus", "streams"]
 _RESOURCES: Object = {

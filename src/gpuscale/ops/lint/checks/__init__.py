@@ -10,3 +10,5 @@ READING = FileJudge("files", FILE_CHECKS, lambda inputs: inputs.findings)
 JUDGES = (READING, rules.JUDGE, hpas.JUDGE, scaled_objects.JUDGE, keda.JUDGE, pairs.JUDGE)
 CHECKS = checks_by_id(JUDGES)
 """Every check by its id, in the order in which the docs list them."""
+
+__all__ = ["JUDGES"]

@@ -29,10 +29,9 @@ from gpuscale.ops.lint.serving import (
     external_node,
     mapped_resources,
 )
-from gpuscale.series.promql.parse import selectors
-from gpuscale.series.promql.tree import Node
-from gpuscale.server.rules.queries.backwards import maps
-from gpuscale.server.rules.resources import PODS, ResourceType
+from gpuscale.series.promql import Node, selectors
+from gpuscale.server.rules import PODS, ResourceType
+from gpuscale.server.rules.queries import maps
 from gpuscale.signals import SIGNALS, closest_series, facts_of, is_unknown_gpu_name, recorded_from
 
 ANSWERING_CHECKS = Checks()

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from gpuscale.base.findings import Checks, Severity
 from gpuscale.base.objects.hpa import ExternalMetric, ObjectMetric, PodsMetric
 from gpuscale.base.objects.workloads import Deployment
-from gpuscale.hpa.cluster.scheduling.resources import gpu_count
-from gpuscale.hpa.replicas.tolerances import tolerances_for_hpa
-from gpuscale.hpa.types import DEFAULT_SETTINGS
-from gpuscale.hpa.units import counted_target, counts_average, unit_of_query
+from gpuscale.hpa.cluster.scheduling import gpu_count
+from gpuscale.hpa.controller import DEFAULT_SETTINGS
+from gpuscale.hpa.replicas import tolerances_for_hpa
+from gpuscale.hpa.terms import counted_target, counts_average, unit_of_query
 from gpuscale.ops.lint.checks.answering import Answered, AskedMetric
 from gpuscale.ops.lint.checks.hpas import described_resource
 from gpuscale.ops.lint.checks.queries import query_findings
@@ -18,7 +18,7 @@ from gpuscale.ops.lint.checks.targets import unit_findings
 from gpuscale.ops.lint.findings import LintFinding
 from gpuscale.ops.lint.inputs import Inputs, PlacedHpa
 from gpuscale.ops.lint.promql_facts import is_one_row, summed_share, values_of
-from gpuscale.server.rules.resources import KUBERNETES, PODS
+from gpuscale.server.rules import KUBERNETES, PODS
 from gpuscale.signals import facts_of
 
 ANSWER_CHECKS = Checks()

@@ -19,11 +19,11 @@ from gpuscale.base.objects.hpa import (
     selector_fault,
 )
 from gpuscale.base.quantity import Quantity
-from gpuscale.hpa.versions import MARKS_ZERO, SCALE_TO_ZERO, TOLERANCE, KubernetesVersion
+from gpuscale.hpa.terms import MARKS_ZERO, SCALE_TO_ZERO, TOLERANCE, KubernetesVersion
 from gpuscale.ops.lint.findings import LintFinding, Place
 from gpuscale.ops.lint.hpa_places import PlacedMetric, placed_metrics
 from gpuscale.ops.lint.inputs import FileJudge, Inputs, PlacedHpa
-from gpuscale.server.rules.resources import (
+from gpuscale.server.rules import (
     KUBERNETES,
     NAMESPACES,
     ResourceType,

@@ -13,13 +13,13 @@ from gpuscale.base.documents.documents import Path
 from gpuscale.base.errors import ConfigError
 from gpuscale.base.findings import Checks, Severity
 from gpuscale.base.objects.scaled_object import PROMETHEUS, ScaleTrigger
-from gpuscale.hpa.types import DEFAULT_SETTINGS
+from gpuscale.hpa.controller import DEFAULT_SETTINGS
 from gpuscale.ops.lint.checks.reach import signal_findings
 from gpuscale.ops.lint.findings import LintFinding
 from gpuscale.ops.lint.inputs import FileJudge, Inputs, PlacedScaledObject
 from gpuscale.ops.lint.problems import sentence
-from gpuscale.triggers.metadata import read_metadata
-from gpuscale.triggers.policies.naming import policy_faults
+from gpuscale.triggers import read_metadata
+from gpuscale.triggers.policies import policy_faults
 
 _CHECKS = Checks()
 FALLBACK_TO_ZERO = _CHECKS.add(

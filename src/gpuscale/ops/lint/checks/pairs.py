@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from gpuscale.base.findings import Checks, Severity
 from gpuscale.base.objects.hpa import ExternalMetric, ObjectMetric
-from gpuscale.hpa.types import DEFAULT_SETTINGS
+from gpuscale.hpa.controller import DEFAULT_SETTINGS
 from gpuscale.ops.lint.checks.answering import ANSWERING_CHECKS, AskedMetric, answer_of
 from gpuscale.ops.lint.checks.answers import ANSWER_CHECKS, answer_findings
 from gpuscale.ops.lint.checks.policies import POLICY_CHECKS, policy_findings
@@ -15,9 +15,9 @@ from gpuscale.ops.lint.checks.targets import TARGET_CHECKS, unit_findings
 from gpuscale.ops.lint.findings import LintFinding
 from gpuscale.ops.lint.hpa_places import PlacedMetric, placed_metrics
 from gpuscale.ops.lint.inputs import FileJudge, Inputs, PlacedHpa
-from gpuscale.series.promql.parse import parse_query
+from gpuscale.series.promql import parse_query
 from gpuscale.signals import is_of_gpu
-from gpuscale.triggers.trigger import Trigger
+from gpuscale.triggers import Trigger
 
 _CHECKS = Checks(
     including=(

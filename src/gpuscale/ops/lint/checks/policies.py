@@ -11,7 +11,7 @@ from gpuscale.base.findings import Checks, Severity
 from gpuscale.base.objects.hpa import ExternalMetric
 from gpuscale.ops.lint.findings import LintFinding
 from gpuscale.ops.lint.hpa_places import PlacedMetric
-from gpuscale.triggers.trigger import ServedPolicy
+from gpuscale.triggers import ServedPolicy
 
 POLICY_CHECKS = Checks()
 POLICY_TARGET = POLICY_CHECKS.add(

@@ -6,7 +6,7 @@ from gpuscale.base.findings import Checks, Severity
 from gpuscale.base.golang.durations import format_duration
 from gpuscale.ops.lint.findings import LintFinding, Place
 from gpuscale.ops.lint.promql_facts import Read, divides_vectors, reads
-from gpuscale.series.promql.tree import Node
+from gpuscale.series.promql import Node
 from gpuscale.signals import facts_of
 
 QUERY_CHECKS = Checks()

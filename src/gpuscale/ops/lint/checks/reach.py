@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from gpuscale.base.findings import Checks, Severity
 from gpuscale.ops.lint.findings import LintFinding, Place
 from gpuscale.signals import SIGNALS
-from gpuscale.triggers.trigger import Trigger
+from gpuscale.triggers import Trigger
 
 REACH_CHECKS = Checks()
 UNREACHABLE_TARGET = REACH_CHECKS.add(

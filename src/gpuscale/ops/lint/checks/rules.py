@@ -21,12 +21,17 @@ from gpuscale.ops.lint.serving import (
     mapped_resources,
     selector_of_series,
 )
-from gpuscale.series.matchers import Matcher
-from gpuscale.series.promql.tree import Node
-from gpuscale.server.rules.config import AdapterRule
-from gpuscale.server.rules.queries.backwards import api_names, maps, named_series
-from gpuscale.server.rules.resource_labels import NoLabelError
-from gpuscale.server.rules.resources import KUBERNETES, NAMESPACES, PODS, ResourceType
+from gpuscale.series import Matcher
+from gpuscale.series.promql import Node
+from gpuscale.server.rules import (
+    KUBERNETES,
+    NAMESPACES,
+    PODS,
+    AdapterRule,
+    NoLabelError,
+    ResourceType,
+)
+from gpuscale.server.rules.queries import api_names, maps, named_series
 from gpuscale.signals import closest_series, is_unknown_gpu_name, recorded_from
 
 _CHECKS = Checks(including=(QUERY_CHECKS,))

@@ -9,8 +9,8 @@ from gpuscale.base.errors import QueryError
 from gpuscale.base.findings import Checks, Severity
 from gpuscale.base.objects.scaled_object import PROMETHEUS, RESOURCE_TRIGGERS, ScaleTrigger
 from gpuscale.base.quantity import Quantity
-from gpuscale.hpa.types import DEFAULT_SETTINGS
-from gpuscale.hpa.units import unit_fault, unit_of_query
+from gpuscale.hpa.controller import DEFAULT_SETTINGS
+from gpuscale.hpa.terms import unit_fault, unit_of_query
 from gpuscale.ops.lint.checks.pairs import CANNOT_WAKE
 from gpuscale.ops.lint.checks.queries import query_findings
 from gpuscale.ops.lint.checks.reach import Aim, reach_findings
@@ -20,8 +20,7 @@ from gpuscale.ops.lint.findings import LintFinding, Place
 from gpuscale.ops.lint.inputs import FileJudge, Inputs, PlacedScaledObject
 from gpuscale.ops.lint.problems import QUERY_NOT_PROMQL, sentence
 from gpuscale.ops.lint.promql_facts import is_one_row, reads, values_of
-from gpuscale.series.promql.parse import parse_query
-from gpuscale.series.promql.tree import Aggregate, Node
+from gpuscale.series.promql import Aggregate, Node, parse_query
 from gpuscale.signals import facts_of, is_of_gpu
 
 _CHECKS = Checks()

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from gpuscale.base.findings import Checks, Severity
-from gpuscale.hpa.units import MetricUnit, UnitFault, counts_average, spec_unit_fault
+from gpuscale.hpa.terms import MetricUnit, UnitFault, counts_average, spec_unit_fault
 from gpuscale.ops.lint.findings import LintFinding, Place
 from gpuscale.ops.lint.hpa_places import PlacedMetric
 

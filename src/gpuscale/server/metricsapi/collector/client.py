@@ -10,10 +10,10 @@ from yarl import URL
 
 from gpuscale.base.errors import GpuscaleError
 from gpuscale.base.unreachable import reason_of
-from gpuscale.series.promql.parse import MAX_QUERY_CHARS
-from gpuscale.series.values import Value
+from gpuscale.series import Value
+from gpuscale.series.promql import MAX_QUERY_CHARS
 from gpuscale.server.metricsapi.collector.process import CollectorProcess
-from gpuscale.server.sources.http import HttpSession
+from gpuscale.server.sources.http.session import HttpSession
 from gpuscale.server.sources.prometheus.client import PrometheusSettings, PrometheusSource
 
 _LOG = logging.getLogger(__name__)

@@ -20,7 +20,7 @@ from typing import TypeVar
 
 from gpuscale.base.backoff import Backoff
 from gpuscale.base.errors import UnavailableError
-from gpuscale.series.wanted import WantedNames
+from gpuscale.series import WantedNames
 from gpuscale.server.sources.feeds.messages import (
     MAX_STATUS_BYTES,
     CollectorSettings,

@@ -13,7 +13,7 @@ from types import NoneType
 from gpuscale.base.errors import UpstreamError
 from gpuscale.base.objects.metric_values import NO_TIME_MS, items_of, milli_of, time_ms
 from gpuscale.base.words import printable
-from gpuscale.kube.json_values import mapping_of, text_of, texts_of
+from gpuscale.kube import mapping_of, text_of, texts_of
 from gpuscale.server.metricsapi.wire.bodies import Body
 from gpuscale.server.metricsapi.wire.paths import ALL, CustomTarget, ExternalTarget
 from gpuscale.server.metricsapi.wire.statuses import Status

@@ -12,7 +12,7 @@ from yarl import URL
 
 from gpuscale.base.errors import GpuscaleError
 from gpuscale.base.unreachable import reason_of
-from gpuscale.kube.client.kubeconfig import SERVICE_ACCOUNT
+from gpuscale.kube.client import SERVICE_ACCOUNT
 from gpuscale.server.metricsapi.federation.answers import (
     NotOfTheApiError,
     parsed,
@@ -27,8 +27,8 @@ from gpuscale.server.metricsapi.telemetry.histograms import Histogram
 from gpuscale.server.metricsapi.wire.bodies import Body
 from gpuscale.server.metricsapi.wire.paths import CustomTarget, ExternalTarget, path_of, versions_of
 from gpuscale.server.metricsapi.wire.requests import RequestError
-from gpuscale.server.sources.access import SecretFile, SourceAccess, tls_to
-from gpuscale.server.sources.http import HttpSession
+from gpuscale.server.sources.http.access import SecretFile, SourceAccess, tls_to
+from gpuscale.server.sources.http.session import HttpSession
 
 MAX_AT_ONCE = 64
 """Requests that are passed on to one member at a time."""

@@ -4,7 +4,7 @@ from collections.abc import Awaitable
 
 from gpuscale.base.objects.metric_values import items_of, milli_of
 from gpuscale.base.quantity import Quantity
-from gpuscale.kube.json_values import mapping_of, text_of
+from gpuscale.kube import mapping_of, text_of
 from gpuscale.server.metricsapi.federation.member import Passed
 from gpuscale.server.metricsapi.federation.ownership import Claim
 from gpuscale.server.metricsapi.why.hops import Explanation, ServedValue, asked_text

@@ -11,9 +11,9 @@ from yarl import URL
 
 from gpuscale.base.errors import NotFoundError, UnavailableError, UpstreamError, UsageError
 from gpuscale.base.unreachable import reason_of
-from gpuscale.kube.client.settings import KubeSettings
+from gpuscale.kube.client import KubeSettings
 from gpuscale.server.metricsapi.settings import read_settings
-from gpuscale.server.sources.http import HttpSession
+from gpuscale.server.sources.http.session import HttpSession
 
 _DISCOVERY_WAIT_S = 60.0
 _POLL_S = 0.1
@@ -53,7 +53,7 @@ async def ask_cluster(cluster: KubeSettings, path: str) -> Document:
         ApiStatusError, ApiUnreachableError: it does not let us, or does not answer.
         UpstreamError: what serves the metrics there can't say why.
     """
-    from gpuscale.kube.client.client import KubeClient
+    from gpuscale.kube.client import KubeClient
 
     plain, _, query = path.partition("?")
     async with KubeClient(cluster) as connection:

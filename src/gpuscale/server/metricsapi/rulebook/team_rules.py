@@ -11,10 +11,9 @@ from dataclasses import dataclass, replace
 
 from gpuscale.base.clock import Clock
 from gpuscale.base.errors import ConfigError, GpuscaleError, Problem
-from gpuscale.kube.client.client import JsonObject, KubeClient
-from gpuscale.kube.client.settings import KubeSettings
-from gpuscale.kube.informers.reflector import Reflector
-from gpuscale.kube.json_values import mapping_of, text_of
+from gpuscale.kube import mapping_of, text_of
+from gpuscale.kube.client import JsonObject, KubeClient, KubeSettings
+from gpuscale.kube.informers import Reflector
 from gpuscale.server.metricsapi.rulebook.rule_file import KeptRules, RuleState
 from gpuscale.server.rules.budget import DEFAULT_BUDGET, RuleBudget
 from gpuscale.server.rules.config import AdapterConfig, load_rules

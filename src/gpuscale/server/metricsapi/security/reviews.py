@@ -19,10 +19,9 @@ from typing import Generic, TypeVar
 from gpuscale.base.byte_cache import ByteCache, deep_bytes
 from gpuscale.base.clock import Clock
 from gpuscale.base.errors import GpuscaleError
-from gpuscale.kube.client.client import JsonObject, KubeClient
-from gpuscale.kube.client.settings import KubeSettings
-from gpuscale.kube.informers.reflector import Reflector, ReflectorState
-from gpuscale.kube.json_values import mapping_of, text_of, texts_of
+from gpuscale.kube import mapping_of, text_of, texts_of
+from gpuscale.kube.client import JsonObject, KubeClient, KubeSettings
+from gpuscale.kube.informers import Reflector, ReflectorState
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")

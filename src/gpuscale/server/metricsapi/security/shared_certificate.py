@@ -17,8 +17,7 @@ from typing import Any
 from gpuscale.base.clock import Clock
 from gpuscale.base.errors import GpuscaleError, UnavailableError, UsageError
 from gpuscale.base.pki import KeyPair, can_serve, names_of_service, write_private
-from gpuscale.kube.client.client import CONFLICT, NOT_FOUND, KubeClient
-from gpuscale.kube.client.errors import ApiStatusError
+from gpuscale.kube.client import CONFLICT, NOT_FOUND, ApiStatusError, KubeClient
 from gpuscale.server.metricsapi.security.rotation import SharedCertificate, next_step
 from gpuscale.server.metricsapi.security.serving_certificate import (
     CA_FILE,

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 
 from gpuscale.base.clock import Clock
 from gpuscale.base.errors import GpuscaleError
-from gpuscale.series.values import Scalar, Vector
+from gpuscale.series import Scalar, Vector
 from gpuscale.server.metricsapi.provider import MetricsProvider
 from gpuscale.server.metricsapi.telemetry.own_metrics import MetricKey, ServerMetrics, SourceLag
 from gpuscale.server.metricsapi.wire.paths import CUSTOM_GROUP, EXTERNAL_GROUP

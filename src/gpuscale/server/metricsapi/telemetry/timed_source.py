@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from gpuscale.base.errors import QueryError, UnavailableError, UpstreamError
-from gpuscale.series.values import Value
+from gpuscale.series import Value
 from gpuscale.server.metricsapi.telemetry.own_metrics import ServerMetrics
 from gpuscale.server.sources.source import MetricSource, NamingSource
 

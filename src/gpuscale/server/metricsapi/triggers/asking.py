@@ -8,23 +8,24 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from gpuscale.base.clock import Clock
 from gpuscale.base.errors import GpuscaleError
 from gpuscale.base.objects.selectors import Selector
-from gpuscale.hpa.replicas.pods import PodSample
-from gpuscale.series.values import Scalar, Value, Vector
+from gpuscale.hpa.replicas import PodSample
+from gpuscale.series import Scalar, Value, Vector
 from gpuscale.server.metricsapi.provider import CustomAnswer, MetricsProvider
 from gpuscale.server.metricsapi.triggers.workloads import Workloads, described
 from gpuscale.server.metricsapi.wire.paths import ALL, EXTERNAL_GROUP, CustomTarget
-from gpuscale.triggers.observation import (
+from gpuscale.triggers import (
     FlowSeen,
     Missing,
     Observation,
     PodLoads,
     PodsSeen,
     TotalLoad,
+    Trigger,
+    WakeQuery,
     WakeSeen,
+    awake,
     flow_seen,
 )
-from gpuscale.triggers.schedule import awake
-from gpuscale.triggers.trigger import Trigger, WakeQuery
 
 if TYPE_CHECKING:
     from gpuscale.server.metricsapi.triggers.policies import Policies

@@ -10,12 +10,11 @@ from datetime import UTC, datetime
 
 from gpuscale.base.clock import Clock
 from gpuscale.base.errors import GpuscaleError
-from gpuscale.kube.client.client import JsonObject, KubeClient
-from gpuscale.kube.client.errors import ApiStatusError
-from gpuscale.kube.json_values import mapping_of, text_of
+from gpuscale.kube import mapping_of, text_of
+from gpuscale.kube.client import ApiStatusError, JsonObject, KubeClient
 from gpuscale.server.metricsapi.triggers.turns import RateBudget
 from gpuscale.server.metricsapi.triggers.watch import AnswerChange
-from gpuscale.triggers.trigger import Trigger, WorkloadRef
+from gpuscale.triggers import Trigger, WorkloadRef
 
 _LOG = logging.getLogger(__name__)
 _MAX_WAITING = 100

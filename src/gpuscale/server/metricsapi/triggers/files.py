@@ -7,9 +7,8 @@ from pathlib import Path
 from gpuscale.base.errors import ConfigError, Problem
 from gpuscale.server.metricsapi.rulebook.rule_file import RuleState
 from gpuscale.server.sources.listed_files import ListedFiles, read_text
-from gpuscale.triggers.metadata import read_triggers
-from gpuscale.triggers.policies.naming import policy_faults
-from gpuscale.triggers.trigger import Trigger
+from gpuscale.triggers import Trigger, read_triggers
+from gpuscale.triggers.policies import policy_faults
 
 _LOG = logging.getLogger(__name__)
 Name = tuple[str, str]

@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack
 
 from gpuscale.base.clock import Clock
 from gpuscale.base.exposition.families import Family
-from gpuscale.kube.client.client import KubeClient
+from gpuscale.kube.client import KubeClient
 from gpuscale.server.metricsapi.api_servers import kube_settings
 from gpuscale.server.metricsapi.backend import MetricsBackend
 from gpuscale.server.metricsapi.backend_settings import BackendSettings
@@ -19,8 +19,7 @@ from gpuscale.server.metricsapi.triggers.families import trigger_families
 from gpuscale.server.metricsapi.triggers.stores import HeldConfigMap, HeldFile, HeldStore, Keeper
 from gpuscale.server.metricsapi.triggers.watch import AnswerChange, TriggerWatch
 from gpuscale.server.metricsapi.triggers.workloads import Workloads
-from gpuscale.triggers.answer import Answer
-from gpuscale.triggers.trigger import Trigger
+from gpuscale.triggers import Answer, Trigger
 
 _LOG = logging.getLogger(__name__)
 _SHARED = 0.9

@@ -13,12 +13,10 @@ from dataclasses import dataclass
 from gpuscale.base.clock import Clock
 from gpuscale.base.errors import GpuscaleError, UnavailableError, UncoveredError
 from gpuscale.base.words import counted
-from gpuscale.series.values import Value
+from gpuscale.series import Value
 from gpuscale.server.metricsapi.triggers.workloads import described
-from gpuscale.triggers.observation import Missing, TotalLoad
-from gpuscale.triggers.policies.naming import find_policy
-from gpuscale.triggers.policies.served import NextQuery, PolicyRun, run_bytes
-from gpuscale.triggers.trigger import ServedPolicy
+from gpuscale.triggers import Missing, ServedPolicy, TotalLoad
+from gpuscale.triggers.policies import NextQuery, PolicyRun, find_policy, run_bytes
 
 _LOG = logging.getLogger(__name__)
 MAX_BYTES = 128 * 1024 * 1024

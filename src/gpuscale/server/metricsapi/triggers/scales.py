@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from gpuscale.base.clock import Clock
 from gpuscale.base.errors import GpuscaleError
 from gpuscale.base.objects.selectors import Selector, parse_selector, selector_of_expressions
-from gpuscale.kube.client.client import JsonObject, KubeClient
-from gpuscale.kube.client.errors import ApiStatusError
-from gpuscale.kube.json_values import mapping_of, text_of
-from gpuscale.triggers.observation import Missing
-from gpuscale.triggers.trigger import WorkloadRef
+from gpuscale.kube import mapping_of, text_of
+from gpuscale.kube.client import ApiStatusError, JsonObject, KubeClient
+from gpuscale.triggers import Missing, WorkloadRef
 
 _LOG = logging.getLogger(__name__)
 _POLL_S = 2.0

@@ -18,7 +18,7 @@ from gpuscale.server.metricsapi.triggers.families import trigger_family
 from gpuscale.server.metricsapi.triggers.files import TriggerFiles
 from gpuscale.server.metricsapi.triggers.opened import Triggers
 from gpuscale.server.metricsapi.wire.paths import ExternalTarget
-from gpuscale.triggers.trigger import Trigger
+from gpuscale.triggers import Trigger
 
 if TYPE_CHECKING:
     from gpuscale.server.metricsapi.why.hops import Explanation

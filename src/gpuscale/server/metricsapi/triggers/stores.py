@@ -15,12 +15,10 @@ from typing import Protocol
 
 from gpuscale.base.clock import Clock
 from gpuscale.base.errors import GpuscaleError, UnavailableError
-from gpuscale.kube.client.client import CONFLICT, NOT_FOUND, JsonObject, KubeClient
-from gpuscale.kube.client.errors import ApiStatusError
-from gpuscale.kube.json_values import mapping_of, text_of
+from gpuscale.kube import mapping_of, text_of
+from gpuscale.kube.client import CONFLICT, NOT_FOUND, ApiStatusError, JsonObject, KubeClient
 from gpuscale.server.metricsapi.triggers.watch import TriggerWatch
-from gpuscale.triggers.held import HeldTrigger, Key, decode, encode, newest
-from gpuscale.triggers.machine import TriggerDecision
+from gpuscale.triggers import HeldTrigger, Key, TriggerDecision, decode, encode, newest
 
 _LOG = logging.getLogger(__name__)
 MAX_BYTES = 900 * 1024

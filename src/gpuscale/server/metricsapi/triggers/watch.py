@@ -14,11 +14,22 @@ from gpuscale.server.metricsapi.trigger_settings import TriggerSettings
 from gpuscale.server.metricsapi.triggers.asking import Sees
 from gpuscale.server.metricsapi.triggers.turns import NamespaceTurns, RateBudget
 from gpuscale.server.metricsapi.triggers.workloads import Workloads
-from gpuscale.triggers.answer import Answer, Basis, TooManyTriggersError
-from gpuscale.triggers.held import HeldTrigger, Key, held_of
-from gpuscale.triggers.machine import TriggerOutcome, TriggerState, evaluate
-from gpuscale.triggers.observation import Missing, Observation, PodsSeen, WakeSeen
-from gpuscale.triggers.trigger import Trigger
+from gpuscale.triggers import (
+    Answer,
+    Basis,
+    HeldTrigger,
+    Key,
+    Missing,
+    Observation,
+    PodsSeen,
+    TooManyTriggersError,
+    Trigger,
+    TriggerOutcome,
+    TriggerState,
+    WakeSeen,
+    evaluate,
+    held_of,
+)
 
 _LOG = logging.getLogger(__name__)
 _LOOK_S = 30.0

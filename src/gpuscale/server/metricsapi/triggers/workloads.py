@@ -16,15 +16,12 @@ from gpuscale.base.clock import Clock
 from gpuscale.base.errors import GpuscaleError
 from gpuscale.base.objects.pods import PodPhase
 from gpuscale.base.objects.selectors import Selector
-from gpuscale.hpa.types import PodInfo, ReadyCondition
-from gpuscale.kube.client.client import JsonObject, KubeClient
-from gpuscale.kube.client.settings import KubeSettings
-from gpuscale.kube.informers.reflector import Reflector
-from gpuscale.kube.json_values import mapping_of, text_of
+from gpuscale.hpa import PodInfo, ReadyCondition
+from gpuscale.kube import mapping_of, text_of
+from gpuscale.kube.client import JsonObject, KubeClient, KubeSettings
+from gpuscale.kube.informers import Reflector
 from gpuscale.server.metricsapi.triggers.scales import PolledScales, WorkloadScale, read_scale
-from gpuscale.triggers.observation import Missing, PodsSeen
-from gpuscale.triggers.startup import kept_starts, learned_deadline_s
-from gpuscale.triggers.trigger import WorkloadRef
+from gpuscale.triggers import Missing, PodsSeen, WorkloadRef, kept_starts, learned_deadline_s
 
 _PODS = "/api/v1/pods"
 _WATCHED = {

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from gpuscale.base.golang.durations import go_duration
 from gpuscale.base.quantity import Format, Quantity
-from gpuscale.kube.informers.records import ObjectRecord
+from gpuscale.kube.informers import ObjectRecord
 from gpuscale.server.metricsapi.usage.measured import ObjectUsage
 from gpuscale.server.metricsapi.wire.bodies import Body, timestamp
 from gpuscale.server.metricsapi.wire.paths import RESOURCE_GROUP

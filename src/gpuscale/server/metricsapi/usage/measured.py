@@ -13,8 +13,8 @@ from typing import Generic, Protocol, TypeVar
 from gpuscale.base.clock import Clock
 from gpuscale.base.errors import GpuscaleError
 from gpuscale.base.objects.selectors import Selector
-from gpuscale.kube.informers.records import ObjectRecord
-from gpuscale.series.values import Value
+from gpuscale.kube.informers import ObjectRecord
+from gpuscale.series import Value
 from gpuscale.server.metricsapi.wire.field_selectors import FieldSelector
 from gpuscale.server.metricsapi.wire.paths import RESOURCE_GROUP
 from gpuscale.server.metricsapi.wire.statuses import ObjectNotFoundError

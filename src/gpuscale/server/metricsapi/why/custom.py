@@ -7,9 +7,8 @@ from gpuscale.base.errors import GpuscaleError, QueryError
 from gpuscale.base.objects.metric_values import MetricValue
 from gpuscale.base.objects.selectors import Selector
 from gpuscale.base.words import closest
-from gpuscale.series.matchers import MatchOp
-from gpuscale.series.promql.parse import parse_query, selectors
-from gpuscale.series.values import Vector, VectorSample
+from gpuscale.series import MatchOp, Vector, VectorSample
+from gpuscale.series.promql import parse_query, selectors
 from gpuscale.server.metricsapi.provider import MetricsProvider, RequestRecord
 from gpuscale.server.metricsapi.why.hops import CUSTOM_HOPS, WRONG_SELECTOR, Explanation, asked_text
 from gpuscale.server.metricsapi.why.parts import part_lines, seen_parts

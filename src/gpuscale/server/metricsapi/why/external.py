@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from gpuscale.base.errors import GpuscaleError
 from gpuscale.base.objects.metric_values import ExternalValue
 from gpuscale.base.objects.selectors import Selector
-from gpuscale.series.values import Scalar, Vector
+from gpuscale.series import Scalar, Vector
 from gpuscale.server.metricsapi.provider import MetricsProvider, RequestRecord
 from gpuscale.server.metricsapi.why.hops import EXTERNAL_HOPS, Explanation, asked_text
 from gpuscale.server.metricsapi.why.parts import part_lines, seen_parts

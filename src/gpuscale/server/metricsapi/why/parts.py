@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from gpuscale.base.errors import GpuscaleError
 from gpuscale.base.golang.template import Template
-from gpuscale.series.values import Scalar, Value, Vector
+from gpuscale.series import Scalar, Value, Vector
 from gpuscale.server.metricsapi.why.series import SeriesLook
 from gpuscale.server.rules.combined import Part
 from gpuscale.server.rules.config import AdapterRule

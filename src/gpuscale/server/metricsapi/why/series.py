@@ -8,11 +8,17 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from gpuscale.base.errors import GpuscaleError
-from gpuscale.series.labels import METRIC_NAME
-from gpuscale.series.matchers import Matcher, MatchOp
-from gpuscale.series.possible import IMPOSSIBLE_SERIES, OF_SERIES
-from gpuscale.series.promql.parse import parse_matchers
-from gpuscale.series.values import Value, Vector, VectorSample
+from gpuscale.series import (
+    IMPOSSIBLE_SERIES,
+    METRIC_NAME,
+    OF_SERIES,
+    Matcher,
+    MatchOp,
+    Value,
+    Vector,
+    VectorSample,
+)
+from gpuscale.series.promql import parse_matchers
 from gpuscale.server.metricsapi.why.text import age_text
 from gpuscale.server.rules.config import AdapterRule
 from gpuscale.server.sources.asking.single_flight import SharedSource

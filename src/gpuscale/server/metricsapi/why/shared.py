@@ -8,8 +8,7 @@ from gpuscale.base.errors import GpuscaleError, QueryError, UncoveredError
 from gpuscale.base.golang.template import parse_template
 from gpuscale.base.objects.metric_values import ExternalValue, MetricValue
 from gpuscale.base.quantity import Quantity
-from gpuscale.series.possible import MAX_AHEAD_MS
-from gpuscale.series.values import VectorSample
+from gpuscale.series import MAX_AHEAD_MS, VectorSample
 from gpuscale.server.metricsapi.provider import (
     MetricsProvider,
     RequestRecord,

@@ -8,7 +8,7 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from gpuscale.kube.informers.records import ObjectRecord
+from gpuscale.kube.informers import ObjectRecord
 
 _TERM = re.compile(r"\s*([^=!\s]+)\s*(!=|==|=)\s*([^=!\s]*)\s*")
 _FIELDS = ("metadata.name", "metadata.namespace")

@@ -10,9 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from gpuscale.base.errors import NotFoundError
-from gpuscale.series.labels import METRIC_NAME
-from gpuscale.series.matchers import MatchOp
-from gpuscale.series.promql.parse import metric_names, parse_matchers, parse_query
+from gpuscale.series import METRIC_NAME, MatchOp
+from gpuscale.series.promql import metric_names, parse_matchers, parse_query
 from gpuscale.server.rules.config import AdapterRule
 from gpuscale.server.rules.resources import ResourceType
 

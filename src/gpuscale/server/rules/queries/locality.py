@@ -18,8 +18,8 @@ What is not known to be safe is not safe. The argument for each case:
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from gpuscale.series.matchers import Matcher
-from gpuscale.series.promql.tree import (
+from gpuscale.series import Matcher
+from gpuscale.series.promql import (
     SET_OPERATORS,
     Aggregate,
     Binary,

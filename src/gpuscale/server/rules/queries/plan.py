@@ -17,7 +17,7 @@ from gpuscale.base.errors import NotFoundError, QueryError, UpstreamError
 from gpuscale.base.golang.template import Template
 from gpuscale.base.objects.metric_values import ExternalValue, MetricValue
 from gpuscale.base.objects.selectors import Selector
-from gpuscale.series.values import Scalar, Value, Vector, VectorSample
+from gpuscale.series import Scalar, Value, Vector, VectorSample
 from gpuscale.server.rules.catalogue import Catalogue, Entry
 from gpuscale.server.rules.query import custom_query, external_query
 from gpuscale.server.rules.resources import ResourceMapper, ResourceType, UnknownResourceError

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 
 from gpuscale.base.errors import NotFoundError, QueryError
 from gpuscale.base.golang.template import Template
-from gpuscale.series.matchers import Matcher, MatchOp
-from gpuscale.series.promql.parse import parse_query
-from gpuscale.series.values import Vector, VectorSample
+from gpuscale.series import Matcher, MatchOp, Vector, VectorSample
+from gpuscale.series.promql import parse_query
 from gpuscale.server.rules.queries.locality import Keys, is_local
 from gpuscale.server.rules.queries.plan import CustomPlan, Scope
 from gpuscale.server.rules.query import custom_query, wide_query

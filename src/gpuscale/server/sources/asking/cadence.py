@@ -15,7 +15,7 @@ from typing import Any
 
 from gpuscale.base.errors import GpuscaleError
 from gpuscale.base.golang.template import parse_template
-from gpuscale.series.values import Value, Vector
+from gpuscale.series import Value, Vector
 from gpuscale.server.rules.queries.plan import CustomPlan
 from gpuscale.server.rules.queries.widen import WideQuery
 from gpuscale.server.rules.query import FIELDS

@@ -8,11 +8,8 @@ As it may count in series that ended a while ago, all are listed again after a t
 from collections.abc import Mapping, Sequence
 
 from gpuscale.base.errors import GpuscaleError
-from gpuscale.series.labels import METRIC_NAME
-from gpuscale.series.matchers import Matcher, MatchOp
-from gpuscale.series.promql import tree
-from gpuscale.series.promql.parse import parse_matchers
-from gpuscale.series.promql.write import promql_text
+from gpuscale.series import METRIC_NAME, Matcher, MatchOp
+from gpuscale.series.promql import parse_matchers, promql_text, tree
 from gpuscale.server.rules.catalogue import SeriesShape
 from gpuscale.server.sources.asking.single_flight import SharedSource
 

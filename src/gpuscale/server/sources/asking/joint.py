@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from gpuscale.base.errors import GpuscaleError, UnavailableError
-from gpuscale.series.values import Value, Vector
+from gpuscale.series import Value, Vector
 from gpuscale.server.rules.queries.plan import CustomPlan
 from gpuscale.server.rules.queries.widen import WideQuery, WideRows
 from gpuscale.server.rules.query import MAX_JOINED_NAMES

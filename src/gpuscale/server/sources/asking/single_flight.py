@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from gpuscale.base.byte_cache import MAX_TEXT, ByteCache, deep_bytes
 from gpuscale.base.errors import GpuscaleError
 from gpuscale.base.objects.selectors import Selector
-from gpuscale.series.values import Matrix, Value, Vector, VectorSample
+from gpuscale.series import Matrix, Value, Vector, VectorSample
 from gpuscale.server.rules.catalogue import Entry
 from gpuscale.server.rules.queries.plan import CustomPlan
 from gpuscale.server.rules.queries.widen import WideQuery, widen

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from gpuscale.base.byte_cache import ByteCache, deep_bytes
-from gpuscale.series.values import Value, Vector
+from gpuscale.series import Value, Vector
 from gpuscale.server.rules.queries.plan import CustomPlan
 
 _MOST_BYTES = 8 * 1024 * 1024

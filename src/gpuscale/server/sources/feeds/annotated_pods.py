@@ -17,8 +17,8 @@ from itertools import islice
 from yarl import URL
 
 from gpuscale.base.errors import UsageError
-from gpuscale.kube.client.client import JsonObject
-from gpuscale.kube.json_values import mapping_of, text_of
+from gpuscale.kube import mapping_of, text_of
+from gpuscale.kube.client import JsonObject
 from gpuscale.server.sources.feeds.targets import (
     FeedTarget,
     instance_of,

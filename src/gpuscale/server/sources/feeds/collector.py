@@ -7,12 +7,10 @@ from contextlib import AsyncExitStack
 from functools import partial
 
 from gpuscale.base.clock import Clock
-from gpuscale.kube.client.client import JsonObject, KubeClient
-from gpuscale.kube.client.settings import KubeSettings
-from gpuscale.kube.informers.reflector import Reflector, ReflectorState
-from gpuscale.series.storage.store import SeriesStore
-from gpuscale.series.wanted import WantedNames, WantedSeries
-from gpuscale.server.sources.access import SecretFile, SourceAccess, tls_to
+from gpuscale.kube.client import JsonObject, KubeClient, KubeSettings
+from gpuscale.kube.informers import Reflector, ReflectorState
+from gpuscale.series import WantedNames, WantedSeries
+from gpuscale.series.storage import SeriesStore
 from gpuscale.server.sources.feeds import annotated_pods, endpoint_slices
 from gpuscale.server.sources.feeds.scraper import Scraper
 from gpuscale.server.sources.feeds.selected_pods import selected_targets
@@ -20,7 +18,8 @@ from gpuscale.server.sources.feeds.settings import FeedSettings
 from gpuscale.server.sources.feeds.sharing import ReplicaSharing
 from gpuscale.server.sources.feeds.stream import Seat, StreamFollower, new_seat
 from gpuscale.server.sources.feeds.targets import FeedState, FeedTarget, agent_page, told_apart
-from gpuscale.server.sources.http import MAX_RESPONSE_BYTES, HttpSession
+from gpuscale.server.sources.http.access import SecretFile, SourceAccess, tls_to
+from gpuscale.server.sources.http.session import MAX_RESPONSE_BYTES, HttpSession
 from gpuscale.server.sources.remote_write.sender import RemoteWriter
 from gpuscale.server.sources.saving.saver import StoreSaver
 from gpuscale.signals import range_of

@@ -9,8 +9,8 @@ Source: kubernetes API, discovery.k8s.io/v1 EndpointSlice.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from gpuscale.kube.client.client import JsonObject
-from gpuscale.kube.json_values import mapping_of, text_of, texts_of
+from gpuscale.kube import mapping_of, text_of, texts_of
+from gpuscale.kube.client import JsonObject
 from gpuscale.server.sources.feeds.targets import FeedTarget, agent_target, port_number
 
 PATH = "/apis/discovery.k8s.io/v1/endpointslices"

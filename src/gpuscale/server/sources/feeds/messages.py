@@ -15,8 +15,8 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
 from gpuscale.base.clock import Origin
-from gpuscale.kube.client.settings import KubeSettings
-from gpuscale.series.wanted import EVERYTHING, WantedNames
+from gpuscale.kube.client import KubeSettings
+from gpuscale.series import EVERYTHING, WantedNames
 from gpuscale.server.sources.feeds.settings import FeedSettings
 from gpuscale.server.sources.ruler.settings import RulerSettings
 

@@ -22,9 +22,8 @@ from gpuscale.base.golang.template.nodes import (
     TemplatePipeline,
     Variable,
 )
-from gpuscale.series.labels import METRIC_NAME
-from gpuscale.series.promql.parse import parse_query
-from gpuscale.series.wanted import EVERYTHING, WantedNames, wanted_by
+from gpuscale.series import EVERYTHING, METRIC_NAME, WantedNames, wanted_by
+from gpuscale.series.promql import parse_query
 from gpuscale.server.rules.config import AdapterConfig, AdapterRule
 
 _OWN = WantedNames(frozenset({"gpuscale_exporter_newest_reading_timestamp_seconds"}))

@@ -11,12 +11,11 @@ from gpuscale.base.exposition.reading.entries import UnsupportedFormatError
 from gpuscale.base.exposition.reading.formats import ACCEPT, TIMEOUT_HEADER, format_of
 from gpuscale.base.exposition.write import positional
 from gpuscale.base.unreachable import reason_of
-from gpuscale.series.scraping.scrape import ScrapeTarget
-from gpuscale.series.storage.limits import DEFAULT_LIMITS, ScrapeLimits
-from gpuscale.series.storage.store import SeriesStore
-from gpuscale.series.wanted import KEEP_ALL, WantedSeries
+from gpuscale.series import KEEP_ALL, WantedSeries
+from gpuscale.series.scraping import ScrapeTarget
+from gpuscale.series.storage import DEFAULT_LIMITS, ScrapeLimits, SeriesStore
 from gpuscale.server.sources.feeds.targets import FeedState, FeedTarget
-from gpuscale.server.sources.http import HttpSession, TooLargeError
+from gpuscale.server.sources.http.session import HttpSession, TooLargeError
 
 _LOG = logging.getLogger(__name__)
 _LONGEST_S = 10.0

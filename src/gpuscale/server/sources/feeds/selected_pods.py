@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from gpuscale.base.errors import UsageError
 from gpuscale.base.objects.selectors import Selector, parse_selector
-from gpuscale.kube.client.client import JsonObject
-from gpuscale.kube.json_values import mapping_of, text_of
+from gpuscale.kube import mapping_of, text_of
+from gpuscale.kube.client import JsonObject
 from gpuscale.server.sources.feeds.annotated_pods import (
     DEFAULT_EXPORTERS,
     Exporters,

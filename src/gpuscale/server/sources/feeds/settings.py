@@ -19,7 +19,7 @@ from gpuscale.base.settings import (
 from gpuscale.server.panels import STREAMS
 
 if TYPE_CHECKING:
-    from gpuscale.series.storage.limits import ScrapeLimits
+    from gpuscale.series.storage import ScrapeLimits
     from gpuscale.server.sources.feeds.annotated_pods import Exporters
     from gpuscale.server.sources.feeds.endpoint_slices import AgentChoice
     from gpuscale.server.sources.feeds.selected_pods import PodChoice
@@ -81,7 +81,7 @@ def _page_path(text: str) -> str:
 
 
 def _limits(flags: FlagReader) -> "ScrapeLimits":
-    from gpuscale.series.storage.limits import ScrapeLimits
+    from gpuscale.series.storage import ScrapeLimits
 
     return ScrapeLimits(
         samples=flags.number("scrape-sample-limit"),

@@ -14,10 +14,9 @@ from functools import partial
 from gpuscale.base.clock import Clock
 from gpuscale.base.errors import GpuscaleError
 from gpuscale.base.exposition.stream import StreamLine
-from gpuscale.kube.client.client import KubeClient
-from gpuscale.kube.client.settings import KubeSettings
-from gpuscale.series.storage.samples import Series
-from gpuscale.series.wanted import WantedSeries
+from gpuscale.kube.client import KubeClient, KubeSettings
+from gpuscale.series import WantedSeries
+from gpuscale.series.storage import Series
 from gpuscale.server.sources.feeds.sharing_discovery import PeerWatch
 from gpuscale.server.sources.feeds.sharing_division import Division
 from gpuscale.server.sources.feeds.sharing_link import PeerLink, PeerLinks
@@ -25,7 +24,7 @@ from gpuscale.server.sources.feeds.sharing_relay import Relay
 from gpuscale.server.sources.feeds.sharing_settings import PeerSettings, peer_access
 from gpuscale.server.sources.feeds.stream import Seat, StreamFollower
 from gpuscale.server.sources.feeds.targets import FeedTarget
-from gpuscale.server.sources.http import HttpSession
+from gpuscale.server.sources.http.session import HttpSession
 
 _LOG = logging.getLogger(__name__)
 _TICK_S = 0.1

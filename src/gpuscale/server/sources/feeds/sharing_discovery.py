@@ -10,10 +10,9 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 
 from gpuscale.base.clock import Clock
-from gpuscale.kube.client.client import JsonObject, KubeClient
-from gpuscale.kube.client.settings import KubeSettings
-from gpuscale.kube.informers.reflector import Reflector
-from gpuscale.kube.json_values import mapping_of, text_of, texts_of
+from gpuscale.kube import mapping_of, text_of, texts_of
+from gpuscale.kube.client import JsonObject, KubeClient, KubeSettings
+from gpuscale.kube.informers import Reflector
 from gpuscale.server.sources.feeds.endpoint_slices import (
     ADDRESS_TYPES,
     SERVICE_LABEL,

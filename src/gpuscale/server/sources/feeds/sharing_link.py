@@ -16,7 +16,7 @@ from gpuscale.base.unreachable import reason_of
 from gpuscale.server.sources.feeds.sharing_settings import PATH
 from gpuscale.server.sources.feeds.stream import lines
 from gpuscale.server.sources.feeds.targets import FeedTarget
-from gpuscale.server.sources.http import HttpSession
+from gpuscale.server.sources.http.session import HttpSession
 
 _LOG = logging.getLogger(__name__)
 SILENCE_S = 2.5

@@ -25,9 +25,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from gpuscale.base.exposition.stream import VERSION, StreamLine, encoded
-from gpuscale.series.labels import METRIC_NAME
-from gpuscale.series.scraping.streamed import StreamedTarget
-from gpuscale.series.storage.samples import Series
+from gpuscale.series import METRIC_NAME
+from gpuscale.series.scraping import StreamedTarget
+from gpuscale.series.storage import Series
 from gpuscale.server.sources.feeds.targets import FeedTarget
 
 MAX_UNSENT_BYTES = 64 * 1024 * 1024

@@ -7,7 +7,7 @@ from pathlib import Path
 from yarl import URL
 
 from gpuscale.base.errors import UsageError
-from gpuscale.server.sources.access import SecretFile, SourceAccess, tls_to
+from gpuscale.server.sources.http.access import SecretFile, SourceAccess, tls_to
 
 PATH = "/peers/stream"
 _LABEL = "[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"

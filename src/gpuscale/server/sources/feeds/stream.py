@@ -20,19 +20,18 @@ from gpuscale.base.backoff import Backoff
 from gpuscale.base.clock import Clock
 from gpuscale.base.errors import GpuscaleError, UpstreamError
 from gpuscale.base.exposition.stream import MAX_LINE_BYTES, StreamError
-from gpuscale.series.scraping.streamed import StreamedTarget
-from gpuscale.series.scraping.target import TargetSeries
-from gpuscale.series.storage.limits import (
+from gpuscale.series import KEEP_ALL, WantedSeries
+from gpuscale.series.scraping import StreamedTarget, TargetSeries
+from gpuscale.series.storage import (
     DEFAULT_LIMITS,
     RESOLUTION_MS,
     ScrapeLimitError,
     ScrapeLimits,
+    SeriesStore,
 )
-from gpuscale.series.storage.store import SeriesStore
-from gpuscale.series.wanted import KEEP_ALL, WantedSeries
 from gpuscale.server.sources.feeds.refusals import agent_fault, refusal
 from gpuscale.server.sources.feeds.targets import FeedState, FeedTarget
-from gpuscale.server.sources.http import HttpSession
+from gpuscale.server.sources.http.session import HttpSession
 
 _LOG = logging.getLogger(__name__)
 GRACE_S = 5.0

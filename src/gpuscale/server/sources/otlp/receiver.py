@@ -11,12 +11,9 @@ from dataclasses import dataclass, field
 
 from gpuscale.base.clock import Clock
 from gpuscale.base.exposition.reading.entries import ExpositionError
-from gpuscale.series.labels import METRIC_NAME
-from gpuscale.series.otlp.message import Request
-from gpuscale.series.otlp.points import OtlpSample, Refusals, samples
-from gpuscale.series.storage.limits import ScrapeLimits, TargetShare, check_labels
-from gpuscale.series.storage.store import SeriesStore
-from gpuscale.series.wanted import WantedSeries
+from gpuscale.series import METRIC_NAME, WantedSeries
+from gpuscale.series.otlp import OtlpSample, Refusals, Request, samples
+from gpuscale.series.storage import ScrapeLimits, SeriesStore, TargetShare, check_labels
 from gpuscale.server.sources.otlp.settings import OtlpSettings
 
 _MAX_CLIENTS = 1_000

@@ -12,7 +12,7 @@ from typing import TypeVar
 import msgspec
 
 from gpuscale.base.errors import UpstreamError
-from gpuscale.series.values import (
+from gpuscale.series import (
     Matrix,
     MatrixSeries,
     Scalar,

@@ -18,9 +18,9 @@ from yarl import URL
 
 from gpuscale.base.errors import QueryError, UnavailableError, UpstreamError
 from gpuscale.base.unreachable import reason_of
-from gpuscale.series.values import Value
-from gpuscale.server.sources.access import SecretFile, SourceAccess, TlsFiles
-from gpuscale.server.sources.http import HttpSession
+from gpuscale.series import Value
+from gpuscale.server.sources.http.access import SecretFile, SourceAccess, TlsFiles
+from gpuscale.server.sources.http.session import HttpSession
 from gpuscale.server.sources.prometheus.answers import (
     MALFORMED,
     envelope,
@@ -30,7 +30,7 @@ from gpuscale.server.sources.prometheus.answers import (
 )
 
 if TYPE_CHECKING:
-    from gpuscale.server.sources.entra import EntraLogin
+    from gpuscale.server.sources.http.entra import EntraLogin
 
 MAX_QUERY_CHARS = {"POST": 16_000, "GET": 7_000}
 """VictoriaMetrics takes 16 KiB of query by default, and many proxies 8 KiB of an address."""
@@ -228,7 +228,7 @@ class PrometheusSource:
 def _access(settings: PrometheusSettings, tls: TlsFiles | None) -> SourceAccess:
     password, token = settings.password_file, None
     if settings.bearer_token_file is not None or settings.azure_login is not None:
-        from gpuscale.server.sources.entra import token_of
+        from gpuscale.server.sources.http.entra import token_of
 
         token = token_of(settings.bearer_token_file, settings.azure_login)
     return SourceAccess(

@@ -18,12 +18,8 @@ from functools import lru_cache
 from typing import Any
 
 from gpuscale.base.ranges import Range
-from gpuscale.series.labels import METRIC_NAME
-from gpuscale.series.matchers import Matcher, MatchOp
-from gpuscale.series.possible import IMPOSSIBLE_SERIES, OF_SERIES
-from gpuscale.series.promql import tree
-from gpuscale.series.promql.parse import parse_query, selectors
-from gpuscale.series.promql.write import promql_text
+from gpuscale.series import IMPOSSIBLE_SERIES, METRIC_NAME, OF_SERIES, Matcher, MatchOp
+from gpuscale.series.promql import parse_query, promql_text, selectors, tree
 from gpuscale.signals import known_prefixes, range_of
 
 _LITERAL = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"' + r"|'[^'\\]*(?:\\.[^'\\]*)*'|`[^`]*`", re.DOTALL)

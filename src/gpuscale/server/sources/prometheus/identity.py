@@ -10,7 +10,7 @@ from uuid import UUID
 
 from yarl import URL
 
-from gpuscale.server.sources.entra import (
+from gpuscale.server.sources.http.entra import (
     CLIENT_VARIABLE,
     QUERY_SCOPES,
     TENANT_VARIABLE,

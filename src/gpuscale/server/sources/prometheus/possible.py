@@ -13,9 +13,7 @@ from typing import TYPE_CHECKING
 
 from gpuscale.base.errors import GpuscaleError, QueryError
 from gpuscale.base.ranges import Range
-from gpuscale.series.labels import METRIC_NAME
-from gpuscale.series.possible import IMPOSSIBLE_SERIES
-from gpuscale.series.values import Value, Vector, VectorSample
+from gpuscale.series import IMPOSSIBLE_SERIES, METRIC_NAME, Value, Vector, VectorSample
 from gpuscale.server.sources.prometheus.client import PrometheusSource
 
 if TYPE_CHECKING:

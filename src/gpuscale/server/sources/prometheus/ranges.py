@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from gpuscale.base.backoff import Backoff
 from gpuscale.base.errors import UnavailableError, UpstreamError
-from gpuscale.series.values import Matrix, Value
+from gpuscale.series import Matrix, Value
 from gpuscale.server.sources.prometheus.client import PrometheusSource
 
 T = TypeVar("T")

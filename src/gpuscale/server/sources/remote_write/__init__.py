@@ -1,1 +1,13 @@
 """Prometheus' remote write: samples of the store sent on to where history lives."""
+
+from typing import TYPE_CHECKING
+
+from gpuscale.base.doors import door
+
+if TYPE_CHECKING:
+    from gpuscale.server.sources.remote_write.sender import RemoteWriter
+    from gpuscale.server.sources.remote_write.settings import RemoteWriteEndpoint, endpoint_of_url
+else:
+    __getattr__ = door(__name__)
+
+__all__ = ["RemoteWriteEndpoint", "RemoteWriter", "endpoint_of_url"]

@@ -11,8 +11,8 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from gpuscale.series.remote_write.azure_metrics import MAX_AGE_S, MAX_CHARS, MAX_DIMENSIONS
-from gpuscale.server.sources.entra import is_safe
+from gpuscale.series.remote_write import MAX_AGE_S, MAX_CHARS, MAX_DIMENSIONS
+from gpuscale.server.sources.http.entra import is_safe
 from gpuscale.server.sources.remote_write.azuread import AzureAdModel
 from gpuscale.server.sources.remote_write.models import FileModel, RelabelModel, Seconds
 from gpuscale.server.sources.remote_write.settings import (

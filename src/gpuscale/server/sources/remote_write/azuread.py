@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from gpuscale.server.sources.entra import (
+from gpuscale.server.sources.http.entra import (
     INGESTION_SCOPES,
     ClientSecret,
     EntraLogin,

@@ -3,10 +3,9 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
-from gpuscale.series.labels import LabelSet
-from gpuscale.series.remote_write.azure_metrics import AzureEncoder
-from gpuscale.series.remote_write.message import LabelEncoder, WriteMessage
-from gpuscale.series.storage.compression import snappy_block
+from gpuscale.series import LabelSet
+from gpuscale.series.remote_write import AzureEncoder, LabelEncoder, WriteMessage
+from gpuscale.series.storage import snappy_block
 from gpuscale.server.sources.remote_write.settings import RemoteWriteEndpoint
 
 

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from gpuscale.base.golang.durations import parse_duration_ms
-from gpuscale.series.remote_write.relabelling import Action, RelabelRule
+from gpuscale.series.remote_write import Action, RelabelRule
 
 
 def _seconds(value: object) -> float:

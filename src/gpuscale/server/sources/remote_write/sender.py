@@ -25,12 +25,11 @@ from gpuscale.base.backoff import Backoff
 from gpuscale.base.clock import Clock
 from gpuscale.base.errors import GpuscaleError
 from gpuscale.base.unreachable import reason_of
-from gpuscale.series.remote_write.message import pieces, value_rows
-from gpuscale.series.storage.store import SeriesStore
-from gpuscale.series.storage.tail import Batch, Tail
-from gpuscale.server.sources.access import SecretFile, SourceAccess, tls_to
-from gpuscale.server.sources.entra import token_of
-from gpuscale.server.sources.http import HttpSession
+from gpuscale.series.remote_write import pieces, value_rows
+from gpuscale.series.storage import Batch, SeriesStore, Tail
+from gpuscale.server.sources.http.access import SecretFile, SourceAccess, tls_to
+from gpuscale.server.sources.http.entra import token_of
+from gpuscale.server.sources.http.session import HttpSession
 from gpuscale.server.sources.remote_write.encoding import Message, encoder_of
 from gpuscale.server.sources.remote_write.settings import RemoteWriteEndpoint
 

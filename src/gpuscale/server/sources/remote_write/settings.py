@@ -10,8 +10,8 @@ from pathlib import Path
 from yarl import URL
 
 from gpuscale.base.errors import UsageError
-from gpuscale.series.remote_write.relabelling import RelabelRule
-from gpuscale.server.sources.entra import EntraLogin
+from gpuscale.series.remote_write import RelabelRule
+from gpuscale.server.sources.http.entra import EntraLogin
 
 LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 

@@ -19,10 +19,9 @@ from yarl import URL
 from gpuscale.base.errors import GpuscaleError
 from gpuscale.base.exposition.families import Family, Sample
 from gpuscale.base.unreachable import reason_of
-from gpuscale.series.rules.alerting import Alert, AlertingRule
-from gpuscale.series.rules.templates import table_link
-from gpuscale.server.sources.access import SecretFile, SourceAccess, tls_to
-from gpuscale.server.sources.http import HttpSession
+from gpuscale.series.rules import Alert, AlertingRule, table_link
+from gpuscale.server.sources.http.access import SecretFile, SourceAccess, tls_to
+from gpuscale.server.sources.http.session import HttpSession
 from gpuscale.server.sources.ruler.settings import AlertmanagerSettings, alerts_url
 
 _LOG = logging.getLogger(__name__)

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gpuscale.base.errors import ConfigError, Problem
-from gpuscale.series.rules.groups import RuleGroups, joined
-from gpuscale.series.rules.load import load_rule_groups
+from gpuscale.series.rules import RuleGroups, joined, load_rule_groups
 from gpuscale.server.sources.listed_files import ListedFiles, read_text
 
 _LOG = logging.getLogger(__name__)

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from gpuscale.base.exposition.families import Family, Sample
-from gpuscale.series.rules.groups import RuleGroup
+from gpuscale.series.rules import RuleGroup
 from gpuscale.server.sources.ruler.files import PrometheusRuleFiles
 from gpuscale.server.sources.ruler.ruler import Ruler
 

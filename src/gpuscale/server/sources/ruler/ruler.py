@@ -13,16 +13,20 @@ from collections.abc import Callable, Sequence
 
 from gpuscale.base.clock import Clock
 from gpuscale.base.errors import BugError, GpuscaleError
-from gpuscale.series.promql.budget import Check
-from gpuscale.series.promql.evaluate import Samples, instant
-from gpuscale.series.promql.rows import QueryRange
-from gpuscale.series.query_pool import QueryPool
-from gpuscale.series.rules.alerting import Alert, AlertingRule
-from gpuscale.series.rules.groups import RuleGroup, RuleGroups
-from gpuscale.series.rules.restore import restore
-from gpuscale.series.rules.rule import RuleFailure, RuleQuestion, RuleResult
-from gpuscale.series.storage.store import SeriesStore
-from gpuscale.series.values import Value
+from gpuscale.series import Value
+from gpuscale.series.promapi import QueryPool
+from gpuscale.series.promql import Check, QueryRange, Samples, instant
+from gpuscale.series.rules import (
+    Alert,
+    AlertingRule,
+    RuleFailure,
+    RuleGroup,
+    RuleGroups,
+    RuleQuestion,
+    RuleResult,
+    restore,
+)
+from gpuscale.series.storage import SeriesStore
 from gpuscale.server.sources.ruler.files import PrometheusRuleFiles
 from gpuscale.server.sources.ruler.settings import RulerSettings
 

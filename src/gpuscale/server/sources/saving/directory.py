@@ -13,7 +13,7 @@ from io import FileIO
 from pathlib import Path
 from typing import BinaryIO
 
-from gpuscale.series.saved.records import (
+from gpuscale.series.saved import (
     HEADER_BYTES,
     SegmentHeader,
     UnusableSegmentError,

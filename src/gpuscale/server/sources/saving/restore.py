@@ -6,15 +6,15 @@ import os
 import time
 from pathlib import Path
 
-from gpuscale.series.saved.reading import Restored, SegmentReader
-from gpuscale.series.saved.records import (
+from gpuscale.series.saved import (
+    Restored,
+    SegmentReader,
     TornSegmentError,
     UnusableSegmentError,
     read_header,
     read_record,
 )
-from gpuscale.series.storage.samples import Series
-from gpuscale.series.storage.store import SeriesStore
+from gpuscale.series.storage import Series, SeriesStore
 from gpuscale.server.sources.saving.directory import SegmentDirectory, open_segment
 from gpuscale.server.sources.saving.settings import SavingState
 

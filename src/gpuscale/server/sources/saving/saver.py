@@ -14,11 +14,8 @@ import time
 from io import FileIO
 
 from gpuscale.base.clock import Clock
-from gpuscale.series.saved.records import Record, SegmentHeader, encode_record
-from gpuscale.series.saved.writing import GroupNumbers, SegmentWriter
-from gpuscale.series.storage.compression import best_compression
-from gpuscale.series.storage.store import SeriesStore
-from gpuscale.series.storage.tail import Tail
+from gpuscale.series.saved import GroupNumbers, Record, SegmentHeader, SegmentWriter, encode_record
+from gpuscale.series.storage import SeriesStore, Tail, best_compression
 from gpuscale.server.sources.saving.directory import SegmentDirectory
 from gpuscale.server.sources.saving.restore import Returning, restore
 from gpuscale.server.sources.saving.settings import SavingSettings, SavingState

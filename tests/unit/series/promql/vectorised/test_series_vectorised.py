@@ -259,7 +259,7 @@ from gpuscale.series.promql.parse import parse_query
 from gpuscale.series.promql.evaluate import instant
 from gpuscale.series.promql.rows import QueryRange
 from gpuscale.series.storage.store import SeriesStore
-from gpuscale.series.query_pool import QueryPool
+from gpuscale.series.promapi.query_pool import QueryPool
 import gpuscale.series.promapi.app, gpuscale.server.sources.embedded, gpuscale.lab.sim
 
 store = SeriesStore()

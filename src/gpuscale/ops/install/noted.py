@@ -2,7 +2,7 @@
 
 from urllib.parse import urlsplit
 
-from gpuscale.hpa.versions import SCALE_TO_ZERO, KubernetesVersion
+from gpuscale.hpa.terms import SCALE_TO_ZERO, KubernetesVersion
 from gpuscale.ops.install.common import (
     METRICS_API,
     SCALER,

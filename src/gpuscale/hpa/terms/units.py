@@ -21,9 +21,7 @@ from gpuscale.base.objects.hpa import (
     TargetType,
 )
 from gpuscale.base.quantity import Format, Quantity
-from gpuscale.series.promql import tree
-from gpuscale.series.promql.parse import Query, metric_names
-from gpuscale.series.promql.tree import Node
+from gpuscale.series.promql import Node, Query, metric_names, tree
 from gpuscale.signals import facts_of, recorded_from
 
 Dimension = Literal["share", "memory", "power", "temperature", "frequency"]

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from types import MappingProxyType
 
-from gpuscale.signals.amd_values import (
+from gpuscale.signals.amd.values import (
     AMD_CALLS,
     POWER_FAMILY,
     POWER_KEYS,

@@ -5,8 +5,8 @@ from dataclasses import replace
 from typing import Literal
 
 from gpuscale.base.memory import CycleCollector, collecting_rarely
-from gpuscale.hpa.cluster.nodes.policy import NodePolicyFactory
-from gpuscale.hpa.policy import ReplicaPolicyFactory
+from gpuscale.hpa.cluster.nodes import NodePolicyFactory
+from gpuscale.hpa.controller import ReplicaPolicyFactory
 from gpuscale.lab.sim.autoscaler import HpaController
 from gpuscale.lab.sim.document.details import MAX_VALUES, Details
 from gpuscale.lab.sim.document.document import document, row

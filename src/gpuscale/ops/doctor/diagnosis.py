@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 
 from gpuscale.base.findings import ChainReport, FixRequest
-from gpuscale.kube.client.client import CONFLICT, KubeClient
-from gpuscale.kube.client.errors import ApiStatusError
+from gpuscale.kube.client import CONFLICT, ApiStatusError, KubeClient
 from gpuscale.ops.doctor.checks import JUDGES
 from gpuscale.ops.doctor.checks.access import unseen_parts
 from gpuscale.ops.doctor.facts import gpu_nodes

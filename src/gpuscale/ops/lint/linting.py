@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from gpuscale.hpa.versions import KubernetesVersion
+from gpuscale.hpa.terms import KubernetesVersion
 from gpuscale.ops.lint.checks import JUDGES
 from gpuscale.ops.lint.findings import LintFinding, LintReport
 from gpuscale.ops.lint.inputs import FileJudge, read_inputs

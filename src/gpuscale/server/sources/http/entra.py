@@ -25,8 +25,8 @@ from yarl import URL
 
 from gpuscale.base.errors import GpuscaleError, UnavailableError
 from gpuscale.base.unreachable import reason_of
-from gpuscale.server.sources.access import SecretFile
-from gpuscale.server.sources.http import HttpSession
+from gpuscale.server.sources.http.access import SecretFile
+from gpuscale.server.sources.http.session import HttpSession
 
 AUTHORITIES = {
     "AzurePublic": "https://login.microsoftonline.com",

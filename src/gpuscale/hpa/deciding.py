@@ -11,7 +11,21 @@ from dataclasses import dataclass, replace
 
 from gpuscale.base.objects.hpa import ExternalMetric, HorizontalPodAutoscaler, ObjectMetric
 from gpuscale.hpa.combine import MetricsReplicas, compute_replicas_for_metrics
-from gpuscale.hpa.conditions import (
+from gpuscale.hpa.kernel.functions import PLAIN, Kernel
+from gpuscale.hpa.kernel.memory import DOWNS, UPS, Cells, Limits
+from gpuscale.hpa.kernel.syncing import ABOVE_MAX, BELOW_MIN, MEASURED, PAUSED
+from gpuscale.hpa.normalize import normalized_steps, verdicts
+from gpuscale.hpa.replicas.calculator import SyncContext
+from gpuscale.hpa.replicas.numbers import (
+    least_replicas,
+    limits_of,
+    memory_of,
+    recommendations_with,
+    scale_events,
+)
+from gpuscale.hpa.replicas.tolerances import tolerances_for_hpa
+from gpuscale.hpa.selectors import SelectorFailure, selector_failure
+from gpuscale.hpa.terms.conditions import (
     NOT_SCALED_TO_ZERO,
     SCALED_TO_ZERO,
     SCALED_TO_ZERO_BY_CONTROLLER,
@@ -25,20 +39,6 @@ from gpuscale.hpa.conditions import (
     set_conditions,
     succeeded_rescale,
 )
-from gpuscale.hpa.kernel.functions import PLAIN, Kernel
-from gpuscale.hpa.kernel.memory import DOWNS, UPS, Cells, Limits
-from gpuscale.hpa.kernel.sync import ABOVE_MAX, BELOW_MIN, MEASURED, PAUSED
-from gpuscale.hpa.normalize import normalized_steps, verdicts
-from gpuscale.hpa.numbers import (
-    least_replicas,
-    limits_of,
-    memory_of,
-    recommendations_with,
-    scale_events,
-)
-from gpuscale.hpa.replicas.calculator import SyncContext
-from gpuscale.hpa.replicas.tolerances import tolerances_for_hpa
-from gpuscale.hpa.selectors import SelectorFailure, selector_failure
 from gpuscale.hpa.types import (
     DEFAULT_SETTINGS,
     Condition,

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from gpuscale.ops.install.cluster.detect import TEAM_RULES, Detected
+from gpuscale.ops.install.cluster.detection import TEAM_RULES, Detected
 from gpuscale.ops.install.values import Values
 
 

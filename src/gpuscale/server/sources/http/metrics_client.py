@@ -27,7 +27,7 @@ from gpuscale.base.objects.metric_values import (
 from gpuscale.base.objects.selectors import Selector
 from gpuscale.base.unreachable import reason_of
 from gpuscale.server.rules.resources import KUBERNETES, ResourceMapper
-from gpuscale.server.sources.http import HttpSession
+from gpuscale.server.sources.http.session import HttpSession
 
 _CUSTOM = "custom.metrics.k8s.io"
 _EXTERNAL = "external.metrics.k8s.io"
@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 
 class HttpMetricsClient:
-    """A `hpa.client.MetricsClient` over HTTP. Use it in `async with`, or `close` it.
+    """A `hpa.controller.client.MetricsClient` over HTTP. Use it in `async with`, or `close` it.
 
     Args:
         base_url: where `/apis` is.

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from gpuscale.base.objects.hpa import HorizontalPodAutoscaler
-from gpuscale.hpa.decide import decide, succeeded
+from gpuscale.hpa.deciding import decide, succeeded
 from gpuscale.hpa.types import (
     DEFAULT_SETTINGS,
     ControllerSettings,

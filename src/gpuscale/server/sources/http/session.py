@@ -12,7 +12,7 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from gpuscale.base.errors import BugError, UpstreamError
-from gpuscale.server.sources.access import SourceAccess
+from gpuscale.server.sources.http.access import SourceAccess
 
 MAX_RESPONSE_BYTES = 64 * 1024 * 1024
 _LARGE_BYTES = 1024 * 1024

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, get_args
 
 from gpuscale.base.objects.gpu_resources import gpu_kind, has_fraction
-from gpuscale.kube.client.client import KubeClient
+from gpuscale.kube.client import KubeClient
 from gpuscale.ops.install.cluster.kinds import NODES, STATEFUL_SETS, kind_named
 from gpuscale.ops.install.cluster.ownership import owner
 from gpuscale.ops.install.scale.scale import HpaVersion

@@ -1,0 +1,23 @@
+"""What stands around one sync: where metrics come from, who selects which pods, other policies."""
+
+from typing import TYPE_CHECKING
+
+from gpuscale.base.doors import door
+
+if TYPE_CHECKING:
+    from gpuscale.hpa.controller.client import MetricsClient, observe
+    from gpuscale.hpa.controller.policy import HpaPolicy, ReplicaPolicyFactory
+    from gpuscale.hpa.selectors import SelectorIndex
+    from gpuscale.hpa.types import DEFAULT_SETTINGS, deciding_metric
+else:
+    __getattr__ = door(__name__)
+
+__all__ = [
+    "DEFAULT_SETTINGS",
+    "HpaPolicy",
+    "MetricsClient",
+    "ReplicaPolicyFactory",
+    "SelectorIndex",
+    "deciding_metric",
+    "observe",
+]
