@@ -85,6 +85,6 @@ def open_gpus(source: str = "nvml", fields: Iterable[str] | None = None) -> Gpus
         NotFoundError: the recording is missing.
         ConfigError: the recording is damaged.
     """
-    settings = read_settings({"gpu": source}, {}, socket.gethostname())
+    settings = read_settings({"gpu": [source]}, {}, socket.gethostname())
     wanted = {row.field for row in DEFAULT_COUNTERS} if fields is None else fields
     return Gpus(make_reader(settings, frozenset(wanted), socket.gethostname()))

@@ -113,10 +113,10 @@ def _is_agent_run(words: Sequence[str]) -> bool:
         return False
     from gpuscale.cli.servers import agent
 
-    given = agent.given_flags(words[1:])
-    if given is None:
+    texts = agent.given_texts(words[1:])
+    if texts is None:
         return False
-    agent.run(given)
+    agent.run(texts)
     return True
 
 

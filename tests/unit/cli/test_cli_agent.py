@@ -14,15 +14,15 @@ from gpuscale.cli.servers import agent
     ("typed", "given"),
     [
         ([], {}),
-        (["-k"], {"kubernetes": "true"}),
-        (["-collectors", "a.csv", "-c=1s"], {"collectors": "a.csv", "collect-interval": "1s"}),
-        (["--gpu=amd", "--gpu", "nvml"], {"gpu": "nvml"}),
-        (["--devices", "--"], {"devices": "--"}),
-        (["--node-pool="], {"node-pool": ""}),
+        (["-k"], {"kubernetes": ["true"]}),
+        (["-collectors", "a.csv", "-c=1s"], {"collectors": ["a.csv"], "collect-interval": ["1s"]}),
+        (["--gpu=amd", "--gpu", "nvml"], {"gpu": ["nvml"]}),
+        (["--devices", "--"], {"devices": ["--"]}),
+        (["--node-pool="], {"node-pool": [""]}),
     ],
 )
 def test_flags_with_their_values_need_no_typer(typed, given) -> None:
-    assert agent.given_flags(typed) == given
+    assert agent.given_texts(typed) == given
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ def test_flags_with_their_values_need_no_typer(typed, given) -> None:
     [["--help"], ["-k", "-h"], ["--gpu"], ["--unknown", "1"], ["word"], ["-k", "true"], ["-c1s"]],
 )
 def test_help_mistakes_and_click_s_own_spellings_are_left_to_typer(typed: list[str]) -> None:
-    assert agent.given_flags(typed) is None
+    assert agent.given_texts(typed) is None
 
 
 @pytest.mark.parametrize(

@@ -5,18 +5,18 @@ import pytest
 from gpuscale.agent.exporter.settings import read_settings
 from gpuscale.cli.servers.agent import _needs_tls
 
-LABELS = {"kubernetes": "true", "kubernetes-enable-pod-labels": "true"}
+LABELS = {"kubernetes": ["true"], "kubernetes-enable-pod-labels": ["true"]}
 
 
 @pytest.mark.parametrize(
     ("given", "needed"),
     [
         pytest.param({}, False, id="plain"),
-        pytest.param({"kubernetes": "true"}, False, id="kubelet alone"),
+        pytest.param({"kubernetes": ["true"]}, False, id="kubelet alone"),
         pytest.param(LABELS, True, id="API server for labels"),
-        pytest.param({"configmap-data": "ns:name"}, True, id="API server for counters"),
-        pytest.param({"web-config-file": "web.yml"}, True, id="TLS"),
-        pytest.param({"web-users-folder": "users"}, True, id="passwords"),
+        pytest.param({"configmap-data": ["ns:name"]}, True, id="API server for counters"),
+        pytest.param({"web-config-file": ["web.yml"]}, True, id="TLS"),
+        pytest.param({"web-users-folder": ["users"]}, True, id="passwords"),
     ],
 )
 def test_openssl_is_there_where_it_is_needed(given, needed: bool) -> None:

@@ -25,8 +25,8 @@ def read(tmp_path):
     def make(text, environment=None, **given):
         path = tmp_path / "config.yaml"
         path.write_text(text)
-        named = {name.replace("_", "-"): value for name, value in given.items()}
-        return read_settings({"config-file": str(path), **named}, environment or {}, "host-1")
+        named = {name.replace("_", "-"): [value] for name, value in given.items()}
+        return read_settings({"config-file": [str(path)], **named}, environment or {}, "host-1")
 
     return make
 
@@ -121,4 +121,4 @@ metrics:
 
 def test_a_file_that_is_not_there_is_named() -> None:
     with pytest.raises(NotFoundError, match="/no/such"):
-        read_settings({"config-file": "/no/such.yaml"}, {}, "host-1")
+        read_settings({"config-file": ["/no/such.yaml"]}, {}, "host-1")

@@ -107,7 +107,7 @@ def test_sources_are_read_or_refused(text) -> None:
         parse_gpu_source(text)
 
 
-@given(st.dictionaries(st.sampled_from(sorted(FLAGS)), TEXT, max_size=6))
+@given(st.dictionaries(st.sampled_from(sorted(FLAGS)), st.tuples(TEXT), max_size=6))
 @settings(deadline=None)
 def test_settings_are_read_or_refused(given_flags) -> None:
     with contextlib.suppress(UsageError, ConfigError, NotFoundError):

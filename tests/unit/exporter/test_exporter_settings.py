@@ -26,7 +26,7 @@ from gpuscale.signals import load_counters
 
 
 def read(environment=None, **given):
-    named = {name.replace("_", "-"): value for name, value in given.items()}
+    named = {name.replace("_", "-"): [value] for name, value in given.items()}
     return read_settings(named, environment or {}, "host-1")
 
 

@@ -126,7 +126,7 @@ async def test_a_password_that_is_replaced_during_its_check_is_not_let_in() -> N
 
 
 def test_an_agent_with_a_bad_folder_does_not_start(tmp_path: Path) -> None:
-    given = {"gpu": "simulated:NVIDIA H200:1", "web-users-folder": str(tmp_path / "users")}
+    given = {"gpu": ["simulated:NVIDIA H200:1"], "web-users-folder": [str(tmp_path / "users")]}
     with pytest.raises(ConfigError, match="users: found No such file or directory"):
         ExporterService(read_settings(given, {}, "host-1"))
 

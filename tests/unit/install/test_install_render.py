@@ -152,7 +152,7 @@ def test_the_exporter_takes_the_agents_arguments(style: str) -> None:
     found = one(rendered(values(scale=[], agent=agent)), "DaemonSet")
     plain = exporter_arguments(container(found)["args"][1:])
     names, texts = plain[::2], plain[1::2]
-    given = {name.removeprefix("--"): text for name, text in zip(names, texts, strict=True)}
+    given = {name.removeprefix("--"): [text] for name, text in zip(names, texts, strict=True)}
     settings = exporter_settings(given, {"NODE_NAME": "n1"}, "host")
     assert settings.interval_ms == 500
     assert settings.attribution is not None

@@ -138,7 +138,7 @@ def test_the_agent_has_settings_of_its_own(tmp_path: Path) -> None:
     assert mount["mountPath"] == "/etc/gpuscale/settings"
     assert volume["configMap"]["name"] == "gpuscale-node-agent"
     (tmp_path / "settings.yaml").write_text(text)
-    given = {"settings": str(tmp_path / "settings.yaml"), "kubernetes": "true"}
+    given = {"settings": [str(tmp_path / "settings.yaml")], "kubernetes": ["true"]}
     found = read_agent_settings(given, {}, "node-1")
     assert (found.stream_interval_ms, found.nvml.xid_window_ms) == (100, 600_000)
     assert found.options.names == "4.9"

@@ -1,7 +1,7 @@
 """What the node agent was asked to do: flags, variables and files to settings, with all errors together."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -286,7 +286,7 @@ COMMON = frozenset(
 
 
 def read_settings(
-    given: Mapping[str, str],
+    given: Mapping[str, Sequence[str]],
     environment: Mapping[str, str],
     hostname: str,
     file: Mapping[str, FileText] | None = None,
@@ -294,7 +294,7 @@ def read_settings(
     """Return the settings of flags, of variables, and of the files with settings that they name.
 
     Args:
-        given: flag name to its text, for the flags that were given.
+        given: the texts of each flag that was given, by name without dashes.
         environment: of the process.
         hostname: of this machine; `NODE_NAME` stands in for it under Kubernetes.
         file: what a file with settings says that was read already.
@@ -304,8 +304,7 @@ def read_settings(
         ConfigError: a file is not of its format, or the one with settings can't be read.
         NotFoundError: dcgm-exporter's can't be read.
     """
-    texts = {name: [text] for name, text in given.items()}
-    flags = reader_of(FLAGS, texts, {**environment, HOSTNAME: hostname}, _WORDS, file)
+    flags = reader_of(FLAGS, given, {**environment, HOSTNAME: hostname}, _WORDS, file)
     notes: tuple[str, ...] = ()
     counters_text = None
     if (path := flags.path(CONFIG_FILE.name)) is not None:

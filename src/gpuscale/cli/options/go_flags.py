@@ -53,23 +53,6 @@ def given_texts(
     return texts
 
 
-def given_flags(plain: Sequence[str], find: Callable[[str], Flag | None]) -> dict[str, str] | None:
-    """Return the texts of flags by name, of each the last; None where there is more than flags with values.
-
-    Args:
-        plain: as `plain_arguments` returns them.
-        find: as there.
-    """
-    given: dict[str, str] = {}
-    words = iter(plain)
-    for word in words:
-        flag, text = find(word), next(words, None)
-        if flag is None or text is None:
-            return None
-        given[flag.name] = text
-    return given
-
-
 def texts_of_server(
     given: Mapping[str, str | list[str] | None], subcommand: str | None
 ) -> dict[str, list[str]]:

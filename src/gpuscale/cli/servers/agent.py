@@ -31,27 +31,27 @@ def plain_arguments(args: Sequence[str]) -> list[str]:
     return go_flags.plain_arguments(args, _flag)
 
 
-def given_flags(args: Sequence[str]) -> dict[str, str] | None:
+def given_texts(args: Sequence[str]) -> dict[str, list[str]] | None:
     """Return the texts of flags by name; None where there is more than those: help, or what is wrong."""
-    return go_flags.given_flags(plain_arguments(args), _flag)
+    return go_flags.given_texts(plain_arguments(args), _flag)
 
 
 def _flag(name: str) -> Flag | None:
     return _BY_NAME.get(name.lstrip("-")) if name.startswith("-") else None
 
 
-def run(given: Mapping[str, str]) -> None:
+def run(texts: Mapping[str, Sequence[str]]) -> None:
     """Serve this node's GPUs until the process gets a signal to end.
 
     Args:
-        given: texts of flags by name.
+        texts: of flags, by name.
 
     Raises:
         GpuscaleError: a flag, a variable or a file is wrong; GPUs can't be read; the address is unavailable.
     """
     from gpuscale.agent.exporter import read_settings
 
-    settings = read_settings(given, os.environ, socket.gethostname())
+    settings = read_settings(texts, os.environ, socket.gethostname())
     if not _needs_tls(settings):
         _leave_out_tls()
     set_up_log(

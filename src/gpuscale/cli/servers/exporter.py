@@ -9,6 +9,7 @@ from typing import Any
 
 from gpuscale.agent.exporter import COMMON, GROUPS
 from gpuscale.cli.help import Command, wants_all
+from gpuscale.cli.options.go_flags import texts_of_server
 from gpuscale.cli.options.parameters import parameters
 from gpuscale.cli.servers import agent
 
@@ -30,7 +31,7 @@ def exporter(**given: str | None) -> None:
 
     Example:  gpuscale exporter --kubernetes --collectors counters.csv
     """
-    agent.run({name.replace("_", "-"): text for name, text in given.items() if text is not None})
+    agent.run(texts_of_server(given, None))
 
 
 exporter.__signature__ = inspect.Signature(parameters(GROUPS, COMMON))  # type: ignore[attr-defined]

@@ -91,7 +91,7 @@ def _of_server(
 
 
 def _read_agent(_: Object, file: Mapping[str, FileText]) -> None:
-    agent.read_settings({"kubernetes": "true"}, {}, "node", file)
+    agent.read_settings({"kubernetes": ["true"]}, {}, "node", file)
 
 
 AgentSettings = Annotated[

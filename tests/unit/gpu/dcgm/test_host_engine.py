@@ -259,7 +259,7 @@ def test_no_library_and_no_engine_are_said(engine) -> None:
 
 
 def test_the_flag_puts_a_host_engine_beside_nvml() -> None:
-    settings = read_settings({"remote-hostengine-info": "localhost:5555"}, {}, "n1")
+    settings = read_settings({"remote-hostengine-info": ["localhost:5555"]}, {}, "n1")
     reader = make_reader(settings, frozenset(NAMES), "n1")
     assert isinstance(reader, PossibleReader)
     assert isinstance(reader.inner, HostEngineReader)
