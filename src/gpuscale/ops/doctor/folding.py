@@ -244,14 +244,11 @@ def _concerns(snapshot: Snapshot, check: str, look: HpaLook, metrics: Sequence[M
         return True
     if not any(map(_is_of_gpus, metrics)):
         return False
-    if check == "old-series":
-        names = {facts.name(pod) for pod in facts.pods_of(snapshot, look)}
-        return (
-            not names
-            or not names.isdisjoint(_owners_of_old(snapshot))
-            or "" in _owners_of_old(snapshot)
-        )
-    return True
+    if check != "old-series":
+        return True
+    names = {facts.name(pod) for pod in facts.pods_of(snapshot, look)}
+    # An old series that names no pod may be anybody's.
+    return not names or not _owners_of_old(snapshot).isdisjoint({*names, ""})
 
 
 @once
@@ -273,32 +270,30 @@ def upstream(
         where: the object.
         metrics: of an HPA, those that the trouble is about; none for all.
     """
-    return frozenset(_upstream(snapshot, where, metrics))
-
-
-def _upstream(snapshot: Snapshot, where: str, metrics: Sequence[MetricSpec]) -> Iterator[str]:
-    yield where
+    found: Iterable[str] = ()
     kind, _, rest = where.partition("/")
     match kind:
         case "hpa":
             look = _hpas(snapshot).get(where)
             if look is not None:
-                yield from _of_hpa(snapshot, look, metrics or [each.spec for each in look.metrics])
+                found = _of_hpa(snapshot, look, metrics or [each.spec for each in look.metrics])
         case "pod":
-            yield from _of_pod(snapshot, rest)
-            yield from _pools_of(snapshot, rest)
+            waiting = _waiting(snapshot).get(rest)
+            pools = () if waiting is None else pools_for(snapshot, facts.spec_of(waiting))
+            found = (*_of_pod(snapshot, rest), *(f"nodepool/{facts.name(pool)}" for pool in pools))
         case "node":
-            yield from _agents_on(snapshot).get(rest, ())
+            found = _agents_on(snapshot).get(rest, ())
         case "apiservice":
-            yield from _chain(snapshot, rest.partition(".")[2] if rest.startswith("v") else rest)
+            found = _chain(snapshot, rest.partition(".")[2] if rest.startswith("v") else rest)
         case "prometheus":
-            yield from _to_prometheus(snapshot)
+            found = _to_prometheus(snapshot)
         case "resourcequota":
-            yield from _subjects_in(snapshot, rest.partition("/")[0])
+            found = _subjects_in(snapshot, rest.partition("/")[0])
         case "deployment" | "statefulset" | "replicaset":
-            yield from _of_workload(snapshot, kind, rest)
+            found = _of_workload(snapshot, kind, rest)
         case "scaledobject" | "scaledjob":
-            yield from _of_scaled(snapshot, where)
+            found = _of_scaled(snapshot, where)
+    return frozenset((where, *found))
 
 
 @once
@@ -348,36 +343,31 @@ def _of_pod(snapshot: Snapshot, name: str) -> Iterator[str]:
 @once
 def _chain(snapshot: Snapshot, group: str) -> Sequence[str]:
     """Return what each value of an API group goes through, from its APIServices to Prometheus and agents."""
-    return [*_of_group(snapshot, group)]
-
-
-def _of_group(snapshot: Snapshot, group: str) -> Iterator[str]:
-    yield f"apiservice/{group}"
     services = [
         body for body in snapshot.all("apiservices") if body.child("spec").text("group") == group
     ]
-    yield from (f"apiservice/{facts.name(body)}" for body in services)
+    chain = [f"apiservice/{name}" for name in (group, *map(facts.name, services))]
     if group == RESOURCE_GROUP:
-        return
+        return chain
     servers = {facts.server_of(body) for body in services}
     if "KEDA" in servers:
-        yield from (f"deployment/{facts.full_name(body)}" for body in keda_deployments(snapshot))
+        chain += [f"deployment/{facts.full_name(body)}" for body in keda_deployments(snapshot)]
     places = set()
     for body, _, _ in facts.metrics_servers(snapshot):
         # Without an APIService nobody knows yet which of them is to serve the group.
         word = "gpuscale" if facts.is_own_server(body) else "prometheus-adapter"
         if word in servers or not services:
             places.add(facts.namespace(body))
-            yield f"deployment/{facts.full_name(body)}"
+            chain.append(f"deployment/{facts.full_name(body)}")
     if not places and services and group != CUSTOM_GROUP:
-        return  # Another's, such as a cloud's, which asks no Prometheus of ours.
-    for body in map(fields_of, map(dict, snapshot.rule_maps)):
-        if facts.namespace(body) in places:
-            yield f"configmap/{facts.full_name(body)}"
-    for right in snapshot.rights:
-        if right.account.partition("/")[0] in places:
-            yield f"serviceaccount/{right.account}"
-    yield from _to_prometheus(snapshot)
+        return chain  # Another's, such as a cloud's, which asks no Prometheus of ours.
+    maps = map(fields_of, map(dict, snapshot.rule_maps))
+    chain += [
+        f"configmap/{facts.full_name(body)}" for body in maps if facts.namespace(body) in places
+    ]
+    accounts = (right.account for right in snapshot.rights)
+    chain += [f"serviceaccount/{each}" for each in accounts if each.partition("/")[0] in places]
+    return [*chain, *_to_prometheus(snapshot)]
 
 
 @once
@@ -392,13 +382,6 @@ def _to_prometheus(snapshot: Snapshot) -> Sequence[str]:
 @once
 def _waiting(snapshot: Snapshot) -> Mapping[str, Fields]:
     return {facts.full_name(pod): pod for pod in facts.waiting_pods(snapshot)}
-
-
-def _pools_of(snapshot: Snapshot, pod: str) -> Iterator[str]:
-    """Yield the pools that may bring a waiting pod its node; `upstream` asks for each pod once."""
-    body = _waiting(snapshot).get(pod)
-    for pool in () if body is None else pools_for(snapshot, facts.spec_of(body)):
-        yield f"nodepool/{facts.name(pool)}"
 
 
 @once

@@ -1,6 +1,7 @@
 """One look at an HPA with its controller's eyes: what a sync asks for, and what it remembers."""
 
 import asyncio
+from contextlib import suppress
 from dataclasses import replace
 from urllib.parse import quote
 
@@ -14,7 +15,6 @@ from gpuscale.hpa.terms import (
     SCALED_TO_ZERO,
     SCALING_ACTIVE,
     SCALING_DISABLED,
-    KubernetesVersion,
     settings_of,
     version_or_none,
 )
@@ -60,18 +60,29 @@ class Observer:
         """
         hpa = _read_hpa(body)
         now_ms = self._clock.now_ms()
-        events, unknown = await self._events(hpa)
-        steps = await self._target_events(hpa) if hpa.behavior is not None else []
-        history = read_history(body, events, hpa, now_ms, steps)
+        namespace = hpa.metadata.namespace
+        unknown: tuple[str, ...] = ()
+        try:
+            events = await self._events_on("HorizontalPodAutoscaler", namespace, hpa.metadata.name)
+        except _REFUSALS as refusal:
+            events = []
+            unknown = (f"Its events, which say when it scaled: {refusal.said or refusal}.",)
+        steps: list[JsonObject] = []
+        if hpa.behavior is not None and hpa.target.kind == "Deployment":
+            # A Deployment notes its changes; they only make an answer better.
+            with suppress(*_REFUSALS):
+                steps = await self._events_on("Deployment", namespace, hpa.target.name)
+        if self._version is None:  # all looks wait for one answer
+            self._version = asyncio.ensure_future(self._client.git_version())
         sight = Sight(
             body,
             hpa,
             now_ms,
-            history=history,
+            history=read_history(body, events, hpa, now_ms, steps),
             unknown=unknown,
-            kubernetes=await self._kubernetes(),
+            kubernetes=version_or_none(await self._version),
         )
-        scale, error = await self._scale(hpa.target, hpa.metadata.namespace)
+        scale, error = await self._scale(hpa.target, namespace)
         if error:
             return replace(sight, scale_error=error)
         sight = replace(sight, scale=scale)
@@ -79,7 +90,12 @@ class Observer:
         selector = _parsed(text)
         if selector is None or not _looks_at_metrics(sight):
             return sight
-        pods = await self._pods(hpa, text)
+        path = f"/api/v1/namespaces/{namespace}/pods"
+        try:
+            pods = await list_all(self._client, path, {"labelSelector": text})
+        except _REFUSALS as refusal:
+            what = f"hpa/{hpa.metadata.name}: the target's pods"
+            raise could_not_look(refusal, what) from refusal
         selecting, more = await self._selecting(hpa, selector, pods) if pods else ((), ())
         # The controller looks at metrics only where it knows whose pods they are.
         asked = range(len(hpa.metrics) if len(selecting) < 2 else 0)
@@ -91,31 +107,6 @@ class Observer:
             observed=observed,
             unknown=(*unknown, *more),
         )
-
-    async def _kubernetes(self) -> KubernetesVersion | None:
-        """Return the cluster's release, which is asked for once; None where it can't be read."""
-        if self._version is None:
-            self._version = asyncio.ensure_future(self._client.git_version())
-        return version_or_none(await self._version)
-
-    async def _events(
-        self, hpa: HorizontalPodAutoscaler
-    ) -> tuple[list[JsonObject], tuple[str, ...]]:
-        kind, meta = "HorizontalPodAutoscaler", hpa.metadata
-        try:
-            found = await self._events_on(kind, meta.namespace, meta.name)
-        except _REFUSALS as error:
-            return [], (f"Its events, which say when it scaled: {error.said or error}.",)
-        return found, ()
-
-    async def _target_events(self, hpa: HorizontalPodAutoscaler) -> list[JsonObject]:
-        """Return the events of a target that notes its changes; they only make an answer better."""
-        if hpa.target.kind != "Deployment":
-            return []
-        try:
-            return await self._events_on("Deployment", hpa.metadata.namespace, hpa.target.name)
-        except _REFUSALS:
-            return []
 
     async def _events_on(self, kind: str, namespace: str, name: str) -> list[JsonObject]:
         fields = f"involvedObject.kind={kind},involvedObject.name={name}"
@@ -143,13 +134,6 @@ class Observer:
             if error.code in _NOT_OURS:
                 raise could_not_look(error, what) from error
             return {}, refusal_text(error, f"{resource.plural} {target.name}")
-
-    async def _pods(self, hpa: HorizontalPodAutoscaler, selector: str) -> list[JsonObject]:
-        path = f"/api/v1/namespaces/{hpa.metadata.namespace}/pods"
-        try:
-            return await list_all(self._client, path, {"labelSelector": selector})
-        except _REFUSALS as error:
-            raise could_not_look(error, f"hpa/{hpa.metadata.name}: the target's pods") from error
 
     # Other HPAs
 

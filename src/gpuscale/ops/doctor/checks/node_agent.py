@@ -126,15 +126,17 @@ def agent_findings(snapshot: Snapshot) -> Iterator[ClusterFinding]:
     nodes = facts.gpu_nodes(snapshot)
     pods = facts.agent_pods(snapshot)
     is_known = bool(pods or facts.agent_sets(snapshot) or snapshot.hides("pods"))
-    if nodes and not is_known and not _is_measured(snapshot):
+    # Where GPUs' series have values somebody measures, by whatever name it runs.
+    served = (metric for look in snapshot.hpas for metric in look.metrics if metric.values)
+    is_measured = bool(snapshot.prometheus.usage or snapshot.prometheus.names) or any(
+        is_of_gpu(metric.spec.name) for metric in served
+    )
+    if nodes and not is_known and not is_measured:
         yield NO_NODE_AGENT.found(
             "daemonsets",
             "Nobody measures the GPUs.",
             f"{counted(len(nodes), 'GPU node')}; neither gpuscale's node agent nor dcgm-exporter",
-            Fix(
-                NO_NODE_AGENT.fix,
-                f"gpuscale init && {_INSTALL}",
-            ),
+            Fix(NO_NODE_AGENT.fix, f"gpuscale init && {_INSTALL}"),
         )
     elif is_known:
         by_node: dict[str, list[Fields]] = {}
@@ -144,7 +146,10 @@ def agent_findings(snapshot: Snapshot) -> Iterator[ClusterFinding]:
             yield from _on_node(snapshot, node, by_node.get(facts.name(node), ()))
     for pod in pods:
         yield from _probe(pod)
-    users = _gpu_users(snapshot)
+    users: dict[str, list[str]] = {}
+    for pod in facts.active_pods(snapshot):
+        if facts.is_ready(pod) and facts.asks_for_gpus(pod):
+            users.setdefault(facts.spec_of(pod).node_name, []).append(facts.full_name(pod))
     down = {
         labels.get("instance", "").rpartition(":")[0]
         for labels, value in snapshot.prometheus.targets
@@ -154,23 +159,46 @@ def agent_findings(snapshot: Snapshot) -> Iterator[ClusterFinding]:
         if look.is_locked:
             continue  # it is among what was not looked at
         if look.fault and _hangs(snapshot, look, down):
-            yield _frozen(look)
+            yield AGENT_SILENT.found(
+                f"pod/{look.pod}",
+                f"The agent on node {look.node} does not answer, neither here nor Prometheus.",
+                f"{look.fault}; up is 0",
+                Fix(
+                    AGENT_SILENT.fix,
+                    f"kubectl delete pod -n {_namespace(look)} {_pod(look)}; "
+                    f"kubectl describe node {look.node}",
+                ),
+            )
         else:
             yield from _answers(snapshot, look, users.get(look.node, []))
-
-
-def _is_measured(snapshot: Snapshot) -> bool:
-    """Return whether GPUs' series have values, so that somebody measures, by whatever name it runs."""
-    served = (metric for look in snapshot.hpas for metric in look.metrics if metric.values)
-    return bool(snapshot.prometheus.usage or snapshot.prometheus.names) or any(
-        is_of_gpu(metric.spec.name) for metric in served
-    )
 
 
 def _on_node(snapshot: Snapshot, node: Fields, here: Sequence[Fields]) -> Iterator[ClusterFinding]:
     name = facts.name(node)
     if not here and not facts.momentary(snapshot, node):
-        yield _missing(snapshot, node)
+        sets = facts.agent_sets(snapshot)
+        what = "No agent measures the node's GPUs."
+        for body in sets:
+            taint = untolerated(facts.taints(snapshot, node), facts.template_of(body).tolerations)
+            if taint is not None:
+                yield NODE_WITHOUT_AGENT.found(
+                    f"node/{name}",
+                    what,
+                    f"DaemonSet {facts.full_name(body)} does not tolerate its taint {taint}",
+                    tolerate("daemonset", body, taint),
+                )
+                break
+        else:
+            yield NODE_WITHOUT_AGENT.found(
+                f"node/{name}",
+                what,
+                f"no pod of DaemonSet {', '.join(map(facts.full_name, sets))} is on it; "
+                f"labels: {', '.join(sorted(facts.labels(node)))}",
+                Fix(
+                    NODE_WITHOUT_AGENT.fix,
+                    f"kubectl get daemonset -A -o yaml; kubectl label node {name} KEY=VALUE",
+                ),
+            )
     owners = {facts.owner_kind(pod): pod for pod in here}
     if len(owners) > 1:
         yield TWO_AGENTS.found(
@@ -189,27 +217,6 @@ def _on_node(snapshot: Snapshot, node: Fields, here: Sequence[Fields]) -> Iterat
             )
 
 
-def _missing(snapshot: Snapshot, node: Fields) -> ClusterFinding:
-    about, what = f"node/{facts.name(node)}", "No agent measures the node's GPUs."
-    for body in facts.agent_sets(snapshot):
-        taint = untolerated(facts.taints(snapshot, node), facts.template_of(body).tolerations)
-        if taint is not None:
-            evidence = f"DaemonSet {facts.full_name(body)} does not tolerate its taint {taint}"
-            return NODE_WITHOUT_AGENT.found(
-                about, what, evidence, tolerate("daemonset", body, taint)
-            )
-    sets = ", ".join(facts.full_name(body) for body in facts.agent_sets(snapshot))
-    return NODE_WITHOUT_AGENT.found(
-        about,
-        what,
-        f"no pod of DaemonSet {sets} is on it; labels: {', '.join(sorted(facts.labels(node)))}",
-        Fix(
-            NODE_WITHOUT_AGENT.fix,
-            f"kubectl get daemonset -A -o yaml; kubectl label node {facts.name(node)} KEY=VALUE",
-        ),
-    )
-
-
 def _ready_fix(pod: Fields) -> Fix:
     place = f"-n {facts.namespace(pod)} {facts.name(pod)}"
     state = _state(pod)
@@ -218,7 +225,8 @@ def _ready_fix(pod: Fields) -> Fix:
             "Another program has the port on the node, such as a second exporter: end one of them, or "
             "give the agent another port."
         )
-        return Fix(say, f"kubectl get pods -A -o wide --field-selector spec.nodeName={_node(pod)}")
+        node = facts.spec_of(pod).node_name
+        return Fix(say, f"kubectl get pods -A -o wide --field-selector spec.nodeName={node}")
     if any(word in state for word in ("ImagePull", "ErrImage", "InvalidImage")):
         return Fix(
             "Correct the agent's image, or give it an imagePullSecret for its registry.",
@@ -228,22 +236,14 @@ def _ready_fix(pod: Fields) -> Fix:
     return Fix(AGENT_NOT_READY.fix, f"kubectl logs {place}{previous}")
 
 
-def _node(pod: Fields) -> str:
-    return facts.spec_of(pod).node_name
-
-
 def _state(pod: Fields) -> str:
-    for each in pod.child("status").items("containerStatuses"):
+    statuses = pod.child("status").items("containerStatuses")
+    for each in statuses:
         waiting = each.child("state").child("waiting")
         if waiting.data:
             said = f"{waiting.text('reason')} {waiting.text('message')}".strip()
             return "; ".join(filter(None, (last_words(each), said)))
-    return f"{_restarts(pod)} restarts"
-
-
-def _restarts(pod: Fields) -> int:
-    statuses = pod.child("status").items("containerStatuses")
-    return sum(each.integer("restartCount") or 0 for each in statuses)
+    return f"{sum(each.integer('restartCount') or 0 for each in statuses)} restarts"
 
 
 def _probe(pod: Fields) -> Iterator[ClusterFinding]:
@@ -287,38 +287,28 @@ def _hangs(snapshot: Snapshot, look: AgentLook, down: set[str]) -> bool:
     return status is not None and bool({status.text("podIP"), status.text("hostIP")} & down - {""})
 
 
-def _frozen(look: AgentLook) -> ClusterFinding:
-    return AGENT_SILENT.found(
-        f"pod/{look.pod}",
-        f"The agent on node {look.node} does not answer, neither here nor Prometheus.",
-        f"{look.fault}; up is 0",
-        Fix(
-            AGENT_SILENT.fix,
-            f"kubectl delete pod -n {_namespace(look)} {_pod(look)}; kubectl describe node {look.node}",
-        ),
-    )
-
-
 # What agents answer
-
-
-def _gpu_users(snapshot: Snapshot) -> dict[str, list[str]]:
-    """Return the ready pods that have GPUs, by node."""
-    users: dict[str, list[str]] = {}
-    for pod in facts.active_pods(snapshot):
-        if facts.is_ready(pod) and facts.asks_for_gpus(pod):
-            users.setdefault(facts.spec_of(pod).node_name, []).append(facts.full_name(pod))
-    return users
 
 
 def _answers(snapshot: Snapshot, look: AgentLook, users: Sequence[str]) -> Iterator[ClusterFinding]:
     about = f"pod/{look.pod}"
     if look.fault:
+        place = f"-n {_namespace(look)} {_pod(look)}"
+        fix = Fix(
+            f"See that it runs and listens at port {look.port}, and that no NetworkPolicy or firewall "
+            "keeps the API server off; else forward its port and name it.",
+            f"kubectl logs {place}; kubectl port-forward {place} {look.port}  # and: {look.command}",
+        )
+        if look.needs:
+            fix = Fix(
+                f"Allow whom the kubeconfig names to get {look.needs}, or forward its port and name it.",
+                facts.allowing(look.needs.replace("/", "-"), look.needs, "get"),
+            )
         yield AGENT_UNREACHABLE.found(
             about,
             "The agent's metrics can't be read from here, so nothing is known of its readings.",
             look.fault,
-            _reach(look),
+            fix,
         )
         return
     if _one(look, "collect_up") == 0:
@@ -333,7 +323,15 @@ def _answers(snapshot: Snapshot, look: AgentLook, users: Sequence[str]) -> Itera
             ),
         )
         return
-    yield from _dark_gpus(look)
+    for sample in look.families.get(f"{_OWN}gpu_up", Family("", "", "", ())).samples:
+        if sample.value == 0:
+            gpu = dict(sample.labels)
+            yield GPU_UNREADABLE.found(
+                about,
+                f"GPU {gpu.get('UUID') or gpu.get('gpu', '')} of node {look.node} can't be read.",
+                f"{_OWN}gpu_up 0",
+                Fix(GPU_UNREADABLE.fix, "nvidia-smi -q; dmesg | grep Xid"),
+            )
     yield from _age(snapshot, look)
     yield from _utilization(look)
     yield from _owners(snapshot, look, users)
@@ -342,31 +340,6 @@ def _answers(snapshot: Snapshot, look: AgentLook, users: Sequence[str]) -> Itera
 
 def _said(look: AgentLook, evidence: str) -> str:
     return f"{evidence}; {look.said}" if look.said else evidence
-
-
-def _kubelet_fix(look: AgentLook) -> Fix:
-    logs = f"kubectl logs -n {_namespace(look)} {_pod(look)}"
-    if any(word in look.said for word in ("No such file", "does not exist", "refused", "connect")):
-        say = (
-            "The kubelet's socket is not there or does not answer: see whether the kubelet runs, and "
-            "that its folder pod-resources is mounted (agent.podResourcesPath)."
-        )
-        return Fix(say, f"{logs}; kubectl describe node {look.node}")
-    return Fix(ATTRIBUTION_LOST.fix, logs)
-
-
-def _reach(look: AgentLook) -> Fix:
-    if look.needs:
-        return Fix(
-            f"Allow whom the kubeconfig names to get {look.needs}, or forward its port and name it.",
-            facts.allowing(look.needs.replace("/", "-"), look.needs, "get"),
-        )
-    place = f"-n {_namespace(look)} {_pod(look)}"
-    return Fix(
-        f"See that it runs and listens at port {look.port}, and that no NetworkPolicy or firewall keeps "
-        "the API server off; else forward its port and name it.",
-        f"kubectl logs {place}; kubectl port-forward {place} {look.port}  # and: {look.command}",
-    )
 
 
 def _namespace(look: AgentLook) -> str:
@@ -380,19 +353,6 @@ def _pod(look: AgentLook) -> str:
 def _one(look: AgentLook, metric: str) -> float | None:
     family = look.families.get(_OWN + metric)
     return family.samples[0].value if family is not None and family.samples else None
-
-
-def _dark_gpus(look: AgentLook) -> Iterator[ClusterFinding]:
-    family = look.families.get(f"{_OWN}gpu_up", Family("", "", "", ()))
-    dark = [dict(each.labels) for each in family.samples if each.value == 0]
-    for gpu in dark:
-        who = gpu.get("UUID") or gpu.get("gpu", "")
-        yield GPU_UNREADABLE.found(
-            f"pod/{look.pod}",
-            f"GPU {who} of node {look.node} can't be read.",
-            f"{_OWN}gpu_up 0",
-            Fix(GPU_UNREADABLE.fix, "nvidia-smi -q; dmesg | grep Xid"),
-        )
 
 
 def _age(snapshot: Snapshot, look: AgentLook) -> Iterator[ClusterFinding]:
@@ -415,31 +375,35 @@ def _age(snapshot: Snapshot, look: AgentLook) -> Iterator[ClusterFinding]:
             f"pod/{look.pod}",
             f"The readings of node {look.node} are {age_s:.0f} s old.",
             f"{_OWN}newest_reading_timestamp_seconds {newest:.3f}",
-            Fix(
-                OLD_READING.fix,
-                f"kubectl logs -n {_namespace(look)} {_pod(look)}",
-            ),
+            Fix(OLD_READING.fix, f"kubectl logs -n {_namespace(look)} {_pod(look)}"),
         )
 
 
 def _utilization(look: AgentLook) -> Iterator[ClusterFinding]:
     if UTILIZATION in look.families and look.families[UTILIZATION].samples:
         return
+    place = f"-n {_namespace(look)} {_pod(look)}"
     names = sorted(name for name in look.families if name.startswith("DCGM_"))
-    has_mig = any(
-        dict(sample.labels).get("GPU_I_PROFILE")
-        for name in names
-        for sample in look.families[name].samples
-    )
+    if not names and any(name.startswith(_OWN) for name in look.families):
+        return  # Our own agent, which says why itself.
     if not names:
-        yield from _no_agent(look)
+        # Something else answers, or dcgm-exporter without a GPU.
+        yield NO_GPU_UTIL.found(
+            f"pod/{look.pod}",
+            f"The agent on node {look.node} serves no series of GPUs at all.",
+            f"port {look.port} serves {_some(sorted(look.families)) or 'nothing'}",
+            Fix(
+                "See that its port `metrics` is where the agent listens, and what it says.",
+                f"kubectl get pod {place} -o yaml; kubectl logs {place}",
+            ),
+        )
         return
     fix = Fix(
         f"Add the row `{UTILIZATION}, gauge, GPU utilization (in %).` to the counters file.",
-        f"kubectl exec -n {_namespace(look)} {_pod(look)} -- "
-        "cat /etc/dcgm-exporter/default-counters.csv",
+        f"kubectl exec {place} -- cat /etc/dcgm-exporter/default-counters.csv",
     )
-    if has_mig:
+    samples = (sample for name in names for sample in look.families[name].samples)
+    if any(dict(sample.labels).get("GPU_I_PROFILE") for sample in samples):
         fix = Fix(
             "Scale on DCGM_FI_PROF_GR_ENGINE_ACTIVE, a ratio: a MIG instance has no utilization.",
             "gpuscale schema values  # signal: graphics-engine",
@@ -452,55 +416,40 @@ def _utilization(look: AgentLook) -> Iterator[ClusterFinding]:
     )
 
 
-def _no_agent(look: AgentLook) -> Iterator[ClusterFinding]:
-    """Return that something else answers, or dcgm-exporter without a GPU; our own agent says why itself."""
-    if any(name.startswith(_OWN) for name in look.families):
-        return
-    yield NO_GPU_UTIL.found(
-        f"pod/{look.pod}",
-        f"The agent on node {look.node} serves no series of GPUs at all.",
-        f"port {look.port} serves {_some(sorted(look.families)) or 'nothing'}",
-        Fix(
-            "See that its port `metrics` is where the agent listens, and what it says.",
-            f"kubectl get pod -n {_namespace(look)} {_pod(look)} -o yaml; "
-            f"kubectl logs -n {_namespace(look)} {_pod(look)}",
-        ),
-    )
-
-
 def _some(names: Sequence[str]) -> str:
     return f"{', '.join(names[:5])}{' and more' if len(names) > 5 else ''}"
 
 
 def _owners(snapshot: Snapshot, look: AgentLook, users: Sequence[str]) -> Iterator[ClusterFinding]:
     if _one(look, "attribution_up") == 0:
+        logs = f"kubectl logs -n {_namespace(look)} {_pod(look)}"
+        fix = Fix(ATTRIBUTION_LOST.fix, logs)
+        if any(w in look.said for w in ("No such file", "does not exist", "refused", "connect")):
+            fix = Fix(
+                "The kubelet's socket is not there or does not answer: see whether the kubelet runs, "
+                "and that its folder pod-resources is mounted (agent.podResourcesPath).",
+                f"{logs}; kubectl describe node {look.node}",
+            )
         yield ATTRIBUTION_LOST.found(
             f"pod/{look.pod}",
             f"The agent on node {look.node} can't tell which pods have its GPUs.",
             _said(look, f"{_OWN}attribution_up 0"),
-            _kubelet_fix(look),
+            fix,
         )
         return
     family = look.families.get(UTILIZATION)
     if family is None or not family.samples or not users:
         return
     named = [each for each in family.samples if any(dict(each.labels).get(k) for k in POD_LABELS)]
-    if not named and not _are_shared(snapshot, look):
+    node = facts.nodes_by_name(snapshot).get(look.node)
+    if not named and not (node is not None and facts.shares_gpus(node)):
         yield NOPOD_LABELS.found(
             f"pod/{look.pod}",
             f"GPUs of node {look.node} are in use, and their series name no pod.",
             f"{', '.join(users[:3])} have GPUs; {UTILIZATION} has labels "
             f"{', '.join(name for name, _ in family.samples[0].labels)}",
-            Fix(
-                NOPOD_LABELS.fix,
-                _INSTALL,
-            ),
+            Fix(NOPOD_LABELS.fix, _INSTALL),
         )
-
-
-def _are_shared(snapshot: Snapshot, look: AgentLook) -> bool:
-    node = facts.nodes_by_name(snapshot).get(look.node)
-    return node is not None and facts.shares_gpus(node)
 
 
 def _count(snapshot: Snapshot, look: AgentLook) -> Iterator[ClusterFinding]:

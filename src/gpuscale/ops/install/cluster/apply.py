@@ -30,46 +30,11 @@ from gpuscale.ops.install.cluster.plan import (
 from gpuscale.ops.install.cluster.waiting import Announce, Waiter
 from gpuscale.ops.install.common import CA_SECRET, Object
 
-_FIELD, _KEYS, _VALUE = "f:", "k:", "v:"
-
-
-def applied(body: Mapping[str, Any], manager: str) -> dict[str, Any] | None:
-    """Return the object that a manager last applied; None where it never did."""
-    for entry in body["metadata"].get("managedFields", []):
-        if entry.get("manager") == manager and entry.get("operation") == "Apply":
-            owned = _part(body, entry["fieldsV1"])
-            names = {key: body["metadata"][key] for key in _NAMES if key in body["metadata"]}
-            metadata = {**owned.get("metadata", {}), **names}
-            kind = {"apiVersion": body["apiVersion"], "kind": body["kind"]}
-            return {**owned, **kind, "metadata": metadata}
-    return None
-
-
-_NAMES = ("name", "namespace")
-
-
-def _part(value: Any, fields: Mapping[str, Any]) -> Any:  # noqa: ANN401 - JSON of any shape
-    inside = {key: sub for key, sub in fields.items() if key != "."}
-    if not inside:
-        return value
-    if isinstance(value, dict):
-        names = {key.removeprefix(_FIELD): sub for key, sub in inside.items()}
-        return {name: _part(value[name], sub) for name, sub in names.items() if name in value}
-    return [_item(value, key, sub) for key, sub in inside.items()]
-
-
-def _item(items: list[Any], key: str, fields: Mapping[str, Any]) -> Any:  # noqa: ANN401 - JSON of any shape
-    wanted = json.loads(key[len(_KEYS) :])
-    if key.startswith(_VALUE):
-        return wanted
-    found = next(each for each in items if all(each.get(k) == v for k, v in wanted.items()))
-    return _part(found, fields)
-
-
 _UNDO_S = 120.0
 """For each object that is removed again; namespaces take their time."""
 _TAKEOVER_S = 60.0
 """For an API that another server had: while ours does not answer, nobody does. Its pods are ready by then."""
+_FIELD, _KEYS, _VALUE = "f:", "k:", "v:"
 _SCALERS = ("HorizontalPodAutoscaler", "ScaledObject", "ScaledJob")
 
 
@@ -156,7 +121,11 @@ class Installer:
         made = [ClusterChange(each, outcome) for each, outcome in self._outcomes.items()]
         gone = [ClusterChange(reference(body), ApplyOutcome.REMOVED) for body in self._gave_way]
         surplus = [body for body in plan.surplus if body not in self._gave_way]
-        return [*kept, *made, *gone, *await self._remove(surplus)]
+        removed = [
+            ClusterChange(reference(body), await take_away(self._client, body))
+            for body in reversed(surplus)
+        ]
+        return [*kept, *made, *gone, *removed]
 
     async def _apply_all(self, plan: Plan) -> None:
         """Apply servers first, then the APIs that they serve, then what asks these APIs.
@@ -171,24 +140,28 @@ class Installer:
             if steps is scalers:
                 await self._make_way(plan)
             for step in steps:
-                await self._apply(step)
+                # Noted before it is tried: an answer that is lost says nothing of what was done.
+                self._tried.append(step)
+                if step.is_foreign and step.before is not None:
+                    await self._take_over(step.body, step.before)
+                if step.immutable:
+                    self._announce(_made_anew(step))
+                    # Its pods have to leave their GPUs first.
+                    await self._remove_whole(step, self._waiter, "Foreground")
+                after = await self._patch(step.body, forces=step.is_foreign)
+                self._outcomes[step.reference] = _outcome(step, after)
             for step in steps:
                 if step.body["kind"] != "DaemonSet":
                     waiter = self._taking_over if step.is_foreign else self._waiter
                     await waiter.until_works(step.body)
         for step in first:
             if step.body["kind"] == "DaemonSet":
-                await self._wait_for_nodes(step)
-
-    async def _apply(self, step: ApplyStep) -> None:
-        # Noted before it is tried: an answer that is lost says nothing of what was done.
-        self._tried.append(step)
-        if step.is_foreign and step.before is not None:
-            await self._take_over(step.body, step.before)
-        if step.immutable:
-            await self._clear_away(step)
-        after = await self._patch(step.body, forces=step.is_foreign)
-        self._outcomes[step.reference] = _outcome(step, after)
+                try:
+                    await self._waiter.until_works(step.body)
+                except UnavailableError as error:
+                    # One node that is not well is no reason to leave the others without. That no
+                    # node can ever have a pod is an UpstreamError, which ends the installation.
+                    self._announce(f"warning: {error}; the installation goes on")
 
     async def _make_way(self, plan: Plan) -> None:
         """Remove our autoscalers of workloads that get one of another kind: two would block each other."""
@@ -200,11 +173,6 @@ class Installer:
                 return await still_there(self._client, body)
 
             await self._waiter.until(f"{reference(body)} to be gone", left)
-
-    async def _clear_away(self, step: ApplyStep) -> None:
-        """Remove our own object that can't be changed, and wait for its pods to leave their GPUs."""
-        self._announce(_made_anew(step))
-        await self._remove_whole(step, self._waiter, "Foreground")
 
     async def _take_over(
         self, body: Object, before: Mapping[str, Any], **options: str
@@ -241,31 +209,28 @@ class Installer:
                 raise
             raise UpstreamError(f"{error}; --force-conflicts takes these fields over") from error
 
-    async def _wait_for_nodes(self, step: ApplyStep) -> None:
-        """Wait for a DaemonSet. One node that is not well is no reason to leave the others without.
-
-        Raises:
-            UpstreamError: no node can ever have a pod.
-        """
-        try:
-            await self._waiter.until_works(step.body)
-        except UnavailableError as error:
-            self._announce(f"warning: {error}; the installation goes on")
-
     async def _try_out(self, plan: Plan) -> list[ClusterChange]:
-        """Have the server check everything. What goes into a namespace to be made is checked in `default`."""
-        made = {step.reference.name for step in plan.steps if _is_new_namespace(step)}
+        """Have the server check everything."""
+        new_namespaces = {
+            step.reference.name
+            for step in plan.steps
+            if step.body["kind"] == "Namespace" and step.before is None
+        }
         changes = [ClusterChange(each, ApplyOutcome.KEPT) for each in plan.kept]
         for step in plan.steps:
             if in_the_way(plan.surplus, [step.body]):
                 # KEDA's webhook refuses it while the autoscaler is there that would make way.
                 changes.append(ClusterChange(step.reference, ApplyOutcome.CREATED))
                 continue
-            body = _moved(step.body) if step.reference.namespace in made else step.body
+            metadata = step.body["metadata"]
+            if step.reference.namespace in new_namespaces:
+                # A dry run makes no namespace, so another stands in for it.
+                metadata = {**metadata, "namespace": "default"}
             if step.immutable:
                 self._announce(_made_anew(step))
                 # Under another name, because this one is taken until it is done.
-                body = _renamed(body)
+                metadata = {**metadata, "name": f"{metadata['name']}-anew"}
+            body = {**step.body, "metadata": metadata}
             if step.is_foreign and step.before is not None:
                 after = await self._take_over(body, step.before, dryRun="All")
             else:
@@ -273,12 +238,6 @@ class Installer:
             changes.append(ClusterChange(step.reference, _outcome(step, after)))
         surplus = [ClusterChange(reference(body), ApplyOutcome.REMOVED) for body in plan.surplus]
         return [*changes, *surplus]
-
-    async def _remove(self, surplus: Sequence[Mapping[str, Any]]) -> list[ClusterChange]:
-        return [
-            ClusterChange(reference(body), await take_away(self._client, body))
-            for body in reversed(surplus)
-        ]
 
     async def _roll_back(self) -> str:
         """Put everything back as it was, last step first; return what was done and what could not be."""
@@ -355,6 +314,37 @@ async def take_away(client: KubeClient, body: Mapping[str, Any]) -> ApplyOutcome
     return ApplyOutcome.REMOVED
 
 
+def applied(body: Mapping[str, Any], manager: str) -> dict[str, Any] | None:
+    """Return the object that a manager last applied; None where it never did."""
+    for entry in body["metadata"].get("managedFields", []):
+        if entry.get("manager") == manager and entry.get("operation") == "Apply":
+            owned = _part(body, entry["fieldsV1"])
+            # What an object is called belongs to nobody, and is wanted all the same.
+            names = {k: v for k, v in body["metadata"].items() if k in ("name", "namespace")}
+            metadata = {**owned.get("metadata", {}), **names}
+            kind = {"apiVersion": body["apiVersion"], "kind": body["kind"]}
+            return {**owned, **kind, "metadata": metadata}
+    return None
+
+
+def _part(value: Any, fields: Mapping[str, Any]) -> Any:  # noqa: ANN401 - JSON of any shape
+    inside = {key: sub for key, sub in fields.items() if key != "."}
+    if not inside:
+        return value
+    if isinstance(value, dict):
+        names = {key.removeprefix(_FIELD): sub for key, sub in inside.items()}
+        return {name: _part(value[name], sub) for name, sub in names.items() if name in value}
+    return [_item(value, key, sub) for key, sub in inside.items()]
+
+
+def _item(items: list[Any], key: str, fields: Mapping[str, Any]) -> Any:  # noqa: ANN401 - JSON of any shape
+    wanted = json.loads(key[len(_KEYS) :])
+    if key.startswith(_VALUE):
+        return wanted
+    found = next(each for each in items if all(each.get(k) == v for k, v in wanted.items()))
+    return _part(found, fields)
+
+
 def _outcome(step: ApplyStep, after: Mapping[str, Any]) -> ApplyOutcome:
     """Return what happened. Contents are compared, because a dry run changes no version."""
     if step.before is None:
@@ -367,20 +357,8 @@ def _outcome(step: ApplyStep, after: Mapping[str, Any]) -> ApplyOutcome:
     return ApplyOutcome.UNCHANGED if is_same else ApplyOutcome.CONFIGURED
 
 
-def _is_new_namespace(step: ApplyStep) -> bool:
-    return step.body["kind"] == "Namespace" and step.before is None
-
-
 def _made_anew(step: ApplyStep) -> str:
     fields = ", ".join(step.immutable)
     return (
         f"{step.reference} is made anew and its pods start over, because {fields} can't be changed"
     )
-
-
-def _renamed(body: Object) -> Object:
-    return {**body, "metadata": {**body["metadata"], "name": f"{body['metadata']['name']}-anew"}}
-
-
-def _moved(body: Object) -> Object:
-    return {**body, "metadata": {**body["metadata"], "namespace": "default"}}

@@ -21,7 +21,6 @@ from gpuscale.ops.lint.serving import (
     mapped_resources,
     selector_of_series,
 )
-from gpuscale.series import Matcher
 from gpuscale.series.promql import Node
 from gpuscale.server.rules import (
     KUBERNETES,
@@ -109,7 +108,8 @@ def rule_findings(inputs: Inputs) -> Iterator[LintFinding]:
         yield from _label_findings(placed)
         yield from _namespace_findings(placed)
         yield from _grouping_findings(placed)
-        yield from _name_findings(placed, inputs.recorded)
+        for series in sorted((named_series(placed.rule) or set()) - inputs.recorded):
+            yield from gpu_name_findings(series, placed.place("seriesQuery"))
         yield from _query_findings(placed)
         yield from _unquoted_findings(placed)
     yield from _shadowed(inputs.rules, external=False)
@@ -146,46 +146,30 @@ def _query_evidence(placed: PlacedRule) -> str:
 def _label_findings(placed: PlacedRule) -> Iterator[LintFinding]:
     pair = contradiction(selector_of_series(placed.rule))
     if pair is not None:
-        yield _impossible(
+        yield IMPOSSIBLE_LABEL.found(
             placed.place("seriesQuery"),
-            f"No series can match the series query: {_both(pair)}.",
+            f"No series can match the series query: {pair[0]} and {pair[1]}.",
             placed.rule.series_query,
             "Leave one of the two conditions out.",
         )
         return
     for label, resource in placed.rule.labels.overrides.items():
-        yield from _override_findings(placed, label, resource)
-
-
-def _override_findings(
-    placed: PlacedRule, label: str, resource: ResourceType
-) -> Iterator[LintFinding]:
-    place = placed.place("resources", "overrides", label)
-    if not _LABEL.fullmatch(label):
-        yield _impossible(
-            place,
-            f"{label!r} can't be a label of a series that a query asks for by name.",
-            "Prometheus' label names are letters, digits and underscores.",
-            f"Map the label as Prometheus has it, such as {re.sub(r'[^A-Za-z0-9_]', '_', label)}.",
-        )
-        return
-    pair = contradicting_label(placed.rule, label)
-    if pair is not None:
-        yield _impossible(
-            place,
-            f"The series query takes only series without the label {label!r}, "
-            f"which is to name the {resource.singular}.",
-            placed.rule.series_query,
-            f'Ask for {label}!="" in the series query.',
-        )
-
-
-def _impossible(place: Place, what: str, evidence: str, fix: str) -> LintFinding:
-    return IMPOSSIBLE_LABEL.found(place, what, evidence, fix)
-
-
-def _both(pair: tuple[Matcher, Matcher]) -> str:
-    return f"{pair[0]} and {pair[1]}"
+        place = placed.place("resources", "overrides", label)
+        if not _LABEL.fullmatch(label):
+            yield IMPOSSIBLE_LABEL.found(
+                place,
+                f"{label!r} can't be a label of a series that a query asks for by name.",
+                "Prometheus' label names are letters, digits and underscores.",
+                f"Map the label as Prometheus has it, such as {re.sub(r'[^A-Za-z0-9_]', '_', label)}.",
+            )
+        elif contradicting_label(placed.rule, label) is not None:
+            yield IMPOSSIBLE_LABEL.found(
+                place,
+                f"The series query takes only series without the label {label!r}, "
+                f"which is to name the {resource.singular}.",
+                placed.rule.series_query,
+                f'Ask for {label}!="" in the series query.',
+            )
 
 
 def _namespace_findings(placed: PlacedRule) -> Iterator[LintFinding]:
@@ -218,9 +202,9 @@ def _namespace_findings(placed: PlacedRule) -> Iterator[LintFinding]:
 def _grouping_findings(placed: PlacedRule) -> Iterator[LintFinding]:
     """Return that a query has no rows for any resource; one that has for some is judged by who asks."""
     rule = placed.rule
-    without = resources_without_rows(rule)
-    if not rule.external and without and not _resources_with_rows(rule):
-        named = [each for each in without if each != NAMESPACES] or without
+    carried = _carried(rule)
+    if not rule.external and carried and not any(carried.values()):
+        named = [each for each in carried if each != NAMESPACES] or carried
         labels = ", ".join(rule.labels.label_for(each) for each in named)
         yield NO_GROUP_BY.found(
             placed.place("metricsQuery"),
@@ -233,36 +217,23 @@ def _grouping_findings(placed: PlacedRule) -> Iterator[LintFinding]:
 
 def resources_without_rows(rule: AdapterRule) -> list[ResourceType]:
     """Return the mapped resources whose label the rows of a rule's query don't carry."""
-    return [each for each, carried in _carried(rule) if not carried]
+    return [each for each, is_carried in _carried(rule).items() if not is_carried]
 
 
-def _resources_with_rows(rule: AdapterRule) -> list[ResourceType]:
-    return [each for each, carried in _carried(rule) if carried]
-
-
-def _carried(rule: AdapterRule) -> Iterator[tuple[ResourceType, bool]]:
-    series = _some_series(rule)
-    for each in mapped_resources(rule) or _by_template(rule):
-        node = custom_node(rule, series, each, _NAMESPACE, Selector())
-        if node is not None:
-            yield each, carries(node, rule.labels.label_for(each))
-
-
-def _by_template(rule: AdapterRule) -> list[ResourceType]:
-    return [PODS] if maps(rule, PODS) else []
-
-
-def _some_series(rule: AdapterRule) -> str:
-    return next(iter(sorted(named_series(rule) or ())), _PLACEHOLDER)
+def _carried(rule: AdapterRule) -> dict[ResourceType, bool]:
+    """Return of each resource that a rule maps whether the rows of its query carry the label."""
+    series = min(named_series(rule) or (_PLACEHOLDER,))
+    # A template maps resources without naming any: the rows are tried with pods.
+    mapped = mapped_resources(rule) or ([PODS] if maps(rule, PODS) else [])
+    nodes = {each: custom_node(rule, series, each, _NAMESPACE, Selector()) for each in mapped}
+    return {
+        each: carries(node, rule.labels.label_for(each))
+        for each, node in nodes.items()
+        if node is not None
+    }
 
 
 # Names
-
-
-def _name_findings(placed: PlacedRule, recorded: set[str]) -> Iterator[LintFinding]:
-    for series in sorted(named_series(placed.rule) or ()):
-        if series not in recorded:
-            yield from gpu_name_findings(series, placed.place("seriesQuery"))
 
 
 def gpu_name_findings(series: str, place: Place) -> Iterator[LintFinding]:
@@ -365,34 +336,31 @@ def _shadowed(rules: Sequence[PlacedRule], *, external: bool) -> Iterator[LintFi
     """Return rules that are never taken; one for another label is, where series have only that."""
     last: dict[tuple[str, str, str], PlacedRule] = {}
     for placed in reversed(rules):
+        rule = placed.rule
+        # The resources that the rule is sure to find, each with its label.
+        listed = (
+            [("", "")]
+            if external
+            else [
+                (each.name, rule.labels.label_for(each))
+                for each in mapped_resources(rule)
+                if each != NAMESPACES
+            ]
+        )
         hidden: dict[str, PlacedRule] = {}
-        for _, name in api_names(placed.rule):
-            for resource, label in _listed(placed.rule, external=external):
+        for _, name in api_names(rule):
+            for resource, label in listed:
                 other = last.setdefault((resource, label, name), placed)
                 if other is not placed:
                     hidden.setdefault(name, other)
+        if placed.document is None:
+            continue
         for name, other in hidden.items():
-            if placed.document is not None:
-                yield _hidden(placed, other, name)
-
-
-def _hidden(placed: PlacedRule, other: PlacedRule, name: str) -> LintFinding:
-    return SHADOWED_RULE.found(
-        placed.place("seriesQuery"),
-        f"A later rule gives the metric {name!r} too, and the last one has it.",
-        f"{other.place()}: {other.rule.series_query}",
-    )
-
-
-def _listed(rule: AdapterRule, *, external: bool) -> list[tuple[str, str]]:
-    """Return the resources that a rule is sure to find, each with its label."""
-    if external:
-        return [("", "")]
-    return [
-        (each.name, rule.labels.label_for(each))
-        for each in mapped_resources(rule)
-        if each != NAMESPACES
-    ]
+            yield SHADOWED_RULE.found(
+                placed.place("seriesQuery"),
+                f"A later rule gives the metric {name!r} too, and the last one has it.",
+                f"{other.place()}: {other.rule.series_query}",
+            )
 
 
 JUDGE = FileJudge("rules", _CHECKS, rule_findings)
