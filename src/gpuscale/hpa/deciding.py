@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from gpuscale.base.objects.hpa import ExternalMetric, HorizontalPodAutoscaler, ObjectMetric
-from gpuscale.hpa.combine import MetricsReplicas, compute_replicas_for_metrics
+from gpuscale.hpa.combine import compute_replicas_for_metrics
 from gpuscale.hpa.kernel.functions import PLAIN, Kernel
 from gpuscale.hpa.kernel.memory import DOWNS, UPS, Cells, Limits
 from gpuscale.hpa.kernel.syncing import ABOVE_MAX, BELOW_MIN, MEASURED, PAUSED
@@ -24,7 +24,7 @@ from gpuscale.hpa.replicas.numbers import (
     scale_events,
 )
 from gpuscale.hpa.replicas.tolerances import tolerances_for_hpa
-from gpuscale.hpa.selectors import SelectorFailure, selector_failure
+from gpuscale.hpa.selectors import selector_failure
 from gpuscale.hpa.terms.conditions import (
     NOT_SCALED_TO_ZERO,
     SCALED_TO_ZERO,
@@ -96,7 +96,6 @@ class _Sync:
 
     hpa: HorizontalPodAutoscaler
     scale: Scale
-    state: HpaState
     settings: ControllerSettings
     now_ms: int
     kernel: Kernel
@@ -142,19 +141,39 @@ def decide(
     limits, memory = limits_of(hpa, settings, kernel), memory_of(state, kernel)
     current = scale.spec_replicas
     kernel.begin(memory, current, now_ms)
-    begun, zero = _begun(state, scale, now_ms), _Zero(hpa, state.conditions, settings)
-    sync = _Sync(hpa, scale, begun, settings, now_ms, kernel, limits, memory, zero)
-    step = kernel.phase(limits.least, limits.most, current, int(zero.may_be_left))
-    if step == PAUSED:
-        return _paused(sync)
-    if step == ABOVE_MAX:
-        return _repaired(sync, limits.most, ABOVE_MAX_TEXT, "maxReplicas")
-    if step == BELOW_MIN:
-        return _repaired(sync, limits.least, BELOW_MIN_TEXT, "minReplicas")
+    zero = _Zero(hpa, state.conditions, settings)
+    sync = _Sync(hpa, scale, settings, now_ms, kernel, limits, memory, zero)
+    state = replace(
+        state,
+        conditions=set_condition(state.conditions, SUCCEEDED_GET_SCALE, now_ms),
+        # The history of a first sync starts with the count that there is.
+        recommendations=state.recommendations or (Recommendation(current, now_ms),),
+    )
+    phase = kernel.phase(limits.least, limits.most, current, int(zero.may_be_left))
+    if phase == PAUSED:
+        conditions = set_condition(state.conditions, SCALING_DISABLED, now_ms)
+        if not zero.has_condition:
+            conditions = remove_condition(conditions, SCALED_TO_ZERO)
+        why = (
+            "The target has 0 replicas and this controller did not put it there: scaling is paused."
+        )
+        return _settled(sync, replace(state, conditions=conditions), (why,))
+    if phase in (ABOVE_MAX, BELOW_MIN):
+        bound, reason, field = limits.least, BELOW_MIN_TEXT, "minReplicas"
+        if phase == ABOVE_MAX:
+            bound, reason, field = limits.most, ABOVE_MAX_TEXT, "maxReplicas"
+        why = (
+            f"{current} replicas lie outside {field}, {bound}; "
+            "that is repaired at once, without a look at metrics, stabilization or policies."
+        )
+        return _rescaled(sync, state, bound, reason, (), (), (why,))
     failure = selector_failure(scale.selector, selecting_hpas, settings)
     if failure is not None:
-        return _refused(sync, failure)
-    return _from_metrics(sync, pods, observations)
+        conditions = set_condition(state.conditions, failure.verdict, now_ms)
+        compute = Event("Warning", "FailedComputeMetricsReplicas", failure.text)
+        state, why = replace(state, conditions=conditions), f"Nothing is scaled: {failure.text}."
+        return _unscaled(sync, state, (failure.event, compute), (), (why,))
+    return _from_metrics(sync, state, pods, observations)
 
 
 def needs_metrics(
@@ -169,74 +188,40 @@ def needs_metrics(
     return PLAIN.phase(least, most, scale.spec_replicas, int(may_leave)) == MEASURED
 
 
-def _begun(state: HpaState, scale: Scale, now_ms: int) -> HpaState:
-    """Return the state once the scale was read; the history of a first sync starts with its count."""
-    conditions = set_condition(state.conditions, SUCCEEDED_GET_SCALE, now_ms)
-    recommendations = state.recommendations or (Recommendation(scale.spec_replicas, now_ms),)
-    return replace(state, conditions=conditions, recommendations=recommendations)
-
-
-def _paused(sync: _Sync) -> Decision:
-    conditions = set_condition(sync.state.conditions, SCALING_DISABLED, sync.now_ms)
-    if not sync.zero.has_condition:
-        conditions = remove_condition(conditions, SCALED_TO_ZERO)
-    state = replace(sync.state, conditions=conditions)
-    step = "The target has 0 replicas and this controller did not put it there: scaling is paused."
-    return _settled(sync, state, (step,))
-
-
-def _repaired(sync: _Sync, bound: int, reason: str, field: str) -> Decision:
-    step = (
-        f"{sync.current_replicas} replicas lie outside {field}, {bound}; "
-        "that is repaired at once, without a look at metrics, stabilization or policies."
-    )
-    return _rescaled(sync, sync.state, bound, reason, (), (), (step,))
-
-
-def _refused(sync: _Sync, failure: SelectorFailure) -> Decision:
-    conditions = set_condition(sync.state.conditions, failure.verdict, sync.now_ms)
-    compute = Event("Warning", "FailedComputeMetricsReplicas", failure.text)
-    return _unscaled(
-        sync,
-        replace(sync.state, conditions=conditions),
-        (failure.event, compute),
-        (),
-        (f"Nothing is scaled: {failure.text}.",),
-    )
-
-
 def _from_metrics(
-    sync: _Sync, pods: Sequence[PodInfo], observations: Sequence[Observation]
+    sync: _Sync, state: HpaState, pods: Sequence[PodInfo], observations: Sequence[Observation]
 ) -> Decision:
+    current, now_ms = sync.current_replicas, sync.now_ms
     context = SyncContext(
-        current_replicas=sync.current_replicas,
+        current_replicas=current,
         status_replicas=sync.scale.status_replicas,
         pods=pods,
         tolerances=tolerances_for_hpa(sync.hpa, sync.settings),
         settings=sync.settings,
-        now_ms=sync.now_ms,
+        now_ms=now_ms,
         kernel=sync.kernel,
     )
     computed = compute_replicas_for_metrics(sync.hpa, observations, context)
-    conditions = set_condition(sync.state.conditions, computed.verdict, sync.now_ms)
-    state = replace(sync.state, conditions=conditions)
+    state = replace(state, conditions=set_condition(state.conditions, computed.verdict, now_ms))
     if computed.replicas is None:
         return _unscaled(sync, state, computed.warnings, computed.statuses, computed.explanation)
-    return _normalized(sync, state, computed.replicas, computed)
-
-
-def _normalized(sync: _Sync, state: HpaState, asked: int, computed: MetricsReplicas) -> Decision:
-    current = sync.current_replicas
-    normalized = sync.kernel.normalized(sync.limits, sync.memory, current, asked, sync.now_ms)
-    new = Recommendation(normalized.asked, sync.now_ms)
+    normalized = sync.kernel.normalized(
+        sync.limits, sync.memory, current, computed.replicas, now_ms
+    )
+    new = Recommendation(normalized.asked, now_ms)
     state = replace(
         state,
-        conditions=set_conditions(state.conditions, verdicts(normalized), sync.now_ms),
+        conditions=set_conditions(state.conditions, verdicts(normalized), now_ms),
         recommendations=recommendations_with(state.recommendations, normalized.place, new),
     )
-    reason = _rescale_reason(current, normalized.asked, computed.metric)
-    if normalized.replicas != normalized.bounded:
-        reason = reason or BELOW_MIN_TEXT
+    # The reason is that of what the metrics ask for, also where windows, rates and bounds change it.
+    reason = ""
+    if normalized.asked > current:
+        reason = f"{computed.metric} above target"
+    elif normalized.asked < current:
+        reason = ALL_BELOW_TARGET_TEXT
+    elif normalized.replicas != normalized.bounded:
+        reason = BELOW_MIN_TEXT
     steps = normalized_steps(normalized, sync.limits, sync.hpa)
     explanation = (*computed.explanation, *steps)
     if normalized.replicas == current:
@@ -250,15 +235,6 @@ def _normalized(sync: _Sync, state: HpaState, asked: int, computed: MetricsRepli
         computed.statuses,
         explanation,
     )
-
-
-def _rescale_reason(current_replicas: int, desired_replicas: int, metric: str) -> str:
-    """Return the words for a raw proposal; empty for one that equals the current count."""
-    if desired_replicas > current_replicas:
-        return f"{metric} above target"
-    if desired_replicas < current_replicas:
-        return ALL_BELOW_TARGET_TEXT
-    return ""
 
 
 def _settled(
@@ -302,42 +278,36 @@ def _rescaled(
     metrics: tuple[MetricStatus, ...],
     explanation: tuple[str, ...],
 ) -> Decision:
+    current, now_ms, zero = sync.current_replicas, sync.now_ms, sync.zero
+    conditions = set_condition(state.conditions, succeeded_rescale(replicas), now_ms)
+    if zero.has_condition:
+        is_own_zero = replicas == 0 and zero.may_be_reached
+        verdict = SCALED_TO_ZERO_BY_CONTROLLER if is_own_zero else NOT_SCALED_TO_ZERO
+        conditions = set_condition(conditions, verdict, now_ms)
+    else:
+        conditions = remove_condition(conditions, SCALED_TO_ZERO)
+    written = replace(state, conditions=conditions, desired_replicas=replicas, last_scale_ms=now_ms)
+    if sync.limits.has_behavior:
+        sync.kernel.record_change(sync.memory, sync.limits, current, replicas, now_ms)
+        if replicas > current:
+            written = replace(written, scale_up_events=scale_events(sync.memory, UPS))
+        else:
+            written = replace(written, scale_down_events=scale_events(sync.memory, DOWNS))
     return Decision(
-        current_replicas=sync.current_replicas,
+        current_replicas=current,
         desired_replicas=replicas,
         reason=reason,
         event=Event("Normal", "SuccessfulRescale", _new_size(replicas, reason)),
         warnings=warnings,
         metrics=metrics,
-        explanation=(*explanation, f"Scale from {sync.current_replicas} to {replicas}."),
-        next_state=_written(sync, state, replicas),
+        explanation=(*explanation, f"Scale from {current} to {replicas}."),
+        next_state=written,
         state_before_write=state,
     )
 
 
 def _new_size(replicas: int, reason: str) -> str:
     return f"New size: {replicas}; reason: {reason}"
-
-
-def _written(sync: _Sync, state: HpaState, replicas: int) -> HpaState:
-    """Return the state once the scale was written."""
-    conditions = set_condition(state.conditions, succeeded_rescale(replicas), sync.now_ms)
-    if sync.zero.has_condition:
-        is_own_zero = replicas == 0 and sync.zero.may_be_reached
-        verdict = SCALED_TO_ZERO_BY_CONTROLLER if is_own_zero else NOT_SCALED_TO_ZERO
-        conditions = set_condition(conditions, verdict, sync.now_ms)
-    else:
-        conditions = remove_condition(conditions, SCALED_TO_ZERO)
-    state = replace(
-        state, conditions=conditions, desired_replicas=replicas, last_scale_ms=sync.now_ms
-    )
-    limits, memory, current = sync.limits, sync.memory, sync.current_replicas
-    if not limits.has_behavior:
-        return state
-    sync.kernel.record_change(memory, limits, current, replicas, sync.now_ms)
-    if replicas > current:
-        return replace(state, scale_up_events=scale_events(memory, UPS))
-    return replace(state, scale_down_events=scale_events(memory, DOWNS))
 
 
 def succeeded(decision: Decision) -> Outcome:

@@ -19,7 +19,7 @@ from gpuscale.hpa.replicas import SyncContext, UncomputableError, plain_metric_t
 from gpuscale.triggers.answer import Answer
 from gpuscale.triggers.credit import Flow, credited, kept_flows
 from gpuscale.triggers.observation import Missing, Observation, PodLoads, PodsSeen, TotalLoad
-from gpuscale.triggers.trigger import PodLoad, ServedPolicy, Trigger
+from gpuscale.triggers.trigger import PodLoad, Trigger
 
 _MAX_READINGS = 240
 _TOLERANCES = Tolerances(DEFAULT_SETTINGS.tolerance, DEFAULT_SETTINGS.tolerance)
@@ -95,7 +95,9 @@ def evaluate(trigger: Trigger, seen: Observation, state: TriggerState) -> Trigge
     load, state = _smoothed(trigger.load, load, seen, state)
     awake = tuple(wake.source for wake in seen.wakes if wake.is_active)
     unknown = tuple(wake for wake in seen.wakes if wake.is_active is None)
-    starting = _starting(trigger, seen)
+    starting = (
+        isinstance(seen.pods, PodsSeen) and seen.pods.desired > 0 and _within(trigger, seen.pods)
+    )
     floor = trigger.target * trigger.wake_replicas
     known = 0.0 if load.total is None else load.total
     is_loaded = load.total is not None and load.per_pod > trigger.activation_target
@@ -114,8 +116,14 @@ def evaluate(trigger: Trigger, seen: Observation, state: TriggerState) -> Trigge
         decision = TriggerDecision(
             value, is_active, known if is_loaded else 0.0, awake, trigger.target, load.measured_ms
         )
-        words = _measured_words(load, awake, starting, is_loaded=is_loaded)
-        answer = Answer(value, is_active, "measured", words, load.measured_ms)
+        causes = [load.words]
+        if awake:
+            causes.append(f"woken by {', '.join(awake)}")
+        if starting:
+            causes.append("a pod is starting")
+        if not is_active:
+            causes.append("nothing keeps the workload up")
+        answer = Answer(value, is_active, "measured", "; ".join(causes), load.measured_ms)
         return TriggerOutcome(
             answer, replace(state, decision=decision, away_s=None, is_restored=False), story
         )
@@ -129,18 +137,14 @@ def evaluate(trigger: Trigger, seen: Observation, state: TriggerState) -> Trigge
         value = max(value, trigger.target * seen.pods.desired)
         is_active = is_active or seen.pods.desired > 0
     answer = _without(trigger, state, seen.now_s - away_s, value, is_active, load, unknown, why)
-    if is_active and state.decision is not None:
-        state = replace(state, decision=_raised(state.decision, value, awake))
+    last = state.decision
+    if is_active and last is not None:
+        # What asked for pods meanwhile may be the next that is away, and its end is no reason for zero
+        # before all is known again.
+        waking = tuple(dict.fromkeys((*last.waking, *awake)))
+        raised = replace(last, value=max(last.value, value), is_active=True, waking=waking)
+        state = replace(state, decision=raised)
     return TriggerOutcome(answer, state, (*story, answer.reason))
-
-
-def _raised(last: TriggerDecision, value: float, awake: tuple[str, ...]) -> TriggerDecision:
-    """Return what is held once something known asked for pods meanwhile.
-
-    It may be the next that is away, and its end is no reason for zero before all is known again.
-    """
-    waking = tuple(dict.fromkeys((*last.waking, *awake)))
-    return replace(last, value=max(last.value, value), is_active=True, waking=waking)
 
 
 def _without(
@@ -190,7 +194,16 @@ def _load(trigger: Trigger, seen: Observation, state: TriggerState) -> _LoadPart
     if trigger.load is None:
         return _LoadPart(0.0, 0.0, "no load is looked at", seen.now_ms)
     if trigger.policy is not None:
-        return _wanted(trigger.policy, seen)
+        # The replicas that it wants, whatever pods there are.
+        name = trigger.policy.name
+        if not isinstance(seen.load, TotalLoad):
+            reason = "it has no policy's answer"
+            if isinstance(seen.load, Missing):
+                reason = seen.load.reason
+            return _LoadPart(None, 0.0, f"policy {name}: {reason}", seen.now_ms)
+        replicas = seen.load.value
+        words = f"policy {name} wants {counted(round(replicas), 'replica')}"
+        return _LoadPart(replicas, replicas, words, seen.load.measured_ms)
     pods = seen.pods
     if isinstance(pods, Missing):
         return _LoadPart(None, 0.0, pods.reason, seen.now_ms)
@@ -201,8 +214,14 @@ def _load(trigger: Trigger, seen: Observation, state: TriggerState) -> _LoadPart
         if pods.desired == 0:
             words = "no pod is asked for, so there is no load"
             return _LoadPart(0.0, 0.0, words, seen.now_ms, is_stopped=True)
+        if not running and not _within(trigger, pods):
+            return _LoadPart(0.0, 0.0, "no pod is running, so there is no load", seen.now_ms)
         if not running:
-            return _not_running(trigger, pods, state, seen.now_ms)
+            # While pods may still start, the load is what it was before.
+            last = state.decision
+            total = trigger.target * pods.desired if last is None else last.load
+            words = "no pod is running, and those that start are asked for as before"
+            return _LoadPart(total, math.inf if total > 0 else 0.0, words, seen.now_ms)
     if isinstance(seen.load, Missing):
         return _LoadPart(None, 0.0, seen.load.reason, seen.now_ms)
     if isinstance(seen.load, PodLoads):
@@ -213,26 +232,6 @@ def _load(trigger: Trigger, seen: Observation, state: TriggerState) -> _LoadPart
     total = min(max(total, 0.0), MAX_VALUE)
     words = f"the load is {total:.6g}"
     return _LoadPart(total, total / max(running, 1), words, seen.load.measured_ms)
-
-
-def _wanted(policy: ServedPolicy, seen: Observation) -> _LoadPart:
-    """Return the replicas that a policy wants, whatever pods there are."""
-    if not isinstance(seen.load, TotalLoad):
-        reason = seen.load.reason if isinstance(seen.load, Missing) else "it has no policy's answer"
-        return _LoadPart(None, 0.0, f"policy {policy.name}: {reason}", seen.now_ms)
-    replicas = seen.load.value
-    words = f"policy {policy.name} wants {counted(round(replicas), 'replica')}"
-    return _LoadPart(replicas, replicas, words, seen.load.measured_ms)
-
-
-def _not_running(trigger: Trigger, pods: PodsSeen, state: TriggerState, now_ms: int) -> _LoadPart:
-    """Return the load of pods none of which runs: what they had while they may still start, or none."""
-    if not _within(trigger, pods):
-        return _LoadPart(0.0, 0.0, "no pod is running, so there is no load", now_ms)
-    last = state.decision
-    total = trigger.target * pods.desired if last is None else last.load
-    words = "no pod is running, and those that start are asked for as before"
-    return _LoadPart(total, math.inf if total > 0 else 0.0, words, now_ms)
 
 
 def _pods_load(trigger: Trigger, pods: PodsSeen | None, load: PodLoads, now_ms: int) -> _LoadPart:
@@ -305,29 +304,12 @@ def _smoothed(
     )
 
 
-def _starting(trigger: Trigger, seen: Observation) -> bool:
-    return isinstance(seen.pods, PodsSeen) and seen.pods.desired > 0 and _within(trigger, seen.pods)
-
-
 def _within(trigger: Trigger, pods: PodsSeen) -> bool:
     return any(age_s < _deadline_s(trigger, pods) for age_s in pods.starting_s)
 
 
 def _deadline_s(trigger: Trigger, pods: PodsSeen) -> float:
     return pods.deadline_s if trigger.wake_deadline_s is None else trigger.wake_deadline_s
-
-
-def _measured_words(
-    load: _LoadPart, awake: tuple[str, ...], starting: bool, *, is_loaded: bool
-) -> str:
-    causes = [load.words]
-    if awake:
-        causes.append(f"woken by {', '.join(awake)}")
-    if starting:
-        causes.append("a pod is starting")
-    if not is_loaded and not awake and not starting:
-        causes.append("nothing keeps the workload up")
-    return "; ".join(causes)
 
 
 def _story(trigger: Trigger, seen: Observation, load: _LoadPart, starting: bool) -> tuple[str, ...]:

@@ -92,7 +92,19 @@ class DecisionRequest:
 def decide_request(request: DecisionRequest) -> Decision:
     """Return what the controller would do in the situation of a document."""
     if request.scale_error:
-        return _without_scale(request)
+        outcome = scale_unreadable(request.state, request.scale_error, NOW_MS)
+        count = request.scale.spec_replicas
+        return Decision(
+            current_replicas=count,
+            desired_replicas=count,
+            reason="",
+            event=None,
+            warnings=() if outcome.event is None else (outcome.event,),
+            metrics=(),
+            explanation=(f"The scale of the target can't be read: {request.scale_error}.",),
+            next_state=outcome.state,
+            state_before_write=outcome.state,
+        )
     return decide(
         request.hpa,
         request.scale,
@@ -105,22 +117,6 @@ def decide_request(request: DecisionRequest) -> Decision:
     )
 
 
-def _without_scale(request: DecisionRequest) -> Decision:
-    outcome = scale_unreadable(request.state, request.scale_error, NOW_MS)
-    count = request.scale.spec_replicas
-    return Decision(
-        current_replicas=count,
-        desired_replicas=count,
-        reason="",
-        event=None,
-        warnings=() if outcome.event is None else (outcome.event,),
-        metrics=(),
-        explanation=(f"The scale of the target can't be read: {request.scale_error}.",),
-        next_state=outcome.state,
-        state_before_write=outcome.state,
-    )
-
-
 def read_decision(document: Document) -> DecisionRequest:
     """Return what a document asks.
 
@@ -129,7 +125,10 @@ def read_decision(document: Document) -> DecisionRequest:
     """
     fields = Fields(document, document.data)
     spec = _spec(fields)
-    name, namespace = _name(fields)
+    meta = fields.child("metadata")
+    meta.labels("labels")  # only checked; what else Kubernetes' metadata may hold is passed over
+    meta.labels("annotations")
+    name, namespace = meta.text("name"), meta.text("namespace")
     config = spec.child("config")
     kubernetes = _kubernetes(config)
     settings = _settings(config, kubernetes)
@@ -170,7 +169,17 @@ def _spec(fields: Fields) -> Fields:
     """Return the `spec` of a Decision; a document of another kind is refused before it is read."""
     fields.finish()
     if fields.data.get("kind") == _HPA_KIND:
-        _refuse_hpa(fields)
+        meta = Fields(fields.document, fields.data).child("metadata")
+        name, namespace = meta.text("name", "NAME"), meta.text("namespace")
+        where = f" -n {shlex.quote(namespace)}" if namespace else ""
+        command = f"gpuscale decide {shlex.quote(f'hpa/{name}')}{where}"
+        fix = (
+            "this is an HPA's manifest, and what it would do depends on what it sees: "
+            f"`{command}` reads that from the cluster; `{command} --save why.yaml` writes both to a "
+            "Decision document, see docs/decide.md"
+        )
+        fields.note(("kind",), KIND, found=repr(_HPA_KIND), fix=fix)
+        fields.finish()
     for key, expected in (("apiVersion", API_VERSION), ("kind", KIND)):
         if fields.data.get(key) != expected:
             fields.note((key,), expected, found=shown(fields.data.get(key)))
@@ -192,29 +201,6 @@ def _spec(fields: Fields) -> Fields:
         "unknown",
     )
     return spec
-
-
-def _refuse_hpa(fields: Fields) -> None:
-    """Refuse an HPA's manifest with the two ways to go on."""
-    meta = Fields(fields.document, fields.data).child("metadata")
-    name, namespace = meta.text("name", "NAME"), meta.text("namespace")
-    where = f" -n {shlex.quote(namespace)}" if namespace else ""
-    command = f"gpuscale decide {shlex.quote(f'hpa/{name}')}{where}"
-    fix = (
-        "this is an HPA's manifest, and what it would do depends on what it sees: "
-        f"`{command}` reads that from the cluster; `{command} --save why.yaml` writes both to a "
-        "Decision document, see docs/decide.md"
-    )
-    fields.note(("kind",), KIND, found=repr(_HPA_KIND), fix=fix)
-    fields.finish()
-
-
-def _name(fields: Fields) -> tuple[str, str]:
-    """Return name and namespace of the document; what else Kubernetes' metadata may hold is passed over."""
-    meta = fields.child("metadata")
-    meta.labels("labels")
-    meta.labels("annotations")
-    return meta.text("name"), meta.text("namespace")
 
 
 def _mapping(fields: Fields, key: str) -> Fields | None:
@@ -248,11 +234,16 @@ def _settings(config: Fields, kubernetes: KubernetesVersion | None) -> Controlle
         "scaleToZero",
     )
     default = settings_of(kubernetes)
+    stabilization_s = _seconds(config, "downscaleStabilization", default.downscale_stabilization_s)
+    tolerance, value = default.tolerance, config.data.get("tolerance")
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if is_number and 0 <= value <= MAX_TOLERANCE:  # type: ignore[operator]
+        tolerance = float(value)  # type: ignore[arg-type]
+    elif value is not None:
+        config.note(("tolerance",), "a ratio of zero or more, such as 0.1", found=shown(value))
     return ControllerSettings(
-        downscale_stabilization_s=_seconds(
-            config, "downscaleStabilization", default.downscale_stabilization_s
-        ),
-        tolerance=_tolerance(config, default.tolerance),
+        downscale_stabilization_s=stabilization_s,
+        tolerance=tolerance,
         cpu_initialization_period_s=_seconds(
             config, "cpuInitializationPeriod", default.cpu_initialization_period_s
         ),
@@ -266,17 +257,6 @@ def _settings(config: Fields, kubernetes: KubernetesVersion | None) -> Controlle
 
 def _seconds(config: Fields, key: str, default: int) -> int:
     return whole_number(config, key, default, most=MAX_SPAN_S)
-
-
-def _tolerance(config: Fields, default: float) -> float:
-    value = config.data.get("tolerance")
-    if value is None:
-        return default
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if is_number and 0 <= value <= MAX_TOLERANCE:  # type: ignore[operator]
-        return float(value)  # type: ignore[arg-type]
-    config.note(("tolerance",), "a ratio of zero or more, such as 0.1", found=shown(value))
-    return default
 
 
 # The HPA and its target
@@ -338,32 +318,18 @@ def _scale(spec: Fields, reported: ReportedStatus | None) -> tuple[Scale, str]:
 def _state(spec: Fields) -> HpaState:
     history = spec.child("history")
     note_unknown(history, "recommendations", "scaleUps", "scaleDowns")
-    return HpaState(
-        recommendations=tuple(_recommendation(i) for i in history.items("recommendations")),
-        scale_up_events=tuple(_scale_event(i) for i in history.items("scaleUps")),
-        scale_down_events=tuple(_scale_event(i) for i in history.items("scaleDowns")),
-        conditions=_conditions(spec),
-    )
-
-
-def _recommendation(fields: Fields) -> Recommendation:
-    note_unknown(fields, "replicas", "age")
-    return Recommendation(whole_number(fields, "replicas"), measured_ms(fields))
-
-
-def _scale_event(fields: Fields) -> ScaleEvent:
-    note_unknown(fields, "change", "age")
-    return ScaleEvent(whole_number(fields, "change", least=1), measured_ms(fields))
-
-
-def _conditions(spec: Fields) -> tuple[Condition, ...]:
-    """Return whether the controller itself took the target to zero, from the status of the HPA.
-
-    No other condition matters to a decision; what it leaves alone would only look as if it were new.
-    """
+    recommendations = []
+    for item in history.items("recommendations"):
+        note_unknown(item, "replicas", "age")
+        replicas = whole_number(item, "replicas")
+        recommendations.append(Recommendation(replicas, measured_ms(item)))
+    ups = tuple(_scale_event(item) for item in history.items("scaleUps"))
+    downs = tuple(_scale_event(item) for item in history.items("scaleDowns"))
+    # Of the status only one condition matters: whether the controller itself took the target to zero.
+    # Another that the decision leaves alone would only look as if it were new.
     hpa = spec.data.get("hpa")
     status = Fields(spec.document, hpa, (*spec.path, "hpa")).child("status")
-    return tuple(
+    conditions = tuple(
         Condition(
             type=SCALED_TO_ZERO,
             status=item.text("status"),
@@ -374,3 +340,14 @@ def _conditions(spec: Fields) -> tuple[Condition, ...]:
         for item in status.items("conditions")
         if item.data.get("type") == SCALED_TO_ZERO
     )[:1]
+    return HpaState(
+        recommendations=tuple(recommendations),
+        scale_up_events=ups,
+        scale_down_events=downs,
+        conditions=conditions,
+    )
+
+
+def _scale_event(fields: Fields) -> ScaleEvent:
+    note_unknown(fields, "change", "age")
+    return ScaleEvent(whole_number(fields, "change", least=1), measured_ms(fields))

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from gpuscale.base.golang.durations import format_duration
 from gpuscale.base.objects.hpa import (
     ExternalMetric,
-    HorizontalPodAutoscaler,
     MetricSpec,
     ObjectMetric,
     PodsMetric,
@@ -28,7 +27,7 @@ from gpuscale.hpa.replicas.tolerances import tolerances_for_hpa, tolerances_text
 from gpuscale.hpa.terms.conditions import ABLE_TO_SCALE, SCALING_LIMITED, could_decide
 from gpuscale.hpa.terms.queries import metric_command, pods_command, scale_command, why_command
 from gpuscale.hpa.terms.units import spec_unit_fault
-from gpuscale.hpa.terms.versions import SCALE_TO_ZERO, TOLERANCE, KubernetesVersion
+from gpuscale.hpa.terms.versions import SCALE_TO_ZERO, TOLERANCE
 from gpuscale.hpa.types import (
     ContainerUsages,
     Decision,
@@ -37,7 +36,6 @@ from gpuscale.hpa.types import (
     MetricStatus,
     ObjectValue,
     Observation,
-    PodInfo,
     PodValues,
     ReadyCondition,
     Recommendation,
@@ -89,10 +87,15 @@ def _units(request: DecisionRequest, decision: Decision) -> Iterator[DecisionNot
             yield DecisionNote("impossible value", impossible, _IMPOSSIBLE_REMEDY)
         if fault is not None:
             yield DecisionNote(_UNIT, fault.what, fault.fix())
-        elif ratio > ABSURD_RATIO and impossible:
-            continue
-        elif ratio > ABSURD_RATIO:
-            yield _absurd(spec, status, ratio)
+        elif ratio > ABSURD_RATIO and not impossible:
+            effect = f"{metric_label(spec)} is {ratio:.3g} times its target, {status.target}."
+            if status.proposed_replicas == MIN_INT32:
+                effect += (
+                    " That asks for more replicas than 32 bits hold; kube-controller-manager on amd64 takes "
+                    f"it for {MIN_INT32}, and so for none."
+                )
+            remedy = "Does the target lack its unit? 16Gi is 16 GiB, 16 is 16 bytes."
+            yield DecisionNote(_UNIT, effect, remedy)
 
 
 _IMPOSSIBLE_REMEDY = (
@@ -124,18 +127,6 @@ def _impossible_values(spec: MetricSpec, observation: Observation) -> str:
     return f"{found[0]}{more}. The controller counts it." if found else ""
 
 
-def _absurd(spec: MetricSpec, status: MetricStatus, ratio: float) -> DecisionNote:
-    effect = f"{metric_label(spec)} is {ratio:.3g} times its target, {status.target}."
-    if status.proposed_replicas == MIN_INT32:
-        effect += (
-            " That asks for more replicas than 32 bits hold; kube-controller-manager on amd64 takes it for "
-            f"{MIN_INT32}, and so for none."
-        )
-    return DecisionNote(
-        _UNIT, effect, "Does the target lack its unit? 16Gi is 16 GiB, 16 is 16 bytes."
-    )
-
-
 def _times_target(spec: MetricSpec, status: MetricStatus) -> float:
     """Return how many times its target a metric is; 0 where it has no value."""
     target = spec.target
@@ -152,14 +143,43 @@ def _times_target(spec: MetricSpec, status: MetricStatus) -> float:
 
 
 def _without_metrics(request: DecisionRequest, decision: Decision) -> DecisionNote:
+    hpa, count = request.hpa, request.scale.spec_replicas
     if request.scale_error:
-        return _no_scale(request)
+        return DecisionNote(
+            "scale",
+            "Without its target's scale the HPA looks at nothing else.",
+            f"See that spec.scaleTargetRef names a {hpa.target.kind} that is there, with its apiVersion, and "
+            "that its kind has a scale subresource.",
+        )
     if decision.rescale:
-        return _repair(request)
-    if request.scale.spec_replicas == 0:
-        return _pause(request)
+        above = count > hpa.max_replicas
+        bound = "spec.maxReplicas" if above else "spec.minReplicas"
+        return DecisionNote(
+            bound.removeprefix("spec."),
+            "A count outside the bounds is set to the bound before anything else is looked at.",
+            f"{'Raise' if above else 'Lower'} {bound} of the HPA if the count was meant.",
+        )
+    if count == 0:
+        effect = "An HPA leaves a target with 0 replicas alone."
+        remedy = f"Start it by hand: {scale_command(hpa.target, hpa.metadata.namespace, 1)}"
+        if hpa.min_replicas == 0:
+            effect = (
+                "From 0 replicas an HPA wakes only what it put to 0 itself, which the condition ScaledToZero "
+                "says; a 0 that something else wrote is a pause."
+            )
+            remedy += (
+                ". If a manifest in Git has replicas: 0, take the field out, or it stops again at the next "
+                "apply."
+            )
+        return DecisionNote("pause", effect, remedy)
     if len(request.selecting_hpas) > 1:
-        return _ambiguous(request)
+        others = ", ".join(key for key in request.selecting_hpas if key != hpa.metadata.key)
+        return DecisionNote(
+            "ambiguous selector",
+            f"Pods of this HPA's target are also pods of the target of {others}; "
+            "that stops each of the HPAs.",
+            "Keep one HPA for each target, and give targets selectors that find no pod of another.",
+        )
     return DecisionNote(
         "selector",
         "The HPA does not know which pods are its target's.",
@@ -168,91 +188,34 @@ def _without_metrics(request: DecisionRequest, decision: Decision) -> DecisionNo
     )
 
 
-def _no_scale(request: DecisionRequest) -> DecisionNote:
-    target = request.hpa.target
-    return DecisionNote(
-        "scale",
-        "Without its target's scale the HPA looks at nothing else.",
-        f"See that spec.scaleTargetRef names a {target.kind} that is there, with its apiVersion, and "
-        "that its kind has a scale subresource.",
-    )
-
-
-def _ambiguous(request: DecisionRequest) -> DecisionNote:
-    own = request.hpa.metadata.key
-    others = ", ".join(key for key in request.selecting_hpas if key != own)
-    return DecisionNote(
-        "ambiguous selector",
-        f"Pods of this HPA's target are also pods of the target of {others}; that stops each of the HPAs.",
-        "Keep one HPA for each target, and give targets selectors that find no pod of another.",
-    )
-
-
-def _repair(request: DecisionRequest) -> DecisionNote:
-    above = request.scale.spec_replicas > request.hpa.max_replicas
-    bound = "spec.maxReplicas" if above else "spec.minReplicas"
-    return DecisionNote(
-        bound.removeprefix("spec."),
-        "A count outside the bounds is set to the bound before anything else is looked at.",
-        f"{'Raise' if above else 'Lower'} {bound} of the HPA if the count was meant.",
-    )
-
-
-def _pause(request: DecisionRequest) -> DecisionNote:
-    command = scale_command(request.hpa.target, request.hpa.metadata.namespace, 1)
-    if request.hpa.min_replicas == 0:
-        effect = (
-            "From 0 replicas an HPA wakes only what it put to 0 itself, which the condition ScaledToZero "
-            "says; a 0 that something else wrote is a pause."
-        )
-        remedy = (
-            f"Start it by hand: {command}. If a manifest in Git has replicas: 0, take the field out, or it "
-            "stops again at the next apply."
-        )
-        return DecisionNote("pause", effect, remedy)
-    return DecisionNote(
-        "pause", "An HPA leaves a target with 0 replicas alone.", f"Start it by hand: {command}"
-    )
-
-
 # Metrics that failed
 
 
 def _failed_metrics(request: DecisionRequest, decision: Decision) -> Iterator[DecisionNote]:
-    effect = _failure_effect(decision)
+    if could_decide(decision):
+        effect = "The other metrics decide; they can raise the count and not lower it."
+    elif all(status.error is not None for status in decision.metrics):
+        effect = "Without a metric there is no count to scale to."
+    else:
+        asked = _asked(decision)
+        effect = f"The other metrics ask for {asked}, but while one fails the count is not lowered."
+    namespace, selector = request.hpa.metadata.namespace, request.scale.selector
     for status in decision.metrics:
         if status.error is None:
             continue
         spec = request.hpa.metrics[status.index]
-        observation = request.observations[status.index]
-        yield DecisionNote(
-            f"failed metric {metric_label(spec)}",
-            effect,
-            _failure_remedy(request, spec, observation, status.error),
-        )
-
-
-def _failure_effect(decision: Decision) -> str:
-    if could_decide(decision):
-        return "The other metrics decide; they can raise the count and not lower it."
-    if all(status.error is not None for status in decision.metrics):
-        return "Without a metric there is no count to scale to."
-    return f"The other metrics ask for {_asked(decision)}, but while one fails the count is not lowered."
-
-
-def _failure_remedy(
-    request: DecisionRequest, spec: MetricSpec, observation: Observation, error: str
-) -> str:
-    namespace, selector = request.hpa.metadata.namespace, request.scale.selector
-    if _is_empty(observation):
-        asked = f"Ask as the controller does: {metric_command(spec, namespace, selector)}"
-        why = why_command(spec, namespace, selector)
-        return f"{asked}; or follow it hop by hop: {why}" if why else asked
-    if "missing request" in error or "missing pod-level request" in error:
-        return "Give every container of the target's pods a request for the resource."
-    if error.startswith("invalid "):
-        return "Make target.type name the target field that is set."
-    return f"Look at the target's pods: {pods_command(namespace, selector)}"
+        if _is_empty(request.observations[status.index]):
+            why = why_command(spec, namespace, selector)
+            remedy = f"Ask as the controller does: {metric_command(spec, namespace, selector)}"
+            if why:
+                remedy += f"; or follow it hop by hop: {why}"
+        elif "missing request" in status.error or "missing pod-level request" in status.error:
+            remedy = "Give every container of the target's pods a request for the resource."
+        elif status.error.startswith("invalid "):
+            remedy = "Make target.type name the target field that is set."
+        else:
+            remedy = f"Look at the target's pods: {pods_command(namespace, selector)}"
+        yield DecisionNote(f"failed metric {metric_label(spec)}", effect, remedy)
 
 
 def _is_empty(observation: Observation) -> bool:
@@ -273,58 +236,36 @@ def _is_empty(observation: Observation) -> bool:
 def _uncounted_pods(request: DecisionRequest, decision: Decision) -> Iterator[DecisionNote]:
     for index, spec in enumerate(request.hpa.metrics):
         if isinstance(spec, ObjectMetric | ExternalMetric):
-            yield from _pods_that_are_not_ready(request, decision, index)
-        else:
-            yield from _pods_without_a_sample(request, decision, index)
-
-
-def _pods_without_a_sample(
-    request: DecisionRequest, decision: Decision, index: int
-) -> Iterator[DecisionNote]:
-    measured = _measured_pods(request.pods, request.observations[index])
-    asked = _asked_if(decision, index, replace(request, pods=measured))
-    if asked is not None:
-        command = pods_command(request.hpa.metadata.namespace, request.scale.selector)
-        yield DecisionNote(
-            "pods without a sample",
-            "Pods that are not ready or have no sample damp the change; "
-            f"without them the metrics would ask for {asked}.",
-            f"Find out why they report nothing: {command}",
+            ready = tuple(
+                replace(pod, phase=PodPhase.RUNNING, ready=ReadyCondition.TRUE)
+                for pod in request.pods
+            )
+            asked = _asked_if(decision, index, replace(request, pods=ready))
+            if asked is not None:
+                yield DecisionNote(
+                    "ready pods",
+                    "A Value target multiplies only the pods that run and are ready; "
+                    f"with all of them ready the metrics would ask for {asked}.",
+                    "Get the pods ready, or use an AverageValue target, which does not look at them.",
+                )
+            continue
+        seen = request.observations[index]
+        names = set(seen.pods) if isinstance(seen, PodValues | ContainerUsages) else set[str]()
+        # Only pods whose samples can count, each as if it had been ready for long.
+        measured = tuple(
+            replace(pod, ready=ReadyCondition.TRUE, ready_transition_ms=0, start_ms=0)
+            for pod in request.pods
+            if pod.name in names and pod.phase is not PodPhase.PENDING
         )
-
-
-def _measured_pods(pods: Sequence[PodInfo], observation: Observation) -> tuple[PodInfo, ...]:
-    """Return the pods whose samples can count, as if they had been ready for long."""
-    names = _sampled(observation)
-    return tuple(
-        replace(pod, ready=ReadyCondition.TRUE, ready_transition_ms=0, start_ms=0)
-        for pod in pods
-        if pod.name in names and pod.phase is not PodPhase.PENDING
-    )
-
-
-def _sampled(observation: Observation) -> set[str]:
-    match observation:
-        case PodValues() | ContainerUsages():
-            return set(observation.pods)
-        case _:
-            return set()
-
-
-def _pods_that_are_not_ready(
-    request: DecisionRequest, decision: Decision, index: int
-) -> Iterator[DecisionNote]:
-    ready = tuple(
-        replace(pod, phase=PodPhase.RUNNING, ready=ReadyCondition.TRUE) for pod in request.pods
-    )
-    asked = _asked_if(decision, index, replace(request, pods=ready))
-    if asked is not None:
-        yield DecisionNote(
-            "ready pods",
-            "A Value target multiplies only the pods that run and are ready; "
-            f"with all of them ready the metrics would ask for {asked}.",
-            "Get the pods ready, or use an AverageValue target, which does not look at them.",
-        )
+        asked = _asked_if(decision, index, replace(request, pods=measured))
+        if asked is not None:
+            command = pods_command(request.hpa.metadata.namespace, request.scale.selector)
+            yield DecisionNote(
+                "pods without a sample",
+                "Pods that are not ready or have no sample damp the change; "
+                f"without them the metrics would ask for {asked}.",
+                f"Find out why they report nothing: {command}",
+            )
 
 
 def _asked_if(decision: Decision, index: int, other: DecisionRequest) -> int | None:
@@ -351,7 +292,15 @@ def _highest(statuses: Sequence[MetricStatus]) -> int:
 
 
 def _tolerance(request: DecisionRequest, decision: Decision) -> Iterator[DecisionNote]:
-    exact = _without_tolerance(request.hpa)
+    exact = request.hpa
+    if exact.behavior is not None:
+        none = Quantity(0)
+        behavior = replace(
+            exact.behavior,
+            scale_up=replace(exact.behavior.scale_up, tolerance=none),
+            scale_down=replace(exact.behavior.scale_down, tolerance=none),
+        )
+        exact = replace(exact, behavior=behavior)
     settings = replace(request.settings, tolerance=0.0)
     asked = _asked(decide_request(replace(request, hpa=exact, settings=settings)))
     if asked == _asked(decision):
@@ -360,41 +309,29 @@ def _tolerance(request: DecisionRequest, decision: Decision) -> Iterator[Decisio
     is_up = asked > _asked(decision)
     direction = "scaleUp" if is_up else "scaleDown"
     ratio = tolerances.scale_up if is_up else tolerances.scale_down
+    own = f"Set spec.behavior.{direction}.tolerance below {ratio:g}"
+    gate = f"the feature gate {TOLERANCE.name}"
+    match None if request.kubernetes is None else TOLERANCE.stage(request.kubernetes):
+        case "beta" | "stable":
+            remedy = f"{own}, or move the target."
+        case "alpha":
+            remedy = f"{own} (with {gate}), or move the target."
+        case "absent":
+            before = TOLERANCE.alpha
+            remedy = (
+                f"Move the target: before Kubernetes {before} an HPA has no tolerance of its own."
+            )
+        case _:
+            remedy = (
+                f"{own} (from Kubernetes {TOLERANCE.beta} on; in {TOLERANCE.alpha} and "
+                f"{TOLERANCE.last_alpha} with {gate}), or move the target."
+            )
     yield DecisionNote(
         "tolerance",
         f"A ratio from {tolerances_text(tolerances)} counts as on target; without that the metrics would ask "
         f"for {asked}.",
-        _own_tolerance(
-            f"Set spec.behavior.{direction}.tolerance below {ratio:g}", request.kubernetes
-        ),
+        remedy,
     )
-
-
-def _own_tolerance(say: str, version: KubernetesVersion | None) -> str:
-    """Return how to set a tolerance of the HPA's own, on a cluster of a release."""
-    match None if version is None else TOLERANCE.stage(version):
-        case "beta" | "stable":
-            return f"{say}, or move the target."
-        case "alpha":
-            return f"{say} (with the feature gate {TOLERANCE.name}), or move the target."
-        case "absent":
-            return f"Move the target: before Kubernetes {TOLERANCE.alpha} an HPA has no tolerance of its own."
-    return (
-        f"{say} (from Kubernetes {TOLERANCE.beta} on; in {TOLERANCE.alpha} and {TOLERANCE.last_alpha} with "
-        f"the feature gate {TOLERANCE.name}), or move the target."
-    )
-
-
-def _without_tolerance(hpa: HorizontalPodAutoscaler) -> HorizontalPodAutoscaler:
-    if hpa.behavior is None:
-        return hpa
-    none = Quantity(0)
-    behavior = replace(
-        hpa.behavior,
-        scale_up=replace(hpa.behavior.scale_up, tolerance=none),
-        scale_down=replace(hpa.behavior.scale_down, tolerance=none),
-    )
-    return replace(hpa, behavior=behavior)
 
 
 # Stabilization
@@ -405,9 +342,21 @@ def _stabilization(request: DecisionRequest, decision: Decision) -> Iterator[Dec
     if reason not in {"ScaleUpStabilized", "ScaleDownStabilized"}:
         return
     is_up = reason == "ScaleUpStabilized"
-    asked, window_s = _asked(decision), _window_s(request, is_up=is_up)
-    wait = format_duration(_wait_ms(request, asked, window_s, is_up=is_up))
-    window = format_duration(window_s * 1000)
+    behavior, window_s = request.hpa.behavior, request.settings.downscale_stabilization_s
+    if behavior is not None and is_up:
+        window_s = behavior.scale_up.stabilization_window_s or 0
+    elif behavior is not None:
+        window_s = scale_down_window_s(behavior, window_s)
+    asked = _asked(decision)
+    seed = Recommendation(request.scale.spec_replicas, NOW_MS)
+    # The count holds until no recommendation of the window stands against what is asked.
+    against = [
+        each.time_ms
+        for each in request.state.recommendations or (seed,)
+        if (each.replicas < asked if is_up else each.replicas > asked)
+    ]
+    wait_ms = max(0, max(against, default=NOW_MS) + window_s * 1000 - NOW_MS)
+    wait, window = format_duration(wait_ms), format_duration(window_s * 1000)
     kept, direction = ("lowest", "scaleUp") if is_up else ("highest", "scaleDown")
     first = (
         " The document tells of no history: for a first sync that starts with the count there is."
@@ -423,25 +372,6 @@ def _stabilization(request: DecisionRequest, decision: Decision) -> Iterator[Dec
     )
 
 
-def _window_s(request: DecisionRequest, *, is_up: bool) -> int:
-    behavior = request.hpa.behavior
-    if behavior is None:
-        return request.settings.downscale_stabilization_s
-    if is_up:
-        return behavior.scale_up.stabilization_window_s or 0
-    return scale_down_window_s(behavior, request.settings.downscale_stabilization_s)
-
-
-def _wait_ms(request: DecisionRequest, asked: int, window_s: int, *, is_up: bool) -> int:
-    """Return how long it takes until no recommendation of the window stands against what is asked."""
-    seed = Recommendation(request.scale.spec_replicas, NOW_MS)
-    recommendations = request.state.recommendations or (seed,)
-    against = [
-        r.time_ms for r in recommendations if (r.replicas < asked if is_up else r.replicas > asked)
-    ]
-    return max(0, max(against, default=NOW_MS) + window_s * 1000 - NOW_MS)
-
-
 # Rates and bounds
 
 
@@ -455,40 +385,28 @@ def _limits(request: DecisionRequest, decision: Decision) -> Iterator[DecisionNo
                 "Raise spec.maxReplicas, and see that the nodes have room for more pods.",
             )
         case "TooFewReplicas":
+            gate = f"the feature gate {SCALE_TO_ZERO.name}"
+            needed = "an Object or External metric"
+            if not request.settings.scale_to_zero and request.kubernetes is not None:
+                needed = f"{gate} and {needed}"
+            elif not request.settings.scale_to_zero:
+                needed = f"{needed}, and before Kubernetes {SCALE_TO_ZERO.beta} {gate}"
+            remedy = f"Nothing, unless the target may stop: spec.minReplicas 0 takes {needed}."
             yield DecisionNote(
                 "minReplicas",
                 f"The count is raised to spec.minReplicas, {hpa.min_replicas}.",
-                _lower_min(request),
+                remedy if hpa.min_replicas == 1 else "Lower spec.minReplicas.",
             )
+        case "ScaleUpLimit" if hpa.behavior is not None:
+            yield _policy_limit("scaleUp", hpa.behavior.scale_up, decision)
         case "ScaleUpLimit":
-            yield _up_limit(hpa, decision)
+            yield DecisionNote(
+                "scale-up limit",
+                "In one sync an HPA without spec.behavior at most doubles the count, or goes to 4.",
+                "Wait: the next sync goes on from there. spec.behavior.scaleUp.policies sets another rate.",
+            )
         case "ScaleDownLimit" if hpa.behavior is not None:
             yield _policy_limit("scaleDown", hpa.behavior.scale_down, decision)
-
-
-def _lower_min(request: DecisionRequest) -> str:
-    if request.hpa.min_replicas != 1:
-        return "Lower spec.minReplicas."
-    if request.settings.scale_to_zero:
-        needed = "an Object or External metric"
-    elif request.kubernetes is not None:
-        needed = f"the feature gate {SCALE_TO_ZERO.name} and an Object or External metric"
-    else:
-        needed = (
-            f"an Object or External metric, and before Kubernetes {SCALE_TO_ZERO.beta} the feature gate "
-            f"{SCALE_TO_ZERO.name}"
-        )
-    return f"Nothing, unless the target may stop: spec.minReplicas 0 takes {needed}."
-
-
-def _up_limit(hpa: HorizontalPodAutoscaler, decision: Decision) -> DecisionNote:
-    if hpa.behavior is not None:
-        return _policy_limit("scaleUp", hpa.behavior.scale_up, decision)
-    return DecisionNote(
-        "scale-up limit",
-        "In one sync an HPA without spec.behavior at most doubles the count, or goes to 4.",
-        "Wait: the next sync goes on from there. spec.behavior.scaleUp.policies sets another rate.",
-    )
 
 
 def _policy_limit(direction: str, rules: ScalingRules, decision: Decision) -> DecisionNote:
