@@ -130,7 +130,10 @@ class NodeAgent:
         if self._server is not None:
             await self._server.stop()
             self._server = None
-        await self._stop_worker()
+        if self._unanswered is not None:
+            await asyncio.wait({self._unanswered}, timeout=_STOP_WAIT_S)
+        if self._worker is not None:
+            self._worker.shutdown(wait=False)
 
     async def collect(self) -> None:
         """Collect once, now."""
@@ -162,51 +165,35 @@ class NodeAgent:
             self._subscribers.publish(snapshot.devices, snapshot.measured_ms, snapshot.status.error)
 
     async def _run(self) -> None:
-        await self._wait_for_the_first()
+        if self._serve.before_first is not None:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_FIRST_WAIT_S):
+                    await self._serve.before_first()
         while True:
-            self._follow_clock()
+            # The machine's time, where it was set, is taken over between two collects and so in none.
+            moved_s = self._clock.follow() if isinstance(self._clock, FollowingClock) else 0.0
+            if moved_s:
+                _log.warning(
+                    "the machine's clock was set by %+.1f s; values have the new time", moved_s
+                )
             started_ms = self._clock.now_ms()
             try:
                 await self.collect()
             except Exception:  # noqa: BLE001 - the task's top: log, count, and go on
                 _log.exception("a collect broke off")
                 self._publish(_failure("a fault in the exporter"))
-            await self._pause(self._wait_s(started_ms))
-
-    def _wait_s(self, started_ms: int) -> float:
-        """Return the time until the next collect is due, from when the last one began."""
-        now_ms = self._clock.now_ms()
-        pace_ms = round(self._pace_s() * 1000)
-        due_ms = self._phase.shifted_ms(started_ms + pace_ms, pace_ms, now_ms - started_ms)
-        return max(0, due_ms - now_ms) / 1000
-
-    def _follow_clock(self) -> None:
-        """Take over the machine's time where it was set, between two collects and so in none."""
-        moved_s = self._clock.follow() if isinstance(self._clock, FollowingClock) else 0.0
-        if moved_s:
-            _log.warning(
-                "the machine's clock was set by %+.1f s; values have the new time", moved_s
-            )
-
-    async def _wait_for_the_first(self) -> None:
-        if self._serve.before_first is not None:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_FIRST_WAIT_S):
-                    await self._serve.before_first()
-
-    def _pace_s(self) -> float:
-        stream_s = self._serve.stream_interval_s
-        if stream_s is None or not len(self._subscribers):
-            return self._interval_s
-        return min(stream_s, self._interval_s)
-
-    async def _pause(self, seconds: float) -> None:
-        """Wait until the next collect is due; a first subscriber makes it due at once."""
-        pause = self._sleeping = asyncio.ensure_future(self._clock.sleep(seconds))
-        try:
-            await asyncio.wait((pause,))
-        finally:
-            pause.cancel()
+            pace_s = self._interval_s
+            if self._serve.stream_interval_s is not None and len(self._subscribers):
+                pace_s = min(self._serve.stream_interval_s, pace_s)
+            now_ms, pace_ms = self._clock.now_ms(), round(pace_s * 1000)
+            due_ms = self._phase.shifted_ms(started_ms + pace_ms, pace_ms, now_ms - started_ms)
+            wait_s = max(0, due_ms - now_ms) / 1000
+            # A first subscriber makes the next collect due at once: `hurry` cancels this.
+            pause = self._sleeping = asyncio.ensure_future(self._clock.sleep(wait_s))
+            try:
+                await asyncio.wait((pause,))
+            finally:
+                pause.cancel()
 
     async def _read_in_worker(self) -> ReadOutcome:
         """Return what the worker read, or a failure when it is stuck; it never gets two reads at once."""
@@ -221,12 +208,6 @@ class NodeAgent:
             return _failure(f"no answer from the driver for {self._read_timeout_s:g} s")
         self._unanswered = None
         return outcome
-
-    async def _stop_worker(self) -> None:
-        if self._unanswered is not None:
-            await asyncio.wait({self._unanswered}, timeout=_STOP_WAIT_S)
-        if self._worker is not None:
-            self._worker.shutdown(wait=False)
 
     def _server_status(self) -> ServerStatus:
         return ServerStatus(

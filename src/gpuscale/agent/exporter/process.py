@@ -4,7 +4,7 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -33,11 +33,11 @@ from gpuscale.base.errors import GpuscaleError, UnavailableError, UsageError
 from gpuscale.signals import list_of_image
 
 if TYPE_CHECKING:
+    from gpuscale.agent.exporter import simulated_pods
     from gpuscale.agent.exporter.http.passwords import PasswordCheck
     from gpuscale.agent.exporter.http.tls import ServerTls
     from gpuscale.agent.exporter.http.users_folder import UsersFolder
-    from gpuscale.agent.exporter.simulated_pods import SimulatedPods
-    from gpuscale.agent.recordings.recording import ReadingRecorder
+    from gpuscale.agent.recordings import recording
 
 POLL_S = 2.0
 """How often files are looked at; dcgm-exporter reloads no more often either."""
@@ -82,12 +82,25 @@ class ExporterService:
         self._counters = _counters_file(settings, self._clock, counters_text)
         self._tls, self._auth, self._users = _web_security(settings)
         self._fields = fields_to_read(self._counters.counters, settings)
-        self._simulated_pods = _simulated_pods(settings)
+        self._simulated_pods: simulated_pods.SimulatedPods | None = None
+        if settings.attribution is not None and settings.gpu.kind == "simulated":
+            from gpuscale.agent.exporter.simulated_pods import SimulatedPods
+
+            self._simulated_pods = SimulatedPods()
         self._source = ReplaceableReader(self._make_reader(self._fields))
-        self._recorder = _recorder(settings)
-        self._reader = _recorded(self._source, self._recorder)
-        # Owners are only timed, never stamped: by a clock that does not move when the machine's is set.
-        self._owners = _owners(settings, clock or WallClock())
+        self._reader: GpuReader = self._source
+        self._recorder: recording.ReadingRecorder | None = None
+        if settings.record is not None:
+            from gpuscale.agent.recordings.recording import ReadingRecorder, RecordingReader
+
+            self._recorder = ReadingRecorder.open(str(settings.record))
+            self._reader = RecordingReader(self._source, self._recorder)
+        self._owners: _Owners | None = None
+        if settings.attribution is not None:
+            from gpuscale.agent.attribution.service import NodeAttribution
+
+            # Owners are only timed, never stamped: by a clock that does not move when the machine's is set.
+            self._owners = NodeAttribution(settings.attribution, clock or WallClock())
         self.agent = self._make_agent()
 
     async def run(self, stop: asyncio.Event, announce: Callable[[int], None]) -> None:
@@ -104,32 +117,32 @@ class ExporterService:
         asyncio.get_running_loop().set_exception_handler(LoopErrors())
         for note in self._settings.notes:
             _log.warning("%s", note)
-        tasks: list[asyncio.Task[None]] = []
+        tasks: list[asyncio.Task[object]] = []
         try:
             port = await self.agent.start(*self._settings.address, _sockets(self._settings))
             if self._owners is not None:
-                tasks.append(_task(self._owners.run(), "exporter-attribution"))
+                attribution = self._owners.run()
+                tasks.append(asyncio.create_task(attribution, name="exporter-attribution"))
             announce(port)
-            await self._check_first_collect()
-            tasks.append(_task(self._follow_files(), "exporter-files"))
+            # Gives up where what was asked for is not there; where GPUs may still come, it waits for them.
+            is_guess = not self._settings.gpu.is_named
+            if is_guess or not self._settings.devices.is_flexible:
+                error = (await self.agent.first_collect()).status.error
+                if error is not None:
+                    raise UnavailableError(f"{error}; {WHAT_ELSE}" if is_guess else error)
+            tasks.append(asyncio.create_task(self._follow_files(), name="exporter-files"))
             if self._settings.counters_map is not None:
                 follow = self._follow_config_map(self._settings.counters_map)
-                tasks.append(_task(follow, "exporter-config-map"))
-            await _until(stop, tasks)
+                tasks.append(asyncio.create_task(follow, name="exporter-config-map"))
+            tasks.append(asyncio.create_task(stop.wait()))
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()  # a task that ends before `stop` takes the service down with its error
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             await self._close()
-
-    async def _check_first_collect(self) -> None:
-        """Give up where what was asked for is not there; where GPUs may still come, wait for them."""
-        is_guess = not self._settings.gpu.is_named
-        if not is_guess and self._settings.devices.is_flexible:
-            return
-        error = (await self.agent.first_collect()).status.error
-        if error is not None:
-            raise UnavailableError(f"{error}; {WHAT_ELSE}" if is_guess else error)
 
     def reload(self) -> None:
         """Load the counters file again, as SIGHUP asks for, and look at the certificates."""
@@ -154,11 +167,11 @@ class ExporterService:
         return make_reader(self._settings, fields, self._settings.options.node, work, self._clock)
 
     def _make_agent(self) -> NodeAgent:
-        settings = self._settings
-        owners = self._owners
+        settings, owners = self._settings, self._owners
+        stream_ms = settings.stream_interval_ms
         serve = ServeOptions(
             extras=_extras(settings),
-            stream_interval_s=_seconds(settings.stream_interval_ms),
+            stream_interval_s=None if stream_ms is None else stream_ms / 1000,
             auth=self._auth,
             has_open_probes=settings.has_open_probes,
             tls=self._tls,
@@ -211,33 +224,11 @@ class ExporterService:
         except TimeoutError:
             _log.warning("the driver did not release its GPUs in time")
         closer.shutdown(wait=False)
-        _finish(self._recorder)
-
-
-def _recorder(settings: ExporterSettings) -> "ReadingRecorder | None":
-    if settings.record is None:
-        return None
-    from gpuscale.agent.recordings.recording import ReadingRecorder
-
-    return ReadingRecorder.open(str(settings.record))
-
-
-def _recorded(reader: GpuReader, recorder: "ReadingRecorder | None") -> GpuReader:
-    """Return the reader, with a recording of all that it reads where that was asked for."""
-    if recorder is None:
-        return reader
-    from gpuscale.agent.recordings.recording import RecordingReader
-
-    return RecordingReader(reader, recorder)
-
-
-def _finish(recorder: "ReadingRecorder | None") -> None:
-    if recorder is None:
-        return
-    try:
-        recorder.close()
-    except OSError as error:
-        _log.error("the recording could not be finished: %s", error.strerror or error)
+        if self._recorder is not None:
+            try:
+                self._recorder.close()
+            except OSError as error:
+                _log.error("the recording could not be finished: %s", error.strerror or error)
 
 
 def _extras(settings: ExporterSettings) -> Extras:
@@ -253,22 +244,6 @@ def _extras(settings: ExporterSettings) -> Extras:
 
     cluster = replace(settings.cluster, vendor=settings.gpu.vendor)
     return Extras(split_utilisation, vendor, AzureMetrics(cluster), jobs)
-
-
-def _owners(settings: ExporterSettings, clock: Clock) -> _Owners | None:
-    if settings.attribution is None:
-        return None
-    from gpuscale.agent.attribution.service import NodeAttribution
-
-    return NodeAttribution(settings.attribution, clock)
-
-
-def _simulated_pods(settings: ExporterSettings) -> "SimulatedPods | None":
-    if settings.attribution is None or settings.gpu.kind != "simulated":
-        return None
-    from gpuscale.agent.exporter.simulated_pods import SimulatedPods
-
-    return SimulatedPods()
 
 
 def _counters_file(settings: ExporterSettings, clock: Clock, text: str | None) -> CountersFile:
@@ -335,22 +310,3 @@ def _sockets(settings: ExporterSettings) -> list[socket.socket]:
         raise UsageError("--web-systemd-socket: found no socket from systemd, expected LISTEN_FDS")
     first = _FIRST_SYSTEMD_FD
     return [socket.socket(fileno=number) for number in range(first, first + int(count))]
-
-
-def _seconds(milliseconds: int | None) -> float | None:
-    return None if milliseconds is None else milliseconds / 1000
-
-
-def _task(work: Coroutine[object, object, None], name: str) -> asyncio.Task[None]:
-    return asyncio.create_task(work, name=name)
-
-
-async def _until(stop: asyncio.Event, tasks: list[asyncio.Task[None]]) -> None:
-    """Wait for the end; a task that ends before it takes the service down with its error."""
-    stopping = asyncio.create_task(stop.wait())
-    try:
-        done, _ = await asyncio.wait({stopping, *tasks}, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        stopping.cancel()
-    for task in done - {stopping}:
-        task.result()

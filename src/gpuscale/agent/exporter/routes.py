@@ -129,30 +129,25 @@ class Handlers:
         """Return the answer to a request, and count it."""
         handler = self._paths.get(request.path)
         name = _OTHER_PATH if handler is None else request.path
+        # With its parameters, /readyz says more than a probe needs.
+        is_open = (
+            self._serve.has_open_probes
+            and request.path in (HEALTH, READY)
+            and not request.has_parameter("verbose")
+        )
+        auth, header = self._serve.auth, request.headers.get("authorization", "")
         try:
-            response = await self._authorized(request, handler)
+            if auth is not None and not is_open and not await auth.allows(header):
+                response = text_response("Unauthorized\n", 401, **{"WWW-Authenticate": "Basic"})
+            elif handler is None:
+                response = text_response("404: Not Found", 404)
+            else:
+                response = await handler(request)
         except Exception:
             self._requests[name, 500] += 1
             raise
         self._requests[name, response.status] += 1
         return response
-
-    async def _authorized(self, request: Request, handler: Handler | None) -> Response:
-        auth = self._serve.auth
-        header = request.headers.get("authorization", "")
-        if auth is not None and not self._is_open(request) and not await auth.allows(header):
-            return text_response("Unauthorized\n", 401, **{"WWW-Authenticate": "Basic"})
-        if handler is None:
-            return text_response("404: Not Found", 404)
-        return await handler(request)
-
-    def _is_open(self, request: Request) -> bool:
-        """Return whether a request is a probe's; with its parameters, /readyz says more than probes need."""
-        return (
-            self._serve.has_open_probes
-            and request.path in (HEALTH, READY)
-            and not request.has_parameter("verbose")
-        )
 
     async def _get_metrics(self, request: Request) -> Response:
         wants_openmetrics = prefers_openmetrics(request.headers.get("accept", ""))
@@ -181,19 +176,21 @@ class Handlers:
         return text_response("OK")
 
     async def _get_readyz(self, request: Request) -> Response:
-        is_ready = self._agent.snapshot.status.last_good_ms is not None
-        text = "ok" if is_ready else "no good collect yet"
-        if request.has_parameter("verbose"):
-            verdict = f"readyz check {'passed' if is_ready else 'failed'}\n"
-            text = "\n".join((*self._checks(), verdict))
-        return text_response(text, 200 if is_ready else 503)
-
-    def _checks(self) -> list[str]:
-        """Return one line per part, in the form that Kubernetes' own servers use."""
         status = self._agent.snapshot.status
-        lines = [_check("collect", status.error) + self._age_text()]
+        is_ready = status.last_good_ms is not None
+        code = 200 if is_ready else 503
+        if not request.has_parameter("verbose"):
+            return text_response("ok" if is_ready else "no good collect yet", code)
+        # One line for each part, in the form that Kubernetes' own servers use.
+        age = " (none good yet)"
+        if status.last_good_ms is not None:
+            age = f" (last good {self._agent.age_s(status.last_good_ms):.1f} s ago)"
+        lines = [_check("collect", status.error) + age]
         if status.is_attributing:
-            lines.append(_check("attribution", status.attribution_fault) + self._missing_text())
+            counts = sorted(status.unattributed.items())
+            reasons = ", ".join(f"{reason} {count}" for reason, count in counts)
+            missing = f" (not tied to a container: {reasons})" if reasons else ""
+            lines.append(_check("attribution", status.attribution_fault) + missing)
         else:
             lines.append("[+]attribution off")
         lines += [_check(f"gpu {gpu_name(each.gpu)}", each.error) for each in status.gpus]
@@ -203,18 +200,8 @@ class Handlers:
         if config.loaded_ms is not None:
             age = f" (in use since {self._agent.age_s(config.loaded_ms):.1f} s)"
             lines.append(_check("config", config.error) + age)
-        return lines
-
-    def _age_text(self) -> str:
-        status = self._agent.snapshot.status
-        if status.last_good_ms is None:
-            return " (none good yet)"
-        return f" (last good {self._agent.age_s(status.last_good_ms):.1f} s ago)"
-
-    def _missing_text(self) -> str:
-        missing = self._agent.snapshot.status.unattributed
-        reasons = ", ".join(f"{reason} {count}" for reason, count in sorted(missing.items()))
-        return f" (not tied to a container: {reasons})" if reasons else ""
+        verdict = f"readyz check {'passed' if is_ready else 'failed'}\n"
+        return text_response("\n".join((*lines, verdict)), code)
 
     async def _get_page(self, _request: Request) -> Response:
         html_type = {"Content-Type": "text/html; charset=utf-8"}
