@@ -128,8 +128,11 @@ class AmdReader:
 
     def _ready(self, now_ms: int) -> AmdLibrary:
         """Return the library, started (again) where that is due."""
-        if self._is_open and (self._has_lost or self._unnamed) and self._is_due(now_ms):
-            self._shut_down()
+        if self._is_open and (self._has_lost or self._unnamed):
+            started_ms = now_ms if self._started_ms is None else self._started_ms
+            # A clock that was set back must not stop the retries.
+            if not 0 <= now_ms - started_ms < RETRY_MS:
+                self._shut_down()
         library = self._library if self._is_open else None
         if library is None:
             library = self._start()
@@ -137,11 +140,6 @@ class AmdReader:
         if self._started_ms is None:
             self._started_ms = now_ms
         return library
-
-    def _is_due(self, now_ms: int) -> bool:
-        # A clock that was set back must not stop the retries.
-        started_ms = now_ms if self._started_ms is None else self._started_ms
-        return not 0 <= now_ms - started_ms < RETRY_MS
 
     def _start(self) -> AmdLibrary:
         if self._library is None:
@@ -184,27 +182,21 @@ class AmdReader:
             reason = NOT_AVAILABLE if found.fault is None else found.fault.reason
             return self._lost(gpu, now_ms, reason)
         _measure_processes(library, gpu, found)
-        self._add_dcgm(gpu, found)
-        processes = tuple(found.processes)
-        return GpuReading(gpu.identity, now_ms, found.values, found.absent, processes)
-
-    def _add_dcgm(self, gpu: _Gpu, found: _Found) -> None:
-        own = {key: value for key, value in gpu.fixed.items() if key not in DCGM_FIXED}
         for name in self._asked:
             if name in DCGM_SOURCES:
-                self._add_measured(name, found)
+                value = dcgm_value(name, found.values)
+                if value is None:
+                    found.absent[name] = found.absent[DCGM_SOURCES[name].keys[0]]
+                else:
+                    found.values[name] = value
             elif name in gpu.fixed:
                 found.values[name] = gpu.fixed[name]
             else:
                 found.absent[name] = NOT_AVAILABLE if name in DCGM_FIXED else NOT_IN_AMD_SMI
+        own = {key: value for key, value in gpu.fixed.items() if key not in DCGM_FIXED}
         found.values.update(own)
-
-    def _add_measured(self, name: str, found: _Found) -> None:
-        value = dcgm_value(name, found.values)
-        if value is None:
-            found.absent[name] = found.absent[DCGM_SOURCES[name].keys[0]]
-        else:
-            found.values[name] = value
+        processes = tuple(found.processes)
+        return GpuReading(gpu.identity, now_ms, found.values, found.absent, processes)
 
     def _lost(self, gpu: _Gpu, now_ms: int, reason: str) -> GpuReading:
         keys = (value.key for call in AMD_CALLS for value in call.values)
@@ -244,22 +236,19 @@ def _measure_processes(library: AmdLibrary, gpu: _Gpu, found: _Found) -> None:
         found.absent[PROCESS_PREFIX] = fault.reason
         return
     for process in processes if isinstance(processes, list) else ():
-        match process:
-            case {"pid": int(pid)}:
-                found.processes.append(_process(pid, process))
-        match process, gpu.compute_units:
-            case {"pid": int(pid), "cu_occupancy": int(used)}, int(units) if 0 <= used <= units:
+        pid = process.get("pid") if isinstance(process, dict) else None
+        if not isinstance(pid, int):
+            continue
+        memory_mib: int | None = None
+        match process.get("memory_usage"):
+            case {"vram_mem": int(held)} if held >= 0:
+                memory_mib = held // _MIB
+        name = process.get("name")
+        shown = name if isinstance(name, str) and name != "N/A" else ""
+        found.processes.append(ProcessReading(pid, shown, None, None, None, None, memory_mib))
+        match process.get("cu_occupancy"), gpu.compute_units:
+            case int(used), int(units) if 0 <= used <= units:
                 found.values[f"{PROCESS_PREFIX}{pid}"] = 100 * used / units
-
-
-def _process(pid: int, process: Mapping[str, object]) -> ProcessReading:
-    memory_mib: int | None = None
-    match process.get("memory_usage"):
-        case {"vram_mem": int(held)} if held >= 0:
-            memory_mib = held // _MIB
-    name = process.get("name")
-    shown = name if isinstance(name, str) and name != "N/A" else ""
-    return ProcessReading(pid, shown, None, None, None, None, memory_mib)
 
 
 def _found_gpus(library: AmdLibrary, handles: Sequence[object]) -> list[_Gpu]:
@@ -277,13 +266,17 @@ def _found_gpus(library: AmdLibrary, handles: Sequence[object]) -> list[_Gpu]:
 
 def _found_gpu(library: AmdLibrary, index: int, handle: object, count: int) -> _Gpu:
     uuid = str(library.call("amdsmi_get_gpu_device_uuid", handle))
-    bus_id = _bus_id(str(library.call("amdsmi_get_gpu_device_bdf", handle)))
+    bdf = str(library.call("amdsmi_get_gpu_device_bdf", handle))
+    domain, _, rest = bdf.partition(":")
+    bus_id = f"{domain:>08}:{rest}".upper()  # 0000:1a:00.0 is 00000000:1A:00.0 with DCGM
     asic = _known(library, "amdsmi_get_gpu_asic_info", handle)
     board = _known(library, "amdsmi_get_gpu_board_info", handle)
     driver = _known(library, "amdsmi_get_gpu_driver_info", handle)
     name = asic.get("market_name") or board.get("product_name") or "AMD GPU"
     serial = board.get("product_serial") or asic.get("asic_serial")
     units = asic.get("num_compute_units")
+    kfd = _known(library, "amdsmi_get_gpu_kfd_info", handle)
+    mode = _known(library, "amdsmi_get_gpu_virtualization_mode", handle).get("mode")
     fixed = {
         "DCGM_FI_DRIVER_VERSION": driver.get("driver_version"),
         "DCGM_FI_DEV_COUNT": count,
@@ -293,7 +286,10 @@ def _found_gpu(library: AmdLibrary, index: int, handle: object, count: int) -> _
         "DCGM_FI_DEV_PCI_BUSID": bus_id,
         "amd:card_model": board.get("model_number") or name,
         "amd:serial_number": serial,
-        **_partition(library, handle),
+        "amd:partition_id": kfd.get("current_partition_id"),
+        "amd:compute_partition": _text(library, "amdsmi_get_gpu_compute_partition", handle),
+        "amd:memory_partition": _text(library, "amdsmi_get_gpu_memory_partition", handle),
+        "amd:virtualization_mode": None if mode is None else str(getattr(mode, "name", mode)),
     }
     return _Gpu(
         GpuIdentity(index, uuid, bus_id, str(name)),
@@ -301,18 +297,6 @@ def _found_gpu(library: AmdLibrary, index: int, handle: object, count: int) -> _
         {key: value for key, value in fixed.items() if value is not None},
         units if isinstance(units, int) and units > 0 else None,
     )
-
-
-def _partition(library: AmdLibrary, handle: object) -> dict[str, _Value | None]:
-    """Return what identifies a partition of a GPU, as far as the library says."""
-    kfd = _known(library, "amdsmi_get_gpu_kfd_info", handle)
-    mode = _known(library, "amdsmi_get_gpu_virtualization_mode", handle).get("mode")
-    return {
-        "amd:partition_id": kfd.get("current_partition_id"),
-        "amd:compute_partition": _text(library, "amdsmi_get_gpu_compute_partition", handle),
-        "amd:memory_partition": _text(library, "amdsmi_get_gpu_memory_partition", handle),
-        "amd:virtualization_mode": None if mode is None else str(getattr(mode, "name", mode)),
-    }
 
 
 def _known(library: AmdLibrary, function: str, handle: object) -> dict[str, _Value]:
@@ -337,12 +321,6 @@ def _text(library: AmdLibrary, function: str, handle: object) -> str | None:
             raise
         return None
     return None if answer in ("", "N/A") else answer
-
-
-def _bus_id(bdf: str) -> str:
-    """Return a PCI address with the domain in eight digits: `0000:1a:00.0` is `00000000:1A:00.0`."""
-    domain, _, rest = bdf.partition(":")
-    return f"{domain:>08}:{rest}".upper()
 
 
 def _merged(before: Sequence[_Gpu], found: Sequence[_Gpu]) -> tuple[_Gpu, ...]:

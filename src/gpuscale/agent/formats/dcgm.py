@@ -34,7 +34,6 @@ from gpuscale.signals import (
     NEWER_NAMES,
     Counter,
     Field,
-    NewName,
     ValueKind,
     field_named,
     new_name,
@@ -64,7 +63,8 @@ def dcgm_families(
     if options.names == "4.9":
         return _by_name(newer)
     older = _old_families(readings, rows, attribution, options)
-    return _by_name((*older, *_only_new(newer)))
+    # A newer name that is an older one as well is served once, by its older meaning.
+    return _by_name((*older, *(each for each in newer if each.name not in FIELDS)))
 
 
 def _old_families(
@@ -93,28 +93,19 @@ def _new_families(
     def series_of(reading: GpuReading) -> DeviceSeries:
         return _dcgm_series(reading, text_fields, attribution, options, "hostname")
 
-    families = device_families(readings, rows, series_of, with_xid_message=True)
-    return tuple(_renamed(each, NEW_NAMES.get(each.name)) for each in families)
-
-
-def _renamed(family: Family, new: NewName | None) -> Family:
-    if new is None:
-        return family
-    samples = tuple(Sample(each.labels, new.value(each.value)) for each in family.samples)
-    return Family(new.name, new.type or family.type, _new_help(family, new), samples)
-
-
-def _new_help(family: Family, new: NewName) -> str:
-    """Return the counters file's help text, or one of ours where it would name the older unit."""
-    if not new.unit:
-        return family.help
-    meaning = FIELDS[family.name].meaning
-    return f"{meaning[0].upper()}{meaning[1:]} ({new.unit})."
-
-
-def _only_new(families: Iterable[Family]) -> tuple[Family, ...]:
-    """Return the families whose name is not an older one as well: those are served once."""
-    return tuple(each for each in families if each.name not in FIELDS)
+    families = []
+    for family in device_families(readings, rows, series_of, with_xid_message=True):
+        new = NEW_NAMES.get(family.name)
+        if new is None:
+            families.append(family)
+            continue
+        samples = tuple(Sample(each.labels, new.value(each.value)) for each in family.samples)
+        help_ = family.help
+        if new.unit:  # the counters file's help text would name the older unit
+            meaning = FIELDS[family.name].meaning
+            help_ = f"{meaning[0].upper()}{meaning[1:]} ({new.unit})."
+        families.append(Family(new.name, new.type or family.type, help_, samples))
+    return tuple(families)
 
 
 def _by_name(families: Iterable[Family]) -> tuple[Family, ...]:
@@ -141,16 +132,34 @@ def device_families(
     families = []
     for row, known in _served(tuple(counters)):
         if known.is_derived:
-            samples = _event_samples(row.field, every)
+            # Those of lost GPUs too: they may say why it was lost. What they count by stands among the
+            # labels, as upstream.
+            samples = tuple(
+                Sample(labels.with_labels(event.labels).pairs(), event.value)
+                for reading, labels in every
+                for event in reading.events
+                if event.field == row.field
+            )
         elif row.field == XID_FIELD and with_xid_message:
-            samples = _xid_samples([each for each in every if not each[0].is_lost])
+            xids = (
+                (int(reading.values[XID_FIELD]), labels)
+                for reading, labels in every
+                if not reading.is_lost and XID_FIELD in reading.values
+            )
+            samples = tuple(
+                Sample(labels.pairs({"err_code": str(xid), "err_msg": xid_message(xid)}), xid)
+                for xid, labels in xids
+            )
         elif row.field in by_pod:
             samples = _split_samples(known, devices)
         else:
             samples = _samples(known, plain)
         if samples:
-            samples = _converted(samples, row.alias)
-            families.append(Family(row.name, _family_type(row), row.help, samples))
+            if (new := NEWER_NAMES.get(row.alias)) is not None:
+                samples = tuple(Sample(each.labels, new.value(each.value)) for each in samples)
+            # A lone number is neither a histogram nor a summary.
+            type_ = row.type if row.type in _PLAIN_TYPES else "untyped"
+            families.append(Family(row.name, type_, row.help, samples))
     return tuple(families)
 
 
@@ -161,32 +170,9 @@ def _served(counters: tuple[Counter, ...]) -> tuple[tuple[Counter, Field], ...]:
     return tuple(sorted(found, key=lambda each: (each[1].id, each[0].name)))
 
 
-def _converted(samples: tuple[Sample, ...], alias: str) -> tuple[Sample, ...]:
-    """Return samples in the unit of a newer name of the field."""
-    new = NEWER_NAMES.get(alias)
-    if new is None:
-        return samples
-    return tuple(Sample(each.labels, new.value(each.value)) for each in samples)
-
-
 def event_fields(reading: GpuReading) -> frozenset[str]:
     """Return the derived counters that a reading has counts for."""
     return frozenset(event.field for event in reading.events)
-
-
-def _event_samples(
-    field: str, devices: Iterable[tuple[GpuReading, DeviceLabels]]
-) -> tuple[Sample, ...]:
-    """Return a derived counter's samples, those of lost GPUs too: they may say why it was lost.
-
-    What they count by stands among the labels, as upstream.
-    """
-    return tuple(
-        Sample(labels.with_labels(event.labels).pairs(), event.value)
-        for reading, labels in devices
-        for event in reading.events
-        if event.field == field
-    )
 
 
 def owners_of(reading: GpuReading, attribution: Attribution) -> tuple[ContainerRef, ...]:
@@ -245,21 +231,6 @@ def as_number(value: float | str, kind: ValueKind) -> int | float | None:
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= _LONGEST else None
 
 
-def _xid_samples(devices: Iterable[tuple[GpuReading, DeviceLabels]]) -> tuple[Sample, ...]:
-    samples = []
-    for reading, labels in devices:
-        if XID_FIELD in reading.values:
-            xid = int(reading.values[XID_FIELD])
-            message = {"err_code": str(xid), "err_msg": xid_message(xid)}
-            samples.append(Sample(labels.pairs(message), xid))
-    return tuple(samples)
-
-
-def _family_type(row: Counter) -> str:
-    """Return the type to print: a lone number is neither a histogram nor a summary."""
-    return row.type if row.type in _PLAIN_TYPES else "untyped"
-
-
 def _dcgm_series(
     reading: GpuReading,
     text_fields: Mapping[str, str],
@@ -269,9 +240,9 @@ def _dcgm_series(
 ) -> DeviceSeries:
     owner = sole_owner(reading, attribution)
     labels = {
-        name: _label_text(reading.values[field])
+        name: six_decimals(value) if isinstance(value, float) else str(value)
         for name, field in text_fields.items()
-        if field in reading.values
+        if (value := reading.values.get(field)) is not None
     }
     leading = leading_labels(reading, options, options.hostname_labels or (hostname_label,))
     if options.ack_labels:
@@ -305,7 +276,3 @@ def ack_owner_labels(owner: ContainerRef | None) -> dict[str, str]:
         return {}
     labels = {"NamespaceName": owner.namespace, "PodName": owner.pod}
     return {**labels, "ContainerName": owner.container} if owner.container else labels
-
-
-def _label_text(value: float | str) -> str:
-    return six_decimals(value) if isinstance(value, float) else str(value)

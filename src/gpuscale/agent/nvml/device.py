@@ -5,7 +5,13 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 
-from gpuscale.agent.gpu.readings import EventCount, GpuIdentity, GpuReading, ProcessReading
+from gpuscale.agent.gpu.readings import (
+    EventCount,
+    GpuIdentity,
+    GpuInstance,
+    GpuReading,
+    ProcessReading,
+)
 from gpuscale.agent.nvml.calls import Caller
 from gpuscale.agent.nvml.faults import (
     BY_INSTANCE,
@@ -115,16 +121,30 @@ class OpenGpu:
         self._caller = caller
         self._shared = shared
         self._handle: Handle = caller.call("identity", "nvmlDeviceGetHandleByIndex", index)
-        self.gpu = _identity(caller, self._handle, index)
-        self._known = self._once()
-        self._clock_events = ClockEventCounts(shared.settings.clock_window_ms, shared.fields)
-        self._peers = self._new_peers(index)
-        self._xid_reason = self._watch_xids()
+        self.gpu = GpuIdentity(
+            index,
+            str(caller.call("identity", "nvmlDeviceGetUUID", self._handle)),
+            pci_bus_id(caller.call("identity", "nvmlDeviceGetPciInfo_v3", self._handle)),
+            str(caller.call("identity", "nvmlDeviceGetName", self._handle)),
+        )
+        settings, fields = shared.settings, shared.fields
+        self._constant = once_source(caller, self._handle, fields, settings).read(0)
+        self._constant.miss(fields - READABLE - EVENT_FIELDS, NOT_OFFERED)
+        self._clock_events = ClockEventCounts(settings.clock_window_ms, fields)
+        self._peers: Peers | None = None
+        if P2P_FIELD in fields:
+            periods = settings.limits_period_ms, settings.unsupported_retry_ms
+            self._peers = Peers(caller, self._handle, index, *periods)
+        self._xid_reason: str | None = None
+        try:
+            shared.watcher.watch(self._handle, self.gpu.uuid)
+        except CallFailedError as failure:
+            self._xid_reason = failure.reason
         self._is_split: bool | None = None
-        self._instances: tuple[MigDevice, ...] = ()
+        self._instances: tuple[GpuInstance, ...] = ()
         self._parts: tuple[_Part, ...] = ()
-        self._mig_turns = PeriodicTurn(shared.settings.mig_period_ms, shift_of(index))
-        self._split_turns = PeriodicTurn(shared.settings.split_period_ms)
+        self._mig_turns = PeriodicTurn(settings.mig_period_ms, shift_of(index))
+        self._split_turns = PeriodicTurn(settings.split_period_ms)
         self._layout: frozenset[str] | None = None
 
     def read(self, now_ms: int) -> tuple[GpuReading, ...]:
@@ -136,37 +156,23 @@ class OpenGpu:
         """
         self._look_for_instances(now_ms)
         whole, *instances = self._parts
+        found = whole.read(now_ms)
+        events: tuple[EventCount, ...] = ()
+        mask = found.values.get(MASK_FIELD)
+        if mask is not None:
+            self._clock_events.add(now_ms, int(mask))
+            events = self._clock_events.events()
+        if self._peers is not None:
+            events += self._peers.events(now_ms)
         return (
-            self._whole_reading(whole, now_ms),
-            *(self._instance_reading(part, now_ms) for part in instances),
+            self._reading(whole, found, events, now_ms),
+            *(self._reading(part, part.read(now_ms), (), now_ms) for part in instances),
         )
 
     def close(self) -> None:
         for part in self._parts:
             part.close()
         self._parts = ()
-
-    def _once(self) -> Findings:
-        """Read what does not change, and note what NVML has no call for."""
-        source = once_source(self._caller, self._handle, self._shared.fields, self._shared.settings)
-        found = source.read(0)
-        found.miss(self._shared.fields - READABLE - EVENT_FIELDS, NOT_OFFERED)
-        return found
-
-    def _new_peers(self, index: int) -> Peers | None:
-        settings = self._shared.settings
-        if P2P_FIELD not in self._shared.fields:
-            return None
-        periods = settings.limits_period_ms, settings.unsupported_retry_ms
-        return Peers(self._caller, self._handle, index, *periods)
-
-    def _watch_xids(self) -> str | None:
-        """Return why XIDs are unavailable, or None."""
-        try:
-            self._shared.watcher.watch(self._handle, self.gpu.uuid)
-        except CallFailedError as failure:
-            return failure.reason
-        return None
 
     def _look_for_instances(self, now_ms: int) -> None:
         layout = self._shared.layout()
@@ -176,26 +182,27 @@ class OpenGpu:
         self._layout = layout
         self._split_turns.take(now_ms)
         split = is_split(self._caller, self._handle)
-        instances = self._list_instances() if split else ()
+        devices: tuple[MigDevice, ...] = ()
+        if split:
+            try:
+                devices = mig_devices(self._caller, self._handle)
+            except CallFailedError as failure:
+                message = "the MIG instances of GPU %s can't be listed: %s"
+                _log.warning(message, self.gpu.uuid, failure)
         self._mig_turns.take(now_ms)
-        if split == self._is_split and _same(instances, self._instances):
+        # A handle may differ for an instance that is still the same.
+        instances = tuple(device.instance for device in devices)
+        if split == self._is_split and instances == self._instances:
             return
         if self._is_split is not None:
             _log.info("MIG of GPU %s has changed: %d instances", self.gpu.uuid, len(instances))
         self.close()
         self._is_split, self._instances = split, instances
-        self._parts = (self._whole_part(split), *map(self._instance_part, instances))
-
-    def _list_instances(self) -> tuple[MigDevice, ...]:
-        try:
-            return mig_devices(self._caller, self._handle)
-        except CallFailedError as failure:
-            _log.warning("the MIG instances of GPU %s can't be listed: %s", self.gpu.uuid, failure)
-            return ()
+        self._parts = (self._whole_part(split), *map(self._instance_part, devices))
 
     def _whole_part(self, split: bool) -> _Part:
         settings, fields = self._shared.settings, self._shared.fields
-        constant = Findings(dict(self._known.values), dict(self._known.absent))
+        constant = Findings(dict(self._constant.values), dict(self._constant.absent))
         if split:
             constant.miss((INSTANCE_FIELDS & fields) - {XID_FIELD}, BY_INSTANCE)
             constant.miss(SPLIT_FIELDS & fields, SPLIT_GPU)
@@ -218,7 +225,7 @@ class OpenGpu:
         settings, fields = self._shared.settings, self._shared.fields
         whole = self.gpu
         gpu = GpuIdentity(whole.index, whole.uuid, whole.pci_bus_id, whole.model, device.instance)
-        constant = Findings(dict(self._known.values), dict(self._known.absent))
+        constant = Findings(dict(self._constant.values), dict(self._constant.absent))
         constant.miss((fields & READABLE) - INSTANCE_FIELDS - constant.values.keys(), WHOLE_GPU)
         constant.miss(SPLIT_FIELDS & fields, SPLIT_GPU)
         sources = instance_sources(
@@ -229,52 +236,24 @@ class OpenGpu:
             processes = Processes(self._caller, device.handle, settings, with_use=False)
         return _Part(gpu, sources, processes, settings, constant)
 
-    def _whole_reading(self, part: _Part, now_ms: int) -> GpuReading:
-        found = part.read(now_ms)
-        mask = found.values.get(MASK_FIELD)
-        if mask is not None:
-            self._clock_events.add(now_ms, int(mask))
-        events = self._clock_events.events() if mask is not None else ()
-        if self._peers is not None:
-            events += self._peers.events(now_ms)
-        return self._reading(part, found, events, now_ms)
-
-    def _instance_reading(self, part: _Part, now_ms: int) -> GpuReading:
-        return self._reading(part, part.read(now_ms), (), now_ms)
-
     def _reading(
         self, part: _Part, found: Findings, events: Iterable[EventCount], now_ms: int
     ) -> GpuReading:
-        fields = self._shared.fields
-        xids = self._put_xids(part.gpu, found, now_ms)
+        fields, gpu = self._shared.fields, part.gpu
+        xids: tuple[EventCount, ...] = ()
+        if self._xid_reason is not None:
+            found.miss(fields & {XID_FIELD}, self._xid_reason)
+        else:
+            place = (gpu.uuid, None if gpu.instance is None else gpu.instance.id)
+            if XID_FIELD in fields:
+                found.values[XID_FIELD] = self._shared.xids.latest(place)
+            window_ms = self._shared.settings.xid_window_ms
+            xids = self._shared.xids.events(place, now_ms, window_ms, fields)
         return GpuReading(
-            part.gpu,
+            gpu,
             now_ms,
             {field: value for field, value in found.values.items() if field in fields},
             {field: why for field, why in found.absent.items() if field not in found.values},
             part.processes(now_ms, found),
             (*xids, *events),
         )
-
-    def _put_xids(self, gpu: GpuIdentity, found: Findings, now_ms: int) -> tuple[EventCount, ...]:
-        fields, settings = self._shared.fields, self._shared.settings
-        place = (gpu.uuid, None if gpu.instance is None else gpu.instance.id)
-        if self._xid_reason is not None:
-            found.miss(fields & {XID_FIELD}, self._xid_reason)
-            return ()
-        if XID_FIELD in fields:
-            found.values[XID_FIELD] = self._shared.xids.latest(place)
-        return self._shared.xids.events(place, now_ms, settings.xid_window_ms, fields)
-
-
-def _identity(caller: Caller, handle: Handle, index: int) -> GpuIdentity:
-    return GpuIdentity(
-        index,
-        str(caller.call("identity", "nvmlDeviceGetUUID", handle)),
-        pci_bus_id(caller.call("identity", "nvmlDeviceGetPciInfo_v3", handle)),
-        str(caller.call("identity", "nvmlDeviceGetName", handle)),
-    )
-
-
-def _same(some: tuple[MigDevice, ...], others: tuple[MigDevice, ...]) -> bool:
-    return [each.instance for each in some] == [each.instance for each in others]

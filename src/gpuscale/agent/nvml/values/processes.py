@@ -15,13 +15,12 @@ A call takes 2 ms of a core. It is made often only while there is something to f
 younger than the window, several processes, or a GPU that has become busier or idler since the last call.
 """
 
-from collections.abc import Iterable
 from pathlib import PurePosixPath
 
 from gpuscale.agent.gpu.readings import ProcessReading
 from gpuscale.agent.nvml.calls import Caller
 from gpuscale.agent.nvml.faults import NO_DATA, CallFailedError
-from gpuscale.agent.nvml.library import Answer, Handle, process_samples
+from gpuscale.agent.nvml.library import Handle, process_samples
 from gpuscale.agent.nvml.settings import NvmlSettings
 from gpuscale.agent.nvml.values.rows import MIB
 from gpuscale.agent.nvml.values.sources import PeriodicTurn, Retry
@@ -75,7 +74,7 @@ class Processes:
         self._listed_ms: int | None = None
         self._born_ms: dict[int, int | None] = {}
         self._asked_util: float | None = None
-        self._last_uses: dict[int, SampledUse] | None = None
+        self._last_uses: dict[int, SampledUse] = {}
 
     def read(self, now_ms: int, gpu_util: float | None = None) -> tuple[ProcessReading, ...]:
         """Return each process once, by PID.
@@ -84,66 +83,63 @@ class Processes:
             now_ms: the time.
             gpu_util: what the GPU as a whole was used, in percent; a change makes use be asked for soon.
         """
-        memory = self._memory(now_ms)
-        newest = self._note_births(memory.keys(), now_ms)
-        uses = self._uses(now_ms, gpu_util, newest) if self._with_use and memory else None
-        self._names = {pid: self._names.get(pid) or self._name(pid) for pid in memory}
-        return tuple(_reading(pid, self._names[pid], memory[pid], uses) for pid in sorted(memory))
-
-    def _note_births(self, pids: Iterable[int], now_ms: int) -> bool:
-        """Note which processes are new, and return whether there are any.
-
-        One that was not listed the last time began to use the GPU in between, in the mean halfway. Of those
-        of the first list it is not known; they count as old.
-        """
+        memory_mib = self._memory_mib(now_ms)
+        # A process that was not listed the last time began to use the GPU in between, in the mean halfway.
+        # Of those of the first list it is not known; they count as old.
         before_ms, self._listed_ms = self._listed_ms, now_ms
         born_ms = None if before_ms is None else (before_ms + now_ms) // 2
         known = self._born_ms
-        self._born_ms = {pid: known.get(pid, born_ms) for pid in pids}
-        return bool(self._born_ms.keys() - known.keys())
+        self._born_ms = {pid: known.get(pid, born_ms) for pid in memory_mib}
+        has_new = bool(self._born_ms.keys() - known.keys())
+        uses: dict[int, SampledUse] = {}
+        if self._with_use and memory_mib:
+            if (
+                has_new
+                or self._use_turns.is_due(now_ms)
+                or (self._soon_turns.is_due(now_ms) and self._is_moving(now_ms, gpu_util))
+            ):
+                self._last_uses = self._ask_uses(now_ms)
+                self._asked_util = gpu_util
+                self._use_turns.take(now_ms)
+                self._soon_turns.take(now_ms)
+                self._shared_turns.take(now_ms)
+            uses = self._last_uses
+        self._names = {pid: self._names.get(pid) or self._name(pid) for pid in memory_mib}
+        readings = []
+        for pid, mib in sorted(memory_mib.items()):
+            name = self._names[pid]
+            if pid not in uses:
+                readings.append(ProcessReading(pid, name, None, None, None, None, mib))
+                continue
+            use, looks = uses[pid].use, uses[pid].looks
+            engines = use.sm_util, use.mem_copy_util, use.encode_util, use.decode_util
+            readings.append(ProcessReading(pid, name, *engines, mib, looks))
+        return tuple(readings)
 
-    def _memory(self, now_ms: int) -> dict[int, int | None]:
+    def _memory_mib(self, now_ms: int) -> dict[int, int | None]:
         """Return MiB by PID. A process on several lists is one process, with the same memory on each."""
         found: dict[int, int | None] = {}
         for name in _LISTS:
-            for each in self._list(name, now_ms):
-                mib = _mib(each.usedGpuMemory)
+            if self._retries[name].reason(now_ms) is not None:
+                continue
+            try:
+                listed = self._caller.call("processes", name, self._handle)
+            except CallFailedError as failure:
+                self._retries[name].note(failure, now_ms)
+                continue
+            for each in listed:
+                used = each.usedGpuMemory
+                mib = None if used is None or used == _UNKNOWN_BYTES else used // MIB
                 known = found.get(each.pid)
                 found[each.pid] = mib if known is None else max(known, mib or 0)
         return found
-
-    def _list(self, name: str, now_ms: int) -> Answer:
-        retry = self._retries[name]
-        if retry.reason(now_ms) is not None:
-            return ()
-        try:
-            return self._caller.call("processes", name, self._handle)
-        except CallFailedError as failure:
-            retry.note(failure, now_ms)
-            return ()
-
-    def _uses(
-        self, now_ms: int, gpu_util: float | None, has_new: bool
-    ) -> dict[int, SampledUse] | None:
-        """Return use by PID; None when it is unknown. A new process is asked for at once."""
-        if (
-            has_new
-            or self._use_turns.is_due(now_ms)
-            or (self._soon_turns.is_due(now_ms) and self._is_moving(now_ms, gpu_util))
-        ):
-            self._last_uses = self._ask_uses(now_ms)
-            self._asked_util = gpu_util
-            self._use_turns.take(now_ms)
-            self._soon_turns.take(now_ms)
-            self._shared_turns.take(now_ms)
-        return self._last_uses
 
     def _is_moving(self, now_ms: int, gpu_util: float | None) -> bool:
         """Return whether what was asked last is probably no longer so."""
         window_ms = self._settings.process_use_window_ms
         if any(self._age_ms(pid, now_ms) < window_ms for pid in self._born_ms):
             return True
-        users = sum(each.use.sm_util > 0 for each in (self._last_uses or {}).values())
+        users = sum(each.use.sm_util > 0 for each in self._last_uses.values())
         if users > 1 and self._shared_turns.is_due(now_ms):
             return True
         if gpu_util is None or self._asked_util is None:
@@ -158,9 +154,10 @@ class Processes:
             return window_ms
         return min(window_ms, now_ms - born_ms)
 
-    def _ask_uses(self, now_ms: int) -> dict[int, SampledUse] | None:
+    def _ask_uses(self, now_ms: int) -> dict[int, SampledUse]:
+        """Return use by PID; nothing where it is unknown."""
         if self._use_retry.reason(now_ms) is not None:
-            return None
+            return {}
         window_ms = self._settings.process_use_window_ms
         since_us = (now_ms - window_ms) * 1000
         try:
@@ -174,9 +171,17 @@ class Processes:
         except CallFailedError as failure:
             self._use_retry.note(failure, now_ms)
             if failure.reason != NO_DATA:
-                return None
+                return {}
             samples = ()
-        found = process_uses((_sample(each) for each in samples), since_us)
+        uses = (
+            ProcessSample(
+                each.pid,
+                each.timeStamp,
+                ProcessUse(each.smUtil, each.memUtil, each.encUtil, each.decUtil),
+            )
+            for each in samples
+        )
+        found = process_uses(uses, since_us)
         return {
             pid: sampled_use(found.get(pid, IDLE), self._age_ms(pid, now_ms), window_ms)
             for pid in self._born_ms
@@ -190,30 +195,3 @@ class Processes:
             return ""
         words = str(command).split()
         return PurePosixPath(words[0]).name if words else ""
-
-
-def _mib(used_bytes: int | None) -> int | None:
-    return None if used_bytes is None or used_bytes == _UNKNOWN_BYTES else used_bytes // MIB
-
-
-def _sample(raw: Answer) -> ProcessSample:
-    use = ProcessUse(raw.smUtil, raw.memUtil, raw.encUtil, raw.decUtil)
-    return ProcessSample(raw.pid, raw.timeStamp, use)
-
-
-def _reading(
-    pid: int, name: str, memory_mib: int | None, uses: dict[int, SampledUse] | None
-) -> ProcessReading:
-    if uses is None or pid not in uses:
-        return ProcessReading(pid, name, None, None, None, None, memory_mib)
-    use, looks = uses[pid].use, uses[pid].looks
-    return ProcessReading(
-        pid,
-        name,
-        use.sm_util,
-        use.mem_copy_util,
-        use.encode_util,
-        use.decode_util,
-        memory_mib,
-        looks,
-    )
