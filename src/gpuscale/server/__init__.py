@@ -1,1 +1,1 @@
-"""What serves metrics in a cluster: to HPAs, to KEDA and to people."""
+"""The servers of metrics in a cluster: for HPAs, for KEDA and for people."""

@@ -1,4 +1,4 @@
-"""The parts that a server's settings are in, and the flags of prometheus-adapter that change nothing here.
+"""The sections of a server's settings, and prometheus-adapter's flags that change nothing here.
 
 Source: prometheus-adapter v0.12.0 cmd/adapter (adapter.go); custom-metrics-apiserver v1.30.0 pkg/cmd;
 k8s.io/apiserver v0.30.0 pkg/server/options.

@@ -1,4 +1,4 @@
-"""The process that follows targets, holds their series, and answers queries of them."""
+"""The collector process: it scrapes targets, holds their series, and answers PromQL queries."""
 
 from typing import TYPE_CHECKING
 

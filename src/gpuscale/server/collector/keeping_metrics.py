@@ -1,4 +1,4 @@
-"""What the collector says of saving and of remote write, as metric families.
+"""The collector's own metrics about saving to disk and remote write.
 
 Those of remote write have Prometheus' own names, so that its dashboards and alerts fit.
 
@@ -19,7 +19,7 @@ _PREFIX = "prometheus_remote_storage"
 
 
 def keeping_families(feeds: FeedCollector) -> tuple[Family, ...]:
-    """Return how saving and remote write do; none of what is off."""
+    """Return the metrics of saving and of remote write; none for a feature that is off."""
     saved = () if feeds.saver is None else _saving(feeds.saver.state)
     return (*saved, *(_remote_write(feeds) if feeds.writers else ()))
 

@@ -1,4 +1,4 @@
-"""What the collector says of its feeds and its store: as metric families, and in words."""
+"""The collector's own metrics about its targets and its store, and the same in words."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ _SHOWN = 3
 
 
 def feed_families(feeds: "FeedCollector") -> tuple[Family, ...]:
-    """Return how each target and the store do."""
+    """Return the metrics of each target and of the store as a whole."""
     states = feeds.states()
     return (
         family("feed_up", "gauge", "1 if a target answers.", _by_target(states, "up")),
@@ -82,7 +82,7 @@ def feed_families(feeds: "FeedCollector") -> tuple[Family, ...]:
 
 
 def store_families(series: SeriesStore) -> tuple[Family, ...]:
-    """Return what is in a store, and what it did not take."""
+    """Return how many series and samples the store holds, and how many it refused."""
     store = series.stats()
     return (
         family("store_series", "gauge", "Series in the store.", {(): store.series}),
@@ -115,7 +115,7 @@ def store_families(series: SeriesStore) -> tuple[Family, ...]:
 
 
 def feed_remark(feeds: "FeedCollector") -> str:
-    """Return in words how feeds do."""
+    """Return how many targets answer and the first faults, in words."""
     states = feeds.states()
     remarks = [f"{sum(state.up for state in states)} of {len(states)} targets answer"]
     errors = {state.instance: state.error for state in states if state.error}
@@ -141,7 +141,7 @@ def feed_remark(feeds: "FeedCollector") -> str:
 
 
 def _by_target(states: tuple[FeedState, ...], field: str) -> Mapping[Labels, float]:
-    """Return a number of each target; targets of one address are taken together."""
+    """Sum a counter of the targets by their labels; targets of one address share a sum."""
     found: Counter[Labels] = Counter()
     for state in states:
         found[_labels(state)] += int(getattr(state, field))

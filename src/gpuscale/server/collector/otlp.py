@@ -1,4 +1,4 @@
-"""Where the server hands over OTLP requests, and how many there were.
+"""The route for pushed OTLP metrics, with counters of what was pushed.
 
 A request that was understood is answered with 200. What of it was left out is in the answer, as a partial
 success: clients log it and don't send it again.
@@ -18,7 +18,7 @@ from gpuscale.server.sources.otlp.settings import CLIENT_HEADER, MAX_BODY_BYTES,
 
 
 def add_otlp_route(app: web.Application, receiver: OtlpReceiver) -> None:
-    """Take requests on `app`; the server before it has read and bounded their bodies."""
+    """Accept OTLP requests on `app`; the metrics API has already read and bounded their bodies."""
 
     async def handle(request: web.Request) -> web.Response:
         body = b""
@@ -40,7 +40,7 @@ def add_otlp_route(app: web.Application, receiver: OtlpReceiver) -> None:
 
 
 def otlp_families(receiver: OtlpReceiver) -> Sequence[Family]:
-    """Return what was pushed, as metrics."""
+    """Return the counters of pushed OTLP metrics."""
     return (
         family(
             "otlp_requests_total",

@@ -1,4 +1,4 @@
-"""What the collector has for other replicas, and what it says of them."""
+"""How a collector streams its agents to other replicas, and its metrics about these replicas."""
 
 import asyncio
 from collections import Counter
@@ -19,7 +19,7 @@ _STATES = ("connecting", "up", "down", "self")
 
 
 def add_peer_route(app: web.Application, relay: Relay) -> None:
-    """Serve the agents of this replica's own part to the others."""
+    """Serve other replicas the stream of the agents that this replica follows."""
 
     async def answer(request: web.Request) -> web.StreamResponse:
         if relay.readers >= _MAX_READERS:
@@ -50,7 +50,7 @@ async def _write(response: web.StreamResponse, reader: Reader) -> None:
 
 
 def peer_families(feeds: FeedCollector) -> tuple[Family, ...]:
-    """Return how other replicas do, and who follows which agents; nothing where there are none."""
+    """Return metrics of the other replicas and of who follows which agent; none for a single replica."""
     if feeds.sharing is None:
         return ()
     own, taken_over, delivered = feeds.sharing.counts()
@@ -79,7 +79,7 @@ def peer_families(feeds: FeedCollector) -> tuple[Family, ...]:
 
 
 def peer_remark(feeds: FeedCollector) -> str:
-    """Return in words how other replicas do; nothing where there are none."""
+    """Return in words how many other replicas answer and deliver; empty for a single replica."""
     if feeds.sharing is None:
         return ""
     _, taken_over, delivered = feeds.sharing.counts()

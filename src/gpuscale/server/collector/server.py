@@ -45,7 +45,7 @@ Say = Callable[[CollectorStatus], None]
 
 
 class CollectorServer:
-    """Everything that one collector process runs.
+    """One collector process: its feeds, store, ruler and HTTP API.
 
     Args:
         settings: from the metrics API.
@@ -157,7 +157,7 @@ class CollectorServer:
         return OtlpReceiver(settings.otlp, feeds.store, feeds.wanted, settings.limits, self._clock)
 
     def change_wanted(self, wanted: WantedNames) -> None:
-        """Keep what the adapter rules can ask for now."""
+        """Set the series that the adapter rules can ask for."""
         self._wanted = wanted
 
     async def _report(
@@ -168,7 +168,7 @@ class CollectorServer:
         sender: AlertmanagerSender,
         say: Say,
     ) -> None:
-        """Say how the feeds and the rules do, and keep up what is wanted, until cancelled."""
+        """Log the state of feeds and rules, and update the list of wanted series, until cancelled."""
         now = asyncio.get_running_loop().time
         generation, remark_at, unread = -1, now(), "nothing was looked for yet"
         while True:
@@ -183,7 +183,7 @@ class CollectorServer:
             await asyncio.sleep(_LOOK_S)
 
     def _all_wanted(self, ruler: Ruler) -> WantedNames:
-        """Return what somebody can ask for. What is written elsewhere is available there."""
+        """Return the names of the series to keep: those of adapter rules and Prometheus rules, or all."""
         feeds = self._settings.feeds
         if feeds.keeps_all_series or feeds.remote_write:
             return EVERYTHING

@@ -1,4 +1,4 @@
-"""What a collector shows of itself through the Prometheus HTTP API, beside its series."""
+"""The collector's rules, targets and settings, as Prometheus' HTTP API shows them."""
 
 from collections.abc import Iterator
 

@@ -17,7 +17,7 @@ _MAX_RETRY_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class ApiServers:
-    """A connection for each purpose; they may be one server."""
+    """One connection for each purpose: objects, tokens, permissions. All may lead to the same API server."""
 
     objects: KubeClient
     tokens: KubeClient
@@ -45,7 +45,7 @@ def connect(settings: MetricsApiSettings, stack: AsyncExitStack) -> ApiServers |
 
 
 def connect_objects(settings: BackendSettings, stack: AsyncExitStack) -> KubeClient | None:
-    """Return a connection to look up names and labels of objects; None without a cluster."""
+    """Return a connection for looking up objects and their labels; None outside a cluster."""
     if settings.kubeconfig is None and not SERVICE_ACCOUNT.exists():
         return None
     client = KubeClient(kube_settings(settings, settings.kubeconfig), metadata_only=True)
@@ -54,7 +54,7 @@ def connect_objects(settings: BackendSettings, stack: AsyncExitStack) -> KubeCli
 
 
 def kube_settings(settings: BackendSettings, path: Path | None) -> KubeSettings:
-    """Return how to reach the API server of a kubeconfig; None is the one of the pod's service account."""
+    """Return how to reach the API server of a kubeconfig; None stands for the pod's service account."""
     # A watch begins again, and so proves itself, before what it keeps up is too old.
     watch_s = min(_WATCH_S, 0.75 * settings.max_object_age_s)
     return KubeSettings(

@@ -1,4 +1,4 @@
-"""What a server's values come from: rules, a source, the cluster's objects, and what keeps these up to date.
+"""What a server computes values from: rules, a metric source and the cluster's objects, kept up to date.
 
 The metrics APIs and KEDA's scaler answer from one of these, so that a value is the same through both.
 """
@@ -49,7 +49,7 @@ _LONGEST_PAUSE_S = 5.0
 
 
 class MetricsBackend:
-    """The provider of a server, with all that it needs.
+    """A metrics provider, with the rules, the source and the copies of objects that it needs.
 
     Args:
         settings: of the server.
@@ -80,7 +80,7 @@ class MetricsBackend:
         self._mapper: ResourceMapper = KUBERNETES
 
     async def open(self, client: KubeClient | None, stack: AsyncExitStack) -> None:
-        """Make all parts, read the rules, and note what has to run.
+        """Open the source, read the rules, and collect the tasks that have to run.
 
         Args:
             client: to look up objects with; None without a cluster.
@@ -111,7 +111,7 @@ class MetricsBackend:
             self.tasks.append(("resources", lambda: self._follow_resources(client)))
 
     def families(self) -> Sequence[Family]:
-        """Return how the parts do, as metrics."""
+        """Return the metrics of rules, discovery, source and object copies."""
         states = self.copies.states() if self.copies is not None else ()
         objects = {
             str(each.collection): (each.objects, each.state.error is None, each.state.age_s())
@@ -127,7 +127,7 @@ class MetricsBackend:
         )
 
     def checks(self) -> list[HealthCheck]:
-        """Return how the parts do, for the health paths."""
+        """Return the health checks of rules, discovery, source and object copies."""
         states = self.copies.states() if self.copies is not None else ()
         # One for each resource that was asked for; `*` of the others still works.
         checks = [remarked("rules", self._rules.remarks), *(_copy_check(each) for each in states)]
@@ -212,7 +212,7 @@ class MetricsBackend:
         return "" if self.collector is None else self.collector.unread
 
     async def _follow_new_series(self, collector: "CollectorProcess") -> None:
-        """Discover soon after series came or went."""
+        """Run discovery again soon after series appear or end."""
         loop = asyncio.get_running_loop()
         seen = collector.generation
         while True:
@@ -243,7 +243,7 @@ class MetricsBackend:
 
 
 def _copy_check(copy: CopyState) -> HealthCheck:
-    """Return how a copy does; another replica may do better where this one is cut off from the API server.
+    """Return the health check of one copy of objects; it fails only if another replica may do better.
 
     A right that is missing is missing everywhere, and single objects and external metrics still work.
     """

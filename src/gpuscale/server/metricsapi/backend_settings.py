@@ -1,4 +1,4 @@
-"""What the values of a server come from: rules, a source, objects of the cluster."""
+"""The settings that decide a server's values: rules, source, objects of the cluster."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,7 +52,7 @@ def _budget(flags: FlagReader) -> RuleBudget:
 
 @dataclass(frozen=True, slots=True)
 class RuleSettings:
-    """Where rules come from."""
+    """Which files, presets and ConfigMaps rules are read from."""
 
     paths: tuple[Path, ...] = METRICS.option(
         PATHS,
@@ -114,7 +114,7 @@ class RuleSettings:
 
 
 def _most_freshness_ms(flags: FlagReader) -> int:
-    """Return the most that freshness may become by what is learned; 0 where nothing is to be learned.
+    """Return how old answers may get once scrape intervals are learned; 0 if the server learns none.
 
     Agents' streams bring a sample each second, and a user who gives a freshness means it.
     """
@@ -133,7 +133,7 @@ def _source_plugin(flags: FlagReader) -> SourceKind | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackendSettings:
-    """What a server's values come from."""
+    """The settings of a server's rules, source and objects."""
 
     rules: RuleSettings = part(RuleSettings)
     plugin: SourceKind | None = made(
@@ -255,7 +255,7 @@ _Backend = TypeVar("_Backend", bound=BackendSettings)
 
 
 def read_backend(kind: type[_Backend], flags: FlagReader, **others: object) -> _Backend:
-    """Return the settings of a server; their faults are the reader's to raise.
+    """Return the settings; their faults are collected by the reader, which raises them together.
 
     Args:
         kind: those of the server.

@@ -1,4 +1,4 @@
-"""The cluster as the metrics APIs need it: which resources there are, and which objects of them.
+"""The cluster's resources and objects, as the metrics APIs look them up.
 
 Source: k8s.io/client-go discovery and restmapper (the resources of each group's preferred version first);
 custom-metrics-apiserver v1.30.0 pkg/dynamicmapper. Known differences: the mapper is refreshed, where
@@ -23,7 +23,7 @@ _METRICS_GROUPS = {"custom.metrics.k8s.io", "external.metrics.k8s.io", "metrics.
 
 
 class ClusterObjects:
-    """The objects of a cluster, from copies that are kept up."""
+    """The cluster's objects, answered from copies that watches keep current."""
 
     def __init__(self, copies: ObjectCopies) -> None:
         self._copies = copies
@@ -72,7 +72,7 @@ class ClusterObjects:
             _LOG.info("%s are known again; requests refused meanwhile: %d", collection, count)
 
     def _refuse(self, collection: Collection, error: GpuscaleError) -> None:
-        """Count a question, and log the first one: a controller asks many times a second."""
+        """Count a failed lookup and log the first one; an HPA controller repeats it many times a second."""
         if collection not in self._refused:
             _LOG.warning("unable to list matching resources: %s", error)
         self._refused[collection] = self._refused.get(collection, 0) + 1
@@ -94,22 +94,22 @@ class ClusterObjects:
 
 
 class NoObjects:
-    """Stands in where there is no API server: single objects can be asked for, `*` can't."""
+    """Takes the place of the cluster's objects without an API server: `*` fails, single names work."""
 
     def names(
         self, resource: ResourceType, namespace: str | None, selector: Selector
     ) -> tuple[str, ...]:
-        """Raise, because nothing is known."""
+        """Raise: without an API server no names are known."""
         raise ListError
 
     async def running_pods(
         self, namespace: str | None, selector: Selector
     ) -> tuple[ObjectRecord, ...]:
-        """Raise, because nothing is known."""
+        """Raise: without an API server no pods are known."""
         raise ListError
 
     async def nodes(self, selector: Selector) -> tuple[ObjectRecord, ...]:
-        """Raise, because nothing is known."""
+        """Raise: without an API server no nodes are known."""
         raise ListError
 
 
@@ -190,7 +190,7 @@ def _add(
     *,
     namespaced: bool,
 ) -> None:
-    """Add a resource unless a preferred version of it is there, or its objects can't be listed."""
+    """Add a resource, unless a preferred version of it was added before or it has no `list` verb."""
     is_listed = isinstance(verbs, list) and "list" in verbs
     if not (plural and kind and version) or "/" in plural or not is_listed:
         return

@@ -13,7 +13,7 @@ ENDPOINTS = ("healthz", "livez", "readyz")
 
 @dataclass(frozen=True, slots=True)
 class HealthCheck:
-    """How one part does."""
+    """The health of one component."""
 
     name: str
     fault: str | None = None
@@ -29,7 +29,7 @@ class HealthCheck:
 
 
 def remarked(name: str, notes: Sequence[str | None]) -> HealthCheck:
-    """Return the check of a part that is well enough, with what is worth knowing."""
+    """Return a passing health check with a remark."""
     return HealthCheck(name, remark="; ".join(text for text in notes if text))
 
 
@@ -67,7 +67,7 @@ def health(
 def single(
     checks: Sequence[HealthCheck], name: str, *, shows_reasons: bool = True
 ) -> HealthAnswer | None:
-    """Return the answer for one check; None where there is none of that name."""
+    """Return the answer for the check of this name; None if there is none."""
     for check in checks:
         if check.name == name and check.fault is None:
             return HealthAnswer(is_well=True, text="ok")

@@ -1,4 +1,4 @@
-"""External metrics that no rule makes, as `server.metricsapi.routes` serves them."""
+"""External metrics that come from triggers rather than rules, as `server.metricsapi.routes` serves them."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
@@ -12,19 +12,19 @@ if TYPE_CHECKING:
 
 
 class OwnExternal(Protocol):
-    """Knows some external metrics; others are those of rules."""
+    """A provider of external metrics without rules."""
 
     @property
     def names(self) -> Sequence[str]:
-        """Return what discovery lists."""
+        """Return the names for discovery."""
         ...
 
     def has(self, target: ExternalTarget, selector: Selector) -> bool:
-        """Return whether a question is about one of these metrics."""
+        """Return whether this provider serves the metric."""
         ...
 
     async def values(self, target: ExternalTarget, selector: Selector) -> Sequence[ExternalValue]:
-        """Return the values of a metric that there is.
+        """Return the values of a served metric.
 
         Raises:
             GpuscaleError: there is no value now.
@@ -33,5 +33,5 @@ class OwnExternal(Protocol):
         ...
 
     async def why(self, target: ExternalTarget, selector: Selector) -> "Explanation":
-        """Return how the value of a metric that there is came about."""
+        """Return the explanation of a served metric's value."""
         ...

@@ -1,4 +1,4 @@
-"""A metrics API server as its settings describe it, with all that runs beside it.
+"""A metrics API server built from its settings, with its background tasks.
 
 What nothing expected ends the whole server: a part that is missing unseen would answer wrongly.
 """
@@ -112,7 +112,7 @@ class MetricsApiServer:
     async def _serve(
         self, stop: asyncio.Event, announce: Callable[[str], None], hurry: asyncio.Event
     ) -> None:
-        """Serve; what answers is needed until the last request is done, connections until that is gone."""
+        """Serve requests; at the end, stop listening first and the parts that compute answers last."""
         async with asyncio.TaskGroup() as group:
             running = [group.create_task(task(), name=name) for name, task in self._tasks]
             try:
@@ -137,7 +137,7 @@ class MetricsApiServer:
         await self._lag.run(each_second)
 
     async def _delay(self, hurry: asyncio.Event) -> None:
-        """Go on serving for a while, so that those who balance load can see it go."""
+        """Keep serving for a while after the stop signal, so that load balancers notice."""
         if not self._drain_s:
             return
         _LOG.info("stopping: serving goes on for %g s", self._drain_s)
@@ -148,7 +148,7 @@ class MetricsApiServer:
             return
 
     async def _prepare(self, stack: AsyncExitStack) -> None:
-        """Make all parts, and note what has to run."""
+        """Open all components, and collect the tasks that have to run."""
         cluster = connect(self._settings, stack)
         # Before the source: its replicas are verified by the CAs that are written with the certificate.
         shared = await open_shared_certificate(self._settings, stack, self._clock)

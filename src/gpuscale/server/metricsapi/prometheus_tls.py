@@ -1,4 +1,4 @@
-"""A Prometheus behind TLS of its own: the CAs that verify it, and our own credentials."""
+"""TLS and credentials for reaching a Prometheus."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -54,7 +54,7 @@ def make_source(settings: SourceSettings) -> PrometheusSource:
 def _credentials(
     settings: SourceSettings,
 ) -> tuple[Callable[[], ClientCredentials] | None, tuple[Path, ...]]:
-    """Return what reads somebody else's credentials, and the files that show a change."""
+    """Return the reader of rotating credentials, and the files to watch for changes."""
     if settings.in_cluster:
         return service_account_credentials, (SERVICE_ACCOUNT / "ca.crt",)
     path = settings.kubeconfig

@@ -44,7 +44,7 @@ _TRUST_WAIT_S = 10.0
 
 
 class Protection:
-    """The guard and the serving certificate, with what keeps them current.
+    """The guard and the serving certificate, with the tasks that renew them.
 
     Args:
         settings: of the server.
@@ -75,7 +75,7 @@ class Protection:
         self.certificate = self._make_certificate()
 
     async def close(self) -> None:
-        """Wait for reviews under way."""
+        """Wait for token and access reviews in flight."""
         for cache in self._caches.values():
             await cache.close()
 
@@ -98,7 +98,7 @@ class Protection:
         return () if self._audit_log is None else audit_families(self._audit_log)
 
     async def wait_for_trust(self) -> None:
-        """Return once the cluster's trust is known, or where it is no matter.
+        """Wait until the cluster's CAs are known, if they are needed.
 
         Raises:
             UnavailableError: it is unavailable.
@@ -190,7 +190,7 @@ class Protection:
 async def open_shared_certificate(
     settings: MetricsApiSettings, stack: AsyncExitStack, clock: Clock
 ) -> SecretCertificate | None:
-    """Return the certificate that replicas share, once it can be served; None where they don't.
+    """Return the certificate that replicas share, once it exists; None if replicas share none.
 
     Raises:
         UsageError: the folder can't be written to.

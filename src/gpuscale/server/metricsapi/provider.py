@@ -75,7 +75,7 @@ class CustomAnswer:
 
 @dataclass(slots=True)
 class RequestRecord(Generic[Plan]):
-    """What one request met on its way, for who explains the answer; what it did not reach stays None.
+    """A trace of one request for `?why`: rule, series, query, rows; a step that was not reached is None.
 
     Nobody scales by an answer that is asked for with a record, so what it leaves out is not counted.
     """
@@ -159,11 +159,11 @@ class MetricsProvider:
         """Discoveries of all rules that are on their way."""
 
     async def close(self) -> None:
-        """End what is still asked of the source."""
+        """Cancel the queries that are still running."""
         await self.questions.close()
 
     async def run(self) -> None:
-        """Discover for as long as the task lives; soon again while the source answers nothing."""
+        """Run discovery again and again; sooner while the source gives no answer."""
         while True:
             await self.relist()
             is_unanswered = self.catalogue.failures and not self.catalogue.answered
@@ -171,7 +171,7 @@ class MetricsProvider:
             await self.clock.sleep(min(pause_s, self.relist_interval_s))
 
     async def relist(self) -> None:
-        """Ask for the series of all rules, or what changed of them, and swap in what they give.
+        """Run discovery: list the series of all rules, or what changed, and swap in the new catalogue.
 
         Of several at a time, the one that was begun last counts.
         """
@@ -188,7 +188,7 @@ class MetricsProvider:
             self._whole_ones -= 1
 
     async def _relist(self, queries: Collection[str]) -> bool:
-        """Ask these queries and swap in what they give; return whether nothing newer was there."""
+        """Run these series queries and swap in the result; return False if a newer discovery won."""
         config = self.config
         self._discoveries += 1
         number = self._discoveries
@@ -241,7 +241,7 @@ class MetricsProvider:
 
     @property
     def undiscovered(self) -> str:
-        """Return in words why it is not known yet which metrics there are; empty once it is."""
+        """Return why the list of metrics is not known yet; empty once it is."""
         if not self.config.series_queries():
             return ""
         if self.relisted_ms is None:
@@ -254,14 +254,14 @@ class MetricsProvider:
 
     @property
     def is_awaited(self) -> bool:
-        """Whether the first discovery is still waited for: it has not ended well, and may do so soon."""
+        """Whether the first discovery is still running or may succeed soon."""
         if not self.undiscovered:
             return False
         from_ms = self._awaited_from_ms
         return from_ms is None or self.clock.now_ms() - from_ms < FIRST_DISCOVERY_S * 1000
 
     def entry(self, target: CustomTarget | ExternalTarget) -> Entry | None:
-        """Return the rule and series behind a metric now; None where it is not in the catalogue."""
+        """Return the rule and series behind a metric; None if it is not in the catalogue."""
         if isinstance(target, ExternalTarget):
             return self.catalogue.external_entry(target.metric, target.namespace)
         try:
@@ -353,16 +353,16 @@ class MetricsProvider:
         return plan.answer(value, answer.asked_ms)
 
     async def ask(self, promql: str, at_ms: int) -> Value:
-        """Return what a query evaluates to, shared by identical queries; see `MetricSource.query`."""
+        """Return a query's result; identical queries share it. See `MetricSource.query`."""
         return (await self.questions.query(promql, at_ms)).value
 
     def discovery_report(self) -> tuple[str, ...]:
-        """Return a line per series query that was not answered in the last discovery, sorted."""
+        """Return a line for each series query that failed in the last discovery, sorted."""
         failures = self.catalogue.failures
         return tuple(f"{query}: {failures[query].reason}" for query in sorted(failures))
 
     def _check_discovered(self, target: CustomTarget | ExternalTarget) -> None:
-        """Raise for a metric that is not served, but that a rule may give whose series are not known yet."""
+        """Raise for an unknown metric whose rule has not been discovered yet."""
         config = self.config
         if self._is_whole:
             open_queries = self.catalogue.failures.keys() - self._answered_once
@@ -393,7 +393,7 @@ class MetricsProvider:
         return self._directory.names(resource, namespace, objects)
 
     def _served(self, target: CustomTarget) -> ResourceType:
-        """Return the resource asked for; no client can make us look at objects that no metric is about."""
+        """Return the resource of a request; raise if no metric is about it, before objects are looked up."""
         try:
             resource = self.mapper.parse(target.resource)
         except UnknownResourceError as error:
@@ -405,7 +405,7 @@ class MetricsProvider:
     async def _series(
         self, query: str, start_ms: int, at_once: asyncio.Semaphore, lists_all: bool
     ) -> SeriesAnswer | None:
-        """Return the series of a query; None where they give what is in the catalogue."""
+        """Return the series of a series query; None if the catalogue would stay the same."""
         at_ms, catalogue = self.clock.now_ms(), self.catalogue
         try:
             async with at_once:

@@ -87,7 +87,7 @@ def add_routes(
     federation: "Federation | None" = None,
     own: "OwnExternal | None" = None,
 ) -> None:
-    """Serve the provider's metrics on `app`; the owner of the app runs `provider.run`.
+    """Add the metrics APIs to `app`; the owner of the app runs `provider.run`.
 
     Args:
         app: not started yet.
@@ -166,7 +166,7 @@ class MetricsApiRoutes:
         return status_response(request, NO_ROUTE)
 
     async def health(self, request: web.Request) -> web.Response:
-        """Answer a health path. Once discovery knows something, its failing is reported but passes."""
+        """Answer a health path. Once one discovery has worked, a failed one is reported but passes."""
         endpoint = request.path.strip("/")
         excluded = frozenset(request.query.getall("exclude", []))
         verbose = "verbose" in request.query
@@ -236,7 +236,7 @@ class MetricsApiRoutes:
     async def _metric(
         self, request: web.Request, group_version: str, target: CustomTarget | ExternalTarget
     ) -> web.Response:
-        """Answer for one metric, by ourselves or by what another metrics API says."""
+        """Answer a request for one metric, from this server's rules or from the member that owns it."""
         if self._own is not None and isinstance(target, ExternalTarget):
             selector = selector_of(request, "labelSelector")
             if self._own.has(target, selector):
@@ -268,7 +268,7 @@ class MetricsApiRoutes:
         target: ExternalTarget,
         selector: Selector,
     ) -> web.Response:
-        """Answer for an external metric that no rule makes."""
+        """Answer a request for an external metric of a trigger."""
         if asks_why(request):
             return why_answer(request, await own.why(target, selector))
         if is_watch(request):
@@ -307,20 +307,20 @@ class MetricsApiRoutes:
             raise NotDiscoveredError("which metrics there are")
 
     def _listed(self, group: str, version: str) -> list[bodies.Body]:
-        """Return the resources of a group and version, those of other metrics APIs among them."""
+        """Return the resources of a group and version, federation members' included."""
         more = self._own.names if self._own is not None else ()
         ours = bodies.listed_resources(group, self.provider.catalogue, more)
         federation = self._federation
         return ours if federation is None else federation.listed(group, version, ours)
 
     def _warned(self, response: web.Response) -> web.Response:
-        """Add why a list may lack something, as kubectl shows it."""
+        """Add a Warning header for lists that may be incomplete; kubectl shows it."""
         for text in () if self._federation is None else self._federation.warnings():
             response.headers.add("Warning", f"299 gpuscale {json.dumps(printable(text))}")
         return response
 
     def served_groups(self) -> list[str]:
-        """Return the groups that have anything now."""
+        """Return the API groups that have any metrics or resources."""
         config = self.provider.config
         external = config.external_rules or self._own is not None
         groups = ((CUSTOM_GROUP, config.rules), (EXTERNAL_GROUP, external))

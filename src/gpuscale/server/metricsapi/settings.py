@@ -55,7 +55,7 @@ _LEAST_DAYS, _MOST_DAYS = 7, 3650
 
 @dataclass(frozen=True, slots=True)
 class NamedPair:
-    """Certificate and key for single host names."""
+    """A certificate and key with the host names they serve, from a flag."""
 
     certificate: Path
     key: Path
@@ -65,7 +65,7 @@ class NamedPair:
 
 @dataclass(frozen=True, slots=True)
 class SecretSettings:
-    """The Secret that replicas share their certificate by."""
+    """The Secret that holds the replicas' shared certificate."""
 
     namespace: str
     name: str
@@ -93,7 +93,7 @@ def _secret(flags: FlagReader) -> SecretSettings | None:
 
 
 def _named_pair(text: str) -> NamedPair:
-    """Return the pair of `CERT,KEY` or `CERT,KEY:NAME,NAME`."""
+    """Parse `CERT,KEY` or `CERT,KEY:NAME,NAME`."""
     files, colon, listed = text.partition(":")
     paths = [path.strip() for path in files.split(",")]
     names = tuple(name.strip() for name in listed.split(",")) if colon else ()
@@ -103,7 +103,7 @@ def _named_pair(text: str) -> NamedPair:
 
 
 def _ciphers(flags: FlagReader, name: str) -> tuple[str, ...]:
-    """Return OpenSSL's names of suites that have Go's; those of TLS 1.3 are always on, as in Go."""
+    """Return OpenSSL's names of cipher suites given by Go's names; TLS 1.3's are always on, as in Go."""
     suites = [suite for suite in flags.items(name) if not suite.startswith(_TLS_1_3_SUITES)]
     return flags.each(name, suites, _openssl_name)
 
@@ -132,7 +132,7 @@ def _connections(flags: FlagReader) -> "ConnectionLimits":
 
 @dataclass(frozen=True, slots=True)
 class ServingSettings:
-    """Where and with what certificate to listen."""
+    """The listening address and the certificate."""
 
     host: str = SERVING.option(TEXT, "bind-address", "Address to listen on.", "0.0.0.0")  # noqa: S104 - as upstream
     secure_port: int = SERVING.option(PORT, "secure-port", "Port of HTTPS; 0 serves none.", "6443")
@@ -263,7 +263,7 @@ _HEADER_NAMES = Reading("list", _header_names, repeats=True)
 
 @dataclass(frozen=True, slots=True)
 class AuthSettings:
-    """Which credentials to accept, and for how long."""
+    """Which credentials are accepted, and how long reviews are cached."""
 
     authentication_kubeconfig: Path | None = made(
         lambda flags: _or_the_listers(flags, "authentication-kubeconfig"),
@@ -350,7 +350,7 @@ class AuthSettings:
 
 @dataclass(frozen=True, slots=True)
 class AuditSettings:
-    """Where to write, and how much to keep."""
+    """Where the audit log is written, and how much of it is kept."""
 
     path: str = AUDIT.option(
         TEXT,
@@ -430,7 +430,7 @@ def _federation(flags: FlagReader) -> "tuple[MemberSettings, ...]":
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricsApiSettings(BackendSettings):
-    """Everything of one server."""
+    """All settings of a metrics API server."""
 
     prints_preset: bool = METRICS.option(
         SWITCH, "print-preset", "Print these rules, and end.", "false", is_ours=True
@@ -529,7 +529,7 @@ COMMON = frozenset(
 def read_settings(
     given: Mapping[str, Sequence[str]], file: Mapping[str, FileText] | None = None
 ) -> MetricsApiSettings:
-    """Return the settings of these flags, and of the file with settings that they name.
+    """Return the settings from flags, and from the settings file that these name.
 
     Args:
         given: the texts of each flag that was given, by name without dashes.

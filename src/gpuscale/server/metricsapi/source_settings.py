@@ -1,4 +1,4 @@
-"""How a server reaches Prometheus."""
+"""The settings of the connection to Prometheus."""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Bounds and paces of the triggers that a server watches, and where their decisions are kept."""
+"""Limits and intervals of trigger evaluation, and where decisions are saved."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,7 +35,7 @@ class TriggerSettings:
 
 @dataclass(frozen=True, slots=True)
 class HeldPlace:
-    """Where decisions are kept; in neither place, they are lost with the process."""
+    """Where decisions are saved: a file or a ConfigMap. With neither, a restart loses them."""
 
     file: Path | None = None
     config_map: tuple[str, str] | None = None
@@ -53,7 +53,7 @@ def _held_place(flags: FlagReader) -> HeldPlace:
 
 
 def held_place() -> HeldPlace:
-    """Return the field that says where the last decisions of triggers are kept."""
+    """Return the settings field for the place where triggers' last decisions are saved."""
     return made(
         _held_place,
         METRICS.flag(

@@ -1,4 +1,4 @@
-"""Rules of prometheus-adapter: which series are which metric of which object, and their queries; pure."""
+"""Rules of prometheus-adapter: from series to metrics of objects, and from requests to queries; pure."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""What the rules of one namespace may ask of the source, so that no team is a burden on the others."""
+"""Limits on the queries of one namespace's rules, so that no team burdens the others."""
 
 from dataclasses import dataclass
 
@@ -14,7 +14,7 @@ _STEP_MS = 60_000
 
 @dataclass(frozen=True, slots=True)
 class RuleBudget:
-    """Bounds for the rules of one namespace, all of its ConfigMaps together."""
+    """Limits for the rules of one namespace, summed over its ConfigMaps."""
 
     rules: int = 200
     """Each may be a query per discovery."""
@@ -30,7 +30,7 @@ DEFAULT_BUDGET = RuleBudget()
 
 
 def check_range(node: Node, longest_ms: int) -> None:
-    """Return if a query is none that reads much of the past for little.
+    """Raise QueryError for a query that reads far into the past.
 
     Raises:
         QueryError: it looks further back than allowed, at a fixed time, or evaluates too often.
@@ -52,7 +52,7 @@ def check_range(node: Node, longest_ms: int) -> None:
 
 
 def _reach_ms(node: Node) -> int | None:
-    """Return how far back an expression looks; None where that is not known."""
+    """Return how far back an expression reads, in milliseconds; None if it can't be told."""
     own = 0
     if isinstance(node, tree.Select | tree.Subquery):
         if isinstance(node.moment.at, int):

@@ -29,14 +29,14 @@ _ENTRY_BYTES = 300
 
 @dataclass(frozen=True, slots=True)
 class QueryFailure:
-    """A series query that was not answered, and why."""
+    """A series query that failed, and why."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class SeriesShape:
-    """What of a series decides on its metrics."""
+    """The name and label names of a series, which decide what metrics it gives."""
 
     name: str
     labels: frozenset[str]
@@ -73,7 +73,7 @@ SeriesAnswer = Sequence[Mapping[str, str]] | QueryFailure
 
 @dataclass(frozen=True, slots=True)
 class Catalogue:
-    """All metrics at one time. Where two rules or series give one name, the last of them has it.
+    """The discovered metrics of one moment. If two rules or series give one name, the last one wins.
 
     In a team's namespace its own rules come before those of the cluster.
     """
@@ -97,7 +97,7 @@ class Catalogue:
         series_of: Mapping[str, SeriesAnswer],
         previous: "Catalogue | None" = None,
     ) -> "Catalogue":
-        """Return the metrics of these series.
+        """Return the catalogue of these series.
 
         Args:
             config: the rules.
@@ -135,13 +135,13 @@ class Catalogue:
 
     @property
     def answered(self) -> frozenset[str]:
-        """Return the series queries whose latest answer is in here."""
+        """Return the series queries whose latest run succeeded."""
         return frozenset(self.shapes.keys() - self.failures.keys())
 
     def custom_entry(
         self, resource: ResourceType, metric: str, namespace: str | None, name: str | None = None
     ) -> Entry | None:
-        """Return what is behind a metric of objects in a namespace; None where it is not served.
+        """Return the rule and series of an object metric in a namespace; None if it is not served.
 
         Args:
             resource: of the objects.
@@ -154,7 +154,7 @@ class Catalogue:
         return own or self.custom.get((resource, metric))
 
     def external_entry(self, metric: str, namespace: str) -> Entry | None:
-        """Return what is behind an external metric as seen from a namespace."""
+        """Return the rule and series of an external metric, as seen from a namespace."""
         own = self.external_in.get(namespace, {}).get(metric)
         return own or self.external.get(metric)
 
@@ -163,7 +163,7 @@ class Catalogue:
         return self.shapes.get(rule.series_query, ())
 
     def bytes(self) -> int:
-        """Return about how many bytes it takes, by the size of a few of its series' shapes."""
+        """Return roughly how many bytes the catalogue takes, estimated from a few series."""
         shapes = [each for found in self.shapes.values() for each in found]
         sampled = shapes[:: len(shapes) // _SAMPLED_SHAPES + 1]
         a_shape = sum(map(deep_bytes, sampled)) // max(1, len(sampled))
@@ -186,7 +186,7 @@ class Catalogue:
 
 
 def needed_metric_names(config: AdapterConfig) -> frozenset[str] | None:
-    """Return the names of all series that the rules can ever ask for; None where that can't be said.
+    """Return the names of all series that the rules may ever read; None if they can't be told.
 
     It can't where a series query or a filled-in query does not name its series outright, or where a
     query only takes shape with a request.
@@ -217,7 +217,7 @@ def _needed_by(rule: AdapterRule) -> frozenset[str] | None:
 
 
 def _shapes(series: Sequence[Mapping[str, str]]) -> tuple[SeriesShape, ...]:
-    """Return each distinct shape, in the order of its first series."""
+    """Return the distinct shapes, in the order of first appearance."""
     # Series by the thousand have the same few lists of label names, which are quick to compare.
     lists = Counter(
         (labels[METRIC_NAME], tuple(labels)) for labels in series if METRIC_NAME in labels
@@ -258,7 +258,7 @@ def _over_budget(
     external: Mapping[str, Sequence[AdapterRule]],
     shapes: Mapping[str, tuple[SeriesShape, ...]],
 ) -> dict[str, str]:
-    """Return why a namespace's rules don't count: their series queries find too many series."""
+    """Return, by namespace, why its rules are ignored: their series queries find too many series."""
     over: dict[str, str] = {}
     for place in (rules.keys() | external.keys()) - {""}:
         queries = {rule.series_query for rule in (*rules.get(place, ()), *external.get(place, ()))}

@@ -22,7 +22,7 @@ _PART = "gpuscale_part"
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One limit of a combined metric."""
+    """One limit of a combined metric, such as KV cache or queue length."""
 
     name: str
     query: Template
@@ -45,7 +45,7 @@ def read_threshold(value: object) -> float:
 
 
 def combined_query(parts: Sequence[tuple[str, float]]) -> str:
-    """Return the text of a template for the largest of the parts, for objects that have all of them.
+    """Return a query template for the largest part, for objects that have all parts.
 
     Args:
         parts: the template text and the threshold of each.

@@ -60,7 +60,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AdapterRule:
-    """One compiled rule."""
+    """A compiled rule."""
 
     origin: str
     """File and line, for messages."""
@@ -81,7 +81,7 @@ class AdapterRule:
     """Of a combined metric, whose query is made of them."""
 
     def read(self, value: Value) -> Value:
-        """Return what a query gave, as the rule wants it read."""
+        """Return a query's result, with NaN as 0 if the rule says so."""
         if not self.nan_is_zero:
             return value
         if isinstance(value, Scalar):
@@ -94,13 +94,13 @@ class AdapterRule:
         return value
 
     def api_name(self, series: str) -> str | None:
-        """Return what the API calls the metric of a series; None where the rule leaves it out."""
+        """Return the API name of a series' metric; None if the rule excludes the series."""
         if all(condition.takes(series) for condition in self.filters):
             return self.naming.api_name(series)
         return None
 
     def example(self, series: str) -> str:
-        """Return the query for made-up objects, to see what it is made of.
+        """Return the rule's query for made-up objects, to check it.
 
         Raises:
             TemplateError: the template fails on any request.
@@ -120,7 +120,7 @@ class AdapterRule:
 
 @dataclass(frozen=True, slots=True)
 class DisabledRule:
-    """A rule that can give nothing, and is left out while the others are served."""
+    """A rule that can give no metric, and is skipped while the others are served."""
 
     series_query: str
     problems: tuple[Problem, ...]
@@ -134,7 +134,7 @@ class DisabledRule:
         return "\n".join(map(str, self.problems))
 
     def would_give(self, metric: str) -> bool | None:
-        """Return whether it is meant to give a metric; None where its text does not say."""
+        """Return whether the rule was meant for this metric; None if its text doesn't tell."""
         try:
             names = metric_names(parse_query(self.series_query))
         except QueryError:
@@ -159,7 +159,7 @@ class AdapterConfig:
 
     @staticmethod
     def joined(*configs: "AdapterConfig") -> "AdapterConfig":
-        """Return the rules of all, in order; of several resource rules the last are taken."""
+        """Return the rules of several files, in order; of their resource rules, the last ones win."""
         resource = [each.resource_rules for each in configs if each.resource_rules is not None]
         return AdapterConfig(
             tuple(rule for each in configs for rule in each.rules),
@@ -174,12 +174,12 @@ class AdapterConfig:
         return bool(self.rules or self.external_rules or self.resource_rules)
 
     def rules_in(self, namespace: str, *, external: bool) -> tuple[AdapterRule, ...]:
-        """Return the custom or the external rules that count in a namespace: all but other teams' own."""
+        """Return the custom or external rules of a namespace: the cluster's and its own team's."""
         rules = self.external_rules if external else self.rules
         return tuple(rule for rule in rules if rule.only_in in {"", namespace})
 
     def series_queries(self) -> tuple[str, ...]:
-        """Return every distinct series query; rules with the same text share one."""
+        """Return the distinct series queries; rules with equal queries share one."""
         every = (*self.rules, *self.external_rules)
         return tuple(dict.fromkeys(rule.series_query for rule in every))
 
@@ -222,7 +222,7 @@ def default_config(mapper: ResourceMapper = KUBERNETES) -> AdapterConfig:
 def _only_document(
     text: str, source: str, *, takes_any_number: bool
 ) -> tuple[Document, list[Problem]]:
-    """Return the document of a file, and what is passed over where there may be none, or several."""
+    """Return a file's only YAML document; notes a fault if there are several."""
     documents = load_documents(text, source)
     if len(documents) == 1:
         return documents[0], []
@@ -273,7 +273,7 @@ def _validated(document: Document, shape: type[T]) -> T:
 
 
 class _Compiler:
-    """Compiles the rules of one document, noting every fault instead of stopping at the first."""
+    """Compiles the rules of one document and collects all their faults."""
 
     def __init__(self, document: Document, mapper: ResourceMapper, *, disables: bool) -> None:
         self.document = document
@@ -289,7 +289,7 @@ class _Compiler:
         external: tuple[AdapterRule, ...],
         resource: ResourceRules | None = None,
     ) -> AdapterConfig:
-        """Return the configuration, or raise what was noted."""
+        """Return the configuration, or raise the collected faults."""
         if self.problems:
             raise ConfigError(*sorted(self.problems, key=lambda problem: problem.line or 0))
         return AdapterConfig(rules, external, resource, tuple(self.warnings), tuple(self.disabled))
@@ -298,7 +298,7 @@ class _Compiler:
         self.problems.append(self.document.problem(path, expected, found=found))
 
     def warn(self, path: Path, text: str) -> None:
-        """Remember something that is accepted, but may surprise."""
+        """Add a warning about something valid that may surprise."""
         self.warnings.append(self.document.problem(path, text))
 
     def rules(
@@ -311,7 +311,7 @@ class _Compiler:
         return tuple(rule for rule in compiled if rule is not None)
 
     def _rule(self, model: RuleModel, path: Path, *, external: bool) -> AdapterRule | None:
-        """Return a rule; None where it has faults, which are noted or have it disabled."""
+        """Return a rule; None if it has faults, which are collected, or is disabled."""
         faults = len(self.problems)
         self._check_series_query(model.series_query, (*path, "seriesQuery"))
         filters = [
@@ -350,7 +350,7 @@ class _Compiler:
         return None
 
     def _parts(self, models: list[PartModel], path: Path) -> tuple[Part, ...]:
-        """Return the parts of a combined metric; fewer than there are where one has a fault."""
+        """Return the parts of a combined metric, without those that have faults."""
         if len(models) > MAX_PARTS:
             self.note(path, f"at most {MAX_PARTS} parts", f"{len(models)} parts")
         names = [model.name or f"part {i}" for i, model in enumerate(models, start=1)]
@@ -374,7 +374,7 @@ class _Compiler:
         return tuple(found)
 
     def resource_rules(self, model: ResourceRulesModel | None, path: Path) -> ResourceRules | None:
-        """Return the rules for CPU and memory; None where there are none, or they have faults."""
+        """Return the rules for CPU and memory; None if there are none, or they have faults."""
         if model is None:
             return None
         faults = len(self.problems)
@@ -512,7 +512,7 @@ class _Compiler:
             return None
 
     def _check_example(self, rule: AdapterRule, query: str, path: Path) -> None:
-        """Report a query early that can hardly work; the values of a request may still fix it."""
+        """Warn about a query that can hardly work, although a request's values may still make it valid."""
         try:
             text = rule.example("series_of_the_rule")
         except TemplateError as error:
@@ -533,5 +533,5 @@ def preset_text() -> str:
 
 @lru_cache(maxsize=4)
 def preset_config(mapper: ResourceMapper = KUBERNETES) -> AdapterConfig:
-    """Return the preset's rules; a kind unknown to the cluster counts with its usual scope."""
+    """Return the preset's rules; a kind that the cluster doesn't know gets its usual scope."""
     return load_rules(preset_text(), "<preset>", mapper.extended(*KUBERNETES.types))

@@ -1,4 +1,4 @@
-"""Rules of a team: they read and serve only one namespace.
+"""Rules of a team, which read and serve a single namespace.
 
 Every selector of what a rule asks gets a matcher for the namespace, whatever else it says, after its
 template was filled. The label is one that the operator trusts to distinguish namespaces, never one that the
@@ -30,11 +30,11 @@ class ConfinedTemplate(Template):
         self._longest_ms = longest_ms
 
     def plain_fields(self) -> None:
-        """Return None: what the query asks for is more than what the template shows."""
+        """Return None: the filled query reads more than the template shows."""
         return
 
     def render(self, data: Data) -> str:
-        """Return the confined query; nothing for a template that gives nothing.
+        """Return the confined query; empty if the template gives none.
 
         Raises:
             TemplateError: the template can't be filled.

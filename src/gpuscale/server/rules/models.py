@@ -1,4 +1,4 @@
-"""The shape of rule files: which keys there are and what type each has.
+"""The models of rule files: their keys, and the type of each.
 
 Source: prometheus-adapter v0.12.0 pkg/config (config.go); the Helm chart prometheus-community/
 prometheus-adapter 5.3.0 (values.yaml, the keys under `rules`).
@@ -20,7 +20,7 @@ class GroupResourceModel:
 
 @dataclass(frozen=True)
 class ResourcesModel:
-    """Which label names which resource."""
+    """The model of `resources`: which label names which resource."""
 
     overrides: dict[str, GroupResourceModel] = field(default_factory=dict)
     template: str = ""
@@ -29,7 +29,7 @@ class ResourcesModel:
 
 @dataclass(frozen=True)
 class NameModel:
-    """How the API names a metric."""
+    """The model of `name`: how the API names a metric."""
 
     matches: str = ""
     expansion: str = field(default="", metadata=under("as"))
@@ -37,13 +37,13 @@ class NameModel:
 
 @dataclass(frozen=True)
 class FilterModel:
-    """A condition on the name of a series: one of the two."""
+    """A condition on series names: `is` or `isNot`."""
 
     matching: str = field(default="", metadata=under("is"))
     not_matching: str = field(default="", metadata=under("isNot"))
 
     def __post_init__(self) -> None:
-        """Pass one condition.
+        """Check that there is exactly one condition.
 
         Raises:
             ValueError: there are two, or none.
@@ -77,7 +77,7 @@ class RuleModel:
     """Ours, in place of `metricsQuery`: limits, of which the fullest counts."""
 
     def __post_init__(self) -> None:
-        """Pass a rule with a query or with parts.
+        """Check that a rule has either a query or parts.
 
         Raises:
             ValueError: there are both, or parts that are read in two ways.
@@ -93,7 +93,7 @@ class RuleModel:
 
 @dataclass(frozen=True)
 class ResourceRuleModel:
-    """How to ask for CPU, or for memory."""
+    """The query and container label for CPU, or for memory."""
 
     container_query: str = field(default="", metadata=under("containerQuery"))
     node_query: str = field(default="", metadata=under("nodeQuery"))
@@ -121,7 +121,7 @@ class AdapterFileModel:
 
 @dataclass(frozen=True)
 class HelmRulesModel:
-    """What the chart has under `rules`."""
+    """The chart's `rules` value."""
 
     default: bool = True
     custom: list[RuleModel] = field(default_factory=list)

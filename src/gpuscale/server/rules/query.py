@@ -1,4 +1,4 @@
-"""The PromQL of one request: matchers, and the rule's template filled with them.
+"""The PromQL of a request: the rule's template, filled with matchers.
 
 Source: prometheus-adapter v0.12.0 pkg/naming (metrics_query.go). Known differences:
 
@@ -42,7 +42,7 @@ _COMPARISON = {
 
 
 class LabelNaming(Protocol):
-    """Which label names a resource."""
+    """The mapping from resources to labels."""
 
     def label_for(self, resource: ResourceType) -> str: ...
 
@@ -128,7 +128,7 @@ def _matcher(label: str, names: Sequence[str]) -> str:
 
 
 def are_joined(names: Sequence[str]) -> bool:
-    """Return whether `custom_query` asks for just these objects rather than for all."""
+    """Return whether `custom_query` selects just these objects, rather than all."""
     return len(names) < 2 or _joined(names, MAX_JOINED_NAMES) != _ANY_NAME
 
 

@@ -17,7 +17,7 @@ _MAX_REMEMBERED = 10_000
 
 
 class NoLabelError(NotFoundError):
-    """A rule says of no label that it names a resource."""
+    """A rule maps the resource to no label."""
 
     def __init__(self, resource: ResourceType) -> None:
         self.resource = resource
@@ -28,7 +28,7 @@ class NoLabelError(NotFoundError):
 
 
 class LabelTemplate:
-    """A label name with the resource's singular name, and perhaps its group, in it."""
+    """A template for label names that contain a resource's singular name, and maybe its group."""
 
     def __init__(self, text: str) -> None:
         """Compile the template.
@@ -49,7 +49,7 @@ class LabelTemplate:
         return self._render(group, resource.singular)
 
     def split(self, label: str) -> tuple[str, str] | None:
-        """Return the resource and group that a label names, or None where it has another form."""
+        """Return the resource and group in a label name; None if it doesn't match the template."""
         match = self._pattern.search(label)
         if match is None:
             return None
@@ -61,7 +61,7 @@ class LabelTemplate:
 
 
 class ResourceLabels:
-    """Both directions of one rule."""
+    """The mapping of one rule, from resources to labels and back."""
 
     def __init__(
         self,
@@ -106,7 +106,7 @@ class ResourceLabels:
         return self._resources[label]
 
     def resources_of(self, labels: Iterable[str]) -> tuple[ResourceType, ...]:
-        """Return the resources that a series with these labels is about, each once."""
+        """Return the resources that a series' labels name, each once."""
         found = (self.resource_for(label) for label in labels)
         return tuple(dict.fromkeys(resource for resource in found if resource is not None))
 

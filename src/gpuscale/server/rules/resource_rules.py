@@ -1,4 +1,4 @@
-"""`resourceRules`: how CPU and memory of pods and nodes are asked for.
+"""`resourceRules`: the queries for CPU and memory of pods and nodes.
 
 Source: prometheus-adapter v0.12.0 pkg/resourceprovider (provider.go, newResourceQuery and runQuery).
 """
@@ -17,7 +17,7 @@ _NO_SELECTOR = Selector()
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ResourceRule:
-    """How to ask for one of the two: CPU in cores, or memory in bytes."""
+    """The queries for CPU in cores, or for memory in bytes."""
 
     container_query: Template
     node_query: Template
@@ -56,7 +56,7 @@ class ResourceRule:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ResourceRules:
-    """Both rules, and the window that answers state."""
+    """The rules for CPU and memory, and the window that answers report."""
 
     cpu: ResourceRule
     memory: ResourceRule

@@ -44,7 +44,7 @@ class ResourceType:
 
 
 class ResourceMapper:
-    """Resources in the order of preference, found by singular or plural name."""
+    """The cluster's resources in order of preference, looked up by singular or plural name."""
 
     def __init__(self, types: Iterable[ResourceType]) -> None:
         self.types = tuple(types)
@@ -92,7 +92,7 @@ class ResourceMapper:
         raise UnknownResourceError(kind, wanted[1])
 
     def extended(self, *types: ResourceType) -> "ResourceMapper":
-        """Return a mapper that knows these resources too, after all others."""
+        """Return a mapper with these resources added at the end."""
         return ResourceMapper((*self.types, *types))
 
 

@@ -1,4 +1,4 @@
-"""What KEDA would get from a scaler, asked as KEDA asks: spec, value, activity."""
+"""A client that asks a scaler what KEDA would: metric spec, value, activity."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -22,7 +22,7 @@ Found = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Channel:
-    """How to reach a scaler; empty paths are none."""
+    """A scaler's address and TLS files; an empty path is none."""
 
     server: str
     ca_file: str = ""
@@ -30,7 +30,7 @@ class Channel:
     key_file: str = ""
 
     def open(self) -> grpc.aio.Channel:
-        """Return a connection that is yet to be made.
+        """Return a gRPC channel, which connects at the first call.
 
         Raises:
             UsageError: files that can't be read, or don't go together.
@@ -48,7 +48,7 @@ class Channel:
 async def ask_scaler(
     channel: Channel, namespace: str, name: str, metadata: Mapping[str, str]
 ) -> Found:
-    """Return what the scaler says of a trigger.
+    """Return the scaler's answers for a trigger.
 
     Args:
         channel: to it.
@@ -104,7 +104,7 @@ async def _ask(opened: grpc.aio.Channel, ref: pb.ScaledObjectRef) -> Found:
 
 
 def lines_of(found: Found) -> Iterator[str]:
-    """Yield what was found, for people."""
+    """Yield the answers as lines of text."""
     yield f"metric  {found['metric']}, target {found['target']:g} per pod"
     if found["value"] is None:
         yield f"value   none: {found['reason']}"

@@ -1,4 +1,4 @@
-"""The scaler's certificate and the CAs of its clients, as files that are renewed while it runs."""
+"""The scaler's certificate and client CAs, reloaded when their files change."""
 
 import asyncio
 import logging
@@ -15,7 +15,7 @@ _LOOK_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class ScalerTlsFiles:
-    """Where they are."""
+    """The paths of the TLS files."""
 
     certificate: Path
     key: Path
@@ -25,7 +25,7 @@ class ScalerTlsFiles:
 
 @dataclass(frozen=True, slots=True)
 class TlsMaterial:
-    """What was read, as PEM."""
+    """The content of the TLS files, as PEM."""
 
     certificate: bytes
     key: bytes
@@ -33,7 +33,7 @@ class TlsMaterial:
 
 
 class WatchedCertificate:
-    """The files as they were last good; connections that are open keep what they began with.
+    """The last valid TLS files; a change applies to new connections.
 
     Args:
         files: read now, and again when they change.
@@ -52,11 +52,11 @@ class WatchedCertificate:
 
     @property
     def fault(self) -> str | None:
-        """Why the files as they are now can't be used."""
+        """Why the current TLS files can't be used."""
         return None if self._files.fault is None else str(self._files.fault)
 
     async def run(self) -> None:
-        """Look for renewed files, until cancelled."""
+        """Reload changed TLS files until cancelled."""
         said = None
         while True:
             await asyncio.sleep(_LOOK_S)

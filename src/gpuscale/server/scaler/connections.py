@@ -1,4 +1,4 @@
-"""How many connections an address may have open; gRPC itself bounds no more than all of them together.
+"""A limit on open connections per client address; gRPC itself only limits their total.
 
 The kernel says who is connected (Linux; elsewhere nothing is bounded here). What is too much is shut down
 from our side, the newest first, of the address that has the most; gRPC then sees that the client is gone.
@@ -22,7 +22,7 @@ _OWN = Path("/proc/self/fd")
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """A connection."""
+    """A TCP connection of a client."""
 
     inode: int
     """Of the socket; later ones are larger, but for those that another core made at the time."""
@@ -31,7 +31,7 @@ class Peer:
 
 
 class ConnectionBounds:
-    """Shuts down what is too much.
+    """Shuts down connections beyond the limits.
 
     Args:
         port: that is listened on.
@@ -47,13 +47,13 @@ class ConnectionBounds:
         self._most_of_address = most_of_address
 
     async def run(self) -> None:
-        """Look every second, until cancelled."""
+        """Check every second until cancelled."""
         while True:
             self.look()
             await asyncio.sleep(_LOOK_S)
 
     def look(self) -> None:
-        """Count the connections, and shut down those that are too many."""
+        """Count the connections, and shut down those beyond the limits."""
         peers = _peers(self._port)
         doomed = too_many(peers, self._most, self._most_of_address)
         for reason in doomed.values():
@@ -64,7 +64,7 @@ class ConnectionBounds:
 
 
 def too_many(peers: list[Peer], most: int, most_of_address: int) -> dict[int, str]:
-    """Return the reason for each connection that is too many, by its inode."""
+    """Return the connections to shut down, by inode, each with its reason."""
     doomed: dict[int, str] = {}
     by_address: dict[str, list[Peer]] = {}
     for peer in sorted(peers, key=lambda peer: peer.inode):
@@ -81,7 +81,7 @@ def too_many(peers: list[Peer], most: int, most_of_address: int) -> dict[int, st
 
 
 def network_of(address: str) -> str:
-    """Return what counts as one client: an IPv4 address, or the /64 network of an IPv6 one."""
+    """Return the client network of an address: an IPv4 address, or an IPv6 /64 network."""
     try:
         found = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
@@ -110,7 +110,7 @@ def _peers(port: int) -> list[Peer]:
 
 
 def _address(text: str) -> str:
-    """Return the address of `0100007F:1F90`: words of 32 bits in the machine's order."""
+    """Parse an address of /proc/net/tcp such as `0100007F:1F90`: 32-bit words in the machine's byte order."""
     digits = text.partition(":")[0]
     words = [int(digits[i : i + 8], 16) for i in range(0, len(digits), 8)]
     return network_of(str(ipaddress.ip_address(struct.pack(f"={len(words)}I", *words))))

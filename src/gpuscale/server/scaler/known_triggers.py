@@ -1,4 +1,4 @@
-"""The triggers that ScaledObjects' metadata describes, read once and remembered."""
+"""Triggers parsed from ScaledObject metadata, and cached."""
 
 import hashlib
 from collections import Counter, OrderedDict
@@ -30,7 +30,7 @@ ReadTrigger = Callable[[Mapping[str, str], str], Trigger]
 
 
 class RefusedError(GpuscaleError):
-    """A call is not answered with what it asks for.
+    """A call is refused with a gRPC status.
 
     Args:
         code: of gRPC.
@@ -43,7 +43,7 @@ class RefusedError(GpuscaleError):
 
 
 class KnownTriggers:
-    """Reads metadata, and remembers what it read.
+    """Parses trigger metadata, and caches the results.
 
     Args:
         read: makes a trigger of metadata.
@@ -120,7 +120,7 @@ def polling_s(ref: pb.ScaledObjectRef) -> float:
 
 
 class WatchedTriggers:
-    """How many triggers each address has had watched lately, so that none takes the room of all.
+    """Limits how many triggers each client address can have watched, so that none takes all the room.
 
     Args:
         most: of all addresses together.
@@ -137,7 +137,7 @@ class WatchedTriggers:
         return len(self._used)
 
     def use(self, trigger: Trigger, address: str, now_s: float) -> None:
-        """Note that an address asks for a trigger.
+        """Count a trigger for an address.
 
         Args:
             trigger: that is watched from now on, if it was not.

@@ -1,4 +1,4 @@
-"""What clients of the scaler may do."""
+"""The limits on clients of the scaler."""
 
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ def _share_of_age(flags: FlagReader) -> float:
 
 @dataclass(frozen=True, slots=True)
 class ServerLimits:
-    """Bounds of one server; times are seconds."""
+    """Limits of a scaler's server; times are in seconds."""
 
     connections: int = LIMITS.option(
         NUMBER.or_default(),

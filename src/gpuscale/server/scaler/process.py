@@ -1,4 +1,4 @@
-"""A scaler as its settings describe it, with all that runs beside it.
+"""A scaler built from its settings, with its background tasks.
 
 It listens before anything else works: KEDA takes a ScaledObject down as a whole while GetMetricSpec fails,
 and that needs nothing but the metadata. What values come from is opened behind it, and tried again.
@@ -48,34 +48,34 @@ _GOODBYE_S = 5.0
 
 
 class Watch(KeptAnswers, Protocol):
-    """Evaluates triggers."""
+    """Evaluates triggers in the background."""
 
     async def run(self) -> None:
         """Evaluate until cancelled."""
         ...
 
     def families(self) -> tuple[Family, ...]:
-        """Return how the evaluations do."""
+        """Return the metrics of the evaluations."""
         ...
 
     def checks(self) -> list[HealthCheck]:
-        """Return how the parts do, for the health paths."""
+        """Return the health checks of the evaluations."""
         ...
 
 
 class MakeWatch(Protocol):
-    """Makes what evaluates triggers."""
+    """Creates the watch of triggers."""
 
     def __call__(
         self, backend: MetricsBackend, stack: AsyncExitStack, *, is_clustered: bool
     ) -> Watch:
-        """Return it, for a backend that is open; the stack closes what it opens."""
+        """Return a watch on an open backend; the exit stack closes it."""
         ...
 
 
 @dataclass
 class LateAnswers:
-    """Answers of what is opened while KEDA already asks."""
+    """Stands in for the triggers' answers while the watch is still being opened, as KEDA already calls."""
 
     fault: str = ""
     """Why it could not be opened; empty before the first try ended."""
@@ -197,7 +197,7 @@ class ScalerServer:
         stop: asyncio.Event,
         hurry: asyncio.Event,
     ) -> None:
-        """Run what answers need, until the last of them was given."""
+        """Run the background tasks until the last call has been answered."""
         async with asyncio.TaskGroup() as group:
             running = [
                 group.create_task(bounds.run(), name="connections"),
@@ -217,7 +217,7 @@ class ScalerServer:
                     task.cancel()
 
     async def _delay(self, hurry: asyncio.Event) -> None:
-        """Go on serving for a while, so that KEDA finds the other replica first."""
+        """Keep serving for a while after the stop signal, so that KEDA finds the other replica first."""
         delay_s = self._settings.shutdown_delay_s
         if delay_s and not hurry.is_set():
             _LOG.info("stopping: serving goes on for %g s", delay_s)
@@ -228,7 +228,7 @@ class ScalerServer:
                 return
 
     async def _open(self, group: asyncio.TaskGroup, stack: AsyncExitStack) -> None:
-        """Open what values come from; again and again, while a part outside does not answer."""
+        """Open the metric source and the watch; retry while the API server or the source doesn't answer."""
         backoff = Backoff(_FIRST_RETRY_S, _LONGEST_RETRY_S)
         while not await self._try_to_open(group, stack):
             await self._clock.sleep(backoff.jittered())
@@ -252,7 +252,7 @@ class ScalerServer:
         return True
 
     async def _give_back(self) -> None:
-        """Give the system what is free after a growth; gRPC and the C library keep it otherwise."""
+        """Return freed memory to the system from time to time; gRPC and the C library would keep it."""
         least = _resident_bytes()
         while True:
             await asyncio.sleep(_GIVE_BACK_S)
@@ -305,7 +305,7 @@ class ScalerServer:
 
 
 def _resident_bytes() -> int:
-    """Return the memory of this process; 0 where the system does not say."""
+    """Return this process' resident memory in bytes; 0 if the system doesn't report it."""
     try:
         pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
     except OSError:
@@ -321,7 +321,7 @@ async def _listen(http: HttpServer, host: str, port: int) -> None:
 
 
 def scaler_server(settings: ScalerSettings) -> ScalerServer:
-    """Return the scaler of these settings."""
+    """Return a scaler with these settings."""
     clock = WallClock()
     bounds = TriggerSettings(
         max_triggers=settings.limits.triggers,

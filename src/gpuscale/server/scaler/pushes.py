@@ -1,4 +1,4 @@
-"""When to say that a workload is active, so that KEDA knows it in time and is not asked to work in vain.
+"""When to push activity to KEDA: soon enough to wake a workload, and no more often than needed.
 
 Each `true` makes KEDA read the ScaledObject and the scale, and above zero replicas patch a status. It drops
 one that comes before it has built the HPA of a new ScaledObject, without a word; so the first is repeated.
@@ -19,7 +19,7 @@ _GAP_S = 1.0
 
 
 class PushSchedule:
-    """What to send on one stream, and when. Times are monotonic seconds.
+    """The pushes that are due on one stream. Times are monotonic seconds.
 
     Args:
         interval_s: KEDA's polling interval; while the workload stays active, `true` is repeated as often.
@@ -34,7 +34,7 @@ class PushSchedule:
         self._repeats: list[float] = []
 
     def due(self, now_s: float, *, is_active: bool | None) -> bool | None:
-        """Return what is to be sent now, and take it as sent; None for nothing.
+        """Return the activity to push now, and count it as pushed; None if no push is due.
 
         Args:
             now_s: the time.
@@ -53,7 +53,7 @@ class PushSchedule:
         return is_active
 
     def next_s(self, *, is_active: bool | None) -> float | None:
-        """Return from when on something is to be sent, if nothing changes; None for never."""
+        """Return when the next push is due if the activity stays the same; None for never."""
         if not is_active:
             return float("-inf") if is_active is False and self._sent is not False else None
         if self._last_true_s is None:
@@ -64,7 +64,7 @@ class PushSchedule:
 
 
 class PushStream:
-    """One stream: follows the answers of a trigger and sends what the schedule says.
+    """One stream: pushes a trigger's activity as the schedule says.
 
     Args:
         interval_s: KEDA's polling interval.
@@ -83,12 +83,12 @@ class PushStream:
         self._waiter: asyncio.Future[None] | None = None
 
     def end(self) -> None:
-        """End the stream well, and soon."""
+        """End the stream cleanly."""
         self._is_over = True
         self._wake()
 
     async def run(self, changes: AsyncIterator[Answer]) -> AsyncIterator[bool]:
-        """Yield what is to be sent.
+        """Yield the activity to push.
 
         Args:
             changes: of the trigger; its errors are raised here.

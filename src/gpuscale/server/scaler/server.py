@@ -51,7 +51,7 @@ _Handler = Callable[[Any, Any], Any]
 
 
 class GrpcServer:
-    """The port that KEDA comes to.
+    """The scaler's gRPC port.
 
     Args:
         scaler: answers.
@@ -115,11 +115,11 @@ class GrpcServer:
         return bound
 
     def say_not_ready(self) -> None:
-        """Have grpc.health.v1 say from now on that nothing is served."""
+        """Report NOT_SERVING through grpc.health.v1 from now on."""
         self._health.stop_serving()
 
     async def stop(self, grace_s: float) -> None:
-        """Take no more calls, end the streams, and let what is under way end."""
+        """Refuse new calls, end the streams, and wait for calls in progress."""
         self._health.stop_serving()
         self._scaler.drain()
         await self._server.stop(grace_s)
@@ -239,7 +239,7 @@ class GrpcServer:
         return handle
 
     def _count_call(self, address: str, context: Any) -> None:  # noqa: ANN401 - as grpc has it
-        """Count a call of an address until the client has the answer, perhaps long after it was given."""
+        """Hold a call's place of its address until the client has read the answer."""
         calls = self._calls_by_address
         if calls[address] >= self._limits.calls_per_address:
             raise RefusedError(
@@ -265,7 +265,7 @@ class GrpcServer:
 
 
 class _Guarded:
-    """A call or stream: counts how it ended, and tells the client what it was refused for."""
+    """A call or stream: counts its result, and gives the client the reason of a refusal."""
 
     def __init__(
         self,
@@ -300,7 +300,7 @@ class _Guarded:
 
 
 async def _request(context: Any, read: Callable[[bytes], Any]) -> Any:  # noqa: ANN401 - as grpc has it
-    """Return the one message of a call.
+    """Return the request message of a call.
 
     Raises:
         RefusedError: it does not come, or is none.
@@ -325,7 +325,7 @@ def _read(read: Callable[[bytes], Any], found: bytes) -> Any:  # noqa: ANN401 - 
 
 
 class _Place:
-    """A stream's place among all of them, and among those of its address."""
+    """A stream's place within the limits of the server and of its address."""
 
     def __init__(
         self,
@@ -366,7 +366,7 @@ async def _one(request: Any) -> AsyncGenerator[Any, None]:  # noqa: ANN401 - a m
 
 
 class _Health:
-    """What grpc.health.v1 says, of the scaler and of the server as a whole.
+    """The grpc.health.v1 service for the scaler and for the server as a whole.
 
     The package's own service writes to each watcher under a lock, so that one who reads nothing holds up all.
     """
@@ -385,7 +385,7 @@ class _Health:
         return health_pb2.HealthCheckResponse(status=self._status)
 
     async def watch(self, service: str) -> AsyncGenerator[Any, None]:
-        """Yield the status, and the one that follows it: there is no way back."""
+        """Yield the status and its change to NOT_SERVING, which is final."""
         known = service in _SERVED
         unknown = health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
         sent = self._status if known else unknown
@@ -396,7 +396,7 @@ class _Health:
 
 
 def _address(context: Any) -> str:  # noqa: ANN401 - as grpc has it
-    """Return the client of `ipv4:10.0.0.1:4242` or `ipv6:%5B2001:db8::1%5D:4242`."""
+    """Parse a gRPC peer such as `ipv4:10.0.0.1:4242` or `ipv6:%5B2001:db8::1%5D:4242`."""
     kind, _, rest = context.peer().partition(":")
     if kind not in ("ipv4", "ipv6"):
         return str(kind)
@@ -405,7 +405,7 @@ def _address(context: Any) -> str:  # noqa: ANN401 - as grpc has it
 
 
 def _trailing(answer: Answer) -> tuple[tuple[str, str | bytes], ...]:
-    """Return what an answer rests on, as metadata after it."""
+    """Return an answer's basis as trailing metadata."""
     found: list[tuple[str, str | bytes]] = [("gpuscale-basis", answer.basis)]
     if answer.measured_ms is not None:
         found.append(("gpuscale-measured-ms", str(answer.measured_ms)))
@@ -416,7 +416,7 @@ def _trailing(answer: Answer) -> tuple[tuple[str, str | bytes], ...]:
 
 
 def _credentials(certificate: WatchedCertificate) -> grpc.ServerCredentials:
-    """Return credentials that are asked for again with each new connection, by a thread of gRPC's."""
+    """Return server credentials that gRPC reloads at each new connection, in one of its own threads."""
     used = certificate.material
 
     def renewed() -> Any:  # noqa: ANN401 - grpc keeps the class to itself
@@ -440,7 +440,7 @@ def _configuration(material: TlsMaterial) -> Any:  # noqa: ANN401 - grpc keeps t
 
 
 def _options(limits: ServerLimits) -> list[tuple[str, int]]:
-    """Return gRPC's own limits; see its include/grpc/impl/channel_arg_names.h."""
+    """Return gRPC channel arguments; see its include/grpc/impl/channel_arg_names.h."""
     of_connection = limits.streams_per_address + limits.calls_per_address
     return [
         ("grpc.so_reuseport", 0),

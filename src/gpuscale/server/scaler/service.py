@@ -1,4 +1,4 @@
-"""What KEDA asks of an external scaler, answered from memory. Knows nothing of gRPC but its status codes.
+"""KEDA's external scaler calls, answered from memory. Of gRPC it knows only the status codes.
 
 How KEDA 2.21 takes the answers (pkg/scalers/external_scaler.go): a failed GetMetricSpec takes the whole
 ScaledObject down, so that one needs the metadata alone; all values of one GetMetrics are added up, so there
@@ -32,7 +32,7 @@ _MOST_INT = 2**63 - 1
 
 
 class ExternalScaler:
-    """The calls of one server.
+    """The calls of a scaler.
 
     Args:
         answers: of triggers.
@@ -60,7 +60,7 @@ class ExternalScaler:
         self._is_draining = False
 
     def drain(self) -> None:
-        """End all streams well, and those that are still opened at once."""
+        """End all streams cleanly, and new ones at once."""
         self._is_draining = True
         for stream in self._streams:
             stream.end()
@@ -69,7 +69,7 @@ class ExternalScaler:
                 waiter.set_result(None)
 
     def spec(self, ref: pb.ScaledObjectRef) -> pb.GetMetricSpecResponse:
-        """Return name and target of the metric, from the metadata alone.
+        """Return the metric's name and target, computed from the metadata alone.
 
         Raises:
             RefusedError: the metadata is wrong.
@@ -85,7 +85,7 @@ class ExternalScaler:
     async def is_active(
         self, ref: pb.ScaledObjectRef, address: str
     ) -> tuple[pb.IsActiveResponse, Answer]:
-        """Return whether the workload has to have pods.
+        """Return whether the workload needs pods.
 
         Raises:
             RefusedError: nothing is known, the metadata is wrong, or a limit is reached.
@@ -98,7 +98,7 @@ class ExternalScaler:
     async def metrics(
         self, request: pb.GetMetricsRequest, address: str
     ) -> tuple[pb.GetMetricsResponse, Answer]:
-        """Return the one value of a trigger, under the name that was asked for.
+        """Return a trigger's value, under the metric name of the request.
 
         Raises:
             RefusedError: nothing is known, the metadata is wrong, or a limit is reached.
@@ -119,7 +119,7 @@ class ExternalScaler:
     async def activity(
         self, ref: pb.ScaledObjectRef, address: str
     ) -> AsyncGenerator[pb.IsActiveResponse, None]:
-        """Yield the activity when KEDA should be push of it.
+        """Yield the activity whenever it has to be pushed to KEDA.
 
         Raises:
             RefusedError: the metadata is wrong, or a limit is reached.
@@ -141,7 +141,7 @@ class ExternalScaler:
     async def specs(
         self, ref: pb.ScaledObjectRef
     ) -> AsyncGenerator[pb.GetMetricSpecResponse, None]:
-        """Yield the spec at once, and stay: metadata that changes comes with a stream of its own.
+        """Yield the spec once and keep the stream open: changed metadata comes with a new stream.
 
         Raises:
             RefusedError: the metadata is wrong.
@@ -159,7 +159,7 @@ class ExternalScaler:
             self._specs.discard(waiter)
 
     async def _kept(self, trigger: Trigger, address: str) -> AsyncIterator[Answer]:
-        """Yield the changes of a trigger, which counts as asked for meanwhile."""
+        """Yield a trigger's answers, and keep the trigger in use meanwhile."""
         async for answer in self._answers.changes(trigger):
             self._watched.use(trigger, address, time.monotonic())
             yield answer
@@ -203,5 +203,5 @@ def _finish(waiter: "asyncio.Future[None]") -> None:
 
 
 def _rounded(value: float) -> int:
-    """Return a value for clients that know no floats."""
+    """Return a value as an integer, for clients older than the float field."""
     return min(round(value), _MOST_INT)

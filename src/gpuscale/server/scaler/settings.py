@@ -29,7 +29,7 @@ def _tls(flags: FlagReader) -> ScalerTlsFiles | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScalerSettings(BackendSettings):
-    """Everything of one server."""
+    """All settings of a scaler."""
 
     held: HeldPlace = held_place()
     """Where the last decisions of triggers are kept."""

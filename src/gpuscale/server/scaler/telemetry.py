@@ -1,4 +1,4 @@
-"""What the scaler says of itself, as metric families."""
+"""The scaler's own metrics."""
 
 from collections import Counter, OrderedDict
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ _Key = tuple[str, str, str]
 
 
 class ScalerMetrics:
-    """Counts what the scaler does."""
+    """Counters of the scaler."""
 
     def __init__(self) -> None:
         self._calls: Counter[tuple[str, str]] = Counter()
@@ -27,7 +27,7 @@ class ScalerMetrics:
         self._last: OrderedDict[_Key, Answer] = OrderedDict()
 
     def called(self, method: str, code: str, seconds: float | None) -> None:
-        """Count a call that ended; streams have no duration."""
+        """Count a finished call; a stream has no duration."""
         self._calls[method, code] += 1
         if seconds is not None:
             self._durations.setdefault(method, Histogram()).add(seconds)
@@ -46,7 +46,7 @@ class ScalerMetrics:
     def families(
         self, streams: Mapping[str, int], connections: Counter[str], triggers: int
     ) -> tuple[Family, ...]:
-        """Return everything as families.
+        """Return all metrics of the scaler.
 
         Args:
             streams: open ones by method.

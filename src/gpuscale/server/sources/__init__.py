@@ -1,4 +1,4 @@
-"""Where metric values come from, and the prometheus-adapter rules that turn a request into a query."""
+"""Metric sources, and the prometheus-adapter rules that turn a request into a query."""
 
 from typing import TYPE_CHECKING
 

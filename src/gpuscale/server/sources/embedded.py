@@ -1,4 +1,4 @@
-"""Metric values from the series in memory. The simulator calls the synchronous half directly."""
+"""A metric source over the series store in memory. The simulator calls its synchronous half directly."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from gpuscale.series.storage import SeriesStore
 
 
 class EvaluationPool(Protocol):
-    """Evaluates queries beside the event loop, each with a deadline."""
+    """Evaluates queries in threads beside the event loop, each with a deadline."""
 
     async def evaluate(
         self,
@@ -30,7 +30,7 @@ class EvaluationPool(Protocol):
         covered: QueryRange,
         work: Callable[[Samples, Check], Value],
     ) -> Value:
-        """Return what `work` gives over the samples of the query."""
+        """Return the result of `work` on a copy of the query's samples."""
         ...
 
 
@@ -63,11 +63,11 @@ class EmbeddedSource:
         return instant(self.store, parse_query(promql), at_ms)
 
     async def series(self, selector: str, start_ms: int) -> Sequence[Mapping[str, str]]:
-        """Return what `series_now` does."""
+        """Return the result of `series_now`."""
         return self.series_now(selector, start_ms)
 
     async def query(self, promql: str, at_ms: int) -> Value:
-        """Return what `query_now` does.
+        """Return the result of `query_now`.
 
         Raises:
             QueryError: as `query_now`.

@@ -1,4 +1,4 @@
-"""Values of another time, kept from those who would scale by them: measured too long ago, or not yet.
+"""Values that are too old or from the future, which must not scale anything.
 
 A time in the future is no time of a measurement: the clock of who answers is wrong, and so is any age. Up to
 `MAX_AHEAD_MS` it passes, as clocks of one cluster differ. A Prometheus says when it evaluated a query, not
@@ -17,7 +17,7 @@ _Counts = OrderedDict[tuple[str, str], int]
 
 
 class AgeLimit:
-    """Leaves out rows that are too old or of the future, and counts them.
+    """Drops rows that are too old or in the future, and counts them.
 
     Args:
         limit_ms: how long ago a row may have been measured; None for any time.
@@ -35,13 +35,13 @@ class AgeLimit:
 
     @property
     def ahead(self) -> Mapping[tuple[str, str], int]:
-        """Return how many rows were of the future, by API group and metric."""
+        """Return how many rows were in the future, by API group and metric."""
         return self._ahead
 
     def fresh(
         self, value: Value, at_ms: int, group: str, metric: str, *, counts: bool = True
     ) -> Value:
-        """Return the value less the rows of a vector that are too old or of the future.
+        """Return a vector without the rows that are too old or in the future; other values unchanged.
 
         Args:
             value: what a query gave.
@@ -65,7 +65,7 @@ class AgeLimit:
 
 
 def is_ahead(row: VectorSample, at_ms: int) -> bool:
-    """Return whether a row was measured later than the clocks of one cluster differ."""
+    """Return whether a row's time is further in the future than clocks of one cluster may differ."""
     return row.measured_ms > at_ms + MAX_AHEAD_MS
 
 

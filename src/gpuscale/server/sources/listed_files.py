@@ -1,4 +1,4 @@
-"""Rule files by name and by folder, as they come and go.
+"""Rule files by name and by folder, listed again at each look.
 
 Files of a ConfigMap change by a symbolic link that is turned, so one that is missing once may be back at the
 next look.
@@ -18,7 +18,7 @@ Paths = list[Path]
 
 
 class ListedFiles:
-    """The files that are named, and those in the folders that are, in this order.
+    """The named files, and those in the named folders, in this order.
 
     Files of a folder come sorted by name. One that leaves its folder is listed until the second look that
     misses it; one that was named always is.
@@ -35,7 +35,7 @@ class ListedFiles:
         """Left their folder at the latest look, perhaps for the moment of a rename."""
 
     def list(self, problems: Problems) -> Paths:
-        """Return the files; folders that can't be read or have none are added to `problems`."""
+        """Return the files; adds folders that are empty or can't be read to `problems`."""
         found: dict[Path, None] = {}
         for path in self._paths:
             if path.is_dir() or path in self._folders:

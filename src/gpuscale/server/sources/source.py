@@ -1,4 +1,4 @@
-"""What sources of metric values and of objects must answer."""
+"""The interfaces of metric sources and of object directories."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from gpuscale.server.rules.resources import ResourceType
 
 
 class MetricSource(Protocol):
-    """A Prometheus, or something that answers as one would."""
+    """A Prometheus, or anything with the same answers."""
 
     async def series(self, selector: str, start_ms: int) -> Sequence[Mapping[str, str]]:
         """Return the label sets, `__name__` included, of the series with a sample since `start_ms`.
@@ -36,7 +36,7 @@ class MetricSource(Protocol):
 
 @runtime_checkable
 class NamingSource(Protocol):
-    """A source that knows names without listing series."""
+    """A source that can list names without listing series."""
 
     async def names(
         self, selector: str, start_ms: int, *, of_metrics: bool
@@ -49,16 +49,16 @@ class NamingSource(Protocol):
 
 
 class ClosableSource(MetricSource, Protocol):
-    """A source with connections of its own."""
+    """A source that has connections to close."""
 
     async def close(self) -> None:
-        """Close them; a second call does nothing."""
+        """Close the connections; a second call does nothing."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceRequest:
-    """What a source is opened with."""
+    """The arguments for opening a source."""
 
     url: str
     """Of `--prometheus-url`; it may be for something else than a Prometheus."""
@@ -68,7 +68,7 @@ class SourceRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceKind:
-    """A kind of metric source that a plug-in has."""
+    """A kind of metric source, from a plug-in."""
 
     name: str
     """As `--source` has it."""
@@ -84,7 +84,7 @@ class ObjectDirectory(Protocol):
     def names(
         self, resource: ResourceType, namespace: str | None, selector: Selector
     ) -> tuple[str, ...]:
-        """Return the names of the selected objects, in the order answers shall have.
+        """Return the names of the selected objects, in the order for answers.
 
         Args:
             resource: pods, services, nodes ...

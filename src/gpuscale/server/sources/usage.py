@@ -1,4 +1,4 @@
-"""What pods and nodes use, from the results of the queries of `resourceRules`. No I/O.
+"""CPU and memory of pods and nodes, from results of the `resourceRules` queries. No I/O.
 
 Source: prometheus-adapter v0.12.0 pkg/resourceprovider (provider.go). Known differences: a row that is NaN
 or infinite is left out, where upstream makes 0 of NaN; and a container of which only one of the two was
@@ -19,7 +19,7 @@ from gpuscale.server.rules.resources import NODES, PODS, ResourceType
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """CPU in thousandths of a core, memory in thousandths of a byte; None was not measured."""
+    """CPU in thousandths of a core and memory in thousandths of a byte; None if not measured."""
 
     cpu_milli: int | None = None
     memory_milli: int | None = None
@@ -37,7 +37,7 @@ class PodContainersUsage:
 
 @dataclass(frozen=True, slots=True)
 class NodeUsage:
-    """What a node uses."""
+    """The usage of a node."""
 
     usage: Usage
     measured_ms: int
@@ -59,7 +59,7 @@ def pods_usage(rules: ResourceRules, cpu: Value, memory: Value) -> dict[str, Pod
 
 
 def nodes_usage(rules: ResourceRules, cpu: Value, memory: Value) -> dict[str, NodeUsage]:
-    """Return the usage of the nodes that have rows in both results, by name; the first row counts.
+    """Return the usage of the nodes with rows in both results, by name; a node's first row counts.
 
     Raises:
         UpstreamError: one of the results is no vector.
@@ -111,5 +111,5 @@ def _node_usage(cpu: VectorSample, memory: VectorSample) -> NodeUsage:
 
 
 def _milli(row: VectorSample) -> int:
-    """Return thousandths; nothing is used less than not at all."""
+    """Return thousandths; a negative usage counts as 0."""
     return max(0, to_milli(row.value))

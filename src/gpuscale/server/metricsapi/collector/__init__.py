@@ -1,1 +1,1 @@
-"""The collector process as the metrics API sees it: started, watched and asked."""
+"""The metrics API's side of the collector process: it starts, watches and queries it."""

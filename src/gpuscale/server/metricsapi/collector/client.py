@@ -1,4 +1,4 @@
-"""Asks the collector process: for values as a metric source, and for what it says of itself."""
+"""Queries the collector process, both for metric values and for the collector's own metrics."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ HOST = URL("http://collector")
 
 @dataclass(frozen=True, slots=True)
 class _Connections:
-    """To one collector."""
+    """The open connections to one collector process."""
 
     socket: Path
     source: PrometheusSource
@@ -36,7 +36,7 @@ class _Connections:
 
     @staticmethod
     def to(socket: Path) -> "_Connections":
-        """Return connections to the collector that listens there; they open with the first request."""
+        """Return connections to the collector on this socket; they open at the first request."""
         settings = PrometheusSettings(
             str(HOST / "measured"),
             max_query_chars=MAX_QUERY_CHARS,
@@ -67,15 +67,15 @@ class CollectorClient:
             await connections.close()
 
     def takes(self, promql: str) -> bool:
-        """Return whether a query is short enough to be read."""
+        """Return whether a query is short enough for the collector to accept."""
         return len(promql) <= MAX_QUERY_CHARS
 
     async def series(self, selector: str, start_ms: int) -> Sequence[Mapping[str, str]]:
-        """Return what the collector answers; see `MetricSource`."""
+        """Return the label sets that the collector finds; see `MetricSource`."""
         return await (await self._connected()).source.series(selector, start_ms)
 
     async def query(self, promql: str, at_ms: int) -> Value:
-        """Return what the collector answers; see `MetricSource`."""
+        """Return the query's result from the collector; see `MetricSource`."""
         return await (await self._connected()).source.query(promql, at_ms)
 
     async def metrics(self) -> bytes:
@@ -92,7 +92,7 @@ class CollectorClient:
         return body if status == 200 else b""
 
     async def http(self) -> HttpSession:
-        """Return what goes to the collector, whatever host an address names.
+        """Return a session whose requests all go to the collector's socket, whatever the URL's host.
 
         Raises:
             UnavailableError: it does not run.
@@ -100,7 +100,7 @@ class CollectorClient:
         return (await self._connected()).http
 
     async def _connected(self) -> _Connections:
-        """Return connections to the collector that runs now.
+        """Return connections to the current collector process.
 
         Raises:
             UnavailableError: none does.

@@ -1,4 +1,4 @@
-"""What the server says of where its values come from: how often a source is asked, how the collector does."""
+"""The server's own metrics about its source: queries, refused values, the collector process."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def value_families(provider: MetricsProvider, impossible: Mapping[str, int]) -> tuple[Family, ...]:
-    """Return how questions were answered, and which values were left out.
+    """Return metrics of how queries were answered, and of values that were too old or impossible.
 
     Args:
         provider: answers them.
@@ -56,7 +56,7 @@ def value_families(provider: MetricsProvider, impossible: Mapping[str, int]) -> 
 
 
 def collector_families(process: "CollectorProcess") -> tuple[Family, ...]:
-    """Return how the collector process does."""
+    """Return metrics of the collector process: up, starts, and the like."""
     return (
         family(
             "collector_up",

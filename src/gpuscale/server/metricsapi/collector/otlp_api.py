@@ -1,4 +1,4 @@
-"""OTLP metrics that are pushed in, below /otlp: read, bounded and passed on to the collector's socket.
+"""OTLP metrics pushed to /otlp: the request body is read, bounded and forwarded to the collector's socket.
 
 RBAC for the path says who may push; without an account no one may. A body is read here, so that a slow or an
 endless one never reaches the collector.
@@ -29,7 +29,7 @@ _RETRY_S = "5"
 
 
 class OtlpApi:
-    """Passes requests on.
+    """Forwards pushed OTLP requests to the collector.
 
     Args:
         collector: takes them.
@@ -40,7 +40,7 @@ class OtlpApi:
         self._inside: Counter[str] = Counter()
 
     def add_routes(self, app: web.Application) -> None:
-        """Serve it on `app`."""
+        """Add the OTLP route to `app`."""
         app.router.add_post(PATH, self.handle)
 
     async def handle(self, request: web.Request) -> web.Response:
@@ -84,7 +84,7 @@ class OtlpApi:
 
 
 async def _body(request: web.Request) -> bytes | None:
-    """Return the body, decompressed; None of one that is too large."""
+    """Return the decompressed body; None if it is too large."""
     chunks: list[bytes] = []
     size = 0
     async for chunk in request.content.iter_any():

@@ -1,4 +1,4 @@
-"""What other replicas read of this one, below /peers: passed on from the collector's socket.
+"""The stream below /peers, which other replicas read: it is forwarded from the collector's socket.
 
 RBAC for the path says who may read it; without an account no one may, as it holds the series of all
 namespaces.
@@ -21,7 +21,7 @@ _BUFFER_BYTES = 256 * 1024
 
 
 class PeersApi:
-    """Passes the stream on.
+    """Forwards the collector's stream to another replica.
 
     Args:
         collector: delivers it.
@@ -33,7 +33,7 @@ class PeersApi:
         self._is_stopping = is_stopping
 
     def add_routes(self, app: web.Application) -> None:
-        """Serve it on `app`."""
+        """Add the route of the stream to `app`."""
         app.router.add_get(PATH, self.handle, allow_head=False)
 
     async def handle(self, request: web.Request) -> web.StreamResponse:

@@ -83,24 +83,24 @@ class CollectorProcess:
 
     @property
     def remark(self) -> str:
-        """Return in words how the collector and its feeds do."""
+        """Return the state of the collector and its feeds in words."""
         if self._status is None:
             return f"the collector process does not run: {self._fault}"
         return self._status.remark
 
     @property
     def rules_remark(self) -> str:
-        """Return in words what is wrong with Prometheus' rules; empty where nothing is."""
+        """Return a sentence about faults of Prometheus rules; empty if there are none."""
         return "" if self._status is None else self._status.rules
 
     @property
     def unread(self) -> str:
-        """Return in words which series can't be there yet; empty once each target was tried."""
+        """Return why some series can't be known yet; empty once each target was tried."""
         return self.remark if self._status is None else self._status.unread
 
     @property
     def generation(self) -> tuple[int, int, bool]:
-        """Return what changes when series come or go, and when each target was tried."""
+        """Return a value that changes when series appear or end, and when all targets have been tried."""
         generation = -1 if self._status is None else self._status.generation
         return self.starts, generation, not self.unread
 
@@ -109,7 +109,7 @@ class CollectorProcess:
         return self._settings.socket
 
     async def ready(self, limit_s: float) -> None:
-        """Return once the collector listens.
+        """Wait until the collector listens.
 
         Raises:
             UnavailableError: it does not within the limit.
@@ -123,11 +123,11 @@ class CollectorProcess:
             raise UnavailableError(self.remark)
 
     async def changed(self, generation: tuple[int, int, bool]) -> None:
-        """Return once a collector listens whose series are others than those of a `generation`."""
+        """Wait until a collector is up whose series differ from those at `generation`."""
         await self._until(lambda: self.is_up and self.generation != generation)
 
     async def want(self, wanted: WantedNames) -> None:
-        """Have the collector keep what is wanted now, and every later one too."""
+        """Tell the collector, and each one started later, which series to keep."""
         if wanted == self._settings.wanted:
             return
         self._settings = replace(self._settings, wanted=wanted)
@@ -137,7 +137,7 @@ class CollectorProcess:
                 await self._input.drain()
 
     async def run(self) -> None:
-        """Keep a collector running until cancelled; then it is stopped."""
+        """Keep a collector running until cancelled, and stop it then."""
         now = asyncio.get_running_loop().time
         waits = Backoff(_FIRST_WAIT_S, _LONGEST_WAIT_S)
         while True:
@@ -167,7 +167,7 @@ class CollectorProcess:
             self._input = None
 
     async def _follow(self, process: Process, lines: asyncio.StreamReader) -> str:
-        """Keep the state up until the process ends or has to be ended, and return why."""
+        """Follow the collector's status lines until it exits or must be stopped; return why."""
         start_s = _START_S if self._settings.feeds.saving is None else _RESTORE_S
         limit_s = start_s * self._patience
         try:
@@ -187,7 +187,7 @@ class CollectorProcess:
 
     @asynccontextmanager
     async def _started(self) -> AsyncGenerator[Process, None]:
-        """Run a process, and end it in the end; it has its own group, out of the terminal's reach."""
+        """Start a collector in its own process group, out of the terminal's reach; stop it at the end."""
         process = await asyncio.create_subprocess_exec(
             *self._command, stdin=PIPE, stdout=PIPE, limit=2 * MAX_STATUS_BYTES, process_group=0
         )
@@ -217,14 +217,14 @@ class CollectorProcess:
 
 
 async def _within(limit_s: float, asking: Awaitable[T]) -> T:
-    """Return the result, or raise TimeoutError. `wait_for` of Python 3.11 can lose a cancellation."""
+    """Await with a time limit; raises TimeoutError. `wait_for` of Python 3.11 can lose a cancellation."""
     async with asyncio.timeout(limit_s):
         return await asking
 
 
 @contextmanager
 def private_folder() -> Iterator[Path]:
-    """Make a directory for a socket that only this user can enter, and remove it in the end.
+    """Make a directory for a socket that only this user can enter, and remove it at the end.
 
     Raises:
         OSError: there is no place for one.

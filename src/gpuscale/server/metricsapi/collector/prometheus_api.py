@@ -1,4 +1,4 @@
-"""The Prometheus HTTP API of the collector, for people and their tools, below /prometheus.
+"""The collector's Prometheus HTTP API for people and their tools, below /prometheus.
 
 A path of its own, because every authenticated user of a cluster may `get` below /api by the ClusterRole
 system:discovery, and these answers hold the series of all namespaces.
@@ -34,7 +34,7 @@ _BUFFER_BYTES = 64 * 1024
 
 
 class PrometheusApi:
-    """Passes requests on.
+    """Forwards requests of Prometheus' HTTP API to the collector.
 
     Args:
         collector: answers them.
@@ -45,7 +45,7 @@ class PrometheusApi:
         self._inside = 0
 
     def add_routes(self, app: web.Application) -> None:
-        """Serve the API on `app`, whose limit on the size of requests holds here too."""
+        """Add the API to `app`; the app's limit on request size applies."""
         app.router.add_get(_ROUTE, self.handle)
         app.router.add_post(_ROUTE, self.handle)
 
@@ -103,7 +103,7 @@ class PrometheusApi:
 
 
 def refused_without_account(request: web.Request) -> web.Response | None:
-    """Return the answer to anonymous clients, whatever RBAC allows them; None for others."""
+    """Return the refusal for an anonymous client, even if RBAC would allow it; None for others."""
     user = ASKS.get()
     if user is None or UNAUTHENTICATED not in user.groups:
         return None
@@ -112,6 +112,6 @@ def refused_without_account(request: web.Request) -> web.Response | None:
 
 
 def _error(kind: str, text: str) -> web.Response:
-    """Return an error as Prometheus has it."""
+    """Return an error in the JSON form of Prometheus."""
     body = {"status": "error", "errorType": kind, "error": text}
     return web.json_response(body, status=503)

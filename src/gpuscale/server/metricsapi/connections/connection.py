@@ -46,7 +46,7 @@ class Phase(Enum):
 
 
 class Connection(asyncio.Transport):
-    """A connection that was accepted.
+    """One accepted connection of a client.
 
     Args:
         sock: the connected socket, which does not block.
@@ -144,7 +144,7 @@ class Connection(asyncio.Transport):
         return self.phase is Phase.CLOSING
 
     def get_protocol(self) -> asyncio.BaseProtocol:
-        """Return the HTTP protocol, which there is from a request's first byte on."""
+        """Return the HTTP protocol, which is created at a request's first byte."""
         if self._protocol is None:
             raise RuntimeError("nothing has been received yet")
         return self._protocol
@@ -153,7 +153,7 @@ class Connection(asyncio.Transport):
         return self._is_reading and self.phase is not Phase.CLOSING
 
     def pause_reading(self) -> None:
-        """Leave what the client sends in the kernel's buffer."""
+        """Stop reading; what the client sends stays in the kernel's buffer."""
         if self._is_reading and self._fd >= 0:
             self._is_reading = False
             self._loop.remove_reader(self._fd)
@@ -168,7 +168,7 @@ class Connection(asyncio.Transport):
         return len(self._unsent or b"")
 
     def can_write_eof(self) -> bool:
-        """Return that one direction cannot be closed alone."""
+        """Return False: one direction of a TLS connection can't be closed alone."""
         return False
 
     def write(self, data: Any) -> None:  # noqa: ANN401 - any buffer
@@ -197,7 +197,7 @@ class Connection(asyncio.Transport):
         self.write(b"".join(list_of_data))
 
     def close(self) -> None:
-        """Send what is unsent, then say that no more comes, and close."""
+        """Send what is buffered, signal the end, and close."""
         if self.phase is Phase.CLOSING:
             return
         was_open = self.phase is not Phase.HANDSHAKE
@@ -238,7 +238,7 @@ class Connection(asyncio.Transport):
         return self.phase is not Phase.ACTIVE and self._unsent is None
 
     def drop(self, why: str) -> None:
-        """Close at once, and count why; may be called again."""
+        """Close at once and count the reason; safe to call again."""
         if self._fd < 0:
             return
         if self._is_reading:
@@ -283,7 +283,7 @@ class Connection(asyncio.Transport):
                 self._decrypt()
 
     def go_on_with_handshake(self) -> None:
-        """Take the next step of the handshake with what has come in."""
+        """Continue the TLS handshake with the bytes that have arrived."""
         if self._tls is None or self.phase is not Phase.HANDSHAKE:
             return
         from OpenSSL import SSL
@@ -305,7 +305,7 @@ class Connection(asyncio.Transport):
             self._decrypt()
 
     def _decrypt(self) -> None:
-        """Hand up all that has come in; OpenSSL is given no more than one read at a time."""
+        """Decrypt the bytes that have arrived and pass them to the protocol, one read at a time."""
         from OpenSSL import SSL
 
         parts = []
@@ -353,7 +353,7 @@ class Connection(asyncio.Transport):
             self._put(made)
 
     def _put(self, wire: Any) -> None:  # noqa: ANN401 - any buffer
-        """Send bytes as they are, or keep what the kernel does not take."""
+        """Write bytes to the socket, and buffer what the kernel does not take."""
         if self._fd < 0:
             return
         if self._unsent is not None:
@@ -399,7 +399,7 @@ class Connection(asyncio.Transport):
             self._finish()
 
     def _finish(self) -> None:
-        """Say that no more comes, and wait a moment for the client to say so too."""
+        """Signal the end to the client, and wait a moment for the client's own end."""
         if self._tls is not None:
             from OpenSSL import SSL
 
@@ -421,7 +421,7 @@ class Connection(asyncio.Transport):
         self._lose()
 
     def _lose(self) -> None:
-        """Let the protocol go, once what runs now is done."""
+        """Tell the protocol that the connection is lost, after the current callback."""
         protocol, self._protocol = self._protocol, None
         if protocol is not None:
             self._loop.call_soon(protocol.connection_lost, None)

@@ -1,4 +1,4 @@
-"""What strangers do wrong, in a bounded number of log lines."""
+"""Log lines about clients' errors, at most one every ten seconds for each kind."""
 
 import logging
 import time

@@ -20,7 +20,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class HttpProtocol(RequestHandler):
-    """The requests of one connection."""
+    """The HTTP requests of one connection."""
 
     __slots__ = ("_malformed",)
 
@@ -31,7 +31,7 @@ class HttpProtocol(RequestHandler):
     async def finish_response(
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
     ) -> tuple[web.StreamResponse, bool]:
-        """Write an answer, and note that the connection waits for another request."""
+        """Write the response, and note that the connection is idle again."""
         if isinstance(resp, web.HTTPException):
             resp = _as_status(resp)
         try:
@@ -47,7 +47,7 @@ class HttpProtocol(RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """Return the answer to a request that is malformed, or that a fault of ours keeps from an answer."""
+        """Return the response to a malformed request (400), or for an error of our own (500)."""
         if request.writer.output_size > 0:
             raise ConnectionError("part of another answer was sent already")
         if isinstance(exc, HttpProcessingError) or status < 500:
@@ -63,12 +63,12 @@ class HttpProtocol(RequestHandler):
 
 
 async def without_server(_: web.BaseRequest, response: web.StreamResponse) -> None:
-    """Leave out the header with the names and versions of libraries, as the Kubernetes API server does."""
+    """Remove the Server header, which names libraries and versions; the Kubernetes API server has none."""
     response.headers.popall("Server", None)
 
 
 class _Answer(web.Response):
-    """An answer to what never became a request of the application."""
+    """A response to bytes that could not be parsed as a request."""
 
     async def _prepare_headers(self) -> None:
         await super()._prepare_headers()
@@ -76,7 +76,7 @@ class _Answer(web.Response):
 
 
 def _as_status(error: web.HTTPException) -> web.Response:
-    """Return the answer where aiohttp itself refuses a request: its method, or what it expects."""
+    """Return a Status for an error that aiohttp raises itself: a wrong method, a wrong Expect header."""
     is_method = error.status == web.HTTPMethodNotAllowed.status_code
     reason = error.reason or ""
     response = _answer(

@@ -30,7 +30,7 @@ MakeProtocol = Callable[[], asyncio.Protocol]
 
 
 class Listener:
-    """Accepts connections until it is closed.
+    """Accepts connections on a socket until closed.
 
     Args:
         lobby: of all connections.
@@ -70,7 +70,7 @@ class Listener:
             self._loop.add_reader(each.fileno(), self._accept, each)
 
     def close(self) -> None:
-        """Accept no more; the connections that are open stay."""
+        """Stop accepting; open connections stay."""
         if not self._is_open:
             return
         self._is_open = False
@@ -103,7 +103,7 @@ class Listener:
         self._lobby.joined(Connection(sock, address, self._lobby, context, self._make_protocol))
 
     def _pause(self, listening: socket.socket, error: OSError) -> None:
-        """Wait where the system has no room for another connection."""
+        """Pause accepting while the system is out of file descriptors or memory."""
         _LOG.warning("unable to accept a connection: %s", error.strerror)
         self._loop.remove_reader(listening.fileno())
 
@@ -117,7 +117,7 @@ class Listener:
 def bound_sockets(
     host: str, port: int, *, shares_port: bool, shares_address: bool
 ) -> list[socket.socket]:
-    """Return a socket for each address of a host; of all interfaces, one for both IP versions if need be.
+    """Return a bound socket for each address of a host; all interfaces may share one for IPv4 and IPv6.
 
     Raises:
         OSError: there is no such address, or the port is taken.

@@ -1,4 +1,4 @@
-"""All connections of a server: how many there may be, who has to go, and whose turn it is."""
+"""Limits on connections: how many, which one is closed for a new one, whose handshake is next."""
 
 import asyncio
 from collections import Counter, OrderedDict, deque
@@ -92,19 +92,19 @@ class Lobby:
 
     @property
     def proxy_count(self) -> int:
-        """Return how many of them are front proxies'."""
+        """Return the number of connections that are a front proxy's."""
         return len(self._proxies)
 
     @property
     def unsent_bytes(self) -> int:
-        """Return how much of all answers has not been taken."""
+        """Return the bytes of responses that clients have not taken yet."""
         return self._unsent_bytes
 
     def states(self) -> Counter[str]:
         return Counter(each.phase.value for each in self.connections)
 
     def admit(self, address: str) -> bool:
-        """Return whether there is room for a connection from an address, after making some if need be."""
+        """Return whether a new connection of this address is admitted; may close an idle one to make room."""
         own = self._strangers.get(address)
         if own is not None and len(own) >= self.limits.per_address and not self._close_idle(own):
             return False
@@ -133,7 +133,7 @@ class Lobby:
             own.move_to_end(connection)
 
     def shaken(self, connection: "Connection") -> None:
-        """Note that a handshake is done, and move a front proxy's connection to their own count."""
+        """Note a finished handshake; a front proxy's connection is counted apart from then on."""
         if not self._is_proxy(connection):
             self.moved(connection)
             return
@@ -144,7 +144,7 @@ class Lobby:
         self._proxies[connection] = None
 
     def unsent(self, connection: "Connection", count: int) -> None:
-        """Note that bytes wait for a client, or, below 0, that it took some."""
+        """Add to the count of bytes that wait for clients; a negative number are bytes that were taken."""
         self._unsent_bytes += count
         if count > 0 and self._unsent_bytes > self.limits.unsent_bytes:
             waiting = [each for each in self.connections if each.write_deadline]
@@ -153,7 +153,7 @@ class Lobby:
             self.loop.call_soon(slowest.drop, "slow reader")
 
     def queue_handshake(self, connection: "Connection") -> None:
-        """Let a handshake go on when it is its address' turn."""
+        """Run a handshake's next step when its address has its turn."""
         self._waiting.setdefault(connection.address, deque()).append(connection)
         if not self._has_turn:
             self._has_turn = True
@@ -168,13 +168,13 @@ class Lobby:
                 each.drop("write timeout")
 
     async def run(self) -> None:
-        """Do what is due each second until cancelled."""
+        """Check deadlines once a second until cancelled."""
         while True:
             await asyncio.sleep(SWEEP_S)
             self.each_second()
 
     def each_second(self) -> None:
-        """Look at the deadlines, and give memory back after a rush."""
+        """Close connections past their deadline, and free memory after a rush."""
         self.sweep()
         count = self._stranger_count + len(self._proxies)
         if self._most - count >= _TRIM_AFTER:
@@ -195,7 +195,7 @@ class Lobby:
             self.loop.call_soon(self._go_on)
 
     def _close_idle(self, among: OrderedDict["Connection", None]) -> bool:
-        """Close the least recently active connection that has no request; return whether there is one."""
+        """Close the idle connection that was active longest ago; return whether there was one."""
         idle = (each for each in among if each.is_evictable)
         known = None
         for each in idle:

@@ -1,4 +1,4 @@
-"""One port of the server: it listens, bounds its connections, has an application answer, and ends."""
+"""A listening port with its connections, their limits and the application that answers."""
 
 import asyncio
 import os
@@ -29,7 +29,7 @@ _NO_TIMER_S = 3600.0
 
 
 class Port:
-    """A listening port.
+    """A port that is listened on.
 
     Args:
         app: answers the requests.
@@ -78,7 +78,7 @@ class Port:
     async def open(
         self, host: str, port: int, *, shares_port: bool = False, shares_address: bool = False
     ) -> None:
-        """Listen.
+        """Open the listening sockets.
 
         Raises:
             UnavailableError: it can't be listened there.
@@ -103,7 +103,7 @@ class Port:
             raise UnavailableError(f"can't listen on {shown(host)}:{port}: {reason}") from error
 
     async def close(self, *, in_haste: bool) -> None:
-        """Accept no more, let requests end, and close.
+        """Stop accepting, let running requests finish, and close.
 
         Args:
             in_haste: gives clients that are connected no time for a last request.
@@ -124,7 +124,7 @@ class Port:
             each.drop("server stopped")
 
     async def _wait(self, seconds: float, phases: tuple[Phase, ...]) -> None:
-        """Return once no connection is in one of these phases, or when the time is up."""
+        """Wait until no connection is in one of these phases, or the time is up."""
         until = self.lobby.loop.time() + seconds
         while self.lobby.loop.time() < until:
             if not any(each.phase in phases for each in self.lobby.connections):

@@ -1,4 +1,4 @@
-"""Other metrics APIs behind this one: whose a metric is, and what passes between."""
+"""Federation: other metrics APIs behind this one, and which of them owns a metric."""
 
 from typing import TYPE_CHECKING
 

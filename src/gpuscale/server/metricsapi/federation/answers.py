@@ -1,4 +1,4 @@
-"""What members answer, held against the API: anything else is no data.
+"""Answers of federation members, checked against the API: an invalid one counts as no data.
 
 Only fields of the API go on, as they were understood here, so that nothing reaches an HPA that was not read.
 
@@ -35,11 +35,11 @@ _OBJECT_FIELDS = ("kind", "namespace", "name", "uid", "apiVersion")
 
 
 class NotOfTheApiError(UpstreamError):
-    """An answer is not what the API says."""
+    """A member's answer does not match the API."""
 
 
 def parsed(content_type: str, body: bytes) -> Mapping[str, object]:
-    """Return the object of an answer.
+    """Return the JSON object of an answer.
 
     Raises:
         NotOfTheApiError: it is no JSON object.
@@ -59,7 +59,7 @@ def parsed(content_type: str, body: bytes) -> Mapping[str, object]:
 def values_of(
     group_version: str, target: CustomTarget | ExternalTarget, answer: Mapping[str, object]
 ) -> tuple[Body, int]:
-    """Return the list of values that goes on to the client, and how many these are.
+    """Return the MetricValueList to send to the client, and its number of values.
 
     Raises:
         NotOfTheApiError: it is no list of this metric's values.
@@ -106,7 +106,7 @@ def resources_of(group_version: str, answer: Mapping[str, object]) -> list[Body]
 
 
 def status_of_answer(member: str, code: int, answer: Mapping[str, object]) -> Status:
-    """Return a member's refusal as it goes on to the client, with the member's name.
+    """Return a member's error status for the client, with the member's name in the message.
 
     Raises:
         NotOfTheApiError: it is no Status.
@@ -124,7 +124,7 @@ def status_of_answer(member: str, code: int, answer: Mapping[str, object]) -> St
 
 
 def unavailable(message: str) -> Status:
-    """Return the answer where a member gives none."""
+    """Return the 503 for a member that did not answer."""
     return Status(503, "ServiceUnavailable", message, about=())
 
 
@@ -166,7 +166,7 @@ def _check_metric(found: str, asked: str) -> None:
 
 
 def _known(item: Mapping[str, object], known: Sequence[str]) -> Body:
-    """Return the known fields of an item, each of the API's type."""
+    """Return the fields of an item that the API defines, with their types checked."""
     found: Body = {}
     for key in known:
         if key in item:

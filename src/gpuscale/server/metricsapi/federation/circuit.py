@@ -1,4 +1,4 @@
-"""Whether a member is worth asking: after some failures it is left alone, and tried again by and by."""
+"""A circuit breaker for a federation member: after some failures it is asked only now and then."""
 
 from gpuscale.base.backoff import Backoff
 
@@ -9,7 +9,7 @@ _LONGEST_WAIT_S = 15.0
 
 
 class Circuit:
-    """What is known of a member from its last answers. Times are monotonic, in seconds."""
+    """Recent successes and failures of one member. Times are monotonic, in seconds."""
 
     def __init__(self) -> None:
         self.reason = ""
@@ -26,7 +26,7 @@ class Circuit:
         return self.since_s is not None
 
     def admits(self, now_s: float) -> bool:
-        """Return whether it may be asked now: while it is down only one at a time, after a wait."""
+        """Return whether a request may go out; to a member that is down, one at a time and after a pause."""
         if not self.is_open:
             return True
         if now_s < self._retry_s or self._trial_s is not None:
@@ -35,13 +35,13 @@ class Circuit:
         return True
 
     def answered(self) -> None:
-        """Note an answer."""
+        """Record a good answer."""
         self._failures, self.reason = 0, ""
         self.since_s = self._trial_s = None
         self._backoff.reset()
 
     def failed(self, now_s: float, reason: str) -> None:
-        """Note that no answer came, or one that makes no sense."""
+        """Record a failure: no answer, or an invalid one."""
         self._failures += 1
         self._trial_s = None
         if self.is_open or self._failures >= _FAILURES:
@@ -50,5 +50,5 @@ class Circuit:
             self._retry_s = now_s + self._backoff.jittered()
 
     def gave_up(self) -> None:
-        """Note that a question ended without saying anything, as when its client left."""
+        """Record that a request ended without result, for instance because its client disconnected."""
         self._trial_s = None

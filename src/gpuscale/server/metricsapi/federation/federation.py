@@ -1,4 +1,4 @@
-"""All members of a server together: who answers a request, what is listed, and how they do."""
+"""All federation members: routing of requests, merged discovery lists, health checks."""
 
 import asyncio
 from collections.abc import Iterable, Sequence
@@ -24,7 +24,7 @@ _PARAMETERS = ("labelSelector", "metricLabelSelector")
 
 
 class Federation:
-    """The members, and whose metrics are whose.
+    """The members, and which metrics belong to which of them.
 
     Args:
         settings: of the members.
@@ -47,13 +47,13 @@ class Federation:
             await member.close()
 
     async def run(self) -> None:
-        """Keep up with what members list."""
+        """Refresh the members' discovery lists until cancelled."""
         async with asyncio.TaskGroup() as group:
             for member in self.members.values():
                 group.create_task(member.run(), name=f"metrics API {member.name}")
 
     def owner(self, target: CustomTarget | ExternalTarget, series: Selector) -> Claim | None:
-        """Return the member that a request is passed on to; None where we answer ourselves.
+        """Return the member that answers a request; None if this server answers it.
 
         Raises:
             RequestError: it is not known yet whether the metric is ours.
@@ -82,7 +82,7 @@ class Federation:
         group_version: str,
         target: CustomTarget | ExternalTarget,
     ) -> Passed:
-        """Return what the owner of a metric answers.
+        """Return the answer of the member that owns a metric.
 
         Raises:
             RequestError: with the answer to give instead.
@@ -99,16 +99,16 @@ class Federation:
         return list(found.values())
 
     def warnings(self) -> list[str]:
-        """Return why lists may lack something, a line per member."""
+        """Return a warning for each member whose list may be incomplete."""
         return [text for each in self.members.values() if (text := each.missing())]
 
     def checks(self) -> Iterable[HealthCheck]:
-        """Yield how each member does; none makes us unready, as ours are served without it."""
+        """Yield a health check for each member; it never fails, as our own metrics are served without it."""
         for member in self.members.values():
             yield HealthCheck(f"member-{member.name}", remark=member.remark())
 
     def families(self) -> tuple[Family, ...]:
-        """Return what is counted of the members."""
+        """Return the metrics about the members."""
         counts = {name: each.counts for name, each in self.members.items()}
         return (
             family(

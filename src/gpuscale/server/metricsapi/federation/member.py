@@ -1,4 +1,4 @@
-"""One other metrics API: asked within bounds of time, bytes and number, and left alone while it is down."""
+"""A federation member: another metrics API, requested within limits on time, bytes and concurrency."""
 
 import asyncio
 import logging
@@ -42,7 +42,7 @@ _FAULTS = (aiohttp.ClientError, OSError, TimeoutError, ValueError, GpuscaleError
 
 @dataclass(slots=True)
 class Passed:
-    """What a member made of a request."""
+    """A member's answer to a forwarded request."""
 
     body: Body
     values: int
@@ -51,7 +51,7 @@ class Passed:
 
 @dataclass(slots=True)
 class MemberCounts:
-    """What became of the requests that were to be passed on."""
+    """Counts of the requests to one member, by result."""
 
     results: Counter[str] = field(default_factory=Counter)
     """By `ok`, the member's own `refused`, `failed`, and `not asked`."""
@@ -60,7 +60,7 @@ class MemberCounts:
 
 
 class Member:
-    """Asks one other metrics API.
+    """Requests to one other metrics API.
 
     Args:
         settings: how it is reached.
@@ -91,13 +91,13 @@ class Member:
         await self._http.close()
 
     async def run(self) -> None:
-        """Keep up with what it lists, which also tells whether it is there."""
+        """Refresh the member's discovery lists, which also shows whether it is up."""
         while True:
             is_well = await self.look()
             await asyncio.sleep(_LIST_EVERY_S if is_well else _LIST_SOON_S)
 
     async def look(self) -> bool:
-        """Ask for its lists; return whether all were answered."""
+        """Fetch the member's discovery lists; return whether all were answered."""
         for group in self.settings.groups:
             for version in versions_of(group):
                 await self._look_at(group, version)
@@ -106,7 +106,7 @@ class Member:
     async def values(
         self, group_version: str, query: Mapping[str, str], target: CustomTarget | ExternalTarget
     ) -> Passed:
-        """Return what it answers for a metric.
+        """Return the member's values of a metric.
 
         Args:
             group_version: of the API that is asked.
@@ -147,7 +147,7 @@ class Member:
         return found
 
     def remark(self) -> str:
-        """Return how it does, for the health paths."""
+        """Return a sentence about the member for the health paths."""
         now_s, circuit = time.monotonic(), self.circuit
         if circuit.since_s is not None:
             return f"down since {now_s - circuit.since_s:.0f} s: {circuit.reason}; our own metrics go on"
@@ -161,7 +161,7 @@ class Member:
         return "" if self.listed_s is None else f"it lists {listed} resources"
 
     def missing(self) -> str:
-        """Return why its list may be old or absent; empty where it is as it should be."""
+        """Return why the member's list may be old or absent; empty if it is current."""
         return f"{self.name}: {self.remark()}" if self.circuit.is_open or self.list_faults else ""
 
     async def _ask(
@@ -196,7 +196,7 @@ class Member:
         self._up()
 
     async def _fetch(self, path: str, query: Mapping[str, str]) -> tuple[int, Mapping[str, object]]:
-        """Return the code and the object of an answer; see `parsed` and `HttpSession.fetch` for errors."""
+        """Return an answer's status code and JSON object; see `parsed` and `HttpSession.fetch` for errors."""
         url = URL(self.settings.url + path, encoded=True).with_query(query)
         name = self.settings.server_name
         async with (
@@ -226,7 +226,7 @@ class Member:
 
 
 def _access(settings: MemberSettings) -> SourceAccess:
-    """Return our credentials for a member: those that are named, or the pod's service account."""
+    """Return the credentials for a member: those in its settings, or the pod's service account."""
     token_file = settings.token_file
     own = SERVICE_ACCOUNT / "token"
     if token_file is None and settings.client_files is None and own.exists():

@@ -1,4 +1,4 @@
-"""Whose a metric is: ours, or a member's.
+"""Which metrics API owns a metric: this server, or a federation member.
 
 A metric that one of our rules names is ours also while its series are away. Otherwise it would change hands,
 and a member with another metric of this name would scale the workload.
@@ -35,7 +35,7 @@ _Value = TypeVar("_Value")
 
 
 class Own(Enum):
-    """What is known of a metric on our side."""
+    """What this server's own rules say about a metric."""
 
     SERVED = "served"
     AWAY = "away"
@@ -47,14 +47,14 @@ class Own(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Why a metric is a member's."""
+    """Why a metric belongs to a member."""
 
     member: MemberSettings
     reason: str
 
 
 class Ownership:
-    """Decides by our rules and by what members claim.
+    """Decides the owner from this server's rules and the members' lists.
 
     Args:
         members: in the order of the settings.
@@ -92,7 +92,7 @@ class Ownership:
         return None
 
     def own(self, target: CustomTarget | ExternalTarget) -> Own:
-        """Return what our rules have to do with a metric."""
+        """Return whether our rules serve the metric now, may serve it later, or don't."""
         self._forget_other_rules()
         key = _key(target)
         if self._provider.serves(target):
@@ -108,7 +108,7 @@ class Ownership:
         return Own.UNKNOWN if is_possible and self._provider.relisted_ms is None else Own.NO
 
     def _read_rules(self, target: CustomTarget | ExternalTarget) -> tuple[bool, bool]:
-        """Return whether a rule names the metric, and whether one may give it."""
+        """Return whether a rule certainly gives the metric, and whether one possibly does."""
         config = self._provider.config
         rules = config.rules if isinstance(target, CustomTarget) else config.external_rules
         found: list[bool] = []

@@ -1,4 +1,4 @@
-"""Which other metrics APIs there are, how to reach them, and which metrics are theirs."""
+"""The settings of federation members: addresses, credentials, and the metrics that belong to each."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -53,7 +53,7 @@ class MemberSettings:
 
 @dataclass(frozen=True, slots=True)
 class _Usual:
-    """What is usual for a known project."""
+    """The defaults for a well-known project, such as KEDA."""
 
     target: str
     groups: tuple[str, ...]
@@ -71,7 +71,7 @@ USUAL: Mapping[str, _Usual] = {
 
 @dataclass(frozen=True, slots=True)
 class MemberEntry:
-    """A member as it is written in a federation file, and by the options of the flag."""
+    """A member as written in a federation file or in the flag's options."""
 
     name: str
     target: str = ""
@@ -92,7 +92,7 @@ class MemberEntry:
 
 @dataclass(frozen=True, slots=True)
 class _File:
-    """A federation file."""
+    """The model of a federation file."""
 
     members: list[MemberEntry]
 
@@ -130,7 +130,7 @@ def member_of_flag(text: str) -> MemberSettings:
 
 
 def members_of_file(path: Path) -> tuple[MemberSettings, ...]:
-    """Return the members of a federation file.
+    """Return the members that a federation file lists.
 
     Raises:
         ConfigError: the file's content is wrong.
@@ -155,7 +155,7 @@ def members_of_file(path: Path) -> tuple[MemberSettings, ...]:
 
 
 def member_of(entry: MemberEntry) -> MemberSettings:
-    """Return the member of an entry, with what is usual for its name where it says nothing.
+    """Return the member's settings, with the defaults of a well-known name filled in.
 
     Raises:
         ValueError: a value can't be.
@@ -191,7 +191,7 @@ def member_of(entry: MemberEntry) -> MemberSettings:
 
 
 def together(members: Sequence[MemberSettings], fault: Callable[[str], None]) -> None:
-    """Report what does not go together: names and patterns have one member each."""
+    """Report conflicts between members: a name, metric or pattern may belong to one member only."""
     if len(members) > MAX_MEMBERS:
         fault(f"--federate: found {len(members)} members, expected at most {MAX_MEMBERS}")
     owners: dict[tuple[str, str], str] = {}

@@ -1,4 +1,4 @@
-"""The way of a metric that another metrics API owns: who, what it answered, how long it took."""
+"""The explanation of a metric that a federation member owns: which member, its answer, the time it took."""
 
 from collections.abc import Awaitable
 
@@ -17,7 +17,7 @@ HOPS = ("owner", "member", "value")
 async def why_passed_on(
     claim: Claim, target: CustomTarget | ExternalTarget, asking: Awaitable[Passed]
 ) -> Explanation:
-    """Return the way of a metric's values.
+    """Return the explanation of a metric whose values came from a member.
 
     Args:
         claim: who owns the metric, and why.

@@ -1,4 +1,4 @@
-"""`?why` without a running metrics API: the same page from rules and a source at hand."""
+"""`?why` without a running metrics API: the same page, computed from rule files and a source."""
 
 from typing import TYPE_CHECKING
 

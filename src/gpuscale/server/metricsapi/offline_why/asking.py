@@ -1,4 +1,4 @@
-"""Where to ask why: a server, the API server in front of one, or a server of one's own for a moment."""
+"""Where `why` gets its explanation: from a server, through the API server, or from a short-lived server."""
 
 import asyncio
 import json
@@ -63,7 +63,7 @@ async def ask_cluster(cluster: KubeSettings, path: str) -> Document:
 
 
 async def ask_own(flags: Mapping[str, Sequence[str]], path: str) -> Document:
-    """Return the explanation of a server that is started for it, on loopback, and ended again.
+    """Return the explanation of a server that is started on loopback just for this question.
 
     Args:
         flags: of `gpuscale metrics-api`: rules, source, cluster.
@@ -93,7 +93,7 @@ async def ask_own(flags: Mapping[str, Sequence[str]], path: str) -> Document:
 
 
 async def _discovered(url: str, path: str) -> Document:
-    """Return the explanation once the server knows its metrics, or as it is when that takes too long."""
+    """Return the explanation once discovery has ended, or what is known when that takes too long."""
     loop = asyncio.get_running_loop()
     end = loop.time() + _DISCOVERY_WAIT_S
     while True:

@@ -1,4 +1,4 @@
-"""What `gpuscale metrics-api why` asks about: from words to the path of the metric."""
+"""Builds the URL path for `gpuscale metrics-api why` from its command-line words."""
 
 from urllib.parse import quote, urlencode
 

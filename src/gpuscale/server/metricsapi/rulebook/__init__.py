@@ -1,1 +1,1 @@
-"""The rules in force: files, the preset, and those of teams."""
+"""The rules in force: rule files, the preset, and teams' ConfigMaps."""

@@ -1,4 +1,4 @@
-"""All rules that a server goes by: the preset, the files of its flags, and the ConfigMaps of teams.
+"""A server's rules together: the preset, the rule files, and teams' ConfigMaps.
 
 Where several give one name, files come before the preset, later files before earlier ones, and in its own
 namespace a team before all of them.
@@ -14,7 +14,7 @@ from gpuscale.server.rules.resources import ResourceMapper
 
 
 class RuleBook:
-    """The rules of one server.
+    """The current rules of one server.
 
     Args:
         paths: of rule files and folders with them.
@@ -52,7 +52,7 @@ class RuleBook:
 
     @property
     def state(self) -> RuleState:
-        """Return how the files do, taken together: a fault of any is reported."""
+        """Return one state for all rule files; a fault of any of them is in it."""
         states = self._files.states.values()
         faults = [state.fault for state in states if state.fault is not None]
         good_ms = [state.good_ms for state in states if state.good_ms is not None]
@@ -69,7 +69,7 @@ class RuleBook:
         return {} if self._teams is None else self._teams.states
 
     def faults_in(self, namespace: str) -> tuple[str, ...]:
-        """Return what is wrong with a team's ConfigMaps, for those who may read its metrics."""
+        """Return the faults of a team's ConfigMaps, shown to those who may read the namespace's metrics."""
         return () if self._teams is None else self._teams.faults_in(namespace)
 
     @property
@@ -79,7 +79,7 @@ class RuleBook:
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """Return what is worth knowing, one text for each fault."""
+        """Return a remark for each fault of a file or ConfigMap."""
         faults = (state.fault for state in self.states.values())
         lines = [f"the last good rules stay: {fault}" for fault in faults if fault is not None]
         lines += [
@@ -92,7 +92,7 @@ class RuleBook:
         return tuple(lines)
 
     def look(self, mapper: ResourceMapper, now_ms: int) -> AdapterConfig | None:
-        """Return new rules, where something changed; what is bad stays as it was.
+        """Return the new rules if any file or ConfigMap changed; a faulty one keeps its last good rules.
 
         Args:
             mapper: the cluster's resources as they are now.

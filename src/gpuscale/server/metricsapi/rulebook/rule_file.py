@@ -1,4 +1,4 @@
-"""Rule texts that change: a bad one leaves its own last good rules in place.
+"""Rule texts that are reloaded: a faulty text keeps its last good rules.
 
 Files of a ConfigMap change by a symbolic link that is turned, so the content is what is compared.
 """
@@ -21,7 +21,7 @@ Content = TypeVar("Content", bound=Hashable)
 
 @dataclass(frozen=True, slots=True)
 class RuleState:
-    """How the latest look at a text went."""
+    """The result of the latest reload of a text."""
 
     good_ms: int | None = None
     """When the rules that are served were read; None where there were no good ones yet."""
@@ -34,7 +34,7 @@ class RuleState:
 
 
 class KeptRules(Generic[Content]):
-    """The rules of one text, or of several that only count together.
+    """The last good rules of one text, or of several texts that are only valid together.
 
     Args:
         name: for messages.
@@ -50,7 +50,7 @@ class KeptRules(Generic[Content]):
         """What was last made rules of, good or bad; None after content that could not be read."""
 
     def begin(self, content: Content, mapper: ResourceMapper, now_ms: int) -> None:
-        """Take the first content.
+        """Load the first content.
 
         Raises:
             ConfigError: it has faults.
@@ -59,7 +59,7 @@ class KeptRules(Generic[Content]):
         self._accept(self._load(content, mapper), now_ms)
 
     def take(self, content: Content, mapper: ResourceMapper, now_ms: int) -> bool:
-        """Return whether there are new rules: something changed, and it is good.
+        """Load changed content; return whether it gives new rules.
 
         Args:
             content: as it is now.
@@ -81,7 +81,7 @@ class KeptRules(Generic[Content]):
         return True
 
     def _got_worse(self, config: AdapterConfig) -> str:
-        """Return what a change would take away that was served before: nothing is better than a mistake."""
+        """Return the rules that a change would lose by a mistake; empty if it loses none."""
         if self.state.good_ms is None:
             return ""
         known = {rule.series_query for rule in self.config.disabled}
@@ -91,12 +91,12 @@ class KeptRules(Generic[Content]):
         return "\n".join(map(str, worse))
 
     def lose(self, fault: str) -> None:
-        """Note that the content could not be read."""
+        """Record that the content can't be read."""
         self._seen = None
         self.note(fault)
 
     def note(self, fault: str) -> None:
-        """Note why the content is not served; logged once."""
+        """Record why new content is not used; each reason is logged once."""
         before = self.state
         if fault == before.fault:
             return
@@ -158,7 +158,7 @@ class RuleFile:
         return self._kept.state
 
     def look(self, mapper: ResourceMapper, now_ms: int) -> AdapterConfig | None:
-        """Return new rules, where the file or the cluster's resources changed and the file is good.
+        """Return new rules if the file or the cluster's resources changed and the file is valid.
 
         Args:
             mapper: the cluster's resources as they are now.
@@ -173,7 +173,7 @@ class RuleFile:
 
 
 class RuleFiles:
-    """The rule files that are named, and those in the folders that are, in this order.
+    """Rule files given by name and by folder, in the flags' order.
 
     Files of a folder come sorted by name. Each keeps its own last good rules; one that leaves its folder
     takes its rules along with the second look that misses it, one that was named and is gone does not.
@@ -201,7 +201,7 @@ class RuleFiles:
 
     @property
     def config(self) -> AdapterConfig:
-        """Return the rules of all files; of those that give one name, the last file's count."""
+        """Return the rules of all files; where two define one metric, the later file wins."""
         return AdapterConfig.joined(*(each.config for each in self._files.values()))
 
     @property
@@ -210,7 +210,7 @@ class RuleFiles:
         return {str(path): each.state for path, each in self._files.items()}
 
     def look(self, mapper: ResourceMapper, now_ms: int) -> bool:
-        """Return whether there are other rules than before."""
+        """Reload the files; return whether the rules changed."""
         before = [(path, each.config) for path, each in self._files.items()]
         found: dict[Path, RuleFile] = {}
         for path in self._listed.list([]):

@@ -1,4 +1,4 @@
-"""Rules in ConfigMaps of teams, each confined to the namespace that its ConfigMap is in.
+"""Rules in teams' ConfigMaps; each ConfigMap's rules apply to its own namespace only.
 
 A bad ConfigMap keeps its own last good rules, and affects no others. What a namespace may have is bounded
 for all of its ConfigMaps together; those that go beyond, the last by name, don't count.
@@ -27,7 +27,7 @@ _NAMESPACES_PATH = "/api/v1/namespaces"
 
 @dataclass(frozen=True, slots=True)
 class TeamFiles:
-    """The content of one ConfigMap."""
+    """The rule files in one ConfigMap."""
 
     namespace: str
     name: str
@@ -41,7 +41,7 @@ class TeamFiles:
 
 
 class TeamRules:
-    """The ConfigMaps that a label selector selects, followed while `run` does.
+    """The rules of all ConfigMaps that match a label selector, kept current by `run`.
 
     Args:
         connection: to the API server.
@@ -90,7 +90,7 @@ class TeamRules:
         )
 
     async def run(self) -> None:
-        """Follow the ConfigMaps, and the namespaces where they are chosen, until cancelled."""
+        """Watch the ConfigMaps, and the namespaces if these are selected too, until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._reflector.run())
             if self._namespaces is not None:
@@ -98,13 +98,13 @@ class TeamRules:
 
     @property
     def config(self) -> AdapterConfig:
-        """Return all rules; of a namespace's ConfigMaps the last by name counts for a name."""
+        """Return all rules; where two ConfigMaps of a namespace define one metric, the last by name wins."""
         counted = (key for key in sorted(self._kept) if key not in self._over)
         return AdapterConfig.joined(*(self._kept[key].config for key in counted))
 
     @property
     def states(self) -> Mapping[str, RuleState]:
-        """Return the state of each ConfigMap by what messages call it."""
+        """Return the state of each ConfigMap, keyed by the name that messages use."""
         found: dict[str, RuleState] = {}
         for key in sorted(self._kept):
             state = self._kept[key].state
@@ -114,7 +114,7 @@ class TeamRules:
         return found
 
     def faults_in(self, namespace: str) -> tuple[str, ...]:
-        """Return what is wrong with the ConfigMaps of a namespace, for those who may read its metrics."""
+        """Return the faults of a namespace's ConfigMaps, shown to those who may read its metrics."""
         place = f"configmap {namespace}/"
         states = self.states.items()
         own = [state for name, state in states if name.startswith(place)]
@@ -122,14 +122,14 @@ class TeamRules:
 
     @property
     def error(self) -> GpuscaleError | None:
-        """Return why the ConfigMaps are not followed now; None while they are."""
+        """Return why the watch of ConfigMaps fails; None while it works."""
         states = [self._reflector.state]
         if self._namespaces is not None:
             states.append(self._namespaces.state)
         return next((state.error for state in states if state.error is not None), None)
 
     def look(self, mapper: ResourceMapper, now_ms: int) -> bool:
-        """Return whether there are other rules than before."""
+        """Reload the ConfigMaps; return whether the rules changed."""
         items = self._chosen()
         before = dict(self._over)
         gone = [key for key in self._kept if key not in items]
@@ -178,14 +178,14 @@ class TeamRules:
 
 @dataclass(slots=True)
 class _Spent:
-    """What the ConfigMaps of a namespace that come first by name have taken of its budget."""
+    """The part of a namespace's budget that its first ConfigMaps have used."""
 
     config_maps: int = 0
     text_bytes: int = 0
     rules: int = 0
 
     def before(self, files: TeamFiles, budget: RuleBudget) -> str | None:
-        """Return why one more ConfigMap is not read; None where it is."""
+        """Return why the budget has no room to read one more ConfigMap; None if it has."""
         if self.config_maps >= budget.config_maps:
             return f"found more than {budget.config_maps} ConfigMaps with rules in the namespace"
         if self.text_bytes + files.text_bytes > budget.text_bytes:
@@ -198,7 +198,7 @@ class _Spent:
         return None
 
     def after(self, config: AdapterConfig, budget: RuleBudget) -> str | None:
-        """Return why the rules of one more ConfigMap don't count; None where they do."""
+        """Return why the budget has no room for a ConfigMap's rules; None if it has."""
         count = len(config.rules) + len(config.external_rules)
         if self.rules + count > budget.rules:
             return f"found {self.rules + count} rules in the namespace, expected at most {budget.rules}"
@@ -213,7 +213,7 @@ def _name(body: JsonObject) -> str | None:
 def read_config_map(
     body: JsonObject, most_bytes: int = DEFAULT_BUDGET.text_bytes
 ) -> TeamFiles | None:
-    """Return the files of a ConfigMap, without their text where it is longer than that.
+    """Return a ConfigMap's files; a file above the size limit comes without its text.
 
     None is one without a name or namespace.
     """

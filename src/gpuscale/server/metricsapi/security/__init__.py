@@ -1,1 +1,1 @@
-"""Who may ask: TLS, authentication, authorization and the guard in front of all requests."""
+"""TLS, authentication, authorization and the guard in front of all requests."""

@@ -35,7 +35,7 @@ _BYTES_PER_MB = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class AuditedRequest:
-    """A request that was answered."""
+    """An answered request, as the audit log records it."""
 
     uri: str
     attributes: Attributes
@@ -78,7 +78,7 @@ class AuditLog:
             ) from error
 
     def add(self, request: AuditedRequest) -> None:
-        """Have an event written soon."""
+        """Queue an event."""
         line = json.dumps(event(request), separators=(",", ":")).encode() + b"\n"
         if self._bytes + len(line) > _MOST_BYTES:
             self.dropped += 1
@@ -87,7 +87,7 @@ class AuditLog:
         self._bytes += len(line)
 
     async def run(self) -> None:
-        """Write until cancelled, and then the rest."""
+        """Write queued events until cancelled, then the remaining ones."""
         try:
             while True:
                 await asyncio.sleep(_EVERY_S)
@@ -127,7 +127,7 @@ class AuditLog:
 
 
 def event(request: AuditedRequest) -> dict[str, object]:
-    """Return the event of a request."""
+    """Return the audit event of a request."""
     found: dict[str, object] = {
         "kind": "Event",
         "apiVersion": "audit.k8s.io/v1",
@@ -183,7 +183,7 @@ def _time(seconds: float) -> str:
 
 
 def audit_families(log: AuditLog) -> tuple[Family, ...]:
-    """Return what the audit log does not have."""
+    """Return the counts of audit events that were dropped."""
     return (
         family(
             "audit_events_dropped_total",

@@ -1,4 +1,4 @@
-"""Who asks: a front proxy's word, a client certificate, a bearer token, or anonymous.
+"""Authentication of a request: front proxy, client certificate, bearer token, or anonymous.
 
 Tried in that order; the first that holds counts. A credential that was shown and is not good makes the
 request fail, unless another one is good. Headers that name a user count only beside a certificate of a
@@ -31,12 +31,12 @@ _LOG = logging.getLogger(__name__)
 
 
 class UnauthenticatedError(Exception):
-    """A credential was shown, and none that was is good."""
+    """Credentials were shown, and none of them is valid."""
 
 
 @dataclass(frozen=True, slots=True)
 class RequestCredentials:
-    """What a request shows of who sends it."""
+    """The credentials that a request carries."""
 
     headers: CIMultiDictProxy[str]
     certificates: Sequence[crypto.X509] = ()
@@ -44,7 +44,7 @@ class RequestCredentials:
 
 
 class Authenticator:
-    """Finds out who asks.
+    """Finds the user of a request.
 
     Args:
         trust: returns whose certificates count right now.
@@ -56,7 +56,7 @@ class Authenticator:
         self._tokens = tokens
 
     async def user(self, credentials: RequestCredentials) -> User:
-        """Return who asks.
+        """Return the user of a request.
 
         Raises:
             UnauthenticatedError: what was shown is not good.
@@ -72,7 +72,7 @@ class Authenticator:
         return NOBODY
 
     def is_front_proxy(self, certificates: Sequence[crypto.X509]) -> bool:
-        """Return whether a connection that showed these certificates may speak for users."""
+        """Return whether these certificates are a front proxy's, which may name the user in headers."""
         trusted = self._trust().request_headers
         if trusted is None or not certificates:
             return False
@@ -118,7 +118,7 @@ class Authenticator:
 
 
 def _proxied(trusted: RequestHeaders, credentials: RequestCredentials) -> User | None:
-    """Return the user a front proxy speaks for; None where it names none."""
+    """Return the user that a front proxy names in its headers; None without a name."""
     _front_proxy(trusted, credentials.certificates)
     headers = credentials.headers
     name = next((text for text in _values(headers, trusted.username_headers) if text), "")
@@ -130,7 +130,7 @@ def _proxied(trusted: RequestHeaders, credentials: RequestCredentials) -> User |
 
 
 def _front_proxy(trusted: RequestHeaders, certificates: Sequence[crypto.X509]) -> None:
-    """Return if these are a front proxy's certificates, and raise UntrustedError otherwise."""
+    """Raise UntrustedError unless these certificates are a front proxy's."""
     subject = _subject(trusted.ca_pem, certificates)
     if trusted.allowed_names and subject.common_name not in trusted.allowed_names:
         raise UntrustedError(f"common name {subject.common_name!r} is not among the allowed")
@@ -156,7 +156,7 @@ def _values(headers: CIMultiDictProxy[str], names: Iterable[str]) -> Iterable[st
 
 
 def _bearer_token(headers: CIMultiDictProxy[str]) -> str | None:
-    """Return the token of the Authorization header; None for other schemes, which are not looked at."""
+    """Return the bearer token of the Authorization header; None for any other scheme."""
     scheme, _, token = headers.get("Authorization", "").strip().partition(" ")
     return token.strip() or None if scheme.lower() == "bearer" else None
 

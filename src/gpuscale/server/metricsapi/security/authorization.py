@@ -1,4 +1,4 @@
-"""Whether somebody may ask for something.
+"""Authorization of a request: paths that are always allowed, then a SubjectAccessReview.
 
 Source: k8s.io/apiserver v0.30.0 pkg/endpoints/request (requestinfo.go), pkg/authorization (path, union),
 pkg/authorization/authorizerfactory (delegating.go), pkg/endpoints/handlers/responsewriters (errors.go).
@@ -48,7 +48,7 @@ class Authorizer:
         self._prefixes = tuple(_rooted(path[:-1]) for path in always_allowed if path.endswith("*"))
 
     async def decide(self, user: User, attributes: Attributes) -> AccessDecision:
-        """Return whether the user may do it.
+        """Return whether the user may make this request.
 
         Raises:
             GpuscaleError: the API server can't decide.
@@ -68,7 +68,7 @@ class Authorizer:
 
 
 def attributes_of(method: str, raw_path: str, path: str, *, watches: bool = False) -> Attributes:
-    """Return what a request wants to do.
+    """Return verb, resource, namespace and name of a request, for RBAC.
 
     Args:
         method: of HTTP.
@@ -128,7 +128,7 @@ def named_by_fields(attributes: Attributes, field_selector: str) -> Attributes:
 
 
 def forbidden_message(user: User, attributes: Attributes) -> str:
-    """Return the API server's words for a refusal."""
+    """Return the message of a 403, worded as the API server's."""
     who, verb = go_quote(user.name), attributes.verb
     if not attributes.is_resource:
         text = f"User {who} cannot {verb} path {go_quote(attributes.path)}"

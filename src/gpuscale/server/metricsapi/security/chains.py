@@ -38,12 +38,12 @@ class Subject:
 
 
 class UntrustedError(Exception):
-    """A certificate that was shown does not count."""
+    """A client certificate is not signed by a trusted CA."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Verdict:
-    """What was found out about some certificates, which are distinguished by the connection they came on."""
+    """The remembered result of verifying a connection's certificates."""
 
     until_s: float
     subject: Subject | None
@@ -51,7 +51,7 @@ class _Verdict:
 
 
 class CaBundle:
-    """The certificates that others are held against.
+    """Trusted CA certificates, which verify client certificates.
 
     Args:
         pem: one certificate or more.

@@ -1,4 +1,4 @@
-"""TLS that asks for a client certificate, takes any, and leaves the judgement to others.
+"""TLS that requests a client certificate and accepts any; verification comes later.
 
 An aggregated API server shares its port between the API server's front proxy, users with certificates of
 another CA, probes and scrapers. Python's `ssl` can only refuse the handshake of a certificate that it can't
@@ -20,7 +20,7 @@ MIN_VERSIONS = {"VersionTLS12": SSL.TLS1_2_VERSION, "VersionTLS13": SSL.TLS1_3_V
 
 @dataclass(frozen=True, slots=True)
 class TlsRules:
-    """What connections are agreed on."""
+    """TLS versions and cipher suites of the server."""
 
     min_version: str = "VersionTLS12"
     """One of `MIN_VERSIONS`."""
@@ -87,7 +87,7 @@ def _http_1_1(_connection: Any, offered: Sequence[bytes]) -> Any:  # noqa: ANN40
 
 
 def _reason(error: Exception) -> str:
-    """Return what OpenSSL says: its errors carry a list of (library, function, reason)."""
+    """Return OpenSSL's reason out of an error, which holds a list of (library, function, reason)."""
     queue = error.args[0] if error.args else ()
     if isinstance(queue, list):
         return "; ".join(str(each[-1]) for each in queue) or type(error).__name__

@@ -1,4 +1,4 @@
-"""What every request over TLS goes through before it is answered: who, whether, how many, how long.
+"""The filters of every TLS request: authentication, authorization, limits on number and time.
 
 Source: k8s.io/apiserver v0.30.0 pkg/server (config.go, DefaultBuildHandlerChain) and pkg/server/filters
 (maxinflight.go, timeout.go); the limits are its defaults.
@@ -56,7 +56,7 @@ Inner = Callable[[web.Request, Handler], Awaitable[web.StreamResponse]]
 
 
 class Guard:
-    """Lets requests through to a handler, or answers them.
+    """Passes a request to its handler, or refuses it.
 
     Args:
         authenticator: finds out who asks.
@@ -89,11 +89,11 @@ class Guard:
         self._undecided = CountedLog("request that the API server could not be asked about")
 
     def is_front_proxy(self, certificates: Sequence[crypto.X509]) -> bool:
-        """Return whether a connection that showed these certificates may speak for users."""
+        """Return whether these certificates are a front proxy's, which may name the user in headers."""
         return self._authenticator.is_front_proxy(certificates)
 
     async def check(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Answer a request, by the handler if it may get there."""
+        """Answer a request: by the handler if it is allowed, else with the refusal."""
         received_s = time.time()
         code = 500
         try:
@@ -153,7 +153,7 @@ class Guard:
         return response
 
     async def _refusal(self, request: web.Request, user: User) -> web.Response | None:
-        """Return the answer to somebody who may not ask this; None where they may."""
+        """Return the refusal for a user without permission; None for an allowed request."""
         attributes = _attributes(request)
         try:
             decision = await self._authorizer.decide(user, attributes)
@@ -219,7 +219,7 @@ def counted(
 
 
 async def unguarded(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Answer every client; for a port that only this machine reaches."""
+    """Answer every client without authentication; for a port that only this machine reaches."""
     try:
         async with asyncio.timeout(_TIMEOUT_S):
             return await handler(request)
@@ -228,7 +228,7 @@ async def unguarded(request: web.Request, handler: Handler) -> web.StreamRespons
 
 
 def _audited(request: web.Request, code: int, received_s: float) -> audit.AuditedRequest:
-    """Return what the audit log says of a request."""
+    """Return the audit record of a request."""
     return audit.AuditedRequest(
         uri=request.rel_url.raw_path_qs,
         attributes=_attributes(request),

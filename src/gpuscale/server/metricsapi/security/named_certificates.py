@@ -25,7 +25,7 @@ from gpuscale.server.metricsapi.security.serving_certificate import (
 
 @dataclass(frozen=True, slots=True)
 class NamedFiles:
-    """Certificate and key for some names."""
+    """A certificate and key with the host names that they serve."""
 
     files: CertificateFiles
     patterns: tuple[str, ...] = ()
@@ -33,7 +33,7 @@ class NamedFiles:
 
 
 class NamedCertificates:
-    """The current TLS contexts of pairs of files, by name.
+    """The current TLS contexts for single host names.
 
     Raises:
         UsageError: files are missing or don't fit together, or a pair is for no name.
@@ -52,7 +52,7 @@ class NamedCertificates:
                 )
 
     def context(self, name: str) -> SSL.Context | None:
-        """Return the context for a name in lower case; None where no pair is for it."""
+        """Return the TLS context for a lower-case host name; None if no certificate matches."""
         first, _, rest = name.partition(".")
         for wanted in (name, f"*.{rest}") if first and rest else (name,):
             for names, certificate in self._by_precedence():
@@ -61,22 +61,22 @@ class NamedCertificates:
         return None
 
     def faults(self) -> tuple[str, ...]:
-        """Return why files as they are now can't be used; none where all can."""
+        """Return why certificate files can't be used now; none if all can."""
         return tuple(each.fault for each, _ in self._pairs if each.fault is not None)
 
     def reload(self) -> None:
-        """Take the files as they are now, where they changed and fit together."""
+        """Reload files that changed, where certificate and key fit together."""
         for certificate, _ in self._pairs:
             certificate.reload()
 
     async def run(self) -> None:
-        """Follow the files until cancelled."""
+        """Reload files when they change, until cancelled."""
         async with asyncio.TaskGroup() as group:
             for certificate, _ in self._pairs:
                 group.create_task(certificate.run())
 
     def _by_precedence(self) -> Iterator[tuple[tuple[str, ...], ServingCertificate]]:
-        """Yield names and certificates: explicit patterns first, then what the certificates say."""
+        """Yield host names and certificates: explicit patterns first, then the names in the certificates."""
         for certificate, patterns in self._pairs:
             if patterns:
                 yield patterns, certificate

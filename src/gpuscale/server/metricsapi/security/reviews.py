@@ -1,4 +1,4 @@
-"""What the API server says of users: the user of a token, what a user may do, and which CAs to trust.
+"""TokenReviews, SubjectAccessReviews and the CAs to trust, asked of the API server and cached briefly.
 
 Answers are remembered for a short time, and only as many as fit a bound. A question that the API server
 can't answer is an error; an old answer does not stand in for it.
@@ -50,7 +50,7 @@ _FAILURE_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """Somebody who asks."""
+    """An authenticated or anonymous user."""
 
     name: str
     groups: tuple[str, ...] = ()
@@ -59,7 +59,7 @@ class User:
     """Further facts, sorted by key."""
 
     def authenticated(self) -> "User":
-        """Return the user with the group of all who are known."""
+        """Return the user with the group `system:authenticated` added."""
         if AUTHENTICATED in self.groups:
             return self
         return User(self.name, (*self.groups, AUTHENTICATED), self.uid, self.extra)
@@ -70,7 +70,7 @@ NOBODY = User(ANONYMOUS, (UNAUTHENTICATED,))
 
 @dataclass(frozen=True, slots=True)
 class Attributes:
-    """What a request wants to do, as access is granted by."""
+    """Verb, resource, namespace and name of a request, as RBAC grants access."""
 
     verb: str
     path: str
@@ -87,7 +87,7 @@ class Attributes:
 
 @dataclass(frozen=True, slots=True)
 class AccessDecision:
-    """Whether somebody may do something."""
+    """Whether access is allowed, and why."""
 
     allowed: bool
     reason: str = ""
@@ -95,7 +95,7 @@ class AccessDecision:
 
 @dataclass(slots=True)
 class CacheCounts:
-    """How often a cache could answer."""
+    """Hits and misses of a cache."""
 
     hits: int = 0
     misses: int = 0
@@ -103,7 +103,7 @@ class CacheCounts:
 
 @dataclass(frozen=True, slots=True)
 class _Held(Generic[V]):
-    """An answer, and its times."""
+    """A cached answer, with the times to renew and to drop it."""
 
     answer: V | GpuscaleError
     renew_ms: int
@@ -112,7 +112,7 @@ class _Held(Generic[V]):
 
 
 class Remembered(Generic[K, V]):
-    """Answers by question, for as long as they hold. The same question is not asked twice at a time.
+    """A cache of reviews by question. Equal questions in flight share one request.
 
     Who asks again when most of an answer's time is over gets it still, and has it renewed; so those
     who ask all the time never wait. The moment differs from question to question, or all would come at once.
@@ -143,14 +143,14 @@ class Remembered(Generic[K, V]):
         self._at_once = asyncio.Semaphore(_MAX_AT_ONCE)
 
     async def close(self) -> None:
-        """End the renewals that are on their way."""
+        """Cancel renewals in flight."""
         tasks = list(self._renewing.values())
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def get(self, key: K, ask: Callable[[], Awaitable[V]]) -> V:
-        """Return the answer to a question, remembered or what `ask` gives.
+        """Return the cached answer, or what `ask` returns.
 
         Raises:
             GpuscaleError: what asking raised, now or a moment ago.
@@ -222,7 +222,7 @@ class Remembered(Generic[K, V]):
 
 
 class TokenReviewer:
-    """Whose a bearer token is, by the API server's word.
+    """Finds a bearer token's user by TokenReview.
 
     Args:
         client: to the API server.
@@ -244,7 +244,7 @@ class TokenReviewer:
         await self._cache.close()
 
     async def review(self, token: str) -> User | None:
-        """Return the token's owner; None for a token that is not good.
+        """Return the token's user; None for an invalid token.
 
         Raises:
             GpuscaleError: the API server can't tell.
@@ -279,7 +279,7 @@ def _reviewed(answer: JsonObject) -> User | None:
 
 
 class AccessReviewer:
-    """What users may do, by the API server's word.
+    """Decides permissions by SubjectAccessReview.
 
     Args:
         client: to the API server.
@@ -317,7 +317,7 @@ class AccessReviewer:
         await self._strangers.close()
 
     async def review(self, user: User, attributes: Attributes) -> AccessDecision:
-        """Return whether the user may do it.
+        """Return whether the user has the permission.
 
         Raises:
             GpuscaleError: the API server can't tell.
@@ -355,7 +355,7 @@ def access_review(user: User, attributes: Attributes) -> JsonObject:
 
 @dataclass(frozen=True, slots=True)
 class RequestHeaders:
-    """How a front proxy names the user it speaks for."""
+    """The names of the headers in which a front proxy names its user."""
 
     ca_pem: str
     """Who signs the proxies' certificates."""
@@ -369,7 +369,7 @@ class RequestHeaders:
 
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """Whose certificates count."""
+    """The CAs of client certificates, and those of front proxies."""
 
     client_ca_pem: str | None = None
     """Of client certificates; None where none are accepted."""
@@ -378,7 +378,7 @@ class Trust:
 
 
 def trust_of_config_map(data: Mapping[str, str]) -> Trust:
-    """Return what the ConfigMap of the API server's authentication says.
+    """Return the CAs and header names of the ConfigMap `extension-apiserver-authentication`.
 
     Raises:
         ValueError: a field is no JSON list of texts.
@@ -405,7 +405,7 @@ class _Latest:
 
 
 class TrustConfigMap:
-    """The trust that the API server publishes for aggregated servers, kept up to date by `run`."""
+    """The ConfigMap in which the API server publishes its CAs for aggregated servers, watched by `run`."""
 
     def __init__(self, connection: KubeClient, settings: KubeSettings, clock: Clock) -> None:
         self.tried = asyncio.Event()
@@ -423,12 +423,12 @@ class TrustConfigMap:
 
     @property
     def trust(self) -> Trust | None:
-        """Return the latest good trust; None before the first."""
+        """Return the latest valid CAs; None before the first."""
         return self._latest.trust
 
     @property
     def fault(self) -> str | None:
-        """Return why the trust may be old or missing; None where it is good."""
+        """Return why the CAs may be old or missing; None if they are current."""
         state: ReflectorState = self._reflector.state
         if state.error is not None:
             return str(state.error)
@@ -436,7 +436,7 @@ class TrustConfigMap:
         return self._latest.fault or (missing if self.trust is None else None)
 
     async def run(self) -> None:
-        """Keep the trust up to date until cancelled."""
+        """Watch the ConfigMap until cancelled."""
         await self._reflector.run()
 
     def _read(self, body: JsonObject) -> None:

@@ -1,4 +1,4 @@
-"""How the certificate that replicas share is renewed without a request that fails.
+"""The renewal of the certificate that replicas share, without a failed request.
 
 Every renewal makes a new CA, signs one certificate with it and throws its key away, so there is no CA key to
 keep or to lose. Clients have to trust the new CA before any replica shows its certificate, and the old one
@@ -31,7 +31,7 @@ _RENEWED_AFTER = 2 / 3
 
 @dataclass(frozen=True, slots=True)
 class SharedCertificate:
-    """What the Secret holds."""
+    """The content of the certificate's Secret."""
 
     bundle: bytes = b""
     """CAs that clients should trust, as PEM: of the current pair, of the next one and of the one before."""
@@ -49,7 +49,7 @@ def next_step(
     *,
     is_published: bool,
 ) -> SharedCertificate | None:
-    """Return what the Secret should hold from now on; None where nothing is to be done.
+    """Return the next content of the Secret; None if no step is due.
 
     Args:
         stored: what it holds.
@@ -87,7 +87,7 @@ def next_step(
 
 
 def split_bundle(bundle: bytes) -> list[bytes]:
-    """Return the certificates of a bundle one by one, as PEM; none where it is no PEM."""
+    """Return the certificates of a PEM bundle one by one; none if it is no PEM."""
     try:
         found = x509.load_pem_x509_certificates(bundle) if bundle.strip() else []
     except ValueError:

@@ -1,4 +1,4 @@
-"""The certificate that the server shows: from files that may change, or made here and renewed in time.
+"""The serving certificate: read from files that may change, or self-made and renewed in time.
 
 A change counts for new connections; those that are open keep what they have. Files that don't fit together,
 as they may for a moment while they are replaced, leave the last good pair in place.
@@ -34,14 +34,14 @@ CA_KEY_FILE = "ca.key"
 
 @dataclass(frozen=True, slots=True)
 class CertificateFiles:
-    """Where the certificate and its key are."""
+    """The paths of a certificate and its key."""
 
     certificate: Path
     key: Path
 
 
 class ServingCertificate:
-    """The current TLS context of a pair of files.
+    """The current TLS context of a certificate file and a key file.
 
     Args:
         files: certificate and key.
@@ -76,7 +76,7 @@ class ServingCertificate:
 
     @property
     def fault(self) -> str | None:
-        """Why the files as they are now can't be used; None where they can."""
+        """Why the current files can't be used; None if they can."""
         error = self._loaded.fault
         return None if error is None else self._fault_text(error)
 
@@ -86,13 +86,13 @@ class ServingCertificate:
         return host_names(self._loaded.value[0].certificate)
 
     async def run(self) -> None:
-        """Follow the files until cancelled."""
+        """Reload the files when they change, until cancelled."""
         while True:
             await self._clock.sleep(LOOK_EVERY_S)
             self.reload()
 
     def reload(self) -> None:
-        """Take the files as they are now, if they changed and fit together."""
+        """Reload the files if they changed and fit together."""
         fault, (pair, _) = self.fault, self._loaded.value
         found = self._loaded.look()
         if found is FileLook.FAILED and self.fault != fault:
@@ -145,7 +145,7 @@ class OwnCertificate:
         return self._ca.certificate.decode()
 
     async def run(self) -> None:
-        """Renew the serving certificate when two thirds of its time have passed, until cancelled."""
+        """Renew the serving certificate after two thirds of its lifetime, until cancelled."""
         while True:
             await self._clock.sleep(3600)
             if self._clock.now_ms() - self._made_ms >= _RENEW_AFTER_MS:
@@ -180,7 +180,7 @@ def _new_ca(folder: Path, now_ms: int) -> KeyPair:
 
 
 def given_in(folder: Path) -> CertificateFiles | None:
-    """Return the pair that somebody put into the folder; None where there is none, or it was made here."""
+    """Return a user's certificate and key in the folder; None if they are missing or self-made."""
     files = CertificateFiles(folder / CERTIFICATE_FILE, folder / KEY_FILE)
     there = files.certificate.exists() and files.key.exists()
     return files if there and not (folder / CA_KEY_FILE).exists() else None

@@ -38,7 +38,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class SecretCertificate:
-    """The pair in the Secret, as files that `ServingCertificate` follows.
+    """The certificate and key of the Secret, written to files for `ServingCertificate`.
 
     Args:
         client: may get and update the Secret, and get and patch the APIServices.
@@ -72,7 +72,7 @@ class SecretCertificate:
         return f"{self._secret.namespace}/{self._secret.name}"
 
     async def open(self) -> None:
-        """Return once there are files to serve with.
+        """Wait until the Secret's certificate is there, and write its files.
 
         Raises:
             UsageError: the folder can't be written to.
@@ -92,7 +92,7 @@ class SecretCertificate:
         )
 
     async def run(self) -> None:
-        """Follow the Secret, and renew what is in it, until cancelled."""
+        """Watch the Secret and take the renewal steps that are due, until cancelled."""
         while True:
             await self._clock.sleep(_RETRY_S if self._misses_services else LOOK_EVERY_S)
             await self._look()
@@ -139,7 +139,7 @@ class SecretCertificate:
         self._write(stored)
 
     async def _publish(self, bundle: bytes) -> bool:
-        """Give the APIServices the bundle; return whether all of them had it before."""
+        """Write the CA bundle into the APIServices; return whether all of them had it already."""
         wanted = base64.b64encode(bundle).decode()
         had_it, self._misses_services = True, False
         for name in self._secret.api_services:
@@ -151,7 +151,7 @@ class SecretCertificate:
         return had_it
 
     async def _trusted_now(self) -> bytes:
-        """Return the CAs in the APIServices, each once."""
+        """Return the CAs of all APIServices, each once."""
         found: dict[bytes, None] = {}
         for name in self._secret.api_services:
             spec = await self._own_spec(name)
@@ -160,7 +160,7 @@ class SecretCertificate:
         return b"".join(found)
 
     async def _own_spec(self, name: str) -> Mapping[str, Any] | None:
-        """Return the spec of an APIService; None where it is not there, or of another Service."""
+        """Return an APIService's spec; None if it is missing or belongs to another Service."""
         found = await self._client.find(f"{_API_SERVICES}/{name}")
         self._misses_services |= found is None
         spec: Mapping[str, Any] = (found or {}).get("spec") or {}
@@ -220,7 +220,7 @@ def _decoded(text: str) -> bytes:
 
 
 def _with(secret: Mapping[str, Any], stored: SharedCertificate) -> dict[str, Any]:
-    """Return the Secret as it should be; `resourceVersion` stays, so that an older one is not written."""
+    """Return the Secret with new content; `resourceVersion` stays, so that a concurrent write fails."""
     files = {"ca.crt": stored.bundle}
     for name, pair in (("tls", stored.current), ("next", stored.next)):
         if pair is not None:

@@ -1,4 +1,4 @@
-"""Whose certificates count: the CAs of the flags, and for the rest what the cluster publishes."""
+"""The CAs that are trusted: those of the flags, else those that the cluster publishes."""
 
 import logging
 from pathlib import Path
@@ -15,7 +15,7 @@ LOOK_EVERY_S = 10.0
 
 
 class CaFile:
-    """A file with CAs that may be replaced.
+    """A CA file that is reloaded when it changes.
 
     Raises:
         UsageError: it holds none.
@@ -34,12 +34,12 @@ class CaFile:
 
     @property
     def fault(self) -> str | None:
-        """Why the file as it is now does not count; None where it does."""
+        """Why the current file is not used; None if it is."""
         error = self._file.fault
         return None if error is None else f"{self._path}: {error}"
 
     def look(self) -> None:
-        """Take the file as it is now, if it holds CAs."""
+        """Reload the file if it holds CAs."""
         was_good = self._file.fault is None
         if self._file.look() is FileLook.FAILED and was_good:
             _LOG.warning("the last good CAs stay: %s", self.fault)
@@ -51,7 +51,7 @@ class CaFile:
 
 
 class TrustSources:
-    """The trust of the flags and of the cluster together; what a flag gives comes first.
+    """The CAs of flags and cluster together; a flag's come first.
 
     Args:
         settings: the flags.
@@ -80,18 +80,18 @@ class TrustSources:
         )
 
     def faults(self) -> tuple[str, ...]:
-        """Return why what counts may be old or missing."""
+        """Return why trusted CAs may be old or missing."""
         faults = [file.fault for file in (self._client_ca, self._proxy_ca) if file is not None]
         if self._published is not None:
             faults.append(self._published.fault)
         return tuple(fault for fault in faults if fault is not None)
 
     def is_known(self) -> bool:
-        """Return whether everything was read at least once."""
+        """Return whether the cluster's CAs were read at least once, where they are used."""
         return self._published is None or self._published.trust is not None
 
     async def run(self) -> None:
-        """Follow the files until cancelled."""
+        """Reload CA files when they change, until cancelled."""
         while True:
             await self._clock.sleep(LOOK_EVERY_S)
             for file in (self._client_ca, self._proxy_ca):

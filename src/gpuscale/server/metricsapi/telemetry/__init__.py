@@ -1,1 +1,1 @@
-"""Metrics of the metrics API about itself."""
+"""The metrics API's own metrics."""

@@ -1,4 +1,4 @@
-"""What is shown of connections and of the event loop, as metric families."""
+"""Metrics of connections and of the event loop."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -18,7 +18,7 @@ class LoopLag:
         self._lags = Histogram()
 
     async def run(self, each_second: Callable[[], None]) -> None:
-        """Measure until cancelled, and do what is due each second with the same waking."""
+        """Measure until cancelled; the same timer runs the tasks that are due each second."""
         loop = asyncio.get_running_loop()
         while True:
             due = loop.time() + SWEEP_S
@@ -32,7 +32,7 @@ class LoopLag:
 
 
 def connection_families(ports: Mapping[str, Port], malformed: CountedLog) -> tuple[Family, ...]:
-    """Return how many connections there are on each port, and what became of the others."""
+    """Return the open connections of each port, and counts of those closed or refused by reason."""
     lobbies = {name: port.lobby for name, port in ports.items()}
     return (
         family(

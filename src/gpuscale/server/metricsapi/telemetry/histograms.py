@@ -1,4 +1,4 @@
-"""Durations counted by bucket."""
+"""Histograms of durations."""
 
 import bisect
 from collections.abc import Iterable, Mapping
@@ -11,7 +11,7 @@ BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.
 
 
 class Histogram:
-    """Durations counted by bucket.
+    """A histogram of durations.
 
     Args:
         bounds: upper bounds in seconds, growing.

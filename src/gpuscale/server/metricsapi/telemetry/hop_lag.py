@@ -1,4 +1,4 @@
-"""How long values take from hop to hop, as far as the source reports it: asked in the background.
+"""Metrics of how long samples take to reach the source and the API, measured in the background.
 
 A Prometheus answers a query with the time of the query, so how old the samples behind it are takes a
 question of its own: `timestamp()`. When they were measured is known of gpuscale's node agents, which say so.
@@ -32,7 +32,7 @@ _AGENT_TARGET = "job, instance"
 
 
 class HopLag:
-    """Keeps up how old the samples of metrics are.
+    """Measures the age of the samples behind each metric.
 
     Args:
         provider: knows the series of a metric.
@@ -58,13 +58,13 @@ class HopLag:
         self._not_before_ms: dict[MetricKey, int] = {}
 
     async def run(self) -> None:
-        """Ask round after round until cancelled."""
+        """Measure in rounds until cancelled."""
         while True:
             await self._clock.sleep(self._interval_s)
             await self.look()
 
     async def look(self) -> None:
-        """Ask once for every metric that was answered since the last time; unavailable ones are left out."""
+        """Measure the metrics that were answered since the last round; one without a result is left out."""
         catalogue = self._provider.catalogue
         series, rows = series_by_metric(catalogue), rows_by_metric(catalogue)
         now_ms = self._clock.now_ms()
@@ -87,7 +87,7 @@ class HopLag:
             self._metrics.source_lag(key, lag)
 
     async def _has_agents(self) -> bool:
-        """Return whether any target is a node agent of ours; the series of others need no question then."""
+        """Return whether any target is a gpuscale agent; without one, the agents' part is not queried."""
         return bool(await self._ask(f"count({_AGENT_TIME})"))
 
     async def _ask(self, promql: str) -> float | None:
@@ -105,7 +105,7 @@ class HopLag:
 
 
 def series_by_metric(catalogue: Catalogue) -> Mapping[MetricKey, tuple[str, ...]]:
-    """Return the names of the series that each metric was found by, sorted."""
+    """Return the names of each metric's series, sorted."""
     found: dict[MetricKey, set[str]] = {}
     for (_, metric), entry in catalogue.custom.items():
         found.setdefault((CUSTOM_GROUP, metric), set()).add(entry.series)
@@ -115,7 +115,7 @@ def series_by_metric(catalogue: Catalogue) -> Mapping[MetricKey, tuple[str, ...]
 
 
 def rows_by_metric(catalogue: Catalogue) -> Mapping[MetricKey, int]:
-    """Return how many series each metric was found by."""
+    """Return the number of each metric's series."""
     found: dict[MetricKey, int] = {}
     for (_, metric), entry in catalogue.custom.items():
         key = (CUSTOM_GROUP, metric)

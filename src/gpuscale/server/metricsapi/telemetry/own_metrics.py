@@ -1,4 +1,4 @@
-"""What the metrics API server says of itself, as metric families."""
+"""The metrics API server's own metrics."""
 
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Mapping
@@ -28,7 +28,7 @@ MetricKey = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class ServedValues:
-    """Values that were given to somebody."""
+    """Values of one metric that were served, for their age and number."""
 
     group: str
     metric: str
@@ -40,14 +40,14 @@ class ServedValues:
 
 @dataclass(frozen=True, slots=True)
 class SourceLag:
-    """How late values come to the source, and how long they lie there; None where that is not known."""
+    """How late samples reach the source and how old they are there, in seconds; None if unknown."""
 
     scrape_s: float | None = None
     store_s: float | None = None
 
 
 class ServerMetrics:
-    """Counts what the server does."""
+    """Counters of the server."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -85,19 +85,19 @@ class ServerMetrics:
             self._answered.pop(oldest, None)
 
     def take_answered(self, at_most: int) -> tuple[MetricKey, ...]:
-        """Return metrics that were answered since they were last returned, the longest waiting first."""
+        """Return the metrics answered since the last call, those that waited longest first."""
         taken = tuple(self._answered)[:at_most]
         for key in taken:
             del self._answered[key]
         return taken
 
     def source_lag(self, key: MetricKey, lag: SourceLag) -> None:
-        """Note what the source says of a metric's values."""
+        """Record the lag of a metric's samples in the source."""
         if key in self._answers:
             self._source_lags[key] = lag
 
     def source_request(self, endpoint: str, seconds: float, *, failed: bool) -> None:
-        """Count a question to the source of the values."""
+        """Count a request to the source."""
         self._asked.setdefault(endpoint, Histogram()).add(seconds)
         self._failed[endpoint] += failed
 
@@ -162,7 +162,7 @@ class ServerMetrics:
 
 
 def discovery_families(provider: "MetricsProvider") -> tuple[Family, ...]:
-    """Return how discovery does."""
+    """Return the metrics about discovery."""
     catalogue = provider.catalogue
     ended: Mapping[Labels, float] = (
         {} if provider.relisted_ms is None else {(): provider.relisted_ms / 1000}
@@ -199,7 +199,7 @@ def discovery_families(provider: "MetricsProvider") -> tuple[Family, ...]:
 
 
 def rule_families(state: "RuleState", sources: Mapping[str, "RuleState"]) -> tuple[Family, ...]:
-    """Return how the rule files do together, and each file and each team's ConfigMap on its own."""
+    """Return the metrics of the rule files together, and of each file and ConfigMap."""
     good: Mapping[Labels, float] = {} if state.good_ms is None else {(): state.good_ms / 1000}
     return (
         family(
@@ -250,7 +250,7 @@ def cache_family(counts: Mapping[str, tuple[int, int]]) -> Family:
 
 
 def object_families(copies: Mapping[str, tuple[int, bool, float]]) -> tuple[Family, ...]:
-    """Return how many objects of each resource are known, and how well they are kept up."""
+    """Return how many objects of each resource are known, and whether their watches work."""
     return (
         family(
             "watched_objects",
@@ -274,7 +274,7 @@ def object_families(copies: Mapping[str, tuple[int, bool, float]]) -> tuple[Fami
 
 
 def with_samples(*groups: Iterable[Family]) -> tuple[Family, ...]:
-    """Return the families that have something to say."""
+    """Return the families that have samples."""
     return tuple(family for group in groups for family in group if family.samples)
 
 
@@ -282,7 +282,7 @@ Families = Callable[[], tuple[Family, ...]]
 
 
 def family(name: str, type_: str, help_: str, values: Mapping[Labels, float]) -> Family:
-    """Return a family whose name begins as all of the server's do, its samples sorted by labels."""
+    """Return a family with the server's name prefix, its samples sorted by labels."""
     samples = tuple(Sample(labels, value) for labels, value in sorted(values.items()))
     return Family(f"{PREFIX}_{name}", type_, help_, samples)
 

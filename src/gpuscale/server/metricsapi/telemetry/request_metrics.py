@@ -28,7 +28,7 @@ _VALUES_FROM = 4
 
 
 class RequestMetrics:
-    """Counts requests by what they ask for."""
+    """Counters of requests by group, resource and code."""
 
     def __init__(self) -> None:
         self._answered: Counter[tuple[Labels, int]] = Counter()

@@ -1,4 +1,4 @@
-"""A metric source whose questions are counted, timed and, where it is wanted, logged."""
+"""A metric source that counts, times and optionally logs its queries."""
 
 import logging
 import time
@@ -14,7 +14,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class TimedSource:
-    """Passes questions on.
+    """Forwards queries to the inner source.
 
     Args:
         source: gets them.
@@ -33,21 +33,21 @@ class TimedSource:
         self._timer = timer
 
     async def series(self, selector: str, start_ms: int) -> Sequence[Mapping[str, str]]:
-        """Return what the source does; see `MetricSource`."""
+        """Return the inner source's label sets; see `MetricSource`."""
         with self._timed("series", selector):
             return await self._source.series(selector, start_ms)
 
     async def names(
         self, selector: str, start_ms: int, *, of_metrics: bool
     ) -> frozenset[str] | None:
-        """Return what the source does; see `NamingSource`."""
+        """Return the inner source's names; see `NamingSource`."""
         if not isinstance(self._source, NamingSource):
             return None
         with self._timed("names", selector):
             return await self._source.names(selector, start_ms, of_metrics=of_metrics)
 
     async def query(self, promql: str, at_ms: int) -> Value:
-        """Return what the source does; see `MetricSource`."""
+        """Return the inner source's result; see `MetricSource`."""
         with self._timed("query", promql):
             return await self._source.query(promql, at_ms)
 

@@ -1,1 +1,1 @@
-"""Triggers watched: evaluated on a schedule from the provider and the cluster's objects."""
+"""Watched triggers: evaluated on a schedule from the provider and the cluster's objects."""

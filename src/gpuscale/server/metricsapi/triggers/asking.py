@@ -1,4 +1,4 @@
-"""What a trigger's decision is made of: its load and wake sources, asked of the provider."""
+"""The inputs of a trigger's decision: its load and wake sources, queried from the provider."""
 
 import asyncio
 import math
@@ -35,13 +35,13 @@ _CLEAR_MS = 10_000
 
 
 class Sees(Protocol):
-    """Makes observations."""
+    """Makes the observation of a trigger."""
 
     async def see(self, trigger: Trigger) -> Observation: ...
 
 
 class Seeing:
-    """Asks for what triggers need, identical queries once.
+    """Queries the inputs of triggers; equal queries run once.
 
     Args:
         provider: of the metrics APIs, so that a value is the same through all of them.
@@ -69,7 +69,7 @@ class Seeing:
         self._policies: Policies | None = None
 
     async def see(self, trigger: Trigger) -> Observation:
-        """Return what is known about a trigger now; what is not has a reason."""
+        """Return the current observation of a trigger; an unknown part has a reason."""
         if self._workloads is not None and trigger.workload is not None:
             await self._workloads.listed(trigger.namespace, trigger.workload)
         pods, selector = self._pods(trigger)
@@ -88,7 +88,7 @@ class Seeing:
         return Observation(now_ms, now_ms / 1000, load, pods, seen, flow, rests_on)
 
     def _clear(self, now_ms: int) -> None:
-        """Drop answers that serve nobody any more."""
+        """Drop cached answers that are too old."""
         self._cleared_ms = now_ms
         old = [q for q, (at, task) in self._answers.items() if now_ms - at > self._shared_ms]
         for query in old:
@@ -112,7 +112,7 @@ class Seeing:
     async def _load_or_policy(
         self, trigger: Trigger, pods: PodsSeen | Missing | None, selector: Selector
     ) -> tuple[PodLoads | TotalLoad | Missing, tuple[str, ...]]:
-        """Return the load, or the replicas that a policy wants for it and what they rest on."""
+        """Return the trigger's load, or the replicas that its policy wants with their reason."""
         if trigger.policy is None or trigger.load is None:
             return await self._load(trigger, pods, selector), ()
         if self._policies is None:
@@ -174,7 +174,7 @@ class Seeing:
         return WakeSeen(wake.source, is_active, f"{found[0]:.6g}, {relation} {wake.threshold:g}")
 
     def _number(self, value: Value, name: str) -> tuple[float, int] | str:
-        """Return the one number of an answer with its time, or why it has none."""
+        """Return an answer's only number with its time, or why it has none."""
         now_ms = self._clock.now_ms()
         if isinstance(value, Scalar):
             rows = [(value.value, now_ms)]
@@ -223,7 +223,7 @@ class Seeing:
 
 
 def _heed(task: asyncio.Task[Value]) -> None:
-    """Look at a task's error, which nobody else does where all who waited gave up."""
+    """Retrieve a task's error, so that asyncio logs nothing if all waiters are gone."""
     if not task.cancelled():
         task.exception()
 

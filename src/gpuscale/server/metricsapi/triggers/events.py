@@ -32,7 +32,7 @@ _REASONS = {
 
 
 class TriggerEvents:
-    """Writes Events; `run` has to run.
+    """Queues Events, which the task `run` writes.
 
     Args:
         client: of the API server.
@@ -49,7 +49,7 @@ class TriggerEvents:
         self._written = 0
 
     def note(self, change: AnswerChange) -> None:
-        """Write an Event of a change of the basis; a first answer that is measured is none."""
+        """Queue an Event for a change of the answers' basis; a first answer from measured data gets none."""
         before, answer = change.before, change.answer
         if self._is_off or before is None or before.basis == answer.basis:
             return
@@ -66,7 +66,7 @@ class TriggerEvents:
         self._waiting.put_nowait(change)
 
     async def run(self) -> None:
-        """Write what was noted for as long as the task lives."""
+        """Write queued Events until cancelled."""
         while True:
             change = await self._waiting.get()
             workload = change.trigger.workload
@@ -109,7 +109,7 @@ class TriggerEvents:
         await self._client.create(f"/api/v1/namespaces/{namespace}/events", event)
 
     async def _object(self, namespace: str, workload: WorkloadRef) -> JsonObject:
-        """Return what the Event is of."""
+        """Return the object that the Event is about."""
         found: JsonObject = {
             "apiVersion": workload.api_version,
             "kind": workload.kind,

@@ -1,4 +1,4 @@
-"""How the triggers do, as metric families: the same for the metrics API and for KEDA's scaler."""
+"""Metrics of triggers, the same for the metrics API and for KEDA's scaler."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ _BASES = ("measured", "held", "fallback", "unavailable", "pending")
 
 
 def trigger_families(watch: TriggerWatch) -> tuple[Family, ...]:
-    """Return the families; none has a label that clients could fill with names."""
+    """Return the families; no label has a value that a client could choose."""
     bases: Counter[str] = Counter()
     longest_s, active = 0.0, 0
     for _, answer in watch.answers():
@@ -66,6 +66,6 @@ def trigger_families(watch: TriggerWatch) -> tuple[Family, ...]:
 
 
 def trigger_family(name: str, type_: str, help_: str, values: Mapping[Labels, float]) -> Family:
-    """Return a family whose name begins as all of them do, its samples sorted by labels."""
+    """Return a family with the common name prefix, its samples sorted by labels."""
     samples = tuple(Sample(labels, value) for labels, value in sorted(values.items()))
     return Family(f"{PREFIX}_{name}", type_, help_, samples)

@@ -1,4 +1,4 @@
-"""Files of triggers that change: a bad one leaves its own last good triggers in place."""
+"""Trigger files that are reloaded: a faulty file keeps its last good triggers."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ class _File:
         self._text: str | None = None
 
     def look(self, now_ms: int) -> None:
-        """Take the text as it is now.
+        """Reload the text.
 
         Raises:
             ConfigError: it can't be read or has faults, which is logged once; the last good triggers stay.
@@ -49,7 +49,7 @@ class _File:
 
 
 class TriggerFiles:
-    """The triggers of the files that are named, and of those in the folders that are.
+    """The triggers of files given by name and by folder.
 
     Args:
         paths: files, and folders with files.
@@ -76,12 +76,12 @@ class TriggerFiles:
 
     @property
     def by_name(self) -> Mapping[Name, Trigger]:
-        """Return the triggers by namespace and metric; of several of one name, the first file's."""
+        """Return the triggers by namespace and metric; the first file wins."""
         return self._by_name
 
     @property
     def state(self) -> RuleState:
-        """Return how the files do together."""
+        """Return one state for all files."""
         states = [file.state for file in self._files.values()]
         faults = [state.fault for state in states if state.fault is not None]
         good_ms = [state.good_ms for state in states if state.good_ms is not None]
@@ -93,7 +93,7 @@ class TriggerFiles:
         )
 
     def look(self, now_ms: int) -> bool:
-        """Return whether there are other triggers than before."""
+        """Reload the files; return whether the triggers changed."""
         before = self._by_name
         found: dict[Path, _File] = {}
         for path in self._listed.list([]):

@@ -1,4 +1,4 @@
-"""The triggers of a server, with all that they need: what watches them, and what keeps their decisions."""
+"""A server's triggers with their watch, their policies and their saved decisions."""
 
 import asyncio
 import logging
@@ -29,7 +29,7 @@ _RESTORE_S = 5.0
 
 
 class Triggers:
-    """What `open_triggers` made: answers for triggers, and all that this takes.
+    """The triggers' answers, with the tasks that compute and save them.
 
     Args:
         watch: answers.
@@ -63,7 +63,7 @@ class Triggers:
         return self.watch.changes(trigger)
 
     async def run(self) -> None:
-        """Go on from the decisions that are kept, and watch for as long as the task lives."""
+        """Restore saved decisions, then evaluate triggers until cancelled."""
         if self._keeper is not None:
             try:
                 async with asyncio.timeout(_RESTORE_S):
@@ -80,11 +80,11 @@ class Triggers:
             group.create_task(self.watch.run(), name="trigger evaluations")
 
     def families(self) -> tuple[Family, ...]:
-        """Return how the triggers do, as metrics."""
+        """Return the triggers' metrics."""
         return trigger_families(self.watch)
 
     def checks(self) -> list[HealthCheck]:
-        """Return how the parts do, for the health paths."""
+        """Return health checks of the watch, the files and the saved decisions."""
         return [] if self._keeper is None else [remarked("held-decisions", [self._keeper.fault])]
 
 
@@ -98,7 +98,7 @@ def open_triggers(
     place: HeldPlace | None = None,
     bounds: TriggerSettings | None = None,
 ) -> Triggers:
-    """Make what watches triggers, on a backend that is open; the stack closes what is opened.
+    """Open the triggers on an open backend; the exit stack closes them.
 
     Args:
         backend: answers for metrics and queries.

@@ -1,4 +1,4 @@
-"""Policies of triggers, kept up to date: what each has to see is asked of the source, in the background.
+"""Policies of triggers: the samples that each learns from are queried in the background.
 
 Learning takes long, so it has a thread of its own, one policy at a time; answers are from memory.
 """
@@ -44,7 +44,7 @@ class _Kept:
 
 
 class Policies:
-    """What policies want, each on its query.
+    """The policies' learned state and wanted replicas, each policy with its query.
 
     Args:
         ask: answers PromQL at a time.
@@ -67,13 +67,13 @@ class Policies:
 
     @property
     def size_bytes(self) -> int:
-        """Return what the memories take."""
+        """Return the bytes that the policies' state takes."""
         return sum(each.run.size_bytes for each in self._kept.values())
 
     async def see(
         self, query: str, use: ServedPolicy
     ) -> tuple[TotalLoad | Missing, tuple[str, ...]]:
-        """Return the replicas that a policy wants, and what they rest on; or why they are not known."""
+        """Return the replicas that a policy wants and why, or why they are unknown."""
         now_ms = self._clock.now_ms()
         kept = self._kept.get((query, use))
         if kept is None:
@@ -90,7 +90,7 @@ class Policies:
         return self._seen(kept, now_ms)
 
     async def close(self) -> None:
-        """End what is under way."""
+        """Cancel queries and learning in progress."""
         tasks = [each.catching_up for each in self._kept.values() if each.catching_up is not None]
         for task in tasks:
             task.cancel()
@@ -120,7 +120,7 @@ class Policies:
         return kept
 
     async def _catch_up(self, kept: _Kept) -> None:
-        """Ask for all that is due, and have the policy see it."""
+        """Query the samples that are due, and feed them to their policies."""
         try:
             while (question := kept.run.question(self._clock.now_ms())) is not None:
                 if not await self._answered(kept, question):
@@ -135,7 +135,7 @@ class Policies:
             kept.catching_up = None
 
     async def _answered(self, kept: _Kept, question: NextQuery) -> bool:
-        """Return whether the policy saw what a question is about."""
+        """Return whether the policy has learned from the samples of a query."""
         run, is_quick = kept.run, question.count <= _QUICK_STEPS
         async with AsyncExitStack() as stack:
             if not is_quick:
@@ -164,7 +164,7 @@ class Policies:
         return is_known or run.question(self._clock.now_ms()) != question
 
     def _forget(self, now_s: float) -> None:
-        """Drop the policies that no trigger has any more."""
+        """Drop policies that no trigger has asked for lately."""
         for key, each in list(self._kept.items()):
             if now_s - each.asked_s > _FORGET_S and each.catching_up is None:
                 del self._kept[key]

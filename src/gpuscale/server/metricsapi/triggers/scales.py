@@ -1,4 +1,4 @@
-"""How many pods a workload is asked to have: of a watched object, or of its scale subresource."""
+"""The replica count in a workload's spec, from a watched object or from its scale subresource."""
 
 import asyncio
 import logging
@@ -20,14 +20,14 @@ _NOT_FOUND = 404
 
 @dataclass(frozen=True, slots=True)
 class WorkloadScale:
-    """What a workload is asked for."""
+    """A workload's replica count and pod selector."""
 
     desired: int
     selector: Selector
 
 
 def read_scale(body: JsonObject) -> WorkloadScale | None:
-    """Return the scale of a Deployment or StatefulSet; None of what has no selector."""
+    """Return the scale of a Deployment or StatefulSet; None without a selector."""
     spec = mapping_of(body.get("spec"))
     replicas = spec.get("replicas", 1)
     selector = _selector(mapping_of(spec.get("selector")))
@@ -61,7 +61,7 @@ class _Polled:
 
 
 class PolledScales:
-    """Scales of kinds that are not watched; `run` keeps them up.
+    """Scale subresources of unwatched kinds, polled by `run`.
 
     Args:
         client: of the API server.
@@ -78,7 +78,7 @@ class PolledScales:
         """Path up to the namespace with `{}` in its place, and when it was found; by group and kind."""
 
     def scale(self, namespace: str, workload: WorkloadRef) -> WorkloadScale | Missing:
-        """Return the scale as it is known now."""
+        """Return the latest polled scale."""
         key = (namespace, workload)
         found = self._scales.get(key)
         if found is None:
@@ -94,7 +94,7 @@ class PolledScales:
         return found.scale
 
     def is_known(self, namespace: str, workload: WorkloadRef) -> bool:
-        """Return whether the API server said something of a scale; one that is new is asked for."""
+        """Return whether the API server has answered for this scale; a new one is added to the polling."""
         self.scale(namespace, workload)
         return self._scales[namespace, workload].known_ms is not None
 
@@ -102,7 +102,7 @@ class PolledScales:
         self._scales.pop((namespace, workload), None)
 
     async def run(self) -> None:
-        """Ask again and again."""
+        """Poll until cancelled."""
         at_once = asyncio.Semaphore(_AT_ONCE)
         while True:
             if self._scales:

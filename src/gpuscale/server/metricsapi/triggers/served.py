@@ -27,11 +27,11 @@ _LOOK_S = 5.0
 
 
 class TriggerUnknownError(UnavailableError):
-    """Nothing is known of a trigger's value."""
+    """A trigger's value is not known."""
 
 
 class ServedTriggers:
-    """The triggers of files, answered for.
+    """The external metrics of triggers in files.
 
     Args:
         paths: files, and folders with files.
@@ -50,7 +50,7 @@ class ServedTriggers:
         triggers.watch.pin(self._files.by_name.values())
 
     async def follow(self) -> None:
-        """Take what changes in the files for as long as the task lives."""
+        """Reload the files when they change, until cancelled."""
         while True:
             await self._clock.sleep(_LOOK_S)
             if self._files.look(self._clock.now_ms()):
@@ -69,7 +69,7 @@ class ServedTriggers:
         return self._files.by_name[target.namespace, target.metric]
 
     async def values(self, target: ExternalTarget, selector: Selector) -> tuple[ExternalValue, ...]:
-        """Return the value of a trigger; it has no labels, so a selector that asks for one finds none.
+        """Return a trigger's value; as it has no labels, a selector that needs one matches nothing.
 
         Raises:
             TriggerUnknownError: nothing is known of it yet.
@@ -121,7 +121,7 @@ class ServedTriggers:
         return explanation
 
     def families(self) -> tuple[Family, ...]:
-        """Return how the triggers and their files do, as metrics."""
+        """Return the metrics of triggers and their files."""
         state = self._files.state
         return (
             *self._triggers.families(),
@@ -140,7 +140,7 @@ class ServedTriggers:
         )
 
     def checks(self) -> list[HealthCheck]:
-        """Return how the parts do, for the health paths."""
+        """Return health checks of triggers and their files."""
         fault = self._files.state.fault
         note = None if fault is None else f"the last good triggers stay: {fault}"
         pending = sum(answer is None for _, answer in self._triggers.watch.answers())

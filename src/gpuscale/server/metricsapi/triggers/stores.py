@@ -1,4 +1,4 @@
-"""Where decisions are kept for replicas that start while a source is away: a file, or a ConfigMap.
+"""Where decisions are saved, for replicas that start while a source is down: a file, or a ConfigMap.
 
 Both are written at once when a workload has to come up or may go, and for the rest now and then. What can't
 be written is logged, and nothing waits for it.
@@ -33,10 +33,10 @@ _RENEW_MS = 60_000
 
 
 class HeldStore(Protocol):
-    """Keeps decisions."""
+    """Saves decisions."""
 
     async def read(self) -> dict[Key, HeldTrigger]:
-        """Return what is kept.
+        """Return the saved decisions.
 
         Raises:
             UnavailableError: it can't be read now.
@@ -45,7 +45,7 @@ class HeldStore(Protocol):
         ...
 
     async def write(self, held: Mapping[Key, HeldTrigger]) -> None:
-        """Keep these, beside what others keep; raises as `read`."""
+        """Save these decisions beside those of other replicas; raises as `read`."""
         ...
 
 
@@ -91,7 +91,7 @@ class HeldFile:
 
 
 class HeldConfigMap:
-    """A ConfigMap that replicas share; each writes with the version that it read, so none undoes another.
+    """A ConfigMap shared by replicas; each write names the version it read, so that none undoes another.
 
     Args:
         client: of the API server.
@@ -146,7 +146,7 @@ class HeldConfigMap:
 
 
 class Keeper:
-    """Keeps a watch's decisions in a store.
+    """Saves a watch's decisions to a store.
 
     Args:
         watch: whose decisions.
@@ -164,18 +164,18 @@ class Keeper:
         self._written: Mapping[Key, HeldTrigger] = {}
 
     def hurry(self) -> None:
-        """Write at the next moment: a workload has to come up, or may go."""
+        """Save at once: a workload has to scale up from zero, or may scale to zero."""
         self._urgent.set()
 
     async def restore(self) -> None:
-        """Take what is kept; where it can't be read, the watch starts without it."""
+        """Load the saved decisions; if they can't be read, the watch starts without them."""
         try:
             self._watch.seed(await self._store.read())
         except GpuscaleError as error:
             self._note(error)
 
     async def run(self) -> None:
-        """Write what changes for as long as the task lives."""
+        """Save changed decisions until cancelled."""
         while True:
             try:
                 async with asyncio.timeout(WRITE_S):
@@ -187,7 +187,7 @@ class Keeper:
             await self._clock.sleep(0.5)
 
     async def keep(self) -> None:
-        """Write, where there is something new."""
+        """Save the decisions if they changed."""
         held = self._watch.held()
         if not _says_more(held, self._written):
             return
@@ -205,13 +205,13 @@ class Keeper:
 
 
 def _asked_for(decision: TriggerDecision) -> tuple[object, ...]:
-    """Return what of a decision is worth a write: the pods, not each value."""
+    """Return the parts of a decision whose change is worth a write: activity, pods, waking, target."""
     pods = ceil(decision.value / decision.target - 1e-9)
     return decision.is_active, pods, decision.waking, decision.target
 
 
 def _says_more(held: Mapping[Key, HeldTrigger], known: Mapping[Key, HeldTrigger]) -> bool:
-    """Return whether some decision is another one, or newer by more than a minute."""
+    """Return whether a decision changed, or is newer by more than a minute."""
     for key, each in held.items():
         other = known.get(key)
         if other is None:

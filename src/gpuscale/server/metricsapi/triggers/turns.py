@@ -1,4 +1,4 @@
-"""Turns among namespaces: one that has much to ask does not make the others wait."""
+"""Fair turns between namespaces: one with many queries does not delay the others."""
 
 from collections import OrderedDict, deque
 from typing import Generic, TypeVar
@@ -7,7 +7,7 @@ T = TypeVar("T")
 
 
 class NamespaceTurns(Generic[T]):
-    """Things to do, one namespace after the other; within one, what is new comes first."""
+    """A queue with a turn for each namespace; within one, new items come first."""
 
     def __init__(self) -> None:
         self._queues: OrderedDict[str, tuple[deque[T], deque[T]]] = OrderedDict()
@@ -22,12 +22,12 @@ class NamespaceTurns(Generic[T]):
         self._count += 1
 
     def peek(self) -> T:
-        """Return what `take` would."""
+        """Return what `take` would, and leave it in the queue."""
         firsts, others = next(iter(self._queues.values()))
         return (firsts or others)[0]
 
     def take(self) -> T:
-        """Return the first thing of the namespace whose turn it is; there is one."""
+        """Take the first item of the next namespace; the queue must not be empty."""
         namespace, (firsts, others) = next(iter(self._queues.items()))
         thing = (firsts or others).popleft()
         self._count -= 1
@@ -39,7 +39,7 @@ class NamespaceTurns(Generic[T]):
 
 
 class RateBudget:
-    """So many a second, and a second's worth at once, one at least.
+    """A token bucket: a rate a second, and a burst of one second's worth, at least one.
 
     Args:
         per_s: how many.
@@ -53,7 +53,7 @@ class RateBudget:
         self._at_s = now_s
 
     def spend(self, count: int, now_s: float) -> bool:
-        """Return whether something was left; one turn may run into debt, so that large ones come too."""
+        """Take tokens; return whether any were left. A large item may overdraw, or it would never run."""
         self._left = min(self._most, self._left + (now_s - self._at_s) * self._per_s)
         self._at_s = now_s
         if self._left <= 0:

@@ -1,4 +1,4 @@
-"""Triggers that are watched: evaluated on a schedule, and answered for from memory."""
+"""Watched triggers: evaluated on a schedule, answered from memory."""
 
 import asyncio
 import heapq
@@ -41,7 +41,7 @@ _ENTRY_BYTES = 2_000
 
 @dataclass(frozen=True, slots=True)
 class AnswerChange:
-    """A trigger's answer is of another kind than the one before."""
+    """A trigger's answer whose activity or basis differs from the one before."""
 
     trigger: Trigger
     before: Answer | None
@@ -50,7 +50,7 @@ class AnswerChange:
 
 @dataclass(slots=True, eq=False)
 class _Watched:
-    """One trigger, and what is known of it."""
+    """A trigger with its state and its latest answer."""
 
     trigger: Trigger
     state: TriggerState
@@ -67,7 +67,7 @@ class _Watched:
     is_gone: bool = False
 
     def tell(self) -> None:
-        """Wake those who wait for a change."""
+        """Wake the coroutines that wait for a change."""
         if self.changed is not None:
             self.changed.set()
             self.changed = None
@@ -75,7 +75,7 @@ class _Watched:
 
 @dataclass(slots=True)
 class WatchCounts:
-    """What was done since the start."""
+    """Counters since the start."""
 
     evaluations: int = 0
     seconds: float = 0.0
@@ -87,7 +87,7 @@ class WatchCounts:
 
 
 class TriggerWatch:
-    """Watches triggers and knows their answers.
+    """Evaluates watched triggers and holds their answers.
 
     Args:
         seeing: makes what a decision is made of.
@@ -123,7 +123,7 @@ class TriggerWatch:
         self._running: set[asyncio.Task[None]] = set()
 
     def answer(self, trigger: Trigger) -> Answer | None:
-        """Return the newest answer; None while the trigger was not evaluated for the first time.
+        """Return the newest answer; None before the first evaluation.
 
         Raises:
             TooManyTriggersError: so many triggers are watched already that this one can't be.
@@ -132,7 +132,7 @@ class TriggerWatch:
         return outcome.answer if outcome is not None else None
 
     def outcome(self, trigger: Trigger) -> TriggerOutcome | None:
-        """Return the newest answer with how it came about; see `answer`."""
+        """Return the newest answer with its explanation; see `answer`."""
         watched = self._watched.get(trigger) or self._add(trigger)
         now_s = self._now_s()
         watched.asked_s = now_s
@@ -145,7 +145,7 @@ class TriggerWatch:
         return watched.outcome
 
     def kept(self, trigger: Trigger) -> Answer | None:
-        """Return what the decision of a process before says; see `KeptAnswers`."""
+        """Return the decision that an earlier process saved; see `KeptAnswers`."""
         watched = self._watched.get(trigger)
         if watched is None or watched.state.decision is None:
             return None
@@ -153,7 +153,7 @@ class TriggerWatch:
         return evaluate(trigger, seen, watched.state).answer
 
     async def changes(self, trigger: Trigger) -> AsyncIterator[Answer]:
-        """Yield the newest answer, then each whose `is_active` or `basis` is another one; see `answer`."""
+        """Yield the newest answer, then each one whose `is_active` or `basis` changed; see `answer`."""
         watched = self._watched.get(trigger) or self._add(trigger)
         watched.followers += 1
         sent: tuple[bool | None, Basis] | None = None
@@ -174,7 +174,7 @@ class TriggerWatch:
             watched.asked_s = self._now_s()
 
     def pin(self, triggers: Iterable[Trigger]) -> None:
-        """Watch these triggers even while nobody asks for them, and no longer those of the call before."""
+        """Watch these triggers although nobody asks for them; replaces those of the last call."""
         wanted = dict.fromkeys(triggers)
         for watched in self._watched.values():
             watched.is_pinned = watched.trigger in wanted
@@ -186,14 +186,14 @@ class TriggerWatch:
                     _LOG.warning("%s", error)
 
     def seed(self, held: Mapping[Key, HeldTrigger]) -> None:
-        """Take decisions from before; a trigger that begins to be watched goes on from its own."""
+        """Set saved decisions, from which triggers continue once they are watched."""
         self._seeds |= held
         for watched in self._watched.values():
             if watched.state.decision is None:
                 self._seed(watched)
 
     def held(self) -> dict[Key, HeldTrigger]:
-        """Return the decisions to keep, of all triggers that are watched."""
+        """Return the decisions of all watched triggers, for saving."""
         now_s = self._now_s()
         kept: dict[Key, HeldTrigger] = {}
         for watched in self._watched.values():
@@ -210,7 +210,7 @@ class TriggerWatch:
         return kept
 
     def answers(self) -> Iterable[tuple[Trigger, Answer | None]]:
-        """Return each trigger that is watched with its newest answer; nobody counts as having asked."""
+        """Return each watched trigger with its newest answer; this does not count as a request."""
         for watched in self._watched.values():
             yield watched.trigger, watched.outcome.answer if watched.outcome else None
 
@@ -219,7 +219,7 @@ class TriggerWatch:
         return self._bytes
 
     async def run(self) -> None:
-        """Evaluate all triggers that are watched, each when it is due."""
+        """Evaluate each watched trigger when it is due."""
         loop = asyncio.get_running_loop()
         turns: NamespaceTurns[_Watched] = NamespaceTurns()
         budget = RateBudget(self._settings.questions_per_s, loop.time())
@@ -256,7 +256,7 @@ class TriggerWatch:
         budget: RateBudget,
         now_s: float,
     ) -> bool:
-        """Begin evaluations whose turn it is; return whether there was too little left of the budget."""
+        """Start the evaluations that are next; return whether the budget ran out."""
         while turns and len(self._running) < self._settings.at_once:
             watched = turns.peek()
             if not budget.spend(_questions(watched), now_s):
@@ -287,7 +287,7 @@ class TriggerWatch:
         self._schedule(watched, began_s + interval_s)
 
     def _take(self, watched: _Watched, seen: Observation, now_s: float) -> None:
-        """Decide, and tell who waits for it."""
+        """Decide for one trigger, and wake those who wait for its answer."""
         before = watched.outcome.answer if watched.outcome else None
         outcome = evaluate(watched.trigger, seen, watched.state)
         watched.outcome, watched.state = outcome, outcome.state
@@ -318,7 +318,7 @@ class TriggerWatch:
         _LOG.log(level, "trigger %s is %s: %s", name, answer.basis, reason)
 
     def _unseen(self, trigger: Trigger, reason: str) -> Observation:
-        """Return what is known of a trigger that could not be evaluated: nothing."""
+        """Return an empty observation, for a trigger that could not be evaluated."""
         wakes = tuple(WakeSeen(wake.source, None, reason) for wake in trigger.wakes)
         now_ms = self._clock.now_ms()
         pods = None if trigger.workload is None else Missing(reason)
@@ -395,14 +395,14 @@ class TriggerWatch:
 
 
 def key_of(trigger: Trigger) -> Key:
-    """Return what a trigger's decisions are kept under: its metadata may change, its workload may not."""
+    """Return the key of a trigger's decisions: its metadata may change, its workload may not."""
     workload = trigger.workload
     of = f" {workload.kind}/{workload.name}" if workload is not None else ""
     return trigger.namespace, trigger.name + of
 
 
 def _questions(watched: _Watched) -> int:
-    """Return how many questions an evaluation takes."""
+    """Return the number of queries in an evaluation."""
     load = watched.trigger.load is not None and not (watched.outcome and watched.is_asleep)
     return max(1, load + len(watched.trigger.wakes))
 

@@ -1,4 +1,4 @@
-"""The workloads that triggers scale: how many pods are asked for, which are there, and how long they start.
+"""The workloads that triggers scale: wanted replicas, existing pods, and how long pods take to start.
 
 Pods, Deployments and StatefulSets are watched as soon as a trigger needs them; the scale of other kinds is
 asked for. What is not known is a reason, never zero pods.
@@ -42,7 +42,7 @@ Key = tuple[str, WorkloadRef]
 
 @dataclass(frozen=True, slots=True)
 class _Pod:
-    """What is kept of a pod."""
+    """The facts that are kept of a pod."""
 
     namespace: str
     uid: str
@@ -55,7 +55,7 @@ class _Pod:
 
 @dataclass(slots=True)
 class _Known:
-    """What was learned of a workload."""
+    """What was learned about a workload's starts."""
 
     starts_s: tuple[float, ...] = ()
     started: set[str] = field(default_factory=set)
@@ -65,7 +65,7 @@ class _Known:
 
 
 class Workloads:
-    """The workloads of a cluster; `run` keeps them up.
+    """Replicas and pods of the workloads, kept current by `run`.
 
     Args:
         client: of the API server, for whole objects.
@@ -92,7 +92,7 @@ class Workloads:
         """Watches that were asked for before `run`."""
 
     async def run(self) -> None:
-        """Keep up all that is asked for, for as long as the task lives."""
+        """Watch and poll until cancelled."""
         async with asyncio.TaskGroup() as group:
             self._group = group
             for path, follow in self._waiting:
@@ -103,7 +103,7 @@ class Workloads:
                 self._group = None
 
     async def listed(self, namespace: str, workload: WorkloadRef) -> None:
-        """Return once the pods and the workload are known, or did not come within some seconds.
+        """Wait until the pods and the workload are known, or some seconds have passed.
 
         A decision without them may be lower than what is asked for already.
         """
@@ -120,13 +120,13 @@ class Workloads:
             await asyncio.sleep(_LOOK_S)
 
     def _began_s(self) -> float:
-        """Return when the first list was asked for."""
+        """Return when the first list request was sent."""
         if self._first_s is None:
             self._first_s = self._clock.now_ms() / 1000
         return self._first_s
 
     def seed(self, namespace: str, workload: WorkloadRef, starts_s: tuple[float, ...]) -> None:
-        """Take how long the workload's pods took before, where nothing was learned yet."""
+        """Set the start times that an earlier process measured, unless some were learned already."""
         known = self._known.setdefault((namespace, workload), _Known())
         if not known.starts_s:
             known.starts_s = starts_s
@@ -137,12 +137,12 @@ class Workloads:
         return known.starts_s if known is not None else ()
 
     def forget(self, namespace: str, workload: WorkloadRef) -> None:
-        """Drop what was learned of a workload that no trigger is about."""
+        """Drop what was learned of workloads without a trigger."""
         self._known.pop((namespace, workload), None)
         self._polled.forget(namespace, workload)
 
     def seen(self, namespace: str, workload: WorkloadRef) -> tuple[PodsSeen | Missing, Selector]:
-        """Return the workload's pods as they are known now, and what selects them."""
+        """Return the workload's pods and its pod selector."""
         scale = self._scale(namespace, workload)
         if isinstance(scale, Missing):
             return scale, Selector()

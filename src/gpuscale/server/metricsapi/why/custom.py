@@ -178,7 +178,7 @@ async def _explain_object(
     resource: ResourceType,
     explanation: Explanation,
 ) -> None:
-    """Note whether the one object is there, which no request has to know."""
+    """Add to the explanation whether the object exists; the request itself doesn't need to know."""
     try:
         names = await provider.objects(resource, target.namespace, Selector())
     except GpuscaleError:
@@ -196,7 +196,7 @@ async def _explain_object(
 
 
 async def _lost_in_query(look: SeriesLook, plan: CustomPlan) -> AbsenceFinding:
-    """Report series that are there and that the query makes no rows of."""
+    """Find out why existing series give no rows: the query's selector, or the query itself."""
     series = plan.scope.selector
     plain = plan.query(PLAIN)
     try:
@@ -224,7 +224,7 @@ async def _lost_in_query(look: SeriesLook, plan: CustomPlan) -> AbsenceFinding:
 
 
 def _asks_only_here(target: CustomTarget, plan: CustomPlan, namespace_label: str | None) -> bool:
-    """Return whether every row can only be of the namespace that was asked for."""
+    """Return whether the query can only give rows of the requested namespace."""
     if namespace_label is None:
         return target.name == ALL
     try:
@@ -241,7 +241,7 @@ def _asks_only_here(target: CustomTarget, plan: CustomPlan, namespace_label: str
 
 
 def _strays(plan: CustomPlan, value: Vector) -> Iterator[str]:
-    """Return what is to be said of rows that are of no object, or not the only one of theirs."""
+    """Yield a remark for rows without an object, and for objects with several rows."""
     rows = Counter(sample.labels.get(plan.label, "") for sample in value.samples)
     known = set(plan.names)
     foreign = sum(count for name, count in rows.items() if name and name not in known)

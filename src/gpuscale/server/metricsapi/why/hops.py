@@ -23,7 +23,7 @@ def asked_text(target: CustomTarget | ExternalTarget) -> str:
 
 
 class HopState(Enum):
-    """How a hop went."""
+    """Whether a step succeeded, failed, found nothing, or was not reached."""
 
     OK = "ok"
     FAILED = "failed"
@@ -36,7 +36,7 @@ class HopState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Hop:
-    """One step from the rules to the value."""
+    """One step on the way from the rules to the value."""
 
     name: str
     state: HopState
@@ -73,7 +73,7 @@ class ServedValue:
 
 @dataclass(slots=True)
 class Explanation:
-    """Everything that is known of one question; filled while it is followed."""
+    """The explanation of one metric request, filled step by step."""
 
     asked: str
     """See `asked_text`."""
@@ -92,20 +92,20 @@ class Explanation:
         self.hops.append(Hop(name, HopState.OK, said, more))
 
     def unknown(self, name: str, said: str) -> None:
-        """Note that the state of a hop is unknown."""
+        """Add a step whose result can't be known."""
         self.hops.append(Hop(name, HopState.UNKNOWN, said))
 
     def absent(self, name: str, said: str, fix: str, *more: str) -> None:
-        """Note that a hop has nothing, which the ones behind it may not need."""
+        """Add a step that found nothing, which later steps may not need."""
         self.hops.append(Hop(name, HopState.ABSENT, said, more, fix))
 
     def failed(self, name: str, said: str, fix: str, *more: str) -> "Explanation":
-        """Note that a hop gave nothing; return the explanation, which ends there."""
+        """Add the step at which the value was lost; return the explanation, which ends there."""
         self.hops.append(Hop(name, HopState.FAILED, said, more, fix))
         return self
 
     def document(self) -> dict[str, object]:
-        """Return the explanation for programs, with the hops that were not reached."""
+        """Return the explanation as JSON-shaped data, with the steps that were not reached."""
         hops = self._ended()
         failed = next((hop.name for hop in hops if hop.state is HopState.FAILED), None)
         return {
@@ -128,7 +128,7 @@ class Explanation:
         }
 
     def _ended(self) -> list[Hop]:
-        """Return all hops as they stand once it is known whether a value came."""
+        """Return the final state of all steps, now that it is known whether a value came."""
         state = HopState.UNKNOWN if self.values else HopState.FAILED
         hops = [
             replace(hop, state=state) if hop.state is HopState.ABSENT else hop for hop in self.hops

@@ -57,7 +57,7 @@ async def why_response(
 def why_answer(
     request: web.Request, explanation: "Explanation", *, discovered: bool = True
 ) -> web.Response:
-    """Return an explanation in the form that is asked for."""
+    """Return an explanation in the requested form."""
     from gpuscale.server.metricsapi.why.text import page, text_lines
 
     document = {**explanation.document(), "discovered": discovered}

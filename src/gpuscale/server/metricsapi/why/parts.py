@@ -17,7 +17,7 @@ _SHOWN = 20
 
 @dataclass(frozen=True, slots=True)
 class SeenPart:
-    """One part's values, by object."""
+    """The values of one part of a combined metric, by object."""
 
     part: Part
     values: dict[str, float]
@@ -28,7 +28,7 @@ class SeenPart:
 async def seen_parts(
     look: SeriesLook, rule: AdapterRule, query_of: Callable[[Template], str], label: str
 ) -> tuple[SeenPart, ...]:
-    """Return the values of a rule's parts; none where it is no combined one.
+    """Return the values of each part of a combined metric; none for a plain rule.
 
     Args:
         look: asks the source.
@@ -48,7 +48,7 @@ async def seen_parts(
 
 
 def part_lines(seen: Sequence[SeenPart], names: Sequence[str]) -> tuple[str, ...]:
-    """Return a line for each object on its parts, those that lack one first.
+    """Return a line about the parts of each object, objects that lack a part first.
 
     Args:
         seen: the parts; none give no lines.
@@ -65,7 +65,7 @@ def part_lines(seen: Sequence[SeenPart], names: Sequence[str]) -> tuple[str, ...
 
 
 def missing_text(seen: Sequence[SeenPart], names: Sequence[str]) -> str:
-    """Return that parts are missing where that is why there is no value; empty where it is not."""
+    """Return which missing parts leave a metric without value; empty if that isn't the reason."""
     lacking = [name for name in names if any(name in each.values for each in seen)]
     if not lacking or not all(_missing(seen, name) for name in lacking):
         return ""

@@ -1,4 +1,4 @@
-"""What of a series is there, what of it a rule takes, and what is left out: looked up when somebody asks why.
+"""Which series of a name exist, which of them a rule takes, and which are left out: looked up for `?why`.
 
 Label values of other namespaces are looked at and never shown: who may read a metric in one namespace learns
 no more of others than how many series there are.
@@ -36,7 +36,7 @@ LabelSets = Sequence[Mapping[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class AbsenceFinding:
-    """Why nothing is there."""
+    """Why a rule takes no series of a name, and what to do."""
 
     said: str
     fix: str
@@ -47,7 +47,7 @@ class AbsenceFinding:
 
 @dataclass(frozen=True, slots=True)
 class SeriesLook:
-    """Asks a source what no request asks: for the series of single names, and for what is behind a query."""
+    """Queries of `?why` that no metric request makes: series of single names, results of partial queries."""
 
     questions: SharedSource
     now_ms: int
@@ -67,7 +67,7 @@ class SeriesLook:
         return value.samples if isinstance(value, Vector) else ()
 
     async def taken(self, rule: AdapterRule, series: str) -> LabelSets:
-        """Return the series of a name that a rule takes, as discovery does.
+        """Return the series of a name that a rule takes, as discovery sees them.
 
         Raises:
             GpuscaleError: the source did not answer.
@@ -75,7 +75,7 @@ class SeriesLook:
         return await self._asked(matchers_of(rule, series), self.max_age_ms)
 
     async def why_none(self, rule: AdapterRule, series: str) -> AbsenceFinding | None:
-        """Return why a rule takes no series of a name; None where it takes some by now.
+        """Return why a rule takes no series of a name; None if it takes some.
 
         Raises:
             GpuscaleError: the source did not answer.
@@ -111,7 +111,7 @@ class SeriesLook:
     async def left_out_of(
         self, promql: str, label: str = "", names: Collection[str] = ()
     ) -> tuple[str, ...]:
-        """Return which values a query passes over as their series can't have them, a sentence each.
+        """Return which impossible values a query leaves out, one sentence for each series.
 
         Nothing where that is not known.
 

@@ -1,4 +1,4 @@
-"""What custom and external metrics have in common on their way from the rule to the value."""
+"""The steps of `?why` that custom and external metrics share."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -39,7 +39,7 @@ async def rule_and_series(
     metric: str,
     explanation: Explanation,
 ) -> LabelSets:
-    """Note the rule that gives a metric, and return the series that it takes now.
+    """Add the rule and series steps to the explanation, and return the series that the rule takes now.
 
     That there are none is noted too, and is no end where the request has its answer.
     """
@@ -88,7 +88,7 @@ def without_rows(
     refusal: GpuscaleError | None,
     explanation: Explanation,
 ) -> Explanation:
-    """Return the explanation of a request whose query was not made, not answered, or gave no rows at all.
+    """Return the explanation of a request whose query failed, was not made, or gave no rows.
 
     Args:
         rule: of the metric.
@@ -131,7 +131,7 @@ def left_out_or_missing(
     fix: str,
     explanation: Explanation,
 ) -> bool:
-    """Return whether a query has no rows as all values are impossible, or a part is missing; it is noted."""
+    """Note impossible values or missing parts as the reason for a query without rows; return whether so."""
     if left_out:
         said = f"0 rows. Impossible values count as absent: {left_out[0]}."
         explanation.failed("query", said, IMPOSSIBLE_FIX, *left_out[1:])
@@ -144,7 +144,7 @@ def left_out_or_missing(
 
 @dataclass(frozen=True, slots=True)
 class RowAges:
-    """When the samples behind the rows were taken; a Prometheus' answer says only when it was asked."""
+    """The times of the samples behind the rows; Prometheus' answer has only the time of the query."""
 
     now_ms: int
     by_value: Mapping[str, int] = field(default_factory=dict)
@@ -160,7 +160,7 @@ class RowAges:
         return (f"the samples behind are {' to '.join(ages)} old",)
 
     def of(self, measured_ms: int, value: str) -> int:
-        """Return how old a row is, in milliseconds.
+        """Return the age of a row's oldest sample in milliseconds.
 
         Args:
             measured_ms: as the row has it.
@@ -171,7 +171,7 @@ class RowAges:
 
 
 async def sample_ages(look: SeriesLook, plain: str, label: str) -> RowAges:
-    """Return the times of the samples that a plain selector finds; none where they are unavailable.
+    """Return the times of the samples that a plain selector finds; none if the query fails.
 
     Args:
         look: asks the source.
@@ -195,7 +195,7 @@ def explain_values(
     served: Mapping[str, MetricValue | ExternalValue],
     ages: RowAges,
 ) -> Explanation:
-    """Note what is served, and why the other rows are no values.
+    """Add the served values to the explanation, and why other rows give no values.
 
     Args:
         provider: serves.
@@ -236,7 +236,7 @@ def explain_values(
 def note_value(
     explanation: Explanation, what: str, value: MetricValue | ExternalValue, age_ms: int
 ) -> None:
-    """Note a value as it is served."""
+    """Add a served value to the explanation."""
     shown = str(Quantity.from_milli(value.value_milli))
     explanation.values.append(ServedValue(what, shown, age_ms))
 

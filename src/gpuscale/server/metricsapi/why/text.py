@@ -1,4 +1,4 @@
-"""An explanation as people read it. It is made from the document, which may have come over the wire."""
+"""An explanation as text and as a web page, made from the JSON form, which may have come over HTTP."""
 
 import html
 import json
@@ -77,7 +77,7 @@ def _value_line(value: Mapping[str, Any]) -> str:
 
 
 def age_text(age_ms: int) -> str:
-    """Return an age to the precision that one cares for: 450 ms, 2.5 s, 12 min, 3 h."""
+    """Return an age rounded for reading: 450 ms, 2.5 s, 12 min, 3 h."""
     if age_ms < 1000:
         return f"{age_ms} ms"
     for unit, length_ms, most in (("s", 1000, 120), ("min", 60_000, 120), ("h", 3_600_000, 72)):

@@ -1,4 +1,4 @@
-"""Why a metric is not among those that are served: followed from the rules to the series.
+"""Why a metric is not served: a search through rules, catalogue and series.
 
 No request takes this way; it is a search of its own, in the same rules and the same catalogue.
 """
@@ -25,7 +25,7 @@ async def why_unserved(
     team: str,
     explanation: Explanation,
 ) -> Explanation:
-    """Note the hops up to the one that gives nothing.
+    """Add the steps up to the one that keeps the metric from being served.
 
     Args:
         provider: does not serve the metric.

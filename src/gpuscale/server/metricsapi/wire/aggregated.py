@@ -22,7 +22,7 @@ MAX_ACCEPT = 4096
 
 
 def aggregated_version(accept: str) -> str | None:
-    """Return the version of the document that a client likes best; None for the plain group list.
+    """Return the version of the discovery document that an Accept header prefers; None for the plain list.
 
     A header that asks for neither gets the plain list too, as there is always an answer in JSON.
     """
@@ -44,13 +44,13 @@ def content_type(version: str) -> str:
 
 
 def etag(body: Body) -> str:
-    """Return what stays the same as long as the document does."""
+    """Return an ETag, which changes when the document does."""
     text = json.dumps(body, separators=(",", ":"), sort_keys=True)
     return f'"{hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest().upper()}"'
 
 
 def matches(if_none_match: str | None, tag: str) -> bool:
-    """Return whether a client has the document of this tag already."""
+    """Return whether a client's `If-None-Match` holds this ETag."""
     if not if_none_match:
         return False
     return any(each.strip().removeprefix("W/") in (tag, "*") for each in if_none_match.split(","))
@@ -84,7 +84,7 @@ def aggregated_list(
 
 
 def _resources(group: str, version: str, listed: Sequence[Body]) -> list[Body]:
-    """Return resources, with `pods/gpu_util` as the subresource of a `pods` that has no verbs of its own."""
+    """Return the resources; `pods/gpu_util` becomes a subresource under a `pods` without verbs of its own."""
     found: dict[tuple[str, str], Body] = {}
     below: dict[tuple[str, str], list[Body]] = {}
     for each in listed:
@@ -116,7 +116,7 @@ def _resource(name: str, scope: str, kind: object, verbs: object) -> Body:
 
 
 def by_preference(accept: str) -> list[tuple[str, dict[str, str]]]:
-    """Return the media ranges of an Accept header with their parameters, the best liked first."""
+    """Return an Accept header's media ranges with their parameters, the preferred one first."""
     ranges: list[tuple[float, str, dict[str, str]]] = []
     for item in accept.split(","):
         name, *rest = (part.strip() for part in item.split(";"))

@@ -90,7 +90,7 @@ def json_text(body: object) -> str:
 
 
 def selector_body(selector: Selector) -> Body | None:
-    """Return a LabelSelector, or None where nothing is selected by."""
+    """Return a LabelSelector; None for an empty one."""
     if not selector:
         return None
     labels: dict[str, str] = {}

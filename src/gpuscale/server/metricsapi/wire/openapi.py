@@ -120,7 +120,7 @@ def openapi_v3(group: str, version: str) -> Body:
 
 
 def document_hash(body: Body) -> str:
-    """Return what stays the same as long as the document does."""
+    """Return a hash that changes when the document does."""
     return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest().upper()
 
 
@@ -184,7 +184,7 @@ def _model(group: str, version: str, kind: str) -> str:
 
 
 def _answer(group: str, version: str, path: str) -> str:
-    """Return the model that a path answers with: a list, but for one object of resource metrics."""
+    """Return the model of a path's response: a list, or one object of resource metrics."""
     kinds = _KINDS[group]
     kind = next((each for each in kinds if each.removesuffix("Metrics").lower() in path), kinds[0])
     is_single = group == RESOURCE_GROUP and "{name}" in path

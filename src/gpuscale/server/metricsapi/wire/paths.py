@@ -101,7 +101,7 @@ def external_target(parts: Sequence[str]) -> ExternalTarget:
 
 
 def path_of(target: CustomTarget | ExternalTarget) -> str:
-    """Return the path of a target, encoded, behind that of a group's version."""
+    """Return the URL path of a target below its group and version, percent-encoded."""
     parts: tuple[str, ...]
     if isinstance(target, ExternalTarget):
         parts = ("namespaces", target.namespace, target.metric)
@@ -115,7 +115,7 @@ def path_of(target: CustomTarget | ExternalTarget) -> str:
 
 
 def _named(name: str) -> str:
-    """Return a name that goes into a query; another one could be a query of its own."""
+    """Return a name that is safe in a query; raise NoRouteError for one that no object can have."""
     if name != ALL and not is_object_name(name):
         raise NoRouteError
     return name

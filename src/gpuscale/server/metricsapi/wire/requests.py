@@ -1,4 +1,4 @@
-"""What several kinds of request have in common: parameters, and the ways they can be wrong."""
+"""What several request kinds share: parameters, and errors in them."""
 
 from aiohttp import web
 
@@ -12,7 +12,7 @@ MAX_SELECTOR = 6 * 1024
 
 
 class RequestError(Exception):
-    """A request that ends in a Status."""
+    """A request that is answered with an error Status."""
 
     def __init__(self, status: Status) -> None:
         self.status = status

@@ -46,7 +46,7 @@ def status_response(request: web.Request, status: Status) -> web.Response:
 
 
 def unless_known(request: web.Request, body: bodies.Body, content_type: str = JSON) -> web.Response:
-    """Return a document, or that the client has it already."""
+    """Return a document, or 304 if the client already has it."""
     tag = etag(body)
     if matches(request.headers.get("If-None-Match"), tag):
         return web.Response(status=304, headers={"ETag": tag})

@@ -1,4 +1,4 @@
-"""Errors between a request and its answer, and as the Kubernetes API reports them: a `Status` object.
+"""Errors of the metrics APIs, and the Kubernetes `Status` objects that report them.
 
 Source: k8s.io/apimachinery pkg/api/errors (errors.go). Known difference: a malformed metricLabelSelector
 is the client's fault and gets 400 like a malformed labelSelector, where upstream answers 500.
@@ -11,14 +11,14 @@ from gpuscale.server.rules.queries.plan import UnexpectedResultError
 
 
 class ListError(UnavailableError):
-    """It is not known which objects `*` selects; the cause is for the log only."""
+    """The objects that `*` selects can't be listed; the cause goes to the log only."""
 
     def __init__(self) -> None:
         super().__init__("unable to list matching resources")
 
 
 class NotDiscoveredError(UnavailableError):
-    """It is not known yet whether a metric is there; the reason is on the health paths alone."""
+    """Discovery has not found out yet whether a metric exists; the reason is on the health paths only."""
 
     def __init__(self, what: str) -> None:
         super().__init__(
@@ -72,36 +72,36 @@ TIMED_OUT = Status(504, "Timeout", "Timeout: request did not complete within the
 
 
 def forbidden(message: str, name: str, group: str, kind: str) -> Status:
-    """Return the answer to somebody who may not do it; empty texts are left out of the details."""
+    """Return a 403; details without text are left out."""
     about = (("name", name), ("group", group), ("kind", kind))
     given = tuple((key, value) for key, value in about if value)
     return Status(403, "Forbidden", message, about=given)
 
 
 def bad_request(message: str) -> Status:
-    """Return the answer to a request that makes no sense."""
+    """Return a 400."""
     return Status(400, "BadRequest", message)
 
 
 def method_not_allowed() -> Status:
-    """Return the answer to anything but GET."""
+    """Return a 405, for any method but GET."""
     message = "the server does not allow this method on the requested resource"
     return Status(405, "MethodNotAllowed", message, about=())
 
 
 def watch_not_supported(resource: str, group: str) -> Status:
-    """Return the answer to a watch."""
+    """Return the refusal of a watch."""
     message = f'watch is not supported on resources of kind "{resource}.{group}"'
     return Status(405, "MethodNotAllowed", message, about=(("group", group), ("kind", resource)))
 
 
 def internal_error(cause: str) -> Status:
-    """Return the answer where this side failed; the cause is shown, its reasons are not."""
+    """Return a 500 with its cause; the reasons behind the cause are not shown."""
     return Status(500, "InternalError", f"Internal error occurred: {cause}", (cause,))
 
 
 def status_of(error: GpuscaleError) -> Status:
-    """Return the answer for an error of the provider.
+    """Return the Status for an error of the provider.
 
     What a source said is not shown: upstream keeps addresses and queries from clients too.
     """

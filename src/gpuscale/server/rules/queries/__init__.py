@@ -1,4 +1,4 @@
-"""Queries of rules: planned, widened to many objects, and judged."""
+"""Queries of rules: filling them in, widening them to many objects, checking them."""
 
 from typing import TYPE_CHECKING
 

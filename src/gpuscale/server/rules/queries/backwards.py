@@ -1,4 +1,4 @@
-"""Rules read backwards: of which series a metric of the API may be.
+"""Rules read backwards: from a metric's API name to the series it may come from.
 
 A rule whose series query names its series is certain, and so is one that gives whatever it finds under one
 fixed name. Of others the name of the series is worked out from the name of the metric; whether there is such
@@ -22,7 +22,7 @@ _LITERAL = re.compile(r"\^?([\w:]+)\$?")
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A series that a rule may give a metric of."""
+    """A series from which a rule may give the metric."""
 
     series: str | None
     """None where it is not clear which."""
@@ -31,7 +31,7 @@ class Candidate:
 
 
 def named_series(rule: AdapterRule) -> frozenset[str] | None:
-    """Return the series that a rule's series query names; None where it leaves their names open."""
+    """Return the series names in a rule's series query; None if it doesn't name them."""
     names = metric_names(parse_query(rule.series_query))
     if names is not None:
         return names
@@ -44,19 +44,19 @@ def named_series(rule: AdapterRule) -> frozenset[str] | None:
 
 
 def fixed_name(rule: AdapterRule) -> str | None:
-    """Return the API name of all that a rule finds; None where it follows the name of the series."""
+    """Return a rule's constant API name; None if it depends on the series name."""
     parts = rule.naming.expansion.parts
     return None if any(isinstance(part, int) for part in parts) else _literal(parts) or None
 
 
 def api_names(rule: AdapterRule) -> tuple[tuple[str, str], ...]:
-    """Return series and API name of what a rule names outright, sorted; nothing of an open rule."""
+    """Return pairs of series and API name that a rule states, sorted; none for an open rule."""
     given = ((series, rule.api_name(series)) for series in sorted(named_series(rule) or ()))
     return tuple((series, name) for series, name in given if name is not None)
 
 
 def candidates(rule: AdapterRule, metric: str) -> Iterator[Candidate]:
-    """Return the series of which a rule gives, or may give, a metric."""
+    """Return the series from which a rule gives a metric, certainly or possibly."""
     if named_series(rule) is not None:
         yield from (
             Candidate(series, certain=True) for series, name in api_names(rule) if name == metric
@@ -74,7 +74,7 @@ def candidates(rule: AdapterRule, metric: str) -> Iterator[Candidate]:
 
 
 def _series_behind(rule: AdapterRule, metric: str) -> str | None:
-    """Return the series whose API name is `metric`; None where the rule can't be read backwards."""
+    """Return the series whose API name is `metric`; None if the naming can't be reversed."""
     parts = rule.naming.expansion.parts
     groups = [index for index, part in enumerate(parts) if isinstance(part, int)]
     if not groups:
@@ -97,7 +97,7 @@ def _literal(parts: Sequence[str | int]) -> str:
 
 
 def _can_be_anything(rule: AdapterRule, metric: str) -> bool:
-    """Return whether a rule that can't be read backwards may give the name; the plain text has to fit."""
+    """Return whether a rule that can't be reversed may give the name, judged by its literal text."""
     parts = rule.naming.expansion.parts
     text = "".join(re.escape(part) if isinstance(part, str) else ".*" for part in parts)
     return re.fullmatch(text, metric, re.DOTALL) is not None
@@ -109,7 +109,7 @@ def _takes_name(rule: AdapterRule, series: str) -> bool:
 
 
 def maps(rule: AdapterRule, resource: ResourceType) -> bool:
-    """Return whether a rule can find a resource among the labels of its series.
+    """Return whether a rule can map a resource to one of its series' labels.
 
     A template may make a label name that it does not read back: with `kube_<<.Group>>_<<.Resource>>` pods,
     which have no group, become `kube__pod`, and nothing is ever found under that name.

@@ -1,4 +1,4 @@
-"""Whether what a query says of one object depends on that object's series alone.
+"""Whether a query's result for one object depends on that object's series only.
 
 Where it does, one query for all objects answers for each of them, and the objects of a long list may be
 asked for in parts. A query is looked at beside its widened form, node by node: what differs may only be the
@@ -66,7 +66,7 @@ _REDUCING = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """The labels that identify objects, and what the exact query asks of them."""
+    """The labels that identify objects, and the matchers on them in the exact query."""
 
     label: str
     """Of the resource; every row of both forms has it."""
@@ -84,12 +84,12 @@ class Keys:
 
 @dataclass(frozen=True, slots=True)
 class _Fixed:
-    """An expression that has nothing to do with the request."""
+    """A subexpression that does not depend on the requested objects."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Keyed:
-    """An expression whose rows each belong to one object."""
+    """A subexpression whose rows each belong to one object."""
 
     namespaced: bool
     """Whether the rows of the exact form still have the namespace's label; those of the wide one do."""
@@ -100,11 +100,11 @@ _FIXED = _Fixed()
 
 
 class _Unsafe(Exception):
-    """Something that is not known to be safe."""
+    """A subexpression that is not known to be local."""
 
 
 def is_local(exact: Node, wide: Node, keys: Keys) -> bool:
-    """Return whether the rows of `wide` that are of some objects are those of `exact` for these.
+    """Return whether the rows of `wide` for some objects equal the rows of `exact` for them.
 
     Args:
         exact: the query for some objects.
@@ -118,7 +118,7 @@ def is_local(exact: Node, wide: Node, keys: Keys) -> bool:
 
 
 class _Look:
-    """One walk down both trees."""
+    """A comparison of both queries, walking down their trees together."""
 
     def __init__(self, keys: Keys) -> None:
         self._keys = keys
@@ -126,7 +126,7 @@ class _Look:
         self._widened = dict(zip(keys.exact, keys.wide, strict=True))
 
     def kind(self, exact: Node, wide: Node) -> _Kind:
-        """Return what an expression is; `_Unsafe` where that is not known."""
+        """Return whether an expression is fixed, keyed by object, or unsafe."""
         if type(exact) is not type(wide):
             raise _Unsafe
         look = _LOOKS.get(type(exact))
@@ -206,7 +206,7 @@ class _Look:
         return isinstance(self.kind(node, node), _Keyed)
 
     def _check_grouping(self, exact: Sequence[str], wide: Sequence[str]) -> None:
-        """Pass labels that keep objects apart, and that differ by the namespace's only."""
+        """Check that a grouping keeps objects apart, and differs by the namespace label only."""
         added = set(wide) - set(exact)
         if not self._labels <= set(wide) or not added <= {self._keys.namespace_label}:
             raise _Unsafe
@@ -249,7 +249,7 @@ class _Look:
     def _one(
         self, exact: Binary, wide: Binary, keyed: _Keyed, fixed: Node, many: Cardinality
     ) -> _Kind:
-        """Look at an operation of which only one side has to do with the request."""
+        """Check an operation of which only one operand depends on the request."""
         if value_type(fixed) is ValueType.SCALAR:
             if exact.matching != wide.matching:
                 raise _Unsafe
@@ -269,7 +269,7 @@ class _Look:
         return node.matching.cardinality is many
 
     def _check_same_shape(self, exact: Matching, wide: Matching) -> None:
-        """Pass matchings that differ in their labels at most, and take over no object's label."""
+        """Check that vector matchings differ in labels only, and overwrite no object label."""
         if replace(exact, labels=wide.labels) != wide:
             raise _Unsafe
         if exact.fill_left is not None or exact.fill_right is not None:

@@ -1,4 +1,4 @@
-"""One request as a query, and the query's result as the answer. No I/O: any caller with a result can ask.
+"""From a request to its query, and from the query's result to the answer. No I/O.
 
 Source: prometheus-adapter v0.12.0 pkg/custom-provider (provider.go), pkg/external-provider
 (provider.go, metric_converter.go); custom-metrics-apiserver v1.30.0 pkg/provider (errors.go). Known
@@ -27,7 +27,7 @@ _SAFE_FLOAT = float(1 << 62)
 
 
 class MetricNotFoundError(NotFoundError):
-    """The API does not have the metric, or not for this object."""
+    """The API does not serve the metric, or not for this object."""
 
     def __init__(self, metric: str, resource: str, name: str | None = None) -> None:
         self.metric = metric
@@ -38,14 +38,14 @@ class MetricNotFoundError(NotFoundError):
 
 
 class MetricFetchError(UpstreamError):
-    """The values of a metric that is there could not be had; the cause is for the log only."""
+    """A served metric's values could not be fetched; the cause goes to the log only."""
 
     def __init__(self) -> None:
         super().__init__("unable to fetch metrics")
 
 
 class UnexpectedResultError(UpstreamError):
-    """A query gave something that no external metric can be made of."""
+    """A query's result is of a type that gives no external metric."""
 
     def __init__(self) -> None:
         super().__init__("encountered an unexpected query result type")
@@ -53,7 +53,7 @@ class UnexpectedResultError(UpstreamError):
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What a query was made of, for building another one from it."""
+    """The inputs of a query, kept for building another query on the same objects."""
 
     entry: Entry
     namespace: str | None
@@ -62,7 +62,7 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class CustomPlan:
-    """The query for a metric of some objects, and how its rows belong to them."""
+    """The query for a metric of some objects, and which rows belong to which object."""
 
     promql: str
     metric: str
@@ -75,7 +75,7 @@ class CustomPlan:
     scope: Scope
 
     def query(self, template: Template, selector: Selector | None = None) -> str:
-        """Return what another template than the rule's asks of the same objects.
+        """Return another template's query for the same objects.
 
         Args:
             template: refers to what `metricsQuery` can refer to.
@@ -106,7 +106,7 @@ class CustomPlan:
         return self.answer_of(self.rows(value))
 
     def answer_of(self, rows: Mapping[str, VectorSample]) -> tuple[MetricValue, ...]:
-        """Return what `answer` does, of rows that may be those of other objects too."""
+        """Return the same as `answer`, for rows that may include other objects'."""
         found = [(name, rows[name]) for name in self.names if name in rows]
         return tuple(
             [MetricValue(name, to_milli(row.value), row.measured_ms) for name, row in found]
@@ -125,7 +125,7 @@ class CustomPlan:
         return found[0]
 
     def remarks(self, value: Value) -> tuple[str, ...]:
-        """Return why rows or objects found no partner, one sentence each; none where all did."""
+        """Return a sentence for each row without object and object without row."""
         samples = value.samples if isinstance(value, Vector) else ()
         usable = [sample for sample in samples if math.isfinite(sample.value)]
         rows = Counter(sample.labels.get(self.label, "") for sample in usable)
@@ -169,7 +169,7 @@ class ExternalPlan:
     selector: Selector
 
     def query(self, template: Template) -> str:
-        """Return what another template than the rule's asks of the same series.
+        """Return another template's query for the same series.
 
         Raises:
             QueryError: the template fails or gives nothing.
@@ -305,7 +305,7 @@ _Request = tuple[str, str | None, tuple[str, ...], str, Selector]
 
 
 class Plans:
-    """Plans as `plan_custom` makes them, each made once for as long as the same metrics are served."""
+    """A cache of `plan_custom`'s plans, emptied when the served metrics change."""
 
     def __init__(self) -> None:
         self._plans: ByteCache[_Request, CustomPlan] = ByteCache("plans", _MAX_BYTES)

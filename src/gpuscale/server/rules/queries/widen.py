@@ -1,4 +1,4 @@
-"""One query for the objects of many requests in place of one for each, where that is the same.
+"""One query instead of many, for the objects of several requests, if its rows would be the same.
 
 The widened query asks for every object of the rule, or for those of some requests, and groups by namespace
 and object; an answer to one request is cut out of it. `locality` decides where the cut is equal to the exact
@@ -50,7 +50,7 @@ class WideQuery:
 
 
 class WideRows:
-    """The rows of a widened query's answer by namespace and object."""
+    """The rows of a widened query, by namespace and object."""
 
     def __init__(self, query: WideQuery) -> None:
         self._namespace_label = query.namespace_label or ""
@@ -72,7 +72,7 @@ class WideRows:
         return sum(map(len, self._rows.values()))
 
     def cut(self, namespace: str | None, names: Sequence[str]) -> Vector | None:
-        """Return the rows of these objects; None where the order of several rows would matter."""
+        """Return the rows of these objects; None if an object has several rows, whose order would matter."""
         place = namespace or ""
         if self._several and any((place, name) in self._several for name in names):
             return None
@@ -81,7 +81,7 @@ class WideRows:
 
 
 def widen(plan: CustomPlan) -> WideQuery | None:
-    """Return the query whose answer holds that of the plan, whatever its namespace and names are."""
+    """Return a query whose result includes the plan's, for any namespace and names."""
     scope = plan.scope
     template = scope.entry.rule.metrics_query
     fields = template.plain_fields()

@@ -1,1 +1,1 @@
-"""What the source is asked for the questions of many: which come when, and what costs least."""
+"""Sharing of queries: which requests will come next, and which query serves them at least cost."""

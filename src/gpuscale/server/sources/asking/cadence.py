@@ -1,4 +1,4 @@
-"""How old an answer may be when it serves again, by how often its series get samples.
+"""How long an answer may be reused, learned from how often its series get samples.
 
 A value changes with the next sample and not before. Of series that are scraped every 15 seconds, an answer
 that serves for 3 seconds is the one that a fresh query would give for four requests of five, and the fifth
@@ -41,7 +41,7 @@ _FROM_QUESTIONS = 4
 
 
 class Cadence:
-    """The freshness of the answers to questions about one rule, series and selector.
+    """The learned freshness of one rule's answers, for a series and a selector.
 
     Args:
         wide: makes the queries.
@@ -68,7 +68,7 @@ class Cadence:
         self._looks_from_ms = 0
 
     def look(self, plan: CustomPlan, questions: int, at_ms: int) -> None:
-        """Learn in the background, where it is time to.
+        """Learn the sample interval in the background, when a new look is due.
 
         A team's rule keeps the least time: what is counted here is not confined to its namespace.
 
@@ -99,7 +99,7 @@ class Cadence:
 
 
 def _number(value: Value) -> float:
-    """Return the number of the only row; 0 where there is none."""
+    """Return the number in a result's only row; 0 if there is none."""
     if not isinstance(value, Vector) or not value.samples:
         return 0.0
     found = value.samples[0].value

@@ -1,4 +1,4 @@
-"""Whether a series query would find other metrics than it did, for a part of what listing all series costs.
+"""Whether discovery would find other metrics, found out at a part of the cost of listing all series.
 
 Which metrics a rule gives follows from the names of its series and of their labels. A Prometheus reads both
 from its index: for 10 000 series that is a tenth of the CPU of their list, of which the answer has megabytes.
@@ -18,7 +18,7 @@ _QUESTION_ROWS = 100
 
 
 class Changes:
-    """Looks for changes since series were listed.
+    """Looks for changes since the last list of series.
 
     Args:
         questions: go to the source.
@@ -31,17 +31,17 @@ class Changes:
         self._listed_ms: dict[str, int] = {}
 
     def listed(self, query: str, at_ms: int) -> None:
-        """Note that all series of a query were listed."""
+        """Record that all series of a series query were listed."""
         self._listed_ms[query] = at_ms
 
     def keep(self, queries: Sequence[str]) -> None:
-        """Forget all other queries."""
+        """Forget all series queries but these."""
         self._listed_ms = {each: ms for each, ms in self._listed_ms.items() if each in queries}
 
     async def are_none(
         self, query: str, shapes: Sequence[SeriesShape], start_ms: int, at_ms: int
     ) -> bool:
-        """Return whether a list would give the same; False where that is not known, or costs no less.
+        """Return whether a new list would equal the last one; False if unknown, or if a list costs no more.
 
         Args:
             query: a series query.

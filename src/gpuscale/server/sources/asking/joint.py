@@ -1,4 +1,4 @@
-"""Questions about one rule, asked together where that costs the source less.
+"""Requests for the metrics of one rule, combined into one query where that costs the source less.
 
 A question that finds no fresh answer is asked at once, and takes along those that are expected within the
 time for which its answer is fresh: what an HPA controller asks in the next second is one query instead of
@@ -51,7 +51,7 @@ Outcome = asyncio.Future[Value | None]
 
 @dataclass(frozen=True, slots=True)
 class Asker:
-    """How questions are asked."""
+    """How a combined query is sent to the source."""
 
     freshness_ms: int
     """How old an answer may be when it serves."""
@@ -68,20 +68,20 @@ class Asker:
 
 
 class _Ask(NamedTuple):
-    """A question that waits to be asked, and who gets the answer."""
+    """A request that waits for the next query, with the future for its answer."""
 
     wanted: WantedAnswer
     outcome: Outcome
 
     @property
     def size(self) -> int:
-        """Return the characters that it adds to a query."""
+        """Return the characters that the request adds to a query."""
         plan = self.wanted.plan
         return sum(map(len, plan.names)) + len(plan.names) + len(plan.scope.namespace or "")
 
 
 class JointQuestions:
-    """All questions about one rule, series and selector that share queries.
+    """The requests that can share queries: of one rule, series and selector.
 
     Args:
         wide: makes the queries.
@@ -112,7 +112,7 @@ class JointQuestions:
         self._spent_rows = 0
 
     async def answer(self, plan: CustomPlan, at_ms: int) -> tuple[Value | None, bool, bool]:
-        """Return what answers a question, whether it was there, and whether it is a part of a larger one.
+        """Return the answer, whether it was cached, and whether it was cut from a larger one.
 
         None is a question that has to be asked on its own.
 
@@ -153,11 +153,11 @@ class JointQuestions:
 
     @property
     def _covered_ms(self) -> int:
-        """Return until when the rows of all objects serve."""
+        """Return until when the last query for all objects stays fresh, in milliseconds."""
         return 0 if self._all is None else self._all_ms + self._freshness_ms
 
     def _look_ahead(self, at_ms: int) -> None:
-        """Ask for what is expected, behind the back of who has an answer."""
+        """Query in advance for requests that are expected soon; runs after an answer from the cache."""
         pause_ms = max(
             self._asker.renewed_from * self._freshness_ms, _AHEAD * self._freshness_ms - _LEAD_MS
         )
@@ -178,7 +178,7 @@ class JointQuestions:
         ]
 
     def _want(self, wanted: WantedAnswer, at_ms: int) -> Outcome:
-        """Have a question asked, together with all that come in this turn of the event loop."""
+        """Queue a request for the next query, which takes all requests of this turn of the event loop."""
         longest_ms = max(self._freshness_ms, _SAME_MOMENT_MS)
         if wanted.waiting is not None and at_ms - longest_ms < wanted.waiting_ms <= at_ms:
             return wanted.waiting
@@ -193,7 +193,7 @@ class JointQuestions:
         return wanted.waiting
 
     def _send(self) -> None:
-        """Ask for all that is wanted, and for what is expected."""
+        """Send a query for the queued and the expected requests."""
         if self._pending and not self._is_all_on_its_way and self._on_their_way < _MAX_ON_THEIR_WAY:
             at_ms = self._pending_ms
             if not self._looked_ms <= at_ms < self._looked_ms + _LOOK_MS:
@@ -211,7 +211,7 @@ class JointQuestions:
         self._is_called = False
 
     def _costs_less(self, asks: Sequence[_Ask], queries: int, at_ms: int) -> bool:
-        """Return whether all rows cost less than those that are wanted, with those of the last moment."""
+        """Return whether one query for all objects costs less than the recent queries for some of them."""
         rows = sum(len(ask.wanted.plan.names) for ask in asks)
         self._spend(rows + QUERY_ROWS * queries, at_ms)
         all_rows = self._all_rows or self._wide.scope.entry.rows
@@ -293,7 +293,7 @@ class JointQuestions:
             ask.outcome.set_result(found)
 
     def _fail(self, asks: Sequence[_Ask], error: BaseException, at_ms: int) -> None:
-        """Pass on why there is no answer; where the source refuses a query, each is asked on its own."""
+        """Pass an error on to the waiting requests; if the source refused a joint query, send each alone."""
         is_refused = isinstance(error, GpuscaleError) and not isinstance(error, UnavailableError)
         if is_refused and len(asks) > 1:
             _LOG.debug("asked one by one, as this was refused: %s (%s)", self._wide.promql, error)
@@ -316,13 +316,13 @@ def _forget(ask: _Ask) -> None:
 
 
 def _seen(outcome: Outcome) -> None:
-    """Look at the outcome, so that asyncio says nothing where no waiter is left."""
+    """Retrieve a future's error, so that asyncio logs nothing when no waiter is left."""
     if not outcome.cancelled():
         outcome.exception()
 
 
 def _parts(asks: Sequence[_Ask]) -> Iterator[list[_Ask]]:
-    """Yield questions that go into one query, by the length of their names."""
+    """Yield groups of requests whose names together fit into one query."""
     part: list[_Ask] = []
     chars = 0
     for ask in asks:

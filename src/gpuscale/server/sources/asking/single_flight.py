@@ -1,4 +1,4 @@
-"""Questions to a source, each asked once for all who want to know.
+"""Queries to a source: equal ones in flight run once, and answers are reused while fresh.
 
 - An answer serves equal questions for as long as the user lets it, and a question that is being asked is not
   asked again. Errors reach those who wait for them and no others.
@@ -49,7 +49,7 @@ def _fits_into_post(promql: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class AnswerSharing:
-    """How far answers are shared."""
+    """How long answers are reused, and whether requests are combined."""
 
     freshness_ms: int = 0
     """How old an answer may be when it serves again; 0 shares only what is asked at the same moment."""
@@ -65,7 +65,7 @@ class AnswerSharing:
 
 @dataclass(frozen=True, slots=True)
 class SourceAnswer:
-    """What a source said."""
+    """A source's answer to a query."""
 
     value: Value
     asked_ms: int
@@ -74,7 +74,7 @@ class SourceAnswer:
 
 @dataclass(slots=True)
 class QuestionCounts:
-    """How questions were answered."""
+    """How many requests were answered by a query of their own, a shared one, a larger one, or parts."""
 
     asked: int = 0
     """By the source, whatever became of it."""
@@ -88,14 +88,14 @@ class QuestionCounts:
 
 @dataclass(frozen=True, slots=True)
 class _Asking:
-    """A question on its way."""
+    """A query in flight."""
 
     asked_ms: int
     task: "asyncio.Task[SourceAnswer]"
 
 
 class SharedSource:
-    """A source that is asked no more than it has to be.
+    """A metric source that sends each query once for all who wait for its answer.
 
     Args:
         source: gets the questions.
@@ -123,26 +123,26 @@ class SharedSource:
         self._running: set[asyncio.Task[Any]] = set()
 
     async def close(self) -> None:
-        """End the questions that are still on their way."""
+        """Cancel the queries in flight."""
         tasks = list(self._running)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def series(self, selector: str, start_ms: int) -> Sequence[Mapping[str, str]]:
-        """Return what the source does; see `MetricSource`."""
+        """Return the source's label sets; see `MetricSource`."""
         return await self._source.series(selector, start_ms)
 
     async def names(
         self, selector: str, start_ms: int, *, of_metrics: bool
     ) -> frozenset[str] | None:
-        """Return what a `NamingSource` does; None of another source."""
+        """Return the names that a `NamingSource` knows; None for any other source."""
         if not isinstance(self._source, NamingSource):
             return None
         return await self._source.names(selector, start_ms, of_metrics=of_metrics)
 
     async def query(self, promql: str, at_ms: int) -> SourceAnswer:
-        """Return the answer to a query, as old as the freshness allows.
+        """Return the result of a query, at most as old as the freshness.
 
         Raises:
             QueryError, UnavailableError, UpstreamError: as the source does.
@@ -150,7 +150,7 @@ class SharedSource:
         return await self._answer(promql, at_ms)
 
     async def custom(self, plan: CustomPlan, at_ms: int) -> Value:
-        """Return what the plan's query gives, from whichever query holds it.
+        """Return the result of the plan's query, possibly cut from a wider one.
 
         Raises:
             QueryError, UnavailableError, UpstreamError: as the source does.
@@ -170,7 +170,7 @@ class SharedSource:
         return await self._whole(plan, at_ms, splits=self._wide(plan) is not None)
 
     def _joint(self, plan: CustomPlan) -> JointQuestions | None:
-        """Return who asks together with others; None where nothing can be shared."""
+        """Return the shared queries that a plan can join; None if it can't share."""
         key, wide = _rule(plan), self._wide(plan)
         if wide is None:
             return None
@@ -181,7 +181,7 @@ class SharedSource:
         return found
 
     def _wide(self, plan: CustomPlan) -> WideQuery | None:
-        """Return the query for several questions of the same rule; None where there is none."""
+        """Return the widened query for requests of one rule; None if the rule can't be widened."""
         key = _rule(plan)
         found = self._wides.get(key)
         if found is None:
@@ -256,7 +256,7 @@ class SharedSource:
             self._kept.drop(oldest)
 
     async def _whole(self, plan: CustomPlan, at_ms: int, *, splits: bool) -> Value:
-        """Return the answer for more names than fit into a query."""
+        """Return the result for more names than fit into a query, in several queries if that is allowed."""
         if not splits:
             return (await self.query(_exact(plan, plan.names), at_ms)).value
         self.counts.split += 1
@@ -270,7 +270,7 @@ class SharedSource:
         return _joined(await asyncio.gather(*parts, return_exceptions=True))
 
     def _parts(self, plan: CustomPlan, names: Sequence[str]) -> Iterator[str]:
-        """Yield queries that fit, for all names together."""
+        """Yield queries for all names, each short enough."""
         promql = _exact(plan, names)
         if len(names) == 1 or self._sharing.fits(promql):
             yield promql
@@ -281,7 +281,7 @@ class SharedSource:
 
 
 class _Rule(NamedTuple):
-    """What questions have in common that may share a query."""
+    """What requests must have in common to share a query."""
 
     entry: Entry
     resource: ResourceType
@@ -290,7 +290,7 @@ class _Rule(NamedTuple):
 
 
 class _Wide(NamedTuple):
-    """A widened query, or that there is none."""
+    """A widened query; None if the rule has none."""
 
     query: WideQuery | None
 
@@ -309,7 +309,7 @@ def _size(value: Value) -> int:
 
 
 def _exact(plan: CustomPlan, names: Sequence[str]) -> str:
-    """Return the query for just these objects, however long it gets."""
+    """Return the query for exactly these objects, whatever its length."""
     scope = plan.scope
     rule = scope.entry.rule
     return custom_query(
@@ -325,7 +325,7 @@ def _exact(plan: CustomPlan, names: Sequence[str]) -> str:
 
 
 def _joined(values: Sequence[Value | BaseException]) -> Value:
-    """Return the rows of all vectors; what is no vector is returned as it is, and an error is raised."""
+    """Return the rows of several vectors as one; anything else is returned as it is, an error is raised."""
     rows: list[VectorSample] = []
     for value in values:
         if isinstance(value, BaseException):

@@ -1,4 +1,4 @@
-"""Which questions come again, and when: an HPA asks for the same pods every 15 seconds, to the moment.
+"""When a request will come again: an HPA asks for the same pods every 15 seconds.
 
 The time between the last two times that a question came is taken for the time until the next one, and 15
 seconds where it came once. Where that is wrong, a few rows were read for nothing, or the question is asked
@@ -27,7 +27,7 @@ _LATE_MS = 1000
 
 
 class ObjectsQuestion(NamedTuple):
-    """What of a rule somebody asks for."""
+    """The objects and selector of a request, apart from its rule."""
 
     namespace: str | None
     names: tuple[str, ...]
@@ -35,7 +35,7 @@ class ObjectsQuestion(NamedTuple):
 
 @dataclass(slots=True)
 class WantedAnswer:
-    """One question, with the answer to it while there is a fresh one."""
+    """A repeated request, with its answer while that is fresh."""
 
     plan: CustomPlan
     """With the query that asks for just this."""
@@ -60,12 +60,12 @@ class WantedAnswer:
         return ObjectsQuestion(self.plan.scope.namespace, self.plan.names)
 
     def fresh(self, at_ms: int, freshness_ms: int) -> Vector | None:
-        """Return the answer if it is no older than that."""
+        """Return the answer if it is younger than the freshness."""
         is_fresh = at_ms - freshness_ms < self.asked_ms <= at_ms
         return self.answer if is_fresh else None
 
     def expected_ms(self, at_ms: int, covered_ms: int, freshness_ms: int) -> int | None:
-        """Return when it will next come without finding a fresh answer; None where that is not known.
+        """Return when the request will next find no fresh answer, in milliseconds; None if unknown.
 
         Args:
             at_ms: now.
@@ -86,7 +86,7 @@ class WantedAnswer:
 
 
 class WantedQuestions:
-    """The questions of one rule."""
+    """The repeated requests for one rule."""
 
     def __init__(self) -> None:
         self._wanted: ByteCache[ObjectsQuestion, WantedAnswer] = ByteCache(
@@ -97,7 +97,7 @@ class WantedQuestions:
         return len(self._wanted)
 
     def note(self, plan: CustomPlan, at_ms: int) -> WantedAnswer:
-        """Return what is known of a question that came now."""
+        """Record a request that came now, and return its state."""
         wanted = self._wanted.get(ObjectsQuestion(plan.scope.namespace, plan.names))
         if wanted is None:
             wanted = WantedAnswer(plan, at_ms)
@@ -118,7 +118,7 @@ class WantedQuestions:
     def due(
         self, at_ms: int, covered_ms: int, until_ms: int, freshness_ms: int
     ) -> list[WantedAnswer]:
-        """Return what is expected until then, the next one first; old answers and questions go.
+        """Return the requests expected until then, the next one first; drops old answers and requests.
 
         Args:
             at_ms: now.

@@ -1,4 +1,4 @@
-"""What fills the series in memory without a Prometheus: streams of node agents, and scrapes of the rest."""
+"""Feeds of the series store without a Prometheus: streams of node agents, scrapes of other targets."""
 
 from typing import TYPE_CHECKING
 

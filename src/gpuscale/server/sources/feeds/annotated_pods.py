@@ -37,7 +37,7 @@ _MAX_PORTS = 64
 
 @dataclass(frozen=True, slots=True)
 class Exporters:
-    """Pods whose series may name other pods."""
+    """Pods whose series may name other pods, as those of exporters do."""
 
     namespace: str
     label: str = ""
@@ -45,7 +45,7 @@ class Exporters:
     value: str = ""
 
     def has(self, metadata: Mapping[str, object]) -> bool:
-        """Return whether a pod is one of them."""
+        """Return whether a pod is an exporter."""
         if text_of(metadata.get("namespace")) != self.namespace:
             return False
         labels = mapping_of(metadata.get("labels"))
@@ -66,7 +66,7 @@ DEFAULT_EXPORTERS = tuple(
 
 
 def exporters(text: str) -> Exporters:
-    """Return the exporters of `NAMESPACE` or `NAMESPACE/LABEL=VALUE`.
+    """Parse exporters given as `NAMESPACE` or `NAMESPACE/LABEL=VALUE`.
 
     Raises:
         UsageError: neither.
@@ -101,7 +101,7 @@ def pod_targets(
 
 @dataclass(frozen=True, slots=True)
 class ScrapedPod:
-    """What of a pod its targets are made of."""
+    """The facts of a pod from which its targets are made."""
 
     address: str
     labels: Mapping[str, str]
@@ -109,7 +109,7 @@ class ScrapedPod:
 
 
 def running_pod(body: JsonObject) -> ScrapedPod | None:
-    """Return a pod that can be scraped; None of one that has no address or is ending."""
+    """Return a pod that can be scraped; None if it has no address or is terminating."""
     metadata = mapping_of(body.get("metadata"))
     address = text_of(mapping_of(body.get("status")).get("podIP"))
     if not address or metadata.get("deletionTimestamp") is not None:
@@ -124,7 +124,7 @@ def scrape_targets(
     path: str,
     trusted: tuple[Exporters, ...],
 ) -> tuple[FeedTarget, ...]:
-    """Return the targets at these ports; unless the pod is trusted, their namespace and pod are its own."""
+    """Return targets at these ports; an untrusted pod's series get its own namespace and pod name."""
     own_labels = () if any(each.has(pod.metadata) for each in trusted) else _OWN_LABELS
     return tuple(
         pod_target(

@@ -1,4 +1,4 @@
-"""All feeds together: finds targets, follows each of them, and fills the store."""
+"""The collector of all feeds: discovers targets, follows each one, and fills the store."""
 
 import asyncio
 import logging
@@ -101,23 +101,23 @@ class FeedCollector:
             self._watch(kube, kube_settings or KubeSettings())
 
     def states(self) -> tuple[FeedState, ...]:
-        """Return how each target does, sorted."""
+        """Return the state of each target, sorted."""
         found = (feed.state for feed, _ in self._running.values())
         return tuple(sorted(found, key=lambda state: (state.kind, state.instance)))
 
     def targets(self) -> tuple[tuple[FeedTarget, FeedState], ...]:
-        """Return the targets that are followed or scraped, and how each does."""
+        """Return the current targets with their states."""
         return tuple((target, feed.state) for target, (feed, _) in self._running.items())
 
     def watches(self) -> dict[str, ReflectorState]:
-        """Return how the lists of targets are kept up, by name."""
+        """Return the state of each watch that discovers targets, by name."""
         found = {name: watch.state for name, watch in self._watches.items()}
         if self.sharing is not None and self.sharing.watch is not None:
             found["peers"] = self.sharing.watch.reflector.state
         return found
 
     def want(self, wanted: WantedNames) -> None:
-        """Keep these series from now on, and of targets that are named one by one those of dashboards too."""
+        """Keep these series from now on; of targets given one by one, the dashboards' series too."""
         self.wanted.change(wanted)
         self._wanted_on_purpose.change(WantedNames.joined((wanted, _MODEL_SERVERS)))
 
@@ -143,14 +143,14 @@ class FeedCollector:
         return f"{waiting} of {len(known)} targets were not read yet" if waiting else ""
 
     async def open(self) -> None:
-        """Put into the store what was saved of it; queries before would be answered from a part of it."""
+        """Restore the saved store; until then queries would miss its samples."""
         if self.saver is not None:
             await self.saver.open()
         for writer in self.writers:
             writer.skip()
 
     async def run(self) -> None:
-        """Follow all targets until cancelled; then what is new is saved and sent."""
+        """Follow all targets until cancelled, then save and send what is new."""
         async with AsyncExitStack() as stack:
             keepers = (*self.writers, *(() if self.saver is None else (self.saver,)))
             for keeper in keepers:
@@ -196,7 +196,7 @@ class FeedCollector:
             self.sharing.released(target)
 
     def _wanted(self) -> dict[FeedTarget, None]:
-        """Return the targets, each agent once, and not scraped too where it is followed."""
+        """Return the targets, each agent once; an agent that is followed is not scraped too."""
         found = dict.fromkeys(self._settings.static)
         for watch in self._watches.values():
             for targets in watch.items.values():
@@ -284,7 +284,7 @@ class FeedCollector:
         return _some(found)
 
     async def _tidy(self) -> None:
-        """Log when the store begins to drop samples early, and when all are kept again."""
+        """Log when the store starts to drop samples before the retention, and when it stops doing so."""
         store = self.store
         is_short = False
         while True:
@@ -304,7 +304,7 @@ class FeedCollector:
 
 
 def _preference(target: FeedTarget) -> tuple[bool, str]:
-    """Return what is highest for the address of a pod to use: of two families, IPv4's."""
+    """Return a sort key for a pod's addresses, in which IPv4 ranks higher."""
     return "[" not in target.instance, target.url
 
 
@@ -313,7 +313,7 @@ def _some(targets: Iterable[FeedTarget]) -> Targets | None:
 
 
 def agent_access(settings: FeedSettings) -> SourceAccess:
-    """Return how agents are reached; other targets get none of it.
+    """Return the access to agents; it is not used for other targets.
 
     Raises:
         UsageError: a certificate that can't be used.

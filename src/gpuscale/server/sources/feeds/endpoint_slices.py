@@ -23,7 +23,7 @@ _MAX_ENDPOINTS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class AgentChoice:
-    """Which EndpointSlices are of agents, and which of their ports to use."""
+    """Which EndpointSlices list agents, and which of their ports is the agent's."""
 
     service: str = "gpuscale-exporter"
     namespace: str = ""
@@ -44,13 +44,13 @@ class AgentChoice:
 
 
 def slices_path(namespace: str) -> str:
-    """Return the path of the EndpointSlices of a namespace; of all namespaces where it is empty."""
+    """Return the URL path of a namespace's EndpointSlices; an empty namespace means all."""
     group, _, plural = PATH.rpartition("/")
     return f"{group}/namespaces/{namespace}/{plural}" if namespace else PATH
 
 
 def slice_targets(body: JsonObject, choice: AgentChoice) -> tuple[FeedTarget, ...]:
-    """Return the agents of a slice; what can't be read is left out."""
+    """Return the agents in a slice; invalid entries are skipped."""
     port = slice_port(body, choice.port, DEFAULT_PORT)
     if port is None or body.get("addressType") not in ADDRESS_TYPES:
         return ()
@@ -87,7 +87,7 @@ def endpoints(body: JsonObject) -> list[Mapping[str, object]]:
 
 
 def slice_port(body: JsonObject, name: str, preferred: str) -> tuple[int, bool] | None:
-    """Return the number of a slice's TCP port, and whether it says that it speaks HTTPS.
+    """Return a slice's TCP port, and whether it is declared as HTTPS.
 
     Args:
         body: the slice.

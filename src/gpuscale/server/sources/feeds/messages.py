@@ -28,7 +28,7 @@ _MAX_REMARK_BYTES = 1800
 
 @dataclass(frozen=True, slots=True)
 class CollectorSettings:
-    """Everything that a collector process needs to start."""
+    """The settings that a collector process needs to start."""
 
     feeds: FeedSettings
     origin: Origin
@@ -46,7 +46,7 @@ class CollectorSettings:
 
 @dataclass(frozen=True, slots=True)
 class CollectorStatus:
-    """How a collector does. The first one says that it listens."""
+    """The state of a collector. The first one says that it listens."""
 
     generation: int = 0
     """Changes when series come or go."""
@@ -65,7 +65,7 @@ class CollectorStatus:
 
 
 def _cut(text: str) -> str:
-    """Return as much of a text as fits, however many bytes its characters take in JSON."""
+    """Cut a text so that its JSON form fits into so many bytes."""
     while len(json.dumps(text)) > _MAX_REMARK_BYTES:
         text = text[: len(text) * 3 // 4]
     return text
@@ -91,7 +91,7 @@ def frame(message: object) -> bytes:
 
 
 def read_frame(descriptor: int) -> object:
-    """Return the next message of a pipe; it waits for it.
+    """Wait for the next message of a pipe and return it.
 
     Raises:
         EOFError: the other end is closed.

@@ -1,4 +1,4 @@
-"""The names of the series that adapter rules can ask for, with whatever request.
+"""The names of the series that adapter rules can ever read.
 
 A query takes shape with a request, and a template may have parts that an example does not show. So every word
 of a template's text counts as a name as well; most are none, and cost nothing. Where a name could come about
@@ -37,7 +37,7 @@ _ANY_NAME = "gpuscale_any_series"
 
 
 def wanted_by_rules(config: AdapterConfig) -> WantedNames:
-    """Return the names of all series that the rules can ever ask for."""
+    """Return the names of all series that the rules can ever read."""
     rules = (*config.rules, *config.external_rules)
     parts = [_OWN, *(_wanted_by_rule(rule) for rule in rules)]
     if config.resource_rules is not None:
@@ -66,7 +66,7 @@ def _wanted_by_rule(rule: AdapterRule) -> WantedNames:
 
 
 def _words(template: Template) -> WantedNames:
-    """Return all words of a template's text; everything where they may not be all of its names."""
+    """Return the words of a template's text; everything if a name may be built otherwise."""
     if _makes_names(template.nodes):
         return EVERYTHING
     texts = list(_texts(template.nodes))
@@ -87,7 +87,7 @@ def _texts(nodes: tuple[Node, ...]) -> Iterator[str]:
 
 
 def _makes_names(nodes: tuple[Node, ...]) -> bool:
-    """Return whether a template can put a name together of a text and something else."""
+    """Return whether a template can join text and a value into one name."""
     for node, follower in zip(nodes, (*nodes[1:], PlainText("")), strict=False):
         if isinstance(node, PlainText):
             if not isinstance(follower, PlainText) and _IN_NAMES.fullmatch(node.text[-1:]):
@@ -104,7 +104,7 @@ def _makes_names(nodes: tuple[Node, ...]) -> bool:
 
 
 def _is_plain(pipeline: TemplatePipeline) -> bool:
-    """Return whether what is printed is a value as it is, or a quoted one."""
+    """Return whether a template action prints a value unchanged or quoted."""
     return bool(pipeline.variables) or all(map(_is_value, pipeline.commands))
 
 

@@ -1,4 +1,4 @@
-"""Why an agent can't be followed, where it is about who asks or whom to trust: what to look at."""
+"""Why an agent refuses its follower, with a hint: wrong credentials, or an untrusted certificate."""
 
 from gpuscale.base.unreachable import distrust_of, reason_of
 
@@ -7,14 +7,14 @@ _CREDENTIALS = "--agent-username with --agent-password-file, or --agent-token-fi
 
 
 def refusal(status: int) -> str:
-    """Return what is said of an answer that is not 200."""
+    """Return the message for an agent's status code other than 200."""
     if status != _UNAUTHORIZED:
         return f"answered {status}"
     return f"answered 401, expected a user and password that it knows; see {_CREDENTIALS}"
 
 
 def agent_fault(error: Exception) -> str:
-    """Return what is said of a request to an agent that failed."""
+    """Return the message for a failed request to an agent."""
     if (found := distrust_of(error)) is not None:
         return (
             f"found a certificate that is not trusted ({found}), expected one by a CA of --agent-ca-file, "

@@ -25,7 +25,7 @@ SCRAPE_FAULTS = (aiohttp.ClientError, OSError, TimeoutError, ValueError, Gpuscal
 
 
 class BeyondLimitError(UpstreamError):
-    """A scrape brought more than a target may, or what is not supported.
+    """A scrape has more samples or bytes than allowed, or an unsupported format.
 
     Args:
         limit: which one, as `ScrapeResult.limit`.
@@ -73,12 +73,12 @@ async def scrape_once(
 
 
 def timeout_s(interval_s: float) -> float:
-    """Return how long a scrape may take."""
+    """Return the time limit of a scrape in seconds."""
     return min(interval_s, _LONGEST_S)
 
 
 class Scraper:
-    """One target.
+    """A scrape loop for one target.
 
     Args:
         target: to scrape.
@@ -156,7 +156,7 @@ class Scraper:
 
 
 def _limit_of(error: Exception) -> str | None:
-    """Return which limit a scrape failed by."""
+    """Return the limit that a failed scrape exceeded."""
     if isinstance(error, BeyondLimitError):
         return error.limit
     if isinstance(error, UnsupportedFormatError):

@@ -29,7 +29,7 @@ _EXPECTED = "NAMESPACE/LABELS:PORT such as ml/app=vllm:8000 or */app=vllm:https:
 
 @dataclass(frozen=True, slots=True)
 class PodChoice:
-    """Which pods are scraped, and where."""
+    """Which pods are scraped, and at which port and path."""
 
     namespace: str
     """`*` is any."""
@@ -41,7 +41,7 @@ class PodChoice:
 
 
 def pod_choice(text: str) -> PodChoice:
-    """Return the choice of `NAMESPACE/LABELS:[SCHEME:]PORT[/PATH]`; `*` is any namespace, or any labels.
+    """Parse `NAMESPACE/LABELS:[SCHEME:]PORT[/PATH]`; `*` matches any namespace, or any labels.
 
     Raises:
         UsageError: it is none.
@@ -67,7 +67,7 @@ def selected_targets(
     choices: tuple[PodChoice, ...],
     trusted: tuple[Exporters, ...] = DEFAULT_EXPORTERS,
 ) -> tuple[FeedTarget, ...]:
-    """Return the targets of a pod; none of one that no choice is about, has no address or is ending.
+    """Return a pod's targets; none if it is not chosen, has no address or is terminating.
 
     Args:
         body: the pod.

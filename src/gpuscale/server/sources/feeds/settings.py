@@ -1,4 +1,4 @@
-"""How feeds are found, reached and kept."""
+"""The settings of feeds: discovery, access, limits, retention."""
 
 from dataclasses import dataclass, replace
 from importlib import import_module
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def _of(module: str) -> Any:  # noqa: ANN401 - a module
-    """Return a module beside this one; a server in front of a Prometheus starts without them."""
+    """Import a module of this package late, so that a server with a Prometheus starts without it."""
     return import_module(f"gpuscale.server.sources.{module}")
 
 
@@ -134,7 +134,7 @@ def _otlp(flags: FlagReader) -> "OtlpSettings | None":
 
 @dataclass(frozen=True, slots=True)
 class FeedSettings:
-    """Everything about feeds that a user decides."""
+    """All settings of feeds."""
 
     agents: "AgentChoice" = made(
         _agents,

@@ -1,4 +1,4 @@
-"""What one replica does so that several share the agents: delivers its own part, takes that of the others.
+"""A replica's side of sharing agents: it delivers the agents it follows, and takes the others from replicas.
 
 Each agent has one place in the store, whatever fills it: this replica's own connection to the agent, or
 another replica that delivers it. The place changes hands with a snapshot, so series go on in the same rows,
@@ -91,14 +91,14 @@ class ReplicaSharing:
 
     @property
     def links(self) -> tuple[PeerLink, ...]:
-        """Return the links to all replicas, that to this one's own address among them."""
+        """Return the links to all listed addresses, this replica's own included."""
         return self._links.all
 
     def _link(self, server_name: str | None, url: str) -> PeerLink:
         return PeerLink(url, self._http, self, server_name)
 
     def _listed(self) -> None:
-        """Connect to the replicas that are listed now, and leave the others."""
+        """Connect to newly listed replicas, and drop those that left the list."""
         if self.watch is not None:
             self._links.change((*self._fixed, *self.watch.urls()))
             self._changed()
@@ -110,13 +110,13 @@ class ReplicaSharing:
         return is_unlisted or any(link.state == "connecting" for link in self.links)
 
     def follows(self, target: FeedTarget, *, is_followed: bool) -> bool:
-        """Return whether this replica has to follow an agent now."""
+        """Return whether this replica should follow an agent itself."""
         if self._started_s is None or self._is_starting():
             return is_followed
         return self._division.follows(target, is_followed=is_followed)
 
     def counts(self) -> tuple[int, int, int]:
-        """Return the agents of the own part, those taken over from others, and those that others deliver."""
+        """Return three numbers of agents: its own, taken over from lost replicas, delivered by others."""
         own = sum(map(self._division.is_first, self.discovered))
         feeders = [(target, seat.feeder) for target, seat in self._seats.items()]
         over = [
@@ -153,7 +153,7 @@ class ReplicaSharing:
                 self._end(target, seat)
 
     def released(self, target: FeedTarget) -> None:
-        """Note that this replica no longer follows an agent; what it still delivers of it ends."""
+        """Record that this replica stopped following an agent; it no longer delivers it either."""
         is_there = target in self.discovered
         self.relay.end(target, "left" if is_there else "gone")
         seat = self._seats.get(target)
@@ -169,11 +169,11 @@ class ReplicaSharing:
             del self._seats[target]
 
     def lost(self, target: FeedTarget) -> None:
-        """Note that an agent that is followed here can't be reached."""
+        """Record that this replica can't reach an agent it follows."""
         self.relay.end(target, "lost")
 
     async def run(self) -> None:
-        """Keep up with the other replicas until cancelled."""
+        """Follow the other replicas until cancelled."""
         self._started_s = _now_s()
         try:
             async with asyncio.TaskGroup() as group:
@@ -209,7 +209,7 @@ class ReplicaSharing:
         self._changed()
 
     def parted(self, link: PeerLink) -> None:
-        """Note that a replica does not answer any more: the others take over what it delivered."""
+        """Record that a replica is down; the others take over its agents."""
         if self._feeding.get(link.replica) is not link:
             return
         del self._feeding[link.replica]
@@ -224,7 +224,7 @@ class ReplicaSharing:
         self._changed()
 
     def begun(self, link: PeerLink, targets: Collection[FeedTarget]) -> None:
-        """Note all agents that a replica delivers; others may have left between two requests."""
+        """Set the agents that a replica delivers; some may have left since its last connection."""
         if self._feeding.get(link.replica) is not link:
             return
         kept = set(targets)
@@ -235,7 +235,7 @@ class ReplicaSharing:
         self._changed()
 
     def take(self, link: PeerLink, target: FeedTarget, word: bytes, rest: bytes) -> None:
-        """Take what a replica says of an agent.
+        """Handle one line that a replica sent about an agent.
 
         Raises:
             StreamError: it can't be read.
@@ -280,7 +280,7 @@ class ReplicaSharing:
             self._changed()
 
     def _gives_way(self, feeder: object | None, link: PeerLink, target: FeedTarget) -> bool:
-        """Return whether a replica comes before the source that fills an agent's place now."""
+        """Return whether a replica outranks the source that fills an agent's series now."""
         if feeder is None:
             return True
         other = feeder.replica if isinstance(feeder, PeerLink) else self.own
@@ -297,7 +297,7 @@ class ReplicaSharing:
         self._abandon(target)
 
     def _abandon(self, target: FeedTarget) -> None:
-        """End the series of an agent that no replica takes over."""
+        """End the series of an agent that no replica has taken over."""
         if target not in self._expiries:
             loop = asyncio.get_running_loop()
             self._expiries[target] = loop.call_later(ABANDONED_S, self._expire, target)
@@ -314,7 +314,7 @@ class ReplicaSharing:
             self._end(target, seat)
 
     def _end(self, target: FeedTarget, seat: Seat) -> None:
-        """End the series of an agent that is no more."""
+        """End the series of a deleted agent."""
         if (handle := self._expiries.pop(target, None)) is not None:
             handle.cancel()
         seat.series.gone(self._clock.now_ms())

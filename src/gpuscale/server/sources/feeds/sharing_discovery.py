@@ -1,4 +1,4 @@
-"""The other replicas out of EndpointSlices: those of the Service in front of them.
+"""Discovery of the other replicas, from the EndpointSlices of their Service.
 
 A replica is listed from when its pod has an address until it has stopped serving. One that is not ready is
 listed too: it may deliver its agents all the same, and whether it does shows on the connection to it.
@@ -31,7 +31,7 @@ Peers = tuple[tuple[str, str], ...]
 
 
 def slice_peers(body: JsonObject) -> Peers:
-    """Return the replicas of a slice; what can't be read is left out."""
+    """Return the replicas in a slice; invalid entries are skipped."""
     port = slice_port(body, "", _PORT)
     if port is None or body.get("addressType") not in ADDRESS_TYPES:
         return ()
@@ -51,7 +51,7 @@ def _has_ended(conditions: Mapping[str, object]) -> bool:
 
 
 def peer_urls(slices: Iterable[Peers]) -> tuple[str, ...]:
-    """Return one address of each replica, sorted: of two families, IPv4's."""
+    """Return one address for each replica, sorted; IPv4 is preferred."""
     found: dict[str, str] = {}
     every = sorted((pair for each in slices for pair in each), key=_preference)
     for pod, url in every:
@@ -64,7 +64,7 @@ def _preference(peer: tuple[str, str]) -> tuple[bool, str]:
 
 
 class PeerWatch:
-    """Keeps up which replicas there are. While the API server is away, the last list stays.
+    """The current list of replicas. While the API server is away, the last list stays.
 
     Args:
         service: in front of the replicas.
@@ -94,7 +94,7 @@ class PeerWatch:
         self._is_cut = False
 
     def urls(self) -> tuple[str, ...]:
-        """Return the base addresses of the replicas, this one's own among them, at most `MAX_PEERS`."""
+        """Return the replicas' base URLs, this one's own included, at most `MAX_PEERS`."""
         found = peer_urls(self.reflector.items.values())
         is_cut = len(found) > MAX_PEERS
         if is_cut and not self._is_cut:

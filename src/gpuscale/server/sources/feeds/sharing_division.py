@@ -1,4 +1,4 @@
-"""Who follows an agent: rendezvous hashing over the replicas that are up, and what each of them delivers.
+"""Which replica follows an agent: rendezvous hashing over the replicas that are up.
 
 Every replica ranks all replicas for each agent by a hash of both names; the first one follows the agent. When
 a replica goes, only its agents have another first; when it comes back, only they return. Nothing is agreed
@@ -27,13 +27,13 @@ def rank(agent: str, replica: str) -> tuple[bytes, str]:
 
 
 def first(agent: str, replicas: Iterable[str]) -> str:
-    """Return the replica that follows an agent."""
+    """Return the replica that ranks first for an agent."""
     return max(replicas, key=lambda replica: rank(agent, replica))
 
 
 @dataclass(slots=True)
 class Division(Generic[T]):
-    """The division of agents between replicas, as one of them sees it.
+    """The assignment of agents to replicas, as one replica sees it.
 
     Args:
         own: the name of this replica.
@@ -53,7 +53,7 @@ class Division(Generic[T]):
         self.delivered.setdefault(replica, set())
 
     def down(self, replica: str) -> None:
-        """Note that it does not any more."""
+        """Record that a replica is down."""
         self.delivered.pop(replica, None)
 
     def delivers(self, replica: str, agent: T) -> None:
@@ -63,20 +63,20 @@ class Division(Generic[T]):
         self.delivered[replica] = set(agents)
 
     def leaves(self, replica: str, agent: T) -> None:
-        """Note that it does not any more."""
+        """Record that a replica no longer delivers an agent."""
         self.delivered.get(replica, set()).discard(agent)
 
     def is_first(self, agent: T) -> bool:
-        """Return whether an agent is of this replica's own part."""
+        """Return whether this replica ranks first for an agent."""
         return first(self.agent_name(agent), (self.own, *self.delivered)) == self.own
 
     def outranks(self, agent: T, one: str, other: str) -> bool:
-        """Return whether a replica comes before another one for an agent."""
+        """Return whether one replica outranks another for an agent."""
         name = self.agent_name(agent)
         return rank(name, one) > rank(name, other)
 
     def follows(self, agent: T, *, is_followed: bool) -> bool:
-        """Return whether this replica has to follow an agent now.
+        """Return whether this replica should follow an agent now.
 
         Args:
             agent: one that exists.

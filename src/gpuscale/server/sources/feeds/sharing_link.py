@@ -1,4 +1,4 @@
-"""Follows what one other replica delivers, for as long as this one runs."""
+"""A connection to another replica, whose agents it receives."""
 
 import asyncio
 import json
@@ -35,7 +35,7 @@ State = Literal["connecting", "up", "down", "self"]
 
 
 class Receiver(Protocol):
-    """Takes what replicas deliver."""
+    """Receives other replicas' lines."""
 
     own: str
     """The name of the replica that is here."""
@@ -43,16 +43,16 @@ class Receiver(Protocol):
     def joined(self, link: "PeerLink") -> None: ...
 
     def parted(self, link: "PeerLink") -> None:
-        """Note that it does not any more."""
+        """Handle the loss of a replica's connection."""
 
     def begun(self, link: "PeerLink", targets: Collection[FeedTarget]) -> None:
-        """Note all agents that it delivers at the beginning of an answer."""
+        """Handle a new connection, with all agents that the replica delivers."""
 
     def take(self, link: "PeerLink", target: FeedTarget, word: bytes, rest: bytes) -> None: ...
 
 
 class PeerLink:
-    """One other replica.
+    """The connection to one other replica.
 
     Args:
         url: its base address.
@@ -80,7 +80,7 @@ class PeerLink:
         self._began = 0.0
 
     async def run(self) -> None:
-        """Follow until cancelled, or until the address turns out to be this replica's own."""
+        """Receive until cancelled, or until the address proves to be this replica's own."""
         waits = Backoff(_FIRST_WAIT_S, _LONGEST_WAIT_S)
         while True:
             try:
@@ -102,7 +102,7 @@ class PeerLink:
             await asyncio.sleep(waits.jittered())
 
     def close(self) -> None:
-        """Count the replica as down from now on; its address has left the list."""
+        """Close the connection to an address that left the list; the replica counts as down."""
         if self._down is not None:
             self._down.cancel()
         if self.state == "up":
@@ -189,7 +189,7 @@ def _target(text: bytes) -> FeedTarget:
 
 
 class PeerLinks:
-    """One link for each address of a list.
+    """One link for each listed address.
 
     Args:
         make: returns the link to an address.
@@ -203,11 +203,11 @@ class PeerLinks:
 
     @property
     def all(self) -> tuple[PeerLink, ...]:
-        """Return the links, that to this replica's own address among them."""
+        """Return all links, the one to this replica's own address included."""
         return tuple(self._links.values())
 
     def change(self, urls: Iterable[str]) -> None:
-        """Have links to these addresses, and no others."""
+        """Set the addresses to link to; links to others are closed."""
         wanted = dict.fromkeys(urls)
         for url in self._links.keys() - wanted.keys():
             link = self._links.pop(url)
@@ -220,7 +220,7 @@ class PeerLinks:
                 self._start(url)
 
     def run(self, group: asyncio.TaskGroup) -> None:
-        """Follow all that there are and that come later, in tasks of a group."""
+        """Run all present and future links as tasks of a group."""
         self._group = group
         for url in self._links:
             self._start(url)

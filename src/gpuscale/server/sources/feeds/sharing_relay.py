@@ -1,4 +1,4 @@
-"""What a replica delivers to the others: the agents of its own part, as one stream of lines.
+"""The stream of lines in which a replica delivers the agents it follows to the others.
 
 Each line begins with the number of an agent, or `-` for the replica itself, and a word:
 
@@ -38,7 +38,7 @@ _PAUSE_S = 0.9
 
 @dataclass(slots=True, eq=False)
 class Reader:
-    """One answer."""
+    """One response that streams lines to a replica."""
 
     parts: list[bytes] = field(default_factory=list)
     size: int = 0
@@ -46,7 +46,7 @@ class Reader:
     ready: Event = field(default_factory=Event)
 
     def put(self, text: bytes) -> None:
-        """Queue text, unless too much of it waits."""
+        """Queue text; a reader that falls too far behind is dropped."""
         self.size += len(text)
         if self.size > MAX_UNSENT_BYTES:
             self.is_ended = True
@@ -64,7 +64,7 @@ class Reader:
 
 
 class _Agent:
-    """What is delivered of one agent."""
+    """An agent that is delivered, with its pending changes."""
 
     def __init__(self, number: int, target: FeedTarget, series: StreamedTarget) -> None:
         self.sent_s = -math.inf
@@ -83,7 +83,7 @@ class _Agent:
         self._is_described = False
 
     def note(self, found: StreamLine[Series], t_ms: int) -> None:
-        """Take over what a line brought into the store."""
+        """Add the changes of one line from the agent."""
         self._ms, self.is_dirty = t_ms, True
         self._is_described = self._is_described or found.is_described
         for series in found.gone:
@@ -106,7 +106,7 @@ class _Agent:
                 self._changed[series] = None
 
     def change(self) -> bytes:
-        """Return the line of what is new since the last one."""
+        """Return a line with the changes since the last one."""
         message: dict[str, object] = {"kind": "change"}
         if self._changed:
             values = self._values
@@ -128,7 +128,7 @@ class _Agent:
         self.is_dirty = self.is_reshaped = self._is_described = False
 
     def snapshot(self) -> bytes:
-        """Return the lines that a reader begins the agent with."""
+        """Return the lines with which an agent's delivery begins."""
         target = self._target
         origin = {"url": target.url, "labels": target.labels, "pod": target.pod}
         message: dict[str, object] = {
@@ -152,7 +152,7 @@ class _Agent:
 
 
 class Relay:
-    """Delivers the agents of one replica to any number of readers.
+    """Delivers one replica's agents to any number of readers.
 
     Args:
         replica: its name.
@@ -173,7 +173,7 @@ class Relay:
     def note(
         self, target: FeedTarget, series: StreamedTarget, found: StreamLine[Series], t_ms: int
     ) -> None:
-        """Deliver what a line of an agent brought into the store."""
+        """Take a line that came from an agent, for delivery."""
         agent = self._agents.get(target)
         if agent is not None:
             agent.note(found, t_ms)
@@ -187,13 +187,13 @@ class Relay:
             self._put(agent.snapshot())
 
     def end(self, target: FeedTarget, word: Literal["lost", "left", "gone"]) -> None:
-        """Say that an agent is not delivered any more, and why."""
+        """Tell the readers that an agent is no longer delivered, and why."""
         agent = self._agents.pop(target, None)
         if agent is not None:
             self._put(b"%d %s\n" % (agent.number, word.encode()))
 
     def flush(self, *, at_once: bool = False) -> None:
-        """Deliver what is new, of each agent about once a second."""
+        """Send pending changes to the readers, about once a second for each agent."""
         now_s = self._now_s()
         for agent in self._agents.values():
             if not agent.is_dirty:
@@ -208,7 +208,7 @@ class Relay:
         self._put(b"- alive\n")
 
     def open(self) -> Reader:
-        """Begin an answer, with all that is there."""
+        """Start a response, with all current agents."""
         self.flush(at_once=True)
         reader = Reader()
         reader.put(b"- hello %s\n" % _json({"version": 1, "replica": self._replica}))

@@ -1,4 +1,4 @@
-"""Which other replicas there are, and how to reach them."""
+"""The settings for sharing: the other replicas, and how to reach them."""
 
 import re
 from dataclasses import dataclass
@@ -27,13 +27,13 @@ class PeerService:
 
     @property
     def server_name(self) -> str:
-        """Return the name that the replicas' certificate has as a rule."""
+        """Return the usual host name in the replicas' certificate."""
         return f"{self.name}.{self.namespace}.svc"
 
 
 @dataclass(frozen=True, slots=True)
 class PeerSettings:
-    """Of all replicas that share the agents; a replica finds out which of the addresses is its own."""
+    """The replicas that share the agents; each finds out by itself which address is its own."""
 
     urls: tuple[str, ...] = ()
     """Base addresses, such as https://metrics-0.metrics:6443; those of `service` come beside them."""
@@ -46,7 +46,7 @@ class PeerSettings:
 
 
 def peer_url(text: str) -> str:
-    """Return the base address of a replica.
+    """Return the base URL of a replica.
 
     Raises:
         UsageError: not an address.
@@ -63,7 +63,7 @@ def peer_url(text: str) -> str:
 
 
 def peer_service(text: str) -> PeerService:
-    """Return the Service that a text names.
+    """Parse the name of a Service.
 
     Raises:
         UsageError: not a namespace and a name.
@@ -75,7 +75,7 @@ def peer_service(text: str) -> PeerService:
 
 
 def peer_access(settings: PeerSettings) -> SourceAccess:
-    """Return how other replicas are reached.
+    """Return TLS and credentials for reaching other replicas.
 
     Raises:
         UsageError: a certificate that can't be used.

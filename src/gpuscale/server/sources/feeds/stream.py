@@ -1,4 +1,4 @@
-"""Follows one node agent's stream, for as long as the agent is there.
+"""A connection to one node agent's stream, kept up while the agent exists.
 
 A connection that breaks is opened again, after a wait that doubles up to ten seconds. For a short grace the
 agent's series stay as they are, with the times they were measured at; then they end. A connection that stays
@@ -51,7 +51,7 @@ _FAULTS = (aiohttp.ClientError, OSError, TimeoutError, ValueError, StreamError, 
 
 @dataclass(slots=True, eq=False)
 class Seat:
-    """One agent's place in the store, which one origin fills at a time."""
+    """An agent's place in the store: its series, filled by one origin at a time."""
 
     series: StreamedTarget
     feeder: object | None = None
@@ -67,7 +67,7 @@ def new_seat(
     wanted: WantedSeries = KEEP_ALL,
     limits: ScrapeLimits = DEFAULT_LIMITS,
 ) -> Seat:
-    """Return an agent's place in a store; arguments as for `StreamFollower`."""
+    """Return a new agent's place in a store; arguments as for `StreamFollower`."""
     labels = TargetSeries(store, dict(target.labels), honor_labels=honor_labels)
     return Seat(
         StreamedTarget(
@@ -77,7 +77,7 @@ def new_seat(
 
 
 class StreamFollower:
-    """One agent.
+    """Follows the stream of one agent.
 
     Args:
         target: the agent.
@@ -208,7 +208,7 @@ class StreamFollower:
             self._expiry = loop.call_later(self._grace_s, self._expire)
 
     def _expire(self) -> None:
-        """End the series of an agent that did not come back."""
+        """End the series of an agent that stayed away past its grace period."""
         self._expiry = None
         if self._seat.feeder is not None:
             return
@@ -224,7 +224,7 @@ class StreamFollower:
 
 
 async def lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
-    """Yield the lines of an answer as they come.
+    """Yield the lines of a response as they arrive.
 
     Raises:
         StreamError: a line is longer than a stream's may be.

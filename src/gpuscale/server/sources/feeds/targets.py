@@ -1,4 +1,4 @@
-"""Targets: where series come from, the labels that they get there, and how each target does.
+"""Targets: their URL, the labels of their series, and their state.
 
 Labels are those that a Prometheus would give: `job` and `instance`, and for pods what the widely used job
 for annotated pods gives (namespace, pod, node and the pod's own labels). A node agent's series say themselves
@@ -28,7 +28,7 @@ _UNFIT = re.compile(r"[^a-zA-Z0-9_]")
 
 @dataclass(frozen=True, slots=True)
 class FeedTarget:
-    """One address, and the labels of what comes from it."""
+    """A URL to scrape or follow, and the labels that its series get."""
 
     url: str
     """Where to go, path included."""
@@ -48,19 +48,19 @@ class FeedTarget:
 
 
 def instance_of(host: str, port: int) -> str:
-    """Return `host:port`, an IPv6 address in brackets."""
+    """Return `host:port`, with an IPv6 address in brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def port_number(value: object) -> int:
-    """Return a port; 0 for what is none."""
+    """Return a port number; 0 for anything invalid."""
     if isinstance(value, int) and not isinstance(value, bool) and 0 < value < 65536:
         return value
     return 0
 
 
 def label_name(text: str) -> str:
-    """Return what Prometheus makes of a Kubernetes label's key."""
+    """Return the Prometheus form of a Kubernetes label key."""
     return _UNFIT.sub("_", text)
 
 
@@ -96,14 +96,14 @@ def agent_target(
 
 
 def agent_page(agent: FeedTarget, path: str) -> FeedTarget:
-    """Return the target of one more page of an agent."""
+    """Return the target of another metrics page of an agent."""
     labels = {**dict(agent.labels), "metrics_path": path}
     url = str(URL(agent.url, encoded=True).with_path(path))
     return FeedTarget(url, _sorted(labels), is_page=True)
 
 
 def told_apart(targets: Iterable[FeedTarget]) -> list[FeedTarget]:
-    """Return targets of which no two have the same labels, so that none overwrites the samples of another.
+    """Return the targets with distinct labels: paths of one address get a label for their path.
 
     Several paths of one address have their path as a label, as the pages of an agent do.
     """
@@ -123,7 +123,7 @@ def told_apart(targets: Iterable[FeedTarget]) -> list[FeedTarget]:
 
 
 def page_path(text: str) -> str:
-    """Return the path of a page.
+    """Return a page's URL path.
 
     Raises:
         UsageError: it is none, or that of a page which agents' streams have already.
@@ -185,7 +185,7 @@ Kind = Literal["stream", "scrape"]
 
 @dataclass(slots=True)
 class FeedState:
-    """One target's."""
+    """The state of one target."""
 
     kind: Kind
     instance: str

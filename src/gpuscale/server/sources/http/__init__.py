@@ -1,4 +1,4 @@
-"""Reaching a source over HTTP: the session, TLS and secrets, Azure's tokens, a client of the metrics APIs."""
+"""HTTP access to sources: sessions, TLS, secrets, Azure's tokens, a client of the metrics APIs."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""A client's credentials and trusted CAs, from files that are renewed while it runs.
+"""A client's tokens, passwords, certificates and CAs, reloaded when their files change.
 
 Tokens, passwords and certificates are read again as their files change. A file that can't be used any more,
 as one that is half written, leaves the last good content in place; the server has the last word anyway.
@@ -23,21 +23,21 @@ _MAX_SECRET_BYTES = 64 * 1024
 
 
 class BearerToken(Protocol):
-    """What a request shows after `Bearer`."""
+    """A source of bearer tokens."""
 
     async def text(self) -> str:
-        """Return it.
+        """Return the current token.
 
         Raises:
             UnavailableError: there is none.
         """
 
     def forget(self, token: str) -> bool:
-        """Drop one that was refused, and return whether another one can be had at once."""
+        """Drop a refused token; return whether another can be had at once."""
 
 
 class SecretFile:
-    """The text of a token or a password, less the spaces around it."""
+    """A token or password in a file, without surrounding whitespace."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -57,7 +57,7 @@ class SecretFile:
         return self._text
 
     def forget(self, token: str) -> bool:
-        """Return that another one takes a change of the file."""
+        """Return False: another secret needs a change of the file."""
         return False
 
     async def _read(self) -> str:
@@ -109,7 +109,7 @@ class TlsFiles:
 
 
 class SourceAccess:
-    """What a request carries so that it is let in.
+    """Credentials and TLS of a client's requests.
 
     Args:
         headers: sent with every request; a name may come twice.
@@ -137,7 +137,7 @@ class SourceAccess:
         self.server_name = server_name
 
     async def headers(self) -> list[tuple[str, str]]:
-        """Return the headers of a request.
+        """Return a request's headers with credentials.
 
         Raises:
             UnavailableError: a secret can't be read.
@@ -152,7 +152,7 @@ class SourceAccess:
         return headers
 
     def forgets(self, authorization: str) -> bool:
-        """Drop the token of a request that was refused, and return whether another one may do better."""
+        """Drop the token of a refused request; return whether a retry may succeed."""
         return self._token is not None and self._token.forget(authorization.removeprefix("Bearer "))
 
     def tls(self) -> ssl.SSLContext:
@@ -162,14 +162,14 @@ class SourceAccess:
 
 @cache
 def _system_trust() -> ssl.SSLContext:
-    """Return what trusts whom the system does; 50 ms, the first time."""
+    """Return a TLS context with the system's CAs; the first call takes 50 ms."""
     return ssl.create_default_context()
 
 
 def tls_of_files(
     ca_file: Path | None, pair: tuple[Path, Path] | None, *, verifies: bool = True
 ) -> TlsFiles:
-    """Return TLS that trusts a CA bundle, and shows a certificate (with its key) where there is one.
+    """Return a TLS context from a CA bundle, and a client certificate if given.
 
     Args:
         ca_file: None for what the system trusts.
@@ -199,7 +199,7 @@ def tls_to(
     *,
     verifies: bool = True,
 ) -> TlsFiles | None:
-    """Return the TLS that a destination's settings ask for; None where they leave it to the system.
+    """Return the TLS context of a destination's settings; None for the system's default.
 
     Args:
         destination: in words, for the error.

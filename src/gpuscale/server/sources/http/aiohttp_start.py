@@ -1,4 +1,4 @@
-"""aiohttp, imported without the certificate authorities of the system.
+"""Imports aiohttp without loading the system's certificate authorities.
 
 While it is imported it makes two TLS contexts that read all of them: 100 ms and 4 MiB in every server, most
 of which ask nobody whom the system vouches for. Who does reads them then (`access`).
@@ -8,7 +8,7 @@ import ssl
 
 
 def import_aiohttp() -> None:
-    """Import it, before anything else does; its own default context trusts nobody from then on."""
+    """Import aiohttp before anyone else does; its default TLS context trusts no CA from then on."""
     ssl.SSLContext.set_default_verify_paths = lambda self: None  # type: ignore[method-assign]
     try:
         import aiohttp  # noqa: F401

@@ -1,4 +1,4 @@
-"""Access tokens of Microsoft Entra ID, which Azure's receivers ask for.
+"""Access tokens of Microsoft Entra ID, for Azure's metric receivers.
 
 A token comes from the instance metadata service of the node (managed identity), or from Entra's token
 endpoint for a client's secret or for the token of a Kubernetes service account (workload identity). It is
@@ -71,14 +71,14 @@ _SHOWN_CHARS = 200
 
 @dataclass(frozen=True, slots=True)
 class ManagedIdentity:
-    """That of the node; a client id chooses one of several."""
+    """The node's managed identity; a client id selects one of several."""
 
     client_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class ClientSecret:
-    """An application and its secret."""
+    """An application with a client secret."""
 
     tenant_id: str
     client_id: str
@@ -97,7 +97,7 @@ class WorkloadIdentity:
 
 @dataclass(frozen=True, slots=True)
 class EntraLogin:
-    """Who asks for tokens, where, and for what."""
+    """How to log in to Entra, and for which resource."""
 
     identity: ManagedIdentity | ClientSecret | WorkloadIdentity
     scope: str = INGESTION_SCOPES["AzurePublic"]
@@ -106,7 +106,7 @@ class EntraLogin:
 
 @dataclass(frozen=True, slots=True)
 class _Grant:
-    """A token, and how long it holds, in the event loop's seconds."""
+    """A token with the event loop's times to renew it and of its end."""
 
     token: str = field(repr=False)
     renewed_at: float
@@ -114,7 +114,7 @@ class _Grant:
 
 
 def authority(cloud: str | None, environment: Mapping[str, str] = os.environ) -> str:
-    """Return where tokens of a cloud are asked for; without a cloud the environment may say it.
+    """Return the token endpoint's authority of a cloud; without a cloud, the environment's.
 
     Raises:
         ValueError: the environment's address would send secrets in the clear.
@@ -129,7 +129,7 @@ def authority(cloud: str | None, environment: Mapping[str, str] = os.environ) ->
 
 
 def is_safe(address: str) -> bool:
-    """Return whether secrets may go to an address: by TLS, or on this machine."""
+    """Return whether secrets may be sent to a URL: over TLS, or to this machine."""
     try:
         url = URL(address)
     except ValueError:
@@ -138,12 +138,12 @@ def is_safe(address: str) -> bool:
 
 
 def service_account_token(environment: Mapping[str, str] = os.environ) -> Path:
-    """Return the file with the token that Entra trusts, as the webhook mounts it into pods."""
+    """Return the path of the service account token for Entra, as the webhook mounts it."""
     return Path(environment.get(TOKEN_FILE_VARIABLE) or _TOKEN_FILE)
 
 
 class EntraToken:
-    """The token of one login, asked for when it is needed."""
+    """The token of one login, fetched when needed."""
 
     def __init__(self, login: EntraLogin) -> None:
         self._login = login
@@ -158,7 +158,7 @@ class EntraToken:
         )
 
     async def text(self) -> str:
-        """Return a token that is valid now.
+        """Return a valid token.
 
         Raises:
             UnavailableError: there is none to be had; the same answer for some seconds.
@@ -181,7 +181,7 @@ class EntraToken:
             return held.token
 
     def forget(self, token: str) -> bool:
-        """Drop a token that was refused, and return whether another one may do better.
+        """Drop a refused token; return whether another one may work.
 
         One that came meanwhile stays. Who is refused again and again gets no new token each time.
         """
@@ -212,7 +212,7 @@ class EntraToken:
         return _Grant(token, now + lasts_s / 2, now + lasts_s)
 
     async def _request(self) -> tuple[str, URL, dict[str, object]]:
-        """Return method, address and options of the request for a token."""
+        """Return method, URL and options of a token request."""
         identity, scope = self._login.identity, self._login.scope
         if isinstance(identity, ManagedIdentity):
             base = os.environ.get(METADATA_VARIABLE, "").rstrip("/") or METADATA_SERVICE
@@ -236,14 +236,14 @@ class EntraToken:
 
 
 def token_of(file: Path | None, login: EntraLogin | None) -> SecretFile | EntraToken | None:
-    """Return the token of a file or of a login, whichever there is; None without either."""
+    """Return the token source for a file or a login; None without either."""
     if file is not None:
         return SecretFile(file)
     return None if login is None else EntraToken(login)
 
 
 def _answer(body: bytes) -> tuple[str, float]:
-    """Return the token of an answer, and the seconds that it holds.
+    """Return the token in a response, and its lifetime in seconds.
 
     Raises:
         ValueError: it has none that can be used.
@@ -263,7 +263,7 @@ def _answer(body: bytes) -> tuple[str, float]:
 
 
 def _reason(body: bytes) -> str:
-    """Return what an answer says is wrong; its form is OAuth's, also from the metadata service."""
+    """Return the error message in a response; the metadata service uses OAuth's form too."""
     try:
         found = _object(body)
     except ValueError:
@@ -287,7 +287,7 @@ def _object(body: bytes) -> dict[str, object]:
 
 
 def _number(value: object) -> float | None:
-    """Return a number of seconds; the metadata service writes it as text."""
+    """Return a number of seconds, which the metadata service writes as a string."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return None
     try:

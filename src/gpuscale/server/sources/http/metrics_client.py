@@ -1,4 +1,4 @@
-"""What the HPA controller does with the metrics API: its requests, and how it reads the answers.
+"""The HPA controller's client of the metrics APIs: its requests, and how it reads the answers.
 
 Errors carry the bare reason; the words that the controller puts before it are `hpa`'s.
 
@@ -127,7 +127,7 @@ class HttpMetricsClient:
         return _read(read_external_values, items)
 
     async def resource_usages(self, _namespace: str, _selector: str, _resource: str) -> NoReturn:
-        """Raise: the loop has usage for `kubectl top` only, as virtual time has none at all."""
+        """Raise: the live loop serves usage for `kubectl top` only, as virtual time has no usage."""
         raise NotFoundError("no metrics returned from resource metrics API")
 
     def _custom_path(self, namespace: str) -> str:
@@ -153,7 +153,7 @@ class HttpMetricsClient:
 
 
 def _checked(status: int, body: bytes) -> Mapping[str, Any]:
-    """Return the answer, or raise the Status that it is."""
+    """Return the JSON object of a response, or raise its error Status."""
     try:
         answer = json.loads(body)
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""One HTTP session for a client that asks again and again; answers are bounded in size."""
+"""An HTTP session that keeps connections open and limits the size of responses."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -58,7 +58,7 @@ class HttpSession:
             self._session = None
 
     async def fetch(self, method: str, url: URL, **options: Any) -> tuple[int, bytes]:  # noqa: ANN401
-        """Return the status and body of the answer; redirects are not followed.
+        """Return a response's status and body; redirects are not followed.
 
         Args:
             method: such as GET.
@@ -79,7 +79,7 @@ class HttpSession:
         url: URL,
         **options: Any,  # noqa: ANN401
     ) -> tuple[int, str, bytes]:
-        """Return the status, Content-Type and body of the answer; arguments and errors as `fetch`."""
+        """Return a response's status, Content-Type and body; arguments and errors as `fetch`."""
         most_bytes = options.pop("most_bytes", self.max_response_bytes)
         for is_last in (False, True):
             async with self.stream(method, url, **options) as response:
@@ -99,7 +99,7 @@ class HttpSession:
         url: URL,
         **options: Any,  # noqa: ANN401
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """Hold an answer open, to be read as it comes; arguments and errors as `fetch`."""
+        """Open a response for reading piece by piece; arguments and errors as `fetch`."""
         headers: CIMultiDict[str] = CIMultiDict(options.pop("headers", ()))
         headers.extend(await self.access.headers())
         if url.scheme == "https":
@@ -129,7 +129,7 @@ class HttpSession:
         return self._large
 
     async def body(self, response: aiohttp.ClientResponse, most_bytes: int) -> bytes:
-        """Return the body of an answer that is held open.
+        """Return the body of an open response.
 
         Raises:
             TooLargeError: it is larger than `most_bytes`.

@@ -1,1 +1,1 @@
-"""OTLP metrics that are pushed in, kept in the store."""
+"""OTLP metrics that clients push into the store."""

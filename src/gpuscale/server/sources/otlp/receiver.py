@@ -1,4 +1,4 @@
-"""Puts pushed OTLP metrics into the store: each client within its share, and nothing that no rule asks for.
+"""Stores pushed OTLP metrics: each client within its share, and only series that a rule reads.
 
 A sample has the time of its measurement, or that of its arrival where the client's clock is ahead. A request
 that comes twice changes nothing. Who pushes may name any pod: the right to push is the right to do that.
@@ -24,7 +24,7 @@ _MAX_REASON_CHARS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What became of a request."""
+    """The result of a push: samples stored and left out."""
 
     samples: int
     """That the store has now."""
@@ -39,13 +39,13 @@ class Taken:
 
     @property
     def reason(self) -> str:
-        """Return why something was left out; empty where nothing was."""
+        """Return why samples were left out; empty if none were."""
         refusals = "; ".join(f"{count} for {reason}" for reason, count in self.refused.items())
         return refusals[:_MAX_REASON_CHARS]
 
 
 class OtlpReceiver:
-    """Takes requests.
+    """Stores pushed requests.
 
     Args:
         settings: names and labels.
@@ -102,7 +102,7 @@ class OtlpReceiver:
     def _put(
         self, sample: OtlpSample, share: TargetShare, refused: Refusals, before: dict[str, int]
     ) -> bool:
-        """Store a sample; return whether it is there now."""
+        """Store a sample; return whether the store has it."""
         try:
             check_labels(sample.labels, self._limits, "otlp")
         except ExpositionError as error:

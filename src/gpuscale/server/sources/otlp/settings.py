@@ -1,4 +1,4 @@
-"""What is taken of OTLP metrics that are pushed in."""
+"""The settings of pushed OTLP metrics."""
 
 from dataclasses import dataclass
 
@@ -19,7 +19,7 @@ PROMOTED = (
 
 @dataclass(frozen=True, slots=True)
 class OtlpSettings:
-    """How pushed metrics are named."""
+    """How names of pushed metrics and labels are made."""
 
     promoted: tuple[str, ...] = PROMOTED
     """Attributes of resources that are labels of all their series."""

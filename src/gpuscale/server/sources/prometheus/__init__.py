@@ -1,4 +1,4 @@
-"""A Prometheus, or what speaks like one, as a source of metrics."""
+"""A Prometheus, or a server with its HTTP API, as a metric source."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""The answers of Prometheus' HTTP API: read natively into rows, and refused where they are none.
+"""Responses of Prometheus' HTTP API, decoded into rows and checked.
 
 What is no JSON of the right shape, such as a number where a text is due, is an error; so are times that no
 calendar has and numbers that Prometheus does not write.
@@ -34,7 +34,7 @@ _BETWEEN = b"},{"
 async def read_array(
     body: bytes, decode: Callable[[bytes], Sequence[T]]
 ) -> AsyncIterator[Sequence[T]]:
-    """Yield the items of an array, some at a time; others have their turn in between.
+    """Yield an array's items in batches; other tasks run between them.
 
     Args:
         body: the array.
@@ -55,7 +55,7 @@ async def read_array(
 def _slice(
     body: bytes, position: int, decode: Callable[[bytes], Sequence[T]]
 ) -> tuple[Sequence[T], int] | None:
-    """Return the next items, and where the one behind them begins; None where not many are left.
+    """Return a batch of items and where the next one begins; None if few items are left.
 
     What lies between two objects can also stand in a text, or further inside. Then what is before it is no
     list of whole items, and the next such place is tried.
@@ -87,7 +87,7 @@ MALFORMED = (msgspec.MsgspecError, AttributeError, IndexError, KeyError, TypeErr
 
 
 class Envelope(msgspec.Struct, gc=False):
-    """An answer, with its data still to be read."""
+    """A response whose `data` is not decoded yet."""
 
     status: str = ""
     data: msgspec.Raw = msgspec.Raw(b"null")
@@ -120,7 +120,7 @@ _SCALAR = msgspec.json.Decoder(tuple[float, str])
 
 
 def envelope(body: bytes) -> Envelope | None:
-    """Return the answer, its data unread; None for what is no JSON, and an empty one for other JSON."""
+    """Return the response with undecoded data; None if it is no JSON, an empty one for other JSON."""
     try:
         return _ENVELOPE.decode(body)
     except msgspec.ValidationError:
@@ -130,7 +130,7 @@ def envelope(body: bytes) -> Envelope | None:
 
 
 async def label_sets(data: msgspec.Raw) -> list[Mapping[str, str]]:
-    """Return the label sets of a series answer.
+    """Return the label sets in a response of /api/v1/series.
 
     Raises:
         UpstreamError: there are too many.
@@ -145,7 +145,7 @@ async def label_sets(data: msgspec.Raw) -> list[Mapping[str, str]]:
 
 
 def names_of(data: msgspec.Raw) -> frozenset[str]:
-    """Return the names of an answer that lists names.
+    """Return the names in a response that lists names.
 
     Raises:
         MALFORMED: another shape.
@@ -154,7 +154,7 @@ def names_of(data: msgspec.Raw) -> frozenset[str]:
 
 
 async def value_of(data: msgspec.Raw) -> Value:
-    """Return the value of a query's answer.
+    """Return the value in a query's response.
 
     Raises:
         UpstreamError: there are too many rows.

@@ -1,4 +1,4 @@
-"""Queries to somebody else's Prometheus, less the values that a series can't have.
+"""Queries to an external Prometheus, changed so that impossible values don't count.
 
 What is computed there is judged by what goes in: each selector of a series with a known range passes only
 samples within it, so `avg(X) by (pod)` is asked as `avg(X <= 100 >= 0) by (pod)`. A range such as `X[1m]`
@@ -37,7 +37,7 @@ _SET = tree.Matching(tree.Cardinality.MANY_TO_MANY, on=False, labels=(), include
 
 @dataclass(frozen=True, slots=True)
 class Guarded:
-    """A query that passes over impossible values."""
+    """A query that skips impossible values."""
 
     promql: str
     series: frozenset[str] = frozenset()
@@ -47,7 +47,7 @@ class Guarded:
 
 
 def guarded(promql: str) -> Guarded:
-    """Return the query as it is to be asked; the same text where it reads nothing that has a range.
+    """Return the query with guards; the same text if none of its series has a known range.
 
     Raises:
         QueryError: it may read such a series, and is not understood here.
@@ -62,7 +62,7 @@ def guarded(promql: str) -> Guarded:
 
 
 def impossible_query(promql: str) -> str | None:
-    """Return the query for the impossible values of the series that a query reads; None where it reads none.
+    """Return a query for the impossible values among a query's series; None if it has none with a range.
 
     Raises:
         QueryError: the query is not understood here.
@@ -77,7 +77,7 @@ def impossible_query(promql: str) -> str | None:
 
 
 def count_query(name: str, limits: Range, range_ms: int) -> str:
-    """Return the query for how many series of a name had a value outside their range within a time."""
+    """Return a query that counts the series of a name with an impossible value within a time."""
     select = tree.Select((_named(name),), tree.Moment())
     return f"count({promql_text(_outside(select, limits, range_ms))})"
 
@@ -92,7 +92,7 @@ def _may_matter(text: str) -> bool:
 
 
 def _shape(promql: str) -> tuple[str, list[str]]:
-    """Return a query with a number in place of each text that names no series, and those texts."""
+    """Return a query with numbers in place of texts that name no series, and those texts."""
     literals: list[str] = []
 
     def short(match: "re.Match[str]") -> str:
@@ -150,7 +150,7 @@ def _filtered(select: tree.Select) -> tree.Node:
 
 
 def _over_ranges(call: tree.Call) -> tree.Node:
-    """Return a call that has no result for a series with an impossible value in its range."""
+    """Return a call that gives no result for series with an impossible value in the range."""
     found: tree.Node = call
     for argument in call.arguments:
         limits = _limits(argument.selector) if isinstance(argument, tree.SelectRange) else None
@@ -171,7 +171,7 @@ def _compared(node: tree.Node, operator: str, limit: float) -> tree.Node:
 
 
 def _limits(select: tree.Select) -> Range | None:
-    """Return what the series of a selector can have, all of them together."""
+    """Return the joint range of possible values of a selector's series; None if it is unknown."""
     ranges = [range_of(name) for name in _names(select) or ()]
     known = [limits for limits in ranges if limits is not None]
     if not ranges or len(known) < len(ranges):
@@ -180,7 +180,7 @@ def _limits(select: tree.Select) -> Range | None:
 
 
 def _names(select: tree.Select) -> tuple[str, ...] | None:
-    """Return the names that the series of a selector may have; None where it leaves them open."""
+    """Return the metric names that a selector allows; None if it allows any."""
     for matcher in select.matchers:
         if matcher.name == METRIC_NAME and matcher.op in {MatchOp.EQUAL, MatchOp.REGEX}:
             values = matcher.values()
@@ -206,7 +206,7 @@ def _marker(select: tree.Select, name: str) -> tree.Select:
 
 
 def _in_prometheus(marker: tree.Select) -> tree.Node:
-    """Return what gives the impossible values of a series where nobody wrote them down."""
+    """Return an expression for a series' impossible values, where Prometheus has no series of them."""
     name = next((each.value for each in marker.matchers if each.name == OF_SERIES), "")
     limits = range_of(name)
     if limits is None:
@@ -217,7 +217,7 @@ def _in_prometheus(marker: tree.Select) -> tree.Node:
 
 
 def _outside(select: tree.Select, limits: Range, range_ms: int) -> tree.Node:
-    """Return what gives the values outside a range."""
+    """Return an expression for the values outside a range."""
     within = tree.SelectRange(select, range_ms)
     found = _compared(tree.Call("min_over_time", (within,)), "<", limits.lowest)
     if limits.highest == math.inf:

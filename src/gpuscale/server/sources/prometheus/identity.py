@@ -1,4 +1,4 @@
-"""Who asks a cloud's managed Prometheus, where an identity of the pod or the node is the credential.
+"""Logins to a cloud's managed Prometheus by the identity of the pod or the node.
 
 Source: Microsoft, "Query Prometheus metrics using the API and PromQL" and "Workload identity overview" (what
     its webhook puts into pods); the names are those of KEDA's `podIdentity`.
@@ -31,7 +31,7 @@ _DOMAINS = {
 
 
 def login_of(text: str, url: str, environment: Mapping[str, str] = os.environ) -> EntraLogin:
-    """Return who gets tokens for the queries of an Azure Monitor workspace.
+    """Return the login for queries to an Azure Monitor workspace.
 
     Args:
         text: `azure-workload` for the pod's identity, `azure-managed` for the node's, or one of them with

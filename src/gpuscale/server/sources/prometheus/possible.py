@@ -1,4 +1,4 @@
-"""A Prometheus without the values that no series can have (see `guards`), and how many of them there are.
+"""A Prometheus source without impossible values (see `guards`), which also counts them.
 
 Who asks for `IMPOSSIBLE_SERIES` gets the values that were left out, as from a store of our own. How many
 there are is asked once a minute for each series that is read, and less often where that takes the Prometheus
@@ -31,7 +31,7 @@ _SHOWN_CHARS = 500
 
 
 class PossibleSource:
-    """Asks another source in such a way that impossible values have no part in the answers.
+    """Sends queries to the inner source with guards against impossible values.
 
     Args:
         inner: gets the questions; closed with this.
@@ -52,11 +52,11 @@ class PossibleSource:
         return self._inner.takes(self._guarded(promql).promql)
 
     async def series(self, selector: str, start_ms: int) -> Sequence[Mapping[str, str]]:
-        """Return what the source does; see `MetricSource`."""
+        """Return the inner source's label sets; see `MetricSource`."""
         return await self._inner.series(selector, start_ms)
 
     async def names(self, selector: str, start_ms: int, *, of_metrics: bool) -> frozenset[str]:
-        """Return what the source does; see `NamingSource`."""
+        """Return the inner source's names; see `NamingSource`."""
         return await self._inner.names(selector, start_ms, of_metrics=of_metrics)
 
     async def query(self, promql: str, at_ms: int) -> Value:
@@ -94,7 +94,7 @@ class PossibleSource:
             return Guarded(promql)
 
     def _count(self, name: str, at_ms: int) -> None:
-        """Ask how many impossible values there are, unless that is known."""
+        """Count the impossible values of a query's series, unless a recent count is known."""
         from gpuscale.server.sources.prometheus.guards import count_query
         from gpuscale.signals import range_of
 

@@ -1,4 +1,4 @@
-"""Long ranges of a Prometheus, asked for in parts that it answers: one column of values per query.
+"""Long range queries, split into parts that Prometheus accepts: one column of values for each query.
 
 Source: Prometheus web/api/v1 (11 000 points per series at most).
 """
@@ -29,7 +29,7 @@ async def columns(
     steps: int,
     progress: Callable[[float], None] = lambda _: None,
 ) -> dict[str, tuple[float | None, ...]]:
-    """Return each query's values at `steps` moments; None where there is none.
+    """Return each query's value at each of `steps` times; None where there is none.
 
     Args:
         source: what is asked, one part at a time.
@@ -73,7 +73,7 @@ def _put(
 
 
 async def persistently(ask: Callable[..., Awaitable[T]], *arguments: object) -> T:
-    """Return an answer, asking again where there is none.
+    """Return a response, retrying while the source doesn't answer.
 
     Raises:
         UnavailableError: there is none after four tries.

@@ -1,4 +1,4 @@
-"""Prometheus' remote write: samples of the store sent on to where history lives."""
+"""Prometheus' remote write: the store's samples sent to a long-term store."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""`azure_custom_metrics` of the file: samples sent as custom metrics of a resource of Azure.
+"""`azure_custom_metrics` in the file: samples sent as custom metrics of an Azure resource.
 
 Source: Microsoft, "Custom metrics in Azure Monitor" and "Ingest custom metrics for an Azure resource using
     the REST API" (address, scope of tokens, limits).
@@ -44,7 +44,7 @@ Text = Annotated[str, Field(min_length=1, max_length=MAX_CHARS)]
 
 
 class AzureMetricsModel(FileModel):
-    """One resource whose custom metrics samples are."""
+    """The model of an Azure resource that receives custom metrics."""
 
     resource_id: str = Field(pattern=_RESOURCE, max_length=1024)
     """Of the cluster, or another resource; not of a subscription or a resource group."""
@@ -74,7 +74,7 @@ class AzureMetricsModel(FileModel):
         return self
 
     def endpoint(self, labels: Mapping[str, str], folder: Path) -> RemoteWriteEndpoint:
-        """Return it as a receiver, with files as found from a folder."""
+        """Return the receiver; relative paths of files start at a folder."""
         base = (self.url or f"https://{self.region}.monitoring.azure.com").rstrip("/")
         login = self.azuread.login(folder)
         return RemoteWriteEndpoint(

@@ -1,4 +1,4 @@
-"""`azuread` of a receiver: who gets tokens for an Azure Monitor workspace.
+"""`azuread` of a receiver: the login for an Azure Monitor workspace.
 
 Source: prometheus 3.14 storage/remote/azuread (fields, what they may hold, defaults).
 """
@@ -39,7 +39,7 @@ Tenant = Annotated[str, Field(pattern=_TENANT)]
 
 
 class ManagedIdentityModel(FileModel):
-    """That of the node; without a client id the only one, or the system's."""
+    """The node's identity; without a client id the only one, or the system-assigned one."""
 
     client_id: Annotated[str, BeforeValidator(_uuid_or_none)] = ""
 
@@ -65,7 +65,7 @@ class OauthModel(FileModel):
 
 
 class AzureAdModel(FileModel):
-    """`azuread`: how tokens for an Azure Monitor workspace are got. One of the three has to be there."""
+    """`azuread`: the login for an Azure Monitor workspace; exactly one of three kinds."""
 
     cloud: Literal["AzurePublic", "AzureGovernment", "AzureChina"] | None = None
     scope: str | None = Field(None, pattern=r"^[\w\s:/.\-]+$")
@@ -96,7 +96,7 @@ class AzureAdModel(FileModel):
         return self
 
     def login(self, folder: Path) -> EntraLogin:
-        """Return it with files as found from a folder."""
+        """Return the login; relative paths of files start at a folder."""
         identity: ManagedIdentity | ClientSecret | WorkloadIdentity
         if self.workload_identity is not None:
             identity = self.workload_identity.login(folder)

@@ -1,4 +1,4 @@
-"""What samples are sent as: Prometheus' remote write, or Azure Monitor's custom metrics."""
+"""Encoders of samples: for Prometheus' remote write, and for Azure Monitor's custom metrics."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Protocol
@@ -16,21 +16,21 @@ class Message(Protocol):
     newest_ms: int
 
     def add(self, labels: Iterable[Any], times_ms: Sequence[int], rows: Sequence[bytes]) -> None:
-        """Add series that share their times, as the encoder wrote their labels."""
+        """Add the samples of series that share their times, with labels in encoded form."""
 
     def bodies(self) -> Iterator[tuple[bytes, int]]:
-        """Yield the bodies of requests, and how many samples each has."""
+        """Yield request bodies with their number of samples."""
 
 
 class Encoder(Protocol):
-    """How one receiver takes samples."""
+    """The format of one receiver."""
 
     @property
     def headers(self) -> Sequence[tuple[str, str]]:
-        """Of every request."""
+        """The headers of every request."""
 
     def encode(self, labels: LabelSet) -> object | None:
-        """Return a series' labels as its messages take them; None for one that is left out."""
+        """Return a series' encoded labels; None for a series that is not sent."""
 
     def message(self) -> Message:
         """Return an empty message."""
@@ -58,7 +58,7 @@ class PrometheusEncoder(LabelEncoder):
 
 
 def encoder_of(endpoint: RemoteWriteEndpoint) -> Encoder:
-    """Return how a receiver takes samples."""
+    """Return the encoder for a receiver."""
     external = dict(endpoint.external_labels)
     azure = endpoint.azure_metrics
     if azure is not None:

@@ -1,4 +1,4 @@
-"""The receivers of a file as Prometheus' configuration has them.
+"""The `remote_write` section of a file in Prometheus' configuration format.
 
 The only reader of this form; whatever has no such file does without pydantic.
 

@@ -1,4 +1,4 @@
-"""What the models of a file in Prometheus' form have in common, and their smaller parts."""
+"""What models of files in Prometheus' format share, and their smaller parts."""
 
 from typing import Annotated, Any, Self
 
@@ -18,7 +18,7 @@ Seconds = Annotated[float, BeforeValidator(_seconds)]
 
 
 class FileModel(BaseModel):
-    """Takes known fields alone; a key without a value counts as not there."""
+    """A model without unknown keys; a key without a value counts as absent."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 

@@ -1,4 +1,4 @@
-"""Sends what is new in a store to one receiver.
+"""Sends a store's new samples to one receiver.
 
 The store is the queue. Every few seconds the sender reads what came since, makes requests of it, and sends
 some of them at a time; while the receiver is away it waits with these, and what comes meanwhile stays where
@@ -49,7 +49,7 @@ _FAULTS = (aiohttp.ClientError, OSError, TimeoutError, ValueError, GpuscaleError
 
 @dataclass(slots=True)
 class SendState:
-    """How writing to a receiver does: counts since the start, and what is wrong now."""
+    """The state of sending to a receiver: counts since the start, and the current fault."""
 
     name: str
     url: str
@@ -91,7 +91,7 @@ class _Request:
 
 
 class RemoteWriter:
-    """Writes to one receiver.
+    """Sends samples to one receiver.
 
     Args:
         store: what is sent; its samples of before now are not.
@@ -125,7 +125,7 @@ class RemoteWriter:
         self._logged: tuple[str | None, float] = (None, 0.0)
 
     def skip(self) -> None:
-        """Leave out all that is in the store now."""
+        """Skip the samples that are in the store now."""
         self._tail.skip()
 
     async def run(self) -> None:
@@ -153,7 +153,7 @@ class RemoteWriter:
             await self._http.close()
 
     async def send_new(self) -> None:
-        """Send all that came since the last time."""
+        """Send the samples since the last call."""
         message = self._encoder.message()
         for batch in self._tail.read():
             last_times: slice | None = None
@@ -198,7 +198,7 @@ class RemoteWriter:
                 self.state.dropped["dropped_series"] += dropped * len(times_ms)
 
     async def _send(self, message: Message) -> None:
-        """Start to send a message, each part once there is a place for another request."""
+        """Start sending a message; each part waits for a free request slot."""
         if not message.samples:
             return
         for body, samples in message.bodies():
@@ -212,12 +212,12 @@ class RemoteWriter:
             await asyncio.sleep(0)
 
     async def _arrived(self) -> None:
-        """Wait until no request is under way."""
+        """Wait until no request is in flight."""
         while self._under_way:
             await asyncio.wait(self._under_way)
 
     async def _deliver(self, request: _Request) -> None:
-        """Send a request until the receiver takes it, or refuses it for good."""
+        """Send a request, retrying until the receiver accepts it or refuses it for good."""
         waits = Backoff(self.endpoint.min_backoff_s, self.endpoint.max_backoff_s)
         attempt = 0
         try:
@@ -230,7 +230,7 @@ class RemoteWriter:
             self._places.release()
 
     async def _attempt(self, request: _Request, attempt: int) -> float | None:
-        """Send a request once; return None where it is done with, or else the least pause in seconds."""
+        """Send a request once; return None if it is finished, else the least pause before a retry, in s."""
         state = self.state
         headers = [*self._encoder.headers, *([("Retry-Attempt", str(attempt))] if attempt else ())]
         options = {"server_hostname": name} if (name := self.endpoint.server_name) else {}
@@ -263,7 +263,7 @@ class RemoteWriter:
         return None
 
     def _note(self, fault: str | None) -> None:
-        """Keep what went wrong, and log it now and then."""
+        """Record a failure, and log it now and then."""
         if fault is None:
             if self.state.fault is not None:
                 _LOG.info("%s takes samples again", self.state.url)
@@ -282,7 +282,7 @@ def _first_line(text: str) -> str:
 
 
 def _pause_s(retry_after: str | None) -> float:
-    """Return the seconds of a `Retry-After`, which is a number or a date."""
+    """Return the seconds of a `Retry-After` header, which holds a number or a date."""
     if not retry_after:
         return 0.0
     try:
@@ -299,7 +299,7 @@ def _pause_s(retry_after: str | None) -> float:
 
 
 def endpoint_access(endpoint: RemoteWriteEndpoint) -> SourceAccess:
-    """Return what a receiver is written to with.
+    """Return TLS and credentials for a receiver.
 
     Raises:
         UsageError: a certificate that can't be used.

@@ -1,4 +1,4 @@
-"""Where samples are sent.
+"""The settings of remote write.
 
 Source: prometheus documentation, configuration (remote_write), and config/config.go for the defaults.
 """
@@ -18,7 +18,7 @@ LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 
 @dataclass(frozen=True, slots=True)
 class AzureMonitorMetrics:
-    """How samples are custom metrics of Azure Monitor."""
+    """How samples map to custom metrics of Azure Monitor."""
 
     namespace: str
     dimensions: tuple[str, ...]
@@ -27,7 +27,7 @@ class AzureMonitorMetrics:
 
 @dataclass(frozen=True, slots=True)
 class RemoteWriteEndpoint:
-    """One receiver, and how it is written to."""
+    """A receiver of samples, with its queue and relabeling settings."""
 
     url: str = field(repr=False)
     name: str = ""
@@ -61,7 +61,7 @@ class RemoteWriteEndpoint:
 
     @property
     def drops_series(self) -> bool:
-        """Return whether some series may be left out."""
+        """Return whether relabeling may drop some series."""
         return bool(self.rules) or self.azure_metrics is not None
 
     @property
@@ -83,7 +83,7 @@ def external_label(text: str) -> tuple[str, str]:
 
 
 def check_url(text: str) -> None:
-    """Pass an address that can be written to.
+    """Return a URL that can be written to, or raise.
 
     Raises:
         ValueError: it is none.
@@ -99,7 +99,7 @@ def check_url(text: str) -> None:
 
 
 def endpoint_of_url(text: str) -> RemoteWriteEndpoint:
-    """Return the receiver at an address, with Prometheus' defaults.
+    """Return a receiver for a URL, with Prometheus' defaults.
 
     Raises:
         UsageError: not an address.
@@ -112,5 +112,5 @@ def endpoint_of_url(text: str) -> RemoteWriteEndpoint:
 
 
 def _shown(text: str) -> str:
-    """Return an address without a password that may be in it."""
+    """Return a URL without its password."""
     return re.sub(r"//[^/@]*@", "//", text)

@@ -1,4 +1,4 @@
-"""Prometheus rules evaluated beside an event loop: rule files that are followed, a schedule, metrics."""
+"""Prometheus rules evaluated in a server: rule files that are reloaded, a schedule, metrics."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""Alerts sent on to Alertmanagers, to all of them at once.
+"""Sends alerts to all Alertmanagers at once.
 
 What can't be sent is not kept for later: an alert that fires is due again after a minute, and its end is sent
 for 15 minutes. So an Alertmanager that comes back has all alerts soon, and none of them late.
@@ -36,7 +36,7 @@ _MAX_SHOWN = 200
 
 
 class AlertmanagerSender:
-    """Sends alerts in the order they come.
+    """Sends alerts in order of arrival.
 
     Args:
         settings: where to, and how to be let in.
@@ -66,7 +66,7 @@ class AlertmanagerSender:
         self._faults: dict[str, str] = {}
 
     def notify(self, rule: AlertingRule, alerts: Sequence[Alert]) -> None:
-        """Take alerts that are due to be sent."""
+        """Queue alerts that are due."""
         for alert in alerts:
             body = json.dumps(self._document(rule, alert), ensure_ascii=False).encode(
                 errors="replace"
@@ -90,11 +90,11 @@ class AlertmanagerSender:
             await self._http.close()
 
     def remark(self) -> str:
-        """Return in words which Alertmanagers don't take alerts; empty where all do."""
+        """Return which Alertmanagers refuse alerts, in words; empty if none does."""
         return "; ".join(f"{url} does not take alerts: {why}" for url, why in self._faults.items())
 
     def families(self) -> tuple[Family, ...]:
-        """Return how sending goes, under the names that Prometheus has."""
+        """Return metrics of sending, under Prometheus' names."""
 
         def by_url(name: str, help_: str, counts: Counter[str]) -> Family:
             samples = (Sample((("alertmanager", url),), counts[url]) for url in self.urls)
@@ -161,7 +161,7 @@ class AlertmanagerSender:
         return not fault
 
     def _note(self, url: str, fault: str) -> None:
-        """Remember how the latest message went; each change is logged once."""
+        """Record the result of the latest message; each change is logged once."""
         before = self._faults.get(url, "")
         if fault and fault != before:
             _LOG.warning("%s does not take alerts: %s", url, fault)

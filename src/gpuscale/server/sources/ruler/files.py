@@ -1,4 +1,4 @@
-"""Prometheus rule files that are followed: a bad one leaves its own last good rules in place."""
+"""Prometheus rule files that are reloaded: a faulty file keeps its last good rules."""
 
 import logging
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ NO_GROUPS = RuleGroups()
 
 @dataclass(slots=True)
 class _File:
-    """One file's last good groups, and its text as it was read last."""
+    """A file's last good groups, and its text when last read."""
 
     groups: RuleGroups
     text: str | None
@@ -23,7 +23,7 @@ class _File:
 
 
 class PrometheusRuleFiles:
-    """The groups of the rule files that are named, and of those in the folders that are.
+    """The rule groups of files given by name and by folder.
 
     Args:
         paths: files, and folders with files.
@@ -67,11 +67,11 @@ class PrometheusRuleFiles:
 
     @property
     def faults(self) -> list[str]:
-        """Return why files as they are now are not used."""
+        """Return why current files are not used."""
         return [each.fault for each in self._files.values() if each.fault is not None]
 
     def look(self) -> RuleGroups | None:
-        """Return the groups where they are others than before; may be called in a thread."""
+        """Return the groups if they changed; may be called in a thread."""
         found = {path: self._seen(path) for path in self._listed.list([])}
         before = [id(each.groups) for each in self._files.values()]
         self._files = found

@@ -1,4 +1,4 @@
-"""What a ruler says of itself: metrics under the names that Prometheus gives them, and a remark in words."""
+"""A ruler's own metrics under Prometheus' names, and a remark in words."""
 
 from collections.abc import Callable
 
@@ -12,7 +12,7 @@ _SHOWN = 3
 
 
 def ruler_families(ruler: Ruler, files: PrometheusRuleFiles | None = None) -> tuple[Family, ...]:
-    """Return how each group does, and whether the files as they are now are in use."""
+    """Return the metrics of each group, and whether the current files are in use."""
     groups = ruler.groups.groups
 
     def by_group(
@@ -84,7 +84,7 @@ def ruler_families(ruler: Ruler, files: PrometheusRuleFiles | None = None) -> tu
 
 
 def ruler_remark(ruler: Ruler, files: PrometheusRuleFiles | None = None) -> str:
-    """Return in words what is wrong with rules and their files; empty where nothing is."""
+    """Return the faults of rules and rule files in words; empty if there are none."""
     said = [] if files is None else [f"the last good rules stay: {each}" for each in files.faults]
     failing = ruler.failing()
     said += [f"rule {rule} fails: {reason}" for rule, reason in failing[:_SHOWN]]

@@ -1,4 +1,4 @@
-"""Groups of rules evaluated on a schedule of their own, each query in a thread and with a deadline.
+"""Evaluates rule groups on their own schedules, each query in a thread with a deadline.
 
 Groups run beside each other and are spread over their interval. One that takes longer than its interval
 leaves evaluations out, and counts them.
@@ -43,7 +43,7 @@ Notify = Callable[[AlertingRule, Sequence[Alert]], None]
 
 
 class Ruler:
-    """Evaluates groups of rules; a rule that fails is counted and logged, and ends nothing.
+    """Evaluates rule groups; a failing rule is counted and logged, and the others go on.
 
     Args:
         groups: to begin with.
@@ -88,7 +88,7 @@ class Ruler:
         self._begin(groups)
 
     async def evaluate(self, now_ms: int) -> RuleResult:
-        """Evaluate the groups that are due at a time, one after the other.
+        """Evaluate the groups that are due, one after the other.
 
         For those who keep the pace themselves, instead of `run`.
         """
@@ -119,7 +119,7 @@ class Ruler:
                 await self._changed.wait()
 
     def replace(self, groups: RuleGroups, now_ms: int) -> None:
-        """Go on with other groups; rules that were there before keep their series and alerts."""
+        """Use other groups; rules that stay keep their series and alerts."""
         before = {group.key: group for group in self.groups.groups}
         kept = {id(group) for group in groups.groups}
         for number, (_, task) in list(self._tasks.items()):
@@ -175,7 +175,7 @@ class Ruler:
             due_ms += (missed + 1) * interval_ms
 
     async def follow_files(self, files: PrometheusRuleFiles) -> None:
-        """Take the groups of files as they change, until cancelled."""
+        """Reload the rule files when they change, until cancelled."""
         while True:
             await self._clock.sleep(_LOOK_S)
             groups = await asyncio.to_thread(files.look)
@@ -231,7 +231,7 @@ class Ruler:
                     self._notify(rule, due)
 
     def _report(self, failures: Sequence[RuleFailure]) -> None:
-        """Log each failure, but not the one that was last logged of its rule."""
+        """Log each failure once until its reason changes."""
         for failure in failures:
             rule = failure.group, failure.rule
             if self._reasons.get(rule) != failure.reason:

@@ -1,4 +1,4 @@
-"""Which Prometheus rules are evaluated, and how often."""
+"""The settings of Prometheus rules: files, and how often they are evaluated."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +12,7 @@ from gpuscale.server.panels import STREAMS
 
 
 def alerts_url(text: str) -> str:
-    """Return where alerts are posted to, of an Alertmanager's address such as `http://alertmanager:9093`.
+    """Return the URL for posting alerts to an Alertmanager such as `http://alertmanager:9093`.
 
     Raises:
         UsageError: not an address, or one with a password in it.
@@ -41,7 +41,7 @@ def _alertmanagers(flags: FlagReader) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class AlertmanagerSettings:
-    """Where alerts are sent, and how to be let in there."""
+    """The Alertmanagers, and the access to them."""
 
     urls: tuple[str, ...] = made(
         _alertmanagers,
@@ -90,7 +90,7 @@ def _paths(flags: FlagReader) -> tuple[Path, ...]:
 
 @dataclass(frozen=True, slots=True)
 class RulerSettings:
-    """Everything about Prometheus rules that a user decides."""
+    """All settings of Prometheus rules."""
 
     paths: tuple[Path, ...] = made(
         _paths,

@@ -1,1 +1,1 @@
-"""The store on disk, so that a restart keeps its windows."""
+"""The store on disk, so that a restart keeps its samples."""

@@ -1,4 +1,4 @@
-"""The files of a saved store: begun whole, deleted when old, put aside when they can't be read.
+"""The segment files of a saved store: created, deleted when old, set aside when unreadable.
 
 Everything here blocks, and is called in a thread.
 """
@@ -30,7 +30,7 @@ _MAX_SEGMENTS = 1_000
 
 @dataclass(slots=True)
 class SegmentFile:
-    """One file."""
+    """A segment file, with its size and the time of its end."""
 
     path: Path
     number: int
@@ -64,7 +64,7 @@ class SegmentDirectory:
         return self._lock is not None
 
     def hold(self) -> None:
-        """Make the directory where it is missing, hold it, and look at what is in it.
+        """Create the directory if it is missing, lock it, and list its segments.
 
         Raises:
             OSError: it can't be used; a `BlockingIOError` where another process holds it.
@@ -85,7 +85,7 @@ class SegmentDirectory:
             self._lock = None
 
     def begin(self, header: SegmentHeader) -> FileIO:
-        """Begin a segment, and return its file, open for appending.
+        """Start a segment, and return its file, open for appending.
 
         Raises:
             OSError: it can't be made.
@@ -118,7 +118,7 @@ class SegmentDirectory:
             self._delete_oldest()
 
     def delete_old(self, before_ms: int) -> None:
-        """Delete segments that ended before a time, and the oldest of what is too much; never the newest.
+        """Delete segments that ended before a time, and the oldest beyond the size limit; never the newest.
 
         Raises:
             OSError: one can't be deleted.
@@ -131,7 +131,7 @@ class SegmentDirectory:
             self._delete_oldest()
 
     def put_aside_file(self, path: Path, reason: str) -> None:
-        """Rename a file that can't be read, so that it is there to be looked at; only one of them stays."""
+        """Rename an unreadable file for a later look; only one such file is kept."""
         self.segments = [segment for segment in self.segments if segment.path != path]
         aside = path.with_suffix(_UNUSABLE)
         try:

@@ -1,4 +1,4 @@
-"""A saved store back into memory, without holding the event loop."""
+"""Loads a saved store into memory without blocking the event loop."""
 
 import asyncio
 import logging
@@ -28,7 +28,7 @@ _AT_ONCE = 2_000
 async def restore(
     directory: SegmentDirectory, store: SeriesStore, now_ms: int, state: SavingState
 ) -> None:
-    """Read all segments, oldest first, into a store; what can't be read is counted.
+    """Load all segments into a store, oldest first; unreadable parts are counted.
 
     Args:
         directory: held.
@@ -90,7 +90,7 @@ async def _read(path: Path, reader: SegmentReader, state: SavingState) -> None:
 
 
 class Returning:
-    """The restored series that have had no sample since.
+    """The restored series that have had no new sample yet.
 
     One that does not come back ended while no server ran. It gets an end marker, once it is late by three
     times the pause between its last samples: until then its old value is as good as any that is not renewed.
@@ -117,7 +117,7 @@ class Returning:
         return len(self._waiting)
 
     async def end_missing(self, now_ms: int) -> int:
-        """End the series that are late; return how many."""
+        """Add end markers to the series that are late; return how many."""
         if now_ms - self._began_ms < self.SHORTEST_MS:
             return 0
         ended = 0

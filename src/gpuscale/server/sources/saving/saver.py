@@ -1,4 +1,4 @@
-"""Saves a store while it is filled: what is new goes to the end of a segment, every five seconds.
+"""Saves a store to disk every five seconds, by appending new samples to a segment.
 
 A segment holds a quarter of the retention and the names of its series, so what is too old is
 deleted as a file. The store is the buffer: what could not be written stays there and is written later, as
@@ -60,7 +60,7 @@ class StoreSaver:
         self._saving: asyncio.Task[bool] | None = None
 
     async def open(self) -> None:
-        """Hold the directory, and put into the store what is in it."""
+        """Lock the directory, and load its segments into the store."""
         if not await self._hold():
             return
         now_ms = self._clock.now_ms()
@@ -80,7 +80,7 @@ class StoreSaver:
             await asyncio.sleep(self._settings.interval_s if worked else _RETRY_S)
 
     async def close(self) -> None:
-        """Save what is new, and release the directory."""
+        """Save new samples, and unlock the directory."""
         if self._saving is not None:
             await self._saving
         if self._directory.is_held:
@@ -89,7 +89,7 @@ class StoreSaver:
         self._directory.release()
 
     async def save(self) -> bool:
-        """Write what is new since the last time; return whether that worked."""
+        """Save the samples since the last call; return whether that worked."""
         state, now_ms = self.state, self._clock.now_ms()
         try:
             if not self._directory.is_held:
@@ -128,7 +128,7 @@ class StoreSaver:
         return False
 
     async def _write_new(self) -> int:
-        """Write what is new; return how many samples that were.
+        """Write new samples; return how many.
 
         Raises:
             OSError: it can't be written.
@@ -190,7 +190,7 @@ class StoreSaver:
             self._file = None
 
     async def _end_missing(self) -> None:
-        """End restored series that did not come back."""
+        """Add end markers to restored series that did not come back."""
         if self._returning is None:
             return
         self.state.ended += await self._returning.end_missing(self._clock.now_ms())

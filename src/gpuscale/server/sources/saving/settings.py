@@ -1,4 +1,4 @@
-"""Where and how the store is saved, and how saving does."""
+"""The settings of saving, and its state."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +11,7 @@ MIN_BYTES = 16 * MIB
 
 
 def size_limit(text: str) -> int:
-    """Return the bytes that all files may have together.
+    """Parse the limit on the bytes of all segment files.
 
     Raises:
         ValueError: the text is no quantity, or one of too few bytes.
@@ -28,7 +28,7 @@ def size_limit(text: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class SavingSettings:
-    """Everything about saving that a user decides."""
+    """All settings of saving."""
 
     directory: Path
     max_bytes: int = 1024 * MIB
@@ -39,7 +39,7 @@ class SavingSettings:
 
 @dataclass(slots=True)
 class SavingState:
-    """Counts since the start, and what is wrong now."""
+    """Counts since the start, and the current fault."""
 
     fault: str | None = None
     """Why nothing is saved now; None where all is well."""
