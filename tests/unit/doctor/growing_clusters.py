@@ -432,6 +432,14 @@ def any_node(_host):
     return {}
 
 
+def own_taint(name):
+    return labelled(name, taints=[{"key": name, "effect": "NoSchedule"}])
+
+
+def tolerating_another(host):
+    return tolerating(f"{host}-x")
+
+
 LEAST = "0/9 nodes are available: 9 Insufficient memory."
 GROWING = [
     ("resource-not-offered", on(labelled, FULL, lambda _: wanting(MIG))),
@@ -453,6 +461,8 @@ GROWING = [
         ("taint-not-tolerated", on(half(tainted), "untolerated taint", wanting_two(choose)))
         for choose in (any_node, by_name)
     ),
+    ("unschedulable", on(own_taint, LEAST, tolerating)),
+    ("taint-not-tolerated", on(own_taint, "untolerated taint", tolerating_another)),
     ("rollout-without-room", in_use),
     ("rollout-without-room", one_rollout),
     ("volume-not-bound", held),

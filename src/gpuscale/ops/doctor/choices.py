@@ -1,18 +1,21 @@
 """Which nodes pods choose by their node selector and affinity: each choice is held against the nodes once."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from gpuscale.base.objects.fields import Fields
 from gpuscale.base.objects.meta import ObjectMeta
-from gpuscale.base.objects.nodes import Node
-from gpuscale.base.objects.pods import NodeSelectorTerm, PodSpec
-from gpuscale.base.objects.selectors import selector_of_labels
-from gpuscale.hpa.cluster.scheduling import NodeState, misfits
+from gpuscale.base.objects.nodes import Node, Taint
+from gpuscale.base.objects.pods import NodeSelectorTerm, PodSpec, Toleration
+from gpuscale.base.objects.selectors import Operator, Requirement, selector_of_labels
+from gpuscale.hpa.cluster.scheduling import NodeState, misfits, untolerated
 from gpuscale.ops.doctor import facts
 from gpuscale.ops.doctor.facts import once
 from gpuscale.ops.doctor.label_index import LabelIndex
 from gpuscale.ops.doctor.snapshot import Snapshot
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,29 @@ def chosen(snapshot: Snapshot, choice: Choice) -> tuple[Fields, ...]:
         for node in _nodes_by_label(snapshot).candidates(asked)
         if not misfits(spec, _bare_nodes(snapshot)[facts.name(node)])
     )
+
+
+def by_first_taint(kinds: Iterable[tuple[T, Sequence[Taint]]]) -> LabelIndex[T]:
+    """Return kinds of nodes by the first of their taints that keeps pods off, as if it were a label."""
+    firsts = ((kind, untolerated(taints, ())) for kind, taints in kinds)
+    return LabelIndex(
+        (kind, _UNTAINTED if first is None else {first.key: first.value}) for kind, first in firsts
+    )
+
+
+def past_first(tolerations: Sequence[Toleration]) -> Iterator[Sequence[Requirement]]:
+    """Yield what that taint may be for a pod with these tolerations to pass it."""
+    yield selector_of_labels(_UNTAINTED).requirements
+    for each in tolerations:
+        if not each.key:
+            yield ()  # whichever it is
+        elif each.operator == "Exists":
+            yield (Requirement(each.key, Operator.EXISTS),)
+        else:
+            yield selector_of_labels({each.key: each.value}).requirements
+
+
+_UNTAINTED = {"": ""}
 
 
 @once

@@ -8,8 +8,8 @@ from typing import Generic, TypeVar
 from gpuscale.base.objects.selectors import Operator, Requirement, Selector
 
 T = TypeVar("T")
-Label = tuple[str, str]
-"""Key and value."""
+Label = tuple[str, str | None]
+"""Key and value; None for any value."""
 
 
 class LabelIndex(Generic[T]):
@@ -21,7 +21,7 @@ class LabelIndex(Generic[T]):
 
     def __init__(self, items: Iterable[tuple[T, Mapping[str, str]]]) -> None:
         self._items = [*items]
-        self._places = _places(labels.items() for _, labels in self._items)
+        self._places = _places(_of_any_value(labels) for _, labels in self._items)
 
     def selected(self, selector: Selector) -> Iterator[T]:
         """Yield what a selector takes."""
@@ -70,7 +70,7 @@ class SelectorIndex(Generic[T]):
 
     def taking(self, labels: Mapping[str, str]) -> Iterator[T]:
         """Yield those whose selector takes a thing with these labels."""
-        listed = (self._places.get(label, ()) for label in labels.items())
+        listed = (self._places.get(label, ()) for label in _of_any_value(labels))
         for place in merge(self._open, *listed):
             item, selector = self._items[place]
             if selector.matches(labels):
@@ -79,9 +79,19 @@ class SelectorIndex(Generic[T]):
 
 def _labels(requirement: Requirement) -> Sequence[Label]:
     """Return the labels of which a thing has to have one; none where others will do."""
-    if requirement.operator not in (Operator.EQUALS, Operator.IN):
-        return ()
-    return [(requirement.key, value) for value in requirement.values]
+    match requirement.operator:
+        case Operator.EQUALS | Operator.IN:
+            return [(requirement.key, value) for value in requirement.values]
+        case Operator.NOT_EQUALS | Operator.NOT_IN | Operator.DOES_NOT_EXIST:
+            return ()
+        case _:
+            return [(requirement.key, None)]
+
+
+def _of_any_value(labels: Mapping[str, str]) -> Iterator[Label]:
+    for key, value in labels.items():
+        yield key, value
+        yield key, None
 
 
 def _places(listed: Iterable[Iterable[Label]]) -> Mapping[Label, Sequence[int]]:

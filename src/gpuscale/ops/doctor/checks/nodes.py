@@ -11,8 +11,9 @@ from gpuscale.base.words import counted
 from gpuscale.hpa.cluster.scheduling import untolerated
 from gpuscale.ops.doctor import facts
 from gpuscale.ops.doctor.checks.node_state import NODE_STATE_CHECKS, node_state_findings
-from gpuscale.ops.doctor.choices import Choice, chosen
+from gpuscale.ops.doctor.choices import Choice, by_first_taint, chosen, past_first
 from gpuscale.ops.doctor.judges import NODES, ClusterFinding, ClusterJudge
+from gpuscale.ops.doctor.label_index import LabelIndex
 from gpuscale.ops.doctor.node_pools import adds_nodes, may_come
 from gpuscale.ops.doctor.snapshot import Snapshot
 from gpuscale.ops.providers import OWN_LABEL, every
@@ -319,8 +320,11 @@ def keeping_off(
     snapshot: Snapshot, choice: Choice, tolerations: tuple[Toleration, ...]
 ) -> Taint | None:
     """Return the same for a choice of nodes and what it comes with."""
-    barred = [untolerated(taints, tolerations) for taints in _kinds_of_taints(snapshot, choice)]
-    return barred[-1] if barred and all(barred) else None
+    kinds = _kinds_of_taints(snapshot, choice)
+    near = _by_first_taint(snapshot, choice).candidates(past_first(tolerations))
+    if not kinds or any(untolerated(taints, tolerations) is None for taints in near):
+        return None
+    return untolerated(kinds[-1], tolerations)
 
 
 @facts.once
@@ -329,6 +333,11 @@ def _kinds_of_taints(snapshot: Snapshot, choice: Choice) -> Sequence[tuple[Taint
     of_gpus = facts.gpu_node_names(snapshot)
     nodes = (node for node in chosen(snapshot, choice) if facts.name(node) in of_gpus)
     return [*dict.fromkeys(facts.taints(snapshot, node) for node in nodes)]
+
+
+@facts.once
+def _by_first_taint(snapshot: Snapshot, choice: Choice) -> LabelIndex[tuple[Taint, ...]]:
+    return by_first_taint((taints, taints) for taints in _kinds_of_taints(snapshot, choice))
 
 
 JUDGE = ClusterJudge("nodes", _CHECKS, node_findings)

@@ -28,9 +28,10 @@ from gpuscale.ops.doctor.checks.workload_held import (
     queued_findings,
 )
 from gpuscale.ops.doctor.checks.workload_subjects import Key, about, pods_by_subject, subjects
-from gpuscale.ops.doctor.choices import Choice, chosen
+from gpuscale.ops.doctor.choices import Choice, by_first_taint, chosen, past_first
 from gpuscale.ops.doctor.facts import once
 from gpuscale.ops.doctor.judges import WORKLOAD, ClusterFinding
+from gpuscale.ops.doctor.label_index import LabelIndex
 from gpuscale.ops.doctor.node_pools import may_come
 from gpuscale.ops.doctor.snapshot import Snapshot
 
@@ -257,6 +258,11 @@ def _matching(snapshot: Snapshot, needs: Needs, choice: Choice) -> Kinds:
     return found
 
 
+@once
+def _by_first_taint(snapshot: Snapshot, needs: Needs, choice: Choice) -> LabelIndex[NodeKind]:
+    return by_first_taint((kind, kind.taints) for kind in _matching(snapshot, needs, choice))
+
+
 def _first(kinds: Kinds, count: int = 1) -> list[Fields]:
     places = (each for listed in kinds.values() for each in listed[:count])
     return [node for _, node in sorted(places, key=lambda each: each[0])[:count]]
@@ -281,10 +287,9 @@ def _obstacle(
     matching = _matching(snapshot, needs, choice)
     if not matching and room.nodes:
         return partial(_mismatch, *_labels_beside(snapshot, needs, choice))
+    near = _by_first_taint(snapshot, needs, choice).candidates(past_first(tolerations))
     tolerated = {
-        kind: nodes
-        for kind, nodes in matching.items()
-        if untolerated(kind.taints, tolerations) is None
+        kind: matching[kind] for kind in near if untolerated(kind.taints, tolerations) is None
     }
     if not tolerated and matching:
         if needs.gpus and keeping_off(snapshot, choice, tolerations):
