@@ -5,6 +5,7 @@ The caller brings one observation per metric, from the rules in virtual time or 
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from operator import eq
 
 from gpuscale.base.objects.hpa import HorizontalPodAutoscaler
@@ -13,7 +14,6 @@ from gpuscale.base.objects.workloads import Deployment
 from gpuscale.hpa import (
     ControllerSettings,
     Decision,
-    Event,
     MetricStatus,
     Observation,
     PodInfo,
@@ -25,7 +25,7 @@ from gpuscale.hpa.controller import SelectorIndex, deciding_metric
 from gpuscale.hpa.replicas import pod_info
 from gpuscale.hpa.terms import parse_version, settings_of
 from gpuscale.lab.sim.control.controllers import replica_set_of
-from gpuscale.lab.sim.events import SimulationEvent as LoggedEvent
+from gpuscale.lab.sim.events import simulation_event
 from gpuscale.lab.sim.scenario.model import Pipeline
 from gpuscale.lab.sim.world import World
 
@@ -80,8 +80,7 @@ class HpaController:
         self._reported: dict[str, str] = {}
         self._targets: dict[str, _Known] = {}
         """HPA key to what it scales."""
-        self._selectors: dict[str, SelectorIndex] | None = None
-        """Of the HPAs of each namespace; made when one is asked for, as no HPA comes or goes."""
+
         self.settings = controller_settings(pipeline)
 
     def target(self, hpa: HorizontalPodAutoscaler) -> ScaledTarget:
@@ -89,27 +88,32 @@ class HpaController:
         return self._known(hpa).target
 
     def _known(self, hpa: HorizontalPodAutoscaler) -> "_Known":
-        cluster = self._world.cluster
-        deployment = cluster.deployments[f"{hpa.metadata.namespace}/{hpa.target.name}"]
-        version = cluster.index.selection_version(hpa.metadata.namespace, deployment.selector)
+        cluster, namespace = self._world.cluster, hpa.metadata.namespace
+        deployment = cluster.deployments[f"{namespace}/{hpa.target.name}"]
+        version = cluster.index.selection_version(namespace, deployment.selector)
         live = cluster.index.live[replica_set_of(cluster, deployment)]
         known = self._targets.get(hpa.metadata.key)
         if known is None or not known.holds(deployment, live, version):
-            known = self._find_target(hpa, deployment, live, version)
+            found = cluster.selected(namespace, deployment.selector)
+            pods = tuple(pod_info(pod) for pod in found)
+            scale = Scale(deployment.replicas, live, str(deployment.selector))
+            target = ScaledTarget(deployment.metadata.key, scale, pods)
+            index = self._selectors[namespace]
+            selecting = index.selecting(pods) if len(index) > 1 else ()
+            known = _Known(target, selecting, deployment, version)
             self._targets[hpa.metadata.key] = known
         return known
 
-    def _find_target(
-        self,
-        hpa: HorizontalPodAutoscaler,
-        deployment: Deployment,
-        live: int,
-        version: tuple[int, ...],
-    ) -> "_Known":
-        pods = self._world.cluster.selected(hpa.metadata.namespace, deployment.selector)
-        scale = Scale(deployment.replicas, live, str(deployment.selector))
-        target = ScaledTarget(deployment.metadata.key, scale, tuple(pod_info(pod) for pod in pods))
-        return _Known(target, self._selecting(hpa, target), deployment, version)
+    @cached_property
+    def _selectors(self) -> dict[str, SelectorIndex]:
+        """Those of the HPAs of each namespace; made once, as no HPA comes or goes."""
+        cluster = self._world.cluster
+        found: dict[str, dict[str, Selector]] = {}
+        for key, hpa in cluster.hpas.items():
+            deployment = cluster.deployments[f"{hpa.metadata.namespace}/{hpa.target.name}"]
+            selector = parse_selector(str(deployment.selector))
+            found.setdefault(hpa.metadata.namespace, {})[key] = selector
+        return {namespace: SelectorIndex(selectors) for namespace, selectors in found.items()}
 
     def figures(self) -> dict[str, SyncFigures]:
         """Return what each HPA that was synced shows."""
@@ -136,65 +140,20 @@ class HpaController:
         )
         decision = self._policies[key].decide(request)
         self.decisions[key] = decision
-        self._warn(hpa, decision, now_ms)
-        if decision.rescale:
-            self._apply(hpa, target, decision, now_ms)
-        return decision
-
-    def _selecting(self, hpa: HorizontalPodAutoscaler, target: ScaledTarget) -> tuple[str, ...]:
-        """Return the HPAs of the namespace whose selectors find pods of this target."""
-        if self._selectors is None:
-            self._selectors = self._index_selectors()
-        others = self._selectors[hpa.metadata.namespace]
-        return others.selecting(target.pods) if len(others) > 1 else ()
-
-    def _index_selectors(self) -> dict[str, SelectorIndex]:
-        cluster = self._world.cluster
-        found: dict[str, dict[str, Selector]] = {}
-        for key, hpa in cluster.hpas.items():
-            deployment = cluster.deployments[f"{hpa.metadata.namespace}/{hpa.target.name}"]
-            selector = parse_selector(str(deployment.selector))
-            found.setdefault(hpa.metadata.namespace, {})[key] = selector
-        return {namespace: SelectorIndex(selectors) for namespace, selectors in found.items()}
-
-    def _apply(
-        self, hpa: HorizontalPodAutoscaler, target: ScaledTarget, decision: Decision, now_ms: int
-    ) -> None:
-        self._world.set_replicas(target.deployment, decision.desired_replicas)
-        if decision.event is not None:
-            self._log(hpa, decision.event, decision, now_ms)
-
-    def _warn(self, hpa: HorizontalPodAutoscaler, decision: Decision, now_ms: int) -> None:
-        """Log warnings when they are new; Kubernetes counts the repetitions instead of listing them."""
-        text = "; ".join(warning.message for warning in decision.warnings)
-        is_new = self._reported.get(hpa.metadata.key) != text
-        for warning in decision.warnings:
-            if is_new:
-                self._log(hpa, warning, None, now_ms)
-            else:
-                self._repeat(hpa, warning, now_ms)
-        self._reported[hpa.metadata.key] = text
-
-    def _log(
-        self, hpa: HorizontalPodAutoscaler, event: Event, decision: Decision | None, now_ms: int
-    ) -> None:
-        self._world.cluster.event(
-            now_ms,
-            event.reason,
-            f"HorizontalPodAutoscaler/{hpa.metadata.name}",
-            event.message,
-            before=decision.current_replicas if decision else None,
-            after=decision.desired_replicas if decision else None,
-            namespace=hpa.metadata.namespace,
-            type_=event.type,
-        )
-
-    def _repeat(self, hpa: HorizontalPodAutoscaler, event: Event, now_ms: int) -> None:
+        log = self._world.cluster.events
         about, namespace = f"HorizontalPodAutoscaler/{hpa.metadata.name}", hpa.metadata.namespace
-        again = LoggedEvent(
-            now_ms, event.reason, about, event.message, namespace=namespace, type=event.type
-        )
-        self._world.cluster.events.repeat(again)
+        text = "; ".join(warning.message for warning in decision.warnings)
+        # Kubernetes counts the repetitions of a warning instead of listing them.
+        tell = log.repeat if self._reported.get(key) == text else log.add
+        self._reported[key] = text
+        for warning in decision.warnings:
+            tell(simulation_event(warning, about, namespace, now_ms))
+        if decision.rescale:
+            self._world.set_replicas(target.deployment, decision.desired_replicas)
+            if decision.event is not None:
+                change = decision.current_replicas, decision.desired_replicas
+                log.add(simulation_event(decision.event, about, namespace, now_ms, change))
+        return decision
 
 
 def controller_settings(pipeline: Pipeline) -> ControllerSettings:

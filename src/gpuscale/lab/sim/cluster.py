@@ -21,10 +21,6 @@ from gpuscale.lab.sim.pod_index import FINISHED, OwnerKey, PodIndex
 from gpuscale.server.rules import ResourceType
 
 
-def _nothing() -> None:
-    """Stand in for a listener."""
-
-
 class Cluster:
     """Objects by key, and which pod holds which GPU."""
 
@@ -46,7 +42,7 @@ class Cluster:
         """For how long GPUs were held by pods that had not become ready, of those that did."""
         self.succeeded_pods: Counter[str] = Counter()
         """Job key to how many of its pods have succeeded, those included that left with their node."""
-        self.on_ready: Callable[[], None] = _nothing
+        self.on_ready: Callable[[], None] = lambda: None
         """Called when a pod has become ready."""
         self.version = 0
         """Grows with every change of a pod or node, so that what was counted can be kept until then."""
@@ -138,12 +134,16 @@ class Cluster:
         """Replace a pod's status; a finished pod gives its GPUs back."""
         pod = self.pods[key]
         self._put(replace(pod, status=status))
-        if status.phase is PodPhase.SUCCEEDED and pod.status.phase is not PodPhase.SUCCEEDED:
-            self._count_success(pod)
+        owner = pod.metadata.owner
+        is_new = status.phase is not pod.status.phase
+        if is_new and status.phase is PodPhase.SUCCEEDED and owner and owner.kind == "Job":
+            self.succeeded_pods[f"{pod.metadata.namespace}/{owner.name}"] += 1
         if status.phase in FINISHED:
             self.release_devices(key)
         if status.ready and not pod.status.ready:
-            self._count_start(pod, status)
+            bound_ms, ready_ms = status.start_ms, status.ready_transition_ms
+            if bound_ms is not None and ready_ms is not None:
+                self.starting_gpu_ms += max(0, ready_ms - bound_ms) * gpu_count(pod.spec)
             self.on_ready()
 
     def mark_deleted(self, key: str, now_ms: int) -> None:
@@ -184,16 +184,6 @@ class Cluster:
     def unscheduled(self) -> list[Pod]:
         """Return the pods that wait for a node, oldest first."""
         return [self.pods[key] for key in self.index.waiting]
-
-    def _count_start(self, pod: Pod, status: PodStatus) -> None:
-        bound_ms, ready_ms = status.start_ms, status.ready_transition_ms
-        if bound_ms is not None and ready_ms is not None:
-            self.starting_gpu_ms += max(0, ready_ms - bound_ms) * gpu_count(pod.spec)
-
-    def _count_success(self, pod: Pod) -> None:
-        owner = pod.metadata.owner
-        if owner is not None and owner.kind == "Job":
-            self.succeeded_pods[f"{pod.metadata.namespace}/{owner.name}"] += 1
 
     def _put(self, pod: Pod) -> None:
         self.index.put(pod)

@@ -4,6 +4,8 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from gpuscale.hpa import Event
+
 MAX_EVENTS = 200_000
 """Older ones are dropped; a run of weeks stays bounded."""
 
@@ -28,6 +30,20 @@ class SimulationEvent:
     """`Normal` or `Warning`."""
     pods: tuple[str, ...] = ()
     """Keys of the pods that it happened for, where the object is none of the cluster's."""
+
+
+def simulation_event(
+    event: Event,
+    about: str,
+    namespace: str,
+    time_ms: int,
+    change: tuple[int, int] | None = None,
+) -> SimulationEvent:
+    """Return an event of the HPA controller or of KEDA, about an object, with the counts that it changes."""
+    before, after = change or (None, None)
+    return SimulationEvent(
+        time_ms, event.reason, about, event.message, before, after, namespace, event.type
+    )
 
 
 class EventLog:

@@ -14,11 +14,11 @@ from gpuscale.base.objects.metric_values import ExternalValue, MetricValue
 from gpuscale.base.objects.pods import PodPhase
 from gpuscale.base.objects.scaled_object import NAME_LABEL, ScaledObject
 from gpuscale.base.objects.selectors import Operator, Selector
-from gpuscale.hpa import Event, PodUsage
+from gpuscale.hpa import PodUsage
 from gpuscale.hpa.controller import MetricsClient
 from gpuscale.hpa.terms import is_true
 from gpuscale.lab.sim.autoscaler import HpaController
-from gpuscale.lab.sim.events import SimulationEvent as LoggedEvent
+from gpuscale.lab.sim.events import simulation_event
 from gpuscale.lab.sim.world import World
 from gpuscale.triggers.keda import PUSH, PollResult, ScaleLoop, ScaleTarget, Sources, make_scalers
 
@@ -61,7 +61,8 @@ class KedaOperator:
         """When the scaler of a trigger last said that it is active, while it is."""
         for scaled in world.setup.scaled_objects:
             if scaled.is_paused:
-                self._pause(scaled)
+                if scaled.paused_replicas is not None:
+                    world.set_replicas(_deployment(scaled), scaled.paused_replicas)
             else:
                 scalers, _ = make_scalers(scaled, sources)
                 self._loops[scaled.key] = ScaleLoop(scaled, scalers, world.start_ms)
@@ -86,17 +87,16 @@ class KedaOperator:
         """Take in what push scalers say: when a trigger becomes active, then once a polling interval."""
         for key, loop in self._loops.items():
             for index, trigger in enumerate(loop.scaled.triggers):
-                if trigger.kind == PUSH:
-                    await self._push(key, loop, index, now_ms)
-
-    async def _push(self, key: str, loop: ScaleLoop, index: int, now_ms: int) -> None:
-        if not await loop.says_active(index, now_ms):
-            self._pushed_ms.pop((key, index), None)
-            return
-        pushed_ms = self._pushed_ms.get((key, index))
-        if pushed_ms is None or now_ms - pushed_ms >= loop.scaled.polling_interval_s * 1000:
-            self._pushed_ms[key, index] = now_ms
-            self._apply(loop.scaled, loop.push(index, now_ms, self._target(loop.scaled)), now_ms)
+                if trigger.kind != PUSH:
+                    continue
+                if not await loop.says_active(index, now_ms):
+                    self._pushed_ms.pop((key, index), None)
+                    continue
+                pushed_ms = self._pushed_ms.get((key, index))
+                if pushed_ms is None or now_ms - pushed_ms >= loop.scaled.polling_interval_s * 1000:
+                    self._pushed_ms[key, index] = now_ms
+                    look = loop.push(index, now_ms, self._target(loop.scaled))
+                    self._apply(loop.scaled, look, now_ms)
 
     async def value(self, namespace: str, metric: str, scaled: str, now_ms: int) -> ExternalValue:
         """Return what KEDA's metrics server answers for a metric of a ScaledObject.
@@ -136,20 +136,16 @@ class KedaOperator:
         running = [pod.status for pod in pods if pod.status.phase is PodPhase.RUNNING]
         return ScaleTarget(deployment.replicas, sum(status.ready is True for status in running))
 
-    def _pause(self, scaled: ScaledObject) -> None:
-        if scaled.paused_replicas is not None:
-            self._world.set_replicas(_deployment(scaled), scaled.paused_replicas)
-
     def _apply(self, scaled: ScaledObject, look: PollResult, now_ms: int) -> None:
-        said = self._reported.setdefault(scaled.key, set())
-        failing = {event.message for event in look.events if event.type == "Warning"}
+        log = self._world.cluster.events
+        about, namespace = f"ScaledObject/{scaled.metadata.name}", scaled.metadata.namespace
+        said = self._reported.get(scaled.key, set())
+        self._reported[scaled.key] = {e.message for e in look.events if e.type == "Warning"}
         for event in look.events:
             # Kubernetes counts the repetitions of a warning instead of listing them.
-            if event.type != "Warning" or event.message not in said:
-                self._log(scaled, event, now_ms)
-            else:
-                self._repeat(scaled, event, now_ms)
-        self._reported[scaled.key] = failing
+            is_known = event.type == "Warning" and event.message in said
+            tell = log.repeat if is_known else log.add
+            tell(simulation_event(event, about, namespace, now_ms))
         step = look.step
         is_falling_back = self._loops[scaled.key].health.is_falling_back
         self.statuses[scaled.key] = ScaledStatus(
@@ -160,30 +156,8 @@ class KedaOperator:
         before = self._world.cluster.deployments[_deployment(scaled)].replicas
         self._world.set_replicas(_deployment(scaled), step.replicas)
         if step.event is not None:
-            self._log(scaled, step.event, now_ms, (before, step.replicas))
-
-    def _log(
-        self, scaled: ScaledObject, event: Event, now_ms: int, change: tuple[int, int] | None = None
-    ) -> None:
-        before, after = change or (None, None)
-        name = f"ScaledObject/{scaled.metadata.name}"
-        self._world.cluster.event(
-            now_ms,
-            event.reason,
-            name,
-            event.message,
-            before=before,
-            after=after,
-            namespace=scaled.metadata.namespace,
-            type_=event.type,
-        )
-
-    def _repeat(self, scaled: ScaledObject, event: Event, now_ms: int) -> None:
-        about, namespace = f"ScaledObject/{scaled.metadata.name}", scaled.metadata.namespace
-        again = LoggedEvent(
-            now_ms, event.reason, about, event.message, namespace=namespace, type=event.type
-        )
-        self._world.cluster.events.repeat(again)
+            change = before, step.replicas
+            log.add(simulation_event(step.event, about, namespace, now_ms, change))
 
 
 class ServesExternal(Protocol):

@@ -7,6 +7,7 @@ rules can ask for are stored.
 """
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Protocol
 
 from gpuscale.agent.formats import FamilyOptions, agent_families
@@ -158,31 +159,29 @@ class GpusAsText:
 
     def scrape(self, now_ms: int) -> None:
         shown: dict[str, float | None] = {}
-        nodes = self._world.gpus.readers
+        world, pipeline = self._world, self._world.setup.pipeline
+        nodes = world.gpus.readers
         for node in self._targets.keys() - nodes.keys():
             self._targets.pop(node).gone(now_ms)
         for node in nodes:
-            readings = self._world.gpus.read(node, now_ms)
+            if node not in self._targets:
+                self._targets[node] = ScrapeTarget(
+                    self.store, target_labels(world, node), honor_labels=pipeline.honor_labels
+                )
+            readings = world.gpus.read(node, now_ms)
             if self.shows_gpus:
-                shown |= utilization(self._world, node, readings)
-            self._target(node).ingest(self._text(node, readings), now_ms)
+                shown |= utilization(world, node, readings)
+            families = agent_families(
+                readings,
+                self._counters,
+                world.gpus.attribution(node),
+                FamilyOptions(hostname=node, node_pool=world.cloud.pool_of(node).pool.name),
+                frozenset({pipeline.style}),
+                self._needs.names,
+            )
+            text = render_text(families, float_text=six_decimals)
+            self._targets[node].ingest(text, now_ms)
         self.utilization = shown
-
-    def _target(self, node: str) -> ScrapeTarget:
-        if node not in self._targets:
-            labels = target_labels(self._world, node)
-            honor = self._world.setup.pipeline.honor_labels
-            self._targets[node] = ScrapeTarget(self.store, labels, honor_labels=honor)
-        return self._targets[node]
-
-    def _text(self, node: str, readings: tuple[GpuReading, ...]) -> str:
-        options = FamilyOptions(hostname=node, node_pool=self._world.cloud.pool_of(node).pool.name)
-        attribution = self._world.gpus.attribution(node)
-        style = frozenset({self._world.setup.pipeline.style})
-        families = agent_families(
-            readings, self._counters, attribution, options, style, self._needs.names
-        )
-        return render_text(families, float_text=six_decimals)
 
 
 class VirtualPipeline:
@@ -221,40 +220,33 @@ class VirtualPipeline:
     def _schedule(self) -> None:
         engine, start = self._world.engine, self._world.start_ms
         pipeline, seed = self._setup.pipeline, self._setup.seed
-        scrape_ms = pipeline.scrape_interval
         for workload in self._setup.workloads:
             self._schedule_pods(workload)
-        engine.at(start + FIRST_LOOK_MS, EventStage.SCRAPE, self._look_once)
-        first_ms = start + phase_ms(seed, "scrape", scrape_ms)
-        engine.every(scrape_ms, EventStage.SCRAPE, self._scrape, first_ms=first_ms)
-        rule_ms, relist_ms = pipeline.rule_interval, pipeline.relist_interval
-        rules_at = start + phase_ms(seed, "rules", rule_ms)
-        engine.every(rule_ms, EventStage.RULES, self._record, first_ms=rules_at)
-        relist_at = start + phase_ms(seed, "relist", relist_ms)
-        engine.every(relist_ms, EventStage.DISCOVERY, self._discover, first_ms=relist_at)
+
+        def look_once(now_ms: int) -> None:
+            self._scrape(now_ms)
+            self._record(now_ms)
+            self._discover(now_ms)
+
+        engine.at(start + FIRST_LOOK_MS, EventStage.SCRAPE, look_once)
+        paces = (
+            ("scrape", pipeline.scrape_interval, EventStage.SCRAPE, self._scrape),
+            ("rules", pipeline.rule_interval, EventStage.RULES, self._record),
+            ("relist", pipeline.relist_interval, EventStage.DISCOVERY, self._discover),
+        )
+        for hop, period_ms, stage, look in paces:
+            engine.every(period_ms, stage, look, first_ms=start + phase_ms(seed, hop, period_ms))
         # What the HPAs ask for is known once every hop has looked; before it a first sync would only fail.
         is_at_once = self._controller.settings.syncs_at_once
-        first_sync_ms = FIRST_LOOK_MS if is_at_once else pipeline.hpa_sync_period
+        sync_ms = pipeline.hpa_sync_period
+        first_ms = start + (FIRST_LOOK_MS if is_at_once else sync_ms)
         for key in self._world.cluster.hpas:
-            self._schedule_hpa(key, start + first_sync_ms)
+            engine.every(sync_ms, EventStage.HPA, partial(self._sync, key), first_ms=first_ms)
         if self._keda.polled or self._setup.triggers:
             engine.every(LOOK_MS, EventStage.KEDA, self._look_at_triggers, first_ms=start)
         for key, period_ms in self._keda.polled:
-            self._schedule_polls(key, start + FIRST_POLL_MS, period_ms)
-
-    def _look_once(self, now_ms: int) -> None:
-        """Every hop looks once as it starts, before it falls into its own pace."""
-        self._scrape(now_ms)
-        self._record(now_ms)
-        self._discover(now_ms)
-
-    def _schedule_hpa(self, key: str, first_ms: int) -> None:
-        def sync(now_ms: int) -> None:
-            hpa = self._world.cluster.hpas[key]
-            self._controller.sync(key, self.observe(hpa, now_ms), now_ms)
-
-        period_ms = self._setup.pipeline.hpa_sync_period
-        self._world.engine.every(period_ms, EventStage.HPA, sync, first_ms=first_ms)
+            poll, first_ms = partial(self._poll, key), start + FIRST_POLL_MS
+            engine.every(period_ms, EventStage.KEDA, poll, first_ms=first_ms)
 
     def _schedule_pods(self, workload: ServiceSetup) -> None:
         """Have the pods of a workload scraped, if they serve anything that someone asks for."""
@@ -275,16 +267,17 @@ class VirtualPipeline:
         engine.at(start + FIRST_LOOK_MS, EventStage.SCRAPE, scrape)
         engine.every(metrics.interval_ms, EventStage.SCRAPE, scrape, first_ms=start + first_ms)
 
+    def _sync(self, key: str, now_ms: int) -> None:
+        hpa = self._world.cluster.hpas[key]
+        self._controller.sync(key, self.observe(hpa, now_ms), now_ms)
+
+    def _poll(self, key: str, now_ms: int) -> None:
+        immediately(self._keda.poll(key, now_ms))
+
     def _look_at_triggers(self, now_ms: int) -> None:
         self._client.now_ms = now_ms
         immediately(self._triggers.look(now_ms))
         immediately(self._keda.push(now_ms))
-
-    def _schedule_polls(self, key: str, first_ms: int, period_ms: int) -> None:
-        def poll(now_ms: int) -> None:
-            immediately(self._keda.poll(key, now_ms))
-
-        self._world.engine.every(period_ms, EventStage.KEDA, poll, first_ms=first_ms)
 
     def _scrape(self, now_ms: int) -> None:
         self._world.advance_load(now_ms)
@@ -298,11 +291,10 @@ class VirtualPipeline:
     def _discover(self, now_ms: int) -> None:
         since_ms = now_ms - self._setup.pipeline.relist_interval
         config = self._setup.rules
-        answers = {query: self._series(query, since_ms) for query in config.series_queries()}
+        answers: dict[str, SeriesAnswer] = {}
+        for query in config.series_queries():
+            try:
+                answers[query] = self.gpus.series_now(query, since_ms)
+            except QueryError as error:
+                answers[query] = QueryFailure(str(error))
         self._client.catalogue = Catalogue.build(config, answers, self._client.catalogue)
-
-    def _series(self, query: str, since_ms: int) -> SeriesAnswer:
-        try:
-            return self.gpus.series_now(query, since_ms)
-        except QueryError as error:
-            return QueryFailure(str(error))

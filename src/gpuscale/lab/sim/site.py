@@ -34,7 +34,7 @@ from gpuscale.lab.sim.load.arrivals import Arrivals
 from gpuscale.lab.sim.load.one_by_one import MAX_REQUESTS, OneByOne
 from gpuscale.lab.sim.load.service import SimulatedService
 from gpuscale.lab.sim.pod_index import OwnerKey
-from gpuscale.lab.sim.scale_outs import ScaleOut, ScaleOuts
+from gpuscale.lab.sim.scale_outs import ScaleOuts
 from gpuscale.lab.sim.scenario.setup import STOP_MS, JobSetup, ServiceSetup, Setup, StartTimes
 from gpuscale.triggers.keda import made_hpa
 
@@ -154,8 +154,23 @@ class Site:
         """Let the scenario's second 0 be at `start_ms`: load comes, jobs are submitted, pools grow."""
         self.start_ms = self._worked_ms = start_ms
         for workload in self.setup.workloads:
-            self._add_service(workload)
-        self._schedule()
+            service = self._service(workload)
+            self.services[workload.deployment] = service
+            owner = self._replica_set_key(workload.deployment)
+            self._lifecycles[owner] = workload.lifecycle
+            if workload.starts is not None:
+                self._starts[owner] = workload.starts
+            self.gpus.work[owner] = PodWork(workload.memory_mib, service)
+        engine, load_ms, scan_ms = self.engine, _LOAD_STEP_MS, self.setup.scan_interval_ms
+        engine.every(load_ms, EventStage.LOAD, self.advance_load, first_ms=start_ms + load_ms)
+        engine.every(
+            scan_ms, EventStage.NODE_AUTOSCALER, self.cloud.scan, first_ms=start_ms + scan_ms
+        )
+        for workload in self.setup.workloads:
+            for moment in workload.load.changes(self.setup.duration_ms / 1000):
+                self._announce_change(workload, moment)
+        for job in self.setup.jobs:
+            self._submit_later(job)
 
     def lifecycle_of(self, pod: Pod) -> Lifecycle:
         """Return how long the steps of a pod's life take."""
@@ -188,7 +203,13 @@ class Site:
             self._busy_gpu_ms += busy_gpu_ms
             self.work_energy.add_ready(self._owners[key], busy_gpu_ms)
         if self.cluster.jobs:
-            self._advance_jobs(elapsed_ms)
+            for key in self.containers.processes:
+                pod = self.cluster.pods[key]
+                busy = self.gpus.work[owner_key(pod)].steady_ratio
+                if busy:
+                    busy_gpu_ms = busy * gpu_count(pod.spec) * elapsed_ms
+                    self._busy_gpu_ms += busy_gpu_ms
+                    self.work_energy.add_pod(pod, busy_gpu_ms)
         self._worked_ms = now_ms
 
     def set_replicas(self, deployment: str, replicas: int) -> None:
@@ -229,22 +250,21 @@ class Site:
         for key in self.scale_outs.awaited():
             ready = self.ready_pods(key)
             done = self.scale_outs.pods_ready(key, ready, now_ms)
-            if done and ready >= self.cluster.deployments[key].replicas:
-                self._log_ready(key, done[-1], now_ms)
-
-    def _log_ready(self, deployment: str, scale_out: ScaleOut, now_ms: int) -> None:
-        since = [f"{_seconds(now_ms - scale_out.decided_ms)} after the decision"]
-        if scale_out.load_ms is not None:
-            since.append(f"{_seconds(now_ms - scale_out.load_ms)} after the load rose")
-        self.cluster.event(
-            now_ms,
-            "ReplicasReady",
-            f"Deployment/{deployment.partition('/')[2]}",
-            f"{scale_out.after} of {scale_out.after} pods are ready, {', '.join(since)}",
-            before=scale_out.before,
-            after=scale_out.after,
-            namespace=deployment.partition("/")[0],
-        )
+            if not done or ready < self.cluster.deployments[key].replicas:
+                continue
+            latest, (namespace, _, name) = done[-1], key.partition("/")
+            since = [f"{_seconds(now_ms - latest.decided_ms)} after the decision"]
+            if latest.load_ms is not None:
+                since.append(f"{_seconds(now_ms - latest.load_ms)} after the load rose")
+            self.cluster.event(
+                now_ms,
+                "ReplicasReady",
+                f"Deployment/{name}",
+                f"{latest.after} of {latest.after} pods are ready, {', '.join(since)}",
+                before=latest.before,
+                after=latest.after,
+                namespace=namespace,
+            )
 
     def _create_objects(self) -> None:
         setup = self.setup
@@ -254,18 +274,12 @@ class Site:
         self.cluster.hpas = {item.metadata.key: item for item in (*setup.hpas, *made)}
         for deployment in setup.deployments:
             owner = replica_set_of(self.cluster, deployment)
-            self._owners[deployment.metadata.key] = owner
-            self.cluster.control(owner, deployment.metadata.key)
-            self._add_idle(deployment.metadata.key)
-
-    def _add_service(self, workload: ServiceSetup) -> None:
-        service = self._service(workload)
-        self.services[workload.deployment] = service
-        owner = self._replica_set_key(workload.deployment)
-        self._lifecycles[owner] = workload.lifecycle
-        if workload.starts is not None:
-            self._starts[owner] = workload.starts
-        self.gpus.work[owner] = PodWork(workload.memory_mib, service)
+            key = deployment.metadata.key
+            self._owners[key] = owner
+            self.cluster.control(owner, key)
+            # Until a load is given to it, its pods hold their GPUs and do nothing.
+            self._lifecycles[self._replica_set_key(key)] = Lifecycle(stop_ms=STOP_MS)
+            self.gpus.work[self._replica_set_key(key)] = PodWork(0, None)
 
     def _service(self, workload: ServiceSetup) -> SimulatedService:
         model, load = workload.model, workload.load
@@ -281,28 +295,9 @@ class Site:
         times = stream(seed, "service times", key).random
         return OneByOne(model, load, self.start_ms, times, arrivals)
 
-    def _add_idle(self, deployment: str) -> None:
-        """A Deployment that the scenario gives no load to: its pods hold their GPUs and do nothing."""
-        owner = self._replica_set_key(deployment)
-        self._lifecycles[owner] = Lifecycle(stop_ms=STOP_MS)
-        self.gpus.work[owner] = PodWork(0, None)
-
     def _replica_set_key(self, deployment: str) -> str:
         kind, namespace, name = self._owners[deployment]
         return f"{kind} {namespace}/{name}"
-
-    def _schedule(self) -> None:
-        engine, start = self.engine, self.start_ms
-        engine.every(
-            _LOAD_STEP_MS, EventStage.LOAD, self.advance_load, first_ms=start + _LOAD_STEP_MS
-        )
-        scan_ms = self.setup.scan_interval_ms
-        engine.every(scan_ms, EventStage.NODE_AUTOSCALER, self.cloud.scan, first_ms=start + scan_ms)
-        for workload in self.setup.workloads:
-            for moment in workload.load.changes(self.setup.duration_ms / 1000):
-                self._announce_change(workload, moment)
-        for job in self.setup.jobs:
-            self._submit_later(job)
 
     def _announce_change(self, workload: ServiceSetup, moment: float) -> None:
         before, after = workload.load.rate(moment - 0.001), workload.load.rate(moment)
@@ -324,16 +319,6 @@ class Site:
             self.control_plane.submit(setup)
 
         self.engine.at(self.start_ms + setup.at_ms, EventStage.CONTROLLERS, submit)
-
-    def _advance_jobs(self, elapsed_ms: int) -> None:
-        """Count the work of the running Jobs."""
-        for key in self.containers.processes:
-            pod = self.cluster.pods[key]
-            busy = self.gpus.work[owner_key(pod)].steady_ratio
-            if busy:
-                busy_gpu_ms = busy * gpu_count(pod.spec) * elapsed_ms
-                self._busy_gpu_ms += busy_gpu_ms
-                self.work_energy.add_pod(pod, busy_gpu_ms)
 
     def _node_joined(self, name: str, pool: CloudPool) -> None:
         self.gpus.join(name, pool.gpu_model, pool.gpus)

@@ -5,13 +5,12 @@ sources. In virtual time no source is ever away for longer than a metric takes t
 """
 
 import math
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from gpuscale.base.errors import BugError, GpuscaleError, UnavailableError, UncoveredError
 from gpuscale.base.objects.metric_values import ExternalValue
-from gpuscale.base.objects.pods import Pod
 from gpuscale.hpa.controller import MetricsClient
 from gpuscale.hpa.replicas import PodSample, pod_info
 from gpuscale.lab.sim.world import World
@@ -21,7 +20,6 @@ from gpuscale.triggers import (
     FlowSeen,
     Missing,
     Observation,
-    PodLoad,
     PodLoads,
     PodsSeen,
     TotalLoad,
@@ -29,7 +27,6 @@ from gpuscale.triggers import (
     TriggerState,
     WakeQuery,
     WakeSeen,
-    WorkloadRef,
     awake,
     evaluate,
     flow_seen,
@@ -135,41 +132,45 @@ class SimulatedTriggers:
         for trigger, watched in self._watched.items():
             if now_ms < watched.due_ms:
                 continue
-            seen = await self._see(trigger, watched, now_ms)
+            pods, selector = self._pods(trigger, watched, now_ms)
+            load: PodLoads | TotalLoad | Missing
+            if trigger.policy is not None:
+                load = await self._wanted(trigger, watched, now_ms)
+            else:
+                load = await self._load(trigger, pods, selector, now_ms)
+            wakes = [await self._wake(each, now_ms) for each in trigger.wakes]
+            if trigger.schedule is not None:
+                is_awake, _ = awake(trigger.schedule, now_ms)
+                wakes.append(WakeSeen("schedule", is_awake, "awake" if is_awake else "asleep"))
+            flow = await self._flow(trigger, now_ms)
+            seen = Observation(now_ms, now_ms / 1000, load, pods, tuple(wakes), flow)
             outcome = evaluate(trigger, seen, watched.state)
             watched.answer, watched.state = outcome.answer, outcome.state
-            pods = seen.pods
             is_asleep = (
                 pods.desired == 0 if isinstance(pods, PodsSeen) else not outcome.answer.is_active
             )
             watched.due_ms = now_ms + (LOOK_MS if is_asleep else _AWAKE_MS)
 
-    async def _see(self, trigger: Trigger, watched: _Watched, now_ms: int) -> Observation:
-        pods, selector = self._pods(trigger, watched, now_ms)
-        load: PodLoads | TotalLoad | Missing
-        if trigger.policy is not None:
-            load = await self._wanted(trigger, watched, now_ms)
-        else:
-            load = await self._load(trigger, pods, selector, now_ms)
-        wakes = tuple([await self._wake(each, now_ms) for each in trigger.wakes])
-        if trigger.schedule is not None:
-            is_awake, _ = awake(trigger.schedule, now_ms)
-            wakes = (*wakes, WakeSeen("schedule", is_awake, "awake" if is_awake else "asleep"))
-        flow = await self._flow(trigger, now_ms)
-        return Observation(now_ms, now_ms / 1000, load, pods, wakes, flow)
-
     def _pods(
         self, trigger: Trigger, watched: _Watched, now_ms: int
     ) -> tuple[PodsSeen | Missing | None, str]:
+        """Return the pods of a trigger's workload and their selector; learn how long they take to start."""
         workload = trigger.workload
         if workload is None:
             return None, ""
         cluster = self._world.cluster
         deployment = cluster.deployments.get(f"{trigger.namespace}/{workload.name}")
-        if deployment is None or not _is_deployment(workload):
+        kind = workload.kind, workload.api_version
+        if deployment is None or kind != ("Deployment", "apps/v1"):
             return Missing(f"there is no {workload.kind} {workload.name}"), ""
         pods = cluster.selected(trigger.namespace, deployment.selector)
-        self._learn(watched, pods)
+        for pod in pods:
+            ready_ms = pod.status.ready_transition_ms
+            if pod.status.ready and ready_ms and pod.metadata.name not in watched.started:
+                watched.started.add(pod.metadata.name)
+                took_s = (ready_ms - pod.metadata.creation_ms) / 1000
+                watched.starts_s = kept_starts(watched.starts_s, took_s)
+        watched.started &= {pod.metadata.name for pod in pods}
         alive = [pod for pod in pods if pod.metadata.deletion_ms is None]
         starting = [
             (now_ms - pod.metadata.creation_ms) / 1000
@@ -187,15 +188,6 @@ class SimulatedTriggers:
         )
         return seen, str(deployment.selector)
 
-    def _learn(self, watched: _Watched, pods: Sequence[Pod]) -> None:
-        for pod in pods:
-            ready_ms = pod.status.ready_transition_ms
-            if pod.status.ready and ready_ms and pod.metadata.name not in watched.started:
-                watched.started.add(pod.metadata.name)
-                took_s = (ready_ms - pod.metadata.creation_ms) / 1000
-                watched.starts_s = kept_starts(watched.starts_s, took_s)
-        watched.started &= {pod.metadata.name for pod in pods}
-
     async def _load(
         self, trigger: Trigger, pods: PodsSeen | Missing | None, selector: str, now_ms: int
     ) -> PodLoads | TotalLoad | Missing:
@@ -207,9 +199,14 @@ class SimulatedTriggers:
         try:
             if load.query:
                 return await self._total(load.query, now_ms)
-            return await self._pod_loads(trigger.namespace, load, selector, now_ms)
+            values = await self._client.pod_values(trigger.namespace, selector, load.metric, None)
         except GpuscaleError as error:
             return Missing(str(error))
+        samples = {
+            each.object_name: PodSample(each.value_milli, each.measured_ms, each.window_ms)
+            for each in values
+        }
+        return PodLoads(samples, min((s.measured_ms for s in samples.values()), default=now_ms))
 
     async def _total(self, query: str, now_ms: int) -> TotalLoad | Missing:
         found = _number(await self._ask(query, now_ms), now_ms)
@@ -226,16 +223,6 @@ class SimulatedTriggers:
             return Missing(str(error))
         return flow_seen(waiting, finished)
 
-    async def _pod_loads(
-        self, namespace: str, load: PodLoad, selector: str, now_ms: int
-    ) -> PodLoads:
-        values = await self._client.pod_values(namespace, selector, load.metric, None)
-        samples = {
-            each.object_name: PodSample(each.value_milli, each.measured_ms, each.window_ms)
-            for each in values
-        }
-        return PodLoads(samples, min((s.measured_ms for s in samples.values()), default=now_ms))
-
     async def _wake(self, wake: WakeQuery, now_ms: int) -> WakeSeen:
         try:
             found = _number(await self._ask(wake.query, now_ms), now_ms)
@@ -244,10 +231,6 @@ class SimulatedTriggers:
         if isinstance(found, str):
             return WakeSeen(wake.source, None, f"{wake.source}: {found}")
         return WakeSeen(wake.source, found[0] > wake.threshold, f"{found[0]:g}")
-
-
-def _is_deployment(workload: WorkloadRef) -> bool:
-    return (workload.kind, workload.api_version) == ("Deployment", "apps/v1")
 
 
 def _number(value: Value, now_ms: int) -> tuple[float, int] | str:

@@ -16,47 +16,37 @@ class Scheduler:
         """Return the keys of the pods that were bound, in the order they were."""
         cluster = self._cluster
         bound: list[str] = []
-        self._forget()
+        for key in [key for key in self._reasons if key not in cluster.pods]:
+            del self._reasons[key]
         if not cluster.index.waiting:
             return ()
         placer = Placer(cluster.node_states().values())
-        for pod in _in_queue_order(cluster.unscheduled()):
+        # As the scheduling queue gives them: by priority, then by age.
+        waiting = sorted(
+            cluster.unscheduled(), key=lambda pod: (-pod.spec.priority, pod.metadata.creation_ms)
+        )
+        for pod in waiting:
             key = pod.metadata.key
-            placement = placer.place(pod.spec)
-            if placement.node is None:
-                self._explain(pod, placement.message, now_ms)
-                continue
-            cluster.bind(key, placement.node)
-            self._reasons.pop(key, None)
-            message = f"Successfully assigned {key} to {placement.node}"
             about, namespace = f"Pod/{pod.metadata.name}", pod.metadata.namespace
-            cluster.event(now_ms, "Scheduled", about, message, namespace=namespace)
-            bound.append(key)
+            placement = placer.place(pod.spec)
+            if placement.node is not None:
+                cluster.bind(key, placement.node)
+                self._reasons.pop(key, None)
+                message = f"Successfully assigned {key} to {placement.node}"
+                cluster.event(now_ms, "Scheduled", about, message, namespace=namespace)
+                bound.append(key)
+            elif self._reasons.get(key) != placement.message:
+                self._reasons[key] = placement.message
+                cluster.event(
+                    now_ms,
+                    "FailedScheduling",
+                    about,
+                    placement.message,
+                    namespace=namespace,
+                    type_="Warning",
+                )
         return tuple(bound)
 
     def unschedulable(self) -> list[Pod]:
         """Return the pods that were tried and fit nowhere, oldest first."""
         return [pod for pod in self._cluster.unscheduled() if pod.metadata.key in self._reasons]
-
-    def _explain(self, pod: Pod, message: str, now_ms: int) -> None:
-        key = pod.metadata.key
-        if self._reasons.get(key) != message:
-            self._reasons[key] = message
-            self._cluster.event(
-                now_ms,
-                "FailedScheduling",
-                f"Pod/{pod.metadata.name}",
-                message,
-                namespace=pod.metadata.namespace,
-                type_="Warning",
-            )
-
-    def _forget(self) -> None:
-        gone = [key for key in self._reasons if key not in self._cluster.pods]
-        for key in gone:
-            del self._reasons[key]
-
-
-def _in_queue_order(pods: list[Pod]) -> list[Pod]:
-    """Return pods as the scheduling queue gives them: by priority, then by age."""
-    return sorted(pods, key=lambda pod: (-pod.spec.priority, pod.metadata.creation_ms))

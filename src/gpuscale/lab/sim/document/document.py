@@ -7,7 +7,6 @@ and null in a series is a gap.
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
-from gpuscale.base.objects.hpa import MetricTarget
 from gpuscale.base.objects.scaled_object import KIND
 from gpuscale.lab.sim.autoscaler import SyncFigures
 from gpuscale.lab.sim.control.cloud import Rental
@@ -72,7 +71,19 @@ def row(
             values[f"inFlight/{name}"] = round(service.in_service, _DIGITS)
             used = service.kv_used
             values[f"kvCache/{name}"] = None if used is None else round(used, _DIGITS)
-    values |= _hpa_values(world, hpas)
+    for key, hpa in world.cluster.hpas.items():
+        name, shown = hpa.metadata.name, hpas.get(key)
+        deployment = f"{hpa.metadata.namespace}/{hpa.target.name}"
+        values[f"hpa/{name}/current"] = world.cluster.deployments[deployment].replicas
+        if hpa.metrics:
+            # The number that the metric's value is held against, whichever form the target has.
+            target = hpa.metrics[0 if shown is None else shown.metric].target
+            quantity = target.average_value or target.value
+            percent = target.average_utilization
+            values[f"hpa/{name}/target"] = percent if quantity is None else float(quantity)
+        if shown is not None:
+            values[f"hpa/{name}/desired"] = shown.desired
+            values[f"hpa/{name}/value"] = None if shown.milli is None else shown.milli / 1000
     for name, jobs in job_progress(world).items():
         values[f"jobs/{name}/pending"] = jobs.pending
         values[f"jobs/{name}/running"] = jobs.running
@@ -85,37 +96,33 @@ def row(
     return values
 
 
-def _hpa_values(world: Site, hpas: Mapping[str, SyncFigures]) -> dict[str, float | None]:
-    values: dict[str, float | None] = {}
-    for key, hpa in world.cluster.hpas.items():
-        name = hpa.metadata.name
-        deployment = f"{hpa.metadata.namespace}/{hpa.target.name}"
-        values[f"hpa/{name}/current"] = world.cluster.deployments[deployment].replicas
-        shown = hpas.get(key)
-        if hpa.metrics:
-            index = 0 if shown is None else shown.metric
-            values[f"hpa/{name}/target"] = _target(hpa.metrics[index].target)
-        if shown is not None:
-            values[f"hpa/{name}/desired"] = shown.desired
-            values[f"hpa/{name}/value"] = None if shown.milli is None else shown.milli / 1000
-    return values
-
-
-def _target(target: MetricTarget) -> float | None:
-    """Return the number that a metric's value is held against, whichever form the target has."""
-    quantity = target.average_value or target.value
-    return float(quantity) if quantity is not None else target.average_utilization
-
-
 def summary(world: Site) -> dict[str, object]:
     """Return the figures that sum a run up."""
     log = _sizes(world.cluster.events.since(0))
     now_ms = world.engine.now_ms
     rentals = world.cloud.rentals
+    failed_rules = {
+        f"{group.name}/{rule.name}": {
+            "evaluations": rule.status.evaluations,
+            "failures": rule.status.failures,
+            "lastError": rule.status.latest_failure,
+        }
+        for group in world.prometheus_rules.groups
+        for rule in group.rules
+        if rule.status.failures
+    }
     return {
         "duration": world.seconds(now_ms),
         "hpas": _hpa_summaries(world, log),
-        "nodePools": _pool_summaries(world, log),
+        "nodePools": {
+            name: {
+                "maxNodes": max(
+                    [item.pool.min_nodes, *log.get(("TriggeredScaleUp", f"NodePool/{name}"), ())]
+                ),
+                "finalNodes": world.cloud.sizes(name)[1],
+            }
+            for name, item in world.cloud.pools.items()
+        },
         "jobs": {
             name: {
                 "submitted": jobs.submitted,
@@ -134,23 +141,8 @@ def summary(world: Site) -> dict[str, object]:
         "poolsWithoutPrice": sorted({each.pool for each in rentals if each.price_per_hour is None}),
         **request_summaries(world),
         "scaleOuts": _scale_outs(world),
-        **_failed_rules(world),
+        **({"failedRules": failed_rules} if failed_rules else {}),
     }
-
-
-def _failed_rules(world: Site) -> dict[str, object]:
-    """Return the Prometheus rules that failed, how often and why at last; nothing where none did."""
-    failed = {
-        f"{group.name}/{rule.name}": {
-            "evaluations": rule.status.evaluations,
-            "failures": rule.status.failures,
-            "lastError": rule.status.latest_failure,
-        }
-        for group in world.prometheus_rules.groups
-        for rule in group.rules
-        if rule.status.failures
-    }
-    return {"failedRules": failed} if failed else {}
 
 
 def _hours(world: Site, now_ms: int) -> dict[str, float]:
@@ -197,17 +189,6 @@ def _hpa_summaries(world: Site, log: _Sizes) -> Mapping[str, Mapping[str, object
                 "activations": len(woken),
                 "deactivations": len(log.get((DEACTIVATED, scaled), [])),
             }
-    return found
-
-
-def _pool_summaries(world: Site, log: _Sizes) -> dict[str, object]:
-    found: dict[str, object] = {}
-    for name, item in world.cloud.pools.items():
-        sizes = log.get(("TriggeredScaleUp", f"NodePool/{name}"), [])
-        found[name] = {
-            "maxNodes": max([item.pool.min_nodes, *sizes]),
-            "finalNodes": world.cloud.sizes(name)[1],
-        }
     return found
 
 

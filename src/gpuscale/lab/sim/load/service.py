@@ -130,7 +130,11 @@ class SimulatedService:
         step_ms = now_ms - self._times_ms[-1]
         if step_ms > 0:
             self._load_rate = self._unkept_requests / (step_ms / 1000)
-            self._remember(now_ms, self._unkept_s)
+            self._times_ms.append(now_ms)
+            self._busy_s.append(self._busy_s[-1] + self._unkept_s)
+            if len(self._times_ms) > 2 * _HISTORY:
+                del self._times_ms[:_HISTORY]
+                del self._busy_s[:_HISTORY]
             self._unkept_s = self._unkept_requests = 0.0
 
     def join(self, now_ms: int, ready_pods: int) -> float | None:
@@ -165,7 +169,11 @@ class SimulatedService:
         step_s = (now_ms - self._now_ms) / 1000
         if step_s <= 0:
             return
-        requests = self._requests(now_ms, step_s)
+        if self.manual_rate is None:
+            until, start_ms = self._load.requests_until, self._start_ms
+            requests = until((now_ms - start_ms) / 1000) - until((self._now_ms - start_ms) / 1000)
+        else:
+            requests = self.manual_rate * step_s
         self._now_ms, self._pods = now_ms, ready_pods
         self.arrived += requests
         self._unkept_requests += requests
@@ -234,39 +242,20 @@ class SimulatedService:
                 cohorts.appendleft((came_s, count - taken))
         # Rounding must not add up: without cohorts nothing waits.
         self.waiting = max(0.0, queued - (room - left)) if cohorts else 0.0
-        self._turn_away()
+        over = self.waiting - self.model.queue_limit
+        if over > 0:
+            # Who came last is turned away.
+            self.rejected += over
+            self.waiting = self.model.queue_limit
+            while over > 0 and cohorts:
+                came_s, count = cohorts.pop()
+                if count > over:
+                    cohorts.append((came_s, count - over))
+                over -= count
         self._in_cohorts = self.waiting
         if len(cohorts) > _MAX_COHORTS:
             self._cohorts = _halved(cohorts)
         return room - left
-
-    def _turn_away(self) -> None:
-        """Keep the queue within its limit; who came last goes."""
-        over = self.waiting - self.model.queue_limit
-        if over <= 0:
-            return
-        self.rejected += over
-        self.waiting = self.model.queue_limit
-        while over > 0 and self._cohorts:
-            came_s, count = self._cohorts.pop()
-            if count > over:
-                self._cohorts.append((came_s, count - over))
-            over -= count
-
-    def _requests(self, now_ms: int, step_s: float) -> float:
-        if self.manual_rate is not None:
-            return self.manual_rate * step_s
-        until = self._load.requests_until
-        return until((now_ms - self._start_ms) / 1000) - until(
-            (self._now_ms - self._start_ms) / 1000
-        )
-
-    def _remember(self, now_ms: int, busy_s: float) -> None:
-        self._times_ms.append(now_ms)
-        self._busy_s.append(self._busy_s[-1] + busy_s)
-        if len(self._times_ms) > 2 * _HISTORY:
-            del self._times_ms[:_HISTORY]
-            del self._busy_s[:_HISTORY]
 
     def _busy_until(self, time_ms: int) -> float:
         """Busy seconds up to a moment, in a straight line between steps."""

@@ -58,8 +58,11 @@ def load_trace(
                 _check_later(time, times)
                 rates.append(_rate(values[1], unit))
             times.append(time)
-        except (ValueError, IndexError) as error:
-            problems.append(_row_problem(source, line, row, error))
+        except IndexError:
+            found = counted(len(row), "column")
+            problems.append(Problem(source, line, None, found, "as many as the header has"))
+        except ValueError as error:
+            problems.append(Problem(source, line, None, None, str(error)))
         if line > MAX_ROWS + 1:
             expected = f"at most {MAX_ROWS:,} rows"
             problems.append(Problem(source, line, None, "another row", expected))
@@ -142,9 +145,3 @@ def _rate(text: str, unit: str) -> float:
     if not 0 <= value < 1e12:
         raise ValueError(f"found {text!r}, expected a rate of zero or more {unit}")
     return value
-
-
-def _row_problem(source: str, line: int, row: list[str], error: Exception) -> Problem:
-    if isinstance(error, IndexError):
-        return Problem(source, line, None, counted(len(row), "column"), "as many as the header has")
-    return Problem(source, line, None, None, str(error))

@@ -107,7 +107,11 @@ class _Resolver:
         hpa_changes = read_hpa_changes(run, hpas, references) if has_objects else ()
         if has_objects:
             self._check_targets(hpas, deployments)
-            self._check_scaled_objects(hpas, deployments)
+            known = {deployment.metadata.key: deployment for deployment in deployments}
+            before: list[ScaledObject] = []
+            for scaled, document in self._scaled:
+                references.problems += scaled_object_problems(scaled, document, known, hpas, before)
+                before.append(scaled)
             self._check_zero((*hpas, *(each.hpa for each in hpa_changes)))
         replica_policy = self._policy(
             "gpuscale.replica_policies",
@@ -123,7 +127,10 @@ class _Resolver:
         )
         if self._references.problems:
             raise ConfigError(*self._references.problems)
-        autoscaler = self._spec.node_autoscaler
+        autoscaler, name = self._spec.node_autoscaler, self._spec.pipeline.agent_service
+        labels = {"app.kubernetes.io/name": name}
+        # The node agents stand behind it; Object metrics may describe it.
+        agents = Service(ObjectMeta(name, self._spec.pipeline.agent_namespace, labels), labels)
         return Setup(
             name=self._scenario.metadata.name,
             description=self._spec.description.strip(),
@@ -140,7 +147,7 @@ class _Resolver:
             pools=pools,
             currency=currency,
             deployments=deployments,
-            services=(*(o for o in objects if isinstance(o, Service)), self._agent_service()),
+            services=(*(o for o in objects if isinstance(o, Service)), agents),
             hpas=hpas,
             scaled_objects=scaled_objects,
             workloads=workloads,
@@ -198,17 +205,6 @@ class _Resolver:
                     ("manifests",), f"a Deployment of the manifests (there: {there})", found=found
                 )
 
-    def _check_scaled_objects(
-        self, hpas: tuple[HorizontalPodAutoscaler, ...], deployments: tuple[Deployment, ...]
-    ) -> None:
-        known = {deployment.metadata.key: deployment for deployment in deployments}
-        before: list[ScaledObject] = []
-        for scaled, document in self._scaled:
-            self._references.problems += scaled_object_problems(
-                scaled, document, known, hpas, before
-            )
-            before.append(scaled)
-
     def _check_zero(self, hpas: tuple[HorizontalPodAutoscaler, ...]) -> None:
         pipeline = self._spec.pipeline
         is_on = pipeline.hpa_scale_to_zero
@@ -223,9 +219,3 @@ class _Resolver:
                     found=found,
                     fix='set pipeline.hpaScaleToZero: true, or pipeline.kubernetesVersion: "1.37"',
                 )
-
-    def _agent_service(self) -> Service:
-        """The Service that the node agents stand behind; Object metrics may describe it."""
-        name = self._spec.pipeline.agent_service
-        labels = {"app.kubernetes.io/name": name}
-        return Service(ObjectMeta(name, self._spec.pipeline.agent_namespace, labels), labels)
