@@ -54,31 +54,28 @@ def normalized_steps(
     normalized: Normalized, limits: Limits, hpa: HorizontalPodAutoscaler
 ) -> tuple[str, ...]:
     """Return a sentence for each rule that changed the count."""
-    steps = (_stabilized(normalized, limits), _limited(normalized, hpa), _lifted(normalized))
-    return tuple(step for step in steps if step)
-
-
-def _stabilized(normalized: Normalized, limits: Limits) -> str:
-    if normalized.able == READY_FOR_SCALE:
-        return ""
-    if normalized.able == UP_STABILIZED:
-        which, window_ms = "lowest", limits.up.window_ms
-    else:
+    steps: list[str] = []
+    count, limited = normalized.bounded, normalized.limited
+    if normalized.able != READY_FOR_SCALE:
         which = "highest"
         window_ms = limits.down.window_ms if limits.has_behavior else limits.window_ms
-    window = format_duration(window_ms)
-    return f"Stabilization keeps {normalized.held}, the {which} asked for within the last {window}."
-
-
-def _limited(normalized: Normalized, hpa: HorizontalPodAutoscaler) -> str:
-    count, limited = normalized.bounded, normalized.limited
+        if normalized.able == UP_STABILIZED:
+            which, window_ms = "lowest", limits.up.window_ms
+        window = format_duration(window_ms)
+        steps.append(
+            f"Stabilization keeps {normalized.held}, the {which} asked for within the last {window}."
+        )
     if limited == TOO_FEW:
-        return f"Raised to minReplicas, {count}."
-    if limited == TOO_MANY:
-        return f"Cut to maxReplicas, {count}."
-    if limited == UP_LIMIT:
-        return _rate("Scale-up", count, hpa.behavior)
-    return _rate("Scale-down", count, hpa.behavior) if limited == DOWN_LIMIT else ""
+        steps.append(f"Raised to minReplicas, {count}.")
+    elif limited == TOO_MANY:
+        steps.append(f"Cut to maxReplicas, {count}.")
+    elif limited == UP_LIMIT:
+        steps.append(_rate("Scale-up", count, hpa.behavior))
+    elif limited == DOWN_LIMIT:
+        steps.append(_rate("Scale-down", count, hpa.behavior))
+    if normalized.replicas != count:
+        steps.append(f"Raised from zero to minReplicas, {normalized.replicas}.")
+    return tuple(steps)
 
 
 def _rate(direction: str, limit: int, behavior: Behavior | None) -> str:
@@ -88,9 +85,3 @@ def _rate(direction: str, limit: int, behavior: Behavior | None) -> str:
     if rules.select_policy is SelectPolicy.DISABLED:
         return f"{direction} is disabled by selectPolicy, so the count stays at {limit}."
     return f"{direction} is limited to {limit} by the policies of spec.behavior."
-
-
-def _lifted(normalized: Normalized) -> str:
-    if normalized.replicas == normalized.bounded:
-        return ""
-    return f"Raised from zero to minReplicas, {normalized.replicas}."

@@ -45,7 +45,8 @@ def _has_just_scaled(status: ReportedStatus, decision: Decision) -> bool:
 
 def _counts(status: ReportedStatus, decision: Decision) -> Iterator[Difference]:
     current = decision.current_replicas
-    is_followed = _has_just_scaled(status, decision) or _scale_failed(decision)
+    has_failed = any(c.type == ABLE_TO_SCALE and c.status == "False" for c in decision.conditions)
+    is_followed = has_failed or _has_just_scaled(status, decision)
     if status.current_replicas != current and not is_followed:
         why = "Somebody else scaled the target since the controller's last sync."
         yield Difference("currentReplicas", str(status.current_replicas), str(current), why)
@@ -69,13 +70,20 @@ def _conditions(status: ReportedStatus, decision: Decision) -> Iterator[Differen
             decision.rescale or _has_just_scaled(status, decision)
         ):
             continue  # it says no more than the counts
-        if found is None or _words(found) != _words(decided):
-            there = "none" if found is None else _text(found)
-            yield Difference(decided.type, there, _text(decided), _why(found, decided))
-
-
-def _scale_failed(decision: Decision) -> bool:
-    return any(c.type == ABLE_TO_SCALE and c.status == "False" for c in decision.conditions)
+        if found is not None and _words(found) == _words(decided):
+            continue
+        there, reasons = "none", {decided.reason}
+        if found is not None:
+            there, reasons = _text(found), {decided.reason, found.reason}
+        why = "What it sees has changed since its last sync."
+        if decided.type == SCALING_ACTIVE:
+            why = (
+                "What the controller asked for was answered otherwise at its last sync, "
+                "or is answered otherwise to the controller than to you."
+            )
+        elif reasons & _STABILIZED:
+            why = "Stabilization goes by recommendations that only the controller remembers."
+        yield Difference(decided.type, there, _text(decided), why)
 
 
 def _words(condition: Condition) -> tuple[str, str, str]:
@@ -84,15 +92,3 @@ def _words(condition: Condition) -> tuple[str, str, str]:
 
 def _text(condition: Condition) -> str:
     return f"{condition.status} {condition.reason}: {condition.message}"
-
-
-def _why(reported: Condition | None, decided: Condition) -> str:
-    reasons = {decided.reason, "" if reported is None else reported.reason}
-    if decided.type == SCALING_ACTIVE:
-        return (
-            "What the controller asked for was answered otherwise at its last sync, "
-            "or is answered otherwise to the controller than to you."
-        )
-    if reasons & _STABILIZED:
-        return "Stabilization goes by recommendations that only the controller remembers."
-    return "What it sees has changed since its last sync."

@@ -106,8 +106,12 @@ def selected_pods(
     given: Sequence[GivenPod], selector: str
 ) -> tuple[tuple[PodInfo, ...], tuple[str, ...]]:
     """Return the pods that the selector finds, and a note on the others."""
-    found = _parsed(selector)
-    if found is None:
+    try:
+        found = parse_selector(selector)
+    except ValueError:
+        found = None
+    if not found:
+        # There is none to go by, which the decision then says.
         return tuple(each.pod for each in given), ()
     selected = [each.pod for each in given if _is_selected(each, found)]
     others = [each.pod.name for each in given if not _is_selected(each, found)]
@@ -119,14 +123,6 @@ def selected_pods(
 
 def _is_selected(given: GivenPod, selector: Selector) -> bool:
     return not given.has_labels or selector.matches(given.pod.labels)
-
-
-def _parsed(selector: str) -> Selector | None:
-    """Return the selector; None where there is none to go by, which the decision then says."""
-    try:
-        return parse_selector(selector) or None
-    except ValueError:
-        return None
 
 
 def unknown_samples(

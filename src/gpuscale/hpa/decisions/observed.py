@@ -32,7 +32,7 @@ from gpuscale.hpa.types import (
     PodValues,
 )
 
-_ANSWERS = ("pods", "value", "samples", "error")
+_ANSWERS: tuple[str, ...] = ("pods", "value", "samples", "error")
 _UNREADABLE = FetchError("")
 """Placeholder of an entry with a fault until the whole document is refused."""
 
@@ -84,27 +84,21 @@ def _entries(number: int) -> str:
 def _observation(entry: Fields, metric: MetricSpec | None) -> Observation:
     note_unknown(entry, *_ANSWERS)
     answers = [key for key in _ANSWERS if key in entry]
-    wanted = _ANSWERS if metric is None else (_answer_of(metric), "error")
+    match metric:
+        case None:
+            wanted = _ANSWERS
+        case ObjectMetric():
+            wanted = "value", "error"
+        case ExternalMetric():
+            wanted = "samples", "error"
+        case _:
+            wanted = "pods", "error"
     if len(answers) != 1 or answers[0] not in wanted:
         found = " and ".join(answers) or "no answer"
         of_metric = "" if metric is None else f" for the metric {metric_label(metric)}"
         entry.note((), f"one of {', '.join(wanted)}{of_metric}", found=found)
         return _UNREADABLE
-    return _answer(entry, answers[0], metric)
-
-
-def _answer_of(metric: MetricSpec) -> str:
-    match metric:
-        case ObjectMetric():
-            return "value"
-        case ExternalMetric():
-            return "samples"
-        case _:
-            return "pods"
-
-
-def _answer(entry: Fields, key: str, metric: MetricSpec | None) -> Observation:
-    match key:
+    match answers[0]:
         case "error":
             return FetchError(entry.text("error"))
         case "value":
@@ -158,18 +152,17 @@ def _pod_value(item: Fields) -> MetricValue:
 def _pod_usage(item: Fields) -> PodUsage:
     note_unknown(item, "pod", "containers", "age", "window")
     containers = item.child("containers", required=True)
-    usages = {name: _usage_milli(containers, name) for name in containers.data}
+    # The API may name a container without this resource.
+    usages = {
+        name: value_milli(containers, name) if name in containers else None
+        for name in containers.data
+    }
     return PodUsage(
         pod=item.text("pod", required=True),
         containers=usages,
         measured_ms=measured_ms(item),
         window_ms=_window_ms(item),
     )
-
-
-def _usage_milli(containers: Fields, name: str) -> int | None:
-    """Return what a container used; None where the API names it without this resource."""
-    return value_milli(containers, name) if name in containers else None
 
 
 def _window_ms(item: Fields) -> int:

@@ -109,22 +109,17 @@ def _attempt(
 
 
 def _pods_replicas(spec: PodsMetric, observation: Observation, sync: SyncContext) -> MetricProposal:
-    samples = _pod_samples(spec, observation)
-    if spec.target.average_value is None:
-        raise UncomputableError("invalid pods metric source: no average value target was set")
-    return plain_metric_replicas(
-        samples, wrapped64(spec.target.average_value.milli_value()), "", sync
-    )
-
-
-def _pod_samples(spec: PodsMetric, observation: Observation) -> dict[str, PodSample]:
     prefix = f"unable to get metric {spec.name}: "
     _raise_fetch_error(observation, prefix, "custom")
     if not isinstance(observation, PodValues):
         raise _mismatch(spec, observation)
     if not observation.samples:
         raise UncomputableError(f"{prefix}no metrics returned from custom metrics API")
-    return {value.object_name: sample_of(value, value.value_milli) for value in observation.samples}
+    if spec.target.average_value is None:
+        raise UncomputableError("invalid pods metric source: no average value target was set")
+    samples = {each.object_name: sample_of(each, each.value_milli) for each in observation.samples}
+    target_milli = wrapped64(spec.target.average_value.milli_value())
+    return plain_metric_replicas(samples, target_milli, "", sync)
 
 
 def _object_replicas(

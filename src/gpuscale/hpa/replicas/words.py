@@ -106,7 +106,16 @@ def _pod_steps(asked: MetricProposal, totals: PodTotals, sync: SyncContext) -> I
             yield f"{counted(totals.unready, 'unready pod')} left out of a scale-down."
         yield _rounded_up(proposal)
         return
-    yield from _filled_in(asked, totals)
+    missing = f"{counted(totals.missing, 'pod')} without a sample"
+    if proposal.filled & FULL_MISSING:
+        words = "exactly on target"
+        if asked.measure is Measure.UTILIZATION:
+            words = f"using {max(100, asked.target)}% of their request"
+        yield _count_as(missing, totals.missing, words)
+    if proposal.filled & IDLE_MISSING:
+        yield _count_as(missing, totals.missing, "0")
+    if proposal.filled & IDLE_UNREADY:
+        yield _count_as(counted(totals.unready, "unready pod"), totals.unready, "0")
     yield f"With them the ratio is {shown_ratio(proposal.new_ratio)}."
     if outcome == ENLARGED_WITHIN:
         yield _within_tolerance(sync)
@@ -116,20 +125,6 @@ def _pod_steps(asked: MetricProposal, totals: PodTotals, sync: SyncContext) -> I
         yield _rounded_up(proposal)
         if outcome == AGAINST:
             yield _no_change("that goes against the ratio")
-
-
-def _filled_in(asked: MetricProposal, totals: PodTotals) -> Iterator[str]:
-    filled = asked.proposal.filled
-    missing = f"{counted(totals.missing, 'pod')} without a sample"
-    if filled & FULL_MISSING:
-        words = "exactly on target"
-        if asked.measure is Measure.UTILIZATION:
-            words = f"using {max(100, asked.target)}% of their request"
-        yield _count_as(missing, totals.missing, words)
-    if filled & IDLE_MISSING:
-        yield _count_as(missing, totals.missing, "0")
-    if filled & IDLE_UNREADY:
-        yield _count_as(counted(totals.unready, "unready pod"), totals.unready, "0")
 
 
 def _count_as(which: str, count: int, words: str) -> str:

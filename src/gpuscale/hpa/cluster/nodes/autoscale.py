@@ -71,41 +71,28 @@ def autoscale(
         now_ms: milliseconds since the epoch.
         settings: the autoscaler's flags.
     """
-    unneeded = _unneeded(nodes, state, now_ms)
-    if _must_wait(unschedulable, now_ms, settings):
+    unneeded = {
+        node.state.name: state.unneeded_since_ms.get(node.state.name, now_ms)
+        for node in nodes
+        if node.empty and node.ready
+    }
+    ages = [now_ms - pod.metadata.creation_ms for pod in unschedulable if gpu_count(pod.spec)]
+    if ages and max(ages) < settings.gpu_pod_age_ms:
+        # While the oldest waiting GPU pod is too young the whole pass waits, removals too.
         return Pass((), AutoscalerState(unneeded, state.last_scale_up_ms))
-    growth = _grow(pools, nodes, unschedulable)
-    if growth is not None:
-        return Pass((growth,), AutoscalerState(unneeded, now_ms))
-    removals = _shrink(pools, nodes, unneeded, state.last_scale_up_ms, now_ms, settings)
-    gone = {action.node for action in removals}
-    kept = {name: since for name, since in unneeded.items() if name not in gone}
-    return Pass(removals, AutoscalerState(kept, state.last_scale_up_ms))
-
-
-def _must_wait(pods: Sequence[Pod], now_ms: int, settings: AutoscalerSettings) -> bool:
-    """Whether the oldest waiting GPU pod is too young; the whole pass waits then, removals too."""
-    ages = [now_ms - pod.metadata.creation_ms for pod in pods if gpu_count(pod.spec)]
-    return bool(ages) and max(ages) < settings.gpu_pod_age_ms
-
-
-def _grow(
-    pools: Sequence[NodePool], nodes: Sequence[PoolNode], pods: Sequence[Pod]
-) -> ScaleUp | None:
-    """Return the growth of the first pool that can help a pod which no node, present or coming, can take."""
-    homeless = _not_fitting([node.state for node in nodes], pods)
+    # Each pod that fits takes its place on the nodes there are, present or coming; the others need new ones.
+    room = [node.state for node in nodes]
+    homeless = [pod for pod in unschedulable if not _take_place(room, pod)]
     for pool in pools:
         size = sum(1 for node in nodes if node.pool == pool.name)
         added, helped = _pack(pool, pool.max_nodes - size, homeless)
         if added:
-            return ScaleUp(pool.name, size, size + added, helped)
-    return None
-
-
-def _not_fitting(states: Sequence[NodeState], pods: Sequence[Pod]) -> list[Pod]:
-    """Return the pods left over once each of the others took its place on the nodes there are."""
-    room = list(states)
-    return [pod for pod in pods if not _take_place(room, pod)]
+            growth = ScaleUp(pool.name, size, size + added, helped)
+            return Pass((growth,), AutoscalerState(unneeded, now_ms))
+    removals = _shrink(pools, nodes, unneeded, state.last_scale_up_ms, now_ms, settings)
+    gone = {action.node for action in removals}
+    kept = {name: since for name, since in unneeded.items() if name not in gone}
+    return Pass(removals, AutoscalerState(kept, state.last_scale_up_ms))
 
 
 def _take_place(room: list[NodeState], pod: Pod) -> bool:
@@ -128,14 +115,6 @@ def _pack(pool: NodePool, limit: int, pods: Sequence[Pod]) -> tuple[int, tuple[s
             opened.append(template.with_pod(pod.spec))
             helped.append(pod.metadata.key)
     return len(opened), tuple(helped)
-
-
-def _unneeded(nodes: Sequence[PoolNode], state: AutoscalerState, now_ms: int) -> dict[str, int]:
-    return {
-        node.state.name: state.unneeded_since_ms.get(node.state.name, now_ms)
-        for node in nodes
-        if node.empty and node.ready
-    }
 
 
 def _shrink(
