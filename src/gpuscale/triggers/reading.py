@@ -129,7 +129,10 @@ class TriggerReader(KeyReader):
         given = [key for key in ("signal", "metric", "query") if self.has(key)]
         if len(given) > 1:
             self.note(given[1], "one of signal, metric and query", " and ".join(given))
-        aggregation = self._aggregation()
+        stated = self.text("aggregation") or "mean"
+        if stated not in _AGGREGATIONS:
+            self.not_among("aggregation", stated, _AGGREGATIONS)
+        aggregation = _AGGREGATIONS.get(stated, "mean")
         window_s = self.seconds("window", 0.0)
         if not given:
             for key in ("aggregation", "window"):
@@ -182,12 +185,6 @@ class TriggerReader(KeyReader):
             if seconds is not None and seconds < 1:
                 self.note(key, "a duration of at least 1s", self.text(key))
         return Credit(self.text("waiting") or "", self.text("throughput") or "", start_s, drain_s)
-
-    def _aggregation(self) -> Aggregation:
-        text = self.text("aggregation") or "mean"
-        if text not in _AGGREGATIONS:
-            self.not_among("aggregation", text, _AGGREGATIONS)
-        return _AGGREGATIONS.get(text, "mean")
 
     def _target(self, has_load: bool, name: str, unit: MetricUnit | None) -> float:
         if not self.has("target"):

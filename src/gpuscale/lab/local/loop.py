@@ -218,7 +218,10 @@ class LiveLoop:
                 ),
                 *(group.create_task(each.run(), name="remote write") for each in self._writers),
             ]
-            await self._look_once(session)
+            # Every hop looks once as it starts, before it falls into its own pace.
+            await self._clock.sleep(_FIRST_LOOK_S)
+            for _, _, look in paces:
+                await look()
             if polls:
                 # `gpuscale scaler` lets KEDA's first call wait for the first evaluation.
                 await look_at_triggers()
@@ -237,13 +240,6 @@ class LiveLoop:
             await stop.wait()
             for task in tasks:
                 task.cancel()
-
-    async def _look_once(self, session: HttpSession) -> None:
-        """Let every hop look once as it starts, before it falls into its own pace."""
-        await self._clock.sleep(_FIRST_LOOK_S)
-        await self._runner.scrape(session)
-        await self._runner.evaluate_rules()
-        await self._provider.relist()
 
     async def _serve(self) -> Front:
         app = web.Application(middlewares=[only_host(self._options.host)])

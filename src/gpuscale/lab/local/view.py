@@ -44,22 +44,22 @@ def job_rows(world: World) -> list[dict[str, object]]:
             return 2, -setup.at_ms
         return (0 if running[key] else 1), setup.at_ms
 
-    chosen = sorted(submitted, key=order)[:MAX_ROWS]
-    return [_row(world, setup, running[setup.job.metadata.key]) for setup in chosen]
-
-
-def _row(world: World, setup: JobSetup, running: int) -> dict[str, object]:
-    job = setup.job
-    succeeded = min(job.completions, world.cluster.succeeded_pods[job.metadata.key])
-    return {
-        "name": job.metadata.name,
-        "namespace": job.metadata.namespace,
-        "completions": job.completions,
-        "succeeded": succeeded,
-        "running": min(running, job.completions - succeeded),
-        "pending": max(0, job.completions - succeeded - running),
-        "age": (world.engine.now_ms - world.start_ms - setup.at_ms) / 1000,
-    }
+    rows: list[dict[str, object]] = []
+    for setup in sorted(submitted, key=order)[:MAX_ROWS]:
+        job, key = setup.job, setup.job.metadata.key
+        succeeded = min(job.completions, cluster.succeeded_pods[key])
+        rows.append(
+            {
+                "name": job.metadata.name,
+                "namespace": job.metadata.namespace,
+                "completions": job.completions,
+                "succeeded": succeeded,
+                "running": min(running[key], job.completions - succeeded),
+                "pending": max(0, job.completions - succeeded - running[key]),
+                "age": (world.engine.now_ms - world.start_ms - setup.at_ms) / 1000,
+            }
+        )
+    return rows
 
 
 _FACTORS = (1, 2, 4, 8)
@@ -101,8 +101,11 @@ class LiveView:
         self._addresses = addresses
         self._summed_ms = -_SUM_MS
         self._summed: list[tuple[str, str]] = []
+        duration_s = world.setup.duration_ms / 1000
         self._peaks = {
-            item.deployment: _peak(item.load.rate, world.setup.duration_ms / 1000)
+            item.deployment: max(
+                item.load.rate(duration_s * index / _SAMPLES) for index in range(_SAMPLES)
+            )
             for item in world.setup.workloads
         }
 
@@ -168,6 +171,9 @@ class LiveView:
         replicas = self._world.cluster.deployments[key].replicas
         manual = service.manual_rate
         planned = service.planned_rate(now_ms)
+        # The load buttons offer nothing, and multiples of the scenario's largest rate.
+        base = self._peaks[key] or 1.0
+        offered = [(f"{factor}×", round(base * factor, 6)) for factor in _FACTORS]
         return {
             "name": name,
             "rate": (planned if manual is None else manual) + service.single_rate,
@@ -178,7 +184,7 @@ class LiveView:
             "queue": round(service.waiting, 1),
             "received": service.single,
             "receivedRate": round(service.single_rate, 1),
-            "steps": _steps(self._peaks[key]),
+            "steps": [{"label": label, "rate": rate} for label, rate in (("idle", 0), *offered)],
         }
 
     def _hpa(self, key: str) -> dict[str, object]:
@@ -208,7 +214,20 @@ class LiveView:
             "name": name,
             "pool": self._world.cloud.pool_of(name).pool.name,
             "ready": True,
-            "gpus": [_gpu(reading, devices[reading.gpu.index]) for reading in self._readings(name)],
+            "gpus": [
+                {
+                    "index": reading.gpu.index,
+                    "uuid": reading.gpu.uuid,
+                    "model": reading.gpu.model,
+                    "util": reading.values.get("DCGM_FI_DEV_GPU_UTIL"),
+                    "memoryUsedMib": reading.values.get("DCGM_FI_DEV_FB_USED"),
+                    "memoryTotalMib": reading.values.get("DCGM_FI_DEV_FB_TOTAL"),
+                    "temperatureC": reading.values.get("DCGM_FI_DEV_GPU_TEMP"),
+                    "powerW": reading.values.get("DCGM_FI_DEV_POWER_USAGE"),
+                    "pod": devices[reading.gpu.index],
+                }
+                for reading in self._readings(name)
+            ],
         }
 
     def _pod(self, pod: Pod, now_ms: int) -> dict[str, object]:
@@ -251,33 +270,6 @@ class LiveView:
         return self._summed
 
 
-def _gpu(reading: GpuReading, pod: str | None) -> dict[str, object]:
-    values = reading.values
-    return {
-        "index": reading.gpu.index,
-        "uuid": reading.gpu.uuid,
-        "model": reading.gpu.model,
-        "util": values.get("DCGM_FI_DEV_GPU_UTIL"),
-        "memoryUsedMib": values.get("DCGM_FI_DEV_FB_USED"),
-        "memoryTotalMib": values.get("DCGM_FI_DEV_FB_TOTAL"),
-        "temperatureC": values.get("DCGM_FI_DEV_GPU_TEMP"),
-        "powerW": values.get("DCGM_FI_DEV_POWER_USAGE"),
-        "pod": pod,
-    }
-
-
 def _is_shown(pod: Pod) -> bool:
     daemon = pod.metadata.owner is not None and pod.metadata.owner.kind == "DaemonSet"
     return not daemon and pod.status.phase not in FINISHED
-
-
-def _peak(rate: Callable[[float], float], duration_s: float) -> float:
-    return max(rate(duration_s * index / _SAMPLES) for index in range(_SAMPLES))
-
-
-def _steps(peak: float) -> list[dict[str, object]]:
-    """Return what the load buttons offer: nothing, and multiples of the scenario's largest rate."""
-    steps: list[dict[str, object]] = [{"label": "idle", "rate": 0}]
-    base = peak if peak > 0 else 1.0
-    steps.extend({"label": f"{factor}×", "rate": round(base * factor, 6)} for factor in _FACTORS)
-    return steps

@@ -52,8 +52,14 @@ class Mirror:
     def see_pods(self, pods: Mapping[str, JsonObject], now_ms: int) -> None:
         """Take over all pods of the rehearsal, by `namespace/name`."""
         for key in tuple(self._seen):
-            if key not in pods or _uid(pods[key]) != self._seen[key].uid:
-                self._remove(key)
+            if key in pods and _uid(pods[key]) == self._seen[key].uid:
+                continue
+            del self._seen[key]
+            self._unplaced.discard(key)
+            self._site.stuck.discard(key)
+            self._site.containers.end(key)
+            if key in self._site.cluster.pods:
+                self._site.cluster.remove_pod(key)
         for key, body in pods.items():
             seen = _Seen(_uid(body), text_of(_metadata(body).get("resourceVersion")))
             if seen != self._seen.get(key) or key in self._unplaced:
@@ -77,64 +83,45 @@ class Mirror:
         done = {key for key, body in bodies.items() if _condition(body, "Complete") == "True"}
         self._site.cluster.completed_jobs |= done
 
-    def _remove(self, key: str) -> None:
-        del self._seen[key]
-        self._unplaced.discard(key)
-        self._site.stuck.discard(key)
-        self._site.containers.end(key)
-        if key in self._site.cluster.pods:
-            self._site.cluster.remove_pod(key)
-
     def _take(self, key: str, body: JsonObject, now_ms: int, *, is_new: bool) -> None:
-        cluster = self._site.cluster
+        site, cluster, containers = self._site, self._site.cluster, self._site.containers
         if is_new:
-            cluster.add_pod(_pod(body, cluster, now_ms))
+            pod = read_pod(Fields(Document("the API server", 0, body, {}), body))
+            owner = owner_of(body, cluster)
+            meta = replace(pod.metadata, owner=owner, creation_ms=now_ms, deletion_ms=None)
+            cluster.add_pod(Pod(meta, replace(pod.spec, node_name="")))
         elif key not in cluster.pods:
             return  # its node left, and took it along
-        self._note_stuck(key, body)
-        self._bind(key, body, now_ms)
-        if "deletionTimestamp" in _metadata(body):
-            self._note_deletion(key, now_ms)
-        self._note_status(key, body, now_ms)
-
-    def _note_stuck(self, key: str, body: JsonObject) -> None:
-        if _node_of(body) or _condition(body, "PodScheduled") != "False":
-            self._site.stuck.discard(key)
+        node = text_of(mapping_of(body.get("spec")).get("nodeName"))
+        if node or _condition(body, "PodScheduled") != "False":
+            site.stuck.discard(key)
         else:
-            self._site.stuck.add(key)
+            site.stuck.add(key)
 
-    def _bind(self, key: str, body: JsonObject, now_ms: int) -> None:
-        cluster, node = self._site.cluster, _node_of(body)
         pod = cluster.pods[key]
         self._unplaced.discard(key)
-        if pod.spec.node_name or not node:
-            return
-        # Its node has left here and not yet there, or the pod before it is seen to be gone in a moment.
-        free = cluster.devices.get(node, []).count(None)
-        if node not in cluster.devices or free < gpu_count(pod.spec):
-            self._unplaced.add(key)
-            return
-        cluster.bind(key, node)
-        cluster.set_status(key, replace(pod.status, start_ms=now_ms, ready=False))
+        if node and not pod.spec.node_name:
+            free = cluster.devices.get(node, []).count(None)
+            if node in cluster.devices and free >= gpu_count(pod.spec):
+                cluster.bind(key, node)
+                cluster.set_status(key, replace(pod.status, start_ms=now_ms, ready=False))
+            else:
+                # Its node has left here and not yet there, or the pod before it is seen to be gone soon.
+                self._unplaced.add(key)
 
-    def _note_deletion(self, key: str, now_ms: int) -> None:
-        pod = self._site.cluster.pods[key]
-        if pod.metadata.deletion_ms is not None:
-            return
-        self._site.cluster.mark_deleted(key, now_ms)
-        if pod.status.phase is PodPhase.RUNNING:
-            self._site.containers.report_stop(key, now_ms)
+        pod = cluster.pods[key]
+        if "deletionTimestamp" in _metadata(body) and pod.metadata.deletion_ms is None:
+            cluster.mark_deleted(key, now_ms)
+            if pod.status.phase is PodPhase.RUNNING:
+                containers.report_stop(key, now_ms)
 
-    def _note_status(self, key: str, body: JsonObject, now_ms: int) -> None:
-        cluster = self._site.cluster
         pod = cluster.pods[key]
         status = _status(body, pod, now_ms)
-        # What runs here runs on a node of ours: its GPUs are what it works and is counted on.
-        is_early = key in self._unplaced and status.phase is PodPhase.RUNNING
-        if status == pod.status or is_early:
+        if key in self._unplaced and status.phase is PodPhase.RUNNING:
+            return  # what runs here runs on a node of ours: its GPUs are what it works and is counted on
+        if status == pod.status:
             return
         cluster.set_status(key, status)
-        containers = self._site.containers
         if status.phase is PodPhase.RUNNING and key not in containers.processes:
             containers.start(key, now_ms)
         elif status.phase in FINISHED:
@@ -165,38 +152,26 @@ def hpa_figures(body: JsonObject, specs: Sequence[MetricSpec]) -> SyncFigures | 
     if not isinstance(desired, int) or not status.get("conditions"):
         return None
     listed = status.get("currentMetrics")
-    pairs = enumerate(zip(specs, listed if isinstance(listed, list) else (), strict=False))
     count = replicas if isinstance(replicas, int) else 0
-    return shown_figures(desired, [_said(index, *pair, count) for index, pair in pairs])
-
-
-def _said(index: int, spec: MetricSpec, body: object, replicas: int) -> MetricStatus:
-    said = mapping_of(body)
-    kind = text_of(said.get("type"))
-    current = mapping_of(mapping_of(said.get(kind[:1].lower() + kind[1:])).get("current"))
-    average, value = (_milli(current.get(key)) for key in ("averageValue", "value"))
-    milli, target = value, spec.target.value
-    if average is not None:
-        milli, target = average, spec.target.average_value
-    asked = None
-    if milli is not None and target is not None:
-        asked = ceil_int32(milli / 1000 / float(target) * replicas)
-    return MetricStatus(index, spec.name, "", asked, value, average)
+    statuses: list[MetricStatus] = []
+    for spec, each in zip(specs, listed if isinstance(listed, list) else (), strict=False):
+        said = mapping_of(each)
+        kind = text_of(said.get("type"))
+        current = mapping_of(mapping_of(said.get(kind[:1].lower() + kind[1:])).get("current"))
+        average, value = (_milli(current.get(key)) for key in ("averageValue", "value"))
+        milli, target = value, spec.target.value
+        if average is not None:
+            milli, target = average, spec.target.average_value
+        asked = None
+        if milli is not None and target is not None:
+            asked = ceil_int32(milli / 1000 / float(target) * count)
+        statuses.append(MetricStatus(len(statuses), spec.name, "", asked, value, average))
+    return shown_figures(desired, statuses)
 
 
 def _milli(value: object) -> int | None:
     text = text_of(value)
     return parse_quantity(text).milli_value() if text else None
-
-
-def _pod(body: JsonObject, cluster: Cluster, now_ms: int) -> Pod:
-    fields = Fields(Document("the API server", 0, body, {}), body)
-    pod = read_pod(fields)
-    meta = replace(pod.metadata, creation_ms=now_ms, deletion_ms=None)
-    return Pod(
-        replace(meta, owner=owner_of(body, cluster)),
-        replace(pod.spec, node_name=""),
-    )
 
 
 def _status(body: JsonObject, pod: Pod, now_ms: int) -> PodStatus:
@@ -225,7 +200,3 @@ def _metadata(body: JsonObject) -> Mapping[str, object]:
 
 def _uid(body: JsonObject) -> str:
     return text_of(_metadata(body).get("uid"))
-
-
-def _node_of(body: JsonObject) -> str:
-    return text_of(mapping_of(body.get("spec")).get("nodeName"))

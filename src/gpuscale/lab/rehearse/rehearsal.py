@@ -191,35 +191,35 @@ class Rehearsal:
         stop: asyncio.Event,
         limit_s: float | None,
     ) -> dict[str, object]:
+        """Open all that the rehearsal acts through, and raise the first error of several as it is."""
+        speed, mark, address = self._clock.speed, self._mark, self._target.advertise_address
         try:
             async with AsyncExitStack() as stack:
-                stage = await self._open(client, port, stack)
+                folder = stack.enter_context(TemporaryDirectory(prefix="gpuscale-rehearse-"))
+                session = await stack.enter_async_context(HttpSession())
+                stack.push_async_callback(self._runner.agents.stop)
+                kubelet = await stack.enter_async_context(
+                    SimulatedKubelet(
+                        client,
+                        lambda pod: lifecycle_of(self._site, pod),
+                        mark.selector,
+                        self._clock,
+                    )
+                )
+                actor = Actor(client, kubelet, self._site, mark, speed)
+                api = RehearsedMetricsApi(self._setup, self._target, mark, Path(folder), port)
+                axis = TimeAxis(self._origin_ms, speed)
+                served = ServedSeries(self._runner.store, self._clock, axis, address)
+                stack.push_async_callback(served.stop)
+                stage = _Stage(client, actor, session, api, await served.start())
                 return await self._perform(stage, cleaner, stop, limit_s)
         except BaseExceptionGroup as group:
-            known, _ = group.split(GpuscaleError)
-            if known is None:
+            error: BaseException | None = group.split(GpuscaleError)[0]
+            if error is None:
                 raise
-            raise _first(known) from None
-
-    async def _open(self, client: KubeClient, port: int, stack: AsyncExitStack) -> "_Stage":
-        folder = stack.enter_context(TemporaryDirectory(prefix="gpuscale-rehearse-"))
-        session = await stack.enter_async_context(HttpSession())
-        stack.push_async_callback(self._runner.agents.stop)
-        kubelet = await stack.enter_async_context(
-            SimulatedKubelet(
-                client,
-                lambda pod: lifecycle_of(self._site, pod),
-                self._mark.selector,
-                self._clock,
-            )
-        )
-        actor = Actor(client, kubelet, self._site, self._mark, self._clock.speed)
-        api = RehearsedMetricsApi(self._setup, self._target, self._mark, Path(folder), port)
-        axis = TimeAxis(self._origin_ms, self._clock.speed)
-        address = self._target.advertise_address
-        served = ServedSeries(self._runner.store, self._clock, axis, address)
-        stack.push_async_callback(served.stop)
-        return _Stage(client, actor, session, api, await served.start())
+            while isinstance(error, BaseExceptionGroup):
+                error = error.exceptions[0]
+            raise error from None
 
     async def _perform(
         self, stage: "_Stage", cleaner: Cleaner, stop: asyncio.Event, limit_s: float | None
@@ -243,49 +243,43 @@ class Rehearsal:
 
     async def _act(self, stage: "_Stage", limit_s: float | None) -> None:
         """Bring everything up and run the scenario; return at its end."""
+        setup, site, mark, speed = self._setup, self._site, self._mark, self._clock.speed
+        agents, create = self._runner.agents, stage.actor.create
 
         async def follow(_now_ms: int) -> None:
             await stage.actor.carry_out()
-            if self._site.has_begun:
-                await self._runner.agents.follow_nodes()
+            if site.has_begun:
+                await agents.follow_nodes()
 
         async with asyncio.TaskGroup() as group:
             for name in self._namespaces:
-                await stage.actor.create(namespace_manifest(name, self._mark))
+                await create(namespace_manifest(name, mark))
             tasks = [group.create_task(self._follow(stage.client), name="following")]
             tasks.append(group.create_task(self._runner.keep_up(follow), name="engine"))
-            await self._bring_up(stage)
-            for manifest in hpa_manifests(self._setup, self._mark, self._clock.speed):
-                await stage.actor.create(manifest)
-            for manifest in scaled_object_manifests(
-                self._setup, self._mark, stage.prometheus, self._clock.speed
-            ):
-                await stage.actor.create(manifest)
-            self._site.begin(self._clock.now_ms())
+            # The scenario can start once nodes and pods are there, and values are served.
+            site.cloud.start()
+            await _wait_for(lambda: not site.orders, "nodes")
+            for manifest in workload_manifests(setup, mark, speed):
+                await create(manifest)
+            await _wait_for(site.is_up, "Deployments")
+            await agents.follow_nodes()
+            await self._clock.sleep(2 * setup.pipeline.collect_interval / 1000)
+            await self._look(stage)
+            await stage.api.register(stage.client)
+            for manifest in hpa_manifests(setup, mark, speed):
+                await create(manifest)
+            for manifest in scaled_object_manifests(setup, mark, stage.prometheus, speed):
+                await create(manifest)
+            site.begin(self._clock.now_ms())
             tasks += [group.create_task(each, name="pace") for each in self._paces(stage)]
-            if self._setup.hpas and self._clock.speed != 1:
-                flags = hpa_flags(self._setup.pipeline, self._clock.speed)
+            if setup.hpas and speed != 1:
+                flags = hpa_flags(setup.pipeline, speed)
                 tasks.append(group.create_task(check_sync_period(stage.api.audit_log, flags)))
-            await self._clock.sleep(self._seconds_left(limit_s))
+            lasts_s = setup.duration_ms / 1000
+            await self._clock.sleep(lasts_s if limit_s is None else min(lasts_s, limit_s))
             self._runner.present.catch_up()
             for task in tasks:
                 task.cancel()
-
-    async def _bring_up(self, stage: "_Stage") -> None:
-        """Return once the scenario can start: nodes and pods are there, and values are served."""
-        self._site.cloud.start()
-        await _wait_for(lambda: not self._site.orders, "nodes")
-        for manifest in workload_manifests(self._setup, self._mark, self._clock.speed):
-            await stage.actor.create(manifest)
-        await _wait_for(self._site.is_up, "Deployments")
-        await self._runner.agents.follow_nodes()
-        await self._clock.sleep(2 * self._setup.pipeline.collect_interval / 1000)
-        await self._look(stage)
-        await stage.api.register(stage.client)
-
-    def _seconds_left(self, limit_s: float | None) -> float:
-        lasts_s = self._setup.duration_ms / 1000
-        return lasts_s if limit_s is None else min(lasts_s, limit_s)
 
     def _paces(self, stage: "_Stage") -> list[Endless]:
         """Return what goes on beside the control plane, each at the pace of a simulation of this seed."""
@@ -294,12 +288,15 @@ class Rehearsal:
         def at_pace(hop: str, period_ms: int, action: Callable[[], Awaitable[None]]) -> Endless:
             return paced(self._clock, self._site, hop, period_ms, action)
 
+        async def record() -> None:
+            self._runner.record(self._site.figures)
+
         scrape_ms = pipeline.scrape_interval
         return [
             self._look_at(start_ms + FIRST_LOOK_MS, stage),
             at_pace("scrape", scrape_ms, lambda: self._runner.scrape(stage.session)),
             at_pace("rules", pipeline.rule_interval, self._runner.evaluate_rules),
-            every(self._clock, start_ms, scrape_ms, self._record),
+            every(self._clock, start_ms, scrape_ms, record),
         ]
 
     async def _look_at(self, time_ms: int, stage: "_Stage") -> None:
@@ -310,9 +307,6 @@ class Rehearsal:
         """Scrape and evaluate rules once."""
         await self._runner.scrape(stage.session)
         await self._runner.evaluate_rules()
-
-    async def _record(self) -> None:
-        self._runner.record(self._site.figures)
 
     async def _follow(self, client: KubeClient) -> None:
         cluster = self._site.cluster
@@ -340,15 +334,6 @@ class _Stage:
     api: RehearsedMetricsApi
     prometheus: str
     """URL of the rehearsal's series."""
-
-
-def _first(group: BaseExceptionGroup[GpuscaleError]) -> GpuscaleError:
-    error: BaseException = group
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    if not isinstance(error, GpuscaleError):
-        raise TypeError(f"found {error!r} among known errors")
-    return error
 
 
 async def _wait_for(look: Callable[[], bool], what: str) -> None:

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from gpuscale.base.objects.hpa import HorizontalPodAutoscaler
 from gpuscale.base.pages.words import NO_DATA, plain_text
 from gpuscale.base.words import shown_number
-from gpuscale.hpa import Condition, Decision, MetricStatus, metric_text
+from gpuscale.hpa import Decision, MetricStatus, metric_text
 from gpuscale.hpa.decisions import (
-    DecisionNote,
     DecisionRequest,
     Difference,
     ReportedStatus,
@@ -34,14 +33,30 @@ class StyledLine:
 
 def decision_lines(request: DecisionRequest, decision: Decision) -> Iterator[StyledLine]:
     """Return what the HPA sees, what it would do, why, and what to change."""
-    yield StyledLine(_title(request), "bold")
-    yield StyledLine(_verdict(request, decision), _verdict_style(decision))
+    hpa, count = request.hpa, decision.current_replicas
+    name = "" if request.name in ("", hpa.metadata.name) else f"{request.name}: "
+    target = f"{hpa.target.kind}/{hpa.target.name}"
+    title = f"{request.place}: {name}HPA {hpa.metadata.key} of {target}"
+    bounds = f"{hpa.min_replicas} to {hpa.max_replicas} replicas"
+    yield StyledLine(plain_text(f"{title}, {bounds}"), "bold")
+    verdict = f"Can't decide, and leaves the count at {count}."
+    if request.scale_error:
+        verdict = "Can't decide: the target's scale can't be read."
+    elif decision.rescale:
+        verdict = f"Goes from {count} to {decision.desired_replicas}."
+    elif could_decide(decision):
+        verdict = f"Stays at {count}."
+    style = "bold green" if decision.rescale else "bold"
+    yield StyledLine(verdict, style if could_decide(decision) else "bold red")
     if decision.metrics:
         yield StyledLine("")
-        yield from _table([_HEADINGS, *(_row(request.hpa, m) for m in decision.metrics)])
+        yield from _table([_HEADINGS, *(_row(hpa, each) for each in decision.metrics)])
     yield from _section("Why", _explanation(request, decision))
-    yield from _section("What shaped it", _note_texts(decision_notes(request, decision)))
-    yield from _section("Conditions", _aligned(map(_condition_row, decision.conditions)))
+    notes = decision_notes(request, decision)
+    shaped = [(f"{each.rule}: {each.effect}", f"  -> {each.remedy}") for each in notes]
+    yield from _section("What shaped it", (text for texts in shaped for text in texts))
+    conditions = [(c.type, c.status, c.reason, c.message) for c in decision.conditions]
+    yield from _section("Conditions", _aligned(conditions))
     event = deciding_event(decision)
     if event is not None:
         yield from _section("Event", (f"{event.type}  {event.reason}  {event.message}",))
@@ -51,42 +66,15 @@ def decision_lines(request: DecisionRequest, decision: Decision) -> Iterator[Sty
     yield from _section("Not visible from outside the controller", request.unknown)
 
 
-def _title(request: DecisionRequest) -> str:
-    hpa = request.hpa
-    target = f"{hpa.target.kind}/{hpa.target.name}"
-    bounds = f"{hpa.min_replicas} to {hpa.max_replicas} replicas"
-    name = "" if request.name in ("", hpa.metadata.name) else f"{request.name}: "
-    return plain_text(f"{request.place}: {name}HPA {hpa.metadata.key} of {target}, {bounds}")
-
-
-def _verdict(request: DecisionRequest, decision: Decision) -> str:
-    if request.scale_error:
-        return "Can't decide: the target's scale can't be read."
-    if decision.rescale:
-        return f"Goes from {decision.current_replicas} to {decision.desired_replicas}."
-    if could_decide(decision):
-        return f"Stays at {decision.current_replicas}."
-    return f"Can't decide, and leaves the count at {decision.current_replicas}."
-
-
-def _verdict_style(decision: Decision) -> str:
-    if not could_decide(decision):
-        return "bold red"
-    return "bold green" if decision.rescale else "bold"
-
-
 def _row(hpa: HorizontalPodAutoscaler, status: MetricStatus) -> tuple[str, ...]:
     name = plain_text(metric_label(hpa.metrics[status.index]))
     if status.error is not None:
         return name, NO_DATA, status.target, "failed"
-    return name, _current(status), status.target, str(status.proposed_replicas)
-
-
-def _current(status: MetricStatus) -> str:
-    if status.average_utilization is not None:
-        return f"{status.average_utilization}%"
     milli = current_milli(status)
-    return NO_DATA if milli is None else shown_number(milli)
+    current = NO_DATA if milli is None else shown_number(milli)
+    if status.average_utilization is not None:
+        current = f"{status.average_utilization}%"
+    return name, current, status.target, str(status.proposed_replicas)
 
 
 def _table(rows: Sequence[Sequence[str]]) -> Iterator[StyledLine]:
@@ -107,12 +95,6 @@ def _explanation(request: DecisionRequest, decision: Decision) -> Iterator[str]:
         yield shortened
 
 
-def _note_texts(notes: Iterable[DecisionNote]) -> Iterator[str]:
-    for note in notes:
-        yield f"{note.rule}: {note.effect}"
-        yield f"  -> {note.remedy}"
-
-
 def _status_texts(status: ReportedStatus, found: Sequence[Difference]) -> Iterator[str]:
     """Return what the controller wrote, and where that is not what was decided here."""
     if not status.conditions:
@@ -131,10 +113,6 @@ def _status_texts(status: ReportedStatus, found: Sequence[Difference]) -> Iterat
         yield f"  -> {each.why}"
 
 
-def _condition_row(condition: Condition) -> tuple[str, ...]:
-    return condition.type, condition.status, condition.reason, condition.message
-
-
 def _aligned(rows: Iterable[Sequence[str]]) -> Iterator[str]:
     """Return rows whose cells but the last stand in columns."""
     cells = [[plain_text(cell) for cell in row] for row in rows]
@@ -145,13 +123,11 @@ def _aligned(rows: Iterable[Sequence[str]]) -> Iterator[str]:
 
 
 def _section(heading: str, texts: Iterable[str]) -> Iterator[StyledLine]:
-    lines = [StyledLine(f"  {_on_one_line(text)}".rstrip()) for text in texts]
+    lines: list[StyledLine] = []
+    for text in texts:
+        indent = " " * (2 + len(text) - len(text.lstrip(" ")))
+        lines.append(StyledLine(f"{indent}{plain_text(text)}".rstrip()))
     if lines:
         yield StyledLine("")
         yield StyledLine(heading, "bold")
         yield from lines
-
-
-def _on_one_line(text: str) -> str:
-    indent = len(text) - len(text.lstrip(" "))
-    return " " * indent + plain_text(text)

@@ -107,24 +107,20 @@ def parse_load_order(body: bytes) -> LoadOrder:
         raise ValueError(f"expected JSON such as {_example()}") from None
     if not isinstance(data, dict) or not isinstance(data.get("workload"), str):
         raise ValueError(f"workload: expected the name of a workload, as in {_example()}")
-    return LoadOrder(data["workload"], _rate(data))
-
-
-def _example() -> str:
-    return '{"workload": "NAME", "rate": 4.6}'
-
-
-def _rate(data: Mapping[str, object]) -> float | None:
     if "rate" not in data:
         raise ValueError("rate: expected requests per second, or null to follow the scenario")
     rate = data["rate"]
     if rate is None:
-        return None
+        return LoadOrder(data["workload"], None)
     if isinstance(rate, bool) or not isinstance(rate, (int, float)):
         raise ValueError(f"rate: found {json.dumps(rate)[:60]}, expected a number or null")
     if not 0 <= rate < 1e9:  # also turns away NaN, which compares as false
         raise ValueError(f"rate: found {str(rate)[:30]}, expected 0 or more, below 1e9")
-    return float(rate)
+    return LoadOrder(data["workload"], float(rate))
+
+
+def _example() -> str:
+    return '{"workload": "NAME", "rate": 4.6}'
 
 
 def same_origin(request: web.BaseRequest) -> bool:
@@ -214,32 +210,21 @@ class _Page:
             await response.prepare(request)
             await response.write(f"retry: {RETRY_MS}\n\n".encode())
             while not self._stopping.is_set():
-                message, cursor = self._message(cursor)
+                since = self._run.since(*cursor)
+                totals = since.get("totals")
+                if not isinstance(totals, Mapping):
+                    raise BugError("LiveRun.since returned no totals")
+                cursor = int(totals["points"]), int(totals["events"])
+                data = json.dumps({"state": self._run.state(), "since": since}, allow_nan=False)
+                message = f"id: {cursor[0]}-{cursor[1]}\ndata: {data}\n\n"
                 async with asyncio.timeout(WRITE_TIMEOUT_SECONDS):
-                    await response.write(message)
-                await _pause(self._stopping)
+                    await response.write(message.encode())
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(UPDATE_SECONDS):
+                        await self._stopping.wait()
         except (ConnectionError, TimeoutError):
             pass  # the page went away, or stopped reading
         return response
-
-    def _message(self, cursor: tuple[int, int]) -> tuple[bytes, tuple[int, int]]:
-        since = self._run.since(*cursor)
-        data = json.dumps({"state": self._run.state(), "since": since}, allow_nan=False)
-        reached = _totals(since)
-        return f"id: {reached[0]}-{reached[1]}\ndata: {data}\n\n".encode(), reached
-
-
-def _totals(since: Mapping[str, object]) -> tuple[int, int]:
-    totals = since.get("totals")
-    if not isinstance(totals, Mapping):
-        raise BugError("LiveRun.since returned no totals")
-    return int(totals["points"]), int(totals["events"])
-
-
-async def _pause(stopping: asyncio.Event) -> None:
-    with suppress(TimeoutError):
-        async with asyncio.timeout(UPDATE_SECONDS):
-            await stopping.wait()
 
 
 async def _bounded_body(request: web.Request) -> bytes:

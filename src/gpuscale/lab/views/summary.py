@@ -79,22 +79,17 @@ def _scale_out_rows(summary: Mapping[str, object]) -> list[tuple[str, str]]:
     times = mapping(summary.get("scaleOuts"))
     if not times or not summary.get("hpas"):
         return []
+    rises, capacity = times.get("answeredRises"), _scale_out_time(times, "meanLoadToReadyTime")
+    if isinstance(rises, int) and rises > 1:
+        # Of several rises the spread says more than the mean.
+        parts = (("p50", "P50"), ("p95", "P95"), ("longest", "Max"))
+        spread = ((word, f"loadToReadyTime{which}") for word, which in parts)
+        capacity = ", ".join(f"{word} {_scale_out_time(times, key)}" for word, key in spread)
     return [
-        ("Load rise to ready pods", _capacity_text(times)),
+        ("Load rise to ready pods", capacity),
         ("Load rise to decision", _scale_out_time(times, "meanLoadToDecisionTime")),
         ("Decision to ready pods", _scale_out_time(times, "meanDecisionToReadyTime")),
     ]
-
-
-def _capacity_text(times: Mapping[str, object]) -> str:
-    """Return the time from load to ready capacity: of the one rise, or the spread over several."""
-    rises = times.get("answeredRises")
-    if not isinstance(rises, int) or rises < 2:
-        return _scale_out_time(times, "meanLoadToReadyTime")
-    parts = (("p50", "P50"), ("p95", "P95"), ("longest", "Max"))
-    return ", ".join(
-        f"{word} {_scale_out_time(times, f'loadToReadyTime{which}')}" for word, which in parts
-    )
 
 
 def _scale_out_time(times: Mapping[str, object], key: str) -> str:

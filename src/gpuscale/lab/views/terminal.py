@@ -58,15 +58,11 @@ def event_cells(event: Mapping[str, object]) -> tuple[str, str, str, str]:
     """Return an event's time, kind, object and reason, free of line breaks and control codes."""
     seconds = event.get("t")
     time = clock_text(seconds) if isinstance(seconds, (int, float)) else NO_DATA
-    return time, plain_text(event.get("kind")), plain_text(event.get("object")), _reason(event)
-
-
-def _reason(event: Mapping[str, object]) -> str:
     reason = plain_text(event.get("reason"))
     before, after = event.get("from"), event.get("to")
-    if reason or before is None or after is None or before == after:
-        return reason
-    return f"{number_text(before)} -> {number_text(after)}"
+    if not reason and before is not None and after is not None and before != after:
+        reason = f"{number_text(before)} -> {number_text(after)}"
+    return time, plain_text(event.get("kind")), plain_text(event.get("object")), reason
 
 
 # ---- the live table
@@ -91,28 +87,24 @@ def state_text(state: Mapping[str, object], width: int) -> "Text":
 
 
 def _workload_lines(state: Mapping[str, object], width: int) -> list[str]:
-    hpas = {_target_name(hpa): hpa for hpa in mappings(state.get("hpas"))}
-    rows = [
-        _workload_row(workload, hpas.get(str(workload.get("name")), {}))
-        for workload in mappings(state.get("workloads"))
-    ]
+    hpas = {
+        str(hpa.get("reference", "")).rpartition("/")[2]: hpa for hpa in mappings(state.get("hpas"))
+    }
+    rows: list[tuple[str, ...]] = []
+    for workload in mappings(state.get("workloads")):
+        hpa = hpas.get(str(workload.get("name")), {})
+        rows.append(
+            (
+                plain_text(workload.get("name")),
+                number_text(workload.get("rate")),
+                plain_text(hpa.get("targets")) or NO_DATA,
+                number_text(workload.get("ready")),
+                number_text(hpa.get("desired")),
+                number_text(workload.get("pending")),
+                number_text(workload.get("queue")),
+            )
+        )
     return fitted([_WORKLOAD_HEADS, *rows], width, _WORKLOAD_KEEP, spare=3) if rows else []
-
-
-def _workload_row(workload: Mapping[str, object], hpa: Mapping[str, object]) -> tuple[str, ...]:
-    return (
-        plain_text(workload.get("name")),
-        number_text(workload.get("rate")),
-        plain_text(hpa.get("targets")) or NO_DATA,
-        number_text(workload.get("ready")),
-        number_text(hpa.get("desired")),
-        number_text(workload.get("pending")),
-        number_text(workload.get("queue")),
-    )
-
-
-def _target_name(hpa: Mapping[str, object]) -> str:
-    return str(hpa.get("reference", "")).rpartition("/")[2]
 
 
 def _job_lines(state: Mapping[str, object], width: int) -> list[str]:
@@ -131,7 +123,8 @@ def _caption_lines(state: Mapping[str, object], width: int) -> list[str]:
     speed = f" at {number_text(state.get('speed'))}x" if state.get("speed") is not None else ""
     nodes = list(mappings(state.get("nodes")))
     ready = sum(1 for node in nodes if node.get("ready") is True)
-    gpus = [_gpu_text(gpu) for node in nodes for gpu in mappings(node.get("gpus"))]
+    used = [gpu.get("util") for node in nodes for gpu in mappings(node.get("gpus"))]
+    gpus = ["no data" if util is None else f"{number_text(util)}%" for util in used]
     parts = [f"{time}{speed}", f"nodes {ready} of {len(nodes)} ready", _gpus_text(gpus, width)]
     lines: list[str] = []
     for part in parts:
@@ -153,11 +146,6 @@ def _gpus_text(gpus: Sequence[str], width: int) -> str:
     return f"GPUs {len(gpus) or 'none'}"
 
 
-def _gpu_text(gpu: Mapping[str, object]) -> str:
-    util = gpu.get("util")
-    return "no data" if util is None else f"{number_text(util)}%"
-
-
 # ---- the end of a simulation
 
 
@@ -166,13 +154,19 @@ def summary_tables(
 ) -> "Group":
     """Return a run's events and summary for a terminal that is `width` letters wide."""
     from rich.console import Group
+    from rich.table import Table
     from rich.text import Text
 
     events, left_out = shown_events(document, max_events)
     shown = _event_table if width >= _TABLE_WIDTH else _event_paragraphs
     parts = [shown(events)] if events else []
     notes = [Text(_left_out_text(left_out), style="dim")] if left_out else []
-    tables: list[RenderableType] = [_totals_table(summary_totals(document))]
+    totals = Table(box=None, pad_edge=False, show_header=False)
+    totals.add_column()
+    totals.add_column(justify="right")
+    for name, value in summary_totals(document):
+        totals.add_row(Text(name), Text(value, style="bold"))
+    tables: list[RenderableType] = [totals]
     tables += [_rows_block(name, rows, width) for name, rows in summary_groups(document)]
     spaced = [item for table in tables for item in (Text(), table)]
     return Group(*parts, *notes, *spaced)
@@ -214,18 +208,6 @@ def _kind_style(kind: str) -> str:
     return "bold" if kind in _RESCALES else ""
 
 
-def _totals_table(totals: Sequence[tuple[str, str]]) -> "Table":
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, pad_edge=False, show_header=False)
-    table.add_column()
-    table.add_column(justify="right")
-    for name, value in totals:
-        table.add_row(Text(name), Text(value, style="bold"))
-    return table
-
-
 def _rows_block(title: str, rows: Rows, width: int) -> "Text":
     from rich.text import Text
 
@@ -251,15 +233,6 @@ def _rows_lines(title: str, rows: Rows, width: int | None = None) -> list[str]:
 def summary_text(document: Mapping[str, object], max_events: int = MAX_EVENTS) -> str:
     """Return a run's events and summary as plain text for a file or a pipe, without a last newline."""
     events, left_out = shown_events(document, max_events)
-    blocks = [_event_lines(events)]
-    if left_out:
-        blocks.append(_left_out_text(left_out))
-    blocks.append("\n".join(aligned(summary_totals(document))))
-    blocks += ["\n".join(_rows_lines(name, rows)) for name, rows in summary_groups(document)]
-    return "\n\n".join(block for block in blocks if block)
-
-
-def _event_lines(events: Sequence[Mapping[str, object]]) -> str:
     cells = [event_cells(event) for event in events]
     kind_width = max((len(kind) for _, kind, _, _ in cells), default=0)
     name_width = max((len(name) for _, _, name, _ in cells), default=0)
@@ -267,7 +240,12 @@ def _event_lines(events: Sequence[Mapping[str, object]]) -> str:
         f"{time}  {kind:<{kind_width}}  {name:<{name_width}}  {reason}".rstrip()
         for time, kind, name, reason in cells
     )
-    return "\n".join(lines)
+    blocks = ["\n".join(lines)]
+    if left_out:
+        blocks.append(_left_out_text(left_out))
+    blocks.append("\n".join(aligned(summary_totals(document))))
+    blocks += ["\n".join(_rows_lines(name, rows)) for name, rows in summary_groups(document)]
+    return "\n\n".join(block for block in blocks if block)
 
 
 def _left_out_text(count: int) -> str:

@@ -60,15 +60,24 @@ def render_tuned(found: Found) -> str:
 
 def bars(found: Found) -> str:
     """Return the GPU-hours of all rows and bounds as a picture, one for wide and one for narrow screens."""
+    promise, bounds = found["promise"]["shortShare"], found["bounds"]
+    figures = [
+        (row["name"], row["gpuHours"], "kept" if row["shortShare"] <= promise else "missed")
+        for row in found["rows"]
+    ]
+    figures += [
+        (f"{bounds['staticReplicas']} standing still", bounds["staticGpuHours"], "bound"),
+        ("best simple rule", bounds["simpleRuleGpuHours"], "bound"),
+        ("oracle", bounds["oracleGpuHours"], "bound"),
+    ]
     return "".join(
-        f'<svg class="bars {name}" viewBox="0 0 {width:g} {_height(found):g}" role="img" '
-        f'aria-label="GPU-hours of each policy">{"".join(_bars(found, width))}</svg>'
+        f'<svg class="bars {name}" viewBox="0 0 {width:g} {len(figures) * _ROW:g}" role="img" '
+        f'aria-label="GPU-hours of each policy">{"".join(_bars(figures, width))}</svg>'
         for name, width in _WIDTHS.items()
     )
 
 
-def _bars(found: Found, width: float) -> Iterator[str]:
-    figures = list(_figures(found))
+def _bars(figures: Sequence[tuple[str, float, str]], width: float) -> Iterator[str]:
     most = max((hours for _, hours, _ in figures), default=0.0) or 1.0
     for at, (name, hours, kind) in enumerate(figures):
         top, length = at * _ROW, hours / most * (width - _NAME - _NUMBER)
@@ -77,20 +86,6 @@ def _bars(found: Found, width: float) -> Iterator[str]:
             f'<rect class="{kind}" x="{_NAME:g}" y="{top + 4:g}" width="{length:.1f}" height="16" rx="2"/>'
         )
         yield f'<text x="{_NAME + length + 6:.1f}" y="{top + 16:g}">{hours:,.1f}</text>'
-
-
-def _figures(found: Found) -> Iterator[tuple[str, float, str]]:
-    promise = found["promise"]["shortShare"]
-    for row in found["rows"]:
-        yield row["name"], row["gpuHours"], "kept" if row["shortShare"] <= promise else "missed"
-    bounds = found["bounds"]
-    yield f"{bounds['staticReplicas']} standing still", bounds["staticGpuHours"], "bound"
-    yield "best simple rule", bounds["simpleRuleGpuHours"], "bound"
-    yield "oracle", bounds["oracleGpuHours"], "bound"
-
-
-def _height(found: Found) -> float:
-    return (len(found["rows"]) + 3) * _ROW
 
 
 def _totals(found: Found) -> Iterator[tuple[str, str]]:

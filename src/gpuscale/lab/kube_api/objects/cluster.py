@@ -109,63 +109,52 @@ class WorldObjects:
 
     def facts(self) -> Iterator[ObjectFacts]:
         """Yield every object as it is now."""
-        self._book.forget()
+        run, book, cluster = self.run, self._book, self._world.cluster
+        book.forget()
         counts = self._counts()
-        yield from self._namespaces()
-        yield from self._nodes()
-        yield from self._pods()
-        yield from self._services()
-        for deployment in self._world.cluster.deployments.values():
-            yield from self._deployment(deployment, counts)
-        yield from self._daemon_set(counts)
-        yield from self._jobs_facts(counts)
-        yield from self._hpas()
-        for happening in self.events.all():
-            namespace, name = happening.namespace_of_event, happening.event_name
-            body = partial(event_body, self.run, happening)
-            yield ObjectFacts(EVENT.resource, namespace, name, (happening,), body)
-
-    # One kind after the other
-
-    def _namespaces(self) -> Iterator[ObjectFacts]:
-        cluster = self._world.cluster
         used = {
             item.metadata.namespace
             for table in (cluster.pods, cluster.deployments, cluster.services, cluster.hpas)
             for item in table.values()
         }
         for name in sorted({*_SYSTEM_NAMESPACES, *used}):
-            yield ObjectFacts(
-                NAMESPACE.resource, "", name, (), partial(namespace_body, self.run, name)
-            )
-
-    def _nodes(self) -> Iterator[ObjectFacts]:
-        for name, node in self._world.cluster.nodes.items():
-            number = self._book.number("Node", name)
-            known = (node, number, self._beat_ms(node, STATUS_MS))
-            yield _facts(NODE, node.metadata, known, partial(node_body, self.run))
+            yield ObjectFacts(NAMESPACE.resource, "", name, (), partial(namespace_body, run, name))
+        for name, node in cluster.nodes.items():
+            beats = (node, book.number("Node", name), self._beat_ms(node, STATUS_MS))
+            yield _facts(NODE, node.metadata, beats, partial(node_body, run))
             kept = (node, self._beat_ms(node, LEASE_MS))
-            yield _facts(LEASE, ObjectMeta(name, LEASES), kept, partial(lease_body, self.run))
+            yield _facts(LEASE, ObjectMeta(name, LEASES), kept, partial(lease_body, run))
+        for pod in cluster.pods.values():
+            yield _facts(POD, pod.metadata, (pod, book.facts(pod)), partial(pod_body, run))
+        for key, service in cluster.services.items():
+            numbered = (service, book.number("Service", key))
+            yield _facts(SERVICE, service.metadata, numbered, partial(service_body, run))
+            if service.selector:
+                meta = ObjectMeta(slice_name(run, service), service.metadata.namespace)
+                behind = (service, book.behind(service))
+                yield _facts(ENDPOINT_SLICE, meta, behind, partial(slice_body, run))
+        for deployment in cluster.deployments.values():
+            yield from self._deployment(deployment, counts)
+        yield from self._daemon_set(counts)
+        yield from self._jobs_facts(counts)
+        for key, hpa in cluster.hpas.items():
+            decided = (hpa, self._controller.decisions.get(key))
+            yield _facts(HPA, hpa.metadata, decided, partial(hpa_body, run))
+        for scaled in self._world.setup.scaled_objects:
+            shown = (scaled, self.scaled_statuses.get(scaled.key))
+            yield _facts(SCALED_OBJECT, scaled.metadata, shown, partial(scaled_object_body, run))
+        for happening in self.events.all():
+            namespace, name = happening.namespace_of_event, happening.event_name
+            body = partial(event_body, run, happening)
+            yield ObjectFacts(EVENT.resource, namespace, name, (happening,), body)
+
+    # What takes more than its facts
 
     def _beat_ms(self, node: Node, every_ms: int) -> int:
         """Return when a node's kubelet last said that it is there; one that isn't ready says nothing."""
         since_ms = node.metadata.creation_ms
         now_ms = self._world.engine.now_ms if node.ready else since_ms
         return self.run.beat_ms(since_ms, now_ms, every_ms)
-
-    def _pods(self) -> Iterator[ObjectFacts]:
-        for pod in self._world.cluster.pods.values():
-            known = (pod, self._book.facts(pod))
-            yield _facts(POD, pod.metadata, known, partial(pod_body, self.run))
-
-    def _services(self) -> Iterator[ObjectFacts]:
-        for key, service in self._world.cluster.services.items():
-            known = (service, self._book.number("Service", key))
-            yield _facts(SERVICE, service.metadata, known, partial(service_body, self.run))
-            if service.selector:
-                meta = ObjectMeta(slice_name(self.run, service), service.metadata.namespace)
-                behind = (service, self._book.behind(service))
-                yield _facts(ENDPOINT_SLICE, meta, behind, partial(slice_body, self.run))
 
     def _deployment(
         self, deployment: Deployment, counts: dict[Owner, PodCounts]
@@ -213,15 +202,6 @@ class WorldObjects:
                 None if completed is None else completed.first_ms,
             )
             yield _facts(JOB, meta, (job, facts), partial(job_body, self.run))
-
-    def _hpas(self) -> Iterator[ObjectFacts]:
-        for key, hpa in self._world.cluster.hpas.items():
-            known = (hpa, self._controller.decisions.get(key))
-            yield _facts(HPA, hpa.metadata, known, partial(hpa_body, self.run))
-        for scaled in self._world.setup.scaled_objects:
-            shown = (scaled, self.scaled_statuses.get(scaled.key))
-            body = partial(scaled_object_body, self.run)
-            yield _facts(SCALED_OBJECT, scaled.metadata, shown, body)
 
     # What has to be counted or remembered
 

@@ -29,6 +29,9 @@ _SOURCES = {
     "ContainerResource": "containerResource",
 }
 """A metric's type to the field that has the rest."""
+_V1_TARGETS = {"averageValue": "targetAverageValue", "value": "targetValue"}
+_V1_CURRENTS = {"averageValue": "currentAverageValue", "value": "currentValue"}
+"""The amounts of a metric to what they are called in v1."""
 
 
 def hpa_body(run: Run, hpa: HorizontalPodAutoscaler, decision: Decision | None) -> Json:
@@ -82,22 +85,19 @@ def _current(metrics: list[Json], statuses: tuple[MetricStatus, ...]) -> list[Js
     """Return one status for each metric; an empty one, in its place, for a metric that failed."""
     found: list[Json] = [{"type": ""} for _ in metrics]
     for status in statuses:
-        if status.error is None:
-            found[status.index] = _metric_status(metrics[status.index], status)
+        if status.error is not None:
+            continue
+        kind = metrics[status.index]["type"]
+        source, current = dict(metrics[status.index][_SOURCES[kind]]), dict[str, Any]()
+        del source["target"]
+        if status.value_milli is not None:
+            current["value"] = milli_text(status.value_milli)
+        if status.average_value_milli is not None:
+            current["averageValue"] = milli_text(status.average_value_milli)
+        if status.average_utilization is not None:
+            current["averageUtilization"] = status.average_utilization
+        found[status.index] = {"type": kind, _SOURCES[kind]: {**source, "current": current}}
     return found
-
-
-def _metric_status(metric: Json, status: MetricStatus) -> Json:
-    kind = metric["type"]
-    source = {key: value for key, value in metric[_SOURCES[kind]].items() if key != "target"}
-    current: Json = {}
-    if status.value_milli is not None:
-        current["value"] = milli_text(status.value_milli)
-    if status.average_value_milli is not None:
-        current["averageValue"] = milli_text(status.average_value_milli)
-    if status.average_utilization is not None:
-        current["averageUtilization"] = status.average_utilization
-    return {"type": kind, _SOURCES[kind]: {**source, "current": current}}
 
 
 def hpa_v1(body: Mapping[str, Any]) -> Json:
@@ -112,7 +112,7 @@ def hpa_v1(body: Mapping[str, Any]) -> Json:
     for metric in spec.get("metrics") or ():
         percent = _cpu_percent(metric, "target")
         if percent is None or "targetCPUUtilizationPercentage" in kept:
-            others.append(_v1_metric(metric))
+            others.append(_v1(metric, "target", _V1_TARGETS))
         else:
             kept["targetCPUUtilizationPercentage"] = percent
     current = [each for each in status.get("currentMetrics") or () if each["type"]]
@@ -128,7 +128,7 @@ def hpa_v1(body: Mapping[str, Any]) -> Json:
             shown["currentCPUUtilizationPercentage"] = percent
     for name, values in (
         ("metrics", others),
-        ("current-metrics", [_v1_status(each) for each in current]),
+        ("current-metrics", [_v1(each, "current", _V1_CURRENTS) for each in current]),
         ("conditions", status.get("conditions")),
         ("behavior", _v1_behavior(spec.get("behavior") or {})),
     ):
@@ -150,14 +150,6 @@ def _cpu_percent(metric: Mapping[str, Any], field: str) -> int | None:
     source = metric.get("resource") or {}
     found = source.get(field, {}).get("averageUtilization") if source.get("name") == "cpu" else None
     return None if found is None else int(found)
-
-
-def _v1_metric(metric: Mapping[str, Any]) -> Json:
-    return _v1(metric, "target", {"averageValue": "targetAverageValue", "value": "targetValue"})
-
-
-def _v1_status(metric: Mapping[str, Any]) -> Json:
-    return _v1(metric, "current", {"averageValue": "currentAverageValue", "value": "currentValue"})
 
 
 def _v1(metric: Mapping[str, Any], field: str, names: Mapping[str, str]) -> Json:

@@ -94,10 +94,13 @@ def pod_spec(template: Mapping[str, Any], containers: Sequence[Container]) -> Js
 
 
 def _container(written: Mapping[str, Any], asked: Container | None) -> Json:
+    image = str(written.get("image", "")).rpartition("/")[2]
+    # A tag that moves is pulled each time (pkg/apis/core/v1/defaults.go).
+    is_moving = "@" not in image and (":" not in image or image.endswith(":latest"))
     body: Json = {
         "terminationMessagePath": "/dev/termination-log",
         "terminationMessagePolicy": "File",
-        "imagePullPolicy": _pull_policy(str(written.get("image", ""))),
+        "imagePullPolicy": "Always" if is_moving else "IfNotPresent",
         **written,
     }
     body["ports"] = [{"protocol": "TCP", **port} for port in written.get("ports") or ()]
@@ -109,13 +112,6 @@ def _container(written: Mapping[str, Any], asked: Container | None) -> Json:
     if asked is not None and asked.requests:
         resources["requests"] = {name: str(amount) for name, amount in asked.requests.items()}
     return {**body, "resources": resources}
-
-
-def _pull_policy(image: str) -> str:
-    """Return the default: a tag that moves is pulled each time (pkg/apis/core/v1/defaults.go)."""
-    name = image.rpartition("/")[2]
-    is_moving = "@" not in name and (":" not in name or name.endswith(":latest"))
-    return "Always" if is_moving else "IfNotPresent"
 
 
 def _owner_labels(run: Run, pod: Pod) -> dict[str, str]:
@@ -166,8 +162,12 @@ def _conditions(run: Run, pod: Pod, scheduled_ms: int, started_ms: int | None) -
     is_ready = status.ready is True
     changed_ms = status.ready_transition_ms or scheduled_ms
     is_over = status.phase is PodPhase.SUCCEEDED
-    why = ("PodCompleted", "") if is_over else ("ContainersNotReady", _unready(pod))
-    reason, message = ("", "") if is_ready else why
+    reason = message = ""
+    if is_over and not is_ready:
+        reason = "PodCompleted"
+    elif not is_ready:
+        names = " ".join(each.name for each in pod.spec.containers)
+        reason, message = "ContainersNotReady", f"containers with unready status: [{names}]"
     has_started = started_ms is not None and not is_over
     return [
         run.condition("PodReadyToStartContainers", has_started, "", "", started_ms or scheduled_ms),
@@ -176,11 +176,6 @@ def _conditions(run: Run, pod: Pod, scheduled_ms: int, started_ms: int | None) -
         run.condition("ContainersReady", is_ready, reason, message, changed_ms),
         run.condition("PodScheduled", True, "", "", scheduled_ms),
     ]
-
-
-def _unready(pod: Pod) -> str:
-    names = " ".join(each.name for each in pod.spec.containers)
-    return f"containers with unready status: [{names}]"
 
 
 def _container_status(run: Run, pod: Pod, container: Container, facts: PodFacts) -> Json:
