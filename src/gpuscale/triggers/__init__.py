@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from gpuscale.triggers.presets import PRESETS
     from gpuscale.triggers.schedule import awake
     from gpuscale.triggers.startup import kept_starts, learned_deadline_s
-    from gpuscale.triggers.trigger import PodLoad, ServedPolicy, Trigger, WakeQuery, WorkloadRef
+    from gpuscale.triggers.trigger import ServedPolicy, Trigger, WakeQuery, WorkloadRef
 else:
     __getattr__ = door(__name__)
 
@@ -38,7 +38,6 @@ __all__ = [
     "Key",
     "Missing",
     "Observation",
-    "PodLoad",
     "PodLoads",
     "PodsSeen",
     "ServedPolicy",

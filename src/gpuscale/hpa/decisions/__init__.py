@@ -15,7 +15,7 @@ if TYPE_CHECKING:
         decide_request,
         read_decision,
     )
-    from gpuscale.hpa.decisions.notes import DecisionNote, decision_notes
+    from gpuscale.hpa.decisions.notes import decision_notes
     from gpuscale.hpa.decisions.observed import metric_label
     from gpuscale.hpa.decisions.reported import ReportedStatus
 else:
@@ -25,7 +25,6 @@ __all__ = [
     "API_VERSION",
     "KIND",
     "MAX_SPAN_S",
-    "DecisionNote",
     "DecisionRequest",
     "Difference",
     "ReportedStatus",
