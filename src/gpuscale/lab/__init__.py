@@ -1,4 +1,4 @@
-"""Everything without a GPU and a cluster: simulations, searches, the live loop, rehearsals."""
+"""Work without GPUs and without a cluster: simulations, searches, the live loop, rehearsals."""
 
 from typing import TYPE_CHECKING
 

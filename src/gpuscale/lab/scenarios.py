@@ -1,4 +1,4 @@
-"""Finding scenarios: by the name of one that ships with gpuscale, or by file; and policies of plug-ins."""
+"""Looks up scenarios by shipped name or file, and policies of plug-ins."""
 
 import gzip
 import sys
@@ -22,14 +22,14 @@ _SHIPPED_PREFIX = "shipped:"
 
 
 def shipped_names() -> list[str]:
-    """Return the names of the scenarios that ship with gpuscale."""
+    """Return the names of the shipped scenarios."""
     return sorted(
         entry.name for entry in _shipped().iterdir() if (entry / "scenario.yaml").is_file()
     )
 
 
 def find_setup(name: str, settings: Sequence[str] = ()) -> "Setup":
-    """Return the scenario called `name`, or that of the file at this path; warnings go to standard error.
+    """Return the scenario of a shipped name or file; warnings go to standard error.
 
     Args:
         name: of a shipped scenario, or a path; `-` is standard input, whose files are in this folder.
@@ -83,7 +83,7 @@ def _shipped() -> Traversable:
 
 
 def read_beside(folder: Traversable | Path, name: str) -> str:
-    """Return the text of a file named in a scenario: beside it, or `shipped:` with gpuscale.
+    """Return the text of a file named in a scenario: beside it, or shipped (`shipped:`).
 
     Raises:
         NotFoundError: it can't be read; with the reason.
@@ -127,7 +127,7 @@ def _unpacked(data: bytes) -> bytes:
 
 
 def load_policy(group: str, name: str) -> Callable[[], Any] | None:
-    """Return what makes the policy that a plug-in offers under a name; None where there is none.
+    """Return a plug-in's policy of this name; None if there is none.
 
     Raises:
         PluginError: it can't be loaded or makes nothing, or several plug-ins have the name.

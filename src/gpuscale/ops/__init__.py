@@ -1,4 +1,4 @@
-"""What puts gpuscale on a cluster, and says what is wrong there."""
+"""Installing gpuscale on a cluster, and diagnosing faults of clusters and files."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""What lint and doctor found, as text and as JSON."""
+"""Lint's and doctor's findings, as text and as JSON."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -46,7 +46,7 @@ def _document(
 
 
 def lint_lines(report: LintReport, *, lists_all: bool = False) -> Iterator[str]:
-    """Return the report for people, line by line.
+    """Return lint's report as lines of text.
 
     Args:
         report: what was found.
@@ -65,7 +65,7 @@ def lint_lines(report: LintReport, *, lists_all: bool = False) -> Iterator[str]:
 
 
 def _passed_over(report: LintReport) -> str:
-    """Return how many objects of which kinds have nothing to check, most first."""
+    """Return the number of objects that no check applies to, by kind, most first."""
     kinds = Counter(each.kind.rpartition(" ")[2] for each in report.passed_over)
     listed = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
     has = "has" if len(report.passed_over) == 1 else "have"
@@ -90,7 +90,7 @@ def _lint_summary(report: LintReport) -> str:
 
 
 def lint_document(report: LintReport) -> dict[str, object]:
-    """Return the report for programs."""
+    """Return lint's report as JSON-shaped data."""
     return {
         "findings": [_document(each, _place(each.where), {}) for each in report.findings],
         "passedOver": [{**_place(each.place), "kind": each.kind} for each in report.passed_over],
@@ -112,7 +112,7 @@ def _place(place: Place) -> dict[str, object]:
 
 
 def chain_lines(report: ChainReport) -> Iterator[str]:
-    """Return the report for people: the chain, and what is wrong at each part of it."""
+    """Return doctor's report as lines of text: the chain, with the findings at each hop."""
     for hop in report.hops:
         findings = [each for each in report.findings if each.check.hop == hop]
         unseen = [each for each in report.unseen if each.hop == hop]
@@ -167,7 +167,7 @@ def _chain_summary(findings: Sequence[Finding[str]]) -> str:
 
 
 def chain_document(report: ChainReport) -> dict[str, object]:
-    """Return the report for programs."""
+    """Return doctor's report as JSON-shaped data."""
     return {
         "healthy": report.is_healthy,
         "findings": [_chain_finding_document(each) for each in report.findings],

@@ -1,10 +1,10 @@
-"""How many samples there are, and how old, coarsely: enough to know how far back a full store has to cut."""
+"""Numbers of samples by age, coarsely: how far back a full store must cut."""
 
 from collections import defaultdict
 
 
 class SampleAges:
-    """Counts of samples in steps of time.
+    """Counts of samples in time steps.
 
     Args:
         step_ms: how finely a cut can be placed.
@@ -21,7 +21,7 @@ class SampleAges:
         self.total += count
 
     def cutoff_ms(self, wanted: int, now_ms: int) -> int | None:
-        """Return the earliest time that has `wanted` samples before it.
+        """Return the earliest time with `wanted` samples before it.
 
         What came in the current step stays, so it may be fewer; None where nothing can go.
         """
@@ -35,7 +35,7 @@ class SampleAges:
         return None if cutoff is None else cutoff * self._step_ms
 
     def forget(self, cutoff_ms: int) -> None:
-        """Forget steps that end before a time; what is left in them was kept for other reasons."""
+        """Forget steps that end before a time; samples still there were kept for other reasons."""
         gone = [step for step in self._counts if (step + 1) * self._step_ms <= cutoff_ms]
         for step in gone:
             del self._counts[step]

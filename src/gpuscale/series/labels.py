@@ -18,7 +18,7 @@ LabelKey = tuple[Any, ...]
 
 
 class _Names:
-    """The names of label sets that have the same ones, in order; one object for each such names."""
+    """The sorted label names that many label sets share; one object for each such tuple."""
 
     __slots__ = ("__weakref__", "_nameless", "_picks", "has_metadata", "names", "positions")
 
@@ -32,13 +32,13 @@ class _Names:
 
     @property
     def nameless(self) -> Callable[[LabelKey], LabelKey]:
-        """Return what makes of a key the one without the metric's name, type and unit."""
+        """Return a function that removes the metric's name, type and unit from a key."""
         if self._nameless is None:
             self._nameless = self.pick("drop", METADATA)
         return self._nameless
 
     def pick(self, how: str, names: tuple[str, ...]) -> Callable[[LabelKey], LabelKey]:
-        """Return what makes of a key the one that has only, or all but, the labels called `names`."""
+        """Return a function that keeps only, or drops, the labels `names` of a key."""
         found = self._picks.get((how, names))
         if found is None:
             if len(self._picks) >= _MAX_PICKS:
@@ -106,7 +106,7 @@ class LabelSet(Mapping[str, str]):
         return name in self.key[0].positions
 
     def items(self) -> ItemsView[str, str]:
-        """Return the pairs; a dict's own are much quicker than those of a generic mapping."""
+        """Return the pairs; a dict's own items are much quicker than a generic mapping's."""
         key = self.key
         return dict(zip(key[0].names, key[1:], strict=True)).items()
 
@@ -134,7 +134,7 @@ class LabelSet(Mapping[str, str]):
         return f"LabelSet({self})"
 
     def value(self, name: str) -> str:
-        """Return a label's value, the empty text where it has none."""
+        """Return a label's value; empty if the label is absent."""
         position = self.key[0].positions.get(name)
         value: str = "" if position is None else self.key[position]
         return value
@@ -158,7 +158,7 @@ class LabelSet(Mapping[str, str]):
         return of_key(self.key[0].pick(how, names)(self.key))
 
     def override(self, labels: Mapping[str, str]) -> "LabelSet":
-        """Return these labels with others set over them; an empty value takes a label away."""
+        """Return these labels updated with others; an empty value removes a label."""
         return LabelSet({**dict(self.items()), **labels}.items())
 
 
@@ -166,14 +166,14 @@ EMPTY = LabelSet(())
 
 
 def of_key(key: LabelKey) -> LabelSet:
-    """Return the label set with a key."""
+    """Return the label set for a key."""
     labels = LabelSet.__new__(LabelSet)
     labels.key = key
     return labels
 
 
 def label_sets(names: Sequence[str]) -> Callable[[tuple[str, ...]], LabelSet]:
-    """Return what makes label sets that all have these names.
+    """Return a constructor of label sets that all have these names.
 
     Args:
         names: in order, each once.

@@ -22,14 +22,14 @@ class MatchOp(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Matcher:
-    """One condition on one label; a label that is not there counts as empty."""
+    """A condition on one label; an absent label counts as empty."""
 
     name: str
     op: MatchOp
     value: str
 
     def values(self) -> tuple[str, ...] | None:
-        """Return the only values that can match; None where the condition doesn't list them.
+        """Return the only values that can match; None if the condition does not list them.
 
         Autoscalers ask for pods by `pod=~"web-1|web-2"`: such an expression is a list of names.
 

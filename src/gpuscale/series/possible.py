@@ -1,4 +1,4 @@
-"""What a series can have. A value outside is no reading: it is left out, counted and named.
+"""The possible values of series. A value outside is no reading: it is left out, counted and named.
 
 Drivers and exporters now and then answer with a number that no GPU has: a counter that was read half, or the
 code by which DCGM says that it has none. One of them among millions of readings is enough to double a fleet.
@@ -24,16 +24,16 @@ cluster differ by much less.
 
 
 class Ranged(Protocol):
-    """The handle of a series."""
+    """A series handle with a range."""
 
     @property
     def range(self) -> Range | None:
-        """What it can have; None where any value is possible."""
+        """The range of possible values; None if any value is possible."""
         ...
 
 
 class RangeCheck:
-    """Finds the impossible values of many series that come together time and again.
+    """Finds impossible values in rows of many series that recur.
 
     Args:
         refs: the series, in the order of their values.
@@ -51,7 +51,7 @@ class RangeCheck:
         ]
 
     def outside(self, values: Sequence[float]) -> list[int]:
-        """Return the positions of impossible values, in no order."""
+        """Return the indexes of impossible values, in no particular order."""
         found: list[int] = []
         for limits, positions, pick in self._parts:
             picked = pick(values)

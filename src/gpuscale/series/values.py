@@ -1,4 +1,4 @@
-"""What a query gives back: a vector, a scalar, a text, or a matrix of points over time.
+"""The results of queries: a vector, a scalar, a string, or a matrix.
 
 Two values say that there is no value. Prometheus marks the end of a series with one NaN of its own, apart
 from the NaN that a target may expose. The other one never leaves the store: it fills the place of a series
@@ -27,7 +27,7 @@ class VectorSample:
 
 @dataclass(frozen=True, slots=True)
 class Vector:
-    """One value per label set at one time."""
+    """A value for each label set, at one time."""
 
     samples: tuple[VectorSample, ...]
 
@@ -41,7 +41,7 @@ class Scalar:
 
 @dataclass(frozen=True, slots=True)
 class StringValue:
-    """A text; only a query that is nothing but a string literal gives one."""
+    """A string; only a query that is a string literal has this result."""
 
     value: str
 
@@ -51,7 +51,7 @@ Point = tuple[int, float]
 
 
 class Points(Sequence[Point]):
-    """Points as two sequences, which many series may share the times of; equal to a tuple of the same points.
+    """Points as two sequences, so that series can share their times; equal to a tuple of the same points.
 
     Args:
         times_ms: ascending.
@@ -104,7 +104,7 @@ class MatrixSeries:
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """Points over time, sorted by labels."""
+    """A matrix: points over time for each label set, sorted by labels."""
 
     series: tuple[MatrixSeries, ...]
 
@@ -131,10 +131,10 @@ ABSENT = _float(ABSENT_BITS)
 
 
 def is_stale(value: float) -> bool:
-    """Return whether a stored value is the marker of a series' end."""
+    """Return whether a stored value is a series' end marker."""
     return value != value and struct.pack("=d", value) == _STALE
 
 
 def is_absent(value: float) -> bool:
-    """Return whether a stored value is no sample."""
+    """Return whether a stored value stands for an absent sample."""
     return value != value and struct.pack("=d", value) == _ABSENT

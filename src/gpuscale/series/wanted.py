@@ -1,4 +1,4 @@
-"""Which series are worth keeping: those with names that somebody can ask for.
+"""The series worth keeping: those whose names somebody may query.
 
 An agent offers many more series than rules ask for, and each one that is kept costs memory and time.
 """
@@ -17,7 +17,7 @@ _MAX_KNOWN = 100_000
 
 @dataclass(frozen=True, slots=True)
 class WantedNames:
-    """Names of series: some by name, some by pattern, or all."""
+    """A set of series names: single names, patterns, or all."""
 
     names: frozenset[str] = frozenset()
     patterns: frozenset[str] = frozenset()
@@ -39,7 +39,7 @@ EVERYTHING = WantedNames(is_everything=True)
 
 
 def wanted_by(query: Query) -> WantedNames:
-    """Return the names of the series that a query reads."""
+    """Return the series names that a query reads."""
     return WantedNames.joined(_wanted_by(selector) for selector in selectors(query.root))
 
 
@@ -55,7 +55,7 @@ def _wanted_by(selector: tree.Select) -> WantedNames:
 
 
 class WantedSeries:
-    """Decides by its name whether a series is kept; what is wanted can change while targets are followed.
+    """Decides by name whether to keep a series; the wanted names may change at run time.
 
     Args:
         wanted: to begin with.

@@ -1,4 +1,4 @@
-"""What the Kubernetes API of a live run says of itself: its groups, its version and its schemas."""
+"""Groups, version and OpenAPI schemas of a live run's Kubernetes API."""
 
 import asyncio
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ Json = dict[str, Any]
 
 
 class About:
-    """Answers what kubectl asks before it asks for objects.
+    """Answers kubectl's discovery requests, which come before those for objects.
 
     Args:
         kinds: of the objects.
@@ -49,7 +49,7 @@ class About:
         """By place, each once it was asked for."""
 
     def add_routes(self, app: web.Application) -> None:
-        """Serve the version and the schemas on `app`."""
+        """Add the routes of version and schemas to `app`."""
         app.router.add_get("/version", self._version)
         app.router.add_get("/openapi/v2", self._openapi_v2)
         app.router.add_get("/openapi/v3", self._openapi_v3)

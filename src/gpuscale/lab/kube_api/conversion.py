@@ -1,4 +1,4 @@
-"""Stored objects in the version that a client asks for."""
+"""Stored objects, converted to the API version that a client requests."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ Json = dict[str, Any]
 
 
 def converted(kind: ApiResource, body: Json) -> Json:
-    """Return a stored object as one of `kind`."""
+    """Return a stored object as an object of `kind`."""
     if kind is HPA_V1:
         return hpa_v1(body)
     return new_event_body(body) if kind is NEW_EVENT else body

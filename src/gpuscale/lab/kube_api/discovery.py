@@ -1,4 +1,4 @@
-"""What is served, in the documents that clients ask for first.
+"""The discovery documents of a live run's Kubernetes API.
 
 Source: k8s.io/apimachinery v0.36 pkg/apis/meta/v1 (APIVersions, APIGroup, APIResourceList); k8s.io/api v0.36
     apidiscovery/v2.
@@ -24,7 +24,7 @@ REVIEWS = {
 
 
 class ServedGroups:
-    """The groups beside those of custom and external metrics.
+    """The API groups besides custom and external metrics.
 
     Args:
         kinds: that are served; of several versions of a group, the preferred one comes first.
@@ -63,7 +63,7 @@ class ServedGroups:
         return resource_list(f"{group}/{version}" if group else version, list(listed))
 
     def aggregated(self, *, is_core: bool) -> list[Json]:
-        """Return the items of the document of all groups: that of `/api`, or of `/apis`."""
+        """Return the items of the aggregated discovery document, for `/api` or `/apis`."""
         names = dict.fromkeys(group for group, _ in self._resources if (group == "") == is_core)
         return [
             {

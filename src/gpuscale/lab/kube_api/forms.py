@@ -1,4 +1,4 @@
-"""The forms in which a client wants objects: whole, their metadata alone, or as a table.
+"""The representations a client can request: whole objects, their metadata only, or a table.
 
 Source: apiserver v0.36 pkg/endpoints/handlers (negotiation, response.go).
 """
@@ -20,7 +20,7 @@ _INCLUDED = ("", "None", "Metadata", "Object")
 
 
 class Form(Enum):
-    """How objects are written."""
+    """One representation of objects."""
 
     WHOLE = ""
     TABLE = "Table"
@@ -29,7 +29,7 @@ class Form(Enum):
 
 @dataclass(frozen=True, slots=True)
 class WantedForm:
-    """What a client wants to see of objects of a kind."""
+    """The representation that a client requests for objects of a kind."""
 
     kind: ApiResource
     form: Form
@@ -54,14 +54,14 @@ class WantedForm:
         return {"kind": kind, "apiVersion": version, "metadata": metadata, "items": items}
 
     def watched(self, body: Json, now_ms: int, *, is_first: bool) -> Json:
-        """Return the object of one event of a watch; only the first table has columns."""
+        """Return the object in a watch event; only the first table of a watch has column definitions."""
         if self.form is not Form.TABLE:
             return self._shown(body)
         meta = {"resourceVersion": body["metadata"]["resourceVersion"]}
         return self._table([body], meta, now_ms, with_columns=is_first)
 
     def bookmark(self, version: int, annotations: Json) -> Json:
-        """Return an object that says nothing but up to which version a watch has come."""
+        """Return a bookmark: an object that only tells the resource version a watch has reached."""
         metadata: Json = {"resourceVersion": str(version), "creationTimestamp": None}
         if annotations:
             metadata["annotations"] = annotations
@@ -92,7 +92,7 @@ class WantedForm:
 
 
 def wanted(request: web.Request, kind: ApiResource) -> WantedForm:
-    """Return what a request wants to see.
+    """Return the representation that a request asks for.
 
     Raises:
         RequestError: `includeObject` is none that there is.

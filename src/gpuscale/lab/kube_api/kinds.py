@@ -1,4 +1,4 @@
-"""The kinds of objects that are served, and what discovery says of them.
+"""The kinds of objects in a live run's Kubernetes API, with their discovery data.
 
 Source: kubernetes v1.36 pkg/registry (storage of each kind: short names, categories), pkg/apis/*/v1
     (conversion.go and register.go: the labels of field selectors).
@@ -16,7 +16,7 @@ _EVERYWHERE = ("all",)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ApiResource:
-    """One kind of objects in one version of its group; each of them is there once."""
+    """A kind of objects in one API version."""
 
     group: str
     """Empty for the core group."""
@@ -40,7 +40,7 @@ class ApiResource:
 
     @property
     def resource(self) -> str:
-        """Return the resource as messages name it, such as `deployments.apps`."""
+        """Return the resource with its group, such as `deployments.apps`."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
     @property

@@ -1,4 +1,4 @@
-"""A kubeconfig that leads to a live run and has nothing of the user's own: no credentials, no namespace."""
+"""A kubeconfig for a live run, without credentials or a namespace of the user."""
 
 import json
 import tempfile
@@ -11,7 +11,7 @@ _NAME = "gpuscale-up"
 
 @contextmanager
 def written_kubeconfig(server: str) -> Iterator[Path | None]:
-    """Have a kubeconfig in a folder that only the user can read, for as long as the `with` lasts.
+    """Write a kubeconfig into a private folder, which exists as long as the `with` block.
 
     Yields its path; None where there is no room for temporary files, which ends no run.
     """

@@ -1,4 +1,4 @@
-"""Kinds as OpenAPI documents, those of Kubernetes with all their fields.
+"""OpenAPI documents of the served kinds; Kubernetes' own have all their fields.
 
 kubectl looks here before it sends an object, so that a write reaches the server and gets the server's own
 answer; and `kubectl explain` finds each kind.
@@ -21,7 +21,7 @@ _OBJECT = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 
 
 def places(kinds: Sequence[ApiResource]) -> Json:
-    """Return where the document of each group and version is, by its place."""
+    """Return the index of OpenAPI documents, by group and version."""
     found: Json = {}
     for kind in kinds:
         place = _place(kind)
@@ -34,7 +34,7 @@ def places(kinds: Sequence[ApiResource]) -> Json:
 
 
 def document(kinds: Sequence[ApiResource], place: str) -> Json:
-    """Return the document of a place, such as `apis/apps/v1`; some take a tenth of a second."""
+    """Return the OpenAPI document of a group and version such as `apis/apps/v1`; may take 0.1 s."""
     ours = [kind for kind in kinds if _place(kind) == place]
     paths: Json = {}
     for kind in ours:
@@ -48,7 +48,7 @@ def document(kinds: Sequence[ApiResource], place: str) -> Json:
 
 
 def _schemas(kinds: Sequence[ApiResource]) -> Json:
-    """Return the kinds and all that they are made of; of other projects' kinds, what they are called."""
+    """Return the kinds with all types they refer to; kinds of other projects without fields."""
     named = [(kind.group, kind.version, kind.kind) for kind in kinds]
     found: Json = {**schemas_of(named, _SCHEMAS)}
     for kind in kinds:
@@ -61,7 +61,7 @@ def _schemas(kinds: Sequence[ApiResource]) -> Json:
 
 
 def definitions(kinds: Sequence[ApiResource]) -> Json:
-    """Return the same kinds as definitions of OpenAPI 2.0, without their fields."""
+    """Return the kinds as OpenAPI 2.0 definitions without fields."""
     return {_own_name(kind): _schema(kind) for kind in kinds}
 
 

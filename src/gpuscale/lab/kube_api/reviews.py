@@ -1,4 +1,4 @@
-"""What a client may do and who it is: `kubectl auth` asks, in JSON or in protobuf.
+"""Access and identity reviews for `kubectl auth`, in JSON or protobuf.
 
 Source: k8s.io/api v0.36 authorization/v1 (generated.proto: the numbers of fields); k8s.io/apimachinery v0.36
     pkg/runtime/serializer/protobuf (the envelope).
@@ -30,7 +30,7 @@ _MAX_SHIFT = 63
 
 
 def answer(kind: str, body: bytes, kinds: Sequence[ApiResource]) -> Json:
-    """Return the spec and status of a review.
+    """Return a review's spec and status.
 
     Args:
         kind: of the review.
@@ -53,7 +53,7 @@ def answer(kind: str, body: bytes, kinds: Sequence[ApiResource]) -> Json:
 
 
 def _rules(kinds: Iterable[ApiResource]) -> Json:
-    """Return that everybody may read what there is."""
+    """Return rules that let everybody read all kinds."""
     rules: list[Json] = [
         {"verbs": ["create"], "apiGroups": [group], "resources": [name]}
         for group, _, name in REVIEWS
@@ -87,7 +87,7 @@ def read_review(body: bytes) -> Json:
 
 
 def is_allowed(spec: Mapping[str, Any], kinds: Iterable[ApiResource]) -> bool:
-    """Return whether everybody may do it: read what there is, and nothing else."""
+    """Return whether everybody may do it: reading is allowed, nothing else."""
     path, asked = spec.get("nonResourceAttributes"), spec.get("resourceAttributes")
     if isinstance(path, Mapping):
         return path.get("verb") == "get"
@@ -104,7 +104,7 @@ def is_allowed(spec: Mapping[str, Any], kinds: Iterable[ApiResource]) -> bool:
 
 
 def _protobuf_spec(body: bytes) -> Json:
-    """Return the spec in the envelope's second field, of which it is the second field."""
+    """Return the spec of a review in Kubernetes' protobuf envelope."""
     review = _fields(_fields(body[len(_MAGIC) :])[2])
     spec = _fields(review[2])
     found: Json = {}
@@ -121,7 +121,7 @@ def _texts(message: bytes, names: Mapping[int, str]) -> dict[str, str]:
 
 
 def _fields(message: bytes) -> dict[int, bytes]:
-    """Return the fields of a message that have a length, by number."""
+    """Return a protobuf message's length-delimited fields, by number."""
     found: dict[int, bytes] = {}
     position = 0
     while position < len(message):

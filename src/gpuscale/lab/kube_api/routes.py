@@ -1,4 +1,4 @@
-"""The Kubernetes API of a live run: reads of the simulated cluster, and the metrics APIs beside them.
+"""The Kubernetes API of a live run: reads of the simulated cluster, with the metrics APIs.
 
 Source: kubernetes v1.36: paths, parameters and answers of k8s.io/apiserver pkg/endpoints.
 """
@@ -58,7 +58,7 @@ _MAX_LIMIT = 1_000_000
 
 
 class KubeApi:
-    """The simulated cluster behind an API server's paths.
+    """Serves the simulated cluster at an API server's paths.
 
     Args:
         world: of the run.
@@ -92,7 +92,7 @@ class KubeApi:
         self._seen: tuple[object, ...] = ()
 
     def add_routes(self, app: web.Application) -> None:
-        """Serve everything on `app`; the routes of others for the same paths come after these."""
+        """Add all routes to `app`; others' routes for the same paths must be added later."""
         app.router.add_route("*", "/api", self.handle)
         app.router.add_route("*", "/api/v1", self.handle)
         app.router.add_route("*", f"/api/v1/{{path:(?:{_CORE})(?:/.*)?}}", self.handle)
@@ -103,7 +103,7 @@ class KubeApi:
         app.on_shutdown.append(self._close)
 
     def look(self) -> None:
-        """Take in what has changed in the world, and let watches hear of it.
+        """Update the store from the simulated cluster, and wake the watches.
 
         That happens at most every tenth of a second, and takes at most a tenth of the time.
         """
@@ -181,7 +181,7 @@ class KubeApi:
     def _target(
         self, group: str, version: str, rest: Sequence[str]
     ) -> tuple[str | None, str, str, str]:
-        """Return namespace, resource, name and subresource of a path; empty where there are none."""
+        """Return namespace, resource, name and subresource in a path; empty where absent."""
         match rest:
             case ["namespaces", namespace, plural, *more] if self._has(
                 group, version, plural, is_namespaced=True
@@ -237,7 +237,7 @@ class KubeApi:
     # What is no object
 
     def _used(self, request: web.Request, rest: Sequence[str]) -> web.Response:
-        """Answer a request for `metrics.k8s.io`."""
+        """Answer a request below `metrics.k8s.io`."""
         kind = NODE if rest[0] == "nodes" else POD
         namespace, plural, name, below = self._target(kind.group, kind.version, rest)
         if plural != kind.plural or below:
@@ -266,7 +266,7 @@ class KubeApi:
     async def _review(
         self, request: web.Request, group: str, version: str, resource: str
     ) -> web.Response:
-        """Answer whether a client may do something: it may read what there is, and nothing else."""
+        """Answer an access review: reading is allowed, nothing else."""
         if request.method != "POST":
             raise RequestError(read_only(resource, group))
         kind = REVIEWS[group, version, resource]
@@ -294,7 +294,7 @@ def _now_ms() -> int:
 
 
 def _number(request: web.Request, parameter: str, most: int) -> int:
-    """Return a count of the query; 0 where it is not given.
+    """Return a number in the query string; 0 if absent.
 
     Raises:
         ValueError: it is none.
@@ -306,7 +306,7 @@ def _number(request: web.Request, parameter: str, most: int) -> int:
 
 
 def _version_of(request: web.Request) -> int | None:
-    """Return the version that a request goes from; None where any will do."""
+    """Return the resource version that a request starts from; None for any."""
     if not request.query.get("resourceVersion"):
         return None
     return _number(request, "resourceVersion", 2**63)

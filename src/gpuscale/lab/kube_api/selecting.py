@@ -1,4 +1,4 @@
-"""Which objects a list or a watch is about: namespace, labels, fields.
+"""The selection of a list or watch: namespace, labels, fields.
 
 Source: k8s.io/apimachinery v0.36 pkg/fields, pkg/labels; kubernetes v1.36 pkg/apis/core/v1/conversion.go.
 """
@@ -15,7 +15,7 @@ from gpuscale.server.metricsapi.wire import FieldSelector, parse_field_selector
 
 @dataclass(frozen=True, slots=True)
 class ObjectSelection:
-    """Conditions that must all hold."""
+    """The conditions of a list or watch, which must all hold."""
 
     kind: ApiResource
     namespace: str | None
@@ -32,12 +32,12 @@ class ObjectSelection:
 
     @property
     def is_everything(self) -> bool:
-        """Return whether nothing but a namespace is asked for."""
+        """Return whether there is no condition besides the namespace."""
         return not self.fields.terms and not self.labels
 
 
 def parse_fields(kind: ApiResource, text: str) -> FieldSelector:
-    """Return the field selector of a text.
+    """Parse a field selector.
 
     Raises:
         ValueError: it is none, or names a field that objects of this kind can't be selected by.
@@ -46,7 +46,7 @@ def parse_fields(kind: ApiResource, text: str) -> FieldSelector:
 
 
 def _values(kind: ApiResource, body: Mapping[str, Any]) -> dict[str, str]:
-    """Return the values of the fields that a selector may name."""
+    """Return an object's values of the fields that selectors can name."""
     return {label: _value(body, path) for label, path in kind.fields.items()}
 
 

@@ -1,4 +1,4 @@
-"""The objects as an API server stores them: each with a version, and the changes since a while.
+"""The object store of the live run's API server: versions, and a log of recent changes.
 
 Nothing here knows the simulation: `take` gets all objects as they are now, and finds out itself what changed.
 """
@@ -25,12 +25,12 @@ MAX_PAGED = 64
 
 
 class ExpiredError(GpuscaleError):
-    """A version, or a list read in pages, is from too long ago."""
+    """A resource version or list continuation is too old."""
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectFacts:
-    """An object before it is written out."""
+    """An object that is not rendered to JSON yet."""
 
     resource: str
     """As `Kind.resource` has it."""
@@ -43,7 +43,7 @@ class ObjectFacts:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """An object as it is served."""
+    """An object with its resource version."""
 
     resource: str
     key: Key
@@ -54,7 +54,7 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class ObjectChange:
-    """One step of one object."""
+    """A change of one object."""
 
     version: int
     before: Stored | None
@@ -67,7 +67,7 @@ class ObjectChange:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A part of a list."""
+    """One page of a list."""
 
     items: tuple[Stored, ...]
     version: int
@@ -92,7 +92,7 @@ class Store:
         self._pages: OrderedDict[str, tuple[tuple[Stored, ...], int]] = OrderedDict()
 
     def take(self, facts: Iterable[ObjectFacts]) -> bool:
-        """Make the store hold exactly these objects, and return whether anything changed."""
+        """Set the store's content to these objects, and return whether anything changed."""
         before_version = self.version
         seen: dict[str, set[Key]] = {}
         for each in facts:
@@ -110,16 +110,16 @@ class Store:
         return self._objects.get(resource, {}).get(key)
 
     def all(self, resource: str, namespace: str | None) -> list[Stored]:
-        """Return the objects of a resource, sorted by namespace and name; None is every namespace."""
+        """Return a resource's objects, sorted by namespace and name; None means all namespaces."""
         objects = self._objects.get(resource, {})
         return [objects[key] for key in sorted(objects) if namespace is None or key[0] == namespace]
 
     def page(self, items: Iterable[Stored], limit: int) -> Page:
-        """Return the first `limit` items of a list, 0 for all; what follows is kept as it is now."""
+        """Return the first `limit` items of a list (0 for all); the rest is kept for the next pages."""
         return self._page(tuple(items), self.version, limit, 0, secrets.token_urlsafe(12))
 
     def next_page(self, token: str, limit: int) -> Page:
-        """Return the part of a list that a page's token leads to.
+        """Return the page that a continuation token stands for.
 
         Raises:
             ExpiredError: the list is no longer kept.
@@ -135,7 +135,7 @@ class Store:
         return self._page(items, version, limit, start, name)
 
     def changes_since(self, version: int) -> list[ObjectChange]:
-        """Return what changed after a version, oldest first.
+        """Return the changes after a resource version, oldest first.
 
         Raises:
             ExpiredError: that is too long ago, or was never reached.

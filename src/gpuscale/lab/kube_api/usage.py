@@ -1,4 +1,4 @@
-"""CPU and memory of simulated pods and nodes, for `kubectl top`.
+"""Assumed CPU and memory of simulated pods and nodes, for `kubectl top`.
 
 A scenario says nothing of CPU and main memory, so these are plain assumptions: a pod keeps one core busy for
 each GPU that computes, as the thread that feeds it does, and holds as much main memory as GPU memory, since
@@ -26,14 +26,14 @@ _CORE_MILLI = 1000
 
 
 class SimulatedUsage:
-    """What the running pods of a world use."""
+    """Assumed usage of a simulated cluster's running pods."""
 
     def __init__(self, world: World, run: Run) -> None:
         self._world = world
         self._run = run
 
     def pod(self, stored: Stored) -> Json | None:
-        """Return the PodMetrics of a pod, without its kind; None while no container of it runs."""
+        """Return a pod's PodMetrics without kind; None while no container runs."""
         namespace, name = stored.key
         key = f"{namespace}/{name}"
         usage = self._usage(key)

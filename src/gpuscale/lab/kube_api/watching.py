@@ -1,4 +1,4 @@
-"""Watches: a request that stays open and gets each change as a line of JSON.
+"""Watches: open requests that receive each change as a JSON line.
 
 A watch keeps its place in the store's changes and nothing else, so that a slow reader costs no memory. One
 that falls behind further than the changes go back, or does not take a line in time, is ended.
@@ -37,7 +37,7 @@ _INITIAL_END = {"k8s.io/initial-events-end": "true"}
 
 @dataclass(frozen=True, slots=True)
 class WatchRequest:
-    """What a client wants to hear of."""
+    """The selection and start of a watch."""
 
     wanted: WantedForm
     selection: ObjectSelection
@@ -66,7 +66,7 @@ class Watches:
         self._is_closed = False
 
     def tell(self) -> None:
-        """Wake all watches: the store has changed."""
+        """Wake all watches, as the store has changed."""
         self._news.set()
         self._news = asyncio.Event()
 
@@ -76,7 +76,7 @@ class Watches:
         self.tell()
 
     async def serve(self, request: web.Request, watch: WatchRequest) -> web.StreamResponse:
-        """Answer a request with the events of a watch until its time is over or its client gone.
+        """Stream watch events until the request's time is up or its client is gone.
 
         Raises:
             RequestError: too many watches are open, or its version is gone.
@@ -106,7 +106,7 @@ class Watches:
                 del self._open[client]
 
     def _begin(self, watch: WatchRequest) -> tuple[int, list[Stored]]:
-        """Return the version to go on from, and what to tell first."""
+        """Return the version to start from, and the initial events."""
         if watch.version is not None:
             try:
                 self._store.changes_since(watch.version)
@@ -170,7 +170,7 @@ class Watches:
 def _selected(
     selection: ObjectSelection, changes: list[ObjectChange]
 ) -> Iterator[tuple[str, Stored]]:
-    """Yield what a watch reports; an object that stops being selected counts as deleted."""
+    """Yield a watch's events; an object that no longer matches counts as deleted."""
     for change in changes:
         if change.last.resource != selection.kind.stored_as:
             continue

@@ -1,4 +1,4 @@
-"""Addresses of the live loop's servers: how they are written, which can be opened, who has one, who may ask.
+"""Addresses of the live loop's servers: URL forms, reachable hosts, port conflicts, allowed Host headers.
 
 Only clients that name this machine as the server may. A page of another site can make a browser send requests
 to loopback under a name of its own that resolves there (DNS rebinding). Such requests carry that name as
@@ -26,7 +26,7 @@ def url_host(host: str) -> str:
 
 
 def is_every_interface(host: str) -> bool:
-    """Return whether a server on `host` listens on all addresses of the machine."""
+    """Return whether `host` stands for all network interfaces."""
     try:
         return ip_address(host).is_unspecified
     except ValueError:
@@ -34,14 +34,14 @@ def is_every_interface(host: str) -> bool:
 
 
 def own_host(host: str) -> str:
-    """Return the host by which this machine reaches a server that listens on `host`."""
+    """Return the host name that local programs use for a server listening on `host`."""
     if not is_every_interface(host):
         return host
     return "::1" if isinstance(ip_address(host), IPv6Address) else "127.0.0.1"
 
 
 def openable_hosts(host: str) -> tuple[str, ...]:
-    """Return the hosts by which a server on `host` can be opened, that for this machine first.
+    """Return the host names in URLs of a server listening on `host`, the local one first.
 
     On all interfaces, those are loopback and the addresses from which the machine would reach others.
     """
@@ -56,7 +56,7 @@ def openable_hosts(host: str) -> tuple[str, ...]:
 
 
 def _outer(family: socket.AddressFamily) -> Iterator[str]:
-    """Yield the address from which a packet to another network would leave; none without a route."""
+    """Yield the source address for packets to another network; none without a route."""
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as probe:
             probe.connect((_ELSEWHERE[family], 9))
@@ -66,7 +66,7 @@ def _outer(family: socket.AddressFamily) -> Iterator[str]:
 
 
 def port_holder(port: int) -> str | None:
-    """Return the program that listens on a TCP port, as `name (pid 123)`; None where that can't be seen."""
+    """Return the program listening on a TCP port, as `name (pid 123)`; None if that can't be seen."""
     inodes = {f"socket:[{inode}]" for inode in _listening_inodes(port)}
     for link in _PROC.glob("[0-9]*/fd/*") if inodes else ():
         try:
@@ -94,7 +94,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 def only_host(host: str) -> Middleware:
-    """Return a middleware that answers 421 to requests for another host than `host` or loopback.
+    """Return a middleware that answers 421 unless the Host header is `host` or loopback.
 
     Where `host` is an address of all interfaces, any address passes, and no other name than localhost.
     """
@@ -110,7 +110,7 @@ def only_host(host: str) -> Middleware:
 
 
 def is_named(asked: str, host: str) -> bool:
-    """Return whether a request for `asked` is meant for a server that listens on `host`."""
+    """Return whether the Host header `asked` fits a server listening on `host`."""
     if asked in {host, "localhost"}:
         return True
     try:

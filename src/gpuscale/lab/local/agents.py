@@ -1,4 +1,4 @@
-"""The node agents of the live loop: one real exporter, on a port of its own, per simulated node."""
+"""The live loop's node agents: one real exporter with its own port for each simulated node."""
 
 from gpuscale.agent.exporter import NodeAgent
 from gpuscale.agent.formats import FamilyOptions, Style
@@ -9,7 +9,7 @@ from gpuscale.lab.local.present import Present
 
 
 class PresentReader:
-    """A node's GPUs, with the world brought up to now before they are read.
+    """Reads a node's GPUs, after advancing the simulation to the present.
 
     Bringing it up to now may take the very node away; there is nothing to read then, until its agent stops.
     """
@@ -27,7 +27,7 @@ class PresentReader:
         return ()
 
     def close(self) -> None:
-        """Do nothing: the world goes on without its reader."""
+        """Do nothing: the simulated GPUs outlive their reader."""
 
     def read(self, now_ms: int) -> tuple[GpuReading, ...]:
         self._present.catch_up()
@@ -51,7 +51,7 @@ class NodeAgents:
         return f"http://{url_host(own_host(self._host))}:{self.ports[node]}/metrics"
 
     async def follow_nodes(self) -> None:
-        """Have exactly one agent per node that is there now."""
+        """Start and stop agents so that each current node has exactly one."""
         nodes = self._present.world.gpus.readers.keys()
         for node in self._agents.keys() - nodes:
             await self._stop(node)

@@ -1,4 +1,4 @@
-"""What the metrics API of a live run serves beside the rules: KEDA's metrics, and those of a trigger file.
+"""External metrics of a live run that no rule makes: KEDA's, and those of a trigger file.
 
 KEDA's come as from its metrics server, which a question may come to at any count of replicas, and where it
 counts for the fallback, as any question does.
@@ -46,12 +46,12 @@ class LiveExternal:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Return what discovery lists."""
+        """Return the metric names for discovery."""
         of_keda = (_ANY_OF_KEDA,) if self._has_keda else ()
         return (*of_keda, *sorted({name for _, name in self._triggers}))
 
     def has(self, target: ExternalTarget, selector: Selector) -> bool:
-        """Return whether KEDA or a trigger is asked; without rules, KEDA gets all the rest."""
+        """Return whether KEDA or a trigger serves the metric; without rules, KEDA gets all other names."""
         if (target.namespace, target.metric) in self._triggers:
             return True
         return self._has_keda and (not self._has_rules or scaled_object_of(selector) is not None)
@@ -68,7 +68,7 @@ class LiveExternal:
             raise RequestError(Status(500, "", str(error))) from error
 
     async def why(self, target: ExternalTarget, selector: Selector) -> "Explanation":
-        """Return what was asked and what came."""
+        """Return the explanation of a metric's value."""
         from gpuscale.server.metricsapi.why import Explanation, ServedValue
 
         scaled = scaled_object_of(selector)

@@ -1,4 +1,4 @@
-"""The server of the page, the Prometheus API and the Kubernetes API of a live run, bounded by connection.
+"""The HTTP server of a live run: page, Prometheus API and Kubernetes API, with limits on connections.
 
 Clients are browsers, kubectl, operators and whatever else reaches the port. What connects, sends nothing,
 sends slowly or takes nothing is closed in time, and gives way to others when there are too many.
@@ -27,7 +27,7 @@ class PortTakenError(UnavailableError):
 
 
 class Front:
-    """A listening port with the routes of a live run; made in the event loop that serves it.
+    """A listening port with a live run's routes; create it in the serving event loop.
 
     Args:
         app: answers.
@@ -41,7 +41,7 @@ class Front:
         self._port = Port(app, LIMITS, CountedLog("malformed request"), goodbye_s=_GOODBYE_S)
 
     async def open(self, port: int) -> int:
-        """Listen, and return the port.
+        """Listen, and return the port number.
 
         Raises:
             PortTakenError: another program has the port.
@@ -65,7 +65,7 @@ class Front:
         return self._port.addresses[0][1]
 
     async def run(self) -> None:
-        """Look at deadlines until cancelled."""
+        """Check connection deadlines until cancelled."""
         await self._port.lobby.run()
 
     async def close(self) -> None:
@@ -80,7 +80,7 @@ class Front:
 
 @web.middleware
 async def _timed(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Give a body its time, and an answer as long as its handler wants."""
+    """Limit the time for a request's body, but not for the response."""
     connection = request.transport
     if not isinstance(connection, Connection):
         return await handler(request)

@@ -1,4 +1,4 @@
-"""`gpuscale up`: every hop of the loop running live in one process, with HTTP between them.
+"""`gpuscale up`: all hops of the loop, live in one process, connected over HTTP.
 
 Node agents are scraped over HTTP into the series store, the store is served as Prometheus, the rules are
 served as the metrics APIs, and the HPA controller asks those APIs as it would in a cluster. Pods, nodes
@@ -52,7 +52,7 @@ _FIRST_LOOK_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class LiveOptions:
-    """Where and how fast the loop runs."""
+    """The address and speed of the live loop."""
 
     host: str
     port: int
@@ -66,7 +66,7 @@ class LiveOptions:
 
 
 class LiveLoop:
-    """The loop over one scenario.
+    """The live loop of one scenario.
 
     Args:
         setup: what to run.
@@ -138,7 +138,7 @@ class LiveLoop:
 
     @property
     def url(self) -> str:
-        """Return the server's address for programs on this machine."""
+        """Return the server's URL for local programs."""
         return f"http://{url_host(own_host(self._options.host))}:{self.port}"
 
     def addresses(self) -> dict[str, object]:
@@ -267,7 +267,7 @@ class LiveLoop:
         return web.Response(body=text.encode(), headers={"Content-Type": CONTENT_TYPE})
 
     async def _follow(self, now_ms: int) -> None:
-        """Keep the agents and the record up with the machines."""
+        """Start and stop agents as nodes come and go, and record the run."""
         await self._runner.agents.follow_nodes()
         self._kube_api.look()
         late_ms = now_ms - self._next_record_ms

@@ -27,7 +27,7 @@ BINARY = "binary"
 def metric_figures(
     hpa: HorizontalPodAutoscaler, statuses: Sequence[MetricStatus]
 ) -> list[dict[str, object]]:
-    """Return one entry per metric of the HPA, in its order.
+    """Return one entry for each metric of the HPA, in its order.
 
     Each has `name`, `value`, `target` and `ratio` (value to target), with null for what is not known,
     `unit`: `%` of the request, `binary` for amounts written with Ki or Mi, else empty, and `decides`: whether
@@ -69,7 +69,7 @@ def _figures(spec: MetricSpec, status: MetricStatus | None) -> dict[str, object]
 
 
 def _target_quantity(spec: MetricSpec) -> Quantity | None:
-    """Return the target that the controller compares with: an Object metric's type decides."""
+    """Return the target used by the controller: for an Object metric, its type decides."""
     target = spec.target
     if isinstance(spec, ObjectMetric) and target.type is TargetType.VALUE:
         return target.value

@@ -1,4 +1,4 @@
-"""The world as of now: the event engine driven by a clock instead of running ahead.
+"""The simulation in real time: the event engine follows a clock instead of running ahead.
 
 The HPA controller asks the metrics API over HTTP, as in a cluster.
 """
@@ -13,14 +13,14 @@ from gpuscale.lab.sim.site import Site
 
 
 class Present:
-    """A world that is brought up to the clock's time before anyone looks at it."""
+    """A simulation that is advanced to the clock's time before each look at it."""
 
     def __init__(self, world: Site, clock: Clock) -> None:
         self.world = world
         self._clock = clock
 
     def catch_up(self) -> int:
-        """Let everything happen that is due, and return the time, milliseconds."""
+        """Run all events that are due, and return the time in milliseconds."""
         now_ms = self._clock.now_ms()
         self.world.engine.run_until(now_ms)
         return now_ms
@@ -29,7 +29,7 @@ class Present:
 async def every(
     clock: Clock, first_ms: int, period_ms: int, action: Callable[[], Awaitable[None]]
 ) -> None:
-    """Do something at `first_ms` and then once per period, for good; a late turn is not made up for."""
+    """Call something at `first_ms` and then once every period, for ever; late calls are not made up for."""
     due_ms = first_ms
     while True:
         await clock.sleep((due_ms - clock.now_ms()) / 1000)
@@ -41,7 +41,7 @@ async def every(
 async def paced(
     clock: Clock, world: Site, hop: str, period_ms: int, action: Callable[[], Awaitable[None]]
 ) -> None:
-    """Do something once per period, at the times at which that hop of a simulation of this seed looks.
+    """Call something once every period, at the same times as a simulation of this seed.
 
     In step, the HPAs would see what was scraped just now or a period ago, as it happens.
     """
@@ -50,7 +50,7 @@ async def paced(
 
 
 class LiveHpas:
-    """Fetches what each HPA looks at, then lets the controller decide."""
+    """Fetches each HPA's metrics, then lets the controller decide."""
 
     def __init__(self, present: Present, controller: HpaController, client: MetricsClient) -> None:
         self._present = present

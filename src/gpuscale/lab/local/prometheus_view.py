@@ -1,4 +1,4 @@
-"""What `gpuscale up` shows through the Prometheus HTTP API, beside its series."""
+"""Rules, targets and settings of a live run, as Prometheus' HTTP API shows them."""
 
 from collections.abc import Iterator
 
@@ -14,7 +14,7 @@ from gpuscale.server.sources.ruler import PrometheusRuleFiles, Ruler
 def live_view(
     store: SeriesStore, ruler: Ruler, files: PrometheusRuleFiles, pipeline: Pipeline, speed: float
 ) -> ServerView:
-    """Return the rules, targets and settings of a live run; durations are the caller's, as times are."""
+    """Return a live run's rules, targets and settings; durations are in the caller's time scale."""
 
     def caller_ms(length_ms: int) -> int:
         return max(1, round(length_ms / speed))
@@ -43,7 +43,7 @@ def live_view(
 
 
 def _targets(store: SeriesStore, interval_s: float) -> Iterator[TargetView]:
-    """Return the targets whose scrapes the store knows: each has a series `up`."""
+    """Return the scrape targets: those with a series `up` in the store."""
     at_ms = store.stats().now_ms
     if at_ms is None:
         return
@@ -64,7 +64,7 @@ def _targets(store: SeriesStore, interval_s: float) -> Iterator[TargetView]:
 def _newest(
     store: SeriesStore, name: str, at_ms: int
 ) -> dict[tuple[tuple[str, str], ...], tuple[dict[str, str], float, int]]:
-    """Return labels, value and time of each series of a name, by its labels less the name."""
+    """Return labels, value and time of each series of a name; the key is its labels without the name."""
     value = instant(store, name, at_ms)
     found = {}
     for sample in value.samples if isinstance(value, Vector) else ():

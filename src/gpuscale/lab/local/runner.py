@@ -1,4 +1,4 @@
-"""The machines of a scenario under a clock, and the hops from their GPUs to a store, live.
+"""A live run's machines under a clock, with scrapes, rules and recording.
 
 Node agents are scraped over HTTP, rules are evaluated over what was scraped, and points of the run are
 recorded. What controls the pods is not in here: `lab.local.loop` has the simulator's controllers and its own
@@ -67,7 +67,7 @@ class Runner:
         site.cluster.events.listen(pass_on)
 
     async def scrape(self, session: HttpSession) -> None:
-        """Scrape all node agents once, and take in the requests of the services."""
+        """Scrape all node agents once, and update the series of services' requests."""
         now_ms = self.present.catch_up()
         self._site.advance_load(now_ms)
         self._requests.scrape(self._site.services, now_ms)
@@ -78,7 +78,7 @@ class Runner:
         await self.ruler.evaluate(self._clock.now_ms())
 
     def record(self, figures: Mapping[str, SyncFigures]) -> None:
-        """Add a point to the run's series.
+        """Record a point of the run's series.
 
         Args:
             figures: HPA key to what its status shows.
@@ -94,7 +94,7 @@ class Runner:
         self.recorder.add(self._site.seconds(now_ms), row(self._site, figures, values))
 
     async def keep_up(self, on_turn: Callable[[int], Awaitable[None]]) -> None:
-        """Keep the machines up with the clock, until cancelled.
+        """Advance the machines with the clock until cancelled.
 
         Args:
             on_turn: called after each step with the time, for what has to follow the machines.

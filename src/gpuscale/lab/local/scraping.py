@@ -1,4 +1,4 @@
-"""Prometheus' part of the live loop: scrape every node agent over HTTP, evaluate recording rules."""
+"""Prometheus' part of the live loop: scraping node agents over HTTP, evaluating recording rules."""
 
 import asyncio
 import logging
@@ -21,7 +21,7 @@ _TIMEOUT_S = 5.0
 
 
 class AgentScraper:
-    """One target per node agent; a scrape that fails makes the target's series stale."""
+    """Scrapes node agents; after a failed scrape the target's series are stale."""
 
     def __init__(
         self, present: Present, agents: NodeAgents, store: SeriesStore, clock: Clock
@@ -33,7 +33,7 @@ class AgentScraper:
         self._targets: dict[str, ScrapeTarget] = {}
 
     async def scrape_all(self, session: HttpSession) -> None:
-        """Scrape every node that is there, and end the series of those that left."""
+        """Scrape every current node, and end the series of removed ones."""
         for node in self._targets.keys() - self._agents.ports.keys():
             self._targets.pop(node).gone(self._clock.now_ms())
         await asyncio.gather(*(self._scrape(session, node) for node in tuple(self._agents.ports)))

@@ -1,4 +1,4 @@
-"""The live loop as the page and the terminal see it."""
+"""The live loop's data for the page and the terminal."""
 
 import math
 from collections import Counter
@@ -23,7 +23,7 @@ MAX_ROWS = 200
 
 
 def job_rows(world: World) -> list[dict[str, object]]:
-    """Return the submitted Jobs: running ones, then pending ones, then those that completed.
+    """Return the submitted Jobs: running first, then pending, then completed.
 
     Each has `name`, `namespace`, `completions` wanted, `succeeded`, `running`, `pending` (completions
     for which no container runs yet) and `age` in seconds.
@@ -71,7 +71,7 @@ _SUM_MS = 10_000
 
 
 class LiveView:
-    """Answers the page's questions from the world; changes the load on request.
+    """Serves the page's data from the simulation, and changes the load.
 
     Args:
         world: of the run.
@@ -118,7 +118,7 @@ class LiveView:
         }
 
     def since(self, points: int, events_seen: int) -> dict[str, object]:
-        """Return what came after that many points and events."""
+        """Return the points and events after these numbers of each."""
         first, times, series = self._recorder.series(points)
         log = self._world.cluster.events
         return {
@@ -241,7 +241,7 @@ class LiveView:
         }
 
     def _jobs(self) -> dict[str, object]:
-        """Return the Jobs in all, and a row for each Job of the scenario with its copies."""
+        """Return the total number of Jobs, and a row for each Job of the scenario with its copies."""
         progress = job_progress(self._world)
         return {
             "total": len(self._world.setup.jobs),
@@ -262,7 +262,7 @@ class LiveView:
         }
 
     def _figures(self) -> list[tuple[str, str]]:
-        """Return the summary's single numbers in words, counted again now and then."""
+        """Return the summary's numbers in words, recomputed from time to time."""
         now_ms = self._world.engine.now_ms
         if now_ms - self._summed_ms >= _SUM_MS:
             self._summed_ms = now_ms

@@ -1,1 +1,1 @@
-"""What another policy would have done with a recorded demand: replayed in columns, scored against bounds."""
+"""Replays of recorded demand under other policies, and their scores against bounds."""

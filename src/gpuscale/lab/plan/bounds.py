@@ -1,4 +1,4 @@
-"""What a policy is measured against: a fixed number, an oracle, and the best simple rule in hindsight.
+"""Bounds for comparing policies: a constant replica count, an oracle, and the best simple rule in hindsight.
 
 The oracle is a bound. The best simple rule is none: a rule outside of its family may save more.
 
@@ -24,7 +24,7 @@ _MEANS_HELD_S = (0, 300, 1200)
 
 @dataclass(frozen=True, slots=True)
 class GpuHourBounds:
-    """GPU-hours of the three, with one GPU to a replica."""
+    """GPU-hours of the three bounds, with one GPU for each replica."""
 
     static_replicas: int
     """The fewest that keep the promise."""
@@ -37,7 +37,7 @@ class GpuHourBounds:
     window, times a headroom, or a window's mean with so many standard deviations, held for a while."""
 
     def share(self, hours: float) -> float | None:
-        """Return what share of the oracle's saving was saved; None where there is nothing to save."""
+        """Return the saving as a share of the oracle's; None if the oracle saves nothing."""
         saving = self.static_hours - self.oracle_hours
         return (self.static_hours - hours) / saving if saving > 0 else None
 
@@ -66,13 +66,13 @@ def bounds(demand: Numbers, service: ReplaySettings, promise: float) -> GpuHourB
 
 
 def _quantile(column: Numbers, share: float) -> float:
-    """Return the least value that at most `1 - share` of the values exceed."""
+    """Return the smallest value that at most `1 - share` of the values exceed."""
     ordered = numpy.sort(column)
     return float(ordered[min(len(ordered) - 1, max(0, int(numpy.ceil(share * len(ordered))) - 1))])
 
 
 def _bases(demand: Numbers, step_s: float) -> Iterator[Numbers]:
-    """Yield what the simple rules follow."""
+    """Yield the columns that simple rules follow, such as recent maxima."""
     for hold in sorted({round(hold_s / step_s) for hold_s in _HOLDS_S}):
         highest = highest_behind(demand, hold)
         yield from (highest * headroom for headroom in _HEADROOMS)

@@ -1,4 +1,4 @@
-"""What a search answers: what stricter and looser promises cost, and the settings that are worth writing.
+"""The result of a search: the cost of stricter and looser promises, and the settings to write.
 
 Settings are searched on some days and scored on others. What keeps a promise on the first may break it on
 the second; then the next stricter answer that held is taken, or none.
@@ -22,7 +22,7 @@ _MOST_DIGITS = 3
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """The cheapest settings that were found for a promise, scored."""
+    """The cheapest settings found for a promise, with their score."""
 
     promise: float
     """Share of the steps that may be short."""
@@ -32,7 +32,7 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class SearchChoice:
-    """What a search comes to."""
+    """The result of a search."""
 
     offers: tuple[Offer, ...]
     """What stricter and looser promises cost, the strictest first; the cost never rises."""
@@ -55,7 +55,7 @@ def choose(
     *,
     tuned: str = "Tuned",
 ) -> SearchChoice:
-    """Return what to make of a search.
+    """Return the result of a search.
 
     Args:
         search: at its end, or stopped.
@@ -115,7 +115,7 @@ def choose(
 
 
 def _falling(lines: list[Offer], cost: Callable[[ScoredPolicy], float]) -> list[Offer]:
-    """Return offers whose cost never rises: what keeps a strict promise is an answer to a looser one too."""
+    """Return offers with falling cost: settings for a strict promise also serve a looser one."""
     found: list[Offer] = []
     for each in lines:
         is_dearer = found and cost(found[-1].row) < cost(each.row)
@@ -137,7 +137,7 @@ def _rounded(
     cost: Callable[[ScoredPolicy], float],
     units: Mapping[str, float],
 ) -> Offer:
-    """Return an offer with each value as round as costs nothing: today's, or one with fewer digits."""
+    """Return an offer with values rounded where that costs nothing."""
     before = search.tried(taken.values)
     # The same settings may keep stricter promises too, and what is stricter yet must stay the dearer.
     strictest = min((each.promise for each in lines if each.row is taken.row), default=promise)
@@ -171,7 +171,7 @@ def _rounded(
 
 
 def _round(parameter: Parameter, value: float, unit: float, roundness: int) -> float:
-    """Return a value with fewer digits, or the value itself where it has as few or the parameter forbids it.
+    """Return a value with fewer digits, or unchanged if that is impossible.
 
     Args:
         parameter: whose value it is.
@@ -193,5 +193,5 @@ def _round(parameter: Parameter, value: float, unit: float, roundness: int) -> f
 
 
 def _digits(number: str) -> int:
-    """Return how many digits a number has without the zeros at both ends."""
+    """Return a number's count of significant digits."""
     return len(f"{float(number):.12e}".split("e")[0].replace(".", "").strip("-0"))

@@ -1,4 +1,4 @@
-"""What is set today, what a search found and what other policies find, side by side on the same steps."""
+"""Today's settings, the search's result and other policies, compared on the same steps."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -19,7 +19,7 @@ LEAST_DAYS = 2.0
 
 @dataclass(frozen=True, slots=True)
 class ReplayedWorkload:
-    """What is replayed: a workload's demand, and what it runs on."""
+    """A workload's demand and settings, for replaying."""
 
     name: str
     demand: Numbers
@@ -35,7 +35,7 @@ class ReplayedWorkload:
 
     @property
     def days(self) -> float:
-        """Return how long the demand is."""
+        """Return the demand's length in days."""
         return len(self.demand) * self.service.step_s / DAY_S
 
 
@@ -50,13 +50,13 @@ class Split:
 
     @property
     def is_held_back(self) -> bool:
-        """Return whether what is scored was not searched."""
+        """Return whether the scored steps were kept out of the search."""
         return self.first_scored == self.searched
 
 
 @dataclass(frozen=True, slots=True)
 class ScoredPolicy:
-    """One policy with its settings, scored."""
+    """A policy with its settings and score."""
 
     name: str
     title: str
@@ -65,7 +65,7 @@ class ScoredPolicy:
 
 
 def split_of(workload: ReplayedWorkload, held_back: float) -> Split:
-    """Return the split of a demand: whole days at its end are held back, if it has two days at least.
+    """Return the split of a demand: if it has two days or more, whole days at its end are held back.
 
     Args:
         workload: with the demand.
@@ -81,7 +81,7 @@ def split_of(workload: ReplayedWorkload, held_back: float) -> Split:
 
 
 def question_of(workload: ReplayedWorkload, split: Split, promise: float, seed: int) -> ReplayCase:
-    """Return what is searched."""
+    """Return the replay case of a search."""
     demand = workload.demand[: split.searched]
     return ReplayCase(demand, workload.service, promise, seed, is_held_back=split.is_held_back)
 
@@ -95,7 +95,7 @@ def row_of(
     name: str,
     title: str,
 ) -> ScoredPolicy:
-    """Return a row: a policy that learns has the searched days to learn from."""
+    """Return a policy's row; a learning policy learns from the searched days."""
     replayed = contender.replay(values, workload.demand, workload.service)
     found = score(replayed, split.first_scored, workload.nodes, workload.requests, wait_s)
     return ScoredPolicy(name, title, contender.named(values), found)
@@ -110,7 +110,7 @@ def row_on_nodes(
     name: str,
     title: str,
 ) -> ScoredPolicy:
-    """Return a row whose pods need nodes, so that a pod on a node that is there starts sooner."""
+    """Return a row whose pods need nodes: a pod on an existing node starts sooner."""
     replayed, rented = contender.replay(values, workload.demand, workload.service)
     found = score(replayed, split.first_scored, workload.nodes, workload.requests, wait_s)
     node_hours = float(rented[split.first_scored :].sum()) * workload.service.step_s / 3600
@@ -124,7 +124,7 @@ def row_on_nodes(
 def node_verdicts(
     workload: ReplayedWorkload, split: Split, limits: GpuHourBounds, rows: list[ScoredPolicy]
 ) -> Iterator[str]:
-    """Yield what the figures of the rows on nodes say: as it is, tuned, and tuned with the pool."""
+    """Yield sentences on the rows with nodes: as set today, tuned, and tuned with the pool."""
     today, _, best = rows
     pool = workload.pool
     assert pool is not None  # noqa: S101 - its rows are there
@@ -154,7 +154,7 @@ def node_verdicts(
 
 
 def bounds_of(workload: ReplayedWorkload, split: Split, promise: float) -> GpuHourBounds:
-    """Return the bounds of the scored steps, with one GPU to a replica."""
+    """Return the bounds of the scored steps, with one GPU for each replica."""
     return bounds(workload.demand[split.first_scored :], workload.service, promise)
 
 
@@ -167,7 +167,7 @@ def verdicts(
     others: list[ScoredPolicy],
     promise: float,
 ) -> Iterator[str]:
-    """Yield what the figures say, one sentence each."""
+    """Yield conclusions from the rows, one sentence each."""
     gpus = workload.nodes.gpus_per_replica
     static_hours = limits.static_hours * gpus
     standing = f"{counted(limits.static_replicas, 'pod')} standing still"
@@ -201,10 +201,10 @@ def verdicts(
 
 
 def percent_text(share: float) -> str:
-    """Return a share as a percentage with two digits behind the point."""
+    """Return a share as a percentage with two decimals."""
     return f"{100 * share:.2f} %"
 
 
 def length_text(days: float) -> str:
-    """Return a length of time in words."""
+    """Return a duration in words."""
     return f"{days:.3g} days" if days >= LEAST_DAYS else format_duration(round(days * DAY_S * 1000))

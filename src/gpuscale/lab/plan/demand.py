@@ -1,4 +1,4 @@
-"""The demand column of a workload: what comes in each step, in pods that it keeps busy."""
+"""A workload's demand for each step, in busy pods."""
 
 import math
 from collections.abc import Callable

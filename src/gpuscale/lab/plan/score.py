@@ -1,4 +1,4 @@
-"""What a replay came to: GPU-hours, shortage, waiting, changes, nodes and money."""
+"""The score of a replay: GPU-hours, shortage, waiting, changes, nodes, money."""
 
 import math
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ DEFAULT_REQUESTS = Requests(service_s=1.0)
 
 @dataclass(frozen=True, slots=True)
 class Nodes:
-    """The nodes that replicas are packed on, and what they cost."""
+    """The nodes that replicas are packed on, with their price."""
 
     gpus_per_replica: int = 1
     gpus_per_node: int = 8
@@ -26,7 +26,7 @@ class Nodes:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """Figures of the steps that were scored."""
+    """The figures of the scored steps."""
 
     gpu_hours: float
     """Of replicas that served or started."""
@@ -54,7 +54,7 @@ def score(
     requests: Requests = DEFAULT_REQUESTS,
     wait_s: float = 1.0,
 ) -> Score:
-    """Return the figures of a replay from a step on.
+    """Return the score of a replay from a step on.
 
     Args:
         replayed: all of it, since nodes stay from before.
@@ -85,18 +85,18 @@ def score(
 
 
 def pod_hours(replayed: Replayed, first_step: int) -> float:
-    """Return the hours of the pods that served or started, from a step on."""
+    """Return the pod-hours of serving and starting pods, from a step on."""
     return float(replayed.replicas[first_step:].sum()) * replayed.service.step_s / 3600
 
 
 def short_share(replayed: Replayed, first_step: int) -> float:
-    """Return the share of steps, from one on, in which demand exceeded the ready pods."""
+    """Return the share of steps, from one on, in which demand exceeds the ready pods."""
     demand, ready = replayed.demand[first_step:], replayed.ready[first_step:]
     return float((demand > ready + 1e-9).mean())
 
 
 def node_count(replicas: Numbers, nodes: Nodes, step_s: float) -> Numbers:
-    """Return the nodes at each step: replicas packed tightly, and nodes kept until they are long unneeded."""
+    """Return the number of nodes at each step: replicas packed tightly, empty nodes kept for a while."""
     per_node = max(1, nodes.gpus_per_node // nodes.gpus_per_replica)
     needed = numpy.ceil(replicas / per_node - 1e-9)
     return highest_behind(needed, math.ceil(nodes.unneeded_s / step_s))

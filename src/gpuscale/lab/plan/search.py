@@ -1,4 +1,4 @@
-"""Settings of a policy that cost least and keep the promise, chosen on days that are not scored."""
+"""Search for the cheapest settings that keep the promise, on other days than those scored."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,7 @@ from gpuscale.triggers.policies import Numbers, Policy, ReplaySettings, policy_f
 
 
 def candidates(policy: Policy, count: int) -> Iterator[Numbers]:
-    """Yield the defaults, then settings spread evenly over what may be tried; the same each time.
+    """Yield the default settings, then points spread evenly over the ranges, always the same.
 
     The points are an additive recurrence with the generalised golden ratio (Roberts 2018, "The unreasonable
     effectiveness of quasirandom sequences"), which fills a box evenly whatever their number.
@@ -43,7 +43,7 @@ def best_settings(
     promise: float,
     count: int = 64,
 ) -> Numbers:
-    """Return the settings with the fewest GPU-hours of those that keep the promise.
+    """Return the settings with the fewest GPU-hours among those that keep the promise.
 
     Where none keeps it, those that break it least.
 

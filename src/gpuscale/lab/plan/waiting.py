@@ -1,4 +1,4 @@
-"""How long requests wait, from theory, where pods keep up; and from the backlog where they don't.
+"""Waiting times of requests: from queueing theory while pods keep up, from the backlog otherwise.
 
 Below saturation a workload is a queue with as many servers as its ready pods have slots. Its waits are those
 of Erlang's C formula, scaled for the spread of service times (Allen and Cunneen's approximation), with an
@@ -23,7 +23,7 @@ from gpuscale.triggers.policies import Numbers, Replayed
 
 @dataclass(frozen=True, slots=True)
 class Requests:
-    """What a request takes."""
+    """The service times of requests."""
 
     service_s: float
     """Time in a slot of a pod, in the mean."""
@@ -34,7 +34,7 @@ class Requests:
 
 
 def waits_at_all(servers: Numbers, offered: Numbers) -> Numbers:
-    """Return the probability that a request has to wait, Erlang's C formula.
+    """Return the probability that a request has to wait (Erlang C).
 
     Args:
         servers: how many, whole numbers from 1 on.
@@ -52,7 +52,7 @@ def _fill(servers: Numbers, offered: Numbers, chances: Numbers) -> None:
 
 @cache
 def _filler() -> Callable[[Numbers, Numbers, Numbers], None]:
-    """Return `_fill`, compiled where numba is installed."""
+    """Return `_fill`, compiled if numba is installed."""
     numba = compiling.numba()
     if numba is None:
         return _fill
@@ -63,7 +63,7 @@ def _filler() -> Callable[[Numbers, Numbers, Numbers], None]:
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """The distribution of waiting times over the requests of a replay.
+    """The distribution of waiting times over a replay's requests.
 
     A request of step i has a backlog of `backlog_s[i]` before it and waits, beyond that, with the probability
     `chance[i]` a time that is exponential with the mean `mean_s[i]`.
@@ -76,7 +76,7 @@ class Waits:
     """Of each step; together 1."""
 
     def exceeding(self, wait_s: float) -> float:
-        """Return the share of requests that wait longer."""
+        """Return the share of requests that wait longer than this."""
         beyond = wait_s - self.backlog_s
         with numpy.errstate(divide="ignore", invalid="ignore", over="ignore"):
             tail = self.chance * numpy.exp(-numpy.maximum(beyond, 0.0) / self.mean_s)
@@ -88,7 +88,7 @@ class Waits:
         return float(((self.backlog_s + self.chance * self.mean_s) * self.weight).sum())
 
     def percentile(self, percent: float) -> float:
-        """Return the least wait in seconds that all but `100 - percent` of the requests are within."""
+        """Return the wait in seconds that only `100 - percent` per cent of the requests exceed."""
         allowed = 1 - percent / 100
         high = float(self.backlog_s.max(initial=0.0)) + 60 * float(self.mean_s.max(initial=0.0))
         low = 0.0
@@ -104,7 +104,7 @@ class Waits:
 
 
 def waits(replayed: Replayed, requests: Requests, first_step: int = 0) -> Waits:
-    """Return how long the requests of a replay wait, from a step on.
+    """Return the waiting times of a replay's requests, from a step on.
 
     What came while nothing was ready waits the clients' patience; what was given up is counted so too.
     """

@@ -1,4 +1,4 @@
-"""Highest, lowest and mean values within windows of a column, in one pass."""
+"""Moving maximum, minimum and mean of a column, each in one pass."""
 
 import numpy
 
@@ -6,7 +6,7 @@ from gpuscale.triggers.policies import Numbers
 
 
 def highest_behind(column: Numbers, steps: int) -> Numbers:
-    """Return, for each step, the highest value of it and of the `steps` before it; fewer at the beginning."""
+    """Return, for each step, the maximum of its value and the `steps` before it; fewer at the start."""
     if steps <= 0:
         return column.copy()
     padded = numpy.concatenate([numpy.full(steps, -numpy.inf), column])
@@ -23,17 +23,17 @@ def highest_behind(column: Numbers, steps: int) -> Numbers:
 
 
 def highest_ahead(column: Numbers, steps: int) -> Numbers:
-    """Return, for each step, the highest value of it and of the `steps` after it."""
+    """Return, for each step, the maximum of its value and the `steps` after it."""
     return highest_behind(column[::-1].copy(), steps)[::-1].copy()
 
 
 def lowest_behind(column: Numbers, steps: int) -> Numbers:
-    """Return, for each step, the lowest value of it and of the `steps` before it."""
+    """Return, for each step, the minimum of its value and the `steps` before it."""
     return -highest_behind(-column, steps)
 
 
 def mean_behind(column: Numbers, steps: int) -> Numbers:
-    """Return, for each step, the mean of it and of the `steps - 1` before it; of fewer at the beginning."""
+    """Return, for each step, the mean of its value and the `steps - 1` before it; fewer at the start."""
     total = numpy.concatenate([[0.0], numpy.cumsum(column)])
     ends = numpy.arange(1, len(column) + 1)
     starts = numpy.maximum(ends - steps, 0)

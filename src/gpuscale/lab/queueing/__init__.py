@@ -1,1 +1,1 @@
-"""Queues in numbers: how long things take, how long they wait, and what of that was seen."""
+"""Queueing: service times, waiting times, and tallies of observed times."""

@@ -1,4 +1,4 @@
-"""A server that works on several requests at once: how long they take, and how many it does, by its batch.
+"""A server that processes requests in batches: time per request and throughput, by batch size.
 
 A request in a batch of n takes `seconds(n)`, so the server does n / seconds(n) a second. With n = 1 that is a
 plain server. The curve is measured, by the user or by a simulator of an engine; nothing here knows an engine.
@@ -14,7 +14,7 @@ MAX_BATCH = 4_096
 
 
 class BatchCurve:
-    """Seconds of a request by the size of its batch, straight lines between the measured sizes.
+    """The seconds a request takes, by batch size; linear between measured sizes.
 
     Args:
         points: size and seconds, both above zero; sizes rise from 1 to MAX_BATCH at most.
@@ -36,11 +36,11 @@ class BatchCurve:
         """The smallest batch that does as many."""
 
     def seconds(self, size: int) -> float:
-        """Return how long a request takes in a batch of this size, 1 to `largest`."""
+        """Return a request's seconds in a batch of this size, from 1 to `largest`."""
         return self._seconds[size - 1]
 
     def size_at(self, rate: float) -> float:
-        """Return how many requests are in the batch, in the mean, at a rate; `best` where it is too high."""
+        """Return the mean batch size at a request rate; `best` if the rate is too high."""
         if rate * self._seconds[0] <= 1:
             return rate * self._seconds[0]
         for size in range(2, self.best + 1):
@@ -51,13 +51,13 @@ class BatchCurve:
         return float(self.best)
 
     def cut(self, largest: int) -> "BatchCurve":
-        """Return the curve up to a batch size, which is at least 1."""
+        """Return the curve up to a batch size of at least 1."""
         return BatchCurve(list(enumerate(self._seconds[:largest], start=1)))
 
 
 @dataclass(frozen=True, slots=True)
 class Batching:
-    """How the pods of a service work in batches."""
+    """How a service's pods batch requests."""
 
     curve: BatchCurve
     """For requests of the mean size, up to the largest batch that a pod takes."""

@@ -1,4 +1,4 @@
-"""Waiting times that were seen or computed, in a bounded number of buckets.
+"""Tallies of waiting times in a bounded number of buckets.
 
 A bucket is one per cent wide, so a percentile is at most that far off, however many requests there were.
 """
@@ -14,20 +14,20 @@ _ROUNDS = 60
 
 
 class Spread(Protocol):
-    """Times of which is known how many are longer than any given one."""
+    """A distribution of times, given by the share above each time."""
 
     def exceeding(self, seconds: float) -> float:
-        """Return the share of requests that took longer."""
+        """Return the share of requests that took longer than this."""
         ...
 
     @property
     def longest_s(self) -> float:
-        """Return a time that next to none are above."""
+        """Return a time that almost none exceed."""
         ...
 
 
 class WaitTally:
-    """How long requests waited, each counted by its weight."""
+    """Waiting times, each counted with a weight."""
 
     def __init__(self) -> None:
         self.count = 0.0
@@ -39,7 +39,7 @@ class WaitTally:
 
     @property
     def mean_s(self) -> float | None:
-        """Return the mean over all; None where there was no request."""
+        """Return the mean; None without requests."""
         return self._sum_s / self.count if self.count else None
 
     @property
@@ -49,7 +49,7 @@ class WaitTally:
         return max(points, tails)
 
     def add(self, seconds: float, weight: float = 1.0) -> None:
-        """Count requests that waited this long."""
+        """Count requests with this waiting time."""
         self.count += weight
         if seconds > _LEAST_S:
             self._sum_s += seconds * weight
@@ -57,7 +57,7 @@ class WaitTally:
             self._points[bucket] = self._points.get(bucket, 0.0) + weight
 
     def add_exponential(self, chance: float, mean_s: float, weight: float) -> None:
-        """Count requests that waited with a chance, and then for an exponential time with this mean."""
+        """Count requests that wait with some probability, for an exponential time with this mean."""
         self.count += weight
         if chance and mean_s > _LEAST_S:
             self._sum_s += chance * mean_s * weight
@@ -74,7 +74,7 @@ class WaitTally:
 
 
 class Latencies:
-    """Waits, and what comes after them and does not depend on them.
+    """Latencies: waits plus an independent time after them.
 
     Args:
         waits: before the service.
@@ -95,7 +95,7 @@ class Latencies:
 
 
 def percentile(times: Spread, percent: float) -> float:
-    """Return the least time that all but `100 - percent` per cent are within."""
+    """Return the smallest time that all but `100 - percent` per cent stay within."""
     return _least(lambda at: times.exceeding(at) <= 1 - percent / 100, 1.02 * times.longest_s)
 
 

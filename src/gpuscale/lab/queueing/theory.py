@@ -1,4 +1,4 @@
-"""How long requests wait in a queue with several servers, from theory.
+"""Waiting times in a queue with several servers, from theory.
 
 Erlang's formula is in the part of Python that numba compiles, for columns of them (`lab.plan.waiting`).
 Source: Allen, "Probability, statistics and queueing theory", 2nd edition, chapter 5 (Erlang's C formula, and
@@ -14,7 +14,7 @@ MAX_SERVERS = 20_000
 
 @dataclass(frozen=True, slots=True)
 class QueueWait:
-    """A wait that comes with a chance, and is then exponential."""
+    """A wait that occurs with some probability and is then exponential."""
 
     chance: float
     mean_s: float
@@ -22,7 +22,7 @@ class QueueWait:
 
     @property
     def overall_s(self) -> float:
-        """Return the mean over all, those that don't wait included."""
+        """Return the mean wait over all requests, those without a wait included."""
         return self.chance * self.mean_s
 
 
@@ -30,7 +30,7 @@ NO_WAIT = QueueWait(0.0, 0.0)
 
 
 def erlang_c(servers: int, offered: float) -> float:
-    """Return the probability that an arrival has to wait, with Poisson arrivals and exponential service.
+    """Return the probability that an arrival waits, for Poisson arrivals and exponential service times.
 
     Args:
         servers: how many, at least 1.
@@ -45,7 +45,7 @@ def erlang_c(servers: int, offered: float) -> float:
 
 
 def steady_wait(servers: int, rate: float, service_s: float, spread: float) -> QueueWait:
-    """Return the wait of a queue that is below saturation and has been for a while.
+    """Return the wait in a stationary queue below saturation.
 
     Args:
         servers: how many; more than MAX_SERVERS wait for nothing.

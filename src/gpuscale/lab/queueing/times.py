@@ -1,4 +1,4 @@
-"""How long something takes, when it does not always take the same: a service, an image pull, a start.
+"""Distributions of durations: service times, image pulls, starts.
 
 A distribution is its inverse: `at(share)` is the time that this share of all cases is within. The caller
 brings the random number, so that nothing here is random.
@@ -18,7 +18,7 @@ _LEAST_SHARE = 1e-12
 
 
 class Times(Protocol):
-    """A distribution of times, in the unit that its maker chose."""
+    """A distribution of durations, in a unit that its creator chooses."""
 
     @property
     def mean(self) -> float: ...
@@ -29,13 +29,13 @@ class Times(Protocol):
         ...
 
     def at(self, share: float) -> float:
-        """Return the time that a share of all cases, 0 to 1, is within."""
+        """Return the duration that this share of cases, from 0 to 1, stays within."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """Always the same."""
+    """A constant duration."""
 
     mean: float
 
@@ -49,7 +49,7 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Exponential:
-    """Without a memory."""
+    """The exponential distribution."""
 
     mean: float
 
@@ -63,7 +63,7 @@ class Exponential:
 
 @dataclass(frozen=True, slots=True)
 class Uniform:
-    """All times between two are as likely."""
+    """The uniform distribution."""
 
     low: float
     high: float
@@ -82,7 +82,7 @@ class Uniform:
 
 @dataclass(frozen=True, slots=True)
 class Lognormal:
-    """The logarithm is normal: a middle that most are near, and a long tail."""
+    """The lognormal distribution: most values near the median, and a long tail."""
 
     median: float
     p99: float
@@ -106,7 +106,7 @@ class Lognormal:
 
 
 class Quantiles:
-    """Straight lines between known quantiles; flat before the first and after the last.
+    """A distribution given by quantiles: linear between them, constant outside.
 
     Args:
         shares: of all cases, 0 to 1, rising; at least one.
@@ -132,7 +132,7 @@ class Quantiles:
         return high if right == left else low + (high - low) * (share - left) / (right - left)
 
     def _parts(self) -> Iterator[tuple[float, float, float]]:
-        """Yield the share of each line, and the times that it leads from and to."""
+        """Yield each segment's share, and the durations at its ends."""
         for (left, right), (low, high) in zip(
             pairwise(self._shares), pairwise(self._times), strict=True
         ):
@@ -140,7 +140,7 @@ class Quantiles:
 
 
 class ObservedTimes:
-    """Times that were seen, each as often as it was.
+    """The distribution of observed durations.
 
     Args:
         times: at least one.

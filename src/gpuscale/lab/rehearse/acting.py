@@ -1,4 +1,4 @@
-"""What the machines ask for, done on an API server, and how its pods live on them."""
+"""Actions of a rehearsal on the API server, and the lives of its pods."""
 
 from gpuscale.base.objects.pods import Lifecycle
 from gpuscale.kube.client import JsonObject, KubeClient
@@ -11,7 +11,7 @@ from gpuscale.lab.sim.scenario.setup import STOP_MS
 
 
 class Actor:
-    """Carries a site's orders out.
+    """Carries out a site's orders on the API server.
 
     Args:
         client: to the API server.
@@ -45,7 +45,7 @@ class Actor:
         await self._client.create(path_of(manifest), manifest)
 
     async def carry_out(self) -> None:
-        """Do what is ordered; an order stays in its place until it is done.
+        """Carry out the site's orders; each stays queued until it is done.
 
         Raises:
             ApiStatusError: something is refused.
@@ -68,7 +68,7 @@ class Actor:
 
 
 def lifecycle_of(site: RehearsalSite, pod: JsonObject) -> Lifecycle:
-    """Return how long a pod takes on its node, by what the scenario says of its workload."""
+    """Return the durations of a pod's life on its node, as the scenario gives them for its workload."""
     owner = owner_of(pod, site.cluster)
     if owner is None:
         return Lifecycle(stop_ms=STOP_MS)

@@ -1,4 +1,4 @@
-"""Taking everything away that carries a rehearsal's label, and nothing else.
+"""Deletes everything with a rehearsal's label, and nothing else.
 
 One way serves the end of a rehearsal and what a killed one left behind, so pods are deleted without
 waiting for a kubelet. The order leaves no controller with an API that has no server, no pod without its
@@ -28,7 +28,7 @@ _LIMIT_S = 90.0
 
 
 class Cleaner:
-    """Removes what a label selector finds.
+    """Deletes the objects that a label selector matches.
 
     Args:
         client: to the API server.
@@ -42,7 +42,7 @@ class Cleaner:
         self._clock = clock or WallClock()
 
     async def found(self) -> tuple[str, ...]:
-        """Return what there is, as `Kind/name`, sorted.
+        """Return the matching objects as `Kind/name`, sorted.
 
         Raises:
             ApiUnreachableError: no answer, or not now.
@@ -54,7 +54,7 @@ class Cleaner:
         return tuple(sorted(f"{kind}/{name}" for kind, found in names.items() for name in found))
 
     async def remove(self) -> tuple[str, ...]:
-        """Remove everything, and return what there was, as `Kind/name`, sorted.
+        """Delete all matching objects, and return them as `Kind/name`, sorted.
 
         Raises:
             UnavailableError: something is still there after a while, or the API server is not.
@@ -81,7 +81,7 @@ class Cleaner:
         return there
 
     async def _remove_scaled_objects(self, path: str) -> None:
-        """Let KEDA remove them; where it is away, take off the finalizer that would hold the namespace."""
+        """Delete the ScaledObjects; without KEDA, remove the finalizer that would block the namespace."""
         if not await self._client.delete(path):
             return  # no KEDA
         deadline_ms = self._clock.now_ms() + round(_KEDA_S * 1000)
@@ -108,7 +108,7 @@ class Cleaner:
             await self._clock.sleep(_LOOK_S)
 
     async def _remove_events(self, nodes: Iterable[str]) -> None:
-        """Remove what was said of the nodes; those events are in the namespace `default`."""
+        """Delete the events about nodes, which are in the namespace `default`."""
         for node in nodes:
             about = f"involvedObject.kind=Node,involvedObject.name={node}"
             await self._client.delete(_NODE_EVENTS, selectors={"fieldSelector": about})
@@ -131,7 +131,7 @@ class Cleaner:
 
 
 async def remove_at_last(cleaner: Cleaner) -> None:
-    """Remove everything, also where the API server is away for a moment.
+    """Delete everything, retrying while the API server is away.
 
     Raises:
         UnavailableError: it stayed away, or something is still there.

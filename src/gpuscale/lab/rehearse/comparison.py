@@ -1,4 +1,4 @@
-"""A scenario in virtual time beside its rehearsal: the same changes, and how far apart in time."""
+"""A rehearsal compared with a simulation of the scenario: equal changes, and their distance in time."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ Document = Mapping[str, object]
 
 @dataclass(frozen=True, slots=True)
 class CountChange:
-    """One count that changed."""
+    """A change of a count, such as replicas."""
 
     object: str
     """Of the autoscaler: `HorizontalPodAutoscaler/name` or `ScaledObject/name`; for nodes the kind alone, as
@@ -32,7 +32,7 @@ class CountChange:
 
 
 def changes(document: Document, kinds: Sequence[str]) -> tuple[CountChange, ...]:
-    """Return the changes of these kinds in a run's document, in their order."""
+    """Return the changes of these kinds in a run's document, in order."""
     events = document["events"]
     if not isinstance(events, Iterable):
         raise BugError("a run's document has no events")
@@ -42,7 +42,7 @@ def changes(document: Document, kinds: Sequence[str]) -> tuple[CountChange, ...]
 def paired(
     simulated: Sequence[CountChange], rehearsed: Sequence[CountChange]
 ) -> tuple[tuple[CountChange | None, CountChange | None], ...]:
-    """Return the changes of both runs side by side, in their order; None where one has no more."""
+    """Return the changes of both runs side by side; None where one run has no more."""
     length = max(len(simulated), len(rehearsed))
     return tuple(
         (

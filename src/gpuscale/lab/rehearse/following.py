@@ -1,4 +1,4 @@
-"""Everything of a rehearsal on the API server, followed into the site that mirrors it."""
+"""Watches on the API server that copy a rehearsal's objects into its simulated site."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
@@ -20,7 +20,7 @@ Items = Mapping[str, JsonObject]
 
 
 class Following:
-    """Watches what carries the rehearsal's label, and the events of its namespaces.
+    """Watches the objects with the rehearsal's label, and the events of its namespaces.
 
     Args:
         connection: to the API server.
@@ -45,7 +45,7 @@ class Following:
         self._clock = clock
 
     async def run(self, selector: str, namespaces: Iterable[str]) -> None:
-        """Follow for as long as the task lives.
+        """Watch until cancelled.
 
         Args:
             selector: label selector of the objects.
@@ -77,7 +77,7 @@ class Following:
         await copy.run()
 
     async def _events(self, path: str) -> None:
-        """Pass on each event as it is read; none is kept."""
+        """Pass on each event as it arrives, without storing it."""
         log: Reflector[JsonObject] = Reflector(
             self._connection, _SETTINGS, path, {}, self._hear, self._clock, lambda: None
         )

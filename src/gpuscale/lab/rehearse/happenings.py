@@ -1,4 +1,4 @@
-"""Kubernetes' events as events of a run.
+"""Kubernetes' events, translated into events of a run.
 
 A run's log has a warning once per object and text, as Kubernetes counts repetitions instead of listing
 them, and a count before and after for what changes one.
@@ -21,7 +21,7 @@ _STEP = re.compile(r" from (\d+) to (\d+)(,|$)")
 
 
 class Happenings:
-    """Reads events of the API server, each as often as it happened.
+    """Translates events of the API server, each as often as it happened.
 
     Args:
         targets: HPA or ScaledObject, as `Kind/namespace/name`, to the key of the Deployment that it scales.
@@ -35,7 +35,7 @@ class Happenings:
         self._warned: set[tuple[str, str, str]] = set()
 
     def read(self, body: JsonObject, now_ms: int) -> SimulationEvent | None:
-        """Return what an event that was seen now says; None for one that says nothing new."""
+        """Return the run event for an API event; None if it adds nothing new."""
         uid = text_of(mapping_of(body.get("metadata")).get("uid"))
         times = _count(body)
         if times <= self._counted.get(uid, 0):
@@ -71,7 +71,7 @@ class Happenings:
 
 
 def _count(body: JsonObject) -> int:
-    """Return how often it happened; newer recorders count in a series, from the second time on."""
+    """Return an event's number of occurrences; newer recorders use a series from the second on."""
     in_series = mapping_of(body.get("series")).get("count")
     plain = body.get("count")
     counts = [each for each in (in_series, plain) if isinstance(each, int)]

@@ -1,4 +1,4 @@
-"""The objects that a rehearsal creates: the scenario's own, marked, and those around them."""
+"""The objects that a rehearsal creates: the scenario's own with a label, and the objects around them."""
 
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
@@ -38,7 +38,7 @@ _LOAD_BALANCING = (
 
 
 def path_of(manifest: Mapping[str, Any]) -> str:
-    """Return the collection that an object is created in."""
+    """Return the collection path for creating an object."""
     return PATHS[manifest["kind"]].format(manifest["metadata"].get("namespace", ""))
 
 
@@ -51,7 +51,7 @@ def namespace_manifest(name: str, mark: RehearsalMark) -> JsonObject:
 def workload_manifests(
     setup: Setup, mark: RehearsalMark, speed: float = 1.0
 ) -> Iterator[JsonObject]:
-    """Yield what is there before the scenario starts: its Services and Deployments, and the agents' Service.
+    """Yield the objects that exist before the start: Services, Deployments, the agents' Service.
 
     Args:
         setup: as placed in the rehearsal's namespaces.
@@ -143,7 +143,7 @@ def _label(metadata: JsonObject, mark: RehearsalMark) -> None:
 
 
 def _on_own_nodes(manifest: JsonObject, mark: RehearsalMark) -> JsonObject:
-    """Bind a workload's pods to the rehearsal's nodes, whatever else the cluster has."""
+    """Restrict a workload's pods to the rehearsal's nodes."""
     template = manifest["spec"]["template"]
     _label(template.setdefault("metadata", {}), mark)
     spec = template["spec"]
@@ -163,7 +163,7 @@ def _plain_service(manifest: JsonObject) -> JsonObject:
 
 
 def _agent_service(service: Service, mark: RehearsalMark) -> JsonObject:
-    """Return the Service that Object metrics may describe; no pods stand behind it."""
+    """Return a Service without pods, for Object metrics to describe."""
     metadata = {"name": service.metadata.name, "namespace": service.metadata.namespace}
     return {
         "apiVersion": "v1",

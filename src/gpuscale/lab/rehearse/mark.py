@@ -1,4 +1,4 @@
-"""What says of an object that a rehearsal made it, and keeps everything else away from its nodes."""
+"""The label of a rehearsal's objects, and the taint of its nodes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,18 +11,18 @@ _MAX_LABEL = 63
 
 
 def rehearsal_id(scenario: str, suffix: str) -> str:
-    """Return an id that names its scenario and fits into a label."""
+    """Return a rehearsal id: the scenario's name in a form that fits a label."""
     return f"{scenario[: _MAX_LABEL - len(suffix) - 1].rstrip('.-')}-{suffix}"
 
 
 def any_rehearsal() -> str:
-    """Return the label selector of what any rehearsal has made."""
+    """Return a label selector for the objects of any rehearsal."""
     return LABEL
 
 
 @dataclass(frozen=True, slots=True)
 class RehearsalMark:
-    """One rehearsal's mark."""
+    """The label, taint and namespaces of one rehearsal."""
 
     id: str
     namespace: str
@@ -38,19 +38,19 @@ class RehearsalMark:
 
     @property
     def taint(self) -> Taint:
-        """Return what keeps other pods off the nodes."""
+        """Return the taint that keeps other pods off the rehearsal's nodes."""
         return Taint(LABEL, self.id)
 
     @property
     def toleration(self) -> Mapping[str, str]:
-        """Return what lets the scenario's pods onto the nodes."""
+        """Return the toleration that lets the scenario's pods onto these nodes."""
         return {"key": LABEL, "operator": "Equal", "value": self.id, "effect": "NoSchedule"}
 
     def namespace_of(self, name: str) -> str:
-        """Return the namespace used for one of the scenario's."""
+        """Return the rehearsal's namespace for one of the scenario."""
         return self.namespace if name == "default" else f"{self.namespace}-{name}"
 
     def key_of(self, key: str) -> str:
-        """Return the `namespace/name` used for one of the scenario's."""
+        """Return the rehearsal's `namespace/name` for one of the scenario."""
         namespace, _, name = key.partition("/")
         return f"{self.namespace_of(namespace)}/{name}"

@@ -1,4 +1,4 @@
-"""The simulated cluster's objects kept as an API server has them: its pods hold our GPUs.
+"""The simulated cluster's objects, updated from an API server, so that its pods hold simulated GPUs.
 
 Whole lists are looked at, not single events, so that a watch that broke off leaves no trace. Times are
 those at which a change was seen: the API server's own have whole seconds only.
@@ -30,14 +30,14 @@ _PHASES = {phase.value: phase for phase in PodPhase}
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """Which version of a pod was looked at last."""
+    """The last seen version of a pod."""
 
     uid: str
     version: str
 
 
 class Mirror:
-    """Brings a site's objects up to what the API server says.
+    """Updates a site's objects from the API server.
 
     Args:
         site: whose objects they are.
@@ -50,7 +50,7 @@ class Mirror:
         """Keys of the pods that have a node there, and no room on it here."""
 
     def see_pods(self, pods: Mapping[str, JsonObject], now_ms: int) -> None:
-        """Take over all pods of the rehearsal, by `namespace/name`."""
+        """Update all pods of the rehearsal, given by `namespace/name`."""
         for key in tuple(self._seen):
             if key in pods and _uid(pods[key]) == self._seen[key].uid:
                 continue
@@ -129,7 +129,7 @@ class Mirror:
 
 
 def owner_of(body: JsonObject, cluster: Cluster) -> OwnerReference | None:
-    """Return what made a pod, with the ReplicaSet's name that the simulated cluster has for it."""
+    """Return a pod's owner, under the ReplicaSet name that the simulation uses."""
     controller = read_controller(body)
     if controller is None or controller.kind != "ReplicaSet":
         return None if controller is None else controller.owner
@@ -142,7 +142,7 @@ def owner_of(body: JsonObject, cluster: Cluster) -> OwnerReference | None:
 
 
 def hpa_figures(body: JsonObject, specs: Sequence[MetricSpec]) -> SyncFigures | None:
-    """Return what an HPA's status shows; None before its first sync.
+    """Return the figures in an HPA's status; None before its first sync.
 
     The controller lists what its metrics said in the order of the spec, and not what each asked for; that
     follows from value and target.

@@ -14,7 +14,7 @@ Item = TypeVar("Item", Deployment, Job, Service, HorizontalPodAutoscaler, Scaled
 
 
 def placed(setup: Setup, mark: RehearsalMark) -> Setup:
-    """Return the scenario with its objects in the rehearsal's namespaces, its nodes labelled and tainted."""
+    """Return the scenario with rehearsal namespaces, and with labels and taints on its nodes."""
     pipeline = setup.pipeline
     agent_namespace = mark.namespace_of(pipeline.agent_namespace)
     return replace(
@@ -33,7 +33,7 @@ def placed(setup: Setup, mark: RehearsalMark) -> Setup:
 
 
 def namespaces(setup: Setup) -> tuple[str, ...]:
-    """Return the namespaces that a scenario's objects are in, sorted."""
+    """Return the namespaces of a scenario's objects, sorted."""
     metas = [deployment.metadata for deployment in setup.deployments]
     metas += [service.metadata for service in setup.services]
     metas += [hpa.metadata for hpa in setup.hpas]

@@ -1,4 +1,4 @@
-"""`gpuscale rehearse`: from an empty corner of a cluster through a whole scenario and back.
+"""`gpuscale rehearse`: creates a scenario's objects on a cluster, runs the scenario, and cleans up.
 
 What is there before the scenario's second 0 (namespaces, the smallest pools, Deployments, the registered
 metrics API) comes up first. The HPAs are created at second 0, because their controller counts its sync
@@ -67,7 +67,7 @@ Endless = Coroutine[Any, Any, None]
 
 @dataclass(frozen=True, slots=True)
 class Announcement:
-    """Where a rehearsal takes place."""
+    """The cluster and namespaces of a rehearsal."""
 
     id: str
     server: str
@@ -75,7 +75,7 @@ class Announcement:
 
 
 async def clean(target: RehearsalTarget) -> tuple[str, ...]:
-    """Remove what any rehearsal has left in a cluster, and return what that was.
+    """Delete what any rehearsal has left in a cluster, and return it.
 
     Raises:
         UsageError: it was not said clearly that this cluster is meant.
@@ -89,7 +89,7 @@ async def clean(target: RehearsalTarget) -> tuple[str, ...]:
 
 
 class Rehearsal:
-    """One scenario on one cluster.
+    """One rehearsal: a scenario on a cluster.
 
     Args:
         setup: the scenario.
@@ -125,11 +125,11 @@ class Rehearsal:
         self._runner = Runner(self._site, self._clock, self._site.prometheus_rules, _HOST, pass_on)
 
     def state(self) -> dict[str, object]:
-        """Return how it stands now, as a terminal shows it."""
+        """Return the current state for the terminal."""
         return state_of(self._site, self._runner.readings, self._clock.speed)
 
     async def run(self, stop: asyncio.Event, limit_s: float | None = None) -> dict[str, object]:
-        """Run the scenario to its end, or until `stop` is set, and return its document.
+        """Run the scenario to its end or until `stop` is set, and return the run's document.
 
         Args:
             stop: ends it early.
@@ -224,7 +224,7 @@ class Rehearsal:
     async def _perform(
         self, stage: "_Stage", cleaner: Cleaner, stop: asyncio.Event, limit_s: float | None
     ) -> dict[str, object]:
-        """Bring up, run, and take down while controllers still find everything they ask for."""
+        """Set up, run, and clean up while the controllers still have what they need."""
         async with asyncio.TaskGroup() as servers:
             serving = servers.create_task(
                 stage.api.run(self._runner.source, self._clock), name="metrics API"
@@ -242,7 +242,7 @@ class Rehearsal:
         return result
 
     async def _act(self, stage: "_Stage", limit_s: float | None) -> None:
-        """Bring everything up and run the scenario; return at its end."""
+        """Set up and run the scenario to its end."""
         setup, site, mark, speed = self._setup, self._site, self._mark, self._clock.speed
         agents, create = self._runner.agents, stage.actor.create
 
@@ -282,7 +282,7 @@ class Rehearsal:
                 task.cancel()
 
     def _paces(self, stage: "_Stage") -> list[Endless]:
-        """Return what goes on beside the control plane, each at the pace of a simulation of this seed."""
+        """Return the periodic tasks besides the control plane, each at a simulation's times."""
         pipeline, start_ms = self._setup.pipeline, self._site.start_ms
 
         def at_pace(hop: str, period_ms: int, action: Callable[[], Awaitable[None]]) -> Endless:
@@ -304,7 +304,7 @@ class Rehearsal:
         await self._look(stage)
 
     async def _look(self, stage: "_Stage") -> None:
-        """Scrape and evaluate rules once."""
+        """Scrape, and evaluate rules, once."""
         await self._runner.scrape(stage.session)
         await self._runner.evaluate_rules()
 
@@ -326,7 +326,7 @@ class Rehearsal:
 
 @dataclass(frozen=True, slots=True)
 class _Stage:
-    """What a rehearsal acts through."""
+    """The connections and tasks of a running rehearsal."""
 
     client: KubeClient
     actor: Actor

@@ -1,4 +1,4 @@
-"""What a rehearsal serves on this machine: its metrics API, which the API server asks, and its series."""
+"""The servers of a rehearsal on this machine: a metrics API for the API server, and its series."""
 
 import asyncio
 import socket
@@ -37,13 +37,13 @@ _LOOK_S = 0.2
 
 
 def group_versions(setup: Setup) -> tuple[str, ...]:
-    """Return what is served: the metrics that there are rules for."""
+    """Return the metrics APIs to register: those that rules exist for."""
     custom = _CUSTOM if setup.rules.rules else ()
     return (*custom, *(_EXTERNAL if setup.rules.external_rules else ()))
 
 
 def free_port(target: RehearsalTarget) -> int:
-    """Return a port of this machine to serve at, where the API server finds it.
+    """Return a free port of this machine that the API server can reach.
 
     Raises:
         UsageError: the advertised address is none of this machine.
@@ -89,7 +89,7 @@ class RehearsedMetricsApi:
         self._settings = self._read_settings(rules, folder)
 
     async def run(self, source: MetricSource, clock: Clock) -> None:
-        """Serve these values from `register` on, until cancelled.
+        """Serve metric values, once `register` is called, until cancelled.
 
         Args:
             source: of the values.
@@ -105,7 +105,7 @@ class RehearsedMetricsApi:
         await server.run(asyncio.Event(), lambda _: self._listening.set())
 
     async def register(self, client: KubeClient) -> None:
-        """Have the API server serve it, and return once that finds it available.
+        """Register the metrics API at the API server, and wait until it is available.
 
         Raises:
             UnavailableError: it does not.
@@ -162,7 +162,7 @@ class RehearsedMetricsApi:
         return replace(settings, context=self._target.cluster.context)
 
     def _lister(self, folder: Path) -> dict[str, str]:
-        """Return the flag that leads the server to the API server; it takes one file: several become one."""
+        """Return the server's kubeconfig flag; several kubeconfigs are merged into one file."""
         cluster = self._target.cluster
         if cluster.kubeconfig is None:
             return {}
@@ -176,7 +176,7 @@ class RehearsedMetricsApi:
 
 
 def _availability(body: JsonObject, before: str) -> tuple[bool, str]:
-    """Return whether an APIService is available, and what is said of it."""
+    """Return whether an APIService is available, with the condition's message."""
     conditions = mapping_of(body.get("status")).get("conditions")
     for each in conditions if isinstance(conditions, list) else ():
         condition = mapping_of(each)
@@ -187,7 +187,7 @@ def _availability(body: JsonObject, before: str) -> tuple[bool, str]:
 
 
 class ServedSeries:
-    """The series as a Prometheus on this machine, for KEDA's triggers, from `start` to `stop`.
+    """A Prometheus API over the rehearsal's series, for KEDA's triggers.
 
     Args:
         store: whose series are served.
@@ -205,7 +205,7 @@ class ServedSeries:
         self._runner = web.AppRunner(self._app, access_log=None, shutdown_timeout=0.5)
 
     async def start(self) -> str:
-        """Serve on a free port and return the URL.
+        """Serve on a free port, and return the URL.
 
         Raises:
             UnavailableError: nothing can listen there.

@@ -1,4 +1,4 @@
-"""The machines of a rehearsal: the same nodes, GPUs and load as in a simulation, under a real control plane.
+"""A rehearsal's machines: nodes, GPUs and load as in a simulation, under a real control plane.
 
 Pods and counts are not decided in here. They are what the API server says (`lab.rehearse.mirror`); what the
 node pools and the load ask for in turn is left in `orders`, for those who talk to the API server.
@@ -16,7 +16,7 @@ from gpuscale.lab.sim.site import Site
 
 @dataclass(frozen=True, slots=True)
 class AddNode:
-    """A node of a pool is there."""
+    """An order to create a pool's node."""
 
     name: str
     pool: CloudPool
@@ -24,14 +24,14 @@ class AddNode:
 
 @dataclass(frozen=True, slots=True)
 class RemoveNode:
-    """A node is gone."""
+    """An order to delete a node."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class CreateJob:
-    """A Job is submitted."""
+    """An order to create a Job."""
 
     run: JobSetup
 
@@ -40,7 +40,7 @@ Order = AddNode | RemoveNode | CreateJob
 
 
 class RehearsalSite(Site):
-    """Machines whose pods come from an API server.
+    """Simulated machines whose pods come from an API server.
 
     Args:
         setup: as placed in the rehearsal's namespaces.
@@ -58,7 +58,7 @@ class RehearsalSite(Site):
         super().__init__(setup, now_ms, control_plane=ClusterControlPlane)
 
     def begin(self, start_ms: int) -> None:
-        """Let the scenario's second 0 be at `start_ms`; what came up before is there from then on."""
+        """Start the scenario at `start_ms`; nodes created earlier count from then on."""
         self.engine.run_until(start_ms)
         for rental in self.cloud.rentals:
             rental.from_ms = rental.ready_ms = start_ms
@@ -66,11 +66,11 @@ class RehearsalSite(Site):
         super().begin(start_ms)
 
     def seconds(self, time_ms: int) -> float:
-        """Return seconds of scenario time; what came up before the start counts as its second 0."""
+        """Return the scenario time in seconds; before the start it is 0."""
         return max(0.0, super().seconds(time_ms)) if self.has_begun else 0.0
 
     def lifecycle_now(self, owner: str) -> Lifecycle:
-        """Return how long the steps of a pod's life take that is there now, by what made it.
+        """Return the durations of a pod's life, by its owner; before the start, serving pods start at once.
 
         What serves is up at once before the scenario's start.
         """
@@ -80,7 +80,7 @@ class RehearsalSite(Site):
         return lifecycle
 
     def is_up(self) -> bool:
-        """Return whether every Deployment's pods are ready, or can't be placed."""
+        """Return whether each Deployment's pods are all ready or unschedulable."""
         return all(
             self.ready_pods(key) + self._stuck_of(key) >= item.replicas
             for key, item in self.cluster.deployments.items()
@@ -93,13 +93,13 @@ class RehearsalSite(Site):
 
 
 class ClusterControlPlane:
-    """Kubernetes' own controllers; what they have to know is ordered at the API server."""
+    """Kubernetes' own controllers; what they need to know is ordered at the API server."""
 
     def __init__(self, site: RehearsalSite) -> None:
         self._site = site
 
     def touch(self) -> None:
-        """Do nothing: Kubernetes' controllers look on their own."""
+        """Do nothing: Kubernetes' controllers watch by themselves."""
 
     def unschedulable(self) -> list[Pod]:
         """Return the pods that the scheduler found no node for, oldest first."""
@@ -110,7 +110,7 @@ class ClusterControlPlane:
         self._site.orders.append(AddNode(name, pool))
 
     def node_left(self, name: str) -> None:
-        """Have the Node deleted; what ran on it is gone."""
+        """Order the deletion of a Node, whose pods are gone."""
         self._site.containers.end_orphans()
         self._site.orders.append(RemoveNode(name))
 

@@ -1,4 +1,4 @@
-"""Rehearsing faster than real time: what is divided by the speed, and what refuses it.
+"""Rehearsals at a multiple of real time: which times are divided, and what can't be sped up.
 
 Load, start-up times, nodes, jobs and the hops of metrics follow the scenario's clock. The HPA controller
 follows the machine's, so its flags have to be divided too, which only its operator can do;
@@ -49,7 +49,7 @@ _CERTAIN = 3
 
 @dataclass(frozen=True, slots=True)
 class HpaFlags:
-    """The flags that kube-controller-manager needs for a speed."""
+    """kube-controller-manager's flags for a speed."""
 
     sync_period_ms: float
     downscale_stabilization_ms: float
@@ -60,12 +60,12 @@ class HpaFlags:
 
 
 def hpa_flags(pipeline: Pipeline, speed: float) -> HpaFlags:
-    """Return the flags with which the HPA controller keeps up with a speed."""
+    """Return the HPA controller's flags for a speed."""
     return HpaFlags(pipeline.hpa_sync_period / speed, pipeline.downscale_stabilization / speed)
 
 
 def check_speed(setup: Setup, speed: float) -> None:
-    """Return if everything in a scenario can be sped up.
+    """Raise unless everything in a scenario can be sped up.
 
     Raises:
         UsageError: with all that can't.
@@ -83,7 +83,7 @@ def check_speed(setup: Setup, speed: float) -> None:
 
 
 def sped_up_hpa(hpa: HorizontalPodAutoscaler, speed: float) -> HorizontalPodAutoscaler:
-    """Return an HPA whose behavior is that much faster; what it leaves out, it still leaves out."""
+    """Return an HPA with its behavior sped up; fields it omits stay omitted."""
     if hpa.behavior is None:
         return hpa
     up, down = hpa.behavior.scale_up, hpa.behavior.scale_down
@@ -92,7 +92,7 @@ def sped_up_hpa(hpa: HorizontalPodAutoscaler, speed: float) -> HorizontalPodAuto
 
 
 def sped_up_manifest(manifest: JsonObject, speed: float) -> JsonObject:
-    """Return a Deployment or a Job whose controllers' times are that much shorter, in place."""
+    """Return a Deployment or Job with its times divided, changed in place."""
     for *parents, name in _TIMES_OF_KIND.get(manifest["kind"], ()):
         holder = manifest
         for parent in parents:
@@ -103,7 +103,7 @@ def sped_up_manifest(manifest: JsonObject, speed: float) -> JsonObject:
 
 
 def sped_up_scaled_object(manifest: JsonObject, scaled: ScaledObject, speed: float) -> JsonObject:
-    """Return a ScaledObject whose times are that much shorter, in place; KEDA's defaults are written out."""
+    """Return a ScaledObject with its times divided, changed in place; KEDA's defaults are written out."""
     if speed == 1:
         return manifest
     spec = manifest["spec"]
@@ -133,7 +133,7 @@ def _sped_up_rules(rules: ScalingRules, speed: float) -> ScalingRules:
 
 
 def _uneven(setup: Setup, speed: float) -> Iterator[str]:
-    """Yield what would have to be a part of a second."""
+    """Yield the times that would become fractions of a second."""
     for name, seconds in _times(setup):
         if (seconds / speed) % 1:
             yield (
@@ -174,7 +174,7 @@ def _behavior_times(where: str, behavior: Behavior | None) -> Iterator[tuple[str
 
 
 async def check_sync_period(audit_log: Path, flags: HpaFlags, clock: Clock | None = None) -> None:
-    """Return once a metrics API's audit log shows that the HPA controller looks as often as it should.
+    """Wait until a metrics API's audit log shows that the HPA controller syncs often enough.
 
     Args:
         audit_log: of the metrics API that it asks.
@@ -221,7 +221,7 @@ def _intervals(lines: Iterable[str]) -> list[float]:
 
 
 def speed_lines(setup: Setup, speed: float) -> Iterator[tuple[str, str]]:
-    """Yield what a user has to know of a speed: name and text."""
+    """Yield what a user must know about a speed: a name and a text."""
     whole, real = (
         format_duration(setup.duration_ms),
         format_duration(round(setup.duration_ms / speed)),

@@ -1,4 +1,4 @@
-"""A rehearsal as it stands now, in the form of the live loop's state, as far as a terminal shows it."""
+"""A rehearsal's current state, in the live loop's form for the terminal."""
 
 from collections.abc import Mapping, Sequence
 

@@ -1,4 +1,4 @@
-"""Whether a cluster may be used: one that was named, where nothing of somebody else is in the way."""
+"""Checks that a rehearsal may use a cluster: it was named, and nothing is in the way."""
 
 import re
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 
 @dataclass(frozen=True, slots=True)
 class RehearsalTarget:
-    """Which cluster, and where in it."""
+    """The cluster and namespaces to rehearse in."""
 
     cluster: KubeSettings
     namespace: str
@@ -43,7 +43,7 @@ def make_target(
     is_confirmed: bool,
     options: str = "",
 ) -> RehearsalTarget:
-    """Return the target of a command line; the arguments are its fields.
+    """Return the target given by a command line, whose arguments are its fields.
 
     Raises:
         UsageError: the namespace or the address can't be one.
@@ -71,7 +71,7 @@ def _check_address(text: str) -> None:
 
 
 def is_loopback(server: str) -> bool:
-    """Return whether an address of an API server is on this machine."""
+    """Return whether an API server's address is on this machine."""
     host = urlsplit(server).hostname or ""
     try:
         return ip_address(host).is_loopback
@@ -80,7 +80,7 @@ def is_loopback(server: str) -> bool:
 
 
 def check_named(target: RehearsalTarget, server: str) -> None:
-    """Return if it was said clearly that this cluster is meant.
+    """Raise unless the user named this cluster explicitly.
 
     Raises:
         UsageError: no kubeconfig was named, or it leads to another machine; and neither a context nor a
@@ -98,7 +98,7 @@ def check_named(target: RehearsalTarget, server: str) -> None:
 
 
 def check_reachable(target: RehearsalTarget, server: str) -> None:
-    """Return if the API server can find this machine.
+    """Raise unless the API server can reach this machine.
 
     Raises:
         UsageError: it is on another one, and does not know where this one is.
@@ -111,7 +111,7 @@ def check_reachable(target: RehearsalTarget, server: str) -> None:
 
 
 def check_triggers(setup: Setup) -> None:
-    """Return if KEDA's triggers can be answered from the rehearsal's series, and there are no others.
+    """Raise unless the rehearsal's series can answer all of KEDA's triggers.
 
     Raises:
         UsageError: one asks a scaler, which would ask the cluster's own series; or there is a trigger file.
@@ -131,7 +131,7 @@ def check_triggers(setup: Setup) -> None:
 
 
 async def check_keda(client: KubeClient) -> None:
-    """Return if KEDA is there to take ScaledObjects.
+    """Raise unless the cluster has KEDA.
 
     Raises:
         UsageError: it is not.
@@ -148,7 +148,7 @@ async def check_keda(client: KubeClient) -> None:
 async def check_free(
     client: KubeClient, namespaces: Iterable[str], group_versions: Iterable[str]
 ) -> None:
-    """Return if nothing is where the rehearsal's own objects go.
+    """Raise if an object exists where the rehearsal would create one.
 
     Raises:
         UsageError: a namespace or an APIService is there already.

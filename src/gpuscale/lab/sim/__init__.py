@@ -1,4 +1,4 @@
-"""The cluster in one process: pods, nodes and load on one time line, virtual or live."""
+"""The simulated cluster: pods, nodes and load on one time line, virtual or live."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""The HPA controller of the simulated cluster: fetches nothing itself, asks a replica policy, applies.
+"""The simulated cluster's HPA controller: it decides from given observations, and writes scales.
 
 The caller brings one observation per metric, from the rules in virtual time or over HTTP when live.
 """
@@ -32,7 +32,7 @@ from gpuscale.lab.sim.world import World
 
 @dataclass(frozen=True, slots=True)
 class ScaledTarget:
-    """What an HPA scales, as it stands."""
+    """An HPA's target with its scale and pods."""
 
     deployment: str
     """`namespace/name`."""
@@ -42,7 +42,7 @@ class ScaledTarget:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What is known of an HPA's target, and what it was made from."""
+    """A cached target, with the versions it was computed from."""
 
     target: ScaledTarget
     selecting: tuple[str, ...]
@@ -51,14 +51,14 @@ class _Known:
     version: tuple[int, ...]
 
     def holds(self, deployment: Deployment, live: int, version: tuple[int, ...]) -> bool:
-        """Return whether it is still so."""
+        """Return whether the cached target is still valid."""
         same_scale = deployment is self.deployment and live == self.target.scale.status_replicas
         return same_scale and any(map(eq, version, self.version))
 
 
 @dataclass(frozen=True, slots=True)
 class SyncFigures:
-    """What an HPA's status shows after a sync."""
+    """The figures in an HPA's status after a sync."""
 
     desired: int
     milli: int | None
@@ -68,7 +68,7 @@ class SyncFigures:
 
 
 class HpaController:
-    """The HPAs of a world, and what each of them remembers."""
+    """A simulated cluster's HPAs, with the controller's memory of each."""
 
     def __init__(self, world: World) -> None:
         pipeline = world.setup.pipeline
@@ -84,7 +84,7 @@ class HpaController:
         self.settings = controller_settings(pipeline)
 
     def target(self, hpa: HorizontalPodAutoscaler) -> ScaledTarget:
-        """Return the scale of an HPA's Deployment and the pods behind its selector."""
+        """Return the scale of an HPA's Deployment, and the pods that its selector matches."""
         return self._known(hpa).target
 
     def _known(self, hpa: HorizontalPodAutoscaler) -> "_Known":
@@ -116,14 +116,14 @@ class HpaController:
         return {namespace: SelectorIndex(selectors) for namespace, selectors in found.items()}
 
     def figures(self) -> dict[str, SyncFigures]:
-        """Return what each HPA that was synced shows."""
+        """Return the figures of each HPA that has synced."""
         return {
             key: shown_figures(decision.desired_replicas, decision.metrics)
             for key, decision in self.decisions.items()
         }
 
     def sync(self, key: str, observations: Sequence[Observation], now_ms: int) -> Decision:
-        """Decide for one HPA and write the scale if it changes."""
+        """Decide for one HPA, and write the scale if it changes."""
         hpa = self._world.cluster.hpas[key]
         known = self._known(hpa)
         target = known.target
@@ -157,7 +157,7 @@ class HpaController:
 
 
 def controller_settings(pipeline: Pipeline) -> ControllerSettings:
-    """Return what a scenario says of the HPA controller."""
+    """Return the scenario's settings of the HPA controller."""
     settings = replace(
         settings_of(parse_version(pipeline.kubernetes_version)),
         downscale_stabilization_s=pipeline.downscale_stabilization // 1000,
@@ -169,7 +169,7 @@ def controller_settings(pipeline: Pipeline) -> ControllerSettings:
 
 
 def shown_figures(desired: int, metrics: Sequence[MetricStatus]) -> SyncFigures:
-    """Return what is shown of an HPA that wants so many replicas: the metric that decides, else the first."""
+    """Return an HPA's figures: desired replicas, and the metric that decided, or else the first."""
     if not metrics:
         return SyncFigures(desired, None)
     shown = deciding_metric(metrics) or metrics[0]

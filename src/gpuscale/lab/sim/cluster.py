@@ -1,4 +1,4 @@
-"""The state of the simulated cluster: what an API server and the kubelets' device managers would know.
+"""The state of the simulated cluster, as its API server and device managers would know it.
 
 Only bookkeeping lives here. Who creates pods, places them, starts them or adds nodes is in the modules
 named for it.
@@ -22,7 +22,7 @@ from gpuscale.server.rules import ResourceType
 
 
 class Cluster:
-    """Objects by key, and which pod holds which GPU."""
+    """The cluster's objects by key, and the pod on each GPU."""
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
@@ -70,7 +70,7 @@ class Cluster:
         self.events.add(event)
 
     def new_pod_name(self, namespace: str, prefix: str, *names: str) -> str:
-        """Return a name that no pod has, the same in every run of this seed.
+        """Return a new pod name, equal in every run of a seed.
 
         Five letters are not enough to be different by themselves: where a name is taken, the next is drawn,
         as the API server does it for `generateName`.
@@ -82,21 +82,21 @@ class Cluster:
                 return name
 
     def control(self, owner: OwnerKey, key: str) -> None:
-        """Let controllers look after the pods of a Deployment or a Job from now on."""
+        """Add a Deployment or Job for the controllers to reconcile."""
         self.controlled[owner] = len(self.controlled), key
         self.index.changed_owners[owner] = None
 
     # Nodes
 
     def add_node(self, node: Node, gpus: int) -> None:
-        """Let a node join with `gpus` free devices."""
+        """Add a node with `gpus` free GPUs."""
         self.nodes[node.metadata.name] = node
         self.devices[node.metadata.name] = [None] * gpus
         self._states[node.metadata.name] = NodeState(node)
         self.version += 1
 
     def remove_node(self, name: str) -> None:
-        """Let a node leave, with the pods that are still on it."""
+        """Remove a node with its pods."""
         for pod in self.pods_on(name):
             self.remove_pod(pod.metadata.key)
         del self.nodes[name]
@@ -105,7 +105,7 @@ class Cluster:
         self.version += 1
 
     def node_states(self) -> Mapping[str, NodeState]:
-        """Return every node by name with what its unfinished pods take; good until the next change."""
+        """Return each node with the requests of its unfinished pods; valid until the next change."""
         changed = self.index.changed_nodes
         for name in changed:
             if name in self.nodes:
@@ -131,7 +131,7 @@ class Cluster:
         self.version += 1
 
     def set_status(self, key: str, status: PodStatus) -> None:
-        """Replace a pod's status; a finished pod gives its GPUs back."""
+        """Replace a pod's status; a finished pod frees its GPUs."""
         pod = self.pods[key]
         self._put(replace(pod, status=status))
         owner = pod.metadata.owner
@@ -151,7 +151,7 @@ class Cluster:
         self._put(replace(pod, metadata=replace(pod.metadata, deletion_ms=now_ms)))
 
     def bind(self, key: str, node: str) -> None:
-        """Put a pod onto a node and give it the lowest free GPUs.
+        """Bind a pod to a node, and give it the lowest free GPUs.
 
         Raises:
             BugError: the node has too few free GPUs; the scheduler has checked.
@@ -174,15 +174,15 @@ class Cluster:
         return self.index.on(node)
 
     def owned_by(self, kind: str, namespace: str, name: str) -> list[Pod]:
-        """Return the pods that a controller made, oldest first."""
+        """Return a controller's pods, oldest first."""
         return self.index.owned_by((kind, namespace, name))
 
     def selected(self, namespace: str, selector: Selector) -> list[Pod]:
-        """Return the pods of a namespace that a selector finds."""
+        """Return the pods of a namespace that a selector matches."""
         return self.index.selected(namespace, selector)
 
     def unscheduled(self) -> list[Pod]:
-        """Return the pods that wait for a node, oldest first."""
+        """Return the unscheduled pods, oldest first."""
         return [self.pods[key] for key in self.index.waiting]
 
     def _put(self, pod: Pod) -> None:
@@ -192,7 +192,7 @@ class Cluster:
     # Finding objects by kind, for the metrics API
 
     def objects_of(self, plural: str) -> Iterator[tuple[str, str, dict[str, str]]]:
-        """Return (namespace, name, labels) of every object of a resource; none for an unknown one."""
+        """Return (namespace, name, labels) of each object of a resource; none for an unknown resource."""
         tables: dict[str, Iterable[Pod | Node | Deployment | Job | Service]] = {
             "pods": self.pods.values(),
             "nodes": self.nodes.values(),
@@ -208,7 +208,7 @@ class Cluster:
 
 
 class ClusterDirectory:
-    """Answers from the cluster's state; it is always up to date."""
+    """Answers from the cluster's current state."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster

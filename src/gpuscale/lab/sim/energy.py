@@ -1,4 +1,4 @@
-"""The energy of a cluster's GPUs: their idle power while their node is there, and what work adds to it.
+"""The energy of a cluster's GPUs: idle power while their node exists, plus the energy of work.
 
 It is that of the simulated readings, whose power is linear in how busy a GPU is.
 """
@@ -15,12 +15,12 @@ _JOULES_PER_KWH = 3_600_000
 
 
 def work_w(model: GpuModel) -> float:
-    """Return what a GPU that is always busy draws more than an idle one."""
+    """Return the power in watts that full work adds to a GPU's idle power."""
     return mean_power_w(model, 1.0, COPY_PER_BUSY) - model.idle_power_w
 
 
 class WorkEnergy:
-    """What work has added to the energy of a cluster's GPUs.
+    """The energy that work has added.
 
     Args:
         index: of the pods.
@@ -37,7 +37,7 @@ class WorkEnergy:
         self._joules = 0.0
 
     def add_ready(self, owner: OwnerKey, busy_gpu_ms: float) -> None:
-        """Count work that the ready pods of an owner share evenly."""
+        """Count work that an owner's ready pods share evenly."""
         if busy_gpu_ms:
             self._joules += busy_gpu_ms / 1000 * self._ready_w(owner)
 
@@ -46,7 +46,7 @@ class WorkEnergy:
         self._joules += busy_gpu_ms / 1000 * self._pod_w(pod)
 
     def kwh(self, now_ms: int) -> float:
-        """Return the energy of all GPUs up to now: from when their node could be used until it went."""
+        """Return the energy of all GPUs so far, in kWh, while their nodes were usable."""
         pools = self._cloud.pools
         idle_wh = sum(
             (each.hours(now_ms) - each.starting_hours(now_ms))

@@ -1,4 +1,4 @@
-"""The event queue: what happens next, on a time line of whole milliseconds.
+"""The event queue of a simulation, on a time line of whole milliseconds.
 
 Everything is ordered by one key: time, then stage, then the order of asking. Two things at the same
 moment therefore always happen in the order of the loop (load before readings, readings before the
@@ -14,7 +14,7 @@ Action = Callable[[int], None]
 
 
 class EventStage(IntEnum):
-    """Where an event stands in the loop; earlier stages of the same moment go first."""
+    """An event's stage in the loop; of events at the same time, earlier stages run first."""
 
     LOAD = 0
     KUBELET = 1
@@ -31,7 +31,7 @@ class EventStage(IntEnum):
 
 
 class Engine:
-    """A queue of events, and the time that has been reached."""
+    """A queue of events, and the current time."""
 
     def __init__(self, start_ms: int) -> None:
         self.now_ms = start_ms
@@ -39,16 +39,16 @@ class Engine:
         self._asked = 0
 
     def at(self, time_ms: int, stage: EventStage, action: Action) -> None:
-        """Have `action` called at `time_ms`, or now if that has passed."""
+        """Call `action` at `time_ms`, or now if that has passed."""
         self._asked += 1
         heapq.heappush(self._queue, (max(time_ms, self.now_ms), stage, self._asked, action))
 
     def after(self, delay_ms: int, stage: EventStage, action: Action) -> None:
-        """Have `action` called `delay_ms` from now."""
+        """Call `action` after `delay_ms`."""
         self.at(self.now_ms + delay_ms, stage, action)
 
     def every(self, period_ms: int, stage: EventStage, action: Action, *, first_ms: int) -> None:
-        """Have `action` called at `first_ms` and then once per period, for good.
+        """Call `action` at `first_ms` and then once every period, for ever.
 
         Raises:
             ValueError: the period is not above zero.
@@ -63,7 +63,7 @@ class Engine:
         self.at(first_ms, stage, tick)
 
     def run_until(self, end_ms: int) -> None:
-        """Let everything up to and including `end_ms` happen."""
+        """Run all events up to and including `end_ms`."""
         while self._queue and self._queue[0][0] <= end_ms:
             time_ms, _, _, action = heapq.heappop(self._queue)
             self.now_ms = time_ms

@@ -1,4 +1,4 @@
-"""What happened, in Kubernetes' own words."""
+"""Events of a run, in Kubernetes' words."""
 
 from collections import deque
 from collections.abc import Callable
@@ -12,7 +12,7 @@ MAX_EVENTS = 200_000
 
 @dataclass(frozen=True, slots=True)
 class SimulationEvent:
-    """One thing that happened to one object."""
+    """An event about one object."""
 
     time_ms: int
     kind: str
@@ -47,7 +47,7 @@ def simulation_event(
 
 
 class EventLog:
-    """The events of a run, oldest first, and who wants to hear of new ones."""
+    """The events of a run, oldest first, and the listeners for new ones."""
 
     def __init__(self) -> None:
         self._events: deque[SimulationEvent] = deque(maxlen=MAX_EVENTS)
@@ -63,16 +63,16 @@ class EventLog:
             listener(event)
 
     def listen(self, listener: Callable[[SimulationEvent], None]) -> None:
-        """Have `listener` called with every later event."""
+        """Call `listener` with every later event."""
         self._listeners.append(listener)
 
     def repeat(self, event: SimulationEvent) -> None:
-        """Tell that an event happened once more; only the first time is an entry of the log."""
+        """Report a repetition of an event; only its first occurrence is in the log."""
         for listener in self._repeat_listeners:
             listener(event)
 
     def count_repeats(self, listener: Callable[[SimulationEvent], None]) -> None:
-        """Have `listener` called with every later repetition."""
+        """Call `listener` with every later repetition."""
         self._repeat_listeners.append(listener)
 
     def since(self, index: int) -> tuple[SimulationEvent, ...]:

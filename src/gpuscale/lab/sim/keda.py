@@ -1,4 +1,4 @@
-"""KEDA in the simulated cluster: a scale loop for each ScaledObject, and the answers to the HPAs it makes.
+"""KEDA in the simulated cluster: a scale loop for each ScaledObject, and metrics for KEDA's HPAs.
 
 The loop and its decisions are `triggers.keda`'s. Here are the targets that they are about, what is written
 to them, and the events.
@@ -31,7 +31,7 @@ _OF_SERVER = "rpc error: code = Unknown desc = error when getting metric values"
 
 @dataclass(frozen=True, slots=True)
 class ScaledStatus:
-    """What KEDA's latest look at a ScaledObject writes to its status."""
+    """The status that KEDA's latest poll writes to a ScaledObject."""
 
     ready: tuple[str, str]
     """Status and reason of the condition Ready."""
@@ -42,7 +42,7 @@ class ScaledStatus:
 
 
 class KedaOperator:
-    """The ScaledObjects of a world.
+    """The ScaledObjects of a simulation.
 
     Args:
         world: what they scale.
@@ -69,13 +69,13 @@ class KedaOperator:
 
     @property
     def polled(self) -> tuple[tuple[str, int], ...]:
-        """Return the key and the polling interval, in milliseconds, of each ScaledObject that is polled."""
+        """Return key and polling interval (ms) of each ScaledObject that is polled."""
         return tuple(
             (key, loop.scaled.polling_interval_s * 1000) for key, loop in self._loops.items()
         )
 
     async def poll(self, key: str, now_ms: int) -> None:
-        """Poll the triggers of a ScaledObject and write what follows."""
+        """Poll a ScaledObject's triggers, and write the resulting scale and status."""
         loop = self._loops[key]
         hpa = f"{loop.scaled.metadata.namespace}/{loop.scaled.hpa_name}"
         decision = self._controller.decisions.get(hpa)
@@ -84,7 +84,7 @@ class KedaOperator:
         self._apply(loop.scaled, look, now_ms)
 
     async def push(self, now_ms: int) -> None:
-        """Take in what push scalers say: when a trigger becomes active, then once a polling interval."""
+        """Handle a push scaler's messages: when a trigger becomes active, then once a polling interval."""
         for key, loop in self._loops.items():
             for index, trigger in enumerate(loop.scaled.triggers):
                 if trigger.kind != PUSH:
@@ -99,7 +99,7 @@ class KedaOperator:
                     self._apply(loop.scaled, look, now_ms)
 
     async def value(self, namespace: str, metric: str, scaled: str, now_ms: int) -> ExternalValue:
-        """Return what KEDA's metrics server answers for a metric of a ScaledObject.
+        """Return a ScaledObject's metric value, as KEDA's metrics server does.
 
         Every question counts as a success or a failure of the trigger, also one that no HPA asks.
 
@@ -117,7 +117,7 @@ class KedaOperator:
         return ExternalValue(None, milli, now_ms)
 
     def check_asked(self, namespace: str, scaled: str) -> None:
-        """Raise where the HPA of a ScaledObject has no question now.
+        """Raise if the HPA of a ScaledObject would not request the metric now.
 
         Raises:
             NotFoundError: the HPA is not active at this many replicas.
@@ -161,15 +161,15 @@ class KedaOperator:
 
 
 class ServesExternal(Protocol):
-    """Knows some external metrics."""
+    """Serves some external metrics."""
 
     def served(self, namespace: str, metric: str) -> ExternalValue | None:
-        """Return the value of a metric; None where it is another's."""
+        """Return a metric's value; None for a metric of others."""
         ...
 
 
 class ExternalOfRun:
-    """External metrics that no rule makes: KEDA's of ScaledObjects, and those of the scenario's trigger file.
+    """External metrics that no rule makes: those of KEDA's ScaledObjects and of the trigger file.
 
     Args:
         operator: KEDA.
@@ -187,7 +187,7 @@ class ExternalOfRun:
     async def values(
         self, namespace: str, metric: str, selector: Selector | None
     ) -> tuple[ExternalValue, ...] | None:
-        """Return the values of a metric; None where it is a rule's.
+        """Return a metric's values; None if a rule makes it.
 
         Raises:
             UpstreamError: KEDA has no value.
@@ -201,7 +201,7 @@ class ExternalOfRun:
 
 
 class MetricsOfHpas:
-    """A metrics client for the HPAs of a run: KEDA's ask nothing while they are not active.
+    """A metrics client for a run's HPAs; those of inactive ScaledObjects request nothing.
 
     Args:
         inner: answers.
@@ -249,7 +249,7 @@ class MetricsOfHpas:
 
 
 def scaled_object_of(selector: Selector | None) -> str | None:
-    """Return the ScaledObject that a metric's selector names."""
+    """Return the ScaledObject in a metric's selector."""
     for each in () if selector is None else selector.requirements:
         if each.key == NAME_LABEL and each.operator is Operator.EQUALS:
             return each.values[0]

@@ -1,4 +1,4 @@
-"""The metrics API in virtual time: the servers' plans and queries, answered from the store.
+"""The metrics API in virtual time: the server's plans and queries, evaluated on the store.
 
 A query that would name more pods than fit asks for all pods of the namespace, and is evaluated once for all
 HPAs of a moment. Otherwise an exact run would read all pods for each HPA.
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class QuerySource(Protocol):
-    """Answers PromQL at once."""
+    """Evaluates PromQL at once."""
 
     def query_now(self, promql: str, at_ms: int) -> Value: ...
 
@@ -47,7 +47,7 @@ class VirtualMetricsClient:
     async def pod_values(
         self, namespace: str, selector: str, metric: str, metric_selector: Selector | None
     ) -> Sequence[MetricValue]:
-        """Return a metric of the selected pods; a pod without one is left out."""
+        """Return a metric of the selected pods; a pod without a value is left out."""
         pods = parse_selector(selector)
         names = self.directory.names(KUBERNETES.find("pods"), namespace, pods)
         chosen = metric_selector or Selector()
@@ -57,7 +57,7 @@ class VirtualMetricsClient:
         return plan.answer_of(self._rows_of_all(plan))
 
     def _rows_of_all(self, plan: CustomPlan) -> Mapping[str, VectorSample]:
-        """Return the rows of a query that names no object, which all HPAs of a namespace ask alike.
+        """Return the rows of a query for all objects, evaluated once for all HPAs of a namespace.
 
         Nothing is stored between the HPAs of one moment: scrapes and rules are earlier stages of it.
         """
@@ -67,7 +67,7 @@ class VirtualMetricsClient:
         return self._shared[1]
 
     def _ask(self, plan: CustomPlan) -> Value:
-        """Return the rows of a plan's query; where an object has several, of which the last counts, sorted.
+        """Return the rows of a plan's query, sorted if an object has several, as the last one counts.
 
         Prometheus leaves their order open; a run must not hang on which series came first.
         """
@@ -110,7 +110,7 @@ class VirtualMetricsClient:
 
 
 def immediately(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Return the result of a coroutine that has nothing to wait for.
+    """Return the result of a coroutine that never waits.
 
     Raises:
         BugError: it waits.

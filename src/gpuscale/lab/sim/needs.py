@@ -1,4 +1,4 @@
-"""Which series of a scenario are worth storing: those that its rules and triggers can ask for."""
+"""Which series of a scenario are worth storing: those that its rules and triggers can read."""
 
 from dataclasses import dataclass
 from itertools import chain
@@ -23,11 +23,11 @@ class Needs:
     """None: any, because some rule does not name its series outright."""
 
     def requests(self) -> bool:
-        """Return whether the series of the services' requests are worth storing."""
+        """Return whether the services' request series are worth storing."""
         return self.any_of(REQUESTS)
 
     def any_of(self, names: frozenset[str]) -> bool:
-        """Return whether any of these is worth storing."""
+        """Return whether any of these series is worth storing."""
         return self.names is None or bool(self.names & names)
 
     def counters(self, counters: tuple[Counter, ...]) -> tuple[Counter, ...]:
@@ -36,14 +36,14 @@ class Needs:
         return tuple(item for item in counters if item.name in self.names)
 
     def fields(self, counters: tuple[Counter, ...]) -> frozenset[str]:
-        """Return the fields worth reading: those of the counters, and what the records show."""
+        """Return the fields worth reading: those of the counters, and those shown in the document."""
         return (
             frozenset({item.field for item in self.counters(counters)}) | ACK_FIELDS | {UTILIZATION}
         )
 
 
 def needs_of(setup: Setup) -> Needs:
-    """Return what the rules of a scenario can ask for."""
+    """Return the series that a scenario's rules can read."""
     names = needed_metric_names(setup.rules)
     read = setup.prometheus_rules.needed_metric_names()
     asked = _asked_by_triggers(setup)
@@ -53,7 +53,7 @@ def needs_of(setup: Setup) -> Needs:
 
 
 def _asked_by_triggers(setup: Setup) -> frozenset[str] | None:
-    """Return the names of the series that triggers ask for; None where one leaves them open."""
+    """Return the series that triggers can read; None if a trigger does not name them."""
     names: set[str] = set()
     for query in (
         *chain.from_iterable(map(queries_of, setup.scaled_objects)),

@@ -1,4 +1,4 @@
-"""From GPU readings to HPA observations in virtual time, through the same code as on a cluster.
+"""From GPU readings to HPA observations in virtual time, by the same code as on a cluster.
 
 The node agents' text is rendered, parsed, labelled, stored, recorded, discovered and queried exactly as
 the servers do it; only the sockets between the hops are missing. A live node agent serves everything;
@@ -43,7 +43,7 @@ FIRST_LOOK_MS = 1_000
 
 
 def common_labels(setup: Setup) -> dict[str, str]:
-    """Return the labels that a ServiceMonitor gives all node agents alike."""
+    """Return the labels that a ServiceMonitor gives all node agents."""
     pipeline = setup.pipeline
     return {
         "job": pipeline.agent_service,
@@ -68,7 +68,7 @@ def target_labels(world: Site, node: str) -> dict[str, str]:
 
 
 def percent_of(reading: GpuReading) -> float | None:
-    """Return how busy a reading says its GPU was."""
+    """Return a reading's GPU utilization in percent."""
     value = reading.values.get(UTILIZATION)
     return float(value) if isinstance(value, (int, float)) else None
 
@@ -76,7 +76,7 @@ def percent_of(reading: GpuReading) -> float | None:
 def utilization(
     world: Site, node: str, readings: tuple[GpuReading, ...]
 ) -> dict[str, float | None]:
-    """Return percent by series name: `gpu/NODE/INDEX`, and `pod/NAMESPACE/POD` for pods with GPUs."""
+    """Return utilization in percent by series: `gpu/NODE/INDEX`, and `pod/NAMESPACE/POD`."""
     values: dict[str, float | None] = {}
     by_pod: dict[str, list[float]] = {}
     for reading, key in zip(readings, world.cluster.devices[node], strict=True):
@@ -88,7 +88,7 @@ def utilization(
 
 
 def phase_ms(seed: int, hop: str, period_ms: int) -> int:
-    """Return when a hop first looks at its own pace, after the scenario's start.
+    """Return the time of a periodic hop's first run, after the scenario's start.
 
     Hops of a cluster run beside each other, not in step; the seed says how they are offset.
     """
@@ -98,7 +98,7 @@ def phase_ms(seed: int, hop: str, period_ms: int) -> int:
 
 
 class GpuHops(Protocol):
-    """How what GPUs read gets to where queries find it."""
+    """How GPU readings reach queries: as text in a store, or by formula."""
 
     is_text: bool
     """Whether all that is scraped goes through text."""
@@ -110,15 +110,15 @@ class GpuHops(Protocol):
     """Whether anyone looks at that."""
 
     def client(self, directory: ClusterDirectory) -> VirtualMetricsClient:
-        """Return what answers HPAs."""
+        """Return the metrics client for HPAs."""
         ...
 
     def samples(self) -> Samples:
-        """Return what Prometheus' rules read."""
+        """Return the samples that Prometheus rules read."""
         ...
 
     def scrape(self, now_ms: int) -> None:
-        """Read all GPUs; the load is that of this moment."""
+        """Read all GPUs under the current load."""
         ...
 
     def series_now(self, selector: str, start_ms: int) -> Sequence[Mapping[str, str]]:
@@ -131,7 +131,7 @@ class GpuHops(Protocol):
 
 
 class GpusAsText:
-    """What GPUs read as text, scraped into a store.
+    """GPU readings as text, scraped into a store.
 
     Args:
         world: whose GPUs are scraped.
@@ -185,7 +185,7 @@ class GpusAsText:
 
 
 class VirtualPipeline:
-    """The hops between GPUs and HPAs, on the world's engine.
+    """The hops between GPUs and HPAs, as events of the simulation's engine.
 
     Args:
         world: whose GPUs are scraped and whose HPAs are served.
@@ -212,7 +212,7 @@ class VirtualPipeline:
         self._schedule()
 
     def observe(self, hpa: HorizontalPodAutoscaler, now_ms: int) -> tuple[Observation, ...]:
-        """Return what the metrics API would answer for each metric of an HPA."""
+        """Return the metrics API's answer for each metric of an HPA."""
         self._client.now_ms = now_ms
         selector = self._controller.target(hpa).scale.selector
         return immediately(observe(self._with_keda, hpa, selector))
@@ -249,7 +249,7 @@ class VirtualPipeline:
             engine.every(period_ms, EventStage.KEDA, poll, first_ms=first_ms)
 
     def _schedule_pods(self, workload: ServiceSetup) -> None:
-        """Have the pods of a workload scraped, if they serve anything that someone asks for."""
+        """Schedule scrapes of a workload's pods, if any query reads their series."""
         metrics, key = workload.metrics, workload.deployment
         if metrics is None or not self._needs.any_of(metrics.series()):
             return

@@ -1,4 +1,4 @@
-"""The pods of a simulated cluster by what is asked for: owner, labels, node, state.
+"""Indexes of a simulated cluster's pods: by owner, labels, node, state.
 
 What an informer's indexers are to a real controller: each question costs what its answer is long, not what
 the cluster is large. All answers are in the order in which the pods were made.
@@ -23,7 +23,7 @@ _Keys = dict[str, None]
 
 
 class PodIndex:
-    """Pods by key, kept in tables that grow and shrink with each change."""
+    """Pods by key, in indexes that each change updates."""
 
     def __init__(self) -> None:
         self.pods: dict[str, Pod] = {}
@@ -56,7 +56,7 @@ class PodIndex:
         self._namespace_versions: Counter[str] = Counter()
 
     def put(self, pod: Pod) -> None:
-        """Take in a pod, or what became of it; owner, namespace and labels stay as they were made."""
+        """Add or update a pod; its owner, namespace and labels never change."""
         key = pod.metadata.key
         before = self.pods.get(key)
         if before is None:
@@ -74,7 +74,7 @@ class PodIndex:
         self._note_change(pod)
 
     def remove(self, key: str) -> None:
-        """Forget a pod."""
+        """Remove a pod."""
         pod = self.pods.pop(key)
         self._count(pod, -1)
         self._move(key, pod, None)
@@ -90,18 +90,18 @@ class PodIndex:
         self._note_change(pod)
 
     def on(self, node: str) -> list[Pod]:
-        """Return the pods of a node, finished ones included."""
+        """Return a node's pods, finished ones included."""
         return [self.pods[key] for key in self._by_node.get(node, ())]
 
     def owners(self) -> Collection[OwnerKey]:
-        """Return what has pods."""
+        """Return all owners of pods."""
         return self._by_owner.keys()
 
     def owned_by(self, owner: OwnerKey) -> list[Pod]:
         return [self.pods[key] for key in self._by_owner.get(owner, ())]
 
     def selected(self, namespace: str, selector: Selector) -> list[Pod]:
-        """Return the pods of a namespace that a selector finds."""
+        """Return the pods of a namespace that a selector matches."""
         tables = [self._by_label.get(pair, {}) for pair in _pairs(namespace, selector)]
         if not tables:
             tables.append(self._by_namespace.get(namespace, {}))
@@ -110,14 +110,14 @@ class PodIndex:
         return [pod for pod in pods if selector.matches(pod.metadata.labels)]
 
     def selection_version(self, namespace: str, selector: Selector) -> tuple[int, ...]:
-        """Return numbers that have all grown if a pod that the selector finds has changed."""
+        """Return version numbers that all grow when a pod that the selector matches changes."""
         pairs = tuple(_pairs(namespace, selector))
         if not pairs:
             return (self._namespace_versions[namespace],)
         return tuple(self._label_versions[pair] for pair in pairs)
 
     def state_of(self, node: Node) -> NodeState:
-        """Return a node with what its unfinished pods take."""
+        """Return a node with the requests of its unfinished pods."""
         pods = self.on(node.metadata.name)
         return node_state(node, (pod.spec for pod in pods if pod.status.phase not in FINISHED))
 
@@ -132,7 +132,7 @@ class PodIndex:
             self._by_owner.setdefault(owner, {})[key] = None
 
     def _move(self, key: str, before: Pod | None, after: Pod | None) -> None:
-        """Keep which node a pod is on, and which nodes have other pods than before."""
+        """Update the index by node, and the nodes whose pods changed."""
         old = before.spec.node_name if before else ""
         new = after.spec.node_name if after else ""
         if old and old != new:
@@ -167,13 +167,13 @@ class PodIndex:
 
 
 def owner_of(pod: Pod) -> OwnerKey | None:
-    """Return what made a pod; None where nothing did."""
+    """Return a pod's owner; None without one."""
     owner = pod.metadata.owner
     return None if owner is None else (owner.kind, pod.metadata.namespace, owner.name)
 
 
 def is_daemon(pod: Pod) -> bool:
-    """Return whether a DaemonSet made a pod."""
+    """Return whether a pod belongs to a DaemonSet."""
     return pod.metadata.owner is not None and pod.metadata.owner.kind == "DaemonSet"
 
 
@@ -182,7 +182,7 @@ def _place(pod: Pod | None) -> tuple[str, bool]:
 
 
 def _pairs(namespace: str, selector: Selector) -> Iterator[tuple[str, str, str]]:
-    """Return the labels that every object must have that a selector finds."""
+    """Yield the labels that every object must have to match a selector."""
     for each in selector.requirements:
         if each.operator in {Operator.EQUALS, Operator.IN} and len(each.values) == 1:
             yield namespace, each.key, each.values[0]

@@ -1,4 +1,4 @@
-"""How long a scale-out took: from the load that caused it, over the decision, to pods that are ready.
+"""The duration of scale-outs: from the rise in load to the decision, and to ready pods.
 
 A decision alone serves no request. What users wait for is the time until as many pods are ready as the HPA
 asked for, so the two are kept apart here.
@@ -13,7 +13,7 @@ MAX_KEPT = 100_000
 
 @dataclass(slots=True, eq=False)
 class ScaleOut:
-    """One time that a Deployment was made larger."""
+    """An increase of a Deployment's replicas."""
 
     before: int
     after: int
@@ -27,7 +27,7 @@ class ScaleOut:
 
 @dataclass(slots=True, eq=False)
 class LoadRise:
-    """One jump of a Deployment's load upwards, and the scale-outs it led to.
+    """A rise of a Deployment's load, with the scale-outs it caused.
 
     Those up to the next rise or scale-in belong to it. A fall of the load ends nothing: pods that come
     only after a spike are what the spike led to.
@@ -38,18 +38,18 @@ class LoadRise:
 
     @property
     def to_decision_ms(self) -> int | None:
-        """Return the time from the load to the first scale-out; None where none followed."""
+        """Return the time from the rise to the first scale-out; None if none followed."""
         return self.scale_outs[0].decided_ms - self.at_ms if self.scale_outs else None
 
     @property
     def to_ready_ms(self) -> int | None:
-        """Return the time from the load until the last, largest size was ready; None where it never was."""
+        """Return the time from the rise until the largest size was ready; None if it never was."""
         ready_ms = self.scale_outs[-1].ready_ms if self.scale_outs else None
         return None if ready_ms is None else ready_ms - self.at_ms
 
 
 class ScaleOuts:
-    """The rises of load and the scale-outs of a run, in the order they came."""
+    """The rises of load and the scale-outs of a run, in order."""
 
     def __init__(self) -> None:
         self.rises: deque[LoadRise] = deque(maxlen=MAX_KEPT)
@@ -65,7 +65,7 @@ class ScaleOuts:
             self.rises.append(self._current[deployment])
 
     def resized(self, deployment: str, before: int, after: int, now_ms: int) -> None:
-        """Take in that a Deployment's replicas were set."""
+        """Record a change of a Deployment's replicas."""
         if after > before:
             rise = self._current.get(deployment)
             scale_out = ScaleOut(before, after, now_ms, rise.at_ms if rise else None)
@@ -79,7 +79,7 @@ class ScaleOuts:
             self._awaited[deployment] = [each for each in waiting if each.after <= after]
 
     def pods_ready(self, deployment: str, count: int, now_ms: int) -> tuple[ScaleOut, ...]:
-        """Take in how many pods of a Deployment are ready; return the scale-outs that this completes."""
+        """Record a Deployment's number of ready pods; return the scale-outs that this completes."""
         waiting = self._awaited.get(deployment, [])
         done = tuple(each for each in waiting if each.after <= count)
         for scale_out in done:
@@ -89,5 +89,5 @@ class ScaleOuts:
         return done
 
     def awaited(self) -> tuple[str, ...]:
-        """Return the Deployments that have scale-outs whose pods are not all ready."""
+        """Return the Deployments with unfinished scale-outs."""
         return tuple(key for key, waiting in self._awaited.items() if waiting)

@@ -38,7 +38,7 @@ def simulate(
     say: Callable[[str], None] | None = None,
     through_pipeline: bool = False,
 ) -> dict[str, object]:
-    """Return the document of the whole run; the same setup gives the same bytes.
+    """Return the document of a whole run; an equal setup gives equal bytes.
 
     What GPUs read reaches the HPAs by formula where that gives what text, store and PromQL give, and through
     those otherwise. The document says which, and why, below `fidelity`.

@@ -1,4 +1,4 @@
-"""The machines of a simulated cluster and the load on them, whatever controls the cluster.
+"""The machines and load of a simulated cluster, under any control plane.
 
 Nodes, their GPUs, the cloud that makes them, and the services whose requests keep them busy. Who makes
 pods, places and starts them is not in here: in `lab.sim.world` it is the simulator, in a rehearsal
@@ -43,24 +43,24 @@ _LOAD_STEP_MS = 1_000
 
 
 class ControlPlane(Protocol):
-    """The controller of a cluster's pods: simulated controllers, or a real API server."""
+    """The controllers of a cluster's pods: simulated, or behind a real API server."""
 
     def touch(self) -> None:
-        """Have the controllers and the scheduler look, where they don't do that on their own."""
+        """Trigger the controllers and the scheduler, if they don't watch by themselves."""
 
     def unschedulable(self) -> list[Pod]:
-        """Return the pods that were tried and fit nowhere, oldest first."""
+        """Return the pods that were tried and fit on no node, oldest first."""
 
     def node_joined(self, name: str, pool: CloudPool) -> None: ...
 
     def node_left(self, name: str) -> None: ...
 
     def submit(self, setup: JobSetup) -> None:
-        """Create a Job; what its pods will do is known already."""
+        """Create a Job, whose pods' work is known already."""
 
 
 class Site:
-    """A cluster's machines, from the time that they are there; the scenario starts with `begin`.
+    """A cluster's machines, existing before the scenario starts with `begin`.
 
     Args:
         setup: what there is.
@@ -119,20 +119,20 @@ class Site:
     # What others look at
 
     def seconds(self, time_ms: int) -> float:
-        """Return seconds of scenario time."""
+        """Return the scenario time in seconds."""
         return (time_ms - self.start_ms) / 1000
 
     def ready_pods(self, deployment: str) -> int:
-        """Return how many pods of a Deployment take requests."""
+        """Return the number of a Deployment's pods that accept requests."""
         return self.cluster.index.ready[self._owners[deployment]]
 
     def serving_pods(self, deployment: str) -> list[Pod]:
-        """Return the pods of a Deployment that take requests."""
+        """Return a Deployment's pods that accept requests."""
         live = live_pods(self.cluster, self.cluster.deployments[deployment])
         return [pod for pod in live if pod.status.ready]
 
     def service_of(self, pod: Pod) -> str | None:
-        """Return the name of the first Service that selects a pod; None where none does."""
+        """Return the name of the first Service that selects a pod; None if there is none."""
         labels = pod.metadata.labels.items()
         for each in self.cluster.services.values():
             is_near = each.metadata.namespace == pod.metadata.namespace
@@ -141,17 +141,17 @@ class Site:
         return None
 
     def pending_pods(self) -> int:
-        """Return how many pods wait for a node or a start."""
+        """Return the number of pods that wait for a node or are starting."""
         return self.cluster.index.pending
 
     def busy_gpu_hours(self) -> float:
-        """Return how long GPUs have really computed, added up."""
+        """Return the hours of actual GPU work, summed over GPUs."""
         return self._busy_gpu_ms / 3_600_000
 
     # What others do to it
 
     def begin(self, start_ms: int) -> None:
-        """Let the scenario's second 0 be at `start_ms`: load comes, jobs are submitted, pools grow."""
+        """Start the scenario at `start_ms`: load, Jobs, growing pools."""
         self.start_ms = self._worked_ms = start_ms
         for workload in self.setup.workloads:
             service = self._service(workload)
@@ -173,7 +173,7 @@ class Site:
             self._submit_later(job)
 
     def lifecycle_of(self, pod: Pod) -> Lifecycle:
-        """Return how long the steps of a pod's life take."""
+        """Return the durations of the steps in a pod's life."""
         owner = owner_key(pod)
         lifecycle, starts = self.lifecycle_by_owner(owner), self._starts.get(owner)
         if starts is None:
@@ -187,11 +187,11 @@ class Site:
         )
 
     def lifecycle_by_owner(self, owner: str) -> Lifecycle:
-        """Return the same by what made the pod, as `owner_key` has it."""
+        """Return the same by owner key, as `owner_key` gives it."""
         return self._lifecycles[owner]
 
     def advance_load(self, now_ms: int) -> None:
-        """Let the work of the time up to now be done; readings ask for it first."""
+        """Advance the services' work to now; readings call this first."""
         elapsed_ms = now_ms - self._worked_ms
         if elapsed_ms <= 0:
             return
@@ -221,7 +221,7 @@ class Site:
         self.control_plane.touch()
 
     def set_rate(self, deployment: str, rate: float | None) -> None:
-        """Have this many requests per second come, or (None) as many as the scenario says."""
+        """Set a Deployment's request rate; None follows the scenario."""
         service = self.services[deployment]
         before = service.rate
         service.manual_rate = rate
@@ -229,7 +229,7 @@ class Site:
         self.log_load(deployment, before, after, self.engine.now_ms)
 
     def log_load(self, deployment: str, before: float, after: float, now_ms: int) -> None:
-        """Log that the load of a Deployment changed."""
+        """Log a change of a Deployment's load."""
         self.scale_outs.load_changed(deployment, before, after, now_ms)
         namespace, _, name = deployment.partition("/")
         reason = f"load is now {after:g} requests/s"
@@ -330,7 +330,7 @@ class Site:
         self.control_plane.node_left(name)
 
     def _agent_pod(self, node: str) -> Pod:
-        """The node agent's own pod, which a DaemonSet would run there."""
+        """Return the pod of the node agent, as a DaemonSet would create it."""
         pipeline = self.setup.pipeline
         namespace, service = pipeline.agent_namespace, pipeline.agent_service
         name = self.cluster.new_pod_name(namespace, service, "agent", node)
@@ -344,5 +344,5 @@ class Site:
 
 
 def _seconds(milliseconds: int) -> str:
-    """Return a length of time without the milliseconds that no clock on a wall shows."""
+    """Return a duration without milliseconds, for display."""
     return format_duration(round(milliseconds / 1000) * 1000)

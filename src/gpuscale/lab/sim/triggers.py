@@ -1,4 +1,4 @@
-"""`gpuscale scaler` in the simulated cluster: triggers evaluated at the scaler's pace, answered from memory.
+"""`gpuscale scaler` in the simulated cluster: triggers evaluated periodically, answered from memory.
 
 The decisions are `gpuscale.triggers`'. Here is what they are made of: pods, a metric of them or a query, wake
 sources. In virtual time no source is ever away for longer than a metric takes to be discovered.
@@ -46,7 +46,7 @@ _AWAKE_MS = 5_000
 
 @dataclass(slots=True)
 class _Watched:
-    """What is known of one trigger."""
+    """The state of one trigger."""
 
     state: TriggerState = field(default_factory=TriggerState)
     answer: Answer | None = None
@@ -57,7 +57,7 @@ class _Watched:
 
 
 class SimulatedTriggers:
-    """Knows the answers of the triggers of a world's ScaledObjects, and of its trigger file.
+    """The answers of a simulation's triggers: of ScaledObjects, and of the trigger file.
 
     Args:
         world: whose workloads they are about.
@@ -73,7 +73,7 @@ class SimulatedTriggers:
         self._watched = {trigger: _Watched() for trigger in self._files.values()}
 
     def served(self, namespace: str, metric: str) -> ExternalValue | None:
-        """Return what a trigger of the scenario's file answers; None where no trigger has the name.
+        """Return the answer of a trigger in the scenario's file; None for an unknown name.
 
         Raises:
             UnavailableError: nothing is known of it yet.
@@ -92,13 +92,13 @@ class SimulatedTriggers:
         return self._watched.setdefault(trigger, _Watched()).answer
 
     def changes(self, trigger: Trigger) -> AsyncIterator[Answer]:
-        """Raise: nobody waits in the simulator."""
+        """Raise: in the simulator nobody waits for changes."""
         raise BugError(f"somebody waits for the trigger {trigger.name} in the simulator")
 
     async def _wanted(
         self, trigger: Trigger, watched: _Watched, now_ms: int
     ) -> TotalLoad | Missing:
-        """Return the replicas that a policy wants, after all loads that are due."""
+        """Return the replicas that a policy wants, after feeding it the loads that are due."""
         from gpuscale.triggers.policies import (
             PolicyRun,  # numpy comes with it
             find_policy,
@@ -234,7 +234,7 @@ class SimulatedTriggers:
 
 
 def _number(value: Value, now_ms: int) -> tuple[float, int] | str:
-    """Return the one number of an answer with its time, or why it has none."""
+    """Return an answer's only number with its time, or why it has none."""
     if isinstance(value, Scalar):
         return (value.value, now_ms) if math.isfinite(value.value) else "the answer is no number"
     if not isinstance(value, Vector):

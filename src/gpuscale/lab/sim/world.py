@@ -1,4 +1,4 @@
-"""The simulated cluster as a whole: objects, controllers, kubelets, nodes, GPUs and load on one engine.
+"""The simulated cluster: objects, controllers, kubelets, nodes, GPUs and load on one engine.
 
 How readings reach the autoscaler is not in here. In virtual time `lab.sim.pipeline` carries them, in the
 live loop real HTTP does; both then hand their observations to `lab.sim.autoscaler`.
@@ -19,7 +19,7 @@ from gpuscale.lab.sim.site import Site
 
 
 class World(Site):
-    """A cluster that lives as long as its engine runs.
+    """A simulated cluster on an engine.
 
     Args:
         setup: what it starts with.
@@ -53,7 +53,7 @@ class World(Site):
 
 
 class SimulatedControlPlane:
-    """Controllers, scheduler and kubelet on the engine of a site."""
+    """The controllers, scheduler and kubelet of a simulation."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
@@ -64,21 +64,21 @@ class SimulatedControlPlane:
         self._reconciling = False
 
     def touch(self) -> None:
-        """Have the controllers and the scheduler look, still at this moment."""
+        """Run the controllers and the scheduler at this simulated time."""
         if not self._reconciling:
             self._reconciling = True
             self._site.engine.after(0, EventStage.CONTROLLERS, self._reconcile)
 
     def unschedulable(self) -> list[Pod]:
-        """Return the pods that were tried and fit nowhere, oldest first."""
+        """Return the pods that were tried and fit on no node, oldest first."""
         return self._scheduler.unschedulable()
 
     def node_joined(self, _name: str, _pool: CloudPool) -> None:
-        """Give waiting pods a chance."""
+        """Schedule pending pods again."""
         self.touch()
 
     def node_left(self, name: str) -> None:
-        """Do nothing: its pods went with it."""
+        """Do nothing: the node's pods are gone with it."""
 
     def submit(self, _setup: JobSetup) -> None:
         self.touch()

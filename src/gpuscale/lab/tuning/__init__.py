@@ -1,4 +1,4 @@
-"""Searches for settings of HPAs and node pools, as `gpuscale tune` and `gpuscale.tune` make them."""
+"""Searches for settings of HPAs and node pools, for `gpuscale tune` and `gpuscale.tune`."""
 
 from typing import TYPE_CHECKING
 

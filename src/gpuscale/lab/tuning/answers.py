@@ -1,4 +1,4 @@
-"""What is asked of `gpuscale tune`, and what it answers."""
+"""The request and the result of `gpuscale tune`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from gpuscale.lab.plan.tuning.pooled import DedicatedPool
 
 @dataclass(frozen=True, slots=True)
 class TuningRequest:
-    """What is wanted of a search."""
+    """The request of a search."""
 
     policies: Sequence[str]
     """Compared with the HPA."""
@@ -36,7 +36,7 @@ class TuningRequest:
 
 @dataclass(frozen=True, slots=True)
 class Pooled:
-    """What was found of an HPA together with its node pool."""
+    """The result for an HPA together with its node pool."""
 
     pool: DedicatedPool
     rows: tuple[ScoredPolicy, ...]
@@ -47,7 +47,7 @@ class Pooled:
 
 @dataclass(frozen=True, slots=True)
 class TuningResult:
-    """What was found."""
+    """The result of a search."""
 
     workload: ReplayedWorkload
     split: Split

@@ -1,4 +1,4 @@
-"""The search of `gpuscale tune`: settings of the HPA and of other policies, and what they come to."""
+"""The search of `gpuscale tune`: settings of the HPA and of other policies, with their outcomes."""
 
 import sys
 from collections.abc import Callable, Mapping
@@ -67,7 +67,7 @@ def answer(
     asked: TuningRequest,
     progress: Progress = _unseen,
 ) -> TuningResult:
-    """Search, and return what was found; Ctrl-C ends the search, and the best until then counts."""
+    """Search, and return the result; Ctrl-C ends the search with the best result so far."""
     split = split_of(workload, asked.held_back)
     question = question_of(workload, split, asked.promise, asked.seed)
     static = bounds(question.demand, workload.service, asked.promise).static_replicas
@@ -129,7 +129,7 @@ def answer(
 def _keeping(
     contender: Contender, workload: ReplayedWorkload, static: int, asked: TuningRequest
 ) -> tuple[Contender, OnNodes | None]:
-    """Return the HPA with the settings that are to stay, and the same on its nodes.
+    """Return the HPA with some settings fixed, alone and on its nodes.
 
     Raises:
         UsageError: they have no such setting.
@@ -146,7 +146,7 @@ def _keeping(
 def _other(
     name: str, autoscaler: TunedHpa, workload: ReplayedWorkload, static: int, peak: float
 ) -> Contender:
-    """Return a policy of the registry as it is searched."""
+    """Return a registered policy as a contender."""
     if name in {HPA.name, HPA_ON_DEMAND.name}:
         return autoscaler.on(POLICIES[name], _BETTER_TARGET, workload.service, static, peak)
     if name in OF_REQUESTS:
@@ -161,7 +161,7 @@ def _other(
 
 
 class _Found:
-    """What was found so far."""
+    """The results so far."""
 
     def __init__(
         self,
@@ -190,7 +190,7 @@ class _Found:
         self._hours_per_pod_step = gpus * workload.service.step_s / 3600
 
     def search(self, name: str, title: str, contender: Contender) -> bool:
-        """Add a row with a contender's best settings, and return whether the search came to its end."""
+        """Search a contender, and add a row for its best settings; return whether the search finished."""
         search = Search(self._question, contender, self._each, self._state.known(contender))
         is_whole = self._run(search, name, self._hours_per_pod_step, "GPU-hours")
         if name not in {TUNED, HPA_ON_DEMAND.name}:
@@ -211,7 +211,7 @@ class _Found:
         return is_whole
 
     def search_nodes(self, contender: OnNodes) -> tuple[Pooled, bool]:
-        """Return what the HPA comes to on its nodes, searched together, and whether the search ended.
+        """Search the HPA together with its nodes; return the outcome, and whether the search finished.
 
         It begins at the settings that the search of the HPA alone found before.
         """
@@ -240,7 +240,7 @@ class _Found:
         return Pooled(contender.pool, (today, with_tuned, choice.taken.row), choice), is_whole
 
     def _run(self, search: Search, name: str, hours_per_step: float, unit: str) -> bool:
-        """Run a search, say how far it is and keep its state; return whether it came to its end."""
+        """Run a search, report progress and save its state; return whether it finished."""
         is_whole = True
         try:
             for count in search.run(self._asked.tries):
@@ -256,7 +256,7 @@ class _Found:
         return is_whole
 
     def add_row(self, name: str, title: str, contender: Contender, values: Numbers) -> None:
-        """Score values on the days that count, and keep the row."""
+        """Score values on the scored days, and keep the row."""
         self.rows.append(self._row(name, title, contender, values))
 
     def _row(self, name: str, title: str, contender: Contender, values: Numbers) -> ScoredPolicy:

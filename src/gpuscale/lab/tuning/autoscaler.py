@@ -1,4 +1,4 @@
-"""An HPA as a contender: its target as a share of a busy pod, and back as the value that it is written as."""
+"""An HPA as a contender: its target as a share of a busy pod, and converted back for writing."""
 
 import math
 import re
@@ -42,7 +42,7 @@ _CONTROLLER_TOLERANCE = 0.1
 
 @dataclass(frozen=True, slots=True)
 class ControllerDefaults:
-    """What kube-controller-manager's flags say where an HPA says nothing."""
+    """kube-controller-manager's settings where an HPA has none."""
 
     window_s: float = _CONTROLLER_WINDOW_S
     tolerance: float = _CONTROLLER_TOLERANCE
@@ -50,7 +50,7 @@ class ControllerDefaults:
 
 @dataclass(frozen=True, slots=True)
 class TunedHpa:
-    """The HPA of a workload."""
+    """A workload's HPA."""
 
     hpa: HorizontalPodAutoscaler | None
     """None: none was given, and the defaults of autoscaling/v2 count."""
@@ -60,7 +60,7 @@ class TunedHpa:
     controller: ControllerDefaults
 
     def contender(self, service: ReplaySettings, static: int, peak: float) -> Contender:
-        """Return it as it is searched, with its values as the defaults.
+        """Return the HPA as a contender, with today's values as defaults.
 
         Args:
             service: that it scales.
@@ -78,7 +78,7 @@ class TunedHpa:
         peak: float,
         more: Sequence[float] = (),
     ) -> Contender:
-        """Return an HPA with the same behavior on another signal; `more` is what the signal takes."""
+        """Return an HPA with the same behavior on another signal; `more` are that signal's arguments."""
         behavior = Behavior() if self.hpa is None else self.hpa.behavior or Behavior()
         down = behavior.scale_down
         own_window_s = down.stabilization_window_s
@@ -115,7 +115,7 @@ class TunedHpa:
 
     @property
     def share(self) -> float:
-        """Return today's target as a share of a pod that is busy all the time."""
+        """Return today's target as a share of a fully busy pod."""
         if self.hpa is None:
             return _DEFAULT_TARGET
         return float(target_of(self.hpa.metrics[0])) / self.full
@@ -127,7 +127,7 @@ def autoscaler_of(
     busy_share: float,
     controller: ControllerDefaults,
 ) -> TunedHpa:
-    """Return the autoscaler of a workload.
+    """Return a workload's autoscaler.
 
     Args:
         hpa: its HPA; None where it has none.
@@ -168,7 +168,7 @@ def autoscaler_of(
 
 
 def target_of(metric: MetricSpec) -> Quantity:
-    """Return the target of a metric, whichever of the two kinds it is."""
+    """Return a metric's target, of either kind."""
     target = metric.target
     found = target.value if target.average_value is None else target.average_value
     assert found is not None  # noqa: S101 - autoscaling's validation asks for one of the two

@@ -1,4 +1,4 @@
-"""What tuning changes of an HPA, by the paths of its manifest."""
+"""The changes that tuning makes to an HPA, by manifest path."""
 
 from collections.abc import Mapping
 from decimal import Decimal
@@ -18,7 +18,7 @@ _UP, _DOWN = "scaleUp", "scaleDown"
 def changes(
     autoscaler: TunedHpa, values: Mapping[str, float], manifest: Mapping[str, Any]
 ) -> dict[Path, Value]:
-    """Return what to write into a manifest; what stays as it is, is left out.
+    """Return the values to write into a manifest; unchanged ones are left out.
 
     Args:
         autoscaler: with the HPA as it is.
@@ -74,7 +74,7 @@ def _rates(
     values: Mapping[str, float],
     manifest: Mapping[str, Any],
 ) -> dict[Path, Value]:
-    """Return the changed rates of one direction: each in its place, or all where the manifest has none."""
+    """Return one direction's changed rates: each at its path, or all if the manifest has none."""
     tuned = [
         round(values.get(name, each.value))
         for name, each in zip(names, rules.policies, strict=True)

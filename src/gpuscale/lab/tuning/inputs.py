@@ -1,4 +1,4 @@
-"""What `gpuscale tune` reads: a scenario or a demand file, and an HPA."""
+"""The inputs of `gpuscale tune`: a scenario or a demand file, and an HPA."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -36,7 +36,7 @@ class Manifest:
 
 @dataclass(frozen=True, slots=True)
 class Overrides:
-    """What options say, in place of a scenario or of defaults; None where nothing was said."""
+    """Options that override a scenario or defaults; None means not given."""
 
     start_up_s: float | None = None
     lag_s: float | None = None
@@ -48,7 +48,7 @@ class Overrides:
     metric_full: float | None = None
 
     def service(self, service: ReplaySettings) -> ReplaySettings:
-        """Return a service with what was said."""
+        """Return a service with the options applied."""
         given = {
             "start_up_s": self.start_up_s,
             "lag_s": self.lag_s,
@@ -57,7 +57,7 @@ class Overrides:
         return service._replace(**{k: v for k, v in given.items() if v is not None})
 
     def of_pods(self) -> Sequence[str]:
-        """Return the options that make a scenario's node pool another."""
+        """Return the given options that would change a scenario's node pool."""
         given = {
             "--start-up": self.start_up_s,
             "--gpus-per-replica": self.gpus_per_replica,
@@ -66,7 +66,7 @@ class Overrides:
         return [option for option, value in given.items() if value is not None]
 
     def nodes(self, nodes: Nodes) -> Nodes:
-        """Return nodes with what was said."""
+        """Return nodes with the options applied."""
         price = self.price_per_hour
         found = replace(
             nodes,
@@ -144,7 +144,7 @@ def of_demand(
     manifest: Manifest | None,
     given: Overrides,
 ) -> tuple[ReplayedWorkload, TunedHpa]:
-    """Return the workload that a CSV file has the demand of, and an HPA.
+    """Return the workload of a CSV demand file, and an HPA.
 
     Args:
         file: its name.
@@ -199,7 +199,7 @@ def of_demand(
 
 
 def manifest_of(name: str, text: str, hpa_name: str | None = None) -> Manifest:
-    """Return a file with the one HPA in it, or the one of a name.
+    """Return a file with its only HPA, or the one of a name.
 
     Raises:
         ConfigError: it has none or several, or is wrong.
@@ -267,7 +267,7 @@ def _hpa_of(setup: Setup, deployment: str) -> HorizontalPodAutoscaler | None:
 
 
 def policy_names(names: Sequence[str] | None) -> tuple[str, ...]:
-    """Return the policies that names ask for: all for None, none for `none`.
+    """Return the policies of these names: all for None, none for `none`.
 
     Raises:
         UsageError: there is no such policy.

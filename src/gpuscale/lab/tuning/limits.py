@@ -1,4 +1,4 @@
-"""What may be asked of a search, and what is taken where nothing is said: by the command and from Python."""
+"""The limits and defaults of a search's parameters, for the command and for Python."""
 
 import math
 from collections.abc import Mapping
@@ -26,6 +26,6 @@ SEED = 1
 
 
 def is_within(name: str, value: float) -> bool:
-    """Return whether a number of `LIMITS` is one that may be asked for; NaN is none."""
+    """Return whether a number is within its limits in `LIMITS`; NaN is not."""
     limits = LIMITS[name]
     return limits.lowest <= value <= limits.highest

@@ -1,4 +1,4 @@
-"""Which node pool `gpuscale tune` may search: that of a scenario's workload, where no other uses it."""
+"""Which node pool `gpuscale tune` may search: that of a workload which no other uses."""
 
 from collections.abc import Sequence
 
@@ -12,13 +12,13 @@ from gpuscale.ops.providers import named
 
 
 def home_of(setup: Setup, chosen: ServiceSetup) -> CloudPool:
-    """Return the pool that a workload's pods are on."""
+    """Return the pool of a workload's pods."""
     deployment = next(each for each in setup.deployments if each.metadata.key == chosen.deployment)
     return home_pool(setup, deployment) or setup.pools[0]
 
 
 def is_growing(pool: CloudPool) -> bool:
-    """Return whether its autoscaler may change its size."""
+    """Return whether the autoscaler may change the pool's size."""
     return pool.pool.max_nodes > pool.pool.min_nodes
 
 

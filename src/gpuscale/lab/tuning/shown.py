@@ -1,4 +1,4 @@
-"""The answer of `gpuscale tune`, as a document and as text."""
+"""The result of `gpuscale tune`, as a document and as text."""
 
 import shutil
 from collections.abc import Sequence
@@ -38,7 +38,7 @@ def document_of(
     *,
     is_whole: bool,
 ) -> dict[str, object]:
-    """Return the answer for programs; what has no price has no cost."""
+    """Return the result as JSON-shaped data, with cost only if there are prices."""
     service, nodes = workload.service, workload.nodes
     gpus = nodes.gpus_per_replica
     step_days = service.step_s / DAY_S
@@ -97,7 +97,7 @@ def _row(row: ScoredPolicy, currency: str) -> dict[str, object]:
 
 
 def text_of(answer: TuningResult) -> str:
-    """Return the answer for people, within the terminal's width."""
+    """Return the result as text, within the terminal's width."""
     from gpuscale.base.pages.columns import fitted
 
     workload, split, limits = answer.workload, answer.split, answer.limits
@@ -153,7 +153,7 @@ def text_of(answer: TuningResult) -> str:
 
 
 def _offers_text(offered: Sequence[Offer], width: int) -> list[str]:
-    """Return what stricter and looser promises cost, a line each; nothing where there is no choice."""
+    """Return the cost of stricter and looser promises, a line each; empty if there is no choice."""
     from gpuscale.base.pages.columns import fitted
 
     names = list(dict.fromkeys(each.row.name for each in offered))
@@ -177,7 +177,7 @@ def _offers_text(offered: Sequence[Offer], width: int) -> list[str]:
 
 
 def _nodes_text(pooled: Pooled | None, currency: str, width: int) -> list[str]:
-    """Return what the HPA comes to on the nodes of its pool; nothing where they were not searched."""
+    """Return the outcome on the pool's nodes; empty if they were not searched."""
     from gpuscale.base.pages.columns import fitted
 
     if pooled is None:

@@ -1,4 +1,4 @@
-"""The state of a search in a file: what was replayed, so that a search that was stopped goes on there.
+"""The saved state of a search: its replays, so that a stopped search can continue.
 
 A search takes the same steps again and finds their outcomes in the file, so its answer is the same as without
 a stop.
@@ -29,7 +29,7 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class TuningState:
-    """What was replayed, and the file that keeps it.
+    """The replays so far, and the file they are saved in.
 
     Args:
         path: of the file; None keeps it in memory only.
@@ -51,14 +51,14 @@ class TuningState:
             self._rows = self._read(path)
 
     def known(self, contender: Searched) -> Known:
-        """Return the outcomes of a contender; the search adds to them."""
+        """Return a contender's outcomes, to which the search adds."""
         name = _digest(*contender.identity)
         if name not in self._known:
             self._known[name] = known_of(self._rows.pop(name, []))
         return self._known[name]
 
     def save(self, *, now: bool = False) -> None:
-        """Write the file, whole or not at all, where it is a while since the last time.
+        """Save the file atomically, if the last save was a while ago.
 
         Raises:
             UsageError: it can't be written.

@@ -1,4 +1,4 @@
-"""What a run looks like: the live page, the report in one file, and text for a terminal."""
+"""Presentations of a run: the live page, the report, terminal text."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""What an HPA would do, and why, as lines for a terminal or a file."""
+"""An HPA's decision and its explanation, as lines of text."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ _HEADINGS = ("Metric", "Current", "Target", "Asks for")
 
 @dataclass(frozen=True, slots=True)
 class StyledLine:
-    """A line of text, and how a terminal shows it."""
+    """A line of text with its terminal style."""
 
     text: str
     style: str = ""
@@ -32,7 +32,7 @@ class StyledLine:
 
 
 def decision_lines(request: DecisionRequest, decision: Decision) -> Iterator[StyledLine]:
-    """Return what the HPA sees, what it would do, why, and what to change."""
+    """Return the lines: what the HPA sees, its decision, the reasons, and what to change."""
     hpa, count = request.hpa, decision.current_replicas
     name = "" if request.name in ("", hpa.metadata.name) else f"{request.name}: "
     target = f"{hpa.target.kind}/{hpa.target.name}"
@@ -78,7 +78,7 @@ def _row(hpa: HorizontalPodAutoscaler, status: MetricStatus) -> tuple[str, ...]:
 
 
 def _table(rows: Sequence[Sequence[str]]) -> Iterator[StyledLine]:
-    """Return columns two blanks apart: the first to the left, the others to the right."""
+    """Return columns two spaces apart, the first left-aligned, the others right-aligned."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for index, row in enumerate(rows):
         rest = (cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))
@@ -86,7 +86,7 @@ def _table(rows: Sequence[Sequence[str]]) -> Iterator[StyledLine]:
 
 
 def _explanation(request: DecisionRequest, decision: Decision) -> Iterator[str]:
-    """Return the steps with the short names of metrics: events print whole Go structures."""
+    """Return the steps with metrics' short names, as events print whole Go structures."""
     names = {metric_text(spec): metric_label(spec) for spec in request.hpa.metrics}
     for sentence in (*request.notes, *decision.explanation):
         shortened = sentence
@@ -96,7 +96,7 @@ def _explanation(request: DecisionRequest, decision: Decision) -> Iterator[str]:
 
 
 def _status_texts(status: ReportedStatus, found: Sequence[Difference]) -> Iterator[str]:
-    """Return what the controller wrote, and where that is not what was decided here."""
+    """Return the controller's own results, and where they differ from this decision."""
     if not status.conditions:
         yield "The controller has not looked at this HPA yet, which takes it 15 s by default;"
         yield "if it stays so, no HPA controller runs."
@@ -114,7 +114,7 @@ def _status_texts(status: ReportedStatus, found: Sequence[Difference]) -> Iterat
 
 
 def _aligned(rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    """Return rows whose cells but the last stand in columns."""
+    """Return rows with aligned columns."""
     cells = [[plain_text(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     for row in cells:

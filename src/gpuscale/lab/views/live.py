@@ -1,4 +1,4 @@
-"""The live page's routes: the page and its files, the run's data as a stream, and the load buttons."""
+"""The live page's routes: page, files, data stream, load buttons."""
 
 import asyncio
 import json
@@ -37,14 +37,14 @@ _HEADERS = {
 
 
 class LiveRun(Protocol):
-    """A run that goes on while it is looked at."""
+    """A run that can be watched while it goes on."""
 
     def document(self) -> dict[str, object]:
         """Return the whole run so far: scenario, summary, events and series."""
         ...
 
     def since(self, points: int, events: int) -> dict[str, object]:
-        """Return what came after that many points and events, with the totals now.
+        """Return the points and events after these numbers of each, with the current totals.
 
         The totals count what was dropped from the start of a long run too, and so does `points`, the
         index of the first point returned.
@@ -52,7 +52,7 @@ class LiveRun(Protocol):
         ...
 
     def state(self) -> dict[str, object]:
-        """Return the run as it stands now.
+        """Return the current state of the run.
 
         Of each HPA, `metrics` has plain numbers to compare and `targets` the text that kubectl shows;
         `figures` are the summary's numbers so far, as pairs of words and text.
@@ -70,7 +70,7 @@ class LiveRun(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LoadOrder:
-    """What a load button asks for."""
+    """A load button's request."""
 
     workload: str
     rate: float | None
@@ -78,7 +78,7 @@ class LoadOrder:
 
 
 def add_routes(app: web.Application, run: LiveRun) -> None:
-    """Serve the live page of `run` at the root of `app`, which is not yet running."""
+    """Add the live page of `run` to `app`, before the app runs."""
     page = _Page(run)
     app.add_routes(
         [
@@ -94,7 +94,7 @@ def add_routes(app: web.Application, run: LiveRun) -> None:
 
 
 def parse_load_order(body: bytes) -> LoadOrder:
-    """Return the order in a request's body.
+    """Parse a load button's request body.
 
     Raises:
         ValueError: not an order; the message says what is wrong.
@@ -124,7 +124,7 @@ def _example() -> str:
 
 
 def same_origin(request: web.BaseRequest) -> bool:
-    """Return whether a browser sent this from our own page; programs send no Origin and may pass."""
+    """Return whether a request comes from our own page; programs send no Origin, and may pass."""
     if request.headers.get("Sec-Fetch-Site", "same-origin") not in {"same-origin", "none"}:
         return False
     origin = request.headers.get("Origin")
@@ -132,7 +132,7 @@ def same_origin(request: web.BaseRequest) -> bool:
 
 
 def parse_cursor(request: web.BaseRequest) -> tuple[int, int]:
-    """Return how many points and events a page has: as it was last sent, or as its address says.
+    """Return how many points and events a page has, from the last event's id or from the URL.
 
     Raises:
         ValueError: not two whole numbers.
@@ -153,7 +153,7 @@ def _count(name: str, text: str) -> int:
 
 
 class _Page:
-    """The handlers, and the streams that are open."""
+    """The page's handlers, with their open streams."""
 
     def __init__(self, run: LiveRun) -> None:
         self._run = run
@@ -161,7 +161,7 @@ class _Page:
         self._stopping = asyncio.Event()
 
     async def stop(self, _: web.Application) -> None:
-        """End every stream, so that the server need not wait for them."""
+        """End all streams, so that the server can stop."""
         self._stopping.set()
 
     async def index(self, request: web.Request) -> web.StreamResponse:
@@ -228,7 +228,7 @@ class _Page:
 
 
 async def _bounded_body(request: web.Request) -> bytes:
-    """Return the body, read no further than one byte past the limit that its parser checks."""
+    """Return the body, read up to one byte past the parser's limit."""
     body = b""
     while len(body) <= MAX_BODY_BYTES:
         piece = await request.content.read(MAX_BODY_BYTES + 1 - len(body))

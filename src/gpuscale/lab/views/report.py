@@ -1,4 +1,4 @@
-"""The report of a run: one HTML file that holds everything it needs."""
+"""A run's report: one self-contained HTML file."""
 
 import html
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from gpuscale.lab.views.summary import Rows, columns_of, row_cells, summary_grou
 
 
 def summary_html(document: Mapping[str, object]) -> str:
-    """Return the summary of a run document as markup, in which all text is escaped."""
+    """Return the summary of a run document as HTML, with all text escaped."""
     totals = totals_html(summary_totals(document))
     tables = "".join(_table(title, rows) for title, rows in summary_groups(document))
     return f'{totals}<div class="tables">{tables}</div>'
@@ -36,7 +36,7 @@ def _table(title: str, rows: Rows) -> str:
 
 
 def render_report(document: Mapping[str, object]) -> str:
-    """Return the report as one HTML text; the same document gives the same text.
+    """Return the report as HTML; an equal document gives equal text.
 
     Args:
         document: a run document, as `simulate -o json` prints it.

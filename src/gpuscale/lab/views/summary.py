@@ -1,4 +1,4 @@
-"""What a run document says at its end: single numbers, small tables and the first events."""
+"""A run document's summary: numbers, small tables and the first events."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,13 +19,13 @@ Rows = Mapping[str, Mapping[str, object]]
 def shown_events(
     document: Mapping[str, object], max_events: int
 ) -> tuple[Sequence[Mapping[str, object]], int]:
-    """Return the first events of a run, and how many more it has."""
+    """Return the first events of a run, and the number of the others."""
     events = list(mappings(document.get("events")))
     return events[:max_events], max(0, len(events) - max_events)
 
 
 def summary_totals(document: Mapping[str, object]) -> list[tuple[str, str]]:
-    """Return the summary's single numbers as words and text, in the order of the document."""
+    """Return the summary's numbers as label and text, in the document's order."""
     summary = mapping(document.get("summary"))
     totals = _scale_out_rows(summary)
     for key, value in summary.items():
@@ -47,7 +47,7 @@ def _no_rows(_: Mapping[str, object]) -> list[tuple[str, str]]:
 
 
 def _job_rows(summary: Mapping[str, object]) -> list[tuple[str, str]]:
-    """Return how many Jobs completed, where there are any."""
+    """Return the number of completed Jobs, if the run has any."""
     completed, submitted = summary.get("completedJobs"), summary.get("submittedJobs")
     return (
         [("Completed jobs", f"{number_text(completed)} of {number_text(submitted)}")]
@@ -57,7 +57,7 @@ def _job_rows(summary: Mapping[str, object]) -> list[tuple[str, str]]:
 
 
 def _cost_rows(summary: Mapping[str, object]) -> list[tuple[str, str]]:
-    """Return the cost in its currency, or that there is no price to compute it from."""
+    """Return the cost with currency, or that prices are missing."""
     cost = summary.get("cost")
     if isinstance(cost, (int, float)):
         return [("Cost", f"{cost:.2f} {plain_text(summary.get('currency'))}".rstrip())]
@@ -75,7 +75,7 @@ def _energy_rows(summary: Mapping[str, object]) -> list[tuple[str, str]]:
 
 
 def _scale_out_rows(summary: Mapping[str, object]) -> list[tuple[str, str]]:
-    """Return how long scale-outs took, ready capacity first; nothing where no HPA could make any."""
+    """Return the durations of scale-outs, ready capacity first; none if no HPA could scale out."""
     times = mapping(summary.get("scaleOuts"))
     if not times or not summary.get("hpas"):
         return []
@@ -126,7 +126,7 @@ def _total_text(key: str, value: object) -> str:
 
 
 def summary_groups(document: Mapping[str, object]) -> list[tuple[str, Rows]]:
-    """Return the summary's tables, such as its HPAs: a title, and a row of values per name."""
+    """Return the summary's tables, such as that of HPAs: a title, and rows of values by name."""
     groups: list[tuple[str, Rows]] = []
     for key, value in mapping(document.get("summary")).items():
         rows = {name: row for name, row in mapping(value).items() if isinstance(row, Mapping)}
@@ -136,12 +136,12 @@ def summary_groups(document: Mapping[str, object]) -> list[tuple[str, Rows]]:
 
 
 def columns_of(rows: Rows) -> list[str]:
-    """Return the keys that any row has, in the order they first come up."""
+    """Return the keys of all rows, in order of first appearance."""
     return list(dict.fromkeys(column for values in rows.values() for column in values))
 
 
 def row_cells(columns: Sequence[str], values: Mapping[str, object]) -> tuple[str, ...]:
-    """Return a row's values as text, a dash where the row has none; a long text is cut off."""
+    """Return a row's values as text, cut to length; a missing value is a dash."""
     texts = (_total_text(column, values.get(column)) for column in columns)
     return tuple(
         f"{text[:_LONGEST_CELL]}…" if len(text) > _LONGEST_CELL else text for text in texts
@@ -149,11 +149,11 @@ def row_cells(columns: Sequence[str], values: Mapping[str, object]) -> tuple[str
 
 
 def mapping(value: object) -> Mapping[str, object]:
-    """Return the value if it is a mapping, else an empty one."""
+    """Return a mapping unchanged; an empty one for anything else."""
     return value if isinstance(value, Mapping) else {}
 
 
 def mappings(value: object) -> Iterable[Mapping[str, object]]:
-    """Return the mappings of a list; anything else in it, or no list at all, is passed over."""
+    """Return a list's mappings; anything else in it, or no list at all, is skipped."""
     items = value if isinstance(value, Sequence) and not isinstance(value, str) else ()
     return (item for item in items if isinstance(item, Mapping))

@@ -1,4 +1,4 @@
-"""A run as text: one line per event, a live table, and the tables that end a simulation.
+"""A run as text: a line for each event, a live table, and tables at the end.
 
 `rich` is imported where it is used: commands that print plain lines start without it.
 """
@@ -38,7 +38,7 @@ _OBJECT_WIDTH = 31
 
 
 def event_line(event: Mapping[str, object], width: int | None = None) -> str:
-    """Return an event as one plain line: time, kind, object and reason, in columns where they fit."""
+    """Return an event as one line: time, kind, object and reason, in columns where they fit."""
     time, kind, name, reason = event_cells(event)
     if width is not None and width < COLUMNS_WIDTH:
         return GAP.join(cell for cell in (time, kind, name, reason) if cell)
@@ -46,7 +46,7 @@ def event_line(event: Mapping[str, object], width: int | None = None) -> str:
 
 
 def event_lines(event: Mapping[str, object], width: int | None) -> list[str]:
-    """Return an event as lines that fit a terminal, indented from the second on; one where there is none."""
+    """Return an event as lines that fit the terminal, indented from the second on."""
     line = event_line(event, width)
     if width is None or len(line) <= width:
         return [line]
@@ -55,7 +55,7 @@ def event_lines(event: Mapping[str, object], width: int | None) -> list[str]:
 
 
 def event_cells(event: Mapping[str, object]) -> tuple[str, str, str, str]:
-    """Return an event's time, kind, object and reason, free of line breaks and control codes."""
+    """Return an event's time, kind, object and reason without line breaks and control codes."""
     seconds = event.get("t")
     time = clock_text(seconds) if isinstance(seconds, (int, float)) else NO_DATA
     reason = plain_text(event.get("reason"))
@@ -75,7 +75,7 @@ _JOB_KEEP = (3, 2, 1, 4)
 
 
 def state_text(state: Mapping[str, object], width: int) -> "Text":
-    """Return the loop as it stands now: a row per workload and per Job, and nodes and GPUs below."""
+    """Return the current state as text: a row for each workload and Job, then nodes and GPUs."""
     from rich.text import Text
 
     text = Text(no_wrap=True)
@@ -117,7 +117,7 @@ def _job_lines(state: Mapping[str, object], width: int) -> list[str]:
 
 
 def _caption_lines(state: Mapping[str, object], width: int) -> list[str]:
-    """Return time, nodes and GPUs: on one line where there is room, else one below the other."""
+    """Return time, nodes and GPUs, on one line if it fits, else on several."""
     seconds = state.get("t")
     time = clock_text(seconds) if isinstance(seconds, (int, float)) else NO_DATA
     speed = f" at {number_text(state.get('speed'))}x" if state.get("speed") is not None else ""
@@ -137,7 +137,7 @@ def _caption_lines(state: Mapping[str, object], width: int) -> list[str]:
 
 
 def _gpus_text(gpus: Sequence[str], width: int) -> str:
-    """Return as many GPUs as fit on a line, eight at most, and how many more there are."""
+    """Return as many GPUs as fit on a line, up to eight, and the number of the others."""
     for count in range(min(len(gpus), _MOST_GPUS), 0, -1):
         more = f" and {len(gpus) - count} more" if count < len(gpus) else ""
         text = f"GPUs {', '.join(gpus[:count])}{more}"
@@ -152,7 +152,7 @@ def _gpus_text(gpus: Sequence[str], width: int) -> str:
 def summary_tables(
     document: Mapping[str, object], width: int, max_events: int = MAX_EVENTS
 ) -> "Group":
-    """Return a run's events and summary for a terminal that is `width` letters wide."""
+    """Return a run's events and summary for a terminal of `width` columns."""
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
@@ -173,7 +173,7 @@ def summary_tables(
 
 
 def _event_paragraphs(events: Iterable[Mapping[str, object]]) -> "Group":
-    """Return events with their objects and reasons below them, for narrow terminals."""
+    """Return events with object and reason below, for narrow terminals."""
     from rich.console import Group
     from rich.padding import Padding
     from rich.text import Text
@@ -216,7 +216,7 @@ def _rows_block(title: str, rows: Rows, width: int) -> "Text":
 
 
 def _rows_lines(title: str, rows: Rows, width: int | None = None) -> list[str]:
-    """Return a table, or where it is too wide the names with their values one below the other."""
+    """Return a table, or names with values below them if the table is too wide."""
     columns = columns_of(rows)
     heads = tuple(map(label_text, columns))
     cells = {plain_text(name): row_cells(columns, values) for name, values in rows.items()}
@@ -231,7 +231,7 @@ def _rows_lines(title: str, rows: Rows, width: int | None = None) -> list[str]:
 
 
 def summary_text(document: Mapping[str, object], max_events: int = MAX_EVENTS) -> str:
-    """Return a run's events and summary as plain text for a file or a pipe, without a last newline."""
+    """Return a run's events and summary as plain text, without a final newline."""
     events, left_out = shown_events(document, max_events)
     cells = [event_cells(event) for event in events]
     kind_width = max((len(kind) for _, kind, _, _ in cells), default=0)

@@ -1,4 +1,4 @@
-"""The answer of `gpuscale tune` as a page: what each policy costs, and what each promise."""
+"""The result of `gpuscale tune` as a page: the cost of each policy and each promise."""
 
 import html
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,7 +31,7 @@ _STYLE = """
 
 
 def render_tuned(found: Found) -> str:
-    """Return the page of a search's document; it asks the network for nothing and runs nothing."""
+    """Return the page of a search's document; it loads nothing and runs nothing."""
     days, scored = found["days"], found["scoredDays"]
     how = "searched and scored" if scored == days else f"scored on {_length(scored)}"
     said = "".join(f"<li>{html.escape(each)}</li>" for each in found["said"])
@@ -59,7 +59,7 @@ def render_tuned(found: Found) -> str:
 
 
 def bars(found: Found) -> str:
-    """Return the GPU-hours of all rows and bounds as a picture, one for wide and one for narrow screens."""
+    """Return the GPU-hours of rows and bounds as charts, one for wide and one for narrow screens."""
     promise, bounds = found["promise"]["shortShare"], found["bounds"]
     figures = [
         (row["name"], row["gpuHours"], "kept" if row["shortShare"] <= promise else "missed")

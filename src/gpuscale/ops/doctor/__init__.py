@@ -1,4 +1,4 @@
-"""What is wrong with a live cluster's GPU autoscaling: one snapshot, judged hop by hop."""
+"""`gpuscale doctor`: one snapshot of a live cluster, checked for faults hop by hop."""
 
 from typing import TYPE_CHECKING
 

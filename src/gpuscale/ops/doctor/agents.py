@@ -1,4 +1,4 @@
-"""What the agents answer, by way of the API server or at an address of their own."""
+"""The node agents' metrics pages, read through the API server or at the agents' own addresses."""
 
 import asyncio
 import re
@@ -39,7 +39,7 @@ _LOCKED = "it asks for a password, which the API server does not pass on"
 
 @dataclass(frozen=True, slots=True)
 class Agents:
-    """What agents answer."""
+    """The agents' answers."""
 
     looks: tuple[AgentLook, ...]
     passed_over: int
@@ -47,7 +47,7 @@ class Agents:
 
 
 class AgentReader:
-    """Reads the metrics of every agent that is ready.
+    """Reads the metrics page of every ready agent.
 
     Args:
         connection: to the API server, which passes requests on to pods.
@@ -100,7 +100,7 @@ class AgentReader:
         return AgentLook(node, name, families, port=port, said=said, good_ago_s=good_ago_s)
 
     async def _page(self, pod: Fields, node: str, port: int) -> str:
-        """Return the page /readyz, or what there is of it."""
+        """Return the agent's /readyz page, or the error in its place."""
         try:
             return await self._text(pod, node, port, _READY)
         except GpuscaleError as error:
@@ -137,7 +137,7 @@ def _is_ill(families: Mapping[str, Family], now_s: float) -> bool:
 
 
 def _has_tls(pod: Fields) -> bool:
-    """Return whether an agent serves over TLS, which its probes say."""
+    """Return whether an agent serves over TLS, which its pod's probes show."""
     return any(
         container.child(probe).child("httpGet").text("scheme") == "HTTPS"
         for container in pod.child("spec").items("containers")
@@ -146,7 +146,7 @@ def _has_tls(pod: Fields) -> bool:
 
 
 def _wants_password(pod: Fields) -> bool:
-    """Return whether an agent is one of ours that takes users alone; API servers pass no password on."""
+    """Return whether a gpuscale agent needs a password, which API servers don't forward."""
     return any(
         argument.startswith("--web-users-folder")
         for container in pod.child("spec").items("containers")

@@ -1,4 +1,4 @@
-"""Each HPA with what it scales, the values it gets, and whether its controller may ask.
+"""Each HPA with its target, its metric values, and whether the HPA controller may read these.
 
 Source: kubernetes v1.36 pkg/controller/podautoscaler/metrics/client.go (requests); how a path becomes the
     attributes of an access review: k8s.io/apiserver pkg/endpoints/request/requestinfo.go.
@@ -55,14 +55,14 @@ _NO_TARGET = MetricTarget(TargetType.AVERAGE_VALUE)
 
 
 def custom_path(seen: Snapshot) -> str:
-    """Return the path of the newest custom metrics API that is registered."""
+    """Return the path of the newest registered version of the custom metrics API."""
     names = {facts.name(body) for body in seen.all("apiservices")}
     newest = f"v1beta2.{CUSTOM_GROUP}" in names
     return f"/apis/{CUSTOM_GROUP}/{'v1beta2' if newest else 'v1beta1'}"
 
 
 class HpaReader:
-    """Reads HPAs and asks what their controller asks.
+    """Reads HPAs, and makes their controller's requests for metrics.
 
     Args:
         client: to the API server.
@@ -85,7 +85,7 @@ class HpaReader:
         self._rights = ControllerRights(client)
 
     async def read(self, seen: Snapshot) -> tuple[HpaLook, ...]:
-        """Return each HPA; one that can't be read is left out."""
+        """Return each HPA; an invalid one is skipped."""
         found = [
             (hpa, item)
             for item in seen.looks["hpas"].items
@@ -100,7 +100,7 @@ class HpaReader:
         return tuple(looks)
 
     async def _shared(self, hpas: Iterable[HorizontalPodAutoscaler]) -> Shared:
-        """Return the values of metrics that several HPAs of a namespace have, of all its pods at once."""
+        """Return the values of metrics that several HPAs of a namespace share, read once for all pods."""
         asked: Counter[tuple[str, PodsMetric]] = Counter()
         for hpa in hpas:
             asked.update(
@@ -172,7 +172,7 @@ class HpaReader:
         return MetricLook(spec, command, found, fault, explanation, allowed, denied_why)
 
     async def _why(self, path: str, params: Mapping[str, str]) -> Mapping[str, Any] | None:
-        """Return the explanation of who serves the metric, if that is gpuscale."""
+        """Return gpuscale's own explanation of a metric's value; None from any other server."""
         try:
             answer = await self._client.get(path, {**params, PARAMETER: "json"})
         except GpuscaleError:
@@ -190,7 +190,7 @@ def _hpa(item: Mapping[str, Any]) -> HorizontalPodAutoscaler | None:
 def _values(
     spec: MetricSpec, answer: Mapping[str, object]
 ) -> tuple[MetricValue | ExternalValue, ...]:
-    """Return what the controller reads of an answer; nothing where it can't."""
+    """Return the values in an answer as the controller reads them; none if it can't."""
     try:
         items = items_of(answer)
         match spec:

@@ -1,4 +1,4 @@
-"""Which nodes pods choose by their node selector and affinity: each choice is held against the nodes once."""
+"""Node selectors and affinities of pods: each distinct one is matched against the nodes once."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,20 +20,20 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What a pod asks of the labels and the name of its node."""
+    """A pod's conditions on its node's labels and name."""
 
     selector: tuple[tuple[str, str], ...] = ()
     terms: tuple[NodeSelectorTerm, ...] | None = None
 
     @classmethod
     def of(cls, spec: PodSpec) -> "Choice":
-        """Return that of a pod."""
+        """Return the choice of a pod."""
         return cls(tuple(spec.node_selector.items()), spec.required_node_terms)
 
 
 @once
 def chosen(snapshot: Snapshot, choice: Choice) -> tuple[Fields, ...]:
-    """Return the nodes that a choice lets a pod onto."""
+    """Return the nodes that a choice allows."""
     spec = PodSpec((), node_selector=dict(choice.selector), required_node_terms=choice.terms)
     asked = [selector_of_labels(spec.node_selector).requirements]
     if choice.terms is not None and not choice.selector:
@@ -75,7 +75,7 @@ def _nodes_by_label(snapshot: Snapshot) -> LabelIndex[Fields]:
 
 @once
 def _bare_nodes(snapshot: Snapshot) -> Mapping[str, NodeState]:
-    """Return nodes by name, with nothing of them but their labels."""
+    """Return the nodes by name, with their labels only."""
     return {
         facts.name(node): NodeState(Node(ObjectMeta(facts.name(node), labels=facts.labels(node))))
         for node in snapshot.all("nodes")

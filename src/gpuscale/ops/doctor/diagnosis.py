@@ -1,4 +1,4 @@
-"""Everything that is judged, in the order of the chain, and the fixes that take nothing away."""
+"""All checks, in the order of the chain, and the automatic repair of findings."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ from gpuscale.ops.doctor.snapshot import Snapshot
 
 
 def diagnose(snapshot: Snapshot, judges: Sequence[ClusterJudge] = JUDGES) -> ChainReport:
-    """Return what is wrong in a cluster, whole: one trouble hides no other, and stands over what follows."""
+    """Return all findings about a cluster; consequences are listed below their cause."""
     chain = sorted(judges, key=lambda each: HOPS.index(each.checks.hop))
     found = [each for judge in chain for each in judge.judge(snapshot)]
     seen = {
@@ -27,7 +27,7 @@ def diagnose(snapshot: Snapshot, judges: Sequence[ClusterJudge] = JUDGES) -> Cha
 
 
 def repairable(findings: Sequence[ClusterFinding]) -> tuple[ClusterFinding, ...]:
-    """Return the findings whose fix may be done without a thought, each fix once."""
+    """Return the findings whose fix is safe to apply without asking, each fix once."""
     found: dict[tuple[FixRequest, ...] | str, ClusterFinding] = {}
     for finding in (each for root in findings for each in root.whole()):
         if finding.fix.changes:
@@ -36,7 +36,7 @@ def repairable(findings: Sequence[ClusterFinding]) -> tuple[ClusterFinding, ...]
 
 
 async def repair(client: KubeClient, finding: ClusterFinding) -> None:
-    """Apply the fix of a finding.
+    """Apply a finding's fix.
 
     Raises:
         ApiUnreachableError: no answer, or not now.

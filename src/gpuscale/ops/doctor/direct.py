@@ -1,4 +1,4 @@
-"""How servers are asked: past the API server by their own address, through it, and several at a time."""
+"""Requests to agents and servers, direct or through the API server's proxy, several at a time."""
 
 import asyncio
 from collections.abc import Coroutine, Iterable, Mapping
@@ -16,7 +16,7 @@ _OK = 200
 
 
 class AnsweredError(UpstreamError):
-    """A server answered with an error."""
+    """A server answered with an error status."""
 
     def __init__(self, code: int, message: str) -> None:
         self.code = code
@@ -29,7 +29,7 @@ async def fetch(
     params: Mapping[str, str] | None = None,
     access: SourceAccess | None = None,
 ) -> str:
-    """Return what a server answers.
+    """Return a server's answer.
 
     Args:
         base: `http://127.0.0.1:9090`, with or without a path.
@@ -57,13 +57,13 @@ PODS, SERVICES = "pods/proxy", "services/proxy"
 
 
 def pod_path(namespace: str, name: str, port: int, path: str, *, has_tls: bool = False) -> str:
-    """Return where the API server passes a request on to a pod."""
+    """Return the API server's proxy path of a pod."""
     tls = "https:" if has_tls else ""
     return f"/api/v1/namespaces/{namespace}/pods/{tls}{name}:{port}/proxy{path}"
 
 
 def service_path(address: URL, namespace: str, name: str, port: int, path: str) -> str:
-    """Return where the API server passes a request on to what is behind a Service.
+    """Return the API server's proxy path of a Service.
 
     Args:
         address: of what is behind it: whether it has TLS, and the path that its own paths begin with.
@@ -78,7 +78,7 @@ def service_path(address: URL, namespace: str, name: str, port: int, path: str) 
 
 
 def missing_right(error: Exception, right: str) -> str:
-    """Return a right if that is what an error is about, else an empty text.
+    """Return the RBAC right that is missing according to an error; empty if it is about something else.
 
     What is behind the API server may refuse too, and then it is not about a right of the cluster.
     """
@@ -90,7 +90,7 @@ _MOST = 16
 
 
 async def at_once(calls: Iterable[Coroutine[Any, Any, T]]) -> tuple[T, ...]:
-    """Return what each call gives, in their order; no more than 16 run at a time."""
+    """Return the results of calls, in their order; at most 16 run at a time."""
     free = asyncio.Semaphore(_MOST)
 
     async def run(call: Coroutine[Any, Any, T]) -> T:

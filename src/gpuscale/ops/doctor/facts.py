@@ -1,4 +1,4 @@
-"""What objects are, read off their fields: GPU nodes, agents, device plugins, who serves an API."""
+"""Facts of objects, read from their fields: GPU nodes, agents, device plugins, API servers."""
 
 import re
 import shlex
@@ -35,7 +35,7 @@ P = ParamSpec("P")
 def once(
     function: Callable[Concatenate[Snapshot, P], T],
 ) -> Callable[Concatenate[Snapshot, P], T]:
-    """Derive something from a snapshot once for the same arguments, however many judges ask for it."""
+    """Decorate a function of a snapshot so that each result is computed once."""
 
     @wraps(function)
     def remembered(snapshot: Snapshot, /, *args: P.args, **more: P.kwargs) -> T:
@@ -49,7 +49,7 @@ def once(
 
 
 def read_once(function: Callable[[Fields], T]) -> Callable[[Fields], T]:
-    """Read something of an object once, however many judges ask for it."""
+    """Decorate a function of an object so that its result is computed once for each object."""
     known: WeakKeyDictionary[Fields, T] = WeakKeyDictionary()
 
     @wraps(function)
@@ -106,7 +106,7 @@ def full_name(body: Fields) -> str:
 
 
 def allowing(subject: str, resources: str, verbs: str = "get,list") -> str:
-    """Return the commands that allow a user what the doctor reads.
+    """Return the kubectl commands that grant a user a right that the doctor needs.
 
     Args:
         subject: what it is about, for the names of role and binding.
@@ -121,7 +121,7 @@ def allowing(subject: str, resources: str, verbs: str = "get,list") -> str:
 
 
 def quoted(*words: str) -> str:
-    """Return words as a shell takes them, whatever is in them."""
+    """Return words quoted for a shell."""
     return shlex.join(words)
 
 
@@ -129,13 +129,13 @@ def quoted(*words: str) -> str:
 
 
 def gpus(counts: Mapping[str, int]) -> int:
-    """Return how many GPUs, partitions or shares of them some amounts of resources hold."""
+    """Return the number of GPUs in resource amounts; partitions and shares count as one each."""
     return sum(count for key, count in counts.items() if counts_gpus(key))
 
 
 @read_once
 def amounts(node: Fields) -> NodeRecord:
-    """Return what a node has, and gives, of resources that take a device plugin, in whole units."""
+    """Return a node's capacity and allocatable amounts of device plugin resources, as integers."""
     return read_node_record(node.data)
 
 
@@ -145,18 +145,18 @@ def capacity(node: Fields) -> int:
 
 
 def whole_gpus(node: Fields) -> int:
-    """Return how many GPUs a node has that are neither split nor counted by another name."""
+    """Return a node's number of GPUs that are neither partitioned nor shared."""
     has = amounts(node).capacity
     return sum(count for key, count in has.items() if gpu_kind(key) is GpuKind.WHOLE)
 
 
 def allocatable(node: Fields) -> int:
-    """Return how many GPUs a node gives."""
+    """Return how many GPUs of a node are allocatable."""
     return gpus(amounts(node).allocatable)
 
 
 def offers_gpus(node: Fields) -> bool:
-    """Return whether pods can get a GPU of a node, or a part of one, by whatever name."""
+    """Return whether a node offers GPUs to pods, whole or in parts, under any resource name."""
     gives = amounts(node).allocatable
     return any(count > 0 and gpu_kind(key) is not None for key, count in gives.items())
 
@@ -169,7 +169,7 @@ def has_gpu_label(node: Fields) -> bool:
 
 @once
 def gpu_nodes(snapshot: Snapshot) -> tuple[Fields, ...]:
-    """Return the nodes that have GPUs, or should."""
+    """Return the nodes that have GPUs, or have a GPU node's labels."""
     return tuple(
         node
         for node in snapshot.all("nodes")
@@ -179,19 +179,19 @@ def gpu_nodes(snapshot: Snapshot) -> tuple[Fields, ...]:
 
 @once
 def gpu_node_names(snapshot: Snapshot) -> frozenset[str]:
-    """Return the names of the same."""
+    """Return the names of the GPU nodes."""
     return frozenset(map(name, gpu_nodes(snapshot)))
 
 
 @once
 def claimed_nodes(snapshot: Snapshot) -> frozenset[str]:
-    """Return the nodes whose devices are handed out by resource claims: they want no device plugin."""
+    """Return the nodes whose devices are allocated through resource claims, without a device plugin."""
     return frozenset(each.child("spec").text("nodeName") for each in snapshot.all("resourceslices"))
 
 
 @once
 def claimed_resources(snapshot: Snapshot) -> frozenset[str]:
-    """Return the resources that DeviceClasses serve by claims: no node lists them."""
+    """Return the resources that DeviceClasses provide through claims, so that no node lists them."""
     return frozenset(
         resource
         for each in snapshot.all("deviceclasses")
@@ -200,13 +200,13 @@ def claimed_resources(snapshot: Snapshot) -> frozenset[str]:
 
 
 def shares_gpus(node: Fields) -> bool:
-    """Return whether one GPU of a node counts as several."""
+    """Return whether a node counts one GPU as several."""
     return shares_by(labels(node), node.child("metadata").labels("annotations"))
 
 
 @once
 def taints(snapshot: Snapshot, node: Fields) -> tuple[Taint, ...]:
-    """Return a node's taints that stay with it, which pods may be made to tolerate."""
+    """Return a node's lasting taints, for which pods may get tolerations."""
     return tuple(
         each for each in _taints(snapshot)[name(node)] if moment(snapshot, node, each) is None
     )
@@ -222,7 +222,7 @@ def moment(snapshot: Snapshot, node: Fields, taint: Taint) -> PassingTaint | Non
 
 @once
 def momentary(snapshot: Snapshot, node: Fields) -> tuple[tuple[Taint, PassingTaint], ...]:
-    """Return the taints of the moment that keep pods off a node; less those that other findings are about."""
+    """Return a node's temporary taints that keep pods off, except those that have findings of their own."""
     return tuple(
         (each, found)
         for each in _taints(snapshot)[name(node)]
@@ -241,7 +241,7 @@ def _taints(snapshot: Snapshot) -> Mapping[str, tuple[Taint, ...]]:
 
 @once
 def _startup_taints(snapshot: Snapshot) -> frozenset[tuple[str, str]]:
-    """Return pool and key of the taints that Karpenter's pools give new nodes, for others to take off."""
+    """Return pool and key of the startup taints of Karpenter's pools."""
     return frozenset(
         (name(pool), taint.text("key"))
         for pool in snapshot.all("nodepools")
@@ -255,7 +255,7 @@ def is_ready(body: Fields) -> bool:
 
 
 def condition(body: Fields, kind: str) -> str:
-    """Return the status of a condition; empty where there is none."""
+    """Return a condition's status; empty if there is no such condition."""
     listed = body.child("status").items("conditions")
     return next((each.text("status") for each in listed if each.text("type") == kind), "")
 
@@ -271,17 +271,17 @@ def spec_of(body: Fields) -> PodSpec:
 
 @read_once
 def template_of(body: Fields) -> PodSpec:
-    """Return the spec of the pods that a workload makes."""
+    """Return the pod spec in a workload's template."""
     return read_pod_spec(body.child("spec").child("template").child("spec"))
 
 
 def wanted_gpus(spec: PodSpec) -> int:
-    """Return how many GPUs, partitions or shares of them a pod asks for."""
+    """Return how many GPUs a pod requests; partitions and shares count as one each."""
     return gpus(wanted(spec))
 
 
 def wanted(spec: PodSpec) -> dict[str, int]:
-    """Return how much a pod asks for of GPUs and of what counts as one, by the name of the resource."""
+    """Return a pod's GPU requests by resource name."""
     return {
         key: count
         for key, count in limits_of(spec).items()
@@ -290,7 +290,7 @@ def wanted(spec: PodSpec) -> dict[str, int]:
 
 
 def limits_of(spec: PodSpec) -> dict[str, int]:
-    """Return what a pod asks for of resources that take a device plugin or a claim, in whole units."""
+    """Return a pod's limits of device plugin resources, as integers."""
     found: dict[str, int] = {}
     for each in spec.containers:
         for key, amount in each.limits.items():
@@ -300,7 +300,7 @@ def limits_of(spec: PodSpec) -> dict[str, int]:
 
 
 def asks_for_gpus(body: Fields) -> bool:
-    """Return whether a pod, or a template of pods, asks for a GPU or a part of one, by whatever scheme."""
+    """Return whether a pod or pod template requests a GPU, whole or partial, in any way."""
     metadata = body.child("metadata")
     return any(gpu_kind(key) is not None for key in limits_of(spec_of(body))) or has_fraction(
         metadata.labels("annotations"), metadata.labels("labels")
@@ -308,7 +308,7 @@ def asks_for_gpus(body: Fields) -> bool:
 
 
 def claims_of(spec: Fields) -> tuple[Fields, ...]:
-    """Return the resource claims of a pod's spec: dynamic resource allocation's way to ask for a GPU."""
+    """Return a pod's resource claims (dynamic resource allocation)."""
     return tuple(spec.items("resourceClaims"))
 
 
@@ -323,7 +323,7 @@ def active_pods(snapshot: Snapshot) -> tuple[Fields, ...]:
 
 @once
 def waiting_pods(snapshot: Snapshot) -> tuple[Fields, ...]:
-    """Return the pods that want GPUs and found no node."""
+    """Return the unscheduled pods that request GPUs."""
     return tuple(
         pod
         for pod in active_pods(snapshot)
@@ -332,18 +332,18 @@ def waiting_pods(snapshot: Snapshot) -> tuple[Fields, ...]:
 
 
 def why_waiting(pod: Fields) -> str:
-    """Return what the scheduler says of a pod."""
+    """Return the scheduler's message about a pod."""
     listed = pod.child("status").items("conditions")
     return next((one.text("message") for one in listed if one.text("type") == "PodScheduled"), "")
 
 
 def owner_kind(pod: Fields) -> tuple[str, str]:
-    """Return kind and name of what controls a pod."""
+    """Return kind and name of a pod's controller."""
     return controller(pod) or ("Pod", name(pod))
 
 
 def controller(body: Fields) -> tuple[str, str] | None:
-    """Return kind and name of what controls an object; None where nothing does."""
+    """Return kind and name of an object's controller; None without one."""
     for each in body.child("metadata").items("ownerReferences"):
         if each.boolean("controller"):
             return each.text("kind"), each.text("name")
@@ -360,7 +360,7 @@ def maker(snapshot: Snapshot, pod: Fields) -> tuple[str, str]:
 
 
 def place_of(kind: str, body: Fields) -> str:
-    """Return what a workload is called in findings."""
+    """Return a workload's name in findings."""
     return f"{kind.lower()}/{full_name(body)}"
 
 
@@ -375,7 +375,7 @@ def _pods_of(snapshot: Snapshot, place: str, selector: str) -> tuple[Fields, ...
 
 
 def selected(snapshot: Snapshot, place: str, selector: Selector) -> tuple[Fields, ...]:
-    """Return the pods of a namespace that have not ended and match a selector."""
+    """Return a namespace's active pods that match a selector."""
     found = _pods_by_namespace(snapshot).get(place)
     return () if found is None else tuple(found.selected(selector))
 
@@ -390,7 +390,7 @@ def _pods_by_namespace(snapshot: Snapshot) -> Mapping[str, LabelIndex[Fields]]:
 
 @once
 def hpas_by_namespace(snapshot: Snapshot) -> Mapping[str, Sequence[HpaLook]]:
-    """Return the HPAs."""
+    """Return the HPAs, by namespace."""
     found: dict[str, list[HpaLook]] = {}
     for look in snapshot.hpas:
         found.setdefault(look.namespace, []).append(look)
@@ -399,7 +399,7 @@ def hpas_by_namespace(snapshot: Snapshot) -> Mapping[str, Sequence[HpaLook]]:
 
 @once
 def hpas_by_target(snapshot: Snapshot) -> Mapping[tuple[str, str, str], Sequence[HpaLook]]:
-    """Return the HPAs by kind, namespace and name of what they scale."""
+    """Return the HPAs by kind, namespace and name of their targets."""
     found: dict[tuple[str, str, str], list[HpaLook]] = {}
     for look in snapshot.hpas:
         target = look.hpa.target
@@ -409,13 +409,13 @@ def hpas_by_target(snapshot: Snapshot) -> Mapping[tuple[str, str, str], Sequence
 
 @once
 def by_full_name(snapshot: Snapshot, plural: str) -> Mapping[str, Fields]:
-    """Return the objects of a kind by their `namespace/name`."""
+    """Return the objects of a kind, by `namespace/name`."""
     return {full_name(body): body for body in snapshot.all(plural)}
 
 
 @once
 def namespaces_by_name(snapshot: Snapshot, plural: str) -> Mapping[str, Sequence[str]]:
-    """Return where there are objects of a kind, by their names."""
+    """Return the namespaces that have an object of a name, for each name of a kind."""
     found: dict[str, list[str]] = {}
     for body in snapshot.all(plural):
         found.setdefault(name(body), []).append(namespace(body))
@@ -431,7 +431,7 @@ WORKLOADS = {
 
 
 def workload_of(snapshot: Snapshot, look: HpaLook) -> Fields | None:
-    """Return what an HPA scales, where that is one of Kubernetes' own kinds."""
+    """Return an HPA's target, if it is of a built-in kind."""
     target = look.hpa.target
     return named(snapshot, target.kind, look.namespace, target.name)
 
@@ -443,7 +443,7 @@ def named(snapshot: Snapshot, kind: str, place: str, called: str) -> Fields | No
 
 @once
 def workloads(snapshot: Snapshot) -> Mapping[tuple[str, str, str], Fields]:
-    """Return what HPAs may scale, by kind, namespace and name."""
+    """Return the workloads that HPAs can scale, by kind, namespace and name."""
     return {
         (kind, namespace(body), name(body)): body
         for kind, plural in WORKLOADS.items()
@@ -459,7 +459,7 @@ def nodes_by_name(snapshot: Snapshot) -> Mapping[str, Fields]:
 
 @once
 def pods_by_node(snapshot: Snapshot) -> Mapping[str, list[Fields]]:
-    """Return the pods that have not ended, by the node that they are bound to."""
+    """Return the active pods, by node."""
     found: dict[str, list[Fields]] = {}
     for pod in active_pods(snapshot):
         found.setdefault(pod.child("spec").text("nodeName"), []).append(pod)
@@ -484,7 +484,7 @@ def is_own_agent(body: Fields) -> bool:
 
 
 def is_agent(body: Fields, spec: PodSpec) -> bool:
-    """Return whether something runs an agent: gpuscale's or dcgm-exporter."""
+    """Return whether a pod or DaemonSet runs an agent: gpuscale's or dcgm-exporter."""
     return is_own_agent(body) or "dcgm-exporter" in f"{_images(spec)} {name(body)}"
 
 
@@ -518,7 +518,7 @@ def _is_plugin(body: Fields, spec: PodSpec) -> bool:
 
 @once
 def metrics_servers(snapshot: Snapshot) -> Sequence[tuple[Fields, PodSpec, dict[str, str]]]:
-    """Return the Deployments of metrics APIs on Prometheus, with their pods' spec and flags."""
+    """Return the Deployments of metrics APIs based on Prometheus, with pod spec and flags."""
     found = []
     for body in snapshot.all("deployments"):
         spec = template_of(body)
@@ -533,7 +533,7 @@ def is_own_server(body: Fields) -> bool:
 
 
 def flags_of(body: Fields) -> dict[str, str]:
-    """Return the flags of a workload's containers."""
+    """Return the command-line flags of a workload's containers."""
     given: dict[str, str] = {}
     for each in body.child("spec").child("template").child("spec").items("containers"):
         words = (*each.texts("command"), *each.texts("args"))
@@ -555,11 +555,11 @@ def server_of(api_service: Fields) -> str:
 
 
 def service_fields(service: Fields) -> Fields:
-    """Return a reference to a Service in the shape of an object, for its names."""
+    """Return a Service reference in the form of an object with metadata."""
     return Fields(service.document, {"metadata": service.data})
 
 
 @once
 def own_services(snapshot: Snapshot) -> tuple[Fields, ...]:
-    """Return the Services of gpuscale's metrics API; none where it is not installed."""
+    """Return the Services of gpuscale's metrics API; none if it is not installed."""
     return tuple(each for each in snapshot.all("services") if _is_part(labels(each), METRICS_API))

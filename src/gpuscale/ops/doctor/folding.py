@@ -1,4 +1,4 @@
-"""One cause, one finding: what follows is folded under it, and the same of many objects is one."""
+"""Folding of findings: consequences under their cause, and equal findings of many objects into one."""
 
 import re
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
@@ -138,7 +138,7 @@ CAUSES: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
 
 
 def folded(snapshot: Snapshot, findings: Sequence[ClusterFinding]) -> tuple[ClusterFinding, ...]:
-    """Return the findings that have no other for a cause, with what follows from each folded under it."""
+    """Return the findings that are root causes, each with its consequences folded under it."""
     by_check: dict[str, dict[str, int]] = {}
     for index, finding in enumerate(findings):
         by_check.setdefault(finding.check.id, {}).setdefault(finding.where, index)
@@ -166,7 +166,7 @@ def folded(snapshot: Snapshot, findings: Sequence[ClusterFinding]) -> tuple[Clus
 def _cause_of(
     snapshot: Snapshot, finding: ClusterFinding, by_check: Mapping[str, Mapping[str, int]]
 ) -> int | None:
-    """Return the place of the finding nearest to the root of one; None where it is a cause itself."""
+    """Return the index of the finding that causes this one, nearest to the root; None if it is a root."""
     look = _hpas(snapshot).get(finding.where)
     metrics = _metrics_in(look, finding) if look is not None and finding.check.id in _VALUES else ()
     if finding.fix.say == WRONG_SELECTOR:
@@ -200,7 +200,7 @@ _OF_SEVERAL = ("selectors-overlap",)
 
 
 def _signature(finding: ClusterFinding) -> tuple[str, str, str]:
-    """Return what findings have in common that differ in the name of their object alone."""
+    """Return a finding's text without its object's name, equal for findings that differ in the name only."""
     names = [re.escape(each) for each in finding.where.split("/")[1:] if each]
     own = re.compile(rf"(?<![\w.-])(?:{'|'.join(names)})(?![\w.-])") if names else None
     what, say = finding.what, finding.fix.say
@@ -228,7 +228,7 @@ def _as_one(findings: Sequence[ClusterFinding]) -> ClusterFinding:
 
 
 def _metrics_in(look: HpaLook, finding: ClusterFinding) -> tuple[MetricSpec, ...]:
-    """Return the metrics of an HPA that a finding names; all where it names none."""
+    """Return the metrics of an HPA that a finding names; all of them if it names none."""
     words = set(re.findall(r"[\w:.@/-]*\w", f"{finding.what} {finding.evidence}"))
     specs = tuple(each.spec for each in look.metrics)
     return tuple(each for each in specs if each.name in words) or specs
@@ -239,7 +239,7 @@ def _is_of_gpus(spec: MetricSpec) -> bool:
 
 
 def _concerns(snapshot: Snapshot, check: str, look: HpaLook, metrics: Sequence[MetricSpec]) -> bool:
-    """Return whether a cause can be these metrics': what GPUs' series lack is the cause of theirs alone."""
+    """Return whether a cause can affect these metrics: faults of GPU series affect GPU metrics only."""
     if check not in _OF_GPUS:
         return True
     if not any(map(_is_of_gpus, metrics)):
@@ -253,7 +253,7 @@ def _concerns(snapshot: Snapshot, check: str, look: HpaLook, metrics: Sequence[M
 
 @once
 def _owners_of_old(snapshot: Snapshot) -> frozenset[str]:
-    """Return the pods that old series name; an empty name where one names no pod at all."""
+    """Return the pods named in stale GPU series; an empty name stands for a series without pod."""
     series = (labels for labels, age_s in snapshot.prometheus.usage if age_s > MAX_SERIES_AGE_S)
     owners = ([labels[key] for key in POD_LABELS if labels.get(key)] or [""] for labels in series)
     return frozenset(name for named in owners for name in named)
@@ -263,7 +263,7 @@ def _owners_of_old(snapshot: Snapshot) -> frozenset[str]:
 def upstream(
     snapshot: Snapshot, where: str, metrics: tuple[MetricSpec, ...] = ()
 ) -> frozenset[str]:
-    """Return the objects whose troubles may be behind one of this object, itself included.
+    """Return the objects whose faults may cause one of this object, itself included.
 
     Args:
         snapshot: of the cluster.
@@ -302,7 +302,7 @@ def _subjects_in(snapshot: Snapshot, namespace: str) -> Sequence[str]:
 
 
 def _of_scaled(snapshot: Snapshot, where: str) -> Iterator[str]:
-    """Yield what a ScaledObject or ScaledJob depends on: KEDA, and the scalers of its triggers."""
+    """Yield what a ScaledObject or ScaledJob depends on: KEDA, and its triggers' scalers."""
     yield where
     yield from (f"deployment/{facts.full_name(body)}" for body in keda_deployments(snapshot))
     for trigger in triggers_by_object(snapshot).get(where, ()):
@@ -342,7 +342,7 @@ def _of_pod(snapshot: Snapshot, name: str) -> Iterator[str]:
 
 @once
 def _chain(snapshot: Snapshot, group: str) -> Sequence[str]:
-    """Return what each value of an API group goes through, from its APIServices to Prometheus and agents."""
+    """Return the objects between a value of an API group and the GPUs: APIServices, Prometheus, agents."""
     services = [
         body for body in snapshot.all("apiservices") if body.child("spec").text("group") == group
     ]
@@ -372,7 +372,7 @@ def _chain(snapshot: Snapshot, group: str) -> Sequence[str]:
 
 @once
 def _to_prometheus(snapshot: Snapshot) -> Sequence[str]:
-    """Return Prometheus and what it scrapes: all agents where they are ill as one."""
+    """Return Prometheus with its agents and nodes, if there is just one of these."""
     agents = [f"pod/{facts.full_name(pod)}" for pod in facts.agent_pods(snapshot)]
     nodes = [f"node/{facts.name(node)}" for node in facts.gpu_nodes(snapshot)]
     alone = [*(agents if len(agents) == 1 else ()), *(nodes if len(nodes) == 1 else ())]

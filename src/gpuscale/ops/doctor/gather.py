@@ -1,4 +1,4 @@
-"""One look at a cluster: everything that is judged, fetched with reads alone.
+"""Takes a snapshot of a cluster with read requests only.
 
 What can't be read is part of the result, with the reason: a doctor without rights to one thing still looks
 at the others.
@@ -36,7 +36,7 @@ _MOST_SECRETS = 50
 
 @dataclass(frozen=True, slots=True)
 class GatherSettings:
-    """What to look at, and ways past the API server."""
+    """The namespace and kubeconfig of a snapshot, and addresses that bypass the API server."""
 
     namespace: str | None = None
     """Whose HPAs are looked at; None for all."""
@@ -51,7 +51,7 @@ class GatherSettings:
 
 
 class Gatherer:
-    """Looks at a cluster.
+    """Takes snapshots of a cluster.
 
     Args:
         client: to the API server.
@@ -73,7 +73,7 @@ class Gatherer:
         self._report = report
 
     async def snapshot(self) -> Snapshot:
-        """Return what there is to see.
+        """Return a snapshot.
 
         Raises:
             ApiUnreachableError: the API server does not answer, or is not ready.
@@ -158,7 +158,7 @@ class Gatherer:
         return found
 
     async def _secrets(self, seen: Snapshot) -> dict[str, tuple[str, str]]:
-        """Return the CA, in base64, and the certificate that each server of ours has in its Secret."""
+        """Return each gpuscale server's CA (base64) and certificate, from its Secret."""
         found = {}
         for body in seen.all("apiservices"):
             if facts.server_of(body) != "gpuscale":
@@ -171,7 +171,7 @@ class Gatherer:
         return found
 
     async def _scaler_cas(self, seen: Snapshot) -> dict[str, str]:
-        """Return the CAs that KEDA trusts scalers by, as far as they can be read."""
+        """Return the CAs by which KEDA trusts external scalers, as far as they can be read."""
         keys: dict[str, str] = {}
         for body in seen.all("triggerauthentications"):
             for each in body.child("spec").items("secretTargetRef"):
@@ -186,7 +186,7 @@ class Gatherer:
         return found
 
     async def _node_classes(self, seen: Snapshot) -> dict[str, Fields]:
-        """Return the node classes of pools that are not Ready; kinds and versions are the provider's."""
+        """Return the pools' node classes that are not Ready; their kinds depend on the provider."""
         found = {}
         for pool in seen.all("nodepools"):
             reference = pool.child("spec").child("template").child("spec").child("nodeClassRef")
@@ -201,7 +201,7 @@ class Gatherer:
         return found
 
     async def _rule_maps(self, seen: Snapshot) -> Sequence[JsonObject]:
-        """Return the ConfigMaps with rules: those that metrics servers mount, and gpuscale's own."""
+        """Return the ConfigMaps with rules: those mounted in metrics servers, and gpuscale's."""
         wanted: dict[str, None] = {}
         for body, _, _ in facts.metrics_servers(seen):
             for name in _mounted(body):
@@ -215,7 +215,7 @@ class Gatherer:
         ]
 
     async def _maybe(self, path: str) -> JsonObject:
-        """Return an object that makes findings better, or nothing."""
+        """Return an optional object, which improves findings; None if it can't be read."""
         try:
             return await self._client.get(path)
         except GpuscaleError:

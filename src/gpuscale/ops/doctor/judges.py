@@ -1,4 +1,4 @@
-"""What judges a cluster, the hops that it is judged by, and the kinds of objects that these need."""
+"""The list of checks and hops, and the kinds of objects that the checks read."""
 
 from dataclasses import dataclass
 
@@ -25,7 +25,7 @@ ClusterFinding = Finding[str]
 
 @dataclass(frozen=True, slots=True)
 class ClusterJudge(Judge[Snapshot, str]):
-    """A judge of `gpuscale doctor`. It gets a snapshot and no connection.
+    """A check of `gpuscale doctor`, given a snapshot without a connection.
 
     Raises:
         BugError: the checks name a hop that the chain does not have.
@@ -41,7 +41,7 @@ _CLAIMS = "/apis/resource.k8s.io/v1"
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """One kind."""
+    """A kind of objects that is listed for the checks."""
 
     plural: str
     path: str

@@ -1,4 +1,4 @@
-"""Which things a selector takes, and which selectors take a thing, without holding each against each."""
+"""Indexes that match selectors and labels without comparing each pair."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,7 +13,7 @@ Label = tuple[str, str | None]
 
 
 class LabelIndex(Generic[T]):
-    """Things by their labels.
+    """Items by their labels.
 
     Args:
         items: things with their labels, in the order in which they are found.
@@ -24,7 +24,7 @@ class LabelIndex(Generic[T]):
         self._places = _places(_of_any_value(labels) for _, labels in self._items)
 
     def selected(self, selector: Selector) -> Iterator[T]:
-        """Yield what a selector takes."""
+        """Yield the items that a selector matches."""
         for place in self._rarest(selector.requirements):
             item, labels = self._items[place]
             if selector.matches(labels):
@@ -36,7 +36,7 @@ class LabelIndex(Generic[T]):
         return (self._items[place][0] for place in sorted(places))
 
     def _rarest(self, requirements: Sequence[Requirement]) -> Iterable[int]:
-        """Return where the things are that have one of the labels that is asked for; of the rarest."""
+        """Return the indexes of items with one of the required labels, for the rarest requirement."""
         asked = (
             [self._places.get(label, ()) for label in _labels(each)]
             for each in requirements
@@ -47,7 +47,7 @@ class LabelIndex(Generic[T]):
 
 
 class SelectorIndex(Generic[T]):
-    """Things by their selectors.
+    """Items by their selectors.
 
     Args:
         items: things with their selectors, in the order in which they are found.
@@ -69,7 +69,7 @@ class SelectorIndex(Generic[T]):
         self._open = [place for place, labels in enumerate(rarest) if not labels]
 
     def taking(self, labels: Mapping[str, str]) -> Iterator[T]:
-        """Yield those whose selector takes a thing with these labels."""
+        """Yield the items whose selector matches these labels."""
         listed = (self._places.get(label, ()) for label in _of_any_value(labels))
         for place in merge(self._open, *listed):
             item, selector = self._items[place]
@@ -78,7 +78,7 @@ class SelectorIndex(Generic[T]):
 
 
 def _labels(requirement: Requirement) -> Sequence[Label]:
-    """Return the labels of which a thing has to have one; none where others will do."""
+    """Return the labels that fulfil a requirement; none if others may too."""
     match requirement.operator:
         case Operator.EQUALS | Operator.IN:
             return [(requirement.key, value) for value in requirement.values]

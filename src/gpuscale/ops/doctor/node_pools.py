@@ -1,4 +1,4 @@
-"""Which node pools may bring a pod its node, and what node autoscalers say of it.
+"""The node pools that may add a node for a pod, and what node autoscalers say about it.
 
 Source: karpenter.sh/v1 (NodePool, NodeClaim) and the messages of Karpenter 1.15 pkg/controllers/provisioning;
     cluster-autoscaler core/scaleup (event NotTriggerScaleUp), clusterstate/api/types.go (status, YAML from
@@ -37,12 +37,12 @@ _OLD_GROUP = re.compile(
 
 
 def adds_nodes(snapshot: Snapshot) -> bool:
-    """Return whether Cluster Autoscaler or Karpenter is there."""
+    """Return whether the cluster runs Cluster Autoscaler or Karpenter."""
     return bool(snapshot.all("autoscaler-status") or snapshot.all("nodepools"))
 
 
 def pools_for(snapshot: Snapshot, spec: PodSpec) -> tuple[Fields, ...]:
-    """Return Karpenter's pools whose nodes a pod's node selector lets it onto, at zero as well."""
+    """Return Karpenter's pools that fit a pod's node selector, pools without nodes included."""
     return pools_with(snapshot, tuple(spec.node_selector.items()))
 
 
@@ -57,7 +57,7 @@ def pools_with(snapshot: Snapshot, labels: tuple[tuple[str, str], ...]) -> tuple
 
 @dataclass(frozen=True, slots=True)
 class PoolLabels:
-    """Which labels the nodes of a pool have or may have."""
+    """The labels that a pool's nodes have or may have."""
 
     body: Fields
     fixed: Mapping[str, str]
@@ -65,7 +65,7 @@ class PoolLabels:
     """By key: operator and values."""
 
     def may_have(self, key: str, value: str) -> bool:
-        """Return whether a node of it may have a label."""
+        """Return whether a node of the pool may have this label."""
         if key in self.fixed:
             return self.fixed[key] == value
         for operator, values in self.requirements.get(key, ()):
@@ -79,7 +79,7 @@ class PoolLabels:
         return self._knows(key)
 
     def only(self, key: str) -> Iterable[str] | None:
-        """Return values of which a label of its nodes has one, if any; None where it may have others."""
+        """Return the values that the pool's nodes can have of a label; None if any value is possible."""
         if key in self.fixed:
             return (self.fixed[key],)
         if not self._knows(key):
@@ -107,7 +107,7 @@ def _pools(snapshot: Snapshot) -> Sequence[PoolLabels]:
 
 @once
 def _places(snapshot: Snapshot, key: str, value: str) -> Sequence[int]:
-    """Return where the pools are that may have a label, and some that may not."""
+    """Return the indexes of all pools that may have a label, with some that may not."""
     by_value, others = _places_by_value(snapshot, key)
     return [*merge(by_value.get(value, ()), others)]
 
@@ -116,7 +116,7 @@ def _places(snapshot: Snapshot, key: str, value: str) -> Sequence[int]:
 def _places_by_value(
     snapshot: Snapshot, key: str
 ) -> tuple[Mapping[str, Sequence[int]], Sequence[int]]:
-    """Return where the pools are whose nodes have a value of a label, and those that may have any."""
+    """Return pool indexes by a label's value, and the indexes of pools that allow any value."""
     by_value: dict[str, list[int]] = {}
     others: list[int] = []
     for place, pool in enumerate(_pools(snapshot)):
@@ -129,7 +129,7 @@ def _places_by_value(
 
 
 def may_come(snapshot: Snapshot, pod: Fields) -> bool:
-    """Return whether a node of another sort than those that are there may still come for a pod.
+    """Return whether a node of a new kind may still be added for a pod.
 
     Karpenter says itself what it makes no node for; Cluster Autoscaler's pools can't be read, so what it has
     not refused is given the time that a node takes.
@@ -144,13 +144,13 @@ def may_come(snapshot: Snapshot, pod: Fields) -> bool:
 
 @once
 def refusals(snapshot: Snapshot) -> Mapping[str, str]:
-    """Return what Cluster Autoscaler says of the pods that it adds no node for, by `namespace/name`."""
+    """Return Cluster Autoscaler's reasons for adding no node, by pod as `namespace/name`."""
     return dict(_by_pod(snapshot, "events"))
 
 
 @dataclass(frozen=True, slots=True)
 class PoolRefusal:
-    """Why one of Karpenter's pools makes no node for a pod."""
+    """Karpenter's reason why a pool adds no node for a pod."""
 
     pool: str
     """Empty where Karpenter names none."""
@@ -159,7 +159,7 @@ class PoolRefusal:
 
 @once
 def karpenters_words(snapshot: Snapshot) -> Mapping[str, tuple[PoolRefusal, ...]]:
-    """Return what Karpenter says of the pods that it makes no node for, by `namespace/name`."""
+    """Return Karpenter's reasons for adding no node, by pod as `namespace/name`."""
     found = {}
     for pod, message in _by_pod(snapshot, "scheduling-events"):
         parts = tuple(
@@ -172,7 +172,7 @@ def karpenters_words(snapshot: Snapshot) -> Mapping[str, tuple[PoolRefusal, ...]
 
 
 def _by_pod(snapshot: Snapshot, plural: str) -> Iterator[tuple[str, str]]:
-    """Yield the pods that events are about, with their messages; the newest last."""
+    """Yield the pod and message of events, newest last."""
     for event in sorted(snapshot.all(plural), key=_at_ms):
         about = facts.service_fields(event.child("involvedObject"))
         yield facts.full_name(about), event.text("message")
@@ -185,7 +185,7 @@ def _at_ms(event: Fields) -> int:
 
 @dataclass(frozen=True, slots=True)
 class NodeGroupStatus:
-    """One of Cluster Autoscaler's node groups, as its status says."""
+    """A node group in Cluster Autoscaler's status."""
 
     name: str
     target: int
@@ -202,7 +202,7 @@ class NodeGroupStatus:
 
 
 def groups_of(status: str) -> tuple[NodeGroupStatus, ...]:
-    """Return the node groups of a status, as YAML or as text; none where it has neither."""
+    """Return the node groups in a status, given as YAML or text; none if it has neither form."""
     try:
         data = [each.data for each in load_documents(status, "status")]
     except ConfigError:

@@ -1,4 +1,4 @@
-"""What Prometheus knows of the agents, by way of the API server or at an address of its own."""
+"""Prometheus' view of the agents, read through the API server or at its own address."""
 
 import asyncio
 import json
@@ -34,7 +34,7 @@ _MALFORMED = (AttributeError, IndexError, KeyError, OverflowError, TypeError, Va
 
 
 class PrometheusReader:
-    """Asks Prometheus of targets and GPU series.
+    """Reads scrape targets and GPU series from Prometheus.
 
     Args:
         connection: to the API server, which passes requests on to Services.
@@ -50,7 +50,7 @@ class PrometheusReader:
         self._access = access
 
     async def read(self, seen: Snapshot, now_ms: int) -> PrometheusLook:
-        """Return what it answers; why, where it does not, or was not asked."""
+        """Return Prometheus' answers, or why there are none."""
         address, unasked = (self._url, "") if self._url else _configured(seen)
         if not address or unasked:
             return PrometheusLook(address or "", unasked=unasked)
@@ -72,7 +72,7 @@ class PrometheusReader:
             return PrometheusLook(address, fault=fault, needs=needs, refused=refused)
 
     async def _usage(self, address: str, now_ms: int) -> list[Row]:
-        """Return the utilization's series with the seconds since their samples."""
+        """Return the utilization series with their samples' age in seconds."""
         rows = await self._rows(address, f"timestamp({UTILIZATION})")
         return [(labels, now_ms / 1000 - value) for labels, value in rows]
 
@@ -97,13 +97,13 @@ class PrometheusReader:
 
 
 def _refusal(error: GpuscaleError) -> int:
-    """Return the status with which Prometheus itself refused who asks; 0 where it did not."""
+    """Return the 401 or 403 with which Prometheus refused a request; 0 if it did not."""
     code = error.code if isinstance(error, ApiStatusError | AnsweredError) else 0
     return code if code in _REFUSALS else 0
 
 
 def _configured(seen: Snapshot) -> tuple[str, str]:
-    """Return the address that a metrics server is set to, and why it can't be asked; empty texts for none."""
+    """Return the address set in a metrics server, and why it can't be asked; both empty if none is set."""
     services = {(facts.namespace(each), facts.name(each)) for each in seen.all("services")}
     why, outside = "", ""
     for body, _, flags in facts.metrics_servers(seen):
@@ -120,7 +120,7 @@ def _configured(seen: Snapshot) -> tuple[str, str]:
 
 
 def _full(address: str, namespace: str) -> str:
-    """Return an address as all namespaces know it: a Service's own name is enough in its namespace."""
+    """Return an address with the namespace added to a Service's short name."""
     try:
         url = URL(address)
         host = url.host or ""

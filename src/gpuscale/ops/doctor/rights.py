@@ -1,4 +1,4 @@
-"""Whether accounts may do what they have to: the HPA controller's, and those of metrics servers.
+"""RBAC of service accounts: the HPA controller's, and those of metrics servers.
 
 Source: kubernetes v1.36 plugin/pkg/auth/authorizer/rbac/bootstrappolicy (system:auth-delegator,
     extension-apiserver-authentication-reader).
@@ -41,7 +41,7 @@ _SERVERS_NEED: tuple[tuple[Mapping[str, str], str], ...] = (
 
 
 class ControllerRights:
-    """What the HPA controller may read; each question is asked once, however many HPAs have it.
+    """What the HPA controller may read; HPAs with the same metric share one access review.
 
     Args:
         client: to the API server.
@@ -52,7 +52,7 @@ class ControllerRights:
         self._known: dict[tuple[tuple[str, str], ...], tuple[bool | None, str]] = {}
 
     async def may_read(self, spec: MetricSpec, namespace: str) -> tuple[bool | None, str]:
-        """Return whether it may read a metric, and the API server's reason.
+        """Return whether the HPA controller may read a metric, with the API server's reason.
 
         None where the client may not ask that.
         """
@@ -72,7 +72,7 @@ class ControllerRights:
 async def controller_may_read(
     client: KubeClient, spec: MetricSpec, namespace: str
 ) -> tuple[bool | None, str]:
-    """Return whether the HPA controller may read a metric, and the API server's reason.
+    """Return whether the HPA controller may read a metric, with the API server's reason.
 
     None where the client may not ask that.
     """
@@ -82,7 +82,7 @@ async def controller_may_read(
 async def may(
     client: KubeClient, who: tuple[str, str], attributes: Mapping[str, str]
 ) -> tuple[bool | None, str]:
-    """Return whether a service account may do something, and the API server's reason."""
+    """Return whether a service account has a permission, with the API server's reason."""
     namespace, name = who
     groups = ["serviceaccounts", f"serviceaccounts:{namespace}", "authenticated"]
     question = {
@@ -102,7 +102,7 @@ async def may(
 
 
 async def server_rights(client: KubeClient, seen: Snapshot) -> tuple[AccountRight, ...]:
-    """Return what the accounts of metrics servers may and may not; those that can't be asked are left out."""
+    """Return the permissions of metrics servers' accounts; those that can't be reviewed are left out."""
     servers = {
         (
             facts.namespace(body),
@@ -136,7 +136,7 @@ async def _right(
 
 
 def metric_attributes(spec: MetricSpec) -> dict[str, str]:
-    """Return what an access review calls the reading of a metric."""
+    """Return the attributes of an access review for reading a metric."""
     group = group_of(spec)
     if group is None:
         return {"group": RESOURCE_GROUP, "version": "v1beta1", "verb": "list", "resource": "pods"}

@@ -1,4 +1,4 @@
-"""External scalers: which Services KEDA's triggers name, the pods behind them, and what these say."""
+"""External scalers: the Services in KEDA's triggers, the pods behind them, and their metrics."""
 
 import asyncio
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ _PUSHES = ("method", "StreamIsActive")
 
 @dataclass(frozen=True, slots=True)
 class ScaledTrigger:
-    """A trigger that asks an external scaler."""
+    """A trigger of type external."""
 
     about: str
     """`scaledobject/namespace/name`."""
@@ -45,7 +45,7 @@ class ScaledTrigger:
 
 @facts.once
 def triggers(snapshot: Snapshot) -> tuple[ScaledTrigger, ...]:
-    """Return the triggers of all ScaledObjects and ScaledJobs that ask external scalers."""
+    """Return the triggers of type external of all ScaledObjects and ScaledJobs."""
     services = facts.by_full_name(snapshot, "services")
     keda, _ = operator_of(snapshot)
     return tuple(
@@ -59,7 +59,7 @@ def triggers(snapshot: Snapshot) -> tuple[ScaledTrigger, ...]:
 
 @facts.once
 def triggers_by_object(snapshot: Snapshot) -> Mapping[str, tuple[ScaledTrigger, ...]]:
-    """Return the same by the objects that have them."""
+    """Return the external triggers by the object they belong to."""
     found: dict[str, tuple[ScaledTrigger, ...]] = {}
     for each in triggers(snapshot):
         found[each.about] = (*found.get(each.about, ()), each)
@@ -67,7 +67,7 @@ def triggers_by_object(snapshot: Snapshot) -> Mapping[str, tuple[ScaledTrigger, 
 
 
 def scaler_services(snapshot: Snapshot) -> Mapping[str, tuple[ScaledTrigger, ...]]:
-    """Return the triggers of each scaler that is a Service, by its `namespace/name`."""
+    """Return the triggers of each scaler Service, by `namespace/name`."""
     found: dict[str, list[ScaledTrigger]] = {}
     for each in triggers(snapshot):
         if each.service is not None and not each.fault:
@@ -76,7 +76,7 @@ def scaler_services(snapshot: Snapshot) -> Mapping[str, tuple[ScaledTrigger, ...
 
 
 def scaler_pods(snapshot: Snapshot, service: str) -> tuple[Fields, ...]:
-    """Return the pods behind a scaler's Service that have not ended."""
+    """Return the active pods behind a scaler's Service."""
     body = facts.by_full_name(snapshot, "services").get(service)
     wanted = {} if body is None else body.child("spec").labels("selector")
     if not wanted:
@@ -85,7 +85,7 @@ def scaler_pods(snapshot: Snapshot, service: str) -> tuple[Fields, ...]:
 
 
 class ScalerReader:
-    """Reads the metrics of gpuscale's scalers, by way of the API server.
+    """Reads the metrics of gpuscale's scalers through the API server.
 
     Args:
         connection: to the API server.
@@ -95,7 +95,7 @@ class ScalerReader:
         self._connection = connection
 
     async def read(self, seen: Snapshot) -> tuple[ScalerLook, ...]:
-        """Return what each ready pod of a scaler says."""
+        """Return the metrics of each ready pod of a scaler."""
         asked = [
             (service, pod)
             for service in scaler_services(seen)
@@ -148,7 +148,7 @@ def _trigger(
 
 
 def _service(host: str, keda: str) -> tuple[str, str] | None:
-    """Return namespace and name of the Service that KEDA's operator reaches by a host."""
+    """Return namespace and name of the Service that a host name means to KEDA's operator."""
     parts = host.removeprefix("dns:///").split(".")
     if parts == [""] or parts[-1].isdecimal() or parts == ["localhost"] or ":" in host:
         return None
@@ -166,7 +166,7 @@ def keda_deployments(snapshot: Snapshot) -> tuple[Fields, ...]:
 
 
 def operator_of(snapshot: Snapshot) -> tuple[str, str]:
-    """Return namespace and name of KEDA's operator; the usual ones where it is not seen."""
+    """Return namespace and name of KEDA's operator; the default ones if it is not found."""
     for body in keda_deployments(snapshot):
         if facts.name(body).endswith("keda-operator"):
             return facts.namespace(body), facts.name(body)

@@ -1,4 +1,4 @@
-"""What was seen of a cluster at one moment; judges get nothing else."""
+"""A snapshot of a cluster, which is all that checks get."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ from gpuscale.ops.install.common import AGENT_PORT
 
 @dataclass(frozen=True)
 class Look:
-    """What was asked of the API server, and what came."""
+    """The result of one list request."""
 
     items: Sequence[Mapping[str, Any]] = ()
     fault: str = ""
@@ -29,13 +29,13 @@ class Look:
 
     @cached_property
     def each(self) -> tuple[Fields, ...]:
-        """Return the objects, to be read field by field."""
+        """Return the objects, wrapped for access to their fields."""
         return tuple(fields_of(dict(item)) for item in self.items)
 
 
 @dataclass(frozen=True, slots=True)
 class AgentLook:
-    """What one agent answers."""
+    """The answer of one agent."""
 
     node: str
     pod: str
@@ -56,7 +56,7 @@ class AgentLook:
 
     @property
     def command(self) -> str:
-        """Return what asks it past the API server once its port is forwarded."""
+        """Return a curl command for the agent, to be used after port forwarding."""
         scheme = "https" if self.has_tls else "http"
         tls = " --agent-ca-file CA.CRT --agent-server-name NAME" if self.has_tls else ""
         user = " --agent-username USER --agent-password-file FILE" if self.is_locked else ""
@@ -69,7 +69,7 @@ Row = tuple[Mapping[str, str], float]
 
 @dataclass(frozen=True, slots=True)
 class PrometheusLook:
-    """What Prometheus knows of the agents."""
+    """Prometheus' targets and GPU series."""
 
     address: str = ""
     """Empty where none was found to ask."""
@@ -90,7 +90,7 @@ class PrometheusLook:
 
 @dataclass(frozen=True, slots=True)
 class MetricLook:
-    """What the API server answers to an HPA's question."""
+    """The API server's answer to an HPA's metric request."""
 
     spec: MetricSpec
     command: str
@@ -107,7 +107,7 @@ class MetricLook:
 
 @dataclass(frozen=True, slots=True)
 class HpaLook:
-    """An HPA with what it scales and the values it gets."""
+    """An HPA with its target and metric values."""
 
     hpa: HorizontalPodAutoscaler
     body: Mapping[str, Any]
@@ -129,7 +129,7 @@ class HpaLook:
 
 @dataclass(frozen=True, slots=True)
 class AccountRight:
-    """Whether a metrics server's account may do something."""
+    """Whether a metrics server's account has a permission."""
 
     account: str
     """`namespace/name`."""
@@ -142,7 +142,7 @@ class AccountRight:
 
 @dataclass(frozen=True, slots=True)
 class ScalerLook:
-    """What one pod of an external scaler says."""
+    """The metrics of one pod of an external scaler."""
 
     service: str
     """`namespace/name` of the Service that KEDA reaches it by."""
@@ -154,7 +154,7 @@ class ScalerLook:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """All that the judges get."""
+    """The input of all checks."""
 
     now_ms: int
     hpa_versions: Sequence[str] = ()
@@ -188,14 +188,14 @@ class Snapshot:
     """What `facts` derived from the rest, once."""
 
     def all(self, plural: str) -> tuple[Fields, ...]:
-        """Return the objects of a kind; none where they can't be seen."""
+        """Return the objects of a kind; none if they can't be listed."""
         return self.looks.get(plural, Look()).each
 
     def serves(self, plural: str) -> bool:
-        """Return whether objects of a kind can be seen, and the cluster knows the kind."""
+        """Return whether the cluster has a kind and its objects can be listed."""
         look = self.looks.get(plural)
         return look is not None and look.is_served and not look.fault
 
     def hides(self, plural: str) -> bool:
-        """Return whether objects of a kind can't be seen, so that their absence can't be known."""
+        """Return whether listing a kind failed, so that missing objects prove nothing."""
         return bool(self.looks.get(plural, Look()).fault)

@@ -1,4 +1,4 @@
-"""Onto a cluster and off again: values, rendered objects, apply and remove, per provider."""
+"""Installing and removing: values, rendered objects, apply and remove, node pools of providers."""
 
 from typing import TYPE_CHECKING
 

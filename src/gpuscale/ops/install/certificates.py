@@ -37,7 +37,7 @@ class IssuedCertificate:
     key: str = field(repr=False)
 
     def data(self) -> dict[str, str]:
-        """Return it as the `data` of a Secret."""
+        """Return the certificate as the `data` of a Secret."""
         texts = {"ca.crt": self.ca, "tls.crt": self.certificate, "tls.key": self.key}
         return {key: base64.b64encode(text.encode()).decode() for key, text in texts.items()}
 
@@ -52,7 +52,7 @@ def make_certificate(values: Values, now_ms: int) -> IssuedCertificate:
 
 
 async def certificate_for(client: "KubeClient", values: Values, now_ms: int) -> IssuedCertificate:
-    """Return the certificate in the cluster where it can go on serving, else a new one.
+    """Return the cluster's certificate if it is still usable, else a new one.
 
     Raises:
         ApiUnreachableError: no answer, or not now.
@@ -76,7 +76,7 @@ def _read(data: dict[str, str]) -> IssuedCertificate | None:
 
 
 def _is_usable(found: IssuedCertificate, values: Values, now_ms: int) -> bool:
-    """Return whether a certificate that is there can go on serving: for the right name, and for a while."""
+    """Return whether a certificate has the right name and remains valid for a while."""
     pair = KeyPair(found.certificate.encode(), found.key.encode())
     return can_serve(pair, _names(values)[0], now_ms + _RENEWED_BEFORE_MS)
 

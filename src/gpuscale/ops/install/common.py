@@ -1,4 +1,4 @@
-"""What objects of all parts have in common: names, labels, annotations."""
+"""Names, labels and annotations that all parts' objects share."""
 
 from typing import Any
 
@@ -32,23 +32,23 @@ def part_name(values: Values, part: str) -> str:
 
 
 def metrics_api_secret(values: Values) -> str:
-    """Return the name of the Secret with the metrics API's serving certificate."""
+    """Return the name of the Secret with the metrics API's certificate."""
     return part_name(values, f"metrics-api-{'serving' if renews_certificate(values) else 'tls'}")
 
 
 def renews_certificate(values: Values) -> bool:
-    """Return whether the metrics API's pods make and renew their certificate themselves."""
+    """Return whether the metrics API's pods create and renew their own certificate."""
     return has_api_pods(values) and values.spec.metrics_api.certificates == "generated"
 
 
 def has_api_pods(values: Values) -> bool:
-    """Return whether the metrics API runs as pods of the installation."""
+    """Return whether the installation runs the metrics API in pods."""
     api = values.spec.metrics_api
     return api.enabled and api.external_name is None
 
 
 def cluster_metadata(values: Values, part: str, *, name: str) -> Object:
-    """Return the metadata of an object that is in no namespace."""
+    """Return the metadata of a cluster-wide object."""
     labels = {
         "app.kubernetes.io/name": "gpuscale",
         "app.kubernetes.io/instance": values.metadata.name,
@@ -60,7 +60,7 @@ def cluster_metadata(values: Values, part: str, *, name: str) -> Object:
 
 
 def image_reference(image: Image) -> str:
-    """Return what a container names its image by."""
+    """Return an image's reference for a container."""
     return f"{image.repository}:{image.tag}" + (f"@{image.digest}" if image.digest else "")
 
 
@@ -72,7 +72,7 @@ def account_name(values: Values, part: str) -> str:
 
 
 def api_service_names(values: Values) -> tuple[str, ...]:
-    """Return the names of the APIServices that the installation wants to own."""
+    """Return the names of the APIServices that belong to the installation."""
     api = values.spec.metrics_api
     if not api.enabled:
         return ()

@@ -1,4 +1,4 @@
-"""Texts in a values file that mean something: addresses, selectors, rule files, images."""
+"""Types of text in a values file: addresses, selectors, rule files, images."""
 
 from typing import Annotated
 from urllib.parse import urlsplit

@@ -1,4 +1,4 @@
-"""Values made to fit a cluster: what `install` changes automatically, and what it reports of its finds."""
+"""Adapts values to a cluster: the changes that `install` makes, and its report of them."""
 
 from dataclasses import dataclass
 
@@ -8,14 +8,14 @@ from gpuscale.ops.install.values import Values
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """Values, and a line for each thing that the cluster has to do with them."""
+    """Adapted values, and a line for each fact about the cluster that matters to them."""
 
     values: Values
     lines: tuple[str, ...]
 
 
 def fit(values: Values, found: Detected) -> Fitted:
-    """Return values that the cluster can take, with the reason for each change."""
+    """Return values that the cluster accepts, with a reason for each change."""
     lines: list[str] = []
     spec = values.spec
     if spec.device_plugin.enabled and found.device_plugin is not None:
@@ -44,7 +44,7 @@ def _is_run_by_class(values: Values) -> bool:
 
 
 def _beside(values: Values, found: Detected) -> list[str]:
-    """Return what is there beside the installation, and is left as it is."""
+    """Return a line for each foreign part that stays as it is."""
     spec = values.spec
     lines = []
     if spec.agent.enabled and found.dcgm_exporter is not None:
@@ -60,7 +60,7 @@ def _beside(values: Values, found: Detected) -> list[str]:
 
 
 def reasons(found: Detected) -> list[str]:
-    """Return a line for each thing that was found and has a say in what is proposed."""
+    """Return a line for each fact about the cluster that shaped the proposed values."""
     facts = [
         (
             found.provider,

@@ -1,4 +1,4 @@
-"""Image references: how they are written, and whether a node could pull what they name.
+"""Image references: their syntax, and whether a node could pull them.
 
 Source: github.com/distribution/reference (regexp.go, normalize.go). A name without a slash is one of Docker
 Hub's official images, of which gpuscale is none; a first part that looks like a host is the registry.
@@ -15,7 +15,7 @@ _REPOSITORY, _TAG = re.compile(REPOSITORY_PATTERN), re.compile(TAG_PATTERN)
 
 
 def checked_repository(text: str) -> str:
-    """Return an image's name, without its tag.
+    """Check an image's repository, without tag, and return it.
 
     Raises:
         ValueError: it is none.
@@ -28,7 +28,7 @@ def checked_repository(text: str) -> str:
 
 
 def checked_tag(text: str) -> str:
-    """Return an image's tag, which may have a digest behind it.
+    """Check an image's tag, with or without digest, and return it.
 
     Raises:
         ValueError: it is none.
@@ -46,7 +46,7 @@ def checked_tag(text: str) -> str:
 
 
 def parse_image(text: str) -> tuple[str, str]:
-    """Return the repository and the tag of `REPOSITORY:TAG` or `REPOSITORY:TAG@DIGEST`.
+    """Parse `REPOSITORY:TAG` or `REPOSITORY:TAG@DIGEST`.
 
     Raises:
         ValueError: the text is no such reference, or has no tag.
@@ -59,7 +59,7 @@ def parse_image(text: str) -> tuple[str, str]:
 
 
 def has_registry(repository: str) -> bool:
-    """Return whether a repository is in some registry, as far as its name says.
+    """Return whether a repository's name includes a registry.
 
     Podman and Buildah name an image `localhost/...` that was built and never pushed.
     """

@@ -1,4 +1,4 @@
-"""Lint over what a values file makes, with places in the values file.
+"""Lint of the objects that a values file renders to, with places in the values file.
 
 A target that can't be reached stands there as `spec.scale[0].target`, not in an object of the renderer's.
 """
@@ -46,7 +46,7 @@ _EXTERNAL_API = "v1beta1.external.metrics.k8s.io"
 
 @dataclass(frozen=True, slots=True)
 class _Served:
-    """Which metrics rules may answer that are not rendered."""
+    """Which external metrics may be served that the rendered objects don't show."""
 
     external: bool
     """Whether the installation serves external metrics; otherwise another server may."""
@@ -69,7 +69,7 @@ def lint_values(
     judges: Sequence[FileJudge] = JUDGES,
     kubernetes: KubernetesVersion | None = None,
 ) -> LintReport:
-    """Return what lint finds in what values would be rendered to.
+    """Return lint's findings about the objects that values render to.
 
     Args:
         values: as they were read from the text.
@@ -90,7 +90,7 @@ def lint_rendered(
     judges: Sequence[FileJudge] = JUDGES,
     kubernetes: KubernetesVersion | None = None,
 ) -> LintReport:
-    """Return what lint finds in the objects that were rendered from a values file.
+    """Return lint's findings about objects rendered from a values file.
 
     Args:
         objects: all that were rendered, in any order.
@@ -138,7 +138,7 @@ def lint_rendered(
 
 
 def _paths_of_scale(autoscaler: Object, values: object) -> Iterator[Path]:
-    """Return where the values ask for an autoscaler: at one place at most, for each is of one workload."""
+    """Return the path in the values of each workload's autoscaler."""
     spec = autoscaler.get("spec")
     target = spec.get("scaleTargetRef") if isinstance(spec, Mapping) else None
     if not isinstance(target, Mapping):
@@ -181,7 +181,7 @@ def _has_metrics(values: Document, scale: Path) -> bool:
 
 
 def _arguments(objects: Sequence[Object]) -> Iterator[str]:
-    """Return the arguments of the containers of Deployments."""
+    """Return the arguments of Deployments' containers."""
     for each in objects:
         if each["kind"] == "Deployment":
             for container in each["spec"]["template"]["spec"]["containers"]:

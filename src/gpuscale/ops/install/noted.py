@@ -1,4 +1,4 @@
-"""What values allow but may not mean: reported when they are rendered, without stopping anything."""
+"""Warnings about valid values that may not be what was meant; they stop nothing."""
 
 from urllib.parse import urlsplit
 
@@ -17,7 +17,7 @@ from gpuscale.ops.install.values import Values
 
 
 def notes(values: Values, kubernetes: KubernetesVersion | None = None) -> list[str]:
-    """Return what a user should know about these values, one sentence or two each.
+    """Return the warnings about these values, one or two sentences each.
 
     Args:
         values: of the installation.
@@ -36,7 +36,7 @@ def notes(values: Values, kubernetes: KubernetesVersion | None = None) -> list[s
 
 
 def _zero(values: Values, kubernetes: KubernetesVersion | None) -> list[str]:
-    """Return how to turn on what HPAs with minReplicas 0 need, unless the cluster has it."""
+    """Return how to enable HPAs with minReplicas 0, unless the cluster has that."""
     if not any(each.autoscaler == "hpa" and each.min_replicas == 0 for each in values.spec.scale):
         return []
     gate = SCALE_TO_ZERO
@@ -53,7 +53,7 @@ def _zero(values: Values, kubernetes: KubernetesVersion | None) -> list[str]:
 
 
 def image_note(values: Values) -> str | None:
-    """Return why no node could pull the installation's image, and what to do; None where one could."""
+    """Return why no node could pull the installation's image, and what to do; None if one could."""
     spec, image = values.spec, values.spec.image
     is_used = spec.agent.enabled or has_api_pods(values)
     if not is_used or has_registry(image.repository) or image.pull_policy == "Never":
@@ -86,7 +86,7 @@ def _scaling(values: Values) -> list[str]:
 
 
 def _wake_sources(values: Values) -> list[str]:
-    """Return where series of wake sources have to come from, if not from what is installed."""
+    """Return where the series of wake sources must come from, if the installation has no source of them."""
     spec = values.spec
     waking = [*(each.wake for each in spec.scale), *(each.wake for each in spec.jobs)]
     asks = any(each and (each.sources or each.query) for each in waking)
@@ -109,7 +109,7 @@ def _wake_sources(values: Values) -> list[str]:
 
 
 def _model_servers(values: Values) -> list[str]:
-    """Return where series of model servers have to come from, with streams."""
+    """Return where model servers' series must come from, if the source are streams."""
     spec = values.spec
     if not spec.has_streams or spec.scrapes_pods or spec.metrics_api.otlp.enabled:
         return []
@@ -135,7 +135,7 @@ def _streams(values: Values) -> list[str]:
 
 
 def _azure(values: Values) -> list[str]:
-    """Return what an Azure Monitor workspace takes that no object of the cluster can give it."""
+    """Return what an Azure Monitor workspace needs that no Kubernetes object provides."""
     spec = values.spec
     found = spec.prometheus
     if found.kind == "azure" and not spec.has_streams:

@@ -1,4 +1,4 @@
-"""Settings of the parts in a values file: the keys of their settings file, without what the chart sets."""
+"""The `settings` of parts in a values file: keys of the settings file that the chart doesn't set."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -35,7 +35,7 @@ _ELSEWHERE = {
 
 
 def _open_flags(flags: Mapping[str, Flag], template: str) -> dict[str, Flag]:
-    """Return the flags that the chart's arguments leave to users."""
+    """Return the flags that the chart leaves to users."""
     text = "".join(chart_text(f"templates/{name}") for name in (template, *_HELPERS))
     taken = {*re.findall(r"--([a-z0-9-]+)\b", text), *_ELSEWHERE} - _LEFT
     return {name: flag for name, flag in flags.items() if name not in taken}
@@ -81,7 +81,7 @@ def _checked(
 def _of_server(
     read: Callable[[Mapping[str, Sequence[str]], Mapping[str, FileText]], object],
 ) -> _Read:
-    """Return a reading beside those flags of the chart that others depend on."""
+    """Return a reader that combines the given settings with the chart's flags they depend on."""
 
     def read_(data: Object, file: Mapping[str, FileText]) -> None:
         source = "streams" if data.get("streams") else "prometheus"

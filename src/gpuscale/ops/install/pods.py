@@ -1,4 +1,4 @@
-"""What can be set of every part's pods, by the names of the usual charts, such as kube-prometheus-stack."""
+"""Pod settings common to all parts, named as in usual charts such as kube-prometheus-stack."""
 
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, ClassVar, Literal
@@ -65,7 +65,7 @@ SERIES_PER_MIB = 320
 
 
 def max_series(resources: Object) -> int | None:
-    """Return how many series of streams a memory limit has room for; None without one."""
+    """Return how many series of streams fit into a memory limit; None without a limit."""
     limit = resources.get("limits", {}).get("memory")
     if limit is None:
         return None
@@ -225,7 +225,7 @@ class ServedPodSettings(PodSettings):
 
 
 def merged(base: Mapping[str, Any], more: Mapping[str, Any]) -> Object:
-    """Return a mapping with another merged into it, as Helm merges values: null removes a key."""
+    """Return two mappings merged as Helm merges values: null removes a key."""
     found = dict(base)
     for key, value in more.items():
         below = found.get(key)

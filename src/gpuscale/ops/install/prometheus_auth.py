@@ -1,4 +1,4 @@
-"""How the metrics API proves to a Prometheus who it is; the shapes are those of the Prometheus Operator."""
+"""The metrics API's credentials for Prometheus, in the Prometheus Operator's form."""
 
 from typing import Annotated, Literal
 from urllib.parse import urlsplit

@@ -1,4 +1,4 @@
-"""What `init` writes: what a user said, what the cluster suggests, and nothing that is a default."""
+"""The proposal that `init` writes: the user's answers and the cluster's facts, without defaults."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ from gpuscale.triggers import PRESETS
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """What a user said; None where nothing was said."""
+    """The user's answers; None where there is none."""
 
     workload: FoundWorkload | None = None
     signal: str | None = None
@@ -56,19 +56,19 @@ DEFAULT_MIN_REPLICAS, DEFAULT_MAX_REPLICAS = 1, 10
 
 
 def signal_of(answers: Answers) -> Signal:
-    """Return the signal that was said, else the usual one."""
+    """Return the answered signal, else the usual one."""
     return SIGNALS[answers.signal or DEFAULT_SIGNAL]
 
 
 def signals_of(answers: Answers) -> list[Signal]:
-    """Return the signals that are scaled on."""
+    """Return the signals to scale on."""
     if answers.combined is None:
         return [signal_of(answers)]
     return [SIGNALS[part["signal"]] for part in answers.combined["parts"]]
 
 
 def proposed(answers: Answers, found: Detected) -> dict[str, Any]:
-    """Return a values file as data: what was said, what the cluster suggests, and nothing that is a default.
+    """Return a values file as data: the user's answers and the cluster's facts, without defaults.
 
     Raises:
         ValueError: workload or provider are neither said nor to be seen, or the image is no reference.
@@ -134,7 +134,7 @@ def _scale(answers: Answers, workload: FoundWorkload, found: Detected) -> dict[s
 
 
 def wake_of(text: str) -> dict[str, Any]:
-    """Return what wakes a workload: a known source with the name of its object, else a query."""
+    """Return a workload's wake source: a known kind with its object's name, else a query."""
     source, slash, name = text.partition("/")
     if slash and source in PRESETS:
         return {"sources": [source], "name": name}
@@ -191,7 +191,7 @@ def _metrics_api(answers: Answers, found: Detected) -> dict[str, Any]:
 
 
 def source_for(answers: Answers, found: Detected) -> MetricSourceName:
-    """Return where values come from: what was said, else streams where the cluster has no Prometheus.
+    """Return the answered metric source, else streams if the cluster has no Prometheus.
 
     A query that wakes a workload asks a Prometheus in any case.
     """
@@ -202,7 +202,7 @@ def source_for(answers: Answers, found: Detected) -> MetricSourceName:
 
 
 def serves_resource(answers: Answers, found: Detected) -> bool:
-    """Return whether to serve metrics.k8s.io: what was said, else where nothing else does and we can.
+    """Return whether to serve metrics.k8s.io: the answer, else yes if nobody else does and we can.
 
     It takes a Prometheus that is there, because the installation's own does not scrape kubelets.
     """
@@ -214,7 +214,7 @@ def serves_resource(answers: Answers, found: Detected) -> bool:
 
 
 def team_rules(answers: Answers, found: Detected) -> str:
-    """Return the labels of ConfigMaps with rules of teams; unsaid, the usual ones where there are such."""
+    """Return the label selector of teams' rule ConfigMaps; unanswered, the usual one if any exist."""
     if answers.team_rules is not None:
         return answers.team_rules
     return TEAM_RULES if found.has_team_rules else ""

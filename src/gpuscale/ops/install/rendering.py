@@ -1,4 +1,4 @@
-"""Values to Kubernetes objects, in the order in which they are applied, and to files of a node pool; pure.
+"""Renders values to Kubernetes objects, in the order of application, and to node pool files; pure.
 
 The chart makes the objects, rendered in process: what is applied here is what Helm would apply.
 
@@ -49,33 +49,33 @@ KIND_ORDER = (
 
 @dataclass(frozen=True, slots=True)
 class RenderInputs:
-    """What objects are made from beside the values."""
+    """The inputs of rendering besides the values."""
 
     certificate: IssuedCertificate | None = None
     """Of a metrics API that runs elsewhere; others have theirs from cert-manager, or renew it themselves."""
 
 
 def render(values: Values, inputs: RenderInputs | None = None) -> tuple[Object, ...]:
-    """Return the objects of an installation in the order in which they are applied."""
+    """Return an installation's objects in the order of application."""
     issued = inputs.certificate if inputs else None
     found = [_namespace(values), *_rendering(values, issued).objects()]
     return tuple(sorted(found, key=lambda each: KIND_ORDER.index(str(each["kind"]))))
 
 
 def rule_texts(values: Values) -> dict[str, str]:
-    """Return the rule files that Prometheus is to evaluate, by name."""
+    """Return the rule files for Prometheus, by name."""
     files = _rendering(values).named("gpuscale.ruleFiles")
     return {name: dump_documents([groups]) for name, groups in files.items()}
 
 
 def alert_groups(values: Values) -> list[Object]:
-    """Return the groups of alert rules as Prometheus reads them."""
+    """Return the groups of alert rules in Prometheus' form."""
     groups: list[Object] = _rendering(values).named("gpuscale.alertGroups")["groups"]
     return groups
 
 
 def board_files(values: Values) -> dict[str, str]:
-    """Return Grafana's dashboards as JSON, by the names of files; nothing where they are off."""
+    """Return Grafana's dashboards as JSON, by file name; none if they are off."""
     found: dict[str, str] = {}
     for each in _rendering(values).objects():
         if each["metadata"]["labels"]["app.kubernetes.io/component"] == "dashboards":
@@ -94,7 +94,7 @@ def _rendering(values: Values, issued: IssuedCertificate | None = None) -> Rende
 
 
 def _as_file(values: Values) -> dict[str, Any]:
-    """Return every field of a values file; in lists those that are given, as Helm has them."""
+    """Return all fields as a values file has them; list entries keep the given fields only, as in Helm."""
     every = values.model_dump(mode="json", by_alias=True)
     return _filled(values.model_dump(mode="json", by_alias=True, exclude_unset=True), every)
 
@@ -110,7 +110,7 @@ def _filled(given: Mapping[str, Any], every: Mapping[str, Any]) -> dict[str, Any
 
 
 def _namespace(values: Values) -> Object:
-    """Return the namespace, which Helm makes itself; where pods need folders of the node, it lets them."""
+    """Return the Namespace, which Helm creates itself; it permits host paths where pods need them."""
     agent = values.spec.agent
     uses_folders = agent.attribution != "none" or agent.device_access == "host"
     # Folders of the node are what even the `baseline` level forbids; agent and device plugin need one each.
@@ -122,24 +122,24 @@ def _namespace(values: Values) -> Object:
 
 
 def needs_certificate(values: Values) -> bool:
-    """Return whether a serving certificate has to be made for a metrics API that runs elsewhere."""
+    """Return whether a certificate must be made for a metrics API outside the cluster."""
     api = values.spec.metrics_api
     return api.enabled and api.certificates == "generated" and not renews_certificate(values)
 
 
 def outline(values: Values) -> tuple[Object, ...]:
-    """Return the objects of an installation, for what does not look at the certificate among them."""
+    """Return an installation's objects with a placeholder for the certificate."""
     certificate = IssuedCertificate("", "", "") if needs_certificate(values) else None
     return render(values, RenderInputs(certificate))
 
 
 def manifest(objects: Sequence[Object]) -> str:
-    """Return objects as one text, as `kubectl apply -f` takes it."""
+    """Return objects as one YAML text for `kubectl apply -f`."""
     return dump_documents(objects)
 
 
 def pool_files(values: Values) -> Sequence[PoolFile]:
-    """Return the files that make the node pool; none where the values have no pool."""
+    """Return the files for creating the node pool; none if the values have no pool."""
     pool, provider = values.spec.node_pool, values.spec.provider
     if pool is None or provider.pool_files is None:
         return ()

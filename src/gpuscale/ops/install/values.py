@@ -140,7 +140,7 @@ class ValuesSpec(Model):
         return []
 
     def _idle_settings(self) -> Iterator[str]:
-        """Yield what settings say of the source that a server does not have."""
+        """Yield source settings that the chosen server doesn't have."""
         of_scaler = "streams" if self.has_streams else "prometheus"
         for name, settings, source in (
             ("metricsApi", self.metrics_api.settings, self.metrics_api.source),
@@ -275,7 +275,7 @@ class Values(Model):
 
 
 def parse_values(text: str, source: str) -> Values:
-    """Return what a values file says.
+    """Parse a values file.
 
     Raises:
         ConfigError: not one YAML document, or fields that are missing, unknown or wrong; all of them.

@@ -1,4 +1,4 @@
-"""What of rule files and autoscalers can't work, or not as it looks, before anything runs. No I/O."""
+"""Lint: faults of rule files and autoscalers, found before anything runs. No I/O."""
 
 from typing import TYPE_CHECKING
 

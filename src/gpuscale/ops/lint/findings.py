@@ -1,4 +1,4 @@
-"""Where a finding of lint is, and what a report of files holds."""
+"""The place of a finding, and the report about files."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from gpuscale.base.findings import Finding, Report
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where something stands."""
+    """A place in a file: path, line, field."""
 
     file: str
     line: int | None
@@ -23,7 +23,7 @@ LintFinding = Finding[Place]
 
 @dataclass(frozen=True, slots=True)
 class PassedOver:
-    """A manifest that nothing is known to look for in."""
+    """A manifest that no check applies to."""
 
     place: Place
     kind: str
@@ -32,7 +32,7 @@ class PassedOver:
 
 @dataclass(frozen=True, slots=True)
 class LintReport(Report[Place]):
-    """All that was found in some files: by file and line, the files in the order in which they were given."""
+    """All findings about some files, in the order of the files and lines."""
 
     passed_over: tuple[PassedOver, ...]
     files: int
@@ -51,6 +51,6 @@ class LintReport(Report[Place]):
 
     @property
     def has_checked(self) -> bool:
-        """Return whether there was anything that lint looks at, right or wrong."""
+        """Return whether the files had anything that lint checks."""
         objects = self.rules + self.autoscalers + self.scaled_objects + self.triggers
         return bool(objects or self.values or self.scenarios or self.findings)

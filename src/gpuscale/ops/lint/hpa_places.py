@@ -1,4 +1,4 @@
-"""Where the fields of an autoscaler's metrics stand, in each API version."""
+"""Places of autoscalers' metric fields, in each API version."""
 
 from dataclasses import dataclass
 
@@ -25,7 +25,7 @@ _SOURCES: dict[type[MetricSpec], str] = {
 
 @dataclass(frozen=True, slots=True)
 class PlacedMetric:
-    """One metric of an autoscaler."""
+    """A metric of an autoscaler, with its place."""
 
     placed: PlacedHpa
     index: int
@@ -50,11 +50,11 @@ class PlacedMetric:
 
     @property
     def target_type(self) -> Place:
-        """Return where the type of its target stands."""
+        """Return the place of the target's type."""
         return self._at("target", "type")
 
     def target(self, key: str) -> Place:
-        """Return where a field of its target stands, called as in `autoscaling/v2`."""
+        """Return the place of a target's field, named as in `autoscaling/v2`."""
         if not self._is_old:
             return self._at("target", key)
         if key == "averageValue" and isinstance(self.spec, ObjectMetric):

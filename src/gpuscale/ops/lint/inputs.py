@@ -1,4 +1,4 @@
-"""From the texts of files to what can be looked at: rules, autoscalers, and what stands beside them.
+"""From the texts of files to the inputs of checks: rules, autoscalers, objects around them.
 
 Judges look at these alone.
 """
@@ -37,18 +37,18 @@ _AUTHENTICATIONS = frozenset({"TriggerAuthentication", "ClusterTriggerAuthentica
 
 @dataclass(frozen=True, slots=True)
 class PlacedHpa:
-    """An autoscaler, and where it stands."""
+    """An HPA with its place."""
 
     hpa: HorizontalPodAutoscaler
     document: Document
 
     def place(self, *path: str | int) -> Place:
-        """Return where a field of the manifest stands."""
+        """Return the place of a field in the manifest."""
         return place_in(self.document, path)
 
     @property
     def version(self) -> str:
-        """Return `v2` and the like."""
+        """Return the API version without group, such as `v2`."""
         data = self.document.data
         text = data.get("apiVersion") if isinstance(data, dict) else ""
         return str(text).removeprefix("autoscaling/")
@@ -56,17 +56,17 @@ class PlacedHpa:
 
 @dataclass(frozen=True, slots=True)
 class PlacedScaledObject:
-    """A ScaledObject, and where it stands."""
+    """A ScaledObject with its place."""
 
     scaled: ScaledObject
     document: Document
 
     def place(self, *path: str | int) -> Place:
-        """Return where a field of the manifest stands."""
+        """Return the place of a field in the manifest."""
         return place_in(self.document, path)
 
     def written(self, *path: str | int) -> Mapping[str, object]:
-        """Return a mapping of the manifest as it is written; an empty one where there is none."""
+        """Return a mapping of the manifest as written; an empty one if it is absent."""
         found: object = self.document.data
         for key in path:
             if isinstance(found, dict):
@@ -79,7 +79,7 @@ class PlacedScaledObject:
 
 
 def place_in(document: Document, path: Path) -> Place:
-    """Return where a field of a document stands."""
+    """Return the place of a field in a document."""
     return Place(document.source, document.line(path), dotted(path) or None)
 
 
@@ -89,7 +89,7 @@ ObjectKey = tuple[str, str, str]
 
 @dataclass(slots=True)
 class Inputs:
-    """All that some files hold."""
+    """The content of all files, as checks read it."""
 
     rules: list[PlacedRule] = field(default_factory=list)
     external_rules: list[PlacedRule] = field(default_factory=list)
@@ -128,7 +128,7 @@ def read_inputs(
     objects: Sequence[Mapping[str, object]] = (),
     kubernetes: KubernetesVersion | None = None,
 ) -> Inputs:
-    """Return what files hold, and Kubernetes objects that no file holds.
+    """Return the content of files, and of live objects without a file.
 
     Args:
         texts: file name and text of each.
@@ -157,7 +157,7 @@ def read_inputs(
 
 
 def object_name(manifest: Mapping[str, object]) -> str:
-    """Return what an object is called where no file holds it: `HorizontalPodAutoscaler prod/bert`."""
+    """Return an object's name where no file holds it: `HorizontalPodAutoscaler prod/bert`."""
     metadata = manifest.get("metadata")
     names = metadata if isinstance(metadata, dict) else {}
     key = "/".join(str(names[part]) for part in ("namespace", "name") if names.get(part))
@@ -220,7 +220,7 @@ def _read_document(inputs: Inputs, document: Document, text: str) -> None:
 
 
 def _note_zero(inputs: Inputs, document: Document, data: Mapping[str, object]) -> None:
-    """Note a manifest that writes the count 0 into what an autoscaler may scale."""
+    """Report a manifest that sets `replicas: 0` on a workload with an autoscaler."""
     spec = data.get("spec")
     if isinstance(spec, dict) and spec.get("replicas") == 0 and spec["replicas"] is not False:
         inputs.at_zero[_key(data)] = place_in(document, ("spec", "replicas"))
@@ -234,7 +234,7 @@ def _key(data: Mapping[str, object]) -> ObjectKey:
 
 
 def _items(document: Document, items: list[object]) -> Iterator[Document]:
-    """Return the items of a List as documents of their own."""
+    """Return a List's items as documents."""
     lines: dict[int, dict[Path, int]] = {}
     for path, line in document.lines.items():
         match path:
@@ -278,7 +278,7 @@ def _unknown_fields(document: Document) -> Iterator[LintFinding]:
 
 
 def _read_config_map(inputs: Inputs, document: Document, text: str) -> None:
-    """Read the rule files that a ConfigMap holds, as prometheus-adapter's does."""
+    """Read the rule files in a ConfigMap, such as prometheus-adapter's."""
     found = False
     for name, value in Fields(document, document.data).child("data").data.items():
         if not isinstance(value, str) or not name.endswith((".yaml", ".yml")):
@@ -303,7 +303,7 @@ def _read_config_map(inputs: Inputs, document: Document, text: str) -> None:
 
 
 def _read_prometheus_file(inputs: Inputs, data: object) -> bool:
-    """Read what Prometheus records and whose labels it keeps; False where it is no file of Prometheus."""
+    """Read a Prometheus file's recording rules and kept labels; return False if it is none."""
     recorded = set(_recorded(data))
     listed = {"scrape_configs": data} if isinstance(data, list) else data
     jobs = [each for each in _dicts(listed, "scrape_configs") if "job_name" in each]
@@ -313,7 +313,7 @@ def _read_prometheus_file(inputs: Inputs, data: object) -> bool:
 
 
 def is_block(text: str, line: int, value: str) -> bool:
-    """Return whether a text is below its key line by line, so that its lines are known."""
+    """Return whether a text is a YAML block scalar, so that its lines have line numbers in the file."""
     below = text.split("\n", line + 1)[line : line + 1]
     return bool(below) and below[0].strip() == value.split("\n", 1)[0].strip()
 
@@ -339,7 +339,7 @@ def _recorded(spec: object) -> Iterator[str]:
 
 
 def _parameters(spec: object) -> Iterator[str]:
-    """Return the names that the lists of an authentication give, such as its secretTargetRef."""
+    """Return the parameter names in a TriggerAuthentication's lists, such as secretTargetRef."""
     for key in spec if isinstance(spec, dict) else ():
         for each in _dicts(spec, str(key)):
             if isinstance(each.get("parameter"), str):
@@ -364,6 +364,6 @@ def _passed(document: Document) -> PassedOver:
 
 
 class FileJudge(Judge[Inputs, Place]):
-    """A judge of `gpuscale lint`. It gets what the files hold, read."""
+    """A check of `gpuscale lint`, given the parsed files."""
 
     __slots__ = ()

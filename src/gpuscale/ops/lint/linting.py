@@ -1,4 +1,4 @@
-"""Everything that is looked for, in the order of the files."""
+"""All checks of lint, run in the order of the files."""
 
 from collections.abc import Mapping, Sequence
 
@@ -14,7 +14,7 @@ def lint(
     judges: Sequence[FileJudge] = JUDGES,
     kubernetes: KubernetesVersion | None = None,
 ) -> LintReport:
-    """Return what is found in files and objects, which are held against each other.
+    """Return the findings about files and objects, which are also checked against each other.
 
     Args:
         texts: file name and text of each: rule files in any form, and manifests.
@@ -45,7 +45,7 @@ def lint(
 
 
 def together(reports: Sequence[LintReport], sources: Sequence[str]) -> LintReport:
-    """Return several reports as one.
+    """Return several reports merged.
 
     Args:
         reports: each of other files.

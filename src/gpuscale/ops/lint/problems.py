@@ -1,4 +1,4 @@
-"""Faults from reading as findings, and errors of findings as faults."""
+"""Parse errors as findings, and findings as errors."""
 
 from gpuscale.base.errors import Problem
 from gpuscale.base.findings import Check, Checks, Severity
@@ -74,7 +74,7 @@ SECOND_LABEL = FILE_CHECKS.add(
 
 
 def refused(check: Check, problem: Problem, who: str) -> LintFinding:
-    """Return the finding about a file or object that is refused as a whole."""
+    """Return the finding about a file or object that can't be parsed."""
     found = f"found {problem.found}, expected {problem.expected}"
     what = sentence(found if problem.found else problem.expected)
     fix = sentence(problem.fix) if problem.fix else f"Correct it; {who}."
@@ -82,18 +82,18 @@ def refused(check: Check, problem: Problem, who: str) -> LintFinding:
 
 
 def place_of(problem: Problem) -> Place:
-    """Return where a fault is."""
+    """Return the place of a fault."""
     return Place(problem.source, problem.line, problem.field)
 
 
 def sentence(text: str) -> str:
-    """Return a text with a capital at its begin and a stop at its end."""
+    """Return a text as a sentence: with a capital letter and a full stop."""
     end = "" if text.endswith((".", "?")) else "."
     return f"{text[:1].upper()}{text[1:]}{end}"
 
 
 def problems_of_errors(report: LintReport) -> tuple[Problem, ...]:
-    """Return the errors of a report, for a command that refuses its input for them."""
+    """Return a report's errors, for a command that refuses its input because of them."""
     return tuple(
         Problem(
             each.where.file,

@@ -1,4 +1,4 @@
-"""What a PromQL expression can give, by its text alone: how high, with which labels, from what."""
+"""What a PromQL expression can return, judged by its text: range of values, labels, series."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -34,7 +34,7 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """One selector, with the function that its range goes into."""
+    """A selector, with the function around its range."""
 
     series: str | None
     """None where the selector leaves the name open."""
@@ -44,7 +44,7 @@ class Read:
 
 
 def values_of(node: Node) -> Interval | None:
-    """Return between which values the rows lie; None where that is unknown."""
+    """Return the range of an expression's values; None if unknown."""
     match node:
         case tree.Number():
             return Interval(node.value, node.value)
@@ -132,7 +132,7 @@ def _arithmetic(operator: str, left: Interval, right: Interval) -> Interval | No
 
 
 def summed_share(node: Node) -> float | None:
-    """Return the highest value of one row below a sum of percentages or ratios; None for all else.
+    """Return the highest value of one row inside a sum of percentages or ratios; None for other queries.
 
     A sum that is divided by another vector, such as a count, is no such sum.
     """
@@ -156,7 +156,7 @@ def summed_share(node: Node) -> float | None:
 
 
 def is_one_row(node: Node) -> bool:
-    """Return whether the expression gives one row at most, whatever the data."""
+    """Return whether the expression returns at most one row, whatever the data."""
     match node:
         case tree.Number():
             return True
@@ -177,7 +177,7 @@ def is_one_row(node: Node) -> bool:
 
 
 def carries(node: Node, label: str) -> bool:
-    """Return whether rows of the expression can have a label."""
+    """Return whether an expression's rows can have a label."""
     match node:
         case tree.Select():
             return not _is_kept_out(node.matchers, label)
@@ -238,7 +238,7 @@ def _binary_carries(node: tree.Binary, label: str) -> bool:
 
 
 def reads(node: Node, function: str | None = None) -> Iterator[Read]:
-    """Return every selector of an expression with the range function around it, from left to right."""
+    """Return all selectors of an expression with the range function around each, from left to right."""
     if isinstance(node, tree.Select):
         yield Read(_fixed_name(node), function, None)
     elif isinstance(node, tree.SelectRange):
@@ -251,7 +251,7 @@ def reads(node: Node, function: str | None = None) -> Iterator[Read]:
 
 
 def divides_vectors(node: Node) -> bool:
-    """Return whether a vector is divided by a vector somewhere: a ratio of two counters does not grow."""
+    """Return whether the expression divides a vector by a vector, as a ratio of counters does."""
     if isinstance(node, tree.Binary) and node.operator == "/":
         vector = tree.ValueType.VECTOR
         if tree.value_type(node.left) is vector and tree.value_type(node.right) is vector:
@@ -260,7 +260,7 @@ def divides_vectors(node: Node) -> bool:
 
 
 def calls(node: Node, function: str) -> bool:
-    """Return whether a function is called somewhere in an expression."""
+    """Return whether the expression calls a function."""
     if isinstance(node, tree.Call) and node.function == function:
         return True
     return any(calls(child, function) for child in _children(node))
@@ -279,7 +279,7 @@ def _fixed_name(node: tree.Select) -> str | None:
 
 
 def contradiction(matchers: Sequence[Matcher]) -> tuple[Matcher, Matcher] | None:
-    """Return two matchers that no label value fulfils together; None where none is seen."""
+    """Return two matchers that no label value satisfies together; None if there are none."""
     for index, fixed in enumerate(matchers):
         if fixed.op is not MatchOp.EQUAL:
             continue

@@ -1,4 +1,4 @@
-"""From the text of a rule file to its rules, each with its place."""
+"""Parses a rule file into rules with their places."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -39,7 +39,7 @@ _RULE_KEYS = frozenset({"rules", "externalRules", "resourceRules"})
 
 @dataclass(frozen=True, slots=True)
 class PlacedRule:
-    """A rule, and where it stands."""
+    """A rule with its place."""
 
     rule: AdapterRule
     document: Document | None
@@ -47,14 +47,14 @@ class PlacedRule:
     path: Path = ()
 
     def place(self, *path: str | int) -> Place:
-        """Return where a field of the rule stands."""
+        """Return the place of a field of the rule."""
         if self.document is None:
             return Place(self.rule.origin, None, None)
         whole = (*self.path, *path)
         return Place(self.document.source, self.document.line(whole), dotted(whole) or None)
 
     def text(self, *path: str) -> str:
-        """Return a text of the rule as the file has it; empty where it has none."""
+        """Return a text field of the rule as written; empty if absent."""
         value: object = None if self.document is None else _at(self.document.data, self.path)
         for key in path:
             value = value.get(key) if isinstance(value, dict) else None
@@ -63,7 +63,7 @@ class PlacedRule:
 
 @dataclass(frozen=True, slots=True)
 class RuleReading:
-    """What a rule file holds."""
+    """The content of a rule file."""
 
     rules: tuple[PlacedRule, ...] = ()
     external_rules: tuple[PlacedRule, ...] = ()
@@ -73,14 +73,14 @@ class RuleReading:
 
 
 def is_rules(data: object) -> bool:
-    """Return whether a document is a rule file, in any form."""
+    """Return whether a document is a rule file, in any of its forms."""
     if isinstance(data, list):
         return True
     return isinstance(data, dict) and "kind" not in data and not _RULE_KEYS.isdisjoint(data)
 
 
 def read_rules(document: Document, text: str) -> RuleReading:
-    """Return the rules of a file, and what reading them reported.
+    """Return a file's rules, and the faults found while parsing.
 
     Args:
         document: the file's only one.
@@ -119,7 +119,7 @@ def read_preset() -> RuleReading:
 
 
 def _unknown_resources(document: Document) -> Iterator[tuple[Path, ResourceType]]:
-    """Return what overrides name that is no resource of Kubernetes' own, each as if the cluster had it.
+    """Return the resources in overrides that are not built in, each treated as if the cluster had it.
 
     A name that is nearly one of Kubernetes' is left to be refused.
     """
@@ -159,7 +159,7 @@ def _custom_resource(document: Document, path: Path, type_: ResourceType) -> Lin
 
 
 class _RulePaths:
-    """Where the rules of a document stand; two of them may stand on one line."""
+    """The places of a document's rules; two may be on one line."""
 
     def __init__(self, document: Document) -> None:
         self._document = document
@@ -169,7 +169,7 @@ class _RulePaths:
             self._paths.setdefault((origin, external), []).append(path)
 
     def placed(self, rule: AdapterRule) -> PlacedRule:
-        """Return a rule with its place; rules come in the order of the file."""
+        """Return a rule with its place; call in file order."""
         paths = self._paths.get((rule.origin, rule.external))
         return PlacedRule(rule, self._document, paths.pop(0)) if paths else PlacedRule(rule, None)
 
@@ -200,7 +200,7 @@ def _at(data: object, path: Path) -> object:
 
 
 def _warnings(config: AdapterConfig, document: Document) -> Iterator[LintFinding]:
-    """Return what reading the rules warned of; one check each, chosen by its field."""
+    """Return the warnings from parsing the rules, each as a check's finding, by field."""
     given = {dotted(path) for path in document.lines}
     for problem in config.warnings:
         found = f"found {problem.found}; " if problem.found else ""

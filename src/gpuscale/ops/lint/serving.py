@@ -1,4 +1,4 @@
-"""Which rule of the files answers for a metric of the API, and with which query."""
+"""Which rule answers an API metric, and with which query."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ from gpuscale.server.rules.queries import api_names, candidates, fixed_name, nam
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """A rule that gives a metric, and the series that it gives it of."""
+    """A rule that gives a metric, with the series it is computed from."""
 
     placed: PlacedRule
     series: str | None
@@ -38,7 +38,7 @@ class Serving:
 
 
 class RuleIndex:
-    """Rules by the metrics that they give.
+    """Rules by the metrics they give.
 
     Args:
         rules: in the order of the files.
@@ -67,7 +67,7 @@ class RuleIndex:
         return len(self._rules)
 
     def servings(self, metric: str) -> tuple[Serving, ...]:
-        """Return the rules that give, or may give, a metric; of the last ones in the files first."""
+        """Return the rules that give or may give a metric, last in the files first."""
         if metric not in self._servings:
             places = merge(self._by_name.get(metric, ()), self._of_any_name, reverse=True)
             rules = (self._rules[place] for place in places)
@@ -80,7 +80,7 @@ class RuleIndex:
 
     @cached_property
     def named(self) -> Mapping[str, str]:
-        """Return the names that rules give outright, each with the place of its rule."""
+        """Return the metric names that rules state, each with its rule's place."""
         named: dict[str, str] = {}
         for placed in self._rules:
             names = [name for _, name in api_names(placed.rule)]
@@ -90,7 +90,7 @@ class RuleIndex:
         return named
 
     def closest(self, metric: str, cutoff: float) -> str | None:
-        """Return the name given outright that is most similar to a metric's; None where none is."""
+        """Return the stated metric name most similar to this one; None if none is similar."""
         key = metric, cutoff
         if key not in self._closest:
             self._closest[key] = closest(metric, self.named, cutoff)
@@ -98,12 +98,12 @@ class RuleIndex:
 
 
 def mapped_resources(rule: AdapterRule) -> tuple[ResourceType, ...]:
-    """Return the resources that overrides name, each once."""
+    """Return the resources named in overrides, each once."""
     return tuple(dict.fromkeys(rule.labels.overrides.values()))
 
 
 def has_namespaces(rule: AdapterRule) -> bool:
-    """Return whether a rule has a label for namespaces, which every request for something in one asks for."""
+    """Return whether a rule maps a label to namespaces, which requests in a namespace need."""
     try:
         rule.labels.label_for(NAMESPACES)
     except NotFoundError:
@@ -114,7 +114,7 @@ def has_namespaces(rule: AdapterRule) -> bool:
 def custom_node(
     rule: AdapterRule, series: str, resource: ResourceType, namespace: str, selector: Selector
 ) -> Node | None:
-    """Return the query for one object, as a tree; None where there is none or it is no PromQL."""
+    """Return the syntax tree of the query for one object; None if there is none or it is no PromQL."""
     within = namespace if resource.namespaced else None
     try:
         text = custom_query(
@@ -128,7 +128,7 @@ def custom_node(
 def external_node(
     rule: AdapterRule, series: str, namespace: str, selector: Selector
 ) -> Node | None:
-    """Return the query of an external metric, as a tree; None where there is none or it is no PromQL."""
+    """Return the syntax tree of an external metric's query; None if there is none or it is no PromQL."""
     within = namespace if rule.namespaced else None
     try:
         text = external_query(rule.metrics_query, series, rule.labels, within, selector)
@@ -143,6 +143,6 @@ def selector_of_series(rule: AdapterRule) -> tuple[Matcher, ...]:
 
 
 def contradicting_label(rule: AdapterRule, label: str) -> tuple[Matcher, Matcher] | None:
-    """Return what in a rule's series query keeps a label from ever being there."""
+    """Return the matcher in a rule's series query that excludes a label."""
     there = Matcher(label, MatchOp.NOT_EQUAL, "")
     return contradiction((*selector_of_series(rule), there))

@@ -1,4 +1,4 @@
-"""A live HPA as its controller sees it: read from a cluster, written down as a Decision document."""
+"""A live HPA as its controller sees it: read from a cluster, saved as a Decision document."""
 
 from typing import TYPE_CHECKING
 

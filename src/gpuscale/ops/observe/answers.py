@@ -1,4 +1,4 @@
-"""Answers of the metrics APIs as entries of a Decision document's `observed`.
+"""Metrics API answers as entries in a Decision document's `observed`.
 
 An answer that the controller's client could not decode is an error, as it is there.
 
@@ -32,7 +32,7 @@ Entry = dict[str, object]
 
 
 def observed_entry(spec: MetricSpec, answer: Mapping[str, object], now_ms: int) -> Entry:
-    """Return what an API answered for a metric, with ages instead of times."""
+    """Return an API's answer for a metric, with ages in place of timestamps."""
     try:
         items = items_of(answer)
         match spec:
@@ -51,12 +51,12 @@ def observed_entry(spec: MetricSpec, answer: Mapping[str, object], now_ms: int) 
 
 
 def age_s(time: object, now_ms: int) -> float:
-    """Return how long ago a time of the API was, in seconds; one that is missing is Go's year 1, long ago."""
+    """Return the age of an API timestamp in seconds; a missing one is Go's year 1."""
     return min(max(now_ms - time_ms(time), 0) / 1000, MAX_SPAN_S)
 
 
 def count(value: object) -> int:
-    """Return a number of replicas; Go leaves out one that is 0."""
+    """Return a replica count; Go omits a 0."""
     if isinstance(value, bool) or not isinstance(value, int):
         return 0
     return min(max(value, 0), MAX_INT32)
@@ -69,7 +69,7 @@ def conditions_of(body: Mapping[str, object]) -> tuple[Mapping[str, object], ...
 
 
 def _pod_values(items: Sequence[Mapping[str, object]], now_ms: int) -> list[Entry]:
-    """Return a value for each pod; of two for one pod the last counts."""
+    """Return each pod's value; if a pod has two, the last one counts."""
     found: dict[str, Entry] = {}
     for item, value in zip(items, read_pod_values(items), strict=True):
         name, age = value.object_name, age_s(item.get("timestamp"), now_ms)
@@ -93,7 +93,7 @@ def _pod_usages(items: Sequence[Mapping[str, object]], resource: str, now_ms: in
 
 
 def _containers(containers: object, resource: str) -> dict[str, object]:
-    """Return what each container used; None where it reports none of the resource."""
+    """Return each container's usage; None if it reports none of the resource."""
     found: dict[str, object] = {}
     for each in containers if isinstance(containers, list) else ():
         body = mapping_of(each)
@@ -110,7 +110,7 @@ def _name(body: Mapping[str, object]) -> str:
 
 
 def _quantity(value: object) -> str:
-    """Return a quantity as it was written, once it is known to be one."""
+    """Check that a text is a quantity, and return it as written."""
     milli_of(value)
     return str(value)
 

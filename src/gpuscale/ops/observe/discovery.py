@@ -1,4 +1,4 @@
-"""Which resource a kind is, and which version of the custom metrics API counts, as the controller finds out.
+"""The resource of a kind, and the version of the custom metrics API, chosen as the controller does.
 
 Source: k8s.io/client-go v0.36 restmapper/discovery.go, discovery/aggregated_discovery.go; k8s.io/metrics
 v0.36 pkg/client/custom_metrics/discovery.go.
@@ -25,7 +25,7 @@ _NOT_FOUND = 404
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """A kind as a part of paths."""
+    """A resource, as it appears in URL paths."""
 
     base: str
     """Path of its group and version."""
@@ -39,7 +39,7 @@ class Resource:
 
 
 class Discovery:
-    """Asks an API server for its APIs, each once.
+    """Discovers an API server's groups and resources, requesting each once.
 
     Args:
         client: to the API server.
@@ -50,7 +50,7 @@ class Discovery:
         self._documents: dict[str, asyncio.Future[JsonObject]] = {}
 
     async def resource(self, reference: CrossVersionObjectReference) -> Resource:
-        """Return the resource of a reference's kind; of its `apiVersion` only the group counts.
+        """Return the resource of a reference's kind; only the group of its `apiVersion` matters.
 
         Raises:
             NotFoundError: no API has the kind; in the controller's words.
@@ -66,7 +66,7 @@ class Discovery:
         raise NotFoundError(no_kind_text(reference.kind, group))
 
     async def custom_path(self) -> str:
-        """Return the path of the custom metrics API in the version that the controller takes.
+        """Return the custom metrics API's path in the version that the controller picks.
 
         Raises:
             NotFoundError: there is none; in the controller's words.
@@ -88,7 +88,7 @@ class Discovery:
         return tuple(f"/apis/{group}/{version}" for version in versions)
 
     async def _document(self, path: str, accept: str = "application/json") -> JsonObject:
-        """Return what the server says at a path; nothing where it has no such API, or can't reach it."""
+        """Return the discovery document at a path; empty if the API is missing or unreachable."""
         if path not in self._documents:
             self._documents[path] = asyncio.ensure_future(self._read(path, accept))
         return await self._documents[path]
@@ -106,7 +106,7 @@ class Discovery:
 
 
 def _custom_versions(groups: JsonObject) -> tuple[str, ...] | None:
-    """Return the versions of the custom metrics API that can be reached; None where it is not registered."""
+    """Return the reachable versions of the custom metrics API; None if it is not registered."""
     for each in _entries(groups, "groups"):  # of servers without discovery in one answer
         if each.get("name") == CUSTOM_GROUP:
             return _versions(each)

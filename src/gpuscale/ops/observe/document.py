@@ -1,4 +1,4 @@
-"""A Decision document from what an API server said of one HPA."""
+"""Builds a Decision document from API objects of one HPA."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -30,7 +30,7 @@ _FLAGS = (
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """What was read of one HPA and its target, as the API server wrote it."""
+    """The API server's objects of one HPA and its target, as read."""
 
     body: Mapping[str, object]
     """Of the HPA, in autoscaling/v2."""
@@ -53,7 +53,7 @@ class Sight:
 
 
 def decision_document(sight: Sight) -> dict[str, object]:
-    """Return the document; ages count back from the sight's moment."""
+    """Return the document; ages count back from the time of reading."""
     meta = sight.hpa.metadata
     spec: dict[str, object] = {"hpa": _hpa(sight.body), "scale": _scale(sight)}
     if sight.pods:
@@ -82,7 +82,7 @@ def document_text(sight: Sight) -> str:
 
 
 def pod_entry(body: Mapping[str, object], now_ms: int, *, has_usage: bool) -> Entry:
-    """Return a pod; its containers' requests only where usage is held against them."""
+    """Return a pod's entry; its containers' requests are included only for Resource metrics."""
     meta, spec = mapping_of(body.get("metadata")), mapping_of(body.get("spec"))
     status = mapping_of(body.get("status"))
     entry: Entry = {"name": text_of(meta.get("name")), "labels": _texts(meta.get("labels"))}
@@ -133,7 +133,7 @@ def _scale(sight: Sight) -> Entry:
 
 
 def _config(sight: Sight) -> Entry:
-    """Return the cluster's release, and the gate for zero where it is seen to be on against its default."""
+    """Return the cluster's release, and the HPAScaleToZero gate if it differs from its default."""
     version = sight.kubernetes
     config: Entry = {} if version is None else {"kubernetesVersion": str(version)}
     if _has_zero(sight) and not (version is not None and SCALE_TO_ZERO.is_on(version)):
@@ -142,7 +142,7 @@ def _config(sight: Sight) -> Entry:
 
 
 def _has_zero(sight: Sight) -> bool:
-    """Return whether the cluster shows that its HPAs may reach zero."""
+    """Return whether the cluster evidently allows HPAs to reach zero."""
     types = [each.get("type") for each in conditions_of(sight.body)]
     return sight.hpa.min_replicas == 0 or SCALED_TO_ZERO in types
 
@@ -158,7 +158,7 @@ def _ready(body: Mapping[str, object], now_ms: int) -> Entry:
 
 
 def _containers(found: object, *, are_init: bool = False) -> list[Entry]:
-    """Return containers; an init container that restarts always is a sidecar."""
+    """Return the containers; an init container with restartPolicy Always is a sidecar."""
     bodies = [mapping_of(each) for each in (found if isinstance(found, list) else ())]
     entries: list[Entry] = []
     for each in bodies:
@@ -175,7 +175,7 @@ def _requests(holder: Mapping[str, object]) -> dict[str, object]:
 
 
 def _amounts(found: object) -> dict[str, object]:
-    """Return what is asked for; the API server lets nothing pass that is no amount."""
+    """Return a container's requests; the API server has already validated them."""
     return {name: amount for name, amount in mapping_of(found).items() if _is_amount(amount)}
 
 

@@ -1,4 +1,4 @@
-"""What can be known of a controller's memory: from an HPA's status and its events.
+"""The controller's memory, reconstructed from an HPA's status and events.
 
 The controller keeps its recommendations and its changes in memory and shows them nowhere. Its status has the
 count of its last decision, and an event each count that it wrote.
@@ -29,7 +29,7 @@ _BY_METRICS = ("above target", "below target")
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """What a Decision document says of the past."""
+    """The past of an HPA in a Decision document."""
 
     entries: Entry
     """Its `history`; empty for a first sync."""
@@ -39,7 +39,7 @@ class History:
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """A count that the controller wrote."""
+    """A replica count that the controller wrote."""
 
     replicas: int
     age_s: float
@@ -53,7 +53,7 @@ def read_history(
     now_ms: int,
     target_events: Sequence[Mapping[str, object]] = (),
 ) -> History:
-    """Return what is known of a controller's memory of one HPA.
+    """Return what can be reconstructed of the controller's memory of one HPA.
 
     Args:
         body: of the HPA.
@@ -87,7 +87,7 @@ def read_history(
 
 
 def _last_recommendation(body: Mapping[str, object], now_ms: int) -> Entry | None:
-    """Return what the last sync recommended, at its latest; None before the first sync.
+    """Return the last sync's recommendation with its lowest possible age; None before the first sync.
 
     Syncs are not dated. While the metrics work the last one was just now; while they fail nothing is
     recommended. Where they never worked the only record is the count of the first sync, as old as the HPA.
@@ -119,7 +119,7 @@ def _changes(
 
 
 def _steps(events: Sequence[Mapping[str, object]], now_ms: int) -> Iterator[tuple[float, int, int]]:
-    """Return age, count before and count after of each change that a Deployment made."""
+    """Return age, count before and count after of each change of a Deployment."""
     for event in events:
         if match := _REPLICA_SET.match(text_of(event.get("message"))):
             yield _event_age_s(event, now_ms), int(match[1]), int(match[2])
@@ -135,7 +135,7 @@ def _scale_events(
     changes: Sequence[_Change],
     steps: Sequence[tuple[float, int, int]],
 ) -> tuple[list[Entry], list[Entry], float | None]:
-    """Return the changes up and down, and the age of the newest whose size is not known."""
+    """Return the scale-ups and scale-downs, and the age of the newest one of unknown size."""
     status = mapping_of(body.get("status"))
     before, after = count(status.get("currentReplicas")), count(status.get("desiredReplicas"))
     ups: list[Entry] = []
@@ -156,7 +156,7 @@ def _scale_events(
 
 
 def _start(change: _Change, steps: Sequence[tuple[float, int, int]]) -> int | None:
-    """Return the count before a change, if the target itself noted it."""
+    """Return the replica count before a change, if the target's events have it."""
     starts = (
         before
         for age, before, after in steps

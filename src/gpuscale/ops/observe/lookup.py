@@ -1,4 +1,4 @@
-"""Finding HPAs on a cluster by name, and what to say where they can't be read."""
+"""Looks up HPAs by name, with hints if they can't be read."""
 
 from collections.abc import Mapping
 
@@ -18,7 +18,7 @@ _NAMED = 5
 
 
 class UnreadableError(UnavailableError):
-    """Something that the answer depends on could not be read; the message says what to do."""
+    """Something the answer depends on can't be read; the message says what to do."""
 
 
 def could_not_look(error: ApiStatusError | ApiUnreachableError, what: str) -> UnreadableError:
@@ -39,7 +39,7 @@ def could_not_look(error: ApiStatusError | ApiUnreachableError, what: str) -> Un
 async def list_all(
     client: KubeClient, path: str, params: Mapping[str, str] | None = None
 ) -> list[JsonObject]:
-    """Return the items of a list, page by page.
+    """Return all items of a list, read page by page.
 
     Raises:
         ApiUnreachableError: no answer, or not now.
@@ -57,7 +57,7 @@ async def list_all(
 
 
 async def find_hpas(client: KubeClient, namespace: str | None) -> list[JsonObject]:
-    """Return all HPAs of a namespace, or of the cluster for None.
+    """Return a namespace's HPAs; None means all namespaces.
 
     Raises:
         NotFoundError: there is none.
@@ -92,7 +92,7 @@ async def find_hpa(client: KubeClient, namespace: str, name: str) -> JsonObject:
 
 
 async def _hint(client: KubeClient, namespace: str, name: str) -> str:
-    """Return where an HPA of this name is, or one of a name like it; what can't be listed gives no hint."""
+    """Return where an HPA of this or a similar name exists; empty if that can't be listed."""
     try:
         here = [name_of(body) for body in await list_all(client, _path(namespace))]
         if meant := closest(name, here):

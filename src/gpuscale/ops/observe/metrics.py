@@ -1,4 +1,4 @@
-"""Reading a metric as the HPA controller reads it: its requests, and its words where one is refused.
+"""Reads a metric as the HPA controller does: same requests, same error messages.
 
 Source: kubernetes v1.36 pkg/controller/podautoscaler/metrics/client.go; k8s.io/metrics v0.36
 pkg/client/custom_metrics/versioned_client.go, pkg/client/external_metrics/client.go; k8s.io/apiserver v0.36
@@ -40,7 +40,7 @@ class _Request(NamedTuple):
 
 
 class MetricReader:
-    """Asks the metrics APIs what the HPA controller asks them.
+    """Makes the HPA controller's requests to the metrics APIs.
 
     Args:
         client: to the API server.
@@ -52,7 +52,7 @@ class MetricReader:
         self._discovery = discovery
 
     async def read(self, sight: Sight, index: int, selector: str) -> Entry:
-        """Return the entry of `observed` for one metric of an HPA.
+        """Return the `observed` entry of one metric of an HPA.
 
         Args:
             sight: of the HPA.
@@ -101,7 +101,7 @@ class MetricReader:
                 return _Request(*metric_path(spec, namespace, selector), f"pods.{RESOURCE_GROUP}")
 
     async def _described(self, described: CrossVersionObjectReference) -> str:
-        """Return the resource that an Object metric is asked for by."""
+        """Return the resource in the request for an Object metric."""
         try:
             return (await self._discovery.resource(described)).qualified
         except NotFoundError as error:
@@ -116,7 +116,7 @@ class MetricReader:
         spec: MetricSpec,
         asked: str,
     ) -> Entry:
-        """Return the error that the controller gets, where it is not only ours."""
+        """Return the controller's error for a refused request, if it would be refused too."""
         namespace = sight.hpa.metadata.namespace
         if error.code in (401, 403):
             allowed, _ = await controller_may_read(self._client, spec, namespace)
@@ -128,7 +128,7 @@ class MetricReader:
         return {"error": refusal_text(error, asked)}
 
     async def _check_server(self) -> None:
-        """Return if the API server itself answers, so that only the metric gave no answer.
+        """Return if the API server is up, so that only the metric failed; raise otherwise.
 
         Raises:
             UnreadableError: it does not.
@@ -140,7 +140,7 @@ class MetricReader:
 
 
 def forbidden_text(spec: MetricSpec, namespace: str) -> str:
-    """Return what the API server says to the HPA controller where that may not read a metric."""
+    """Return the API server's message to a controller that may not read a metric."""
     asked = metric_attributes(spec)
     group, resource = asked["group"], asked["resource"]
     name = f' "{asked["name"]}"' if "name" in asked else ""
@@ -157,7 +157,7 @@ def _place(sight: Sight, spec: MetricSpec) -> str:
 
 
 def _asks_as_another(sight: Sight, index: int) -> bool:
-    """Return whether the status shows that the controller may read a metric, and so has another account.
+    """Return whether the HPA's status shows that its controller may read a metric.
 
     It does by a value, or by an error other than that.
     """

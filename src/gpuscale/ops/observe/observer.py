@@ -1,4 +1,4 @@
-"""One look at an HPA with its controller's eyes: what a sync asks for, and what it remembers."""
+"""Reads an HPA as a sync of its controller would: requests, and the controller's memory."""
 
 import asyncio
 from contextlib import suppress
@@ -35,7 +35,7 @@ _REFUSALS = (ApiStatusError, ApiUnreachableError)
 
 
 class Observer:
-    """Looks at HPAs. What several of them need, such as the scale of a target, is read once.
+    """Reads HPAs. What several of them share, such as a target's scale, is read once.
 
     Args:
         client: to the API server.
@@ -52,7 +52,7 @@ class Observer:
         self._version: asyncio.Future[str | None] | None = None
 
     async def look(self, body: JsonObject) -> Sight:
-        """Return what the controller would see of an HPA now.
+        """Return what the controller would read of an HPA now.
 
         Raises:
             ConfigError: the HPA has a field that can't be read.
@@ -116,7 +116,7 @@ class Observer:
     async def _scale(
         self, target: CrossVersionObjectReference, namespace: str
     ) -> tuple[JsonObject, str]:
-        """Return the scale of a target, or the controller's words for why there is none."""
+        """Return a target's scale, or the controller's error message."""
         if target.api_version.count("/") > 1:
             return {}, f"unexpected GroupVersion string: {target.api_version}"
         what = f"the scale of {target.kind}/{target.name} in namespace {namespace}"
@@ -140,7 +140,7 @@ class Observer:
     async def _selecting(
         self, hpa: HorizontalPodAutoscaler, selector: Selector, pods: list[JsonObject]
     ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Return the HPAs whose selector finds one of the pods, and what could not be read of them."""
+        """Return the HPAs whose selector matches one of the pods, and errors while finding them."""
         labels = [mapping_of(mapping_of(pod.get("metadata")).get("labels")) for pod in pods]
         texts = [{k: v for k, v in each.items() if isinstance(v, str)} for each in labels]
         try:
@@ -152,7 +152,7 @@ class Observer:
         return tuple(found), ()
 
     async def _selectors(self, namespace: str) -> dict[str, Selector]:
-        """Return the selectors that the controller knows of the namespace's HPAs.
+        """Return the selectors that the controller has stored for the namespace's HPAs.
 
         It learns one at a sync that looks at metrics, so an HPA that is paused may not have any.
         """
@@ -183,7 +183,7 @@ def _read_hpa(body: JsonObject) -> HorizontalPodAutoscaler:
 
 
 def _parsed(selector: str) -> Selector | None:
-    """Return the selector; None where the controller finds no pods by it."""
+    """Parse a selector; None if it matches no pods for the controller."""
     try:
         return parse_selector(selector) or None
     except ValueError:
@@ -191,7 +191,7 @@ def _parsed(selector: str) -> Selector | None:
 
 
 def _looks_at_metrics(sight: Sight) -> bool:
-    """Return whether the controller's next sync goes by metrics."""
+    """Return whether the controller's next sync reads metrics."""
     status = mapping_of(sight.scale.get("status"))
     current = count(mapping_of(sight.scale.get("spec")).get("replicas"))
     scale = Scale(current, count(status.get("replicas")), text_of(status.get("selector")))
@@ -207,6 +207,6 @@ def _looks_at_metrics(sight: Sight) -> bool:
 
 
 def _is_active(body: JsonObject) -> bool:
-    """Return whether an HPA has come to look at its target's pods."""
+    """Return whether an HPA has got as far as its target's pods."""
     active = [each for each in conditions_of(body) if each.get("type") == SCALING_ACTIVE]
     return any(each.get("reason") != SCALING_DISABLED.reason for each in active)

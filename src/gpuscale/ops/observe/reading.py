@@ -1,4 +1,4 @@
-"""The Decision documents of HPAs on a cluster."""
+"""Reads the Decision documents of a cluster's HPAs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from gpuscale.ops.observe.observer import Observer
 
 @dataclass(frozen=True, slots=True)
 class HpaSelection:
-    """Which HPAs to look at."""
+    """Which HPAs to read."""
 
     namespace: str | None
     """None is all of them, which takes no names."""
@@ -26,7 +26,7 @@ class HpaSelection:
 
 @dataclass(frozen=True, slots=True)
 class SeenHpa:
-    """One HPA, and what its controller sees."""
+    """An HPA with what its controller sees."""
 
     name: str
     namespace: str
@@ -43,7 +43,7 @@ class SeenHpa:
 async def read_hpas(
     settings: KubeSettings, wanted: HpaSelection, clock: Clock
 ) -> tuple[SeenHpa | GpuscaleError, ...]:
-    """Return what the controller sees of each HPA, or why that can't be read.
+    """Return the Decision document of each HPA, or why it can't be read.
 
     Raises:
         UsageError: there is no usable kubeconfig.
@@ -85,7 +85,7 @@ async def _seen(observer: Observer, body: JsonObject) -> SeenHpa | GpuscaleError
 
 
 def saved_text(seen: Sequence[SeenHpa], cluster: str) -> str:
-    """Return documents as a file that says where they are from."""
+    """Return documents as a file, with a comment on their origin."""
     return "---\n".join(_commented(each, cluster) for each in seen)
 
 

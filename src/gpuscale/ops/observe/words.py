@@ -1,4 +1,4 @@
-"""What the controller's client says when an API refuses: the server's words, or its own for the status code.
+"""Error messages of the controller's client: the server's, or its own for a status code.
 
 Source: k8s.io/apimachinery v0.36 pkg/api/errors/errors.go (NewGenericServerResponse), pkg/api/meta/errors.go
 (NoKindMatchError); k8s.io/client-go v0.36 rest/request.go (newUnstructuredResponseError).
@@ -24,7 +24,7 @@ _BY_CODE = {
 
 
 def refusal_text(error: ApiStatusError | ApiUnreachableError, asked: str) -> str:
-    """Return the error of the controller's client for the same request.
+    """Return the error message of the controller's client for a refused request.
 
     Args:
         error: of our own request; one without an answer counts as one that took too long.
@@ -44,5 +44,5 @@ def refusal_text(error: ApiStatusError | ApiUnreachableError, asked: str) -> str
 
 
 def no_kind_text(kind: str, group: str) -> str:
-    """Return the error for a kind that no API of a group has."""
+    """Return the error message for a kind that a group doesn't have."""
     return f'no matches for kind "{kind}" in group "{group}"'

@@ -1,4 +1,4 @@
-"""Clouds: what each one's GPU nodes are known by, and how a pool of them is made.
+"""Clouds: how their GPU nodes are recognized, and how a pool of them is created.
 
 `Provider` and what it is made of are for plug-ins too; see docs/extending.md.
 """

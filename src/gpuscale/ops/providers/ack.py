@@ -22,7 +22,7 @@ _NOTES = (
 
 
 def _pool_files(pool: Pool) -> Sequence[PoolFile]:
-    """Return the body of the request, and the script that sends it."""
+    """Return the request body and the script that sends it."""
     body = json.dumps(_body(pool), indent=2) + "\n"
     call = command(
         ["aliyun cs POST", '"/clusters/${1:?id of the cluster}/nodepools"'],

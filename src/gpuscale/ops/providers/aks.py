@@ -28,7 +28,7 @@ _PROFILE_NOTES = (
 
 
 def _pool_files(pool: Pool) -> Sequence[PoolFile]:
-    """Return the script that adds the pool, and the one that sets the autoscaler's profile."""
+    """Return a script that adds the pool, and one that sets the autoscaler profile."""
     where = [
         f"--resource-group {pool.resource_group}",
         f"--cluster-name {pool.cluster}",
@@ -55,7 +55,7 @@ def _pool_files(pool: Pool) -> Sequence[PoolFile]:
 
 
 def _spot(pool: Pool) -> list[str]:
-    """Return the arguments of a pool of spot machines, to which AKS adds a taint of its own."""
+    """Return the arguments of a spot pool, to which AKS adds a taint of its own."""
     if not pool.spot:
         return []
     return ["--priority Spot", "--eviction-policy Delete", "--spot-max-price -1"]

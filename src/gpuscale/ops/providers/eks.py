@@ -35,7 +35,7 @@ _FLAG_NOTES = (
 
 
 def _pool_files(pool: Pool) -> Sequence[PoolFile]:
-    """Return the ClusterConfig of eksctl, and values for the autoscaler's chart."""
+    """Return eksctl's ClusterConfig, and values for the autoscaler's chart."""
     group: dict[str, object] = {
         "name": f"{pool.name}-{pool.zone}" if pool.zone else pool.name,
         "amiFamily": "AmazonLinux2023",

@@ -1,4 +1,4 @@
-"""A provider as a field of a file: its name there, the object in the code."""
+"""A provider in a file: its name there, a `Provider` in code."""
 
 from typing import Annotated, Any
 
@@ -34,6 +34,6 @@ ProviderField = Annotated[
 
 
 def default_provider() -> Any:  # noqa: ANN401 - as pydantic's Field has it
-    """Return what a field is where the file does not name it."""
+    """Return the provider of a file that names none."""
     # A default would be put into the schema as the object that it is.
     return Field(default_factory=lambda: DEFAULT, json_schema_extra={"default": DEFAULT.name})

@@ -1,4 +1,4 @@
-"""Files of a node pool: comments, commands and data put together as text."""
+"""Files of a node pool, assembled from comments, commands and data."""
 
 import textwrap
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ _WIDTH = 110
 
 @dataclass(frozen=True, slots=True)
 class PoolFile:
-    """One file."""
+    """A file for creating a node pool."""
 
     name: str
     text: str
@@ -54,5 +54,5 @@ def yaml_file(name: str, notes: Sequence[str], *documents: object) -> PoolFile:
 
 
 def taint_object(taint: Taint) -> dict[str, object]:
-    """Return a taint as manifests have it."""
+    """Return a taint in manifest form."""
     return {"key": taint.key, "value": taint.value, "effect": taint.effect}

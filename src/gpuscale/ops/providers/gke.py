@@ -24,7 +24,7 @@ _PROFILE_NOTES = (
 
 
 def _pool_files(pool: Pool) -> Sequence[PoolFile]:
-    """Return the script that adds the pool, and the one that sets the autoscaler's profile."""
+    """Return a script that adds the pool, and one that sets the autoscaler profile."""
     accelerator = f"type={pool.gpu},count={pool.gpus},gpu-driver-version=latest"
     if pool.slices > 1:
         accelerator += (

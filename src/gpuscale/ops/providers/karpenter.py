@@ -22,7 +22,7 @@ _NOTES = (
 
 
 def karpenter_files(pool: Pool, karpenter: Karpenter) -> Sequence[PoolFile]:
-    """Return the NodePool and its class."""
+    """Return the NodePool and its node class."""
     node_class = karpenter.node_class(pool)
     notes = (*_NOTES, *karpenter.notes)
     return [yaml_file("node-pool.yaml", notes, _node_pool(pool, node_class), node_class)]

@@ -1,4 +1,4 @@
-"""What gpuscale knows about a cloud: how its GPU nodes are known, and how a pool of them is made.
+"""What gpuscale knows of a cloud: how its GPU nodes are recognized, how a pool of them is created.
 
 A `Provider` is one object, and the only place for what is special about a cloud. A new cloud is one module,
 and the type checker reports a field that it lacks. `registry` lists built-in ones; plug-ins add others.
@@ -17,7 +17,7 @@ OWN_LABEL = "gpuscale.dev/gpu"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pool:
-    """A pool of equal GPU nodes; texts are free of blanks, quotes and what else shells read."""
+    """A pool of equal GPU nodes; its texts contain no whitespace, quotes or shell characters."""
 
     name: str
     cluster: str
@@ -43,19 +43,19 @@ class Pool:
     """Whether the installation brings the device plugin, which makes the slices."""
 
     def shared_gpus(self) -> int:
-        """Return how many `nvidia.com/gpu` a node will have once the device plugin runs."""
+        """Return a node's number of `nvidia.com/gpu` once the device plugin runs."""
         return self.gpus * (self.slices if self.has_own_plugin else 1)
 
 
 @dataclass(frozen=True, slots=True)
 class NodeLabel:
-    """A label that GPU nodes have; any of these values, or just any."""
+    """A label of GPU nodes, with certain values or any value."""
 
     key: str
     values: tuple[str, ...] = ()
 
     def term(self) -> dict[str, object]:
-        """Return the term of a node affinity that asks for it."""
+        """Return a node affinity term for the label."""
         match: dict[str, object] = {"key": self.key, "operator": "In" if self.values else "Exists"}
         if self.values:
             match["values"] = list(self.values)
@@ -77,7 +77,7 @@ _ANYWHERE = (
 
 @dataclass(frozen=True, slots=True)
 class AcceleratorLabel:
-    """What has to be on a GPU node so that Cluster Autoscaler waits for the node's GPUs."""
+    """The label by which Cluster Autoscaler knows to wait for a new node's GPUs."""
 
     key: str
     pool_key: str
@@ -86,7 +86,7 @@ class AcceleratorLabel:
 
 @dataclass(frozen=True, slots=True)
 class TemplateFix:
-    """How Cluster Autoscaler learns which GPUs a node of an empty pool would have."""
+    """How Cluster Autoscaler learns the GPUs of an empty pool's future nodes."""
 
     what: str
     command: str
@@ -94,7 +94,7 @@ class TemplateFix:
 
 @dataclass(frozen=True, slots=True)
 class Karpenter:
-    """The provider's part of a Karpenter NodePool."""
+    """A provider's part of a Karpenter NodePool."""
 
     node_class: Callable[[Pool], dict[str, Any]]
     """Makes the manifest of the node class, which the NodePool refers to."""
@@ -106,7 +106,7 @@ _USUAL_TAINT = Taint("nvidia.com/gpu", "present")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provider:
-    """A cloud, or whatever else runs clusters."""
+    """A cloud, or another environment of clusters."""
 
     name: str
     """In values files, scenarios and flags: lower-case letters and digits. A built-in one has the page
@@ -156,7 +156,7 @@ class Provider:
         return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
 
     def runs(self, provider_id: str, labels: Mapping[str, str]) -> bool:
-        """Return whether a node with this `providerID` and these labels is one of the provider's."""
+        """Return whether a node with this `providerID` and these labels belongs to the provider."""
         scheme, separator, _ = provider_id.partition("://")
         if separator and scheme in self.id_schemes:
             return True

@@ -1,4 +1,4 @@
-"""All providers: those that come along, and those of plug-ins."""
+"""All providers: built-in ones and those of plug-ins."""
 
 from gpuscale.base.plugins import PluginGroup
 from gpuscale.ops.providers.ack import ACK
@@ -33,7 +33,7 @@ PLUGINS = PluginGroup("gpuscale.providers", Provider)
 
 
 def named(name: str) -> Provider | None:
-    """Return the provider of a name; None where there is none. A plug-in can't replace what comes along.
+    """Return a provider by name; None if unknown. A plug-in can't replace a built-in one.
 
     Raises:
         PluginError: the plug-in that has the name can't be used.

@@ -1,4 +1,4 @@
-"""OTLP metrics: read, and named and laid out as Prometheus does on its own OTLP endpoint."""
+"""OTLP metrics: parsed, and converted as Prometheus' own OTLP endpoint does."""
 
 from typing import TYPE_CHECKING
 

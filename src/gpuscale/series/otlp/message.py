@@ -1,4 +1,4 @@
-"""Requests to an OTLP/HTTP endpoint for metrics, and the answers: protobuf and JSON.
+"""Requests and responses of an OTLP/HTTP endpoint for metrics, in protobuf and JSON.
 
 Source: opentelemetry-proto 1.x (collector/metrics/v1), OTLP specification 1.x (OTLP/HTTP).
 """
@@ -48,11 +48,11 @@ _UNREAD = "exemplars"
 
 
 class MalformedRequestError(ValueError):
-    """A body is no request."""
+    """A body is no valid OTLP request."""
 
 
 def read_request(body: bytes, content_type: str) -> Request:
-    """Return the request of a body.
+    """Parse a request's body.
 
     Args:
         body: not compressed.
@@ -84,7 +84,7 @@ def read_request(body: bytes, content_type: str) -> Request:
 
 
 def answer(content_type: str, rejected: int, reason: str) -> bytes:
-    """Return the body of a successful answer, which says what was left out."""
+    """Return the body of a successful response, which reports what was left out."""
     response = ExportMetricsServiceResponse()
     if rejected or reason:
         response.partial_success.rejected_data_points = rejected

@@ -1,4 +1,4 @@
-"""Names of OTLP metrics and attributes as Prometheus has them: underscores, units and types as suffixes.
+"""Names of OTLP metrics and attributes in Prometheus' form: underscores, unit and type suffixes.
 
 Source: prometheus/otlptranslator v1 (metric_namer.go, unit_namer.go, label_namer.go) with the strategy
 UnderscoreEscapingWithSuffixes, which is Prometheus' default.
@@ -50,7 +50,7 @@ _PER_UNITS = {
 
 
 class MetricKind(Enum):
-    """What of a metric's type shows in its name."""
+    """The part of a metric's type that shows in its name."""
 
     COUNTER = "counter"
     """A sum that only grows."""
@@ -60,7 +60,7 @@ class MetricKind(Enum):
 
 
 def metric_name(name: str, unit: str, kind: MetricKind) -> str:
-    """Return the name of a metric's series; empty where nothing of it can be one.
+    """Return the name of a metric's series; empty if no valid name is left.
 
     Args:
         name: such as `http.server.request.duration`.
@@ -86,7 +86,7 @@ def metric_name(name: str, unit: str, kind: MetricKind) -> str:
 
 
 def label_name(attribute: str) -> str:
-    """Return the name of an attribute's label; empty where there is none."""
+    """Return the label name of an attribute; empty if no valid name is left."""
     found = _NO_LABEL_CHARACTER.sub("_", attribute)
     if not found.strip("_"):
         return ""

@@ -56,7 +56,7 @@ class OtlpSample:
 
 @dataclass(slots=True)
 class Refusals:
-    """Points that are not taken, by reason."""
+    """Refused points, counted by reason."""
 
     points: dict[str, int] = field(default_factory=dict)
 
@@ -183,7 +183,7 @@ def _labels(
     shared: Mapping[str, str],
     identity: Mapping[str, str],
 ) -> dict[str, str]:
-    """Return the labels of a point; of attributes with one name the values are joined, as upstream."""
+    """Return a point's labels; values of attributes with equal names are joined, as upstream does."""
     found: dict[str, str] = {}
     for key, value in sorted(_texts(point.attributes).items()):
         name = label_name(key)

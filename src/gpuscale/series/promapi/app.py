@@ -69,7 +69,7 @@ def add_routes(
     shows_measured: bool = False,
     view: ServerView = NOTHING_MORE,
 ) -> None:
-    """Serve the API on `app`: queries, series, labels, rules, targets, status, health.
+    """Add the API to `app`: queries, series, labels, rules, targets, status, health.
 
     Args:
         app: which is not yet running.
@@ -102,7 +102,7 @@ def add_routes(
 
 
 class _Api:
-    """One method per endpoint, from parameters to the body of the answer."""
+    """The endpoints' handlers: from parameters to the response body."""
 
     def __init__(
         self,
@@ -274,7 +274,7 @@ def _json_handler(answer: Answer) -> Callable[[web.Request], Awaitable[web.Respo
 
 
 async def _unserved(parameters: Parameters, request: web.Request) -> bytes:
-    """Refuse a path that is not served, or not by this method."""
+    """Refuse an unknown path, or a method that a path does not have."""
     allowed: set[str] = set()
     for resource in request.app.router.resources():
         methods = {route.method for route in resource}

@@ -1,4 +1,4 @@
-"""The bodies of answers, and errors in Prometheus' words, as JSON that is written piece by piece.
+"""Response bodies and errors in Prometheus' words, encoded as JSON piece by piece.
 
 A whole answer handed to the encoder at once would keep every other thread waiting until it is done.
 """
@@ -18,7 +18,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def query_body(kind: str, result: Iterable[bytes], warnings: list[str], check: Check) -> bytes:
-    """Return the answer to a query.
+    """Return the response to a query.
 
     Args:
         kind: the `resultType`.
@@ -35,7 +35,7 @@ def query_body(kind: str, result: Iterable[bytes], warnings: list[str], check: C
 
 
 def list_body(data: Iterable[Any], check: Check) -> bytes:
-    """Return an answer whose data is a list.
+    """Return a response whose data is a list.
 
     Raises:
         TooManyBytesError: the answer is too large.
@@ -44,7 +44,7 @@ def list_body(data: Iterable[Any], check: Check) -> bytes:
 
 
 def plain_body(body: dict[str, Any]) -> bytes:
-    """Return a small answer or an error."""
+    """Return a small response or an error."""
     return _text(body).encode(errors="replace")
 
 
@@ -67,7 +67,7 @@ def _written(head: str, pieces: Iterable[bytes], tail: str, check: Check) -> byt
 
 
 def encoded(data: Any) -> bytes:  # noqa: ANN401 - JSON
-    """Return a piece of an answer as JSON; what is no text is replaced."""
+    """Return a part of a response as JSON; invalid text is replaced."""
     try:
         return _encode(data)
     except UnicodeEncodeError:
@@ -79,7 +79,7 @@ def _text(data: Any) -> str:  # noqa: ANN401 - JSON
 
 
 class ApiError(GpuscaleError):
-    """An answer other than success.
+    """An error response.
 
     Args:
         status: HTTP status code.
@@ -95,15 +95,15 @@ class ApiError(GpuscaleError):
 
 
 def bad_data(text: str) -> ApiError:
-    """Return the error of a request that is wrong in itself."""
+    """Return the error for an invalid request."""
     return ApiError(400, "bad_data", text)
 
 
 def execution(text: str) -> ApiError:
-    """Return the error of a query that failed on the data."""
+    """Return the error for a query that failed on the data."""
     return ApiError(422, "execution", text)
 
 
 def timed_out(text: str) -> ApiError:
-    """Return the error of a query that took too long."""
+    """Return the error for a query that took too long."""
     return ApiError(503, "timeout", text)

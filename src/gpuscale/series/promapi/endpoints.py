@@ -1,4 +1,4 @@
-"""The endpoints that are about the server and its rules rather than about series."""
+"""Endpoints about the server and its rules, rather than about series."""
 
 from collections.abc import Awaitable, Callable
 
@@ -19,7 +19,7 @@ Answer = Callable[[Parameters, web.Request], Awaitable[bytes]]
 def server_endpoints(
     store: SeriesStore, clock: Clock, axis: TimeAxis, view: ServerView
 ) -> tuple[tuple[str, Answer], ...]:
-    """Return the paths and what answers them.
+    """Return the handlers by path.
 
     Args:
         store: whose size is shown.
@@ -58,7 +58,7 @@ def _answer(made: Callable[[Parameters], object]) -> Answer:
 
 
 def _no_exemplars(parameters: Parameters) -> list[object]:
-    """Return none of any query: none are kept."""
+    """Return an empty list: exemplars are not stored."""
     start_ms, end_ms = parameters.time_ms("start", None), parameters.time_ms("end", None)
     if start_ms is not None and end_ms is not None and end_ms < start_ms:
         raise bad_data("end timestamp must not be before start timestamp")

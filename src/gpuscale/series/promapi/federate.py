@@ -1,4 +1,4 @@
-"""The newest samples of chosen series as text, for another Prometheus to scrape.
+"""Federation: the newest samples of selected series as text, for another Prometheus to scrape.
 
 Source: prometheus web/federate.go.
 """
@@ -62,6 +62,6 @@ def _label_text(label: str, *, utf8_names: bool) -> str:
 
 
 def _escaped(name: str) -> str:
-    """Return a name with what does not fit replaced by underscores."""
+    """Return a name with invalid characters replaced by underscores."""
     escaped = _UNFIT.sub("_", name)
     return f"_{escaped[1:]}" if escaped[:1].isdigit() else escaped

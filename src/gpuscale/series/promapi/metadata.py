@@ -1,4 +1,4 @@
-"""What targets say of their metrics, in the shapes of the Prometheus API.
+"""Metadata of metrics, as targets expose it, in the JSON form of Prometheus' API.
 
 Source: prometheus web/api/v1/api.go (metricMetadata, targetMetadata).
 """
@@ -15,7 +15,7 @@ _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
 
 
 def metric_metadata(book: MetadataBook, parameters: Parameters) -> dict[str, list[dict[str, str]]]:
-    """Return type, help and unit by metric, each version once.
+    """Return type, help and unit by metric; different versions are listed once each.
 
     Raises:
         ApiError: a limit is no number.
@@ -56,7 +56,7 @@ def _said(metadata: MetricMetadata) -> dict[str, str]:
 
 
 def _limit(parameters: Parameters, name: str) -> int | None:
-    """Return a limit; None for a negative one, which is none."""
+    """Return a limit; None for a negative number, which means no limit."""
     text = parameters.text(name)
     if not text:
         return None

@@ -1,4 +1,4 @@
-"""Parameters of a request, from the URL and from a form in the body, read as Prometheus reads them.
+"""Parameters of a request, from the URL or a form, parsed as Prometheus does.
 
 Source: prometheus web/api/v1/api.go (parseTime, parseDuration, parseLimitParam).
 """
@@ -36,17 +36,17 @@ _DURATION = re.compile(r"(?:\d+(?:ms|[smhdwy]))+", re.ASCII)
 
 
 class Parameters:
-    """The fields of one request; those of the body come before those of the URL."""
+    """A request's fields; those of the body come before those of the URL."""
 
     def __init__(self, fields: Sequence[tuple[str, str]]) -> None:
         self._fields = fields
 
     def all(self, name: str) -> list[str]:
-        """Return every value of a field, in their order."""
+        """Return all values of a field, in order."""
         return [value for key, value in self._fields if key == name]
 
     def text(self, name: str) -> str:
-        """Return the first value of a field, the empty text where it is not set."""
+        """Return the first value of a field; empty if it is absent."""
         return next(iter(self.all(name)), "")
 
     def query(self) -> Query:
@@ -90,7 +90,7 @@ class Parameters:
         return milliseconds
 
     def timeout_s(self) -> float | None:
-        """Return how long the query may take in seconds; None where nothing is asked for.
+        """Return the timeout of the query in seconds; None if absent.
 
         Raises:
             ApiError: neither seconds nor a duration.
@@ -102,7 +102,7 @@ class Parameters:
         return None if milliseconds is None else milliseconds / 1000
 
     def lookback_ms(self) -> int:
-        """Return how old a sample may be and still count as the current one, in milliseconds.
+        """Return the lookback in milliseconds: how old a current sample may be.
 
         Raises:
             ApiError: neither seconds nor a duration.
@@ -114,7 +114,7 @@ class Parameters:
         return milliseconds if milliseconds > 0 else LOOKBACK_MS
 
     def limit(self) -> int | None:
-        """Return how many results are wanted at most; None is all.
+        """Return the limit on the number of results; None means no limit.
 
         Raises:
             ApiError: not a whole number of zero or more.
@@ -138,7 +138,7 @@ class Parameters:
             raise bad_data(f'invalid parameter "match[]": {error}') from None
 
     def selector(self, name: str) -> tuple[Matcher, ...] | None:
-        """Return the series selector of a field; None where it is not set.
+        """Return a field's series selector; None if absent.
 
         Raises:
             ApiError: it is not a selector.
@@ -173,7 +173,7 @@ def parse_time_ms(text: str, name: str) -> int:
 
 
 def unescaped_name(name: str) -> str:
-    """Return the name of a label from a path, where characters that do not fit are written as `U__a_2e_b`.
+    """Return a label name from a path, with escapes such as `U__a_2e_b` decoded.
 
     Source: prometheus common/model/metric.go (UnescapeName, values).
     """
@@ -211,7 +211,7 @@ async def _form(request: web.Request) -> list[tuple[str, str]]:
 
 
 async def _multipart_form(request: web.Request) -> list[tuple[str, str]]:
-    """Return the fields of a form in parts, as `curl -F` sends them, files left out."""
+    """Return the text fields of a multipart form, as `curl -F` sends it."""
     boundary = _BOUNDARY.search(request.headers["Content-Type"])
     if boundary is None:
         raise bad_data("error parsing form values: no multipart boundary param in Content-Type")
@@ -240,7 +240,7 @@ async def _bounded_body(request: web.Request) -> bytes:
 
 
 def _duration_ms(text: str) -> int | None:
-    """Return the milliseconds of seconds or of a duration; None where a text is neither."""
+    """Return a number of seconds or a duration in milliseconds; None for any other text."""
     seconds = _number(text)
     if seconds is not None and abs(seconds) <= _MAX_SECONDS:
         return math.floor(seconds * 1000)

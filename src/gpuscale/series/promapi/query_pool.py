@@ -1,4 +1,4 @@
-"""Queries evaluated in threads, each with a deadline, while the event loop goes on.
+"""Queries evaluated in threads with deadlines, while the event loop goes on.
 
 The loop alone touches the store: it copies what a query reads, some series at a time, and a thread evaluates
 the copy. Where numpy is installed, that is done with it, for all series and steps at once. Threads share one
@@ -49,7 +49,7 @@ _QUICK_WORK = 2_000
 
 
 class _Deadline:
-    """When a query has to stop; also read by the thread that evaluates it."""
+    """The deadline of a query, checked by the thread that evaluates it."""
 
     def __init__(self, seconds: float, is_wanted: Callable[[], bool]) -> None:
         self._is_wanted = is_wanted
@@ -62,7 +62,7 @@ class _Deadline:
         return max(0.0, self._end - self._now())
 
     def check(self) -> None:
-        """Raise QueryTimeoutError once the time is up, or the caller has gone."""
+        """Raise QueryTimeoutError if the time is up or the caller has gone."""
         if self.cancelled.is_set() or not self._is_wanted():
             raise QueryTimeoutError("query was canceled in expression evaluation")
         if self._now() >= self._end:
@@ -98,7 +98,7 @@ class QueryPool:
         lookback_ms: int = LOOKBACK_MS,
         is_wanted: Callable[[], bool] = lambda: True,
     ) -> Answer:
-        """Return what `work` makes, in a thread, of the samples that a query reads.
+        """Return the result of `work` on a query's samples, computed in a thread.
 
         Most queries of autoscalers read a few series. They are answered at once, without a copy or a queue.
 
@@ -172,7 +172,7 @@ class QueryPool:
         return await self._in_thread(lambda: _outcome(work, snapshot, budget))
 
     async def _copied(self, filling: Iterator[None], budget: Budget) -> "_Failure | None":
-        """Copy samples, some at a time; return why they are not all copied."""
+        """Copy samples in slices; return an error if the copy is incomplete."""
         try:
             for _ in filling:
                 budget()
@@ -184,7 +184,7 @@ class QueryPool:
     async def apart(
         self, work: Callable[[Check], Answer], *, timeout_s: float | None = None
     ) -> Answer:
-        """Return what `work` gives in a thread; it must not touch a store.
+        """Return the result of `work`, run in a thread; it must not use a store.
 
         Raises:
             QueryTimeoutError: as `evaluate`.
@@ -196,7 +196,7 @@ class QueryPool:
     async def _slot(
         self, timeout_s: float | None, is_wanted: Callable[[], bool] = lambda: True
     ) -> AsyncGenerator[_Deadline, None]:
-        """Wait for one of the places; a caller that goes away stops its query."""
+        """Wait for a free slot; a caller that goes away cancels its query."""
         if self._inside >= self._limit:
             raise QueryTimeoutError(
                 f"too many queries at once: {self._inside} run or wait, expected at most {self._limit}"
@@ -227,12 +227,12 @@ class QueryPool:
 
 @dataclass
 class _Failure:
-    """Why a query has no answer; without the traceback, which has all that the query held."""
+    """A query's error, without the traceback, which would keep all of the query's data alive."""
 
     error: Exception
 
     def take(self) -> Exception:
-        """Return the error to raise, and keep it no more: its traceback will have what holds this."""
+        """Return the error to raise, and drop the reference to it, as its traceback refers back here."""
         error, self.error = self.error, RowWiseError()
         return error
 
@@ -240,7 +240,7 @@ class _Failure:
 def _outcome(
     work: Callable[[Samples, Check], Answer], samples: SampleCopies | Evaluable, budget: Budget
 ) -> Answer | _Failure:
-    """Return what `work` makes of samples, or why it makes nothing."""
+    """Return the result of `work` on samples, or its failure."""
     try:
         return work(samples, budget)
     except (QueryError, RowWiseError) as error:
@@ -249,7 +249,7 @@ def _outcome(
 
 
 def _on_loop(check: Check) -> Callable[[Callable[[], Copied]], Copied]:
-    """Return what lets a thread run something on this event loop, and waits for it."""
+    """Return a function by which a thread runs something on this event loop, and waits for it."""
     loop = asyncio.get_running_loop()
 
     def hand_over(read: Callable[[], Copied]) -> Copied:
@@ -271,7 +271,7 @@ def _on_loop(check: Check) -> Callable[[Callable[[], Copied]], Copied]:
 def _is_quick(
     store: SeriesStore, root: Node, covered: QueryRange, lookback_ms: int, steps: int
 ) -> bool:
-    """Return whether a query is a few milliseconds' work at most, by what it reads and evaluates."""
+    """Return whether a query takes a few milliseconds at most, judged by its series and steps."""
     passes = steps * evaluations(root)
     work = passes
     for matchers, need in needs(root, covered, lookback_ms).items():

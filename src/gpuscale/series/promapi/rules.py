@@ -1,4 +1,4 @@
-"""Rules and alerts in the JSON shapes of the Prometheus API.
+"""Rules and alerts in the JSON form of Prometheus' API.
 
 Source: prometheus web/api/v1/api.go (rules, alerts; v3.0.0).
 """
@@ -22,7 +22,7 @@ NEVER = "0001-01-01T00:00:00Z"
 
 
 def rule_groups(ruler: Ruling | None, parameters: Parameters, axis: TimeAxis) -> dict[str, Any]:
-    """Return the groups and rules that a request asks for.
+    """Return the groups and rules that a request selects.
 
     Raises:
         ApiError: a parameter has no such value.
@@ -56,7 +56,7 @@ def alerts(ruler: Ruling | None, axis: TimeAxis) -> dict[str, Any]:
 
 
 def timestamp(time_ms: int | None, axis: TimeAxis) -> str:
-    """Return a time of the store in RFC 3339, in the caller's time."""
+    """Return a time of the store in RFC 3339, on the caller's time axis."""
     if time_ms is None:
         return NEVER
     moment = datetime.fromtimestamp(axis.to_caller_ms(time_ms) / 1000, UTC)
@@ -82,7 +82,7 @@ def _wanted(parameters: Parameters) -> Callable[[AnyRule], bool]:
 
 
 def _matches(labels: Mapping[str, str], matchers: Sequence[Matcher]) -> bool:
-    """Return whether a rule's labels fulfil a selector; a template can't be known to."""
+    """Return whether a rule's labels match a selector; a label with a template never does."""
     return all(
         "{{" not in labels.get(each.name, "") and each.predicate()(labels.get(each.name, ""))
         for each in matchers
@@ -158,7 +158,7 @@ def _alert(alert: Alert, axis: TimeAxis) -> dict[str, Any]:
 
 
 def exponent_text(value: float) -> str:
-    """Return a number as Go's `%e` of the shortest length gives it, such as `1.5e+00`."""
+    """Return a number like Go's shortest `%e`, such as `1.5e+00`."""
     if value != value:
         return "NaN"
     if value in {float("inf"), float("-inf")}:

@@ -1,4 +1,4 @@
-"""What the API shows of the server beside its series: rules, targets and settings."""
+"""What Prometheus' API shows besides series: rules, targets and settings."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ Health = Literal["up", "down", "unknown"]
 
 @dataclass(frozen=True, slots=True)
 class TargetView:
-    """One target that is scraped or followed."""
+    """A target that is scraped or followed."""
 
     url: str
     labels: Mapping[str, str]
@@ -28,11 +28,11 @@ class TargetView:
 
 
 class Ruling(Protocol):
-    """What evaluates rules, as far as the API shows it."""
+    """A rule evaluator, as the API needs it."""
 
     @property
     def groups(self) -> RuleGroups:
-        """The rules, with what each gave last."""
+        """The rules, with their latest results."""
         ...
 
     def interval_of(self, group: RuleGroup) -> int:
@@ -42,7 +42,7 @@ class Ruling(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ServerView:
-    """Where the API finds what it shows; the default is a server without rules and targets."""
+    """The sources of rules, targets and settings for the API; by default there are none."""
 
     ruler: Ruling | None = None
     targets: Callable[[], Iterable[TargetView]] = tuple

@@ -1,4 +1,4 @@
-"""Query results in the JSON shapes of the Prometheus API, as text.
+"""Query results as JSON text in the form of Prometheus' API.
 
 Ten thousand series at hundreds of steps are millions of points. So numbers are formatted many at a time, and
 the times of series that share them once.
@@ -33,7 +33,7 @@ from gpuscale.series.values import (
 
 @dataclass(frozen=True, slots=True)
 class TimeAxis:
-    """How the caller's time maps to the store's; the default is that they are the same."""
+    """A mapping from the caller's time to the store's; by default they are equal."""
 
     origin_ms: int = 0
     """The moment at which both show the same."""
@@ -41,15 +41,15 @@ class TimeAxis:
     """Seconds of the store per second of the caller."""
 
     def to_store_ms(self, caller_ms: int) -> int:
-        """Return the store's time at a moment of the caller's."""
+        """Return the store's time for a time of the caller."""
         return self.origin_ms + round((caller_ms - self.origin_ms) * self.speed)
 
     def to_caller_ms(self, store_ms: int) -> int:
-        """Return the caller's time at a moment of the store's."""
+        """Return the caller's time for a time of the store."""
         return self.origin_ms + round((store_ms - self.origin_ms) / self.speed)
 
     def step_to_store_ms(self, step_ms: int) -> int:
-        """Return how far the store's time moves in one of the caller's steps."""
+        """Return the store's time span for a step of the caller."""
         return round(step_ms * self.speed)
 
 
@@ -64,7 +64,7 @@ _NEGATIVE_ZERO = struct.pack("=d", -0.0)
 def query_result(
     value: Value, at_ms: int, axis: TimeAxis = SAME_TIME, *, shows_measured: bool = False
 ) -> tuple[str, Iterator[bytes]]:
-    """Return a query's `resultType`, and the elements of its `result` as JSON, piece by piece.
+    """Return a query's `resultType`, and the elements of its `result` as pieces of JSON.
 
     Args:
         value: what the query gave.
@@ -92,7 +92,7 @@ def query_result(
 
 
 def limited(value: Value, limit: int) -> Value:
-    """Return a vector or matrix with at most so many series; the same value where it has no more."""
+    """Return a vector or matrix cut to a number of series; the same object if it has no more."""
     match value:
         case Vector() if len(value.samples) > limit:
             return Vector(value.samples[:limit])
@@ -120,7 +120,7 @@ def _series(series: Sequence[MatrixSeries], axis: TimeAxis) -> Iterator[bytes]:
 
 
 def _points_writer(axis: TimeAxis) -> Callable[[Sequence[Point]], Iterator[bytes]]:
-    """Return what writes points; series with the same times, one after the other, share their text."""
+    """Return a writer of points; consecutive series with equal times share the text of these."""
     texts = _Texts()
     shared: Sequence[int] = ()
     templates: list[bytes] = []
@@ -146,7 +146,7 @@ def _points_writer(axis: TimeAxis) -> Callable[[Sequence[Point]], Iterator[bytes
 
 
 class _Texts:
-    """The texts of numbers, remembered while they are few: gauges have the same values again and again."""
+    """A cache of numbers' texts, while they are few, as gauges repeat their values."""
 
     def __init__(self) -> None:
         self._known: dict[float, bytes] = {}
@@ -165,7 +165,7 @@ class _Texts:
 
 
 def _numbers(values: Sequence[float]) -> tuple[bytes, ...]:
-    """Return numbers in Prometheus' form, which is nearly always JSON's less the `.0`."""
+    """Return numbers in Prometheus' form, which is mostly JSON's without `.0`."""
     text = encoded(list(values))
     if b"e" in text or b"n" in text:
         # An exponent; or null, which is what JSON has for infinities and NaN.
@@ -179,5 +179,5 @@ def _number(value: float) -> bytes:
 
 
 def _seconds(t_ms: int) -> bytes:
-    """Return seconds, a whole number where it is one."""
+    """Return a time in seconds, as an integer if possible."""
     return repr(t_ms / 1000 if t_ms % 1000 else t_ms // 1000).encode()

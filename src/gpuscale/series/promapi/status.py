@@ -1,4 +1,4 @@
-"""The server itself in the JSON shapes of the Prometheus API: build, settings, targets, size of the store.
+"""The server's status in the JSON form of Prometheus' API: build, settings, targets, store size.
 
 Source: prometheus web/api/v1/api.go (v3.0.0), tsdb/index/postings.go (Stats).
 """
@@ -29,7 +29,7 @@ _SLICE = 2_000
 
 
 def build() -> dict[str, str]:
-    """Return what the build is."""
+    """Return the build information."""
     return {
         "version": API_LEVEL,
         "revision": f"gpuscale {__version__}",
@@ -43,7 +43,7 @@ def build() -> dict[str, str]:
 def runtime(
     view: ServerView, store: SeriesStore, started_ms: int, axis: TimeAxis
 ) -> dict[str, Any]:
-    """Return how the process runs; what only Go has is empty."""
+    """Return facts about the process; those only Go has are empty."""
     return {
         "startTime": timestamp(started_ms, axis),
         "CWD": "",
@@ -64,7 +64,7 @@ def config(view: ServerView) -> dict[str, str]:
 
 
 def targets(view: ServerView, parameters: Parameters, axis: TimeAxis) -> dict[str, Any]:
-    """Return the targets that a request asks for; none is ever dropped."""
+    """Return the targets that a request selects; there are no dropped ones."""
     state, pool = parameters.text("state").lower(), parameters.text("scrapePool")
     active = [
         _target(each, axis)
@@ -79,7 +79,7 @@ def targets(view: ServerView, parameters: Parameters, axis: TimeAxis) -> dict[st
 
 
 def alertmanagers(view: ServerView) -> dict[str, Any]:
-    """Return where alerts are sent."""
+    """Return the Alertmanagers' URLs."""
     return {
         "activeAlertmanagers": [{"url": url} for url in view.alertmanagers],
         "droppedAlertmanagers": [],
@@ -87,7 +87,7 @@ def alertmanagers(view: ServerView) -> dict[str, Any]:
 
 
 async def head(store: SeriesStore, parameters: Parameters) -> dict[str, Any]:
-    """Return how many series there are, and which names and labels have most of them.
+    """Return the number of series, and the names and labels with the most series.
 
     Raises:
         ApiError: the limit is no number.

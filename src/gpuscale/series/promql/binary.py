@@ -1,4 +1,4 @@
-"""Operations on two expressions: arithmetic, comparison, and set operators, with label matching.
+"""Binary operators: arithmetic, comparison, set operators, vector matching.
 
 Source: prometheus promql/engine.go (VectorBinop, VectorscalarBinop, VectorAnd, VectorOr, VectorUnless);
 the error texts are Prometheus'.
@@ -15,7 +15,7 @@ from gpuscale.series.promql.tree import Binary, Cardinality, Matching, ValueType
 
 
 def scalar_binary(evaluator: Evaluator, node: Binary) -> Reading:
-    """Return the number that an operation on two scalars gives."""
+    """Return the result of an operator on two scalars."""
     left, right = evaluator.number(node.left), evaluator.number(node.right)
     times = [each.measured_ms for each in (left, right) if each.measured_ms is not None]
     operate = ARITHMETIC.get(node.operator)
@@ -28,7 +28,7 @@ def scalar_binary(evaluator: Evaluator, node: Binary) -> Reading:
 
 
 def vector_binary(evaluator: Evaluator, node: Binary) -> Rows:
-    """Return the vector that an operation with at least one vector gives.
+    """Return the result of an operator with at least one vector.
 
     Raises:
         QueryError: the match is ambiguous.
@@ -66,7 +66,7 @@ def _with_scalar(node: Binary, rows: Rows, number: Reading, *, swapped: bool) ->
 
 
 def _operation(node: Binary) -> Callable[[float, float], float | None]:
-    """Return what an operator makes of two numbers; None where a filter drops the sample."""
+    """Return an operator's result for two numbers; None if a filter drops the sample."""
     if node.operator in ARITHMETIC:
         return ARITHMETIC[node.operator]
     compare = COMPARISONS[node.operator]
@@ -80,7 +80,7 @@ def _signature(matching: Matching) -> Callable[[LabelSet], LabelSet]:
 
 
 class _Match:
-    """One evaluation of an operation between two vectors."""
+    """The evaluation of an operator between two vectors."""
 
     def __init__(self, node: Binary, signature: Callable[[LabelSet], LabelSet]) -> None:
         self._matching = node.matching
@@ -93,7 +93,7 @@ class _Match:
         self._fill_many, self._fill_one = reversed(fills) if self._swapped else fills
 
     def rows(self, left: Rows, right: Rows) -> Rows:
-        """Return the joined rows; afterwards "left" is the side that may be many."""
+        """Return the joined rows; during the join, "left" is the side that may have several rows."""
         if not (left or right) or not (self._fills() or (left and right)):
             return []
         if self._swapped:
@@ -164,7 +164,7 @@ class _Match:
 
 
 def _filled(signature: LabelSet, fill: float | None, match: Row) -> Row | None:
-    """Return the substitute for the sample that a match lacks; it is as old as the match."""
+    """Return the fill value for a missing side of a match, with the match's time."""
     return None if fill is None else (signature, fill, match[2])
 
 

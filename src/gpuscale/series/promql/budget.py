@@ -1,4 +1,4 @@
-"""What one query may cost, and when it has to stop.
+"""Limits on a query's memory and work, and its deadline.
 
 Two bounds need no clock, so they hold in virtual time too: the bytes held at one time, and the work done.
 A caller that has a clock passes `check`, which raises once the time is up.
@@ -40,15 +40,15 @@ Check = Callable[[], None]
 
 
 class QueryTimeoutError(QueryError):
-    """A query took longer than it may; the same query may be answered when less is going on."""
+    """A query took too long; it may succeed when the server is less busy."""
 
 
 class TooManyBytesError(QueryError):
-    """A query would add more bytes to the process than it may."""
+    """A query would take more memory than it may."""
 
 
 class Budget:
-    """The bytes that one query holds, and the work it has done; called, it looks at the deadline.
+    """The memory a query holds and the work it has done; a call checks the deadline.
 
     Args:
         check: called after every few thousand units of work; None where time is virtual.
@@ -69,11 +69,11 @@ class Budget:
 
     @classmethod
     def of(cls, check: Check | None) -> "Budget":
-        """Return the budget that a query came with, or a new one with its deadline."""
+        """Return a query's own budget, or a new one with its deadline."""
         return check if isinstance(check, Budget) else cls(check)
 
     def __call__(self) -> None:
-        """Look at the deadline.
+        """Check the deadline.
 
         Raises:
             QueryTimeoutError: the time is up.
@@ -82,7 +82,7 @@ class Budget:
             self._check()
 
     def hold(self, size: int) -> None:
-        """Count bytes that are about to be held.
+        """Count bytes before they are allocated.
 
         Raises:
             TooManyBytesError: they are too many.
@@ -91,7 +91,7 @@ class Budget:
         self._look()
 
     def hold_labels(self, size: int) -> None:
-        """Count bytes of label sets, or of texts in them, that are made.
+        """Count the bytes of new label sets and their texts.
 
         Raises:
             TooManyBytesError: they are too many.
@@ -112,7 +112,7 @@ class Budget:
             )
 
     def restart(self) -> None:
-        """Count from the beginning, as all that was held is gone."""
+        """Reset the count, as everything was freed."""
         self.held = self.labels = 0
 
     def hold_window(self, samples: int) -> None:
@@ -136,7 +136,7 @@ class Budget:
 
 
 def row_bytes(rows: Sequence[tuple[LabelSet, float, int]], *, new_labels: bool) -> int:
-    """Return about the bytes of the rows of a vector.
+    """Return the approximate bytes of a vector's rows.
 
     Args:
         rows: of the vector; the size of some is taken for the others too.
@@ -149,13 +149,13 @@ def row_bytes(rows: Sequence[tuple[LabelSet, float, int]], *, new_labels: bool) 
 
 
 def label_set_bytes(label_sets: Iterable[LabelSet]) -> int:
-    """Return the bytes of label sets without their texts, which others may have as well."""
+    """Return the bytes of label sets without their texts, which are shared."""
     lengths = [len(labels.key) for labels in label_sets]
     return _LABEL_SET_BYTES * len(lengths) + 8 * sum(lengths)
 
 
 def check_work(root: tree.Node, steps: int) -> None:
-    """Pass a query whose steps alone, whatever the data, are not too much work.
+    """Raise if a query's number of steps alone is too much work.
 
     Args:
         root: of the query.
@@ -170,7 +170,7 @@ def check_work(root: tree.Node, steps: int) -> None:
 
 
 def evaluations(node: tree.Node) -> int:
-    """Return how many nodes one evaluation visits, with each step of a subquery."""
+    """Return how many nodes one evaluation visits, counting each step of a subquery."""
     inner = sum(evaluations(child) for child in tree.children(node))
     if isinstance(node, tree.Subquery):
         inner *= max(1, node.range_ms // (node.step_ms or SUBQUERY_STEP_MS))
@@ -178,7 +178,7 @@ def evaluations(node: tree.Node) -> int:
 
 
 def too_much_work(units: int) -> QueryError:
-    """Return the error of a query that evaluates too much."""
+    """Return the error for a query with too much work."""
     return QueryError(
         f"query would evaluate at least {units} expressions, expected at most {MAX_WORK}; "
         "take a larger step, a shorter range or fewer series"

@@ -1,4 +1,4 @@
-"""Arithmetic on single numbers, with the results that Go gives at the edges.
+"""Arithmetic on single numbers with Go's results in the edge cases.
 
 Where Python raises, IEEE 754 and Go's math package answer NaN or an infinity, and so do these.
 """
@@ -31,12 +31,12 @@ def _logarithm(function: Callable[[float], float]) -> Callable[[float], float]:
 
 
 def ceil(value: float) -> float:
-    """Return the next whole number upwards."""
+    """Return the smallest integer that is not less."""
     return float(math.ceil(value)) if math.isfinite(value) else value
 
 
 def floor(value: float) -> float:
-    """Return the next whole number downwards."""
+    """Return the largest integer that is not greater."""
     return float(math.floor(value)) if math.isfinite(value) else value
 
 

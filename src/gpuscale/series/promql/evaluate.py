@@ -1,4 +1,4 @@
-"""PromQL evaluated over the store.
+"""PromQL evaluated on the store, row by row.
 
 The language is that of Prometheus 3: a range or a lookback leaves out a sample that lies exactly on its left
 boundary. Prometheus 2 took it in; `left_open=False` asks for that. Known differences: no native histograms,
@@ -74,25 +74,25 @@ MAX_POINTS = 11_000
 
 
 class StoredSamples(Protocol):
-    """Where the samples are: a store, or the copy of a part of it."""
+    """The source of samples: a store, or a partial copy of one."""
 
     def select(self, matchers: Selector) -> tuple[Series, ...]: ...
 
     def oldest_kept_ms(self) -> int:
-        """Return the time before which nothing is answered."""
+        """Return the earliest time for which queries are answered."""
         ...
 
 
 class Evaluable(ABC):
-    """Samples that bring a way of evaluation with them."""
+    """Samples that bring their own evaluator."""
 
     @abstractmethod
     def instant(self, query: PlannedQuery) -> Value:
-        """Return the value of a query at its only time."""
+        """Return a query's value at its time."""
 
     @abstractmethod
     def range_query(self, query: PlannedQuery) -> Matrix:
-        """Return the values of a query at its times."""
+        """Return a query's values at its steps."""
 
 
 Samples = StoredSamples | Evaluable
@@ -173,12 +173,12 @@ def range_query(
 
 
 def range_covered(start_ms: int, end_ms: int, step_ms: int) -> QueryRange:
-    """Return what a range query covers."""
+    """Return the time range that a range query covers."""
     return QueryRange(start_ms, end_ms, step_ms if end_ms > start_ms else 0)
 
 
 def check_range(root: Node, start_ms: int, end_ms: int, step_ms: int) -> None:
-    """Pass the range query that Prometheus would pass.
+    """Raise for a range query that Prometheus would refuse.
 
     Raises:
         BadQueryError: no step, an end before the start, too many points, or a query that is no vector or
@@ -206,7 +206,7 @@ def check_range(root: Node, start_ms: int, end_ms: int, step_ms: int) -> None:
 
 @dataclass(slots=True)
 class _Span:
-    """What all steps of one query share."""
+    """What all steps of a query share."""
 
     store: StoredSamples
     covered: QueryRange
@@ -224,7 +224,7 @@ class _Points:
 
 
 class _Gathered:
-    """Rows of many steps, sorted into series."""
+    """Rows of many steps, grouped by series."""
 
     def __init__(self) -> None:
         self._series: dict[LabelKey, _Points] = {}
@@ -252,7 +252,7 @@ class _Gathered:
 
 
 def _gathered(span: _Span, node: Node, steps: range, *, is_inner: bool) -> _Gathered:
-    """Return the rows of an expression at many times; what one step read is let go before the next.
+    """Return an expression's rows at many times; each step's samples are freed before the next.
 
     The steps of a subquery have to be covered, all of them. Those of a query itself are left out where
     samples are missing that were too old to be kept.
@@ -287,7 +287,7 @@ def _raw_matrix(windows: RangeWindows) -> Matrix:
 
 
 class _Evaluation(Evaluator):
-    """One query at one time.
+    """The evaluation of a query at one time.
 
     Args:
         span: of the query.
@@ -303,11 +303,11 @@ class _Evaluation(Evaluator):
         self.at_ms = at_ms
 
     def query_range(self) -> QueryRange:
-        """Return what the whole query covers."""
+        """Return the time range of the whole query."""
         return self._span.covered
 
     def rows(self, node: Node) -> Rows:
-        """Return the instant vector of an expression; a scalar becomes one without labels."""
+        """Return the instant vector of an expression; a scalar becomes a row without labels."""
         budget = self._span.budget
         held = budget.held
         rows = self._rows(node)
@@ -369,7 +369,7 @@ class _Evaluation(Evaluator):
                 raise BugError(f"found a {value_type(node).value} where a range vector belongs")
 
     def _end_ms(self, moment: Moment) -> int:
-        """Return the time that a selector looks from."""
+        """Return the end of a selector's lookback or range."""
         match moment.at:
             case None:
                 at_ms = self.at_ms
@@ -385,7 +385,7 @@ class _Evaluation(Evaluator):
         return self._span.store.select(selector.matchers)
 
     def _select(self, node: Select) -> Rows:
-        """Return the newest sample of each series that is not too old."""
+        """Return each series' newest sample within the lookback."""
         at_ms = self._end_ms(node.moment)
         oldest_ms = self._oldest_ms(at_ms)
         rows: Rows = []
@@ -396,7 +396,7 @@ class _Evaluation(Evaluator):
         return rows
 
     def _oldest_ms(self, at_ms: int) -> int:
-        """Return the first millisecond that still counts as current at `at_ms`."""
+        """Return the start of the lookback at `at_ms`, in milliseconds."""
         oldest_ms = at_ms - self._span.lookback_ms + (1 if self._span.left_open else 0)
         if self._is_inner:
             return oldest_ms

@@ -1,4 +1,4 @@
-"""PromQL text to an expression tree.
+"""Parses PromQL into a syntax tree.
 
 What can't be evaluated is named here, before anything is evaluated. Parsing and evaluation recurse, so the
 text is bounded in length and in what can nest before it is read.
@@ -47,7 +47,7 @@ _OPERATIONS = frozenset(
 
 
 class BadQueryError(QueryError):
-    """What was asked is wrong in itself, whatever the data; the HTTP API answers 400 rather than 422.
+    """The query is wrong in itself, whatever the data; the HTTP API answers 400 rather than 422.
 
     Args:
         reason: what is wrong.
@@ -61,14 +61,14 @@ class BadQueryError(QueryError):
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A PromQL text that was understood."""
+    """A parsed PromQL query."""
 
     text: str
     root: tree.Node
 
 
 def parse_once(text: str) -> Query:
-    """Return the query of a text that is not read again, so nothing is kept for it; see `parse_query`."""
+    """Parse a query that won't come again, without caching it; see `parse_query`."""
     return Query(text, _written(text).node)
 
 
@@ -105,7 +105,7 @@ def _operations(tokens: list[Token]) -> int:
 
 
 def _place(text: str, position: int | None) -> str | None:
-    """Return a place as Prometheus names it: line and column, in bytes."""
+    """Return a position as Prometheus prints it: line and column, in bytes."""
     if position is None:
         return None
     if not text:
@@ -117,7 +117,7 @@ def _place(text: str, position: int | None) -> str | None:
 
 @remembered("parsed queries", 8 * 1024 * 1024)
 def parse_query(text: str) -> Query:
-    """Return the query of a text.
+    """Parse a query; recent ones are cached.
 
     Raises:
         BadQueryError: not PromQL, or a part of the language that is not supported.
@@ -138,7 +138,7 @@ def parse_matchers(text: str) -> tuple[Matcher, ...]:
 
 
 def metric_names(query: Query) -> frozenset[str] | None:
-    """Return the names of the metrics a query reads; None where a selector leaves the name open."""
+    """Return the metric names that a query reads; None if a selector does not name its metric."""
     names: set[str] = set()
     for selector in selectors(query.root):
         name = _fixed_name(selector)
@@ -168,7 +168,7 @@ def _fixed_name(selector: tree.Select) -> str | None:
 
 
 def prettified(query: Query) -> str:
-    """Return the query in Prometheus' style, a long one over several lines."""
+    """Return the query in Prometheus' style, a long one on several lines."""
     return pretty.prettified(_written(query.text))
 
 

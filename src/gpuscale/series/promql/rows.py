@@ -1,4 +1,4 @@
-"""What evaluation passes from node to node: rows of a vector, windows of a range, readings of a number.
+"""Values passed between evaluated nodes: rows, windows, scalars.
 
 Plain tuples, since ten thousand of them are made per query.
 """
@@ -21,14 +21,14 @@ NAN = float("nan")
 
 
 class Reading(NamedTuple):
-    """A scalar; `measured_ms` is None where nothing measured went into it."""
+    """A scalar; `measured_ms` is None if no sample went into it."""
 
     value: float
     measured_ms: int | None = None
 
 
 class Window(NamedTuple):
-    """The samples of one series inside a range, at least one, time ascending."""
+    """The samples of one series within a range, at least one, in order of time."""
 
     labels: LabelSet
     times_ms: Sequence[int]
@@ -37,7 +37,7 @@ class Window(NamedTuple):
 
 
 class RangeWindows(NamedTuple):
-    """The windows of all series, and the range they were cut from."""
+    """The windows of all series, with the range they cover."""
 
     start_ms: int
     end_ms: int
@@ -45,7 +45,7 @@ class RangeWindows(NamedTuple):
 
 
 class QueryRange(NamedTuple):
-    """What a query as a whole covers."""
+    """The time range of a whole query."""
 
     start_ms: int
     end_ms: int
@@ -55,7 +55,7 @@ class QueryRange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PlannedQuery:
-    """A query with the times and rules that it is evaluated by."""
+    """A query with its times and evaluation settings."""
 
     root: Node
     covered: QueryRange
@@ -69,12 +69,12 @@ class PlannedQuery:
 
 
 class Evaluator(Protocol):
-    """What functions ask of the evaluation they run in."""
+    """What functions need of the running evaluation."""
 
     at_ms: int
 
     def query_range(self) -> QueryRange:
-        """Return what the whole query covers, whichever step this is."""
+        """Return the time range of the whole query."""
         ...
 
     def rows(self, node: Node) -> Rows: ...
@@ -86,12 +86,12 @@ class Evaluator(Protocol):
     def text(self, node: Node) -> str: ...
 
     def hold_labels(self, size: int) -> None:
-        """Count bytes of texts that are made for label sets."""
+        """Count the bytes of new label texts."""
         ...
 
 
 def nameless(rows: Rows) -> Rows:
-    """Return the rows without the metric's name, type and unit, as after anything that changes the meaning.
+    """Return the rows without the metric's name, type and unit, as after most functions.
 
     Raises:
         QueryError: two rows differ by nothing but the name.
@@ -100,7 +100,7 @@ def nameless(rows: Rows) -> Rows:
 
 
 def unique(rows: Rows) -> Rows:
-    """Return the rows where all labels differ.
+    """Return the rows, or raise if two have equal labels.
 
     Raises:
         QueryError: two rows have the same labels; the text is Prometheus'.

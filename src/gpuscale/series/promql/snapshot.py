@@ -1,4 +1,4 @@
-"""A copy of the samples that one query reads, so that it can be evaluated beside a store that changes.
+"""Copies of the samples that a query reads, so that the store may change during evaluation.
 
 What a query reads follows from its text and its times. As in Prometheus, it is gathered before anything is
 evaluated: what a query holds is known before the work, and the evaluation needs no lock.
@@ -24,7 +24,7 @@ _SERIES_A_SLICE = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """The part of its series that a selector reads, in milliseconds since the epoch, both ends included."""
+    """The time range that a selector reads, in milliseconds since the epoch, both ends included."""
 
     start_ms: int
     end_ms: int
@@ -38,7 +38,7 @@ class Need:
 
 
 def needs(root: tree.Node, covered: QueryRange, lookback_ms: int) -> dict[Selector, Need]:
-    """Return what a query reads, by selector.
+    """Return the time ranges that a query reads, by selector.
 
     Args:
         root: of the query.
@@ -78,7 +78,7 @@ def needs(root: tree.Node, covered: QueryRange, lookback_ms: int) -> dict[Select
 def _looked(
     moment: tree.Moment, covered: QueryRange, start_ms: int, end_ms: int
 ) -> tuple[int, int]:
-    """Return the times that a selector looks from, where it is evaluated between two others."""
+    """Return the times at which a selector is evaluated."""
     match moment.at:
         case None:
             return start_ms - moment.offset_ms, end_ms - moment.offset_ms
@@ -92,7 +92,7 @@ def _looked(
 
 
 class SampleCopies:
-    """Copied samples by selector; evaluation reads them as it reads a store.
+    """Copied samples by selector, which evaluation reads like a store.
 
     Args:
         oldest_kept_ms: the store's.
@@ -107,7 +107,7 @@ class SampleCopies:
     def fill(
         self, store: SeriesStore, root: tree.Node, covered: QueryRange, lookback_ms: int
     ) -> Iterator[None]:
-        """Copy what a query reads; between any two slices the caller may do something else.
+        """Copy a query's samples in slices; the caller may do other work between two of them.
 
         Raises:
             QueryError: the query would hold too many bytes.
@@ -127,7 +127,7 @@ class SampleCopies:
         return self._selected[matchers]
 
     def oldest_kept_ms(self) -> int:
-        """Return the time before which nothing is answered."""
+        """Return the earliest time for which queries are answered."""
         return self._oldest_kept_ms
 
     def _copy(self, series: Series, need: Need) -> Series | None:
@@ -143,7 +143,7 @@ class SampleCopies:
 
 
 def _newest_at(times_ms: Sequence[int], low: int, high: int, moments: range) -> list[int]:
-    """Return the positions of the newest samples at some times, each once."""
+    """Return the indexes of the newest samples at some times, each once."""
     places: list[int] = []
     for moment_ms in moments:
         place = bisect_right(times_ms, moment_ms, low, high) - 1

@@ -1,4 +1,4 @@
-"""A PromQL expression as plain data: what `parse` makes and `evaluate` walks."""
+"""The syntax tree of PromQL: `parse` creates it, and `evaluate` walks it."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
@@ -8,7 +8,7 @@ from gpuscale.series.matchers import Matcher
 
 
 class ValueType(Enum):
-    """What an expression gives; the values are the words of Prometheus' messages."""
+    """The type of an expression; the values are Prometheus' words."""
 
     SCALAR = "scalar"
     VECTOR = "instant vector"
@@ -17,14 +17,14 @@ class ValueType(Enum):
 
 
 class Anchor(Enum):
-    """A time that only the query as a whole knows."""
+    """`start()` or `end()`: a time that only the whole query defines."""
 
     START = "start()"
     END = "end()"
 
 
 class Cardinality(Enum):
-    """How many samples each side may bring to a match; the names are PromQL's modifiers."""
+    """How many samples each side of a match may have; the names are PromQL's modifiers."""
 
     ONE_TO_ONE = "one-to-one"
     MANY_TO_ONE = "group_left"
@@ -48,7 +48,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """When a selector looks: `@` and `offset`."""
+    """The evaluation time of a selector: `@` and `offset`."""
 
     offset_ms: int = 0
     at: int | Anchor | None = None
@@ -104,7 +104,7 @@ class Aggregate:
 
 @dataclass(frozen=True, slots=True)
 class Matching:
-    """Which samples of two vectors belong together."""
+    """Vector matching: which samples of two vectors are paired."""
 
     cardinality: Cardinality
     on: bool
@@ -144,7 +144,7 @@ SCALAR_FUNCTIONS = frozenset(
 
 
 def children(node: Node) -> Iterator[Node]:
-    """Yield the nodes right below a node."""
+    """Yield a node's direct children."""
     for field in fields(node):
         value = getattr(node, field.name)
         for child in value if isinstance(value, tuple) else (value,):
@@ -153,7 +153,7 @@ def children(node: Node) -> Iterator[Node]:
 
 
 def value_type(node: Node) -> ValueType:
-    """Return what an expression gives."""
+    """Return an expression's type."""
     match node:
         case Number():
             return ValueType.SCALAR

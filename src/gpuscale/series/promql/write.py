@@ -1,4 +1,4 @@
-"""An expression tree to PromQL text, as plainly as can be: every operand in parentheses, times in full."""
+"""Writes a syntax tree as PromQL: every operand in parentheses, times in full."""
 
 import math
 import re
@@ -28,7 +28,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def promql_text(node: Node) -> str:
-    """Return a text that `parse_query` reads back as this tree.
+    """Return a text that `parse_query` parses into this tree.
 
     Raises:
         QueryError: a label's name that older servers can't read.

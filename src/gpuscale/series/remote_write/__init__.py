@@ -1,4 +1,4 @@
-"""Samples as the messages of Prometheus' remote write protocol, and what is done to labels on the way."""
+"""Samples as messages of Prometheus' remote write protocol, with relabelling."""
 
 from typing import TYPE_CHECKING
 

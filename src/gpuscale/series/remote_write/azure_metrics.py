@@ -1,4 +1,4 @@
-"""Batches of samples as Azure Monitor's custom metrics: least, greatest, sum and count of each minute.
+"""Samples as Azure Monitor's custom metrics: minimum, maximum, sum and count of each minute.
 
 Azure keeps minutes. Several of the same series and minute are put together there, so what a batch has of a
 minute may be sent at once, and nothing has to be kept until the minute is over.
@@ -33,7 +33,7 @@ _NAME = "__name__"
 
 @dataclass(frozen=True, slots=True)
 class AzureSeries:
-    """What Azure knows a series by."""
+    """A series as Azure identifies it."""
 
     metric: str
     names: tuple[str, ...]
@@ -42,7 +42,7 @@ class AzureSeries:
 
 @dataclass(slots=True)
 class _Minute:
-    """What is known of a series in a minute."""
+    """One minute of a series."""
 
     least: float = math.inf
     greatest: float = -math.inf
@@ -51,7 +51,7 @@ class _Minute:
 
 
 class AzureEncoder:
-    """Label sets as dimensions.
+    """Encodes label sets as dimensions.
 
     Args:
         namespace: of the metrics.
@@ -76,7 +76,7 @@ class AzureEncoder:
         self._known: dict[LabelSet, AzureSeries | None] = {}
 
     def encode(self, labels: LabelSet) -> AzureSeries | None:
-        """Return what a series is sent as; None for one that is left out, or that Azure would refuse."""
+        """Return a series' encoded form; None if it is dropped, or Azure would refuse it."""
         if labels not in self._known:
             if len(self._known) >= _MAX_REMEMBERED:
                 self._known.clear()
@@ -100,7 +100,7 @@ class AzureEncoder:
 
 
 class AzureMessage:
-    """A message that grows."""
+    """A growing message."""
 
     def __init__(self, namespace: str) -> None:
         self.samples = 0
@@ -114,7 +114,7 @@ class AzureMessage:
         times_ms: Sequence[int],
         rows: Sequence[bytes],
     ) -> None:
-        """Add series that share their times; a value that JSON can't have, or an end, is no value.
+        """Add series that share their times; values that JSON can't hold and end markers are skipped.
 
         Args:
             labels: of each series; None for one that is left out.
@@ -137,7 +137,7 @@ class AzureMessage:
                 self.newest_ms = max(self.newest_ms, t_ms)
 
     def bodies(self) -> Iterator[tuple[bytes, int]]:
-        """Yield the bodies of requests, and how many samples each is made of."""
+        """Yield request bodies, each with its number of samples."""
         lines: list[bytes] = []
         size = samples = 0
         for text, count in self._lines():
@@ -151,7 +151,7 @@ class AzureMessage:
             yield b"\n".join(lines), samples
 
     def _lines(self) -> Iterator[tuple[bytes, int]]:
-        """Yield a line for each metric, minute and list of dimensions; more where one would be too long."""
+        """Yield a line for each metric, minute and set of dimensions; split if a line would be too long."""
         for (metric, minute_ms, names), found in self._minutes.items():
             # A series has at most ten values of 256 characters, each of six bytes as JSON writes it.
             most = max(1, MAX_BODY_BYTES // 2 // (100 + 6 * (MAX_CHARS + 3) * max(1, len(names))))

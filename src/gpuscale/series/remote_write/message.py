@@ -1,4 +1,4 @@
-"""Batches of samples as the protocol's message, a `WriteRequest` of Protocol Buffers.
+"""Samples as remote write's protobuf message, `WriteRequest`.
 
 Written by hand, because the message is four kinds of fields and most of it repeats: names and values of
 labels are encoded once, and a time once for all series that share it. The protobuf library takes ten times
@@ -39,7 +39,7 @@ _MAX_REMEMBERED_BYTES = 1024
 
 
 def varint(number: int) -> bytes:
-    """Return a number as Protocol Buffers write it; one below zero takes ten bytes."""
+    """Return a number as a protobuf varint; a negative one takes ten bytes."""
     number &= 0xFFFF_FFFF_FFFF_FFFF
     made = bytearray()
     while number >= 0x80:
@@ -57,7 +57,7 @@ def _length(number: int) -> bytes:
 
 
 class _Pairs(dict[tuple[str, str], bytes]):
-    """Encoded labels; series share most of theirs."""
+    """Encoded labels, cached as series share most of them."""
 
     def __missing__(self, pair: tuple[str, str]) -> bytes:
         name, value = (text.encode("utf-8", "replace") for text in pair)
@@ -77,7 +77,7 @@ def _remember(known: dict[K, V], key: K, made: V) -> None:
 
 
 class LabelEncoder:
-    """Label sets as they are sent.
+    """Encodes label sets.
 
     Args:
         external: labels that every series gets unless it has one of that name.
@@ -91,7 +91,7 @@ class LabelEncoder:
         self._relabelled: dict[LabelSet, bytes | None] = {}
 
     def encode(self, labels: LabelSet) -> bytes | None:
-        """Return the bytes of a series' labels; None for one that is left out."""
+        """Return a series' encoded labels; None if it is dropped."""
         if self._rules:
             return self._relabel(labels)
         if self._external:
@@ -111,7 +111,7 @@ class LabelEncoder:
 
 
 class WriteMessage:
-    """A message that grows."""
+    """A growing message."""
 
     def __init__(self) -> None:
         self.samples = 0
@@ -153,7 +153,7 @@ class WriteMessage:
 
 
 def pieces(batch: Batch, max_samples: int) -> Iterator[tuple[range, slice]]:
-    """Yield the columns and times of parts of a batch, each of at most so many samples.
+    """Yield a batch in parts of at most so many samples: columns and times.
 
     All of the first times come before any later ones, so that sending them in this order sends each
     series' samples in order.
@@ -167,7 +167,7 @@ def pieces(batch: Batch, max_samples: int) -> Iterator[tuple[range, slice]]:
 
 
 def value_rows(batch: Batch, columns: range, times: slice) -> list[bytes]:
-    """Return the values of some series at some times, as `WriteMessage.add` takes them."""
+    """Return some series' values at some times, in the form of `WriteMessage.add`."""
     width = len(batch.refs)
     found = []
     for row in range(*times.indices(len(batch.times_ms))):

@@ -1,4 +1,4 @@
-"""Relabelling: what to keep of series, and how labels are changed, by rules as Prometheus has them.
+"""Relabelling by Prometheus' rules: which series to keep, and how their labels change.
 
 Source: prometheus model/relabel/relabel.go.
 """
@@ -28,7 +28,7 @@ Action = Literal[
 
 @dataclass(frozen=True, slots=True)
 class RelabelRule:
-    """One rule; what the fields mean is Prometheus' own."""
+    """A relabelling rule; its fields are Prometheus'."""
 
     action: Action = "replace"
     source_labels: tuple[str, ...] = ()
@@ -48,12 +48,12 @@ class RelabelRule:
 
     @property
     def pattern(self) -> Pattern:
-        """Return the expression; it has to match a whole text."""
+        """Return the regular expression, which must match the whole text."""
         return compile_re2(self.regex)
 
 
 def relabelled(labels: Mapping[str, str], rules: Sequence[RelabelRule]) -> dict[str, str] | None:
-    """Return the labels as the rules leave them; None for a series that they drop."""
+    """Return the relabelled labels; None if the rules drop the series."""
     found = {name: value for name, value in labels.items() if value}
     for rule in rules:
         if not _apply(rule, found):
@@ -62,7 +62,7 @@ def relabelled(labels: Mapping[str, str], rules: Sequence[RelabelRule]) -> dict[
 
 
 def _apply(rule: RelabelRule, labels: dict[str, str]) -> bool:
-    """Change labels by one rule; return whether the series is kept."""
+    """Apply one rule to the labels; return whether the series is kept."""
     value = rule.separator.join(labels.get(name, "") for name in rule.source_labels)
     match rule.action:
         case "keep" | "drop":
@@ -103,7 +103,7 @@ def _replace(rule: RelabelRule, value: str, labels: dict[str, str]) -> None:
 
 
 def _set(labels: dict[str, str], name: str, value: str) -> None:
-    """Set a label; an empty value takes it away."""
+    """Set a label; an empty value removes it."""
     if value and name:
         labels[name] = value[:MAX_VALUE_CHARS]
     else:

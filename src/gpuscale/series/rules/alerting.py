@@ -1,4 +1,4 @@
-"""Alerting rules: each series of a query's result is an alert, first pending, and firing once it has lasted.
+"""Alerting rules: each series in a query's result is an alert, first pending, then firing.
 
 Source: prometheus rules/alerting.go (v3.0.0). Its order of steps is kept, for what happens within one
 evaluation depends on it.
@@ -27,7 +27,7 @@ bound, but here an alert on series that come and go must not fill the memory of 
 
 
 class AlertState(IntEnum):
-    """What an alert is, least urgent first."""
+    """The state of an alert, least urgent first."""
 
     INACTIVE = 0
     PENDING = 1
@@ -39,7 +39,7 @@ class AlertState(IntEnum):
 
 @dataclass(slots=True)
 class Alert:
-    """One alert; times are milliseconds since the epoch, None for what has not happened."""
+    """An alert; times are milliseconds since the epoch, None if not reached."""
 
     labels: LabelSet
     annotations: Mapping[str, str]
@@ -57,7 +57,7 @@ class Alert:
 
 @dataclass(slots=True, kw_only=True)
 class AlertingRule(Rule):
-    """A rule whose results are alerts."""
+    """A rule whose result is a set of alerts."""
 
     hold_ms: int
     """How long the condition has to hold before an alert fires."""
@@ -74,7 +74,7 @@ class AlertingRule(Rule):
 
     @property
     def state(self) -> AlertState:
-        """Return the state of the most urgent alert."""
+        """Return the most urgent alert's state."""
         return max((alert.state for alert in self.active.values()), default=AlertState.INACTIVE)
 
     def current(self) -> list[Alert]:
@@ -84,7 +84,7 @@ class AlertingRule(Rule):
     def results(
         self, value: Value | GpuscaleError, limit: int, now_ms: int, external_url: str = ""
     ) -> Results:
-        """Move the alerts on, and return the samples that say how they are.
+        """Update the alerts, and return the samples of ALERTS and ALERTS_FOR_STATE.
 
         Args:
             value: what the query gave, or the error it ended with.
@@ -119,7 +119,7 @@ class AlertingRule(Rule):
         return {labels.key: (labels, number) for labels, number in samples}
 
     def to_send(self, now_ms: int, resend_ms: int, interval_ms: int) -> list[Alert]:
-        """Return copies of the alerts that are due for sending, and note that they are sent."""
+        """Return copies of the alerts that are due for sending, and mark them as sent."""
         due = [alert for alert in self.active.values() if _needs_sending(alert, now_ms, resend_ms)]
         for alert in due:
             alert.sent_ms = now_ms
@@ -144,7 +144,7 @@ class AlertingRule(Rule):
         return found
 
     def _lasts(self, key: LabelKey, alert: Alert, now_ms: int, *, is_found: bool) -> bool:
-        """Move one alert to its next state; return whether it is pending or firing now."""
+        """Update one alert's state; return whether it is now pending or firing."""
         if is_found:
             alert.keep_firing_since_ms = None
         elif not self._is_kept_firing(alert, now_ms):
@@ -163,7 +163,7 @@ class AlertingRule(Rule):
         return True
 
     def _forget(self, excess: int) -> None:
-        """Forget so many resolved alerts, those first that are known the longest."""
+        """Forget some resolved alerts, the oldest first."""
         if excess > 0:
             resolved = [key for key, alert in self.active.items() if alert.resolved_ms is not None]
             for key in resolved[:excess]:

@@ -1,4 +1,4 @@
-"""Groups of rules: evaluated together, in their order, each rule seeing what those before it recorded.
+"""Rule groups, evaluated in order, so that each rule sees the results of those before it.
 
 A failed recording rule marks its series stale, where Prometheus leaves them as they were for five minutes: an
 old value must not look current. A failed alerting rule leaves its alerts as they are.
@@ -32,7 +32,7 @@ AnyRule = RecordingRule | AlertingRule
 
 @dataclass(slots=True, kw_only=True)
 class RuleGroup:
-    """Rules of one group, and when it ran last."""
+    """A group's rules, and the time of its last evaluation."""
 
     name: str
     file: str
@@ -51,19 +51,19 @@ class RuleGroup:
 
     @property
     def key(self) -> str:
-        """Return the name that metrics have for the group."""
+        """Return the group's name in metrics."""
         return f"{self.file};{self.name}"
 
     def is_due(self, now_ms: int) -> bool:
         return self.last_ms is None or now_ms - self.last_ms >= (self.interval_ms or 0)
 
     def phase_ms(self, interval_ms: int) -> int:
-        """Return when in each interval it is evaluated, so that not all groups are at one time."""
+        """Return the group's offset within its interval, which spreads groups over time."""
         digest = hashlib.blake2b(self.key.encode(errors="replace"), digest_size=8).digest()
         return int.from_bytes(digest) % interval_ms
 
     def run(self, store: SeriesStore, now_ms: int) -> RuleRun:
-        """Ask for the value of one rule after the other, and append their results to the store."""
+        """Ask for the rules' values one by one, and append the results to the store."""
         self.last_ms = now_ms
         at_ms = now_ms - self.offset_ms
         samples = 0
@@ -79,7 +79,7 @@ class RuleGroup:
         return RuleResult(samples, tuple(failures))
 
     def take_over(self, before: "RuleGroup") -> None:
-        """Go on with what another group's rules of the same names and labels have: series, alerts, status."""
+        """Take over the series, alerts and status of another group's rules with equal names and labels."""
         self.last_ms, self.evaluation_s = before.last_ms, before.evaluation_s
         known: dict[object, list[AnyRule]] = {}
         for rule in before.rules:
@@ -94,7 +94,7 @@ class RuleGroup:
                     rule.active, rule.is_restored = old.active, old.is_restored
 
     def end(self, store: SeriesStore, now_ms: int) -> None:
-        """Mark as stale what the group recorded; it will not be evaluated again."""
+        """Mark the group's recorded series as stale, as it won't be evaluated again."""
         for rule in self.rules:
             for series in rule.written.values():
                 store.mark_stale(series, now_ms)
@@ -108,7 +108,7 @@ class RuleGroup:
         at_ms: int,
         now_ms: int,
     ) -> tuple[int, str]:
-        """Return how many samples the store took, and why the rule failed, if it did."""
+        """Return how many samples the store took, and the rule's error if it failed."""
         try:
             if isinstance(rule, RecordingRule):
                 results = rule.results(value, self.limit)
@@ -131,7 +131,7 @@ class RuleGroups:
     groups: tuple[RuleGroup, ...] = ()
 
     def fresh(self) -> "RuleGroups":
-        """Return the same groups as they were before their first evaluation."""
+        """Return new copies of the groups, as before their first evaluation."""
         return RuleGroups(
             tuple(
                 replace(group, rules=tuple(map(_fresh, group.rules)), last_ms=None)
@@ -142,7 +142,7 @@ class RuleGroups:
     def evaluate(
         self, store: SeriesStore, now_ms: int, samples: Samples | None = None
     ) -> RuleResult:
-        """Run the groups whose interval has passed and append their results at `now_ms`.
+        """Evaluate the groups that are due, and append their results at `now_ms`.
 
         A series that a rule gave last time and does not give now is marked stale. A rule that fails leaves
         the others alone.
@@ -162,7 +162,7 @@ class RuleGroups:
             return result
 
     def run(self, store: SeriesStore, now_ms: int) -> RuleRun:
-        """Do what `evaluate` does, with the queries left to the caller."""
+        """Evaluate as `evaluate` does, but let the caller answer the queries."""
         samples = 0
         failures: list[RuleFailure] = []
         for group in self.groups:
@@ -173,7 +173,7 @@ class RuleGroups:
         return RuleResult(samples, tuple(failures))
 
     def needed_metric_names(self) -> frozenset[str] | None:
-        """Return the names of the metrics that the rules read; None where a rule leaves them open."""
+        """Return the metric names that the rules read; None if a rule does not name them."""
         names: set[str] = set()
         for rule in self.rules():
             read = metric_names(rule.query)
@@ -187,7 +187,7 @@ class RuleGroups:
 
 
 def joined(parts: Iterable[RuleGroups]) -> RuleGroups:
-    """Return the groups of several files together."""
+    """Return several files' groups together."""
     return RuleGroups(tuple(group for part in parts for group in part.groups))
 
 

@@ -1,4 +1,4 @@
-"""Numbers as people read them: the functions of Prometheus' templates.
+"""Numbers for people: the functions of Prometheus' templates.
 
 Source: prometheus template/template.go (v3.0.0).
 """

@@ -1,4 +1,4 @@
-"""Rule files: read as Prometheus reads them, with every fault named.
+"""Loads Prometheus rule files, and reports all faults.
 
 Source: prometheus model/rulefmt (rulefmt.go, v3.0.0).
 """
@@ -38,7 +38,7 @@ class _Model(BaseModel):
 
 
 class RuleSpec(_Model):
-    """One rule as written; exactly one of `record` and `alert` is set."""
+    """A rule as written, with either `record` or `alert`."""
 
     record: str | None = None
     alert: str | None = None
@@ -50,7 +50,7 @@ class RuleSpec(_Model):
 
 
 class GroupSpec(_Model):
-    """Rules that are evaluated together, in their order."""
+    """A group as written: rules evaluated in order."""
 
     name: str = Field(min_length=1)
     interval: Duration | None = None
@@ -67,7 +67,7 @@ class RuleFileSpec(_Model):
 
 
 def load_rule_groups(text: str, source: str) -> RuleGroups:
-    """Return the groups of a Prometheus rule file.
+    """Load a Prometheus rule file.
 
     Raises:
         ConfigError: not a rule file; names every fault with its line.
@@ -96,7 +96,7 @@ def load_rule_groups(text: str, source: str) -> RuleGroups:
 
 
 class _Reader:
-    """Makes rules of one document, and notes what is wrong with them."""
+    """Builds the rules of a document, and collects faults."""
 
     def __init__(self, document: Document, problems: list[Problem]) -> None:
         self._document = document
@@ -125,7 +125,7 @@ class _Reader:
         )
 
     def _rule(self, path: Path, spec: RuleSpec, group_labels: Mapping[str, str]) -> AnyRule | None:
-        """Return a rule; None once a fault is noted."""
+        """Return a rule; None after recording a fault."""
         if (spec.record is None) == (spec.alert is None):
             self._fault(path, "exactly one of record and alert")
             return None

@@ -1,4 +1,4 @@
-"""Alerts that were pending before a restart go on where they were, by what the store has of them.
+"""Restores pending alerts after a restart, from the series ALERTS_FOR_STATE.
 
 `ALERTS_FOR_STATE` holds for each alert since when its condition has held. The time that nothing was
 evaluated does not count as pending, and an alert that was about to fire gets some minutes to be seen to
@@ -22,7 +22,7 @@ _EVALUATIONS = 2
 
 
 def restore(group: RuleGroup, store: SeriesStore, now_ms: int) -> int:
-    """Give the group's alerts back the time that they have been pending; return how many of them.
+    """Restore how long the group's alerts have been pending; return how many were restored.
 
     A rule waits for its second evaluation since the start, so that what recording rules give is there.
     """

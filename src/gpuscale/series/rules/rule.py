@@ -1,4 +1,4 @@
-"""What recording and alerting rules have in common, and recording rules.
+"""What recording and alerting rules share, and recording rules.
 
 Source: prometheus rules/recording.go (v3.0.0).
 """
@@ -22,7 +22,7 @@ Results = Mapping[LabelKey, tuple[LabelSet, float]]
 
 @dataclass(slots=True)
 class RuleStatus:
-    """How the latest evaluation of a rule went."""
+    """The result of a rule's latest evaluation."""
 
     health: Health = "unknown"
     last_error: str = ""
@@ -41,7 +41,7 @@ class RuleStatus:
 
 @dataclass(slots=True, kw_only=True)
 class Rule:
-    """A rule, and what its latest evaluation left."""
+    """A rule with its latest status."""
 
     name: str
     """Of the series that it records, or of the alert."""
@@ -59,7 +59,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class RuleQuestion:
-    """A rule's query, and when it is to be evaluated in milliseconds since the epoch."""
+    """A rule's query with its evaluation time in milliseconds since the epoch."""
 
     query: Query
     at_ms: int
@@ -69,7 +69,7 @@ class RuleQuestion:
 
 @dataclass(frozen=True, slots=True)
 class RuleFailure:
-    """A rule that could not be evaluated this time."""
+    """A rule whose evaluation failed."""
 
     group: str
     rule: str
@@ -78,7 +78,7 @@ class RuleFailure:
 
 @dataclass(frozen=True, slots=True)
 class RuleResult:
-    """What one evaluation of groups did."""
+    """The result of evaluating groups once."""
 
     samples: int
     """Samples that the store took."""
@@ -90,7 +90,7 @@ RuleRun = Generator[RuleQuestion, Value | GpuscaleError, RuleResult]
 
 
 def samples_of(value: Value | GpuscaleError) -> list[tuple[LabelSet, float]]:
-    """Return the samples of a rule's query.
+    """Return the samples in the result of a rule's query.
 
     Raises:
         GpuscaleError: the query failed, or gave neither a vector nor a scalar.
@@ -106,10 +106,10 @@ def samples_of(value: Value | GpuscaleError) -> list[tuple[LabelSet, float]]:
 
 @dataclass(slots=True, kw_only=True)
 class RecordingRule(Rule):
-    """A rule that records its query's result under its own name."""
+    """A rule that stores its query's result under its own name."""
 
     def results(self, value: Value | GpuscaleError, limit: int) -> Results:
-        """Return the samples to be recorded.
+        """Return the samples to store.
 
         Args:
             value: what the query gave, or the error it ended with.

@@ -1,4 +1,4 @@
-"""Labels and annotations of alerts: Go templates over the labels and the value of a query's result.
+"""Templates of alerts' labels and annotations: Go templates over a result's labels and value.
 
 Served are the functions of text and numbers, and `graphLink` and `tableLink`. Refused by name when a rule
 file is loaded are those that ask queries of their own (`query`, `first`, `value`, `label`, `strvalue`,
@@ -39,7 +39,7 @@ _WORD = re.compile(r"(?:^|(?<=\s))\S")
 
 
 class AlertTemplate:
-    """The text of a label or an annotation.
+    """The template of a label or an annotation.
 
     Args:
         text: with actions between `{{` and `}}`.
@@ -56,7 +56,7 @@ class AlertTemplate:
             self._template = parse_template(_VARIABLES + text, _FIELDS, _DIALECT)
 
     def expand(self, labels: Mapping[str, str], value: float, external_url: str) -> str:
-        """Return the text for one result; where it can't be filled in, a text that says so.
+        """Return the expanded text for one result; an error text if expansion fails.
 
         Args:
             labels: of the result, the metric's name among them.
@@ -78,7 +78,7 @@ class AlertTemplate:
 
 
 class _ZeroMap(dict[str, str]):
-    """A map whose missing keys are empty text, Go's `missingkey=zero`."""
+    """A map that gives an empty text for missing keys, like Go's `missingkey=zero`."""
 
     def get(self, key: str, default: object = None) -> str:
         return super().get(key, "")
@@ -147,7 +147,7 @@ def _strip_domain(address: str) -> str:
 
 
 def _host_and_port(address: str) -> tuple[str, str]:
-    """Return host and port; the whole text and nothing where there is no port."""
+    """Return host and port; a text without port is returned whole, with an empty port."""
     host, colon, port = address.rpartition(":")
     if host.startswith("[") and host.endswith("]"):
         return host[1:-1], port

@@ -1,4 +1,4 @@
-"""Samples as bytes that outlive the process: records, segments, and what is read back from them."""
+"""Saved samples: records, segments, and reading them back."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""The records of segments back into a store."""
+"""Loads segments' records into a store."""
 
 import json
 import struct
@@ -21,7 +21,7 @@ _MARKERS = tuple(struct.pack("=Q", bits) for bits in (STALE_BITS, ABSENT_BITS))
 
 @dataclass(slots=True)
 class Restored:
-    """What came back."""
+    """The result of loading: counts of samples and faults."""
 
     samples: int = 0
     too_old: int = 0
@@ -33,7 +33,7 @@ class Restored:
 
 
 class SegmentReader:
-    """Puts the records of one run's segments into a store, oldest segment first.
+    """Loads one run's segments into a store, oldest first.
 
     Args:
         store: gets the samples.
@@ -55,7 +55,7 @@ class SegmentReader:
         store.advance(now_ms)
 
     def begin(self, run: bytes) -> None:
-        """Begin with another segment, which declares its own series.
+        """Start the next segment, which declares its own series.
 
         Args:
             run: that wrote it.
@@ -66,12 +66,12 @@ class SegmentReader:
         self._places = {}
 
     def end(self) -> None:
-        """Note that there are no more segments: the next append to the groups goes on where they end."""
+        """Finish loading: the next append continues the restored groups."""
         self._store.leave_unclaimed(self._groups.values())
         self._groups = {}
 
     def take(self, record: Record) -> Iterator[int]:
-        """Store what a record holds; yield after each part how many samples it had.
+        """Store a record's samples; yield the number of samples after each part.
 
         Raises:
             TornSegmentError: the record makes no sense.
@@ -154,7 +154,7 @@ class SegmentReader:
 def _without_markers(
     refs: list[Series | None], row: bytes
 ) -> tuple[list[Series], "array[float]", list[Series]]:
-    """Return the series that have a sample in a row, these samples, and the series that end with it."""
+    """Return a row's series with samples, these samples, and the series that end in it."""
     known: list[Series] = []
     values = array("d")
     ended: list[Series] = []

@@ -1,4 +1,4 @@
-"""How a segment file is framed: a header, then records that each carry their length and checksum.
+"""The file format of segments: a header, then records with length and checksum.
 
 ```
 header   magic, version, byte order, when it was begun, the run that wrote it, CRC-32 of all that
@@ -32,23 +32,23 @@ Read = Callable[[int], bytes]
 
 
 class RecordKind(IntEnum):
-    """What a record holds."""
+    """The kind of a record's content."""
 
     SERIES = 1
     SAMPLES = 2
 
 
 class UnusableSegmentError(ValueError):
-    """A file that is no segment, or none that this release reads."""
+    """A file is no segment, or of an unsupported version."""
 
 
 class TornSegmentError(ValueError):
-    """From here on a file can't be read; what came before is good."""
+    """A file can't be read from here on; the records before are good."""
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentHeader:
-    """What a file says of itself."""
+    """The header of a segment file."""
 
     begun_ms: int
     """When it was begun, milliseconds since the epoch."""
@@ -56,21 +56,21 @@ class SegmentHeader:
     """16 bytes that name the process that wrote it."""
 
     def encode(self) -> bytes:
-        """Return the bytes at the start of a file."""
+        """Return the header's bytes."""
         plain = _HEADER.pack(_MAGIC, VERSION, _BYTE_ORDER, self.begun_ms, self.run)
         return plain + _CHECKSUM.pack(zlib.crc32(plain))
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """The content of one record."""
+    """A record's content."""
 
     kind: RecordKind
     content: bytes
 
 
 def read_header(read: Read) -> SegmentHeader:
-    """Return a file's header.
+    """Read a file's header.
 
     Raises:
         UnusableSegmentError: it has none, or one of another release or machine.
@@ -99,7 +99,7 @@ def encode_record(record: Record, compression: Compression) -> bytes:
 
 
 def read_record(read: Read) -> Record | None:
-    """Return the next record; None at the end of the file.
+    """Read the next record; None at the end of the file.
 
     Raises:
         TornSegmentError: it is not whole.

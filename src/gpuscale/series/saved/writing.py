@@ -1,4 +1,4 @@
-"""Batches of samples to the records of a segment.
+"""Writes batches of samples as records of a segment.
 
 A segment holds the names of its samples, so that any other can be deleted. The series of a
 group are declared when their first samples are written to the segment.
@@ -25,7 +25,7 @@ _TEXT_BYTES = 64 * 1024
 
 
 class GroupNumbers:
-    """Numbers of groups, the same in all segments of a run."""
+    """Numbers of series groups, the same in all segments of a run."""
 
     def __init__(self) -> None:
         self._numbers: dict[object, int] = {}
@@ -34,7 +34,7 @@ class GroupNumbers:
         self._next = 0
 
     def begin_segment(self) -> None:
-        """Forget the groups that the last segment had nothing of."""
+        """Forget the groups without samples in the last segment."""
         self._numbers, self._used = self._used, {}
 
     def of(self, group: object) -> int:
@@ -47,7 +47,7 @@ class GroupNumbers:
 
 
 class SegmentWriter:
-    """Makes the records of one segment.
+    """Writes the records of one segment.
 
     Args:
         numbers: of the run.
@@ -62,7 +62,7 @@ class SegmentWriter:
         self._sizes = dict.fromkeys(RecordKind, 0)
 
     def add(self, batch: Batch) -> Iterator[Record]:
-        """Add a batch, and yield the records that are full."""
+        """Add a batch, and yield records that are full."""
         number = self._numbers.of(batch.group)
         refs = batch.refs if isinstance(batch.refs, list) else list(batch.refs)
         width = len(refs)
@@ -77,7 +77,7 @@ class SegmentWriter:
             yield from self._put(RecordKind.SAMPLES, head, times_ms.tobytes(), values.tobytes())
 
     def flush(self) -> Iterator[Record]:
-        """Yield what was added and not given away yet; series before the samples that need them."""
+        """Yield the remaining records; series come before their samples."""
         for kind in (RecordKind.SERIES, RecordKind.SAMPLES):
             if parts := self._parts[kind]:
                 self._parts[kind], self._sizes[kind] = [], 0
@@ -86,7 +86,7 @@ class SegmentWriter:
     def _declare(
         self, number: int, known: list[Series | None], refs: list[Series | None]
     ) -> Iterator[Record]:
-        """Say whose the places of a group are, as far as that has changed."""
+        """Write which series a group's columns belong to, where that has changed."""
         if any(old is not new for old, new in zip(known, refs, strict=False)):
             # What was added must be read before one of its places gets another series, also if it had none.
             yield from self.flush()
@@ -118,7 +118,7 @@ class SegmentWriter:
 
 
 def _text(ref: Series | None) -> str:
-    """Return the JSON text of a series' labels; `null` where there is none, or one that is not saved."""
+    """Return a series' labels as JSON; `null` for an empty column, or a series that is not saved."""
     if ref is None:
         return "null"
     labels = dict(ref.labels.items())

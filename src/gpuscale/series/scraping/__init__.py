@@ -1,4 +1,4 @@
-"""Scraped and streamed samples on their way into the store."""
+"""Parsing of scraped and streamed samples, and storing them."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""Which series the lines of a target belong to, so that a line that was there before is only looked up.
+"""A cache from a target's lines to series, so that a known line costs one look-up.
 
 An exporter prints the same labels with each of its metrics. So the text of labels is kept once, whatever the
 number of metrics, and looked up under each metric's name.
@@ -16,7 +16,7 @@ NOTHING: Mapping[str, Series] = {}
 
 
 class KnownLines:
-    """Series by the text before their value."""
+    """Series by the text before the value."""
 
     def __init__(self) -> None:
         self.by_name: dict[str, dict[str, Series]] = {}
@@ -27,13 +27,13 @@ class KnownLines:
         return sum(map(len, self.by_name.values()))
 
     def get(self, text: str) -> Series | None:
-        """Return the series of a text, if it is known."""
+        """Return the series of a text; None if unknown."""
         name, brace, labels = text.partition("{")
         found = self.by_name.get(name, NOTHING).get(labels)
         return found if labels or not brace else None
 
     def add(self, new: Mapping[str, Series], most: int) -> None:
-        """Remember texts.
+        """Add texts to the cache.
 
         Args:
             new: the series of each.

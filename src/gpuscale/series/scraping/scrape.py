@@ -1,4 +1,4 @@
-"""What a target exposes, into the store: Prometheus' scrape loop less the network.
+"""Stores what a target exposes: Prometheus' scrape loop without the network.
 
 Source: prometheus scrape/scrape.go (append, mutateSampleLabels, report).
 """
@@ -28,7 +28,7 @@ from gpuscale.series.wanted import KEEP_ALL, WantedSeries
 
 @dataclass(frozen=True, slots=True)
 class ScrapeResult:
-    """What one scrape brought."""
+    """The result of a scrape."""
 
     samples: int
     """Lines with a value."""
@@ -43,7 +43,7 @@ class ScrapeResult:
 
 
 class ScrapeTarget:
-    """One scraped address: its labels, what it exposed last, and whether it is up.
+    """A scraped address: its labels, its last series, and whether it is up.
 
     Args:
         store: where samples go.
@@ -87,7 +87,7 @@ class ScrapeTarget:
         duration_seconds: float | None = None,
         format_: ExpositionFormat = PROMETHEUS_TEXT,
     ) -> ScrapeResult:
-        """Store what the target answered, all of it or nothing.
+        """Store a scrape's text, all of it or nothing.
 
         A series that was there last time and is not now, or has a value that it can't have, gets a staleness
         marker. A malformed text, or one beyond a limit, is a failed scrape and comes back as `problem`.
@@ -124,7 +124,7 @@ class ScrapeTarget:
         return ScrapeResult(samples, added, samples - added - scraped.unwanted)
 
     def repeat(self, values: Sequence[float], t_ms: int) -> None:
-        """Store other values of the series of the last scrape, in the order of its lines.
+        """Store new values for the series of the last scrape, in the order of its lines.
 
         It is what `ingest` does with a text of the same series, all of which it took.
         """
@@ -133,12 +133,12 @@ class ScrapeTarget:
         self._report(t_ms, up=1, samples=len(values), duration_seconds=None)
 
     def failed(self, t_ms: int, duration_seconds: float | None = None) -> None:
-        """Note that the target did not answer: its series end, and `up` is 0."""
+        """Record a failed scrape: the series end, and `up` is 0."""
         self._end_missing([], t_ms)
         self._report(t_ms, up=0, samples=0, duration_seconds=duration_seconds)
 
     def gone(self, t_ms: int) -> None:
-        """Note that the target is no more: all that was written for it ends, `up` included."""
+        """Record that the target is gone: all of its series end, `up` included."""
         self._end_missing([], t_ms)
         self._target.end_reports(t_ms)
         self._metas = []
@@ -167,7 +167,7 @@ class ScrapeTarget:
         return sum(append(ref, time_ms, value, t_ms) for ref, value, time_ms in timed)
 
     def _end_missing(self, current: list[Series], t_ms: int) -> None:
-        """Mark the series of the last scrape that are not in this one."""
+        """Add end markers to the series of the last scrape that are missing in this one."""
         if current != self._last:
             missing = set(self._last).difference(current)
             for series in self._last:
@@ -185,7 +185,7 @@ class ScrapeTarget:
 
 
 def _limit(error: ExpositionError) -> str | None:
-    """Return which limit a text failed by."""
+    """Return the limit that a text exceeded."""
     if isinstance(error, NativeHistogramError):
         return "native_histograms"
     return error.limit if isinstance(error, ScrapeLimitError) else None

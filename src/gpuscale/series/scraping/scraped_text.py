@@ -1,4 +1,4 @@
-"""The text of a scrape to series and values.
+"""Parses the text of a scrape into series and values.
 
 A target remembers for each text before a value (`name{labels}`) the series it names, so that a line
 that was there before costs a look-up and a `float()`. A new line comes apart by its shape, or letter by
@@ -46,7 +46,7 @@ LINES_PER_SAMPLE = 4
 
 @dataclass(slots=True)
 class ScrapedText:
-    """One text, read but not yet stored."""
+    """A parsed text that is not stored yet."""
 
     room: int
     """How many series more may begin; below zero once they are too many."""
@@ -73,7 +73,7 @@ class ScrapedText:
 
 
 class TextReader:
-    """Reads the texts of one target.
+    """Parses the texts of one target.
 
     Args:
         store: has the series.
@@ -107,7 +107,7 @@ class TextReader:
         """Series of the last text that brought their own times."""
 
     def read(self, text: str, format_: ExpositionFormat) -> ScrapedText:
-        """Return what a text brings.
+        """Parse a text.
 
         Raises:
             ExpositionError: it is not of the format, or beyond a limit.
@@ -127,7 +127,7 @@ class TextReader:
         return scraped
 
     def remember(self, scraped: ScrapedText) -> None:
-        """Keep the lines of a text that was stored, and forget those with times that are not in it."""
+        """Cache the lines of a stored text, and drop cached lines with times that are not in it."""
         if scraped.heads:
             self._known.add(scraped.heads, scraped.samples)
         if self._timed or scraped.timed:
@@ -137,11 +137,11 @@ class TextReader:
             self._timed = timed
 
     def forget(self, ended: Collection[Series]) -> None:
-        """Drop what is known of series that have ended."""
+        """Drop the cached lines of series that have ended."""
         self._known.forget(ended)
 
     def _line_by_line(self, text: str) -> ScrapedText | None:
-        """Return what a text brings if each of its lines reads for itself; None where not."""
+        """Parse a text in which each line stands for itself; None if it is not that simple."""
         scraped = ScrapedText(self._target.room(self._limits))
         try:
             self._add_lines(scraped, _lines(text, self._format))
@@ -180,7 +180,7 @@ class TextReader:
                 raise LineError("an empty line", "no empty line")
 
     def _add_line(self, scraped: ScrapedText, line: str, number: int) -> None:
-        """Add a line that is not of a known series."""
+        """Parse a line of an unknown series."""
         head, _, value = line.rpartition(" ")
         labels = self._shapes.labels(head)
         if labels is not None and not self._wanted.keeps(labels[METRIC_NAME]):
@@ -207,7 +207,7 @@ class TextReader:
             _add_meta(scraped, entry)
 
     def _add_known(self, scraped: ScrapedText, line: str) -> bool:
-        """Add a line of a known series that has a time or an exemplar; return whether it is one."""
+        """Parse a known series' line with a time or an exemplar; return whether it is one."""
         if self._format.ends_with_eof and (end := line.find(" # {")) >= 0:
             series, _, value = line[:end].rpartition(" ")
             if (ref := self._known.get(series)) is not None:
@@ -250,7 +250,7 @@ class TextReader:
         self._unwanted.add(head)
 
     def _add_sample(self, scraped: ScrapedText, sample: SampleLine, number: int) -> Series | None:
-        """Add a sample; return its series, None for one that is not wanted."""
+        """Add a sample; return its series, or None if it is not wanted."""
         found = len(scraped.refs) + len(scraped.timed_refs) + 1
         check_limit("samples", found, self._limits.samples, "samples", self._source, number)
         if not self._wanted.keeps(sample.name):
@@ -270,7 +270,7 @@ class TextReader:
         return ref
 
     def _admit(self, scraped: ScrapedText, ref: Series, number: int) -> None:
-        """Pass a series that is to begin, once it is counted.
+        """Check that a new series is allowed, and count it.
 
         Raises:
             ScrapeLimitError: it is one too many, or its labels are.
@@ -282,7 +282,7 @@ class TextReader:
 
 
 def _lines(text: str, format_: ExpositionFormat) -> Sequence[str]:
-    """Return the lines of a text, less the mark of its end.
+    """Return a text's lines, without the end marker of OpenMetrics.
 
     Raises:
         LineError: the mark is missing.
@@ -297,7 +297,7 @@ def _lines(text: str, format_: ExpositionFormat) -> Sequence[str]:
 
 
 def _floats(texts: Sequence[str]) -> list[float]:
-    """Return numbers, checked all at once.
+    """Parse many numbers at once.
 
     Raises:
         LineError: one is not a number as Go reads it.

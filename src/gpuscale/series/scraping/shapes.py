@@ -1,4 +1,4 @@
-"""Lines of one shape: the same metric and label names in the same order, whatever the values.
+"""Shapes of lines: equal metric and label names in the same order, whatever the values.
 
 An exporter prints all lines of a metric alike. So a line comes apart at its quotes, and what its label names
 mean at this target, after joining the target's own labels, is worked out once a shape.
@@ -25,7 +25,7 @@ Merge = Callable[[Mapping[str, str]], Mapping[str, str]]
 
 
 class LineShapes:
-    """The shapes of lines seen at one target.
+    """The line shapes of one target.
 
     Args:
         merge: joins the target's labels to those of a line.
@@ -37,7 +37,7 @@ class LineShapes:
         self._chars = 0
 
     def labels(self, head: str) -> LabelSet | None:
-        """Return the labels of a line, from the text before its value; None where it needs a closer look."""
+        """Return a line's labels, from the text before its value; None if it needs the full parser."""
         if "\\" in head:
             return None
         parts = head.split('"')
@@ -60,7 +60,7 @@ class LineShapes:
 
 
 def _shape(names: tuple[str, ...], merge: Merge) -> Shape | None:
-    """Return where in the labels of a series the values of a line go; None where that needs a closer look."""
+    """Return where a line's values go in the series' labels; None if it needs the full parser."""
     metric, *labels = names
     marks = [f"\0{position}" for position in range(len(labels))]
     merged = merge({METRIC_NAME: metric, **dict(zip(labels, marks, strict=True))})
@@ -73,7 +73,7 @@ def _shape(names: tuple[str, ...], merge: Merge) -> Shape | None:
 
 
 def _names(between: tuple[str, ...]) -> tuple[str, ...] | None:
-    """Return the metric's name and the names of its labels; None where the texts are not just these."""
+    """Return the names of the metric and its labels; None if the texts hold anything else."""
     first, *others = between
     start = _FIRST.fullmatch(first)
     if start is None or not others or others.pop() not in _LAST:

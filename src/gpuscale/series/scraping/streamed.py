@@ -1,4 +1,4 @@
-"""What a node agent streams, into the store: its series kept up line by line.
+"""Stores a node agent's stream line by line.
 
 Every line says that all series were measured at its time, whether their values changed or not, and so it is
 stored: one row for all of them, in which only what changed is written. Of the lines of one second the newest
@@ -35,7 +35,7 @@ _MAX_LATE_MS = 10_000
 
 
 class StreamedTarget:
-    """The series of one agent, over any number of connections.
+    """One agent's series, over any number of connections.
 
     Args:
         store: where samples go.
@@ -82,7 +82,7 @@ class StreamedTarget:
 
     @property
     def measured_ms(self) -> int | None:
-        """Return when the agent says that it measured last; None before this connection's snapshot."""
+        """Return the agent's last measurement time; None before this connection's snapshot."""
         return self._reader.measured_ms
 
     @property
@@ -91,21 +91,21 @@ class StreamedTarget:
 
     @property
     def ended(self) -> str | None:
-        """Return why the agent ended the stream; None while it goes on."""
+        """Return why the agent ended the stream; None while it is open."""
         return self._reader.ended
 
     @property
     def is_outdated(self) -> bool:
-        """Return whether other series are wanted since the snapshot; only a new one brings them."""
+        """Return whether other series are wanted than at the snapshot; only a new snapshot brings them."""
         return self._version != self._wanted.version
 
     @property
     def families(self) -> Mapping[str, tuple[str, str]]:
-        """Return type and help of the metrics that the agent says something of."""
+        """Return type and help of the agent's metrics."""
         return self._reader.families
 
     def connected(self, *, is_relayed: bool = False) -> None:
-        """Begin a new connection, whose first line is a snapshot; series go on until then.
+        """Start a new connection, whose first line is a snapshot; series go on until then.
 
         Args:
             is_relayed: whether the lines come from another store: with the labels and times they have there.
@@ -114,7 +114,7 @@ class StreamedTarget:
         self._reader.restart()
 
     def feed(self, line: bytes, now_ms: int) -> int:
-        """Store what a line brings, and return how many samples that were.
+        """Store a line's changes, and return the number of samples.
 
         A time in the future is that of arrival: the agent's clock is ahead.
 
@@ -151,17 +151,17 @@ class StreamedTarget:
         return taken
 
     def lost(self, t_ms: int) -> None:
-        """Note that the agent can't be followed: its series end, and `up` is 0."""
+        """Record that the agent can't be reached: its series end, and `up` is 0."""
         self._end(t_ms)
         self._target.report({"up": 0}, t_ms)
 
     def gone(self, t_ms: int) -> None:
-        """Note that the agent is no more: all that was written for it ends."""
+        """Record that the agent is gone: all of its series end."""
         self._end(t_ms)
         self._target.end_reports(t_ms)
 
     def _reshape(self, found: StreamLine[Series], t_ms: int) -> None:
-        """Follow series that came and went.
+        """Add and end series as a line says.
 
         Raises:
             ScrapeLimitError: those that came are beyond a limit; those that went have ended all the same.
@@ -192,7 +192,7 @@ class StreamedTarget:
         return self._target.ref(with_stored_bound(labels, BOUND_LABELS.get(type_)))
 
     def _possible(self, found: StreamLine[Series], t_ms: int) -> StreamLine[Series]:
-        """Return a line in which series with a value that they can't have are gone."""
+        """Return a line without the series that have impossible values."""
         outside = {
             ref: value
             for ref, value in zip(found.touched, found.values, strict=True)
@@ -255,7 +255,7 @@ class StreamedTarget:
 
 
 def _joined(before: StreamLine[Series], after: StreamLine[Series]) -> StreamLine[Series]:
-    """Return two lines as one."""
+    """Merge two lines into one."""
     values = dict(zip(before.touched, before.values, strict=True))
     for series in after.gone:
         values.pop(series, None)

@@ -1,4 +1,4 @@
-"""The series of one target: its own labels joined to those it exposes, and what is said of the target itself.
+"""A target's series: exposed labels joined with its own, and reports such as `up`.
 
 Source: prometheus scrape/scrape.go (mutateSampleLabels, report).
 """
@@ -14,7 +14,7 @@ from gpuscale.series.storage.store import SeriesStore
 
 
 class TargetSeries:
-    """Makes the handles of a target's series.
+    """Creates the handles of a target's series.
 
     Args:
         store: where the series are.
@@ -43,20 +43,20 @@ class TargetSeries:
         self._report_group: SeriesGroup | None = None
 
     def ref(self, exposed: Mapping[str, str]) -> Series:
-        """Return the series of exposed labels, the metric's name among them."""
+        """Return the series of exposed labels, metric name included."""
         return self._store.ref(self.merged(exposed), self.share)
 
     def merged_ref(self, labels: Mapping[str, str]) -> Series:
-        """Return the series of labels that the target's own are joined to already."""
+        """Return the series of labels that already include the target's own."""
         return self._store.ref(labels, self.share)
 
     def room(self, limits: ScrapeLimits) -> int:
-        """Return how many series the target may begin."""
+        """Return how many more series the target may begin."""
         room = self._store.room(self.share)
         return min(room, limits.series - self.share.series) if limits.series else room
 
     def merged(self, exposed: Mapping[str, str]) -> dict[str, str]:
-        """Return exposed labels and the target's own together."""
+        """Return exposed labels joined with the target's own."""
         merged = {**self._labels, **exposed, **self._kept}
         clashing = [name for name in self._kept if exposed.get(name)]
         for name in sorted(clashing, key=len):
@@ -64,11 +64,11 @@ class TargetSeries:
         return merged
 
     def describe(self, metadata: Iterable[MetricMetadata]) -> bool:
-        """Keep what the target says of its metrics; return whether all of it is kept."""
+        """Store the metadata of the target's metrics; return whether all of it is stored."""
         return self._store.metadata.put(self, self._labels, metadata)
 
     def report(self, values: Mapping[str, float], t_ms: int) -> None:
-        """Write what is said of the target, such as `up`."""
+        """Write reports about the target, such as `up`."""
         reports = self._reports
         for name in values:
             if name not in reports:
@@ -79,14 +79,14 @@ class TargetSeries:
         self._store.append_many(refs, list(values.values()), t_ms, group=self._report_group)
 
     def end_reports(self, t_ms: int) -> None:
-        """End what was said of the target and of its metrics, because it is no more."""
+        """End the target's reports and metadata, as it is gone."""
         self._store.metadata.drop(self)
         for series in self._reports.values():
             self._store.mark_stale(series, t_ms)
 
 
 def _free_name(name: str, taken: Mapping[str, str]) -> str:
-    """Return the name with as many `exported_` before it as make it unique."""
+    """Return the label name with as many `exported_` prefixes as make it unique."""
     while True:
         name = f"exported_{name}"
         if not taken.get(name):

@@ -1,4 +1,4 @@
-"""Samples in memory: series, columns, bounds and retention."""
+"""Samples in memory: series, columns, limits and retention."""
 
 from typing import TYPE_CHECKING
 

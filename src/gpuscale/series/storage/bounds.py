@@ -1,4 +1,4 @@
-"""The labels `le` and `quantile` in the one form that Prometheus 3 stores: "1" becomes "1.0".
+"""The labels `le` and `quantile` in Prometheus 3's only form: "1" becomes "1.0".
 
 Clients write bounds as they like, and a selector such as `{le="1.0"}` has to find them all.
 
@@ -19,7 +19,7 @@ _HEXADECIMAL = re.compile(r"[+-]?0[xX][0-9a-fA-F]*\.?[0-9a-fA-F]*[pP][+-]?[0-9]+
 
 
 def with_stored_bound(labels: Mapping[str, str], label: str | None) -> Mapping[str, str]:
-    """Return labels with a bound in its stored form; the very same where nothing changes.
+    """Return labels with the bound in its stored form; the same object if nothing changes.
 
     Args:
         labels: of a series.
@@ -32,7 +32,7 @@ def with_stored_bound(labels: Mapping[str, str], label: str | None) -> Mapping[s
 
 
 def stored_bound(text: str) -> str:
-    """Return a number as Prometheus 3 stores it in a label; what is no number stays as it is."""
+    """Return a number in Prometheus 3's label form; other text is unchanged."""
     try:
         # Unlike the value of a sample, a label may be any number that Go reads.
         digits = _BETWEEN_DIGITS.sub("", text) if "_" in text else text

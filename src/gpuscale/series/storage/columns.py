@@ -1,4 +1,4 @@
-"""Samples of series that are appended together: one row for each time, one column for each series.
+"""Samples of series that are appended together: a row for each time, a column for each series.
 
 The rows lie in blocks, one behind the other in one packed array, so that a scrape is appended in one go and
 the samples of a series are a slice with the row's width for a step. A sample takes 8 bytes, and each row 8
@@ -20,7 +20,7 @@ NEVER_MS = 1 << 62
 
 
 class RowBlock:
-    """Rows of one width.
+    """Rows of equal width.
 
     Args:
         sequence: the number of the block among all that the columns ever had, without a gap.
@@ -39,7 +39,7 @@ class RowBlock:
         """Whose the places are; None in the newest block, whose places are still given away."""
 
     def widen(self, width: int) -> None:
-        """Give each row further places at its end, all without samples."""
+        """Add empty columns to each row."""
         pad = absents(width - self.width)
         values = array("d")
         for start in range(0, len(self.values), self.width):
@@ -48,14 +48,14 @@ class RowBlock:
         self.values, self.width = values, width
 
     def drop(self, rows: int) -> int:
-        """Drop rows from the front; return how many places they had."""
+        """Drop rows from the front; return the number of dropped cells."""
         del self.times_ms[:rows]
         del self.values[: rows * self.width]
         return rows * self.width
 
 
 class Columns:
-    """Blocks of rows, oldest first."""
+    """Row blocks, oldest first."""
 
     __slots__ = ("__weakref__", "blocks", "cut_ms")
 
@@ -66,11 +66,11 @@ class Columns:
 
     @property
     def last_ms(self) -> int:
-        """Return the time of the newest row; the negative of `NEVER_MS` where there is none."""
+        """Return the newest row's time; minus `NEVER_MS` if there is none."""
         return self.blocks[-1].times_ms[-1] if self.blocks else -NEVER_MS
 
     def newest(self, slot: int, first: int, last: int, at_ms: int) -> tuple[int, float] | None:
-        """Return time and value of the newest sample of a column up to a time.
+        """Return time and value of a column's newest sample up to a time.
 
         Args:
             slot: the column's place in a row.
@@ -94,7 +94,7 @@ class Columns:
     def read(
         self, slot: int, first: int, last: int, start_ms: int, end_ms: int
     ) -> tuple["array[int]", "array[float]"]:
-        """Return times and values of a column between two times, both included; arguments as for `newest`."""
+        """Return a column's times and values between two times, both included; arguments as `newest`."""
         times_ms, values = array("q"), array("d")
         for block, low, high in self.between(first, last, start_ms, end_ms):
             width = block.width
@@ -110,7 +110,7 @@ class Columns:
     def between(
         self, first: int, last: int, start_ms: int, end_ms: int
     ) -> Iterator[tuple[RowBlock, int, int]]:
-        """Return the blocks with rows between two times, and the positions `[low, high)` of these rows."""
+        """Return the blocks with rows between two times, and the row indexes `[low, high)`."""
         parts: list[tuple[RowBlock, int, int]] = []
         for place in range(self._place_of(last), -1, -1):
             block = self.blocks[place]
@@ -133,13 +133,13 @@ class Columns:
         return None if found is None else (found, bisect_right(found.times_ms, t_ms))
 
     def _place_of(self, last: int) -> int:
-        """Return the position of the newest block up to a number; -1 where there is none."""
+        """Return the index of the newest block up to a number; -1 if there is none."""
         if not self.blocks:
             return -1
         return min(last - self.blocks[0].sequence, len(self.blocks) - 1)
 
     def drop(self, cutoff_ms: int) -> int:
-        """Drop the rows before a time; return how many places they had."""
+        """Drop the rows before a time; return the number of dropped cells."""
         dropped = gone = 0
         for block in self.blocks:
             if block.times_ms[-1] >= cutoff_ms:
@@ -152,12 +152,12 @@ class Columns:
 
 
 def absents(count: int) -> "array[float]":
-    """Return so many places without a sample."""
+    """Return this many empty cells."""
     return array("d", array("Q", [ABSENT_BITS]).tobytes()) * count
 
 
 def present(row: Iterable[float]) -> list[bool]:
-    """Return which places of a row hold a sample."""
+    """Return which cells of a row hold a sample."""
     return [value == value or not is_absent(value) for value in row]
 
 

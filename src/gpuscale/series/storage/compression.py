@@ -1,4 +1,4 @@
-"""Compression: Zstandard and Snappy where cramjam is installed, what needs no package elsewhere.
+"""Compression: Zstandard and Snappy with cramjam, else algorithms of the standard library.
 
 Source: github.com/google/snappy format_description.txt.
 """
@@ -15,7 +15,7 @@ _CORRUPT = "the compressed bytes are corrupt"
 
 
 class Compression(IntEnum):
-    """How bytes are compressed; the numbers are written to files."""
+    """A compression method; its number is written to files."""
 
     ZLIB = 1
     ZSTD = 2
@@ -26,12 +26,12 @@ class CompressionError(ValueError):
 
 
 def best_compression() -> Compression:
-    """Return the best one that is installed: Zstandard takes a third of zlib's time."""
+    """Return the best installed method; Zstandard takes a third of zlib's time."""
     return Compression.ZSTD if _has_cramjam() else Compression.ZLIB
 
 
 def compress(data: bytes, compression: Compression) -> bytes:
-    """Return compressed bytes. Other threads run meanwhile."""
+    """Compress bytes; other threads run meanwhile."""
     if compression is Compression.ZLIB:
         return zlib.compress(data, _ZLIB_LEVEL)
     import cramjam
@@ -40,7 +40,7 @@ def compress(data: bytes, compression: Compression) -> bytes:
 
 
 def decompress(data: bytes, compression: Compression, size: int) -> bytes:
-    """Return `size` bytes, and never make more of them than that.
+    """Decompress to `size` bytes, never to more.
 
     Raises:
         CompressionError: the bytes are corrupt, hold more or less, or need a package that is missing.
@@ -62,7 +62,7 @@ def decompress(data: bytes, compression: Compression, size: int) -> bytes:
 
 
 def snappy_block(data: bytes) -> bytes:
-    """Return a Snappy block; without cramjam one that is not smaller than the data."""
+    """Return a Snappy block; without cramjam it is not smaller than the data."""
     return _snappy()(data)
 
 

@@ -1,4 +1,4 @@
-"""The samples of many series as arrays: what a query over many series is evaluated on.
+"""Samples of many series as numpy arrays, for queries over many series.
 
 Series that share their times lie side by side, one row for each time and one column for each series. The
 arrays are copies, so the store may change while they are read.
@@ -25,7 +25,7 @@ from gpuscale.series.values import ABSENT, ABSENT_BITS
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """The samples of some series between two times; S series and T times, T may be 0.
+    """Samples of some series between two times: S series and T times, T may be 0.
 
     No label set is in two frames of one answer.
     """
@@ -51,7 +51,7 @@ def frames(
     end_ms: int,
     moments: range | None = None,
 ) -> Iterator[Frame]:
-    """Return the samples of the series that fulfil all matchers; between two frames the store may change.
+    """Yield the samples of all matching series; the store may change between two frames.
 
     A series is left out where it has no sample between the times and none of them may have been dropped to
     make room.
@@ -70,7 +70,7 @@ def frames(
 def frames_of(
     selected: Sequence[Series], start_ms: int, end_ms: int, moments: range | None = None
 ) -> Iterator[Frame]:
-    """Return the samples of some series of a store, as `frames` does.
+    """Yield the samples of some series of a store, as `frames` does.
 
     A query over very many series asks for some of them at a time.
     """
@@ -92,7 +92,7 @@ def frames_of(
 def _frame_of_group(
     group: SeriesGroup, columns: list[Series], start_ms: int, end_ms: int, moments: range | None
 ) -> Frame | None:
-    """Return the frame of series all of whose samples between the times are in the rows of a group."""
+    """Return a frame of series whose samples between the times are all in a group's rows."""
     # Most groups are of few series, for which lists are quicker than arrays.
     slots = np.array([series.slot for series in columns], np.int64)
     first = [series.first for series in columns]
@@ -124,7 +124,7 @@ def _frame_of_group(
 
 @dataclass(slots=True)
 class _Rows:
-    """Rows of a block, and the columns of it that are asked for."""
+    """Rows of a block, with the needed columns."""
 
     block: RowBlock
     low: int
@@ -137,7 +137,7 @@ class _Rows:
     """Positions among the rows that are needed; None where all are."""
 
     def values(self) -> NDArray[np.float64]:
-        """Return a copy of the values that are needed."""
+        """Return a copy of the needed values."""
         width = self.block.width
         rows = np.frombuffer(self.block.values).reshape(-1, width)
         rows = rows[self.low : self.low + len(self.times_ms)]
@@ -151,7 +151,7 @@ class _Rows:
         return values
 
     def holds(self, row: int, columns: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Return which of some columns have a sample in a row."""
+        """Return which columns have a sample in a row."""
         width = self.block.width
         start = (self.low + row) * width
         bits = np.frombuffer(self.block.values, np.uint64)[start : start + width]
@@ -165,7 +165,7 @@ class _Rows:
 
 
 def _needed(parts: list[_Rows], moments: range, series: int) -> list[_Rows]:
-    """Return the rows that hold the newest sample of any column at some times."""
+    """Return the rows with any column's newest sample at some times."""
     places = [(part, row) for part in parts for row in range(len(part.times_ms))]
     times_ms = [int(time_ms) for part in parts for time_ms in part.times_ms]
     for part in parts:
@@ -192,7 +192,7 @@ def _needed(parts: list[_Rows], moments: range, series: int) -> list[_Rows]:
 
 
 def _frames_of_others(selected: list[Series], start_ms: int, end_ms: int) -> Iterator[Frame]:
-    """Return the frames of series that have samples of their own; those of the same times are in one."""
+    """Yield frames of series with arrays of their own; those with equal times share a frame."""
     alike: dict[bytes, list[tuple[Series, array[float]]]] = {}
     for series in selected:
         times_ms, column = series.read(start_ms, end_ms)

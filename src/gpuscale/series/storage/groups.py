@@ -1,4 +1,4 @@
-"""Series that are appended together, and the place that each has in their rows.
+"""Groups of series that are appended together, and each one's column in the rows.
 
 A series keeps its place while it goes on. A place whose series has ended goes to a new one with the next
 block, so that pods that come and go don't widen the rows. The series that ended still has its samples in the
@@ -31,17 +31,17 @@ _FEW = 16
 
 
 class Follower(Protocol):
-    """Who reads what a store takes."""
+    """A reader of new samples."""
 
     own: dict[Series, None]
     """Gets each series with new samples of its own."""
 
     def leaves(self, series: Series, group: "SeriesGroup") -> None:
-        """Take note that the samples of a series are about to leave the rows and become its own."""
+        """Handle a series whose samples are about to move from the rows into arrays of its own."""
 
 
 class Order:
-    """How one list of values becomes a row.
+    """How a list of values is put into a row.
 
     Args:
         refs: the series of the values.
@@ -85,7 +85,7 @@ class Order:
 
 
 class SeriesGroup(Columns):
-    """The series of one target, one stream or one rule.
+    """The series of one target, stream or rule.
 
     Args:
         ages: where samples are counted; a place in a row counts as one, whether it holds a sample or not.
@@ -128,26 +128,26 @@ class SeriesGroup(Columns):
 
     @property
     def width(self) -> int:
-        """Return how many places the next row has."""
+        """Return the next row's number of columns."""
         return len(self._owners)
 
     @property
     def owners(self) -> tuple[Series | None, ...]:
-        """Return whose the places of the next row are."""
+        """Return the series of each column of the next row."""
         return tuple(self._owners)
 
     @property
     def members(self) -> list[Series]:
-        """Return the series that have a place and have not ended."""
+        """Return the series that have a column and have not ended."""
         return [each for each in self._owners if each is not None and each.last == OPEN]
 
     @property
     def going_on(self) -> int:
-        """Return how many series have a place and have not ended."""
+        """Return the number of series that have a column and have not ended."""
         return len(self._owners) - len(self._free) - len(self._ended)
 
     def is_member(self, series: Series) -> bool:
-        """Return whether a series has its place in the rows to come, though it may have ended."""
+        """Return whether a series has a column in future rows, even if it has ended."""
         return (
             series.group is self
             and series.slot < len(self._owners)
@@ -155,7 +155,7 @@ class SeriesGroup(Columns):
         )
 
     def owners_of(self, block: RowBlock) -> list[Series | None]:
-        """Return whose the places of a block are; None for one whose samples are not here any more."""
+        """Return the series of each column of a block; None for one whose samples were moved away."""
         if block.owners is None:
             return self._owners[: block.width]
         return [
@@ -169,7 +169,7 @@ class SeriesGroup(Columns):
         ]
 
     def prepare(self, t_ms: int) -> None:
-        """Begin a new block where the newest is full; called before anything that a row needs."""
+        """Start a new block if the newest is full; call it before adding a row."""
         if self.blocks and (block := self.blocks[-1]).sequence == self._sequence:
             rows = len(block.times_ms)
             if rows >= _MAX_ROWS or (rows >= _MIN_ROWS and len(block.values) >= _BLOCK_PLACES):
@@ -177,7 +177,7 @@ class SeriesGroup(Columns):
                 self._narrow(t_ms)
 
     def admit(self, joining: Sequence[Series], t_ms: int) -> None:
-        """Give places to series that begin with the next row."""
+        """Give columns to series that begin with the next row."""
         self.order = None
         self._reclaim(len(joining))
         if len(self._free) < len(joining) and len(self._ended) * 8 >= len(self._owners) > 0:
@@ -189,12 +189,12 @@ class SeriesGroup(Columns):
             self._place(series, self._free.pop(), t_ms)
 
     def resume(self, series: Series) -> None:
-        """Let a member that has ended go on."""
+        """Continue an ended series of the group."""
         del self._ended[series.slot]
         series.last = OPEN
 
     def append_row(self, t_ms: int, row: "array[float]") -> None:
-        """Add a row that is as wide as `width`, later than all others."""
+        """Add a row of `width` columns, later than all others."""
         if not self.blocks or self.blocks[-1].sequence != self._sequence:
             self.blocks.append(RowBlock(self._sequence, len(row)))
         block = self.blocks[-1]
@@ -205,7 +205,7 @@ class SeriesGroup(Columns):
         self._ages.add(t_ms, len(row))
 
     def carried_row(self) -> "array[float]":
-        """Return the newest row as it goes on: of series that have ended it holds nothing."""
+        """Return a copy of the newest row without ended series."""
         if not self.blocks:
             return absents(len(self._owners))
         block = self.blocks[-1]
@@ -228,23 +228,23 @@ class SeriesGroup(Columns):
         return row
 
     def move_newest(self, t_ms: int) -> None:
-        """Say that all of the newest row was measured later."""
+        """Set a later time for the whole newest row."""
         self.blocks[-1].times_ms[-1] = t_ms
 
     def write(self, series: Series, value: float) -> None:
-        """Put a value of a member into the newest row."""
+        """Write a series' value into the newest row."""
         block = self.blocks[-1]
         block.values[series.slot - block.width] = value
 
     def has_newest(self, series: Series) -> bool:
-        """Return whether the newest row holds a sample of a member."""
+        """Return whether the newest row holds a sample of a series."""
         if not self.blocks or self.blocks[-1].sequence < series.first:
             return False
         block = self.blocks[-1]
         return not is_absent(block.values[series.slot - block.width])
 
     def holds(self, series: Series) -> bool:
-        """Return whether any sample of a series is left here."""
+        """Return whether the group holds any sample of a series."""
         if not self.blocks or self.blocks[0].sequence > series.last:
             return False
         if self.blocks[0].sequence < series.last < OPEN:
@@ -254,27 +254,27 @@ class SeriesGroup(Columns):
         return self.newest(series.slot, series.first, series.last, NEVER_MS) is not None
 
     def end(self, series: Series) -> None:
-        """Put the marker of a member's end into the newest row, where it has no sample yet."""
+        """Write a series' end marker into the newest row, if it has no sample there yet."""
         self.write(series, STALE)
         self.has_marker = True
         self.order = None
         series.last = self._ended[series.slot] = self.blocks[-1].sequence
 
     def leave(self, series: Series) -> None:
-        """Make all samples of a series its own."""
+        """Move all samples of a series into arrays of its own."""
         times_ms, values = self._taken_out(series)
         for t_ms, value in zip(times_ms, values, strict=True):
             series.append(t_ms, value)
             self._ages.add(t_ms, 1)
 
     def first_kept(self, cutoff_ms: int) -> int:
-        """Return the number of the first block with rows that a cut would not drop."""
+        """Return the number of the first block that keeps rows after a cut."""
         return next(
             (b.sequence for b in self.blocks if b.times_ms[-1] >= cutoff_ms), self._sequence
         )
 
     def keep_newest(self, series: Series, cutoff_ms: int, first_kept: int) -> None:
-        """Make the newest sample of a series its own, where it is in a row that a cut is about to drop.
+        """Save a series' newest sample into its own arrays, if a cut is about to drop its row.
 
         Args:
             series: of the group.
@@ -299,7 +299,7 @@ class SeriesGroup(Columns):
         self._ages.add(times_ms[-1], 1)
 
     def forget(self, series: Series) -> None:
-        """Release a series all of whose samples here are dropped."""
+        """Release a series whose samples in the group are all dropped."""
         series.own_cut_ms = series.cut_ms
         if self.is_member(series):
             self._owners[series.slot] = None
@@ -309,11 +309,11 @@ class SeriesGroup(Columns):
         series.group = None
 
     def cut(self, cutoff_ms: int) -> int:
-        """Drop rows before a time, never the newest; return how many places they had."""
+        """Drop rows before a time, but never the newest; return the number of dropped cells."""
         return self._drop_before(min(cutoff_ms, self.last_ms))
 
     def expire(self, cutoff_ms: int) -> int:
-        """Drop rows before a time; return how many places they had."""
+        """Drop rows before a time; return the number of dropped cells."""
         if not self.blocks or self.blocks[0].times_ms[0] >= cutoff_ms:
             return 0
         return self._drop_before(cutoff_ms)
@@ -329,7 +329,7 @@ class SeriesGroup(Columns):
         return dropped
 
     def _taken_out(self, series: Series) -> tuple["array[int]", "array[float]"]:
-        """Return the samples of a series, which is no member any more."""
+        """Remove a series from the group, and return its samples."""
         for follower in self._followers:
             follower.leaves(series, self)
         found = self.read(series.slot, series.first, series.last, -NEVER_MS, NEVER_MS)
@@ -356,7 +356,7 @@ class SeriesGroup(Columns):
             self._sequence += 1
 
     def _reclaim(self, wanted: int) -> None:
-        """Free places of series that have ended, where the next row's block has nothing of them."""
+        """Free the columns of ended series, where the next row's block has nothing of them."""
         while len(self._free) < wanted and self._ended:
             slot, sequence = next(iter(self._ended.items()))
             if sequence >= self._sequence:
@@ -381,7 +381,7 @@ class SeriesGroup(Columns):
         self._free[:0] = range(width - 1, before - 1, -1)
 
     def _narrow(self, t_ms: int) -> None:
-        """Give up places where a new block begins and a fifth or more would be empty."""
+        """Drop empty columns if a new block begins and a fifth or more would be empty."""
         width = self.going_on + self.going_on // _SPARE_PART
         if len(self._owners) <= max(_FEW, width + width // _EMPTY_PART):
             return

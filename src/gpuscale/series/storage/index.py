@@ -1,4 +1,4 @@
-"""Which series there are: their handles, an inverted index, and the part that each target may have of them.
+"""The store's series: their handles, an inverted index, and each target's share.
 
 An inverted index from label name and value to series makes selecting quick, and what a selector selects is
 remembered until a series comes or goes.
@@ -27,7 +27,7 @@ _MAX_FRESH = 20_000
 
 
 class SeriesIndex:
-    """The series of a store, whatever their samples are.
+    """All series of a store, apart from their samples.
 
     Args:
         max_series: a new series above this is refused.
@@ -57,7 +57,7 @@ class SeriesIndex:
         return self._listed.values()
 
     def handle(self, labels: LabelSet, share: TargetShare | None = None) -> Series:
-        """Return the handle of a label set; it is listed with its first sample."""
+        """Return a label set's handle; it is listed once it has a sample."""
         key = labels.key
         series = self._listed.get(key) or self._fresh.get(key)
         if series is None and key in self._idle:
@@ -70,17 +70,17 @@ class SeriesIndex:
         return series
 
     def give(self, series: Series, share: TargetShare) -> None:
-        """Count a series without an owner as one of a target's."""
+        """Count a series without an owner as a target's."""
         series.share = share
         self._shares += not share.series
         share.series += 1
 
     def room(self, share: TargetShare) -> int:
-        """Return how many series more a target may begin."""
+        """Return how many more series a target may begin."""
         return share.room(self.max_series - len(self._listed), self._equal_part(share))
 
     def refusal(self, series: Series) -> str | None:
-        """Return why a series may not begin; None where it may."""
+        """Return why a series may not begin; None if it may."""
         free = self.max_series - len(self._listed)
         if free <= 0:
             return "too_many_series"
@@ -90,7 +90,7 @@ class SeriesIndex:
         return None
 
     def add(self, series: Series) -> None:
-        """List a series, which gets its first sample."""
+        """Add a series to the index, at its first sample."""
         key = series.labels.key
         series.is_listed = True
         self._listed[key] = series
@@ -103,7 +103,7 @@ class SeriesIndex:
         self._forget_selected()
 
     def remove(self, gone: AbstractSet[Series]) -> None:
-        """Forget series that have no samples any more; their handles remain with those who hold them."""
+        """Remove series without samples; handles stay valid for their holders."""
         for series in gone:
             del self._listed[series.labels.key]
             self._idle[series.labels.key] = weak(series)
@@ -122,13 +122,13 @@ class SeriesIndex:
             self._remembered = 0
 
     def let_go(self) -> None:
-        """Keep handles that are not listed only where someone else holds them."""
+        """Keep unlisted handles only while somebody else refers to them."""
         self._idle = {key: held for key, held in self._idle.items() if held() is not None}
         self._idle.update((key, weak(series)) for key, series in self._fresh.items())
         self._fresh.clear()
 
     def select(self, matchers: Selector) -> tuple[Series, ...]:
-        """Return the series that fulfil all matchers, whenever their samples are.
+        """Return the series that match all matchers, whatever their samples' times.
 
         Raises:
             ValueError: a matcher is not a regular expression of RE2.
@@ -145,7 +145,7 @@ class SeriesIndex:
         return found
 
     def _equal_part(self, share: TargetShare) -> int:
-        """Return what each target has if all have the same, and one more comes."""
+        """Return each target's equal share, if one more target comes."""
         targets = self._shares + (not share.series)
         return self.max_series // (targets + 1)
 
@@ -160,7 +160,7 @@ class SeriesIndex:
     def _smallest_pool(
         self, tests: list[tuple[Matcher, Callable[[str], bool]]]
     ) -> tuple[Iterable[Series], Matcher | None]:
-        """Return the series to look through, and the matcher that they are known to fulfil.
+        """Return the candidate series, and the matcher that they are known to match.
 
         A matcher that an absent label fulfils says nothing about where to look.
         """
@@ -183,7 +183,7 @@ class SeriesIndex:
 
 
 def _passing(series: Iterable[Series], name: str, test: Callable[[str], bool]) -> Iterator[Series]:
-    """Return the series whose label passes; each value is tested once."""
+    """Return the series whose label passes; each distinct value is tested once."""
     verdicts: dict[str, bool] = {}
     for each in series:
         value = each.labels.value(name)

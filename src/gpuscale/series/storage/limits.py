@@ -1,4 +1,4 @@
-"""What one target may bring, so that none of them takes the store from the others.
+"""Limits on what a target may bring, so that none takes the store from the others.
 
 Source: prometheus scrape/scrape.go (verifyLabelLimits) and the fields `*_limit` of scrape_config.
 """
@@ -12,7 +12,7 @@ from gpuscale.base.exposition.reading.entries import ExpositionError
 
 @dataclass(frozen=True, slots=True)
 class ScrapeLimits:
-    """Bounds of one scrape, or of one stream; 0 is none. What is beyond one of them fails as a whole."""
+    """Limits of one scrape or stream; 0 means none. A scrape beyond a limit fails as a whole."""
 
     samples: int = 100_000
     series: int = 0
@@ -25,7 +25,7 @@ class ScrapeLimits:
     body_bytes: int = 32 * 1024 * 1024
 
     def shortest_chars(self) -> int:
-        """Return the length of a line up to which no name and no value can be too long."""
+        """Return the line length below which no name or value can be too long."""
         return min(
             self.label_name_chars or self.body_bytes, self.label_value_chars or self.body_bytes
         )
@@ -37,7 +37,7 @@ RESOLUTION_MS = 1_000
 
 
 class ScrapeLimitError(ExpositionError):
-    """A scrape brought more than it may.
+    """A scrape exceeded a limit.
 
     Args:
         limit: which one, in words fit for a label.
@@ -52,7 +52,7 @@ class ScrapeLimitError(ExpositionError):
 def check_labels(
     labels: Mapping[str, str], limits: ScrapeLimits, source: str, line: int | None = None
 ) -> None:
-    """Pass the labels of a series that are within the limits.
+    """Raise if a series' labels exceed the limits.
 
     Raises:
         ScrapeLimitError: they are not.
@@ -69,7 +69,7 @@ def check_labels(
 def check_limit(
     limit: str, found: int, allowed: int, unit: str, source: str, line: int | None = None
 ) -> None:
-    """Pass a number that is within a limit; 0 allows any.
+    """Raise if a number exceeds a limit; 0 means none.
 
     Raises:
         ScrapeLimitError: it is not.
@@ -82,7 +82,7 @@ def check_limit(
 def too_many_series(
     room: int, share: "TargetShare", source: str, line: int | None = None
 ) -> ScrapeLimitError:
-    """Return the error of a target that would begin more series than it has room for."""
+    """Return the error for a target with more new series than it has room for."""
     expected = f"at most that beside the {share.series} that the store keeps of this target"
     problem = Problem(source, line, None, f"over {room} new series", expected)
     return ScrapeLimitError("series", problem)
@@ -93,7 +93,7 @@ def _longest(texts: Iterable[str]) -> int:
 
 
 class TargetShare:
-    """The series of one target in a store.
+    """A target's series in a store.
 
     A target may have as many series as are still free, or an equal part of the store if that is more. So one
     alone fills half of it, two fill a third each, and however many want all of it, the next one finds room.
@@ -106,7 +106,7 @@ class TargetShare:
         """That are listed, whether they go on or have ended."""
 
     def room(self, free: int, equal: int) -> int:
-        """Return how many series more the target may have.
+        """Return how many more series the target may have.
 
         Args:
             free: series that the store has room for.

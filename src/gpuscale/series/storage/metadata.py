@@ -1,4 +1,4 @@
-"""What targets say of their metrics: type, help and unit, for as long as the target is there.
+"""Metrics' type, help and unit, as targets expose them, kept while the target exists.
 
 Many targets of one kind say the same, word for word, so each list is kept once.
 
@@ -24,7 +24,7 @@ _TYPES = {"untyped": "unknown"}
 
 @dataclass(frozen=True, slots=True)
 class MetricMetadata:
-    """What a target says of one metric."""
+    """The metadata of one metric of a target."""
 
     name: str
     type: str = "unknown"
@@ -43,7 +43,7 @@ _List = tuple[MetricMetadata, ...]
 
 
 class MetadataBook:
-    """The lists of all targets of a store.
+    """The metadata of all targets of a store.
 
     Args:
         max_bytes: of all lists together.
@@ -63,7 +63,7 @@ class MetadataBook:
     def put(
         self, target: object, labels: Mapping[str, str], metadata: Iterable[MetricMetadata]
     ) -> bool:
-        """Keep what a target says, in place of what it said before; return whether all of it is kept.
+        """Replace a target's metadata; return whether all of it is stored.
 
         Args:
             target: by identity.
@@ -94,11 +94,11 @@ class MetadataBook:
             self.size_bytes -= entry.size
 
     def targets(self) -> Iterator[tuple[Mapping[str, str], _List]]:
-        """Return each target's own labels with what it says."""
+        """Return each target's labels with its metadata."""
         return iter(tuple(self._targets.values()))
 
     def by_metric(self, metric: str = "") -> dict[str, list[MetricMetadata]]:
-        """Return what is said of each metric, each version once, sorted by name.
+        """Return the metadata of each metric, distinct versions only, sorted by name.
 
         Args:
             metric: the one that is asked for; empty for all.
@@ -111,7 +111,7 @@ class MetadataBook:
         return {name: list(found[name]) for name in sorted(found)}
 
     def _fitting(self, wanted: _List) -> _List:
-        """Return the first of the entries that there is room for."""
+        """Return the first entries, as many as fit."""
         room = min(self._max_target_bytes, self._max_bytes - self.size_bytes)
         for position, each in enumerate(wanted):
             room -= _size(each)
@@ -121,7 +121,7 @@ class MetadataBook:
 
 
 def metadata_of(lines: Iterable[MetaLine]) -> Iterable[MetricMetadata]:
-    """Return what the lines of one text say, the last one of each kind and metric."""
+    """Return the metadata in a text; the last line of a kind and metric wins."""
     found: dict[str, MetricMetadata] = {}
     for line in lines:
         before = found.get(line.name) or MetricMetadata(line.name)

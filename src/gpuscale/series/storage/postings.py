@@ -1,4 +1,4 @@
-"""Which series have a label's value: an inverted index.
+"""An inverted index: from a label's name and value to series.
 
 A list for each name and value: most values belong to few series, and a list of few is the smallest there is.
 """
@@ -12,7 +12,7 @@ from gpuscale.series.labels import LabelSet
 
 
 class Labelled(Protocol):
-    """What has labels."""
+    """Anything with labels."""
 
     labels: LabelSet
 
@@ -21,19 +21,19 @@ Item = TypeVar("Item", bound=Labelled)
 
 
 class Postings(Generic[Item]):
-    """Items by label name and value, in the order in which they came."""
+    """Items by label name and value, in order of arrival."""
 
     def __init__(self) -> None:
         self._lists: dict[str, dict[str, list[Item]]] = defaultdict(_by_value)
 
     def add(self, item: Item) -> None:
-        """Enter an item that is not there."""
+        """Add a new item."""
         lists = self._lists
         for name, value in item.labels.items():
             lists[name][value].append(item)
 
     def remove(self, gone: AbstractSet[Item]) -> None:
-        """Take out items, all at once: each list that one of them is in is gone through once."""
+        """Remove items together: each list with one of them is scanned once."""
         for name, value in {pair for item in gone for pair in item.labels.items()}:
             values = self._lists[name]
             kept = [item for item in values[value] if item not in gone]

@@ -1,4 +1,4 @@
-"""The samples of one series, and the part of them that a query looks at.
+"""One series' samples, and the part that a query reads.
 
 A store drops samples that are too old, and when it is full its oldest ones. A query that would need them has
 no answer: a rate over what is left would be a wrong number that looks like a right one.
@@ -25,7 +25,7 @@ _BEFORE_ALL_MS = -NEVER_MS
 
 
 class Series:
-    """The samples of one label set; also the handle that hot paths append through.
+    """The samples of one label set; also the handle through which hot paths append.
 
     Samples that came alone lie in arrays of the series' own. Those that came with others lie in the rows of a
     group, in one place of each; all of them are newer.
@@ -78,7 +78,7 @@ class Series:
 
     @classmethod
     def copied(cls, series: "Series", times_ms: "array[int]", values: "array[float]") -> "Series":
-        """Return a series that has these samples of another one, and the same gaps."""
+        """Return a copy of a series with only these samples, and the same gaps."""
         copy = cls(series.labels)
         if times_ms:
             copy.own_times_ms, copy.own_values = times_ms, values
@@ -87,17 +87,17 @@ class Series:
 
     @property
     def times_ms(self) -> "array[int]":
-        """Return the times of all samples, ascending; a copy."""
+        """Return a copy of all sample times, ascending."""
         return self.read(-NEVER_MS, NEVER_MS)[0]
 
     @property
     def values(self) -> "array[float]":
-        """Return the values of all samples, markers included; a copy."""
+        """Return a copy of all values, end markers included."""
         return self.read(-NEVER_MS, NEVER_MS)[1]
 
     @property
     def last_ms(self) -> int:
-        """Return the time of the newest sample; the negative of `NEVER_MS` where there is none."""
+        """Return the newest sample's time; minus `NEVER_MS` if there is none."""
         newest = self.newest(NEVER_MS)
         return -NEVER_MS if newest is None else newest[0]
 
@@ -110,14 +110,14 @@ class Series:
         return max(group.cut_ms, self.own_cut_ms)
 
     def rows(self) -> int:
-        """Return about how many samples there are, quickly; never fewer than there are."""
+        """Return an upper estimate of the number of samples, quickly."""
         own = 0 if self.own_times_ms is None else len(self.own_times_ms)
         if self.group is None:
             return own
         return own + sum(len(block.times_ms) for block in self.group.blocks)
 
     def read(self, start_ms: int, end_ms: int) -> tuple["array[int]", "array[float]"]:
-        """Return times and values of the samples between two times, both included, as copies."""
+        """Return copies of times and values between two times, both included."""
         group, own_times_ms, own_values = self.group, self.own_times_ms, self.own_values
         if group is None:
             times_ms, values = array("q"), array("d")
@@ -129,7 +129,7 @@ class Series:
         return times_ms, values
 
     def newest(self, at_ms: int) -> tuple[int, float] | None:
-        """Return time and value of the newest sample up to a time, that time included."""
+        """Return time and value of the newest sample up to and including a time."""
         group, own_times_ms, own_values = self.group, self.own_times_ms, self.own_values
         if group is not None:
             found = group.newest(self.slot, self.first, self.last, at_ms)
@@ -147,20 +147,20 @@ class Series:
         return newest is not None and newest[0] >= start_ms
 
     def is_stale(self) -> bool:
-        """Return whether the newest sample says that the series has ended."""
+        """Return whether the newest sample is an end marker."""
         if self.group is not None:
             return self.last != OPEN
         return self.own_values is not None and is_stale(self.own_values[-1])
 
     def append(self, t_ms: int, value: float) -> None:
-        """Add a sample of its own; it is newer than all others, and those are its own too."""
+        """Append a sample to the series' own arrays, which hold all its samples."""
         if self.own_times_ms is None or self.own_values is None:
             self.own_times_ms, self.own_values = array("q"), array("d")
         self.own_times_ms.append(t_ms)
         self.own_values.append(value)
 
     def cut(self, cutoff_ms: int) -> int:
-        """Drop samples of its own before a time to make room, never the newest of all; return how many."""
+        """Drop own samples before a time to make room, but never the newest of all; return how many."""
         if self.own_times_ms is None:
             return 0
         keeps = 0 if self.group is not None else 1
@@ -168,7 +168,7 @@ class Series:
         return self._drop(count)
 
     def expire(self, cutoff_ms: int) -> int:
-        """Drop samples of its own before a time because they are too old; return how many."""
+        """Drop own samples before a time as too old; return how many."""
         if self.own_times_ms is None or self.own_times_ms[0] >= cutoff_ms:
             return 0
         return self._drop(bisect_left(self.own_times_ms, cutoff_ms))
@@ -213,7 +213,7 @@ def current(series: Series, oldest_ms: int, at_ms: int) -> tuple[int, float] | N
 def window(
     series: Series, start_ms: int, end_ms: int, *, left_open: bool
 ) -> tuple["array[int]", "array[float]"]:
-    """Return times and values of the samples in a range that includes its end, less markers.
+    """Return times and values in a range that includes its end, without end markers.
 
     Raises:
         UncoveredError: samples of the range may have been dropped.

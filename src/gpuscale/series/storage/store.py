@@ -1,4 +1,4 @@
-"""Time series in memory: append, select, staleness, retention.
+"""The in-memory store of time series: append, select, staleness, retention.
 
 Series that are appended together share the rows of a group, 8 bytes a sample; those that come alone have
 arrays of their own, 16 bytes a sample. `index` finds them.
@@ -49,7 +49,7 @@ _MOST_MOVES = 3
 
 @dataclass(frozen=True, slots=True)
 class StoreStats:
-    """How full a store is, and what it did not take."""
+    """How full a store is, and how much it refused."""
 
     series: int
     samples: int
@@ -65,7 +65,7 @@ class StoreStats:
 
 
 class SeriesStore:
-    """Series of the last `retention_ms`, up to bounds on their number and size.
+    """The series of the last `retention_ms`, limited in number and size.
 
     Time is the server's: the caller says when a sample arrived, and a sample's own timestamp
     moves nothing. The store reads no clock itself, so that it works in virtual time too.
@@ -109,13 +109,13 @@ class SeriesStore:
 
     @property
     def generation(self) -> int:
-        """A number that changes whenever a series comes or goes."""
+        """A number that changes when a series appears or is removed."""
         return self._index.generation
 
     def append(
         self, labels: Mapping[str, str], t_ms: int, value: float, now_ms: int | None = None
     ) -> bool:
-        """Add a sample; return whether it was taken.
+        """Append a sample; return whether it was accepted.
 
         Args:
             labels: with the metric's name under `__name__`.
@@ -126,7 +126,7 @@ class SeriesStore:
         return self.append_ref(self.ref(labels), t_ms, value, now_ms)
 
     def ref(self, labels: Mapping[str, str], share: TargetShare | None = None) -> Series:
-        """Return the handle of a label set; the series itself begins with its first sample.
+        """Return a label set's handle; the series begins with its first sample.
 
         Args:
             labels: with the metric's name under `__name__`.
@@ -139,15 +139,15 @@ class SeriesStore:
         return series
 
     def room(self, share: TargetShare) -> int:
-        """Return how many series more a target may begin."""
+        """Return how many more series a target may begin."""
         return self._index.room(share)
 
     def group(self) -> SeriesGroup:
-        """Return a group for series that will be appended together, such as those of one target."""
+        """Return a new group for series that will be appended together, such as a target's."""
         return SeriesGroup(self._ages, self._followers)
 
     def group_of(self, refs: Iterable[Series]) -> SeriesGroup:
-        """Return a group for series that will be appended together: that they were restored in, or a new one.
+        """Return the group in which such series were restored, or a new one.
 
         So a target goes on in the rows of the process before, and no samples have to move.
         """
@@ -158,7 +158,7 @@ class SeriesStore:
         return self.group()
 
     def leave_unclaimed(self, groups: Iterable[SeriesGroup]) -> None:
-        """Let the next appender of the same series take over their groups, see `group_of`."""
+        """Let appenders of the same series take over restored groups; see `group_of`."""
         self._unclaimed.update(group for group in groups if group in self._groups)
 
     def groups(self) -> tuple[SeriesGroup, ...]:
@@ -166,11 +166,11 @@ class SeriesStore:
         return tuple(self._groups)
 
     def follow(self, follower: Follower) -> None:
-        """Tell someone, from now on, whose samples are not in the rows of groups."""
+        """Call a follower from now on, whenever a series' samples leave the rows of its group."""
         self._followers.append(follower)
 
     def append_ref(self, ref: Series, t_ms: int, value: float, now_ms: int | None = None) -> bool:
-        """Add a sample through a handle; return whether it was taken. Arguments as for `append`."""
+        """Append a sample through a handle; return whether it was accepted. Arguments as `append`."""
         return self._takes(t_ms, 1, now_ms) and self._append_alone(ref, t_ms, value)
 
     def append_many(
@@ -181,7 +181,7 @@ class SeriesStore:
         now_ms: int | None = None,
         group: SeriesGroup | None = None,
     ) -> int:
-        """Add one sample to each of many series at one time; return how many were taken.
+        """Append a sample to each of many series at one time; return how many were accepted.
 
         Arguments as for `append`.
 
@@ -220,7 +220,7 @@ class SeriesStore:
         resolution_ms: int,
         ended: Sequence[Series] = (),
     ) -> int:
-        """Say that all series of a group were measured, and which have changed; return how many samples came.
+        """Record that all of a group's series were measured, and which changed; return the samples added.
 
         Of each step of time only the newest row is kept, at the time it was measured. A row in which a series
         ends, and the one before it, are kept too.
@@ -275,7 +275,7 @@ class SeriesStore:
         return group.going_on
 
     def mark_stale(self, ref: Series, t_ms: int) -> bool:
-        """Write that a series ends; return whether there was something to end.
+        """End a series with a staleness marker; return whether it had not ended yet.
 
         Where its newest sample is of this very time or later, the end is put right behind it; so it is where
         the group's row of this time has been read. A full store takes it all the same: what has ended must
@@ -304,7 +304,7 @@ class SeriesStore:
         return True
 
     def leave_out(self, ref: Series, value: float, t_ms: int) -> None:
-        """Note that a series had a value which it can't have, in place of storing it; the caller ends it.
+        """Record an impossible value instead of storing it; the caller ends the series.
 
         The value is kept under `IMPOSSIBLE_SERIES`, so that who misses the series can ask for it.
 
@@ -318,7 +318,7 @@ class SeriesStore:
         self.append_ref(self.ref(labels, ref.share), t_ms, value)
 
     def select(self, matchers: Selector) -> tuple[Series, ...]:
-        """Return the series that fulfil all matchers, whenever their samples are.
+        """Return the series that match all matchers, whatever their samples' times.
 
         Raises:
             ValueError: a matcher is not a regular expression of RE2.
@@ -328,7 +328,7 @@ class SeriesStore:
     def series(
         self, matchers: Selector, start_ms: int | None = None, end_ms: int | None = None
     ) -> list[Mapping[str, str]]:
-        """Return the label sets of series with a sample between the times, both ends included."""
+        """Return the label sets of series with a sample between two times, both included."""
         return [series.labels for series in self._between(matchers, start_ms, end_ms)]
 
     def label_names(
@@ -354,7 +354,7 @@ class SeriesStore:
         return sorted({series.labels[name] for series in found if name in series.labels})
 
     def advance(self, now_ms: int) -> int:
-        """Move the store's clock to the server's time, never back; return what it shows."""
+        """Advance the store's clock to the server's time, never back; return its time."""
         if self._now_ms is None or now_ms > self._now_ms:
             self._now_ms = now_ms
             if now_ms >= self._sweep_at_ms:
@@ -362,7 +362,7 @@ class SeriesStore:
         return self._now_ms
 
     def oldest_kept_ms(self) -> int:
-        """Return the time before which nothing is answered any more."""
+        """Return the earliest time for which queries are answered."""
         return -NEVER_MS if self._now_ms is None else self._now_ms - self.retention_ms
 
     def stats(self) -> StoreStats:
@@ -378,7 +378,7 @@ class SeriesStore:
         )
 
     def _takes(self, t_ms: int, count: int, now_ms: int | None, places: int | None = None) -> bool:
-        """Move time forward, and check what concerns all samples of one time.
+        """Advance the clock, and check a time that many samples share.
 
         Args:
             t_ms: of the samples.
@@ -401,7 +401,7 @@ class SeriesStore:
         return True
 
     def _append_alone(self, ref: Series, t_ms: int, value: float) -> bool:
-        """Add a sample that shares its time with none."""
+        """Append a sample whose time no other series shares."""
         if ref.is_listed:
             last_ms = ref.last_ms
             if t_ms <= last_ms:
@@ -425,7 +425,7 @@ class SeriesStore:
     def _fill(
         self, group: SeriesGroup | None, refs: Sequence[Series], values: Sequence[float], t_ms: int
     ) -> int:
-        """Add samples of a time that is no later than the group's newest row."""
+        """Append samples at a time not later than the group's newest row."""
         taken = 0
         for ref, value in zip(refs, values, strict=True):
             if (
@@ -446,7 +446,7 @@ class SeriesStore:
         group.append_row(t_ms, row)
 
     def _order(self, group: SeriesGroup, refs: Sequence[Series], t_ms: int) -> Order:
-        """Return where the samples of some series go, all of which have places then if they may."""
+        """Return the columns for some series' values; new series get columns if they are allowed."""
         joining = self._joining(group, refs, t_ms)
         if joining:
             group.admit(joining, t_ms)
@@ -471,7 +471,7 @@ class SeriesStore:
         return order
 
     def _joining(self, group: SeriesGroup, refs: Sequence[Series], t_ms: int) -> list[Series]:
-        """Return the series that get a place with the next row, once they are made ready for that."""
+        """Return the series that join the group with the next row, after preparing them."""
         joining: dict[Series, None] = {}
         for ref in refs:
             if ref.group is group:
@@ -497,7 +497,7 @@ class SeriesStore:
         return list(joining)
 
     def _make_room(self, count: int) -> bool:
-        """Drop the oldest samples, as many as it takes; return whether there is room now.
+        """Drop the oldest samples, as many as needed; return whether there is room now.
 
         Each series keeps its newest sample, so that none that is current seems to have ended.
         """
@@ -520,7 +520,7 @@ class SeriesStore:
         return True
 
     def _begin(self, ref: Series) -> bool:
-        """List a series that is about to get its first sample; return whether it may have one."""
+        """Add a series before its first sample; return whether it is allowed."""
         reason = self._index.refusal(ref)
         if reason is not None:
             self._refused[reason] += 1
@@ -529,7 +529,7 @@ class SeriesStore:
         return True
 
     def _sweep(self) -> None:
-        """Drop what is older than the retention."""
+        """Drop samples older than the retention."""
         cutoff_ms = self.oldest_kept_ms()
         for group in self._groups:
             group.expire(cutoff_ms)

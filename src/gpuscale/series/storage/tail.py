@@ -1,4 +1,4 @@
-"""What a store has taken since a reader last looked, in batches, the samples of each series in order.
+"""Readers of a store's new samples, in batches, in order for each series.
 
 Saving and remote write both read this way. So the store itself is their queue: nothing is copied until it
 is due, appending never waits for them, and what they can hold up is bounded by what the store keeps.
@@ -38,7 +38,7 @@ class Batch:
 
 
 class Tail:
-    """One reader's place in a store.
+    """One reader's position in a store.
 
     Args:
         store: what is read, from its beginning.
@@ -56,7 +56,7 @@ class Tail:
         store.follow(self)
 
     def read(self) -> Iterator[Batch]:
-        """Yield what is new. Samples count as read once they are yielded.
+        """Yield the new samples, which count as read once they are yielded.
 
         The store may change between two batches; what comes meanwhile is read now or the next time.
         """
@@ -79,7 +79,7 @@ class Tail:
                 is_later = is_first = False
 
     def skip(self) -> None:
-        """Count all that is in the store as read."""
+        """Count all samples in the store as read."""
         self._rows_ms = {group: group.last_ms for group in self._store.groups()}
         for group, read_ms in self._rows_ms.items():
             group.read_ms = max(group.read_ms, read_ms)
@@ -90,12 +90,12 @@ class Tail:
         self.commit()
 
     def commit(self) -> None:
-        """Note that all that was read has arrived where it was to go."""
+        """Confirm all samples read so far."""
         self._undo_rows.clear()
         self._undo_own.clear()
 
     def undo(self) -> None:
-        """Read once more what was read since the last `commit`."""
+        """Go back to the last `commit`, to read the samples since then again."""
         self._rows_ms |= self._undo_rows
         self._own_ms |= self._undo_own
         self.own.update(dict.fromkeys(self._undo_own))
@@ -123,7 +123,7 @@ class Tail:
             del self._own_ms[series]
 
     def _next(self, group: SeriesGroup) -> Batch | None:
-        """Return what comes next of a group; what its members have of their own is older than the rows."""
+        """Return a group's next batch; samples in its series' own arrays are older than the rows."""
         for series in [each for each in self.own if each.group is group]:
             if (batch := self._next_own(series)) is not None:
                 return batch

@@ -1,4 +1,4 @@
-"""All objects of the simulated cluster as facts, from which the store writes what has changed."""
+"""The simulated cluster's objects, in the form from which the store finds changes."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -67,7 +67,7 @@ Owner = tuple[str, str, str]
 
 
 class WorldObjects:
-    """The objects of a world.
+    """The objects of a simulated cluster.
 
     Args:
         world: of the run.
@@ -100,7 +100,7 @@ class WorldObjects:
         log.count_repeats(self.events.add)
 
     def state(self) -> tuple[object, ...]:
-        """Return what stays equal as long as no object can have changed."""
+        """Return a value that stays equal while no object can have changed."""
         cluster = self._world.cluster
         decisions = self._controller.decisions.values()
         statuses = self.scaled_statuses.values()
@@ -108,7 +108,7 @@ class WorldObjects:
         return cluster.version, beat_ms, self.events.total, len(cluster.jobs), *decisions, *statuses
 
     def facts(self) -> Iterator[ObjectFacts]:
-        """Yield every object as it is now."""
+        """Yield all current objects."""
         run, book, cluster = self.run, self._book, self._world.cluster
         book.forget()
         counts = self._counts()
@@ -151,7 +151,7 @@ class WorldObjects:
     # What takes more than its facts
 
     def _beat_ms(self, node: Node, every_ms: int) -> int:
-        """Return when a node's kubelet last said that it is there; one that isn't ready says nothing."""
+        """Return the time of a node's last heartbeat; a node that is not ready sends none."""
         since_ms = node.metadata.creation_ms
         now_ms = self._world.engine.now_ms if node.ready else since_ms
         return self.run.beat_ms(since_ms, now_ms, every_ms)
@@ -206,7 +206,7 @@ class WorldObjects:
     # What has to be counted or remembered
 
     def _counts(self) -> dict[Owner, PodCounts]:
-        """Return the pods of each owner that count as its replicas."""
+        """Return, for each owner, its live pods and how many of them are ready."""
         alive: Counter[Owner] = Counter()
         ready: Counter[Owner] = Counter()
         for pod in self._world.cluster.pods.values():
@@ -221,7 +221,7 @@ class WorldObjects:
         return "" if pod is None else pod.spec.node_name
 
     def _generation(self, deployment: Deployment, replica_set: str) -> int:
-        """Return how often a Deployment's spec was written; what a write did to its pods is an event."""
+        """Return a Deployment's generation: how often its spec was written."""
         meta, replicas = deployment.metadata, deployment.replicas
         before, generation = self._generations.get(meta.key, (0, 0))
         if before != replicas:
@@ -240,7 +240,7 @@ class WorldObjects:
         return generation
 
     def _since(self, key: str, *, holds: bool) -> int:
-        """Return since when a Deployment is available, or is not."""
+        """Return since when a Deployment has been available, or unavailable."""
         before, since_ms = self._available.get(key, (holds, self.run.start_ms))
         if before != holds:
             since_ms = self._world.engine.now_ms

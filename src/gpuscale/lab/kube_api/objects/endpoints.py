@@ -1,4 +1,4 @@
-"""EndpointSlices: which pods are behind a Service.
+"""EndpointSlices: the pods behind each Service.
 
 Source: kubernetes v1.36 staging/src/k8s.io/endpointslice (reconciler.go, utils.go).
 """
@@ -98,7 +98,7 @@ def _named_ports(run: Run, endpoints: Sequence[Endpoint]) -> dict[str, int]:
 
 
 def _port(port: Mapping[str, Any], named: Mapping[str, int]) -> Json | None:
-    """Return where a Service's port leads on the pods; None where no container has a port so called."""
+    """Return the port of the pods that a Service's port leads to; None if no container has that port name."""
     target = port.get("targetPort") or port.get("port")
     number = named.get(target) if isinstance(target, str) else target
     if number is None:

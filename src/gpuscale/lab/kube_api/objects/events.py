@@ -1,4 +1,4 @@
-"""Events: what happened, each thing once with how often it did.
+"""Events, deduplicated and counted as Kubernetes does.
 
 Source: kubernetes v1.36 client-go tools/record (events_cache.go: what counts as the same event), and the
     components that report each of them.
@@ -39,7 +39,7 @@ _CONTAINER = " container "
 
 @dataclass(frozen=True, slots=True)
 class Happening:
-    """One thing that happened to one object, any number of times."""
+    """An event about one object, with its number of repetitions."""
 
     kind: str
     namespace: str
@@ -55,7 +55,7 @@ class Happening:
 
     @property
     def namespace_of_event(self) -> str:
-        """Return where the event is kept: events of objects without a namespace are in `default`."""
+        """Return the event's namespace: `default` for objects without a namespace."""
         return self.namespace or "default"
 
     @property
@@ -65,7 +65,7 @@ class Happening:
 
 
 class EventBook:
-    """The events of a run as an API server would have them.
+    """The events of a run, as an API server would keep them.
 
     Args:
         node_of: returns the node of a pod, by its key; empty where it has none.
@@ -79,7 +79,7 @@ class EventBook:
         self._latest: OrderedDict[tuple[str, str, str, str], Happening] = OrderedDict()
 
     def add(self, event: SimulationEvent) -> None:
-        """Take in an event, or one more time of it."""
+        """Add an event, or count a repetition."""
         kind, _, name = event.object.partition("/")
         if event.pods:
             for key in event.pods:
@@ -89,11 +89,11 @@ class EventBook:
             self._add(event, kind, event.namespace, name)
 
     def all(self) -> Iterable[Happening]:
-        """Return the events, the one that has not happened for the longest time first."""
+        """Return the events, least recent first."""
         return self._book.values()
 
     def latest(self, kind: str, namespace: str, name: str, reason: str) -> Happening | None:
-        """Return the newest event of an object with a reason."""
+        """Return the newest event of an object with this reason."""
         return self._latest.get((kind, namespace, name, reason))
 
     def _add(self, event: SimulationEvent, kind: str, namespace: str, name: str) -> None:

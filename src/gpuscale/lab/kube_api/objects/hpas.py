@@ -1,4 +1,4 @@
-"""HorizontalPodAutoscalers with the status that their controller writes, and ScaledObjects.
+"""HorizontalPodAutoscalers with the status their controller writes, and ScaledObjects.
 
 Source: kubernetes v1.37 pkg/controller/podautoscaler/horizontal.go (setStatus, computeStatusFor...);
     pkg/apis/autoscaling/v1/conversion.go and annotations.go (what v1 keeps in annotations).
@@ -82,7 +82,7 @@ def _status(run: Run, metrics: list[Json], decision: Decision | None) -> Json:
 
 
 def _current(metrics: list[Json], statuses: tuple[MetricStatus, ...]) -> list[Json]:
-    """Return one status for each metric; an empty one, in its place, for a metric that failed."""
+    """Return a status entry for each metric; a failed metric gets an empty one."""
     found: list[Json] = [{"type": ""} for _ in metrics]
     for status in statuses:
         if status.error is not None:
@@ -101,7 +101,7 @@ def _current(metrics: list[Json], statuses: tuple[MetricStatus, ...]) -> list[Js
 
 
 def hpa_v1(body: Mapping[str, Any]) -> Json:
-    """Return an HPA of `autoscaling/v2` as `autoscaling/v1`, where most is in annotations."""
+    """Return an `autoscaling/v2` HPA as `autoscaling/v1`, which keeps most fields in annotations."""
     spec, status = body["spec"], body.get("status", {})
     metadata = deepcopy(body["metadata"])
     annotations = dict(metadata.get("annotations", {}))
@@ -153,7 +153,7 @@ def _cpu_percent(metric: Mapping[str, Any], field: str) -> int | None:
 
 
 def _v1(metric: Mapping[str, Any], field: str, names: Mapping[str, str]) -> Json:
-    """Return a metric in the flat form of v1."""
+    """Return a metric in the flat form of `autoscaling/v1`."""
     kind = metric["type"]
     place = _SOURCES[kind]
     source = metric[place]
@@ -181,7 +181,7 @@ def _v1(metric: Mapping[str, Any], field: str, names: Mapping[str, str]) -> Json
 
 
 def _v1_behavior(behavior: Mapping[str, Any]) -> Json:
-    """Return a behavior in the names of Kubernetes' own types, which v1 keeps it in."""
+    """Return a behavior with Kubernetes' internal field names, which v1 annotations use."""
     return {
         f"S{direction[1:]}": {
             "StabilizationWindowSeconds": rules.get("stabilizationWindowSeconds"),

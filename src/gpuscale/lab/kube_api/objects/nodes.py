@@ -88,7 +88,7 @@ def node_body(run: Run, node: Node, number: int, reported_ms: int) -> Json:
 
 
 def lease_body(run: Run, node: Node, renewed_ms: int) -> Json:
-    """Return the Lease by which a node says that it is alive.
+    """Return a node's Lease, which its kubelet renews as a heartbeat.
 
     Args:
         run: it belongs to.
@@ -111,7 +111,7 @@ def lease_body(run: Run, node: Node, renewed_ms: int) -> Json:
 
 
 def namespace_body(run: Run, name: str) -> Json:
-    """Return a Namespace; all of them are there from the start."""
+    """Return a Namespace; all exist from the start of the run."""
     labels = {"kubernetes.io/metadata.name": name}
     return {
         "apiVersion": "v1",

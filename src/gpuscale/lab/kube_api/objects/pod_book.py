@@ -1,4 +1,4 @@
-"""What is known of pods beside the pods themselves: numbers, times, manifests, the Services in front."""
+"""Facts about pods that pods themselves don't hold: sequence numbers, times, manifests, Services."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ _MAX_NUMBERS = 10_000
 
 
 class PodBook:
-    """Looks pods up in a world and in its events.
+    """Looks up facts about pods in the simulated cluster and its events.
 
     Args:
         world: of the run.
@@ -33,7 +33,7 @@ class PodBook:
         self._counted: Counter[str] = Counter()
 
     def number(self, kind: str, name: str) -> int:
-        """Return a number of its own for an object, the same each time."""
+        """Return an object's sequence number within its kind, the same at each call."""
         key = (kind, name)
         if key not in self._numbers:
             self._counted[kind] += 1
@@ -41,7 +41,7 @@ class PodBook:
         return self._numbers[key]
 
     def forget(self) -> None:
-        """Drop the numbers of pods that are gone, once there are many."""
+        """Drop the numbers of deleted pods, once there are many."""
         pods = self._world.cluster.pods
         if len(self._numbers) > _MAX_NUMBERS + len(pods):
             self._numbers = {
@@ -51,7 +51,7 @@ class PodBook:
             }
 
     def facts(self, pod: Pod) -> PodFacts:
-        """Return what a pod's text takes beside the pod."""
+        """Return the facts that a pod's JSON needs besides the pod."""
         meta = pod.metadata
         tried = None
         if not pod.spec.node_name:
@@ -67,7 +67,7 @@ class PodBook:
         )
 
     def behind(self, service: Service) -> tuple[Endpoint, ...]:
-        """Return the pods behind a Service that have an address."""
+        """Return the pods with an address that a Service selects."""
         selector = selector_of_labels(service.selector)
         pods = self._world.cluster.index.selected(service.metadata.namespace, selector)
         return tuple(
@@ -95,7 +95,7 @@ class PodBook:
         return pod.status.start_ms if started is None else started.first_ms
 
     def _template_of(self, pod: Pod) -> str:
-        """Return the manifest that a pod's template is from, as `Kind namespace/name`."""
+        """Return the manifest with a pod's template, as `Kind namespace/name`."""
         owner = pod.metadata.owner
         if owner is None:
             return ""

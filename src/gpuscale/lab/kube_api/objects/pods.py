@@ -27,7 +27,7 @@ _DEFAULT_TOLERATIONS = tuple(
 
 @dataclass(frozen=True, slots=True)
 class PodFacts:
-    """What is known of a pod beside the pod itself."""
+    """Facts about a pod that the pod itself does not hold."""
 
     template: str
     """Kind and key of the manifest that its template is from, as `Kind namespace/name`."""
@@ -71,7 +71,7 @@ def pod_body(run: Run, pod: Pod, facts: PodFacts) -> Json:
 
 
 def pod_spec(template: Mapping[str, Any], containers: Sequence[Container]) -> Json:
-    """Return a template's pod spec as a file has it, with the API server's defaults that are read most.
+    """Return a template's pod spec as its file has it, with the API server's most visible defaults.
 
     Args:
         template: of the file; empty where there is none.
@@ -126,7 +126,7 @@ def _owner_labels(run: Run, pod: Pod) -> dict[str, str]:
 
 
 def job_labels(uid: str, name: str) -> dict[str, str]:
-    """Return what Kubernetes adds to the labels of a Job's pods."""
+    """Return the labels that Kubernetes adds to a Job's pods."""
     return {
         "batch.kubernetes.io/controller-uid": uid,
         "batch.kubernetes.io/job-name": name,
@@ -206,7 +206,7 @@ def _container_status(run: Run, pod: Pod, container: Container, facts: PodFacts)
 
 
 def _qos(pod: Pod) -> str:
-    """Return the class of a pod's CPU and memory (pkg/apis/core/v1/helper/qos)."""
+    """Return a pod's QoS class, from its CPU and memory (pkg/apis/core/v1/helper/qos)."""
     containers = (*pod.spec.containers, *pod.spec.init_containers)
     asked = [
         (each.requests.get(name), each.limits.get(name))

@@ -1,4 +1,4 @@
-"""What all objects of a run have in common: identities, times, owners."""
+"""What all objects of a run share: UIDs, times, owners."""
 
 import uuid
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ _IDENTITIES = uuid.UUID("6f0d0c5e-9a53-5d0c-8a5b-0f5a7b3f8f11")
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What an object's text takes beside the object.
+    """The facts of a run that objects' JSON needs: start, seed, version, time axis, manifests.
 
     Times are the machine's, as those of the Prometheus API: an API server's times never change, and its
     clients count ages by their own clocks. So an age is in seconds of the machine, whatever the speed.
@@ -32,11 +32,11 @@ class Run:
     """Kind and `namespace/name` to the object as its file has it."""
 
     def time(self, time_ms: int) -> str:
-        """Return a moment of the run in RFC 3339, by the machine's clock."""
+        """Return a time of the run in RFC 3339, by the machine's clock."""
         return timestamp(self.axis.to_caller_ms(time_ms))
 
     def beat_ms(self, since_ms: int, now_ms: int, every_ms: int) -> int:
-        """Return when something that comes every so often came last, by the machine's clock.
+        """Return when a periodic event came last, in milliseconds by the machine's clock.
 
         Args:
             since_ms: the first time.
@@ -47,11 +47,11 @@ class Run:
         return max(self.axis.to_caller_ms(since_ms), now_ms - now_ms % every_ms)
 
     def uid(self, kind: str, key: str) -> str:
-        """Return the UID of an object, which is known before the object is written."""
+        """Return an object's UID, which depends on the run, the kind and the name only."""
         return str(uuid.uuid5(_IDENTITIES, f"{self.start_ms}/{self.seed}/{kind}/{key}"))
 
     def manifest(self, kind: str, key: str) -> Mapping[str, Any]:
-        """Return what a file says of an object; nothing where none does."""
+        """Return an object as its manifest file has it; empty if no file does."""
         return self.manifests.get((kind, key), {})
 
     def metadata(self, kind: str, meta: ObjectMeta, *, generation: int | None = None) -> Json:
@@ -84,7 +84,7 @@ class Run:
     def condition(
         self, type_: str, holds: bool, reason: str, message: str, since_ms: int, **more: str
     ) -> Json:
-        """Return one line of a status' conditions."""
+        """Return a status condition."""
         body: Json = {"type": type_, "status": str(holds)}
         body |= {"lastTransitionTime": self.time(since_ms), **more}
         if reason:
@@ -107,5 +107,5 @@ def manifests_by_key(
 
 
 def address(first: int, second: int, number: int) -> str:
-    """Return the `number`-th address of a network of 65 536; it leads nowhere."""
+    """Return the `number`-th address of a /16 network; nothing listens there."""
     return f"{first}.{second}.{number // 256 % 256}.{number % 256}"

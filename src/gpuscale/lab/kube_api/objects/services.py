@@ -12,7 +12,7 @@ _NODE_PORTS = 30_000
 
 
 def service_body(run: Run, service: Service, number: int) -> Json:
-    """Return a Service; its addresses lead nowhere.
+    """Return a Service; nothing listens at its addresses.
 
     Args:
         run: it belongs to.

@@ -24,7 +24,7 @@ _DEFAULT_STRATEGY = {
 
 @dataclass(frozen=True, slots=True)
 class PodCounts:
-    """The pods of a workload that are not on their way out."""
+    """A workload's pods that are not being deleted: how many, and how many are ready."""
 
     all: int = 0
     ready: int = 0
@@ -33,7 +33,7 @@ class PodCounts:
 
 @dataclass(frozen=True, slots=True)
 class DeploymentFacts:
-    """What is known of a Deployment beside itself."""
+    """Facts about a Deployment that the Deployment itself does not hold."""
 
     replica_set: str
     """Its name."""
@@ -45,7 +45,7 @@ class DeploymentFacts:
 
 @dataclass(frozen=True, slots=True)
 class JobFacts:
-    """What is known of a Job beside itself."""
+    """Facts about a Job that the Job itself does not hold."""
 
     manifest: str
     """`namespace/name` of the Job in the files that this is a copy of."""
@@ -55,7 +55,7 @@ class JobFacts:
 
 
 def deployment_body(run: Run, deployment: Deployment, facts: DeploymentFacts) -> Json:
-    """Return a Deployment; it has one revision, which was rolled out before the run began."""
+    """Return a Deployment, with one revision that was rolled out before the run."""
     meta = deployment.metadata
     annotated = replace(meta, annotations={**meta.annotations, _REVISION: "1"})
     written = deepcopy(dict(run.manifest("Deployment", meta.key).get("spec", {})))
@@ -99,7 +99,7 @@ def deployment_body(run: Run, deployment: Deployment, facts: DeploymentFacts) ->
 
 
 def is_available(deployment: Deployment, ready: int) -> bool:
-    """Return whether as many pods are ready as the strategy's `maxUnavailable`, 25 %, leaves."""
+    """Return whether enough pods are ready for the default `maxUnavailable` of 25 %."""
     return ready >= deployment.replicas - deployment.replicas // 4
 
 
@@ -117,7 +117,7 @@ def _available(run: Run, deployment: Deployment, facts: DeploymentFacts) -> Json
 
 
 def replica_set_body(run: Run, deployment: Deployment, facts: DeploymentFacts) -> Json:
-    """Return the ReplicaSet of a Deployment's one revision."""
+    """Return the ReplicaSet of a Deployment's only revision."""
     meta, counts = deployment.metadata, facts.counts
     template_hash = facts.replica_set.rpartition("-")[2]
     template = _template(run, "Deployment", meta.key, deployment.template)
@@ -248,5 +248,5 @@ def _selector(deployment: Deployment) -> Json:
 
 
 def _given(**counts: int) -> Json:
-    """Return the counts that are not zero, as Kubernetes' types write them."""
+    """Return the counts without zeros, as Kubernetes' types write them."""
     return {name: count for name, count in counts.items() if count}

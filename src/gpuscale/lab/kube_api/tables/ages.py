@@ -1,4 +1,4 @@
-"""How long ago something was, as kubectl and the API server write it.
+"""Ages and durations, as kubectl and the API server write them.
 
 Source: k8s.io/apimachinery v0.36 pkg/util/duration (HumanDuration).
 """
@@ -10,7 +10,7 @@ _YEAR = 365 * _DAY
 
 
 def human_duration(milliseconds: int) -> str:
-    """Return a length of time in two or three figures; it may be below zero by the clocks' difference."""
+    """Return a duration in two or three digits; may be negative, as clocks differ."""
     seconds = int(milliseconds / 1000)
     if seconds < 0:
         return "0s" if seconds >= -1 else "<invalid>"
@@ -30,12 +30,12 @@ def human_duration(milliseconds: int) -> str:
 
 
 def age(time: object, now_ms: int) -> str:
-    """Return how long ago a time of an object was; `<unknown>` where it has none."""
+    """Return the age of an object's timestamp; `<unknown>` if it has none."""
     if not isinstance(time, str) or not time:
         return "<unknown>"
     return human_duration(now_ms - time_ms(time))
 
 
 def time_ms(text: str) -> int:
-    """Return a time of an object, RFC 3339, in milliseconds since the epoch."""
+    """Parse an RFC 3339 timestamp to milliseconds since the epoch."""
     return round(datetime.fromisoformat(text).timestamp() * 1000)

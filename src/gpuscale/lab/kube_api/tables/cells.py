@@ -1,4 +1,4 @@
-"""What single cells show that takes more than a look.
+"""Table cells whose text takes some computing.
 
 Source: kubernetes v1.36 pkg/printers/internalversion/printers.go (printPod and the helpers below it).
 """
@@ -17,7 +17,7 @@ _TERMINAL = ("Succeeded", "Failed")
 
 @dataclass(frozen=True, slots=True)
 class PodState:
-    """What the columns of a pod say of its containers."""
+    """What a pod's columns show of its containers."""
 
     ready: int
     containers: int
@@ -27,7 +27,7 @@ class PodState:
 
 
 def pod_state(pod: Object) -> PodState:
-    """Return what holds for a pod's containers together."""
+    """Return what a pod's columns show of all its containers."""
     spec, status, metadata = pod["spec"], pod.get("status", {}), pod["metadata"]
     phase = status.get("phase", "")
     reason = status.get("reason") or phase
@@ -61,7 +61,7 @@ def pod_state(pod: Object) -> PodState:
 
 @dataclass(frozen=True, slots=True)
 class _Starting:
-    """The init containers; the reason is empty where none holds the pod up."""
+    """The state of the init containers; the reason is empty if none blocks the pod."""
 
     reason: str
     ready: int
@@ -145,7 +145,7 @@ def _last_end(status: Object) -> str | None:
 
 
 def readiness_gates(pod: Object) -> str:
-    """Return how many of a pod's readiness gates are open."""
+    """Return how many of a pod's readiness gates are true."""
     gates = pod["spec"].get("readinessGates") or ()
     if not gates:
         return _NONE
@@ -155,7 +155,7 @@ def readiness_gates(pod: Object) -> str:
 
 
 def condition(status: Object, name: str) -> str | None:
-    """Return the status of a condition; None where there is none of that type."""
+    """Return a condition's status; None if there is no such condition."""
     for each in status.get("conditions") or ():
         if each.get("type") == name:
             return str(each.get("status"))
@@ -183,18 +183,18 @@ def node_address(status: Object, kind: str) -> str | None:
 
 
 def containers_and_images(containers: Sequence[Object]) -> tuple[str, str]:
-    """Return names and images, each with commas."""
+    """Return the containers' names and images, each joined with commas."""
     names = ",".join(str(each["name"]) for each in containers)
     return names, ",".join(str(each.get("image", "")) for each in containers)
 
 
 def labels_text(labels: Mapping[str, str]) -> str:
-    """Return labels as a text, sorted; `<none>` for none."""
+    """Return labels as text, sorted; `<none>` if there are none."""
     return ",".join(f"{key}={value}" for key, value in sorted(labels.items())) or _NONE
 
 
 def few(texts: Sequence[str], most: int = 3) -> str:
-    """Return the first of some texts with commas, and how many more there are."""
+    """Return the first few texts joined with commas, and the number of the others."""
     shown = ",".join(texts[:most])
     if len(texts) > most:
         return f"{shown} + {len(texts) - most} more..."
@@ -202,7 +202,7 @@ def few(texts: Sequence[str], most: int = 3) -> str:
 
 
 def label_selector(selector: Object | None) -> str:
-    """Return a `LabelSelector` as a text, sorted by key; empty where it asks for nothing."""
+    """Return a `LabelSelector` as text, sorted by key; empty for an empty one."""
     if selector is None:
         return ""
     terms = [(key, f"{key}={value}") for key, value in (selector.get("matchLabels") or {}).items()]
@@ -219,7 +219,7 @@ def label_selector(selector: Object | None) -> str:
 
 
 def event_source(event: Object) -> str:
-    """Return who reported an event, with the node."""
+    """Return an event's reporter and node."""
     source = event.get("source") or {}
     component = source.get("component") or event.get("reportingComponent", "")
     host = source.get("host") or event.get("reportingInstance", "")
@@ -227,7 +227,7 @@ def event_source(event: Object) -> str:
 
 
 def service_addresses(service: Object) -> tuple[str, str]:
-    """Return a Service's own address and that for the outside."""
+    """Return a Service's cluster IP and external address."""
     spec = service["spec"]
     internal = (spec.get("clusterIPs") or [_NONE])[0]
     outside = list(spec.get("externalIPs") or ())
@@ -242,7 +242,7 @@ def service_addresses(service: Object) -> tuple[str, str]:
 
 
 def service_ports(ports: Sequence[Object]) -> str:
-    """Return ports with their protocols, and with node ports where there are any."""
+    """Return ports with protocols and node ports."""
     return ",".join(
         f"{each['port']}:{each['nodePort']}/{each['protocol']}"
         if each.get("nodePort")

@@ -1,4 +1,4 @@
-"""The columns of each kind.
+"""The table columns of each kind.
 
 Columns of priority 1 are those of `-o wide`. The API server's descriptions of columns, which kubectl does not
 show, are left out.
@@ -41,7 +41,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How objects of one kind are shown."""
+    """The table columns of one kind."""
 
     columns: tuple[Column, ...]
     cells: Callable[[Object, int], Sequence[Cell]]

@@ -18,7 +18,7 @@ _FIELDS = {
 
 
 def targets(specs: Sequence[Mapping[str, Any]], statuses: Sequence[Mapping[str, Any]]) -> str:
-    """Return value and target of the first two metrics, and how many more there are."""
+    """Return value and target of the first two metrics, and the number of the others."""
     if not specs:
         return "<none>"
     shown = [

@@ -1,4 +1,4 @@
-"""What one object of each kind shows in its row: a cell for each of the kind's columns.
+"""The table row of an object, for each kind: one cell for each column.
 
 Source: kubernetes v1.36 pkg/printers/internalversion/printers.go; KEDA v2.21 for ScaledObjects (its CRD's
     additionalPrinterColumns).

@@ -1,1 +1,1 @@
-"""A scenario's services at real addresses: requests of any client become GPU work of simulated pods."""
+"""HTTP servers of a scenario's services: real requests become GPU work of simulated pods."""

@@ -1,4 +1,4 @@
-"""One service's real requests: each waits for as long as the simulated pods take for it."""
+"""A service's real requests, each delayed for as long as the simulated pods need."""
 
 import asyncio
 from dataclasses import dataclass
@@ -13,12 +13,12 @@ _LOGGED_STEP = 1.0
 
 
 class UnservedError(Exception):
-    """A request was turned away; the text says why."""
+    """A request was refused, with the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServedRequest:
-    """How a request went."""
+    """How long a request waited and was served."""
 
     seconds: float
     """From its arrival to its answer, in scenario time."""
@@ -27,7 +27,7 @@ class ServedRequest:
 
 
 class Desk:
-    """Where real requests for one Deployment come in, as behind a Service.
+    """Takes real requests for one Deployment, as a Service would.
 
     Args:
         present: the world as of now.
@@ -48,16 +48,16 @@ class Desk:
 
     @property
     def service(self) -> SimulatedService:
-        """Return the load of the Deployment, which real requests add to."""
+        """Return the Deployment's simulated load, to which real requests are added."""
         return self._present.world.services[self.deployment]
 
     @property
     def ready_pods(self) -> int:
-        """Return how many pods take requests."""
+        """Return the number of pods that accept requests."""
         return self._present.world.ready_pods(self.deployment)
 
     async def serve(self) -> ServedRequest:
-        """Return once the pods would have answered.
+        """Wait until the pods would have answered.
 
         Raises:
             UnservedError: no pod is ready, too many requests wait, or the run ends.
@@ -82,7 +82,7 @@ class Desk:
         return ServedRequest((due_ms - now_ms) / 1000, self.ready_pods)
 
     async def run(self) -> None:
-        """Look at the line whenever a request is due, until cancelled."""
+        """Wake requests when they are due, until cancelled."""
         while True:
             await self._has_come.wait()
             while self._line:
@@ -93,7 +93,7 @@ class Desk:
             self._has_come.clear()
 
     async def log_load(self) -> None:
-        """Log that the load is another because real requests began, ended, doubled or halved."""
+        """Log a change of load: real requests have begun, ended, doubled or halved."""
         now_ms = self._present.catch_up()
         self._present.world.advance_load(now_ms)
         before, after = self._logged_rate, self.service.single_rate
@@ -106,7 +106,7 @@ class Desk:
             self._present.world.log_load(self.deployment, before, after, now_ms)
 
     def close(self) -> None:
-        """Turn away all that wait."""
+        """Refuse all waiting requests."""
         for each in self._waiting:
             if not each.done():
                 each.set_exception(UnservedError("the run has ended"))

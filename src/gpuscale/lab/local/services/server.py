@@ -1,4 +1,4 @@
-"""The HTTP server of one service: any request is work for its pods, and is answered when they are done.
+"""The HTTP server of one service, which answers any request when the simulated pods are done with it.
 
 Clients may send anything: connections, headers and slow clients are bounded by
 `server.metricsapi.connections`, bodies and waiting here.
@@ -37,7 +37,7 @@ _OF_BROWSERS = "/favicon.ico"
 
 
 class ServiceServer:
-    """A server for the requests of one service.
+    """The HTTP server of one service.
 
     Args:
         desk: where they wait.
@@ -62,7 +62,7 @@ class ServiceServer:
         return self.listening.addresses[0][1]
 
     async def close(self) -> None:
-        """Turn away what waits, and close all connections."""
+        """Refuse waiting requests, and close all connections."""
         self._desk.close()
         await asyncio.sleep(_LAST_ANSWERS_S)
         # Deadlines are not looked at any more, so clients can't be waited for.
@@ -100,7 +100,7 @@ class ServiceServer:
 
 
 async def _drop_body(request: web.Request) -> web.Response | None:
-    """Read a request's body and keep none of it; return the refusal of one that is too long or too slow."""
+    """Read and discard a request's body; return the refusal of one that is too long or slow."""
     count = 0
     try:
         async with asyncio.timeout(BODY_S):
@@ -116,7 +116,7 @@ async def _drop_body(request: web.Request) -> web.Response | None:
 
 
 async def _cut_off(request: web.Request, refusal: web.Response) -> web.Response:
-    """Answer, and close the connection instead of reading on, as aiohttp would for ten seconds."""
+    """Respond and close the connection, where aiohttp would read on for ten seconds."""
     refusal.force_close()
     await refusal.prepare(request)
     await refusal.write_eof()

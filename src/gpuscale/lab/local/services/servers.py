@@ -1,4 +1,4 @@
-"""The servers of all services of a scenario, from opening their ports to closing them."""
+"""The HTTP servers of all services of a scenario."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -19,7 +19,7 @@ _HIGHEST_PORT = 65_535
 
 
 class ServiceServers:
-    """A server for each Deployment of a scenario that has a load.
+    """An HTTP server for each Deployment with a load.
 
     Args:
         present: the world as of now.
@@ -39,7 +39,7 @@ class ServiceServers:
         """Deployment name to its address."""
 
     async def open(self, after: int) -> None:
-        """Listen, if possible on the ports after `after`; any free ones with 0.
+        """Listen, if possible on the ports after `after`; 0 means any free ports.
 
         Raises:
             UnavailableError: there is no port at all.
@@ -55,7 +55,7 @@ class ServiceServers:
             self.urls[name] = f"http://{url_host(own_host(self._host))}:{port}/"
 
     def tasks(self) -> list[Coroutine[Any, Any, None]]:
-        """Return what has to run while they serve."""
+        """Return the tasks to run while the servers are open."""
         return [
             *(each.run() for each in self._desks),
             *(

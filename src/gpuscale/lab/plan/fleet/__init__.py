@@ -1,1 +1,1 @@
-"""Many services on shared node pools: what policies order, which pods find GPUs, when nodes come and go."""
+"""Simulation of many services on shared node pools: replicas, pods with and without GPUs, nodes."""

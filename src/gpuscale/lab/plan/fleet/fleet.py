@@ -1,4 +1,4 @@
-"""A fleet from its description: services, pools and a demand in, columns out."""
+"""A fleet: from services, pools and demand to columns of results."""
 
 import math
 import warnings
@@ -42,7 +42,7 @@ _POLICIES = 16
 
 @dataclass(frozen=True, slots=True)
 class FleetService:
-    """One workload of a fleet; its demand is a column beside it."""
+    """A workload of a fleet, without its demand."""
 
     name: str
     pool: str
@@ -68,7 +68,7 @@ class FleetService:
 
 @dataclass(frozen=True, slots=True)
 class FleetPool:
-    """Nodes of one kind; they cost from when they come to when they go."""
+    """A pool of equal nodes; each costs from its arrival to its removal."""
 
     name: str
     gpus: int
@@ -88,7 +88,7 @@ class FleetPool:
 
 @dataclass(frozen=True, slots=True)
 class FleetRun:
-    """What came of a fleet; columns by step and service, or step and pool, in the order they were given."""
+    """The result of a fleet replay: columns by step and service, or step and pool, in input order."""
 
     services: tuple[FleetService, ...]
     pools: tuple[FleetPool, ...]
@@ -99,18 +99,18 @@ class FleetRun:
     """That there were, in all."""
 
     def gpu_hours(self) -> Numbers:
-        """Return what pods held, by service."""
+        """Return the GPU-hours that pods held, by service."""
         hours: Numbers = self._hours(self.columns.placed) * _floats(
             each.gpus for each in self.services
         )
         return hours
 
     def node_hours(self) -> Numbers:
-        """Return how long there were nodes, by pool."""
+        """Return the node-hours, by pool."""
         return self._hours(self.columns.nodes)
 
     def waiting_hours(self) -> Numbers:
-        """Return how long pods waited for GPUs, in pod-hours by service."""
+        """Return the pod-hours of waiting for GPUs, by service."""
         return self._hours(self.columns.waiting)
 
     def _hours(self, column: Table) -> Numbers:
@@ -128,7 +128,7 @@ def replay_fleet(
     details: int = 0,
     say: Callable[[str], None] | None = None,
 ) -> FleetRun:
-    """Replay a demand on a fleet.
+    """Replay demand on a fleet.
 
     Args:
         services: in the order of the demand's columns.
@@ -235,7 +235,7 @@ def _check(
 def _functions(
     services: Sequence[FleetService], say: Callable[[str], None]
 ) -> tuple[tuple[Desired, ...], dict[Desired, int]]:
-    """Return the policies' functions as the loop takes them, and the place of each."""
+    """Return the policies' functions in the form of the loop, and each one's index."""
     places: dict[Desired, int] = {}
     for each in services:
         places.setdefault(each.policy.desired, len(places))
@@ -301,7 +301,7 @@ def _progress(services: Services) -> Progress:
 
 
 def _lists(pools: Pools, services: int) -> Lists:
-    """Return the lists without pods and nodes; a pool's unused nodes are linked in their order."""
+    """Return the linked lists without pods; each pool's unused nodes are linked in order."""
     count, buckets = len(pools.gpus), int(pools.gpus.max()) + 1
     nodes = int(pools.first_node[-1])
     after = numpy.arange(1, nodes + 1)
@@ -351,7 +351,7 @@ def _silent(line: str) -> None:
 
 
 def _runner(arguments: tuple[Any, ...], say: Callable[[str], None]) -> Callable[..., None]:
-    """Return `lab.plan.fleet.loop.run`, compiled where numba is installed."""
+    """Return `lab.plan.fleet.loop.run`, compiled if numba is installed."""
     numba = compiling.numba()
     if numba is None:
         install = "pip install 'gpuscale[plan]'"

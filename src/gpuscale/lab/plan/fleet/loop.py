@@ -1,4 +1,4 @@
-"""A fleet, step by step: services as in `triggers.policies.replaying`, whose pods need GPUs of nodes.
+"""The loop of a fleet replay: services as in `triggers.policies.replaying`, with pods that need GPUs.
 
 Every service works as it says there, and where GPUs are never short it does the same to the bit. Pods
 that find no GPUs wait in their pool's line, oldest first; nodes are ordered for them, come after their
@@ -38,7 +38,7 @@ def run(
     columns: FleetColumns,
     details: PodRows,
 ) -> None:
-    """Go through the steps of the demand, and fill the columns.
+    """Step through the demand, and fill the result columns.
 
     At each step nodes that are due come and waiting pods start on them, pods that are due become ready, the
     step's work is done and the policies decide; then new pods are placed, and nodes ordered and removed.
@@ -142,7 +142,7 @@ def _bring_nodes(pools: Pools, lists: Lists, pool: int, step: int) -> None:
 
 
 def write_down_the_rest(pods: Pods, lists: Lists, details: PodRows) -> None:
-    """Write the rows of the pods that are there at the end."""
+    """Write the rows of the pods that exist at the end."""
     for service in range(len(lists.youngest)):
         pod = lists.youngest[service]
         while pod != NOWHERE:

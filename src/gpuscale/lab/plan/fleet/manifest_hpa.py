@@ -1,4 +1,4 @@
-"""An HPA as its manifest has it, as a policy: its target, bounds, behavior and the controller's settings.
+"""A policy that does what an HPA manifest says: target, bounds, behavior, controller settings.
 
 The metric is a sum of what ready pods work on and of what waits: the use of GPUs in percent, requests in
 flight, or requests that wait. Pods metrics are the mean over ready pods; others are that, or the total.
@@ -47,7 +47,7 @@ def manifest_policy(
     step_s: float,
     lag: int,
 ) -> tuple[Policy, Numbers]:
-    """Return the policy of one HPA and its settings.
+    """Return the policy of an HPA, and its settings.
 
     Args:
         limits: as `hpa.replicas.numbers.limits_of` has them.

@@ -1,4 +1,4 @@
-"""Nodes of the pools in buckets by free GPUs: a pod that packs finds its node without a look at another."""
+"""Nodes of a pool in buckets by free GPUs, so that packing a pod needs no search."""
 
 import math
 
@@ -11,7 +11,7 @@ NONE_TAKEN = 1_000_000
 
 
 def add_node(pools: Pools, lists: Lists, pool: int, step: int) -> None:
-    """Bring an empty node into a pool."""
+    """Add an empty node to a pool."""
     node = lists.unused_node[pool]
     lists.unused_node[pool] = lists.node_after[node]
     lists.nodes[pool] += 1
@@ -24,7 +24,7 @@ def add_node(pools: Pools, lists: Lists, pool: int, step: int) -> None:
 
 
 def take_gpus(pools: Pools, lists: Lists, pool: int, gpus: int, share: float, step: int) -> int:
-    """Return the node that gives a pod its GPUs; NOWHERE without one.
+    """Take GPUs for a pod from a node, and return the node; NOWHERE if none has room.
 
     Where pods spread, it is the node of whose CPU and memory the most is left, and the oldest of equal ones.
     Elsewhere it is the fullest that has room, and of equal ones the last that changed, so that nodes that are
@@ -76,7 +76,7 @@ def _emptiest(pools: Pools, lists: Lists, pool: int, gpus: int) -> int:
 
 
 def give_gpus(lists: Lists, pool: int, node: int, gpus: int, share: float, step: int) -> None:
-    """Take a pod's GPUs back."""
+    """Free a pod's GPUs on its node."""
     lists.node_share[node] -= share
     lists.taken_gpus[pool] = NONE_TAKEN
     _remove(lists, pool, node)
@@ -85,7 +85,7 @@ def give_gpus(lists: Lists, pool: int, node: int, gpus: int, share: float, step:
 
 
 def remove_empty(pools: Pools, lists: Lists, pool: int, step: int) -> None:
-    """Let nodes go that have been empty for long, down to the pool's least."""
+    """Remove nodes that have been empty for long, down to the pool's minimum."""
     if step - lists.last_order[0] < pools.delay[pool]:
         return
     size = pools.gpus[pool]
@@ -104,7 +104,7 @@ def remove_empty(pools: Pools, lists: Lists, pool: int, step: int) -> None:
 
 
 def order_nodes(pools: Pools, lists: Lists, pool: int, step: int) -> None:
-    """Order the nodes that the waiting pods need beyond those that come, up to the pool's most."""
+    """Order the nodes that waiting pods need beyond those on their way, up to the pool's maximum."""
     needed = nodes_for(lists.waiting[pool], pools.gpus[pool]) - lists.nodes_coming[pool]
     room = pools.most[pool] - lists.nodes[pool] - lists.nodes_coming[pool]
     ordered = min(needed, room)
@@ -115,7 +115,7 @@ def order_nodes(pools: Pools, lists: Lists, pool: int, step: int) -> None:
 
 
 def nodes_for(waiting: Counts, size: int) -> int:
-    """Return the nodes of a size that pods need: the largest first, each on the fullest that has room.
+    """Return the number of nodes needed for pods: largest pods first, each on the fullest node with room.
 
     Args:
         waiting: pods by their GPUs.

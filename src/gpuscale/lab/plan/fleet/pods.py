@@ -7,7 +7,7 @@ from gpuscale.lab.plan.fleet.state import NOWHERE, Lists, PodRows, Pods, Pools, 
 def order(
     pods: Pods, lists: Lists, services: Services, service: int, count: int, step: int
 ) -> None:
-    """Put new pods of a service at the end of its pool's line."""
+    """Append new pods of a service to its pool's queue."""
     pool, gpus = services.pool[service], services.gpus[service]
     for _ in range(count):
         pod = lists.unused_pod[0]
@@ -42,7 +42,7 @@ def place(
     step: int,
     is_start: bool,
 ) -> None:
-    """Give GPUs to the pods that wait for a pool, oldest first; one that finds none lets smaller ones by.
+    """Give GPUs to a pool's waiting pods, oldest first; a pod without room lets smaller ones pass.
 
     At the start pods serve at once.
     """
@@ -81,7 +81,7 @@ def remove(
     service: int,
     step: int,
 ) -> None:
-    """Take a service's youngest pod away, as a ReplicaSet takes pods that wait or start before ready ones."""
+    """Remove a service's youngest pod, as a ReplicaSet removes unready pods before ready ones."""
     pool, gpus = services.pool[service], services.gpus[service]
     pod = lists.youngest[service]
     if pods.node[pod] == NOWHERE:
@@ -101,7 +101,7 @@ def remove(
 
 
 def write_down(pods: Pods, details: PodRows, pod: int, gone: int) -> None:
-    """Write a pod's row, where there is room for one."""
+    """Write a pod's row, if there is space for one."""
     row = details.rows[1]
     details.rows[1] += 1
     if row < len(details.service):

@@ -1,4 +1,4 @@
-"""What a fleet's replay goes by and remembers, in columns of numbers that numba compiles as they stand.
+"""The state of a fleet replay, in columns of numbers that numba can compile.
 
 Names are counted from 0: service, pool, pod and node are places in columns. NOWHERE ends a list.
 """
@@ -17,7 +17,7 @@ Table: TypeAlias = numpy.ndarray[tuple[int, int], Any]
 
 
 class Services(NamedTuple):
-    """One number for each service; times in steps where no unit is named."""
+    """Columns with one number for each service; times are in steps unless named otherwise."""
 
     pool: Counts
     gpus: Counts
@@ -41,7 +41,7 @@ class Services(NamedTuple):
 
 
 class Pools(NamedTuple):
-    """One number for each pool; times in steps."""
+    """Columns with one number for each pool; times are in steps."""
 
     gpus: Counts
     """Of one node."""
@@ -60,7 +60,7 @@ class Pools(NamedTuple):
 
 
 class Pods(NamedTuple):
-    """One number for each place of a pod; places of pods that went are used again."""
+    """Columns with one number for each pod slot; slots of removed pods are reused."""
 
     service: Counts
     node: Counts
@@ -77,7 +77,7 @@ class Pods(NamedTuple):
 
 
 class Lists(NamedTuple):
-    """Heads and ends of the lists, and counts that go with them."""
+    """Heads and ends of linked lists, with their counts."""
 
     youngest: Counts
     """The youngest pod of each service."""
@@ -124,7 +124,7 @@ class Lists(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """What one service remembers from step to step."""
+    """The state that a service carries from step to step."""
 
     ready: Numbers
     starting: Numbers
@@ -140,7 +140,7 @@ class Progress(NamedTuple):
 
 
 class FleetColumns(NamedTuple):
-    """What comes out, by step and service or by step and pool: 32-bit floats."""
+    """The results by step and service, or by step and pool: 32-bit floats."""
 
     ready: Table
     """Pods that served during the step."""
@@ -159,7 +159,7 @@ class FleetColumns(NamedTuple):
 
 
 class PodRows(NamedTuple):
-    """One row for each pod that went or was there at the end; as many as there are rows for."""
+    """One row for each pod that was removed or exists at the end, up to the number of rows."""
 
     rows: Counts
     """How many were filled in, and how many pods there were in all."""

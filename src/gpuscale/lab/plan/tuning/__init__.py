@@ -1,4 +1,4 @@
-"""The search of `gpuscale tune`: what may change, what it comes to, and the best of it."""
+"""The search of `gpuscale tune`: parameters, outcomes, and the best settings."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""What is searched: a policy, its parameters from what is set today, and where their values go."""
+"""The object of a search: a policy with its parameters, and where their values go."""
 
 import math
 import re
@@ -28,7 +28,7 @@ _WHOLE = re.compile(r"(_s|_minutes|_nodes|_replicas|_pods|_percent|_(pods|percen
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A parameter that is searched beside the policy's own."""
+    """A searched parameter that is not the policy's own."""
 
     parameter: Parameter
     place: int | str
@@ -36,49 +36,49 @@ class Setting:
 
 
 class Searched(ABC):
-    """What a search goes through: its parameters, and what their values come to."""
+    """What a search needs of its object: parameters, and a replay under their values."""
 
     __slots__ = ()
 
     @property
     @abstractmethod
     def parameters(self) -> tuple[Parameter, ...]:
-        """Return what is searched, each with today's value as its default."""
+        """Return the parameters, each with today's value as its default."""
 
     @property
     @abstractmethod
     def first(self) -> tuple[str, ...]:
-        """Return what matters most: half of the tries leave the others as they are. Empty: all do."""
+        """Return the most important parameters, which alone vary in half of the tries. Empty means all."""
 
     @property
     @abstractmethod
     def identity(self) -> tuple[str, ...]:
-        """Return what it is, in texts: others with the same values come to something else."""
+        """Return texts that identify the object: with another identity, equal values give other outcomes."""
 
     @abstractmethod
     def ready_and_paid(
         self, values: Numbers, demand: Numbers, service: ReplaySettings
     ) -> tuple[Numbers, Numbers]:
-        """Return the pods that served at each step of a replay, and what was paid for: pods, or nodes."""
+        """Return, for each step of a replay, the serving pods, and what is paid for: pods or nodes."""
 
     def sensible(self, values: Numbers) -> Numbers:
-        """Return values for which it does something; others are replaced by the nearest that do."""
+        """Return values that have an effect; a value without one is replaced by the nearest that has."""
         return values
 
     @property
     def today(self) -> Numbers:
-        """Return the defaults."""
+        """Return the parameters' defaults, which are today's values."""
         return numpy.array([each.default for each in self.parameters], dtype=numpy.float64)
 
     def named(self, values: Numbers) -> dict[str, float]:
-        """Return values by the names of the parameters."""
+        """Return values by parameter name."""
         return {
             each.name: float(value) for each, value in zip(self.parameters, values, strict=True)
         }
 
     @property
     def free(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Return which parameters may change, by index: those that matter most, and the others."""
+        """Return the indexes of the parameters that may vary: the most important ones, and the others."""
         may = [at for at, each in enumerate(self.parameters) if each.least < each.most]
         first = [at for at in may if not self.first or self.parameters[at].name in self.first]
         return tuple(first), tuple(at for at in may if at not in first)
@@ -86,7 +86,7 @@ class Searched(ABC):
 
 @dataclass(frozen=True, slots=True)
 class Contender(Searched):
-    """A policy as it is searched."""
+    """A policy under search."""
 
     policy: Policy
     fixed: Numbers = field(default_factory=lambda: numpy.empty(0))
@@ -99,17 +99,17 @@ class Contender(Searched):
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
-        """Return the policy's parameters, then the others."""
+        """Return the policy's parameters, then the additional ones."""
         return (*self.policy.parameters, *(each.parameter for each in self.more))
 
     @property
     def first(self) -> tuple[str, ...]:
-        """Return the parameters that matter most."""
+        """Return the most important parameters."""
         return self.important
 
     @property
     def identity(self) -> tuple[str, ...]:
-        """Return the policy, its text, and what its settings have."""
+        """Return the policy's name and text, and its fixed settings."""
         parts = (self.policy.name, self.parameters, self.fixed.tolist(), self.more)
         return repr(parts), fingerprint(cast("FunctionType", self.policy.desired))
 
@@ -133,7 +133,7 @@ class Contender(Searched):
         return lower
 
     def keeping(self, names: Collection[str]) -> "Contender":
-        """Return it with some parameters that stay as they are."""
+        """Return the contender with some parameters fixed."""
         policy = replace(self.policy, parameters=kept(self.policy.parameters, names))
         more = tuple(
             replace(each, parameter=kept([each.parameter], names)[0]) for each in self.more
@@ -141,7 +141,7 @@ class Contender(Searched):
         return replace(self, policy=policy, more=more)
 
     def settled(self, values: Numbers, service: ReplaySettings) -> tuple[Numbers, ReplaySettings]:
-        """Return the policy's settings, and the service with what is searched of it."""
+        """Return the policy's settings, and the service with its searched fields set."""
         own = len(self.policy.parameters)
         settings = numpy.concatenate([values[:own], self.fixed])
         for each, value in zip(self.more, values[own:], strict=True):
@@ -152,7 +152,7 @@ class Contender(Searched):
         return settings, service
 
     def replay(self, values: Numbers, demand: Numbers, service: ReplaySettings) -> Replayed:
-        """Replay a demand under values for the parameters."""
+        """Replay a demand with these parameter values."""
         settings, service = self.settled(values, service)
         desired = policy_function(self.policy.desired)
         return replay(desired, settings, self.policy.memory, demand, service)
@@ -160,13 +160,13 @@ class Contender(Searched):
     def ready_and_paid(
         self, values: Numbers, demand: Numbers, service: ReplaySettings
     ) -> tuple[Numbers, Numbers]:
-        """Return the pods that served at each step of a replay, and what was paid for: pods."""
+        """Return, for each step of a replay, the serving pods and all pods, which are paid for."""
         replayed = self.replay(values, demand, service)
         return replayed.ready, replayed.replicas
 
 
 def kept(parameters: Iterable[Parameter], names: Collection[str]) -> tuple[Parameter, ...]:
-    """Return parameters, of which some stay as they are."""
+    """Return the parameters, with those of these names fixed at their defaults."""
     return tuple(
         replace(each, least=each.default, most=each.default) if each.name in names else each
         for each in parameters
@@ -174,12 +174,12 @@ def kept(parameters: Iterable[Parameter], names: Collection[str]) -> tuple[Param
 
 
 def is_whole(parameter: Parameter) -> bool:
-    """Return whether a parameter's values are whole numbers."""
+    """Return whether a parameter takes whole numbers only."""
     return _WHOLE.search(parameter.name) is not None
 
 
 def rounded(parameter: Parameter, value: float) -> float:
-    """Return a value as one would write it, within the parameter's bounds; today's value stays as it is."""
+    """Return a value rounded for writing, within the parameter's bounds; today's value stays exact."""
     if value == parameter.default:
         return value
     value = round(value) if is_whole(parameter) else float(f"{value:.2g}")
@@ -187,14 +187,14 @@ def rounded(parameter: Parameter, value: float) -> float:
 
 
 def at_share(parameter: Parameter, share: float) -> float:
-    """Return the value at a share of the parameter's range, 0 to 1."""
+    """Return the value at a share of the parameter's range, from 0 to 1."""
     if parameter.is_log:
         return float(parameter.least * (parameter.most / parameter.least) ** share)
     return parameter.least + (parameter.most - parameter.least) * share
 
 
 def moved(parameter: Parameter, value: float, share: float) -> float:
-    """Return a value that is moved by a share of the parameter's range, rounded."""
+    """Return a value moved by a share of the parameter's range, and rounded."""
     if parameter.is_log:
         return rounded(parameter, value * (parameter.most / parameter.least) ** share)
     return rounded(parameter, value + (parameter.most - parameter.least) * share)

@@ -1,4 +1,4 @@
-"""What settings come to on a slice of the days, computed wherever there is a processor."""
+"""Outcomes of settings on a slice of the days, computed on any processor."""
 
 from collections.abc import Iterable, MutableMapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from gpuscale.triggers.policies import Numbers, ReplaySettings
 
 @dataclass(frozen=True, slots=True)
 class SettingOutcome:
-    """What a setting came to on a slice of the days."""
+    """The outcome of a setting on a slice of the days."""
 
     values: Numbers
     paid_steps: float
@@ -21,7 +21,7 @@ class SettingOutcome:
 
     @property
     def short_steps(self) -> float:
-        """Return the short steps of all days."""
+        """Return the sum of the days' short steps."""
         return float(self.short_by_day.sum())
 
 
@@ -40,7 +40,7 @@ def rows_of(known: Known) -> list[Row]:
 
 
 def known_of(rows: Iterable[Row]) -> Known:
-    """Return the outcomes of plain data."""
+    """Return outcomes from plain data."""
     return {
         (begin, end, numpy.array(values).tobytes()): SettingOutcome(
             numpy.array(values), paid_steps, numpy.array(short)
@@ -77,7 +77,7 @@ class Trial:
 
 
 def undominated_first(outcomes: Sequence[SettingOutcome]) -> list[SettingOutcome]:
-    """Return outcomes in layers: first those that none beats in both cost and short steps, then the next."""
+    """Return outcomes in layers: first those that none beats in both cost and short steps, and so on."""
     waiting = sorted(outcomes, key=lambda each: (each.paid_steps, each.short_steps))
     ordered: list[SettingOutcome] = []
     while waiting:

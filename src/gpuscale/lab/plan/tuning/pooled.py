@@ -1,4 +1,4 @@
-"""An HPA searched together with its node pool: pods wait for nodes, and nodes are what is paid for.
+"""An HPA searched together with its node pool: pods wait for nodes, and nodes are paid for.
 
 The replay is that of a fleet of one service and one pool, so a pod on a node that is there starts sooner than
 one that brings a node. Times of the node autoscaler are searched in whole minutes, which all of them take.
@@ -22,7 +22,7 @@ _MOST_MINUTES = 60.0
 
 @dataclass(frozen=True, slots=True)
 class DedicatedPool:
-    """The node pool of a workload that has it for itself."""
+    """A node pool that one workload has for itself."""
 
     name: str
     provider: str
@@ -36,15 +36,15 @@ class DedicatedPool:
 
     @property
     def pods_per_node(self) -> int:
-        """Return how many replicas fit a node."""
+        """Return how many replicas fit on a node."""
         return self.nodes.gpus // self.gpus_per_replica
 
     def nodes_for(self, pods: float) -> int:
-        """Return how many nodes so many pods fill."""
+        """Return how many nodes a number of pods fills."""
         return math.ceil(pods / self.pods_per_node - 1e-9)
 
     def parameters(self, static: int) -> tuple[Parameter, ...]:
-        """Return what may be searched, with today's values.
+        """Return the pool's parameters, with today's values.
 
         Args:
             static: pods that keep the promise standing still; the least is searched up to their nodes.
@@ -65,7 +65,7 @@ class DedicatedPool:
         return tuple(found)
 
     def with_values(self, values: Numbers) -> FleetPool:
-        """Return its nodes with values for the parameters."""
+        """Return the pool's nodes with these parameter values."""
         least, unneeded, delay = map(float, values)
         return replace(
             self.nodes,
@@ -77,7 +77,7 @@ class DedicatedPool:
 
 @dataclass(frozen=True, slots=True)
 class OnNodes(Searched):
-    """An HPA whose pods need nodes, which are searched too."""
+    """An HPA whose pods need nodes; the pool's parameters are searched too."""
 
     hpa: Contender
     pool: DedicatedPool
@@ -91,38 +91,38 @@ class OnNodes(Searched):
 
     @property
     def first(self) -> tuple[str, ...]:
-        """Return the HPA's that matter most, and the pool's."""
+        """Return the HPA's most important parameters, and the pool's."""
         return (*self.hpa.first, *(each.name for each in self.of_nodes))
 
     @property
     def identity(self) -> tuple[str, ...]:
-        """Return what the HPA and the pool are."""
+        """Return the identities of HPA and pool."""
         return (*self.hpa.identity, repr((self.pool, self.of_nodes)))
 
     def with_hpa(self, values: Sequence[float]) -> Numbers:
-        """Return values of the HPA with the pool's as they are today."""
+        """Return values for the HPA, with today's for the pool."""
         return numpy.array([*values, *(each.default for each in self.of_nodes)])
 
     def sensible(self, values: Numbers) -> Numbers:
-        """Return values whose HPA does something."""
+        """Return values under which the HPA can act."""
         own = len(self.hpa.parameters)
         return numpy.concatenate([self.hpa.sensible(values[:own]), values[own:]])
 
     def keeping(self, names: Collection[str]) -> "OnNodes":
-        """Return it with some parameters that stay as they are."""
+        """Return the object with some parameters fixed."""
         return replace(self, hpa=self.hpa.keeping(names), of_nodes=kept(self.of_nodes, names))
 
     def ready_and_paid(
         self, values: Numbers, demand: Numbers, service: ReplaySettings
     ) -> tuple[Numbers, Numbers]:
-        """Return the pods that served at each step of a replay, and what was paid for: nodes."""
+        """Return, for each step of a replay, the serving pods, and the nodes, which are paid for."""
         replayed, nodes = self.replay(values, demand, service)
         return replayed.ready, nodes
 
     def replay(
         self, values: Numbers, demand: Numbers, service: ReplaySettings
     ) -> tuple[Replayed, Numbers]:
-        """Replay a demand, and return the nodes of each step too: those there are and those that come."""
+        """Replay a demand, and return each step's nodes too, including those on their way."""
         own = len(self.hpa.parameters)
         settings, service = self.hpa.settled(values[:own], service)
         nodes = self.pool.with_values(values[own:])
@@ -155,7 +155,7 @@ class OnNodes(Searched):
 
 
 def on_nodes(hpa: Contender, pool: DedicatedPool, static: int) -> OnNodes:
-    """Return an HPA that is searched together with a node pool.
+    """Return the joint search of an HPA and a node pool.
 
     Args:
         hpa: that is searched on pods.

@@ -1,4 +1,4 @@
-"""The rest of an HPA's behavior that a search may change: scale-up's window and tolerance, and all rates."""
+"""More searched fields of an HPA's behavior: scale-up's window and tolerance, and all rates."""
 
 from collections.abc import Iterator
 
@@ -14,7 +14,7 @@ _MOST = {PolicyType.PERCENT: 900.0, PolicyType.PODS: 64.0}
 
 
 def behavior_searched(behavior: Behavior, tolerance: float, longest_s: float) -> Iterator[Setting]:
-    """Yield what may be searched beside target, scale-down's window and tolerance, with today's values.
+    """Yield the behavior's parameters besides target, scale-down window and tolerance, with today's values.
 
     Args:
         behavior: the HPA's.
@@ -42,7 +42,7 @@ def behavior_searched(behavior: Behavior, tolerance: float, longest_s: float) ->
 
 
 def rate_names(behavior: Behavior) -> list[str]:
-    """Return each policy's name, those of scale-up first: `up_percent`, then `up_percent_2`."""
+    """Return the names of the behavior's policies, scale-up first: `up_percent`, then `up_percent_2`."""
     return [*_names("up", behavior.scale_up), *_names("down", behavior.scale_down)]
 
 

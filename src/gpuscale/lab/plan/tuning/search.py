@@ -1,4 +1,4 @@
-"""The settings of a policy that cost least and keep the promise, searched on some days for others.
+"""Searches for the cheapest settings that keep the promise, on some days, for use on others.
 
 Breadth first: Sobol points are replayed on the day around the highest demand, the best of them on a quarter
 of the days, the best of those on all. A setting stays as long as few others are both cheaper and less often
@@ -45,7 +45,7 @@ Each = Callable[
 
 @dataclass(frozen=True, slots=True)
 class ReplayCase:
-    """A demand that is replayed, and what has to hold."""
+    """A demand to replay, and the promise to keep."""
 
     demand: Numbers
     """Of the days to search on, in pods, one number a step."""
@@ -59,7 +59,7 @@ class ReplayCase:
 
 
 class Search:
-    """One contender's search.
+    """The search for one contender.
 
     Args:
         question: to search on.
@@ -91,7 +91,7 @@ class Search:
         self._replayed(0, self._steps, begin)
 
     def run(self, count: int) -> Iterator[int]:
-        """Search, and yield how many settings were replayed since the last time; `best` is always valid.
+        """Search, and yield the number of replays since the last yield; `best` is always valid.
 
         Args:
             count: settings that are tried in breadth.
@@ -114,20 +114,20 @@ class Search:
             yield from self._refine(outcome)
 
     def keeps(self, outcome: SettingOutcome) -> bool:
-        """Return whether a setting that was replayed on all days keeps the promise there."""
+        """Return whether a setting that was replayed on all days keeps the promise."""
         return self.short_share(outcome) <= self._question.promise
 
     def tried(self, values: Numbers) -> SettingOutcome:
-        """Return what settings come to on all days."""
+        """Return the outcomes of settings on all days."""
         return self._replayed(0, self._steps, [values])[0]
 
     @property
     def whole(self) -> list[SettingOutcome]:
-        """Return what was replayed on all days."""
+        """Return the settings that were replayed on all days."""
         return list(self._whole.values())
 
     def _refine(self, best: SettingOutcome) -> Iterator[int]:
-        """Move one parameter at a time, as long as that makes the setting better; then by less."""
+        """Move one parameter at a time while that improves the setting, then by smaller steps."""
         move, rounds = _FIRST_MOVE, _ROUNDS
         while move >= _LAST_MOVE and rounds:
             around = [
@@ -146,7 +146,7 @@ class Search:
                 move /= 2
 
     def _put_back(self, values: Numbers) -> Iterator[Numbers]:
-        """Yield values with one of them as it is today."""
+        """Yield the values with one of them reset to today's."""
         today = self._contender.today
         for at in numpy.flatnonzero(values != today):
             back = values.copy()
@@ -156,14 +156,14 @@ class Search:
                 yield back
 
     def _moved(self, values: Numbers, at: int, share: float) -> Numbers | None:
-        """Return values with one of them moved by a share of its range; None where it stays."""
+        """Return the values with one moved by a share of its range; None if that changes nothing."""
         near = values.copy()
         near[at] = moved(self._contender.parameters[at], values[at], share)
         near = self._contender.sensible(near)
         return None if near.tobytes() == values.tobytes() else near
 
     def _replayed(self, begin: int, end: int, settings: Sequence[Numbers]) -> list[SettingOutcome]:
-        """Return the outcomes of settings on a slice; the best of those on all days is kept."""
+        """Return the outcomes of settings on a slice; the best on all days is kept."""
         keys = [(begin, end, values.tobytes()) for values in settings]
         pairs = zip(keys, settings, strict=True)
         new = list({key: values for key, values in pairs if key not in self._known}.values())
@@ -181,13 +181,13 @@ class Search:
         return found
 
     def _rank(self, outcome: SettingOutcome) -> tuple[float, float, int]:
-        """Return what makes a setting better: the promise, then the cost, then values that stay."""
+        """Return a setting's sort key: excess over the promise, cost, number of changed values."""
         excess = max(0.0, self.short_share(outcome) - self._question.promise)
         changed = int((outcome.values != self._contender.today).sum())
         return excess, outcome.paid_steps, changed
 
     def short_share(self, outcome: SettingOutcome) -> float:
-        """Return the share of short steps that 95 of 100 draws of the days stay below."""
+        """Return the share of short steps that 95 of 100 bootstrap draws of the days stay below."""
         share = outcome.short_steps / self._steps
         if not self._question.is_held_back:
             return share
@@ -198,14 +198,14 @@ class Search:
         return max(share, float(numpy.quantile(drawn, _QUANTILE)))
 
     def _drawn_days(self) -> "numpy.ndarray[tuple[int, int], numpy.dtype[numpy.int64]] | None":
-        """Return days by number, a row for each draw with replacement; None where there is but one."""
+        """Return day numbers drawn with replacement, a row for each draw; None for a single day."""
         days = self._steps // self._per_day
         if days < 2:
             return None
         return numpy.random.default_rng(self._question.seed).integers(0, days, (_DRAWS, days))
 
     def _spread(self, count: int) -> Iterator[Numbers]:
-        """Yield settings spread evenly over what is searched, each once."""
+        """Yield settings spread evenly over the parameters' ranges, each once."""
         parameters = self._contender.parameters
         first, others = self._contender.free
         seen = {self._contender.today.tobytes()}
@@ -221,7 +221,7 @@ class Search:
                 yield values
 
     def _slices(self) -> Iterator[tuple[int, int]]:
-        """Yield longer and longer slices around the step with the highest demand; the last is everything."""
+        """Yield longer and longer slices around the highest demand; the last is the whole demand."""
         middle = int(numpy.argmax(self._question.demand))
         for length in (self._per_day, self._steps // 4):
             if self._per_day <= length < self._steps // 2:

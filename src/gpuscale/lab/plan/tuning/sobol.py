@@ -1,4 +1,4 @@
-"""Sobol points: they fill a box evenly, whatever their number, and any 2^k of them best.
+"""Sobol points, which fill a box evenly, best in numbers of 2^k.
 
 The points are shifted by bits that the seed draws, which keeps how evenly they lie.
 
@@ -35,7 +35,7 @@ MAX_POINTS = 2**_BITS
 def points(
     dimensions: int, count: int, seed: int
 ) -> numpy.ndarray[tuple[int, int], numpy.dtype[numpy.float64]]:
-    """Return points in [0, 1), a row each.
+    """Return points in [0, 1), one in each row.
 
     Args:
         dimensions: at most MAX_DIMENSIONS.
@@ -62,7 +62,7 @@ def points(
 
 
 def _directions(dimension: int) -> list[int]:
-    """Return the direction numbers of one dimension as whole numbers of _BITS bits."""
+    """Return the direction numbers of a dimension as integers of _BITS bits."""
     if dimension == 0:
         return [1 << (_BITS - 1 - bit) for bit in range(_BITS)]
     degree, coefficients, first = _DIRECTIONS[dimension - 1]

@@ -1,4 +1,4 @@
-"""Where settings are replayed: on the cores of this machine, or on a Dask or Ray cluster of the user's."""
+"""The place of replays: this machine's cores, or the user's Dask or Ray cluster."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -21,7 +21,7 @@ _RAY_HINT = "; where it asks for a token, set RAY_AUTH_MODE=token and RAY_AUTH_T
 
 @contextmanager
 def workers(on: str | None, count: int) -> Iterator[Each]:
-    """Yield what replays batches of settings, in their order; the outcomes are the same everywhere.
+    """Yield a function that replays batches of settings in order, with equal results everywhere.
 
     Args:
         on: `dask://HOST:PORT` or `ray://HOST:PORT`; None for this machine.
@@ -61,12 +61,12 @@ def workers(on: str | None, count: int) -> Iterator[Each]:
 def _outcomes(
     trial: Callable[[Sequence[Numbers]], list[SettingOutcome]], batch: Sequence[Numbers]
 ) -> list[SettingOutcome]:
-    """Call a trial: joblib names tasks by their function, which has to be a plain one."""
+    """Call a trial; a plain function, as joblib names tasks by their function."""
     return trial(batch)
 
 
 def check_address(on: str) -> None:
-    """Refuse what is no address of a cluster, or one whose package is not installed.
+    """Refuse an invalid cluster address, or one whose package is not installed.
 
     Raises:
         UsageError: one of the two.
@@ -80,7 +80,7 @@ def check_address(on: str) -> None:
 
 @contextmanager
 def _cluster(on: str) -> Iterator[dict[str, Any]]:
-    """Connect to a cluster, and yield what joblib is set to."""
+    """Connect to a cluster, and yield joblib's configuration for it."""
     check_address(on)
     kind, _, address = on.partition("://")
     client = _client(kind)

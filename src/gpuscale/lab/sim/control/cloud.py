@@ -1,4 +1,4 @@
-"""The provider and its node autoscaler: nodes that come after a while, and go on request."""
+"""The cloud provider and its node autoscaler: nodes arrive after a delay, and are removed on request."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -26,7 +26,7 @@ from gpuscale.lab.sim.engine import Engine, EventStage
 
 @dataclass(frozen=True, slots=True)
 class CloudPool:
-    """A node pool, and what the provider makes its nodes of."""
+    """A node pool, and the properties of its nodes."""
 
     pool: NodePool
     gpu_model: GpuModel
@@ -40,13 +40,13 @@ class CloudPool:
 
     @property
     def provisioning_ms(self) -> int:
-        """Return the mean time until a node is there."""
+        """Return the mean time from the order of a node to its arrival."""
         return round(self.provisioning.mean * 1000)
 
 
 @dataclass(slots=True)
 class Rental:
-    """One node's time on the bill: from the request to its removal."""
+    """The billed time of one node, from its order to its removal."""
 
     pool: str
     node: str
@@ -58,12 +58,12 @@ class Rental:
     """When its GPUs could be scheduled on."""
 
     def starting_hours(self, now_ms: int) -> float:
-        """Return how long the node was paid for before it could be used."""
+        """Return the paid hours before the node was usable."""
         ends = [time_ms for time_ms in (self.ready_ms, self.to_ms) if time_ms is not None]
         return (min(ends, default=now_ms) - self.from_ms) / 3_600_000
 
     def hours(self, now_ms: int) -> float:
-        """Return how long the node has been paid for."""
+        """Return the paid hours."""
         return ((self.to_ms if self.to_ms is not None else now_ms) - self.from_ms) / 3_600_000
 
 
@@ -112,13 +112,13 @@ class Cloud:
         self._named = 0
 
     def start(self) -> None:
-        """Have every pool at its smallest size, ready, without waiting."""
+        """Bring every pool to its minimum size at once, with ready nodes."""
         for item in self.pools.values():
             for _ in range(item.pool.min_nodes):
                 self._arrive(self._rent(item), item)
 
     def sizes(self, pool: str) -> tuple[int, int]:
-        """Return the number of ready nodes of a pool, and with those on their way."""
+        """Return a pool's number of ready nodes, and the number including those on their way."""
         ready, coming = self._ready[pool], self._on_way[pool]
         return ready, ready + coming
 
@@ -126,7 +126,7 @@ class Cloud:
         return self.pools[self._pool_of[node]]
 
     def scan(self, now_ms: int) -> None:
-        """Let the node autoscaler look once."""
+        """Run the node autoscaler once."""
         nodes = self._nodes()
         request = NodeRequest(
             tuple(item.pool for item in self.pools.values()),
@@ -145,7 +145,7 @@ class Cloud:
                 self._shrink(action, now_ms)
 
     def _check(self, action: Action, removable: Mapping[str, str]) -> None:
-        """Refuse what a pool can't do; a policy may be a user's."""
+        """Refuse a size that the pool can't have, as a user's policy may ask for it."""
         found = f"the node policy returned {action}, expected"
         if action.pool not in self.pools:
             raise UsageError(f"{found} one of the pools {', '.join(self.pools)}")
@@ -216,7 +216,7 @@ class Cloud:
         return name
 
     def _new_name(self, pool: str) -> str:
-        """Return a name that no node has; where one is taken, the next is drawn."""
+        """Return an unused node name."""
         while True:
             self._named += 1
             suffix = name_suffix(self._cluster.seed, "node", pool, str(self._named))

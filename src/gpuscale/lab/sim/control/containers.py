@@ -1,4 +1,4 @@
-"""The containers that run in a simulated cluster: a GPU process for each pod, and what kubelets report.
+"""The running containers of a simulated cluster: a GPU process for each pod, and kubelets' reports.
 
 The simulated kubelet starts and ends them; in a rehearsal the API server's pods do.
 """
@@ -39,15 +39,15 @@ class Containers:
         self._report("Started", "Started", self._cluster.pods[key], now_ms)
 
     def report_stop(self, key: str, now_ms: int) -> None:
-        """Report that a pod's containers are asked to end."""
+        """Report that a pod's containers are asked to stop."""
         self._report("Killing", "Stopping", self._cluster.pods[key], now_ms)
 
     def end(self, key: str) -> None:
-        """End a pod's containers, if they run."""
+        """Stop a pod's containers, if they run."""
         self.processes.pop(key, None)
 
     def end_orphans(self) -> None:
-        """End the containers of pods that are gone, as with the node that they ran on."""
+        """Stop the containers of pods that are gone, for instance with their node."""
         for key in self.processes.keys() - self._cluster.pods.keys():
             del self.processes[key]
 

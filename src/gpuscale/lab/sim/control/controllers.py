@@ -17,7 +17,7 @@ from gpuscale.lab.sim.pod_index import FINISHED, OwnerKey
 
 @dataclass(frozen=True, slots=True)
 class Reconciled:
-    """What one pass of the controllers did."""
+    """The results of one reconciliation."""
 
     created: tuple[str, ...]
     deleted: tuple[str, ...]
@@ -25,7 +25,7 @@ class Reconciled:
 
 
 def reconcile(cluster: Cluster, now_ms: int) -> Reconciled:
-    """Make and delete pods until each workload has as many as it wants.
+    """Create and delete pods until each workload has the number it wants.
 
     Only those are looked at whose own count or whose pods have changed since the last pass.
     """
@@ -48,7 +48,7 @@ def reconcile(cluster: Cluster, now_ms: int) -> Reconciled:
 
 
 def replica_set_name(cluster: Cluster, deployment: Deployment) -> str:
-    """Return the name of the ReplicaSet behind a Deployment's one revision."""
+    """Return the ReplicaSet name of a Deployment's only revision."""
     name = deployment.metadata.name
     return f"{name}-{_template_suffix(cluster.seed, name)}"
 
@@ -59,12 +59,12 @@ def _template_suffix(seed: int, name: str) -> str:
 
 
 def replica_set_of(cluster: Cluster, deployment: Deployment) -> OwnerKey:
-    """Return what makes a Deployment's pods."""
+    """Return the owner of a Deployment's pods."""
     return "ReplicaSet", deployment.metadata.namespace, replica_set_name(cluster, deployment)
 
 
 def live_pods(cluster: Cluster, deployment: Deployment) -> list[Pod]:
-    """Return a Deployment's pods that are neither finished nor on their way out."""
+    """Return a Deployment's pods that are neither finished nor being deleted."""
     pods = cluster.index.owned_by(replica_set_of(cluster, deployment))
     return [p for p in pods if p.metadata.deletion_ms is None and p.status.phase not in FINISHED]
 
@@ -92,7 +92,7 @@ def _scale_in(cluster: Cluster, deployment: Deployment, pods: list[Pod], now_ms:
 
 
 def _leaves_first(pod: Pod) -> tuple[bool, bool, bool, int]:
-    """Unassigned before assigned, pending before running, unready before ready, younger before older."""
+    """Sort key for deletion: unassigned first, then pending, unready, younger."""
     status = pod.status
     return (
         bool(pod.spec.node_name),

@@ -1,4 +1,4 @@
-"""What kubelets do: pull the image, start the container, report Ready, and stop.
+"""The kubelets: they pull images, start containers, report Ready, and stop containers.
 
 Each pod goes Pending → Running → Ready, or → Succeeded for a job, after the times its workload says.
 """
@@ -14,7 +14,7 @@ from gpuscale.lab.sim.pod_index import FINISHED
 
 
 class Kubelet:
-    """Moves pods through their lives; one serves all nodes.
+    """Moves pods through their phases; one instance serves all nodes.
 
     Args:
         cluster: where the pods are.
@@ -39,7 +39,7 @@ class Kubelet:
         self._containers = containers
 
     def take(self, key: str) -> None:
-        """Take on a pod that was bound just now."""
+        """Start the life of a newly bound pod."""
         pod = self._cluster.pods[key]
         now_ms = self._engine.now_ms
         self._cluster.set_status(key, replace(pod.status, start_ms=now_ms, ready=False))
@@ -47,7 +47,7 @@ class Kubelet:
         self._later(lifecycle.image_pull_ms, key, lambda now: self._start(key, lifecycle, now))
 
     def stop(self, key: str) -> None:
-        """Stop a pod that was deleted; one that was never bound is gone at once."""
+        """Stop a deleted pod; one that was never bound is gone at once."""
         pod = self._cluster.pods[key]
         if not pod.spec.node_name:
             self._cluster.remove_pod(key)
@@ -91,7 +91,7 @@ class Kubelet:
             self._changed()
 
     def _later(self, delay_ms: int, key: str, step: Callable[[int], None]) -> None:
-        """Have a step done later, unless the pod is gone, finished or on its way out by then."""
+        """Schedule a step of a pod, to be skipped if it is gone, finished or being deleted by then."""
 
         def guarded(now_ms: int) -> None:
             pod = self._cluster.pods.get(key)

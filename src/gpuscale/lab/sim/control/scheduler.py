@@ -1,4 +1,4 @@
-"""The scheduler: every waiting pod gets a node, or a reason."""
+"""The scheduler: each pending pod gets a node or a reason."""
 
 from gpuscale.base.objects.pods import Pod
 from gpuscale.hpa.cluster.scheduling import Placer
@@ -6,14 +6,14 @@ from gpuscale.lab.sim.cluster import Cluster
 
 
 class Scheduler:
-    """Binds pods, and says once per pod and reason why one can't be bound."""
+    """Binds pods; reports each reason why a pod can't be bound once."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._reasons: dict[str, str] = {}
 
     def run(self, now_ms: int) -> tuple[str, ...]:
-        """Return the keys of the pods that were bound, in the order they were."""
+        """Return the keys of the newly bound pods, in order."""
         cluster = self._cluster
         bound: list[str] = []
         for key in [key for key in self._reasons if key not in cluster.pods]:
@@ -48,5 +48,5 @@ class Scheduler:
         return tuple(bound)
 
     def unschedulable(self) -> list[Pod]:
-        """Return the pods that were tried and fit nowhere, oldest first."""
+        """Return the pods that were tried and fit on no node, oldest first."""
         return [pod for pod in self._cluster.unscheduled() if pod.metadata.key in self._reasons]

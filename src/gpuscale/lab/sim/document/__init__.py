@@ -1,1 +1,1 @@
-"""The document of a run."""
+"""A run's document: its results as plain data."""

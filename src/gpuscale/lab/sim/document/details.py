@@ -1,4 +1,4 @@
-"""The series of single pods and GPUs, while there are few enough to keep.
+"""Series of single pods and GPUs, kept while there are few enough.
 
 A cluster of 10 000 nodes has a hundred thousand of them, and a day once a minute takes 6 GiB. What a fleet is
 judged by, its loads, queues, replicas, nodes and HPAs, is a few hundred.
@@ -13,7 +13,7 @@ MAX_VALUES = 20_000_000
 
 
 class Details:
-    """Counts the values of single pods and GPUs, and forgets all of them where they are too many.
+    """Counts the values of single pods and GPUs, and drops all of them if there are too many.
 
     Args:
         recorder: keeps them.
@@ -29,7 +29,7 @@ class Details:
         """Why there are none; empty while they are kept."""
 
     def kept(self, values: Mapping[str, float | None]) -> Mapping[str, float | None]:
-        """Return what of a moment's values is to be recorded: all or nothing."""
+        """Return the values to record: all, or none once there were too many."""
         if self._most is None:
             return values
         if not self.left_out:

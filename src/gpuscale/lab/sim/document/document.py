@@ -1,4 +1,4 @@
-"""A run as one plain document: what `simulate -o json` prints and what the page and the report show.
+"""A run as one plain document, for `simulate -o json`, the page and the report.
 
 `{"scenario", "seed", "description", "summary", "events", "series"}`; times are seconds of scenario time,
 and null in a series is a gap.
@@ -54,7 +54,7 @@ def events(world: Site, items: Iterable[SimulationEvent]) -> list[dict[str, obje
 def row(
     world: Site, hpas: Mapping[str, SyncFigures], pod_utilization: Mapping[str, float | None]
 ) -> dict[str, float | None]:
-    """Return one moment's numbers by series name.
+    """Return the current numbers, by series name.
 
     Args:
         world: the cluster.
@@ -97,7 +97,7 @@ def row(
 
 
 def summary(world: Site) -> dict[str, object]:
-    """Return the figures that sum a run up."""
+    """Return the summary of a run."""
     log = _sizes(world.cluster.events.since(0))
     now_ms = world.engine.now_ms
     rentals = world.cloud.rentals
@@ -146,7 +146,7 @@ def summary(world: Site) -> dict[str, object]:
 
 
 def _hours(world: Site, now_ms: int) -> dict[str, float]:
-    """Return what was paid for, and what became of it: busy, starting, and the rest idle."""
+    """Return the paid GPU-hours and their use: busy, starting, and the idle rest."""
     rentals = world.cloud.rentals
     gpu_hours = sum(rental.hours(now_ms) * rental.gpus for rental in rentals)
     on_the_way = sum(rental.starting_hours(now_ms) * rental.gpus for rental in rentals)
@@ -162,7 +162,7 @@ def _hours(world: Site, now_ms: int) -> dict[str, float]:
 
 
 def _cost(rentals: Sequence[Rental], now_ms: int) -> float | None:
-    """Return what all nodes cost; None where one of them has no price."""
+    """Return the cost of all nodes; None if one has no price."""
     costs = [
         None if rental.price_per_hour is None else rental.hours(now_ms) * rental.price_per_hour
         for rental in rentals
@@ -201,7 +201,7 @@ def _sizes(log: Sequence[SimulationEvent]) -> _Sizes:
 
 
 def _scale_outs(world: Site) -> dict[str, object]:
-    """Return how long scale-outs took, mean times in seconds; None where there is nothing to average."""
+    """Return the mean times of scale-outs in seconds; None without scale-outs."""
     rises, scale_outs = world.scale_outs.rises, world.scale_outs.all
     answered = [rise.to_ready_ms for rise in rises if rise.scale_outs]
     ready = [each for each in scale_outs if each.ready_ms is not None]
@@ -222,7 +222,7 @@ def _scale_outs(world: Site) -> dict[str, object]:
 
 
 def _ranked_seconds(times_ms: Sequence[int | None], percent: int) -> float | None:
-    """Return the least of the times that so many per cent are within.
+    """Return the smallest time that this percentage of times stays within.
 
     One that never came is longer than all others; None where the rank falls on one, or there are no times.
     """

@@ -1,4 +1,4 @@
-"""How far the Jobs of a scenario have got: pending, running and succeeded, counted in completions."""
+"""The progress of a scenario's Jobs, in completions: pending, running, succeeded."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from gpuscale.lab.sim.site import Site
 
 @dataclass(frozen=True, slots=True)
 class JobProgress:
-    """One Job of the scenario, all its copies together.
+    """The progress of a Job of the scenario, all its copies together.
 
     The unit is one completion: a Job with `completions: 20` and 20 copies of a Job with one look alike.
     Nothing gets lost: submitted = pending + running + succeeded.
@@ -24,7 +24,7 @@ class JobProgress:
 
 
 def job_progress(site: Site) -> dict[str, JobProgress]:
-    """Return the progress by the Job's name in the scenario's manifests, in the order of the scenario."""
+    """Return the progress by Job name, in the order of the scenario."""
     cluster = site.cluster
     groups: dict[str, list[tuple[int, int, int, int]]] = {}
     for setup in site.setup.jobs:

@@ -1,4 +1,4 @@
-"""What clients got in a run: how many were served, how long they waited, and whether promises were kept."""
+"""Requests of a run: how many were served, their waits, and whether the objectives were met."""
 
 from gpuscale.lab.queueing.tally import Spread, percentile
 from gpuscale.lab.sim.load.service import SimulatedService
@@ -10,7 +10,7 @@ _DIGITS = 6
 
 
 def request_summaries(world: Site) -> dict[str, object]:
-    """Return what the summary says of requests, by Deployment; a time that no request had is null."""
+    """Return the summary of requests, by Deployment; a time that no request had is null."""
     named = {key.partition("/")[2]: service for key, service in world.services.items()}
     promised = {
         workload.deployment.partition("/")[2]: workload.slo
@@ -67,7 +67,7 @@ def _percentiles(times: Spread, *, is_known: bool) -> dict[str, float | None]:
 
 
 def _slo(service: SimulatedService, slo: SloSpec) -> dict[str, object]:
-    """Return how many of those that were answered, turned away or gave up were answered in time."""
+    """Return how many requests were answered in time, of those answered, refused or given up."""
     latencies = service.latencies
     answered = service.waits.count
     total = answered + service.rejected + service.timed_out

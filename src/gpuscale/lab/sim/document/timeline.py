@@ -1,4 +1,4 @@
-"""What a run looked like over time: one row of numbers per interval, gaps where there was no data."""
+"""A run's series over time: a row for each interval, gaps where data is missing."""
 
 from collections.abc import Iterable, Mapping
 
@@ -7,7 +7,7 @@ MAX_POINTS = 100_000
 
 
 class SeriesRecorder:
-    """Named series on one time axis, all of the same length."""
+    """Named series of equal length on one time axis."""
 
     def __init__(self) -> None:
         self.total = 0
@@ -17,7 +17,7 @@ class SeriesRecorder:
         """Each up to its latest value; what is missing at the end is a gap that is filled in when asked."""
 
     def add(self, seconds: float, row: Mapping[str, float | None]) -> None:
-        """Append a row; a series that is not in it has a gap there."""
+        """Append a row; series without a value in it get a gap."""
         kept = len(self._times)
         for name, value in row.items():
             values = self._series.setdefault(name, [])
@@ -30,7 +30,7 @@ class SeriesRecorder:
             self._drop(len(self._times) // 10)
 
     def forget(self, names: Iterable[str]) -> None:
-        """Drop series as if they had never had a value."""
+        """Drop series, as if they had never had values."""
         for name in names:
             self._series.pop(name, None)
 

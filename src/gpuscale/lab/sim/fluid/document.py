@@ -1,4 +1,4 @@
-"""What came of a fluid run, under the names that an exact run's document has."""
+"""The results of a fluid run, under the names of an exact run's document."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ _DIGITS = 6
 
 @dataclass(frozen=True, slots=True)
 class FluidWorkload:
-    """A Deployment on its way into a fleet."""
+    """A Deployment in its form for a fleet."""
 
     name: str
     setup: ServiceSetup
@@ -48,7 +48,7 @@ class FluidWorkload:
 def fluid_summary(
     setup: Setup, workloads: Sequence[FluidWorkload], run: FleetRun, demand: Table
 ) -> dict[str, object]:
-    """Return the figures that sum a run up."""
+    """Return the summary of a run."""
     columns, hours_a_step = run.columns, run.step_s / 3600
     hpas: dict[str, object] = {}
     requests: dict[str, object] = {}
@@ -121,7 +121,7 @@ def _hours(
     node_hours: Sequence[float],
     busy_hours: float,
 ) -> dict[str, float]:
-    """Return what was paid for, and what became of it: busy, starting, and the rest idle."""
+    """Return the paid GPU-hours and their use: busy, starting, and the idle rest."""
     columns, hours_a_step = run.columns, run.step_s / 3600
     gpu_hours = sum(h * pool.gpus for h, pool in zip(node_hours, run.pools, strict=True))
     starting = sum(
@@ -147,7 +147,7 @@ def _energy_kwh(
     run: FleetRun,
     busy_hours: Sequence[float],
 ) -> float:
-    """Return the energy of all GPUs: idle while their node is there, and what work adds to that."""
+    """Return the energy of all GPUs in kWh: idle while their node exists, plus that of work."""
     idle = sum(
         _total(run.columns.nodes[:, at])
         * run.step_s
@@ -164,7 +164,7 @@ def _energy_kwh(
 
 
 def fluid_series(workloads: Sequence[FluidWorkload], run: FleetRun) -> dict[str, object]:
-    """Return the series under the names of an exact run; of its pods and GPUs there are none."""
+    """Return the series under an exact run's names, without those of single pods and GPUs."""
     columns = run.columns
     times = numpy.arange(1, len(columns.nodes) + 1, dtype=numpy.float64) * run.step_s
     series: dict[str, object] = {"t": times.tolist()}

@@ -1,4 +1,4 @@
-"""How an HPA's metric puts the use of GPUs together, read from the rule that serves it and from its query."""
+"""How an HPA's metric aggregates GPU utilization, judged by the rule and query that serve it."""
 
 from collections.abc import Iterator, Mapping
 
@@ -29,7 +29,7 @@ _OF_GPUS = ("gpu", "UUID", "device", "modelName", "Hostname", "DCGM_FI_DRIVER_VE
 
 
 def gpu_operator(setup: Setup, namespace: str, metric: PodsMetric | ObjectMetric) -> str | None:
-    """Return `sum`, `avg`, `min` or `max`, as a metric puts GPUs' percentages together.
+    """Return `sum`, `avg`, `min` or `max`: the aggregation of GPU utilization in a metric.
 
     A Pods metric is of the GPUs of one pod of the namespace, an Object metric of all GPUs whose series name
     the object. None: it is of something else, of a form that is not known, or nothing serves it.
@@ -79,7 +79,7 @@ def gpu_operator(setup: Setup, namespace: str, metric: PodsMetric | ObjectMetric
 
 
 def _percentages(setup: Setup) -> Iterator[str]:
-    """Yield the series of each GPU's use in percent; a pod here has one process on each of its GPUs."""
+    """Yield the series of each GPU's utilization in percent; a simulated pod has one process on each GPU."""
     if any(row.name == UTILIZATION for row in setup.counters):
         yield UTILIZATION
     if setup.pipeline.style == "ack":
@@ -87,7 +87,7 @@ def _percentages(setup: Setup) -> Iterator[str]:
 
 
 def _labels(setup: Setup, namespace: str) -> Mapping[str, str]:
-    """Return the labels of the series of a GPU that a pod of a namespace holds."""
+    """Return the labels on GPU series of a pod in a namespace."""
     of_namespace, of_pod = owner_labels(setup)
     if setup.pipeline.honor_labels:
         of_namespace = of_namespace.removeprefix("exported_")
@@ -99,7 +99,7 @@ def _labels(setup: Setup, namespace: str) -> Mapping[str, str]:
 def _recorded(
     setup: Setup, labels: Mapping[str, str]
 ) -> Iterator[tuple[str, tuple[str, frozenset[str]]]]:
-    """Yield the series that are recorded as an aggregation over GPUs: the operator, and by what."""
+    """Yield the recorded series that aggregate over GPUs: operator, and grouping labels."""
     percentages = {*_percentages(setup)}
     for rule in setup.prometheus_rules.rules():
         aggregation = _aggregation(rule.query.root)
@@ -120,7 +120,7 @@ def _found(query: str, series: list[dict[str, str]]) -> list[Mapping[str, str]]:
 
 
 def _aggregation(root: tree.Node) -> tuple[str, str, frozenset[str], frozenset[str]] | None:
-    """Return the operator, series, chosen and kept labels of one aggregation of a series as it is."""
+    """Return operator, series, matchers and grouping labels of an aggregation over a plain series."""
     match root:
         case tree.Aggregate(operator, tree.Select(matchers, moment), None, True, by):
             names = [each.value for each in matchers if each.name == METRIC_NAME]

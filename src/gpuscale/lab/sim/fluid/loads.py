@@ -1,4 +1,4 @@
-"""Loads at many moments at once, as columns: weeks of a hundred services have eight million of them.
+"""Loads at many times at once, as columns: weeks of a hundred services have eight million.
 
 The formulas are those of `base.loads`, of arrays instead of numbers.
 """
@@ -20,7 +20,7 @@ from gpuscale.triggers.policies import Numbers
 
 
 def requests_until(load: Load, times: Numbers) -> Numbers:
-    """Return how many requests came before each of the times."""
+    """Return the number of requests before each time."""
     match load:
         case StepsLoad():
             starts, rates = (numpy.array(column) for column in zip(*load.steps, strict=True))
@@ -48,7 +48,7 @@ def requests_until(load: Load, times: Numbers) -> Numbers:
 
 
 def rates_at(load: Load, times: Numbers) -> Numbers:
-    """Return the requests per second at each of the times."""
+    """Return the requests per second at each time."""
     match load:
         case StepsLoad():
             starts, rates = (numpy.array(column) for column in zip(*load.steps, strict=True))
@@ -72,7 +72,7 @@ def _arrived(load: TraceLoad, times: Numbers) -> Numbers:
 
 
 def _by_steps(starts: Numbers, rates: Numbers, times: Numbers) -> Numbers:
-    """Return the integral of rates that hold until the next start; zero before the first."""
+    """Return the integral of a step function of rates; zero before the first step."""
     totals = numpy.concatenate(([0.0], numpy.cumsum(rates[:-1] * numpy.diff(starts))))
     at = numpy.searchsorted(starts, times, side="right") - 1
     counts: Numbers = numpy.where(at < 0, 0.0, totals[at] + rates[at] * (times - starts[at]))

@@ -1,4 +1,4 @@
-"""A scenario as a fleet: its Deployments with their HPAs, loads, pools and prices, in steps of one HPA sync.
+"""A scenario as a fleet: Deployments with HPAs, loads, pools and prices, in steps of one HPA sync.
 
 Nothing is rendered, scraped or scheduled pod by pod: signals are a step's means, late by a scrape, and a
 day of a hundred services takes a fraction of a second. What that can't tell is left out of the summary, and
@@ -41,7 +41,7 @@ def simulate_fluid(
     *,
     series: bool = True,
 ) -> dict[str, object]:
-    """Return the document of a run, with the fields of an exact one where there are figures.
+    """Return the run's document, with those fields of an exact run that a fluid one has figures for.
 
     Args:
         setup: what to run.
@@ -71,7 +71,7 @@ def simulate_fluid(
 
 
 def _demand(workloads: Sequence[FluidWorkload], times: Numbers) -> Table:
-    """Return what comes between the times, in pods, by step and workload."""
+    """Return the arrivals between the times, in busy pods, by step and workload."""
     demand = numpy.empty((len(times) - 1, len(workloads)))
     for index, each in enumerate(workloads):
         came = numpy.diff(requests_until(each.setup.load, times))
@@ -120,7 +120,7 @@ def _deployment(setup: Setup, workload: ServiceSetup) -> Deployment:
 
 
 def home_pool(setup: Setup, deployment: Deployment) -> CloudPool | None:
-    """Return the first pool whose empty nodes take a Deployment's pods."""
+    """Return the first pool whose empty nodes could run a Deployment's pods."""
     spec = deployment.template.spec
     fitting = (
         each for each in setup.pools if not misfits(spec, NodeState(each.pool.node(each.pool.name)))
@@ -202,7 +202,7 @@ def _policy(
 
 
 def _lag(setup: Setup, interval_ms: int) -> int:
-    """Return the steps by which signals are late, beyond the mean of the last step itself.
+    """Return the delay of signals in steps, beyond that of a step's own mean.
 
     A scrape, and a rule where there are any, is half its interval old in the mean; so is a step's mean.
     """
@@ -214,7 +214,7 @@ def _lag(setup: Setup, interval_ms: int) -> int:
 
 
 def fleet_pool(setup: Setup, pool: CloudPool) -> FleetPool:
-    """Return a pool of a scenario as a fleet has it."""
+    """Return a scenario's pool in its form for a fleet."""
     autoscaler = setup.autoscaler
     # A pod has to be old enough, and a scan has to see it.
     seen_ms = autoscaler.gpu_pod_age_ms + setup.scan_interval_ms

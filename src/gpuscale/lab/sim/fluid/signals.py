@@ -1,4 +1,4 @@
-"""What of a fluid an HPA's metric shows: the use of GPUs, requests that are served, or requests that wait."""
+"""Which figure of a fluid run an HPA's metric shows: GPU utilization, served or waiting requests."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ _OF_DEPLOYMENT: Mapping[str, Figure] = {RUNNING: "inFlight", WAITING: "queue"}
 
 @dataclass(frozen=True, slots=True)
 class FluidSignal:
-    """A metric's value as a sum of what pods work on and what waits."""
+    """A metric's value as a weighted sum of busy pods and waiting work."""
 
     busy: float
     """The value of one pod that is busy all the time."""
@@ -48,7 +48,7 @@ class FluidSignal:
 
 
 def signal_of(setup: Setup, workload: ServiceSetup, metric: MetricSpec) -> FluidSignal | None:
-    """Return what a metric of a workload's HPA shows; None where a fluid does not have it."""
+    """Return the signal of a metric of a workload's HPA; None if a fluid run doesn't have it."""
     model = workload.model
     if not isinstance(metric, PodsMetric | ObjectMetric | ExternalMetric):
         return None
@@ -80,7 +80,7 @@ def signal_of(setup: Setup, workload: ServiceSetup, metric: MetricSpec) -> Fluid
 def _of_gpus(
     setup: Setup, workload: ServiceSetup, metric: PodsMetric | ObjectMetric, operator: str
 ) -> FluidSignal | None:
-    """Return the use of GPUs that a metric puts together; None where it shows other GPUs too."""
+    """Return the signal of aggregated GPU utilization; None if other GPUs are in it too."""
     model = workload.model
     is_whole = isinstance(metric, ObjectMetric)
     if is_whole:
@@ -100,7 +100,7 @@ def _of_gpus(
 
 
 def _figures(workload: ServiceSetup) -> Mapping[str, Figure]:
-    """Return the series of a workload that a fluid has, by name."""
+    """Return the workload's series that a fluid run has, by name."""
     served = workload.metrics.names if workload.metrics else {}
     own = {name: figure for figure, name in served.items() if figure in {"inFlight", "queue"}}
     return {**_OF_DEPLOYMENT, **own}
@@ -109,7 +109,7 @@ def _figures(workload: ServiceSetup) -> Mapping[str, Figure]:
 def _rule_of(
     setup: Setup, workload: ServiceSetup, metric: MetricSpec
 ) -> tuple[AdapterRule, str] | None:
-    """Return the first rule that serves a metric, with the workload's series that it reads."""
+    """Return the first rule that serves a metric, and the workload's series that it reads."""
     is_external = isinstance(metric, ExternalMetric)
     for rule in setup.rules.external_rules if is_external else setup.rules.rules:
         try:
@@ -126,7 +126,7 @@ def _rule_of(
 
 
 def _operator(rule: AdapterRule, series: str) -> str | None:
-    """Return the operator of a rule that is one aggregation of a series as it is."""
+    """Return the operator of a rule that is one aggregation of a plain series."""
     if rule.parts or rule.only_in:
         return None
     try:
@@ -142,7 +142,7 @@ def _operator(rule: AdapterRule, series: str) -> str | None:
 
 
 def _is_own(setup: Setup, workload: ServiceSetup, metric: MetricSpec, series: str) -> bool:
-    """Return whether a metric is of this workload's series alone."""
+    """Return whether a metric covers this workload's series only."""
     if isinstance(metric, ExternalMetric):
         return _chooses(setup, workload, metric, series)
     if not isinstance(metric, PodsMetric | ObjectMetric) or metric.selector is not None:
@@ -156,7 +156,7 @@ def _is_own(setup: Setup, workload: ServiceSetup, metric: MetricSpec, series: st
 
 
 def _chooses(setup: Setup, workload: ServiceSetup, metric: ExternalMetric, series: str) -> bool:
-    """Return whether an External metric's selector leaves no other workload's series."""
+    """Return whether an External metric's selector excludes all other workloads' series."""
     if selector_fault(metric):
         return False
     requirements = metric.selector.requirements if metric.selector else ()
@@ -175,7 +175,7 @@ def _others(setup: Setup, workload: ServiceSetup, series: str) -> bool:
 
 
 def _selects_only(setup: Setup, service: str, workload: ServiceSetup) -> bool:
-    """Return whether a Service is in front of a workload, and of no other."""
+    """Return whether a Service selects the pods of this workload and no other."""
     namespace = service.partition("/")[0]
     selectors = [each.selector for each in setup.services if each.metadata.key == service]
     behind = [

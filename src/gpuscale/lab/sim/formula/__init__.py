@@ -1,1 +1,1 @@
-"""What the pipeline between GPUs and autoscalers would show, by formula."""
+"""Results of the pipeline between GPUs and HPAs, computed by formula instead of text and PromQL."""

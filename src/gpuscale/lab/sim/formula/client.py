@@ -1,4 +1,4 @@
-"""The metrics API of a run by formula: metrics of pods from what GPUs read, all others by queries."""
+"""The metrics API of a run by formula: pods' GPU metrics by formula, all others by queries."""
 
 from collections.abc import Sequence
 
@@ -18,7 +18,7 @@ from gpuscale.server.rules.queries import CustomPlan, plan_custom, to_milli
 
 
 class FormulaClient(VirtualMetricsClient):
-    """A `hpa.controller.MetricsClient` that never waits, and evaluates no query for what pods' GPUs read.
+    """A `hpa.controller.MetricsClient` that never waits, and runs no query for pods' GPU metrics.
 
     Args:
         directory: which objects there are.
@@ -42,7 +42,7 @@ class FormulaClient(VirtualMetricsClient):
     async def pod_values(
         self, namespace: str, selector: str, metric: str, metric_selector: Selector | None
     ) -> Sequence[MetricValue]:
-        """Return a metric of the selected pods; a pod without one is left out."""
+        """Return a metric of the selected pods; a pod without a value is left out."""
         names = self.directory.names(PODS, namespace, parse_selector(selector))
         # One name is enough for the errors that a plan may raise.
         plan = plan_custom(
@@ -71,7 +71,7 @@ class FormulaClient(VirtualMetricsClient):
 
 
 def operator_of(rule: AdapterRule, series: str, formulas: Formulas) -> str | None:
-    """Return the operator of a rule that is one aggregation of a field by pod; None for any other rule."""
+    """Return the operator of a rule that aggregates one field by pod; None for any other rule."""
     if series not in formulas.fields or takes_shape_with_a_request(rule):
         return None
     try:
@@ -89,7 +89,7 @@ def operator_of(rule: AdapterRule, series: str, formulas: Formulas) -> str | Non
 
 
 def _milli(shared: AlikeReadings, series: str, operator: str) -> int:
-    """Return what a rule makes of the values of a pod's GPUs."""
+    """Return a rule's result for the values of a pod's GPUs, in thousandths."""
     name = f"{operator} {series}"
     if name not in shared.results:
         shared.results[name] = to_milli(AGGREGATIONS[operator](shared.values[series]))

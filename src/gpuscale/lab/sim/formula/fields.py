@@ -1,4 +1,4 @@
-"""The series of GPUs that have a formula, and what of their labels is known without a reading.
+"""The GPU series with a formula, and the labels that are known without a reading.
 
 A value is what a GPU reads at a scrape: a mean over the collect interval that ends there, rounded as the
 field is. It depends on nothing but the work of that time.
@@ -29,12 +29,12 @@ _OF_SCRAPES = frozenset({"up", "scrape_samples_scraped", "scrape_duration_second
 
 
 def owner_labels(setup: Setup) -> tuple[str, str]:
-    """Return the labels that say in which namespace a GPU's pod is, and its name."""
+    """Return the names of the labels that hold a GPU's pod and namespace."""
     return _OWNER_LABELS[setup.pipeline.style]
 
 
 def known_fields(setup: Setup) -> frozenset[str]:
-    """Return the series of GPUs that have a formula in a scenario."""
+    """Return the GPU series that have a formula in a scenario."""
     if setup.pipeline.honor_labels:
         return frozenset()  # idle GPUs have the labels of pods
     served = {row.name for row in setup.counters if row.type != "label" and row.field == row.name}
@@ -43,7 +43,7 @@ def known_fields(setup: Setup) -> frozenset[str]:
 
 
 def agent_names(setup: Setup) -> frozenset[str]:
-    """Return the names of all series that scrapes of node agents can bring."""
+    """Return the names of all series from scrapes of node agents."""
     return ALL_NAMES | _OF_SCRAPES | {row.name for row in setup.counters}
 
 
@@ -53,7 +53,7 @@ def is_of_device(series: str) -> bool:
 
 
 def values_of(reading: GpuReading, series: str) -> Iterator[float]:
-    """Return the samples of a series that one GPU gives."""
+    """Return one GPU's samples of a series."""
     of_process = _OF_PROCESSES.get(series)
     if of_process is not None:
         found = (of_process(process) for process in reading.processes)

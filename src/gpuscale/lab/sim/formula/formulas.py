@@ -1,4 +1,4 @@
-"""Which parts of a query have a formula: one aggregation of one field, by labels that are known.
+"""The parts of queries that have a formula: an aggregation of one field by known labels.
 
 A query that has such parts is rewritten: each becomes a selector of the formula's result, and all around it
 is evaluated as it stands.
@@ -31,7 +31,7 @@ _MOST_QUERIES = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Formula:
-    """One aggregation of one field."""
+    """An aggregation of one field."""
 
     operator: str
     series: str
@@ -42,7 +42,7 @@ class Formula:
 
 
 class Formulas:
-    """The formulas of a scenario's queries.
+    """The formulas in a scenario's queries.
 
     Args:
         setup: which agents are scraped, and what they serve.
@@ -60,16 +60,16 @@ class Formulas:
         self._rewritten: dict[tree.Node, tree.Node] = {}
 
     def find(self, selector: Selector) -> Formula | None:
-        """Return the formula behind a selector of a rewritten query; None for one of the store."""
+        """Return the formula behind a selector in a rewritten query; None for a selector of the store."""
         return self._by_selector.get(selector)
 
     def field_of(self, selector: Selector) -> str | None:
-        """Return the field that a selector takes series of; None for series of the store."""
+        """Return the field whose series a selector reads; None for series of the store."""
         name = _name(tree.Select(selector, tree.Moment()))
         return name if name in self.fields else None
 
     def rewritten(self, root: tree.Node) -> tree.Node:
-        """Return a query in which what has a formula is a selector of it."""
+        """Return a query with selectors of formula results in place of the parts that have a formula."""
         if root not in self._rewritten:
             if len(self._rewritten) >= _MOST_QUERIES:
                 for remembered in (self._rewritten, self._by_selector, self._selectors):
@@ -78,7 +78,7 @@ class Formulas:
         return self._rewritten[root]
 
     def is_open(self, root: tree.Node) -> bool:
-        """Return whether a query reads series of agents in another way than by formula, or may do so."""
+        """Return whether a query reads, or may read, agents' series outside of formulas."""
         left = selectors(self.rewritten(root))
         names = [_name(each) for each in left if each.matchers not in self._by_selector]
         return any(name is None or name in self.of_agents for name in names)
@@ -118,7 +118,7 @@ class Formulas:
         return self._selectors[formula]
 
     def of(self, node: tree.Node) -> Formula | None:
-        """Return the formula of an expression that is one aggregation of one field."""
+        """Return the formula of an expression, if it is one aggregation of one field."""
         match node:
             case tree.Aggregate(operator, tree.Select(matchers, moment), None, True, labels):
                 series = _name(tree.Select(matchers, moment))
@@ -136,13 +136,13 @@ class Formulas:
 
 
 def takes_shape_with_a_request(rule: AdapterRule) -> bool:
-    """Return whether more of a rule's query is filled in than a formula knows of."""
+    """Return whether a rule's query depends on more of a request than a formula knows."""
     used = rule.metrics_query.plain_fields()
     return bool(rule.parts) or used is None or not used <= _PLAIN
 
 
 def _name(selector: tree.Select) -> str | None:
-    """Return the only name that a selector takes; None where it leaves the name open."""
+    """Return the only metric name that a selector allows; None if it allows several."""
     for matcher in selector.matchers:
         if matcher.name == METRIC_NAME and matcher.op is MatchOp.EQUAL and matcher.value:
             return matcher.value

@@ -1,4 +1,4 @@
-"""The series of GPUs by formula: no text, no store.
+"""GPU series computed by formula, without text or a store.
 
 A value is served from the scrape that read it until the next one, or until PromQL no longer looks back at
 it. A pod's GPUs that work alike are read once, and so are idle GPUs of one model.
@@ -22,7 +22,7 @@ _IDLE = ""
 
 @dataclass(frozen=True, slots=True)
 class Scrape:
-    """What the latest scrape brought."""
+    """The values of the latest scrape."""
 
     at_ms: int
     pods: Mapping[str, AlikeReadings] = field(default_factory=dict)
@@ -32,7 +32,7 @@ class Scrape:
 
 
 class ReadGpus:
-    """The GPUs of a world, as queries see them.
+    """The GPUs of a simulation, as queries see them.
 
     Args:
         world: whose GPUs are read.
@@ -83,7 +83,7 @@ class ReadGpus:
         self._results.clear()
 
     def utilization(self) -> dict[str, float | None]:
-        """Return percent by series name, as the latest scrape read it."""
+        """Return the utilization in percent of the latest scrape, by series name."""
         shown = self._readings.utilization()
         for node, reader in self._world.gpus.readers.items():
             for index, holder in enumerate(self._world.cluster.devices[node]):
@@ -92,7 +92,7 @@ class ReadGpus:
         return shown
 
     def found(self, selector: Selector, series: str, since_ms: int) -> list[Mapping[str, str]]:
-        """Return label sets of a field, one for GPUs with a pod and one for idle ones, where such are found.
+        """Return a field's label sets that match: one for GPUs with a pod, one for idle GPUs.
 
         Of the labels, those that differ from node to node are left out.
         """
@@ -108,7 +108,7 @@ class ReadGpus:
         return found
 
     def results(self, formula: Formula) -> tuple[Series, ...]:
-        """Return what a formula gives, a series of one sample for each group."""
+        """Return a formula's result: a series with one sample for each group."""
         if formula not in self._results:
             self._results[formula] = tuple(self._grouped(formula))
         return self._results[formula]
@@ -154,7 +154,7 @@ class ReadGpus:
         return labels
 
     def _idle(self, now_ms: int) -> dict[str, list[float]]:
-        """Return the values of all idle GPUs, of which those of one model read alike."""
+        """Return the values of all idle GPUs; those of one model have equal readings."""
         counts: Counter[int] = Counter()
         one: dict[int, tuple[str, int]] = {}
         for node, reader in self._world.gpus.readers.items():
@@ -176,7 +176,7 @@ class ReadGpus:
 def _conditions(
     matchers: tuple[Matcher, ...], formulas: Formulas
 ) -> tuple[bool, Callable[[str, str], bool]]:
-    """Return whether matchers take the agents' labels, and what says whether they take a pod's."""
+    """Return whether matchers accept the agents' labels, and a test for a pod's."""
     of_namespace, of_pod = formulas.owner
     constants = formulas.constants
     takes_all = all(

@@ -1,4 +1,4 @@
-"""The hops of GPUs' readings as formulas: window, scrape, how long a value counts, and what a look finds.
+"""The hops from GPU readings to queries as formulas: window, scrape, staleness, lookback.
 
 All other series are in a store as in an exact run: requests, what pods serve, what rules recorded. Scrapes,
 rules, looks and polls have their phases from `lab.sim.pipeline`, so all see the same at the same moments.
@@ -19,7 +19,7 @@ from gpuscale.series.storage import SeriesStore
 
 
 class GpusByFormula:
-    """What GPUs read, by formula.
+    """GPU readings by formula.
 
     Args:
         world: whose GPUs are read; nothing in it may be against `reasons.why_not`.

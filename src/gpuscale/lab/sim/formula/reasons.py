@@ -1,4 +1,4 @@
-"""What a scenario asks of its GPUs: which series, and what of it has no formula.
+"""The GPU series that a scenario's queries read, and why some have no formula.
 
 What has one gives the same document either way, to the byte; what might not is refused here.
 """
@@ -40,7 +40,7 @@ _TAKE_FIRST = frozenset({"topk", "bottomk", "limitk"})
 
 @dataclass(frozen=True, slots=True)
 class _Query:
-    """PromQL that is asked as it stands."""
+    """A PromQL query that does not depend on a request."""
 
     by: str
     root: Node
@@ -50,7 +50,7 @@ class _Query:
 
 @dataclass(frozen=True, slots=True)
 class _Metric:
-    """A metric that the metrics API is asked for."""
+    """A metric that is requested from the metrics API."""
 
     by: str
     name: str
@@ -64,12 +64,12 @@ class _Metric:
 
 
 def why_not(setup: Setup) -> tuple[str, ...]:
-    """Return what of a scenario has no formula, a sentence each; empty where it can run by formula."""
+    """Return why a scenario can't run by formula, a sentence for each reason; empty if it can."""
     return tuple(dict.fromkeys(ScenarioQueries(setup).reasons()))
 
 
 class ScenarioQueries:
-    """All that a scenario asks.
+    """All queries of a scenario.
 
     Args:
         setup: the scenario.
@@ -89,7 +89,7 @@ class ScenarioQueries:
 
     @cached_property
     def fields(self) -> frozenset[str]:
-        """Return the fields that are asked for."""
+        """Return the fields that the queries read."""
         found: set[str] = set()
         for query in self._queries():
             found |= self.formulas.fields_of(query.root)
@@ -102,7 +102,7 @@ class ScenarioQueries:
         return frozenset(found)
 
     def reasons(self) -> Iterator[str]:
-        """Yield what has no formula."""
+        """Yield the reasons why queries have no formula."""
         if self._setup.pipeline.honor_labels:
             yield "honorLabels gives idle GPUs the labels of pods"
         for name in sorted(self._stored & self.formulas.of_agents):
@@ -148,7 +148,7 @@ class ScenarioQueries:
         return rules.external_rules if is_external else rules.rules
 
     def _candidates(self, rule: AdapterRule, metric: str) -> set[str]:
-        """Return the series that may stand behind a metric by a rule."""
+        """Return the series that may give a metric by a rule."""
         try:
             matchers = parse_matchers(rule.series_query)
         except QueryError:
@@ -179,7 +179,7 @@ class ScenarioQueries:
                 yield f"{about} is not one aggregation of one known field"
 
     def _is_open(self, root: Node) -> bool:
-        """Return whether a query may find something else by formula."""
+        """Return whether a query might give another result by formula."""
         takes_first = any(
             isinstance(each, Aggregate) and each.operator in _TAKE_FIRST for each in _nodes(root)
         )
@@ -188,7 +188,7 @@ class ScenarioQueries:
         return hangs_on_order or self.formulas.is_open(root)
 
     def _is_found_alike(self, rule: AdapterRule, name: str) -> bool:
-        """Return whether a look for series finds a field as `ReadGpus.found` has it."""
+        """Return whether discovery finds a field's series as `ReadGpus.found` gives them."""
         known = {*self.formulas.constants, *self.formulas.owner}
         return (
             name in self.formulas.fields
@@ -217,7 +217,7 @@ def _parsed(by: str, texts: Iterator[str], *, looks_back: bool = False) -> Itera
 
 
 def _root(rule: AdapterRule, series: str, metric: _Metric) -> Node | None:
-    """Return the query of a rule for a metric; None where there is none for it."""
+    """Return the syntax tree of a rule's query for a metric; None if there is none."""
     if takes_shape_with_a_request(rule):
         return None
     template, spec, namespace = rule.metrics_query, metric.spec, metric.namespace

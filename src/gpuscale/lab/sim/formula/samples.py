@@ -1,4 +1,4 @@
-"""Queries over the store of a run by formula, in which what GPUs read comes by formula."""
+"""Queries over the store of a run by formula; GPU series come from formulas."""
 
 from collections.abc import Mapping, Sequence
 
@@ -18,11 +18,11 @@ from gpuscale.series.storage import Selector, Series, SeriesStore
 
 
 class FailedQueryError(Exception):
-    """A query failed. Which rows its error names hangs on the order of series, which formulas don't keep."""
+    """A query failed. Its message may name rows in another order than an exact run's."""
 
 
 class FormulaSamples(Evaluable):
-    """Samples of a store, and results of formulas among them. Never waits.
+    """The store's samples, with results of formulas among them. Never waits.
 
     Args:
         store: has the series that are not of GPUs.
@@ -57,11 +57,11 @@ class FormulaSamples(Evaluable):
             raise FailedQueryError from error
 
     def range_query(self, _query: PlannedQuery) -> Matrix:
-        """Raise: in virtual time each query is of one moment."""
+        """Raise: in virtual time there are only instant queries."""
         raise BugError("a run by formula was asked for a range")
 
     def series_now(self, selector: str, start_ms: int) -> Sequence[Mapping[str, str]]:
-        """Return label sets of the series with a sample since `start_ms`; of a field, those that differ.
+        """Return the label sets of the series with a sample since `start_ms`; of a field, the distinct ones.
 
         Raises:
             QueryError: not a selector.
@@ -82,7 +82,7 @@ class FormulaSamples(Evaluable):
 
 
 class _Stored:
-    """What the selectors of a rewritten query select."""
+    """What the selectors of a rewritten query read."""
 
     def __init__(self, store: SeriesStore, formulas: Formulas, gpus: ReadGpus) -> None:
         self._formulas = formulas

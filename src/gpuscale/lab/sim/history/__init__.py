@@ -1,4 +1,4 @@
-"""What a real cluster recorded of a workload, as a scenario that anyone can run again."""
+"""A workload's recorded history on a real cluster, as a scenario that anyone can run."""
 
 from typing import TYPE_CHECKING
 

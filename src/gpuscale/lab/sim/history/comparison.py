@@ -1,4 +1,4 @@
-"""How far a replay with the settings that really ran is from what really happened."""
+"""The difference between a replay with the real settings and the recording."""
 
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
@@ -19,13 +19,13 @@ _MOST_SHOWN = 5
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """GPU-hours that happened and those of the replay, over the moments that both are known of."""
+    """Recorded and replayed GPU-hours, over the steps for which both are known."""
 
     recorded: float
     replayed: float
 
     def document(self) -> dict[str, object]:
-        """Return both, and how much more the replay has in percent; None where nothing was recorded."""
+        """Return both, and the replay's excess in percent; None if nothing was recorded."""
         recorded = self.recorded
         more = (self.replayed / recorded - 1) * 100 if recorded else None
         return {
@@ -44,7 +44,7 @@ def compared(
     settings: Sequence[str] = (),
     hpa_changes: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, object]:
-    """Return the part `replay` of a run's document: what was recorded, what is missing, what differs.
+    """Return the `replay` part of a run's document: recorded, missing and differing figures.
 
     Moments without a known demand or without recorded replicas are left out of the comparison.
 
@@ -102,7 +102,7 @@ def compared(
 def _at_steps(
     times_s: Sequence[float], values: Sequence[float | None], recording: Recording
 ) -> Column:
-    """Return a run's series at the recording's moments; None outside of the rows that were kept."""
+    """Return a run's series at the recording's steps; None outside of the kept rows."""
     if not times_s:
         raise BugError("a run without a row")
     found: list[float | None] = []
@@ -130,7 +130,7 @@ def _hours(pairs: Sequence[tuple[float, float]], gpus: int, step_ms: int) -> Pai
 
 
 def _has_metric(series: Mapping[str, Sequence[float | None]]) -> bool | None:
-    """Return whether an HPA ever had a value of its metric; None where a run shows no values of HPAs."""
+    """Return whether an HPA ever had a metric value; None if the run has no HPA values."""
     values = [name for name in series if name.startswith("hpa/") and name.endswith("/value")]
     if not values:
         return None
@@ -138,7 +138,7 @@ def _has_metric(series: Mapping[str, Sequence[float | None]]) -> bool | None:
 
 
 def text(replay: Mapping[str, Any]) -> str:
-    """Return the comparison in words, for people."""
+    """Return the comparison in words."""
     lines = [
         f"{replay['hours']:g} h of {replay['workload']}; demand: {replay['demand']}; "
         f"nothing is known of {replay['missingPercent']:g} % of the time",

@@ -1,4 +1,4 @@
-"""How much work there was, as far as a recording shows it.
+"""The demand that a recording shows.
 
 Where the request rate was recorded, that is the demand, and what a request costs is GPU time over requests.
 Otherwise the demand is what the GPUs did: utilisation x ready pods x GPUs, in GPUs. That has a bias: a
@@ -16,7 +16,7 @@ SATURATED = 97.0
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """Requests per second, per step of the recording."""
+    """The demand in requests per second, for each step of the recording."""
 
     rates: Column
     lower_bounds: tuple[bool, ...]
@@ -27,18 +27,18 @@ class Demand:
 
     @property
     def missing_ratio(self) -> float:
-        """Return the share of the time that nothing is known of, 0 to 1."""
+        """Return the share of time without known demand, from 0 to 1."""
         return sum(rate is None for rate in self.rates) / len(self.rates)
 
     @property
     def lower_bound_ratio(self) -> float:
-        """Return the share of the known time that has lower bounds, 0 to 1."""
+        """Return the share of the known time with a lower bound only, from 0 to 1."""
         known = sum(rate is not None for rate in self.rates)
         return sum(self.lower_bounds) / known if known else 0.0
 
 
 def demand_of(recording: Recording, gpus_per_pod: int) -> Demand:
-    """Return the demand that a recording shows.
+    """Return the demand of a recording.
 
     Raises:
         UsageError: it shows none.

@@ -16,7 +16,7 @@ from gpuscale.lab.sim.history.recording import Column, Recording, metric_of
 
 @dataclass(frozen=True, slots=True)
 class HpaHistory:
-    """What is replayed of an HPA's changes, and what is not."""
+    """An HPA's changes that are replayed, and notes on those that are not."""
 
     changes: tuple[Mapping[str, Any], ...] = ()
     """Of a scenario; the first is what held before any change. Empty where nothing changed."""
@@ -25,7 +25,7 @@ class HpaHistory:
 
 
 def hpa_history(recording: Recording, objects: Sequence[Mapping[str, Any]]) -> HpaHistory:
-    """Return how the HPA among the manifests changed.
+    """Return how the HPA in the manifests changed during the recording.
 
     What stayed the same is as the manifests have it, whatever was recorded.
 
@@ -86,7 +86,7 @@ def _steps(column: Column) -> list[tuple[int, float]]:
 
 
 def _partly_there(recording: Recording) -> list[str]:
-    """Return a note for each metric that the HPA had for a part of the time only."""
+    """Return a note for each metric that the HPA had only some of the time."""
     whole = _ends(recording.hpa.get("maxReplicas", ()))
     return [
         f"the metrics of the manifests' HPA throughout; recorded was {metric} for a part of the time only"

@@ -1,4 +1,4 @@
-"""What a Prometheus is asked about a workload's past, and what its answers say.
+"""The queries to Prometheus about a workload's past, and the parsing of their answers.
 
 Source: kube-state-metrics v2.13 docs/metrics (workload/deployment-metrics.md, workload/pod-metrics.md,
 workload/replicaset-metrics.md, workload/horizontalpodautoscaler-metrics.md, cluster/node-metrics.md);
@@ -54,7 +54,7 @@ class DeploymentQueries:
     replica_sets: tuple[str, ...] = ()
 
     def owners(self, range_s: int) -> Mapping[str, str]:
-        """Return the queries, at the end of the range, for who owns pods; see `owned_by`."""
+        """Return the queries, at the end of the range, for pods' owners; see `owned_by`."""
         over = f"[{range_s}s]"
         by_name = f"owner_name=~{go_quote(f'{re.escape(self.name)}-[a-z0-9]+')}"
         return {
@@ -66,7 +66,7 @@ class DeploymentQueries:
         }
 
     def owned_by(self, answers: Mapping[str, Value]) -> "DeploymentQueries":
-        """Return the questions with the ReplicaSets of the answers to `owners`."""
+        """Return the queries with the ReplicaSets found by `owners` filled in."""
         rows = _rows(answers.get("replicaSets"))
         found = {row.labels.get("replicaset", "") for row in rows}
         if not found:
@@ -77,7 +77,7 @@ class DeploymentQueries:
 
     @property
     def columns(self) -> Mapping[str, str]:
-        """Return the queries whose answers over time are columns of `from_answers`; each gives one series."""
+        """Return the range queries for the columns of `from_answers`; each gives one series."""
         deployment = f"namespace={go_quote(self.namespace)},deployment={go_quote(self.name)}"
         gpus = f"max by (node) (kube_node_status_allocatable{{{_GPU_RESOURCES}}})"
         found = {
@@ -94,7 +94,7 @@ class DeploymentQueries:
 
     @property
     def gpu_percents(self) -> str:
-        """Return the query for how busy each GPU of the workload's pods is, where that is possible."""
+        """Return the query for the utilization of each GPU of the workload's pods, if possible."""
         return f"({self._percents} <= {_PERCENT.highest} >= {_PERCENT.lowest})"
 
     @property
@@ -105,7 +105,7 @@ class DeploymentQueries:
         return f"({' or '.join(found)})"
 
     def facts(self, range_s: int) -> Mapping[str, str]:
-        """Return the queries, at the end of the range, whose answers are facts; see `facts_of`."""
+        """Return the queries, at the end of the range, for facts; see `facts_of`."""
         over = f"[{range_s}s]"
         pods = self._pods("")
         limits = f"kube_pod_container_resource_limits{{{pods},{_GPU_RESOURCES}}}"
@@ -129,7 +129,7 @@ class DeploymentQueries:
         }
 
     def of_hpa(self, answers: Mapping[str, Value]) -> Mapping[str, str]:
-        """Return the queries whose answers over time are columns of `Recording.hpa`; each gives one series.
+        """Return the range queries for the columns of `Recording.hpa`; each gives one series.
 
         Args:
             answers: by the names of `facts`; none is asked where they have no HPA, or several.
@@ -160,7 +160,7 @@ class DeploymentQueries:
         return f"max by (horizontalpodautoscaler) (last_over_time({series}{over}))"
 
     def _pods(self, prefix: str) -> str:
-        """Return matchers for pods of the Deployment: a ReplicaSet's name, and five letters.
+        """Return a matcher for the Deployment's pod names: a ReplicaSet's name and five letters.
 
         Where those are not known, they are its own name and the hash of a template.
         """
@@ -175,7 +175,7 @@ def facts_of(
     gpus_per_pod: int | None = None,
     stated: Mapping[str, str] | None = None,
 ) -> RecordingFacts:
-    """Return the facts that the answers hold; what they don't, is assumed and noted.
+    """Return the facts in the answers; missing ones are assumed, with a note.
 
     Args:
         answers: by the names of `DeploymentQueries.facts`.
@@ -257,7 +257,7 @@ def facts_of(
 def manifests_of(
     questions: DeploymentQueries, answers: Mapping[str, Value], facts: RecordingFacts
 ) -> list[dict[str, Any]]:
-    """Return a Deployment and the HPA on it, as far as kube-state-metrics knows them.
+    """Return a Deployment and its HPA, as far as kube-state-metrics knows them.
 
     It knows neither an HPA's behavior nor whose metric it is; an average is taken to be of pods.
 
@@ -328,13 +328,13 @@ def _pods_metric(row: VectorSample, hpa: str) -> dict[str, object]:
 
 
 def _hpas(answers: Mapping[str, Value]) -> list[str]:
-    """Return the names of the HPAs that the workload had."""
+    """Return the names of the workload's HPAs."""
     rows = _rows(answers.get("hpa"))
     return sorted(row.labels.get("horizontalpodautoscaler", "") for row in rows)
 
 
 def _target_types(answers: Mapping[str, Value], hpa: str) -> Mapping[str, list[str]]:
-    """Return the types of the targets of each metric that an HPA had, by the metric's name."""
+    """Return the target types of each metric of an HPA, by metric name."""
     found: dict[str, list[str]] = {}
     for row in _rows(answers.get("hpaMetric")):
         if row.labels.get("horizontalpodautoscaler") == hpa:

@@ -1,4 +1,4 @@
-"""A workload's recorded days: columns on an even grid of times, and what holds for all of them.
+"""A workload's recorded days: columns on an even time grid, and constant facts.
 
 None is a moment that nothing is known of. It stays apart from 0 everywhere.
 """
@@ -17,7 +17,7 @@ _GRACE_STEPS = 3
 
 @dataclass(frozen=True, slots=True)
 class RecordedColumns:
-    """One value per step; all columns are equally long."""
+    """Columns with one value for each step."""
 
     replicas: Column
     """What the Deployment asked for."""
@@ -41,7 +41,7 @@ FACT_COLUMNS = ("gpusPerNode", "gpuModel", "startupSeconds", "provisioningSecond
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """What was seen from `start_ms` on, once per `step_ms`."""
+    """Observations from `start_ms` on, one for each `step_ms`."""
 
     start_ms: int
     step_ms: int
@@ -56,23 +56,23 @@ class Recording:
 
 
 def is_of_hpa(column: str) -> bool:
-    """Return whether a column is one of `Recording.hpa`."""
+    """Return whether a column belongs to `Recording.hpa`."""
     return column in {"minReplicas", "maxReplicas"} or column.startswith(_TARGET)
 
 
 def target_column(metric: str) -> str:
-    """Return the column of the target of a metric."""
+    """Return the column with a metric's target."""
     return f"{_TARGET}{metric}"
 
 
 def metric_of(column: str) -> str | None:
-    """Return the metric that a column is the target of; None where it is another column."""
+    """Return the metric whose target a column holds; None for any other column."""
     return column.removeprefix(_TARGET) if column.startswith(_TARGET) else None
 
 
 @dataclass(frozen=True, slots=True)
 class RecordingFacts:
-    """What a recording's columns don't say."""
+    """Constant facts of a recording."""
 
     gpus_per_pod: int
     gpus_per_node: int
@@ -90,7 +90,7 @@ class RecordingFacts:
 def from_answers(
     answers: Mapping[str, Column], start_ms: int, step_ms: int, gpus_per_pod: int
 ) -> Recording:
-    """Return the recording that Prometheus' answers make.
+    """Return the recording built from Prometheus' answers.
 
     Args:
         answers: `replicas`, `ready`, `rate` and `nodes` as columns, `busy` for the percents of all GPUs of
@@ -116,7 +116,7 @@ def from_answers(
 def _utilization(
     busy: float | None, seen: float | None, expected: Sequence[float | None]
 ) -> float | None:
-    """Return the mean percent of the ready pods' GPUs.
+    """Return the mean utilization of the ready pods' GPUs, in percent.
 
     GPUs of pods that are not ready yet are idle and don't count. GPUs without a reading are taken to be as
     busy as the others, once their pods have been ready for some steps.
@@ -130,7 +130,7 @@ def _utilization(
 
 
 def trimmed(recording: Recording) -> Recording:
-    """Return the recording without the moments at either end that have no replicas.
+    """Return the recording without the steps at both ends that have no replicas.
 
     Raises:
         UsageError: none has.

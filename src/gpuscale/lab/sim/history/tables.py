@@ -1,4 +1,4 @@
-"""A recording in a file: CSV with a header, or JSON lines; a moment a row, an empty cell or null is a gap.
+"""A recording as CSV or JSON lines: one row for each time; an empty cell or null is a gap.
 
 Columns: `time` (seconds since the epoch, or a date and time), `replicas`, `ready`, `utilization` (mean
 percent of the GPUs of ready pods), `rate` (requests per second), `nodes`; facts, whose first value holds for
@@ -53,7 +53,7 @@ Line = tuple[int, Mapping[str, object] | Problem]
 
 
 def read_recording(text: str, source: str) -> Recording:
-    """Return the recording of a file; its suffix `.jsonl` or `.ndjson` says that it holds JSON lines.
+    """Return the recording in a file; `.jsonl` and `.ndjson` hold JSON lines, others CSV.
 
     Raises:
         ConfigError: with every bad line up to the tenth.
@@ -64,7 +64,7 @@ def read_recording(text: str, source: str) -> Recording:
 
 
 def recording_of(lines: Iterable[Line], source: str) -> Recording:
-    """Return the recording of lines that were read already.
+    """Return the recording in lines that are parsed already.
 
     Raises:
         ConfigError: with every bad line up to the tenth.
@@ -100,7 +100,7 @@ def recording_of(lines: Iterable[Line], source: str) -> Recording:
 
 
 def _on_a_grid(rows: list[Row], stated: Mapping[str, str], source: str) -> Recording:
-    """Return the rows at even distances; where one is missing, all columns have a gap."""
+    """Return the rows on an even time grid; a missing row becomes a gap in all columns."""
     step_ms = median_low([later[0] - earlier[0] for earlier, later in pairwise(rows)])
     start_ms = rows[0][0]
     steps = (rows[-1][0] - start_ms) // step_ms + 1
@@ -177,7 +177,7 @@ def _row(cells: Mapping[str, object], before_ms: int) -> Row:
 
 
 def _fact(name: str, cell: object) -> str | None:
-    """Return a fact as text; None where the cell is empty."""
+    """Return a fact as text; None for an empty cell."""
     if name == "gpuModel":
         return str(cell).strip()[:64] or None if cell is not None else None
     value = _number(name, cell)

@@ -1,4 +1,4 @@
-"""A recording as files that `gpuscale simulate` can read: scenario, manifests, demand, recording."""
+"""A recording as files for `gpuscale simulate`: scenario, manifests, demand, recording."""
 
 import copy
 import csv
@@ -40,7 +40,7 @@ def files(
     rules: str | None,
     history: HpaHistory = HpaHistory(),  # noqa: B008 - it is frozen
 ) -> dict[str, str]:
-    """Return the files of a replay by name.
+    """Return the files of a replay, by name.
 
     Args:
         recording: what really happened.
@@ -137,7 +137,7 @@ def _scenario(
 
 
 def _node_labels(objects: list[dict[str, Any]]) -> dict[str, str]:
-    """Return the labels that the pods ask nodes for; the nodes that they ran on had them."""
+    """Return the node labels that the pods select, which their nodes had."""
     found: dict[str, str] = {}
     for each in objects:
         spec = each.get("spec") if each.get("kind") == "Deployment" else None
@@ -149,7 +149,7 @@ def _node_labels(objects: list[dict[str, Any]]) -> dict[str, str]:
 
 
 def _plain(body: dict[str, Any], recording: Recording, workload: tuple[str, str]) -> dict[str, Any]:
-    """Return a manifest without what only a server writes; the Deployment as large as it began."""
+    """Return a manifest without server fields, and with the Deployment's first recorded size."""
     found = copy.deepcopy(body)
     found.pop("status", None)
     metadata = found["metadata"]
@@ -162,7 +162,7 @@ def _plain(body: dict[str, Any], recording: Recording, workload: tuple[str, str]
 
 
 def objects_of(texts: Mapping[str, str], workload: tuple[str, str]) -> list[dict[str, Any]]:
-    """Return the objects of manifest files that a replay of this workload needs, Lists opened.
+    """Return the manifest objects that the workload's replay needs, with Lists expanded.
 
     Raises:
         ConfigError: no YAML.
@@ -204,7 +204,7 @@ def _key(body: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _target(body: Mapping[str, Any]) -> str | None:
-    """Return the name of what an HPA or ScaledObject scales, where that is a Deployment."""
+    """Return the name of an autoscaler's target, if it is a Deployment."""
     spec = body.get("spec")
     target = spec.get("scaleTargetRef") if isinstance(spec, dict) else None
     if not isinstance(target, dict) or target.get("kind", "Deployment") != "Deployment":
@@ -213,7 +213,7 @@ def _target(body: Mapping[str, Any]) -> str | None:
 
 
 def _trace_rows(recording: Recording, demand: Demand) -> Iterator[tuple[object, ...]]:
-    """Yield a row for each known moment; in a gap the rate before it goes on, and nothing is compared."""
+    """Yield a row for each known step; in a gap the last rate goes on, without comparison."""
     known = [index for index, rate in enumerate(demand.rates) if rate is not None]
     step_s = recording.step_ms / 1000
     for index in known:
@@ -222,7 +222,7 @@ def _trace_rows(recording: Recording, demand: Demand) -> Iterator[tuple[object, 
 
 
 def _recorded_rows(recording: Recording, facts: RecordingFacts) -> Iterator[tuple[object, ...]]:
-    """Yield a row for each moment; the first has the facts that were seen, and none that were assumed."""
+    """Yield a row for each step; the first has the observed facts, and no assumed ones."""
     stated = [facts.stated.get(name, "") for name in FACT_COLUMNS]
     for index in range(len(recording)):
         values = (getattr(recording.columns, name)[index] for name in NAMES)

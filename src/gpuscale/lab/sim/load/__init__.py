@@ -1,4 +1,4 @@
-"""Load on services, and the GPUs that work for it."""
+"""Load on services, and the GPU work it causes."""
 
 from typing import TYPE_CHECKING
 

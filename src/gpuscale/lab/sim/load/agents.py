@@ -1,4 +1,4 @@
-"""The GPUs of the simulated nodes: what works on them, and whose they are."""
+"""The GPUs of simulated nodes: the work on them, and the pods they belong to."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ COPY_PER_BUSY = 0.45
 
 @dataclass(frozen=True, slots=True)
 class PodWork:
-    """What a pod's process does to each of its GPUs."""
+    """The work of a pod's process on each of its GPUs."""
 
     memory_mib: int
     service: SimulatedService | None
@@ -32,7 +32,7 @@ class PodWork:
 
 
 class SimulatedGpus:
-    """One reader per node, fed by the work of the pods on its GPUs.
+    """A GPU reader for each node, fed by the work of its pods.
 
     Args:
         cluster: which pod holds which GPU.
@@ -60,7 +60,7 @@ class SimulatedGpus:
         self._fields = fields
 
     def join(self, node: str, model: GpuModel, count: int) -> None:
-        """Put `count` GPUs of one model into a node."""
+        """Add `count` GPUs of one model to a node."""
 
         def work(index: int, from_ms: int, to_ms: int) -> Sequence[GpuWork]:
             return self._work_on(node, index, from_ms, to_ms)
@@ -73,7 +73,7 @@ class SimulatedGpus:
         del self.readers[node]
 
     def attribution(self, node: str) -> Attribution:
-        """Return who holds which GPU of a node, and which process is whose; nothing of a node that left."""
+        """Return the pods and processes on a node's GPUs; none for a removed node."""
         if node not in self.readers:
             return Attribution()
         by_gpu: dict[str, tuple[ContainerRef, ...]] = {}
@@ -95,7 +95,7 @@ class SimulatedGpus:
         return self.readers[node].read_one(index, now_ms)
 
     def works_since_ms(self, pod: Pod, process: Process) -> int | None:
-        """Return since when a pod's process does the work of its owner; None where it does not yet."""
+        """Return since when a pod does its owner's work; None if it does not yet."""
         if self.work[owner_key(pod)].service is None:
             return process.started_ms
         return pod.status.ready_transition_ms if pod.status.ready else None
@@ -113,13 +113,13 @@ class SimulatedGpus:
 
 
 def owner_key(pod: Pod) -> str:
-    """Return the key under which the work of a pod's owner is known."""
+    """Return the key of a pod owner's work."""
     owner = pod.metadata.owner
     return f"{owner.kind} {pod.metadata.namespace}/{owner.name}" if owner else ""
 
 
 def _busy_ratio(pod: Pod, work: PodWork, started_ms: int, from_ms: int, to_ms: int) -> float:
-    """Busy share of a window, of which the pod may have worked only the last part."""
+    """Return the busy share of a window, in which the pod may have worked at the end only."""
     if to_ms <= from_ms:
         return 0.0
     if work.service is None:
@@ -136,7 +136,7 @@ def _share(since_ms: int, from_ms: int, to_ms: int) -> float:
 
 
 def _container(pod: Pod) -> ContainerRef:
-    """Return the container that asked for the GPU: the first one that did."""
+    """Return the container that requests the GPU; the first one if several do."""
     for container in pod.spec.containers:
         if any("gpu" in resource for resource in container.requests):
             return ContainerRef(pod.metadata.namespace, pod.metadata.name, container.name)

@@ -1,4 +1,4 @@
-"""When each request of a load comes: at random around its rate, evenly, or as it was recorded."""
+"""The arrival time of each request of a load: random around its rate, even, or recorded."""
 
 import math
 from collections.abc import Callable
@@ -10,7 +10,7 @@ Draw = Callable[[], float]
 
 
 class Arrivals:
-    """The requests of a load one by one, each once.
+    """The single requests of a load.
 
     A load says how many have come by `t`. In that count, and not in time, Poisson arrivals are one apart in
     the mean, so they follow any shape exactly.
@@ -27,7 +27,7 @@ class Arrivals:
         self._next = self._gap()
 
     def between(self, from_s: float, to_s: float) -> list[float]:
-        """Return the moments after one time and up to another; ask for one span after the other.
+        """Return the arrival times between two times; call for consecutive spans.
 
         Args:
             from_s: seconds of scenario time.

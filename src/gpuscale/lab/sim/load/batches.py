@@ -1,4 +1,4 @@
-"""Pods that work in batches: each request takes longer, the more are in the batch with it.
+"""Pods that process requests in batches: the larger the batch, the slower each request.
 
 A request joins the ready pod whose batch holds the fewest tokens, as soon as there is a place and, with a KV
 cache, room for its prompt and all of its output. What is in a batch of n goes on at 1 / T(n), so a request
@@ -16,7 +16,7 @@ from gpuscale.lab.sim.load.servers import Ended
 
 @dataclass(order=True, slots=True)
 class _Request:
-    """One in a batch; ordered by the pod's progress at which it is done."""
+    """A request in a batch, ordered by the pod's progress at which it ends."""
 
     done_at: float
     number: int
@@ -115,7 +115,7 @@ class Batches:
         return request.ended
 
     def kv_used(self, now_s: float) -> float | None:
-        """Return the used part of the ready pods' KV caches, 0 to 1; None where there is none."""
+        """Return the used share of the ready pods' KV caches, from 0 to 1; None without a cache size."""
         room = self._batching.kv_tokens
         if room is None or not self._pods:
             return None
@@ -123,7 +123,7 @@ class Batches:
         return min(1.0, held / room / len(self._pods))
 
     def _held(self, pod: _Pod, now_s: float) -> float:
-        """Return the tokens of a batch: prompts, and as much output as there is by now."""
+        """Return a batch's tokens: prompts, and the output so far."""
         if not pod.batch:
             return 0.0
         pace = 1 / self._batching.curve.seconds(len(pod.batch))
@@ -135,7 +135,7 @@ class Batches:
         )
 
     def _choose(self) -> _Pod | None:
-        """Return the pod that the head of the line goes to; None where it has to wait."""
+        """Return the pod for the first request in the queue; None if it must wait."""
         tokens = self._batching.output_tokens
         if self._head is None:
             self._head = tokens.at(self._draw()) if tokens.spread else tokens.mean

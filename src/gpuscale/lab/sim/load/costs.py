@@ -1,4 +1,4 @@
-"""What a request costs the pod that serves it, and how many a pod can do."""
+"""The cost of a request to its pod, and a pod's largest rate."""
 
 import math
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from gpuscale.lab.queueing.times import Constant, Times
 
 @dataclass(frozen=True, slots=True)
 class ServiceModel:
-    """What one request costs one pod."""
+    """The cost of one request to one pod."""
 
     gpu_seconds: float
     """GPU time of one request, spread over the pod's GPUs; above zero."""
@@ -32,12 +32,12 @@ class ServiceModel:
 
     @property
     def seconds_per_request(self) -> float:
-        """Return how long a pod's GPUs are busy with one request."""
+        """Return the GPU seconds of one request."""
         return self.gpu_seconds / self.gpus
 
     @property
     def largest_rate(self) -> float:
-        """Return the requests per second of one saturated pod.
+        """Return the requests per second of a saturated pod.
 
         Either the GPUs are the limit (they are busy all the time) or the slots are (each is held for the
         whole time of a request): the operational bounds of a closed system.
@@ -50,19 +50,19 @@ class ServiceModel:
 
     @property
     def least_seconds(self) -> float:
-        """Return how long a request takes that finds no other, in the mean."""
+        """Return the mean duration of a request that meets no other."""
         return self.times.mean if self.times else self.seconds_per_request + self.other_seconds
 
     @property
     def servers_per_pod(self) -> int:
-        """Return how many requests a pod serves at once: one after another, or as many as it has slots."""
+        """Return how many requests a pod serves at once: one, or its number of slots."""
         if self.servers is not None:
             return self.servers
         return 1 if self._is_gpu_bound else self.concurrency
 
     @property
     def server_times(self) -> Times:
-        """Return how long a request keeps a server."""
+        """Return the distribution of the time that a request occupies a server."""
         if self.times is not None:
             return self.times
         is_gpu = self.servers is None and self._is_gpu_bound
@@ -70,7 +70,7 @@ class ServiceModel:
 
     @property
     def after_seconds(self) -> float:
-        """Return what a request takes when its server is free again."""
+        """Return the seconds of a request after its server is free again."""
         return max(0.0, self.least_seconds - self.server_times.mean)
 
     @property

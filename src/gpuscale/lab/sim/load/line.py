@@ -1,4 +1,4 @@
-"""Single requests among a service's load: when each of them has been worked on.
+"""Single requests within a service's fluid load: when each of them is served.
 
 The service is a fluid queue that all ready pods work off together. A request that finds others waits until
 they are served, at whatever rate the pods of that time have; one that finds none takes the time of one
@@ -25,7 +25,7 @@ class _Request:
 
 
 class WaitingLine:
-    """The single requests of a service that are not served yet, in the order in which they came.
+    """A service's single unserved requests, in order of arrival.
 
     Args:
         service: that they are requests of.
@@ -43,7 +43,7 @@ class WaitingLine:
         return len(self._requests)
 
     def join(self, now_ms: int, ready_pods: int, on_done: Callable[[float], None]) -> bool:
-        """Take in a request, and return whether there was room.
+        """Add a request, and return whether there was room.
 
         Args:
             now_ms: when it comes.
@@ -58,7 +58,7 @@ class WaitingLine:
         return True
 
     def look(self, now_ms: int, ready_pods: int) -> None:
-        """Let time pass with this many ready pods, and tell the requests that were served in it."""
+        """Advance the service with this many ready pods, and wake the requests that were served."""
         served = self._service.served_at(now_ms, ready_pods)
         while self._requests and self._requests[0].place <= served + _ALMOST:
             request = self._requests.popleft()
@@ -70,7 +70,7 @@ class WaitingLine:
         self._looked_ms, self._served = now_ms, served
 
     def due_ms(self, ready_pods: int) -> float:
-        """Return when the first request is served if nothing changes; infinity where none is."""
+        """Return when the first request will be served if nothing changes; infinity if there is none."""
         if not self._requests or not ready_pods:
             return float("inf")
         left = self._requests[0].place - self._served

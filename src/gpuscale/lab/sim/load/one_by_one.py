@@ -1,4 +1,4 @@
-"""A service whose requests are served one by one: servers, a line in front of them, and clients that give up.
+"""A service that serves its requests one by one: servers, a queue, and clients that give up.
 
 The ready pods' servers are one group, as behind a balancer that knows which is free. Every request draws its
 own service time, or has a place in a batch (`lab.sim.load.batches`); one that is being served when its pod
@@ -21,7 +21,7 @@ MAX_REQUESTS = 1_000_000
 
 
 class OneByOne(SimulatedService):
-    """One Deployment's requests, each by itself.
+    """One Deployment's requests, served one by one.
 
     Args:
         model: cost of a request.
@@ -51,7 +51,7 @@ class OneByOne(SimulatedService):
 
     @property
     def in_service(self) -> float:
-        """Return how many requests pods work on."""
+        """Return the number of requests in service."""
         return self._servers.count
 
     @property
@@ -106,7 +106,7 @@ class OneByOne(SimulatedService):
             self.line.append(moment_s)
 
     def _finish(self, until_s: float) -> None:
-        """Let those be done that are by a moment, and others take their servers."""
+        """Finish the requests that end by a given time, and start others on their servers."""
         while (moment_s := self._servers.next_end_s()) <= until_s:
             self._go_to(moment_s)
             ended = self._servers.end_next()
@@ -117,7 +117,7 @@ class OneByOne(SimulatedService):
             self._begin(moment_s)
 
     def _begin(self, moment_s: float) -> None:
-        """Serve those that wait as far as servers are free."""
+        """Start waiting requests on the free servers."""
         if self.line:
             self._give_up(moment_s)
         while self.line and self._servers.has_room():

@@ -1,4 +1,4 @@
-"""What the pods of a service serve of its requests, as a model server does, and what stands in front of them.
+"""Metrics of a service's pods about its requests, and of the proxy in front of them.
 
 Names are the scenario's, or those of a server. All ready pods share the load evenly, so each has its part.
 """
@@ -35,7 +35,7 @@ HELPS: Mapping[Figure, str] = {
 
 @dataclass(frozen=True, slots=True)
 class RequestProxy:
-    """What is in front of the pods and exposes what it sees of their requests."""
+    """A proxy in front of the pods that exposes metrics of their requests."""
 
     labels: Mapping[str, str]
     """Of its scrape."""
@@ -44,7 +44,7 @@ class RequestProxy:
 
 @dataclass(frozen=True, slots=True)
 class ServedMetrics:
-    """What is exposed of the requests of a Deployment."""
+    """The exposed metrics of a Deployment's requests."""
 
     names: Mapping[Figure, str]
     interval_ms: int
@@ -60,7 +60,7 @@ class ServedMetrics:
     """That a request generates; None: that is not known."""
 
     def series(self) -> frozenset[str]:
-        """Return the names of the series that this makes."""
+        """Return the names of the exposed series."""
         found = set(self.names.values())
         if "latency" in self.names:
             found |= {f"{self.names['latency']}_{end}" for end in ("bucket", "sum", "count")}
@@ -69,7 +69,7 @@ class ServedMetrics:
 
 
 class _Target:
-    """One scraped address; where text is not wanted, only series that are new are scraped as text."""
+    """A scraped address; where text is not needed, only new series are scraped as text."""
 
     def __init__(
         self, store: SeriesStore, labels: Mapping[str, str], *, always_as_text: bool
@@ -79,7 +79,7 @@ class _Target:
         self._series: list[tuple[str, str, LabelPairs]] = []
 
     def take(self, families: Sequence[Family], now_ms: int) -> None:
-        """Store what the address exposes now."""
+        """Store the address' current samples."""
         if self._always_as_text:
             self._scraped.ingest(render_text(families), now_ms)
             return
@@ -97,14 +97,14 @@ class _Target:
 
 @dataclass(slots=True)
 class _Pod:
-    """The part of a service's counts that one pod has."""
+    """One pod's share of a service's counters."""
 
     target: _Target
     counted: dict[str, list[float]]
 
 
 class PodTargets:
-    """The series of one Deployment's pods, and of what is in front of them, in a store.
+    """The series of a Deployment's pods and of the proxy in front, written to a store.
 
     Args:
         store: where samples go.
@@ -135,7 +135,7 @@ class PodTargets:
     def scrape(
         self, service: SimulatedService, pods: Sequence[Pod], service_name: str | None, now_ms: int
     ) -> None:
-        """Take in what each ready pod serves now.
+        """Store the current samples of each ready pod.
 
         Args:
             service: the Deployment's requests.
@@ -171,7 +171,7 @@ class PodTargets:
         return _Pod(_Target(self._store, labels, always_as_text=self._as_text), nothing)
 
     def _count(self, service: SimulatedService, ready: int) -> None:
-        """Give each pod its part of what came since the last scrape."""
+        """Add each pod's share of the requests since the last scrape."""
         for name, values in self._counts(service).items():
             before = self._counted.get(name, [0.0] * len(values))
             # Shares are computed from all requests so far at each scrape: rounding may take a little back.
@@ -183,7 +183,7 @@ class PodTargets:
                 ]
 
     def _counts(self, service: SimulatedService) -> dict[str, list[float]]:
-        """Return what is counted of a service, so far."""
+        """Return a service's counters so far."""
         metrics, waits = self._metrics, service.waits
         waited_s = waits.count * (waits.mean_s or 0.0)
         found = {
@@ -203,7 +203,7 @@ class PodTargets:
         return found
 
     def _gauges(self, service: SimulatedService, ready: int) -> dict[Quantity, float]:
-        """Return what a service has now: all of it, and of the KV caches what a pod has."""
+        """Return a service's gauges: totals, and a pod's mean KV cache usage."""
         queue, in_flight = service.waiting, service.in_service
         found: dict[Quantity, float] = {
             "queue": queue,
@@ -244,6 +244,6 @@ _SHARED: tuple[Quantity, ...] = ("queue", "inFlight", "unanswered")
 
 
 def _histogram(times: Spread, count: float, seconds: float) -> list[float]:
-    """Return how many took up to each bound, how many there were, and their seconds."""
+    """Return the counts up to each bound, the total count, and the sum of seconds."""
     up_to = [count * (1 - times.exceeding(bound)) for bound in BUCKETS_S]
     return [*up_to, float(count), seconds]

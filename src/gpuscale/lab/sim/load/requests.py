@@ -1,4 +1,4 @@
-"""The requests of services as series, as a gateway would expose them: they are there without a pod.
+"""Series of services' requests, as a gateway would expose them, even without a pod.
 
 The names say that the simulator makes them; a gateway's own are others.
 """
@@ -22,7 +22,7 @@ _ALMOST = 1e-9
 
 
 def request_families(services: Mapping[str, SimulatedService]) -> tuple[Family, ...]:
-    """Return how many requests wait and run at each Deployment, how many have come, and were served.
+    """Return each Deployment's waiting, running, arrived and served requests.
 
     Args:
         services: Deployment key to its requests.
@@ -50,7 +50,7 @@ def _labels_of(key: str) -> tuple[tuple[str, str], ...]:
 
 
 class RequestTarget:
-    """The series of all services in a store.
+    """The request series of all services, written to a store.
 
     Args:
         store: where samples go.
@@ -60,5 +60,5 @@ class RequestTarget:
         self._target = ScrapeTarget(store, _LABELS, honor_labels=True)
 
     def scrape(self, services: Mapping[str, SimulatedService], now_ms: int) -> None:
-        """Take in the services as they are now."""
+        """Store the services' current samples."""
         self._target.ingest(render_text(request_families(services)), now_ms)

@@ -1,4 +1,4 @@
-"""What serves the requests of a service one by one: the servers of its ready pods, taken together."""
+"""The servers of a service's ready pods, taken together, for requests served one by one."""
 
 import heapq
 import math
@@ -9,55 +9,55 @@ from gpuscale.lab.sim.load.arrivals import Draw
 
 
 class Ended(NamedTuple):
-    """A request whose time is only known when it is over; seconds."""
+    """A finished request whose duration was unknown at its start; in seconds."""
 
     came_s: float
     began_s: float
 
 
 class Servers(Protocol):
-    """Who takes the requests at the head of the line."""
+    """The servers that take requests from the head of the queue."""
 
     gpu_ratio: float
     """Part of a pod's GPU time that each one of `working` uses."""
 
     @property
     def count(self) -> int:
-        """Return how many requests are being served."""
+        """Return the number of requests in service."""
         ...
 
     @property
     def working(self) -> int:
-        """Return how many servers, or pods, do so."""
+        """Return the number of busy servers, or of pods."""
         ...
 
     def staff(self, ready_pods: int, moment_s: float) -> None:
-        """Take in how many pods there are; what is being served is served to its end."""
+        """Set the number of ready pods; requests in service are finished."""
         ...
 
     def has_room(self) -> bool:
-        """Return whether the request at the head of the line can be taken."""
+        """Return whether a server can take the request at the head of the queue."""
         ...
 
     def take(self, came_s: float, moment_s: float) -> float | None:
-        """Begin to serve it; return the seconds that this takes, None where they depend on what comes."""
+        """Start a request; return its seconds, or None if these depend on later requests."""
         ...
 
     def forget(self) -> None:
-        """Take in that the head of the line gave up."""
+        """Forget the request at the head of the queue, whose client gave up."""
         ...
 
     def next_end_s(self) -> float:
-        """Return when the next request is done, as far as is known now; infinity where there is none."""
+        """Return when the next request ends, as known now; infinity if there is none."""
         ...
 
     def end_next(self) -> Ended | None:
-        """Let that request go; return it where `take` did not know its time."""
+        """End that request; return it if `take` did not know its duration."""
         ...
 
 
 class Slots:
-    """Servers of which each takes one request, for a time that it draws.
+    """Servers that take one request each, for a random time.
 
     Args:
         per_pod: how many.
@@ -94,7 +94,7 @@ class Slots:
         return took_s
 
     def forget(self) -> None:
-        """Do nothing: all requests are alike until they are served."""
+        """Do nothing: requests are alike until they are served."""
 
     def next_end_s(self) -> float:
         return self._ends_s[0] if self._ends_s else math.inf

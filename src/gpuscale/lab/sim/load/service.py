@@ -1,4 +1,4 @@
-"""What requests do to GPUs: queueing, saturation, and how busy each pod's GPUs were.
+"""A service as a fluid queue: waiting work, saturation, and how busy each pod's GPUs are.
 
 The model is a fluid one: requests flow at the load's rate, every ready pod works at a fixed largest rate,
 what is not worked off waits. All ready pods share the work evenly, as behind a Service, so one number
@@ -81,7 +81,7 @@ class SimulatedService:
 
     @property
     def in_service(self) -> float:
-        """Return how many requests pods work on: by Little's law, as many as are served while one is."""
+        """Return the mean number of requests in service, by Little's law."""
         batching = self.model.batching
         if batching is not None and self._pods:
             return self._pods * batching.curve.size_at(self._done_rate / self._pods)
@@ -89,7 +89,7 @@ class SimulatedService:
 
     @property
     def kv_used(self) -> float | None:
-        """Return the used part of the ready pods' KV caches, 0 to 1; None where there is none."""
+        """Return the used share of the ready pods' KV caches, from 0 to 1; None without a cache size."""
         batching = self.model.batching
         if batching is None or batching.kv_tokens is None or not self._pods:
             return None
@@ -98,12 +98,12 @@ class SimulatedService:
 
     @property
     def answered_s(self) -> float:
-        """Return how long all that were served took together, from their coming to the answer."""
+        """Return the total seconds from arrival to answer, over all served requests."""
         return self.waits.count * ((self.waits.mean_s or 0.0) + self.model.least_seconds)
 
     @property
     def latencies(self) -> Spread:
-        """Return how long the requests took that were served, from their coming to the answer."""
+        """Return the distribution of seconds from arrival to answer."""
         self._settle()
         times, after_s = self.model.server_times, self.model.after_seconds
         count = _LIKELY if times.spread else 1
@@ -112,20 +112,20 @@ class SimulatedService:
 
     @property
     def rate(self) -> float:
-        """Return requests per second: the load's over the last step, and the single ones."""
+        """Return the requests per second: the load's over the last step, plus single requests."""
         return self._load_rate + self.single_rate
 
     @property
     def single_rate(self) -> float:
-        """Return how many single requests came per second, over the last five."""
+        """Return the rate of single requests over the last five seconds."""
         return self._recent.per_second(self._now_ms)
 
     def planned_rate(self, now_ms: int) -> float:
-        """Return the load's rate, whatever was set by hand."""
+        """Return the scenario's rate, ignoring any set by hand."""
         return self._load.rate((now_ms - self._start_ms) / 1000)
 
     def advance(self, now_ms: int, ready_pods: int) -> None:
-        """Let the time since the last step pass with this many ready pods."""
+        """Advance to now with this many ready pods."""
         self._pass(now_ms, ready_pods)
         step_ms = now_ms - self._times_ms[-1]
         if step_ms > 0:
@@ -138,7 +138,7 @@ class SimulatedService:
             self._unkept_s = self._unkept_requests = 0.0
 
     def join(self, now_ms: int, ready_pods: int) -> float | None:
-        """Take in a single request, and return its place: how many will have been served when it is.
+        """Add a single request, and return its place: the number served when it is done.
 
         None where it was turned away: there is no ready pod, or the queue is full.
         """
@@ -153,19 +153,19 @@ class SimulatedService:
         return self.served + self.waiting
 
     def served_at(self, now_ms: int, ready_pods: int) -> float:
-        """Let time pass as `advance` does, for who waits for a place, and return how many were served."""
+        """Advance as `advance` does, and return the number of served requests."""
         self._pass(now_ms, ready_pods)
         return self.served
 
     def busy_ratio(self, from_ms: int, to_ms: int) -> float:
-        """Return the share of the time between two moments that each ready pod's GPUs were busy, 0 to 1."""
+        """Return the share of a time span in which each ready pod's GPUs were busy, from 0 to 1."""
         if to_ms <= from_ms:
             return 0.0
         busy_s = self._busy_until(to_ms) - self._busy_until(from_ms)
         return min(1.0, busy_s * 1000 / (to_ms - from_ms))
 
     def _pass(self, now_ms: int, ready_pods: int) -> None:
-        """Let requests flow; how busy that kept the pods is remembered with the next step of `advance`."""
+        """Let requests arrive and be served; the busy time is kept for the next step of `advance`."""
         step_s = (now_ms - self._now_ms) / 1000
         if step_s <= 0:
             return
@@ -200,13 +200,13 @@ class SimulatedService:
             self._unkept_s += done * self.model.seconds_per_request / ready_pods
 
     def _count_short(self, requests: float, room: float, step_s: float) -> None:
-        """Note a step in which more came than pods can do."""
+        """Record a step with more arrivals than the pods can serve."""
         if requests > room * (1 + _ALMOST):
             self.short_s += step_s
             self.short_pod_s += (requests - room) / self.model.largest_rate
 
     def _settle(self) -> None:
-        """Count the waits of the time in which nothing was left over, whose rate was steady."""
+        """Count the waits of the last period with a steady rate and no backlog."""
         if self._steady:
             model, pods = self.model, self._steady_pods
             times = model.server_times
@@ -216,7 +216,7 @@ class SimulatedService:
         self._steady = self._steady_s = 0.0
 
     def _work_off(self, requests: float, room: float, step_s: float) -> float:
-        """Serve what waits in its order, as far as there is room, and return how many that were."""
+        """Serve waiting requests in order, as capacity allows, and return how many."""
         now_s = self._now_ms / 1000
         begun_s = now_s - step_s
         cohorts, left = self._cohorts, room
@@ -258,7 +258,7 @@ class SimulatedService:
         return room - left
 
     def _busy_until(self, time_ms: int) -> float:
-        """Busy seconds up to a moment, in a straight line between steps."""
+        """Return the busy seconds up to a time, linear between steps."""
         index = bisect_right(self._times_ms, time_ms) - 1
         if index < 0:
             return self._busy_s[0]
@@ -270,7 +270,7 @@ class SimulatedService:
 
 
 def _halved(cohorts: deque[tuple[float, float]]) -> deque[tuple[float, float]]:
-    """Return a queue of half the cohorts, each two with their mean time."""
+    """Return the queue with half as many cohorts, merged in pairs at their mean time."""
     pairs = list(cohorts)
     odd = pairs[-1:] if len(pairs) % 2 else []
     merged = [

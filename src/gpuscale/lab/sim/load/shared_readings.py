@@ -1,4 +1,4 @@
-"""What the GPUs that pods hold read, each reading taken once for all pods that work alike.
+"""Readings of pods' GPUs, taken once for all pods that work alike.
 
 The pods of a workload share its requests, so those that were ready throughout a window read the same. A
 moment costs a reading for each kind of pod, and a look at the pods of workloads where something has changed.
@@ -24,7 +24,7 @@ _Kind = tuple[int, int, int]
 
 @dataclass(slots=True, eq=False)
 class AlikeReadings:
-    """The latest readings of pods that are alike."""
+    """The latest reading, shared by pods that work alike."""
 
     node: str
     index: int
@@ -40,7 +40,7 @@ class AlikeReadings:
 
 @dataclass(frozen=True, slots=True)
 class GpuPod:
-    """A pod with GPUs."""
+    """A pod with its GPUs."""
 
     node: str
     indices: tuple[int, ...]
@@ -53,12 +53,12 @@ class _Workload:
     kinds: dict[_Kind, AlikeReadings] = field(default_factory=dict)
 
     def has_settled(self, from_ms: int) -> bool:
-        """Return whether pods of different kinds are of one by now."""
+        """Return whether pods of different kinds have become alike by now."""
         return any(_SETTLED_MS < since_ms <= from_ms for _, _, since_ms in self.kinds)
 
 
 class SharedReadings:
-    """The readings of all GPUs that pods hold.
+    """The readings of all GPUs held by pods.
 
     Args:
         cluster: who holds which.
@@ -110,7 +110,7 @@ class SharedReadings:
         return frozenset(found)
 
     def utilization(self) -> dict[str, float | None]:
-        """Return percent by series name: `gpu/NODE/INDEX`, and `pod/NAMESPACE/POD` where it is known."""
+        """Return utilization in percent by series: `gpu/NODE/INDEX`, and `pod/NAMESPACE/POD` if known."""
         shown: dict[str, float | None] = {}
         for workload in self._workloads.values():
             for key, member in workload.members.items():
@@ -126,7 +126,7 @@ class SharedReadings:
             self.by_pod.pop(key, None)
 
     def _sort(self, workload: _Workload, pods: Sequence[Pod], from_ms: int) -> None:
-        """Find out which pods of a workload have GPUs, and which of those are alike."""
+        """Group a workload's pods with GPUs into kinds that have equal readings."""
         self._forget(workload)
         known, workload.members, workload.kinds = workload.members, {}, {}
         for pod in pods:

@@ -1,4 +1,4 @@
-"""The series behind signals, as servers, gateways and queues expose what a service does.
+"""The series behind signals, as model servers, gateways and queues expose them for a service.
 
 Which series those are, with which labels and in which unit, is read off the signals themselves.
 """
@@ -57,7 +57,7 @@ _EQUAL = re.compile(r'(\w+)="([^"]*)"')
 
 @dataclass(frozen=True, slots=True)
 class Exposed:
-    """One series."""
+    """One exposed series."""
 
     name: str
     """Of a histogram without its endings."""
@@ -71,14 +71,14 @@ class Exposed:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names that a store has it by."""
+        """The series names in a store."""
         if self.type != "histogram":
             return (self.name,)
         return tuple(f"{self.name}_{ending}" for ending in ("bucket", "sum", "count"))
 
 
 def exposed_by(family: str, of: str, namespace: str, *, by_pods: bool) -> tuple[Exposed, ...]:
-    """Return the series behind the signals of a family that a simulated service has.
+    """Return the series of a signal family that a simulated service has.
 
     Args:
         family: such as vllm or rabbitmq.
@@ -109,7 +109,7 @@ def _of_pods(signal: Signal, quantity: Quantity) -> Iterator[Exposed]:
 
 
 def _in_front(signal: Signal, quantity: Quantity, of: str, namespace: str) -> Iterator[Exposed]:
-    """Yield what a signal's query reads, in the names of the current release."""
+    """Yield the series that a signal's query reads, under the current release's names."""
     current = filled_in(signal.query, of, namespace).partition(" or ")[0]
     for name, matchers in _SELECTOR.findall(current):
         shown = _BESIDE.get(name, quantity)
@@ -126,7 +126,7 @@ def exposed_families(
     gauges: Mapping[Quantity, float],
     counted: Mapping[str, Sequence[float]],
 ) -> Iterator[Family]:
-    """Yield series whose values are known.
+    """Yield the series whose values are known, as families.
 
     Args:
         series: what is exposed.
@@ -159,7 +159,7 @@ def _samples(
 def histogram_samples(
     labels: tuple[tuple[str, str], ...], values: Sequence[float]
 ) -> Iterator[Sample]:
-    """Yield a histogram: counts up to each bound, of all, and their sum."""
+    """Yield a histogram's samples: cumulative counts, total count, sum."""
     *counts, seconds = values
     for bound, count in zip([*(f"{bound:g}" for bound in BUCKETS_S), "+Inf"], counts, strict=True):
         yield Sample((*labels, ("le", bound)), count, "_bucket")

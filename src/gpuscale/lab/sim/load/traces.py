@@ -1,4 +1,4 @@
-"""Trace files: a user's own CSV to a load.
+"""Loads from CSV trace files.
 
 Two kinds of file are read. In a *request* trace every row is one request and one column says when it
 came. In a *rate* trace one column has the time and another the requests per second from then on.
@@ -28,7 +28,7 @@ def load_trace(
     scale: float,
     unit: str = "requests per second",
 ) -> TraceLoad | RateTraceLoad:
-    """Return the load that a CSV file recorded.
+    """Return the load in a CSV file.
 
     Args:
         text: of the file.
@@ -77,7 +77,7 @@ def load_trace(
 
 
 def _rows(text: str, source: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield rows with the lines that they begin on."""
+    """Yield rows with their first line numbers."""
     rows = csv.reader(io.StringIO(text, newline=None))
     line = 1
     try:
@@ -109,7 +109,7 @@ def _column(header: list[str], name: str, source: str) -> int:
 
 
 def seconds_of_time(text: str) -> float:
-    """Return the seconds of a time: a number of them, or of a date since the epoch.
+    """Return a time in seconds: a number, or a date since the epoch.
 
     Raises:
         ValueError: it is neither.

@@ -1,4 +1,4 @@
-"""Scenarios: the file format, and what a run is set up with."""
+"""Scenarios: the file format, and the setup of a run."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""Service by a curve: what a scenario says of pods that work in batches, and the user's table it comes from.
+"""Batching in a scenario: its fields, and the user's table of measurements.
 
 The names of columns are those of the Splitwise measurements unless others are given; results of simulators of
 engines are read the same way.
@@ -60,7 +60,7 @@ class BatchingSpec(Model):
 
 
 def batching_of(spec: BatchingSpec, text: str, source: str) -> Batching:
-    """Return how pods work in batches.
+    """Return the batching of a service's pods.
 
     Args:
         spec: of the scenario.
@@ -95,7 +95,7 @@ def batching_of(spec: BatchingSpec, text: str, source: str) -> Batching:
 def _points(
     rows: Sequence[Row], prompt: float, output: float, *, has_whole: bool
 ) -> list[tuple[int, float]]:
-    """Return the seconds of a mean request by batch, for the batches that the table can tell of.
+    """Return the seconds of a mean request by batch size, as far as the table covers.
 
     A prompt phase depends on the tokens of all prompts together, so where the table has no row for this batch
     and prompt it is read off from as many tokens. A batch beyond all that was measured is left out.
@@ -120,7 +120,7 @@ def _by_prompt(rows: Sequence[Row], size: int, place: int) -> list[tuple[float, 
 
 
 def _medians(pairs: Iterator[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Return each first number once, rising, with the median of its second ones."""
+    """Return the median of the second numbers for each first number, in rising order."""
     found: dict[float, list[float]] = {}
     for key, value in pairs:
         found.setdefault(key, []).append(value)
@@ -128,7 +128,7 @@ def _medians(pairs: Iterator[tuple[float, float]]) -> list[tuple[float, float]]:
 
 
 def _at(place: float, points: Sequence[tuple[float, float]]) -> float:
-    """Return the value at a place: straight lines between points, flat beyond them."""
+    """Return the value at a point by linear interpolation, constant outside."""
     after = bisect_left(points, (place, -math.inf))
     if after == 0 or after == len(points):
         return points[min(after, len(points) - 1)][1]
@@ -137,7 +137,7 @@ def _at(place: float, points: Sequence[tuple[float, float]]) -> float:
 
 
 def _rows(spec: BatchingSpec, text: str, source: str) -> Iterator[Row]:
-    """Yield the rows that count.
+    """Yield the table's relevant rows.
 
     Raises:
         ConfigError: columns or numbers are missing; with every bad line up to the tenth.
@@ -162,7 +162,7 @@ def _rows(spec: BatchingSpec, text: str, source: str) -> Iterator[Row]:
 
 
 def _row(spec: BatchingSpec, row: Mapping[str, object]) -> Row | None:
-    """Return a row's numbers; None where it is not one of those that count.
+    """Return a row's numbers; None for an irrelevant row.
 
     Raises:
         ValueError: one is missing.

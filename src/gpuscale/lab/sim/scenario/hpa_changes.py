@@ -1,4 +1,4 @@
-"""How HPAs of the manifests change while a scenario runs."""
+"""Changes of the manifests' HPAs during a scenario."""
 
 from dataclasses import replace
 
@@ -12,7 +12,7 @@ from gpuscale.lab.sim.scenario.setup import HpaChange
 def read_hpa_changes(
     run: spec.ScenarioSpec, hpas: tuple[HorizontalPodAutoscaler, ...], references: References
 ) -> tuple[HpaChange, ...]:
-    """Return the HPAs as they are from each moment on, oldest first; what is wrong with them is noted."""
+    """Return the HPAs from each time on, oldest first; faults are collected."""
     now = {hpa.metadata.key: hpa for hpa in hpas}
     found: list[HpaChange] = []
     for index, change in sorted(enumerate(run.hpa_changes), key=lambda each: each[1].at):

@@ -1,4 +1,4 @@
-"""From a scenario file to all that a run starts with, or every reason why it can't start.
+"""From a scenario file to the setup of a run, or all faults in it.
 
 The files that a scenario names are read through a function given by the caller; nothing here touches
 the disk.
@@ -40,7 +40,7 @@ NODE_POLICIES: Mapping[str, NodePolicyFactory] = {"cluster-autoscaler": ClusterA
 
 
 def no_policy(_group: str, _name: str) -> None:
-    """Return None: only the built-in policies are there."""
+    """Return None: there are built-in policies only."""
 
 
 def load_setup(
@@ -67,7 +67,7 @@ def load_setup(
 
 
 class _Resolver:
-    """Follows a scenario's references, collecting what is wrong."""
+    """Resolves a scenario's references, and collects faults."""
 
     def __init__(
         self,
@@ -164,7 +164,7 @@ class _Resolver:
     def _policy(
         self, group: str, name: str, built_in: Mapping[str, Callable[[], P]], path: Path
     ) -> Callable[[], P]:
-        """Return what makes a policy, built in or of a plug-in."""
+        """Return a policy, built-in or from a plug-in."""
         factory = built_in.get(name) or self._load_policy(group, name)
         if factory is not None:
             return factory

@@ -483,7 +483,7 @@ class Scenario(Model):
 def parse_scenario(
     text: str, source: str, settings: Sequence[str] = ()
 ) -> tuple[Scenario, Document]:
-    """Return the scenario of a file, and the document, which knows its lines.
+    """Return a file's scenario, and the document with its line numbers.
 
     Args:
         text: of the file.
@@ -500,7 +500,7 @@ def parse_scenario(
 
 
 def _with_peaks(document: Document, settings: Sequence[str]) -> Document:
-    """Return a document in which a set `load.rate` scales loads that have several rates: it is the highest.
+    """Return a document in which `--set load.rate` has scaled multi-rate loads to that highest rate.
 
     Raises:
         UsageError: a load whose rates are in a file, or are all 0, or a rate that is no number.
@@ -529,7 +529,7 @@ _RATES = {
 
 
 def _scaled(load: Mapping[str, object], option: str) -> dict[str, object]:
-    """Return a load without `rate` whose highest rate is that."""
+    """Return a load without `rate`, scaled to this highest rate."""
     shape, rest = load.get("shape"), {key: load[key] for key in load if key != "rate"}
     steps = rest.get("steps")
     parts = [each for each in steps if isinstance(each, dict)] if isinstance(steps, list) else []

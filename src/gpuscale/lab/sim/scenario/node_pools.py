@@ -1,4 +1,4 @@
-"""Node pools of a scenario, with the GPUs that their nodes have."""
+"""A scenario's node pools, with the GPUs of their nodes."""
 
 from gpuscale.agent.gpu import MODELS, PCIE_4, GpuModel, expected_models, find_model
 from gpuscale.base.documents.documents import Path
@@ -12,7 +12,7 @@ from gpuscale.lab.sim.scenario.times import times_of
 
 
 def read_pools(run: spec.ScenarioSpec, references: References) -> tuple[CloudPool, ...]:
-    """Return the pools; what is wrong with them is noted."""
+    """Return the pools; faults are collected."""
     described = tuple(map(_described_model, run.gpu_models))
     for index, model in enumerate(described):
         if find_model(model.name, described[:index]) is not None:
@@ -84,7 +84,7 @@ def _quantity(text: str, path: Path, references: References) -> Quantity:
 
 
 def _described_model(model: spec.GpuModelSpec) -> GpuModel:
-    """Return a described model; what the scenario can't say is typical of a server's card."""
+    """Return a described GPU model; what the scenario omits is typical of a server's card."""
     memory_mib = round(model.memory_gib * 1024)
     idle_w = model.power_watts / 10 if model.idle_watts is None else model.idle_watts
     return GpuModel(

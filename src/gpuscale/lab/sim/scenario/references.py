@@ -1,4 +1,4 @@
-"""The files that a scenario names, and the one list of what is wrong in all of them."""
+"""Files named in a scenario, with one list of faults in all of them."""
 
 from collections.abc import Callable, Mapping
 from typing import TypeVar
@@ -13,7 +13,7 @@ ReadFile = Callable[[str], str]
 
 
 class References:
-    """Reads what a scenario names, and collects what is wrong.
+    """Reads files named in a scenario, and collects faults.
 
     Attributes:
         problems: all that were found.
@@ -27,13 +27,13 @@ class References:
     def note(
         self, path: Path, expected: str, *, found: str | None = None, fix: str | None = None
     ) -> None:
-        """Note a fault of the scenario, at a path below its `spec`."""
+        """Record a fault, at a path below the scenario's `spec`."""
         self.problems.append(
             self._document.problem(("spec", *path), expected, found=found, fix=fix)
         )
 
     def note_missing(self, kind: str, name: str, path: Path, known: Mapping[str, object]) -> None:
-        """Note that the manifests have no such object."""
+        """Record that the manifests lack an object."""
         there = ", ".join(known) or f"no {kind}"
         self.note(path, f"a {kind} of the manifests (there: {there})", found=repr(name))
 
@@ -46,7 +46,7 @@ class References:
         return self.file(str(ref.file), (*path, "file"))
 
     def file(self, name: str, path: Path) -> tuple[str, str] | None:
-        """Return a file's text and name, or None once noted."""
+        """Return a file's text and name; None after recording a fault."""
         try:
             return self._read(name), name
         except NotFoundError as error:
@@ -55,7 +55,7 @@ class References:
             return None
 
     def parsed(self, text: tuple[str, str] | None, parse: Callable[[str, str], R]) -> R | None:
-        """Return what is made of a text; None without one, or once its faults are noted."""
+        """Return a parsed text; None without one, or after recording its faults."""
         if text is None:
             return None
         try:

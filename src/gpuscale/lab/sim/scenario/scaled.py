@@ -1,4 +1,4 @@
-"""What is wrong with the ScaledObjects of a scenario: missing targets, triggers that can't be simulated."""
+"""Faults of a scenario's ScaledObjects: missing targets, triggers that can't be simulated."""
 
 from collections.abc import Iterable, Iterator, Mapping
 

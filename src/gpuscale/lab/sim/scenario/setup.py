@@ -1,4 +1,4 @@
-"""What a run starts with: a scenario with all that it names."""
+"""The setup of a run: a scenario with everything it names."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ STOP_MS = 2_000
 
 @dataclass(frozen=True, slots=True)
 class StartTimes:
-    """How long pods take to come up, in seconds."""
+    """Times of pods' start steps, in seconds."""
 
     pull: Times
     cached_pull: Times
@@ -36,7 +36,7 @@ class StartTimes:
 
 @dataclass(frozen=True, slots=True)
 class ServiceSetup:
-    """A Deployment, its load, and what a request costs it."""
+    """A Deployment with its load and the cost of a request."""
 
     deployment: str
     """`namespace/name`."""
@@ -56,7 +56,7 @@ class ServiceSetup:
 
 @dataclass(frozen=True, slots=True)
 class JobSetup:
-    """One Job to be submitted at one moment."""
+    """A Job to submit at one time."""
 
     job: Job
     manifest: str
@@ -69,7 +69,7 @@ class JobSetup:
 
 @dataclass(frozen=True, slots=True)
 class HpaChange:
-    """An HPA of the manifests as it is from a moment on."""
+    """An HPA of the manifests from a time on."""
 
     at_ms: int
     hpa: HorizontalPodAutoscaler
@@ -77,7 +77,7 @@ class HpaChange:
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """All that a run starts with."""
+    """The setup of a run."""
 
     name: str
     description: str

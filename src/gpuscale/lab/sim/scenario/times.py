@@ -1,4 +1,4 @@
-"""How scenario files write distributions of times."""
+"""Distributions of times in scenario files."""
 
 from itertools import pairwise
 from typing import Annotated, Literal
@@ -141,7 +141,7 @@ DurationOrTimes = Annotated[
 
 
 def times_of(found: float | TimesSpec) -> Times:
-    """Return what was written, in seconds."""
+    """Return a distribution in seconds."""
     match found:
         case ExponentialTimes():
             return Exponential(found.mean)

@@ -1,4 +1,4 @@
-"""Workloads of a scenario: services with their load and what a request costs, and Jobs."""
+"""A scenario's workloads: services with load and cost of a request, and Jobs."""
 
 import math
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ _SIGNALS: Mapping[Figure, str] = {"queue": "waiting", "inFlight": "running", "kv
 def read_services(
     run: spec.ScenarioSpec, deployments: tuple[Deployment, ...], references: References
 ) -> tuple[ServiceSetup, ...]:
-    """Return the Deployments that have a load; what is wrong with them is noted."""
+    """Return the Deployments that have a load; faults are collected."""
     known = {deployment.metadata.key: deployment for deployment in deployments}
     found: list[ServiceSetup] = []
     for index, workload in enumerate(run.workloads):
@@ -56,7 +56,7 @@ def read_services(
 def read_jobs(
     run: spec.ScenarioSpec, jobs: Mapping[str, Job], references: References
 ) -> tuple[JobSetup, ...]:
-    """Return the Jobs to submit, each at its moment; what is wrong with them is noted."""
+    """Return the Jobs to submit, each at its time; faults are collected."""
     found: list[JobSetup] = []
     for index, workload in enumerate(run.workloads):
         if not isinstance(workload, spec.JobWorkload):
@@ -72,7 +72,7 @@ def read_jobs(
 def _model(
     cost: spec.ServiceSpec, gpus: int, path: Path, references: References
 ) -> ServiceModel | None:
-    """Return what a request costs a pod; None where it can't be known."""
+    """Return the cost of a request to a pod; None if it can't be known."""
     if cost.batching is not None:
         described = cost.batching
         batching = references.parsed(
@@ -88,7 +88,7 @@ def _model(
 
 
 def _check_cache(workload: spec.ServiceWorkload, path: Path, references: References) -> None:
-    """Refuse a name for the use of a cache whose size is not known."""
+    """Refuse a metric name for cache usage if the cache size is unknown."""
     metrics, batching = workload.metrics, workload.service.batching
     if metrics is None or metrics.names.kv_cache is None or metrics.kv_cache_requests:
         return
@@ -100,7 +100,7 @@ def _check_cache(workload: spec.ServiceWorkload, path: Path, references: Referen
 def _check_servers(
     cost: spec.ServiceSpec, model: ServiceModel, gpus: int, path: Path, references: References
 ) -> None:
-    """Refuse servers that together need more than all of a pod's GPU time."""
+    """Refuse servers that together need more than a pod's whole GPU time."""
     if cost.servers is None:
         return
     mean_s, per_pod = model.server_times.mean, model.servers_per_pod
@@ -148,7 +148,7 @@ def _service_model(cost: spec.ServiceSpec, gpu_seconds: float, gpus: int) -> Ser
 
 
 def _batched_model(cost: spec.ServiceSpec, batching: Batching, gpus: int) -> ServiceModel:
-    """Return what a request costs where pods work in batches: as much as in a full one."""
+    """Return the cost of a request in a full batch."""
     curve = batching.curve
     if batching.kv_tokens is not None:
         each = batching.prompt_tokens + batching.output_tokens.mean
@@ -187,7 +187,7 @@ def _service(
 
 
 def _served(metrics: spec.MetricsSpec, key: str) -> ServedMetrics:
-    """Return what is exposed of a workload: by current names of servers, and by those that are given."""
+    """Return a workload's exposed metrics: under the names of its server, or under given names."""
     namespace, _, name = key.partition("/")
     of = metrics.of or name
     names: dict[Figure, str] = {}
@@ -224,7 +224,7 @@ def _served(metrics: spec.MetricsSpec, key: str) -> ServedMetrics:
 
 
 def _copies(job: Job, workload: spec.JobWorkload) -> list[JobSetup]:
-    """Return one setup per submission; several get numbered names, as a script that creates them would."""
+    """Return a setup for each submission; several copies get numbered names."""
     run = workload.run
     lifecycle = Lifecycle(workload.image_pull, 0, run.duration, STOP_MS)
     copies: list[JobSetup] = []

@@ -1,4 +1,4 @@
-"""Every judge of a cluster, a module or more for each hop of the chain, with its checks beside it."""
+"""The checks of a cluster, one module or more for each hop of the chain."""
 
 from gpuscale.base.findings import checks_by_id
 from gpuscale.ops.doctor.checks import (

@@ -1,4 +1,4 @@
-"""What of the cluster could not be looked at."""
+"""Parts of the cluster that could not be read."""
 
 from collections.abc import Iterator
 
@@ -25,7 +25,7 @@ CANNOT_SEE = _CHECKS.add(
 
 
 def access_findings(snapshot: Snapshot) -> Iterator[ClusterFinding]:
-    """Return what could not be looked at."""
+    """Return a finding for each part that could not be read."""
     hidden = {plural: look for plural, look in snapshot.looks.items() if look.fault}
     if not hidden:
         return
@@ -43,7 +43,7 @@ def access_findings(snapshot: Snapshot) -> Iterator[ClusterFinding]:
 
 
 def unseen_parts(snapshot: Snapshot) -> Iterator[Unseen]:
-    """Yield the parts of the chain of which nothing, or not all, is known."""
+    """Yield the parts of the chain that could be read in part only, or not at all."""
     for kind in KINDS:
         look = snapshot.looks.get(kind.plural)
         if look is None or not look.fault:

@@ -1,4 +1,4 @@
-"""The autoscalers: the values they get, their conditions, and whether their targets make sense."""
+"""HPAs: the values they get, their conditions, and whether their targets make sense."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -88,7 +88,7 @@ _NEEDS_RULES = frozenset({"unknown-metric", "misspelled-metric", "metric-not-for
 
 
 def hpa_findings(snapshot: Snapshot) -> Iterator[ClusterFinding]:
-    """Return what is wrong with autoscalers and the values they get."""
+    """Return the faults of HPAs and of the values they get."""
     for look in snapshot.hpas:
         yield from _version(snapshot, look)
         yield from target_findings(snapshot, look)
@@ -188,7 +188,7 @@ def _ask_for_gpu(snapshot: Snapshot, workload: Fields, look: HpaLook) -> Fix:
 
 @once
 def _offered(snapshot: Snapshot) -> tuple[frozenset[str], bool]:
-    """Return by which names nodes offer GPUs, and whether a node counts one as several."""
+    """Return the names under which nodes offer GPUs, and whether any node counts one GPU as several."""
     nodes = facts.gpu_nodes(snapshot)
     offered = frozenset(
         key
@@ -259,7 +259,7 @@ def _limits(look: HpaLook) -> Iterator[ClusterFinding]:
 
 
 def _lint(snapshot: Snapshot) -> Iterator[ClusterFinding]:
-    """Return lint's findings over the live objects; notes are left to `gpuscale lint`."""
+    """Return lint's findings about the live objects, without its notes."""
     texts = [(look.about, _manifest(look.body)) for look in snapshot.hpas]
     if not texts:
         return
@@ -295,7 +295,7 @@ def _workload_text(body: Fields) -> tuple[str, str]:
 
 
 def _manifest(body: Mapping[str, Any]) -> str:
-    """Return an object as its author would have written it."""
+    """Return an object as a manifest, without the fields that the API server added."""
     metadata = {key: each for key, each in body["metadata"].items() if key not in _ADDED_META}
     rest = {key: each for key, each in body.items() if key not in _ADDED}
     return dump_documents([{**rest, "metadata": metadata}])

@@ -1,4 +1,4 @@
-"""Room for the replicas: quotas, pods that wait for GPUs, and who adds nodes."""
+"""Capacity for replicas: quotas, pods that wait for GPUs, node autoscalers."""
 
 from collections.abc import Iterator, Sequence
 
@@ -51,7 +51,7 @@ _RENDER = "gpuscale render values.yaml"
 
 
 def capacity_findings(snapshot: Snapshot) -> Iterator[ClusterFinding]:
-    """Return what keeps replicas from getting GPUs."""
+    """Return what keeps HPAs' replicas from getting GPUs."""
     yield from _quotas(snapshot)
     yield from _waiting(snapshot)
     yield from node_autoscaler_findings(snapshot)
@@ -96,7 +96,7 @@ def _quota(
 
 @once
 def _at_most(snapshot: Snapshot, namespace: str, resource: str) -> int:
-    """Return how much of a resource the HPAs of a namespace take at maxReplicas."""
+    """Return how much of a resource a namespace's HPAs request at maxReplicas."""
     return sum(
         look.hpa.max_replicas * facts.limits_of(facts.template_of(body)).get(resource, 0)
         for look in facts.hpas_by_namespace(snapshot).get(namespace, ())
@@ -106,7 +106,7 @@ def _at_most(snapshot: Snapshot, namespace: str, resource: str) -> int:
 
 @once
 def _wanting(snapshot: Snapshot, namespace: str) -> HpaLook | None:
-    """Return the first HPA of a namespace that wants more replicas than there are."""
+    """Return the first HPA of a namespace that wants more replicas than exist."""
     for look in facts.hpas_by_namespace(snapshot).get(namespace, ()):
         status = fields_of(dict(look.body)).child("status")
         if (status.integer("desiredReplicas") or 0) > (status.integer("currentReplicas") or 0):

@@ -1,4 +1,4 @@
-"""The node agents' verdict on each GPU: whether it is capacity, and what is wrong with it."""
+"""GPU health, as the node agents report it."""
 
 from collections.abc import Iterator, Sequence
 
@@ -46,7 +46,7 @@ _ADVICE = (
 
 
 def health_findings(snapshot: Snapshot) -> Iterator[ClusterFinding]:
-    """Return a finding for each GPU that agents call unhealthy, and for each with a warning alone."""
+    """Return a finding for each GPU that an agent reports as unhealthy or with a warning."""
     for look in snapshot.agents:
         for gpu, reasons in _reasons(look, "fatal").items():
             what = f"GPU {gpu} of node {look.node} is no capacity: {', '.join(reasons)}."
@@ -59,7 +59,7 @@ def health_findings(snapshot: Snapshot) -> Iterator[ClusterFinding]:
 
 
 def _reasons(look: AgentLook, severity: str) -> dict[str, list[str]]:
-    """Return what is wrong with each GPU, by how bad it is."""
+    """Return the problems of each GPU that have this severity."""
     found: dict[str, list[str]] = {}
     family = look.families.get(_PROBLEM)
     for sample in family.samples if family is not None else ():

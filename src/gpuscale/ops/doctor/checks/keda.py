@@ -1,4 +1,4 @@
-"""KEDA in the chain: its own pods, the scalers that its triggers name, and what its objects say.
+"""KEDA: its pods, the external scalers of its triggers, and the conditions of its objects.
 
 Source: KEDA v2.21 apis/keda/v1alpha1 (condition_types.go, scaledobject_types.go: annotations, conditions),
     pkg/scaling/executor, pkg/fallback (reasons), controllers/keda (the HPA's name, events).
@@ -125,7 +125,7 @@ _MOST_EVENTS = 3
 
 
 def keda_findings(snapshot: Snapshot) -> Iterator[ClusterFinding]:
-    """Return what is wrong with KEDA and what it scales."""
+    """Return the faults of KEDA and of its ScaledObjects and ScaledJobs."""
     scaled = [*snapshot.all("scaledobjects"), *snapshot.all("scaledjobs")]
     if not scaled:
         return
@@ -347,7 +347,7 @@ def _conditions(
 
 
 def _events(snapshot: Snapshot, kind: str, namespace: str, name: str) -> list[str]:
-    """Return the latest warnings of KEDA about an object."""
+    """Return KEDA's latest warning events about an object."""
     found = _events_by_object(snapshot).get((kind, namespace, name), [])
     found = sorted(found, key=lambda each: each.text("lastTimestamp") or each.text("eventTime"))
     lines = (f"{each.text('reason')}: {each.text('message')}" for each in reversed(found))

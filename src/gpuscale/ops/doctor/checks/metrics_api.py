@@ -1,4 +1,4 @@
-"""The metrics APIs: who serves them, whether the API server trusts it, and whether the HPA may ask.
+"""The metrics APIs: their servers, the API server's trust in them, and the HPA controller's rights.
 
 Source: kube-aggregator pkg/controllers/status/remote (reasons of the condition Available); kubernetes v1.36
     plugin/pkg/auth/authorizer/rbac/bootstrappolicy/controller_policy.go (the HPA controller's account).
@@ -103,7 +103,7 @@ _UNAVAILABLE = {
 
 
 def api_findings(snapshot: Snapshot) -> Iterator[ClusterFinding]:
-    """Return what is wrong between the API server and who serves metrics."""
+    """Return the faults between the API server and the servers of metrics."""
     yield from _missing(snapshot)
     for body in snapshot.all("apiservices"):
         if body.child("spec").text("group") in (CUSTOM_GROUP, EXTERNAL_GROUP):
@@ -117,7 +117,7 @@ def api_findings(snapshot: Snapshot) -> Iterator[ClusterFinding]:
 
 
 def group_of(spec: MetricSpec) -> str | None:
-    """Return the API group that answers for a metric; None for the one of cpu and memory."""
+    """Return the API group of a metric; None for cpu and memory, which are Resource metrics."""
     match spec:
         case PodsMetric() | ObjectMetric():
             return CUSTOM_GROUP
@@ -156,7 +156,7 @@ def _missing(snapshot: Snapshot) -> Iterator[ClusterFinding]:
 
 
 def _serve(group: str, look: HpaLook) -> Fix:
-    """Return how a group comes to be served; whose an external metric is, its name does not say."""
+    """Return how to install a server for an API group."""
     if group == CUSTOM_GROUP:
         return Fix("Install the metrics API.", _INSTALL)
     name = next(each.spec.name for each in look.metrics if group_of(each.spec) == group)
@@ -283,7 +283,7 @@ def _keda(snapshot: Snapshot) -> Iterator[ClusterFinding]:
 
 
 def _federates_keda(body: Fields) -> bool:
-    """Return whether an APIService's server passes KEDA's metrics on to KEDA."""
+    """Return whether the server of an APIService forwards KEDA's metrics to KEDA."""
     services = body.child("metadata").labels("annotations").get(FEDERATES, "")
     return any(_KEDA in each for each in services.split(","))
 

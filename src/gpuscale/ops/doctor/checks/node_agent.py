@@ -1,4 +1,4 @@
-"""The node agents: one on each GPU node, that reads every GPU, now, and knows whose it is."""
+"""The node agents: one on each GPU node, with current readings of every GPU and its pod."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -122,7 +122,7 @@ _KILLED = (137, 143)
 
 
 def agent_findings(snapshot: Snapshot) -> Iterator[ClusterFinding]:
-    """Return what is wrong with the agents and their readings."""
+    """Return the faults of agents and their readings."""
     nodes = facts.gpu_nodes(snapshot)
     pods = facts.agent_pods(snapshot)
     is_known = bool(pods or facts.agent_sets(snapshot) or snapshot.hides("pods"))
@@ -276,7 +276,7 @@ def _probe(pod: Fields) -> Iterator[ClusterFinding]:
 
 
 def _hangs(snapshot: Snapshot, look: AgentLook, down: set[str]) -> bool:
-    """Return whether the agent hangs: Prometheus can't scrape it either, so it is not the way from here.
+    """Return whether an agent hangs: it runs, and Prometheus can't scrape it either.
 
     A refused connection is another fault: the agent crashed, or listens at another port.
     """

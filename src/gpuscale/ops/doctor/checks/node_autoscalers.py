@@ -1,4 +1,4 @@
-"""What node autoscalers say of the pods that wait: which pool makes no node for them, and why."""
+"""Node autoscalers' own reasons for not adding a node for pending pods."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -99,7 +99,7 @@ def node_autoscaler_findings(snapshot: Snapshot) -> Iterator[ClusterFinding]:
 
 @once
 def told(snapshot: Snapshot) -> frozenset[str]:
-    """Return the waiting pods of which a node autoscaler says itself why no node comes."""
+    """Return the pending pods for which a node autoscaler states why no node comes."""
     return frozenset({*karpenters_words(snapshot), *refusals(snapshot)})
 
 
@@ -112,7 +112,7 @@ def _groups(snapshot: Snapshot) -> Sequence[NodeGroupStatus]:
 
 
 def _refused(snapshot: Snapshot) -> Iterator[ClusterFinding]:
-    """Return what Cluster Autoscaler says, once: its words are of pods, and those of a workload are alike."""
+    """Yield Cluster Autoscaler's reasons, once for each workload, whose pods get equal messages."""
     waiting = {facts.full_name(pod) for pod in facts.waiting_pods(snapshot)}
     said = {pod: message for pod, message in refusals(snapshot).items() if pod in waiting}
     for pod, message in said.items():
@@ -222,7 +222,7 @@ Labels = tuple[tuple[str, str], ...]
 
 @once
 def _waiting_by_choice(snapshot: Snapshot) -> Mapping[Labels, Sequence[Fields]]:
-    """Return the waiting pods by their node selectors."""
+    """Return the pending pods, grouped by node selector."""
     found: dict[Labels, list[Fields]] = {}
     for pod in facts.waiting_pods(snapshot):
         found.setdefault(tuple(facts.spec_of(pod).node_selector.items()), []).append(pod)
@@ -231,7 +231,7 @@ def _waiting_by_choice(snapshot: Snapshot) -> Mapping[Labels, Sequence[Fields]]:
 
 @once
 def _waiting_for(snapshot: Snapshot) -> Mapping[str, Sequence[Labels]]:
-    """Return by NodePool the node selectors of the pods that it may bring a node, the first pod's first."""
+    """Return, for each NodePool, the node selectors of the pending pods it could serve, oldest first."""
     found: dict[str, list[Labels]] = {}
     for choice in _waiting_by_choice(snapshot):
         for pool in pools_with(snapshot, choice):
@@ -258,7 +258,7 @@ def _pools(snapshot: Snapshot) -> Iterator[ClusterFinding]:
 
 
 def _reached(snapshot: Snapshot, pool: Fields) -> Iterator[tuple[str, Quantity, Quantity]]:
-    """Yield the limits that leave no room for the smallest node that a pod needs: key, used, limit."""
+    """Yield a pool's limits that leave no room for the smallest node a pod needs: key, used, limit."""
     limits = pool.child("spec").quantities("limits")
     has = pool.child("status").quantities("resources")
     for key, most in limits.items():
@@ -304,7 +304,7 @@ def _not_ready(snapshot: Snapshot, pool: Fields, count: int) -> Iterator[Cluster
 
 
 def _false_conditions(body: Fields) -> Iterator[str]:
-    """Yield what conditions that are False say, the particular ones first and Ready last."""
+    """Yield the messages of conditions that are False, Ready last as it only sums up the others."""
     listed = [
         each for each in body.child("status").items("conditions") if each.text("status") == "False"
     ]
@@ -352,7 +352,7 @@ _LAUNCH_FAILURES = (
 
 
 def _words(snapshot: Snapshot) -> Iterator[ClusterFinding]:
-    """Return Karpenter's own words of each workload that waits, and what to do about the pool meant."""
+    """Yield Karpenter's reasons for each pending workload, with a fix for the pool."""
     limited = {
         name
         for pool in snapshot.all("nodepools")

@@ -1,4 +1,4 @@
-"""GPU nodes that are kept out of use, and clocks that run apart."""
+"""GPU nodes out of use, and nodes whose clocks are off."""
 
 from collections.abc import Iterator, Mapping
 from statistics import median
@@ -56,7 +56,7 @@ _ENOUGH = 3
 
 
 def node_state_findings(snapshot: Snapshot) -> Iterator[ClusterFinding]:
-    """Return the GPU nodes that take no pods, and the clocks that are off."""
+    """Return the GPU nodes that take no pods, and the nodes whose clocks are off."""
     for node in facts.gpu_nodes(snapshot):
         name = facts.name(node)
         momentary = facts.momentary(snapshot, node)
@@ -84,7 +84,7 @@ def _cordoned_by(node: Fields) -> str:
 
 
 def uncordon(node: Fields) -> Fix:
-    """Return what to do about a cordoned node. Why it is cordoned can't be read, unless a label says so."""
+    """Return how to put a cordoned node back into use; its reason is unknown unless a label gives it."""
     name, state = facts.name(node), facts.labels(node).get(_UPGRADE_STATE, "")
     if state not in ("", "upgrade-done"):
         return Fix(
@@ -100,7 +100,7 @@ def uncordon(node: Fields) -> Fix:
 
 @once
 def behind_ms(snapshot: Snapshot) -> Mapping[str, int]:
-    """Return by how much each Ready node's last sign of life is behind this machine's clock."""
+    """Return how far each Ready node's last heartbeat is behind this machine's clock, in milliseconds."""
     renewed = {
         facts.name(lease): lease.child("spec").time_ms("renewTime")
         for lease in snapshot.all("leases")

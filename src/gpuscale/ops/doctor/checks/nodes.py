@@ -1,4 +1,4 @@
-"""GPU nodes: labels, the device plugin, what can be allocated, and which pods taints keep away."""
+"""GPU nodes: labels, device plugin, allocatable GPUs, taints."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -86,7 +86,7 @@ _PLUGIN_SWITCHES = ("nvidia.com/gpu.deploy.device-plugin", "nvidia.com/gpu.deplo
 
 
 def node_findings(snapshot: Snapshot) -> Iterator[ClusterFinding]:
-    """Return what is wrong with GPU nodes, and with who may use them."""
+    """Return the faults of GPU nodes, and of pods' access to them."""
     nodes = facts.gpu_nodes(snapshot)
     yield from _no_nodes(snapshot, nodes)
     for node in nodes:
@@ -99,7 +99,7 @@ def node_findings(snapshot: Snapshot) -> Iterator[ClusterFinding]:
 
 
 def toleration_patch(taint: Taint, present: Sequence[object], *, below: str) -> str:
-    """Return the JSON merge patch that adds a toleration to those that are there.
+    """Return the JSON merge patch that adds a toleration to a workload's existing ones.
 
     Args:
         taint: to be tolerated.
@@ -112,7 +112,7 @@ def toleration_patch(taint: Taint, present: Sequence[object], *, below: str) -> 
 
 
 def tolerate(kind: str, body: Fields, taint: Taint) -> Fix:
-    """Return the fix that lets a workload's pods onto nodes with a taint."""
+    """Return the fix that adds a toleration for a taint to a workload."""
     present = body.child("spec").child("template").child("spec").items("tolerations")
     patch = toleration_patch(taint, [each.data for each in present], below="template")
     place = ("-n", facts.namespace(body))
@@ -311,7 +311,7 @@ def _taints(snapshot: Snapshot, nodes: Sequence[Fields]) -> Iterator[ClusterFind
 
 
 def kept_off_by(snapshot: Snapshot, spec: PodSpec) -> Taint | None:
-    """Return a taint of the last GPU node where all that a pod chooses have one that keeps it off."""
+    """Return a taint that keeps a pod off the GPU nodes it selects; None unless all of them have one."""
     return keeping_off(snapshot, Choice.of(spec), spec.tolerations) if facts.wanted(spec) else None
 
 
@@ -319,7 +319,7 @@ def kept_off_by(snapshot: Snapshot, spec: PodSpec) -> Taint | None:
 def keeping_off(
     snapshot: Snapshot, choice: Choice, tolerations: tuple[Toleration, ...]
 ) -> Taint | None:
-    """Return the same for a choice of nodes and what it comes with."""
+    """Return the same as `kept_off_by`, for a node choice with tolerations."""
     kinds = _kinds_of_taints(snapshot, choice)
     near = _by_first_taint(snapshot, choice).candidates(past_first(tolerations))
     if not kinds or any(untolerated(taints, tolerations) is None for taints in near):
@@ -329,7 +329,7 @@ def keeping_off(
 
 @facts.once
 def _kinds_of_taints(snapshot: Snapshot, choice: Choice) -> Sequence[tuple[Taint, ...]]:
-    """Return which taints GPU nodes have that a pod may choose, each set of them once."""
+    """Return the distinct sets of taints on the GPU nodes that a choice selects."""
     of_gpus = facts.gpu_node_names(snapshot)
     nodes = (node for node in chosen(snapshot, choice) if facts.name(node) in of_gpus)
     return [*dict.fromkeys(facts.taints(snapshot, node) for node in nodes)]

@@ -1,4 +1,4 @@
-"""Prometheus: who is configured to use it, whether it scrapes the agents, and whether labels survive."""
+"""Prometheus: its address in the metrics servers, its scrapes of the agents, and the labels it keeps."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -71,7 +71,7 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 def prometheus_findings(snapshot: Snapshot) -> Iterator[ClusterFinding]:
-    """Return what is wrong between the agents and those who ask Prometheus."""
+    """Return the faults between the agents, Prometheus and the metrics servers."""
     yield from _addresses(snapshot)
     look = snapshot.prometheus
     yield from refused_findings(snapshot)
@@ -111,7 +111,7 @@ def _unreachable(look: PrometheusLook) -> ClusterFinding:
 
 
 def service_in(address: str) -> tuple[str, str, int] | None:
-    """Return namespace, name and port of the Service that an address means; None for none."""
+    """Return namespace, name and port of the Service in a URL; None if its host is no Service."""
     try:
         url = URL(address)
         port = url.port or _DEFAULT_PORTS.get(url.scheme, 0)
@@ -165,7 +165,7 @@ def _ports(service: Fields) -> Iterator[int]:
 
 
 def _prometheuses(services: Mapping[tuple[str, str], Fields], same: Fields | None) -> Iterator[str]:
-    """Yield addresses that may be right: the same Service's, else those called prometheus."""
+    """Yield addresses that may be the right one: of the same Service, or of one named prometheus."""
     for (namespace, name), service in services.items():
         is_named = "prometheus" in name and not any(
             word in name for word in ("adapter", "alertmanager", "exporter", "operator")
@@ -178,7 +178,7 @@ def _prometheuses(services: Mapping[tuple[str, str], Fields], same: Fields | Non
 
 
 def _agents_targets(snapshot: Snapshot) -> list[Row]:
-    """Return the targets that are agents, as far as their labels show."""
+    """Return the scrape targets that are agents, judged by their labels."""
     pods = {facts.name(pod) for pod in facts.agent_pods(snapshot)}
     jobs = {usage.get("job") for usage, _ in snapshot.prometheus.usage}
 

@@ -1,4 +1,4 @@
-"""Whether Prometheus lets anyone in, and which agents it leaves out."""
+"""Whether Prometheus refuses requests, and which agents it does not scrape."""
 
 from collections.abc import Iterator, Mapping
 
@@ -35,7 +35,7 @@ _CREDENTIALS = (
 
 
 def refused_findings(snapshot: Snapshot) -> Iterator[ClusterFinding]:
-    """Return the metrics servers that go without credentials to a Prometheus that wants them."""
+    """Return the metrics servers without credentials for a Prometheus that requires some."""
     look = snapshot.prometheus
     for body, _, flags in facts.metrics_servers(snapshot):
         if look.refused and not any(flag in flags for flag in _CREDENTIALS):
@@ -52,7 +52,7 @@ def refused_findings(snapshot: Snapshot) -> Iterator[ClusterFinding]:
 
 
 def left_out_findings(snapshot: Snapshot) -> Iterator[ClusterFinding]:
-    """Return the agents that have no target in a Prometheus that has one for others."""
+    """Return the agents without a scrape target, in a Prometheus that scrapes other agents."""
     targets = [labels for labels, _ in snapshot.prometheus.targets]
     pods = [
         pod

@@ -1,4 +1,4 @@
-"""Metrics servers: the rights of their accounts, their certificates, and who answers for cpu and memory.
+"""Metrics servers: RBAC of their accounts, certificates, and the server of cpu and memory.
 
 Source: kube-aggregator pkg/controllers/status/remote (condition Available); Go crypto/x509 verify.go.
 """
@@ -49,12 +49,12 @@ _SOON = timedelta(days=14)
 
 
 def is_expired(message: str) -> bool:
-    """Return whether a refused connection is about a certificate's time."""
+    """Return whether a connection failed because a certificate is expired or not yet valid."""
     return any(word in message for word in _EXPIRED)
 
 
 def serving_findings(snapshot: Snapshot) -> Iterator[ClusterFinding]:
-    """Return what keeps metrics servers from answering, beside their being there."""
+    """Return the faults that keep installed metrics servers from answering."""
     yield from _rights(snapshot)
     yield from _ends(snapshot)
     yield from _resource_metrics(snapshot)
@@ -87,7 +87,7 @@ def _rights(snapshot: Snapshot) -> Iterator[ClusterFinding]:
 
 
 def expired(name: str, body: Fields, evidence: str) -> ClusterFinding:
-    """Return that an APIService's server has a certificate out of its time."""
+    """Return a finding about the expired certificate of an APIService's server."""
     service = facts.service_fields(body.child("spec").child("service"))
     secret = f"-n {facts.namespace(service)} {facts.name(service)}-tls"
     return CERTIFICATE_EXPIRED.found(
@@ -176,7 +176,7 @@ def _resources(look: HpaLook) -> list[str]:
 
 
 def _without(look: HpaLook) -> str:
-    """Return the command that takes the first Resource metric out of an HPA that has others."""
+    """Return the command that removes an HPA's first Resource metric, if it has other metrics."""
     index = next(
         index
         for index, each in enumerate(look.metrics)

@@ -1,4 +1,4 @@
-"""What HPAs scale: whether it is there, whose it is, and who else sets its replicas.
+"""HPAs' targets: whether they exist, who owns them, and who else sets their replicas.
 
 Source: kubernetes v1.36 pkg/controller/podautoscaler/horizontal.go (AmbiguousSelector, ScalingDisabled);
     managers of fields: Argo CD (argocd-controller), Flux (kustomize-controller, helm-controller).
@@ -102,7 +102,7 @@ _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 def target_findings(snapshot: Snapshot, look: HpaLook) -> Iterator[ClusterFinding]:
-    """Return what is wrong with what an HPA scales."""
+    """Return the faults of an HPA's target."""
     yield from _absent(snapshot, look)
     body = facts.workload_of(snapshot, look)
     if body is not None:
@@ -185,7 +185,7 @@ def _owned(snapshot: Snapshot, look: HpaLook, body: Fields) -> Iterator[ClusterF
 
 @dataclass(frozen=True, slots=True)
 class ScaledTarget:
-    """What an HPA scales."""
+    """A target of an HPA, with its pod selector."""
 
     place: int
     look: HpaLook
@@ -195,7 +195,7 @@ class ScaledTarget:
 
 @dataclass(frozen=True, slots=True)
 class ScaledTargets:
-    """Those of a namespace that nothing else owns, each once, in the order of their HPAs."""
+    """A namespace's targets that no other object owns, each once, in the order of their HPAs."""
 
     by_selector: SelectorIndex[ScaledTarget]
     by_pod_labels: LabelIndex[ScaledTarget]
@@ -267,7 +267,7 @@ def _foreign(snapshot: Snapshot, look: HpaLook, body: Fields) -> Iterator[Cluste
 
 
 def _is_alone(pod: Fields) -> bool:
-    """Return whether a pod has no controller, or a Job."""
+    """Return whether a pod's controller is a Job, or it has none."""
     return (facts.controller(pod) or ("Job", ""))[0] == "Job"
 
 
@@ -297,7 +297,7 @@ def _replicas(look: HpaLook, body: Fields) -> Iterator[ClusterFinding]:
 
 
 def _manager(body: Fields) -> str | None:
-    """Return what sets the replicas again and again, as far as the object shows it."""
+    """Return the manager that keeps resetting the replicas, as the object's managed fields show it."""
     metadata = body.child("metadata")
     for each in metadata.items("managedFields"):
         manager = each.text("manager")
@@ -336,7 +336,7 @@ def _paused(look: HpaLook, body: Fields) -> Iterator[ClusterFinding]:
 
 
 def is_paused(look: HpaLook, body: Fields | None) -> bool:
-    """Return whether an HPA rests, as its workload has 0 replicas and it may not scale from there."""
+    """Return whether an HPA is paused: its workload has 0 replicas and `minReplicas` is not 0."""
     return (
         body is not None
         and body.child("spec").integer("replicas", 1) == 0
@@ -345,7 +345,7 @@ def is_paused(look: HpaLook, body: Fields | None) -> bool:
 
 
 def _stuck(snapshot: Snapshot, look: HpaLook, body: Fields) -> Iterator[ClusterFinding]:
-    """Return where an HPA takes 0 replicas for a pause that are not its own, or that it no longer knows."""
+    """Yield a finding where an HPA wrongly treats 0 replicas as a pause, and won't scale up."""
     version = snapshot.kubernetes
     marks = version is None or version >= MARKS_ZERO
     if look.hpa.min_replicas != 0 or body.child("spec").integer("replicas", 1) != 0 or not marks:

@@ -1,4 +1,4 @@
-"""The values that HPAs get: none, too few, too old, or of an object that is not there."""
+"""HPAs' metric values: missing, incomplete, too old, or of an object that does not exist."""
 
 from collections.abc import Iterator
 
@@ -63,7 +63,7 @@ _DESCRIBED = {
 def value_findings(
     snapshot: Snapshot, look: HpaLook, metric: MetricLook
 ) -> Iterator[ClusterFinding]:
-    """Return what is wrong with the value of one metric of an HPA."""
+    """Return the faults of the value of one metric of an HPA."""
     body = facts.workload_of(snapshot, look)
     if isinstance(metric.spec, ResourceMetric | ContainerResourceMetric):
         yield from _request(look, metric.spec, body)

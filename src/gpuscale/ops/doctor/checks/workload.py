@@ -1,4 +1,4 @@
-"""From the replicas that an HPA wants to pods that run: creation, scheduling, start, and disruption."""
+"""From desired replicas to running pods: creation, scheduling, start, disruption."""
 
 from collections.abc import Iterator
 
@@ -17,7 +17,7 @@ _CHECKS = Checks(
 
 
 def workload_findings(snapshot: Snapshot) -> Iterator[ClusterFinding]:
-    """Return what keeps the replicas that are wanted from running."""
+    """Return what keeps desired replicas from running."""
     yield from creation_findings(snapshot)
     yield from placement_findings(snapshot)
     yield from container_findings(snapshot)

@@ -1,4 +1,4 @@
-"""Pods that have a node and do not serve: containers that wait, end, or are not ready.
+"""Scheduled pods that don't serve: containers that wait, exit, or are not ready.
 
 Source: kubernetes v1.36 pkg/kubelet/images (ErrImagePull ...), pkg/kubelet/container (CrashLoopBackOff ...),
     pkg/kubelet/lifecycle (UnexpectedAdmissionError, OutOf...).
@@ -66,7 +66,7 @@ _OOM = "OOMKilled"
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """A container that does not run as it should."""
+    """A container that does not run as it should, and why."""
 
     pod: Fields
     container: str
@@ -75,7 +75,7 @@ class Stop:
 
 
 def container_findings(snapshot: Snapshot) -> Iterator[ClusterFinding]:
-    """Return the workloads whose pods have a node and do not serve."""
+    """Return the workloads with scheduled pods that don't serve."""
     for key, pods in pods_by_subject(snapshot).items():
         stops = [stop for pod in pods if _is_active(pod) for stop in _stops(pod)]
         waiting = [stop for stop in stops if stop.reason not in (_OOM, "ended")]
@@ -112,7 +112,7 @@ def _stops(pod: Fields) -> Iterator[Stop]:
 
 
 def last_words(status: Fields) -> str:
-    """Return how a container ended the last time, and what it said; empty where it never did."""
+    """Return how a container last ended, with its message; empty if it never did."""
     for state in ("lastState", "state"):
         ended = status.child(state).child("terminated")
         if ended.data:
@@ -224,7 +224,7 @@ def _describe(pod: Fields) -> str:
 
 
 def _ask_for_fewer(snapshot: Snapshot, key: Key, pod: Fields, most: int) -> Fix:
-    """Return the command for the containers that ask for more of a shared GPU than is given at once."""
+    """Return the command that lowers a container's request to what a shared GPU grants at once."""
     kind, namespace, name = key
     body = facts.named(snapshot, *key)
     template = fields_of({}) if body is None else body.child("spec").child("template")
@@ -248,7 +248,7 @@ def _ask_for_fewer(snapshot: Snapshot, key: Key, pod: Fields, most: int) -> Fix:
 
 
 def _behind(snapshot: Snapshot, key: Key, pods: Sequence[Fields]) -> str:
-    """Return which pods of a StatefulSet are not made before those that are there are ready.
+    """Return which pods of a StatefulSet wait until earlier ones are ready; empty if none do.
 
     Source: kubernetes v1.37 pkg/controller/statefulset/stateful_set_control.go (processReplica).
     """
@@ -266,7 +266,7 @@ def _behind(snapshot: Snapshot, key: Key, pods: Sequence[Fields]) -> str:
 
 
 def _is_replaced(snapshot: Snapshot, pod: Fields) -> bool:
-    """Return whether the template of a pod is out of use, so that what failed with it is over."""
+    """Return whether a pod's ReplicaSet is scaled to 0, so that its failures are over."""
     kind, name = facts.owner_kind(pod)
     body = facts.named(snapshot, kind, facts.namespace(pod), name)
     return kind == "ReplicaSet" and body is not None and not body.child("spec").integer("replicas")

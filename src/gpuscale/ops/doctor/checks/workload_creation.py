@@ -1,4 +1,4 @@
-"""Pods that are wanted and never made: what the API server refuses, and rollouts that don't end.
+"""Pods that are never created: refused by the API server, or of a stuck rollout.
 
 Source: kubernetes v1.36 pkg/controller/replicaset (ReplicaFailure, FailedCreate), pkg/controller/deployment
     (Progressing); refusals: plugin/pkg/admission (priority, limitranger, serviceaccount), apiserver
@@ -101,7 +101,7 @@ _REFUSALS: tuple[tuple[str, str, str], ...] = (
 
 
 def creation_findings(snapshot: Snapshot) -> Iterator[ClusterFinding]:
-    """Return the workloads whose pods can't be made, or don't become ready in time."""
+    """Return the workloads whose pods can't be created, or don't become ready in time."""
     for key, body in subjects(snapshot).items():
         failure = _failure(snapshot, key, body)
         if failure:
@@ -156,7 +156,7 @@ def _condition(body: Fields, kind: str) -> Fields | None:
 
 
 def _failure(snapshot: Snapshot, key: Key, body: Fields) -> str:
-    """Return what the API server says of pods that it refuses; empty where it takes them."""
+    """Return the API server's reason for refusing a workload's pods; empty if it accepts them."""
     failure = _condition(body, "ReplicaFailure")
     if failure is not None and failure.text("status") == "True":
         return f"{failure.text('reason')}: {failure.text('message')}"
@@ -167,7 +167,7 @@ def _failure(snapshot: Snapshot, key: Key, body: Fields) -> str:
 
 @once
 def _refusals(snapshot: Snapshot) -> Mapping[Key, str]:
-    """Return what the API server says first of the pods that it refuses, by who makes them."""
+    """Return the API server's first reason for refusing pods, by the object that creates them."""
     found: dict[Key, str] = {}
     for event in snapshot.all("refusals"):
         of = event.child("involvedObject")
@@ -182,7 +182,7 @@ def _missing(body: Fields) -> int:
 
 
 def refusal_fix(message: str, key: Key) -> Fix:
-    """Return what to do about the API server's refusal of a pod."""
+    """Return how to get a refused pod accepted."""
     kind, namespace, name = key
     for pattern, say, command in _REFUSALS:
         found = re.search(pattern, message)

@@ -1,4 +1,4 @@
-"""Pods that don't go when they should, by budgets, and pods that went for others of a higher priority.
+"""Disruption: PodDisruptionBudgets that block evictions, and pods preempted for a higher priority.
 
 Source: kubernetes v1.37 pkg/scheduler/framework/preemption (event Preempted: of the pod that goes, with the
     uid of the one that it goes for).
@@ -45,7 +45,7 @@ _PREEMPTOR = re.compile(r"Preempted by pod (\S+)")
 
 
 def disruption_findings(snapshot: Snapshot) -> Iterator[ClusterFinding]:
-    """Return the budgets that keep the nodes of scaled workloads for ever."""
+    """Return the budgets that block the draining of scaled workloads' nodes for ever."""
     for budget in snapshot.all("poddisruptionbudgets"):
         selector, up_to = budget.child("spec").selector("selector"), _blocks_up_to(budget)
         looks = _looks_by_pod_labels(snapshot).get(facts.namespace(budget))
@@ -58,7 +58,7 @@ def disruption_findings(snapshot: Snapshot) -> Iterator[ClusterFinding]:
 
 @once
 def _looks_by_pod_labels(snapshot: Snapshot) -> Mapping[str, LabelIndex[HpaLook]]:
-    """Return the HPAs of each namespace by the labels of the pods that they scale."""
+    """Return an index of each namespace's HPAs by the labels of their pods."""
     return {
         namespace: LabelIndex(
             (look, facts.labels(pod)) for look in looks for pod in facts.pods_of(snapshot, look)
@@ -121,7 +121,7 @@ def _overlaps(snapshot: Snapshot) -> Iterator[ClusterFinding]:
 
 
 def _blocks_up_to(budget: Fields) -> float:
-    """Return up to how many replicas of a workload a budget lets none of their pods go."""
+    """Return the highest replica count at which a budget allows no eviction."""
     spec = budget.child("spec").data
     most, least = spec.get("maxUnavailable"), spec.get("minAvailable")
     if most in (0, "0", "0%") or least == "100%":

@@ -1,4 +1,4 @@
-"""Pods that the scheduler does not even try: gates, volumes that are not bound, claims without devices.
+"""Pods that the scheduler does not try: scheduling gates, unbound volumes, claims without devices.
 
 Source: kubernetes v1.36 pkg/scheduler/framework/plugins (schedulinggates, volumebinding, dynamicresources);
     resource.k8s.io/v1 (ResourceClaim, ResourceClaimTemplate, DeviceClass, ResourceSlice);
@@ -55,7 +55,7 @@ _VOLUME_WORDS = ("persistentvolumeclaim", "PersistentVolume", "persistent volume
 
 @dataclass(frozen=True, slots=True)
 class HoldReason:
-    """Why a pod is not even tried."""
+    """Why the scheduler does not try a pod."""
 
     check: Check
     what: str
@@ -64,7 +64,7 @@ class HoldReason:
 
 
 def held_back(snapshot: Snapshot, pod: Fields) -> HoldReason | None:
-    """Return what keeps the scheduler from trying a pod; None where nothing does."""
+    """Return what keeps the scheduler from trying a pod; None if it tries."""
     if facts.condition(pod, "PodScheduled") == "":
         # Without its claims made, a pod does not get as far as the scheduler.
         return next(_claims(snapshot, pod), None) or _unscheduled(snapshot, pod)
@@ -83,7 +83,7 @@ def held_back(snapshot: Snapshot, pod: Fields) -> HoldReason | None:
 
 
 def queued_findings(snapshot: Snapshot) -> Iterator[ClusterFinding]:
-    """Return the suspended Jobs and the like that Kueue keeps in a queue; gated pods are told as pods."""
+    """Return the Jobs and other suspended objects that Kueue queues; gated pods get findings as pods."""
     for (kind, namespace, name), held in _queued(snapshot).items():
         if kind != "Pod":
             where = f"{kind.lower()}/{namespace}/{name}"
@@ -92,7 +92,7 @@ def queued_findings(snapshot: Snapshot) -> Iterator[ClusterFinding]:
 
 @once
 def _queued(snapshot: Snapshot) -> Mapping[tuple[str, str, str], HoldReason]:
-    """Return what Kueue says of the workloads with GPUs that have no quota yet, by their owners."""
+    """Return Kueue's messages about GPU workloads without quota, by owner."""
     found = {}
     for body in snapshot.all("queued-workloads"):
         waits = [
@@ -190,7 +190,7 @@ def _unbound(snapshot: Snapshot, claim: Fields, said: str, command: str) -> Hold
 
 @once
 def _names(snapshot: Snapshot, plural: str) -> Collection[str]:
-    """Return the names of objects that are in no namespace."""
+    """Return the names of a kind's cluster-wide objects."""
     return {facts.name(each): None for each in snapshot.all(plural)}.keys()
 
 

@@ -1,4 +1,4 @@
-"""Pods that no node takes, each by its own cause: what it asks for, and where it may go.
+"""Pods that fit no node, each with its own cause: what it requests, which nodes it allows.
 
 Source: kubernetes v1.36 pkg/scheduler/framework/plugins (messages of nodeaffinity, noderesources,
     tainttoleration) and framework/types.go (FitError).
@@ -100,7 +100,7 @@ Amounts = tuple[tuple[str, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Why a pod has no node."""
+    """Why a pod fits no node."""
 
     check: Check
     what: str
@@ -109,7 +109,7 @@ class Cause:
 
 
 def placement_findings(snapshot: Snapshot) -> Iterator[ClusterFinding]:
-    """Return why pods have no node, once for each workload and cause."""
+    """Return why pods fit no node, once for each workload and cause."""
     yield from queued_findings(snapshot)
     for key, causes in _causes(snapshot).items():
         reported: set[str] = set()
@@ -123,7 +123,7 @@ def placement_findings(snapshot: Snapshot) -> Iterator[ClusterFinding]:
 
 @once
 def explained(snapshot: Snapshot) -> frozenset[str]:
-    """Return the waiting pods that more GPUs would not help, or whose nodes are ill; as `namespace/name`."""
+    """Return, as `namespace/name`, the pending pods that more GPUs would not help."""
     return frozenset(
         facts.full_name(pod) for causes in _causes(snapshot).values() for pod, _ in causes
     )
@@ -131,7 +131,7 @@ def explained(snapshot: Snapshot) -> frozenset[str]:
 
 @once
 def _causes(snapshot: Snapshot) -> Mapping[Key, Sequence[tuple[Fields, Cause | None]]]:
-    """Return the waiting pods that are not just waiting for GPUs; None where another part is the cause."""
+    """Return the pending pods whose cause is not a mere lack of GPUs; None if another part explains them."""
     found: dict[Key, list[tuple[Fields, Cause | None]]] = {}
     for key, pods in pods_by_subject(snapshot).items():
         for pod in pods:
@@ -157,7 +157,7 @@ def _is_pending(pod: Fields) -> bool:
 
 
 def reasons_in(message: str) -> dict[str, int]:
-    """Return how many nodes refused a pod for which reason, as the scheduler says."""
+    """Return how many nodes refused a pod for each reason in the scheduler's message."""
     found = re.match(r"\d+/\d+ nodes are available: (?P<list>.*?)(?:\. |\.?$)", message)
     if found is None:
         return {}
@@ -176,21 +176,21 @@ def _unplaced(snapshot: Snapshot, key: Key, pod: Fields) -> Cause | None:
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What a pod asks for of resources that take a device plugin or a claim."""
+    """A pod's requests for device plugin resources and claims."""
 
     resources: Amounts
     is_for_gpus: bool
 
     @property
     def gpus(self) -> Amounts:
-        """Return what is asked for of GPUs and of what counts as one."""
+        """Return the requests for GPUs, whole or partial."""
         kinds = (None, GpuKind.QUALIFIER)
         return tuple(each for each in self.resources if gpu_kind(each[0]) not in kinds)
 
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """The nodes that have what a pod needs; where none has, those that have all up to what is short."""
+    """The nodes with what a pod needs; if none has all, those that lack one resource only."""
 
     nodes: Mapping[str, Fields]
     """By name."""
@@ -224,7 +224,7 @@ def _room(snapshot: Snapshot, needs: Needs) -> Room:
 
 @dataclass(frozen=True, slots=True)
 class NodeKind:
-    """What nodes have in common that decides whether they take a pod."""
+    """What decides whether nodes take a pod, shared by many nodes."""
 
     taints: tuple[Taint, ...]
     """Those that stay."""
@@ -242,7 +242,7 @@ Kinds = Mapping[NodeKind, Sequence[tuple[int, Fields]]]
 
 @once
 def _matching(snapshot: Snapshot, needs: Needs, choice: Choice) -> Kinds:
-    """Return the nodes that a pod chooses of those that have what it needs."""
+    """Return the nodes with what a pod needs that its selectors also allow."""
     room = _room(snapshot, needs).nodes
     found: dict[NodeKind, list[tuple[int, Fields]]] = {}
     for place, node in enumerate(chosen(snapshot, choice)):
@@ -308,7 +308,7 @@ def _obstacle(
 
 
 def _surge(snapshot: Snapshot, key: Key, pod: Fields) -> Cause | None:
-    """Return a rollout that waits for a GPU of its own old pods, which it keeps until a new one is ready.
+    """Return the cause of a stuck rollout: the new pod waits for a GPU that an old pod holds.
 
     Source: kubernetes v1.37 pkg/controller/deployment/util/deployment_util.go (ResolveFenceposts).
     """
@@ -345,13 +345,13 @@ def _surge(snapshot: Snapshot, key: Key, pod: Fields) -> Cause | None:
 
 @once
 def _oldest_ready(snapshot: Snapshot, key: Key) -> int | None:
-    """Return the lowest revision of a workload's ready pods."""
+    """Return the lowest template revision among a workload's ready pods."""
     ready = filter(facts.is_ready, pods_by_subject(snapshot).get(key, ()))
     return min((_revision(snapshot, each) for each in ready), default=None)
 
 
 def _revision(snapshot: Snapshot, pod: Fields) -> int:
-    """Return which of its Deployment's templates a pod is of, counted up; 0 where that is not known."""
+    """Return the revision of a pod's template in its Deployment; 0 if unknown."""
     body = facts.named(
         snapshot, "ReplicaSet", facts.namespace(pod), (facts.controller(pod) or ("", ""))[1]
     )
@@ -361,7 +361,7 @@ def _revision(snapshot: Snapshot, pod: Fields) -> int:
 
 
 def _resolved(rolling: Fields, field: str, replicas: int, *, is_up: bool) -> int:
-    """Return a field of a rolling update as a number of pods; shares of surge are rounded up."""
+    """Return maxSurge or maxUnavailable as a number of pods; a percentage of surge is rounded up."""
     value = rolling.data.get(field, "25%")
     if not isinstance(value, str):
         return value if isinstance(value, int) else 0
@@ -371,7 +371,7 @@ def _resolved(rolling: Fields, field: str, replicas: int, *, is_up: bool) -> int
 
 @once
 def _waits_for_ill_nodes(snapshot: Snapshot, wanted: Amounts) -> bool:
-    """Return whether nodes that would take a pod are there and not Ready, which is reported of them."""
+    """Return whether a pod would fit on nodes that are not Ready, which have findings of their own."""
     return any(
         all(_offers(node, name) >= count for name, count in wanted)
         and any(_free(snapshot, node, name) >= count for name, count in wanted)
@@ -391,7 +391,7 @@ def _free(snapshot: Snapshot, node: Fields, resource: str) -> int:
 
 @once
 def _taken(snapshot: Snapshot) -> Mapping[str, Mapping[str, int]]:
-    """Return what the pods that are bound to each node have of GPUs."""
+    """Return the GPUs that bound pods request on each node."""
     found: dict[str, Counter[str]] = {}
     for node, pods in facts.pods_by_node(snapshot).items():
         found[node] = Counter()
@@ -402,7 +402,7 @@ def _taken(snapshot: Snapshot) -> Mapping[str, Mapping[str, int]]:
 
 @once
 def _offered(snapshot: Snapshot, needs: Needs) -> Mapping[str, int]:
-    """Return what there is of GPUs on the nodes that have what a pod needs, up to what is short."""
+    """Return the GPUs of the nodes in `Room`, by resource name."""
     found: Counter[str] = Counter()
     for node in _room(snapshot, needs).nodes.values():
         gives = facts.amounts(node).allocatable
@@ -458,7 +458,7 @@ def _labels_beside(
 
 @once
 def _values(snapshot: Snapshot, needs: Needs, label: str) -> frozenset[str]:
-    """Return the values of a label on the nodes that have what a pod needs."""
+    """Return a label's values on the nodes with what a pod needs."""
     labels = map(facts.labels, _room(snapshot, needs).nodes.values())
     return frozenset(each[label] for each in labels if label in each)
 
@@ -513,7 +513,7 @@ def _no_node_yet(snapshot: Snapshot, first: Fields, count: int, _key: Key, pod: 
 
 
 def _other(free: int, key: Key, pod: Fields) -> Cause | None:
-    """Return what else keeps a pod off nodes that have its GPUs free."""
+    """Return why nodes with free GPUs don't take a pod, in the scheduler's words."""
     said = facts.why_waiting(pod)
     reasons = reasons_in(said)
     for word, fix in _FIXES:

@@ -1,4 +1,4 @@
-"""Which workloads and pods are looked at: those that HPAs scale, those that want GPUs, and gpuscale's own."""
+"""The workloads and pods to check: targets of HPAs, users of GPUs, and gpuscale's own."""
 
 from collections.abc import Mapping
 
@@ -13,7 +13,7 @@ Key = tuple[str, str, str]
 
 @once
 def subjects(snapshot: Snapshot) -> Mapping[Key, Fields]:
-    """Return the workloads that are looked at; a ReplicaSet of a Deployment counts as the Deployment."""
+    """Return the workloads to check; a Deployment stands for its ReplicaSets."""
     scaled = {
         (look.hpa.target.kind, look.namespace, look.hpa.target.name) for look in snapshot.hpas
     }
@@ -30,19 +30,19 @@ def subjects(snapshot: Snapshot) -> Mapping[Key, Fields]:
 
 
 def wants_gpus(body: Fields) -> bool:
-    """Return whether a pod, or a template of pods, asks for GPUs or claims devices."""
+    """Return whether a pod or pod template requests GPUs or claims devices."""
     return facts.asks_for_gpus(body) or bool(facts.claims_of(body.child("spec")))
 
 
 def key_of(snapshot: Snapshot, pod: Fields) -> Key:
-    """Return the workload of a pod."""
+    """Return the key of a pod's workload: kind, namespace and name."""
     kind, name = facts.maker(snapshot, pod)
     return kind, facts.namespace(pod), name
 
 
 @once
 def pods_by_subject(snapshot: Snapshot) -> Mapping[Key, list[Fields]]:
-    """Return the pods of each workload that is looked at, and single pods and Jobs that want GPUs."""
+    """Return the pods of each workload to check, and those Jobs and single pods that request GPUs."""
     known = subjects(snapshot)
     found: dict[Key, list[Fields]] = {}
     for pod in snapshot.all("pods"):
@@ -53,6 +53,6 @@ def pods_by_subject(snapshot: Snapshot) -> Mapping[Key, list[Fields]]:
 
 
 def about(key: Key) -> str:
-    """Return what a workload is called in findings."""
+    """Return a workload's name in findings."""
     kind, namespace, name = key
     return f"{kind.lower()}/{namespace}/{name}"

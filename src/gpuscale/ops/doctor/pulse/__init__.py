@@ -1,4 +1,4 @@
-"""The pulse: the time that each hop takes from load to a ready pod."""
+"""`doctor pulse`: the time each hop takes from load to a ready pod."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""How long each hop takes from load on a GPU to a ready pod: out of what was seen, no I/O.
+"""The times of the hops from load on a GPU to a ready pod, computed from observations; no I/O.
 
 A hop has moved at the first sight in which its value is over all those before the load. What is absent is
 never a change: a value that was not there before the load has nothing to be compared with.
@@ -15,7 +15,7 @@ VALUE_RISE_RATIO = 0.05
 
 
 class PulseHop(Enum):
-    """What load goes through, in this order."""
+    """The hops that load passes, in order."""
 
     GPU = "GPU at agent"
     VALUE = "value served"
@@ -29,7 +29,7 @@ HOPS = tuple(PulseHop)
 
 
 class PodStage(IntEnum):
-    """How far a pod has come."""
+    """How far a pod has started."""
 
     CREATED = 0
     SCHEDULED = 1
@@ -45,7 +45,7 @@ _STAGES = {
 
 @dataclass(frozen=True, slots=True)
 class PulseSight:
-    """What there was to see of the chain at one moment."""
+    """One observation of the chain."""
 
     at_ms: int
     gpu_percent: float | None = None
@@ -62,7 +62,7 @@ class PulseSight:
 
 @dataclass(frozen=True, slots=True)
 class HopTime:
-    """When a hop moved."""
+    """When a hop reacted."""
 
     hop: PulseHop
     after_ms: int | None
@@ -71,7 +71,7 @@ class HopTime:
 
 @dataclass(frozen=True, slots=True)
 class LoadCount:
-    """What came of the requests that made the load."""
+    """Counts of the requests that made the load."""
 
     answered: int = 0
     failed: int = 0
@@ -81,7 +81,7 @@ class LoadCount:
 
 @dataclass(frozen=True, slots=True)
 class Pulse:
-    """What became of one load."""
+    """The result of one pulse."""
 
     about: str
     """The HPA, as `hpa/namespace/name`."""
@@ -97,12 +97,12 @@ class Pulse:
 
     @property
     def stuck(self) -> PulseHop | None:
-        """Return the first hop after all those that moved; None where the load came through."""
+        """Return the first hop that did not react, after those that did; None if the load came through."""
         return stuck_hop(self.times)
 
 
 class PulseObserver:
-    """Compares what is seen with what was seen before the load.
+    """Compares observations with the state before the load.
 
     Args:
         before: at least one sight.
@@ -122,7 +122,7 @@ class PulseObserver:
         self._moved: dict[PulseHop, int] = {}
 
     def see(self, sight: PulseSight) -> None:
-        """Take note of the hops that have moved."""
+        """Record the hops that have reacted in an observation."""
         for hop in HOPS:
             if hop not in self._moved and self._has_moved(hop, sight):
                 self._moved[hop] = sight.at_ms
@@ -136,7 +136,7 @@ class PulseObserver:
         return PulseHop.READY in self._moved
 
     def times(self, start_ms: int) -> tuple[HopTime, ...]:
-        """Return when each hop moved, since the start."""
+        """Return when each hop reacted, since the start."""
         return tuple(
             HopTime(hop, self._moved[hop] - start_ms if hop in self._moved else None)
             for hop in HOPS
@@ -160,7 +160,7 @@ class PulseObserver:
 
 
 def stuck_hop(times: Sequence[HopTime]) -> PulseHop | None:
-    """Return the first hop after all those that moved; None where the last one did.
+    """Return the first hop after all that reacted; None if the last one did.
 
     One that was not seen to move before one that did was passed all the same, as where an agent can't be
     asked from here.

@@ -1,4 +1,4 @@
-"""How long a pulse may be watched, and how much of it may be under way at a time."""
+"""Limits on a pulse's duration and on its concurrent requests."""
 
 from gpuscale.base.ranges import Range
 

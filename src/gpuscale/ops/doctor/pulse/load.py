@@ -1,4 +1,4 @@
-"""Load that is bounded in its pace and ends with its block: GET requests to one address."""
+"""Load at a limited rate: GET requests to one address, which end with their `async with` block."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -21,7 +21,7 @@ _BAD_STATUS = 400
 
 
 class PulseLoad:
-    """Requests that go on until the block ends.
+    """Sends requests while its block runs.
 
     Args:
         url: that is asked for.
@@ -37,7 +37,7 @@ class PulseLoad:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Send requests while the block runs; none is under way after it."""
+        """Send requests while the block runs; all have ended when it does."""
         async with HttpSession(_TIMEOUT_S) as session:
             senders = [asyncio.create_task(self._bounded(session)) for _ in range(self._at_once)]
             try:

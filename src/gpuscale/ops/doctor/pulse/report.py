@@ -1,4 +1,4 @@
-"""A pulse as a waterfall, as JSON, and what likely helps where it is stuck."""
+"""A pulse as a waterfall and as JSON, and a likely fix for the hop where it is stuck."""
 
 from collections.abc import Iterator
 
@@ -13,7 +13,7 @@ _NAMES = max(len(hop.value) for hop in PulseHop)
 
 
 def pulse_lines(pulse: Pulse) -> Iterator[str]:
-    """Return the waterfall: for each hop its end, how long it took alone, and a bar where that was."""
+    """Return the waterfall: a line for each hop with its end, its own duration, and a bar."""
     start = "the first request" if pulse.load else "the first change"
     yield f"{pulse.about}: seconds since {start}, to within {pulse.every_ms / 1000:g} s or so"
     yield f"  {'':{_NAMES}} {'at':>7} {'took':>7}"
@@ -33,7 +33,7 @@ def pulse_lines(pulse: Pulse) -> Iterator[str]:
 
 
 def pulse_document(pulse: Pulse) -> dict[str, object]:
-    """Return the pulse for programs; times are in seconds, null where a hop was not seen to move."""
+    """Return the pulse as JSON-shaped data; times are in seconds, null for a hop that did not react."""
     load = pulse.load
     return {
         "about": pulse.about,
@@ -55,7 +55,7 @@ def pulse_document(pulse: Pulse) -> dict[str, object]:
 
 
 def fix_for(hop: PulseHop, look: HpaLook) -> str:
-    """Return what likely helps where a hop does not move: a sentence with a command.
+    """Return a likely fix for a hop that does not react: a sentence with a command.
 
     Args:
         hop: that did not move.
@@ -117,7 +117,7 @@ def _bar(from_ms: int, to_ms: int, total_ms: int) -> str:
 
 
 def _took_ms(times: tuple[HopTime, ...]) -> Iterator[int | None]:
-    """Yield how long each hop took after the latest one before it; none where it was not seen."""
+    """Yield each hop's own duration after the latest hop before it; None if it did not react."""
     latest = 0
     for each in times:
         if each.after_ms is None:

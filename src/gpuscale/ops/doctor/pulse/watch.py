@@ -1,4 +1,4 @@
-"""Watches one HPA's chain while there is load on its pods.
+"""Observes one HPA's chain while its pods are under load.
 
 Nothing in the cluster is changed but by the load itself.
 """
@@ -45,7 +45,7 @@ _INSTANCE = "GPU_I_ID"
 
 @dataclass(frozen=True, slots=True)
 class PulseSettings:
-    """What is done, and for how long at most."""
+    """The load of a pulse, and its longest duration."""
 
     hpa: str | None = None
     """`namespace/name`; None for the only one that scales on a custom or external metric."""
@@ -56,7 +56,7 @@ class PulseSettings:
 
 
 def choose(snapshot: Snapshot, wanted: str | None) -> HpaLook:
-    """Return the HPA that is meant.
+    """Return the HPA of this name.
 
     Raises:
         UsageError: there is none, more than one to choose from, or it scales nothing.
@@ -89,7 +89,7 @@ def _with_target(look: HpaLook) -> HpaLook:
 
 
 class PulseWatch:
-    """Looks at the chain of one HPA.
+    """Observes the chain of one HPA.
 
     Args:
         connection: to the API server.
@@ -122,7 +122,7 @@ class PulseWatch:
         }
 
     async def pulse(self, settings: PulseSettings, begin: Callable[[], None]) -> Pulse:
-        """Return the times of the hops, once a new pod is ready or the time is over.
+        """Return the hops' times, once a new pod is ready or time is up.
 
         Args:
             settings: what is done.
@@ -187,7 +187,7 @@ class PulseWatch:
             )
 
     async def _sight(self) -> PulseSight:
-        """Return what there is to see, the end of the chain first.
+        """Return an observation, reading the chain from its end.
 
         So a hop never seems to move before the one that moves it, however long the looks take.
         """
@@ -213,7 +213,7 @@ class PulseWatch:
         return Look(_items(answer)).each
 
     async def _hpa(self) -> tuple[int | None, str]:
-        """Return the replicas that are wanted, and what the controller says."""
+        """Return the HPA's desired replicas, and its condition's message."""
         name = self._look.hpa.metadata.name
         place = f"namespaces/{self._look.namespace}/horizontalpodautoscalers/{name}"
         status = fields_of(await self._connection.get(f"/apis/autoscaling/v2/{place}")).child(
@@ -227,7 +227,7 @@ class PulseWatch:
         return max((each for each in wanted if each is not None), default=None), "; ".join(texts)
 
     async def _asked_of_target(self) -> int | None:
-        """Return the replicas that the target is to have: KEDA wakes it from zero without its HPA."""
+        """Return the target's replicas in its spec, which KEDA raises from zero without the HPA."""
         path = scale_path(self._look.hpa.target, self._look.namespace)
         try:
             return fields_of(await self._connection.get(path)).child("spec").integer("replicas")
@@ -235,7 +235,7 @@ class PulseWatch:
             return None
 
     async def _why_none_created(self) -> str:
-        """Return what the workload says of pods that it can't have; empty where it says nothing."""
+        """Return the workload's reason for creating no pods; empty if it gives none."""
         path = scale_path(self._look.hpa.target, self._look.namespace).removesuffix("/scale")
         try:
             status = fields_of(await self._connection.get(path)).child("status")
@@ -249,7 +249,7 @@ class PulseWatch:
         return next(texts, "")
 
     async def _values(self) -> tuple[dict[str, float], str]:
-        """Return the highest item of each metric, and why one has none."""
+        """Return each metric's highest value, and why one has none."""
         found: dict[str, float] = {}
         faults = []
         for spec in self._look.hpa.metrics:
@@ -269,7 +269,7 @@ class PulseWatch:
         return found, "; ".join(faults or shown)
 
     async def _gpu(self, pods: Iterable[Fields]) -> tuple[float | None, str]:
-        """Return how busy the busiest GPU of these pods is, and why that is unknown."""
+        """Return the utilization of the busiest GPU of these pods, and why it is unknown."""
         looks = (await self._agents.read(self._around)).looks
         names = {facts.name(pod) for pod in pods}
         seen = list(busy_percents(looks, self._look.namespace, names))
@@ -280,7 +280,7 @@ class PulseWatch:
 
 
 def _around(snapshot: Snapshot, look: HpaLook) -> Snapshot:
-    """Return the nodes of an HPA's pods with their agents, and nothing else."""
+    """Return a snapshot with the nodes of an HPA's pods and their agents only."""
     nodes = {pod.child("spec").text("nodeName") for pod in facts.pods_of(snapshot, look)}
     agents = [
         pod.data
@@ -291,7 +291,7 @@ def _around(snapshot: Snapshot, look: HpaLook) -> Snapshot:
 
 
 def busy_percents(looks: Iterable[AgentLook], namespace: str, names: set[str]) -> Iterable[float]:
-    """Return how busy the GPUs and MIG instances of some pods are, in percent."""
+    """Return the utilization of pods' GPUs and MIG instances, in percent."""
     for look in looks:
         for name, percent in _USAGE.items():
             for sample in look.families[name].samples if name in look.families else ():

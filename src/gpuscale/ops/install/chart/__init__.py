@@ -1,1 +1,1 @@
-"""What the Helm chart has of the code."""
+"""The generated parts of the Helm chart."""

@@ -1,4 +1,4 @@
-"""`python -m gpuscale.ops.install.chart FOLDER`: write what the Helm chart has of the code."""
+"""`python -m gpuscale.ops.install.chart FOLDER`: write the chart's generated files."""
 
 import sys
 from pathlib import Path
@@ -7,7 +7,7 @@ from gpuscale.ops.install.chart.made import chart_files
 
 
 def main() -> None:
-    """Write what the chart has of the code."""
+    """Write the chart's generated files."""
     folder = Path(sys.argv[1] if len(sys.argv) > 1 else "charts/gpuscale")
     for name, text in chart_files().items():
         path = folder / name

@@ -1,4 +1,4 @@
-"""What the Helm chart has of the package: data about providers and signals, values and their schema.
+"""The chart's generated files: data about providers and signals, default values and their schema.
 
 Templates, alerts and dashboards are written by hand. `rendering` renders them in process; a test compares it
 with Helm.
@@ -23,7 +23,7 @@ _DATA_NOTE = "# Made by `python -m gpuscale.ops.install.chart`.\n"
 
 
 def chart_files() -> dict[str, str]:
-    """Return the files of the chart that are made from the package, by their names."""
+    """Return the chart's generated files, by name."""
     return {
         "Chart.yaml": dump_documents([_chart()]),
         "values.yaml": _VALUES_NOTE + values_reference(described_schema(Values)),
@@ -41,7 +41,7 @@ def _data(data: object) -> str:
 
 
 def provider_data(provider: Provider) -> dict[str, object]:
-    """Return what templates have to know of a provider."""
+    """Return a provider's data for the templates."""
     labels = [
         {"key": each.key, **({"values": list(each.values)} if each.values else {})}
         for each in provider.gpu_node_labels()
@@ -93,7 +93,7 @@ _VALUES_NOTE = """\
 
 
 def _scale_defaults() -> dict[str, object]:
-    """Return what a scale has unless it says otherwise; a workload's name and limits have no default."""
+    """Return the defaults of an entry of `scale`; a workload's name and limits have none."""
     some = Scale(workload=Workload(name="some"), target=1, max_replicas=1)
     data = some.model_dump(mode="json", by_alias=True)
     del data["target"], data["maxReplicas"], data["workload"]["name"]
@@ -101,7 +101,7 @@ def _scale_defaults() -> dict[str, object]:
 
 
 def _schema() -> Any:  # noqa: ANN401 - a JSON schema
-    """Return the schema of the values file; durations are texts here, which Helm passes through."""
+    """Return the JSON schema of the values file; durations are strings, which Helm passes through."""
     schema = described_schema(Values)
     # Helm adds it to the values of a chart that is part of another.
     schema["properties"]["global"] = {

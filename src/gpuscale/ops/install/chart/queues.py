@@ -1,4 +1,4 @@
-"""The queues that alerts look at, from the signals that are one."""
+"""The queue lengths in alert rules, from the signals that measure a queue."""
 
 from collections.abc import Iterator
 
@@ -6,12 +6,12 @@ from gpuscale.signals import SIGNALS, Signal, SignalFamily
 
 
 def queue_texts() -> dict[str, str]:
-    """Return what alert rules say in place of `QUEUES_OF_PODS` and `QUEUE_METRICS`."""
+    """Return the replacements for `QUEUES_OF_PODS` and `QUEUE_METRICS` in alert rules."""
     return {"ofPods": _queues_of_pods(), "metrics": "|".join(_queue_metrics())}
 
 
 def _queues_of_pods() -> str:
-    """Return a selector of the series of requests that wait in pods."""
+    """Return a selector for the series of requests waiting in pods."""
     lengths = [each for each in SIGNALS.values() if _is_length_in_pods(each)]
     matchers = dict.fromkeys(each.matchers for each in lengths if each.matchers)
     # Series without the label are of the other servers.
@@ -21,7 +21,7 @@ def _queues_of_pods() -> str:
 
 
 def _queue_metrics() -> Iterator[str]:
-    """Yield what HPAs call the queues of families that have no length in pods."""
+    """Yield the API names of queue metrics that no pod reports."""
     seen = _families_with_lengths()
     waiting = {
         name: each for name, each in SIGNALS.items() if each.is_queue and each.family not in seen

@@ -17,7 +17,7 @@ _LATER = frozenset(ServedPodSettings.model_fields)
 
 
 def values_reference(schema: Schema) -> str:
-    """Return the file, from the schema of values."""
+    """Return values.yaml, written from the schema of values."""
     return "\n".join(_lines(Values(spec=ValuesSpec()), schema, schema["$defs"], "")) + "\n"
 
 

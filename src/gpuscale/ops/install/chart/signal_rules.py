@@ -1,4 +1,4 @@
-"""The rule of each signal, as prometheus-adapter reads them: which series the metrics API serves as what."""
+"""A prometheus-adapter rule for each signal: its series and the metric's API name."""
 
 from typing import Any
 
@@ -6,12 +6,12 @@ from gpuscale.signals import Signal, value_by
 
 
 def has_rule(signal: Signal) -> bool:
-    """Return whether a rule of its own serves a signal: of GPUs all are served, and queries by triggers."""
+    """Return whether a signal has a rule of its own: GPU signals share one, queries are triggers."""
     return not signal.is_of_gpus and signal.kind != "external"
 
 
 def signal_rule(signal: Signal) -> dict[str, Any]:
-    """Return the rule of a signal of a model server or a gateway, in all spellings of its series."""
+    """Return the rule of a model server's or gateway's signal, for all names of its series."""
     ending = "_bucket" if signal.how == "p95" else ""
     names = [f"{each}{ending}" for each in signal.spellings]
     label = signal.label or "pod"

@@ -1,4 +1,4 @@
-"""What reads and changes a cluster: applying rendered objects, removing them, looking at what is there."""
+"""Applying rendered objects to a cluster, removing them, and detecting what it has already."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""Applying an installation's objects: all of them, or none.
+"""Applies an installation's objects: all of them, or none.
 
 Each object is applied by the server (server-side apply), so that fields which others set stay theirs. The
 state before is kept, and put back when a later step fails or the run is interrupted.
@@ -100,7 +100,7 @@ class Installer:
         self._gave_way: list[Mapping[str, Any]] = []
 
     async def install(self, name: str, objects: Sequence[Object]) -> list[ClusterChange]:
-        """Return what was changed once all of it works.
+        """Apply everything, wait until it works, and return the changes.
 
         Raises:
             UsageError: something is in the way; nothing was changed.
@@ -128,7 +128,7 @@ class Installer:
         return [*kept, *made, *gone, *removed]
 
     async def _apply_all(self, plan: Plan) -> None:
-        """Apply servers first, then the APIs that they serve, then what asks these APIs.
+        """Apply servers first, then the APIs they serve, then objects that use these APIs.
 
         What has to be recreated comes last, so that no other step's failure costs it its pods.
         """
@@ -164,7 +164,7 @@ class Installer:
                     self._announce(f"warning: {error}; the installation goes on")
 
     async def _make_way(self, plan: Plan) -> None:
-        """Remove our autoscalers of workloads that get one of another kind: two would block each other."""
+        """Remove our autoscalers of workloads that get another kind of autoscaler, as two would conflict."""
         for body in in_the_way(plan.surplus, [step.body for step in plan.steps]):
             self._gave_way.append(body)
             await take_away(self._client, body)
@@ -177,14 +177,14 @@ class Installer:
     async def _take_over(
         self, body: Object, before: Mapping[str, Any], **options: str
     ) -> Mapping[str, Any]:
-        """Write an object over another's, whose fields would else stay beside ours."""
+        """Replace another owner's object, so that its fields don't remain beside ours."""
         query = {"fieldManager": f"{FIELD_MANAGER}-replace", **options}
         new = with_way_back(await self._trusted(body), before)
         new["metadata"]["resourceVersion"] = before["metadata"]["resourceVersion"]
         return await self._client.replace(f"{path_of(body)}?{urlencode(query)}", new)
 
     async def _trusted(self, body: Object) -> Object:
-        """Return an APIService with the CA that its pods made, so that no request fails until they add it."""
+        """Return an APIService with the CA of its server's pods, so that it is trusted from the start."""
         spec = body.get("spec", {})
         secret = body["metadata"].get("annotations", {}).get(CA_SECRET)
         if body["kind"] != "APIService" or secret is None or "caBundle" in spec:
@@ -240,7 +240,7 @@ class Installer:
         return [*changes, *surplus]
 
     async def _roll_back(self) -> str:
-        """Put everything back as it was, last step first; return what was done and what could not be."""
+        """Restore the earlier state, last step first; return what was restored and what could not be."""
         lines = []
         for step in reversed(self._tried):
             if self._outcomes.get(step.reference) is ApplyOutcome.UNCHANGED:
@@ -271,7 +271,7 @@ class Installer:
         return f"taken back: {step.reference} as it was{again}"
 
     async def _remove_whole(self, step: ApplyStep, waiter: Waiter, propagation: str) -> None:
-        """Remove an object and wait until it is gone, so that another run finds nothing that is ending."""
+        """Remove an object and wait until it is gone."""
         path = path_of(step.body)
         await keep_count(self._client, step.body)
         await self._client.delete(path, {"propagationPolicy": propagation})
@@ -283,7 +283,7 @@ class Installer:
 
 
 async def put_back(client: KubeClient, before: Mapping[str, Any]) -> None:
-    """Write an object as it was, whatever it is now.
+    """Write an object's earlier content back.
 
     Raises:
         ApiUnreachableError: no answer, or not now.
@@ -299,7 +299,7 @@ async def put_back(client: KubeClient, before: Mapping[str, Any]) -> None:
 
 
 async def take_away(client: KubeClient, body: Mapping[str, Any]) -> ApplyOutcome:
-    """Remove an object, or put back what it had replaced.
+    """Remove an object, or restore what it had replaced.
 
     Raises:
         ApiUnreachableError: no answer, or not now.
@@ -346,7 +346,7 @@ def _item(items: list[Any], key: str, fields: Mapping[str, Any]) -> Any:  # noqa
 
 
 def _outcome(step: ApplyStep, after: Mapping[str, Any]) -> ApplyOutcome:
-    """Return what happened. Contents are compared, because a dry run changes no version."""
+    """Return what happened to an object, by comparing contents, as a dry run changes no version."""
     if step.before is None:
         return ApplyOutcome.CREATED
     if step.is_foreign:

@@ -1,4 +1,4 @@
-"""What a cluster has already that an installation has to fit in with."""
+"""What a cluster already has that an installation must fit in with."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ class FoundPrometheus:
 
 @dataclass(frozen=True, slots=True)
 class FoundWorkload:
-    """A workload that asks for GPUs."""
+    """A workload whose pods request GPUs."""
 
     kind: str
     namespace: str
@@ -40,7 +40,7 @@ class FoundWorkload:
 
 @dataclass(frozen=True, slots=True)
 class Detected:
-    """What is there. Names are `namespace/name`."""
+    """The detected parts of a cluster. Names are `namespace/name`."""
 
     is_known: bool = False
     """Whether a cluster was looked at; else what is missing here may well be there."""
@@ -64,7 +64,7 @@ class Detected:
 
 
 async def detect(client: KubeClient) -> Detected:
-    """Return what the cluster has.
+    """Return what the cluster already has.
 
     Raises:
         ApiUnreachableError: no answer, or not now.
@@ -142,7 +142,7 @@ def _prometheus_port(service: Mapping[str, Any]) -> int | None:
 
 
 def _first(bodies: Sequence[Mapping[str, Any]], *names: str) -> str | None:
-    """Return the first of others' DaemonSets that has one of these names in its own or an image's."""
+    """Return the first foreign DaemonSet with one of these names in its own name or an image's."""
     for body in bodies:
         metadata = body["metadata"]
         containers = body["spec"]["template"]["spec"]["containers"]
@@ -158,7 +158,7 @@ async def _runtime_class(client: KubeClient) -> str | None:
 
 
 def _server(services: Mapping[str, Mapping[str, Any]], group: str) -> str | None:
-    """Return the Service behind an API group; a group that begins with a dot has a version before it only."""
+    """Return the Service behind an API group; a group that starts with a dot matches as a suffix."""
     for name, body in services.items():
         _, _, rest = name.partition(".")
         service = body["spec"].get("service")

@@ -1,4 +1,4 @@
-"""Taking a workload from its autoscaler so that the count of its pods stays: no two autoscalers, no reset.
+"""Handing a workload over between HPA and KEDA, with its replica count kept.
 
 Source: KEDA v2.21 controllers/keda/scaledobject_finalizer.go (restoreToOriginalReplicaCount sets the count
     from before the ScaledObject, also where pods run), apis/keda/v1alpha1/scaledobject_webhook.go (verifyHpas
@@ -19,7 +19,7 @@ _RESTORE = "restoreToOriginalReplicaCount"
 
 
 def scaled(body: Mapping[str, Any]) -> tuple[str, str, str] | None:
-    """Return namespace, kind and name of what an autoscaler scales; None for other objects."""
+    """Return namespace, kind and name of an autoscaler's target; None for other objects."""
     if body["kind"] not in AUTOSCALERS:
         return None
     target = body["spec"]["scaleTargetRef"]
@@ -29,13 +29,13 @@ def scaled(body: Mapping[str, Any]) -> tuple[str, str, str] | None:
 def in_the_way(
     surplus: Sequence[Mapping[str, Any]], wanted: Sequence[Mapping[str, Any]]
 ) -> list[Mapping[str, Any]]:
-    """Return the autoscalers among what is not wanted any more whose workloads get another one."""
+    """Return the surplus autoscalers whose workloads get a new autoscaler."""
     targets = {scaled(body) for body in wanted} - {None}
     return [body for body in surplus if scaled(body) in targets]
 
 
 async def keep_count(client: KubeClient, body: Mapping[str, Any]) -> None:
-    """Have KEDA leave the count of a workload with pods as it is when its ScaledObject goes.
+    """Have KEDA keep a workload's replica count when its ScaledObject is deleted.
 
     Raises:
         ApiUnreachableError: no answer, or not now.
@@ -57,7 +57,7 @@ async def keep_count(client: KubeClient, body: Mapping[str, Any]) -> None:
 
 
 async def still_there(client: KubeClient, body: Mapping[str, Any]) -> str | None:
-    """Return what is left of an autoscaler: itself, or the HPA that KEDA made for it; None if nothing."""
+    """Return what is left of an autoscaler: itself, or KEDA's HPA for it; None if nothing."""
     if await client.find(path_of(body)) is not None:
         return "it is ending"
     if body["kind"] != "ScaledObject":
@@ -72,7 +72,7 @@ async def still_there(client: KubeClient, body: Mapping[str, Any]) -> str | None
 async def _named(
     client: KubeClient, kind: Kind, namespace: str, name: str
 ) -> Mapping[str, Any] | None:
-    """Return an object by the right to list, which installing takes anyway; None where there is none."""
+    """Return an object through a list request, whose permission installing needs anyway; None if absent."""
     listed = await client.get(
         f"{kind.base}/namespaces/{namespace}/{kind.plural}",
         {"fieldSelector": f"metadata.name={name}"},

@@ -1,4 +1,4 @@
-"""Where objects of each kind are in the API."""
+"""The API paths of each kind of object."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One kind of objects."""
+    """A kind of object, with its API path."""
 
     api_version: str
     name: str
@@ -16,14 +16,14 @@ class Kind:
 
     @property
     def base(self) -> str:
-        """Return the path of its group and version."""
+        """Return the path of the kind's group and version."""
         return (
             f"/apis/{self.api_version}" if "/" in self.api_version else f"/api/{self.api_version}"
         )
 
     @property
     def everywhere(self) -> str:
-        """Return the path of all its objects, in all namespaces."""
+        """Return the path of the kind's objects in all namespaces."""
         return f"{self.base}/{self.plural}"
 
     def path(self, name: str, namespace: str | None = None) -> str:
@@ -71,7 +71,7 @@ _BY_NAME = {(kind.api_version, kind.name): kind for kind in KINDS}
 
 
 def kind_named(name: str) -> Kind:
-    """Return the newest kind of a name among those that are rendered."""
+    """Return the newest version of a kind among the rendered ones."""
     return next(kind for kind in KINDS if kind.name == name)
 
 
@@ -88,7 +88,7 @@ def path_of(body: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Reference:
-    """An object by its names, as messages show it."""
+    """An object's kind, namespace and name, as messages show them."""
 
     kind: str
     namespace: str
@@ -101,6 +101,6 @@ class Reference:
 
 
 def reference(body: Mapping[str, Any]) -> Reference:
-    """Return what an object is called."""
+    """Return the reference of an object."""
     metadata = body["metadata"]
     return Reference(body["kind"], metadata.get("namespace", ""), metadata["name"])

@@ -1,4 +1,4 @@
-"""Whose an object is: an installation's, by its label, or somebody else's, and who that is."""
+"""The owner of an object: an installation, known by its label, or somebody else."""
 
 import json
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ _OF_SERVER = (
 
 
 def owner(body: Mapping[str, Any]) -> str | None:
-    """Return the name of the installation that an object belongs to; None for somebody else's, as Helm's."""
+    """Return the installation that an object belongs to; None for another owner's, such as Helm's."""
     if _release(body) is not None:
         return None
     found: str | None = _labels(body).get(INSTALL_LABEL)
@@ -36,7 +36,7 @@ def owner(body: Mapping[str, Any]) -> str | None:
 
 
 def described(body: Mapping[str, Any]) -> str:
-    """Return what can be said of who else an object belongs to."""
+    """Return a description of an object's other owner."""
     release = _release(body)
     if release is not None:
         return f"of Helm's release {release}"
@@ -52,14 +52,14 @@ def described(body: Mapping[str, Any]) -> str:
 
 
 def essence(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an object without what the server adds, so that it can be written again."""
+    """Return an object without the fields that the server adds, for writing it again."""
     metadata = {key: value for key, value in body["metadata"].items() if key not in _OF_SERVER}
     rest = {key: value for key, value in body.items() if key not in ("metadata", "status")}
     return {**rest, "metadata": metadata}
 
 
 def creatable(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an object's essence as it can be created: a Job without the selector that its controller made.
+    """Return an object for creation: without server fields, and a Job without its generated selector.
 
     Source: kubernetes v1.36 pkg/registry/batch/job/strategy.go (generateSelector).
     """
@@ -73,7 +73,7 @@ def creatable(body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def with_way_back(body: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an object that remembers what was there before it."""
+    """Return an object with an annotation that holds the one it replaces."""
     original = json.dumps(essence(before), sort_keys=True)
     metadata = dict(body["metadata"])
     metadata["annotations"] = {**metadata.get("annotations", {}), REPLACED: original}
@@ -81,7 +81,7 @@ def with_way_back(body: Mapping[str, Any], before: Mapping[str, Any]) -> dict[st
 
 
 def replaced(body: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return what was there before an object; None where nothing was."""
+    """Return the object that this one replaced; None if it replaced none."""
     text = body["metadata"].get("annotations", {}).get(REPLACED)
     if text is None:
         return None

@@ -1,4 +1,4 @@
-"""What applying would meet: read before anything is changed, and refused whole where it can't work."""
+"""The plan of an installation: read before any change, and refused as a whole if it can't work."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -33,7 +33,7 @@ _NEEDS = {
 
 @dataclass(frozen=True, slots=True)
 class ApplyStep:
-    """One object to apply, and what is there now."""
+    """An object to apply, with its current state."""
 
     body: Object
     before: Mapping[str, Any] | None
@@ -48,7 +48,7 @@ class ApplyStep:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to apply, and what an earlier run made that is not wanted any more."""
+    """The objects to apply, and the surplus of an earlier run to remove."""
 
     steps: tuple[ApplyStep, ...]
     kept: tuple[Reference, ...]
@@ -86,7 +86,7 @@ async def make_plan(
 
 
 async def served_kinds(client: KubeClient, kinds: Sequence[Kind]) -> set[Kind]:
-    """Return the kinds that the cluster has."""
+    """Return those of the kinds that the cluster has."""
     bases = {kind.base for kind in kinds}
     versions = {base: await client.find(base) for base in bases}
     return {kind for kind in kinds if _has(versions[kind.base], kind)}
@@ -127,7 +127,7 @@ def _foreign(steps: Sequence[ApplyStep], *, replaces: bool) -> list[str]:
 
 
 def federates(body: Mapping[str, Any], before: Mapping[str, Any]) -> bool:
-    """Return whether an APIService passes requests on to the Service that has served the API before."""
+    """Return whether an APIService's new server forwards requests to the one that serves it now."""
     if body["kind"] != "APIService":
         return False
     service = (before.get("spec") or {}).get("service") or {}
@@ -147,7 +147,7 @@ def _is_job(step: ApplyStep) -> bool:
 
 
 async def _tried(client: KubeClient, step: ApplyStep) -> ApplyStep:
-    """Return a step with what the server says can't be changed; of our kinds, Jobs have such fields."""
+    """Return a step with the server's message about immutable fields; only our Jobs have such fields."""
     if not _is_job(step) or step.before is None:
         return step
     try:
@@ -179,7 +179,7 @@ async def _surplus(
 
 
 async def objects_of(client: KubeClient, name: str) -> list[dict[str, Any]]:
-    """Return all objects of an installation, in the order in which they were applied.
+    """Return all objects of an installation, in the order of their application.
 
     Secrets are listed only beside service accounts of the installation: a right to list all Secrets of a
     cluster would be too much to ask for.
@@ -203,7 +203,7 @@ async def objects_of(client: KubeClient, name: str) -> list[dict[str, Any]]:
 async def server_side_apply(
     client: KubeClient, body: Mapping[str, Any], *, forces: bool, **options: str
 ) -> Mapping[str, Any]:
-    """Return an object as the server has it after a server-side apply under the one name of installations.
+    """Return the object that results from a server-side apply with gpuscale's field manager.
 
     Args:
         client: to the API server.

@@ -1,4 +1,4 @@
-"""Why pods don't come up, in the words of who knows: the scheduler, the kubelet, the programs themselves.
+"""Why pods don't start, in the words of the scheduler, the kubelet or the program.
 
 Source: kubernetes v1.36 pkg/kubelet/images/types.go, pkg/kubelet/container/sync_result.go (waiting reasons),
 pkg/scheduler (condition PodScheduled), pkg/controller/daemon (event FailedCreate).
@@ -34,7 +34,7 @@ Body = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class PodFault:
-    """What keeps pods from running."""
+    """A fault that keeps pods from running."""
 
     what: str
     who: str = "pods"
@@ -49,7 +49,7 @@ class PodFault:
 
 
 def pod_faults(pods: Sequence[Body]) -> list[PodFault]:
-    """Return what keeps pods from running, each fault once, however many pods have it."""
+    """Return the faults that keep pods from running, each once, however many pods have it."""
     named: dict[str, list[str]] = {}
     for pod in pods:
         if "deletionTimestamp" in pod["metadata"]:
@@ -102,7 +102,7 @@ def _end(ended: Body) -> str:
 
 
 def creation_faults(body: Body, events: Sequence[Body]) -> list[PodFault]:
-    """Return why pods can't be made at all, as by a quota or by pod security.
+    """Return why pods can't be created, for instance because of a quota or pod security.
 
     Args:
         body: a Deployment, which has a condition for it, or a DaemonSet.

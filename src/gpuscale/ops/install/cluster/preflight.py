@@ -1,4 +1,4 @@
-"""What is looked at before the first object is applied: the image, and what is to be scaled."""
+"""Checks before the first object is applied: the image, and the workloads to scale."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -27,7 +27,7 @@ _MIN_REPLICAS = "spec.minReplicas"
 
 
 async def image_fault(client: KubeClient, values: Values) -> str | None:
-    """Return why no node could start the installation's image; None where one could.
+    """Return why no node could start the installation's image; None if one could.
 
     An image without a registry may still be on the nodes, where `kind load docker-image` puts it. A kubelet
     reports its 50 largest images only, so one that it does not name may be there nevertheless.
@@ -50,7 +50,7 @@ async def image_fault(client: KubeClient, values: Values) -> str | None:
 
 
 async def zero_fault(client: KubeClient, objects: Sequence[Object]) -> str | None:
-    """Return why the API server takes no HPA with `minReplicas: 0`; None where it does, or none is wanted.
+    """Return why the API server refuses HPAs with `minReplicas: 0`; None if it accepts them or has none.
 
     It is asked, because gates can be turned on and off against their defaults.
 
@@ -86,7 +86,7 @@ async def _without_gate(client: KubeClient, hpa: Reference) -> str:
 async def missing_targets(
     client: KubeClient, values: Values, objects: Sequence[Object]
 ) -> list[str]:
-    """Return a sentence for each workload that is to be scaled and is not there, with what may be meant.
+    """Return a sentence for each missing workload of `scale`, with a likely correction.
 
     Args:
         client: to the API server.
@@ -136,7 +136,7 @@ def _missing(wanted: Reference, there: Sequence[Reference]) -> str:
 
 
 def _likely(wanted: Reference, there: Sequence[Reference]) -> Iterator[Reference]:
-    """Yield what may be meant: the same name elsewhere, then a name that is nearly the same."""
+    """Yield workloads of the same name elsewhere, then those with a similar name."""
     same = [each for each in there if each.name == wanted.name]
     yield from sorted(same, key=lambda each: (each.namespace != wanted.namespace, each))
     beside = [each for each in there if each.namespace == wanted.namespace]

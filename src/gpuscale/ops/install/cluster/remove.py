@@ -1,4 +1,4 @@
-"""Taking an installation away: everything that carries its label, in an order that leaves nothing waiting.
+"""Removes an installation: everything with its label, in an order that leaves nothing hanging.
 
 The APIs go first, because an API without a server holds up discovery and the removal of namespaces.
 """
@@ -43,14 +43,14 @@ class Remover:
         self._autoscalers = Waiter(client, clock, announce, min(wait_s, _AUTOSCALERS_S))
 
     async def found(self, name: str) -> list[Mapping[str, Any]]:
-        """Return the objects of an installation, in the order of their removal."""
+        """Return an installation's objects, in the order of their removal."""
         objects = await objects_of(self._client, name)
         first = [body for body in objects if body["kind"] in _FIRST]
         first.sort(key=lambda body: _FIRST.index(body["kind"]))
         return [*first, *reversed([body for body in objects if body["kind"] not in _FIRST])]
 
     async def remove(self, name: str) -> list[ClusterChange]:
-        """Return what was removed once nothing with the installation's label is left.
+        """Remove everything with the installation's label, and return it once it is gone.
 
         Raises:
             UnavailableError: something is still there; names it.
@@ -76,7 +76,7 @@ class Remover:
         return changes
 
     async def _until_let_go(self, bodies: Sequence[Mapping[str, Any]]) -> None:
-        """Wait for KEDA to let workloads go; where it does not run, what is left is named at the end."""
+        """Wait until KEDA has released its workloads; if it is not running, the leftovers are reported."""
         for body in bodies:
             if body["kind"] in AUTOSCALERS:
 
@@ -90,7 +90,7 @@ class Remover:
                     return
 
     async def left(self, name: str) -> list[Reference]:
-        """Return all that carries the installation's label, pods included."""
+        """Return everything with the installation's label, pods included."""
         found = [reference(body) for body in await objects_of(self._client, name)]
         listed = await self._client.get(
             PODS.everywhere, {"labelSelector": f"{INSTALL_LABEL}={name}"}
@@ -102,7 +102,7 @@ class Remover:
         return [*found, *pods]
 
     async def _reason(self, left: Reference) -> str:
-        """Return what is left, and for a namespace what Kubernetes says holds it up."""
+        """Return what is left, and for a namespace Kubernetes' reason for its delay."""
         if left.kind != "Namespace":
             return str(left)
         body = await self._client.find(KINDS[0].path(left.name)) or {}
@@ -125,7 +125,7 @@ class Remover:
         return await take_away(self._client, body)
 
     async def _others(self, namespace: str) -> list[Reference]:
-        """Return what is in a namespace and belongs to no installation or controller."""
+        """Return a namespace's objects that belong to no installation or controller."""
         found: list[Reference] = []
         there = await served_kinds(self._client, KINDS)
         for kind in KINDS:

@@ -1,4 +1,4 @@
-"""What an account needs to install some objects, and the least role that has it.
+"""The permissions an account needs to install these objects, and a minimal role with them.
 
 Nobody can grant rights that they lack, so the rights within rendered roles are needed too, and `bind` for the
 roles of Kubernetes' own that are bound.
@@ -38,7 +38,7 @@ _LOOKED_AT = (
 
 
 def needed_rights(objects: Sequence[Object], *, replaces: bool = False) -> tuple[Right, ...]:
-    """Return what applying and removing objects takes, without doubles, in order.
+    """Return the permissions for applying and removing objects, each once, in order.
 
     Args:
         objects: rendered.
@@ -66,7 +66,7 @@ def _right(kind: Kind, verb: str, namespace: str = "", name: str = "") -> Right:
 
 
 def _granted(body: Object, namespace: str) -> Iterable[Right]:
-    """Yield what a role or a binding gives away."""
+    """Yield the permissions that a role or a binding grants."""
     for rule in body.get("rules") or () if body["kind"] in ("Role", "ClusterRole") else ():
         for verb in rule["verbs"]:
             yield from (Right("", PATHS, each, verb) for each in rule.get(PATHS, ()))
@@ -82,7 +82,7 @@ def _granted(body: Object, namespace: str) -> Iterable[Right]:
 
 
 def parse_subject(text: str) -> Object:
-    """Return the subject of bindings.
+    """Parse the subject of a role binding.
 
     Args:
         text: `User:NAME`, `Group:NAME` or `ServiceAccount:NAMESPACE/NAME`.
@@ -105,7 +105,7 @@ def parse_subject(text: str) -> Object:
 def installer_role(
     name: str, namespace: str, rights: Sequence[Right], subject: Object
 ) -> list[Object]:
-    """Return the least roles with these rights, and the bindings that give them to a subject.
+    """Return minimal roles with these permissions, and their bindings to a subject.
 
     Args:
         name: of all these objects.
@@ -135,7 +135,7 @@ def installer_role(
 
 
 def _rules(rights: Iterable[Right]) -> list[Object]:
-    """Return rules; resources with the same verbs and names share one."""
+    """Return RBAC rules; resources with equal verbs and names share one."""
     verbs: dict[tuple[str, str, str], list[str]] = defaultdict(list)
     for right in rights:
         verbs[right.group, right.resource, right.name].append(right.verb)

@@ -1,4 +1,4 @@
-"""Waiting until what was applied works: workloads are rolled out, APIs are served."""
+"""Waits until applied objects work: workloads are rolled out, APIs are served."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
@@ -17,7 +17,7 @@ Announce = Callable[[str], None]
 
 
 class Waiter:
-    """Waits for objects: says after two seconds what for, and at once what keeps their pods from running.
+    """Waits for objects; reports the wait after two seconds, and pod faults at once.
 
     Args:
         client: to the API server.
@@ -36,7 +36,7 @@ class Waiter:
         self._reported: set[str] = set()
 
     async def until_works(self, body: Object) -> None:
-        """Return once an object does what it is for; at once for kinds that need no time.
+        """Wait until an object works; kinds that need no time return at once.
 
         Raises:
             UnavailableError: it did not within the limit; with what it said last.
@@ -66,7 +66,7 @@ class Waiter:
             raise kind("; ".join(map(str, (error, *faults)))) from None
 
     async def until(self, what: str, missing: Callable[[], Awaitable[str | None]]) -> None:
-        """Return once nothing is missing.
+        """Wait until nothing is missing.
 
         Raises:
             UnavailableError: it stayed so for the limit; with what was missing last.
@@ -84,7 +84,7 @@ class Waiter:
             await self._clock.sleep(_LOOK_S)
 
     async def _faults(self, body: Mapping[str, Any]) -> list[PodFault]:
-        """Return what is wrong with the pods of a Deployment or a DaemonSet."""
+        """Return the faults of a Deployment's or DaemonSet's pods."""
         if body["kind"] not in _WITH_PODS:
             return []
         namespace = body["metadata"]["namespace"]
@@ -99,7 +99,7 @@ class Waiter:
         return [*creation_faults(body, events), *pod_faults(pods.get("items") or [])]
 
     async def _failed_creations(self, body: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-        """Return a DaemonSet's events about pods that it could not create; it has no condition for them."""
+        """Return events about pods that a DaemonSet failed to create, as it has no condition for them."""
         status = body.get("status", {})
         has_all = status.get("currentNumberScheduled", 0) >= status.get("desiredNumberScheduled", 0)
         if body["kind"] != "DaemonSet" or has_all:
@@ -112,7 +112,7 @@ class Waiter:
         return found
 
     def _tell_once(self, fault: PodFault, body: Object) -> None:
-        """Say what is wrong, but not again where more pods have it or a wait for them goes on."""
+        """Report a fault once, even if more pods have it or another wait meets it."""
         if fault.what not in self._reported:
             self._reported.add(fault.what)
             self._announce(f"{reference(body)}: {fault}")

@@ -1,1 +1,1 @@
-"""The Helm chart in process."""
+"""Rendering of the Helm chart in process, without Helm."""

@@ -1,4 +1,4 @@
-"""What the chart's templates call beside Go's own functions: those of Helm and of Sprig that it uses.
+"""The template functions of Helm and Sprig that the chart uses.
 
 Numbers stay as whole as the values file has them, while Helm makes floats of all. A template that only works
 here for it fails with Helm, where a test renders the same values.
@@ -38,7 +38,7 @@ _KINDS = (
 
 
 def merged(kept: dict[str, Data], more: dict[str, Data], *, overwrite: bool) -> dict[str, Data]:
-    """Merge a map into another in place, maps in it too, and return that one.
+    """Merge a map into another in place, nested maps too, and return the other.
 
     What is there and not empty stays, unless it is to be overwritten.
     """
@@ -52,12 +52,12 @@ def merged(kept: dict[str, Data], more: dict[str, Data], *, overwrite: bool) -> 
 
 
 def as_yaml(data: Data) -> str:
-    """Return data as YAML without the line break at its end; keys stay in their order, which Helm sorts."""
+    """Return data as YAML without a final newline; keys stay in order, where Helm would sort them."""
     return dump_documents([_whole(data)]).rstrip("\n")
 
 
 def from_yaml(text: str) -> Data:
-    """Return the data of a YAML text; None for an empty one."""
+    """Parse YAML; an empty text gives None."""
     # Templates change what they read, and read the same text many times.
     return msgspec.json.decode(_read(text))
 
@@ -218,7 +218,7 @@ _FUNCTIONS: dict[str, Callable[..., Data]] = {
 
 
 def served(functions: Mapping[str, Callable[..., Data]]) -> dict[str, Function]:
-    """Return functions as templates call them, by their names."""
+    """Return functions by name, with the argument conventions of templates."""
     return {name: Function(partial(_run, run)) for name, run in functions.items()}
 
 

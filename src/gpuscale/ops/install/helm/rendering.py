@@ -1,4 +1,4 @@
-"""The chart in process: its templates over values, as Helm renders them, to objects.
+"""The chart rendered in process, as Helm would: from values to objects.
 
 Source: Helm 3.17 pkg/engine/engine.go.
 """
@@ -18,7 +18,7 @@ _NOTES = "NOTES.txt"
 
 
 class Rendering:
-    """The chart over one set of values.
+    """The chart with one set of values.
 
     Args:
         values: every field of a values file.
@@ -62,7 +62,7 @@ class Rendering:
         }
 
     def objects(self) -> list[Object]:
-        """Return the objects that the chart makes, in the order of its templates.
+        """Return the rendered objects, in the order of the templates.
 
         Raises:
             TemplateError: the chart refuses the values.
@@ -77,7 +77,7 @@ class Rendering:
         return found
 
     def named(self, name: str, data: Any = None) -> Any:  # noqa: ANN401 - whatever it makes
-        """Return the data that a named template makes of the values, or of other data."""
+        """Return the data that a named template makes from the values, or from other data."""
         return from_yaml(self._named[name].render(self.root if data is None else data))
 
     def _file(self, name: str) -> str:
@@ -85,7 +85,7 @@ class Rendering:
 
 
 def of_scale(template: str, scale: Mapping[str, Any]) -> Any:  # noqa: ANN401 - whatever it makes
-    """Return the data that a named template makes of a scale alone.
+    """Return the data that a named template makes from one entry of `scale`.
 
     Args:
         template: such as `gpuscale.hpaSpec`.
@@ -99,7 +99,7 @@ def of_scale(template: str, scale: Mapping[str, Any]) -> Any:  # noqa: ANN401 - 
 
 
 def of_jobs(template: str, jobs: Mapping[str, Any]) -> Any:  # noqa: ANN401 - whatever it makes
-    """Return the data that a named template makes of an entry of `jobs` alone."""
+    """Return the data that a named template makes from one entry of `jobs`."""
     return _without_values().named(template, jobs)
 
 
@@ -114,7 +114,7 @@ def _dialect(own: Mapping[str, Callable[..., Any]]) -> Dialect:
 
 @cache
 def _templates() -> Mapping[str, Template]:
-    """Return the chart's templates by the names of their files; a rendering has functions of its own yet."""
+    """Return the chart's parsed templates by file name; each rendering adds its own functions."""
     folder = _folder().joinpath("templates")
     dialect = _dialect(dict.fromkeys(("include", "lookup", "genCA", "genSignedCert"), dict))
     return {

@@ -1,4 +1,4 @@
-"""What is scaled in a values file, on which metrics, and how fast."""
+"""The `scale` section of a values file: workloads, metrics, limits, behaviour."""
 
 from typing import TYPE_CHECKING
 

@@ -66,7 +66,7 @@ class Scaler(ServedPodSettings):
 
 
 def trigger_faults(scale: Scale, keda: Keda, scaler: Scaler, *, is_served: bool) -> list[str]:
-    """Return why nothing would serve the triggers of a scale.
+    """Return why no server would serve a scale's triggers.
 
     Args:
         scale: one workload.
@@ -97,7 +97,7 @@ def trigger_faults(scale: Scale, keda: Keda, scaler: Scaler, *, is_served: bool)
 
 
 def job_set_faults(jobs: Sequence[ScaledJob], scaler: Scaler) -> list[str]:
-    """Return why KEDA could not make some Jobs beside the others, or ask for any of them."""
+    """Return why KEDA could not create some of the Jobs."""
     names = [(each.namespace, each.name) for each in jobs]
     faults = [
         f"found jobs[{index}].name twice, expected each name once per namespace"
@@ -110,12 +110,12 @@ def job_set_faults(jobs: Sequence[ScaledJob], scaler: Scaler) -> list[str]:
 
 
 def asks_azure(scale: Scale) -> bool:
-    """Return whether KEDA asks Azure Monitor for a scale."""
+    """Return whether KEDA queries Azure Monitor for a scale."""
     return any(isinstance(each, AzureMonitorMetric) for each in scale.entries)
 
 
 def asks_prometheus(scale: Scale, keda: Keda) -> bool:
-    """Return whether KEDA itself asks a Prometheus for a scale."""
+    """Return whether KEDA itself queries a Prometheus for a scale."""
     if scale.autoscaler != "keda":
         return False
     return keda.trigger == "prometheus" or any(

@@ -27,7 +27,7 @@ def _quantity(value: str | float) -> str | int | float:
 
 
 def promql(text: str) -> str:
-    """Return a text that is PromQL."""
+    """Check that a text is PromQL, and return it."""
     try:
         parse_query(text)
     except QueryError as error:
@@ -300,7 +300,7 @@ _TYPES = ("Pods", "Object", "External", "Resource", "ContainerResource", "AzureM
 
 
 def _shape(entry: Any) -> str | None:  # noqa: ANN401 - whatever a file has
-    """Return the tag of a metric; a tag is no name of a field, so that faults are found in the file."""
+    """Return a metric's union tag; it is no field name, so that faults keep their path in the file."""
     if isinstance(entry, Model):
         return str(getattr(entry, "type", type(entry).__name__))
     if not isinstance(entry, dict):
@@ -333,5 +333,5 @@ MetricEntry = Annotated[
 
 
 def as_written(model: Model) -> dict[str, Any]:
-    """Return a part of the file as Kubernetes' fields, without what is left to its defaults."""
+    """Return a part of the file as Kubernetes fields, without defaults."""
     return model.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude_none=True)

@@ -1,4 +1,4 @@
-"""What is wrong with the policies of a scale, at the fields of its file."""
+"""Faults of a scale's policies, reported at the fields of the values file."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -13,14 +13,14 @@ _OF_POLICY = frozenset({"startTime", "lag", "learn"})
 
 
 def has_policy(entry: MetricEntry) -> bool:
-    """Return whether a metric is what a policy wants."""
+    """Return whether a metric uses a policy."""
     return isinstance(entry, QueryMetric) and entry.policy is not None
 
 
 def policies_refused(
     entries: Sequence[MetricEntry], keys: Mapping[int, Mapping[str, str]], namespace: str
 ) -> Iterator[tuple[Path, str]]:
-    """Return what the reader of triggers finds in those with a policy.
+    """Return the trigger reader's faults of metrics with a policy.
 
     Args:
         entries: the metrics of a scale.
@@ -44,7 +44,7 @@ def policies_refused(
 
 
 def _field(key: str) -> tuple[str, ...]:
-    """Return where a key of a trigger stands in a metric."""
+    """Return the field of a metric that a trigger key comes from."""
     if key == "policy":
         return ("policy", "name")
     if key in _OF_POLICY:

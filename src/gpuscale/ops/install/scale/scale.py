@@ -58,12 +58,12 @@ Subdomain = Annotated[str, Field(pattern=SUBDOMAIN_PATTERN, max_length=63)]
 
 
 def keda_hpa_name(scale: "Scale") -> str:
-    """Return what KEDA calls the HPA of a workload."""
+    """Return the name that KEDA gives a workload's HPA."""
     return f"keda-hpa-{autoscaler_name(scale)}"
 
 
 def autoscaler_name(scale: "Scale") -> str:
-    """Return the name of what scales a workload."""
+    """Return the name of a workload's autoscaler."""
     return f"{scale.workload.name}-gpu"
 
 
@@ -246,7 +246,7 @@ class Scale(Model):
             )
 
     def _objects(self) -> Iterator[tuple[Path, str]]:
-        """Return which signals have no object where they need one, or one where they don't."""
+        """Return the signals that lack a needed object, or have one they don't need."""
         for path, metric in self._placed_signals():
             names = metric.source.family.names if metric.source.kind != "pods" else ""
             if names and metric.of is None:
@@ -285,7 +285,7 @@ class Scale(Model):
                 yield ("behavior", key, "tolerance"), f"{text}, expected autoscaling/v2, or none"
 
     def _hpa(self) -> Iterator[tuple[Path, str]]:
-        """Return what the API server would refuse, in its words, and what no trigger can serve."""
+        """Return what the API server would refuse, in its words, and metrics that no trigger can serve."""
         for index, metric in enumerate(self.metrics):
             if isinstance(metric, QueryMetric) and metric.target_type == "Value":
                 text = "found targetType Value with autoscaler hpa, expected AverageValue"
@@ -342,7 +342,7 @@ class Scale(Model):
     def _refused_triggers(
         self, keys_by_place: Mapping[int, Mapping[str, str]]
     ) -> Iterator[tuple[Path, str]]:
-        """Return what the reader of triggers finds in those of this scale."""
+        """Return the trigger reader's faults of this scale."""
         for index, keys in keys_by_place.items():
             if "policy" in keys:
                 continue
@@ -376,7 +376,7 @@ class Scale(Model):
 
 
 def _unit_faults(name: SignalName, value: float) -> Iterator[str]:
-    """Yield why a number can't be of a signal, in whose unit it is."""
+    """Yield why a number can't be a value of a signal in its unit."""
     signal = SIGNALS[name]
     known = UNITS.get(signal.unit)
     if known is not None:

@@ -1,1 +1,1 @@
-"""What can be set of each part of an installation."""
+"""The settings of each part of an installation."""

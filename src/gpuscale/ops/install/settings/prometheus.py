@@ -49,7 +49,7 @@ class Prometheus(ServedPodSettings):
 
     @model_validator(mode="after")
     def _is_known(self) -> "Prometheus":
-        """Check that who asks is shown in one way, and not in the clear."""
+        """Check that credentials are given in one way only, and never over plain HTTP."""
         if self.kind != "azure":
             if self.identity is not None:
                 raise ValueError(f"found identity with kind {self.kind}, expected kind: azure")

@@ -1,4 +1,4 @@
-"""Every judge of files, with its checks beside it."""
+"""All checks of files."""
 
 from gpuscale.base.findings import checks_by_id
 from gpuscale.ops.lint.checks import hpas, keda, pairs, rules, scaled_objects

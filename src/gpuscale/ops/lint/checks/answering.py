@@ -1,4 +1,4 @@
-"""Which rule answers each metric of an autoscaler; and what is wrong where none does."""
+"""Which rule answers an autoscaler's metric, and why if none does."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -75,7 +75,7 @@ AskedMetric = PodsMetric | ObjectMetric | ExternalMetric
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """A metric with the rule that answers it and the query that is asked then."""
+    """A metric with its rule and its query."""
 
     metric: PlacedMetric
     spec: AskedMetric
@@ -87,7 +87,7 @@ class Answered:
 def answer_of(
     inputs: Inputs, metric: PlacedMetric, spec: AskedMetric, found: list[LintFinding]
 ) -> Answered | None:
-    """Return which rule answers a metric with which query, and note in `found` why none does."""
+    """Return the rule and query that answer a metric; add the reason to `found` if there is none."""
     resource = _resource(spec)
     if resource is None and not isinstance(spec, ExternalMetric):
         return None
@@ -121,7 +121,7 @@ def answer_of(
 
 
 def _likelihood(inputs: Inputs, metric: str, serving: Serving) -> int:
-    """Return how likely it is that a rule's series is there; of equals the first is the last in the files."""
+    """Return how likely a rule's series exists; of equals, the last rule in the files ranks first."""
     series = serving.series
     if serving.certain:
         return 5
@@ -237,7 +237,7 @@ def _why_not_for(placed: PlacedRule, resource: ResourceType) -> str:
 def _doubtful(
     inputs: Inputs, metric: PlacedMetric, spec: AskedMetric, series: str
 ) -> Iterator[LintFinding]:
-    """Report a name that only rules for series of any name can give, where it is hardly a series."""
+    """Report a metric name that only open rules can give and that is unlikely to be a series."""
     if series in inputs.recorded:
         return
     if is_unknown_gpu_name(series):
@@ -272,7 +272,7 @@ def _contradicted(answered: Answered) -> Iterator[LintFinding]:
 def _ungrouped(
     metric: PlacedMetric, spec: AskedMetric, serving: Serving, resource: ResourceType | None
 ) -> Iterator[LintFinding]:
-    """Report a query that has rows for some resources, and none for the one that is asked for."""
+    """Report a query whose rows carry labels of some resources, but not of the requested one."""
     if resource is None or resource not in resources_without_rows(serving.rule):
         return
     label = serving.rule.labels.label_for(resource)

@@ -1,4 +1,4 @@
-"""What an answer is good for: its labels, its rows, and whether it can get to the target."""
+"""Whether an answer is usable: its labels, its number of rows, and whether it can reach the target."""
 
 from collections.abc import Iterator
 
@@ -62,7 +62,7 @@ Source: vLLM 0.11 vllm/config/cache.py (0.9 by default); SGLang 0.5 server_args.
 
 
 def answer_findings(inputs: Inputs, answered: Answered) -> Iterator[LintFinding]:
-    """Return what is wrong with a metric that a rule answers: its labels, rows and target."""
+    """Return the faults of a metric that a rule answers: labels, rows, target."""
     if not answered.serving.certain:
         yield from query_findings(
             answered.node, answered.metric.name, f"rule {answered.serving.rule.origin}"
@@ -132,13 +132,13 @@ def _sum(inputs: Inputs, answered: Answered) -> Iterator[LintFinding]:
 
 
 def _gpus_per_pod(inputs: Inputs, placed: PlacedHpa) -> int | None:
-    """Return how many GPUs each pod of the target has; None where the files don't say."""
+    """Return the number of GPUs of each target pod; None if the files don't say."""
     found = _target_of(inputs, placed)
     return None if found is None else gpu_count(found.template.spec)
 
 
 def _target_of(inputs: Inputs, placed: PlacedHpa) -> Deployment | None:
-    """Return the Deployment that an HPA scales; None where the files don't have it."""
+    """Return the Deployment that an HPA scales; None if the files don't include it."""
     target = placed.hpa.target
     return inputs.deployments.get((placed.hpa.metadata.namespace, target.kind, target.name))
 

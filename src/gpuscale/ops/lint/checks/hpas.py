@@ -1,4 +1,4 @@
-"""What is wrong with autoscalers alone, whatever the rules.
+"""Faults of autoscalers that don't depend on rules.
 
 Source: kubernetes v1.36 pkg/controller/podautoscaler/horizontal.go and metrics/client.go (which field of a
     target counts; what is asked for); pkg/apis/autoscaling/validation/validation.go (what passes).
@@ -109,7 +109,7 @@ _REMOVED = {"v2beta1": "1.25", "v2beta2": "1.26"}
 
 
 def hpa_findings(inputs: Inputs) -> Iterator[LintFinding]:
-    """Return what is wrong with the autoscalers of the files."""
+    """Return the faults of the files' autoscalers."""
     for placed in inputs.hpas:
         yield from _version(placed)
         yield from _scale_to_zero(placed, inputs.kubernetes)
@@ -121,7 +121,7 @@ def hpa_findings(inputs: Inputs) -> Iterator[LintFinding]:
 
 
 def described_resource(spec: ObjectMetric) -> ResourceType | None:
-    """Return the resource of an Object metric; None where its kind is not Kubernetes' own."""
+    """Return the resource of an Object metric; None for a kind that is not built in."""
     described = spec.described_object
     try:
         return KUBERNETES.find_kind(described.kind, described.api_version)
@@ -200,7 +200,7 @@ def _zero_in_manifest(inputs: Inputs, placed: PlacedHpa) -> Iterator[LintFinding
 
 
 def _one_target(inputs: Inputs) -> Iterator[LintFinding]:
-    """Return where an object has two autoscalers; HPAs come first, whichever file they are in."""
+    """Report an object with two autoscalers; HPAs come first, in any file order."""
     first: dict[tuple[str, str, str], tuple[str, Place]] = {}
     for about, place, key in _claims(inputs):
         other, where = first.setdefault(key, (about, place))
@@ -215,7 +215,7 @@ def _one_target(inputs: Inputs) -> Iterator[LintFinding]:
 
 
 def _claims(inputs: Inputs) -> Iterator[tuple[str, Place, tuple[str, str, str]]]:
-    """Return each autoscaler's name, where it names its target, and the target's identity."""
+    """Return each autoscaler's name, the place of its target reference, and the target."""
     for placed in inputs.hpas:
         meta, target = placed.hpa.metadata, placed.hpa.target
         place = placed.place("spec", "scaleTargetRef")

@@ -1,4 +1,4 @@
-"""What is wrong with ScaledObjects whatever their triggers measure: outages, names, and what has no effect.
+"""Faults of ScaledObjects, whatever their triggers measure: fallbacks, names, settings without effect.
 
 Source: KEDA v2.21 pkg/fallback/fallback.go (HasValidFallback), pkg/scaling/executor/scale_scaledobjects.go,
     pkg/scaling/scale_handler.go (no fallback without a metric spec: kedacore/keda#8056),
@@ -75,7 +75,7 @@ _CA, _MODES = "ca", ("authModes", "authMode")
 
 
 def keda_findings(inputs: Inputs) -> Iterator[LintFinding]:
-    """Return what is wrong with the ScaledObjects of the files."""
+    """Return the faults of the files' ScaledObjects."""
     for placed in inputs.scaled_objects:
         yield from _names(placed)
         yield from _fallback(placed)

@@ -1,4 +1,4 @@
-"""What is wrong between autoscalers and the rules that answer them."""
+"""Faults between autoscalers and the rules that answer them."""
 
 from collections.abc import Iterator
 
@@ -43,7 +43,7 @@ CANNOT_WAKE = _CHECKS.add(
 
 
 def pair_findings(inputs: Inputs) -> Iterator[LintFinding]:
-    """Return what is wrong, and sums of percentages in rules that no autoscaler asks for."""
+    """Return these faults, and rules with sums of percentages that no autoscaler uses."""
     found: list[LintFinding] = []
     used: set[str] = set()
     asked = [metric for placed in inputs.hpas for metric in placed_metrics(placed)]
@@ -102,7 +102,7 @@ def _waking(inputs: Inputs, placed: PlacedHpa) -> Iterator[LintFinding]:
 
 
 def _served(inputs: Inputs, metric: PlacedMetric) -> Trigger | None:
-    """Return the trigger behind a metric."""
+    """Return the trigger that serves a metric."""
     if not isinstance(metric.spec, ExternalMetric):
         return None
     return inputs.served.get((metric.placed.hpa.metadata.namespace, metric.spec.name))

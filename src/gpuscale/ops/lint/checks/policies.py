@@ -1,4 +1,4 @@
-"""Whether an HPA goes where the policy behind its metric wants it.
+"""Whether an HPA follows the policy behind its metric.
 
 The metric is a count of replicas. With an AverageValue of 1 the controller's arithmetic is ceil(value / 1),
 whatever pods are ready, unless value / replicas is within the tolerance. A Value target multiplies the pods
@@ -32,7 +32,7 @@ POLICY_TOLERANCE = POLICY_CHECKS.add(
 def policy_findings(
     metric: PlacedMetric, policy: ServedPolicy, tolerance: float
 ) -> Iterator[LintFinding]:
-    """Return what keeps an HPA from the replicas that a policy wants.
+    """Return what keeps an HPA from the replica count of its policy.
 
     Args:
         metric: of the HPA.

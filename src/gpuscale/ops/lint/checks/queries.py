@@ -1,4 +1,4 @@
-"""What a filled-in query does with series that are known: rates, counters, sums."""
+"""Faults of queries on known series: rates of gauges, raw counters, sums."""
 
 from collections.abc import Iterator
 
@@ -44,7 +44,7 @@ _ANY_COUNTER_GOES = frozenset(
 
 
 def query_findings(node: Node, place: Place, query: str) -> Iterator[LintFinding]:
-    """Return what is wrong with a query by the kinds of its series, each series once.
+    """Return a query's faults that follow from the kinds of its series, each series once.
 
     Args:
         node: the query.

@@ -1,4 +1,4 @@
-"""Whether a metric can get so far above its target that replicas are added, and up to which count."""
+"""Whether a metric can exceed its target far enough to add replicas, and up to which count."""
 
 import math
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ CAPPED_REPLICAS = REACH_CHECKS.add(
 
 @dataclass(frozen=True, slots=True)
 class Aim:
-    """A metric that is at most so high, and the target that it is held against."""
+    """A metric's highest possible value, and its target."""
 
     place: Place
     """Of the target."""
@@ -48,7 +48,7 @@ class Aim:
 
 
 def reach_findings(aim: Aim) -> Iterator[LintFinding]:
-    """Return what is wrong with a target that its metric can't get far enough above."""
+    """Return a finding if a metric can't exceed its target far enough."""
     if not math.isfinite(aim.target) or not math.isfinite(aim.high / aim.target):
         return
     start = aim.least if aim.is_divided else 1
@@ -85,7 +85,7 @@ _HIGHEST = {"%": 100.0, "ratio": 1.0}
 def signal_findings(
     trigger: Trigger, place: Place, most: int, tolerance: float
 ) -> Iterator[LintFinding]:
-    """Return whether the signal of a trigger can get far enough above its target.
+    """Return a finding if a trigger's signal can't exceed its target far enough.
 
     Args:
         trigger: its value is a total of the pods, so that the target is one pod's.

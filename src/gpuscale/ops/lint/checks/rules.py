@@ -1,4 +1,4 @@
-"""What is wrong with rules, whichever HPA asks for their metrics."""
+"""Faults of rules, whichever HPA uses them."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -101,7 +101,7 @@ GROUPED = "by (<<.GroupBy>>)"
 
 
 def rule_findings(inputs: Inputs) -> Iterator[LintFinding]:
-    """Return what is wrong with the rules of the user's files."""
+    """Return the faults of the user's rules."""
     for placed in (*inputs.rules, *inputs.external_rules):
         if placed.document is None:
             continue
@@ -200,7 +200,7 @@ def _namespace_findings(placed: PlacedRule) -> Iterator[LintFinding]:
 
 
 def _grouping_findings(placed: PlacedRule) -> Iterator[LintFinding]:
-    """Return that a query has no rows for any resource; one that has for some is judged by who asks."""
+    """Report a query without rows for any resource; one with some is checked with each HPA."""
     rule = placed.rule
     carried = _carried(rule)
     if not rule.external and carried and not any(carried.values()):
@@ -216,7 +216,7 @@ def _grouping_findings(placed: PlacedRule) -> Iterator[LintFinding]:
 
 
 def resources_without_rows(rule: AdapterRule) -> list[ResourceType]:
-    """Return the mapped resources whose label the rows of a rule's query don't carry."""
+    """Return the mapped resources whose label is missing from the rows of a rule's query."""
     return [each for each, is_carried in _carried(rule).items() if not is_carried]
 
 
@@ -237,7 +237,7 @@ def _carried(rule: AdapterRule) -> dict[ResourceType, bool]:
 
 
 def gpu_name_findings(series: str, place: Place) -> Iterator[LintFinding]:
-    """Return what is to be said of a series whose name looks like a GPU metric's and is none."""
+    """Report a series name that resembles a GPU metric's but is none."""
     if not is_unknown_gpu_name(series):
         return
     field = recorded_from(series)
@@ -286,7 +286,7 @@ def _filled(rule: AdapterRule, series: str) -> Node | None:
 
 
 def _unquoted_findings(placed: PlacedRule) -> Iterator[LintFinding]:
-    """Return that a template puts what a request says into the query itself, beside its strings."""
+    """Report a template that inserts request values outside of quoted strings."""
     labels = []
     for resource in KUBERNETES.types:
         with suppress(NoLabelError):
@@ -312,7 +312,7 @@ def _unquoted_findings(placed: PlacedRule) -> Iterator[LintFinding]:
 
 
 def unused_sum_findings(inputs: Inputs, used: set[str]) -> Iterator[LintFinding]:
-    """Return sums of percentages in rules that no autoscaler of the files asks for.
+    """Return rules with sums of percentages that no autoscaler of the files uses.
 
     Args:
         inputs: the files.
@@ -333,7 +333,7 @@ def unused_sum_findings(inputs: Inputs, used: set[str]) -> Iterator[LintFinding]
 
 
 def _shadowed(rules: Sequence[PlacedRule], *, external: bool) -> Iterator[LintFinding]:
-    """Return rules that are never taken; one for another label is, where series have only that."""
+    """Return rules that never win; one for another label may, for series that have only that label."""
     last: dict[tuple[str, str, str], PlacedRule] = {}
     for placed in reversed(rules):
         rule = placed.rule

@@ -1,4 +1,4 @@
-"""What is wrong with the queries and thresholds of KEDA's prometheus triggers.
+"""Faults in the queries and thresholds of KEDA's prometheus triggers.
 
 Source: KEDA v2.21 pkg/scalers/prometheus_scaler.go (one row; what an empty answer is).
 """
@@ -39,7 +39,7 @@ AVERAGE_OF_A_MEAN = _CHECKS.add(
 
 
 def scaled_object_findings(inputs: Inputs) -> Iterator[LintFinding]:
-    """Return what is wrong with the ScaledObjects of the files."""
+    """Return the faults of the files' ScaledObjects."""
     for each in inputs.scaled_objects:
         yield from _findings(each, inputs.recorded)
 
@@ -136,7 +136,7 @@ def _reach(
 def _mean(
     placed: PlacedScaledObject, index: int, trigger: ScaleTrigger, node: Node
 ) -> Iterator[LintFinding]:
-    """Report a mean over pods or GPUs that KEDA's HPA divides by the target, whatever the number of pods."""
+    """Report an average over pods or GPUs: KEDA's HPA divides by the target, whatever the pod count."""
     is_mean = isinstance(node, Aggregate) and node.operator == "avg"
     if not (is_mean and trigger.is_average and trigger.threshold):
         return

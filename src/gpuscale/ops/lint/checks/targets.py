@@ -1,4 +1,4 @@
-"""Targets that were written in another unit than their metric's."""
+"""Targets in a unit other than the metric's."""
 
 from collections.abc import Iterator
 
@@ -25,7 +25,7 @@ DOUBTFUL_UNIT = TARGET_CHECKS.add(
 def unit_findings(
     metric: PlacedMetric, unit: MetricUnit | None, evidence: str = ""
 ) -> Iterator[LintFinding]:
-    """Return what is wrong with the unit of a metric's target.
+    """Return a finding if a metric's target is in another unit.
 
     Args:
         metric: the metric.
@@ -39,6 +39,6 @@ def unit_findings(
 
 
 def unit_finding(fault: UnitFault, place: Place, evidence: str, fix: str) -> LintFinding:
-    """Return the finding about a target in another unit."""
+    """Return the finding about a target's unit."""
     check = WRONG_UNIT if fault.is_certain else DOUBTFUL_UNIT
     return check.found(place, fault.what, evidence, fix)

@@ -1,4 +1,4 @@
-"""Aggregations over labels: `sum by (pod) (...)` and its kin."""
+"""Aggregations over labels, such as `sum by (pod) (...)`."""
 
 import math
 import sys
@@ -44,7 +44,7 @@ AGGREGATORS = frozenset({*_REDUCERS, *_LIMITERS, "quantile", "count_values"})
 
 
 class Grouping:
-    """Label sets to the label set of their group, remembered from query to query.
+    """A cache from label sets to their group's label set.
 
     Args:
         by: whether `labels` are kept, rather than dropped along with the metric's name, type and unit.
@@ -57,11 +57,11 @@ class Grouping:
         self._remembered: dict[LabelKey, LabelSet] = {}
 
     def made(self, labels: LabelSet) -> LabelSet:
-        """Return the group of a label set, and remember nothing."""
+        """Return a label set's group, without caching it."""
         return labels.keep(self._names) if self._by else labels.drop(self._names)
 
     def of(self, labels: LabelSet) -> LabelSet:
-        """Return the group of a label set."""
+        """Return a label set's group."""
         group = self._remembered.get(labels.key)
         if group is None:
             group = self.made(labels)
@@ -73,7 +73,7 @@ class Grouping:
 
 
 class _Groupings:
-    """All groupings, within a bound in bytes; what is beyond it is worked out each time.
+    """All groupings, in a cache with a limit on bytes.
 
     A full memory is forgotten before the next query: most of it may be of series that are gone.
     """
@@ -93,7 +93,7 @@ class _Groupings:
         return found
 
     def has_room(self, size: int) -> bool:
-        """Count bytes that are to be remembered, and return whether they may be."""
+        """Count bytes for the cache, and return whether they fit."""
         self.bytes += size
         return self.bytes < _REMEMBERED_BYTES
 
@@ -156,7 +156,7 @@ def _partition(rows: Rows, groups: Grouping) -> Iterable[Rows]:
 
 
 def _limited(operator: str, rows: Rows, groups: Grouping, number: float) -> Rows:
-    """Return some of the rows as they are."""
+    """Return some of the rows unchanged, for `limitk` and `limit_ratio`."""
     if operator == "limit_ratio":
         return _sampled(rows, number)
     order = {"topk": descending, "bottomk": ascending}.get(operator)

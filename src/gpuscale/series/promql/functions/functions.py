@@ -41,7 +41,7 @@ DATE_FUNCTIONS = frozenset(_PARTS)
 
 
 def date_part(function: str, seconds: float) -> float:
-    """Return a part of the date; NaN outside the years 1 to 9999."""
+    """Return a part of a date; NaN outside the years 1 to 9999."""
     if not math.isfinite(seconds) or not MIN_SECONDS <= seconds <= MAX_SECONDS:
         return NAN
     return float(_PARTS[function](datetime.fromtimestamp(int(seconds), UTC)))
@@ -100,7 +100,7 @@ def _absent_over_time(evaluator: Evaluator, arguments: Arguments) -> Rows:
 
 
 def expected_labels(node: Node) -> LabelSet:
-    """Return the labels that a selector fixes to one value."""
+    """Return the labels that a selector fixes to one value, for `absent`."""
     if isinstance(node, SelectRange):
         node = node.selector
     if not isinstance(node, Select):
@@ -200,7 +200,7 @@ def _date(name: str) -> VectorFunction:
 
 
 def _over_range(name: str) -> VectorFunction:
-    """Return a function of one range vector and scalars, in whichever order they come."""
+    """Return a function of a range vector and scalars, in either order."""
     function = RANGE_FUNCTIONS[name]
     keeps_name = name in KEEPS_NAME
 

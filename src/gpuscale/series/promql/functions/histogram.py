@@ -1,4 +1,4 @@
-"""Quantiles and shares of classic histograms, from their buckets.
+"""Quantiles and fractions of classic histograms.
 
 Source: prometheus promql/quantile.go (BucketQuantile, BucketFraction), release 3.
 """
@@ -20,7 +20,7 @@ Buckets = list[tuple[float, float]]
 
 
 def histogram_quantile(share: float, rows: Rows) -> Rows:
-    """Return the quantile of each histogram among the rows; rows without a bound are passed over.
+    """Return each histogram's quantile; rows without a bucket bound are skipped.
 
     Raises:
         QueryError: two histograms differ by nothing but their name.
@@ -29,7 +29,7 @@ def histogram_quantile(share: float, rows: Rows) -> Rows:
 
 
 def histogram_quantiles(label: str, shares: list[float], rows: Rows) -> Rows:
-    """Return several quantiles of each histogram, distinguished by a label.
+    """Return several quantiles of each histogram, told apart by a label.
 
     Raises:
         QueryError: two results have the same labels.
@@ -43,12 +43,12 @@ def histogram_quantiles(label: str, shares: list[float], rows: Rows) -> Rows:
 
 
 def share_text(share: float) -> str:
-    """Return the label value that says which quantile it is."""
+    """Return the label value for a quantile."""
     return repr(share) if math.isfinite(share) else positional(share)
 
 
 def histogram_fraction(low: float, high: float, rows: Rows) -> Rows:
-    """Return the share of each histogram's observations that lies between two values.
+    """Return the fraction of each histogram's observations between two values.
 
     Raises:
         QueryError: two histograms differ by nothing but their name.
@@ -71,7 +71,7 @@ def _of_each(rows: Rows, function: Callable[[Buckets], float]) -> Rows:
 
 
 def bucket_quantile(share: float, buckets: Buckets) -> float:
-    """Return the quantile, taking observations as spread evenly inside their bucket.
+    """Return the quantile; observations count as evenly spread within their bucket.
 
     Args:
         share: from 0 to 1; beyond that an infinity comes back.
@@ -91,7 +91,7 @@ def bucket_quantile(share: float, buckets: Buckets) -> float:
 
 
 def bucket_fraction(low: float, high: float, buckets: Buckets) -> float:
-    """Return the share of observations above `low` and up to `high`, spread evenly inside their bucket.
+    """Return the fraction of observations above `low` and up to `high`, evenly spread in buckets.
 
     Args:
         low: may be an infinity.
@@ -108,7 +108,7 @@ def bucket_fraction(low: float, high: float, buckets: Buckets) -> float:
 
 
 def _rank(value: float, ordered: Buckets) -> float:
-    """Return how many observations lie up to a value; in a bucket without end all or none of its own do."""
+    """Return how many observations are up to a value; an unbounded bucket counts all or none of its own."""
     count = ordered[-1][1]
     start, below = (0.0 if ordered[0][0] > 0 else -math.inf), 0.0
     for bound, up_to in ordered:
@@ -141,7 +141,7 @@ def _inside(ordered: Buckets, position: int, rank: float) -> float:
 
 
 def bound_of(text: str) -> float | None:
-    """Return the bound that a bucket's label says; None where it says none."""
+    """Return the bound in a bucket's label; None if it is invalid."""
     try:
         return float(text) if text else None
     except ValueError:
@@ -153,7 +153,7 @@ def _ordered(buckets: Buckets) -> Buckets:
 
 
 def _merged(ordered: Buckets) -> Buckets:
-    """Return one bucket per bound; bounds written in two ways are counted together."""
+    """Return one bucket for each bound; two spellings of a bound are added up."""
     merged: Buckets = []
     for bound, count in ordered:
         if merged and merged[-1][0] == bound:
@@ -164,7 +164,7 @@ def _merged(ordered: Buckets) -> Buckets:
 
 
 def _monotonic(ordered: Buckets) -> Buckets:
-    """Return the buckets with counts that never fall, as scrapes a moment apart can make them do."""
+    """Return buckets with non-decreasing counts, which scrapes at slightly different times can violate."""
     result: Buckets = []
     highest = ordered[0][1]
     for bound, count in ordered:

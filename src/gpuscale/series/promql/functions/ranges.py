@@ -1,4 +1,4 @@
-"""Functions of a range vector: one number from the samples of a window.
+"""Functions of range vectors: one number from a window's samples.
 
 Source: prometheus promql/functions.go, release 3 (extrapolatedRate, instantValue, linearRegression,
 aggrOverTime, funcDoubleExponentialSmoothing).
@@ -25,7 +25,7 @@ from gpuscale.series.promql.rows import NAN, Window
 
 
 class Bounds(NamedTuple):
-    """The range that a window was cut from, and the time of evaluation."""
+    """The window's range, and the evaluation time."""
 
     start_ms: int
     end_ms: int
@@ -50,7 +50,7 @@ def _delta(window: Window, bounds: Bounds) -> float | None:
 
 
 def _extrapolated(window: Window, bounds: Bounds, *, is_counter: bool) -> float | None:
-    """Return the change over the whole range, from the change between its first and last sample.
+    """Return the change over the whole range, extrapolated from the first and last sample.
 
     A series that begins or ends inside the range is taken to do so half an interval beyond its samples,
     a counter never before it was zero.
@@ -71,7 +71,7 @@ def _extrapolated(window: Window, bounds: Bounds, *, is_counter: bool) -> float 
 
 
 def _reach(seconds: float, interval: float) -> float:
-    """Return how far beyond the outermost sample the series is taken to go on."""
+    """Return how far beyond its outermost sample a series is extrapolated."""
     return interval / 2 if seconds >= interval * 1.1 else seconds
 
 
@@ -127,7 +127,7 @@ def _predict_linear(window: Window, bounds: Bounds, seconds: float) -> float | N
 
 
 def _line(window: Window, origin_ms: int) -> tuple[float, float]:
-    """Return slope per second and value at `origin_ms` of the least-squares line."""
+    """Return the least-squares line: slope per second, and value at `origin_ms`."""
     values = window.values
     if all(value == values[0] for value in values):
         return (NAN, NAN) if math.isinf(values[0]) else (0.0, values[0])
@@ -141,7 +141,7 @@ def _line(window: Window, origin_ms: int) -> tuple[float, float]:
 
 
 def _median_deviation(window: Window, bounds: Bounds) -> float:
-    """Return the median distance from the median; NaN anywhere gives NaN."""
+    """Return the median absolute deviation; NaN if any value is NaN."""
     if any(map(math.isnan, window.values)):
         return NAN
     median = quantile(0.5, window.values)
@@ -149,7 +149,7 @@ def _median_deviation(window: Window, bounds: Bounds) -> float:
 
 
 def _time_of_last(reaches: Callable[[float, float], bool]) -> RangeFunction:
-    """Return a function to the time, in seconds, of the last sample that reaches all before it."""
+    """Return a function for the time in seconds of a window's last minimum or maximum."""
 
     def answer(window: Window, bounds: Bounds) -> float:
         best, time_ms = window.values[0], window.times_ms[0]

@@ -1,4 +1,4 @@
-"""label_replace and label_join: new label values from old ones.
+"""label_replace and label_join: new label values from existing ones.
 
 Source: prometheus promql/functions.go (evalLabelReplace, evalLabelJoin), Go regexp (Expand).
 """
@@ -72,7 +72,7 @@ def label_join(
 
 
 def expand(template: str, match: Match, pattern: Pattern) -> str:
-    """Return the template with `$1`, `$name` and `${name}` replaced by what those groups matched."""
+    """Return the template with `$1`, `$name` and `${name}` replaced by the matched groups."""
 
     def value(reference: re.Match[str]) -> str:
         if reference[1]:

@@ -1,4 +1,4 @@
-"""Which share of series a label set falls into: the hash behind `limit_ratio`.
+"""The hash that decides which series `limit_ratio` keeps.
 
 Source: prometheus promql/engine.go (HashRatioSampler) and model/labels (Hash of a build with string labels);
 xxHash, XXH64 with seed 0.
@@ -18,13 +18,13 @@ _LONG_BYTES = 255
 
 
 def is_sampled(labels: LabelSet, ratio: float) -> bool:
-    """Return whether a label set is in the share: the first of all for a ratio above 0, else the last."""
+    """Return whether a ratio keeps a label set: low hashes for a positive ratio, high ones for a negative."""
     place = offset(labels)
     return place < ratio if ratio >= 0 else place >= 1 + ratio
 
 
 def offset(labels: LabelSet) -> float:
-    """Return where a label set lies among all, from 0 to 1."""
+    """Return a label set's hash as a number from 0 to 1."""
     parts = (each.encode() for pair in labels.items() for each in pair)
     return xxh64(b"".join(_size(len(part)) + part for part in parts)) / _MASK
 

@@ -1,4 +1,4 @@
-"""Orders of rows: by value, and by labels with numbers inside texts compared as numbers.
+"""Sort orders of rows: by value, and by labels in natural order.
 
 Source: prometheus 3.16 promql/functions.go (funcSort, funcSortByLabel, vectorByValueHeap), promql/engine.go
 (aggregationK), facette/natsort; Go container/heap.
@@ -17,17 +17,17 @@ _MAX_DIGITS = 18
 
 
 def ascending(row: Row) -> tuple[bool, float]:
-    """Return the key that sorts rows by value, NaN last."""
+    """Return a sort key by value, NaN last."""
     return math.isnan(row[1]), row[1]
 
 
 def descending(row: Row) -> tuple[bool, float]:
-    """Return the key that sorts rows by value, the largest first and NaN last."""
+    """Return a sort key by descending value, NaN last."""
     return math.isnan(row[1]), -row[1]
 
 
 def by_labels(rows: Rows, names: Sequence[str], *, largest_first: bool) -> Rows:
-    """Return the rows sorted by labels `names`, and where those are alike by all of their labels."""
+    """Return the rows sorted by labels `names`, and by all labels among equals."""
 
     def compare(left: Row, right: Row) -> int:
         for name in names:
@@ -41,7 +41,7 @@ def by_labels(rows: Rows, names: Sequence[str], *, largest_first: bool) -> Rows:
 
 
 def kept_of_equals(keys: Sequence[float], count: int) -> list[int]:
-    """Return which of the values with the smallest keys `topk` keeps, where some at the border are equal.
+    """Return which of several equal values at the limit `topk` keeps.
 
     Prometheus keeps `count` values in a heap with the worst on top, and a value takes the place of the top
     where it is better. So which of equal values go depends on how the heap lies, not on which came first.
@@ -83,7 +83,7 @@ def kept_of_equals(keys: Sequence[float], count: int) -> list[int]:
 
 
 def natural_order(left: str, right: str) -> int:
-    """Return below 0, 0 or above 0, as `left` comes before, with or after `right`; `a9` is before `a10`."""
+    """Compare in natural order (`a9` before `a10`): negative, 0 or positive."""
     for one, other in zip(_CHUNK.findall(left), _CHUNK.findall(right), strict=False):
         if _is_number(one) and _is_number(other):
             order = int(one) - int(other)

@@ -18,7 +18,7 @@ def total(values: Sequence[float]) -> float:
 
 
 def mean(values: Sequence[float]) -> float:
-    """Return the arithmetic mean; values whose sum overflows still have one."""
+    """Return the arithmetic mean, even if the sum would overflow."""
     count = len(values)
     if count == 1:
         return values[0]
@@ -29,17 +29,17 @@ def mean(values: Sequence[float]) -> float:
 
 
 def smallest(values: Sequence[float]) -> float:
-    """Return the minimum; NaN only where nothing else is there."""
+    """Return the minimum; NaN only if all values are NaN."""
     return min((value for value in values if value == value), default=NAN)
 
 
 def largest(values: Sequence[float]) -> float:
-    """Return the maximum; NaN only where nothing else is there."""
+    """Return the maximum; NaN only if all values are NaN."""
     return max((value for value in values if value == value), default=NAN)
 
 
 def variance(values: Sequence[float]) -> float:
-    """Return the population variance of values whose order says nothing; any order gives the same.
+    """Return the population variance, equal for any order of the values.
 
     It is that of the distances from a number near the mean, their sums rounded once.
     """
@@ -58,7 +58,7 @@ def variance(values: Sequence[float]) -> float:
 
 
 def compensated(values: Sequence[float]) -> float:
-    """Return the sum, each value added with an error term, in this order.
+    """Return the Kahan sum of the values in this order.
 
     Source: prometheus util/kahansum, 3.16 (Inc).
     """
@@ -69,7 +69,7 @@ def compensated(values: Sequence[float]) -> float:
 
 
 def variance_over_time(values: Sequence[float]) -> float:
-    """Return the population variance by Welford's method, mean and squares with an error term each.
+    """Return the population variance by Welford's method with Kahan summation.
 
     Source: prometheus promql/functions.go, 3.16 (varianceOverTime), util/kahansum (Inc).
     """
@@ -83,7 +83,7 @@ def variance_over_time(values: Sequence[float]) -> float:
 
 
 def _added(term: float, sum_so_far: float, error: float) -> tuple[float, float]:
-    """Return a sum with one more term, and the error term beside it."""
+    """Return a Kahan sum with one more term, and its error term."""
     after = sum_so_far + term
     if math.isinf(after):
         return after, 0.0
@@ -100,7 +100,7 @@ def deviation_over_time(values: Sequence[float]) -> float:
 
 
 def quantile(share: float, values: Sequence[float]) -> float:
-    """Return the value below which a share of the values lies, between neighbours by proportion.
+    """Return a quantile, interpolated linearly.
 
     Args:
         share: from 0 to 1; beyond that an infinity comes back.

@@ -1,4 +1,4 @@
-"""The parser of PromQL: tokens, the grammar, what each part of it means, and the text in Prometheus' style.
+"""The parser of PromQL: tokens, grammar, semantics, and formatting.
 
 It gives the error texts and places of Prometheus 3.16 (promql/parser), byte for byte.
 """

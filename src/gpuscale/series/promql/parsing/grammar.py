@@ -1,4 +1,4 @@
-"""The grammar of PromQL: tokens to an expression, up to the first fault.
+"""The grammar of PromQL: from tokens to a syntax tree, up to the first error.
 
 A fault is named as Prometheus' generated parser names it: by the innermost rule that has words for its
 faults, and in the order in which that parser, which looks one token ahead, comes upon them.
@@ -75,7 +75,7 @@ _MOST_TIME_MS = 2**62
 
 
 class Parser:
-    """Reads one text.
+    """A parser of one text.
 
     Args:
         text: the query.
@@ -92,7 +92,7 @@ class Parser:
         """The first part of the language that can't be evaluated."""
 
     def parse(self) -> Written:
-        """Return the expression.
+        """Parse the text.
 
         Raises:
             FaultError: the first fault.
@@ -113,12 +113,12 @@ class Parser:
         return token
 
     def _end(self) -> int:
-        """Return where the last token that was taken ends."""
+        """Return the end of the last token."""
         last = self._tokens[self._next - 1]
         return last.start + len(last.text)
 
     def _look(self) -> None:
-        """Raise what is wrong with the next token, which Prometheus looks at before it decides."""
+        """Raise if the next token is invalid, at the point where Prometheus would look at it."""
         if self._kind == ERROR:
             raise self._unexpected()
 
@@ -205,7 +205,7 @@ class Parser:
                 return found
 
     def _applied(self, name: Token) -> Written:
-        """Return an aggregation or a call of a function."""
+        """Parse an aggregation or a function call."""
         is_aggregation = name.kind in AGGREGATIONS
         self._check_support(name, is_aggregation=is_aggregation)
         by, labels, is_grouped = True, tuple[str, ...](), False
@@ -384,7 +384,7 @@ class Parser:
         return length_ms
 
     def _length(self, context: str, expected: str) -> tuple[int, float]:
-        """Return where a length begins, and its seconds."""
+        """Parse a duration; return where it begins, and its seconds."""
         start, sign, signs = self._tokens[self._next].start, 1, 0
         while self._kind in ("+", "-"):
             sign *= -1 if self._take().kind == "-" else 1
@@ -468,7 +468,7 @@ def _in_words_of_go(reason: str) -> str:
 
 
 def _seconds(token: Token) -> float:
-    """Return the value of a number or a duration."""
+    """Return a number's or duration's value in seconds."""
     convert = literals.number if token.kind == "number" else literals.duration_seconds
     try:
         return convert(token.text)
@@ -482,7 +482,7 @@ def _milliseconds(seconds: float) -> int:
 
 
 def _rounded(value: float) -> int:
-    """Return the nearest whole number; of two, the one further from zero."""
+    """Return the nearest integer; ties go away from zero."""
     whole = math.floor(abs(value))
     whole += abs(value) - whole >= 0.5
     return whole if value >= 0 else -whole

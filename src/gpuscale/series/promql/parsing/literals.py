@@ -1,4 +1,4 @@
-"""What a number, a duration and a quoted text of PromQL stand for.
+"""The values of PromQL's literals: numbers, durations, quoted texts.
 
 Source: prometheus promql/parser (parse.go, number), util/strutil (Unquote), release 3.16; Go's strconv;
 prometheus common model/time.go (ParseDuration).
@@ -35,7 +35,7 @@ _ESCAPED = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v
 
 
 def number(text: str) -> float:
-    """Return the value of a number.
+    """Return a number literal's value.
 
     Raises:
         ValueError: no number, or one beyond the floats.
@@ -58,7 +58,7 @@ def number(text: str) -> float:
 
 
 def duration_seconds(text: str) -> float:
-    """Return the length of a duration.
+    """Return a duration literal's seconds.
 
     Raises:
         ValueError: its units are none, or in another order than from the largest to the smallest, or it is
@@ -83,7 +83,7 @@ def duration_seconds(text: str) -> float:
 
 
 def unquoted(text: str) -> str:
-    """Return what a quoted text says; bytes that are no UTF-8 become U+FFFD, as in Prometheus' JSON."""
+    """Return a quoted text's content; invalid UTF-8 becomes U+FFFD, as in Prometheus' JSON."""
     inner = text[1:-1]
     if text[0] == "`" or "\\" not in inner:
         return inner

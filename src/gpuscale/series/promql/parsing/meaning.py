@@ -1,4 +1,4 @@
-"""What the parts of a query mean: each is made into a node of the tree, and its types are checked.
+"""The semantics of PromQL's parts: each becomes a checked tree node.
 
 Prometheus looks at types once a text has no other fault, from the inside out. So a part that is made here
 keeps the first fault within it, and nothing is raised.
@@ -67,7 +67,7 @@ _VALUES = frozenset([ValueType.SCALAR, ValueType.VECTOR])
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A node of the tree as it is written."""
+    """A tree node with its source text and its first error."""
 
     node: tree.Node
     start: int
@@ -114,12 +114,12 @@ def subquery(inner: Written, range_ms: int, step_ms: int | None, end: int) -> Wr
 
 
 def in_parentheses(inner: Written, start: int, end: int) -> Written:
-    """Return an expression in parentheses, of which the tree keeps nothing."""
+    """Return an expression in parentheses, which leave no node in the tree."""
     return Written(inner.node, start, end, inner.type, inner.fault, (inner,), "(")
 
 
 def signed(sign: Token, inner: Written) -> Written:
-    """Return an expression behind a sign."""
+    """Return an expression with a sign."""
     node, fault = inner.node, inner.fault
     is_negative = sign.kind == "-"
     if isinstance(node, tree.Number) and inner.form in ("", "duration"):
@@ -135,7 +135,7 @@ def signed(sign: Token, inner: Written) -> Written:
 def aggregate(
     operator: Token, arguments: Sequence[Written], labels: tuple[str, ...], end: int, *, by: bool
 ) -> Written:
-    """Return an aggregation, of which the number of arguments is right."""
+    """Return an aggregation with the right number of arguments."""
     name = operator.kind
     inner = arguments[-1]
     fault = inner.fault or _unless(inner, ValueType.VECTOR, "aggregation expression")
@@ -150,7 +150,7 @@ def aggregate(
 
 
 def call(name: Token, arguments: Sequence[Written], end: int) -> Written:
-    """Return a call of a function that is known."""
+    """Return a call of a known function."""
     node = tree.Call(name.text, tuple(each.node for each in arguments))
     is_scalar = name.text in tree.SCALAR_FUNCTIONS
     found = ValueType.SCALAR if is_scalar else ValueType.VECTOR
@@ -207,7 +207,7 @@ def binary(
     return_bool: bool,
     operator_start: int,
 ) -> Written:
-    """Return an operation on two expressions.
+    """Return a binary operation.
 
     Args:
         left: the first of them.

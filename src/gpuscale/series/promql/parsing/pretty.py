@@ -1,4 +1,4 @@
-"""A query in Prometheus' style: each part on one line where it fits, or over several.
+"""Formatting of queries in Prometheus' style: one line if it fits, else several.
 
 Source: prometheus promql/parser (printer.go, prettier.go), release 3.16.
 """
@@ -25,7 +25,7 @@ def on_one_line(part: Written) -> str:
 
 
 def _note_lines(part: Written, lines: dict[int, str]) -> str:
-    """Return an expression on one line, and note it and each part of it, by the part's identity."""
+    """Return an expression on one line, and record it and its parts by identity."""
     inside = [_note_lines(each, lines) for each in part.parts]
     line = lines[id(part)] = _line(part, inside)
     return line
@@ -57,7 +57,7 @@ def _line(part: Written, inside: list[str]) -> str:
 
 
 def prettified(part: Written) -> str:
-    """Return an expression with its long parts over several lines."""
+    """Return an expression with its long parts on several lines."""
     lines: dict[int, str] = {}
     _note_lines(part, lines)
     return _split(part, 0, lines)
@@ -163,7 +163,7 @@ def _number(value: float, *, is_duration: bool) -> str:
 
 
 def _fill(value: float) -> str:
-    """Return a number as Go's `%v` writes it."""
+    """Return a number like Go's `%v`."""
     if not math.isfinite(value):
         return _number(value, is_duration=False)
     text = repr(value).removesuffix(".0")

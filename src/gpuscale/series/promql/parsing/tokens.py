@@ -1,4 +1,4 @@
-"""The tokens of a PromQL text with their places, up to the first character that does not belong.
+"""The tokens of a PromQL text with positions, up to the first invalid character.
 
 Source: prometheus promql/parser/lex.go, release 3.16.
 """
@@ -76,7 +76,7 @@ _ALPHANUMERIC = re.compile(r"\w", re.ASCII)
 
 
 class FaultError(Exception):
-    """What is wrong with a text.
+    """A syntax error.
 
     Args:
         position: in characters; None where no place is named.
@@ -100,7 +100,7 @@ class Token(NamedTuple):
     start: int
 
     def described(self) -> str:
-        """Return the token as a message names it."""
+        """Return the token as error messages show it."""
         kind, text = self.kind, self.text
         if kind == END:
             return END
@@ -121,7 +121,7 @@ class Token(NamedTuple):
 
 
 def tokens_of(text: str) -> list[Token]:
-    """Return the tokens, the last of which is the end of the input or an error."""
+    """Return the tokens; the last is the end of input or an error."""
     found: list[Token] = []
     try:
         _scan(text, found)
@@ -218,7 +218,7 @@ def _kind_of_word(text: str, word: str, end: int) -> str:
 
 
 def _in_brackets(text: str, start: int, *, had_colon: bool) -> tuple[str, int]:
-    """Return what a letter or a colon begins after the duration, and where it ends."""
+    """Return the token after a duration in brackets, and where it ends."""
     if text[start] == ":":
         if had_colon:
             raise FaultError(start, "unexpected colon ':'")
@@ -265,7 +265,7 @@ def _unusual(text: str, start: int, pattern: re.Pattern[str]) -> tuple[str, int]
 
 
 def _quoted_character(character: str) -> str:
-    """Return a character as Go's `%q` writes it; none at all is what Go reads past the end."""
+    """Return a character like Go's `%q`; an empty one is what Go reads past the end."""
     if character == "'":
         return r"'\''"
     return "'" + go_quote(character or "\ufffd")[1:-1].replace(r"\"", '"') + "'"
@@ -318,7 +318,7 @@ def _code_point(character: str) -> str:
 
 
 def _number(text: str, start: int) -> tuple[str, int]:
-    """Return the kind of a number or duration that is written in a rarer way, and its end."""
+    """Return the kind of a number or duration in an uncommon form, and where it ends."""
     position, is_number = _end_of_number(text, start)
     if is_number:
         return "number", position

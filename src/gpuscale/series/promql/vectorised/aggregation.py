@@ -1,4 +1,4 @@
-"""Aggregations of tables: groups of columns reduced step by step, for all steps at once.
+"""Aggregations of tables: columns reduced by group, for all steps at once.
 
 The columns may come some at a time, so that a sum over a hundred thousand series never holds all of them.
 """
@@ -24,7 +24,7 @@ GRADUAL = frozenset({"sum", "avg", "min", "max", "count", "group"})
 
 
 class Reduction:
-    """A gradual aggregation in progress.
+    """A running aggregation that takes columns in batches.
 
     Args:
         operator: one of `GRADUAL`.
@@ -51,7 +51,7 @@ class Reduction:
         """The number of the first column of each group, in an instant query."""
 
     def add(self, table: Table) -> None:
-        """Reduce some columns.
+        """Add some columns.
 
         Raises:
             RowWiseError: a sum may overflow.
@@ -107,7 +107,7 @@ class Reduction:
         self._seen += width
 
     def table(self) -> Table:
-        """Return the result: one column for each group."""
+        """Return the result, a column for each group."""
         counts = self._counts
         values = self._values()
         result = Table(self._groups.axis, None, values, counts > 0, self._measured_ms)
@@ -135,7 +135,7 @@ class Reduction:
 
 
 class Segments:
-    """QuerySamples side by side by group, so that a group is a run of neighbours.
+    """Columns sorted by group, so that each group is a contiguous run.
 
     Args:
         ids: the group of each column, at least one.
@@ -164,7 +164,7 @@ class Segments:
 def aggregated(
     node: Aggregate, table: Table, groups: Groups, numbers: Floats | None, check: Check
 ) -> Table:
-    """Return an aggregation that needs all columns at once.
+    """Return the result of an aggregation that needs all columns at once.
 
     Args:
         node: the aggregation; not of `count_values` or `limit_ratio`.
@@ -198,7 +198,7 @@ _VALUE_TEXT_BYTES = 80
 
 
 def counted_values(node: Aggregate, label: str, table: Table, making: Making) -> Table:
-    """Return how often each value is there in each group, with the value as a label.
+    """Return how often each value occurs in each group, with the value as a label.
 
     Args:
         node: the aggregation.
@@ -245,7 +245,7 @@ def counted_values(node: Aggregate, label: str, table: Table, making: Making) ->
 
 
 def _of_groups(table: Table, groups: Groups, values: Floats, present: Flags) -> Table:
-    """Return one column for each group; times and order are as of a minimum."""
+    """Return one column for each group, with times and order as for a minimum."""
     times = Reduction("group", groups, len(table.values))
     times.add(table)
     shape = times.table()
@@ -255,7 +255,7 @@ def _of_groups(table: Table, groups: Groups, values: Floats, present: Flags) -> 
 
 
 def _variances(table: Table, groups: Groups, check: Check) -> tuple[Floats, Flags]:
-    """Return what `statistics.variance` gives for each group."""
+    """Return the result of `statistics.variance` for each group."""
     shape = len(table.values), len(groups.axis)
     counts = np.zeros(shape, np.int64)
     if not table.width:
@@ -290,7 +290,7 @@ def _variances(table: Table, groups: Groups, check: Check) -> tuple[Floats, Flag
 
 
 def _ranked(table: Table, ids: Ints, step: int, *, key: Floats, nan_first: bool) -> Ints:
-    """Return the present columns of one step by group, then by value."""
+    """Return a step's present columns, sorted by group, then value."""
     there = np.arange(table.width) if table.present is None else np.flatnonzero(table.present[step])
     value = key[step, there]
     is_nan = np.isnan(value)
@@ -300,7 +300,7 @@ def _ranked(table: Table, ids: Ints, step: int, *, key: Floats, nan_first: bool)
 
 
 def _starts(ids: Ints) -> Ints:
-    """Return where the run of equal neighbours begins that each element is in."""
+    """Return, for each element, the start of its run of equal neighbours."""
     starts: Ints = np.searchsorted(ids, ids)
     return starts
 
@@ -332,7 +332,7 @@ def _quantiles(table: Table, groups: Groups, shares: Floats, check: Check) -> Ta
 
 
 def sampled(table: Table, offsets: Floats, ratios: Floats) -> Table:
-    """Return the share of the columns that lie in a ratio.
+    """Return the columns that a ratio keeps (`limit_ratio`).
 
     Args:
         table: the vector.
@@ -354,7 +354,7 @@ def sampled(table: Table, offsets: Floats, ratios: Floats) -> Table:
 def _first(
     table: Table, groups: Groups, numbers: Floats, check: Check, key: Floats | None
 ) -> Table:
-    """Return the cells with the smallest keys of each group, or without keys the first ones."""
+    """Return each group's cells with the smallest keys, or its first cells without keys."""
     if not (np.abs(numbers) < 2.0**63).all():
         raise RowWiseError("the parameter is out of bounds")
     ids = table.of(groups.ids)
@@ -381,7 +381,7 @@ def _first(
 
 
 def _order_equals(ranked: Ints, keys: Floats, starts: Ints, border: int) -> None:
-    """Put what a group keeps before its border, where values on both sides of it are equal."""
+    """Reorder the cells a group keeps, where equal values lie on both sides of the limit."""
     group = slice(starts[border], np.searchsorted(starts, starts[border], side="right"))
     members = np.sort(ranked[group])
     kept = members[kept_of_equals(keys[members].tolist(), border - int(starts[border]))]

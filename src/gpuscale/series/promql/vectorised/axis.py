@@ -1,4 +1,4 @@
-"""The label sets that the columns of a table have, with what is worked out of them once.
+"""The label sets of a table's columns, with cached derivations of them.
 
 Groupings, labels without the metric's name and matches between two vectors depend on label sets alone. So
 they are made for all series of a selector, remembered with it, and looked up by position. Label sets that
@@ -37,7 +37,7 @@ _numbers = count()
 
 
 class Axis:
-    """Label sets by position.
+    """Label sets by index.
 
     Args:
         length: how many there are; they need not differ from each other.
@@ -70,7 +70,7 @@ class Axis:
 
     @classmethod
     def listed(cls, labels: Sequence[LabelSet], size: int = 0) -> "Axis":
-        """Return the axis of label sets that are there."""
+        """Return an axis of existing label sets."""
         return cls(len(labels), labels.__getitem__, size + 8 * len(labels), is_there=True)
 
     def __len__(self) -> int:
@@ -80,7 +80,7 @@ class Axis:
         return map(self.label, range(self._length))
 
     def some(self, positions: Ints | None, budget: Budget) -> list[LabelSet]:
-        """Return the label sets of some positions, None is all; those that are made now are counted."""
+        """Return the label sets at some indexes, or all for None; new ones are counted."""
         found = list(self if positions is None else map(self.label, positions.tolist()))
         if not self._is_there:
             budget.hold_labels(label_set_bytes(found))
@@ -88,7 +88,7 @@ class Axis:
 
     @property
     def is_known_unique(self) -> bool:
-        """Return whether the label sets are known to differ, without a look at them."""
+        """Return whether the label sets are known to be distinct, without comparing them."""
         return bool(self._is_unique)
 
     def distinct(self, making: "Making") -> "Axis":
@@ -108,7 +108,7 @@ class Axis:
         return self
 
     def nameless(self, making: "Making") -> "Axis":
-        """Return the label sets without the metric's name, type and unit.
+        """Return the axis without the metric's name, type and unit.
 
         Raises:
             RowWiseError: two of them are alike then.
@@ -133,7 +133,7 @@ class Axis:
         return making.once((self,), "nameless", made).distinct(making)
 
     def by_labels(self, making: "Making") -> Ints:
-        """Return the positions in the order in which a matrix has its series."""
+        """Return the indexes sorted by labels, as in a matrix."""
         order: list[tuple[tuple[str, ...], int]] = []
         width = len(self.label(0)) if self._length else 0
         with making.holding((180 + 16 * width) * self._length):
@@ -153,7 +153,7 @@ ONE = Axis.listed([EMPTY])
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Groups:
-    """Which group each position of an axis is in."""
+    """The group of each index of an axis."""
 
     axis: Axis
     """One label set for each group, in the order of their first members."""
@@ -194,7 +194,7 @@ def _groups(axis: Axis, names: tuple[str, ...], making: "Making", by: bool) -> G
 
 
 class Memory:
-    """What is worked out of the label sets of a store, until a series comes or goes; within a bound in bytes.
+    """A cache of derived label sets, cleared when a series appears or ends; limited in bytes.
 
     Args:
         generation: the store's.
@@ -225,7 +225,7 @@ class Memory:
 
 
 class Making:
-    """What one query works out of label sets: once, or never where an earlier query did, and counted.
+    """One query's derivations of label sets, cached across queries and counted.
 
     Args:
         memory: of the store.
@@ -238,7 +238,7 @@ class Making:
         self._own: dict[Any, Any] = {}
 
     def once(self, axes: tuple[Axis, ...], key: object, make: Callable[[], Made]) -> Made:
-        """Return what `make` gives, from an earlier call with the same axes and key if there was one.
+        """Return the result of `make`, cached by axes and key.
 
         Args:
             axes: that it is made of.
@@ -264,19 +264,19 @@ class Making:
 
     @contextmanager
     def holding(self, size: int) -> Iterator[None]:
-        """Count bytes that are held in the block alone."""
+        """Count bytes that are held inside the block only."""
         self.budget.hold(size)
         yield
         self.budget.held -= size
 
     def parts(self, items: Sequence[Item]) -> Iterator[Sequence[Item]]:
-        """Yield the items some at a time, with a look at the deadline before each part."""
+        """Yield the items in batches, checking the deadline before each."""
         for start in range(0, len(items), _LABELS_PER_CHECK):
             self.budget()
             yield items[start : start + _LABELS_PER_CHECK]
 
     def listed(self, made: Iterable[LabelSet], size: int) -> Axis:
-        """Return the axis of label sets that are made now, and count them.
+        """Return the axis of new label sets, and count their bytes.
 
         Args:
             made: the label sets.

@@ -27,7 +27,7 @@ _NO_TIME = 1 << 61
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Block:
-    """Samples of some series of a selection.
+    """The samples of some series of a selection.
 
     T is the number of rows, G that of groups with the same times, S that of series.
     """
@@ -45,17 +45,17 @@ class Block:
 
     @property
     def is_even(self) -> bool:
-        """Return whether all series have the same times."""
+        """Return whether all series share their times."""
         return len(self.counts) == 1
 
     def spread(self, by_group: npt.NDArray[Element]) -> npt.NDArray[Element]:
-        """Return rows of one number a group as rows of one number a series, or one for all."""
+        """Return rows with a number for each group as rows with a number for each series."""
         if self.is_even or by_group.shape[1] == 1:
             return by_group
         return by_group[:, self.group]
 
     def at(self, matrix: Floats, rows: Ints) -> Floats:
-        """Return the elements of a T x S matrix in given rows, which are K x G; the result is K x S."""
+        """Return the elements of a T x S matrix at given rows (K x G); the result is K x S."""
         if self.is_even:
             found: Floats = matrix[rows[:, 0]]
             return found
@@ -67,7 +67,7 @@ class Block:
         return taken
 
     def rows(self, low: int, high: int) -> "Block":
-        """Return the rows from `low` up to, and without, `high`."""
+        """Return the rows from `low` up to, but not including, `high`."""
         if low == 0 and high >= len(self.times_ms):
             return self
         return Block(
@@ -88,7 +88,7 @@ class Block:
         )
 
     def reached(self, moments_ms: Ints) -> Ints:
-        """Return how many samples of each group are not later than each of K moments; K x G.
+        """Return how many samples of each group are not later than each of K times; K x G.
 
         Args:
             moments_ms: ascending, or all the same, as with an `@`.
@@ -118,7 +118,7 @@ class Block:
 
 
 def blocks_of(frames: Sequence[Frame], positions: Ints) -> list[Block]:
-    """Return the samples of frames in few blocks, none filled up by more than a quarter of its rows.
+    """Return frames' samples in few blocks, in which padding adds at most a quarter of the rows.
 
     Args:
         frames: at least one.
@@ -160,7 +160,7 @@ def _block_of(members: Sequence[tuple[Frame, int]], positions: Ints) -> Block:
 
 
 def without_markers(block: Block, *, keep_stale: bool) -> Block:
-    """Return the block without what is no sample: holes, and the markers of a series' end unless kept."""
+    """Return the block without holes, and without end markers unless they are kept."""
     unordered = np.isnan(block.values)
     if not unordered.any():
         return block
@@ -172,7 +172,7 @@ def without_markers(block: Block, *, keep_stale: bool) -> Block:
 
 
 def without(block: Block, dropped: Flags) -> Block:
-    """Return the block less some cells, T x S; a series that has lost one becomes a group of its own."""
+    """Return the block without some cells (T x S); a series that loses one gets a group of its own."""
     gaps: Flags = np.any(dropped, axis=0)
     if not gaps.any():
         return block
@@ -190,7 +190,7 @@ def without(block: Block, dropped: Flags) -> Block:
 
 
 def _compacted(block: Block, dropped: Flags) -> Block:
-    """Return the block with the samples of each series moved up over its holes."""
+    """Return the block with each series' samples moved up over its holes."""
     rows, series = block.values.shape
     dropped |= np.arange(rows)[:, None] >= block.counts[block.group]
     order = np.argsort(dropped, axis=0, kind="stable")
@@ -204,6 +204,6 @@ def _compacted(block: Block, dropped: Flags) -> Block:
 
 
 def is_stale(values: Floats) -> Flags:
-    """Return where the marker of a series' end is."""
+    """Return where a series' end markers are."""
     flags: Flags = values.view(np.int64) == STALE_BITS
     return flags

@@ -1,4 +1,4 @@
-"""Functions of vectors, for all steps and series at once."""
+"""Functions of vectors on all steps and series at once."""
 
 from collections.abc import Callable, Mapping
 from typing import Protocol
@@ -32,7 +32,7 @@ from gpuscale.series.promql.vectorised.table import Table
 
 
 class Evaluated(Protocol):
-    """What a function asks of the evaluation it runs in."""
+    """What functions need of the running evaluation."""
 
     @property
     def steps(self) -> Ints: ...
@@ -55,19 +55,19 @@ class Evaluated(Protocol):
     def by_rows(self, node: tree.Call) -> Table: ...
 
     def step_of(self, rows: Rows) -> Evaluator:
-        """Return a step in which every vector has the given rows."""
+        """Return a step at which each vector has the given rows."""
         ...
 
 
 def _mapped(evaluation: Evaluated, node: tree.Call) -> Table:
-    """Return a function of one number, of each value."""
+    """Return a function that is applied to each value."""
     table = evaluation.table(node.arguments[0])
     values = function_of(node.function, table.values, evaluation.check)
     return table.with_values(values, table.axis.nameless(evaluation.making))
 
 
 def _dated(evaluation: Evaluated, node: tree.Call) -> Table:
-    """Return a part of the date of each value."""
+    """Return a part of each value's date."""
     if not node.arguments:
         return evaluation.by_rows(node)
     table = evaluation.table(node.arguments[0])
@@ -76,7 +76,7 @@ def _dated(evaluation: Evaluated, node: tree.Call) -> Table:
 
 
 def _rounded(evaluation: Evaluated, node: tree.Call) -> Table:
-    """Return each value as a multiple of a number."""
+    """Return each value rounded to a multiple."""
     table = evaluation.table(node.arguments[0])
     nearest = np.ones((1, 1))
     if len(node.arguments) > 1:
@@ -87,7 +87,7 @@ def _rounded(evaluation: Evaluated, node: tree.Call) -> Table:
 
 
 def _clamped(evaluation: Evaluated, node: tree.Call) -> Table:
-    """Return each value kept between bounds; nothing where they are the wrong way round."""
+    """Return each value limited to bounds; nothing if the bounds are reversed."""
     table = evaluation.table(node.arguments[0])
     bounds = [evaluation.numbers(each)[0][:, None] for each in node.arguments[1:]]
     endless = np.full((1, 1), np.inf)
@@ -121,13 +121,13 @@ def _histogram_quantiles(evaluation: Evaluated, node: tree.Call) -> Table:
 
 
 def _histogram_fraction(evaluation: Evaluated, node: tree.Call) -> Table:
-    """Return the share of each histogram's observations between two values."""
+    """Return the fraction of each histogram's observations between two values."""
     low, high = (evaluation.numbers(each)[0][:, None] for each in node.arguments[:2])
     return fractions(evaluation.table(node.arguments[2]), low, high, evaluation.making)
 
 
 def _timestamp(evaluation: Evaluated, node: tree.Call) -> Table:
-    """Return when each value was measured, or the time of evaluation."""
+    """Return each value's sample time, or the evaluation time."""
     inside = node.arguments[0]
     if not isinstance(inside, tree.Select):
         table = evaluation.table(inside)
@@ -152,7 +152,7 @@ def _vector(evaluation: Evaluated, node: tree.Call) -> Table:
 
 
 def _relabelled(evaluation: Evaluated, node: tree.Call) -> Table:
-    """Return a vector with other labels, worked out for all of its series at once."""
+    """Return a vector with changed labels, computed for all series at once."""
     table = evaluation.table(node.arguments[0])
 
     budget = evaluation.making.budget
@@ -180,7 +180,7 @@ def _relabelled(evaluation: Evaluated, node: tree.Call) -> Table:
 
 
 def _sorted_by_value(evaluation: Evaluated, node: tree.Call) -> Table:
-    """Return the rows in the order of their values."""
+    """Return the rows sorted by value."""
     if not evaluation.is_instant:
         raise RowWiseError("rows are in another order at each step")
     table = evaluation.table(node.arguments[0])

@@ -1,4 +1,4 @@
-"""Functions and operators of single numbers, over whole arrays.
+"""Functions and operators of single numbers, applied to whole arrays.
 
 What the processor computes exactly as Python does is left to numpy. The rest, such as logarithms, whose last
 digit depends on the library, is called number by number.
@@ -16,7 +16,7 @@ from gpuscale.series.promql.vectorised.windows import Check
 
 
 def each(function: Callable[..., float], check: Check, *arguments: Floats) -> Floats:
-    """Return what a function gives for each element of one or two K x C arrays."""
+    """Return a function's result for each element of one or two K x C arrays."""
     rows = np.broadcast_arrays(*arguments)
     found = np.empty(rows[0].shape)
     for step in range(len(found)):
@@ -26,7 +26,7 @@ def each(function: Callable[..., float], check: Check, *arguments: Floats) -> Fl
 
 
 def function_of(name: str, values: Floats, check: Check) -> Floats:
-    """Return a function of one number, by its name in PromQL, of each value."""
+    """Return a PromQL function of one number, applied to each value."""
     if name in _EXACT:
         return _EXACT[name](values)
     if name not in _DOMAINS:
@@ -40,7 +40,7 @@ def function_of(name: str, values: Floats, check: Check) -> Floats:
 
 
 def arithmetic(operator: str, left: Floats, right: Floats, check: Check) -> Floats:
-    """Return what an arithmetic operator gives for each pair."""
+    """Return an arithmetic operator's result for each pair."""
     if operator in _EXACT_OPERATORS:
         found: Floats = _EXACT_OPERATORS[operator](left, right)
         return found
@@ -48,13 +48,13 @@ def arithmetic(operator: str, left: Floats, right: Floats, check: Check) -> Floa
 
 
 def compared(operator: str, left: Floats, right: Floats) -> Flags:
-    """Return where a comparison holds."""
+    """Return where a comparison is true."""
     holds: Flags = _COMPARISONS[operator](left, right)
     return holds
 
 
 def rounded_to(values: Floats, nearest: Floats) -> Floats:
-    """Return the closest multiples; ties go up."""
+    """Return the nearest multiples; ties go up."""
     inverse = 1.0 / nearest
     multiple: Floats = _floor(values * inverse + 0.5) / inverse
     return multiple
@@ -89,7 +89,7 @@ def date_parts(function: str, seconds: Floats) -> Floats:
 
 
 def clamped(values: Floats, low: Floats, high: Floats) -> Floats:
-    """Return the values kept between two bounds."""
+    """Return the values limited to two bounds."""
     return _greater(low, -_greater(-high, -values))
 
 

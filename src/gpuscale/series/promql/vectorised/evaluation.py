@@ -1,4 +1,4 @@
-"""The walk over a query's tree, with a table at every node."""
+"""The evaluation of a syntax tree, with a table at each node."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping
@@ -60,7 +60,7 @@ from gpuscale.series.storage.index import Selector
 
 
 class QueryState:
-    """What all parts of one evaluation share."""
+    """What all parts of an evaluation share."""
 
     def __init__(self, samples: QuerySamples, query: PlannedQuery) -> None:
         self.samples = samples
@@ -77,18 +77,18 @@ class QueryState:
         """Whether it is a subquery, which needs all that it looks at, however old."""
 
     def within(self, steps: Ints) -> "QueryState":
-        """Return the state of a subquery with steps of its own."""
+        """Return the state for a subquery, with its own steps."""
         inner = copy(self)
         inner.steps, inner.reduced, inner.is_inner = steps, {}, True
         return inner
 
     def oldest_kept_ms(self) -> int:
-        """Return the time before which nothing is looked for."""
+        """Return the earliest time for which queries are answered."""
         return -NEVER_MS if self.is_inner else self.samples.oldest_kept_ms()
 
 
 class Evaluation:
-    """A query at some of its steps, over all of its series or a slice of them."""
+    """The evaluation of a query at some of its steps, for all series or a slice of them."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class Evaluation:
         """Bytes of these tables."""
 
     def table(self, node: tree.Node) -> Table:
-        """Return the vector of an expression at each step; a scalar becomes one without labels."""
+        """Return an expression's vector at each step; a scalar becomes one without labels."""
         self.check()
         budget = self._shared.budget
         held, kept = budget.held, self._kept
@@ -145,7 +145,7 @@ class Evaluation:
                 return self._plain(ONE, numbers[:, None], None, measured_ms)
 
     def numbers(self, node: tree.Node) -> tuple[Floats, int | None]:
-        """Return the scalar of an expression at each step, and in an instant query when it was measured."""
+        """Return an expression's scalar at each step, and for an instant query its sample time."""
         if isinstance(node, tree.Number):
             return np.full(len(self.steps), node.value), None
         readings = [step.number(node) for step in self._each_step()]
@@ -159,11 +159,11 @@ class Evaluation:
             yield _Step(self, place, at_ms, self._shared.covered)
 
     def step_of(self, rows: Rows) -> Evaluator:
-        """Return a step in which every vector has the given rows."""
+        """Return a step at which each vector has the given rows."""
         return _Step(self, 0, 0, self._shared.covered, given=rows)
 
     def kept(self, node: tree.Node) -> Table:
-        """Return the table of a node that is asked for once a step."""
+        """Return a node's table, kept while row-wise steps ask for it."""
         found = self._tables.get(node)
         if found is None:
             found = self._tables[node] = self.table(node)
@@ -171,7 +171,7 @@ class Evaluation:
         return found
 
     def rows(self, node: tree.Node, place: int) -> Rows:
-        """Return the rows of an expression at one step."""
+        """Return an expression's rows at one step."""
         table = self.kept(node)
         at_ms = int(self.steps[place])
         there = (
@@ -196,7 +196,7 @@ class Evaluation:
     def _plain(
         self, axis: Axis, values: Floats, present: Flags | None, measured_ms: int | None
     ) -> Table:
-        """Return a table of one column."""
+        """Return a table of one column without labels."""
         measured = None
         if self.is_instant:
             at_ms = int(self.steps[0]) if measured_ms is None else measured_ms
@@ -204,7 +204,7 @@ class Evaluation:
         return Table(axis, None, values, present, measured).compressed_if_instant()
 
     def by_rows(self, node: tree.Call | tree.Aggregate | tree.Binary) -> Table:
-        """Return what the row-wise evaluation makes, step by step, of the tables below a node."""
+        """Return the results of row-wise evaluation of a node, step by step, from its children's tables."""
         budget = self._shared.budget
         found: list[Rows] = []
         try:
@@ -241,7 +241,7 @@ class Evaluation:
         return Table(axis, None, values, present, None)
 
     def _moments(self, moment: Moment) -> Ints:
-        """Return the times that a selector looks from: one for each step, or one for all."""
+        """Return the times at which a selector is evaluated: one for each step, or one for all."""
         covered = self._shared.covered
         match moment.at:
             case None:
@@ -255,7 +255,7 @@ class Evaluation:
         return np.array([at_ms - moment.offset_ms])
 
     def select(self, node: tree.Select, *, with_times: bool = False) -> Table:
-        """Return the newest sample of each series that is not too old; its times only where they matter."""
+        """Return each series' newest sample within the lookback; sample times only if needed."""
         shared, selection = self._shared, self._selections[node.matchers]
         moments = self._moments(node.moment)
         kept_ms = shared.oldest_kept_ms()
@@ -289,7 +289,7 @@ class Evaluation:
         return table.compressed_if_instant() if self.is_instant else table
 
     def over_range(self, node: tree.Call) -> Table:
-        """Return a function of a range vector."""
+        """Return the result of a function of a range vector."""
         ranged = next(x for x in node.arguments if value_type(x) is ValueType.MATRIX)
         numbers = [self.numbers(x)[0] for x in node.arguments if x is not ranged]
         if not isinstance(ranged, tree.Subquery | tree.SelectRange):
@@ -330,7 +330,7 @@ class Evaluation:
     def _over_subquery(
         self, function: str, node: tree.Subquery, moments: Ints, numbers: list[Floats]
     ) -> Table:
-        """Return a function of a subquery's windows."""
+        """Return the result of a function of a subquery."""
         inside, steps = self._subquery(node, moments)
         shape = len(moments), inside.width
         self._shared.budget.hold((25 if self.is_instant else 9) * math.prod(shape))
@@ -360,7 +360,7 @@ class Evaluation:
         return Table(axis, inside.columns, values, None if present.all() else present, None)
 
     def _subquery(self, node: tree.Subquery, moments: Ints) -> tuple[Table, Ints]:
-        """Return what a subquery's expression gives at its own steps, and these."""
+        """Return a subquery's values at its own steps, with these steps."""
         shared, budget = self._shared, self._shared.budget
         steps = inner_steps(node, moments, budget, left_open=shared.left_open)
         if not steps.size:
@@ -384,7 +384,7 @@ class Evaluation:
         return table, steps
 
     def _width(self) -> int:
-        """Return how many series the widest selector has, of those that are held as a whole."""
+        """Return the number of series of the widest selector that is held as a whole."""
         if self._slice is not None:
             return self._slice[1] - self._slice[0]
         whole = (each for each in self._selections.values() if not each.is_gradual)
@@ -393,7 +393,7 @@ class Evaluation:
     def _in_order(
         self, node: tree.Subquery, table: Table, present: Flags, first_ms: Ints, last_ms: Ints
     ) -> Table:
-        """Return the columns of an instant query as rows: in order, and with times.
+        """Return an instant query's columns as rows: in order, with sample times.
 
         They come in the order of the first step that has them, and are as old as the last one.
 
@@ -423,7 +423,7 @@ class Evaluation:
         return shown.taken(np.concatenate(order))
 
     def absent(self, node: tree.Call) -> Table:
-        """Return 1 where a vector, or a range vector, is empty."""
+        """Return 1 where a vector or range vector is empty."""
         inside = node.arguments[0]
         there = np.zeros(len(self.steps), np.bool_)
         if node.function == "absent":
@@ -467,7 +467,7 @@ class Evaluation:
         return aggregated(node, table, groups, numbers, self.check)
 
     def _gradual(self, node: tree.Aggregate, selection: Selection) -> Table:
-        """Return an aggregation of series that are copied some at a time, for all steps of the query."""
+        """Return an aggregation over series that are copied in batches, for all steps."""
         shared = self._shared
         found = shared.reduced.get(node)
         if found is None:
@@ -508,7 +508,7 @@ class Evaluation:
 
 
 class _Step:
-    """One step of an evaluation, as row-wise functions see it."""
+    """One step of an evaluation, in the form of row-wise functions."""
 
     def __init__(
         self,
@@ -525,7 +525,7 @@ class _Step:
         self.at_ms = at_ms
 
     def query_range(self) -> QueryRange:
-        """Return what the whole query covers."""
+        """Return the time range of the whole query."""
         return self._covered
 
     def rows(self, node: tree.Node) -> Rows:
@@ -548,11 +548,11 @@ class _Step:
                 raise RowWiseError("no scalar")
 
     def hold_labels(self, size: int) -> None:
-        """Count bytes of texts that are made for label sets."""
+        """Count the bytes of new label texts."""
         self._evaluation.making.budget.hold_labels(size)
 
     def windows(self, node: tree.Node) -> RowWindows:
-        """Refuse: range vectors have a way of their own."""
+        """Refuse: range vectors are evaluated as tables only."""
         raise RowWiseError("a range vector")
 
     def text(self, node: tree.Node) -> str:

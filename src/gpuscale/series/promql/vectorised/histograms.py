@@ -1,4 +1,4 @@
-"""Quantiles and shares of classic histograms, for all histograms and steps at once.
+"""Quantiles and fractions of classic histograms, for all histograms and steps at once.
 
 Which buckets belong together depends on label sets alone. So it is worked out once for an axis, and what
 is left at each step is arithmetic on a matrix: histograms by buckets, in the order of their bounds. What is
@@ -30,7 +30,7 @@ from gpuscale.series.promql.vectorised.table import Table
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Histograms:
-    """The histograms of an axis: their buckets by histogram, then by bound."""
+    """The histograms of an axis: their buckets, sorted by histogram and bound."""
 
     axis: Axis
     """What the buckets of each have in common."""
@@ -47,7 +47,7 @@ class _Histograms:
         return sum(each.nbytes for each in arrays) + self.axis.size
 
     def of_one_size(self) -> Iterator[tuple[Ints, Ints]]:
-        """Yield histograms with equally many buckets, and where those are: H, and H x B."""
+        """Yield the histograms with an equal number of buckets, and the indexes of these: H, and H x B."""
         sizes = np.diff(self.starts)
         for size in np.unique(sizes).tolist():
             found = np.flatnonzero(sizes == size)
@@ -127,13 +127,13 @@ def quantiles(table: Table, shares: Floats, making: Making) -> Table:
 
 
 def fractions(table: Table, low: Floats, high: Floats, making: Making) -> Table:
-    """Return the share of each histogram's observations between two values, K x 1 each; as `quantiles`."""
+    """Return the fraction of each histogram's observations between two values (K x 1 each)."""
 
     def of_many(counts: Floats, bounds: Floats) -> Floats:
         total = counts[..., -1]
 
         def rank(value: Floats) -> Floats:
-            """Return how many observations lie up to a value."""
+            """Return how many observations are up to a value."""
             found, done = total, np.zeros(total.shape, np.bool_)
             start = np.where(bounds[:, 0] > 0, 0.0, -np.inf)
             below = np.zeros(total.shape)
@@ -160,7 +160,7 @@ def fractions(table: Table, low: Floats, high: Floats, making: Making) -> Table:
 def side_by_side(
     label: str, texts: Sequence[str], tables: Sequence[Table], making: Making
 ) -> Table:
-    """Return tables over one axis as one table, told apart by a label.
+    """Return several tables over one axis as one table, told apart by a label.
 
     Raises:
         RowWiseError: two label sets are alike then.
@@ -198,7 +198,7 @@ def _of_each(
     of_many: Callable[[Floats, Floats], Floats],
     of_one: Callable[[Buckets, int], float],
 ) -> Table:
-    """Return a function of each histogram.
+    """Return a function applied to each histogram.
 
     Args:
         table: of buckets.
@@ -248,7 +248,7 @@ def _of_each(
 
 
 def _monotonic(counts: Floats) -> Floats:
-    """Return counts that never fall from bucket to bucket, as scrapes a moment apart can make them do."""
+    """Return non-decreasing bucket counts, which scrapes at slightly different times can violate."""
     risen = np.empty(counts.shape)
     highest = counts[..., 0]
     for place in range(counts.shape[-1]):

@@ -1,4 +1,4 @@
-"""Operations between two tables: which columns belong together is a matter of labels, worked out once."""
+"""Binary operators on tables: the pairs of columns depend on labels only, and are computed once."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ _PAIRS_A_COLUMN = 4
 
 
 def drops_name(node: Binary) -> bool:
-    """Return whether the result of an operator means something else than its operands."""
+    """Return whether an operator's result loses the metric's name."""
     return node.operator in ARITHMETIC or node.return_bool
 
 
@@ -35,7 +35,7 @@ def with_scalar(
     *,
     swapped: bool,
 ) -> Table:
-    """Return what an operator gives for a vector and a number at each step.
+    """Return an operator's result for a vector and a scalar at each step.
 
     Args:
         node: the operation.
@@ -64,7 +64,7 @@ def with_scalar(
 
 
 def matched(node: Binary, left: Table, right: Table, making: Making) -> Table:
-    """Return what an operator gives for the pairs of columns that belong together.
+    """Return an operator's result for the matched pairs of columns.
 
     Raises:
         RowWiseError: a cell may have more than one partner, or label sets become alike.
@@ -123,7 +123,7 @@ _NONE = -1
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Pairs:
-    """Which columns of two tables belong together."""
+    """The matched columns of two tables."""
 
     many: Ints
     one: Ints
@@ -132,7 +132,7 @@ class _Pairs:
 
     @classmethod
     def together(cls, parts: Sequence["_Pairs"], steps: int) -> "_Pairs":
-        """Return all of them, by column of the many side as rows come."""
+        """Return all pairs, sorted by the column of the "many" side."""
         if len(parts) == 1:
             return parts[0]
         many, one = (
@@ -156,7 +156,7 @@ def _values(table: Table, columns: Ints, fill: float | None) -> Floats:
 
 
 def _times(table: Table, columns: Ints) -> Ints:
-    """Return when the values of an instant query's columns were measured; what is filled in was never."""
+    """Return the sample times of an instant query's columns; filled-in values have none."""
     times_ms = np.full((1, len(columns)), Reduction.NEVER_MS)
     there = columns != _NONE
     if table.measured_ms is not None:
@@ -165,7 +165,7 @@ def _times(table: Table, columns: Ints) -> Ints:
 
 
 def _check_single(ids: Ints, there: Flags) -> None:
-    """Pass columns of which no two of one group are there at one step.
+    """Raise if two columns of a group are present at the same step.
 
     Raises:
         RowWiseError: two are.
@@ -177,7 +177,7 @@ def _check_single(ids: Ints, there: Flags) -> None:
 
 
 def _pairs(many_ids: Ints, one_ids: Ints) -> tuple[Ints, Ints]:
-    """Return the columns of both sides that are in the same group, by column of the many side.
+    """Return the column pairs in equal groups, sorted by the column of the "many" side.
 
     A group has several of a side where series follow each other, such as those of a GPU's pods.
 
@@ -201,7 +201,7 @@ def _pairs(many_ids: Ints, one_ids: Ints) -> tuple[Ints, Ints]:
 
 
 def _joined(table: Table, there: Flags, making: Making) -> Table:
-    """Return the table with columns of the same labels put together.
+    """Return the table with columns of equal labels merged.
 
     Args:
         table: the pairs.
@@ -232,7 +232,7 @@ def _joined(table: Table, there: Flags, making: Making) -> Table:
 
 
 def _alike(axis: Axis, making: Making) -> "_Union":
-    """Return each label set once, and where those of the axis are."""
+    """Return the distinct label sets, and the index of each one of the axis."""
     if axis.is_known_unique:
         return _Union(axis, np.arange(len(axis)))
     return _union(Axis.listed([]), axis, making)
@@ -246,7 +246,7 @@ def _both(many: Flags | None, chosen: Ints, one: Flags | None, partners: Ints) -
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Signatures:
-    """What is compared of the label sets of two axes."""
+    """The labels by which label sets of two axes are matched."""
 
     many: Groups
     one: Groups
@@ -271,7 +271,7 @@ def _signatures(matching: Matching, many: Axis, one: Axis, making: Making) -> _S
 def _joined_axis(
     node: Binary, many: Table, one: Table, pairs: _Pairs, making: Making, *, is_lone: bool
 ) -> Axis:
-    """Return the label sets of pairs.
+    """Return the label sets of matched pairs.
 
     Args:
         node: the operation.
@@ -326,7 +326,7 @@ def _joined_labels(node: Binary, many: LabelSet, one: LabelSet) -> LabelSet:
 
 
 def set_operation(node: Binary, left: Table, right: Table, making: Making) -> Table:
-    """Return the cells of one vector that the other has, or lacks; or those of both."""
+    """Return the result of `and`, `unless` or `or`."""
     if node.operator == "or":
         there, _ = _found(node.matching, right, left, making)
         return _together(left, right.where(~there), making)
@@ -342,7 +342,7 @@ def set_operation(node: Binary, left: Table, right: Table, making: Making) -> Ta
 def _found(
     matching: Matching, table: Table, other: Table, making: Making
 ) -> tuple[Flags, Ints | None]:
-    """Return for each cell of a table whether the other one has a match, and when its oldest was measured."""
+    """Return whether each cell has a match in the other table, and its oldest sample time."""
     sides = _signatures(matching, table.axis, other.axis, making)
     ids = other.of(sides.translated)
     groups = sides.many
@@ -363,7 +363,7 @@ def _found(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Union:
-    """The label sets of two axes."""
+    """The union of two axes' label sets."""
 
     axis: Axis
     """Those of the first, then what only the second has."""
@@ -401,7 +401,7 @@ def _union(one: Axis, other: Axis, making: Making) -> _Union:
 
 
 def _together(left: Table, right: Table, making: Making) -> Table:
-    """Return the cells of both, no two of which have the same labels at the same step.
+    """Return the cells of both tables, or raise if two have equal labels at one step.
 
     Raises:
         RowWiseError: two columns of one side are alike.

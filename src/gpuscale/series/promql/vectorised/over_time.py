@@ -1,4 +1,4 @@
-"""Functions of range vectors, over the windows of all series and steps at once.
+"""Functions of range vectors, on the windows of all series and steps at once.
 
 Each gives what its namesake in `series.promql.functions.ranges` gives for a single window. A function
 that takes sample after sample is called window by window where windows are long, and so are the columns
@@ -55,7 +55,7 @@ def _one_by_one(
     values: Floats,
     present: Flags,
 ) -> None:
-    """Write what the row-wise function gives for the windows of some series."""
+    """Store the row-wise function's results for the windows of some series."""
     function, block = RANGE_FUNCTIONS[name], windows.block
     arguments = list(zip(*(each.tolist() for each in numbers), strict=True))
     times = list(
@@ -113,7 +113,7 @@ def _reach(seconds: Floats, interval: Floats) -> Floats:
 
 
 def _add_resets(windows: Windows, change: Floats) -> None:
-    """Add to each change what the counter lost in resets inside its window."""
+    """Add to each window's change what counter resets hid."""
     block = windows.block
     drops = _falls(block)
     series = np.flatnonzero(drops.any(axis=0))
@@ -133,7 +133,7 @@ def _add_resets(windows: Windows, change: Floats) -> None:
 
 
 def _falls(block: Block) -> Flags:
-    """Return where a value is below the one before it; T x S."""
+    """Return where a value is lower than the one before; T x S."""
     falls = np.zeros(block.values.shape, np.bool_)
     np.less(block.values[1:], block.values[:-1], out=falls[1:])
     if not block.is_even:
@@ -143,7 +143,7 @@ def _falls(block: Block) -> Flags:
 
 
 def _window_sums(windows: Windows, numbers: Floats) -> Floats:
-    """Return the sums, rounded once, of the elements of a finite T x S matrix in each window."""
+    """Return each window's correctly rounded sum of a finite T x S matrix."""
     block = windows.block
     shape = len(windows.low), numbers.shape[1]
 
@@ -162,7 +162,7 @@ def _window_sums(windows: Windows, numbers: Floats) -> Floats:
 
 
 def _counted(windows: Windows, flags: Flags) -> Floats:
-    """Return how many elements of a T x S matrix are set in each window."""
+    """Return how many elements of a T x S matrix are true in each window."""
     totals = np.zeros((len(flags) + 1, flags.shape[1]))
     np.cumsum(flags, axis=0, out=totals[1:])
     last = len(flags)
@@ -201,7 +201,7 @@ def _summed(
 
 
 def _extreme(goes_before: np.ufunc) -> WindowFunction:
-    """Return a function to the least, or greatest, of each window; NaN only where nothing else is there."""
+    """Return a function for each window's minimum or maximum; NaN only if all values are NaN."""
 
     def least(one: Floats, other: Floats) -> Floats:
         # Of two zeros with different signs, which are equal, the earlier one.
@@ -249,7 +249,7 @@ def _changes(windows: Windows) -> tuple[Floats, Flags]:
 
 
 def _differs(values: Floats) -> Flags:
-    """Return where a value is not that of the one before it; T x S."""
+    """Return where a value differs from the one before; T x S."""
     differs = np.zeros(values.shape, np.bool_)
     np.not_equal(values[1:], values[:-1], out=differs[1:])
     return differs
@@ -260,12 +260,12 @@ def _resets(windows: Windows) -> tuple[Floats, Flags]:
 
 
 def _counted_between(windows: Windows, flags: Flags) -> Floats:
-    """Return how many neighbours in each window are flagged, at the later of the two."""
+    """Return how many flags between neighbours are inside each window; a flag is at the later one."""
     return _counted(windows.over(windows.block, windows.low + 1), flags)
 
 
 def _variance(windows: Windows) -> tuple[Floats, Flags]:
-    """Return what `statistics.variance_over_time` gives, sample by sample for all windows at once."""
+    """Return the result of `statistics.variance_over_time` for all windows, sample by sample."""
     present = windows.at_least(1)
     average, squares = Compensated(present.shape), Compensated(present.shape)
     for count, (value, _, longer) in enumerate(windows.samples(), start=1):
@@ -296,7 +296,7 @@ def _seconds(times_ms: Callable[[Windows], Ints]) -> WindowFunction:
 
 
 def _counts(windows: Windows) -> Floats:
-    """Return how many samples each window has, at least 1."""
+    """Return each window's number of samples, at least 1."""
     return windows.spread(np.maximum(windows.lengths(), 1).astype(np.float64))
 
 
@@ -311,7 +311,7 @@ def _predicted(windows: Windows, seconds: Floats) -> tuple[Floats, Flags]:
 
 
 def _line(windows: Windows, origin_ms: Ints) -> tuple[Floats, Floats]:
-    """Return slope per second and value at the origin of the least-squares line through each window."""
+    """Return each window's least-squares line: slope per second, and value at the origin."""
     shape, by_group = windows.at_least(1).shape, windows.low.shape
     sum_x, sum_xx = Compensated(by_group), Compensated(by_group)
     sum_y, sum_xy = Compensated(shape), Compensated(shape)
@@ -336,7 +336,7 @@ def _line(windows: Windows, origin_ms: Ints) -> tuple[Floats, Floats]:
 
 
 def _smoothed(windows: Windows, smoothing: Floats, trending: Floats) -> tuple[Floats, Flags]:
-    """Return the level of each window after its last sample, by double exponential smoothing.
+    """Return each window's level after double exponential smoothing.
 
     Raises:
         RowWiseError: a factor is out of bounds.
@@ -360,7 +360,7 @@ def _smoothed(windows: Windows, smoothing: Floats, trending: Floats) -> tuple[Fl
 
 
 def _quantile(windows: Windows, shares: Floats) -> tuple[Floats, Flags]:
-    """Return the value below which a share of each window lies."""
+    """Return each window's quantile."""
     found = np.full(windows.at_least(1).shape, NAN)
     for place, values, lengths in windows.step_by_step():
         found[place] = _at_share(float(shares[place[0], 0]), values, lengths)
@@ -368,7 +368,7 @@ def _quantile(windows: Windows, shares: Floats) -> tuple[Floats, Flags]:
 
 
 def _at_share(share: float, values: Floats, lengths: Ints) -> Floats:
-    """Return what `statistics.quantile` gives for each column.
+    """Return the result of `statistics.quantile` for each column.
 
     Args:
         share: from 0 to 1; beyond that an infinity comes back.
@@ -397,7 +397,7 @@ def _at_share(share: float, values: Floats, lengths: Ints) -> Floats:
 
 
 def _median_deviation(windows: Windows) -> tuple[Floats, Flags]:
-    """Return the median distance from the median of each window; NaN anywhere gives NaN."""
+    """Return each window's median absolute deviation; NaN if any value is NaN."""
     found = np.full(windows.at_least(1).shape, NAN)
     for place, values, lengths in windows.step_by_step():
         distances = np.abs(values - _at_share(0.5, values, lengths))
@@ -409,7 +409,7 @@ def _median_deviation(windows: Windows) -> tuple[Floats, Flags]:
 
 
 def _time_of_extreme(reaches: np.ufunc) -> WindowFunction:
-    """Return a function to the time, in seconds, of the last sample that reaches all before it."""
+    """Return a function for the time in seconds of each window's last minimum or maximum."""
 
     def answer(windows: Windows) -> tuple[Floats, Flags]:
         present = windows.at_least(1)

@@ -1,4 +1,4 @@
-"""A table in the making, block by block."""
+"""A table that is built block by block."""
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from gpuscale.series.promql.vectorised.table import Table
 
 
 class Pieces:
-    """A table whose columns come block by block.
+    """A table whose columns arrive in blocks.
 
     Args:
         selection: whose series the columns are.
@@ -42,7 +42,7 @@ class Pieces:
         self._parts: tuple[Floats, Flags, Ints | None] | None = None
 
     def add(self, block: Block, values: Floats, present: Flags, times_ms: Ints) -> None:
-        """Put in the columns of a block."""
+        """Add a block's columns."""
         shape = self._moments, len(block.positions)
         times = np.broadcast_to(block.spread(times_ms), shape) if self._with_times else None
         present = np.broadcast_to(present, shape)
@@ -58,7 +58,7 @@ class Pieces:
             all_times[:, places] = times
 
     def table(self, steps: int) -> Table:
-        """Return the table; where there is one row for many steps, it is theirs."""
+        """Return the table; a single row stands for all steps."""
         width = self._last - self._first
         columns = None
         if width != len(self._axis):
@@ -72,7 +72,7 @@ class Pieces:
         return Table(self._axis, columns, values, there, times)
 
     def _together(self, width: int) -> tuple[Floats, Flags, Ints | None]:
-        """Return the arrays that parts of the columns are put into."""
+        """Return the arrays assembled from parts of the columns."""
         if self._parts is None:
             shape = self._moments, width
             times_ms = np.zeros(shape, np.int64) if self._with_times else None

@@ -32,7 +32,7 @@ _SAMPLE_BYTES = 140
 
 
 def instant(samples: QuerySamples, query: PlannedQuery) -> Value:
-    """Return the value of a query at one time.
+    """Return a query's value at one time.
 
     Raises:
         QueryError: it would hold too many bytes.
@@ -64,7 +64,7 @@ def instant(samples: QuerySamples, query: PlannedQuery) -> Value:
 
 
 def range_query(samples: QuerySamples, query: PlannedQuery) -> Matrix:
-    """Return the values of a query at many times; errors as `instant`."""
+    """Return a query's values at many times; errors as `instant`."""
     while query.steps:
         held = samples.budget.held
         try:
@@ -97,7 +97,7 @@ def _matrix_of(samples: QuerySamples, query: PlannedQuery) -> Matrix:
 
 
 def _matrix(tables: Sequence[Table], steps: range, making: Making, check: Check) -> Matrix:
-    """Return the series of tables that follow each other, sorted by labels."""
+    """Return the series of consecutive tables, sorted by labels."""
     tables = aligned(tables, making)
     axis = tables[0].axis.distinct(making)
     columns = tables[0].columns
@@ -132,7 +132,7 @@ def _matrix(tables: Sequence[Table], steps: range, making: Making, check: Check)
 
 
 def _chunks(samples: QuerySamples, steps: int) -> Iterator[tuple[int, int]]:
-    """Yield the steps that are evaluated together, as first and last."""
+    """Yield the first and last index of steps that are evaluated together."""
     width = max(
         (len(each.series) for each in samples.selections.values() if not each.is_gradual),
         default=1,

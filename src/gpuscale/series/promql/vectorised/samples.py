@@ -1,4 +1,4 @@
-"""The samples that one query reads, copied from a store as blocks.
+"""A query's samples, copied from a store as blocks.
 
 Selectors whose series are merely reduced to a few numbers a step are not copied ahead, but some series at a
 time, while the query is evaluated. So a sum over very many series holds few of them at once.
@@ -50,7 +50,7 @@ HandOver = Callable[[Callable[[], list[Frame]]], list[Frame]]
 
 @dataclass(eq=False)
 class Selection:
-    """The series of one selector, and what is copied of their samples."""
+    """A selector's series, and the copied part of their samples."""
 
     matchers: Selector
     axis: Axis
@@ -69,7 +69,7 @@ class Selection:
         self.cut_ms = np.full(len(self.series), -NEVER_MS)
 
     def add(self, frames: Sequence[Frame]) -> int:
-        """Take copied samples; return how many bytes they are."""
+        """Add copied samples; return their bytes."""
         self._frames += frames
         return sum(
             2 * frame.times_ms.nbytes + frame.values.nbytes + 24 * len(frame.labels)
@@ -77,7 +77,7 @@ class Selection:
         )
 
     def add_newest(self, first: int, series: Sequence[Series]) -> int:
-        """Copy the newest sample of some series up to the one time that counts; return how many bytes it is.
+        """Copy some series' newest samples up to the instant query's time; return the bytes.
 
         Args:
             first: the place of the first of them.
@@ -106,7 +106,7 @@ class Selection:
         return 5 * CELL_BYTES * len(newest)
 
     def frames(self, series: Sequence[Series]) -> Iterator[Frame]:
-        """Return copies of the samples of some of the series."""
+        """Return copies of some series' samples."""
         need = self.need
         return frames_of(
             series, need.start_ms, need.end_ms, need.moments if self.is_sparse else None
@@ -114,19 +114,19 @@ class Selection:
 
     @cached_property
     def is_instant(self) -> bool:
-        """Return whether the samples of one time are all that is needed."""
+        """Return whether samples of one time are enough."""
         return self.need.moments is not None and len(self.need.moments) == 1
 
     @cached_property
     def rows(self) -> int:
-        """Return about how many samples each series has, by a few of them."""
+        """Return the approximate number of samples of each series, estimated from a few."""
         few = self.series[:: max(1, len(self.series) // 4)]
         frames = frames_of(few, self.need.start_ms, self.need.end_ms)
         return max((len(frame.times_ms) for frame in frames), default=0)
 
     @cached_property
     def is_sparse(self) -> bool:
-        """Return whether so few of the samples count that it pays to pick them out."""
+        """Return whether so few samples are needed that picking them out pays."""
         if self.need.moments is None:
             return False
         some = self.series[:_SERIES_A_COPY]
@@ -135,7 +135,7 @@ class Selection:
         return picking < (self.rows - len(self.need.moments)) * len(self.series)
 
     def blocks(self, *, keep_stale: bool) -> list[Block]:
-        """Return the samples without holes, and unless kept without markers of a series' end."""
+        """Return the samples without holes, and without end markers unless they are kept."""
         found = self._ready.get(keep_stale)
         if found is None:
             found = []
@@ -149,7 +149,7 @@ class Selection:
 
     @cached_property
     def _whole(self) -> list[Block]:
-        """Return the copied samples as blocks, each of some frames, which are let go one after the other."""
+        """Yield the copied samples as blocks of some frames, freeing the frames one by one."""
         found = self._newest
         while self._frames:
             cells, count = 0, 0
@@ -163,7 +163,7 @@ class Selection:
         return found
 
     def _positions(self, identities: Sequence[int]) -> Ints:
-        """Return where label sets stand among those of the series: they are the very same objects."""
+        """Return the indexes of label sets among the series, found by identity."""
         order, ordered = self.making.once((self.axis,), "identities", self._by_identity)
         found: Ints = order[np.searchsorted(ordered, np.array(identities, np.int64))]
         return found
@@ -175,12 +175,12 @@ class Selection:
         return np.stack([order, identities[order]])
 
     def part(self) -> "Selection":
-        """Return a selection of the same series that holds nothing yet."""
+        """Return an empty selection of the same series."""
         return Selection(self.matchers, self.axis, self.series, self.need, self.making)
 
 
 class QuerySamples(Evaluable):
-    """What a query reads of a store; `instant` and `range_query` evaluate it with numpy.
+    """A query's samples; `instant` and `range_query` evaluate it with numpy.
 
     Args:
         store: only touched in `fill`, and through `hand_over`.
@@ -218,7 +218,7 @@ class QuerySamples(Evaluable):
             self.selections[matchers] = selection
 
     def fill(self) -> Iterator[None]:
-        """Copy what is not copied later; between any two parts the caller may do something else.
+        """Copy the samples that are needed from the start; the caller may do other work between slices.
 
         Raises:
             QueryError: the query would hold too many bytes.
@@ -241,7 +241,7 @@ class QuerySamples(Evaluable):
                         yield
 
     def slices(self, selection: Selection, steps: int) -> Iterator[tuple[int, int, Selection]]:
-        """Yield the samples of some series after the other: their first and last place, and what they hold.
+        """Yield samples of consecutive slices of series: first and last index, and the samples.
 
         Args:
             selection: a gradual one.
@@ -263,7 +263,7 @@ class QuerySamples(Evaluable):
         return self._hand_over(lambda: list(selection.frames(series)))
 
     def let_go(self) -> None:
-        """Let go of all samples, as there is a result; what is held is that alone."""
+        """Free all samples, as the result is there; only the result's bytes stay counted."""
         self.selections = {}
         if self.budget.held > _LARGE_BYTES:
             # What comes next is many small objects: they would not lie where large arrays were.
@@ -271,7 +271,7 @@ class QuerySamples(Evaluable):
         self.budget.held = 0
 
     def oldest_kept_ms(self) -> int:
-        """Return the time before which nothing is answered."""
+        """Return the earliest time for which queries are answered."""
         return self._oldest_kept_ms
 
     def instant(self, query: PlannedQuery) -> Value:
@@ -289,7 +289,7 @@ _memories: "WeakKeyDictionary[SeriesStore, Memory]" = WeakKeyDictionary()
 
 
 def _memory(store: SeriesStore) -> Memory:
-    """Return what is remembered of a store's label sets, until a series comes or goes."""
+    """Return the store's cache of label sets, cleared when a series appears or ends."""
     found = _memories.get(store)
     if found is None or found.generation != store.generation:
         if found is not None:
@@ -299,7 +299,7 @@ def _memory(store: SeriesStore) -> Memory:
 
 
 def _reduced_once(root: tree.Node) -> set[Selector]:
-    """Return the selectors that are read in one place, where an aggregation takes series after series."""
+    """Return the selectors read in one place only, by an aggregation that takes series in batches."""
     uses: Counter[Selector] = Counter()
     reduced: set[Selector] = set()
 
@@ -316,12 +316,12 @@ def _reduced_once(root: tree.Node) -> set[Selector]:
 
 
 def reduced_selector(node: tree.Aggregate) -> tree.Select | None:
-    """Return the one selector of an aggregation that can take its series one after the other."""
+    """Return the only selector of an aggregation that can take its series in batches."""
     return _columnwise(node.expression) if node.operator in GRADUAL else None
 
 
 def _columnwise(node: tree.Node) -> tree.Select | None:
-    """Return the selector of an expression in which no series knows of another one."""
+    """Return the selector of an expression that treats each series by itself."""
     match node:
         case tree.Select():
             return node

@@ -1,4 +1,4 @@
-"""Subqueries: an expression at steps of its own becomes samples that functions of range vectors look at.
+"""Subqueries: values at steps of their own become samples for functions of range vectors.
 
 Source: prometheus promql/engine.go, release 3 (runSubquery and the steps of a SubqueryExpr).
 """
@@ -18,12 +18,12 @@ from gpuscale.series.promql.vectorised.windows import Check, Windows
 
 
 def step_ms(node: tree.Subquery) -> int:
-    """Return the step of a subquery."""
+    """Return a subquery's step in milliseconds."""
     return node.step_ms or SUBQUERY_STEP_MS
 
 
 def inner_steps(node: tree.Subquery, moments: Ints, budget: Budget, *, left_open: bool) -> Ints:
-    """Return the multiples of the subquery's step that lie in a window of it, ascending, each once.
+    """Return the multiples of the subquery's step inside a window, ascending.
 
     Args:
         node: the subquery.
@@ -46,7 +46,7 @@ def inner_steps(node: tree.Subquery, moments: Ints, budget: Budget, *, left_open
 def uncovered(
     node: tree.Subquery, error: UncoveredStepsError, *, left_open: bool
 ) -> UncoveredStepsError:
-    """Return from when on a subquery is covered, where its expression is so from some step on."""
+    """Return from when on a subquery is fully covered by kept samples."""
     step = step_ms(node)
     first_ms = math.ceil(error.from_ms / step) * step
     start_ms = first_ms - step + (0 if left_open else 1)
@@ -54,7 +54,7 @@ def uncovered(
 
 
 def blocks_of_table(table: Table, steps_ms: Ints) -> Iterator[Block]:
-    """Yield the cells of a table as samples, some columns at a time; positions are columns."""
+    """Yield a table's cells as samples, in batches of columns; indexes are columns."""
     rows = len(steps_ms)
     width = max(1, SLICE_CELLS // max(1, rows))
     for first in range(0, table.width, width):
@@ -81,7 +81,7 @@ def windows_of(
     *,
     left_open: bool,
 ) -> Iterator[Windows]:
-    """Yield the windows of blocks that have a sample in one of them.
+    """Yield blocks' windows, where any of them has a sample.
 
     Args:
         blocks: one after the other.

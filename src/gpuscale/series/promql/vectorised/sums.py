@@ -1,4 +1,4 @@
-"""Sums of many numbers that are rounded once, as `math.fsum` rounds them, but of whole arrays at a time.
+"""Correctly rounded sums like `math.fsum`, for whole arrays.
 
 Each number is cut into slices of bits, coarse ones first. The slices of one cut share a unit so coarse that
 any sum of them is exact, in any order, and as a difference of two running totals. So a plain sum of each cut,
@@ -21,7 +21,7 @@ _ALL = slice(None)
 
 
 def exact_cuts(numbers: Floats, terms: int) -> Iterator[Floats]:
-    """Yield arrays that add up to the given one, each of whose sums of up to `terms` elements is exact.
+    """Yield arrays that add up to the given one; sums of up to `terms` elements of each are exact.
 
     Args:
         numbers: finite.
@@ -47,14 +47,14 @@ def exact_cuts(numbers: Floats, terms: int) -> Iterator[Floats]:
 
 
 class Sums:
-    """Running sums with an error term each; what comes first should be the largest."""
+    """Running sums with error terms; the largest numbers should come first."""
 
     def __init__(self, shape: tuple[int, ...]) -> None:
         self._high = np.zeros(shape)
         self._low = np.zeros(shape)
 
     def add(self, terms: Floats, columns: npt.NDArray[np.int64] | slice = _ALL) -> None:
-        """Add one number to each sum, or to each in some columns."""
+        """Add a number to each sum, or to those in some columns."""
         before = self._high[..., columns]
         high = before + terms
         added = high - before
@@ -67,7 +67,7 @@ class Sums:
 
 
 class Compensated:
-    """Running sums with an error term each, of terms in an order that counts.
+    """Running Kahan sums with error terms, for terms in a fixed order.
 
     Source: prometheus util/kahansum, 3.16 (Inc).
     """
@@ -77,7 +77,7 @@ class Compensated:
         self._error = np.zeros(shape)
 
     def add(self, terms: Floats, where: npt.NDArray[np.bool_]) -> None:
-        """Add one number to each sum that is chosen."""
+        """Add a number to each selected sum."""
         before, after = self._sum, self._sum + terms
         # What rounding took away, exactly, whichever of both is the larger one (Knuth's TwoSum).
         added = after - before

@@ -1,4 +1,4 @@
-"""Whether a query can be evaluated with numpy, and what is left to rows; this module does without numpy."""
+"""Whether a query can be evaluated with numpy, or must be evaluated row by row."""
 
 from functools import cache
 from importlib.util import find_spec
@@ -9,12 +9,12 @@ from gpuscale.series.promql.tree import ValueType, value_type
 
 @cache
 def is_installed() -> bool:
-    """Return whether numpy is there."""
+    """Return whether numpy is installed."""
     return find_spec("numpy") is not None
 
 
 def is_vectorised(root: tree.Node) -> bool:
-    """Return whether a query reads series and gives numbers at each step."""
+    """Return whether a query reads series and returns numbers at each step."""
     return value_type(root) in {ValueType.VECTOR, ValueType.SCALAR} and _reads(root)
 
 
@@ -23,11 +23,11 @@ def _reads(node: tree.Node) -> bool:
 
 
 class RowWiseError(Exception):
-    """This has to be evaluated row by row: it is rare, or it fails there with an error of its own."""
+    """Evaluation row by row is needed: the query is rare, or fails there with its own error."""
 
 
 class UncoveredStepsError(RowWiseError):
-    """Samples that the first steps need were too old to be kept; in a range query these steps have no value.
+    """The first steps need samples too old to be kept; in a range query these steps have no value.
 
     Args:
         from_ms: the first time that is covered.

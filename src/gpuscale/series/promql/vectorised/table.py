@@ -1,4 +1,4 @@
-"""A vector at many times: values by step and series."""
+"""A vector at many steps: values by step and series."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from gpuscale.series.promql.vectorised.blocks import Flags, Floats, Ints
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Table:
-    """K rows, one a step, and C columns, one a series; in an instant query all cells are present.
+    """K rows (steps) and C columns (series); in an instant query all cells are present.
 
     So the columns of an instant query are rows of the vector, in its order.
     """
@@ -35,27 +35,27 @@ class Table:
 
     @property
     def size(self) -> int:
-        """Return the bytes of the arrays; one that is a view of another counts as well."""
+        """Return the arrays' bytes; a view counts as well."""
         arrays = self.columns, self.values, self.present, self.measured_ms
         return sum(each.nbytes for each in arrays if each is not None)
 
     def of(self, by_position: Ints) -> Ints:
-        """Return what an array over the axis has for each column."""
+        """Return an array's elements for each column, by axis index."""
         return by_position if self.columns is None else by_position[self.columns]
 
     def with_values(self, values: Floats, axis: Axis | None = None) -> "Table":
-        """Return the table with other values, and perhaps other labels for the same positions."""
+        """Return the table with other values, and optionally other labels."""
         return Table(axis or self.axis, self.columns, values, self.present, self.measured_ms)
 
     def where(self, kept: Flags) -> "Table":
-        """Return the table without the cells that are not kept."""
+        """Return the table with only some cells present."""
         present = kept if self.present is None else self.present & kept
         return Table(
             self.axis, self.columns, self.values, present, self.measured_ms
         ).compressed_if_instant()
 
     def compressed_if_instant(self) -> "Table":
-        """Return the table of an instant query without cells that are not present."""
+        """Return an instant query's table without absent columns."""
         if self.measured_ms is None or self.present is None:
             return self
         return self.taken(np.flatnonzero(self.present[0]))
@@ -67,7 +67,7 @@ class Table:
         return Table(self.axis, columns, self.values[:, chosen], None, measured)
 
     def columns_in(self, other: "Table", budget: Budget) -> Ints:
-        """Return where another table has each of these columns: by position, or else by labels."""
+        """Return the index of each column in another table: by axis index, or else by labels."""
         if self.axis is other.axis:
             place_of = np.full(len(other.axis), -1)
             place_of[... if other.columns is None else other.columns] = np.arange(other.width)
@@ -85,7 +85,7 @@ class Table:
         return Table(self.axis, self.columns, self.values[start:stop], present, None)
 
     def filled(self, value: float) -> Floats:
-        """Return the values, with one number in all cells that are not present."""
+        """Return the values with a number in all absent cells."""
         if self.present is None:
             return self.values
         filled: Floats = np.where(self.present, self.values, value)
@@ -96,7 +96,7 @@ class Table:
 
 
 def aligned(tables: Sequence[Table], making: Making) -> Sequence[Table]:
-    """Return tables of steps that follow each other with the same columns; times are left out.
+    """Return consecutive tables with equal columns; times are dropped.
 
     Most have them already. Those that depend on values, as of `count_values`, are found by their labels.
 
@@ -128,7 +128,7 @@ def aligned(tables: Sequence[Table], making: Making) -> Sequence[Table]:
 
 
 def stacked(tables: Sequence[Table], making: Making) -> Table:
-    """Return tables of steps that follow each other as one; times are left out; errors as `aligned`."""
+    """Return consecutive tables as one; times are dropped; errors as `aligned`."""
     tables = aligned(tables, making)
     first = tables[0]
     if len(tables) == 1:

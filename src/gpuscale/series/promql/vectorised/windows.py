@@ -1,4 +1,4 @@
-"""The windows of a range vector over a block's series, at all steps."""
+"""The windows of a range vector for a block's series, at all steps."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -15,7 +15,7 @@ _CELLS_AT_ONCE = 1 << 16
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Windows:
-    """The windows of a block's series at K steps: the rows from `low` up to, and without, `high`."""
+    """Windows at K steps: for each, the block's rows from `low` up to, but not including, `high`."""
 
     block: Block
     low: Ints
@@ -31,20 +31,20 @@ class Windows:
     check: Check
 
     def over(self, block: Block, low: Ints) -> "Windows":
-        """Return windows with the same ends, but other beginnings, over a block of the same rows."""
+        """Return windows with other starts over a block of the same rows."""
         return replace(self, block=block, low=np.minimum(low, self.high))
 
     def spread(self, by_group: Floats) -> Floats:
-        """Return numbers of groups as numbers of series."""
+        """Return numbers by group as numbers by series."""
         spread: Floats = self.block.spread(by_group)
         return spread
 
     def lengths(self) -> Ints:
-        """Return how many samples each window has; K x G."""
+        """Return each window's number of samples; K x G."""
         return self.high - self.low
 
     def at_least(self, samples: int) -> Flags:
-        """Return which windows have so many samples; K x S."""
+        """Return which windows have at least this many samples; K x S."""
         block = self.block
         enough = self.lengths() >= samples
         shape = len(self.low), block.values.shape[1]
@@ -55,23 +55,23 @@ class Windows:
         return self.block.at(self.block.values, self._rows(self.low))
 
     def last(self, before: int = 0) -> Floats:
-        """Return the last value of each window, or one some samples before it."""
+        """Return each window's last value, or an earlier one counted from the end."""
         return self.block.at(self.block.values, self._rows(self.high - (1 + before)))
 
     def time_of_first(self) -> Ints:
-        """Return the time of the first sample; K x G."""
+        """Return each window's first sample time; K x G."""
         return np.take_along_axis(self.block.times_ms, self._rows(self.low), axis=0)
 
     def time_of_last(self, before: int = 0) -> Ints:
-        """Return the time of the last sample, or of one some samples before it; K x G."""
+        """Return each window's last sample time, or an earlier one counted from the end; K x G."""
         return np.take_along_axis(self.block.times_ms, self._rows(self.high - (1 + before)), axis=0)
 
     def _rows(self, rows: Ints) -> Ints:
-        """Return rows inside the block; where a window is too short for them, any."""
+        """Return row indexes inside the block; arbitrary ones for windows that are too short."""
         return np.clip(rows, 0, len(self.block.times_ms) - 1)
 
     def samples(self) -> Iterator[tuple[Floats, Ints, Flags]]:
-        """Yield the first sample of each window, then the second of each, and so on.
+        """Yield the first sample of each window, then the second, and so on.
 
         Values are K x S, their times K x G, and so is which windows are that long.
         """
@@ -83,7 +83,7 @@ class Windows:
             yield block.at(block.values, rows), times_ms, lengths > place
 
     def step_by_step(self) -> Iterator[tuple[tuple[int, slice], Floats, Ints]]:
-        """Yield the windows of one step and some series, one under another.
+        """Yield windows of one step and a batch of series, as rows of one matrix.
 
         With their step and their series comes a matrix of a column each, where NaN fills what is below the
         shorter ones, and how long each is; what is yielded may be written to.
