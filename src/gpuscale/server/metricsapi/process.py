@@ -13,7 +13,6 @@ from aiohttp import web
 
 from gpuscale.base.clock import Clock, WallClock
 from gpuscale.base.errors import GpuscaleError
-from gpuscale.base.exposition.families import Family
 from gpuscale.base.exposition.write import CONTENT_TYPE, render_text
 from gpuscale.server.metricsapi.api_servers import connect
 from gpuscale.server.metricsapi.backend import MetricsBackend, Task
@@ -109,6 +108,53 @@ class MetricsApiServer:
                     raise
                 raise known.exceptions[0] from None
 
+    async def _prepare(self, stack: AsyncExitStack) -> None:
+        """Open all components, and collect the tasks that have to run."""
+        cluster = connect(self._settings, stack)
+        # Before the source: its replicas are verified by the CAs that are written with the certificate.
+        shared = await open_shared_certificate(self._settings, stack, self._clock)
+        backend = self._backend
+        await backend.open(None if cluster is None else cluster.objects, stack)
+        self._usage = UsageProvider(
+            lambda: backend.provider.config.resource_rules,
+            backend.provider.ask,
+            NoObjects() if backend.copies is None else ClusterObjects(backend.copies),
+            backend.value_clock,
+            backend.provider.age_limit,
+        )
+        self._tasks += [*backend.tasks, ("event loop", self._watch_loop)]
+        if interval_s := self._settings.hop_lag_interval_s:
+            lag = HopLag(
+                backend.provider, backend.source, self._metrics, backend.value_clock, interval_s
+            )
+            self._tasks.append(("hop lag", lag.run))
+        if self._settings.triggers:
+            from gpuscale.server.metricsapi.triggers.opened import open_triggers
+            from gpuscale.server.metricsapi.triggers.served import ServedTriggers
+
+            triggers = open_triggers(
+                backend,
+                self._settings,
+                self._clock,
+                stack,
+                is_clustered=cluster is not None,
+                place=self._settings.held,
+            )
+            self._triggers = ServedTriggers(self._settings.triggers, triggers, self._clock)
+            self._tasks += [("triggers", triggers.run), ("trigger files", self._triggers.follow)]
+        if self._settings.federation:
+            from gpuscale.server.metricsapi.federation.federation import Federation
+
+            self._federation = Federation(self._settings.federation, backend.provider)
+            stack.push_async_callback(self._federation.close)
+            self._tasks.append(("other metrics APIs", self._federation.run))
+        if self._settings.serving.secure_port:
+            self._protection = Protection(
+                self._settings, cluster, self._metrics, self._clock, shared
+            )
+            stack.push_async_callback(self._protection.close)
+            self._tasks += self._protection.tasks
+
     async def _serve(
         self, stop: asyncio.Event, announce: Callable[[str], None], hurry: asyncio.Event
     ) -> None:
@@ -147,56 +193,6 @@ class MetricsApiServer:
         except TimeoutError:
             return
 
-    async def _prepare(self, stack: AsyncExitStack) -> None:
-        """Open all components, and collect the tasks that have to run."""
-        cluster = connect(self._settings, stack)
-        # Before the source: its replicas are verified by the CAs that are written with the certificate.
-        shared = await open_shared_certificate(self._settings, stack, self._clock)
-        backend = self._backend
-        await backend.open(None if cluster is None else cluster.objects, stack)
-        self._usage = UsageProvider(
-            lambda: backend.provider.config.resource_rules,
-            backend.provider.ask,
-            NoObjects() if backend.copies is None else ClusterObjects(backend.copies),
-            backend.value_clock,
-            backend.provider.age_limit,
-        )
-        self._tasks += [*backend.tasks, ("event loop", self._watch_loop)]
-        if interval_s := self._settings.hop_lag_interval_s:
-            lag = HopLag(
-                backend.provider, backend.source, self._metrics, backend.value_clock, interval_s
-            )
-            self._tasks.append(("hop lag", lag.run))
-        if self._settings.triggers:
-            self._open_triggers(stack, is_clustered=cluster is not None)
-        if self._settings.federation:
-            from gpuscale.server.metricsapi.federation.federation import Federation
-
-            self._federation = Federation(self._settings.federation, backend.provider)
-            stack.push_async_callback(self._federation.close)
-            self._tasks.append(("other metrics APIs", self._federation.run))
-        if self._settings.serving.secure_port:
-            self._protection = Protection(
-                self._settings, cluster, self._metrics, self._clock, shared
-            )
-            stack.push_async_callback(self._protection.close)
-            self._tasks += self._protection.tasks
-
-    def _open_triggers(self, stack: AsyncExitStack, *, is_clustered: bool) -> None:
-        from gpuscale.server.metricsapi.triggers.opened import open_triggers
-        from gpuscale.server.metricsapi.triggers.served import ServedTriggers
-
-        triggers = open_triggers(
-            self._backend,
-            self._settings,
-            self._clock,
-            stack,
-            is_clustered=is_clustered,
-            place=self._settings.held,
-        )
-        self._triggers = ServedTriggers(self._settings.triggers, triggers, self._clock)
-        self._tasks += [("triggers", triggers.run), ("trigger files", self._triggers.follow)]
-
     async def _listen(self, announce: Callable[[str], None]) -> None:
         serving = self._settings.serving
         if self._protection is not None:
@@ -230,51 +226,36 @@ class MetricsApiServer:
     ) -> web.Application:
         app = web.Application(middlewares=[counted(self._metrics, guard, lambda: self._stopping)])
         app.on_response_prepare.append(without_server)
-        answered = self._metrics.answered
         add_routes(
             app,
             self._backend.provider,
             self._checks,
-            answered,
+            self._metrics.answered,
             self._usage,
             sees_reasons,
             federation,
             self._triggers,
         )
         app.router.add_get("/metrics", self._get_metrics)
-        if self._backend.collector_client is not None and self._settings.serves_prometheus_api:
+        collector, feeds = self._backend.collector_client, self._settings.feeds
+        if collector is not None and self._settings.serves_prometheus_api:
             from gpuscale.server.metricsapi.collector.prometheus_api import PrometheusApi
 
-            PrometheusApi(self._backend.collector_client).add_routes(app)
-        feeds = self._settings.feeds
-        if (
-            self._backend.collector_client is not None
-            and feeds is not None
-            and feeds.otlp is not None
-        ):
+            PrometheusApi(collector).add_routes(app)
+        if collector is not None and feeds is not None and feeds.otlp is not None:
             from gpuscale.server.metricsapi.collector.otlp_api import OtlpApi
 
-            OtlpApi(self._backend.collector_client).add_routes(app)
-        if (
-            self._backend.collector_client is not None
-            and feeds is not None
-            and feeds.peers is not None
-        ):
+            OtlpApi(collector).add_routes(app)
+        if collector is not None and feeds is not None and feeds.peers is not None:
             from gpuscale.server.metricsapi.collector.peers_api import PeersApi
 
-            PeersApi(self._backend.collector_client, lambda: self._stopping).add_routes(app)
+            PeersApi(collector, lambda: self._stopping).add_routes(app)
         app.router.add_get("/", _get_index)
         return app
 
     async def _get_metrics(self, _request: web.Request) -> web.Response:
-        body = render_text(self._families()).encode()
-        if self._backend.collector_client is not None:
-            body += await self._backend.collector_client.metrics()
-        return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE})
-
-    def _families(self) -> tuple[Family, ...]:
         protection = self._protection
-        return with_samples(
+        families = with_samples(
             self._metrics.families(),
             self._backend.families(),
             [cache_family({} if protection is None else protection.cache_counts())],
@@ -284,6 +265,10 @@ class MetricsApiServer:
             () if self._federation is None else self._federation.families(),
             () if self._triggers is None else self._triggers.families(),
         )
+        body = render_text(families).encode()
+        if self._backend.collector_client is not None:
+            body += await self._backend.collector_client.metrics()
+        return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE})
 
     def _checks(self, endpoint: str) -> Sequence[HealthCheck]:
         if endpoint == "livez":

@@ -297,7 +297,16 @@ class MetricsProvider:
             ListError: it is not known which objects there are.
         """
         self._check_discovered(target)
-        names = await self._names(target, objects)
+        names: tuple[str, ...] = (target.name,)
+        if target.name == ALL:
+            try:
+                resource = self.mapper.parse(target.resource)
+            except UnknownResourceError as error:
+                raise MetricNotFoundError(target.metric, target.resource) from error
+            # No client can make us look at objects that no metric is about.
+            if self.catalogue.custom_entry(resource, target.metric, target.namespace) is None:
+                raise MetricNotFoundError(target.metric, target.resource)
+            names = await self.objects(resource, target.namespace, objects)
         if record is not None:
             record.names = names
         plan = self._plans.custom(
@@ -319,7 +328,9 @@ class MetricsProvider:
         value = self.age_limit.fresh(
             value, at_ms, CUSTOM_GROUP, target.metric, counts=record is None
         )
-        self._log_remarks(plan, value)
+        if _LOG.isEnabledFor(logging.DEBUG):
+            for remark in plan.remarks(value):
+                _LOG.debug("%s of %s: %s", plan.metric, plan.asked_for, remark)
         if target.name == ALL:
             return CustomAnswer(plan.resource, plan.answer(value))
         return CustomAnswer(plan.resource, (plan.answer_one(value),))
@@ -375,11 +386,6 @@ class MetricsProvider:
             if rule.series_query in open_queries and any(candidates(rule, target.metric)):
                 raise NotDiscoveredError(f"whether there is a metric {target.metric}")
 
-    async def _names(self, target: CustomTarget, objects: Selector) -> tuple[str, ...]:
-        if target.name != ALL:
-            return (target.name,)
-        return await self.objects(self._served(target), target.namespace, objects)
-
     async def objects(
         self, resource: ResourceType, namespace: str | None, objects: Selector
     ) -> tuple[str, ...]:
@@ -391,16 +397,6 @@ class MetricsProvider:
         if self._ready is not None:
             await self._ready(resource)
         return self._directory.names(resource, namespace, objects)
-
-    def _served(self, target: CustomTarget) -> ResourceType:
-        """Return the resource of a request; raise if no metric is about it, before objects are looked up."""
-        try:
-            resource = self.mapper.parse(target.resource)
-        except UnknownResourceError as error:
-            raise MetricNotFoundError(target.metric, target.resource) from error
-        if self.catalogue.custom_entry(resource, target.metric, target.namespace) is None:
-            raise MetricNotFoundError(target.metric, target.resource)
-        return resource
 
     async def _series(
         self, query: str, start_ms: int, at_once: asyncio.Semaphore, lists_all: bool
@@ -419,11 +415,6 @@ class MetricsProvider:
         except GpuscaleError as error:
             _LOG.warning("unable to list the series of %s: %s", query, error)
             return QueryFailure(str(error))
-
-    def _log_remarks(self, plan: CustomPlan, value: Value) -> None:
-        if _LOG.isEnabledFor(logging.DEBUG):
-            for remark in plan.remarks(value):
-                _LOG.debug("%s of %s: %s", plan.metric, plan.asked_for, remark)
 
 
 async def _fetched(asking: Awaitable[T], promql: str) -> T:

@@ -15,7 +15,6 @@ from aiohttp import web
 
 from gpuscale.base.errors import GpuscaleError
 from gpuscale.base.objects.metric_values import ExternalValue, MetricValue
-from gpuscale.base.objects.selectors import Selector
 from gpuscale.base.words import printable
 from gpuscale.server.metricsapi.health import (
     ENDPOINTS,
@@ -141,8 +140,15 @@ class MetricsApiRoutes:
 
     async def handle(self, request: web.Request) -> web.Response:
         """Answer a request for `/apis` or below it."""
+        if request.method not in {"GET", "HEAD"}:
+            return status_response(request, method_not_allowed())
         try:
-            return await self._answer(request)
+            _, *parts = split_path(request.rel_url.raw_path)
+            return await self._routed(request, parts)
+        except NoRouteError:
+            status = NO_ROUTE
+        except BadPathError as error:
+            status = bad_request(str(error))
         except RequestError as failure:
             status = failure.status
         except GpuscaleError as error:
@@ -185,9 +191,6 @@ class MetricsApiRoutes:
         return status_response(request, NO_ROUTE) if found is None else _text(found)
 
     def _checks(self, endpoint: str) -> list[HealthCheck]:
-        return [PING, self._discovery(endpoint), *self._more_checks(endpoint)]
-
-    def _discovery(self, endpoint: str) -> HealthCheck:
         provider = self.provider
         failing = provider.discovery_report()
         remark = provider.undiscovered
@@ -200,30 +203,33 @@ class MetricsApiRoutes:
                 filter(None, (remark, f"{len(failing)} of {asked} series queries failed"))
             )
             remark += f"; their metrics are kept as they were{listing}"
-        return HealthCheck("discovery", remark if is_fault else None, remark)
-
-    async def _answer(self, request: web.Request) -> web.Response:
-        if request.method not in {"GET", "HEAD"}:
-            raise RequestError(method_not_allowed())
-        try:
-            _, *parts = split_path(request.rel_url.raw_path)
-            return await self._routed(request, parts)
-        except NoRouteError:
-            raise RequestError(NO_ROUTE) from None
-        except BadPathError as error:
-            raise RequestError(bad_request(str(error))) from None
+        discovery = HealthCheck("discovery", remark if is_fault else None, remark)
+        return [PING, discovery, *self._more_checks(endpoint)]
 
     async def _routed(self, request: web.Request, parts: list[str]) -> web.Response:
         match parts:
             case []:
-                return self._groups(request)
+                version = aggregated_version(request.headers.get("Accept", ""))
+                if version is None:
+                    listed = bodies.group_list(self.served_groups())
+                    response = json_response(request, 200, listed)
+                else:
+                    self._check_discovered()
+                    document = self.aggregated(version)
+                    response = unless_known(request, document, content_type(version))
+                response.headers["Vary"] = "Accept"
+                return response
             case [group] if group in self.served_groups():
                 return json_response(request, 200, bodies.group(group))
             case [group, version] if self._is_served(group, version):
                 if group != RESOURCE_GROUP:
                     self._check_discovered()
                 listed = bodies.resource_list(f"{group}/{version}", self._listed(group, version))
-                return self._warned(json_response(request, 200, listed))
+                response = json_response(request, 200, listed)
+                # kubectl shows why the list may be incomplete.
+                for text in () if self._federation is None else self._federation.warnings():
+                    response.headers.add("Warning", f"299 gpuscale {json.dumps(printable(text))}")
+                return response
             case [group, version, *rest] if self._is_served(group, version):
                 if group == RESOURCE_GROUP and self._usage is not None:
                     body = await self._usage.answer(request, version, rest)
@@ -237,59 +243,47 @@ class MetricsApiRoutes:
         self, request: web.Request, group_version: str, target: CustomTarget | ExternalTarget
     ) -> web.Response:
         """Answer a request for one metric, from this server's rules or from the member that owns it."""
-        if self._own is not None and isinstance(target, ExternalTarget):
-            selector = selector_of(request, "labelSelector")
-            if self._own.has(target, selector):
-                return await self._answer_own(request, group_version, self._own, target, selector)
-        federation = self._federation
-        name = "labelSelector" if isinstance(target, ExternalTarget) else "metricLabelSelector"
-        series = selector_of(request, name)
-        claim = None if federation is None else federation.owner(target, series)
-        if federation is None or claim is None:
+        is_external = isinstance(target, ExternalTarget)
+        series = selector_of(request, "labelSelector" if is_external else "metricLabelSelector")
+        own = self._own
+        if own is not None and isinstance(target, ExternalTarget) and own.has(target, series):
             if asks_why(request):
-                return await why_response(request, self.provider, target, series)
-            own = self._custom if isinstance(target, CustomTarget) else self._external
-            return json_response(request, 200, await own(request, group_version, target, series))  # type: ignore[arg-type]
-        if asks_why(request):
-            from gpuscale.server.metricsapi.federation.why import why_passed_on
+                return why_answer(request, await own.why(target, series))
+            if is_watch(request):
+                raise RequestError(watch_not_supported("*", EXTERNAL_GROUP))
+            started = time.perf_counter()
+            values = await own.values(target, series)
+            self._tell(EXTERNAL_GROUP, target.metric, values, started)
+            body = bodies.external_list(group_version, target.metric, values)
+            return json_response(request, 200, body)
+        federation = self._federation
+        claim = None if federation is None else federation.owner(target, series)
+        if federation is not None and claim is not None:
+            if asks_why(request):
+                from gpuscale.server.metricsapi.federation.why import why_passed_on
 
-            asking = federation.values(request, claim, group_version, target)
-            return why_answer(request, await why_passed_on(claim, target, asking))
-        if is_watch(request):
-            raise RequestError(watch_not_supported("*", group_version.partition("/")[0]))
-        passed = await federation.values(request, claim, group_version, target)
-        return json_response(request, 200, passed.body)
-
-    async def _answer_own(
-        self,
-        request: web.Request,
-        group_version: str,
-        own: "OwnExternal",
-        target: ExternalTarget,
-        selector: Selector,
-    ) -> web.Response:
-        """Answer a request for an external metric of a trigger."""
+                asking = federation.values(request, claim, group_version, target)
+                return why_answer(request, await why_passed_on(claim, target, asking))
+            if is_watch(request):
+                raise RequestError(watch_not_supported("*", group_version.partition("/")[0]))
+            passed = await federation.values(request, claim, group_version, target)
+            return json_response(request, 200, passed.body)
         if asks_why(request):
-            return why_answer(request, await own.why(target, selector))
+            return await why_response(request, self.provider, target, series)
+        if isinstance(target, CustomTarget):
+            objects = selector_of(request, "labelSelector")
+            started = time.perf_counter()
+            answer = await self.provider.custom(target, objects, series)
+            self._tell(CUSTOM_GROUP, target.metric, answer.values, started)
+            listed = (group_version, target, answer.resource, answer.values, series)
+            return json_response(request, 200, bodies.custom_list(*listed))
         if is_watch(request):
             raise RequestError(watch_not_supported("*", EXTERNAL_GROUP))
         started = time.perf_counter()
-        values = await own.values(target, selector)
+        values = await self.provider.external(target, series)
         self._tell(EXTERNAL_GROUP, target.metric, values, started)
-        return json_response(
-            request, 200, bodies.external_list(group_version, target.metric, values)
-        )
-
-    def _groups(self, request: web.Request) -> web.Response:
-        served = self.served_groups()
-        version = aggregated_version(request.headers.get("Accept", ""))
-        if version is None:
-            response = json_response(request, 200, bodies.group_list(served))
-        else:
-            self._check_discovered()
-            response = unless_known(request, self.aggregated(version), content_type(version))
-        response.headers["Vary"] = "Accept"
-        return response
+        body = bodies.external_list(group_version, target.metric, values)
+        return json_response(request, 200, body)
 
     def aggregated(self, version: str) -> bodies.Body:
         """Return the document of all groups with their resources."""
@@ -313,12 +307,6 @@ class MetricsApiRoutes:
         federation = self._federation
         return ours if federation is None else federation.listed(group, version, ours)
 
-    def _warned(self, response: web.Response) -> web.Response:
-        """Add a Warning header for lists that may be incomplete; kubectl shows it."""
-        for text in () if self._federation is None else self._federation.warnings():
-            response.headers.add("Warning", f"299 gpuscale {json.dumps(printable(text))}")
-        return response
-
     def served_groups(self) -> list[str]:
         """Return the API groups that have any metrics or resources."""
         config = self.provider.config
@@ -331,25 +319,6 @@ class MetricsApiRoutes:
 
     def _is_served(self, group: str, version: str) -> bool:
         return group in self.served_groups() and version in versions_of(group)
-
-    async def _custom(
-        self, request: web.Request, group_version: str, target: CustomTarget, series: Selector
-    ) -> str:
-        objects = selector_of(request, "labelSelector")
-        started = time.perf_counter()
-        answer = await self.provider.custom(target, objects, series)
-        self._tell(CUSTOM_GROUP, target.metric, answer.values, started)
-        return bodies.custom_list(group_version, target, answer.resource, answer.values, series)
-
-    async def _external(
-        self, request: web.Request, group_version: str, target: ExternalTarget, series: Selector
-    ) -> str:
-        if is_watch(request):
-            raise RequestError(watch_not_supported("*", EXTERNAL_GROUP))
-        started = time.perf_counter()
-        values = await self.provider.external(target, series)
-        self._tell(EXTERNAL_GROUP, target.metric, values, started)
-        return bodies.external_list(group_version, target.metric, values)
 
     def _tell(
         self,

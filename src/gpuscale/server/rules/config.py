@@ -33,7 +33,6 @@ from gpuscale.server.rules.combined import MAX_PARTS, Part, combined_query, read
 from gpuscale.server.rules.expand import Naming, SeriesFilter, compile_expansion, default_expansion
 from gpuscale.server.rules.models import (
     AdapterFileModel,
-    FilterModel,
     HelmValuesModel,
     NameModel,
     PartModel,
@@ -206,7 +205,8 @@ def load_rules(
     compiler = _Compiler(document, mapper, disables=disables)
     compiler.warnings += warnings
     if isinstance(data, list):
-        return _from_list(compiler)
+        rules = compiler.rules(_validated(document, list[RuleModel]), ())
+        return compiler.finish(rules, ())
     if isinstance(data, dict) and isinstance(data.get("rules"), dict):
         return _from_helm_values(compiler, data)
     return _from_adapter_file(compiler)
@@ -233,11 +233,6 @@ def _only_document(
     # As prometheus-adapter does: the first document counts, and without one there are no rules.
     empty = load_documents("{rules: []}", source)
     return (documents or empty)[0], [problem]
-
-
-def _from_list(compiler: "_Compiler") -> AdapterConfig:
-    models = _validated(compiler.document, list[RuleModel])
-    return compiler.finish(compiler.rules(models, ()), ())
 
 
 def _from_adapter_file(compiler: "_Compiler") -> AdapterConfig:
@@ -313,11 +308,23 @@ class _Compiler:
     def _rule(self, model: RuleModel, path: Path, *, external: bool) -> AdapterRule | None:
         """Return a rule; None if it has faults, which are collected, or is disabled."""
         faults = len(self.problems)
-        self._check_series_query(model.series_query, (*path, "seriesQuery"))
-        filters = [
-            self._filter(condition, (*path, "seriesFilters", index))
-            for index, condition in enumerate(model.series_filters)
-        ]
+        series_query, place = model.series_query, (*path, "seriesQuery")
+        if series_query.strip():
+            try:
+                parse_matchers(series_query)
+            except QueryError as error:
+                self.note(place, f"a series selector in PromQL: {error}", repr(series_query))
+        else:
+            expected = "a series selector such as DCGM_FI_DEV_GPU_UTIL{}"
+            self.note(place, expected, repr(series_query))
+        filters = []
+        for index, condition in enumerate(model.series_filters):
+            key = "is" if condition.matching else "isNot"
+            pattern = self._pattern(
+                condition.matching or condition.not_matching, (*path, "seriesFilters", index, key)
+            )
+            if pattern is not None:
+                filters.append(SeriesFilter(pattern, matches=key == "is"))
         naming = self._naming(model.name, (*path, "name"))
         labels = self._labels(model.resources, (*path, "resources"))
         parts = self._parts(model.parts, (*path, "parts"))
@@ -326,12 +333,18 @@ class _Compiler:
             named = zip(model.parts, parts, strict=False)
             text = combined_query([(each.query, part.threshold) for each, part in named])
             place = (*path, "parts")
-        query = self._template(text, place) if len(self.problems) == faults or not parts else None
+        if not text:
+            self.warn(
+                place, "no query: the metrics of this rule are listed, but can't be asked for"
+            )
+        # A query that is made of faulty parts would only repeat their faults.
+        is_whole = len(self.problems) == faults or not parts
+        query = self._template(text, place) if is_whole else None
         if len(self.problems) == faults and naming is not None and query is not None:
             rule = AdapterRule(
                 origin=f"{self.document.source}:{self.document.line(path)}",
                 series_query=model.series_query,
-                filters=tuple(condition for condition in filters if condition is not None),
+                filters=tuple(filters),
                 naming=naming,
                 labels=labels,
                 metrics_query=query,
@@ -362,7 +375,7 @@ class _Compiler:
             if not model.query.strip():
                 self.note((*place, "query"), "a query template such as metricsQuery has", "none")
                 continue
-            query = self._parsed_template(model.query, (*place, "query"))
+            query = self._template(model.query, (*place, "query"))
             try:
                 threshold = read_threshold(model.threshold)
             except ValueError:
@@ -378,35 +391,39 @@ class _Compiler:
         if model is None:
             return None
         faults = len(self.problems)
-        found = self._resource_rules(model, path)
-        if self.disables and len(self.problems) > faults:
-            own = tuple(self.problems[faults:])
-            del self.problems[faults:]
-            self.disabled.append(DisabledRule("", own, external=False, naming=None))
-            return None
-        return found
-
-    def _resource_rules(self, model: ResourceRulesModel, path: Path) -> ResourceRules | None:
         cpu = self._resource_rule(model.cpu, (*path, "cpu"))
         memory = self._resource_rule(model.memory, (*path, "memory"))
+        window_ms = 0
         try:
             window_ms = parse_duration_ms(model.window)
         except ValueError:
             self.note((*path, "window"), "a duration such as 5m or 1h30m", repr(model.window))
-            return None
-        return None if cpu is None or memory is None else ResourceRules(cpu, memory, window_ms)
+        if len(self.problems) == faults and cpu is not None and memory is not None:
+            return ResourceRules(cpu, memory, window_ms)
+        if self.disables:
+            own = tuple(self.problems[faults:])
+            del self.problems[faults:]
+            self.disabled.append(DisabledRule("", own, external=False, naming=None))
+        return None
 
     def _resource_rule(self, model: ResourceRuleModel, path: Path) -> ResourceRule | None:
         labels = self._labels(model.resources, (*path, "resources"))
-        queries = [
-            self._usage_query(text, (*path, key))
-            for key, text in (
-                ("containerQuery", model.container_query),
-                ("nodeQuery", model.node_query),
-            )
-        ]
+        queries = []
+        for key, text in (
+            ("containerQuery", model.container_query),
+            ("nodeQuery", model.node_query),
+        ):
+            if not text:
+                self.warn((*path, key), "no query: nothing can be answered with it")
+            queries.append(self._template(text, (*path, key)))
         for resource in (NAMESPACES, PODS, NODES):
-            self._check_label(labels, resource, (*path, "resources"))
+            try:
+                labels.label_for(resource)
+            except NoLabelError:
+                self.warn(
+                    (*path, "resources"),
+                    f"no label names {resource.name}: their usage can't be asked for",
+                )
         if not model.container_label:
             self.warn(
                 (*path, "containerLabel"),
@@ -416,31 +433,6 @@ class _Compiler:
         if container is None or node is None:
             return None
         return ResourceRule(container, node, labels, model.container_label)
-
-    def _usage_query(self, text: str, path: Path) -> Template | None:
-        if not text:
-            self.warn(path, "no query: nothing can be answered with it")
-        return self._parsed_template(text, path)
-
-    def _check_label(self, labels: ResourceLabels, resource: ResourceType, path: Path) -> None:
-        try:
-            labels.label_for(resource)
-        except NoLabelError:
-            self.warn(path, f"no label names {resource.name}: their usage can't be asked for")
-
-    def _check_series_query(self, text: str, path: Path) -> None:
-        if not text.strip():
-            self.note(path, "a series selector such as DCGM_FI_DEV_GPU_UTIL{}", repr(text))
-            return
-        try:
-            parse_matchers(text)
-        except QueryError as error:
-            self.note(path, f"a series selector in PromQL: {error}", repr(text))
-
-    def _filter(self, model: FilterModel, path: Path) -> SeriesFilter | None:
-        key = "is" if model.matching else "isNot"
-        pattern = self._pattern(model.matching or model.not_matching, (*path, key))
-        return None if pattern is None else SeriesFilter(pattern, matches=key == "is")
 
     def _pattern(self, text: str, path: Path) -> Pattern | None:
         try:
@@ -486,25 +478,16 @@ class _Compiler:
                     place, f"queries ask for the label {first!r}, the first for {resource.name}"
                 )
             overrides[label] = resource
-        return ResourceLabels(overrides, self._label_template(model.template, path), self.mapper)
-
-    def _label_template(self, text: str, path: Path) -> LabelTemplate | None:
-        if not text:
-            return None
-        try:
-            return LabelTemplate(text)
-        except (TemplateError, ValueError) as error:
-            self.note(
-                (*path, "template"), f"a label template such as <<.Resource>>: {error}", repr(text)
-            )
-            return None
+        template: LabelTemplate | None = None
+        if text := model.template:
+            try:
+                template = LabelTemplate(text)
+            except (TemplateError, ValueError) as error:
+                expected = f"a label template such as <<.Resource>>: {error}"
+                self.note((*path, "template"), expected, repr(text))
+        return ResourceLabels(overrides, template, self.mapper)
 
     def _template(self, text: str, path: Path) -> Template | None:
-        if not text:
-            self.warn(path, "no query: the metrics of this rule are listed, but can't be asked for")
-        return self._parsed_template(text, path)
-
-    def _parsed_template(self, text: str, path: Path) -> Template | None:
         try:
             return parse_template(text, FIELDS)
         except TemplateError as error:

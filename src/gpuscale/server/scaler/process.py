@@ -174,7 +174,12 @@ class ScalerServer:
             port = await server.start(settings.host, settings.port)
             announce(f"grpc://{settings.host}:{port}")
             if settings.metrics_port is not None:
-                await _listen(http, settings.host, settings.metrics_port)
+                try:
+                    await http.start(settings.host, settings.metrics_port)
+                except OSError as error:
+                    address = f"{settings.host}:{settings.metrics_port}"
+                    reason = error.strerror
+                    raise UnavailableError(f"can't listen on {address}: {reason}") from error
                 announce(f"http://{settings.host}:{settings.metrics_port}")
             self._bounds = ConnectionBounds(
                 port, settings.limits.connections, settings.limits.connections_per_address
@@ -230,26 +235,24 @@ class ScalerServer:
     async def _open(self, group: asyncio.TaskGroup, stack: AsyncExitStack) -> None:
         """Open the metric source and the watch; retry while the API server or the source doesn't answer."""
         backoff = Backoff(_FIRST_RETRY_S, _LONGEST_RETRY_S)
-        while not await self._try_to_open(group, stack):
+        while True:
+            backend = MetricsBackend(self._settings, ServerMetrics(self._clock), self._clock)
+            async with AsyncExitStack() as attempt:
+                try:
+                    client = connect_objects(self._settings, attempt)
+                    await backend.open(client, attempt)
+                    watch = self._make_watch(backend, attempt, is_clustered=client is not None)
+                except (UnavailableError, UpstreamError) as error:
+                    self._answers.fault = str(error)
+                    _LOG.warning("nothing can be answered but GetMetricSpec: %s", error)
+                else:
+                    stack.push_async_exit(attempt.pop_all())
+                    self._backend = backend
+                    tasks: list[Task] = [*backend.tasks, ("triggers", watch.run)]
+                    self._tasks = [group.create_task(task(), name=name) for name, task in tasks]
+                    self._answers.open(watch)
+                    return
             await self._clock.sleep(backoff.jittered())
-
-    async def _try_to_open(self, group: asyncio.TaskGroup, stack: AsyncExitStack) -> bool:
-        backend = MetricsBackend(self._settings, ServerMetrics(self._clock), self._clock)
-        async with AsyncExitStack() as attempt:
-            try:
-                client = connect_objects(self._settings, attempt)
-                await backend.open(client, attempt)
-                watch = self._make_watch(backend, attempt, is_clustered=client is not None)
-            except (UnavailableError, UpstreamError) as error:
-                self._answers.fault = str(error)
-                _LOG.warning("nothing can be answered but GetMetricSpec: %s", error)
-                return False
-            stack.push_async_exit(attempt.pop_all())
-        self._backend = backend
-        tasks: list[Task] = [*backend.tasks, ("triggers", watch.run)]
-        self._tasks = [group.create_task(task(), name=name) for name, task in tasks]
-        self._answers.open(watch)
-        return True
 
     async def _give_back(self) -> None:
         """Return freed memory to the system from time to time; gRPC and the C library would keep it."""
@@ -265,7 +268,14 @@ class ScalerServer:
     async def _answer_http(self, request: Request) -> Response:
         name = request.path.strip("/")
         if name == "metrics":
-            text = render_text(self._families())
+            watch = self._answers.watch
+            counts = self._bounds.counts if self._bounds is not None else Counter()
+            families = with_samples(
+                self._metrics.families(self._server.streams, counts, len(self._watched)),
+                () if self._backend is None else self._backend.families(),
+                () if watch is None else watch.families(),
+            )
+            text = render_text(families)
             return Response(text.encode(), 200, {"Content-Type": CONTENT_TYPE})
         if name in ENDPOINTS:
             found = health(
@@ -294,15 +304,6 @@ class ScalerServer:
             )
         return checks
 
-    def _families(self) -> tuple[Family, ...]:
-        counts = self._bounds.counts if self._bounds is not None else Counter()
-        watch = self._answers.watch
-        return with_samples(
-            self._metrics.families(self._server.streams, counts, len(self._watched)),
-            () if self._backend is None else self._backend.families(),
-            () if watch is None else watch.families(),
-        )
-
 
 def _resident_bytes() -> int:
     """Return this process' resident memory in bytes; 0 if the system doesn't report it."""
@@ -311,13 +312,6 @@ def _resident_bytes() -> int:
     except OSError:
         return 0
     return pages * os.sysconf("SC_PAGE_SIZE")
-
-
-async def _listen(http: HttpServer, host: str, port: int) -> None:
-    try:
-        await http.start(host, port)
-    except OSError as error:
-        raise UnavailableError(f"can't listen on {host}:{port}: {error.strerror}") from error
 
 
 def scaler_server(settings: ScalerSettings) -> ScalerServer:

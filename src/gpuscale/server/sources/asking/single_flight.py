@@ -147,7 +147,15 @@ class SharedSource:
         Raises:
             QueryError, UnavailableError, UpstreamError: as the source does.
         """
-        return await self._answer(promql, at_ms)
+        freshness_ms = self._sharing.freshness_ms
+        kept = self._kept.get(promql)
+        if kept is not None and at_ms - freshness_ms < kept.asked_ms <= at_ms:
+            self.counts.shared += 1
+            renewed_ms = at_ms - self._sharing.renewed_from * freshness_ms
+            if kept.asked_ms <= renewed_ms and promql not in self._asking:
+                self._ask(promql, at_ms)
+            return kept
+        return await asyncio.shield(self._ask(promql, at_ms))
 
     async def custom(self, plan: CustomPlan, at_ms: int) -> Value:
         """Return the result of the plan's query, possibly cut from a wider one.
@@ -165,9 +173,37 @@ class SharedSource:
         return await self._exact(plan, at_ms)
 
     async def _exact(self, plan: CustomPlan, at_ms: int) -> Value:
+        """Return the result of the plan's own query; of several where not all names fit into one."""
         if self._sharing.fits(plan.promql) and are_joined(plan.names):
             return (await self.query(plan.promql, at_ms)).value
-        return await self._whole(plan, at_ms, splits=self._wide(plan) is not None)
+        if self._wide(plan) is None:
+            return (await self.query(_exact_query(plan, plan.names), at_ms)).value
+        self.counts.split += 1
+        at_once = asyncio.Semaphore(_MAX_PARTS_AT_ONCE)
+
+        async def ask(promql: str) -> Value:
+            async with at_once:
+                return (await self.query(promql, at_ms)).value
+
+        parts = map(ask, self._parts(plan, plan.names))
+        rows: list[VectorSample] = []
+        for value in await asyncio.gather(*parts, return_exceptions=True):
+            if isinstance(value, BaseException):
+                raise value
+            if not isinstance(value, Vector):
+                return value  # whoever asked says what is wrong with it
+            rows += value.samples
+        return Vector(tuple(rows))
+
+    def _parts(self, plan: CustomPlan, names: Sequence[str]) -> Iterator[str]:
+        """Yield queries for all names, each short enough."""
+        promql = _exact_query(plan, names)
+        if len(names) == 1 or self._sharing.fits(promql):
+            yield promql
+            return
+        middle = len(names) // 2
+        yield from self._parts(plan, names[:middle])
+        yield from self._parts(plan, names[middle:])
 
     def _joint(self, plan: CustomPlan) -> JointQuestions | None:
         """Return the shared queries that a plan can join; None if it can't share."""
@@ -207,17 +243,6 @@ class SharedSource:
         if error is not None and not isinstance(error, GpuscaleError):
             _LOG.error("a question failed in a way that nothing expected", exc_info=error)
 
-    async def _answer(self, promql: str, at_ms: int) -> SourceAnswer:
-        freshness_ms = self._sharing.freshness_ms
-        kept = self._kept.get(promql)
-        if kept is not None and at_ms - freshness_ms < kept.asked_ms <= at_ms:
-            self.counts.shared += 1
-            renewed_ms = at_ms - self._sharing.renewed_from * freshness_ms
-            if kept.asked_ms <= renewed_ms and promql not in self._asking:
-                self._ask(promql, at_ms)
-            return kept
-        return await asyncio.shield(self._ask(promql, at_ms))
-
     def _ask(self, promql: str, at_ms: int) -> "asyncio.Task[SourceAnswer]":
         asking = self._asking.get(promql)
         moment_ms = max(self._sharing.freshness_ms, _SAME_MOMENT_MS)
@@ -255,30 +280,6 @@ class SharedSource:
                 break
             self._kept.drop(oldest)
 
-    async def _whole(self, plan: CustomPlan, at_ms: int, *, splits: bool) -> Value:
-        """Return the result for more names than fit into a query, in several queries if that is allowed."""
-        if not splits:
-            return (await self.query(_exact(plan, plan.names), at_ms)).value
-        self.counts.split += 1
-        at_once = asyncio.Semaphore(_MAX_PARTS_AT_ONCE)
-
-        async def ask(promql: str) -> Value:
-            async with at_once:
-                return (await self.query(promql, at_ms)).value
-
-        parts = map(ask, self._parts(plan, plan.names))
-        return _joined(await asyncio.gather(*parts, return_exceptions=True))
-
-    def _parts(self, plan: CustomPlan, names: Sequence[str]) -> Iterator[str]:
-        """Yield queries for all names, each short enough."""
-        promql = _exact(plan, names)
-        if len(names) == 1 or self._sharing.fits(promql):
-            yield promql
-            return
-        middle = len(names) // 2
-        yield from self._parts(plan, names[:middle])
-        yield from self._parts(plan, names[middle:])
-
 
 class _Rule(NamedTuple):
     """What requests must have in common to share a query."""
@@ -308,7 +309,7 @@ def _size(value: Value) -> int:
     return deep_bytes(value)
 
 
-def _exact(plan: CustomPlan, names: Sequence[str]) -> str:
+def _exact_query(plan: CustomPlan, names: Sequence[str]) -> str:
     """Return the query for exactly these objects, whatever its length."""
     scope = plan.scope
     rule = scope.entry.rule
@@ -322,15 +323,3 @@ def _exact(plan: CustomPlan, names: Sequence[str]) -> str:
         scope.selector,
         most_joined=_UNLIMITED,
     )
-
-
-def _joined(values: Sequence[Value | BaseException]) -> Value:
-    """Return the rows of several vectors as one; anything else is returned as it is, an error is raised."""
-    rows: list[VectorSample] = []
-    for value in values:
-        if isinstance(value, BaseException):
-            raise value
-        if not isinstance(value, Vector):
-            return value
-        rows += value.samples
-    return Vector(tuple(rows))
