@@ -29,7 +29,7 @@ from gpuscale.agent.exporter.snapshot import TickSnapshot
 from gpuscale.agent.formats.labels import FamilyOptions
 from gpuscale.agent.formats.repeated import job_key
 from gpuscale.agent.formats.styles import Style, agent_families
-from gpuscale.agent.gpu.owners import Attribution, Unattributed
+from gpuscale.agent.gpu.owners import Attribution
 from gpuscale.agent.gpu.reader import CallStats, GpuReader
 from gpuscale.agent.gpu.readings import GpuIdentity, GpuReading
 from gpuscale.base.clock import Clock
@@ -129,14 +129,28 @@ class Collector:
             error = _reason(failure)
         duration_s = time.perf_counter() - started
         jobs = self._extras.jobs(map(job_key, readings)) if self._extras.jobs is not None else {}
-        return ReadOutcome(gpus, readings, duration_s, error, _stats(reader), jobs)
+        try:
+            calls = reader.stats()
+        except Exception:  # noqa: BLE001 - readings are served without their cost
+            calls = ()
+        return ReadOutcome(gpus, readings, duration_s, error, calls, jobs)
 
     def publish(
         self, outcome: ReadOutcome, server: Callable[[], ServerStatus] = ServerStatus
     ) -> TickSnapshot:
         """Return the snapshot of an outcome, good or bad; `server` is asked when it is first scraped."""
-        attribution, attribution_error = self._owners(outcome.readings)
-        self._tell_missing(attribution.missing if attribution else ())
+        attribution: Attribution | None = None
+        attribution_error: str | None = None
+        try:
+            attribution = self._attribution(outcome.readings)
+        except Exception as failure:  # noqa: BLE001 - GPUs are worth serving without their pods
+            attribution_error = _reason(failure)
+        for each in attribution.missing if attribution else ():
+            if each.reason not in self._told_reasons:
+                self._told_reasons.add(each.reason)
+                about = f" {each.subject}" if each.subject else ""
+                detail = f": {each.detail}" if each.detail else ""
+                _log.warning("not tied to a container (%s)%s%s", each.reason, about, detail)
         before = self._status
         self._status = replace(
             self._next_status(outcome),
@@ -162,6 +176,17 @@ class Collector:
         before = self._status
         failed = outcome.error is not None
         newest_ms = max((each.measured_ms for each in outcome.readings), default=None)
+        answers = {reading.gpu.allocated_as: reading for reading in outcome.readings}
+        gpus = []
+        for gpu in outcome.gpus:
+            error, reading = outcome.error, answers.get(gpu.allocated_as)
+            if not error and (reading is None or reading.is_lost):
+                absent = () if reading is None else reading.absent.values()
+                error = next(iter(absent), LEFT_OUT)
+            gpus.append(GpuStatus(gpu, error))
+        if not gpus and outcome.error:
+            # They can't even be listed: those of the collect before failed.
+            gpus = [GpuStatus(status.gpu, outcome.error) for status in before.gpus]
         return CollectStatus(
             collects=before.collects + 1,
             failures=before.failures + failed,
@@ -169,7 +194,7 @@ class Collector:
             newest_reading_ms=before.newest_reading_ms if newest_ms is None else newest_ms,
             duration_s=outcome.duration_s,
             error=outcome.error,
-            gpus=_gpu_statuses(outcome) or _all_failed(before.gpus, outcome.error),
+            gpus=tuple(gpus),
             calls=outcome.calls or before.calls,
         )
 
@@ -186,12 +211,6 @@ class Collector:
 
         oldest_ms = min((each.measured_ms for each in readings), default=self._clock.now_ms())
         return TickSnapshot(devices, own, status, oldest_ms)
-
-    def _owners(self, readings: Sequence[GpuReading]) -> tuple[Attribution | None, str | None]:
-        try:
-            return self._attribution(readings), None
-        except Exception as failure:  # noqa: BLE001 - GPUs are worth serving without their pods
-            return None, _reason(failure)
 
     def _device_families(
         self,
@@ -220,43 +239,6 @@ class Collector:
         if self._extras.split is None or attribution is None:
             return ()
         return shares_of(readings, attribution, self._extras.split)
-
-    def _tell_missing(self, missing: Iterable[Unattributed]) -> None:
-        """Log each reason the first time that it comes up."""
-        for each in missing:
-            if each.reason not in self._told_reasons:
-                self._told_reasons.add(each.reason)
-                about = f" {each.subject}" if each.subject else ""
-                detail = f": {each.detail}" if each.detail else ""
-                _log.warning("not tied to a container (%s)%s%s", each.reason, about, detail)
-
-
-def _stats(reader: GpuReader) -> tuple[CallStats, ...]:
-    try:
-        return reader.stats()
-    except Exception:  # noqa: BLE001 - readings are served without their cost
-        return ()
-
-
-def _gpu_statuses(outcome: ReadOutcome) -> tuple[GpuStatus, ...]:
-    answers = {reading.gpu.allocated_as: reading for reading in outcome.readings}
-    return tuple(
-        GpuStatus(gpu, outcome.error or _why_lost(answers.get(gpu.allocated_as)))
-        for gpu in outcome.gpus
-    )
-
-
-def _why_lost(reading: GpuReading | None) -> str | None:
-    if reading is None:
-        return LEFT_OUT
-    if reading.is_lost:
-        return next(iter(reading.absent.values()), LEFT_OUT)
-    return None
-
-
-def _all_failed(known: Sequence[GpuStatus], error: str | None) -> tuple[GpuStatus, ...]:
-    """Return the GPUs of an earlier collect as failed, for when they can't even be listed."""
-    return tuple(GpuStatus(status.gpu, error) for status in known) if error else ()
 
 
 def _reason(failure: Exception) -> str:

@@ -84,7 +84,6 @@ class _Process:
     device: _Device
     process: ProcessReading
     owner: ContainerRef | None
-    is_legal: bool
 
 
 def ack_families(
@@ -113,17 +112,23 @@ def ack_families(
         for each in readings
         if not each.is_lost
     ]
-    processes = [
-        _attributed(device, process, attribution)
-        for device in devices
-        for process in device.reading.processes
-        if process.pid not in attribution.unknown_pids
-    ]
-    illegal = [each for each in processes if not each.is_legal]
-    legal = [each for each in processes if each.is_legal]
+    legal: list[_Process] = []
+    illegal: list[_Process] = []
+    for device in devices:
+        for process in device.reading.processes:
+            if process.pid in attribution.unknown_pids:
+                continue
+            owner = attribution.by_pid.get(process.pid)
+            is_legal = _is_legal(owner, device, attribution)
+            (legal if is_legal else illegal).append(_Process(device, process, owner))
     families: list[Family] = []
     if _ALLOCATE_MODE in wanted:
-        families.append(_allocate_mode(attribution, options))
+        most = max((len(set(owners)) for owners in attribution.by_gpu.values()), default=0)
+        has_parts = bool(attribution.grants or attribution.unplaced)
+        mode = AllocateMode.SHARE if has_parts else _mode(most)
+        help_ = "How the node's GPUs are allocated: 0 not at all, 1 exclusively, 2 shared."
+        sample = Sample((("NodeName", options.node),), mode.number)
+        families.append(_gauge("ALLOCATE_MODE", help_, (sample,)))
     if wanted & _CONTAINER_NAMES:
         families += _container_families(devices, options)
     if wanted & _FRAMEBUFFER_NAMES:
@@ -159,11 +164,6 @@ def _mode(owners: int) -> AllocateMode:
     return AllocateMode.EXCLUSIVE if owners == 1 else AllocateMode.SHARE
 
 
-def _attributed(device: _Device, process: ProcessReading, attribution: Attribution) -> _Process:
-    owner = attribution.by_pid.get(process.pid)
-    return _Process(device, process, owner, _is_legal(owner, device, attribution))
-
-
 def _is_legal(owner: ContainerRef | None, device: _Device, attribution: Attribution) -> bool:
     """Return whether a process may be on this GPU. Where no allocation is known, its container may."""
     if owner is None:
@@ -197,51 +197,32 @@ def _gauge(name: str, help_: str, samples: Iterable[Sample]) -> Family:
     return Family(f"{_PREFIX}{name}", "gauge", help_, tuple(samples))
 
 
-def _allocate_mode(attribution: Attribution, options: FamilyOptions) -> Family:
-    most = max((len(set(owners)) for owners in attribution.by_gpu.values()), default=0)
-    has_parts = bool(attribution.grants or attribution.unplaced)
-    mode = AllocateMode.SHARE if has_parts else _mode(most)
-    sample = Sample((("NodeName", options.node),), mode.number)
-    help_ = "How the node's GPUs are allocated: 0 not at all, 1 exclusively, 2 shared."
-    return _gauge("ALLOCATE_MODE", help_, (sample,))
-
-
 def _framebuffer_families(devices: Sequence[_Device], options: FamilyOptions) -> tuple[Family, ...]:
     total, allocated = [], []
     for device in devices:
-        pairs = _sorted_pairs(_device_labels(device.reading, options))
+        driver = device.reading.values.get("DCGM_FI_DRIVER_VERSION", "")
+        pairs = _sorted_pairs(
+            {
+                **_gpu_labels(device.reading, options),
+                **ack_node_labels(options),
+                "DriverVersion": str(driver),
+                "SupportDCGM": "Yes",
+            }
+        )
+        memory_mib = _total_mib(device.reading)
         if device.grants:
-            granted = _granted_part(device)
-            if granted is not None:
-                allocated.append(Sample(pairs, granted))
+            granted = [grant.memory_of(memory_mib) for grant in device.grants.values()]
+            known = [each for each in granted if each is not None]
+            if memory_mib and len(known) == len(granted):
+                allocated.append(Sample(pairs, sum(known) / memory_mib))
         elif device.mode is not AllocateMode.SHARE:
             allocated.append(Sample(pairs, float(device.mode is AllocateMode.EXCLUSIVE)))
-        memory_mib = _total_mib(device.reading)
         if memory_mib is not None:
             total.append(Sample(pairs, memory_mib))
     return (
         _gauge("DEV_FB_ALLOCATED", "Share of the GPU's memory handed out (ratio).", allocated),
         _gauge("DEV_FB_TOTAL", "Framebuffer memory of the GPU (MiB).", total),
     )
-
-
-def _granted_part(device: _Device) -> float | None:
-    """Return which part of a GPU's memory is handed out; None where a grant is not known."""
-    total_mib = _total_mib(device.reading)
-    granted = [grant.memory_of(total_mib) for grant in device.grants.values()]
-    known = [each for each in granted if each is not None]
-    if not total_mib or len(known) < len(granted):
-        return None
-    return sum(known) / total_mib
-
-
-def _device_labels(reading: GpuReading, options: FamilyOptions) -> dict[str, str]:
-    return {
-        **_gpu_labels(reading, options),
-        **ack_node_labels(options),
-        "DriverVersion": str(reading.values.get("DCGM_FI_DRIVER_VERSION", "")),
-        "SupportDCGM": "Yes",
-    }
 
 
 def _total_mib(reading: GpuReading) -> int | None:
@@ -312,7 +293,15 @@ def _process_families(
     if not processes or wanted.isdisjoint(_process_names(prefix)):
         return ()
     whose = "a process" if prefix == _PROCESS else "a process that did not ask the scheduler"
-    labelled = [(_process_labels(each, options), each.process) for each in processes]
+    labelled = []
+    for each in processes:
+        labels = {
+            **_container_labels(each.device, each.owner, options),
+            "ProcessId": str(each.process.pid),
+            "ProcessName": each.process.name,
+            "ProcessType": _COMPUTE_PROCESS,
+        }
+        labelled.append((_sorted_pairs(labels), each.process))
     return tuple(
         _gauge(
             f"{prefix}_{name}",
@@ -325,15 +314,4 @@ def _process_families(
         )
         for name, meaning, value_of in _PROCESS_VALUES
         if f"{_PREFIX}{prefix}_{name}" in wanted
-    )
-
-
-def _process_labels(each: _Process, options: FamilyOptions) -> LabelPairs:
-    return _sorted_pairs(
-        {
-            **_container_labels(each.device, each.owner, options),
-            "ProcessId": str(each.process.pid),
-            "ProcessName": each.process.name,
-            "ProcessType": _COMPUTE_PROCESS,
-        }
     )

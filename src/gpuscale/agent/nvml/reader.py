@@ -136,8 +136,14 @@ class NvmlReader:
         except DriverGoneError as failure:
             self._close_library()
             raise self._unavailable(failure, now_ms) from failure
-        self._note_lost(now_ms)
-        self._forget_gone(now_ms)
+        # Since when a GPU is lost, to reopen NVML for it.
+        if not any(slot.is_lost for slot in self._slots):
+            self._lost_since_ms = None
+            self._lost_waits.reset()
+        elif self._lost_since_ms is None:
+            self._lost_since_ms = now_ms
+        oldest_ms = now_ms - self._settings.forget_gone_ms
+        self._gone = {uuid: each for uuid, each in self._gone.items() if each[1] > oldest_ms}
         gone = [gpu for gpu, _ in self._gone.values()]
         readings += [lost_reading(gpu, GPU_GONE, self._shared, now_ms) for gpu in gone]
         return tuple(sorted(readings, key=lambda each: _by_index(each.gpu)))
@@ -202,7 +208,9 @@ class NvmlReader:
             self._counted_ms = now_ms
             before = {slot.gpu.uuid: slot.gpu for slot in self._slots if slot.gpu.pci_bus_id}
             self._shared = self._new_shared(count)
-            self._make_slots(count)
+            self._callers += [Caller(self._library) for _ in range(len(self._callers), count)]
+            callers = self._callers[:count]
+            self._slots = [Slot(i, caller, self._shared) for i, caller in enumerate(callers)]
             self._run(Slot.begin_open, now_ms, self._settings.open_deadline_ms)
             for slot in self._slots:
                 slot.outcome(now_ms)
@@ -215,11 +223,6 @@ class NvmlReader:
     def _count(self) -> int:
         return int(self._system.call("open", "nvmlDeviceGetCount"))
 
-    def _make_slots(self, count: int) -> None:
-        while len(self._callers) < count:
-            self._callers.append(Caller(self._library))
-        self._slots = [Slot(index, self._callers[index], self._shared) for index in range(count)]
-
     def _close_library(self) -> None:
         """Shut NVML down, unless a call that has not come back would be left without it."""
         self._shared.watcher.stop()
@@ -227,7 +230,7 @@ class NvmlReader:
         if not self._is_open:
             return
         self._is_open = False
-        self._run(_begin_close, 0, self._settings.deadline_ms)
+        self._run(lambda slot, _now_ms: slot.begin_close(), 0, self._settings.deadline_ms)
         beside = (self._shared.watcher, self._shared.poller)
         if any(slot.is_stuck for slot in self._slots) or any(each.is_alive for each in beside):
             _log.warning("NVML is left open: a call to it has not come back")
@@ -254,14 +257,6 @@ class NvmlReader:
         self._retry.begin(now_ms, self._waits.advance())
         return UnavailableError(self._failure)
 
-    def _note_lost(self, now_ms: int) -> None:
-        """Note since when a GPU is lost, to reopen NVML for it."""
-        if not any(slot.is_lost for slot in self._slots):
-            self._lost_since_ms = None
-            self._lost_waits.reset()
-        elif self._lost_since_ms is None:
-            self._lost_since_ms = now_ms
-
     def _note_gone(self, before: dict[str, GpuIdentity], now_ms: int) -> None:
         """Note the GPUs that this opening no longer has, and those that are back."""
         now = {slot.gpu.uuid for slot in self._slots}
@@ -275,18 +270,6 @@ class NvmlReader:
             del self._gone[uuid]
         if before and now != before.keys():
             _log.info("NVML has %d GPUs, %d before", len(now), len(before))
-
-    def _forget_gone(self, now_ms: int) -> None:
-        oldest_ms = now_ms - self._settings.forget_gone_ms
-        self._gone = {
-            uuid: (gpu, gone_ms)
-            for uuid, (gpu, gone_ms) in self._gone.items()
-            if gone_ms > oldest_ms
-        }
-
-
-def _begin_close(slot: Slot, _now_ms: int) -> None:
-    slot.begin_close()
 
 
 def _by_index(gpu: GpuIdentity) -> tuple[int, str]:

@@ -139,7 +139,10 @@ class TickEncoder:
 
     def encode(self, tick: Tick) -> dict[str, Any]:
         line: dict[str, Any] = {"t": tick.now_ms - self._start_ms}
-        new = self._new_gpus(tick)
+        named = (*tick.gpus, *(reading.gpu for reading in tick.readings))
+        new = [gpu for gpu in dict.fromkeys(named) if gpu not in self._positions]
+        for gpu in new:
+            self._positions[gpu] = len(self._positions)
         if new:
             line["new"] = [_identity_data(gpu) for gpu in new]
         gpus = [self._positions[gpu] for gpu in tick.gpus]
@@ -147,17 +150,6 @@ class TickEncoder:
             line["gpus"] = self._gpus = gpus
         if tick.error is not None:
             return {**line, "error": tick.error}
-        return {**line, **self._readings(tick)}
-
-    def _new_gpus(self, tick: Tick) -> list[GpuIdentity]:
-        named = (*tick.gpus, *(reading.gpu for reading in tick.readings))
-        new = [gpu for gpu in dict.fromkeys(named) if gpu not in self._positions]
-        for gpu in new:
-            self._positions[gpu] = len(self._positions)
-        return new
-
-    def _readings(self, tick: Tick) -> dict[str, Any]:
-        line: dict[str, Any] = {}
         read = [self._positions[reading.gpu] for reading in tick.readings]
         if read != self._read:
             line["read"] = self._read = read
@@ -171,17 +163,23 @@ class TickEncoder:
     def _change(self, position: int, reading: GpuReading, now_ms: int) -> dict[str, Any]:
         before = self._last.get(position, _NOTHING_YET)
         lag_ms = now_ms - reading.measured_ms
+        by_reason: dict[str, list[str]] = {}
+        for name, reason in _changed(before.absent, reading.absent).items():
+            by_reason.setdefault(reason, []).append(name)
         parts = {
             "v": _changed(before.values, reading.values),
             "-v": [name for name in before.values if name not in reading.values],
-            "a": _by_reason(_changed(before.absent, reading.absent)),
+            "a": by_reason,
             "-a": [name for name in before.absent if name not in reading.absent],
         }
         change: dict[str, Any] = {key: part for key, part in parts.items() if part}
         if reading.processes != before.processes:
             change["p"] = [_process_data(process) for process in reading.processes]
         if reading.events != before.events:
-            change["e"] = [_event_data(event) for event in reading.events]
+            change["e"] = [
+                [event.field, [list(label) for label in event.labels], event.value]
+                for event in reading.events
+            ]
         if lag_ms != before.lag_ms:
             change["lag"] = lag_ms
         self._last[position] = _Last(
@@ -210,20 +208,27 @@ class TickDecoder:
         line = _object(data, "tick")
         self._t = _whole(line.get("t"), "t", self._t, _LATEST_MS)
         now_ms = self._start_ms + self._t
-        self._add_gpus(line)
+        if "new" in line:
+            self._known.extend(_identities(line["new"], "new"))
+            if len(self._known) > MAX_GPUS:
+                raise FormatFault("new", f"{len(self._known)} GPUs so far", f"at most {MAX_GPUS}")
         self._gpus = self._positions(line, "gpus", self._gpus)
         gpus = tuple(self._known[position] for position in self._gpus)
         if "error" in line:
             return Tick(now_ms, gpus, (), _text(line, "error"))
         self._read = self._positions(line, "read", self._read)
-        self._apply(line)
-        return Tick(now_ms, gpus, tuple(self._reading(each, now_ms) for each in self._read))
-
-    def _add_gpus(self, line: Mapping[str, Any]) -> None:
-        if "new" in line:
-            self._known.extend(_identities(line["new"], "new"))
-            if len(self._known) > MAX_GPUS:
-                raise FormatFault("new", f"{len(self._known)} GPUs so far", f"at most {MAX_GPUS}")
+        for key, change in _object(line.get("gpu", {}), "gpu").items():
+            if not (key.isascii() and key.isdigit() and len(key) <= len(str(MAX_GPUS))):
+                raise FormatFault("gpu", _shown(key), "the position of a GPU")
+            position = _whole(int(key), "gpu", 0, len(self._known) - 1)
+            last = self._last.get(position, _NOTHING_YET)
+            self._last[position] = _changed_by(last, _object(change, f"gpu.{key}"), f"gpu.{key}")
+        readings = []
+        for position in self._read:
+            gpu, last = self._known[position], self._last.get(position, _NOTHING_YET)
+            told = last.values, last.absent, last.processes, last.events
+            readings.append(GpuReading(gpu, now_ms - last.lag_ms, *told))
+        return Tick(now_ms, gpus, tuple(readings))
 
     def _positions(self, line: Mapping[str, Any], key: str, before: Sequence[int]) -> Sequence[int]:
         if key not in line:
@@ -234,44 +239,14 @@ class TickDecoder:
             raise FormatFault(key, "a GPU twice", "each GPU at most once")
         return positions
 
-    def _apply(self, line: Mapping[str, Any]) -> None:
-        for key, change in _object(line.get("gpu", {}), "gpu").items():
-            if not (key.isascii() and key.isdigit() and len(key) <= len(str(MAX_GPUS))):
-                raise FormatFault("gpu", _shown(key), "the position of a GPU")
-            position = _whole(int(key), "gpu", 0, len(self._known) - 1)
-            last = self._last.get(position, _NOTHING_YET)
-            self._last[position] = _changed_by(last, _object(change, f"gpu.{key}"), f"gpu.{key}")
-
-    def _reading(self, position: int, now_ms: int) -> GpuReading:
-        last = self._last.get(position, _NOTHING_YET)
-        return GpuReading(
-            self._known[position],
-            now_ms - last.lag_ms,
-            last.values,
-            last.absent,
-            last.processes,
-            last.events,
-        )
-
 
 def _changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is new or different; 1 and 1.0 are, since they print differently."""
     return {
         name: value
         for name, value in now.items()
-        if name not in before or not _is_same(before[name], value)
+        if name not in before or type(before[name]) is not type(value) or before[name] != value
     }
-
-
-def _is_same(before: Value, now: Value) -> bool:
-    """Return whether nothing is to be written: 1 and 1.0 print differently."""
-    return type(before) is type(now) and before == now
-
-
-def _by_reason(absent: Mapping[str, str]) -> dict[str, list[str]]:
-    by_reason: dict[str, list[str]] = {}
-    for name, reason in absent.items():
-        by_reason.setdefault(reason, []).append(name)
-    return by_reason
 
 
 def _changed_by(last: _Last, change: Mapping[str, Any], where: str) -> _Last:
@@ -351,14 +326,13 @@ def _process_data(process: ProcessReading) -> list[int | str | None]:
 def _process(data: object, where: str) -> ProcessReading:
     match _list(data, where):
         case [pid, str(name), *numbers] if len(numbers) in _NUMBERS_OF_A_PROCESS:
-            known = (_whole_or_none(number, where) for number in numbers)
+            known = (
+                None if number is None else _whole(number, where, 0, MAX_INTEGER)
+                for number in numbers
+            )
             return ProcessReading(_whole(pid, where, 0, MAX_INTEGER), name, *known)
     expected = "[pid, name, SM %, memory copy %, encode %, decode %, MiB, looks?]"
     raise FormatFault(where, _shown(data), expected)
-
-
-def _event_data(event: EventCount) -> list[Any]:
-    return [event.field, [list(label) for label in event.labels], event.value]
 
 
 def _event(data: object, where: str) -> EventCount:
@@ -393,10 +367,6 @@ def _whole(data: object, where: str, low: int, high: int) -> int:
     if isinstance(data, int) and not isinstance(data, bool) and low <= data <= high:
         return data
     raise FormatFault(where, _shown(data), f"a whole number {_range(low, high)}")
-
-
-def _whole_or_none(data: object, where: str) -> int | None:
-    return None if data is None else _whole(data, where, 0, MAX_INTEGER)
 
 
 def _range(low: int, high: int) -> str:
@@ -436,10 +406,8 @@ def _text(data: Mapping[str, Any], key: str) -> str:
 def _shown(data: object) -> str:
     if data is None:
         return "nothing"
-    return _cut(repr(data)) if isinstance(data, (str, int, float)) else _kind(data)
-
-
-def _kind(data: object) -> str:
+    if isinstance(data, (str, int, float)):
+        return _cut(repr(data))
     return "a list" if isinstance(data, list) else "an object"
 
 

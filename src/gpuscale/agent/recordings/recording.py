@@ -66,7 +66,9 @@ class ReadingRecorder:
         self._file: BinaryIO | None = None
         if isinstance(target, (str, Path)):
             self._file = _writable(Path(target))
-            self._stream = _packing(self._file)
+            # With no name or date: same text, same bytes.
+            packed = gzip.GzipFile("", "wb", fileobj=self._file, mtime=0)
+            self._stream: TextIO = io.TextIOWrapper(packed, encoding="ascii", newline="\n")
         else:
             self._stream = target
         self._encoder: TickEncoder | None = None
@@ -155,15 +157,13 @@ class ReadingRecorder:
             )
         self._gpus = gpus
         if self._encoder is None:
-            self._encoder = self._begin(Header(f"gpuscale {__version__}", self._latest_ms, gpus))
+            header = Header(f"gpuscale {__version__}", self._latest_ms, gpus)
+            self._line(header_data(header))
+            self._encoder = TickEncoder(header)
         self._line(self._encoder.encode(Tick(self._latest_ms, gpus, readings, error)))
         self._ticks += 1
         if self._ticks % TICKS_PER_FLUSH == 0:
             self._stream.flush()
-
-    def _begin(self, header: Header) -> TickEncoder:
-        self._line(header_data(header))
-        return TickEncoder(header)
 
     def _line(self, data: dict[str, object]) -> None:
         self._stream.write(json.dumps(data, allow_nan=False, separators=(",", ":")) + "\n")
@@ -207,18 +207,15 @@ class RecordingReader:
         self._inner.close()
 
     def _record(self, write: Callable[[ReadingRecorder], None]) -> None:
-        if self._recorder is None:
-            return
-        try:
-            write(self._recorder)
-        except (OSError, ValueError) as failure:
-            _log.error("recording stopped: %s", failure)
-            self._give_up()
-
-    def _give_up(self) -> None:
-        recorder, self._recorder = self._recorder, None
+        recorder = self._recorder
         if recorder is None:
             return
+        try:
+            write(recorder)
+            return
+        except (OSError, ValueError) as failure:
+            _log.error("recording stopped: %s", failure)
+        self._recorder = None
         try:
             recorder.close()
         except OSError as failure:
@@ -279,12 +276,18 @@ class ReplayReader:
         Raises:
             UnavailableError: at this time of the recording, no GPU could be read at all.
         """
-        elapsed_ms = self._elapsed_ms(now_ms)
+        if self._origin_ms is None:
+            self._origin_ms = now_ms
+        elapsed_ms = max(0, int((now_ms - self._origin_ms) * self._speed))
         has_ended = elapsed_ms >= self._lines.end_ms
         if has_ended and self._loop:
             elapsed_ms %= self._lines.end_ms
             has_ended = False
-        tick = self._tick(elapsed_ms)
+        position = self._lines.position(elapsed_ms)
+        if position < self._player.position:
+            self._player = self._lines.player()
+        self._player.go_to(position)
+        tick = self._latest = self._player.tick
         age_ms = elapsed_ms - (tick.now_ms - self._lines.start_ms)
         if has_ended:
             return self._lines.lost(tick.gpus, now_ms, RECORDING_ENDED)
@@ -292,7 +295,10 @@ class ReplayReader:
             return self._lines.lost(tick.gpus, now_ms, NOT_RECORDED)
         if tick.error is not None:
             raise UnavailableError(tick.error)
-        return tuple(self._shifted(each, tick, age_ms, now_ms) for each in tick.readings)
+        aged = ((each, age_ms + tick.now_ms - each.measured_ms) for each in tick.readings)
+        return tuple(
+            replace(each, measured_ms=now_ms - round(old_ms / self._speed)) for each, old_ms in aged
+        )
 
     def stats(self) -> tuple[CallStats, ...]:
         """Return nothing: there is no library behind these readings."""
@@ -300,25 +306,6 @@ class ReplayReader:
 
     def close(self) -> None:
         """Do nothing: the file was read as a whole."""
-
-    def _elapsed_ms(self, now_ms: int) -> int:
-        """Return the time of the recording, from 0."""
-        if self._origin_ms is None:
-            self._origin_ms = now_ms
-        return max(0, int((now_ms - self._origin_ms) * self._speed))
-
-    def _tick(self, elapsed_ms: int) -> Tick:
-        position = self._lines.position(elapsed_ms)
-        if position < self._player.position:
-            self._player = self._lines.player()
-        self._player.go_to(position)
-        self._latest = self._player.tick
-        return self._latest
-
-    def _shifted(self, reading: GpuReading, tick: Tick, age_ms: int, now_ms: int) -> GpuReading:
-        age_ms += tick.now_ms - reading.measured_ms
-        measured_ms = now_ms - round(age_ms / self._speed)
-        return replace(reading, measured_ms=measured_ms)
 
 
 class _Lines:
@@ -329,13 +316,21 @@ class _Lines:
         numbered = [each for each in enumerate(text.split("\n"), start=1) if each[1].strip()]
         if not numbered:
             raise ConfigError(Problem(source, None, None, "nothing", "a recording"))
-        self._header = self._read_header(*numbered[0])
+        number, header = numbered[0]
+        with self._placed_errors(number):
+            self._header = read_header(json.loads(header))
         self._lines = tuple(numbered[1:])
         if not self._lines:
             found, expected = "a header alone", "at least one tick below it"
             raise ConfigError(Problem(source, None, None, found, expected))
         self._fields: dict[GpuIdentity, dict[str, None]] = {}
-        times = [self._seen(tick) for tick in self.player().all_ticks()]
+        """The fields that each GPU ever had."""
+        times = []
+        for tick in self.player().all_ticks():
+            times.append(tick.now_ms)
+            for reading in tick.readings:
+                fields = self._fields.setdefault(reading.gpu, {})
+                fields.update(dict.fromkeys((*reading.values, *reading.absent)))
         gaps = [late - early for early, late in pairwise(times)]
         interval_ms = max(1, int(median(gaps))) if gaps else SINGLE_TICK_MS
         self.start_ms = times[0]
@@ -366,17 +361,6 @@ class _Lines:
             for gpu in gpus
             if gpu in self._fields
         )
-
-    def _seen(self, tick: Tick) -> int:
-        """Note which fields GPUs have, and return the tick's time."""
-        for reading in tick.readings:
-            fields = self._fields.setdefault(reading.gpu, {})
-            fields.update(dict.fromkeys((*reading.values, *reading.absent)))
-        return tick.now_ms
-
-    def _read_header(self, number: int, text: str) -> Header:
-        with self._placed_errors(number):
-            return read_header(json.loads(text))
 
     @contextmanager
     def _placed_errors(self, number: int) -> Iterator[None]:
@@ -431,12 +415,6 @@ def _writable(path: Path) -> BinaryIO:
     except OSError as error:
         reason = error.strerror or str(error)
         raise UsageError(f"can't write the recording {path}: {reason}") from None
-
-
-def _packing(file: BinaryIO) -> TextIO:
-    """Return a stream that packs into a file, with no name or date: same text, same bytes."""
-    packed = gzip.GzipFile("", "wb", fileobj=file, mtime=0)
-    return io.TextIOWrapper(packed, encoding="ascii", newline="\n")
 
 
 def _text_of(source: str | Path | TextIO) -> tuple[str, str]:
