@@ -28,10 +28,18 @@ def main() -> None:
 
     Nothing leaves a trace on the terminal, unless `--debug` stands anywhere among the words.
     """
-    _open_streams()
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            # A shell closed it, as by `>&-`, and the next file would take its number.
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115, PTH123 - as long as the process
     words, is_debugging = _without_debug(sys.argv[1:])
+    code = 0
     try:
-        code = _run(words)
+        if not (_is_agent_run(words) or _is_agent_alone(words) or _is_server_run(words)):
+            code = _run_typer(words)
+    except BrokenPipeError:
+        _drop_output()  # its reader has seen enough
+        code = NO
     except KeyboardInterrupt:
         code = _INTERRUPTED
     except Exception as error:  # noqa: BLE001 - the boundary that no error passes
@@ -40,39 +48,15 @@ def main() -> None:
 
             traceback.print_exc()
         code = _report(error, is_debugging=is_debugging)
-    code = _flushed(code)
-    if code:
-        sys.exit(code)
-
-
-def _open_streams() -> None:
-    """Put the null device where a shell closed a stream, as by `>&-`; the next file would take its number."""
-    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115, PTH123 - as long as the process
-
-
-def _run(words: Sequence[str]) -> int:
-    """Run the command that the words name, and return the exit code."""
-    try:
-        if _is_agent_run(words) or _is_agent_alone(words) or _is_server_run(words):
-            return 0
-        return _run_typer(words)
-    except BrokenPipeError:
-        _drop_output()  # its reader has seen enough
-        return NO
-
-
-def _flushed(code: int) -> int:
-    """Write the rest of the output, and return the exit code; the disk may be full."""
     try:
         sys.stdout.flush()
-    except OSError as error:
+    except OSError as error:  # the disk may be full
         _drop_output()
         if not code and not isinstance(error, BrokenPipeError):
             _print(f"can't write the output: {error.strerror}")
-        return code or NO
-    return code
+        code = code or NO
+    if code:
+        sys.exit(code)
 
 
 def _drop_output() -> None:
@@ -155,7 +139,9 @@ def _without_debug(words: Sequence[str]) -> tuple[list[str], bool]:
 def _report(error: Exception, *, is_debugging: bool) -> int:
     """Print what went wrong, and return the exit code."""
     errors = list(leaves(error))
-    unexpected = [each for each in errors if not _is_expected(each)]
+    unexpected = [
+        each for each in errors if isinstance(each, BugError) or not isinstance(each, GpuscaleError)
+    ]
     if not unexpected:
         for each in errors:
             _print(str(each))
@@ -176,10 +162,6 @@ def _report(error: Exception, *, is_debugging: bool) -> int:
     advice = "" if is_debugging else f"run it again with {_DEBUG} for the whole trace, and "
     _print(f"this is a bug in gpuscale: {advice}please report it{_where_to_report()}")
     return BUG
-
-
-def _is_expected(error: Exception) -> bool:
-    return isinstance(error, GpuscaleError) and not isinstance(error, BugError)
 
 
 def _where_to_report() -> str:

@@ -33,10 +33,10 @@ def run(monkeypatch, capsys, *words):
 
 
 def ending_with(monkeypatch, capsys, error, *words):
-    def fail(_) -> None:
+    def fail(*_, **__) -> None:
         raise error
 
-    monkeypatch.setattr(main, "_run", fail)
+    monkeypatch.setattr(registry, "app", fail)
     return run(monkeypatch, capsys, *words)
 
 

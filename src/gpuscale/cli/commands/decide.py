@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from gpuscale.hpa.decisions import DecisionRequest
     from gpuscale.kube.client import KubeSettings
     from gpuscale.lab.views import StyledLine
-    from gpuscale.ops.observe import HpaSelection, SeenHpa
+    from gpuscale.ops.observe import SeenHpa
 
 SYNC_PERIOD_S = 15.0
 """How often the HPA controller looks at an HPA, by default."""
@@ -101,26 +101,22 @@ def decide(
     if watch:
         _watch(live, place, printer)
     else:
-        seen = _answer_all(sources, place, printer)
-        if save is not None and seen:
-            _save(save, seen, place.settings)
+        read: list[SeenHpa] = []
+        for source in sources:
+            if isinstance(source, str):
+                printer.show(_of_file(source))
+            else:
+                looks = place.look(source)
+                printer.show(map(_of_cluster, looks))
+                read += [each for each in looks if not isinstance(each, GpuscaleError)]
+        if save is not None and read:
+            from gpuscale.kube.client import cluster_name
+            from gpuscale.ops.observe import saved_text
+
+            write_file(save, saved_text(read, str(cluster_name(place.settings))), "--save")
+            print(f"gpuscale: wrote {save}", file=sys.stderr)
     if printer.code:
         raise typer.Exit(printer.code)
-
-
-def _answer_all(
-    sources: "Sequence[str | _Names]", place: "_Place", printer: "_Printer"
-) -> "list[SeenHpa]":
-    """Print all answers in their order, and return what was read from the cluster."""
-    found: list[SeenHpa] = []
-    for source in sources:
-        if isinstance(source, str):
-            printer.show(_of_file(source))
-            continue
-        looks = place.look(source)
-        printer.show(map(_of_cluster, looks))
-        found += [each for each in looks if not isinstance(each, GpuscaleError)]
-    return found
 
 
 # What is asked about
@@ -201,17 +197,14 @@ class _Place:
         import asyncio
 
         from gpuscale.base.clock import WallClock
-        from gpuscale.ops.observe import read_hpas
+        from gpuscale.ops.observe import HpaSelection, read_hpas
 
         with working("reading the HPA, its pods and its metrics"):
-            return asyncio.run(read_hpas(self.settings, self._wanted(names), WallClock()))
-
-    def _wanted(self, names: _Names) -> "HpaSelection":
-        from gpuscale.ops.observe import HpaSelection
-
-        if self._everywhere:
-            return HpaSelection(None)
-        return HpaSelection(self._namespace or context_namespace(self.settings), names.names)
+            wanted = HpaSelection(None)
+            if not self._everywhere:
+                namespace = self._namespace or context_namespace(self.settings)
+                wanted = HpaSelection(namespace, names.names)
+            return asyncio.run(read_hpas(self.settings, wanted, WallClock()))
 
 
 # From documents to answers
@@ -283,28 +276,25 @@ class _Printer:
 
     def show(self, asked: "Iterable[DecisionRequest | _Fault]") -> None:
         """Print the answer to each document, in their order."""
-        for each in asked:
-            if isinstance(each, _Fault):
-                self._fault(each)
-            else:
-                self._answer(each)
-
-    def _answer(self, request: "DecisionRequest") -> None:
         from gpuscale.hpa.decisions import answer, decide_request
         from gpuscale.hpa.terms import could_decide
         from gpuscale.lab.views import decision_lines
 
-        decision = decide_request(request)
-        if not could_decide(decision):
-            self.code = max(self.code, _CANT_DECIDE)
-        if self._output is not Output.TEXT:
-            self._document(answer(request, decision))
-            return
-        if self._count:
-            print()
-        self._count += 1
-        for line in decision_lines(request, decision):
-            self._show_line(line)
+        for each in asked:
+            if isinstance(each, _Fault):
+                self._fault(each)
+                continue
+            decision = decide_request(each)
+            if not could_decide(decision):
+                self.code = max(self.code, _CANT_DECIDE)
+            if self._output is not Output.TEXT:
+                self._document(answer(each, decision))
+                continue
+            if self._count:
+                print()
+            self._count += 1
+            for line in decision_lines(each, decision):
+                self._show_line(line)
 
     def _fault(self, fault: _Fault) -> None:
         self.code = _FAULT
@@ -335,15 +325,7 @@ def _show_styled() -> "Callable[[StyledLine], None]":
     return lambda line: console.print(Text(printable(line.text), line.style), soft_wrap=True)
 
 
-# Saving and watching
-
-
-def _save(path: Path, seen: "Sequence[SeenHpa]", settings: "KubeSettings") -> None:
-    from gpuscale.kube.client import cluster_name
-    from gpuscale.ops.observe import saved_text
-
-    write_file(path, saved_text(seen, str(cluster_name(settings))), "--save")
-    print(f"gpuscale: wrote {path}", file=sys.stderr)
+# Watching
 
 
 def _watch(names: Sequence[_Names], place: _Place, printer: _Printer) -> None:

@@ -19,7 +19,7 @@ from gpuscale.cli.interview.questions import Question, ask
 
 if TYPE_CHECKING:
     from gpuscale.ops.install import Answers
-    from gpuscale.ops.install.cluster import Detected, FoundWorkload
+    from gpuscale.ops.install.cluster import Detected
 
 _SIGNALS = {
     "gpu-utilization": "how busy the GPUs are; the usual choice",
@@ -82,17 +82,14 @@ def _workload(answers: "Answers", found: "Detected") -> "Answers":
     if answers.workload is not None:
         return answers
     explanation = ["What to scale: a Deployment's name, or KIND/NAMESPACE/NAME"]
-    names = [_named(each) for each in found.workloads]
+    names = [f"{each.kind.lower()}/{each.namespace}/{each.name}" for each in found.workloads]
     if names:
         explanation.append("these ask for GPUs:")
         explanation += [f"  {name}" for name in names[:_SHOWN_WORKLOADS]]
-        explanation += [f"  and {len(names) - _SHOWN_WORKLOADS} more"][: len(names[9:])]
+    if len(names) > _SHOWN_WORKLOADS:
+        explanation.append(f"  and {len(names) - _SHOWN_WORKLOADS} more")
     question = Question("Workload", names[0] if names else None, explanation)
     return _asked(question, "workload", read_workload, answers, found)
-
-
-def _named(workload: "FoundWorkload") -> str:
-    return f"{workload.kind.lower()}/{workload.namespace}/{workload.name}"
 
 
 def _provider(answers: "Answers", found: "Detected") -> "Answers":

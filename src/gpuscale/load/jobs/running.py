@@ -112,13 +112,6 @@ def needed(namespace: str) -> tuple[Right, ...]:
     return (*jobs, *(Right(namespace, "", "pods", verb) for verb in ("delete", "list", "watch")))
 
 
-_NODE_RIGHTS = tuple(Right("", "", "nodes", verb) for verb in ("list", "watch"))
-
-
-def _event_rights(namespace: str) -> tuple[Right, ...]:
-    return tuple(Right(namespace, "", "events", verb) for verb in ("list", "watch"))
-
-
 class JobRunner:
     """One run on one cluster.
 
@@ -179,7 +172,8 @@ class JobRunner:
             "the run",
             "ask for them, or name another namespace with -n",
         )
-        nodes, events = _NODE_RIGHTS, _event_rights(namespace)
+        nodes = [Right("", "", "nodes", verb) for verb in ("list", "watch")]
+        events = [Right(namespace, "", "events", verb) for verb in ("list", "watch")]
         missing = await missing_rights(self._client, (*nodes, *events))
         self._has_nodes = not set(missing) & set(nodes)
         self._has_events = not set(missing) & set(events)
@@ -221,7 +215,11 @@ class JobRunner:
         if self._has_nodes:
             tasks.append(asyncio.create_task(self._nodes.run()))
         if self._has_events:
-            tasks.append(asyncio.create_task(self._events().run()))
+            path = f"/api/v1/namespaces/{self._plan.namespace}/events"
+            events: Reflector[JsonObject] = Reflector(
+                self._client, _FOLLOWING, path, {}, self._hear, self._clock, lambda: None
+            )
+            tasks.append(asyncio.create_task(events.run()))
         turns = asyncio.Semaphore(_AT_ONE_TIME)
         tasks += [
             asyncio.create_task(self._submit(number, due_s, turns))
@@ -252,7 +250,9 @@ class JobRunner:
             if passed_s >= self._plan.limit_s:
                 self._note(f"the time is over, after {self._plan.limit_s:g} s")
                 break
-            if self._is_over():
+            if self._submitted == self._plan.count and all(
+                life.standing.state.is_over for life in self._chronicle.lives.values()
+            ):
                 ended_ms = ended_ms or now_ms
                 if now_ms - ended_ms >= self._plan.settle_s * 1000:
                     break
@@ -260,12 +260,6 @@ class JobRunner:
                 async with asyncio.timeout(_LOOK_S):
                     await stop.wait()
         self._record(self._clock.now_ms())
-
-    def _is_over(self) -> bool:
-        lives = self._chronicle.lives
-        return self._submitted == self._plan.count and all(
-            life.standing.state.is_over for life in lives.values()
-        )
 
     async def _submit(self, number: int, due_s: float, turns: asyncio.Semaphore) -> None:
         """Make one Job when it is due; an API server that is away is asked again."""
@@ -350,12 +344,6 @@ class JobRunner:
         """Note a Job that went before its end; what was timed out is over already."""
         standing = Standing(JobState.REMOVED, "from outside")
         self._chronicle.see(key.partition("/")[2], standing, self._clock.now_ms())
-
-    def _events(self) -> Reflector[JsonObject]:
-        path = f"/api/v1/namespaces/{self._plan.namespace}/events"
-        return Reflector(
-            self._client, _FOLLOWING, path, {}, self._hear, self._clock, lambda: None
-        )  # fmt: skip
 
     def _hear(self, body: JsonObject) -> None:
         """Take in one event about what is ours; none is kept."""

@@ -73,8 +73,12 @@ class RuleGroup:
             rule.status.evaluated_ms = now_ms
             taken, reason = self._record(rule, value, store, at_ms, now_ms)
             samples += taken
-            _note(rule, reason)
+            rule.status.health = "err" if reason else "ok"
+            rule.status.last_error = reason
+            rule.status.evaluations += 1
             if reason:
+                rule.status.failures += 1
+                rule.status.latest_failure = reason
                 failures.append(RuleFailure(self.name, rule.name, reason))
         return RuleResult(samples, tuple(failures))
 
@@ -206,14 +210,6 @@ def _fresh(rule: AnyRule) -> AnyRule:
 
 def _identity(rule: AnyRule) -> object:
     return type(rule), rule.name, tuple(sorted(rule.labels.items()))
-
-
-def _note(rule: Rule, reason: str) -> None:
-    rule.status.health = "err" if reason else "ok"
-    rule.status.last_error = reason
-    rule.status.evaluations += 1
-    rule.status.failures += bool(reason)
-    rule.status.latest_failure = reason or rule.status.latest_failure
 
 
 def _write(rule: Rule, results: Results, store: SeriesStore, at_ms: int, now_ms: int) -> int:

@@ -4,7 +4,7 @@ Source: kubernetes v1.36 pkg/apis/autoscaling/validation/validation.go, v2/defau
     v2beta1/conversion.go (v1.24).
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from gpuscale.base.documents.documents import Path
 from gpuscale.base.objects.fields import Fields
@@ -41,8 +41,6 @@ from gpuscale.base.quantity import Quantity
 
 DEFAULT_CPU_UTILIZATION = 80
 METRICS_ANNOTATION = "autoscaling.alpha.kubernetes.io/metrics"
-
-
 _SOURCES = {
     "ContainerResource": "containerResource",
     "External": "external",
@@ -56,33 +54,21 @@ _SourceReader = Callable[[Fields], MetricSpec]
 def read_metrics(fields: Fields, spec: Fields, version: str) -> tuple[MetricSpec, ...]:
     """Return the metrics, or the API server's default where there are none."""
     if version == "v1":
-        metrics = (*_annotated_metrics(fields), *_cpu_metric(spec))
+        # What v1 has no field for is in an annotation, whose JSON has nearly the shape of v2beta1.
+        data = annotation_json(fields, METRICS_ANNOTATION)
+        items = annotated_fields(fields, METRICS_ANNOTATION, data).items(METRICS_ANNOTATION)
+        readers = _V1
     else:
-        metrics = _metric_list(spec.items("metrics"), _V2BETA1 if version == "v2beta1" else _V2)
-    return metrics or (_cpu_utilization(DEFAULT_CPU_UTILIZATION),)
+        items, readers = spec.items("metrics"), _V2BETA1 if version == "v2beta1" else _V2
+    metrics = [metric for item in items if (metric := _metric(item, readers)) is not None]
+    if version == "v1":
+        percent = utilization(spec, "targetCPUUtilizationPercentage")
+        metrics += [] if percent is None else [_cpu_utilization(percent)]
+    return tuple(metrics) or (_cpu_utilization(DEFAULT_CPU_UTILIZATION),)
 
 
 def _cpu_utilization(percent: int) -> ResourceMetric:
     return ResourceMetric("cpu", MetricTarget(TargetType.UTILIZATION, average_utilization=percent))
-
-
-def _cpu_metric(spec: Fields) -> tuple[MetricSpec, ...]:
-    percent = utilization(spec, "targetCPUUtilizationPercentage")
-    return () if percent is None else (_cpu_utilization(percent),)
-
-
-def _annotated_metrics(fields: Fields) -> tuple[MetricSpec, ...]:
-    """Return the metrics that v1 has no field for; their JSON has nearly the shape of v2beta1."""
-    data = annotation_json(fields, METRICS_ANNOTATION)
-    items = annotated_fields(fields, METRICS_ANNOTATION, data).items(METRICS_ANNOTATION)
-    return _metric_list(items, _V1)
-
-
-def _metric_list(
-    items: Iterator[Fields], readers: dict[str, _SourceReader]
-) -> tuple[MetricSpec, ...]:
-    metrics = (_metric(item, readers) for item in items)
-    return tuple(metric for metric in metrics if metric is not None)
 
 
 def _metric(fields: Fields, readers: dict[str, _SourceReader]) -> MetricSpec | None:
@@ -250,23 +236,20 @@ def _is_set(fields: Fields, path: Path) -> bool:
 
 def _target(fields: Fields) -> MetricTarget:
     target = fields.child("target")
+    kind = TargetType.AVERAGE_VALUE
+    text = target.text("type")
+    if not text:
+        note_required(target, "type", "must specify a metric target type")
+    elif text not in {each.value for each in TargetType}:
+        note_invalid(target, "type", text, "must be either Utilization, Value, or AverageValue")
+    else:
+        kind = TargetType(text)
     return MetricTarget(
-        type=_target_type(target),
+        type=kind,
         value=positive_quantity(target, "value"),
         average_value=positive_quantity(target, "averageValue"),
         average_utilization=utilization(target, "averageUtilization"),
     )
-
-
-def _target_type(target: Fields) -> TargetType:
-    text = target.text("type")
-    if not text:
-        note_required(target, "type", "must specify a metric target type")
-        return TargetType.AVERAGE_VALUE
-    if text not in {kind.value for kind in TargetType}:
-        note_invalid(target, "type", text, "must be either Utilization, Value, or AverageValue")
-        return TargetType.AVERAGE_VALUE
-    return TargetType(text)
 
 
 def _identifier(fields: Fields) -> tuple[str, Selector | None]:
