@@ -85,13 +85,9 @@ def _field(field: str, place: int) -> str:
         if slash and base == "*" and step != "1":
             base = f"{_FIRST[place]}-{_LAST[place]}"
         elif slash and "-" not in base and base != "*":
-            base = f"{base}-{_name_of(_LAST[place], place)}"
+            base = f"{base}-{_LAST[place]}"
         terms.append(base + slash + step)
     return ",".join("*" if term == "*/1" else term for term in terms)
-
-
-def _name_of(last: int, place: int) -> str:
-    return {3: "12", 4: "6"}.get(place, str(last))
 
 
 def _next_ms(text: str, timezone: str, now_ms: int) -> int:

@@ -23,7 +23,15 @@ def answer(request: DecisionRequest, decision: Decision) -> dict[str, object]:
     found |= {
         "desiredReplicas": None if request.scale_error else decision.desired_replicas,
         "conditions": _conditions(decision.conditions),
-        "metrics": [_metric(status) for status in decision.metrics],
+        "metrics": [
+            {
+                "index": each.index,
+                "current": current_text(each),
+                "proposedReplicas": each.proposed_replicas,
+                "error": each.error,
+            }
+            for each in decision.metrics
+        ],
         "event": None if event is None else {"reason": event.reason, "message": event.message},
         "explanation": [*request.notes, *decision.explanation],
     }
@@ -76,12 +84,3 @@ def current_milli(status: MetricStatus) -> int | None:
     if status.average_value_milli is not None:
         return status.average_value_milli
     return status.value_milli
-
-
-def _metric(status: MetricStatus) -> dict[str, object]:
-    return {
-        "index": status.index,
-        "current": current_text(status),
-        "proposedReplicas": status.proposed_replicas,
-        "error": status.error,
-    }

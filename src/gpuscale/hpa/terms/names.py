@@ -15,7 +15,7 @@ from gpuscale.base.objects.hpa import (
     ResourceMetric,
     TargetType,
 )
-from gpuscale.base.objects.selectors import Operator, Requirement, Selector
+from gpuscale.base.objects.selectors import Operator, Selector
 
 _OPERATOR_NAMES = {
     Operator.IN: "In",
@@ -33,21 +33,17 @@ def metric_text(spec: MetricSpec) -> str:
     match spec:
         case PodsMetric():
             return f"pods metric {spec.name}"
+        case ObjectMetric() if spec.target.type is TargetType.AVERAGE_VALUE:
+            # Upstream calls it external.
+            return _external_text(spec.name, spec.selector)
         case ObjectMetric():
-            return _object_text(spec)
+            return f"{spec.described_object.kind} metric {spec.name}"
         case ExternalMetric():
             return _external_text(spec.name, spec.selector)
         case ResourceMetric():
             return _resource_text(spec.name, "resource", spec.target)
         case ContainerResourceMetric():
             return _resource_text(spec.name, "container resource", spec.target)
-
-
-def _object_text(spec: ObjectMetric) -> str:
-    """Return the words for an Object metric; upstream calls one with AverageValue external."""
-    if spec.target.type is TargetType.AVERAGE_VALUE:
-        return _external_text(spec.name, spec.selector)
-    return f"{spec.described_object.kind} metric {spec.name}"
 
 
 def _external_text(name: str, selector: Selector | None) -> str:
@@ -70,15 +66,12 @@ def label_selector_text(selector: Selector | None) -> str:
         if requirement.operator is Operator.EQUALS:
             labels += f"{requirement.key}: {requirement.values[0]},"
         else:
-            expressions += _expression_text(requirement)
+            operator, values = _OPERATOR_NAMES[requirement.operator], " ".join(requirement.values)
+            expressions += (
+                f"LabelSelectorRequirement{{Key:{requirement.key},Operator:{operator},"
+                f"Values:[{values}],}},"
+            )
     return (
         f"&LabelSelector{{MatchLabels:map[string]string{{{labels}}},"
         f"MatchExpressions:[]LabelSelectorRequirement{{{expressions}}},}}"
-    )
-
-
-def _expression_text(requirement: Requirement) -> str:
-    operator, values = _OPERATOR_NAMES[requirement.operator], " ".join(requirement.values)
-    return (
-        f"LabelSelectorRequirement{{Key:{requirement.key},Operator:{operator},Values:[{values}],}},"
     )

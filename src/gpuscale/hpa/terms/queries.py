@@ -94,7 +94,8 @@ def scale_path(target: CrossVersionObjectReference, namespace: str) -> str:
 
 def pods_command(namespace: str, selector: str) -> str:
     """Return the command that lists the pods of a selector."""
-    return f"kubectl get pods -n {quote(namespace)} -l '{_quoted(selector)}'"
+    quoted = selector.replace("'", "'\\''")
+    return f"kubectl get pods -n {quote(namespace)} -l '{quoted}'"
 
 
 def scale_command(target: CrossVersionObjectReference, namespace: str, replicas: int) -> str:
@@ -124,7 +125,3 @@ def _plural(kind: str) -> str:
 
 def _text(selector: Selector | None) -> str:
     return "" if selector is None else str(selector)
-
-
-def _quoted(text: str) -> str:
-    return text.replace("'", "'\\''")

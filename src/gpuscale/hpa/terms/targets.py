@@ -10,7 +10,6 @@ from gpuscale.base.objects.hpa import (
     ExternalMetric,
     HorizontalPodAutoscaler,
     MetricSpec,
-    MetricTarget,
     ObjectMetric,
     PodsMetric,
     ResourceMetric,
@@ -33,13 +32,16 @@ def targets_cell(hpa: HorizontalPodAutoscaler, statuses: Sequence[MetricStatus])
 
 
 def _cell(spec: MetricSpec, status: MetricStatus | None) -> str:
+    average = _quantity(None if status is None else status.average_value_milli)
+    is_average = isinstance(spec, PodsMetric) or spec.target.average_value is not None
     match spec:
-        case PodsMetric():
-            return f"{_average(status)}/{target_text(spec)}"
-        case ObjectMetric() | ExternalMetric():
-            return f"{_total_current(spec.target, status)}/{target_text(spec)}"
+        case PodsMetric() | ObjectMetric() | ExternalMetric():
+            total = _quantity(None if status is None else status.value_milli)
+            return f"{average if is_average else total}/{target_text(spec)}"
         case ResourceMetric() | ContainerResourceMetric():
-            return f"{spec.name}: {_resource_current(spec.target, status)}/{target_text(spec)}"
+            percent = None if status is None else status.average_utilization
+            used = _UNKNOWN if percent is None else f"{percent}%"
+            return f"{spec.name}: {average if is_average else used}/{target_text(spec)}"
 
 
 def target_text(spec: MetricSpec) -> str:
@@ -56,24 +58,6 @@ def target_text(spec: MetricSpec) -> str:
                 return str(target.average_value)
             percent = target.average_utilization
             return "<auto>" if percent is None else f"{percent}%"
-
-
-def _total_current(target: MetricTarget, status: MetricStatus | None) -> str:
-    if target.average_value is not None:
-        return _average(status)
-    return _quantity(None if status is None else status.value_milli)
-
-
-def _resource_current(target: MetricTarget, status: MetricStatus | None) -> str:
-    if target.average_value is not None:
-        return _average(status)
-    if status is None or status.average_utilization is None:
-        return _UNKNOWN
-    return f"{status.average_utilization}%"
-
-
-def _average(status: MetricStatus | None) -> str:
-    return _quantity(None if status is None else status.average_value_milli)
 
 
 def _quantity(milli: int | None) -> str:

@@ -69,72 +69,46 @@ def request_scale(
         activity: what the triggers say.
         now_ms: milliseconds since the epoch.
     """
-    if scaled.is_paused:
-        return ActivationStep(None, None, ("", ""), _READY, status.last_active_ms)
-    if activity.is_active or scaled.is_forced_active:
-        return _work(scaled, status, current, activity, now_ms)
-    return _rest(scaled, status, current, activity, now_ms)
-
-
-def _work(
-    scaled: ScaledObject, status: ActivationTimes, current: int, activity: Activity, now_ms: int
-) -> ActivationStep:
-    replicas = woken(current, scaled.least, _idle(scaled))
-    if replicas != current:
-        if scaled.pauses_scale_out:
-            return ActivationStep(None, None, _ACTIVE, _READY, status.last_active_ms)
-        cause = (
-            "caused by forced activation annotation"
-            if scaled.is_forced_active
-            else f"triggered by {';'.join(activity.active_metrics)}"
-        )
-        text = f"Scaled {_target(scaled)} from {current} to {replicas}, {cause}"
-        event = Event("Normal", ACTIVATED, text)
-        return ActivationStep(replicas, event, _ACTIVE, _READY, _whole_second(now_ms))
-    if activity.is_error:
-        ready = ("Unknown", "PartialTriggerError")
-        return ActivationStep(None, None, _ACTIVE, ready, status.last_active_ms)
-    return ActivationStep(None, None, _ACTIVE, _READY, _whole_second(now_ms))
-
-
-def _rest(
-    scaled: ScaledObject, status: ActivationTimes, current: int, activity: Activity, now_ms: int
-) -> ActivationStep:
     kept = status.last_active_ms
-    fallback = scaled.fallback
-    if activity.is_error and fallback is not None and fallback.replicas != 0:
-        return ActivationStep(None, None, _INACTIVE, _READY, kept)
-    if activity.is_error and fallback is None:
+    target = _target(scaled)
+    idle = NO_IDLE if scaled.idle is None else scaled.idle
+    if scaled.is_paused:
+        return ActivationStep(None, None, ("", ""), _READY, kept)
+    if activity.is_active or scaled.is_forced_active:
+        replicas = woken(current, scaled.least, idle)
+        if replicas != current and scaled.pauses_scale_out:
+            return ActivationStep(None, None, _ACTIVE, _READY, kept)
+        if replicas != current:
+            cause = (
+                "caused by forced activation annotation"
+                if scaled.is_forced_active
+                else f"triggered by {';'.join(activity.active_metrics)}"
+            )
+            text = f"Scaled {target} from {current} to {replicas}, {cause}"
+            event = Event("Normal", ACTIVATED, text)
+            return ActivationStep(replicas, event, _ACTIVE, _READY, _whole_second(now_ms))
+        if activity.is_error:
+            return ActivationStep(None, None, _ACTIVE, ("Unknown", "PartialTriggerError"), kept)
+        return ActivationStep(None, None, _ACTIVE, _READY, _whole_second(now_ms))
+    if activity.is_error and scaled.fallback is None:
         return ActivationStep(None, None, _INACTIVE, ("False", "TriggerError"), kept)
-    if may_rest(current, scaled.least, _idle(scaled)):
-        return _retire(scaled, status, current, now_ms)
+    if activity.is_error and scaled.fallback is not None and scaled.fallback.replicas != 0:
+        return ActivationStep(None, None, _INACTIVE, _READY, kept)
+    if may_rest(current, scaled.least, idle):
+        if scaled.pauses_scale_in:
+            return ActivationStep(None, None, _INACTIVE, _READY, kept)
+        since_ms, cooldown_s = kept, scaled.cooldown_s
+        if since_ms is None:
+            since_ms, cooldown_s = status.created_ms, scaled.initial_cooldown_s
+        if not has_cooled_down(since_ms, cooldown_s, now_ms):
+            return ActivationStep(None, None, _COOLING, _READY, kept)
+        replicas = scaled.least if scaled.idle is None else scaled.idle
+        text = f"Deactivated {target} from {current} to {replicas}"
+        return ActivationStep(replicas, Event("Normal", DEACTIVATED, text), _INACTIVE, _READY, kept)
     if scaled.idle is None and current < scaled.least:
-        text = f"Set {_target(scaled)} from {current} to minReplicaCount, {scaled.least}"
+        text = f"Set {target} from {current} to minReplicaCount, {scaled.least}"
         return ActivationStep(scaled.least, Event("Normal", RAISED, text), _INACTIVE, _READY, kept)
     return ActivationStep(None, None, _INACTIVE, _READY, kept)
-
-
-def _retire(
-    scaled: ScaledObject, status: ActivationTimes, current: int, now_ms: int
-) -> ActivationStep:
-    if scaled.pauses_scale_in:
-        return ActivationStep(None, None, _INACTIVE, _READY, status.last_active_ms)
-    if not _has_cooled_down(scaled, status, now_ms):
-        return ActivationStep(None, None, _COOLING, _READY, status.last_active_ms)
-    replicas = scaled.least if scaled.idle is None else scaled.idle
-    text = f"Deactivated {_target(scaled)} from {current} to {replicas}"
-    event = Event("Normal", DEACTIVATED, text)
-    return ActivationStep(replicas, event, _INACTIVE, _READY, status.last_active_ms)
-
-
-def _has_cooled_down(scaled: ScaledObject, status: ActivationTimes, now_ms: int) -> bool:
-    if status.last_active_ms is None:
-        return has_cooled_down(status.created_ms, scaled.initial_cooldown_s, now_ms)
-    return has_cooled_down(status.last_active_ms, scaled.cooldown_s, now_ms)
-
-
-def _idle(scaled: ScaledObject) -> int:
-    return NO_IDLE if scaled.idle is None else scaled.idle
 
 
 def _target(scaled: ScaledObject) -> str:

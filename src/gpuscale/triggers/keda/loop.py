@@ -114,7 +114,7 @@ class ScaleLoop:
                 elif record.is_active or record.is_fallback:
                     is_active = True
                     active.append(metric.name)
-        if not is_error and not any(self._external_triggers()):
+        if not is_error and all(trigger.is_resource for trigger in self.scaled.triggers):
             is_active = True
         if is_fallback and not was_falling_back:
             events.append(FALLBACK_BEGINS)
@@ -207,9 +207,6 @@ class ScaleLoop:
         if milli is None:
             return _Record(None, raw.is_active, error="error performing fallback")
         return _Record(milli, raw.is_active, is_fallback=True)
-
-    def _external_triggers(self) -> Iterator[bool]:
-        return (not trigger.is_resource for trigger in self.scaled.triggers)
 
 
 def unsupported(scaled: ScaledObject) -> Iterator[tuple[tuple[str, ...], str]]:

@@ -81,9 +81,10 @@ class PrometheusScaler:
             return self._null(
                 "prometheus metrics 'prometheus' target may be lost, the value list is empty"
             )
-        if isinstance(value, Vector | Matrix) and _size(value) > 1:
-            raise UpstreamError(f"prometheus query {self.query} returned multiple elements")
         if isinstance(value, Vector | Matrix):
+            rows = value.samples if isinstance(value, Vector) else value.series
+            if len(rows) > 1:
+                raise UpstreamError(f"prometheus query {self.query} returned multiple elements")
             return self._null(
                 "prometheus metrics 'prometheus' target may be lost, the result is empty"
             )
@@ -170,7 +171,3 @@ def _resource_target(metadata: TriggerMetadata) -> MetricTarget:
         metadata.note(path, str(error), repr(text))
         average = Quantity(0)
     return MetricTarget(TargetType.AVERAGE_VALUE, average_value=average)
-
-
-def _size(value: Vector | Matrix) -> int:
-    return len(value.samples) if isinstance(value, Vector) else len(value.series)

@@ -97,7 +97,9 @@ class PolicyRun:
     ) -> None:
         self._policy = policy
         self._use = use
-        self._query = _as_vector(query)
+        # A number may not stand in a subquery, a vector may.
+        is_number = value_type(parse_query(query).root) is ValueType.SCALAR
+        self._query = f"vector({query}\n)" if is_number else query
         self._known_from = -(-known_from_ms // STEP_MS)
         step_s = STEP_MS / 1000
         self._service = ReplaySettings(
@@ -272,12 +274,6 @@ def _loads(question: NextQuery, value: Value) -> Numbers:
             if 0 <= index < question.count and math.isfinite(number):
                 loads[index] = max(0.0, number)
     return loads
-
-
-def _as_vector(query: str) -> str:
-    """Return a query that may stand in a subquery, which a number may not."""
-    is_number = value_type(parse_query(query).root) is ValueType.SCALAR
-    return f"vector({query}\n)" if is_number else query
 
 
 def _length(seconds: float) -> str:
