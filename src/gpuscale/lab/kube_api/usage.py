@@ -9,7 +9,6 @@ has none either, and the two must agree.
 from collections import Counter
 from collections.abc import Iterable
 
-from gpuscale.base.objects.pods import Pod
 from gpuscale.hpa.cluster.scheduling import gpu_count
 from gpuscale.kube.informers import ObjectRecord
 from gpuscale.lab.kube_api.objects.run import Json, Run
@@ -67,15 +66,14 @@ class SimulatedUsage:
             return None
         work = self._world.gpus.work[owner_key(pod)]
         gpus = gpu_count(pod.spec)
-        cpu_milli = round(self._busy(pod) * gpus * _CORE_MILLI)
-        return Usage(cpu_milli, work.memory_mib * gpus * _MIB_MILLI)
-
-    def _busy(self, pod: Pod) -> float:
-        work = self._world.gpus.work[owner_key(pod)]
-        if work.service is None:
-            return work.steady_ratio
         now_ms = self._world.engine.now_ms
-        return work.service.busy_ratio(now_ms - WINDOW_MS, now_ms) if pod.status.ready else 0.0
+        busy = 0.0
+        if work.service is None:
+            busy = work.steady_ratio
+        elif pod.status.ready:
+            busy = work.service.busy_ratio(now_ms - WINDOW_MS, now_ms)
+        cpu_milli = round(busy * gpus * _CORE_MILLI)
+        return Usage(cpu_milli, work.memory_mib * gpus * _MIB_MILLI)
 
     def _now_ms(self) -> int:
         return self._run.axis.to_caller_ms(self._world.engine.now_ms)

@@ -81,13 +81,30 @@ class Watches:
         Raises:
             RequestError: too many watches are open, or its version is gone.
         """
+        store, selection, wanted = self._store, watch.selection, watch.wanted
         async with self._counted(request.remote or ""):
-            cursor, there = self._begin(watch)
+            there: list[Stored] = []
+            if watch.version is None:
+                cursor = store.version
+                objects = store.all(selection.kind.stored_as, selection.namespace)
+                there = [each for each in objects if selection.takes(each)]
+            else:
+                cursor = watch.version
+                try:
+                    store.changes_since(cursor)
+                except ExpiredError as error:
+                    raise RequestError(expired(str(error))) from None
             response = web.StreamResponse(headers={"Content-Type": "application/json"})
             await response.prepare(request)
             try:
                 async with asyncio.timeout(watch.longest_s):
-                    await self._begin_with(request, response, watch, there)
+                    version = store.version
+                    for index, stored in enumerate(there):
+                        body = wanted.watched(stored.body, self._now_ms(), is_first=index == 0)
+                        await _send(request, response, "ADDED", body)
+                    if watch.version is None and watch.marks_initial_end:
+                        mark = wanted.bookmark(version, _INITIAL_END)
+                        await _send(request, response, "BOOKMARK", mark)
                     await self._follow(request, response, watch, cursor, is_first=not there)
             except (TimeoutError, ConnectionError):
                 pass  # its time is over, or the client has gone
@@ -104,33 +121,6 @@ class Watches:
             self._open[client] -= 1
             if not self._open[client]:
                 del self._open[client]
-
-    def _begin(self, watch: WatchRequest) -> tuple[int, list[Stored]]:
-        """Return the version to start from, and the initial events."""
-        if watch.version is not None:
-            try:
-                self._store.changes_since(watch.version)
-            except ExpiredError as error:
-                raise RequestError(expired(str(error))) from None
-            return watch.version, []
-        kept_as, namespace = watch.selection.kind.stored_as, watch.selection.namespace
-        objects = self._store.all(kept_as, namespace)
-        return self._store.version, [each for each in objects if watch.selection.takes(each)]
-
-    async def _begin_with(
-        self,
-        request: web.Request,
-        response: web.StreamResponse,
-        watch: WatchRequest,
-        there: list[Stored],
-    ) -> None:
-        version = self._store.version
-        for index, stored in enumerate(there):
-            body = watch.wanted.watched(stored.body, self._now_ms(), is_first=index == 0)
-            await _send(request, response, "ADDED", body)
-        if watch.version is None and watch.marks_initial_end:
-            mark = watch.wanted.bookmark(version, _INITIAL_END)
-            await _send(request, response, "BOOKMARK", mark)
 
     async def _follow(
         self,

@@ -41,20 +41,16 @@ class AgentScraper:
     async def _scrape(self, session: HttpSession, node: str) -> None:
         if node not in self._agents.ports:
             return  # it left since the round began; the next one ends its series
-        target = self._target(node)
-        url = URL(self._agents.url(node))
+        if node not in self._targets:
+            world = self._present.world
+            labels = target_labels(world, node)
+            labels["instance"] = f"127.0.0.1:{self._agents.ports[node]}"
+            honor = world.setup.pipeline.honor_labels
+            self._targets[node] = ScrapeTarget(self._store, labels, honor_labels=honor)
+        target, url = self._targets[node], URL(self._agents.url(node))
         try:
             await scrape_once(session, url, target, self._clock, _TIMEOUT_S)
         except UpstreamError as error:
             _log.warning("scraping %s failed: %s", url, error)
         except SCRAPE_FAULTS as error:
             _log.debug("scraping %s failed: %s", url, error)
-
-    def _target(self, node: str) -> ScrapeTarget:
-        if node not in self._targets:
-            pipeline = self._present.world.setup.pipeline
-            labels = target_labels(self._present.world, node)
-            labels["instance"] = f"127.0.0.1:{self._agents.ports[node]}"
-            honor = pipeline.honor_labels
-            self._targets[node] = ScrapeTarget(self._store, labels, honor_labels=honor)
-        return self._targets[node]

@@ -7,7 +7,6 @@ targets, autoscalers, what makes pods, pods, nodes, registered APIs, namespaces.
 """
 
 import asyncio
-from collections.abc import Iterable
 
 from gpuscale.base.clock import Clock, WallClock
 from gpuscale.base.errors import UnavailableError
@@ -70,14 +69,26 @@ class Cleaner:
         for namespace in namespaces:
             for kind in _MAKE_PODS:
                 await self._client.delete(PATHS[kind].format(namespace), _IN_BACKGROUND)
-        await self._remove_pods(namespaces)
+        deadline_ms = self._deadline_ms()
+        for namespace in namespaces:
+            pods = f"/api/v1/namespaces/{namespace}/pods"
+            while await self._items(pods, {}):
+                self._check(deadline_ms, f"the pods of namespace {namespace}")
+                await self._client.delete(pods, {"gracePeriodSeconds": 0})
+                await self._clock.sleep(_LOOK_S)
         await self._client.delete(_NODES, selectors=self._selectors)
         await self._client.delete(LEASES, selectors=self._selectors)
         await self._client.delete(PATHS["APIService"], selectors=self._selectors)
         for namespace in namespaces:
             await self._client.delete(f"{PATHS['Namespace']}/{namespace}")
-        await self._wait_until_gone()
-        await self._remove_events(nodes)
+        deadline_ms = self._deadline_ms()
+        while left := await self.found():
+            self._check(deadline_ms, ", ".join(left))
+            await self._clock.sleep(_LOOK_S)
+        for node in nodes:
+            # Events about nodes are in the namespace `default`.
+            about = f"involvedObject.kind=Node,involvedObject.name={node}"
+            await self._client.delete(_NODE_EVENTS, selectors={"fieldSelector": about})
         return there
 
     async def _remove_scaled_objects(self, path: str) -> None:
@@ -91,27 +102,6 @@ class Cleaner:
                     name = item["metadata"]["name"]
                     await self._client.patch(f"{path}/{name}", {"metadata": {"finalizers": None}})
             await self._clock.sleep(_LOOK_S)
-
-    async def _remove_pods(self, namespaces: Iterable[str]) -> None:
-        deadline_ms = self._deadline_ms()
-        for namespace in namespaces:
-            path = f"/api/v1/namespaces/{namespace}/pods"
-            while await self._items(path, {}):
-                self._check(deadline_ms, f"the pods of namespace {namespace}")
-                await self._client.delete(path, {"gracePeriodSeconds": 0})
-                await self._clock.sleep(_LOOK_S)
-
-    async def _wait_until_gone(self) -> None:
-        deadline_ms = self._deadline_ms()
-        while left := await self.found():
-            self._check(deadline_ms, ", ".join(left))
-            await self._clock.sleep(_LOOK_S)
-
-    async def _remove_events(self, nodes: Iterable[str]) -> None:
-        """Delete the events about nodes, which are in the namespace `default`."""
-        for node in nodes:
-            about = f"involvedObject.kind=Node,involvedObject.name={node}"
-            await self._client.delete(_NODE_EVENTS, selectors={"fieldSelector": about})
 
     async def _names(self, path: str) -> tuple[str, ...]:
         items = await self._items(path, self._selectors)

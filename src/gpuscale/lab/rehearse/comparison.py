@@ -36,7 +36,17 @@ def changes(document: Document, kinds: Sequence[str]) -> tuple[CountChange, ...]
     events = document["events"]
     if not isinstance(events, Iterable):
         raise BugError("a run's document has no events")
-    return tuple(_change(event) for event in events if event["kind"] in kinds)
+    found: list[CountChange] = []
+    for event in events:
+        if event["kind"] not in kinds:
+            continue
+        name, seconds = str(event["object"]), event["t"]
+        if not isinstance(seconds, (int, float)):
+            raise BugError(f"found time {seconds!r} in a run's document")
+        shown = "Node" if name.startswith("Node/") else name
+        before, after = _number(event["from"]), _number(event["to"])
+        found.append(CountChange(shown, before, after, seconds))
+    return tuple(found)
 
 
 def paired(
@@ -58,27 +68,16 @@ def table_rows(scenario: str, simulated: Document, rehearsed: Document) -> list[
     rows: list[str] = []
     for kinds in (REPLICAS, NODES):
         for virtual, real in paired(changes(simulated, kinds), changes(rehearsed, kinds)):
-            rows.append(_row(scenario, virtual, real))
+            shown = virtual or real
+            if shown is None:
+                raise BugError("a row needs a change")
+            change = f"{shown.before:g} → {shown.after:g}"
+            times = [f"{each.seconds:.1f} s" if each else "-" for each in (virtual, real)]
+            apart = f"{real.seconds - virtual.seconds:+.1f} s" if virtual and real else "-"
+            cells = (scenario, shown.object, change, *times, apart)
+            rows.append(f"| {' | '.join(cells)} |")
     return rows
-
-
-def _change(event: Mapping[str, object]) -> CountChange:
-    name, seconds = str(event["object"]), event["t"]
-    if not isinstance(seconds, (int, float)):
-        raise BugError(f"found time {seconds!r} in a run's document")
-    shown = "Node" if name.startswith("Node/") else name
-    return CountChange(shown, _number(event["from"]), _number(event["to"]), seconds)
 
 
 def _number(value: object) -> float | None:
     return value if isinstance(value, (int, float)) else None
-
-
-def _row(scenario: str, virtual: CountChange | None, real: CountChange | None) -> str:
-    shown = virtual or real
-    if shown is None:
-        raise BugError("a row needs a change")
-    times = [f"{each.seconds:.1f} s" if each else "-" for each in (virtual, real)]
-    apart = f"{real.seconds - virtual.seconds:+.1f} s" if virtual and real else "-"
-    change = f"{shown.before:g} → {shown.after:g}"
-    return f"| {scenario} | {shown.object} | {change} | {times[0]} | {times[1]} | {apart} |"

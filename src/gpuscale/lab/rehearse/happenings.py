@@ -37,25 +37,24 @@ class Happenings:
     def read(self, body: JsonObject, now_ms: int) -> SimulationEvent | None:
         """Return the run event for an API event; None if it adds nothing new."""
         uid = text_of(mapping_of(body.get("metadata")).get("uid"))
-        times = _count(body)
+        # An event's number of occurrences; newer recorders use a series from the second on.
+        counts = (mapping_of(body.get("series")).get("count"), body.get("count"))
+        times = max([1, *(each for each in counts if isinstance(each, int))])
         if times <= self._counted.get(uid, 0):
             return None
         self._counted[uid] = times
-        event = self._event(body, now_ms)
+        about = mapping_of(body.get("involvedObject"))
+        kind, name = text_of(about.get("kind")), text_of(about.get("name"))
+        key = f"{kind}/{text_of(about.get('namespace'))}/{name}"
+        reason, message = text_of(body.get("reason")), text_of(body.get("message"))
+        before, after = self._change(key, reason, message)
+        event = SimulationEvent(now_ms, reason, f"{kind}/{name}", message, before, after)
         if text_of(body.get("type")) == "Warning":
             warning = (event.object, event.kind, event.reason)
             if warning in self._warned:
                 return None
             self._warned.add(warning)
         return event
-
-    def _event(self, body: JsonObject, now_ms: int) -> SimulationEvent:
-        about = mapping_of(body.get("involvedObject"))
-        kind, name = text_of(about.get("kind")), text_of(about.get("name"))
-        key = f"{kind}/{text_of(about.get('namespace'))}/{name}"
-        reason, message = text_of(body.get("reason")), text_of(body.get("message"))
-        before, after = self._change(key, reason, message)
-        return SimulationEvent(now_ms, reason, f"{kind}/{name}", message, before, after)
 
     def _change(self, key: str, reason: str, message: str) -> tuple[int | None, int | None]:
         target = self._targets.get(key, "")
@@ -68,11 +67,3 @@ class Happenings:
             return None, None
         self._sizes[target] = after
         return before, after
-
-
-def _count(body: JsonObject) -> int:
-    """Return an event's number of occurrences; newer recorders use a series from the second on."""
-    in_series = mapping_of(body.get("series")).get("count")
-    plain = body.get("count")
-    counts = [each for each in (in_series, plain) if isinstance(each, int)]
-    return max([1, *counts])

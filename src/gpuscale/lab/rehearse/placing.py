@@ -8,7 +8,7 @@ from gpuscale.base.objects.scaled_object import ScaledObject
 from gpuscale.base.objects.workloads import Deployment, Job, Service
 from gpuscale.lab.rehearse.mark import RehearsalMark
 from gpuscale.lab.sim.control.cloud import CloudPool
-from gpuscale.lab.sim.scenario.setup import JobSetup, Setup
+from gpuscale.lab.sim.scenario.setup import Setup
 
 Item = TypeVar("Item", Deployment, Job, Service, HorizontalPodAutoscaler, ScaledObject)
 
@@ -28,7 +28,7 @@ def placed(setup: Setup, mark: RehearsalMark) -> Setup:
         workloads=tuple(
             replace(each, deployment=mark.key_of(each.deployment)) for each in setup.workloads
         ),
-        jobs=tuple(_job(each, mark) for each in setup.jobs),
+        jobs=tuple(replace(each, job=_moved(each.job, mark)) for each in setup.jobs),
     )
 
 
@@ -45,10 +45,6 @@ def namespaces(setup: Setup) -> tuple[str, ...]:
 def _moved(item: Item, mark: RehearsalMark) -> Item:
     namespace = mark.namespace_of(item.metadata.namespace)
     return replace(item, metadata=replace(item.metadata, namespace=namespace))
-
-
-def _job(run: JobSetup, mark: RehearsalMark) -> JobSetup:
-    return replace(run, job=_moved(run.job, mark))
 
 
 def _pool(item: CloudPool, mark: RehearsalMark) -> CloudPool:

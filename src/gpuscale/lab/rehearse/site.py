@@ -81,15 +81,12 @@ class RehearsalSite(Site):
 
     def is_up(self) -> bool:
         """Return whether each Deployment's pods are all ready or unschedulable."""
-        return all(
-            self.ready_pods(key) + self._stuck_of(key) >= item.replicas
-            for key, item in self.cluster.deployments.items()
-        )
-
-    def _stuck_of(self, deployment: str) -> int:
-        item = self.cluster.deployments[deployment]
-        found = self.cluster.selected(item.metadata.namespace, item.selector)
-        return sum(1 for pod in found if pod.metadata.key in self.stuck)
+        for key, item in self.cluster.deployments.items():
+            pods = self.cluster.selected(item.metadata.namespace, item.selector)
+            stuck = sum(1 for pod in pods if pod.metadata.key in self.stuck)
+            if self.ready_pods(key) + stuck < item.replicas:
+                return False
+        return True
 
 
 class ClusterControlPlane:

@@ -70,7 +70,12 @@ def check_speed(setup: Setup, speed: float) -> None:
     Raises:
         UsageError: with all that can't.
     """
-    faults = [*_uneven(setup, speed)]
+    faults = [
+        f"{name}: found {seconds} s, expected a multiple of the speed: "
+        "Kubernetes holds it in whole seconds"
+        for name, seconds in _times(setup)
+        if (seconds / speed) % 1
+    ]
     sync_ms = setup.pipeline.hpa_sync_period
     if (setup.hpas or setup.scaled_objects) and sync_ms / speed < _SHORTEST_SYNC_MS:
         most = sync_ms / _SHORTEST_SYNC_MS
@@ -130,16 +135,6 @@ def _sped_up_rules(rules: ScalingRules, speed: float) -> ScalingRules:
         ),
         stabilization_window_s=None if window_s is None else round(window_s / speed),
     )
-
-
-def _uneven(setup: Setup, speed: float) -> Iterator[str]:
-    """Yield the times that would become fractions of a second."""
-    for name, seconds in _times(setup):
-        if (seconds / speed) % 1:
-            yield (
-                f"{name}: found {seconds} s, expected a multiple of the speed: "
-                "Kubernetes holds it in whole seconds"
-            )
 
 
 def _times(setup: Setup) -> Iterator[tuple[str, int]]:

@@ -172,18 +172,11 @@ def _check_absent(body: JsonObject | None, what: str) -> None:
             f"{what} belongs to rehearsal {mark}; end that one, or remove what it left: "
             "gpuscale rehearse --clean"
         )
-    raise UsageError(
-        f"{what} is there already{_served_by(body)}, and is left alone; {_advice(what)}"
-    )
-
-
-def _served_by(body: JsonObject) -> str:
     service = mapping_of(mapping_of(body.get("spec")).get("service"))
-    name = text_of(service.get("name"))
-    return f", served by {text_of(service.get('namespace'))}/{name}" if name else ""
-
-
-def _advice(what: str) -> str:
+    name, served_by = text_of(service.get("name")), ""
+    if name:
+        served_by = f", served by {text_of(service.get('namespace'))}/{name}"
+    advice = "rehearse on a cluster without a metrics adapter"
     if what.startswith("Namespace"):
-        return "name another one with --namespace"
-    return "rehearse on a cluster without a metrics adapter"
+        advice = "name another one with --namespace"
+    raise UsageError(f"{what} is there already{served_by}, and is left alone; {advice}")

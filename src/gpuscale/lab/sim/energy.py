@@ -3,8 +3,6 @@
 It is that of the simulated readings, whose power is linear in how busy a GPU is.
 """
 
-from collections.abc import Sequence
-
 from gpuscale.agent.gpu import GpuModel, mean_power_w
 from gpuscale.base.objects.pods import Pod
 from gpuscale.lab.sim.control.cloud import Cloud
@@ -62,13 +60,10 @@ class WorkEnergy:
         version = self._index.owner_versions[owner]
         known = self._known.get(owner)
         if known is None or known[0] != version:
-            ready = [pod for pod in self._index.owned_by(owner) if pod.status.ready]
-            known = self._known[owner] = version, _mean([self._pod_w(pod) for pod in ready])
+            pods = self._index.owned_by(owner)
+            watts = [self._pod_w(pod) for pod in pods if pod.status.ready]
+            known = self._known[owner] = version, sum(watts) / max(len(watts), 1)
         return known[1]
 
     def _pod_w(self, pod: Pod) -> float:
         return work_w(self._cloud.pool_of(pod.spec.node_name).gpu_model)
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values) if values else 0.0

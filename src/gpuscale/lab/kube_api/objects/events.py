@@ -129,7 +129,8 @@ class EventBook:
 
 def event_body(run: Run, happening: Happening) -> Json:
     """Return a core `SimulationEvent`."""
-    reporter = _reporter(happening)
+    by_kind = _BY_KIND.get(happening.kind, _OURS)
+    reporter = _REPORTERS.get(happening.reason) or by_kind
     source: Json = {"component": reporter}
     if reporter == "kubelet" and happening.host:
         source["host"] = happening.host
@@ -189,8 +190,3 @@ def new_event_body(body: Json) -> Json:
         "deprecatedLastTimestamp": body["lastTimestamp"],
         "deprecatedCount": body["count"],
     }
-
-
-def _reporter(happening: Happening) -> str:
-    known = _REPORTERS.get(happening.reason)
-    return known or _BY_KIND.get(happening.kind, _OURS)

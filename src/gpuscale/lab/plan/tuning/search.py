@@ -127,16 +127,19 @@ class Search:
         return list(self._whole.values())
 
     def _refine(self, best: SettingOutcome) -> Iterator[int]:
-        """Move one parameter at a time while that improves the setting, then by smaller steps."""
+        """Move a parameter, or reset it to today's, while that improves it; then by smaller steps."""
+        parameters, today = self._contender.parameters, self._contender.today
         move, rounds = _FIRST_MOVE, _ROUNDS
         while move >= _LAST_MOVE and rounds:
-            around = [
-                near
-                for at in range(len(best.values))
+            values = best.values
+            steps = [
+                (at, moved(parameters[at], values[at], sign * move))
+                for at in range(len(values))
                 for sign in (-1.0, 1.0)
-                if (near := self._moved(best.values, at, sign * move)) is not None
             ]
-            around += self._put_back(best.values)
+            steps += [(int(at), float(today[at])) for at in numpy.flatnonzero(values != today)]
+            nearby = (self._moved(values, at, value) for at, value in steps)
+            around = [near for near in nearby if near is not None]
             before = best
             if around:
                 best = min([best, *self._replayed(0, self._steps, around)], key=self._rank)
@@ -145,20 +148,10 @@ class Search:
             if best is before:
                 move /= 2
 
-    def _put_back(self, values: Numbers) -> Iterator[Numbers]:
-        """Yield the values with one of them reset to today's."""
-        today = self._contender.today
-        for at in numpy.flatnonzero(values != today):
-            back = values.copy()
-            back[at] = today[at]
-            back = self._contender.sensible(back)
-            if back.tobytes() != values.tobytes():
-                yield back
-
-    def _moved(self, values: Numbers, at: int, share: float) -> Numbers | None:
-        """Return the values with one moved by a share of its range; None if that changes nothing."""
+    def _moved(self, values: Numbers, at: int, value: float) -> Numbers | None:
+        """Return the values with one replaced, as sensible ones; None if that changes nothing."""
         near = values.copy()
-        near[at] = moved(self._contender.parameters[at], values[at], share)
+        near[at] = value
         near = self._contender.sensible(near)
         return None if near.tobytes() == values.tobytes() else near
 

@@ -209,19 +209,16 @@ class Cloud:
         )
 
     def _rent(self, item: CloudPool) -> str:
-        name = self._new_name(item.pool.name)
+        name = ""
+        while not name or name in self._renting:
+            # Where a name is taken, the next is drawn.
+            self._named += 1
+            suffix = name_suffix(self._cluster.seed, "node", item.pool.name, str(self._named))
+            name = f"{item.pool.name}-{suffix}"
         rental = Rental(item.pool.name, name, item.gpus, item.price_per_hour, self._engine.now_ms)
         self.rentals.append(rental)
         self._renting[name] = rental
         return name
-
-    def _new_name(self, pool: str) -> str:
-        """Return an unused node name."""
-        while True:
-            self._named += 1
-            suffix = name_suffix(self._cluster.seed, "node", pool, str(self._named))
-            if f"{pool}-{suffix}" not in self._renting:
-                return f"{pool}-{suffix}"
 
     def _arrive(self, name: str, item: CloudPool) -> None:
         now_ms = self._engine.now_ms

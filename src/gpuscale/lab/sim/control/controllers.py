@@ -40,7 +40,10 @@ def reconcile(cluster: Cluster, now_ms: int) -> Reconciled:
             created += _reconcile_job(cluster, cluster.jobs[key], now_ms)
             continue
         deployment, live = cluster.deployments[key], cluster.index.live[owner]
-        created += _scale_out(cluster, deployment, live, now_ms)
+        meta, template = deployment.metadata, deployment.template
+        maker = OwnerReference("ReplicaSet", replica_set_name(cluster, deployment))
+        for _ in range(deployment.replicas - live):
+            created.append(_create(cluster, meta, template, maker, now_ms))
         if live > deployment.replicas:
             deleted += _scale_in(cluster, deployment, live_pods(cluster, deployment), now_ms)
     changed.clear()
@@ -67,14 +70,6 @@ def live_pods(cluster: Cluster, deployment: Deployment) -> list[Pod]:
     """Return a Deployment's pods that are neither finished nor being deleted."""
     pods = cluster.index.owned_by(replica_set_of(cluster, deployment))
     return [p for p in pods if p.metadata.deletion_ms is None and p.status.phase not in FINISHED]
-
-
-def _scale_out(cluster: Cluster, deployment: Deployment, live: int, now_ms: int) -> list[str]:
-    owner = OwnerReference("ReplicaSet", replica_set_name(cluster, deployment))
-    return [
-        _create(cluster, deployment.metadata, deployment.template, owner, now_ms)
-        for _ in range(deployment.replicas - live)
-    ]
 
 
 def _scale_in(cluster: Cluster, deployment: Deployment, pods: list[Pod], now_ms: int) -> list[str]:

@@ -35,9 +35,9 @@ def job_progress(site: Site) -> dict[str, JobProgress]:
         running = cluster.index.running["Job", meta.namespace, meta.name]
         counts = (completions, asked, min(asked - done, running), done)
         groups.setdefault(setup.manifest.partition("/")[2], []).append(counts)
-    return {name: _total(copies) for name, copies in groups.items()}
-
-
-def _total(copies: list[tuple[int, int, int, int]]) -> JobProgress:
-    planned, submitted, running, succeeded = map(sum, zip(*copies, strict=True))
-    return JobProgress(planned, submitted, submitted - running - succeeded, running, succeeded)
+    found: dict[str, JobProgress] = {}
+    for name, copies in groups.items():
+        planned, submitted, running, succeeded = map(sum, zip(*copies, strict=True))
+        pending = submitted - running - succeeded
+        found[name] = JobProgress(planned, submitted, pending, running, succeeded)
+    return found

@@ -21,7 +21,10 @@ def request_summaries(world: Site) -> dict[str, object]:
     return {
         "requests": {name: _requests(service) for name, service in named.items()},
         "wait": {name: _wait(service) for name, service in named.items()},
-        "latency": {name: _latency(service) for name, service in named.items()},
+        "latency": {
+            name: _percentiles(service.latencies, is_known=service.waits.count > 0)
+            for name, service in named.items()
+        },
         **({"slo": slos} if slos else {}),
         "shortOfCapacity": {
             name: {
@@ -53,10 +56,6 @@ def _wait(service: SimulatedService) -> dict[str, float | None]:
         "meanTime": None if mean_s is None else round(mean_s, _DIGITS),
         **_percentiles(service.waits, is_known=service.waits.count > 0),
     }
-
-
-def _latency(service: SimulatedService) -> dict[str, float | None]:
-    return _percentiles(service.latencies, is_known=service.waits.count > 0)
 
 
 def _percentiles(times: Spread, *, is_known: bool) -> dict[str, float | None]:

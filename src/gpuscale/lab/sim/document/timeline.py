@@ -27,7 +27,12 @@ class SeriesRecorder:
         self._times.append(seconds)
         self.total += 1
         if len(self._times) > MAX_POINTS:
-            self._drop(len(self._times) // 10)
+            dropped = len(self._times) // 10
+            del self._times[:dropped]
+            for name, values in tuple(self._series.items()):
+                del values[:dropped]
+                if not values:
+                    del self._series[name]
 
     def forget(self, names: Iterable[str]) -> None:
         """Drop series, as if they had never had values."""
@@ -44,10 +49,3 @@ class SeriesRecorder:
             values = self._series[name][skip:]
             found[name] = values + [None] * (rows - len(values))
         return dropped + skip, self._times[skip:], found
-
-    def _drop(self, count: int) -> None:
-        del self._times[:count]
-        for name, values in tuple(self._series.items()):
-            del values[:count]
-            if not values:
-                del self._series[name]

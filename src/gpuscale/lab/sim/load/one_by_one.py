@@ -43,7 +43,9 @@ class OneByOne(SimulatedService):
         """Time that requests spent in the line, of all of them together."""
         self._arrivals = arrivals
         self._batches = Batches(model.batching, draw) if model.batching else None
-        self._servers: Servers = self._batches or _slots(model, draw)
+        times, per_pod = model.server_times, model.servers_per_pod
+        gpu_ratio = model.seconds_per_request / times.mean
+        self._servers: Servers = self._batches or Slots(per_pod, times, draw, gpu_ratio)
         self.line: deque[float] = deque()
         """Seconds at which those came that wait."""
         self._at_s = 0.0
@@ -142,9 +144,3 @@ class OneByOne(SimulatedService):
         self._busy_area_s += elapsed_s * self._servers.working
         self.waiting_s += elapsed_s * len(self.line)
         self._at_s = moment_s
-
-
-def _slots(model: ServiceModel, draw: Draw) -> Slots:
-    times = model.server_times
-    gpu_ratio = model.seconds_per_request / times.mean
-    return Slots(model.servers_per_pod, times, draw, gpu_ratio)

@@ -29,10 +29,12 @@ def request_families(services: Mapping[str, SimulatedService]) -> tuple[Family, 
     """
 
     def samples(count: Callable[[SimulatedService], float]) -> tuple[Sample, ...]:
-        return tuple(
-            Sample(_labels_of(key), int(count(service) + _ALMOST))
-            for key, service in services.items()
-        )
+        found: list[Sample] = []
+        for key, service in services.items():
+            namespace, _, name = key.partition("/")
+            labels = (("namespace", namespace), ("deployment", name))
+            found.append(Sample(labels, int(count(service) + _ALMOST)))
+        return tuple(found)
 
     return (
         Family(
@@ -42,11 +44,6 @@ def request_families(services: Mapping[str, SimulatedService]) -> tuple[Family, 
         Family(TOTAL, "counter", "Requests that have come.", samples(lambda s: s.arrived)),
         Family(SERVED, "counter", "Requests that were answered.", samples(lambda s: s.served)),
     )
-
-
-def _labels_of(key: str) -> tuple[tuple[str, str], ...]:
-    namespace, _, name = key.partition("/")
-    return (("namespace", namespace), ("deployment", name))
 
 
 class RequestTarget:

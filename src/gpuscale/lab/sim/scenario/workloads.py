@@ -82,8 +82,29 @@ def _model(
         return _batched_model(cost, batching, gpus) if batching and gpus else None
     if not gpus or cost.gpu_seconds_per_request is None:
         return None
-    model = _service_model(cost, cost.gpu_seconds_per_request, gpus)
-    _check_servers(cost, model, gpus, path, references)
+    model = ServiceModel(
+        gpu_seconds=cost.gpu_seconds_per_request,
+        other_seconds=cost.other_seconds_per_request,
+        concurrency=cost.concurrency,
+        queue_limit=cost.queue_limit,
+        gpus=gpus,
+    )
+    servers = cost.servers
+    if servers is None:
+        return model
+    model = replace(
+        model,
+        servers=servers.per_pod or (1 if servers.time else None),
+        times=times_of(servers.time) if servers.time else None,
+        timeout_s=servers.timeout or math.inf,
+    )
+    mean_s, per_pod = model.server_times.mean, model.servers_per_pod
+    if per_pod * model.seconds_per_request > mean_s * (1 + 1e-9):
+        references.note(
+            (*path, "service", "servers"),
+            f"at most {mean_s / per_pod * gpus:g} gpuSecondsPerRequest: its GPUs have no more time",
+            found=f"{per_pod} servers of {mean_s:g} s with {cost.gpu_seconds_per_request:g}",
+        )
     return model
 
 
@@ -97,54 +118,35 @@ def _check_cache(workload: spec.ServiceWorkload, path: Path, references: Referen
         references.note(path, expected, found="names.kvCache without kvCacheRequests")
 
 
-def _check_servers(
-    cost: spec.ServiceSpec, model: ServiceModel, gpus: int, path: Path, references: References
-) -> None:
-    """Refuse servers that together need more than a pod's whole GPU time."""
-    if cost.servers is None:
-        return
-    mean_s, per_pod = model.server_times.mean, model.servers_per_pod
-    if per_pod * model.seconds_per_request > mean_s * (1 + 1e-9):
-        most = mean_s / per_pod * gpus
-        references.note(
-            (*path, "service", "servers"),
-            f"at most {most:g} gpuSecondsPerRequest: its GPUs have no more time",
-            found=f"{per_pod} servers of {mean_s:g} s with {cost.gpu_seconds_per_request:g}",
-        )
-
-
 def _load(load: spec.LoadSpec, path: Path, references: References) -> Load | None:
-    if not isinstance(load, spec.TraceSpec):
-        return _shape(load)
-    return references.parsed(
-        references.file(load.file, (*path, "file")),
-        lambda text, name: load_trace(
-            text, name, time_column=load.time_column, rate_column=load.rate_column, scale=load.scale
-        ),
-    )
+    match load:
+        case spec.TraceSpec():
+            return references.parsed(
+                references.file(load.file, (*path, "file")),
+                lambda text, name: load_trace(
+                    text,
+                    name,
+                    time_column=load.time_column,
+                    rate_column=load.rate_column,
+                    scale=load.scale,
+                ),
+            )
+        case spec.ConstantSpec():
+            return StepsLoad(((0.0, load.rate),))
+        case spec.StepsSpec():
+            return StepsLoad(tuple((step.at / 1000, step.rate) for step in load.steps))
+        case spec.RampSpec():
+            return RampLoad(load.from_rate, load.to_rate, load.start / 1000, load.end / 1000)
+        case spec.SineSpec():
+            return SineLoad(load.mean, load.amplitude, load.period / 1000, load.offset / 1000)
+        case spec.SpikesSpec():
+            return SpikesLoad(
+                load.base, load.peak, load.every / 1000, load.length / 1000, load.first / 1000
+            )
 
 
 def _key(name: str) -> str:
     return name if "/" in name else f"default/{name}"
-
-
-def _service_model(cost: spec.ServiceSpec, gpu_seconds: float, gpus: int) -> ServiceModel:
-    model = ServiceModel(
-        gpu_seconds=gpu_seconds,
-        other_seconds=cost.other_seconds_per_request,
-        concurrency=cost.concurrency,
-        queue_limit=cost.queue_limit,
-        gpus=gpus,
-    )
-    servers = cost.servers
-    if servers is None:
-        return model
-    return replace(
-        model,
-        servers=servers.per_pod or (1 if servers.time else None),
-        times=times_of(servers.time) if servers.time else None,
-        timeout_s=servers.timeout or math.inf,
-    )
 
 
 def _batched_model(cost: spec.ServiceSpec, batching: Batching, gpus: int) -> ServiceModel:
@@ -238,21 +240,3 @@ def _copies(job: Job, workload: spec.JobWorkload) -> list[JobSetup]:
             )
         )
     return copies
-
-
-def _shape(
-    load: spec.ConstantSpec | spec.StepsSpec | spec.RampSpec | spec.SineSpec | spec.SpikesSpec,
-) -> Load:
-    match load:
-        case spec.ConstantSpec():
-            return StepsLoad(((0.0, load.rate),))
-        case spec.StepsSpec():
-            return StepsLoad(tuple((step.at / 1000, step.rate) for step in load.steps))
-        case spec.RampSpec():
-            return RampLoad(load.from_rate, load.to_rate, load.start / 1000, load.end / 1000)
-        case spec.SineSpec():
-            return SineLoad(load.mean, load.amplitude, load.period / 1000, load.offset / 1000)
-        case spec.SpikesSpec():
-            return SpikesLoad(
-                load.base, load.peak, load.every / 1000, load.length / 1000, load.first / 1000
-            )
