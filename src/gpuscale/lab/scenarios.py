@@ -39,43 +39,27 @@ def find_setup(name: str, settings: Sequence[str] = ()) -> "Setup":
         UsageError: neither.
         ConfigError: its file, or one that it names, is wrong.
     """
-    setup = _find(name, settings)
+    from gpuscale.lab.sim.scenario.loading import load_setup
+
+    folder: Traversable | Path = Path()
+    if name in shipped_names():
+        folder = _shipped() / name
+        text, source = _text(folder / "scenario.yaml"), f"{name}/scenario.yaml"
+    elif name == STDIN:
+        text, source = read_text(name), shown_name(name)
+    elif Path(name).exists():
+        folder, source = Path(name).parent, name
+        try:
+            text = _text(Path(name))
+        except NotFoundError as error:
+            raise ConfigError(Problem(name, None, None, None, str(error))) from None
+    else:
+        known = ", ".join(shipped_names())
+        raise UsageError(f"found no scenario {name!r}, expected a file or one of: {known}")
+    setup = load_setup(text, source, lambda file: read_beside(folder, file), load_policy, settings)
     for warning in setup.rules.warnings:
         sys.stderr.write(f"gpuscale: warning: {warning}\n")
     return setup
-
-
-def _find(name: str, settings: Sequence[str]) -> "Setup":
-    from gpuscale.lab.sim.scenario.loading import load_setup
-
-    if name in shipped_names():
-        folder = _shipped() / name
-        return load_setup(
-            _text(folder / "scenario.yaml"),
-            f"{name}/scenario.yaml",
-            lambda file: read_beside(folder, file),
-            load_policy,
-            settings,
-        )
-    path = Path(name)
-    if name == STDIN:
-        return load_setup(
-            read_text(name),
-            shown_name(name),
-            lambda file: read_beside(Path(), file),
-            load_policy,
-            settings,
-        )
-    if not path.exists():
-        known = ", ".join(shipped_names())
-        raise UsageError(f"found no scenario {name!r}, expected a file or one of: {known}")
-    try:
-        text = _text(path)
-    except NotFoundError as error:
-        raise ConfigError(Problem(name, None, None, None, str(error))) from None
-    return load_setup(
-        text, name, lambda file: read_beside(path.parent, file), load_policy, settings
-    )
 
 
 def _shipped() -> Traversable:

@@ -6,7 +6,7 @@ from gpuscale.kube.simulated import SimulatedKubelet
 from gpuscale.lab.rehearse.manifests import job_manifest, path_of, simulated_node
 from gpuscale.lab.rehearse.mark import RehearsalMark
 from gpuscale.lab.rehearse.mirror import owner_of
-from gpuscale.lab.rehearse.site import AddNode, CreateJob, Order, RehearsalSite, RemoveNode
+from gpuscale.lab.rehearse.site import AddNode, CreateJob, RehearsalSite, RemoveNode
 from gpuscale.lab.sim.scenario.setup import STOP_MS
 
 
@@ -51,20 +51,16 @@ class Actor:
             ApiStatusError: something is refused.
             ApiUnreachableError: no answer, or not now.
         """
-        orders = self._site.orders
+        orders, setup = self._site.orders, self._site.setup
         while orders:
-            await self._carry_out(orders[0])
+            match orders[0]:
+                case AddNode(name, pool):
+                    await self._kubelet.add(simulated_node(name, pool, self._mark))
+                case RemoveNode(name):
+                    await self._kubelet.remove(name)
+                case CreateJob(run):
+                    await self.create(job_manifest(run, setup, self._mark, self._speed))
             orders.popleft()
-
-    async def _carry_out(self, order: Order) -> None:
-        match order:
-            case AddNode():
-                await self._kubelet.add(simulated_node(order.name, order.pool, self._mark))
-            case RemoveNode():
-                await self._kubelet.remove(order.name)
-            case CreateJob():
-                setup = self._site.setup
-                await self.create(job_manifest(order.run, setup, self._mark, self._speed))
 
 
 def lifecycle_of(site: RehearsalSite, pod: JsonObject) -> Lifecycle:

@@ -53,21 +53,16 @@ def make_target(
             f"--namespace: found {namespace!r}, expected up to {MAX_NAMESPACE} lower-case letters, "
             "digits and dashes"
         )
-    if advertise_address is not None:
-        _check_address(advertise_address)
-    return RehearsalTarget(cluster, namespace, is_named, is_confirmed, options, advertise_address)
-
-
-def _check_address(text: str) -> None:
     try:
-        is_usable = not ip_address(text).is_loopback
+        is_usable = advertise_address is None or not ip_address(advertise_address).is_loopback
     except ValueError:
         is_usable = False
     if not is_usable:
         raise UsageError(
-            f"--advertise-address: found {text!r}, expected an IP address of this machine that is not "
-            "loopback, which endpoints can't name"
+            f"--advertise-address: found {advertise_address!r}, expected an IP address of this machine that "
+            "is not loopback, which endpoints can't name"
         )
+    return RehearsalTarget(cluster, namespace, is_named, is_confirmed, options, advertise_address)
 
 
 def is_loopback(server: str) -> bool:

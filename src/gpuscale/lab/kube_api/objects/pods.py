@@ -50,7 +50,13 @@ def pod_body(run: Run, pod: Pod, facts: PodFacts) -> Json:
     owner = pod.metadata.owner
     if owner is not None:
         metadata["generateName"] = f"{owner.name}-"
-        metadata["labels"] = {**metadata.get("labels", {}), **_owner_labels(run, pod)}
+        labels = dict(metadata.get("labels", {}))
+        if owner.kind == "ReplicaSet":
+            labels["pod-template-hash"] = owner.name.rpartition("-")[2]
+        elif owner.kind == "Job":
+            uid = run.uid("Job", f"{pod.metadata.namespace}/{owner.name}")
+            labels |= job_labels(uid, owner.name)
+        metadata["labels"] = labels
     if pod.metadata.deletion_ms is not None:
         grace_ms = GRACE_S * 1000
         metadata["deletionTimestamp"] = run.time(pod.metadata.deletion_ms + grace_ms)
@@ -112,17 +118,6 @@ def _container(written: Mapping[str, Any], asked: Container | None) -> Json:
     if asked is not None and asked.requests:
         resources["requests"] = {name: str(amount) for name, amount in asked.requests.items()}
     return {**body, "resources": resources}
-
-
-def _owner_labels(run: Run, pod: Pod) -> dict[str, str]:
-    owner = pod.metadata.owner
-    if owner is None:
-        return {}
-    if owner.kind == "ReplicaSet":
-        return {"pod-template-hash": owner.name.rpartition("-")[2]}
-    if owner.kind == "Job":
-        return job_labels(run.uid("Job", f"{pod.metadata.namespace}/{owner.name}"), owner.name)
-    return {}
 
 
 def job_labels(uid: str, name: str) -> dict[str, str]:
