@@ -1,12 +1,11 @@
 """Puts together what the kubelet, the API server, the processes' cgroups and the readings say."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from gpuscale.agent.attribution import reasons
 from gpuscale.agent.attribution.kubelet.allocations import (
-    ClaimDevice,
     ContainerDevices,
     KubeletDevice,
     NodeAllocations,
@@ -23,7 +22,7 @@ from gpuscale.agent.attribution.processes.processes import PodDirectory, owner_o
 from gpuscale.agent.attribution.sharing.shared_gpus import SharedGpus
 from gpuscale.agent.gpu.owners import ClaimRef, ContainerRef, Holding, Unattributed
 from gpuscale.agent.gpu.readings import GpuIdentity, GpuReading
-from gpuscale.kube.informers import DeviceKey, NodeView, PodRecord
+from gpuscale.kube.informers import DeviceKey, NodeView
 
 _UNFIT = re.compile("[^a-zA-Z0-9_]")
 
@@ -36,13 +35,11 @@ def safe_labels(labels: Mapping[str, str]) -> dict[str, str]:
     """
     safe: dict[str, str] = {}
     for key in sorted(labels):
-        safe.setdefault(_safe_name(key), labels[key])
+        name = _UNFIT.sub("_", key)
+        if name[:1].isdigit() or not name:
+            name = f"_{name}"
+        safe.setdefault(name, labels[key])
     return safe
-
-
-def _safe_name(key: str) -> str:
-    name = _UNFIT.sub("_", key)
-    return f"_{name}" if name[:1].isdigit() or not name else name
 
 
 PodName = tuple[str, str]
@@ -67,7 +64,13 @@ def pod_directory(view: NodeView) -> PodDirectory:
     by_uid: dict[str, tuple[ContainerRef, ...]] = {}
     by_name: dict[PodName, dict[str, ContainerRef]] = {}
     for pod in view.pods:
-        refs = _container_refs(pod, _labels(pod, view))
+        labels = safe_labels(pod.labels)
+        if owner := view.owners.get(pod.uid):
+            labels |= {"owner_kind": owner.kind, "owner_name": owner.name}
+        names = dict.fromkeys((*pod.containers, *pod.container_ids.values()))
+        refs = {
+            name: ContainerRef(pod.namespace, pod.name, name, pod.uid, labels) for name in names
+        }
         for container_id, name in pod.container_ids.items():
             by_container_id[container_id] = refs[name]
         for uid in filter(None, (pod.uid, pod.static_hash)):
@@ -75,18 +78,6 @@ def pod_directory(view: NodeView) -> PodDirectory:
         by_name[pod.namespace, pod.name] = refs
     ended = frozenset((pod.namespace, pod.name) for pod in view.pods if pod.is_ended)
     return PodDirectory(by_container_id, by_uid, by_name, ended)
-
-
-def _container_refs(pod: PodRecord, labels: Mapping[str, str]) -> dict[str, ContainerRef]:
-    names = dict.fromkeys((*pod.containers, *pod.container_ids.values()))
-    return {name: ContainerRef(pod.namespace, pod.name, name, pod.uid, labels) for name in names}
-
-
-def _labels(pod: PodRecord, view: NodeView) -> dict[str, str]:
-    labels = safe_labels(pod.labels)
-    if owner := view.owners.get(pod.uid):
-        labels |= {"owner_kind": owner.kind, "owner_name": owner.name}
-    return labels
 
 
 def gpu_owners(
@@ -101,13 +92,13 @@ def gpu_owners(
     holdings: dict[str, dict[Holding, None]] = {}
     missing = list(twice)
     for each, ref in refs.items():
-        found = (
-            *((resolve_device(device, known), _by_device(device, ref)) for device in each.devices),
-            *(
-                (resolve_claim(claim, known, claim_devices), _by_claim(claim, ref))
-                for claim in each.claims
-            ),
-        )
+        found: list[tuple[str | Unattributed | None, Holding]] = [
+            (resolve_device(device, known), Holding(ref, replica_of(device)))
+            for device in each.devices
+        ]
+        for claim in each.claims:
+            named = ClaimRef(claim.namespace, claim.claim, claim.driver, claim.pool, claim.device)
+            found.append((resolve_claim(claim, known, claim_devices), Holding(ref, claim=named)))
         for gpu, holding in found:
             if isinstance(gpu, Unattributed):
                 missing.append(_of_container(gpu, each))
@@ -117,15 +108,6 @@ def gpu_owners(
     held = {gpu: tuple(each) for gpu, each in holdings.items()}
     owners = {gpu: tuple(dict.fromkeys(it.container for it in each)) for gpu, each in held.items()}
     return GpuOwners(owners, tuple(missing), held)
-
-
-def _by_device(device: KubeletDevice, ref: ContainerRef) -> Holding:
-    return Holding(ref, replica_of(device))
-
-
-def _by_claim(claim: ClaimDevice, ref: ContainerRef) -> Holding:
-    named = ClaimRef(claim.namespace, claim.claim, claim.driver, claim.pool, claim.device)
-    return Holding(ref, claim=named)
 
 
 def with_shares(owners: GpuOwners, shared: SharedGpus) -> GpuOwners:
@@ -148,11 +130,6 @@ def with_shares(owners: GpuOwners, shared: SharedGpus) -> GpuOwners:
 
 def _pod_of(ref: ContainerRef) -> PodName:
     return ref.namespace, ref.pod
-
-
-def _ref(each: ContainerDevices, directory: PodDirectory) -> ContainerRef:
-    containers = directory.by_name.get((each.namespace, each.pod), {})
-    return containers.get(each.container) or ContainerRef(each.namespace, each.pod, each.container)
 
 
 def _of_container(gpu: Unattributed, each: ContainerDevices) -> Unattributed:
@@ -182,9 +159,17 @@ def holders_of(
         each for each in running if not any((_name(each), it) in gone for it in each.devices)
     ]
     still = _pods_by_device(holding)
-    twice = (device for device in contested if len(still[device]) > 1)
-    refs = {each: _ref(each, directory) for each in holding}
-    return refs, tuple(_twice(device, still[device]) for device in twice)
+    twice = []
+    for device in contested:
+        if len(still[device]) > 1:
+            who = " and ".join(f"{namespace}/{pod}" for namespace, pod in still[device])
+            detail = f"listed for {who}; one of them has ended, and the API server would tell which"
+            twice.append(Unattributed(reasons.DEVICE_ALLOCATED_TWICE, device.id, detail))
+    refs = {}
+    for each in holding:
+        ref = directory.by_name.get(_name(each), {}).get(each.container)
+        refs[each] = ref or ContainerRef(each.namespace, each.pod, each.container)
+    return refs, tuple(twice)
 
 
 def _name(each: ContainerDevices) -> PodName:
@@ -199,12 +184,6 @@ def _pods_by_device(
         for device in each.devices:
             pods.setdefault(device, {})[_name(each)] = None
     return pods
-
-
-def _twice(device: KubeletDevice, names: Iterable[PodName]) -> Unattributed:
-    who = " and ".join(f"{namespace}/{pod}" for namespace, pod in names)
-    detail = f"listed for {who}; one of them has ended, and the API server would tell which"
-    return Unattributed(reasons.DEVICE_ALLOCATED_TWICE, device.id, detail)
 
 
 def process_owners(
@@ -229,11 +208,19 @@ def process_owners(
             pid = process.pid
             if pid in by_pid:
                 continue
-            found = _owner(pid, holders, directory, place_of)
+            try:
+                place = place_of(pid)
+            except FileNotFoundError:
+                continue  # it has ended meanwhile
+            except OSError as error:
+                detail = f"its cgroup can't be read: {error.strerror or error}"
+                missing[pid] = Unattributed(reasons.PROCESS_UNREADABLE, str(pid), detail)
+                continue
+            found = owner_of_process(pid, place, holders, directory)
             if isinstance(found, ContainerRef):
                 by_pid[pid] = found
                 missing.pop(pid, None)
-            elif found is not None:
+            else:
                 missing[pid] = found
     return by_pid, tuple(missing.values())
 
@@ -258,20 +245,3 @@ def unknown_processes(
     nobodys = {gap.subject for gap in missing if gap.reason in known}
     pids = {process.pid for reading in readings for process in reading.processes}
     return frozenset(pid for pid in pids if pid not in by_pid and str(pid) not in nobodys)
-
-
-def _owner(
-    pid: int,
-    holders: Sequence[ContainerRef],
-    directory: PodDirectory,
-    place_of: Callable[[int], ProcessPlace],
-) -> ContainerRef | Unattributed | None:
-    """Return the owner of a process, or why there is none; None for one that has ended meanwhile."""
-    try:
-        place = place_of(pid)
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        detail = f"its cgroup can't be read: {error.strerror or error}"
-        return Unattributed(reasons.PROCESS_UNREADABLE, str(pid), detail)
-    return owner_of_process(pid, place, holders, directory)

@@ -92,12 +92,23 @@ class NodeAttribution:
     def __call__(self, readings: Sequence[GpuReading]) -> Attribution:
         """Return what is known now of the owners of the GPUs that were read."""
         owners = self._gpu_owners(tuple(reading.gpu for reading in readings))
-        by_pid, process_gaps = self._process_owners(readings, owners)
+        by_pid: dict[int, ContainerRef] = {}
+        process_gaps: tuple[Unattributed, ...]
+        hidden = self._processes.look_at(readings)
+        if hidden is None:
+            by_pid, process_gaps = process_owners(
+                readings, owners.by_gpu, self._directory, self._processes.place
+            )
+        else:
+            process_gaps = (hidden,)
+        kubelet_gap = self._kubelet.gap()
+        kubelet_gaps = () if kubelet_gap is None else (kubelet_gap,)
+        cluster_gaps = self._cluster.gaps() if self._cluster is not None else ()
         shared = self._shared
         return Attribution(
             owners.by_gpu,
             by_pid,
-            (*self._source_gaps(), *owners.missing, *shared.missing, *process_gaps),
+            (*kubelet_gaps, *cluster_gaps, *owners.missing, *shared.missing, *process_gaps),
             unknown_processes(readings, by_pid, process_gaps, has_unplaced=bool(shared.unplaced)),
             is_known=self._kubelet.allocations is not None,
             holdings=owners.holdings,
@@ -167,19 +178,6 @@ class NodeAttribution:
             self._shared = shared_gpus(allocations, self._view.pods, inputs.directory, gpus)
             self._owners = with_shares(owners, self._shared)
         return self._owners
-
-    def _process_owners(
-        self, readings: Sequence[GpuReading], owners: GpuOwners
-    ) -> tuple[Mapping[int, ContainerRef], tuple[Unattributed, ...]]:
-        hidden = self._processes.look_at(readings)
-        if hidden is not None:
-            return {}, (hidden,)
-        return process_owners(readings, owners.by_gpu, self._directory, self._processes.place)
-
-    def _source_gaps(self) -> tuple[Unattributed, ...]:
-        kubelet_gap = self._kubelet.gap()
-        cluster_gaps = self._cluster.gaps() if self._cluster is not None else ()
-        return cluster_gaps if kubelet_gap is None else (kubelet_gap, *cluster_gaps)
 
     async def _release(self) -> None:
         if self._cluster is not None:

@@ -48,51 +48,19 @@ class PodResourcesClient:
             KubeletError: no usable answer.
         """
         containers = await self._call("List", self._containers)
-        allocatable, units = await self._allocatable()
-        return NodeAllocations(containers, allocatable, units)
-
-    async def _allocatable(
-        self,
-    ) -> tuple[tuple[KubeletDevice, ...] | None, tuple[KubeletDevice, ...]]:
-        """Return every GPU that may be handed out, and the units of memory of those that are cut up.
-
-        Kubelets without that call give None.
-        """
         try:
             groups = await self._call("GetAllocatableResources", allocatable_groups)
         except _UnsupportedError:
-            return None, ()
+            return NodeAllocations(containers, None, ())
         devices = self._gpus(groups)
+        # GPUs that are cut up are handed out as units of their memory.
         units = gathered_parts(each for each in devices if each.resource == ACK_RESOURCE)[1]
         others = (each for each in devices if each.resource != ACK_RESOURCE)
-        return without_unknown(others, self._settings.resource_names)[0], units
+        allocatable = without_unknown(others, self._settings.resource_names)[0]
+        return NodeAllocations(containers, allocatable, units)
 
     async def _call(self, method: str, read: Callable[[bytes], Answer]) -> Answer:
-        settings = self._settings
-        self._look_at_socket()
-        try:
-            body = await call(
-                settings.socket.absolute(),
-                f"{_SERVICE}/{method}",
-                _NOTHING,
-                settings.timeout_s,
-                settings.max_message_bytes,
-            )
-        except StatusError as error:
-            raise self._error(method, error) from error
-        return self._read(method, body, read)
-
-    def _read(self, method: str, body: bytes, read: Callable[[bytes], Answer]) -> Answer:
-        try:
-            return read(body)
-        except ValueError as error:
-            raise KubeletError(
-                reasons.KUBELET_ERROR,
-                f"the kubelet's answer to {method} is no pod-resources message ({len(body)} bytes)",
-            ) from error
-
-    def _look_at_socket(self) -> None:
-        path = self._settings.socket
+        settings, path = self._settings, self._settings.socket
         try:
             path.stat()
         except (FileNotFoundError, NotADirectoryError):
@@ -104,6 +72,23 @@ class PodResourcesClient:
             raise self._unreachable(error.strerror or str(error)) from error
         if not path.is_socket():
             raise self._unreachable("it is no socket")
+        try:
+            body = await call(
+                path.absolute(),
+                f"{_SERVICE}/{method}",
+                _NOTHING,
+                settings.timeout_s,
+                settings.max_message_bytes,
+            )
+        except StatusError as error:
+            raise self._error(method, error) from error
+        try:
+            return read(body)
+        except ValueError as error:
+            raise KubeletError(
+                reasons.KUBELET_ERROR,
+                f"the kubelet's answer to {method} is no pod-resources message ({len(body)} bytes)",
+            ) from error
 
     def _unreachable(self, why: str) -> KubeletError:
         text = f"can't use the kubelet's socket {self._settings.socket}: {why}"

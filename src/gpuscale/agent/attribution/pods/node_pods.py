@@ -96,15 +96,11 @@ class NodeWatcher:
             await self._changed.wait()
             self._changed.clear()
             self._view = self._make_view()
-            if await self._look_up_owners():
+            before = self._owners
+            self._owners = await self._resolver.top_owners(tuple(self._pods.items.values()))
+            if self._owners != before:
                 self._view = self._make_view()
             await asyncio.sleep(_LATER_BATCH_S)
-
-    async def _look_up_owners(self) -> bool:
-        """Return whether the owners are others than before."""
-        before = self._owners
-        self._owners = await self._resolver.top_owners(tuple(self._pods.items.values()))
-        return self._owners != before
 
     def _make_view(self) -> NodeView:
         slices = self._slices
@@ -123,20 +119,18 @@ class NodeWatcher:
 
     async def _follow_slices(self) -> None:
         await self._wants_claims.wait()
-        path = await self._slices_path()
-        on_node = {"fieldSelector": f"spec.nodeName={self._settings.name}"}
-        self._slices = self._reflector(path, on_node, read_slice_devices)
-        await self._slices.run()
-
-    async def _slices_path(self) -> str:
-        """Return where ResourceSlices are, waiting for a server that has them."""
-        while True:
+        version = ""
+        while not version:  # a server may have them later
             try:
-                return f"{_DRA_GROUP}/{await self._dra_version()}/resourceslices"
+                version = await self._dra_version()
             except (ApiUnreachableError, ApiStatusError) as error:
                 self._dra_error = error
                 self._changed.set()
-            await self._clock.sleep(_DRA_RETRY_S)
+                await self._clock.sleep(_DRA_RETRY_S)
+        path = f"{_DRA_GROUP}/{version}/resourceslices"
+        on_node = {"fieldSelector": f"spec.nodeName={self._settings.name}"}
+        self._slices = self._reflector(path, on_node, read_slice_devices)
+        await self._slices.run()
 
     async def _dra_version(self) -> str:
         body = await self._connection.get(_DRA_GROUP)

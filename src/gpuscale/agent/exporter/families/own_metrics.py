@@ -149,13 +149,49 @@ def own_families(
         counters: what should be served of them.
         server: of serving.
     """
+    gpu_up = []
+    for each in status.gpus:
+        labels: tuple[tuple[str, str], ...] = (
+            ("gpu", str(each.gpu.index)),
+            ("UUID", each.gpu.uuid),
+        )
+        if each.gpu.instance is not None:
+            labels = (*labels, ("GPU_I_ID", str(each.gpu.instance.id)))
+        gpu_up.append((labels, int(each.error is None)))
+    calls = [((("source", each.source),), each) for each in status.calls]
+    is_attribution_told = status.collects and status.is_attributing
+    is_attributed = status.attribution_fault is None
+    config = server.config
+    is_config_good = None if config.loaded_ms is None else int(config.error is None)
     rows: dict[str, Rows] = {
-        **_collect_rows(status),
-        "gpu_up": _gpu_up(status),
+        "build_info": [((("version", __version__),), 1)],
+        "collects_total": _one(status.collects),
+        "collect_failures_total": _one(status.failures),
+        "collect_duration_seconds": _one(status.duration_s),
+        "last_collect_timestamp_seconds": _seconds(status.last_good_ms),
+        "newest_reading_timestamp_seconds": _seconds(status.newest_reading_ms),
+        "collect_up": _one(int(status.error is None) if status.collects else None),
+        "gpu_up": gpu_up,
         "absent_fields": _absent(readings, counters),
-        **_call_rows(status.calls),
-        **_attribution_rows(status),
-        **_server_rows(server),
+        "reader_calls_total": [(labels, each.calls) for labels, each in calls],
+        "reader_call_errors_total": [(labels, each.errors) for labels, each in calls],
+        "reader_call_seconds_total": [(labels, float(each.seconds)) for labels, each in calls],
+        "attribution_up": _one(int(is_attributed) if is_attribution_told else None),
+        "unattributed": [
+            ((("reason", reason),), count) for reason, count in sorted(status.unattributed.items())
+        ],
+        "config_last_reload_successful": _one(is_config_good),
+        "config_last_reload_success_timestamp_seconds": _seconds(config.loaded_ms),
+        "stream_subscribers": _one(server.subscribers),
+        "stream_dropped_subscribers_total": [
+            ((("reason", reason),), count) for reason, count in sorted(server.dropped.items())
+        ],
+        "http_requests_total": [
+            ((("path", path), ("code", str(code))), count)
+            for (path, code), count in sorted(server.requests.items())
+        ],
+        "process_resident_memory_bytes": _one(server.resident_memory_bytes),
+        "process_cpu_seconds_total": _one(server.cpu_seconds),
     }
     families = (
         Family(
@@ -169,56 +205,6 @@ def own_families(
     return tuple(family for family in families if family.samples)
 
 
-def _collect_rows(status: CollectStatus) -> dict[str, Rows]:
-    return {
-        "build_info": [((("version", __version__),), 1)],
-        "collects_total": _one(status.collects),
-        "collect_failures_total": _one(status.failures),
-        "collect_duration_seconds": _one(status.duration_s),
-        "last_collect_timestamp_seconds": _seconds(status.last_good_ms),
-        "newest_reading_timestamp_seconds": _seconds(status.newest_reading_ms),
-        "collect_up": _one(int(status.error is None) if status.collects else None),
-    }
-
-
-def _attribution_rows(status: CollectStatus) -> dict[str, Rows]:
-    is_told = status.collects and status.is_attributing
-    is_up = status.attribution_fault is None
-    reasons = sorted(status.unattributed.items())
-    return {
-        "attribution_up": _one(int(is_up) if is_told else None),
-        "unattributed": [((("reason", reason),), count) for reason, count in reasons],
-    }
-
-
-def _call_rows(calls: Sequence[CallStats]) -> dict[str, Rows]:
-    labelled = [((("source", each.source),), each) for each in calls]
-    return {
-        "reader_calls_total": [(labels, each.calls) for labels, each in labelled],
-        "reader_call_errors_total": [(labels, each.errors) for labels, each in labelled],
-        "reader_call_seconds_total": [(labels, float(each.seconds)) for labels, each in labelled],
-    }
-
-
-def _server_rows(server: ServerStatus) -> dict[str, Rows]:
-    config = server.config
-    has_config = config.loaded_ms is not None
-    return {
-        "config_last_reload_successful": _one(int(config.error is None) if has_config else None),
-        "config_last_reload_success_timestamp_seconds": _seconds(config.loaded_ms),
-        "stream_subscribers": _one(server.subscribers),
-        "stream_dropped_subscribers_total": [
-            ((("reason", reason),), count) for reason, count in sorted(server.dropped.items())
-        ],
-        "http_requests_total": [
-            ((("path", path), ("code", str(code))), count)
-            for (path, code), count in sorted(server.requests.items())
-        ],
-        "process_resident_memory_bytes": _one(server.resident_memory_bytes),
-        "process_cpu_seconds_total": _one(server.cpu_seconds),
-    }
-
-
 def _one(value: float | None) -> Rows:
     return () if value is None else (((), value),)
 
@@ -227,19 +213,12 @@ def _seconds(milliseconds: int | None) -> Rows:
     return _one(None if milliseconds is None else milliseconds / 1000)
 
 
-def _gpu_up(status: CollectStatus) -> Rows:
-    return [(_gpu_labels(each.gpu), int(each.error is None)) for each in status.gpus]
-
-
-def _gpu_labels(gpu: GpuIdentity) -> tuple[tuple[str, str], ...]:
-    labels = (("gpu", str(gpu.index)), ("UUID", gpu.uuid))
-    if gpu.instance is None:
-        return labels
-    return (*labels, ("GPU_I_ID", str(gpu.instance.id)))
-
-
 def _absent(readings: Iterable[GpuReading], counters: Iterable[Counter]) -> Rows:
-    rows = [(each.name, each.field, _may_be_text(each)) for each in counters]
+    rows = []
+    for each in counters:
+        # A value that is no number is not served.
+        may_be_text = each.type != "label" and field_named(each.field).kind == "string"
+        rows.append((each.name, each.field, may_be_text))
     tally: Tally[tuple[str, str]] = Tally()
     for reading in readings:
         values, counted = reading.values, event_fields(reading)
@@ -253,11 +232,6 @@ def _absent(readings: Iterable[GpuReading], counters: Iterable[Counter]) -> Rows
         ((("field", name), ("reason", reason)), count)
         for (name, reason), count in sorted(tally.items())
     ]
-
-
-def _may_be_text(row: Counter) -> bool:
-    """Return whether a value of a counter may be no number, and so not be served."""
-    return row.type != "label" and field_named(row.field).kind == "string"
 
 
 def _default_reason(field: str, reading: GpuReading) -> str:

@@ -175,38 +175,31 @@ class Gpm:
         newer = _Sample(buffer, now_ms)
         older, self._older = self._older, newer
         self._spare = older.buffer if older is not None else None
-        self._take(buffer)
-        if older is None or older.taken_ms > now_ms:
-            return self._absent(NO_DATA)
-        return self._values(older.buffer, buffer)
-
-    def _take(self, buffer: Answer) -> None:
         target = self._target
         if target.instance_id is None:
             self._caller.call("gpm", "nvmlGpmSampleGet", target.gpu, buffer)
         else:
             self._caller.call("gpm", "nvmlGpmMigSampleGet", target.gpu, target.instance_id, buffer)
+        if older is None or older.taken_ms > now_ms:
+            return self._absent(NO_DATA)
+        return self._values(older.buffer, buffer)
 
     def _values(self, older: Answer, newer: Answer) -> Findings:
         request = self._request
         if request is None:
-            request = self._request = self._new_request()
+            request = self._request = self._caller.library.c_nvmlGpmMetricsGet_t()
+            request.version = self._caller.constant("NVML_GPM_METRICS_GET_VERSION")
+            request.numMetrics = len(self._fields)
+            for n, field in enumerate(self._fields):
+                request.metrics[n].metricId = GPM_METRICS[field]
+            # Where each field's value will be.
+            self._metrics = [(field, request.metrics[n]) for n, field in enumerate(self._fields)]
         request.sample1, request.sample2 = older, newer
         self._caller.call("gpm", "nvmlGpmMetricsGet", request)
         found = Findings()
         for field, metric in self._metrics:
             _put(field, metric, found)
         return found
-
-    def _new_request(self) -> Answer:
-        """Return a request for every field's metric, and note where its value will be."""
-        request = self._caller.library.c_nvmlGpmMetricsGet_t()
-        request.version = self._caller.constant("NVML_GPM_METRICS_GET_VERSION")
-        request.numMetrics = len(self._fields)
-        for n, field in enumerate(self._fields):
-            request.metrics[n].metricId = GPM_METRICS[field]
-        self._metrics = [(field, request.metrics[n]) for n, field in enumerate(self._fields)]
-        return request
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 import asyncio
 import math
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from gpuscale.base.clock import Clock
@@ -10,7 +10,7 @@ from gpuscale.base.errors import GpuscaleError
 from gpuscale.base.objects.selectors import Selector
 from gpuscale.hpa.replicas import PodSample
 from gpuscale.series import Scalar, Value, Vector
-from gpuscale.server.metricsapi.provider import CustomAnswer, MetricsProvider
+from gpuscale.server.metricsapi.provider import MetricsProvider
 from gpuscale.server.metricsapi.triggers.workloads import Workloads, described
 from gpuscale.server.metricsapi.wire.paths import ALL, EXTERNAL_GROUP, CustomTarget
 from gpuscale.triggers import (
@@ -75,25 +75,17 @@ class Seeing:
         pods, selector = self._pods(trigger)
         (load, rests_on), seen, flow = await asyncio.gather(
             self._load_or_policy(trigger, pods, selector),
-            self._wakes(trigger.wakes),
+            asyncio.gather(*map(self._wake, trigger.wakes)),
             self._flow(trigger),
         )
         now_ms = self._clock.now_ms()
         if trigger.schedule is not None:
             is_active, until_ms = awake(trigger.schedule, now_ms)
             words = f"{'awake' if is_active else 'asleep'} for {(until_ms - now_ms) // 1000} s more"
-            seen = (*seen, WakeSeen("schedule", is_active, words))
+            seen.append(WakeSeen("schedule", is_active, words))
         # Pods may have come or gone while the source was asked; what they are now goes with the answer.
         pods, _ = self._pods(trigger)
-        return Observation(now_ms, now_ms / 1000, load, pods, seen, flow, rests_on)
-
-    def _clear(self, now_ms: int) -> None:
-        """Drop cached answers that are too old."""
-        self._cleared_ms = now_ms
-        old = [q for q, (at, task) in self._answers.items() if now_ms - at > self._shared_ms]
-        for query in old:
-            if self._answers[query][1].done():
-                del self._answers[query]
+        return Observation(now_ms, now_ms / 1000, load, pods, tuple(seen), flow, rests_on)
 
     async def close(self) -> None:
         if self._policies is not None:
@@ -138,7 +130,12 @@ class Seeing:
             answer = await self._within(self._provider.custom(target, selector, Selector()))
         except (GpuscaleError, TimeoutError) as error:
             return Missing(f"{load.metric}: {self._reason(error)}")
-        return _pod_loads(answer, self._clock.now_ms())
+        samples = {
+            value.object_name: PodSample(value.value_milli, value.measured_ms, value.window_ms)
+            for value in answer.values
+        }
+        measured_ms = (sample.measured_ms for sample in samples.values())
+        return PodLoads(samples, min(measured_ms, default=self._clock.now_ms()))
 
     async def _total(self, query: str, name: str) -> TotalLoad | Missing:
         try:
@@ -157,9 +154,6 @@ class Seeing:
             self._total(credit.throughput, f"throughput of {trigger.name}"),
         )
         return flow_seen(waiting, finished)
-
-    async def _wakes(self, wakes: Sequence[WakeQuery]) -> tuple[WakeSeen, ...]:
-        return tuple(await asyncio.gather(*map(self._wake, wakes)))
 
     async def _wake(self, wake: WakeQuery) -> WakeSeen:
         try:
@@ -200,14 +194,15 @@ class Seeing:
         if known is not None and now_ms - known[0] < self._shared_ms:
             return await self._within(asyncio.shield(known[1]))
         if now_ms - self._cleared_ms > _CLEAR_MS:
-            self._clear(now_ms)
-        task = asyncio.create_task(self._asked(query, now_ms))
+            self._cleared_ms = now_ms
+            old = [q for q, (at, task) in self._answers.items() if now_ms - at > self._shared_ms]
+            for each in old:
+                if self._answers[each][1].done():
+                    del self._answers[each]
+        task = asyncio.create_task(self._provider.ask(query, now_ms))
         task.add_done_callback(_heed)
         self._answers[query] = (now_ms, task)
         return await self._within(asyncio.shield(task))
-
-    async def _asked(self, query: str, now_ms: int) -> Value:
-        return await self._provider.ask(query, now_ms)
 
     async def _within(self, asking: Awaitable[T]) -> T:
         async with asyncio.timeout(self._timeout_s):
@@ -226,11 +221,3 @@ def _heed(task: asyncio.Task[Value]) -> None:
     """Retrieve a task's error, so that asyncio logs nothing if all waiters are gone."""
     if not task.cancelled():
         task.exception()
-
-
-def _pod_loads(answer: CustomAnswer, now_ms: int) -> PodLoads:
-    samples = {
-        value.object_name: PodSample(value.value_milli, value.measured_ms, value.window_ms)
-        for value in answer.values
-    }
-    return PodLoads(samples, min((s.measured_ms for s in samples.values()), default=now_ms))

@@ -235,7 +235,11 @@ class JointQuestions:
                 value = await self._asker.exact(part[0].wanted.plan, at_ms)
                 self._settle(part[0], value, at_ms, is_cut=False)
             else:
-                rows = await self._rows(self._promql(part), at_ms)
+                plans = [ask.wanted.plan for ask in part]
+                namespaces = dict.fromkeys(plan.scope.namespace or "" for plan in plans)
+                names = dict.fromkeys(name for plan in plans for name in plan.names)
+                promql = self._wide.among(tuple(namespaces), tuple(names))
+                rows = await self._rows(promql, at_ms)
                 self._cut(part, rows, at_ms)
         except BaseException as error:
             self._fail(part, error, at_ms)
@@ -259,12 +263,6 @@ class JointQuestions:
         finally:
             self._is_all_on_its_way = False
             self._back()
-
-    def _promql(self, part: Sequence[_Ask]) -> str:
-        plans = [ask.wanted.plan for ask in part]
-        namespaces = dict.fromkeys(plan.scope.namespace or "" for plan in plans)
-        names = dict.fromkeys(name for plan in plans for name in plan.names)
-        return self._wide.among(tuple(namespaces), tuple(names))
 
     async def _rows(self, promql: str, at_ms: int) -> WideRows | None:
         value = await self._asker.query(promql, at_ms)
