@@ -45,6 +45,7 @@ _YAML_FAULTS = (
     ),
 )
 """Parts of the YAML library's texts, and plain words for them; the first that fits counts."""
+_DOCUMENT_START = re.compile(r"^---(?=\s|$)", re.MULTILINE)
 _DEEP_INDENT = re.compile(rf"^[ ?:-]{{{MAX_DEPTH},}}", re.MULTILINE)
 _BRACKETS = re.compile(r"[\[\]{}]")
 _GO_TRUTHS = frozenset("yYnN")
@@ -147,9 +148,6 @@ def load_each(text: str, source: str) -> tuple[Document | ConfigError, ...]:
         found += _load_part(_DOCUMENT_START.sub("   ", part), source, line, len(found))
         line += part.count("\n")
     return tuple(found)
-
-
-_DOCUMENT_START = re.compile(r"^---(?=\s|$)", re.MULTILINE)
 
 
 def _load_part(text: str, source: str, line: int, index: int) -> "list[Document | ConfigError]":
@@ -305,7 +303,11 @@ class _Builder:
     def _mapping(self, node: yaml.MappingNode, path: Path) -> dict[str, object]:
         seen: dict[str, int] = {}
         for key_node, _ in node.value:
-            self._check_once(self._key(key_node), key_node, seen, path)
+            key, line = self._key(key_node), key_node.start_mark.line + 1
+            if key in seen and key != "<<":
+                expected = f"each key once; it stands on line {seen[key]} already"
+                raise ConfigError(Problem(self._source, line, dotted((*path, key)), None, expected))
+            seen[key] = line
         self._loader.flatten_mapping(node)
         result: dict[str, object] = {}
         for key_node, value_node in node.value:
@@ -319,10 +321,3 @@ class _Builder:
         if not isinstance(node, yaml.ScalarNode):
             raise self._fault(node, "a key that is a list or a mapping", "a text")
         return str(node.value)
-
-    def _check_once(self, key: str, node: yaml.Node, seen: dict[str, int], path: Path) -> None:
-        line = node.start_mark.line + 1
-        if key in seen and key != "<<":
-            expected = f"each key once; it stands on line {seen[key]} already"
-            raise ConfigError(Problem(self._source, line, dotted((*path, key)), None, expected))
-        seen[key] = line

@@ -101,8 +101,12 @@ class ProgramAuth(httpx2.Auth):
             answer = {}
         status = mapping_of(answer.get("status"))
         if answer.get("apiVersion") != version or answer.get("kind") != "ExecCredential":
+            kind, found = text_of(answer.get("kind")), text_of(answer.get("apiVersion"))
+            what = (
+                f"kind {kind!r} of {found!r}" if kind or found else "something else than an object"
+            )
             raise CredentialError(
-                f"the kubeconfig's program {command} answered with {_kind_of(answer)}, "
+                f"the kubeconfig's program {command} answered with {what}, "
                 f"expected an ExecCredential of {version}"
             )
         self._take_certificate(command, status)
@@ -123,8 +127,13 @@ class ProgramAuth(httpx2.Auth):
         }
         if self._program.get("provideClusterInfo"):
             info["spec"]["cluster"] = dict(self._cluster)
-        environment = {**os.environ, **_variables(self._program.get("env"))}
-        environment["KUBERNETES_EXEC_INFO"] = json.dumps(info)
+        given = self._program.get("env")
+        variables = map(mapping_of, given if isinstance(given, list) else ())
+        environment = {
+            **os.environ,
+            **{text_of(each.get("name")): text_of(each.get("value")) for each in variables},
+            "KUBERNETES_EXEC_INFO": json.dumps(info),
+        }
         arguments = self._program.get("args")
         words = [text_of(each) for each in (arguments if isinstance(arguments, list) else ())]
         try:
@@ -181,16 +190,6 @@ class ProgramAuth(httpx2.Auth):
                 raise CredentialError(
                     f"the kubeconfig's program {command} gave a certificate that can't be used: {error}"
                 ) from error
-
-
-def _variables(given: object) -> dict[str, str]:
-    entries = [mapping_of(each) for each in (given if isinstance(given, list) else ())]
-    return {text_of(each.get("name")): text_of(each.get("value")) for each in entries}
-
-
-def _kind_of(answer: Mapping[str, Any]) -> str:
-    kind, version = text_of(answer.get("kind")), text_of(answer.get("apiVersion"))
-    return f"kind {kind!r} of {version!r}" if kind or version else "something else than an object"
 
 
 def _seconds(text: str) -> float | None:

@@ -26,30 +26,25 @@ from gpuscale.base.quantity import Quantity
 MAX_STABILIZATION_WINDOW_S = 3600
 MAX_PERIOD_S = 1800
 BEHAVIOR_ANNOTATION = "autoscaling.alpha.kubernetes.io/behavior"
+_NO_POLICY = "must specify at least one Policy"
 
 
 def read_behavior(fields: Fields, spec: Fields, version: str) -> Behavior | None:
     """Return the scaling rules; None where the manifest gives none."""
     if version in {"v1", "v2beta1"}:
-        return _annotated_behavior(fields)
-    if "behavior" not in spec:
+        data = annotation_json(fields, BEHAVIOR_ANNOTATION, go_names=True)
+        behavior = annotated_fields(fields, BEHAVIOR_ANNOTATION, data).child(BEHAVIOR_ANNOTATION)
+        tolerances = True
+        if "scaleUp" not in behavior and "scaleDown" not in behavior:
+            return None
+        # The API server fills in policies that the field leaves out, and none in an annotation.
+        for key in ("scaleUp", "scaleDown"):
+            if key in behavior and "policies" not in behavior.child(key):
+                note_required(behavior, (key, "policies"), _NO_POLICY)
+    elif "behavior" in spec:
+        behavior, tolerances = spec.child("behavior"), version == "v2"
+    else:
         return None
-    return _both_rules(spec.child("behavior"), tolerances=version == "v2")
-
-
-def _annotated_behavior(fields: Fields) -> Behavior | None:
-    data = annotation_json(fields, BEHAVIOR_ANNOTATION, go_names=True)
-    behavior = annotated_fields(fields, BEHAVIOR_ANNOTATION, data).child(BEHAVIOR_ANNOTATION)
-    if "scaleUp" not in behavior and "scaleDown" not in behavior:
-        return None
-    # The API server fills in policies that the field leaves out, and none in an annotation.
-    for key in ("scaleUp", "scaleDown"):
-        if key in behavior and "policies" not in behavior.child(key):
-            note_required(behavior, (key, "policies"), _NO_POLICY)
-    return _both_rules(behavior, tolerances=True)
-
-
-def _both_rules(behavior: Fields, *, tolerances: bool) -> Behavior:
     return Behavior(
         scale_up=_rules(behavior.child("scaleUp"), DEFAULT_SCALE_UP, tolerances=tolerances),
         scale_down=_rules(behavior.child("scaleDown"), DEFAULT_SCALE_DOWN, tolerances=tolerances),
@@ -63,9 +58,6 @@ def _rules(fields: Fields, default: ScalingRules, *, tolerances: bool) -> Scalin
         stabilization_window_s=_window(fields, default.stabilization_window_s),
         tolerance=_tolerance(fields) if tolerances else None,
     )
-
-
-_NO_POLICY = "must specify at least one Policy"
 
 
 def _policies(fields: Fields, default: tuple[ScalingPolicy, ...]) -> tuple[ScalingPolicy, ...]:

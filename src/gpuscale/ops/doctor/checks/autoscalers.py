@@ -263,7 +263,11 @@ def _lint(snapshot: Snapshot) -> Iterator[ClusterFinding]:
     texts = [(look.about, _manifest(look.body)) for look in snapshot.hpas]
     if not texts:
         return
-    texts += [_workload_text(body) for body in _targets(snapshot)]
+    for look in snapshot.hpas:
+        body = facts.workload_of(snapshot, look)
+        if body is not None and look.hpa.target.kind == "Deployment":
+            typed = {"apiVersion": "apps/v1", "kind": "Deployment", **body.data}
+            texts.append((f"deployment/{facts.full_name(body)}", _manifest(typed)))
     rules = [_manifest(body) for body in snapshot.rule_maps]
     texts += [(f"configmap/{index}", text) for index, text in enumerate(rules)]
     try:
@@ -280,18 +284,6 @@ def _lint(snapshot: Snapshot) -> Iterator[ClusterFinding]:
         check = replace(each.check, id=LINT + each.check.id, hop=AUTOSCALER)
         evidence = "; ".join(filter(None, (each.where.field, *each.evidence.splitlines())))
         yield check.found(each.where.file, each.what, evidence, each.fix)
-
-
-def _targets(snapshot: Snapshot) -> Iterator[Fields]:
-    for look in snapshot.hpas:
-        body = facts.workload_of(snapshot, look)
-        if body is not None and look.hpa.target.kind == "Deployment":
-            yield body
-
-
-def _workload_text(body: Fields) -> tuple[str, str]:
-    typed = {"apiVersion": "apps/v1", "kind": "Deployment", **body.data}
-    return f"deployment/{facts.full_name(body)}", _manifest(typed)
 
 
 def _manifest(body: Mapping[str, Any]) -> str:

@@ -68,20 +68,18 @@ def choose(snapshot: Snapshot, wanted: str | None) -> HpaLook:
     }
     there = ", ".join(about.removeprefix("hpa/") for about in can_be) or "none in this cluster"
     if wanted is not None:
-        if f"hpa/{wanted}" not in can_be:
+        look = can_be.get(f"hpa/{wanted}")
+        if look is None:
             raise UsageError(
                 f"--pulse-hpa: found {wanted!r}, expected an HPA on a custom or external metric: {there}"
             )
-        return _with_target(can_be[f"hpa/{wanted}"])
-    if len(can_be) != 1:
+    elif len(can_be) == 1:
+        look = next(iter(can_be.values()))
+    else:
         raise UsageError(
             f"--pulse: expected one HPA on a custom or external metric, found: {there}; "
             "choose with --pulse-hpa NAMESPACE/NAME"
         )
-    return _with_target(next(iter(can_be.values())))
-
-
-def _with_target(look: HpaLook) -> HpaLook:
     if not look.selector:
         reason = look.target_fault or "its scale has no selector"
         raise UsageError(f"{look.about}: expected a target with pods to watch: {reason}")
@@ -191,7 +189,9 @@ class PulseWatch:
 
         So a hop never seems to move before the one that moves it, however long the looks take.
         """
-        pods = await self._pods()
+        path = f"/api/v1/namespaces/{self._look.namespace}/pods"
+        answer = await self._connection.get(path, {"labelSelector": self._look.selector})
+        pods = Look(_items(answer)).each
         wanted, hpa_fault = await self._hpa()
         values, value_fault = await self._values()
         gpu_percent, gpu_fault = await self._gpu(pods)
@@ -206,11 +206,6 @@ class PulseWatch:
         }
         stages = {pod.child("metadata").text("uid"): _stage(pod) for pod in pods}
         return PulseSight(self._clock.now_ms(), gpu_percent, values, wanted, stages, faults)
-
-    async def _pods(self) -> tuple[Fields, ...]:
-        path = f"/api/v1/namespaces/{self._look.namespace}/pods"
-        answer = await self._connection.get(path, {"labelSelector": self._look.selector})
-        return Look(_items(answer)).each
 
     async def _hpa(self) -> tuple[int | None, str]:
         """Return the HPA's desired replicas, and its condition's message."""
