@@ -1,9 +1,10 @@
 """What `gpuscale lint` reads besides rules and manifests: what values render, and the files of scenarios."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path as FilePath
+from typing import Any
 
 from gpuscale.base.documents.documents import Document, Path, load_documents
 from gpuscale.base.documents.models import API_VERSION
@@ -39,6 +40,7 @@ _KEEPS_LABELS = {
     "spec": {"podMetricsEndpoints": [{"honorLabels": True}]},
 }
 """How a scenario's `honorLabels` is said in an object."""
+_EMPTY = LintReport((), (), files=0, rules=0, autoscalers=0)
 
 
 def linted(names: Sequence[str], kubernetes: KubernetesVersion | None = None) -> LintReport:
@@ -53,7 +55,15 @@ def linted(names: Sequence[str], kubernetes: KubernetesVersion | None = None) ->
     Raises:
         ConfigError: with every file that can't be read, or in which there is nothing to look at.
     """
-    texts = _texts(names)
+    texts: list[Text] = []
+    problems: list[Problem] = []
+    for name in dict.fromkeys(names):
+        try:
+            texts.append((shown_name(name), read_text(name)))
+        except ConfigError as error:
+            problems.extend(error.problems)
+    if problems:
+        raise ConfigError(*problems)
     kinds = {name: _kind(name, text) for name, text in texts}
     plain = [each for each in texts if kinds[each[0]] is None]
     values = [each for each in texts if kinds[each[0]] == "Values"]
@@ -66,26 +76,14 @@ def linted(names: Sequence[str], kubernetes: KubernetesVersion | None = None) ->
     reports += [_of_scenario(each, judges, kubernetes) for each in scenarios]
     report = together(reports, [name for name, _ in texts])
     if not report.has_checked:
-        raise ConfigError(*_nothing(texts, report))
+        objects = len(report.passed_over)
+        found = "no rule, HPA, ScaledObject, Values or Scenario"
+        if objects:
+            found += f" among {objects} object{'' if objects == 1 else 's'}"
+        raise ConfigError(
+            *(Problem(name, None, None, found, "at least one of them") for name, _ in texts)
+        )
     return report
-
-
-def _texts(names: Sequence[str]) -> list[Text]:
-    """Return name and text of each file, once.
-
-    Raises:
-        ConfigError: with every file that can't be read.
-    """
-    texts: list[Text] = []
-    problems: list[Problem] = []
-    for name in dict.fromkeys(names):
-        try:
-            texts.append((shown_name(name), read_text(name)))
-        except ConfigError as error:
-            problems.extend(error.problems)
-    if problems:
-        raise ConfigError(*problems)
-    return texts
 
 
 def _kind(name: str, text: str) -> str | None:
@@ -118,15 +116,6 @@ def _kind_of(document: Document) -> str | None:
     return kind if kind in {"Values", "Scenario"} else None
 
 
-def _nothing(texts: Sequence[Text], report: LintReport) -> Iterator[Problem]:
-    objects = len(report.passed_over)
-    found = "no rule, HPA, ScaledObject, Values or Scenario"
-    if objects:
-        found += f" among {objects} object{'' if objects == 1 else 's'}"
-    for name, _ in texts:
-        yield Problem(name, None, None, found, "at least one of them")
-
-
 # Values files
 
 
@@ -150,9 +139,6 @@ def _of_values(
     return lint_values(values, text, name, beside, judges, kubernetes)
 
 
-_EMPTY = LintReport((), (), files=0, rules=0, autoscalers=0)
-
-
 # Scenarios
 
 
@@ -173,19 +159,23 @@ def _of_scenario(
     own = [each for each in faults if each.source == name]
     refusals = [refused(REFUSED_SCENARIO, each, "simulate refuses it") for each in own]
     refusal = replace(_EMPTY, findings=tuple(refusals), scenarios=1, files=1)
-    texts = list(_named_texts(given, folder))
-    objects = [_KEEPS_LABELS] if _keeps_labels(given) else []
+    document = load_documents(text, name)[0]
+    spec = document.data.get("spec") if isinstance(document.data, dict) else None
+    texts: list[Text] = []
+    objects = []
+    if isinstance(spec, dict):
+        texts += _named_texts(spec, document, given, folder)
+        pipeline = spec.get("pipeline")
+        if isinstance(pipeline, dict) and pipeline.get("honorLabels") is True:
+            objects.append(_KEEPS_LABELS)
     inside = lint(texts, objects, judges, kubernetes) if texts else _EMPTY
     return together([refusal, inside], [name, *(each for each, _ in texts)])
 
 
-def _named_texts(given: Text, folder: FilePath) -> Iterator[Text]:
+def _named_texts(
+    spec: Mapping[str, Any], document: Document, given: Text, folder: FilePath
+) -> Iterator[Text]:
     """Return the manifests and rules that a scenario names, as far as they can be read."""
-    name, text = given
-    document = load_documents(text, name)[0]
-    spec = document.data.get("spec") if isinstance(document.data, dict) else None
-    if not isinstance(spec, dict):
-        return
     manifests = spec.get("manifests")
     listed = manifests if isinstance(manifests, list) else []
     refs: list[tuple[Path, object]] = [
@@ -216,10 +206,3 @@ def _text_of(
             name, text = given
             line = document.line((*path, "inline")) or 0
             yield name, "\n" * line + inline if is_block(text, line, inline) else inline
-
-
-def _keeps_labels(given: Text) -> bool:
-    data = load_documents(given[1], given[0])[0].data
-    spec = data.get("spec") if isinstance(data, dict) else None
-    pipeline = spec.get("pipeline") if isinstance(spec, dict) else None
-    return isinstance(pipeline, dict) and pipeline.get("honorLabels") is True

@@ -57,15 +57,13 @@ async def _run(plan: LoadPlan, target: LoadTarget, processes: int, on_row: OnRow
     recording = RunRecording(round(1000 * (time.time() + ahead_s)))
     seconds = _one(plan, target, stop) if processes == 1 else _several(plan, processes, stop)
     async for parts in seconds:
-        on_row(recording.add(parts, _planned(plan, parts[0].index)))
+        planned = 0.0
+        if plan.load is not None:
+            index = parts[0].index
+            start_s, end_s = min(index, plan.duration_s), min(index + 1, plan.duration_s)
+            planned = plan.load.requests_until(end_s) - plan.load.requests_until(start_s)
+        on_row(recording.add(parts, planned))
     return recording
-
-
-def _planned(plan: LoadPlan, index: int) -> float:
-    if plan.load is None:
-        return 0.0
-    start, end = min(index, plan.duration_s), min(index + 1, plan.duration_s)
-    return plan.load.requests_until(end) - plan.load.requests_until(start)
 
 
 async def _one(

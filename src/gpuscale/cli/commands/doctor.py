@@ -147,15 +147,19 @@ def doctor(
         raise UsageError("--fix: expected a terminal to ask at, or --yes")
     check_pulse(pulse=pulse, url=pulse_url, waits=pulse_wait, hpa=pulse_hpa, fixes=fix)
     from gpuscale.base.findings import Severity
+    from gpuscale.ops import chain_document, chain_lines
     from gpuscale.ops.doctor import GatherSettings
     from gpuscale.ops.doctor.pulse import PulseSettings
 
-    url = _address(prometheus_url)
-    access = _access(url, prometheus_token_file, prometheus_identity)
+    if prometheus_url is not None and not prometheus_url.startswith(("http://", "https://")):
+        raise UsageError(
+            f"--prometheus-url: found {prometheus_url!r}, expected http://... or https://..."
+        )
+    access = _access(prometheus_url, prometheus_token_file, prometheus_identity)
     urls = _agents(agent or ())
     user = (agent_username, agent_password_file)
     to_agents = _agent_access(urls, agent_ca_file, agent_server_name, user)
-    settings = GatherSettings(namespace, url, access, urls, to_agents)
+    settings = GatherSettings(namespace, prometheus_url, access, urls, to_agents)
     cluster = cluster_settings(kubeconfig, context)
     if pulse:
         wanted = PulseSettings(pulse_hpa, pulse_url, pulse_at_once, pulse_for)
@@ -165,10 +169,12 @@ def doctor(
     with looking():
         report = asyncio.run(_examine(cluster, settings))
     if output is Output.TEXT:
-        _print_text(report)
+        for line in chain_lines(report):
+            print(printable(line))
     fixed = _repaired(cluster, report, output, asks=not yes) if fix else []
     if output is not Output.TEXT:
-        _print_document(report, fixed, output)
+        applied = [{"id": each.check.id, "about": each.where} for each in fixed]
+        print_document({**chain_document(report), "fixed": applied}, output)
     done = {each.fix.command for each in fixed}
     left = [each for each in report.findings if each.fix.command not in done]
     if any(each.check.severity is not Severity.NOTE for each in left):
@@ -223,22 +229,6 @@ async def _repair(cluster: "KubeSettings", finding: "ClusterFinding") -> None:
         await repair(client, finding)
 
 
-def _print_text(report: "ChainReport") -> None:
-    from gpuscale.ops import chain_lines
-
-    for line in chain_lines(report):
-        print(printable(line))
-
-
-def _print_document(
-    report: "ChainReport", fixed: "Sequence[ClusterFinding]", output: Output
-) -> None:
-    from gpuscale.ops import chain_document
-
-    applied = [{"id": each.check.id, "about": each.where} for each in fixed]
-    print_document({**chain_document(report), "fixed": applied}, output)
-
-
 def _ask(finding: "ClusterFinding") -> bool:
     """Return whether somebody at the terminal agrees; the report may go elsewhere."""
     sys.stdout.flush()
@@ -246,12 +236,6 @@ def _ask(finding: "ClusterFinding") -> bool:
     print(printable(question), file=sys.stderr)
     print(printable(f"  {finding.fix.command}"), file=sys.stderr)
     return typer.confirm("Do it?", default=False, err=True)
-
-
-def _address(url: str | None) -> str | None:
-    if url is not None and not url.startswith(("http://", "https://")):
-        raise UsageError(f"--prometheus-url: found {url!r}, expected http://... or https://...")
-    return url
 
 
 def _access(

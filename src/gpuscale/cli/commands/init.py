@@ -3,11 +3,11 @@
 import asyncio
 import shlex
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
@@ -25,7 +25,6 @@ from gpuscale.cli.interview.answers import (
     read_workload,
 )
 from gpuscale.cli.interview.interview import IMAGE_HINT, interview
-from gpuscale.cli.interview.questions import one_of
 from gpuscale.cli.interview.signals import signal_data, signal_list
 from gpuscale.cli.options.cluster import (
     PANEL,
@@ -332,8 +331,13 @@ def init(
         return
     write_file(path, text, "--output-file")
     _tell(f"wrote {path}; next:")
-    for command, what in _next(path, kubectl_options(kubeconfig, context)):
-        print(f"  {command}  # {what}", file=sys.stderr)
+    name, options = shlex.quote(str(path)), kubectl_options(kubeconfig, context)
+    for command, what in (
+        (f"render {name}", "what would be applied"),
+        (f"install {name}{options} --dry-run server", "the cluster checks it"),
+        (f"install {name}{options}", "applies it"),
+    ):
+        print(f"  gpuscale {command}  # {what}", file=sys.stderr)
 
 
 def _check_place(path: Path, *, force: bool) -> None:
@@ -410,10 +414,6 @@ def _read(flag: str, read: Callable[[str], T], text: str) -> T:
         raise UsageError(f"{flag}: {error}") from None
 
 
-def _one_of(flag: str, text: str, known: Sequence[str]) -> Any:  # noqa: ANN401 - one of a Literal's values
-    return _read(flag, lambda word: one_of(word, known), text)
-
-
 def _image(text: str) -> str:
     """Return an image's reference, if it is one."""
     from gpuscale.ops.install import parse_image
@@ -433,7 +433,9 @@ def _complete(answers: "Answers", found: "Detected") -> "Answers":
         workload = found.workloads[0]
     missing = []
     if workload is None:
-        missing.append(f"--workload: expected what to scale{_seen(found)}")
+        names = [f"{each.kind.lower()}/{each.namespace}/{each.name}" for each in found.workloads]
+        seen = f", such as {', '.join(names[:5])}" if names else ""
+        missing.append(f"--workload: expected what to scale{seen}")
     if answers.provider is None and found.provider is None:
         missing.append(f"--provider: expected one of: {', '.join(PROVIDERS)}")
     if answers.image is None:
@@ -441,21 +443,6 @@ def _complete(answers: "Answers", found: "Detected") -> "Answers":
     if missing:
         raise UsageError("\n".join(missing))
     return replace(answers, workload=workload)
-
-
-def _seen(found: "Detected") -> str:
-    names = [f"{each.kind.lower()}/{each.namespace}/{each.name}" for each in found.workloads]
-    return f", such as {', '.join(names[:5])}" if names else ""
-
-
-def _next(path: Path, options: str) -> list[tuple[str, str]]:
-    """Return the commands that come next, and what each does."""
-    name = shlex.quote(str(path))
-    return [
-        (f"gpuscale render {name}", "what would be applied"),
-        (f"gpuscale install {name}{options} --dry-run server", "the cluster checks it"),
-        (f"gpuscale install {name}{options}", "applies it"),
-    ]
 
 
 def _tell(line: str) -> None:

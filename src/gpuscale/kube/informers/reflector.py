@@ -157,7 +157,10 @@ class Reflector(Generic[Item]):
         page: str | None = None
         version, pages = "", 0
         while page != "":
-            body = await self._connection.get(self._path, self._page_params(page))
+            params = {**self._params, "limit": str(self._settings.page_size)}
+            if page is not None:
+                params["continue"] = page
+            body = await self._connection.get(self._path, params)
             version, page = _text(body, "resourceVersion"), _text(body, "continue")
             for each in _items(body):
                 self._put(found, each)
@@ -168,10 +171,6 @@ class Reflector(Generic[Item]):
         self._version = version
         self._confirm()
         self._changed()
-
-    def _page_params(self, page: str | None) -> dict[str, str]:
-        params = {**self._params, "limit": str(self._settings.page_size)}
-        return params if page is None else {**params, "continue": page}
 
     async def _watch(self) -> None:
         params = {

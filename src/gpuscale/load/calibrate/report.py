@@ -90,15 +90,12 @@ def document(
     return found
 
 
-def _left_out(level: Level, measured: Measurements, analysis: Analysis) -> str:
-    """Return why nothing follows from a level; empty where something does."""
-    if level in analysis.disturbed:
-        return "disturbed"
-    return "" if level in measured.usable else "generator late or too short"
-
-
 def _level(level: Level, measured: Measurements, analysis: Analysis) -> Object:
-    why = _left_out(level, measured, analysis)
+    why = ""
+    if level in analysis.disturbed:
+        why = "disturbed"
+    elif level not in measured.usable:
+        why = "generator late or too short"
     found: Object = {
         "rate": level.rate,
         "seconds": level.measured_s,

@@ -104,7 +104,8 @@ class Sender:
         if self._plan.load is None:
             await self._send_closed(start_s, stop)
         else:
-            await self._send_open(start_s, stop)
+            with Alarm() as alarm:
+                await self._send_open(start_s, stop, alarm)
         # A request may wait for a connection as long as for its answer.
         last_s = self._clock() + 2 * (self._plan.request.timeout_s + _SWEEP_S)
         while self._in_flight() and self._clock() < last_s and not stop.is_set():  # noqa: ASYNC110
@@ -117,11 +118,7 @@ class Sender:
                 connection.close()
                 self._count_fault("unfinished", "the run ended before the answer")
 
-    async def _send_open(self, start_s: float, stop: asyncio.Event) -> None:
-        with Alarm() as alarm:
-            await self._send_due(start_s, stop, alarm)
-
-    async def _send_due(self, start_s: float, stop: asyncio.Event, alarm: Alarm) -> None:
+    async def _send_open(self, start_s: float, stop: asyncio.Event, alarm: Alarm) -> None:
         in_burst, timeout_s = 0, self._plan.request.timeout_s
         for offset in self._due:
             due_s = start_s + offset

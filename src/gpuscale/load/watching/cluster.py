@@ -140,44 +140,37 @@ class HpaWatch:
         self._notes.only({key.partition("/")[2] for key in states}, now_ms)
 
     def _see_nodes(self, states: dict[str, NodeFigures], now_ms: int) -> None:
-        """Count nodes with GPUs; all of them where none has any."""
+        """Count nodes with GPUs, all where none has any; mark those that came, went or changed since."""
         with_gpus = {key: state for key, state in states.items() if state.has_gpus}
         counted = with_gpus or states
-        ready = sum(state.is_ready for state in counted.values())
-        self._see_changes_of_nodes(counted, now_ms)
+        before, self._nodes_seen = (
+            self._nodes_seen,
+            {key.partition("/")[2]: state.is_ready for key, state in counted.items()},
+        )
+        if before is not None:
+            for name, is_ready in self._nodes_seen.items():
+                if before.get(name, False) != is_ready:
+                    kind = "NodeReady" if is_ready else "NodeNotReady"
+                    self._notes.mark(now_ms, kind, f"Node/{name}", "")
+            for name in before.keys() - self._nodes_seen.keys():
+                self._notes.mark(now_ms, "NodeRemoved", f"Node/{name}", "")
+        ready = sum(self._nodes_seen.values())
         self._notes.value("nodes", "nodes", "ready", now_ms, ready)
         self._notes.value("nodes", "nodes", "total", now_ms, len(counted))
 
-    def _see_changes_of_nodes(self, nodes: dict[str, NodeFigures], now_ms: int) -> None:
-        """Mark nodes that came, went or changed since the first look."""
-        before, self._nodes_seen = (
-            self._nodes_seen,
-            {key.partition("/")[2]: state.is_ready for key, state in nodes.items()},
-        )
-        if before is None:
-            return
-        for name, is_now_ready in self._nodes_seen.items():
-            if before.get(name, False) != is_now_ready:
-                kind = "NodeReady" if is_now_ready else "NodeNotReady"
-                self._notes.mark(now_ms, kind, f"Node/{name}", "")
-        for name in before.keys() - self._nodes_seen.keys():
-            self._notes.mark(now_ms, "NodeRemoved", f"Node/{name}", "")
-
     def _see_event(self, body: JsonObject) -> None:
         """Take what happened to the HPA, its target and pods, by the names they share; keeps no copy."""
-        mark, target = read_event(body), self._target_name()
+        mark = read_event(body)
         if mark is None:
             return
+        spec = self._body.get("spec")
+        reference = spec.get("scaleTargetRef") if isinstance(spec, dict) else None
+        target = str(reference.get("name", "")) if isinstance(reference, dict) else ""
         kind, _, name = mark.object.partition("/")
         is_ours = kind == "HorizontalPodAutoscaler" and name == self._name
         is_targets = bool(target) and (name == target or name.startswith(f"{target}-"))
         if is_ours or is_targets:
             self._notes.mark(mark.at_ms, mark.kind, mark.object, mark.text)
-
-    def _target_name(self) -> str:
-        spec = self._body.get("spec")
-        reference = spec.get("scaleTargetRef") if isinstance(spec, dict) else None
-        return str(reference.get("name", "")) if isinstance(reference, dict) else ""
 
     # What the metrics API serves
 

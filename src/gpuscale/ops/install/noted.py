@@ -12,7 +12,6 @@ from gpuscale.ops.install.common import (
 )
 from gpuscale.ops.install.image import has_registry
 from gpuscale.ops.install.prometheus_auth import PrometheusAuth
-from gpuscale.ops.install.scale.scale import Scale
 from gpuscale.ops.install.values import Values
 
 
@@ -69,7 +68,7 @@ def image_note(values: Values) -> str | None:
 def _scaling(values: Values) -> list[str]:
     spec = values.spec
     found = []
-    if any(_needs_custom(scale) for scale in spec.scale) and not spec.metrics_api.enabled:
+    if any(scale.autoscaler == "hpa" for scale in spec.scale) and not spec.metrics_api.enabled:
         found.append(
             "metricsApi is off: HPAs get their values from the metrics API that the cluster has"
         )
@@ -153,10 +152,6 @@ def _azure(values: Values) -> list[str]:
             "prometheus.kind: azure and prometheus.identity"
         ]
     return []
-
-
-def _needs_custom(scale: Scale) -> bool:
-    return scale.autoscaler == "hpa"
 
 
 def _replicas(values: Values) -> int:

@@ -136,15 +136,12 @@ def _config(sight: Sight) -> Entry:
     """Return the cluster's release, and the HPAScaleToZero gate if it differs from its default."""
     version = sight.kubernetes
     config: Entry = {} if version is None else {"kubernetesVersion": str(version)}
-    if _has_zero(sight) and not (version is not None and SCALE_TO_ZERO.is_on(version)):
+    # Either shows that the cluster lets HPAs reach zero.
+    types = [each.get("type") for each in conditions_of(sight.body)]
+    has_zero = sight.hpa.min_replicas == 0 or SCALED_TO_ZERO in types
+    if has_zero and not (version is not None and SCALE_TO_ZERO.is_on(version)):
         config["scaleToZero"] = True
     return config
-
-
-def _has_zero(sight: Sight) -> bool:
-    """Return whether the cluster evidently allows HPAs to reach zero."""
-    types = [each.get("type") for each in conditions_of(sight.body)]
-    return sight.hpa.min_replicas == 0 or SCALED_TO_ZERO in types
 
 
 def _ready(body: Mapping[str, object], now_ms: int) -> Entry:

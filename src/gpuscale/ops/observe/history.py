@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from gpuscale.base.golang.durations import format_duration
-from gpuscale.base.objects.hpa import HorizontalPodAutoscaler, ScalingRules
+from gpuscale.base.objects.hpa import HorizontalPodAutoscaler
 from gpuscale.hpa.controller import DEFAULT_SETTINGS
 from gpuscale.hpa.terms import SCALING_ACTIVE
 from gpuscale.kube import mapping_of, text_of
@@ -73,12 +73,24 @@ def read_history(
     entries: Entry = {}
     if last is not None:
         entries["recommendations"] = [*recommendations, last]
-    unknown = [_about_memory(window_s)] if window_s else []
+    unknown = []
+    if window_s:
+        unknown.append(
+            f"What it recommended within the last {format_duration(window_s * 1000)}. Taken from its status "
+            "and events; a change that stabilization holds back may come earlier than said here."
+        )
     if hpa.behavior is not None:
-        steps = tuple(_steps(target_events, now_ms))
+        steps = [
+            # Its age, and the count before and after it.
+            (_event_age_s(event, now_ms), int(match[1]), int(match[2]))
+            for event in target_events
+            if (match := _REPLICA_SET.match(text_of(event.get("message"))))
+        ]
+        rules = (hpa.behavior.scale_up, hpa.behavior.scale_down)
+        period_s = max((policy.period_s for each in rules for policy in each.policies), default=0)
         ups, downs, missing = _scale_events(body, changes, steps)
         entries |= {key: each for key, each in (("scaleUps", ups), ("scaleDowns", downs)) if each}
-        if missing is not None and missing <= _longest_period_s(hpa):
+        if missing is not None and missing <= period_s:
             unknown.append(
                 f"How far it went {format_duration(round(missing) * 1000)} ago: spec.behavior's policies "
                 "may allow less than this answer says."
@@ -116,13 +128,6 @@ def _changes(
             continue
         replicas = count(int(match[1]))
         yield _Change(replicas, _event_age_s(event, now_ms), match[2].endswith(_BY_METRICS))
-
-
-def _steps(events: Sequence[Mapping[str, object]], now_ms: int) -> Iterator[tuple[float, int, int]]:
-    """Return age, count before and count after of each change of a Deployment."""
-    for event in events:
-        if match := _REPLICA_SET.match(text_of(event.get("message"))):
-            yield _event_age_s(event, now_ms), int(match[1]), int(match[2])
 
 
 def _event_age_s(event: Mapping[str, object], now_ms: int) -> float:
@@ -171,18 +176,3 @@ def _longest_window_s(hpa: HorizontalPodAutoscaler) -> int:
         return default
     down = hpa.behavior.scale_down.stabilization_window_s
     return max(default if down is None else down, hpa.behavior.scale_up.stabilization_window_s or 0)
-
-
-def _longest_period_s(hpa: HorizontalPodAutoscaler) -> int:
-    rules: tuple[ScalingRules, ...] = ()
-    if hpa.behavior is not None:
-        rules = (hpa.behavior.scale_up, hpa.behavior.scale_down)
-    return max((policy.period_s for each in rules for policy in each.policies), default=0)
-
-
-def _about_memory(window_s: int) -> str:
-    window = format_duration(window_s * 1000)
-    return (
-        f"What it recommended within the last {window}. Taken from its status and events; a change that "
-        "stabilization holds back may come earlier than said here."
-    )

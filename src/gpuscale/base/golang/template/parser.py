@@ -231,16 +231,12 @@ class _Reader:
         if not names or not (declares or self.at_symbol("=")):
             self.position = start
             return (), False
-        self._check_names(names, declares=declares)
-        self.position += 1
-        return tuple(names), declares
-
-    def _check_names(self, names: list[str], *, declares: bool) -> None:
         if len(names) > 2:
             raise TemplateError("too many declarations in range")
-        if not declares:
-            for name in names:
-                self._known(name)
+        for name in () if declares else names:
+            self._known(name)
+        self.position += 1
+        return tuple(names), declares
 
     def _known(self, name: str) -> None:
         if name not in self.parser.variables:
@@ -283,7 +279,13 @@ class _Reader:
             return self._word(token.text, as_command=as_command)
         if token.kind is TokenKind.SYMBOL:
             return self._symbol(token.text)
-        return Literal(_literal(token))
+        if token.kind is TokenKind.RAW:
+            return Literal(token.text[1:-1])
+        if token.kind is TokenKind.STRING:
+            return Literal(_ESCAPE.sub(_unescaped, token.text[1:-1]))
+        if token.kind is TokenKind.NUMBER:
+            return Literal(_number(token.text))
+        raise TemplateError(f"unexpected {token.text!r} in operand")
 
     def _fields(self) -> tuple[str, ...]:
         names: list[str] = []
@@ -352,16 +354,6 @@ def _after(tokens: tuple[TemplateToken, ...], keyword: str) -> tuple[TemplateTok
     """Return the tokens behind a leading keyword."""
     start = next(index for index, token in enumerate(tokens) if token.text == keyword)
     return tokens[start + 1 :]
-
-
-def _literal(token: TemplateToken) -> str | int | float:
-    if token.kind is TokenKind.RAW:
-        return token.text[1:-1]
-    if token.kind is TokenKind.STRING:
-        return _ESCAPE.sub(_unescaped, token.text[1:-1])
-    if token.kind is TokenKind.NUMBER:
-        return _number(token.text)
-    raise TemplateError(f"unexpected {token.text!r} in operand")
 
 
 def _number(text: str) -> int | float:

@@ -127,7 +127,13 @@ class _Rendering:
         elif node.keyword == "range":
             self._range(node, dot)
         else:
-            self._if_or_with(node, dot)
+            scope = len(self.variables)
+            value = self._pipeline(node.pipeline, dot)
+            if is_true(value):  # type: ignore[arg-type]
+                self.nodes(node.body, value if node.keyword == "with" else dot)
+            else:
+                self.nodes(node.otherwise, dot)
+            del self.variables[scope:]
 
     def _write(self, text: str) -> None:
         self.length += len(text)
@@ -141,15 +147,6 @@ class _Rendering:
         if value is self.root:
             raise TemplateError("can't print the whole data; name one of its fields")
         return printed(value)  # type: ignore[arg-type]
-
-    def _if_or_with(self, node: Branch, dot: object) -> None:
-        scope = len(self.variables)
-        value = self._pipeline(node.pipeline, dot)
-        if is_true(value):  # type: ignore[arg-type]
-            self.nodes(node.body, value if node.keyword == "with" else dot)
-        else:
-            self.nodes(node.otherwise, dot)
-        del self.variables[scope:]
 
     def _range(self, node: Branch, dot: object) -> None:
         scope = len(self.variables)
@@ -168,15 +165,13 @@ class _Rendering:
         for name, value in zip(pipeline.variables, values, strict=False):
             if pipeline.declares:
                 self.variables.append((name, value))
+                continue
+            for position in range(len(self.variables) - 1, -1, -1):
+                if self.variables[position][0] == name:
+                    self.variables[position] = (name, value)
+                    break
             else:
-                self._assign(name, value)
-
-    def _assign(self, name: str, value: object) -> None:
-        for position in range(len(self.variables) - 1, -1, -1):
-            if self.variables[position][0] == name:
-                self.variables[position] = (name, value)
-                return
-        raise TemplateError(f"undefined variable {name!r}")
+                raise TemplateError(f"undefined variable {name!r}")
 
     def _pipeline(self, pipeline: TemplatePipeline, dot: object) -> object:
         value = self._operand(pipeline.commands[0], dot)
@@ -191,7 +186,8 @@ class _Rendering:
         if isinstance(operand, Dot):
             return self._fields(dot, operand.fields)
         if isinstance(operand, Variable):
-            return self._fields(self._lookup(operand.name), operand.fields)
+            found = next(v for name, v in reversed(self.variables) if name == operand.name)
+            return self._fields(found, operand.fields)
         if isinstance(operand, Group):
             return self._fields(self._pipeline(operand.pipeline, dot), operand.fields)
         if isinstance(operand, FunctionCall):
@@ -203,9 +199,10 @@ class _Rendering:
     def _call(self, call: FunctionCall, dot: object, piped: tuple[object, ...]) -> object:
         values: list[object] = []
         for argument in call.arguments:
-            values.append(self._argument(argument, dot))
-            if _decided(call.function, values[-1]):
-                return values[-1]
+            value = self._argument(argument, dot)
+            if (call.function == "and" and not value) or (call.function == "or" and value):
+                return value  # what comes after it is not looked at
+            values.append(value)
         return self.dialect.functions[call.function].run((*values, *piped))  # type: ignore[arg-type]
 
     def _call_method(self, call: MethodCall, dot: object, piped: tuple[object, ...]) -> object:
@@ -220,19 +217,11 @@ class _Rendering:
             raise TemplateError("can't pass the whole data; name one of its fields")
         return value
 
-    def _lookup(self, name: str) -> object:
-        return next(value for known, value in reversed(self.variables) if known == name)
-
     def _fields(self, value: object, names: tuple[str, ...]) -> object:
         for name in names:
             is_root = self.dialect.is_strict and value is self.root
             value = field(value, name, root=is_root)  # type: ignore[arg-type]
         return value
-
-
-def _decided(function: str, value: object) -> bool:
-    """`and` stops at the first false argument, `or` at the first true one."""
-    return (function == "and" and not value) or (function == "or" and bool(value))
 
 
 def _items(value: object) -> list[tuple[object, object]]:

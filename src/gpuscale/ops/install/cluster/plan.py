@@ -72,58 +72,58 @@ async def make_plan(
         ApiUnreachableError: no answer, or not now.
         ApiStatusError: refused.
     """
-    missing = await _missing_kinds(client, objects)
+    wanted = tuple(dict.fromkeys(kind_of(body) for body in objects))
+    there = await served_kinds(client, wanted)
+    missing = [
+        f"found no {kind.name} of {kind.api_version} in the cluster, expected {_NEEDS[kind.api_version]}"
+        for kind in wanted
+        if kind not in there
+    ]
     if missing:
         raise UsageError("\n".join(missing))
-    found = [ApplyStep(body, await client.find(path_of(body))) for body in objects]
-    kept = tuple(step.reference for step in found if _is_anothers_namespace(step))
-    steps = [_judged(step, name) for step in found if step.reference not in kept]
-    faults = [*await _missing_namespaces(client, steps, kept), *_foreign(steps, replaces=replaces)]
+    steps: list[ApplyStep] = []
+    kept: list[Reference] = []
+    for body in objects:
+        before = await client.find(path_of(body))
+        has_owner = before is not None and owner(before) is not None
+        if body["kind"] == "Namespace" and before is not None and not has_owner:
+            kept.append(reference(body))
+        else:
+            is_foreign = before is not None and owner(before) != name
+            steps.append(ApplyStep(body, before, is_foreign))
+    made = [step.reference for step in steps if step.body["kind"] == "Namespace"]
+    known = {"", *(each.name for each in (*made, *kept))}
+    faults = [
+        f"found no namespace {each}, expected it to be there: workloads and dashboards go into it"
+        for each in sorted({step.reference.namespace for step in steps} - known)
+        if await client.find(f"/api/v1/namespaces/{each}") is None
+    ]
+    for step in steps:
+        if not step.is_foreign or step.before is None or federates(step.body, step.before):
+            continue
+        way_out = "--replace takes its place and keeps the way back"
+        if _is_job(step):
+            way_out = "a Job can't be taken over: remove it, or set samples.namespace to another"
+        elif replaces:
+            continue
+        faults.append(f"{step.reference} is there already, {described(step.before)}; {way_out}")
     if faults:
         raise UsageError("\n".join(faults))
     steps = [await _tried(client, step) for step in steps]
-    return Plan(tuple(steps), kept, tuple(await _surplus(client, name, objects)))
+    ours = {reference(body) for body in objects}
+    surplus = [each for each in await objects_of(client, name) if reference(each) not in ours]
+    return Plan(tuple(steps), tuple(kept), tuple(surplus))
 
 
 async def served_kinds(client: KubeClient, kinds: Sequence[Kind]) -> set[Kind]:
     """Return those of the kinds that the cluster has."""
     bases = {kind.base for kind in kinds}
     versions = {base: await client.find(base) for base in bases}
-    return {kind for kind in kinds if _has(versions[kind.base], kind)}
-
-
-def _has(version: Mapping[str, Any] | None, kind: Kind) -> bool:
-    resources = (version or {}).get("resources", [])
-    return any(each.get("name") == kind.plural for each in resources)
-
-
-async def _missing_kinds(client: KubeClient, objects: Sequence[Object]) -> list[str]:
-    wanted = tuple(dict.fromkeys(kind_of(body) for body in objects))
-    there = await served_kinds(client, wanted)
-    return [
-        f"found no {kind.name} of {kind.api_version} in the cluster, expected {_NEEDS[kind.api_version]}"
-        for kind in wanted
-        if kind not in there
-    ]
-
-
-def _is_anothers_namespace(step: ApplyStep) -> bool:
-    is_namespace = step.body["kind"] == "Namespace"
-    return is_namespace and step.before is not None and owner(step.before) is None
-
-
-def _judged(step: ApplyStep, name: str) -> ApplyStep:
-    is_foreign = step.before is not None and owner(step.before) != name
-    return ApplyStep(step.body, step.before, is_foreign)
-
-
-def _foreign(steps: Sequence[ApplyStep], *, replaces: bool) -> list[str]:
-    return [
-        f"{step.reference} is there already, {described(step.before)}; {_way_out(step)}"
-        for step in steps
-        if step.is_foreign and step.before is not None
-        if not (replaces and not _is_job(step)) and not federates(step.body, step.before)
-    ]
+    names = {
+        base: {each.get("name") for each in (version or {}).get("resources", [])}
+        for base, version in versions.items()
+    }
+    return {kind for kind in kinds if kind.plural in names[kind.base]}
 
 
 def federates(body: Mapping[str, Any], before: Mapping[str, Any]) -> bool:
@@ -134,12 +134,6 @@ def federates(body: Mapping[str, Any], before: Mapping[str, Any]) -> bool:
     annotations = body["metadata"].get("annotations") or {}
     served = f"{service.get('namespace')}/{service.get('name')}"
     return served in str(annotations.get(FEDERATES, "")).split(",")
-
-
-def _way_out(step: ApplyStep) -> str:
-    if _is_job(step):
-        return "a Job can't be taken over: remove it, or set samples.namespace to another"
-    return "--replace takes its place and keeps the way back"
 
 
 def _is_job(step: ApplyStep) -> bool:
@@ -156,26 +150,6 @@ async def _tried(client: KubeClient, step: ApplyStep) -> ApplyStep:
         # Other refusals of the object are reported when it is applied.
         return replace(step, immutable=error.immutable_fields)
     return step
-
-
-async def _missing_namespaces(
-    client: KubeClient, steps: Sequence[ApplyStep], kept: Sequence[Reference]
-) -> list[str]:
-    made = {step.reference.name for step in steps if step.body["kind"] == "Namespace"}
-    there = made | {each.name for each in kept}
-    wanted = {step.reference.namespace for step in steps} - there - {""}
-    return [
-        f"found no namespace {name}, expected it to be there: workloads and dashboards go into it"
-        for name in sorted(wanted)
-        if await client.find(f"/api/v1/namespaces/{name}") is None
-    ]
-
-
-async def _surplus(
-    client: KubeClient, name: str, objects: Sequence[Object]
-) -> list[Mapping[str, Any]]:
-    wanted = {reference(body) for body in objects}
-    return [body for body in await objects_of(client, name) if reference(body) not in wanted]
 
 
 async def objects_of(client: KubeClient, name: str) -> list[dict[str, Any]]:

@@ -5,7 +5,7 @@ aggrOverTime, funcDoubleExponentialSmoothing).
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -60,7 +60,8 @@ def _extrapolated(window: Window, bounds: Bounds, *, is_counter: bool) -> float 
         return None
     change = values[-1] - values[0]
     if is_counter:
-        change += _lost_in_resets(values)
+        lost = [before for before, after in pairwise(values) if after < before]
+        change += total(lost) if lost else 0.0
     sampled = (times_ms[-1] - times_ms[0]) / 1000
     interval = sampled / (len(values) - 1)
     to_start = _reach((times_ms[0] - bounds.start_ms) / 1000, interval)
@@ -73,11 +74,6 @@ def _extrapolated(window: Window, bounds: Bounds, *, is_counter: bool) -> float 
 def _reach(seconds: float, interval: float) -> float:
     """Return how far beyond its outermost sample a series is extrapolated."""
     return interval / 2 if seconds >= interval * 1.1 else seconds
-
-
-def _lost_in_resets(values: Sequence[float]) -> float:
-    lost = [before for before, after in _neighbours(values) if after < before]
-    return total(lost) if lost else 0.0
 
 
 def _irate(window: Window, bounds: Bounds) -> float | None:
@@ -96,21 +92,17 @@ def _idelta(window: Window, bounds: Bounds) -> float | None:
 
 def _resets(window: Window, bounds: Bounds) -> float:
     values = window.values
-    return float(sum(1 for before, after in _neighbours(values) if after < before))
+    return float(sum(1 for before, after in pairwise(values) if after < before))
 
 
 def _changes(window: Window, bounds: Bounds) -> float:
     return float(
         sum(
             1
-            for before, after in _neighbours(window.values)
+            for before, after in pairwise(window.values)
             if after != before and not (math.isnan(after) and math.isnan(before))
         )
     )
-
-
-def _neighbours(values: Sequence[float]) -> Iterator[tuple[float, float]]:
-    return pairwise(values)
 
 
 def _deriv(window: Window, bounds: Bounds) -> float | None:
