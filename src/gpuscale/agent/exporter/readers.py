@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from gpuscale.agent.exporter.devices import SelectedReader
 from gpuscale.agent.exporter.families.azure import AZURE_FIELDS
-from gpuscale.agent.exporter.gpu_source import GpuSource
 from gpuscale.agent.exporter.possible import PossibleReader
 from gpuscale.agent.exporter.settings import ExporterSettings
 from gpuscale.agent.formats.ack import ACK_FIELDS
@@ -68,7 +67,43 @@ def make_reader(
         NotFoundError: the recording is not there.
         ConfigError: the recording is damaged.
     """
-    reader: GpuReader = _source(settings, fields, node, work, clock)
+    reader: GpuReader
+    source = settings.gpu
+    match source.kind:
+        case "simulated":
+            from gpuscale.agent.gpu.model_table import MODELS
+            from gpuscale.agent.gpu.simulated import SimulatedReader, wave
+
+            reader = SimulatedReader(
+                node,
+                MODELS[source.model],
+                source.count,
+                SEED,
+                work or wave,
+                settings.interval_ms,
+                fields=fields,
+            )
+        case "replay":
+            from gpuscale.agent.recordings.recording import ReplayReader
+
+            reader = ReplayReader.open(source.file, loop=True)
+        case "nvml":
+            reader = _nvml(settings, fields, clock)
+        case "amd":
+            from gpuscale.agent.amd.reader import AmdReader
+
+            reader = AmdReader(fields=fields)
+        case "plugin":
+            if source.plugin is None:
+                raise BugError("a plug-in's readings were asked for without a plug-in")
+            reader = source.plugin.open(
+                ReaderRequest(
+                    argument=source.argument,
+                    node=node,
+                    fields=fields,
+                    interval_ms=settings.interval_ms,
+                )
+            )
     if settings.gpu.kind != "simulated":
         reader = PossibleReader(reader)
     return reader if settings.devices.is_flexible else SelectedReader(reader, settings.devices)
@@ -116,44 +151,6 @@ class ReplaceableReader:
         return self._inner
 
 
-def _source(
-    settings: ExporterSettings,
-    fields: frozenset[str],
-    node: str,
-    work: "WorkSource | None",
-    clock: Clock | None,
-) -> GpuReader:
-    source = settings.gpu
-    match source.kind:
-        case "simulated":
-            return _simulated(source, fields, settings.interval_ms, node, work)
-        case "replay":
-            from gpuscale.agent.recordings.recording import ReplayReader
-
-            return ReplayReader.open(source.file, loop=True)
-        case "nvml":
-            return _nvml(settings, fields, clock)
-        case "amd":
-            return _amd(fields)
-        case "plugin":
-            return _plugin(source, fields, settings.interval_ms, node)
-
-
-def _simulated(
-    source: GpuSource,
-    fields: frozenset[str],
-    interval_ms: int,
-    node: str,
-    work: "WorkSource | None",
-) -> GpuReader:
-    from gpuscale.agent.gpu.model_table import MODELS
-    from gpuscale.agent.gpu.simulated import SimulatedReader, wave
-
-    model = MODELS[source.model]
-    works = work or wave
-    return SimulatedReader(node, model, source.count, SEED, works, interval_ms, fields=fields)
-
-
 def _nvml(settings: ExporterSettings, fields: frozenset[str], clock: Clock | None) -> GpuReader:
     from gpuscale.agent.nvml.reader import NvmlReader
 
@@ -166,18 +163,3 @@ def _nvml(settings: ExporterSettings, fields: frozenset[str], clock: Clock | Non
 
     engine = HostEngine(settings.host_engine, settings.interval_ms)
     return HostEngineReader(found, engine, fields)
-
-
-def _amd(fields: frozenset[str]) -> GpuReader:
-    from gpuscale.agent.amd.reader import AmdReader
-
-    return AmdReader(fields=fields)
-
-
-def _plugin(source: GpuSource, fields: frozenset[str], interval_ms: int, node: str) -> GpuReader:
-    if source.plugin is None:
-        raise BugError("a plug-in's readings were asked for without a plug-in")
-    request = ReaderRequest(
-        argument=source.argument, node=node, fields=fields, interval_ms=interval_ms
-    )
-    return source.plugin.open(request)

@@ -94,10 +94,11 @@ def _labels(
     from gpuscale.agent.formats.dcgm import sole_owner
 
     owner = sole_owner(reading, attribution)
+    mode = _text(reading, "amd:virtualization_mode")
     labels = {
         "card_model": _text(reading, "amd:card_model") or reading.gpu.model,
         "container": owner.container if owner else "",
-        "deployment_mode": _deployment_mode(reading),
+        "deployment_mode": _DEPLOYMENT_MODES.get(mode, "baremetal"),
         "gpu_compute_partition_type": _text(reading, "amd:compute_partition").lower() or "none",
         "gpu_id": str(reading.gpu.index),
         "gpu_memory_partition_type": _text(reading, "amd:memory_partition").lower() or "none",
@@ -116,10 +117,6 @@ def _labels(
 
 def _text(reading: "GpuReading", key: str) -> str:
     return str(reading.values.get(key, ""))
-
-
-def _deployment_mode(reading: "GpuReading") -> str:
-    return _DEPLOYMENT_MODES.get(_text(reading, "amd:virtualization_mode"), "baremetal")
 
 
 def _pairs(

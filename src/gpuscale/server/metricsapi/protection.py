@@ -4,7 +4,6 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from pathlib import Path
 
 from gpuscale.base.clock import Clock
 from gpuscale.base.errors import UnavailableError, UsageError
@@ -121,38 +120,29 @@ class Protection:
 
     def _make_guard(self, cluster: ApiServers | None) -> Guard:
         auth = self._settings.auth
-        tokens = access = published = None
+        tokens = access = None
         if cluster is not None:
             tokens = TokenReviewer(cluster.tokens, self._clock, auth.token_ttl_s)
             access = AccessReviewer(
                 cluster.access, self._clock, auth.allowed_ttl_s, auth.denied_ttl_s
             )
             self._caches = {"token": tokens, "access": access}
-            published = self._make_published(cluster)
-        self._trust = TrustSources(auth, published, self._clock)
+            has_files = auth.client_ca_file and auth.proxy_ca_file
+            if not auth.skips_lookup and not has_files:
+                kube = kube_settings(self._settings, auth.authentication_kubeconfig)
+                self._published = TrustConfigMap(cluster.tokens, kube, self._clock)
+                self.tasks.append(("trust", self._published.run))
+        self._trust = TrustSources(auth, self._published, self._clock)
         self.tasks.append(("CA files", self._trust.run))
+        if self._settings.audit is not None:
+            self._audit_log = AuditLog(self._settings.audit)
+            self.tasks.append(("audit log", self._audit_log.run))
         return Guard(
             Authenticator(self._trust.trust, tokens),
             Authorizer(access, auth.always_allowed),
             self._metrics,
-            audit_log=self._open_audit_log(),
+            audit_log=self._audit_log,
         )
-
-    def _open_audit_log(self) -> AuditLog | None:
-        if self._settings.audit is None:
-            return None
-        self._audit_log = AuditLog(self._settings.audit)
-        self.tasks.append(("audit log", self._audit_log.run))
-        return self._audit_log
-
-    def _make_published(self, cluster: ApiServers) -> TrustConfigMap | None:
-        auth = self._settings.auth
-        if auth.skips_lookup or (auth.client_ca_file and auth.proxy_ca_file):
-            return None
-        kube = kube_settings(self._settings, auth.authentication_kubeconfig)
-        self._published = TrustConfigMap(cluster.tokens, kube, self._clock)
-        self.tasks.append(("trust", self._published.run))
-        return self._published
 
     def _make_certificate(self) -> ServingCertificate:
         serving = self._settings.serving
@@ -181,7 +171,13 @@ class Protection:
         self.tasks.append(("renewal", own.run))
         _LOG.info("made a certificate for %s in %s", names[0], serving.certificate_folder)
         if serving.ca_bundle_file is not None:
-            _write(serving.ca_bundle_file, own.ca_bundle)
+            path = serving.ca_bundle_file
+            try:
+                path.write_text(own.ca_bundle, encoding="utf-8")
+            except OSError as error:
+                raise UsageError(
+                    f"--ca-bundle-file: can't write {path}: {error.strerror}"
+                ) from error
         else:
             _LOG.info("its CA, for the caBundle of an APIService:\n%s", own.ca_bundle)
         return own.files
@@ -214,10 +210,3 @@ def _namespace(serving: ServingSettings) -> str:
         return (SERVICE_ACCOUNT / "namespace").read_text(encoding="utf-8").strip() or "default"
     except OSError:
         return "default"
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"--ca-bundle-file: can't write {path}: {error.strerror}") from error

@@ -88,11 +88,19 @@ class Utilization:
 
     def read(self, now_ms: int) -> Findings:
         """Return a value or a reason for each field."""
-        self._poll_now(now_ms)
+        if self._poller.is_polling and self._polls.is_kept_up(now_ms * 1000):
+            # The newest figure too, which the poller's thread would get up to a period later.
+            with suppress(CallFailedError):  # the thread finds out on its own
+                rates = self._caller.call(
+                    "utilization_rates", "nvmlDeviceGetUtilizationRates", self._handle
+                )
+                self._polls.add(now_ms * 1000, rates)
         found = Findings()
         without: list[_Kind] = []
         for mean in self._means:
-            value = self._mean(mean, now_ms)
+            since_us = mean.since_us(now_ms)
+            figures = self._polls.window(mean.kind.rate, since_us, now_ms * 1000)
+            value = mean.read(now_ms) if figures is None else mean.take(figures, now_ms)
             if value is None:
                 without.append(mean.kind)
             else:
@@ -103,21 +111,6 @@ class Utilization:
 
     def close(self) -> None:
         self._poller.leave(self._polls)
-
-    def _mean(self, mean: "_Mean", now_ms: int) -> float | None:
-        since_us = mean.since_us(now_ms)
-        figures = self._polls.window(mean.kind.rate, since_us, now_ms * 1000)
-        return mean.read(now_ms) if figures is None else mean.take(figures, now_ms)
-
-    def _poll_now(self, now_ms: int) -> None:
-        """Have the newest figure too, which the poller's thread would get up to a period later."""
-        if not (self._poller.is_polling and self._polls.is_kept_up(now_ms * 1000)):
-            return
-        with suppress(CallFailedError):  # the thread finds out on its own
-            rates = self._caller.call(
-                "utilization_rates", "nvmlDeviceGetUtilizationRates", self._handle
-            )
-            self._polls.add(now_ms * 1000, rates)
 
     def _ask_driver(self, kinds: list[_Kind], now_ms: int, found: Findings) -> None:
         fields = [kind.field for kind in kinds]
@@ -174,7 +167,9 @@ class _Mean:
         """
         value = mean_percent(figures, self.since_us(now_ms))
         if value is None:
-            return self._recent(now_ms)
+            if self._last is None or now_ms - self._last[0] > self._settings.fresh_sample_ms:
+                return None
+            return self._last[1]
         self._seen_us = max(stamp_us for stamp_us, _ in figures)
         self._last = (now_ms, value)
         return value
@@ -204,8 +199,3 @@ class _Mean:
             self._retry.note(failure, now_ms)
             return []
         return samples
-
-    def _recent(self, now_ms: int) -> float | None:
-        if self._last is None or now_ms - self._last[0] > self._settings.fresh_sample_ms:
-            return None
-        return self._last[1]

@@ -175,7 +175,10 @@ class CollectorProcess:
                 if line.strip():  # an empty one says that it is still starting
                     await self._note(read_status(line), "")
                     limit_s = _SILENCE_S * self._patience
-            return _ending(await _within(_GOODBYE_S, process.wait()))
+            code = await _within(_GOODBYE_S, process.wait())
+            with suppress(ValueError):  # below 0 it is a signal
+                return f"killed by {signal.Signals(-code).name}"
+            return f"exit code {code}"
         except TimeoutError:
             reason = f"it gave no sign of life for {limit_s:.0f} s"
             self._patience = min(2 * self._patience, _MOST_PATIENCE)
@@ -249,10 +252,3 @@ def _make_folder() -> Path:
         faults.append(f"{made} is too long for a socket")
         made.rmdir()
     raise OSError(f"no place for a socket: {'; '.join(faults)}")
-
-
-def _ending(code: int) -> str:
-    if code < 0:
-        with suppress(ValueError):
-            return f"killed by {signal.Signals(-code).name}"
-    return f"exit code {code}"

@@ -103,8 +103,9 @@ class Authenticator:
         return User(subject.common_name, subject.organizations) if subject.common_name else None
 
     async def _by_token(self, credentials: RequestCredentials, faults: list[str]) -> User | None:
-        token = _bearer_token(credentials.headers)
-        if token is None or self._tokens is None:
+        scheme, _, token = credentials.headers.get("Authorization", "").strip().partition(" ")
+        token = token.strip()
+        if scheme.lower() != "bearer" or not token or self._tokens is None:
             return None
         try:
             found = await self._tokens.review(token)
@@ -153,12 +154,6 @@ def _extra(
 
 def _values(headers: CIMultiDictProxy[str], names: Iterable[str]) -> Iterable[str]:
     return (value for name in names for value in headers.getall(name, ()))
-
-
-def _bearer_token(headers: CIMultiDictProxy[str]) -> str | None:
-    """Return the bearer token of the Authorization header; None for any other scheme."""
-    scheme, _, token = headers.get("Authorization", "").strip().partition(" ")
-    return token.strip() or None if scheme.lower() == "bearer" else None
 
 
 def _subject(ca_pem: str, presented: Sequence[crypto.X509]) -> Subject:

@@ -109,7 +109,9 @@ class Workloads:
         """
         path = _WATCHED.get((workload.kind, workload.api_version))
         pods, scales = self._pod_copy(), None if path is None else self._scale_copy(path)
-        ends_s = self._began_s() + _FIRST_LIST_S
+        if self._first_s is None:
+            self._first_s = self._clock.now_ms() / 1000
+        ends_s = self._first_s + _FIRST_LIST_S
         while self._clock.now_ms() / 1000 < ends_s:
             if scales is None:
                 is_scale_known = self._polled.is_known(namespace, workload)
@@ -118,12 +120,6 @@ class Workloads:
             if is_scale_known and _is_tried(pods):
                 return
             await asyncio.sleep(_LOOK_S)
-
-    def _began_s(self) -> float:
-        """Return when the first list request was sent."""
-        if self._first_s is None:
-            self._first_s = self._clock.now_ms() / 1000
-        return self._first_s
 
     def seed(self, namespace: str, workload: WorkloadRef, starts_s: tuple[float, ...]) -> None:
         """Set the start times that an earlier process measured, unless some were learned already."""
@@ -149,11 +145,8 @@ class Workloads:
         pods = self._pods_of(namespace, scale.selector)
         if isinstance(pods, Missing):
             return pods, scale.selector
-        return self._judged((namespace, workload), scale.desired, pods), scale.selector
-
-    def _judged(self, key: Key, desired: int, pods: tuple[_Pod, ...]) -> PodsSeen:
         now_ms = self._clock.now_ms()
-        known = self._known.setdefault(key, _Known())
+        known = self._known.setdefault((namespace, workload), _Known())
         alive = [p for p in pods if not p.info.deleted and p.info.phase is not PodPhase.FAILED]
         for pod in pods:
             if pod.ready_ms is not None and pod.uid not in known.started:
@@ -167,7 +160,7 @@ class Workloads:
             for pod in alive
             if pod.uid not in known.started and pod.info.phase is not PodPhase.SUCCEEDED
         ]
-        if len(alive) >= desired:
+        if len(alive) >= scale.desired:
             known.short_since_ms = None
         else:
             known.short_since_ms = now_ms if known.short_since_ms is None else known.short_since_ms
@@ -175,7 +168,8 @@ class Workloads:
         deadline_s = learned_deadline_s(known.starts_s)
         infos = tuple(pod.info for pod in pods if pod.info.phase is not PodPhase.SUCCEEDED)
         longest_s = max(known.starts_s, default=None)
-        return PodsSeen(desired, infos, tuple(starting), deadline_s, longest_s)
+        seen = PodsSeen(scale.desired, infos, tuple(starting), deadline_s, longest_s)
+        return seen, scale.selector
 
     def _scale(self, namespace: str, workload: WorkloadRef) -> WorkloadScale | Missing:
         path = _WATCHED.get((workload.kind, workload.api_version))

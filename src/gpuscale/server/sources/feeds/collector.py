@@ -179,21 +179,18 @@ class FeedCollector:
             self._changed.clear()
             wanted = self._wanted()
             for target in self._running.keys() - wanted.keys():
-                self._end(target)
+                feed, task = self._running.pop(target)
+                task.cancel()
+                if self.sharing is not None and target.is_agent:
+                    # An agent that is still there goes on elsewhere.
+                    feed.ends_series = target not in self.sharing.discovered
+                    self.sharing.released(target)
             for target in wanted:
                 if target not in self._running:
                     feed = self._feed(target)
                     task = group.create_task(feed.run(), name=f"feed {target.url}")
                     self._running[target] = (feed, task)
             await self._changed.wait()
-
-    def _end(self, target: FeedTarget) -> None:
-        feed, task = self._running.pop(target)
-        task.cancel()
-        if self.sharing is not None and target.is_agent:
-            # An agent that is still there goes on elsewhere.
-            feed.ends_series = target not in self.sharing.discovered
-            self.sharing.released(target)
 
     def _wanted(self) -> dict[FeedTarget, None]:
         """Return the targets, each agent once; an agent that is followed is not scraped too."""

@@ -9,7 +9,6 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Callable, Collection, Iterable
-from functools import partial
 
 from gpuscale.base.clock import Clock
 from gpuscale.base.errors import GpuscaleError
@@ -69,7 +68,7 @@ class ReplicaSharing:
         self._started_s: float | None = None
         self._division: Division[FeedTarget] = Division(self.own, _now_s, lambda target: target.url)
         self.relay = Relay(self.own, _now_s)
-        self._links = PeerLinks(partial(self._link, settings.server_name))
+        self._links = PeerLinks(lambda url: PeerLink(url, self._http, self, settings.server_name))
         self._fixed = settings.urls
         self.watch = (
             None
@@ -93,9 +92,6 @@ class ReplicaSharing:
     def links(self) -> tuple[PeerLink, ...]:
         """Return the links to all listed addresses, this replica's own included."""
         return self._links.all
-
-    def _link(self, server_name: str | None, url: str) -> PeerLink:
-        return PeerLink(url, self._http, self, server_name)
 
     def _listed(self) -> None:
         """Connect to newly listed replicas, and drop those that left the list."""
@@ -136,7 +132,10 @@ class ReplicaSharing:
             seat = self._seats[target] = self._make_seat(target)
 
             def note(found: StreamLine[Series], t_ms: int) -> None:
-                self._stored(target, seat, found, t_ms)
+                if isinstance(seat.feeder, StreamFollower):
+                    if (handle := self._expiries.pop(target, None)) is not None:
+                        handle.cancel()
+                    self.relay.note(target, seat.series, found, t_ms)
 
             seat.series.observer = note
         return seat
@@ -285,12 +284,6 @@ class ReplicaSharing:
             return True
         other = feeder.replica if isinstance(feeder, PeerLink) else self.own
         return self._division.outranks(target, link.replica, other)
-
-    def _stored(self, target: FeedTarget, seat: Seat, found: StreamLine[Series], t_ms: int) -> None:
-        if isinstance(seat.feeder, StreamFollower):
-            if (handle := self._expiries.pop(target, None)) is not None:
-                handle.cancel()
-            self.relay.note(target, seat.series, found, t_ms)
 
     def _vacate(self, target: FeedTarget, seat: Seat) -> None:
         seat.feeder = None
