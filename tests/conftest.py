@@ -11,13 +11,16 @@ from hypothesis import HealthCheck, settings
 # A busy machine is no fault of the example.
 settings.register_profile(
     "fixed",
+    max_examples=30,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
     derandomize=True,
     database=None,
 )
-settings.register_profile("random", settings.get_profile("fixed"), derandomize=False)
-# The same examples everywhere; `make test-long` looks for others.
+settings.register_profile(
+    "random", settings.get_profile("fixed"), max_examples=300, derandomize=False
+)
+# The same few examples everywhere; `make test-long` looks for others.
 settings.load_profile("fixed")
 
 _PROGRAMS = {

@@ -61,7 +61,6 @@ def test_any_text_is_documents_or_a_config_error(text) -> None:
         load_documents(text, "f")
 
 
-@settings(deadline=None, max_examples=200)
 @given(TREES)
 def test_any_tree_is_manifests_or_a_config_error(tree) -> None:
     import json
@@ -70,7 +69,6 @@ def test_any_tree_is_manifests_or_a_config_error(tree) -> None:
         load_manifests(json.dumps(tree), "f")
 
 
-@settings(deadline=None, max_examples=200)
 @given(TREES)
 def test_any_tree_is_a_scenario_or_a_config_error(tree) -> None:
     import json

@@ -2,7 +2,7 @@
 
 import json
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuscale.base.errors import GpuscaleError
@@ -47,7 +47,6 @@ ROWS = st.lists(st.tuples(LABELS, st.floats()), max_size=3)
     ROWS,
     ROWS,
 )
-@settings(max_examples=300, deadline=None)
 def test_any_objects_and_series(looks, targets, usage) -> None:
     prometheus = PrometheusLook("http://p", targets=targets, usage=usage)
     report = diagnose(Snapshot(1_790_000_000_000, looks=looks, prometheus=prometheus))
@@ -68,7 +67,6 @@ def test_any_objects_and_series(looks, targets, usage) -> None:
         max_size=5,
     )
 )
-@settings(max_examples=100, deadline=None)
 def test_any_metrics_of_an_agent(lines) -> None:
     try:
         families = {each.name: each for each in parse_text("\n".join(lines) + "\n")}
@@ -79,7 +77,6 @@ def test_any_metrics_of_an_agent(lines) -> None:
 
 
 @given(st.text(max_size=40))
-@settings(max_examples=200, deadline=None)
 def test_any_address(text) -> None:
     found = service_in(f"http://{text}")
     assert found is None or len(found) == 3

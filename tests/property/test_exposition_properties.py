@@ -3,7 +3,7 @@
 import math
 from decimal import Decimal
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuscale.base.exposition.families import TYPES, Family, Sample
@@ -36,7 +36,6 @@ def families(draw):
 
 
 @given(st.lists(families(), max_size=4, unique_by=lambda family: family.name))
-@settings(max_examples=200, deadline=None)
 def test_what_is_rendered_reads_back(given_families) -> None:
     text = render_text(given_families)
     back = parse_text(text)
@@ -101,7 +100,6 @@ PIECES = st.sampled_from(
 
 
 @given(st.lists(PIECES, max_size=30).map("".join))
-@settings(max_examples=500, deadline=None)
 def test_any_text_is_read_or_refused_with_its_line(text) -> None:
     try:
         parse_text(text)
@@ -116,7 +114,6 @@ def test_any_text_is_read_or_refused_with_its_line(text) -> None:
     st.lists(st.lists(PIECES, max_size=20).map("".join), min_size=1, max_size=4),
     st.booleans(),
 )
-@settings(max_examples=500, deadline=None)
 def test_a_scrape_takes_all_of_a_text_or_nothing(format_, texts, ends) -> None:
     """The quick way of a repeated scrape and the reading entry by entry agree."""
     store = SeriesStore()

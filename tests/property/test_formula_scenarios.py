@@ -7,12 +7,13 @@ from hypothesis import Phase, assume, given, settings
 from hypothesis import strategies as st
 
 from drawn_scenarios import drawn_setup
+from examples import at_most
 from gpuscale.lab.sim.formula.reasons import why_not
 from gpuscale.lab.sim.simulation import simulate
 
 
 # A smaller number is another scenario, not a smaller one.
-@settings(max_examples=60, phases=[Phase.explicit, Phase.generate])
+@settings(at_most(60), phases=[Phase.explicit, Phase.generate])
 @given(st.integers(0, 2**32))
 def test_a_drawn_scenario_is_the_same_by_formula(number: int) -> None:
     setup = drawn_setup(number)

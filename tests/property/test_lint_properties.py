@@ -2,7 +2,7 @@
 
 import json
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuscale.base.errors import ConfigError
@@ -138,24 +138,20 @@ def tell(*files) -> None:
 
 
 @given(RULES, HPA)
-@settings(max_examples=300, deadline=None)
 def test_rules_and_autoscalers(rules, hpa) -> None:
     tell(json.dumps(rules), json.dumps(hpa))
 
 
 @given(SCALED_OBJECT, HPA)
-@settings(max_examples=300, deadline=None)
 def test_scaled_objects(scaled_object, hpa) -> None:
     tell(json.dumps(scaled_object), json.dumps(hpa))
 
 
 @given(ANYTHING)
-@settings(max_examples=200, deadline=None)
 def test_anything_at_all(data) -> None:
     tell(json.dumps(data))
 
 
 @given(st.text(max_size=200))
-@settings(max_examples=200, deadline=None)
 def test_any_text(text) -> None:
     tell(text)

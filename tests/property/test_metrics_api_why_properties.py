@@ -3,7 +3,7 @@
 
 from dataclasses import replace
 
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gpuscale.base.clock import ManualClock
@@ -69,7 +69,6 @@ DOCUMENT = st.fixed_dictionaries(
 
 
 @given(DOCUMENT | st.dictionaries(st.text(max_size=6), JSON, max_size=4))
-@settings(max_examples=400, deadline=None)
 def test_explanations_from_outside(document) -> None:
     try:
         lines = list(text_lines(document))
@@ -80,7 +79,6 @@ def test_explanations_from_outside(document) -> None:
 
 
 @given(st.text(max_size=40), st.text(max_size=20), st.text(max_size=20))
-@settings(max_examples=300, deadline=None)
 def test_paths_of_questions(whose, metric, selector) -> None:
     try:
         path = why_path(whose, metric, selector)
@@ -214,7 +212,6 @@ THE_POD = CustomTarget("pods", "ml", "a", "m")
     skew_ms=0,
     is_known=True,
 )
-@settings(max_examples=300, deadline=None)
 async def test_what_is_explained_is_what_is_served(
     rules, samples, target, series, faults, max_age_s, skew_ms, is_known
 ) -> None:

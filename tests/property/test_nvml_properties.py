@@ -1,9 +1,10 @@
 """What holds of readings whatever the driver says."""
 
 import pynvml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from examples import at_most
 from gpuscale.agent.nvml.faults import REASONS
 from gpuscale.agent.nvml.reader import NvmlReader
 from gpuscale.agent.nvml.settings import NvmlSettings
@@ -51,7 +52,7 @@ def test_use_is_a_percentage_of_a_real_process(samples, since) -> None:
         assert 0 <= use.decode_util <= 100
 
 
-@settings(max_examples=60, deadline=None)
+@at_most(60)
 @given(
     st.dictionaries(st.sampled_from(CALLS), st.sampled_from(CODES), max_size=4),
     st.booleans(),

@@ -5,7 +5,7 @@ import struct
 from contextlib import suppress
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuscale.base.errors import QueryError
@@ -92,7 +92,6 @@ STORE = small_store()
 
 
 @given(QUERIES)
-@settings(max_examples=600, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_any_text_is_answered_or_refused_with_a_query_error(text) -> None:
     with suppress(QueryError):
         instant(STORE, text, 600_000)
@@ -119,7 +118,6 @@ VECTORS = st.recursive(
 
 
 @given(VECTORS)
-@settings(max_examples=200, deadline=None)
 def test_a_step_of_a_range_query_is_the_instant_query_of_that_time(query) -> None:
     times = [300_000, 420_000, 540_000]
     try:
@@ -137,7 +135,6 @@ def test_a_step_of_a_range_query_is_the_instant_query_of_that_time(query) -> Non
 
 
 @given(VECTORS)
-@settings(max_examples=200, deadline=None)
 def test_no_value_is_newer_than_the_question_or_older_than_it_may_be(query) -> None:
     try:
         vector = instant(STORE, query, 580_000)

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from examples import at_most
 from gpuscale.base.errors import QueryError
 from gpuscale.series.promql import evaluate
 from gpuscale.series.promql.vectorised import evaluation
@@ -263,8 +264,7 @@ def assert_alike(found, expected, query) -> None:
     data=st.data(),
 )
 @settings(
-    max_examples=40,
-    deadline=None,
+    at_most(40),
     suppress_health_check=[
         *(HealthCheck.too_slow, HealthCheck.data_too_large),
         # It is set for each example.

@@ -7,6 +7,7 @@ from aiohttp.test_utils import TestServer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples import at_most
 from gpuscale.base.errors import GpuscaleError
 from gpuscale.base.objects.hpa import CrossVersionObjectReference
 from gpuscale.server.metricsapi.wire.paths import (
@@ -117,13 +118,13 @@ async def ask_metrics(url: str) -> None:
 
 
 @given(st.fixed_dictionaries({"status": st.just("success"), "data": ANY | RESULT}))
-@settings(max_examples=60, deadline=None)
+@at_most(60)
 async def test_any_answer_of_a_prometheus_is_a_value_or_an_error(answer) -> None:
     await answered(json.dumps(answer), ask_prometheus)
 
 
 @given(ANY | st.fixed_dictionaries({"items": ANY | ITEMS}))
-@settings(max_examples=60, deadline=None)
+@at_most(60)
 async def test_any_answer_of_a_metrics_api_is_a_reading_or_an_error(answer) -> None:
     await answered(json.dumps(answer), ask_metrics)
 

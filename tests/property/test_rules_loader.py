@@ -130,19 +130,16 @@ def test_any_text(text) -> None:
 
 
 @given(ANYTHING)
-@settings(max_examples=150, deadline=None)
 def test_any_structure(data) -> None:
     load(json.dumps(data))
 
 
 @given(FILES)
-@settings(max_examples=150, deadline=None)
 def test_any_values_in_the_right_structure(data) -> None:
     load(json.dumps(data))
 
 
 @given(RULE, st.lists(st.text(max_size=6), min_size=1, max_size=3))
-@settings(max_examples=100, deadline=None)
 def test_a_loaded_rule_gives_a_query_or_says_why_not(rule, names) -> None:
     config = outcome(json.dumps([rule]))
     if isinstance(config, ConfigError):

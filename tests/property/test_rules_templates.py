@@ -97,13 +97,11 @@ def test_any_text_is_a_template_or_a_template_error(text) -> None:
 
 
 @given(st.lists(PARTS, max_size=14).map("".join))
-@settings(max_examples=300, deadline=None)
 def test_any_words_are_a_template_or_a_template_error(text) -> None:
     render(text)
 
 
 @given(st.lists(ACTIONS, max_size=12).map("".join))
-@settings(max_examples=300, deadline=None)
 def test_any_actions_are_a_template_or_a_template_error(text) -> None:
     render(text)
 

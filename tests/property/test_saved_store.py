@@ -4,7 +4,7 @@
 import struct
 from io import BytesIO
 
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gpuscale.series.saved.reading import Restored, SegmentReader
@@ -65,7 +65,6 @@ def content(store):
 NAMES = [{"__name__": "x", "i": str(i)} for i in range(6)]
 
 
-@settings(max_examples=300)
 @given(
     st.lists(LABELS, min_size=6, max_size=6, unique_by=lambda it: tuple(sorted(it.items()))), STEPS
 )
@@ -135,7 +134,6 @@ def test_a_store_survives_its_segments(names, steps) -> None:
     assert found.keys() == wanted.keys()
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.binary(max_size=200), st.booleans())
 def test_no_bytes_crash_the_reader(data, has_header) -> None:
     header = SegmentHeader(START_MS, bytes(16)).encode() if has_header else b""
@@ -150,7 +148,6 @@ def test_no_bytes_crash_the_reader(data, has_header) -> None:
         pass
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.sampled_from([1, 2]), st.binary(max_size=120), st.binary(max_size=120))
 def test_no_record_with_a_right_checksum_crashes_the_reader(kind, first, second) -> None:
     import json

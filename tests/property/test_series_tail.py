@@ -3,7 +3,7 @@
 
 import struct
 
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gpuscale.series.storage.store import SeriesStore
@@ -141,7 +141,6 @@ class Driven:
 READ_ONE = ("read", 1)
 
 
-@settings(max_examples=400)
 @given(st.lists(st.one_of(STEPS), max_size=80), st.sampled_from([0, 500]))
 @example(
     [("first", [0]), READ_ONE, ("second", [0, 1]), ("first", [1]), READ_ONE, ("first", [0])], 500
@@ -152,13 +151,11 @@ def test_each_sample_is_read_once_and_in_order(steps, wait_ms) -> None:
     assert driven.reader.kept == driven.held()
 
 
-@settings(max_examples=200)
 @given(st.lists(st.one_of([*STEPS, LINES, LINES]), max_size=80), st.sampled_from([0, 300]))
 def test_lines_of_a_stream_are_read_in_order_too(steps, wait_ms) -> None:
     Driven(steps, wait_ms=wait_ms).check_kept()
 
 
-@settings(max_examples=200)
 @given(
     st.lists(st.one_of([*STEPS, LINES]), min_size=20, max_size=80),
     st.integers(15, 60),

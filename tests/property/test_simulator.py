@@ -1,8 +1,9 @@
 """Conservation laws of the simulated cluster, whatever the scenario."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from examples import at_most
 from gpuscale.base.objects.pods import PodPhase
 from gpuscale.hpa.cluster.scheduling.resources import gpu_count
 from gpuscale.lab.sim.autoscaler import HpaController
@@ -72,7 +73,7 @@ spec:
 """
 
 
-@settings(max_examples=25, deadline=None)
+@at_most(25)
 @given(
     replicas=st.integers(0, 4),
     gpus=st.integers(1, 3),

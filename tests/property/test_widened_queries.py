@@ -4,7 +4,7 @@
 import json
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from gpuscale.base.errors import QueryError
@@ -195,7 +195,6 @@ def rows_of(value):
     )
 
 
-@settings(max_examples=300, deadline=None)
 @given(QUERIES, STORES, st.sampled_from(NAMESPACES), NAMES, st.none() | NAMES)
 def test_what_is_cut_out_is_what_the_exact_query_gives(
     query, series, namespace, names, others

@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuscale.base.objects.meta import ObjectMeta
@@ -61,7 +61,6 @@ PODS = st.builds(
 )
 
 
-@settings(max_examples=200)
 @given(
     st.lists(
         st.tuples(st.integers(0, 8), st.sampled_from("ab"), st.booleans(), st.integers(1, 4)),

@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from examples import at_most
 from gpuscale.base import compiling
 from gpuscale.base.errors import UsageError
 from gpuscale.lab.plan.fleet.fleet import FleetPool, FleetRun, FleetService, replay_fleet
@@ -179,7 +180,7 @@ SERVICES = [
 ]
 
 
-@settings(max_examples=40, deadline=None)
+@at_most(40)
 @given(st.lists(st.lists(st.floats(0, 20), min_size=5, max_size=5), min_size=1, max_size=40))
 def test_gpus_are_given_once_and_pods_are_counted_once(demand):
     result = replayed(SERVICES, POOLS, demand, details=10_000)

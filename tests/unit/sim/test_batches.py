@@ -8,9 +8,10 @@ its batch a request ends at the rate n / T(n), so balance equations give how man
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from examples import at_most
 from gpuscale.base.loads import StepsLoad
 from gpuscale.lab.queueing.batching import BatchCurve, Batching
 from gpuscale.lab.queueing.times import Constant, Exponential
@@ -143,7 +144,7 @@ def test_a_pod_that_goes_ends_its_batch_and_takes_nothing_new():
     assert service.served == 4
 
 
-@settings(max_examples=40)
+@at_most(40)
 @given(
     rate=st.floats(0.1, 30.0),
     pods=st.lists(st.integers(0, 4), min_size=1, max_size=60),

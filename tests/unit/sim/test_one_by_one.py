@@ -8,9 +8,10 @@ import math
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from examples import at_most
 from gpuscale.base.loads import SineLoad, StepsLoad, TraceLoad
 from gpuscale.lab.queueing.tally import percentile
 from gpuscale.lab.queueing.theory import erlang_c
@@ -55,7 +56,7 @@ def test_even_arrivals_of_a_steady_load_never_wait():
     assert service.waiting_s == pytest.approx(0.0, abs=1e-6)
 
 
-@settings(max_examples=40)
+@at_most(40)
 @given(
     rate=st.floats(0.1, 50.0),
     pods=st.lists(st.integers(0, 4), min_size=1, max_size=60),

@@ -3,9 +3,10 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from examples import at_most
 from gpuscale.base.objects.meta import ObjectMeta, OwnerReference
 from gpuscale.base.objects.nodes import Node
 from gpuscale.base.objects.pods import Container, Pod, PodPhase, PodSpec, PodStatus
@@ -105,7 +106,7 @@ def check(made: Cluster) -> None:
         )
 
 
-@settings(max_examples=60, deadline=None)
+@at_most(60)
 @given(st.lists(steps, max_size=40))
 def test_each_answer_is_that_of_a_look_at_every_pod(history) -> None:
     made = cluster()
@@ -114,7 +115,7 @@ def test_each_answer_is_that_of_a_look_at_every_pod(history) -> None:
     check(made)
 
 
-@settings(max_examples=60, deadline=None)
+@at_most(60)
 @given(st.lists(steps, max_size=25), steps)
 def test_a_selection_that_changes_has_another_version(history, last) -> None:
     made = cluster()
@@ -132,7 +133,7 @@ def test_a_selection_that_changes_has_another_version(history, last) -> None:
             assert all(new > old for new, old in zip(now, version, strict=True))
 
 
-@settings(max_examples=60, deadline=None)
+@at_most(60)
 @given(
     st.dictionaries(st.sampled_from("pqrstu"), st.sampled_from(SELECTORS)),
     st.lists(labels, max_size=5),

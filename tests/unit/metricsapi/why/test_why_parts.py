@@ -7,9 +7,10 @@ import math
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from examples import at_most
 from gpuscale.base.clock import ManualClock
 from gpuscale.base.errors import UnavailableError
 from gpuscale.base.objects.selectors import Selector
@@ -165,7 +166,7 @@ async def test_a_part_that_the_source_does_not_answer_is_unknown_not_empty() -> 
 numbers = st.one_of(st.none(), st.floats(0, 1e6, allow_nan=False), st.just(math.nan))
 
 
-@settings(max_examples=60, deadline=None)
+@at_most(60)
 @given(st.lists(st.tuples(numbers, numbers), min_size=1, max_size=6))
 async def test_the_query_is_the_largest_share_of_objects_that_have_all_parts(parts) -> None:
     pods = [(f"p{i}", *each) for i, each in enumerate(parts)]

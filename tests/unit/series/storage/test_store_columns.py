@@ -6,7 +6,7 @@ from collections import defaultdict
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuscale.series.storage import groups
@@ -183,7 +183,6 @@ class Driven:
                     assert (t_ms, None if is_stale(value) else value) == sample
 
 
-@settings(max_examples=300)
 @given(st.lists(steps, max_size=60))
 def test_all_that_is_appended_is_there(steps) -> None:
     driven = Driven(1_000_000)
@@ -199,7 +198,6 @@ def test_all_that_is_appended_is_there(steps) -> None:
         assert (group.going_on, group.blocks) == (0, [])
 
 
-@settings(max_examples=300)
 @given(st.lists(steps, min_size=15, max_size=60))
 def test_what_makes_room_is_known_to_be_missing_and_the_newest_stays(steps) -> None:
     driven = Driven(25)
@@ -214,7 +212,6 @@ def test_what_makes_room_is_known_to_be_missing_and_the_newest_stays(steps) -> N
     driven.check()
 
 
-@settings(max_examples=200)
 @given(st.lists(st.tuples(st.integers(1, 15), subsets, subsets), min_size=1, max_size=60))
 def test_of_each_step_the_newest_line_is_kept_whole(lines) -> None:
     store = SeriesStore(10_000)
