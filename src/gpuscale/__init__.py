@@ -38,10 +38,10 @@ __all__ = [
     "tune",
 ]
 
-if not TYPE_CHECKING:  # a type checker would take every name for one of ours
+if not TYPE_CHECKING:  # hidden from type checkers, which would take any name for one of ours
 
     def __getattr__(name: str) -> object:
-        # Every process imports this module, so it loads nothing before it is asked for.
+        # Every process imports this module, so it loads other modules on demand only.
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         if name in {"simulate", "tune"}:

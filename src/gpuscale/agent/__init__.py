@@ -1,1 +1,1 @@
-"""What runs on a GPU node: it reads GPUs, finds whose they are, and serves both to scrapers."""
+"""The node agent: it reads a node's GPUs, finds the pods that use them, and serves both to scrapers."""

@@ -1,4 +1,4 @@
-"""The parts that the node agent's settings are in, and the flags of dcgm-exporter that change nothing here.
+"""The sections of the node agent's settings, and dcgm-exporter's flags that change nothing here.
 
 Names, variables and defaults of all flags without `is_ours` are dcgm-exporter's.
 

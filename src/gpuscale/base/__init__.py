@@ -1,1 +1,1 @@
-"""Words that every other package uses: errors, clocks, quantities, selectors, documents."""
+"""The basics of all other packages: errors, clocks, quantities, selectors, documents."""

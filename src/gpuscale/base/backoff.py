@@ -1,10 +1,10 @@
-"""Waits between tries: each is twice the one before, up to a longest."""
+"""Exponential backoff with a maximum."""
 
 import random
 
 
 class Backoff:
-    """Waits that double, in the unit of the bounds.
+    """Waiting times that double, in the unit of the bounds.
 
     Args:
         first: the wait after the first failure.
@@ -24,9 +24,9 @@ class Backoff:
         return wait
 
     def jittered(self) -> float:
-        """Return at least half of the next wait, by chance: what ended one connection has often ended all."""
+        """Return the next wait, randomly shortened by up to half, as many connections often end together."""
         return self.advance() * random.uniform(0.5, 1.0)  # noqa: S311 - no secret
 
     def reset(self) -> None:
-        """Begin again with the first wait."""
+        """Start again with the first wait."""
         self.wait = self._first

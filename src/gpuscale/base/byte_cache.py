@@ -1,4 +1,4 @@
-"""Caches that are bounded in bytes, each for itself and all of them together by one accountant.
+"""Caches with limits on bytes: each has its own, and an accountant limits their sum.
 
 What a cache holds often comes from outside: texts of requests, names, answers. A bound on the number of
 entries is no bound then, as one of them may be as large as a request. An entry above `MAX_ENTRY_BYTES` is not
@@ -34,7 +34,7 @@ _LEAST_SHARE = 0.25
 
 
 class Accountant:
-    """Keeps all caches together below a number of bytes.
+    """Keeps the sum of all caches below a number of bytes.
 
     Args:
         most_bytes: where they have more, the largest cache drops what was used longest ago.
@@ -48,11 +48,11 @@ class Accountant:
         self._held: dict[str, int] = {}
 
     def add(self, cache: "ByteCache[K, V]") -> None:
-        """Take a cache into account for as long as somebody holds it."""
+        """Register a cache while it is referenced."""
         self._caches.add(cast("ByteCache[Hashable, object]", cache))
 
     def hold(self, name: str, size: int) -> None:
-        """Take into account what is needed and no cache can drop; caches make room for it.
+        """Reserve bytes that no cache can free; caches shrink accordingly.
 
         Args:
             name: in metrics, in place of what was held under it before.
@@ -63,21 +63,21 @@ class Accountant:
             self.balance()
 
     def balance(self) -> None:
-        """Make room until all caches together are within the bound."""
+        """Shrink caches until their sum is within the limit."""
         held = sum(self._held.values())
         most = max(self.most_bytes - held, round(_LEAST_SHARE * self.most_bytes))
         while sum(cache.bytes for cache in self._caches) > most:
             max(self._caches, key=lambda cache: cache.bytes).drop_oldest()
 
     def bytes_by_name(self) -> dict[str, int]:
-        """Return the bytes of the caches, and of what is held, by name, sorted."""
+        """Return the bytes of caches and reservations by name, sorted."""
         found = dict(self._held)
         for cache in self._caches:
             found[cache.name] = found.get(cache.name, 0) + cache.bytes
         return dict(sorted(found.items()))
 
     def total(self) -> int:
-        """Return the bytes of all caches and of what is held."""
+        """Return the total bytes of caches and reservations."""
         return sum(cache.bytes for cache in self._caches) + sum(self._held.values())
 
 
@@ -86,7 +86,7 @@ ACCOUNTANT = Accountant()
 
 
 class ByteCache(Generic[K, V]):
-    """Values by key; what was used longest ago goes first.
+    """A cache of values by key; the least recently used go first.
 
     Args:
         name: in metrics.
@@ -114,7 +114,7 @@ class ByteCache(Generic[K, V]):
         return len(self._entries)
 
     def __iter__(self) -> Iterator[K]:
-        """Yield the keys, the one that was used longest ago first."""
+        """Yield the keys, least recently used first."""
         return iter(self._entries)
 
     def get(self, key: K) -> V | None:
@@ -122,17 +122,17 @@ class ByteCache(Generic[K, V]):
         entry = self._entries.get(key)
         if entry is None:
             return None
-        with suppress(KeyError):  # another thread made room meanwhile
+        with suppress(KeyError):  # another thread has made room meanwhile
             self._entries.move_to_end(key)
         return entry[0]
 
     def peek(self, key: K) -> V | None:
-        """Return the value of a key, and leave its turn as it is."""
+        """Return the value of a key, without marking it as used."""
         entry = self._entries.get(key)
         return None if entry is None else entry[0]
 
     def put(self, key: K, value: V, size: int) -> bool:
-        """Keep a value, and return whether it is kept.
+        """Store a value, and return whether there was room.
 
         Args:
             key: of the value.
@@ -152,7 +152,7 @@ class ByteCache(Generic[K, V]):
             return key in self._entries
 
     def resize(self, key: K, size: int) -> None:
-        """Take note that the value of a key has grown or shrunk; its turn stays as it is."""
+        """Update the size of a key's value, without marking it as used."""
         with self._accountant.lock:
             entry = self._entries.get(key)
             if entry is not None:
@@ -166,7 +166,7 @@ class ByteCache(Generic[K, V]):
                 self.bytes -= entry[1]
 
     def drop_oldest(self) -> None:
-        """Forget what was used longest ago."""
+        """Drop the least recently used value."""
         with self._accountant.lock:
             _, (_, size) = self._entries.popitem(last=False)
             self.bytes -= size
@@ -181,7 +181,7 @@ class ByteCache(Generic[K, V]):
 def remembered(
     name: str, most_bytes: int, size: Callable[[object], int] | None = None
 ) -> Callable[[Callable[[str], V]], Callable[[str], V]]:
-    """Return a decorator that remembers what a function makes of texts up to `MAX_TEXT` characters.
+    """Return a decorator that caches a function of texts, up to `MAX_TEXT` characters long.
 
     Args:
         name: of the cache in metrics.
@@ -212,7 +212,7 @@ def deep_bytes(value: object) -> int:
 
     What is in there twice counts twice; members of an Enum, which are there anyway, count nothing.
     """
-    # By the exact type first: this is asked for each answer that is kept, and most are texts in tuples.
+    # The exact type first: this runs for every cached answer, and most are tuples of texts.
     kind = type(value)
     if kind in _PLAIN:
         return sys.getsizeof(value)

@@ -1,4 +1,4 @@
-"""Time as everything in gpuscale sees it: whole milliseconds since the Unix epoch.
+"""Clocks: whole milliseconds since the Unix epoch.
 
 Pure packages take `now_ms` as an argument. Servers and the live loop take a `Clock`, so that a run
 can be sped up, and tests can move time by hand. This is the only module that reads the machine's clock.
@@ -14,7 +14,7 @@ _SMALLEST_STEP_MS = 50
 
 
 class Clock(Protocol):
-    """Where the current time comes from, and how to wait for a later one."""
+    """A source of the current time that can wait for a later one."""
 
     def now_ms(self) -> int:
         """Return milliseconds since the Unix epoch."""
@@ -26,7 +26,7 @@ class Clock(Protocol):
 
 
 class Origin(NamedTuple):
-    """One moment, by two of the machine's clocks."""
+    """One moment, read from two of the machine's clocks."""
 
     unix_ms: int
     monotonic_s: float
@@ -57,7 +57,7 @@ class WallClock:
 
 
 class FollowingClock(WallClock):
-    """The machine's time, also after that was set, for what stamps values for as long as the machine runs.
+    """The machine's time, corrected when that is set; for timestamps of long-running programs.
 
     It moves in `follow` alone: between two calls time passes evenly and never goes backwards. So call that
     where nothing is being timed.
@@ -71,7 +71,7 @@ class FollowingClock(WallClock):
         self._unix_ns = unix_ns
 
     def follow(self) -> float:
-        """Return by how many seconds the machine's time was set since, ahead or back, and take it over.
+        """Correct the clock if the machine's was set; return by how many seconds.
 
         A difference that reading two clocks one after the other can make is 0.0, and is left.
         """
@@ -79,7 +79,7 @@ class FollowingClock(WallClock):
         unix_ms = self._unix_ns() // 1_000_000
         now_s = time.monotonic()
         moved_ms = unix_ms - (self.origin.unix_ms + int((now_s - self.origin.monotonic_s) * 1000))
-        # A busy machine may let the process wait between two looks.
+        # A busy machine may suspend the process between the two readings.
         if abs(moved_ms) < _SMALLEST_STEP_MS + (now_s - before_s) * 1000:
             return 0.0
         self.origin = Origin(unix_ms, now_s)
@@ -96,17 +96,17 @@ class ManualClock:
         return self._now_ms
 
     def advance(self, seconds: float) -> None:
-        """Move forward by `seconds`."""
+        """Advance by `seconds`."""
         self._now_ms += round(seconds * 1000)
 
     async def sleep(self, seconds: float) -> None:
-        """Move forward by `seconds` and let other tasks run once."""
+        """Advance by `seconds`, and let other tasks run once."""
         self.advance(seconds)
         await asyncio.sleep(0)
 
 
 class Silence:
-    """A time without news.
+    """The time since the last news.
 
     Args:
         clock: measures how long it lasts.
@@ -118,7 +118,7 @@ class Silence:
         self._since_ms = clock.now_ms() if since_ms is None else since_ms
 
     def is_over(self, limit_s: float) -> bool:
-        """Return whether it has lasted longer than a limit."""
+        """Return whether the silence has lasted longer than a limit."""
         return self._lasted_s() > limit_s
 
     def __str__(self) -> str:

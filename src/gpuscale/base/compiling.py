@@ -1,4 +1,4 @@
-"""numba, imported here alone: plain functions compiled as they stand, with what they call, and kept on disk.
+"""Compiling plain functions with numba, which only this module imports, and caching the results on disk.
 
 numba calls compiled functions only, so each plain function that another calls is compiled too, and linked
 into a copy of the caller. What is kept on disk is found by the code of all of them and by the constants that
@@ -67,7 +67,7 @@ def compiled(
 
 
 def _reason(text: str) -> str:
-    """Return why numba refuses a function, and the file and line, from its message of many lines."""
+    """Return why numba refuses a function, with file and line, extracted from its long message."""
     lines = [line.strip() for line in text.splitlines()]
     reason = next(
         (line for line in lines if line and not line.startswith("Failed in ")), "no reason"
@@ -93,7 +93,7 @@ def _linked(
 
 
 def _callees(function: FunctionType) -> Iterator[tuple[str, FunctionType]]:
-    """Yield the plain functions of its module that a function names."""
+    """Yield the plain functions of its module that a function refers to."""
     for name in function.__code__.co_names:
         found = function.__globals__.get(name)
         if isinstance(found, FunctionType):
@@ -101,7 +101,7 @@ def _callees(function: FunctionType) -> Iterator[tuple[str, FunctionType]]:
 
 
 def fingerprint(function: FunctionType) -> str:
-    """Return a name for the code of a function, of all that it calls, and of the constants that they use.
+    """Return a hash over a function's code, the functions it calls, and their constants.
 
     The named tuples that their modules know belong to it: numba keeps those of the arguments by their names,
     and fails where a kept one is called otherwise by now.
@@ -143,13 +143,13 @@ def _add_code(update: Callable[[bytes], None], code: CodeType) -> None:
 
 
 def cache_folder() -> Path:
-    """Return where compiled functions are kept: until this program ends, where none can be written to."""
+    """Return the cache folder of compiled functions; a temporary one if none is writable."""
     try:
         folder = _wanted_folder()
         folder.mkdir(parents=True, exist_ok=True)
         if os.access(folder, os.W_OK):
             return folder
-    except (OSError, RuntimeError):  # pathlib raises the latter for a user without a home
+    except (OSError, RuntimeError):  # pathlib raises the latter for a user without a home directory
         pass
     return _folder_for_now()
 
@@ -165,5 +165,5 @@ def _wanted_folder() -> Path:
 def _folder_for_now() -> Path:
     folder = tempfile.mkdtemp(prefix="gpuscale-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    os.environ[CACHE_VARIABLE] = folder  # of worker processes too
+    os.environ[CACHE_VARIABLE] = folder  # worker processes included
     return Path(folder)

@@ -1,4 +1,4 @@
-"""Doors of packages: what a package offers stands in its `__init__`, and is loaded when it is asked for.
+"""Package doors: the names in a package's `__init__`, whose modules are loaded on first use.
 
 A package lists its names as imports below `if TYPE_CHECKING`, for readers and type checkers, and has
 `__getattr__ = door(__name__)` otherwise. So a process that enters by one name loads what is behind that name,
@@ -18,9 +18,7 @@ def door(package: str) -> Callable[[str], object]:
     def load(name: str) -> object:
         if not modules:
             modules.update(_modules_of_names(package))
-        if (
-            name not in modules
-        ):  # also a module of the package, which the import system then looks for
+        if name not in modules:  # raised for submodules too, which the import system then looks for
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         module = modules[name]
         __import__(module)  # unlike import_module, it is seen by `python -X importtime`

@@ -1,4 +1,4 @@
-"""What `gpuscale lint` and `gpuscale doctor` look for, and what they report."""
+"""The types of checks and findings of `gpuscale lint` and `gpuscale doctor`."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ AnyJudge = TypeVar("AnyJudge", bound="Judge[Any, Any]")
 
 
 class Severity(Enum):
-    """How bad it is."""
+    """How bad a finding is."""
 
     ERROR = "error"
     """It can't work."""
@@ -28,7 +28,7 @@ class Severity(Enum):
 
 @dataclass(frozen=True, slots=True)
 class FixRequest:
-    """One request that is part of a fix."""
+    """A request that is part of a fix."""
 
     path: str
     """Of the object to patch, or of the collection to create it in."""
@@ -39,7 +39,7 @@ class FixRequest:
 
 @dataclass(frozen=True, slots=True)
 class Fix:
-    """What to do."""
+    """How to fix a finding."""
 
     say: str
     """In one sentence."""
@@ -51,7 +51,7 @@ class Fix:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that is looked for."""
+    """A check with its id and severity."""
 
     id: str
     """Stable: scripts and suppressions may name it."""
@@ -81,7 +81,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Finding(Generic[Where]):
-    """Something that is wrong, or may be. Made by `Check.found`."""
+    """A fault, or a possible one. Created by `Check.found`."""
 
     check: Check
     where: Where
@@ -94,7 +94,7 @@ class Finding(Generic[Where]):
     """What follows from it, and ends with it."""
 
     def whole(self) -> Iterator["Finding[Where]"]:
-        """Yield the finding and all that is folded under it."""
+        """Yield the finding and all findings folded under it."""
         yield self
         for each in (*self.same, *self.consequences):
             yield from each.whole()
@@ -102,7 +102,7 @@ class Finding(Generic[Where]):
 
 @dataclass(frozen=True, slots=True)
 class Unseen:
-    """A part of the chain that was not looked at; nothing is known of it, good or bad."""
+    """A part of the chain that could not be read."""
 
     hop: str
     about: str
@@ -113,16 +113,16 @@ class Unseen:
 
 @dataclass(frozen=True, slots=True)
 class Report(Generic[Where]):
-    """All that was found."""
+    """All findings."""
 
     findings: tuple[Finding[Where], ...]
 
     def count(self, severity: Severity) -> int:
-        """Return how many findings are of a severity."""
+        """Return the number of findings of a severity."""
         return sum(finding.check.severity is severity for finding in self.findings)
 
     def fails(self, *, strict: bool = False) -> bool:
-        """Return whether something has to be done: errors and warnings count, with `strict` notes too."""
+        """Return whether action is needed: on errors and warnings, with `strict` on notes too."""
         return any(
             strict or finding.check.severity is not Severity.NOTE for finding in self.findings
         )
@@ -130,7 +130,7 @@ class Report(Generic[Where]):
 
 @dataclass(frozen=True, slots=True)
 class ChainReport(Report[str]):
-    """All that was found in a cluster, hop by hop; a place is `kind/name` or `kind/namespace/name`."""
+    """Findings about a cluster, by hop; a place is `kind/name` or `kind/namespace/name`."""
 
     hops: tuple[str, ...]
     seen: Mapping[str, int]
@@ -139,12 +139,12 @@ class ChainReport(Report[str]):
 
     @property
     def is_healthy(self) -> bool:
-        """Return whether nothing has to be done; notes are only worth a look."""
+        """Return whether no action is needed; notes don't count."""
         return not self.fails()
 
 
 class Checks:
-    """The checks of one judge, in the order in which the docs list them.
+    """One judge's checks, in the order of the docs.
 
     Args:
         hop: the part of the chain that they are about, for checks of the doctor.
@@ -156,7 +156,7 @@ class Checks:
         self._checks = [check for checks in including for check in checks]
 
     def add(self, id_: str, severity: Severity, explanation: str, fix: str) -> Check:
-        """Register a check, and return it for the judge to report findings with."""
+        """Register a check, and return it."""
         check = Check(id_, severity, explanation, fix, self.hop)
         self._checks.append(check)
         return check
@@ -167,7 +167,7 @@ class Checks:
 
 @dataclass(frozen=True, slots=True)
 class Judge(Generic[Subject, Where]):
-    """Code that looks for something, beside all that it can find."""
+    """Code with a set of checks."""
 
     name: str
     """A plug-in's is the name of its entry point."""
@@ -193,7 +193,7 @@ _PLUGINS: PluginGroup[Judge[Any, Any]] = PluginGroup("gpuscale.checks", Judge)
 
 
 def with_plugins(judges: Sequence[AnyJudge], kind: type[AnyJudge]) -> tuple[AnyJudge, ...]:
-    """Return judges and those of the same kind that plug-ins offer.
+    """Return the built-in judges and those of plug-ins.
 
     Raises:
         PluginError: a plug-in can't be used, or one of its checks has the id of another check.

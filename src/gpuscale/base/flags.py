@@ -1,4 +1,4 @@
-"""Flags of a server from one table: the command line, the help and the messages about wrong values use it."""
+"""A server's flags in one table, for the command line, the help and error messages."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ _Value = TypeVar("_Value")
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """One setting of a server."""
+    """A setting of a server."""
 
     name: str
     """Without the dashes."""
@@ -41,7 +41,7 @@ class Flag:
 
 @dataclass(frozen=True, slots=True)
 class FileText:
-    """The texts of a flag as a file has them."""
+    """A flag's texts in a settings file."""
 
     texts: tuple[str, ...]
     place: str
@@ -49,7 +49,7 @@ class FileText:
 
 
 class FlagReader:
-    """The values of flags in the types that settings have. All faults are collected and raised by `finish`.
+    """The values of flags, converted to the types of settings; faults are collected for `finish`.
 
     A value that can't be read counts as the flag's default, so that the others are still checked.
 
@@ -77,20 +77,20 @@ class FlagReader:
         self._faults: dict[str, None] = {}
 
     def untouched(self) -> "FlagReader":
-        """Return a reader of the same flags, of which none is given."""
+        """Return a reader of the same flags with none given."""
         return FlagReader(self._flags, {})
 
     def with_fallback(self, file: Mapping[str, FileText]) -> "FlagReader":
-        """Return a reader that takes what another file says where nothing else is given."""
+        """Return a reader with another file as fallback."""
         file = {**file, **self._file}
         return FlagReader(self._flags, self._given, self._environment, self._words, file)
 
     def fault(self, text: str) -> None:
-        """Note what is wrong; the same text counts once."""
+        """Record a fault, each text once."""
         self._faults[text] = None
 
     def finish(self) -> None:
-        """Raise all that is wrong.
+        """Raise the collected faults.
 
         Raises:
             UsageError: with a line for each fault.
@@ -99,7 +99,7 @@ class FlagReader:
             raise UsageError("\n".join(self._faults))
 
     def notes(self, *, skips_off: bool = False) -> tuple[str, ...]:
-        """Return what to say of given flags that change nothing here.
+        """Return notes on given flags without effect.
 
         Args:
             skips_off: whether to say nothing of booleans that are switched off.
@@ -114,7 +114,7 @@ class FlagReader:
     # Texts
 
     def is_given(self, name: str) -> bool:
-        """Return whether something was given: the flag, its variable, or its key in the file."""
+        """Return whether a flag, its variable or its key in the file is given."""
         return bool(self._texts(name))
 
     def variable(self, name: str) -> str:
@@ -126,7 +126,7 @@ class FlagReader:
         return texts[-1] if texts else self._flags[name].default
 
     def every(self, name: str) -> Sequence[str]:
-        """Return all texts of a flag that may be given several times."""
+        """Return all texts of a repeatable flag."""
         default = self._flags[name].default
         return self._texts(name) or ([default] if default else [])
 
@@ -136,12 +136,12 @@ class FlagReader:
         return tuple(item for item in found if item)
 
     def path(self, name: str) -> Path | None:
-        """Return a path; None where there is none."""
+        """Return a path; None if not given."""
         text = self.text(name)
         return Path(text) if text else None
 
     def pair(self, first: str, second: str) -> tuple[Path, Path] | None:
-        """Return two paths that only go together."""
+        """Return two paths that are only valid together."""
         one, other = self.path(first), self.path(second)
         if one is not None and other is not None:
             return one, other
@@ -169,7 +169,7 @@ class FlagReader:
     def each(
         self, name: str, texts: Sequence[str], convert: Callable[[str], _Value]
     ) -> tuple[_Value, ...]:
-        """Return texts of a flag, converted; each that can't be is a fault."""
+        """Return each of a flag's texts, converted; failures become faults."""
         found = []
         for text in texts:
             try:
@@ -194,7 +194,7 @@ class FlagReader:
         return self._known(name, _seconds, "a duration such as 30s or 10m")
 
     def choice(self, name: str, *choices: str) -> str:
-        """Return one of the choices; an empty text, where it may be, means the first.
+        """Return one of the choices; an empty text means the first, if it is allowed.
 
         Args:
             name: of the flag.
@@ -215,7 +215,7 @@ class FlagReader:
         return text or choices[0]
 
     def _known(self, name: str, read: Callable[[str], _Value | None], expected: str) -> _Value:
-        """Return what a text means; note one that means nothing, and return what the default means."""
+        """Return the value of a known text; record a fault for an unknown one, and return the default."""
         value = read(self.text(name))
         if value is None:
             self._wrong(name, expected)
@@ -228,7 +228,7 @@ class FlagReader:
         self.fault(f"{self._where(name)}: found {self.text(name)!r}, expected {expected}")
 
     def _texts(self, name: str) -> Sequence[str]:
-        """Return what was given; nothing where the default counts."""
+        """Return the given texts; none if the default applies."""
         if texts := self._given.get(name):
             return texts
         if text := self._environment.get(self._flags[name].env, ""):

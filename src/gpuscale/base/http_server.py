@@ -1,4 +1,4 @@
-"""An HTTP/1.1 server that is small: what a node agent needs to be scraped, and to stream.
+"""A small HTTP/1.1 server, sufficient for a node agent's scrapes and streams.
 
 It stays on every GPU node for good, and aiohttp with what it brings is a quarter of an agent's memory. The
 protocol itself is h11's; asyncio carries the bytes, and TLS.
@@ -53,7 +53,7 @@ TEXT_TYPE = "text/plain; charset=utf-8"
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a client asks; names of headers in small letters."""
+    """A request; header names are in lower case."""
 
     method: str
     path: str
@@ -66,10 +66,10 @@ class Request:
 
 
 class BodyWriter(Protocol):
-    """Takes the pieces of an answer that is sent as it comes to be."""
+    """Writes a response in pieces."""
 
     async def write(self, piece: bytes) -> None:
-        """Send a piece; returns when there is room for the next.
+        """Send a piece, and wait until there is room for the next.
 
         Raises:
             ConnectionError: the client is gone.
@@ -77,13 +77,13 @@ class BodyWriter(Protocol):
         ...
 
     def abort(self) -> None:
-        """Break the connection, for a client that takes no more."""
+        """Break the connection, if the client takes nothing."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """An answer: whole, or written piece by piece by a function that is cancelled when the client leaves."""
+    """A response: whole, or written by a function that is cancelled when the client leaves."""
 
     body: bytes | Callable[[BodyWriter], Awaitable[None]] = b""
     status: int = 200
@@ -99,7 +99,7 @@ Handler = Callable[[Request], Awaitable[Response]]
 
 
 class HttpServer:
-    """Answers requests with what a handler returns; GET and HEAD alone.
+    """Serves GET and HEAD requests by a handler.
 
     Args:
         handler: gives the answers. What it raises is logged, and answered with 500.
@@ -148,7 +148,7 @@ class HttpServer:
         return int(self._servers[0].sockets[0].getsockname()[1])
 
     async def stop(self) -> None:
-        """Listen no more, end idle connections, and wait for answers under way."""
+        """Stop listening, close idle connections, and finish running responses."""
         for server in self._servers:
             server.close()
         self._servers.clear()
@@ -170,8 +170,8 @@ class HttpServer:
         self._connections[task] = connection
         try:
             await connection.serve()
-        except OSError:  # timeouts too
-            pass  # the client is gone, or has nothing more to say
+        except OSError:  # TimeoutError included
+            pass  # the client is gone, or sends nothing more
         finally:
             del self._connections[task]
             writer.close()
@@ -180,7 +180,7 @@ class HttpServer:
 
 
 def _most_connections() -> int:
-    """Return how many connections leave enough files to the rest of the process."""
+    """Return a number of connections that leaves enough file descriptors to the process."""
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if files == resource.RLIM_INFINITY:
         return _MOST_CONNECTIONS
@@ -188,7 +188,7 @@ def _most_connections() -> int:
 
 
 class _Connection:
-    """One client, and its requests one after the other."""
+    """A client's connection with its consecutive requests."""
 
     def __init__(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, handler: Handler
@@ -224,7 +224,7 @@ class _Connection:
         return self._protocol.our_state is h11.DONE and self._protocol.their_state is h11.DONE
 
     async def _request(self) -> Request | None:
-        """Return the next request, None where there is none; what is wrong has been answered then."""
+        """Return the next request; None if there is none, or it was malformed and has been refused."""
         try:
             head = await self._head()
             if head is None or not await self._skip_body():
@@ -254,7 +254,7 @@ class _Connection:
                 self._protocol.receive_data(data)
 
     async def _skip_body(self) -> bool:
-        """Return whether the request has ended; one with too large a body has been refused."""
+        """Skip a request's body; return False if it is too large, after refusing it."""
         size = 0
         async with asyncio.timeout(_HEAD_S):
             while True:
@@ -286,7 +286,7 @@ class _Connection:
             await self._stream(request, response, response.body)
 
     async def write(self, piece: bytes) -> None:
-        """Send a piece of an answer under way."""
+        """Send a piece of the current response."""
         self._writer.write(self._send(h11.Data(data=piece)))
         await self._writer.drain()
 
@@ -305,7 +305,7 @@ class _Connection:
         response: Response,
         body: Callable[[BodyWriter], Awaitable[None]],
     ) -> None:
-        """Send the head, and have the body written until it ends or the client leaves."""
+        """Send the head, and let the body be written until it ends or the client leaves."""
         self._is_ending = True  # to see the client leave, a byte of its next request may be taken
         self._writer.write(self._send(_head_of(response.status, response.headers)))
         if request.method == "GET":
@@ -325,18 +325,18 @@ class _Connection:
         await self._writer.drain()
 
     async def _refuse(self, status: int, why: str) -> None:
-        """Answer what is no proper request, and be done with the client."""
+        """Refuse a malformed request, and close the connection."""
         self._is_ending = True
         if self._protocol.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
             return
         text = f"{status} {_PHRASES.get(status, '')}: {why}\n".encode()
         headers = {"Content-Type": TEXT_TYPE, "Connection": "close"}
-        with suppress(OSError):  # the client may be gone already, whatever that is called
+        with suppress(OSError):  # the client may be gone already, which raises various errors
             await self._send_whole(Response(text, status, headers), text)
             await self._linger()
 
     async def _linger(self) -> None:
-        """Pass over what the client still sends: to close before would take the answer from it again."""
+        """Discard what the client still sends, as closing before would discard the response."""
         if self._writer.can_write_eof():
             self._writer.write_eof()
         async with asyncio.timeout(_LINGER_S):
@@ -349,7 +349,7 @@ class _Connection:
 
 def _request(head: h11.Request) -> Request:
     target = head.target.decode("latin-1")
-    if not target.startswith("/"):  # a proxy's form: http://host/path
+    if not target.startswith("/"):  # the form that proxies use: http://host/path
         target = "/" + target.partition("://")[2].partition("/")[2]
     path, _, query = target.partition("?")
     headers: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""Load shapes: how many requests have come by a given moment.
+"""Load shapes: the number of requests up to a given time.
 
 Each shape is its own integral, so that the requests of an interval are exact whatever the step, and a
 run at one step length sees the same number of requests as a run at another.
@@ -29,7 +29,7 @@ class Load(Protocol):
         ...
 
     def changes(self, end: float) -> tuple[float, ...]:
-        """Return the moments in [0, end] at which the rate jumps; empty for smooth loads."""
+        """Return the times in [0, end] at which the rate jumps; empty for smooth loads."""
         ...
 
 
@@ -62,7 +62,7 @@ class StepsLoad:
         return self._totals[index] + rate * (t - start)
 
     def changes(self, end: float) -> tuple[float, ...]:
-        """Return the moments at which the rate really changes."""
+        """Return the times at which the rate changes."""
         before = 0.0
         moments: list[float] = []
         for start, rate in self.steps:
@@ -181,7 +181,7 @@ class TraceLoad:
         return bisect_left(self.arrivals, t) * self.scale
 
     def moment(self, count: float) -> float:
-        """Return when so many requests had come, at least one and at most all."""
+        """Return the time of the n-th request, from the first to the last."""
         return self.arrivals[math.ceil(count / self.scale - _ALMOST) - 1]
 
     def changes(self, end: float) -> tuple[float, ...]:
@@ -190,7 +190,7 @@ class TraceLoad:
 
     @property
     def end_s(self) -> float:
-        """Return when the last request came."""
+        """Return the time of the last request."""
         return self.arrivals[-1]
 
 
@@ -230,6 +230,6 @@ class RateTraceLoad:
 
     @property
     def end_s(self) -> float:
-        """Return until when the rates hold: the last one as long as the one before it."""
+        """Return the end of the last rate, which holds as long as the one before it."""
         last = self.times[-1]
         return last + (last - self.times[-2]) if len(self.times) > 1 else last

@@ -1,4 +1,4 @@
-"""Memory: what is free goes back to the system, and garbage is collected no more often than it pays.
+"""Memory use: freed memory is returned to the system, and garbage is collected less often.
 
 Python looks through all objects again whenever enough new ones have survived. Work that goes over large
 tables at every step makes millions of them and next to no cycles, so all objects are looked at in every step,
@@ -25,7 +25,7 @@ _ARENA_MAX = -8
 
 
 def share_one_arena() -> None:
-    """Have threads that begin from now on take memory from one place, where the C library is glibc.
+    """Let new threads share one malloc arena (glibc), as each arena keeps its free memory.
 
     It keeps what each thread frees for that thread otherwise, so that some of it is never used again.
     """
@@ -35,7 +35,7 @@ def share_one_arena() -> None:
 
 
 def give_memory_back() -> None:
-    """Give the system what was freed, where the C library keeps it; takes some milliseconds."""
+    """Return freed memory to the system (glibc); takes some milliseconds."""
     if (trim := _trim()) is not None:
         trim(0)
 
@@ -45,14 +45,14 @@ _FIRST = 2_000_000
 
 
 class CycleCollector:
-    """Looks for cycles when there are twice as many objects as after it last did."""
+    """Runs the garbage collector when the number of objects has doubled."""
 
     def __init__(self) -> None:
         self._most = _FIRST
 
     def look(self) -> bool:
         """Collect if there are enough new objects; return whether it did."""
-        # While nothing collects, the youngest generation counts objects made less objects freed.
+        # While collection is off, the youngest generation counts allocations less deallocations.
         if gc.get_count()[0] < self._most:
             return False
         gc.collect()
@@ -62,7 +62,7 @@ class CycleCollector:
 
 @contextmanager
 def collecting_rarely() -> Iterator[CycleCollector]:
-    """Let nothing but `CycleCollector.look` collect in the block."""
+    """Let only `CycleCollector.look` collect garbage inside the block."""
     was_on = gc.isenabled()
     gc.disable()
     try:

@@ -1,4 +1,4 @@
-"""A CA and a serving certificate of our own, for servers that were given none.
+"""Self-made certificates: a CA and a serving certificate, for servers without their own.
 
 The API server verifies a metrics API by the `caBundle` of its APIService, for the name
 `<service>.<namespace>.svc`; so these are the names of the certificate, beside those of this machine.
@@ -32,7 +32,7 @@ class KeyPair:
 
 
 def names_of_service(service: str, namespace: str) -> tuple[str, ...]:
-    """Return the names and addresses that a server behind a Service goes by."""
+    """Return the host names and addresses of a server behind a Service."""
     full = f"{service}.{namespace}.svc"
     return (
         full,
@@ -104,7 +104,7 @@ def host_names(pem: bytes) -> tuple[str, ...]:
 
 
 def can_serve(pair: KeyPair, name: str, at_ms: int) -> bool:
-    """Return whether a pair fits together and still holds at a time, under a host name."""
+    """Return whether certificate and key match, and are valid for a host name at a time."""
     try:
         certificate = x509.load_pem_x509_certificate(pair.certificate)
         key = serialization.load_pem_private_key(pair.key, None)

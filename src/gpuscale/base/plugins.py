@@ -22,7 +22,7 @@ class PluginError(UsageError):
 
 @dataclass(frozen=True, slots=True)
 class PluginGroup(Generic[T]):
-    """What plug-ins can add one thing to."""
+    """An extension point for plug-ins."""
 
     name: str
     """Of the entry points."""
@@ -30,7 +30,7 @@ class PluginGroup(Generic[T]):
     """What each entry point refers to; an object of it has a `name`, which is the entry point's."""
 
     def find(self, name: str) -> T | None:
-        """Return what a plug-in offers under a name; None where there is none.
+        """Return a plug-in's object by name; None if there is none.
 
         Raises:
             PluginError: it can't be loaded or is something else, or several have the name.
@@ -39,7 +39,7 @@ class PluginGroup(Generic[T]):
         return None if entry is None else self._load(entry)
 
     def every(self) -> tuple[T, ...]:
-        """Return what all plug-ins offer, by their names.
+        """Return all plug-ins' objects, by name.
 
         Raises:
             PluginError: one can't be loaded or is something else, or several have a name.
@@ -72,7 +72,7 @@ def find_entry(group: str, name: str) -> "EntryPoint | None":
 
 
 def load(entry: "EntryPoint") -> object:
-    """Return what an entry point refers to.
+    """Load an entry point's object.
 
     Raises:
         PluginError: it can't be loaded.
@@ -85,14 +85,14 @@ def load(entry: "EntryPoint") -> object:
 
 
 def described(entry: "EntryPoint") -> str:
-    """Return what messages call an entry point."""
+    """Return an entry point's name for messages."""
     where = f"entry point {entry.group}: {entry.name} = {entry.value}"
     return f"plug-in {_distribution(entry)}, {where}"
 
 
 @lru_cache
 def _entry_points(group: str) -> "tuple[EntryPoint, ...]":
-    from importlib.metadata import entry_points  # 3 MiB with what it imports
+    from importlib.metadata import entry_points  # takes 3 MiB with its imports
 
     return tuple(entry_points(group=group))
 

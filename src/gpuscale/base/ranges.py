@@ -1,4 +1,4 @@
-"""The values that a series can have, handed from what is known of names to what stores values."""
+"""The range of a series' possible values."""
 
 import math
 from collections.abc import Callable

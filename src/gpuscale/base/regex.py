@@ -14,7 +14,7 @@ _LARGE_PATTERN_BYTES = 8 * 1024 * 1024
 
 
 class Match(Protocol):
-    """What a match gives back."""
+    """A match of a regular expression."""
 
     def group(self, index: int | str = 0) -> str | None:
         """Return the text of a group, or None where it took no part."""

@@ -1,4 +1,4 @@
-"""Settings of a program as dataclasses: each field says which flags it comes from, and how they are read.
+"""Settings as dataclasses: each field names its flags and their types.
 
 From that one place come the command line, the help, the tables of the docs, and the keys of the file that
 `--settings` names.
@@ -28,7 +28,7 @@ _FROM = "from"
 
 @dataclass(frozen=True, slots=True)
 class Reading(Generic[T]):
-    """How the text of a flag becomes a value."""
+    """A conversion from a flag's text to a value."""
 
     kind: Kind
     read: Callable[[FlagReader, str], T]
@@ -37,7 +37,7 @@ class Reading(Generic[T]):
     choices: tuple[str, ...] = ()
 
     def unless_zero(self, value: _Other) -> "Reading[T | _Other]":
-        """Return a reading that gives another value for 0 and for an empty text."""
+        """Return a conversion with another value for 0 and for an empty text."""
         return Reading(
             self.kind,
             lambda flags, name: self.read(flags, name) or value,
@@ -46,7 +46,7 @@ class Reading(Generic[T]):
         )
 
     def unless_empty(self) -> "Reading[T | None]":
-        """Return a reading that gives None for an empty text."""
+        """Return a conversion with None for an empty text."""
         return Reading(
             self.kind,
             lambda flags, name: self.read(flags, name) if flags.text(name) else None,
@@ -55,7 +55,7 @@ class Reading(Generic[T]):
         )
 
     def or_default(self) -> "Reading[T]":
-        """Return a reading that gives the default for 0."""
+        """Return a conversion with the default for 0."""
 
         def read_(flags: FlagReader, name: str) -> T:
             return self.read(flags, name) or self.read(flags.untouched(), name)
@@ -79,12 +79,12 @@ PATHS = Reading(
 
 
 def one_of(*choices: str) -> Reading[str]:
-    """Return a reading of one of these texts; an empty one, where it is among them, means the first."""
+    """Return a conversion of one of these texts; an empty one means the first, if it is listed."""
     return Reading("text", lambda flags, name: flags.choice(name, *choices))
 
 
 def chosen(values: Mapping[str, T]) -> Reading[T]:
-    """Return a reading of the texts that values are chosen by; an empty one is the default."""
+    """Return a conversion from texts to values; an empty one means the default."""
     return Reading(
         "choice",
         lambda flags, name: values[flags.choice(name)],
@@ -93,25 +93,25 @@ def chosen(values: Mapping[str, T]) -> Reading[T]:
 
 
 def converted(convert: Callable[[str], T], fallback: T, kind: Kind = "text") -> Reading[T]:
-    """Return a reading by a function that says with a ValueError or UsageError what it found and expected."""
+    """Return a conversion by a function that raises ValueError or UsageError for a wrong text."""
     return Reading(kind, lambda flags, name: flags.converted(name, convert, fallback))
 
 
 def each(convert: Callable[[str], T]) -> Reading[tuple[T, ...]]:
-    """Return a reading of a flag that is given several times."""
+    """Return a conversion for a repeatable flag."""
     return Reading(
         "text", lambda flags, name: flags.each(name, flags.every(name), convert), repeats=True
     )
 
 
 def each_item(convert: Callable[[str], T]) -> Reading[tuple[T, ...]]:
-    """Return a reading of items with commas between."""
+    """Return a conversion of comma-separated items."""
     return Reading("list", lambda flags, name: flags.each(name, flags.items(name), convert))
 
 
 @dataclass(frozen=True, slots=True)
 class _From:
-    """Where a field comes from."""
+    """A field's flags and their conversion."""
 
     read: Callable[[FlagReader], object]
     flags: tuple[Flag, ...]
@@ -119,7 +119,7 @@ class _From:
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """A part of the help, of the docs and of the settings file, whose flags belong together."""
+    """A section of help, docs and settings file, with its flags."""
 
     title: str
     is_ours: bool = False
@@ -154,7 +154,7 @@ class Panel:
         is_secret: bool = False,
         **more: Any,  # noqa: ANN401 - fields of Flag
     ) -> T:
-        """Return a field that comes from one flag.
+        """Return a dataclass field for one flag.
 
         Args:
             reading: of its text.
@@ -171,7 +171,7 @@ class Panel:
     def pair(
         self, certificate: str, help_: str, key: str, key_help: str = "Key of that certificate."
     ) -> tuple[Path, Path] | None:
-        """Return a field of two files that only go together: a certificate, and its key."""
+        """Return a field for two files that belong together: a certificate and its key."""
         return made(
             lambda flags: flags.pair(certificate, key),
             self.flag(certificate, help_),
@@ -185,7 +185,7 @@ def made(
     usual: Callable[[], T] | None = None,
     is_secret: bool = False,
 ) -> T:
-    """Return a field that is made of several flags.
+    """Return a field that is computed from several flags.
 
     Args:
         read: returns its value, and notes faults.
@@ -203,13 +203,13 @@ def made(
 
 
 def part(kind: type[T]) -> T:
-    """Return a field that is a dataclass of settings itself."""
+    """Return a field that is itself a dataclass of settings."""
     source = _From(lambda flags: read(kind, flags), tuple(flags_of(kind)))
     return field(default_factory=kind, metadata={_FROM: source})
 
 
 def read(kind: type[T], flags: FlagReader, **others: object) -> T:
-    """Return settings as flags have them; their faults are the reader's to raise.
+    """Return settings read from flags; the reader collects faults for its caller.
 
     Args:
         kind: the dataclass.
@@ -223,7 +223,7 @@ def read(kind: type[T], flags: FlagReader, **others: object) -> T:
 
 
 def groups_of(*kinds: type, more: Iterable[Flag] = ()) -> Mapping[str, tuple[Flag, ...]]:
-    """Return the flags of dataclasses by the titles of their panels, each flag once.
+    """Return dataclasses' flags by section title, each once.
 
     Args:
         kinds: dataclasses of settings.
@@ -241,7 +241,7 @@ def groups_of(*kinds: type, more: Iterable[Flag] = ()) -> Mapping[str, tuple[Fla
 
 
 def flags_of(kind: type) -> Iterable[Flag]:
-    """Yield the flags that a dataclass comes from."""
+    """Yield the flags of a dataclass."""
     for each_ in fields(cast("Any", kind)):
         if (source := each_.metadata.get(_FROM)) is not None:
             yield from source.flags

@@ -35,7 +35,7 @@ Note = Callable[[documents.Path, str, str], None]
 
 
 def read_settings_file(path: Path, flags: Mapping[str, Flag]) -> dict[str, FileText]:
-    """Return the texts of flags that a file has, by name.
+    """Return the flags' texts in a settings file, by name.
 
     Raises:
         ConfigError: it can't be read, or is not of the format; all faults are named.
@@ -59,7 +59,7 @@ def read_settings_file(path: Path, flags: Mapping[str, Flag]) -> dict[str, FileT
 def texts_of(
     data: object, flags: Mapping[str, Flag], note: Note
 ) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield the names of flags, and the texts that plain data has for them.
+    """Yield flag names and texts from plain data.
 
     Args:
         data: a mapping of panels to mappings of their keys; what has no value counts as absent.
@@ -95,7 +95,7 @@ def settings_schema(flags: Mapping[str, Flag]) -> dict[str, Any]:
 
 
 def _panels(flags: Mapping[str, Flag]) -> dict[str, dict[str, Flag]]:
-    """Return the flags that a file may have, by panel and key."""
+    """Return the flags that a settings file may have, by section and key."""
     found: dict[str, dict[str, Flag]] = {}
     for flag in flags.values():
         panel, _, key = flag.key.partition(".")
@@ -130,7 +130,7 @@ def _mapping(data: object, path: documents.Path, note: Note) -> Iterator[tuple[s
 
 
 def _texts(flag: Flag, value: object, path: documents.Path, note: Note) -> Iterator[str]:
-    """Yield the texts that a value is; of one that has several, behind one another."""
+    """Yield a value's texts; a list has several."""
     if not isinstance(value, list):
         yield from _text(flag, value, path, note)
         return
@@ -146,7 +146,7 @@ def _texts(flag: Flag, value: object, path: documents.Path, note: Note) -> Itera
 def _text(flag: Flag, value: object, path: documents.Path, note: Note) -> Iterator[str]:
     if isinstance(value, bool):
         if "on" in flag.choices:
-            yield "on" if value else "off"  # YAML's words for truth values
+            yield "on" if value else "off"  # YAML's spellings of true and false
         elif flag.kind == "bool":
             yield "true" if value else "false"
         else:

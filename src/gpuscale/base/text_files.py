@@ -1,4 +1,4 @@
-"""Texts of files and of standard input, as users name them."""
+"""Reading text from files and standard input, as users name them."""
 
 import sys
 from pathlib import Path
@@ -10,7 +10,7 @@ _STDIN_NAME = "<stdin>"
 
 
 def shown_name(name: str) -> str:
-    """Return what a file is called in messages."""
+    """Return a file's name for messages."""
     return _STDIN_NAME if name == STDIN else name
 
 
@@ -31,13 +31,13 @@ def read_text(name: str, most_mib: int = 8) -> str:
         if len(data) > most_bytes:
             expected = f"at most {most_mib} MiB"
             raise ConfigError(Problem(source, None, None, "a larger file", expected))
-        return data.decode("utf-8-sig")  # spreadsheets begin with a mark
+        return data.decode("utf-8-sig")  # spreadsheets write a byte order mark
     except (UnicodeDecodeError, OSError) as error:
         raise ConfigError(Problem(source, None, None, None, unreadable(error))) from None
 
 
 def unreadable(error: UnicodeDecodeError | OSError) -> str:
-    """Return why a file can't be read, as it follows the file's name."""
+    """Return why a file can't be read, worded to follow its name."""
     match error:
         case UnicodeDecodeError():
             return (

@@ -1,4 +1,4 @@
-"""Why a connection failed, in words that name the cause and not the library that met it."""
+"""Reasons of failed connections, in words that name the cause instead of the library."""
 
 import os
 import socket
@@ -9,7 +9,7 @@ from gpuscale.base.errors import GpuscaleError
 
 
 def reason_of(error: BaseException) -> str:
-    """Return why nothing was answered; HTTP clients hide it behind errors of their own."""
+    """Return why a request got no response; HTTP clients wrap the cause in their own errors."""
     is_about_content = isinstance(error, ValueError) and not isinstance(error, OSError)
     if is_about_content or isinstance(error, GpuscaleError):
         return str(error) or type(error).__name__
@@ -24,7 +24,8 @@ def reason_of(error: BaseException) -> str:
         if isinstance(each, ConnectionRefusedError):
             return "connection refused; nothing listens there"
     for each in causes:
-        # Codes below zero are no system calls'. asyncio puts the address where the system's text was.
+        # Negative codes are not the system's; asyncio has replaced the system's text by the
+        # address.
         if isinstance(each, OSError) and each.errno is not None and each.errno > 0:
             file = f"{each.filename}: " if each.filename else ""
             return file + os.strerror(each.errno)
@@ -34,16 +35,16 @@ def reason_of(error: BaseException) -> str:
 
 
 def distrust_of(error: BaseException) -> str | None:
-    """Return what is wrong with the other side's certificate; None where a connection failed otherwise."""
+    """Return what is wrong with the server's certificate; None if the connection failed otherwise."""
     for each in _chain(error):
-        # aiohttp's error of this class has no message of its own; the one below it has.
+        # aiohttp's error of this class has no message of its own; its cause has.
         if isinstance(each, ssl.SSLCertVerificationError) and hasattr(each, "verify_message"):
             return str(each.verify_message)
     return None
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """Yield an error and all that it came of."""
+    """Yield an error and its causes."""
     seen: list[BaseException] = []
     waiting = [error]
     while waiting:

@@ -1,4 +1,4 @@
-"""Files that change while they are used: whether they did, and what was last good in them.
+"""Files that are reloaded when they change; a faulty file keeps the last good value.
 
 Looking is polling: mounted ConfigMaps and Secrets are swapped through links, which file events miss.
 """
@@ -14,7 +14,7 @@ _Value = TypeVar("_Value")
 
 
 def stamps_of(paths: Iterable[Path]) -> Stamps:
-    """Return what the files look like now."""
+    """Return the files' current modification stamps."""
     return tuple(_stamp(path) for path in paths)
 
 
@@ -27,7 +27,7 @@ def _stamp(path: Path) -> tuple[int, int, int] | None:
 
 
 class FileLook(Enum):
-    """What a look at files found."""
+    """The result of checking files for changes."""
 
     UNCHANGED = auto()
     LOADED = auto()
@@ -35,7 +35,7 @@ class FileLook(Enum):
 
 
 class LastGood(Generic[_Value]):
-    """What is made of some files. One that can't be used leaves the last good value in place.
+    """A value made from files. A faulty file keeps the last good value.
 
     Args:
         paths: of the files.
@@ -58,7 +58,7 @@ class LastGood(Generic[_Value]):
         self.value = load()
 
     def look(self) -> FileLook:
-        """Take the files as they are now, if they changed and can be used."""
+        """Reload the files if they changed and are valid."""
         now = stamps_of(self._paths)
         if now == self._stamps:
             self.fault = None
@@ -66,7 +66,7 @@ class LastGood(Generic[_Value]):
         try:
             self.value = self._load()
         except self._errors as error:
-            # The stamps stay the old ones, so that a pair that is half renewed is looked at again.
+            # The old stamps are kept, so that a half-renewed pair is checked again.
             self.fault = error
             return FileLook.FAILED
         self._stamps, self.fault = now, None

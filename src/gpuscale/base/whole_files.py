@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all."""
+"""Files that are written atomically."""
 
 import contextlib
 import os
@@ -14,7 +14,7 @@ Content = str | Callable[[BinaryIO], None]
 
 
 def check_writable(names: Iterable[str], option: str) -> None:
-    """Refuse files that can't be written, before the work for them is done.
+    """Raise if a file can't be written, before time is spent on its content.
 
     Raises:
         UsageError: a folder is missing, or may not be written to.
@@ -31,7 +31,7 @@ def check_writable(names: Iterable[str], option: str) -> None:
 
 
 def write_file(path: Path, text: str, option: str) -> None:
-    """Write the file that an option names, whole or not at all.
+    """Write the file that an option names, atomically.
 
     Raises:
         UsageError: it can't be written.
@@ -43,7 +43,7 @@ def write_file(path: Path, text: str, option: str) -> None:
 
 
 def replace_files(contents: Mapping[str, Content]) -> None:
-    """Write every file beside its place, then move all there; a failure leaves what was there before.
+    """Write all files to temporary ones, then move them into place; a failure changes nothing.
 
     Raises:
         UnavailableError: the system could not write, as on a full disk.
@@ -56,13 +56,13 @@ def replace_files(contents: Mapping[str, Content]) -> None:
 
 @contextlib.contextmanager
 def _written(name: str, content: Content) -> Iterator[Callable[[], None]]:
-    """Write a file beside its place; yield what moves it there, and remove what was not moved."""
+    """Write a temporary file; yield a function that moves it into place, and remove the rest."""
     if Path(name).exists() and not Path(name).is_file():
         with _failing_as(name), Path(name).open("wb") as device:
-            _write(content, device)  # a device or a pipe: nothing can be moved there
+            _write(content, device)  # nothing can be moved onto a device or a pipe
         yield lambda: None
         return
-    path = Path(name).resolve()  # a link stays a link
+    path = Path(name).resolve()  # a symbolic link is kept
     beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         with _failing_as(name), beside.open("xb") as file:

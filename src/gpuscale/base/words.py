@@ -1,4 +1,4 @@
-"""Words in messages: counts, plain numbers, text from outside, and the known word that may be meant."""
+"""Words in messages: counts, numbers, foreign text, and suggestions for misspelled words."""
 
 import math
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ def closest(word: str, known: Iterable[str], cutoff: float = 0.75) -> str | None
     """
     if len(word) > MAX_WORD:
         return None
-    import difflib  # only who mistypes needs it
+    import difflib  # needed only for misspelled words
 
     by_lower = {each.lower(): each for each in known}
     close = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=cutoff)

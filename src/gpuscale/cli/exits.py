@@ -18,7 +18,7 @@ BUG = 70
 
 
 def leaves(error: Exception) -> Iterator[Exception]:
-    """Yield the errors of a group of tasks, or the error itself."""
+    """Yield the leaf errors of an exception group, or the error itself."""
     if isinstance(error, ExceptionGroup):
         for each in error.exceptions:
             yield from leaves(each)

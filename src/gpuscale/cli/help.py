@@ -24,7 +24,7 @@ def use_words(command: Any, ctx: Any) -> None:  # noqa: ANN401 - typer keeps its
     command.help = _SINGLE_NEWLINE.sub(" ", command.help or "")
     for param in command.get_params(ctx):
         if param.param_type_name == "argument":
-            param.display_type_rich = lambda ctx: ""  # its name stands beside it already
+            param.display_type_rich = lambda ctx: ""  # the help shows its name anyway
         if param.metavar is not None:
             continue
         if param.param_type_name == "argument":

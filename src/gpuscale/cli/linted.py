@@ -97,7 +97,7 @@ def _kind(name: str, text: str) -> str | None:
     try:
         documents = load_documents(text, name)
     except ConfigError:
-        return None  # Lint says so, with what is wrong in other files.
+        return None  # Lint reports it, with the faults of other files.
     kinds = [_kind_of(each) for each in documents]
     found = next((kind for kind in kinds if kind is not None), None)
     if found is not None and len(documents) > 1:
@@ -155,7 +155,7 @@ def _of_scenario(
         load_setup(text, name, lambda file: read_beside(folder, file), load_policy)
     except ConfigError as error:
         faults = error.problems
-    # Faults in the files that it names are reported by lint, with all others.
+    # Lint reports the faults of the files that it names, with all others.
     own = [each for each in faults if each.source == name]
     refusals = [refused(REFUSED_SCENARIO, each, "simulate refuses it") for each in own]
     refusal = replace(_EMPTY, findings=tuple(refusals), scenarios=1, files=1)

@@ -38,7 +38,7 @@ def main() -> None:
         if not (_is_agent_run(words) or _is_agent_alone(words) or _is_server_run(words)):
             code = _run_typer(words)
     except BrokenPipeError:
-        _drop_output()  # its reader has seen enough
+        _drop_output()  # the reader has closed the pipe
         code = NO
     except KeyboardInterrupt:
         code = _INTERRUPTED
@@ -60,7 +60,7 @@ def main() -> None:
 
 
 def _drop_output() -> None:
-    """Pass over the rest of the output, of which Python would complain once more as it ends."""
+    """Discard the rest of the output, as Python would report a second error at its end."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -73,12 +73,12 @@ def _run_typer(words: Sequence[str]) -> int:
         from typer import completion
 
         completion.completion_init()  # type: ignore[attr-defined]  # public, but not in __all__
-    # typer keeps the class itself to itself.
+    # typer does not export this class.
     usage_error: type[Exception] = typer.BadParameter.__bases__[0]
     try:
         return int(app(list(words), prog_name="gpuscale", standalone_mode=False) or 0)
     except typer.Abort as abort:
-        # typer takes every EOFError for Ctrl-D at a prompt, also that of a file that is cut.
+        # typer takes every EOFError for Ctrl-D at a prompt, even one from a truncated file.
         if isinstance(abort.__cause__, EOFError):
             raise abort.__cause__ from None
         _print("aborted")
@@ -86,13 +86,13 @@ def _run_typer(words: Sequence[str]) -> int:
     except usage_error as error:
         from gpuscale.cli.usage import usage_text
 
-        if text := usage_text(error, words):  # empty where the help was printed instead
+        if text := usage_text(error, words):  # empty if the help was printed
             _print(text)
         return WRONG_INPUT if words else 0
 
 
 def _is_agent_run(words: Sequence[str]) -> bool:
-    """Run the node agent, if that is all that the words ask for, with less memory than typer leaves it."""
+    """Run the node agent if the arguments ask for just that, without the memory that typer needs."""
     if words[:1] != ["exporter"] or find_spec("gpuscale.cli.servers.agent") is None:
         return False
     from gpuscale.cli.servers import agent
@@ -105,7 +105,7 @@ def _is_agent_run(words: Sequence[str]) -> bool:
 
 
 def _is_agent_alone(words: Sequence[str]) -> bool:
-    """Answer, where only the node agent is installed, whatever is no run of it."""
+    """Handle other arguments in an installation with only the node agent."""
     if find_spec("typer") is not None and find_spec("gpuscale.cli.registry") is not None:
         return False
     from gpuscale.cli.servers import agent_alone
@@ -115,7 +115,7 @@ def _is_agent_alone(words: Sequence[str]) -> bool:
 
 
 def _is_server_run(words: Sequence[str]) -> bool:
-    """Run the metrics API or the scaler, if that is all that is asked for, without loading typer for it."""
+    """Run the metrics API or the scaler if the arguments ask for just that, without loading typer."""
     if words[:1] not in (["metrics-api"], ["scaler"]) or COMPLETING in os.environ:
         return False
     from gpuscale.cli.servers import scaling, serving
@@ -129,7 +129,7 @@ def _is_server_run(words: Sequence[str]) -> bool:
 
 
 def _without_debug(words: Sequence[str]) -> tuple[list[str], bool]:
-    """Return the words for the commands, and whether traces are wanted; the agent has its own --debug."""
+    """Return the arguments without --debug, and whether it was given; the agent has its own --debug."""
     is_debugging = _DEBUG in words or bool(os.environ.get(_DEBUG_VARIABLE))
     if words[:1] == ["exporter"]:
         return list(words), is_debugging
@@ -137,7 +137,7 @@ def _without_debug(words: Sequence[str]) -> tuple[list[str], bool]:
 
 
 def _report(error: Exception, *, is_debugging: bool) -> int:
-    """Print what went wrong, and return the exit code."""
+    """Print an error, and return the exit code."""
     errors = list(leaves(error))
     unexpected = [
         each for each in errors if isinstance(each, BugError) or not isinstance(each, GpuscaleError)

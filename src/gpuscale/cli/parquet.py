@@ -106,10 +106,10 @@ def read_rows(path: Path, source: str) -> Iterator[Line]:
             names = _names(file, source)
             table = file.read(columns=names)
         cells = [_values(table.column(name)) for name in names]
-    except (pa.ArrowException, ValueError) as error:  # a ValueError is a name that is no UTF-8
+    except (pa.ArrowException, ValueError) as error:  # a name with invalid UTF-8 raises ValueError
         raise _refused(source, f"can't be read as Parquet: {_first_line(error)}") from None
     except OSError as error:
-        # Arrow's own, of a damaged page, have no number.
+        # Arrow's own errors about a damaged page have no errno.
         why = (
             unreadable(error) if error.errno else f"can't be read as Parquet: {_first_line(error)}"
         )
@@ -131,7 +131,7 @@ def _names(file: parquet.ParquetFile, source: str) -> Sequence[str]:
         raise _refused(source, f"columns named {' and '.join(missing)}", found)
     if file.metadata.num_rows > MAX_STEPS:
         raise _refused(source, f"at most {MAX_STEPS}", f"{file.metadata.num_rows} rows")
-    # A model is a text, of no fixed size.
+    # A GPU model is text, whose size is not fixed.
     facts = [name for name in FACT_COLUMNS if name != "gpuModel"]
     of_hpa = filter(is_of_hpa, dict.fromkeys(schema.names))
     names = [*(name for name in ("time", *NAMES, *facts) if name in schema.names), *of_hpa]
@@ -153,7 +153,7 @@ def _names(file: parquet.ParquetFile, source: str) -> Sequence[str]:
 
 def _is_number(kind: pa.DataType) -> bool:
     kinds = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
-    # A column of gaps alone has no type.
+    # A column with nothing but gaps has no type.
     return pa.types.is_null(kind) or any(is_kind(kind) for is_kind in kinds)
 
 

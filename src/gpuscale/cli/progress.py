@@ -1,4 +1,4 @@
-"""What a command is doing, for a user who waits at a terminal."""
+"""Progress messages for a user at a terminal."""
 
 import shutil
 import sys
@@ -12,7 +12,7 @@ PATIENCE_S = 2.0
 
 @contextmanager
 def working(what: str) -> Iterator[Callable[[str], None]]:
-    """Show on standard error what is being done, once it takes long; gone in the end.
+    """Show a message on standard error once work takes long, and remove it at the end.
 
     Yields what changes the text. Nothing is shown where standard error is no terminal.
 
@@ -46,7 +46,7 @@ def working(what: str) -> Iterator[Callable[[str], None]]:
 
 
 def show_line(text: str) -> None:
-    """Show one line on standard error in place of the one before; it has to be a terminal.
+    """Show a line on standard error in place of the previous one; needs a terminal.
 
     A line that is too long is cut: of one that wraps, only the last part would be replaced.
     """
@@ -56,6 +56,6 @@ def show_line(text: str) -> None:
 
 
 def hide_line() -> None:
-    """Take away the line that is shown, where standard error is a terminal."""
+    """Remove the shown line, if standard error is a terminal."""
     if sys.stderr.isatty():
         print("\r\033[K", end="", file=sys.stderr, flush=True)

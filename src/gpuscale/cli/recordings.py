@@ -286,7 +286,7 @@ class Replay:
         from gpuscale.lab.sim.history import compared
 
         name = self._recorded.key[1]
-        # A setting may have taken them out.
+        # `--set` may have removed them.
         changes = self._history.changes if self.setup.hpa_changes else ()
         found = compared(
             run, self._recording, self._demand, self._facts, name, self._settings, changes

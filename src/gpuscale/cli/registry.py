@@ -27,7 +27,7 @@ _OTHER = "Other"
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """One command: where it stands in the help, and where its function or its own `Typer` is."""
+    """A command: its place in the help, and its module."""
 
     panel: str
     name: str
@@ -43,7 +43,7 @@ class _Entry:
     def is_installed(self) -> bool:
         try:
             return find_spec(self.path) is not None
-        except ModuleNotFoundError:  # not even its folder is
+        except ModuleNotFoundError:  # its package is not installed at all
             return False
 
     def line(self) -> TyperCommand:

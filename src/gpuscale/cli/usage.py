@@ -81,4 +81,4 @@ def _value(error: Any, words: Sequence[str]) -> str | None:  # noqa: ANN401 - as
             given.append(value if equals else following)
     if not given or (len(given) > 1 and getattr(error.param, "multiple", False)):
         return None
-    return given[-1]  # of an option that is given again, the last one counts
+    return given[-1]  # if an option is repeated, the last one counts

@@ -22,7 +22,7 @@ _FAILED = failure(NOT_FETCHED)
 
 @dataclass(frozen=True, slots=True)
 class MetricsReplicas:
-    """What the metrics ask for together."""
+    """The combined result of an HPA's metrics."""
 
     replicas: int | None
     """None where nothing may be scaled."""

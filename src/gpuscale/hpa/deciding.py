@@ -61,7 +61,7 @@ ALL_BELOW_TARGET_TEXT = "All metrics below target"
 
 @dataclass(frozen=True, slots=True)
 class _Zero:
-    """What an HPA may do about 0 replicas."""
+    """An HPA's rules about 0 replicas."""
 
     hpa: HorizontalPodAutoscaler
     conditions: tuple[Condition, ...]
@@ -77,7 +77,7 @@ class _Zero:
 
     @property
     def may_be_left(self) -> bool:
-        """Whether it was this controller that took the target to zero, and there is a way back."""
+        """Whether this controller scaled the target to zero, and may scale it up again."""
         least = least_replicas(self.hpa)
         if not self.settings.marks_zero:
             return least == 0
@@ -146,7 +146,7 @@ def decide(
     state = replace(
         state,
         conditions=set_condition(state.conditions, SUCCEEDED_GET_SCALE, now_ms),
-        # The history of a first sync starts with the count that there is.
+        # At a first sync, the history starts with the current count.
         recommendations=state.recommendations or (Recommendation(current, now_ms),),
     )
     phase = kernel.phase(limits.least, limits.most, current, int(zero.may_be_left))
@@ -214,7 +214,8 @@ def _from_metrics(
         conditions=set_conditions(state.conditions, verdicts(normalized), now_ms),
         recommendations=recommendations_with(state.recommendations, normalized.place, new),
     )
-    # The reason is that of what the metrics ask for, also where windows, rates and bounds change it.
+    # The rescale reason comes from the metrics' proposal, even if windows, rates or bounds change
+    # it.
     reason = ""
     if normalized.asked > current:
         reason = f"{computed.metric} above target"
@@ -244,7 +245,7 @@ def _settled(
     warnings: tuple[Event, ...] = (),
     metrics: tuple[MetricStatus, ...] = (),
 ) -> Decision:
-    """Return a decision for the count that there is."""
+    """Return a decision to keep the current count."""
     state = replace(state, desired_replicas=sync.current_replicas)
     return _unscaled(sync, state, warnings, metrics, explanation)
 
@@ -311,12 +312,12 @@ def _new_size(replicas: int, reason: str) -> str:
 
 
 def succeeded(decision: Decision) -> Outcome:
-    """Return what holds once the scale was written, or where there was nothing to write."""
+    """Return the result after the scale was written, or needed no write."""
     return Outcome(decision.next_state, decision.event)
 
 
 def failed(decision: Decision, error: str, now_ms: int) -> Outcome:
-    """Return what holds once writing the scale failed: the count is not taken as reached."""
+    """Return the result after writing the scale failed: the new count is not assumed."""
     state = decision.state_before_write
     conditions = set_condition(state.conditions, failed_update_scale(error), now_ms)
     message = f"{_new_size(decision.desired_replicas, decision.reason)}; error: {error}"
@@ -325,7 +326,7 @@ def failed(decision: Decision, error: str, now_ms: int) -> Outcome:
 
 
 def scale_unreadable(state: HpaState, error: str, now_ms: int) -> Outcome:
-    """Return what holds where the scale of the target could not be read; the sync ends there."""
+    """Return the result if the target's scale can't be read, which ends the sync."""
     conditions = set_condition(state.conditions, failed_get_scale(error), now_ms)
     event = Event("Warning", "FailedGetScale", error)
     return Outcome(replace(state, conditions=conditions), event)

@@ -1,4 +1,4 @@
-"""Words for what came between the metrics' count and the one that is written: windows, rates and bounds.
+"""Words for the steps between the metrics' proposal and the written count: windows, rates, bounds.
 
 Source: kubernetes v1.36 pkg/controller/podautoscaler/horizontal.go (normalizeDesiredReplicas,
     normalizeDesiredReplicasWithBehaviors, convertDesiredReplicasWithRules,

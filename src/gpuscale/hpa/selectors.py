@@ -43,7 +43,7 @@ def selector_failure(
         return _failure("InvalidSelector", text)
     if len(selecting_hpas) > 1:
         if settings.is_reworded:
-            # Upstream stops at two, whichever its map has first.
+            # Upstream stops at two, in the random order of Go's map.
             others = f"more than one HPA (e.g. [{' '.join(selecting_hpas[:2])}])"
         else:
             others = f"multiple HPAs: [{' '.join(selecting_hpas)}]"

@@ -1,4 +1,4 @@
-"""What goes into a decision, and what comes out of it.
+"""The inputs and outputs of a decision.
 
 Metric values are whole thousandths (`_milli`), as upstream's metrics client hands them on. Times are
 milliseconds since the epoch.
@@ -169,7 +169,7 @@ DEFAULT_SETTINGS = ControllerSettings()
 
 @dataclass(frozen=True, slots=True)
 class Recommendation:
-    """What the metrics asked for at one sync, before any limit."""
+    """A sync's proposal before any limits."""
 
     replicas: int
     time_ms: int
@@ -177,7 +177,7 @@ class Recommendation:
 
 @dataclass(frozen=True, slots=True)
 class ScaleEvent:
-    """One change that was written, without its sign."""
+    """A written change of replicas, without its sign."""
 
     replica_change: int
     time_ms: int
@@ -225,7 +225,7 @@ class HpaState:
 
 @dataclass(frozen=True, slots=True)
 class MetricStatus:
-    """What one metric said at this sync; no value and no proposal where it failed."""
+    """One metric's result at this sync; no value and proposal if it failed."""
 
     index: int
     """Position in `spec.metrics`."""
@@ -284,7 +284,7 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What holds once it is known how writing, or reading, the scale went."""
+    """The result of a sync, once the scale was written or could not be read or written."""
 
     state: HpaState
     event: Event | None

@@ -1,4 +1,4 @@
-"""Kubernetes objects as an API server gives them: read, checked, and the rights that it takes."""
+"""Reading and checking Kubernetes objects, and the rights that this needs."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""The objects that make a control plane serve a server of ours as one of its own APIs."""
+"""The objects that register one of our servers as an aggregated API."""
 
 import base64
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ _PRIORITY = 100
 
 @dataclass(frozen=True, slots=True)
 class AggregatedServer:
-    """Where a server is, as the API server gets to it."""
+    """A server's address, as the API server reaches it."""
 
     service: str
     """Name of the Service in between."""
@@ -41,7 +41,7 @@ def api_service_name(group_version: str) -> str:
 def aggregation_objects(
     group_versions: Sequence[str], server: AggregatedServer
 ) -> list[dict[str, Any]]:
-    """Return the way to the server, then an APIService per group and version.
+    """Return the Service or endpoints of a server, then an APIService for each group and version.
 
     Endpoints may not be on loopback, so there the way is a Service that is another name of localhost,
     which API servers follow that don't route to endpoints themselves.
@@ -73,7 +73,7 @@ def _service(server: AggregatedServer, spec: Mapping[str, Any]) -> dict[str, Any
 
 
 def _endpoints(server: AggregatedServer, address: str) -> dict[str, Any]:
-    """Return what API servers before Kubernetes 1.33 look at; they take no slice for it."""
+    """Return the Endpoints for API servers before Kubernetes 1.33, which ignore EndpointSlices here."""
     metadata = _metadata(server, server.service) | {"namespace": server.namespace}
     metadata["labels"] |= {"endpointslice.kubernetes.io/skip-mirror": "true"}
     return {

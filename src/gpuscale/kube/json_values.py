@@ -1,4 +1,4 @@
-"""Values in JSON that somebody else wrote: what is not of the expected type counts as not there."""
+"""Values in foreign JSON: one of an unexpected type counts as absent."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""Objects of the API server to what is kept of them.
+"""Converts API objects to the kept fields.
 
 They are read field by field. What is missing or of another type is passed over: one odd object must not hide
 the others.
@@ -96,7 +96,7 @@ def _identity(attributes: Fields, driver: str) -> str:
 
 
 def fields_of(body: dict[str, object]) -> Fields:
-    """Return the fields of an object of the API server; what is noted of them is of no interest."""
+    """Return an API object's fields; faults in them are ignored."""
     return Fields(Document("the API server", 0, body, {}), body)
 
 

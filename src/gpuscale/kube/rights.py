@@ -1,4 +1,4 @@
-"""Whether an account may do what is about to be done, asked of the API server before anything is changed."""
+"""Asks the API server whether an account has the rights for a task, before anything is changed."""
 
 import asyncio
 from collections import defaultdict
@@ -19,7 +19,7 @@ _AT_ONE_TIME = 16
 
 @dataclass(frozen=True, slots=True, order=True)
 class Right:
-    """One thing to be allowed to do, as RBAC and access reviews know it."""
+    """A permission, as RBAC and access reviews express it."""
 
     namespace: str
     """Empty: in no namespace, or in all of them."""
@@ -36,7 +36,7 @@ class Right:
 
 
 async def missing_rights(client: KubeClient, rights: Sequence[Right]) -> tuple[Right, ...]:
-    """Return those that the client's account lacks, in their order.
+    """Return the rights that the client's account lacks, in order.
 
     Raises:
         ApiUnreachableError: no answer, or not now.
@@ -50,7 +50,7 @@ async def missing_rights(client: KubeClient, rights: Sequence[Right]) -> tuple[R
         status: Mapping[str, Any] = answer.get("status") or {}
         return status.get("allowed") is True
 
-    # Who may do everything is asked one question.
+    # For an account with all rights, a single question is enough.
     everything = Right("", "*", "*", "*")
     if await is_allowed(everything) and await is_allowed(replace(everything, group=PATHS)):
         return ()
@@ -105,7 +105,7 @@ def _question(right: Right) -> dict[str, Any]:
 
 
 def _lines(rights: Iterable[Right]) -> list[str]:
-    """Return one line for each resource and place, with the verbs."""
+    """Return a line for each resource and namespace, with the verbs."""
     verbs: dict[str, list[str]] = defaultdict(list)
     for right in rights:
         group = f".{right.group}" if right.group not in ("", PATHS) else ""

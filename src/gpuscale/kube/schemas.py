@@ -1,4 +1,4 @@
-"""Kubernetes' own types as OpenAPI schemas, with what its documentation says of each field."""
+"""Kubernetes' types as OpenAPI schemas, with its descriptions of fields."""
 
 import importlib
 import inspect
@@ -25,7 +25,7 @@ _PARAMETER = re.compile(
 
 
 def schemas_of(kinds: Iterable[tuple[str, str, str]], root: str) -> dict[str, Json]:
-    """Return the schemas of kinds and of all that they are made of, by name.
+    """Return the schemas of kinds and of all types they refer to, by name.
 
     Kinds that are not Kubernetes' own are left out.
 
@@ -75,7 +75,7 @@ def _schema(model: type, root: str) -> tuple[Json, list[type]]:
         for name, words in _PARAMETER.findall(parameters.strip())
     }
     hints = get_type_hints(model)
-    # A name that Python reserves, such as `from`, has another on the wire.
+    # A field whose name is reserved in Python, such as `from`, has another attribute name.
     wire = dict(zip(model.__struct_fields__, model.__struct_encode_fields__, strict=True))  # type: ignore[attr-defined]
     properties: Json = {}
     others: list[type] = []
@@ -101,7 +101,7 @@ def _is_optional(hint: object) -> bool:
 
 
 def _of_type(hint: object, root: str, others: list[type]) -> Json:
-    """Return the schema of a field's type, and note the types that it refers to."""
+    """Return a field type's schema, and record the types it refers to."""
     arguments = [each for each in get_args(hint) if each is not type(None)]
     match get_origin(hint):
         case origin if origin in (Union, UnionType):

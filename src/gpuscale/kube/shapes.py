@@ -1,4 +1,4 @@
-"""Whether plain data has the shape of a Kubernetes type: its fields, and what kind of value each takes.
+"""Checks plain data against a Kubernetes type: field names and types of values.
 
 The types are those of lightkube-models, which are made from Kubernetes' OpenAPI document.
 """
@@ -21,7 +21,7 @@ _QUANTITIES = {"limits", "requests"}
 
 
 def shape_faults(value: object, type_name: str) -> list[str]:
-    """Return what of a value Kubernetes would refuse or drop, one text for each fault.
+    """Return what Kubernetes would refuse or drop in a value, a text for each fault.
 
     Args:
         value: as YAML gives it.
@@ -78,7 +78,7 @@ def _object_faults(value: object, wanted: type, where: str) -> Iterator[str]:
 
 @cache
 def _fields(wanted: type) -> dict[str, Any]:
-    # Names that Python reserves have an underscore behind them.
+    # Names reserved in Python have a trailing underscore.
     return {name.rstrip("_"): hint for name, hint in typing.get_type_hints(wanted).items()}
 
 
@@ -111,7 +111,7 @@ def _wrong(value: object, where: str, expected: str) -> str:
 
 
 def job_faults(spec: Any) -> Iterator[tuple[Path, str]]:  # noqa: ANN401 - whatever a file has
-    """Yield where a Job's spec is wrong, and how: what the API server would say."""
+    """Yield the faults in a Job's spec, with the API server's messages."""
     faults = shape_faults(spec, "batch_v1.JobSpec")
     yield from map(_placed, faults)
     if faults:

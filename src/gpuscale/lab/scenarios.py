@@ -95,7 +95,7 @@ def _text(place: Traversable | Path) -> str:
             data = _unpacked(data)
         if len(data) > MAX_FILE_BYTES:
             raise NotFoundError(f"larger than {MAX_FILE_BYTES // (1024 * 1024)} MiB")
-        return data.decode("utf-8-sig")  # spreadsheets begin with a mark
+        return data.decode("utf-8-sig")  # spreadsheets write a byte order mark
     except (UnicodeDecodeError, OSError) as error:
         raise NotFoundError(unreadable(error)) from None
     except (EOFError, zlib.error):

@@ -1,4 +1,4 @@
-"""`gpuscale load`: bounded test load, and what came of it second by second."""
+"""`gpuscale load`: bounded test load, with results second by second."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""When each request of an open loop is due. The answers of the server change nothing about it."""
+"""The times of an open loop's requests, which don't depend on responses."""
 
 import random
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ _STEP_S = 0.01
 
 
 def arrival_times(load: Load, end_s: float, arrivals: Arrivals, seed: int) -> Iterator[float]:
-    """Yield the moments in [0, end_s) at which requests are due, in seconds, ascending.
+    """Yield the times in [0, end_s) at which requests are due, in seconds, ascending.
 
     With `even` the k-th request is due when the load's integral reaches k - 1/2, so that a constant load has
     equal gaps. With `poisson` the gaps of the integral are exponential with mean 1: a Poisson process with

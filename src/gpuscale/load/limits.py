@@ -1,4 +1,4 @@
-"""How much load may be asked for at most, in one place for plans and for the command line."""
+"""The largest loads that may be asked for, for plans and the command line."""
 
 MAX_JOBS = 5_000
 USUAL_JOBS = 200

@@ -1,4 +1,4 @@
-"""What a run of load does, and what its result is held against."""
+"""A load run's plan and objectives."""
 
 import re
 from collections.abc import Iterator
@@ -36,7 +36,7 @@ class LoadRequest:
 
 @dataclass(frozen=True, slots=True)
 class RunLimits:
-    """What a run never exceeds, whatever the server does."""
+    """Limits that a run never exceeds, whatever the server does."""
 
     requests: int = 100_000_000
     connections: int = 1_000
@@ -46,7 +46,7 @@ class RunLimits:
 
 @dataclass(frozen=True, slots=True)
 class Slo:
-    """What the service promises; each fault of a result is one line."""
+    """Service level objectives; each fault of a result is one line."""
 
     percentiles: tuple[tuple[float, float], ...] = ()
     """(percentile, milliseconds at most)."""
@@ -55,7 +55,7 @@ class Slo:
     def faults(
         self, percentile_ms: "dict[float, float | None]", errors_percent: float | None
     ) -> Iterator[str]:
-        """Yield what is not kept, given the measured values; None is a run without an answer."""
+        """Yield the missed objectives, given the measured values; None is a run without an answer."""
         for percentile, limit_ms in self.percentiles:
             found = percentile_ms.get(percentile)
             if found is None:
@@ -88,7 +88,7 @@ class LoadPlan:
 
 
 def parse_slo(texts: tuple[str, ...]) -> Slo:
-    """Return what `p99=500ms` and `errors=1%` say.
+    """Parse `p99=500ms` or `errors=1%`.
 
     Raises:
         ValueError: a text is neither; with what was found and expected.

@@ -1,4 +1,4 @@
-"""What came of requests, second by second, in bounded memory whatever their number."""
+"""Results of requests, second by second, in bounded memory."""
 
 import ctypes
 import sys
@@ -19,7 +19,7 @@ def new_histogram() -> HdrHistogram:
 
 @dataclass(slots=True)
 class RequestCounts:
-    """What happened to requests in a time."""
+    """Counts of requests and their results."""
 
     sent: int = 0
     ok: int = 0
@@ -31,7 +31,7 @@ class RequestCounts:
     bytes_in: int = 0
 
     def add(self, other: "RequestCounts") -> None:
-        """Count what another one counted."""
+        """Add another one's counts."""
         self.sent += other.sent
         self.ok += other.ok
         self.not_sent += other.not_sent
@@ -41,14 +41,14 @@ class RequestCounts:
 
     @property
     def errors(self) -> int:
-        """Requests that came to nothing: no answer, or one that refuses (4xx) or fails (5xx)."""
+        """Requests that failed: no response, or a status of 400 or more."""
         failed = sum(count for status, count in self.statuses.items() if status >= 400)
         return failed + sum(self.faults.values()) + self.not_sent
 
 
 @dataclass(slots=True)
 class Second:
-    """What one process saw in one second of the run.
+    """One process' results in one second of the run.
 
     It is used before the next one is taken: its histograms are those of the second after the next.
     """
@@ -61,12 +61,12 @@ class Second:
     lateness: HdrHistogram
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Return what a pipe to another process takes: histograms in their own encoding."""
+        """Return the pickled form: histograms in their own encoding."""
         parts = (each.encode() for each in (self.latency, self.service, self.lateness))
         return _decoded, (self.index, self.counts, self.in_flight, *parts)
 
     def release(self) -> None:
-        """Let go of histograms that came from another process, once they are added to others.
+        """Release histograms of other processes once they are added up.
 
         Each and its encoder hold each other: memory would rise by megabytes until they are looked for.
         """
@@ -79,7 +79,7 @@ def _decoded(index: int, counts: RequestCounts, in_flight: int, *encoded: bytes)
 
 
 class RunRecorder:
-    """Takes what happens now, and gives it away as seconds.
+    """Records results, and hands them out as seconds.
 
     Two sets of histograms take turns. Encoding them takes milliseconds, for which requests would be late.
     """
@@ -95,7 +95,7 @@ class RunRecorder:
         self._others = tuple(new_histogram() for _ in range(3))
 
     def take(self, index: int, in_flight: int) -> Second:
-        """Return what was recorded since the last time, and start over."""
+        """Return the results since the last call, and start again."""
         taken = (self.latency, self.service, self.lateness)
         second = Second(index, self.counts, in_flight, *taken)
         for histogram in self._others:
@@ -123,7 +123,7 @@ class RunSecond:
 
 
 class RunRecording:
-    """Joins the seconds of all processes into rows and totals.
+    """Adds up all processes' seconds to rows and totals.
 
     Args:
         started_ms: when the first second began.
@@ -139,7 +139,7 @@ class RunRecording:
         self._second = new_histogram()
 
     def add(self, seconds: list[Second], planned: float) -> RunSecond:
-        """Add one second as each process saw it."""
+        """Add one second's results of each process."""
         counts, latency = RequestCounts(), self._second
         _empty(latency)
         for second in seconds:
@@ -149,7 +149,7 @@ class RunRecording:
             self.lateness.add(second.lateness)
         self.counts.add(counts)
         self.latency.add(latency)
-        # One pass for all three; of an empty histogram every percentile would be 0.
+        # One pass for all three; an empty histogram would give 0.
         is_empty = not latency.get_total_count()
         found = {} if is_empty else latency.get_percentile_to_value_dict([50, 95, 99])
         row = RunSecond(
@@ -169,7 +169,7 @@ class RunRecording:
 
 
 def _empty(histogram: HdrHistogram) -> None:
-    """Do what its `reset` does, which takes 0.6 ms: requests would be late each second."""
+    """Reset a histogram, quicker than its `reset`, whose 0.6 ms would delay requests."""
     ctypes.memset(histogram.counts, 0, ctypes.sizeof(histogram.counts))
     histogram.total_count = 0
     histogram.min_value, histogram.max_value = sys.maxsize, 0

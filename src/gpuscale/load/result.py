@@ -1,4 +1,4 @@
-"""The result of a run as a document, and as text for a terminal."""
+"""A run's result as document and as text."""
 
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -19,7 +19,7 @@ PERCENTILES = (50.0, 90.0, 95.0, 99.0, 99.9)
 def load_document(
     plan: LoadPlan, recording: RunRecording, watched: Watched | None = None
 ) -> dict[str, Any]:
-    """Return what a run did and measured; times in milliseconds, absent where no answer came.
+    """Return a run's results; times in milliseconds, absent if no response came.
 
     Args:
         plan: of the run.
@@ -83,7 +83,7 @@ def load_timeline(
 ) -> Timeline:
     """Return a run as a timeline: a point at the end of each second, and what else was watched."""
     start_ms, rows = recording.started_ms, recording.rows
-    # What came after the last second is latency of requests that were due before, and no load.
+    # Results after the last second belong to earlier requests: they count as latency, not as load.
     due = [row for row in rows if row.t_s < plan.duration_s]
 
     def track(name: str, unit: str, hop: Hop, values: list[float | None]) -> Track:
@@ -112,7 +112,7 @@ def load_timeline(
 
 
 def load_totals(document: Mapping[str, Any]) -> dict[str, str]:
-    """Return the figures of a run that stand above its charts."""
+    """Return the figures shown above a run's charts."""
     requests, latency = document["requests"], document["latencyMilliseconds"]
     percent = requests["errorPercent"]
     return {
@@ -134,7 +134,7 @@ def _row(row: RunSecond) -> dict[str, Any]:
 
 
 def load_text(document: Mapping[str, Any]) -> str:
-    """Return the result in a few lines."""
+    """Return the result as a short text."""
     requests, load = document["requests"], document["load"]
     sent = [document["target"], *document.get("inTurnWith", ())]
     lines = [

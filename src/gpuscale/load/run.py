@@ -1,4 +1,4 @@
-"""A run of load, in this process or shared by several, joined second by second."""
+"""A load run, in this process or in several, added up second by second."""
 
 import asyncio
 import multiprocessing
@@ -44,7 +44,7 @@ def run_load(plan: LoadPlan, processes: int, on_row: OnRow) -> RunRecording:
 
 
 def new_runner() -> asyncio.Runner:
-    """Return a runner whose event loop sends on time, for others that have a `Sender`."""
+    """Return a runner whose event loop is precise enough for sending on time."""
     return asyncio.Runner(loop_factory=uvloop.new_event_loop)
 
 
@@ -75,7 +75,7 @@ async def _one(
 
 
 def _due(plan: LoadPlan, index: int, processes: int) -> Iterator[float]:
-    """Return the moments of one process: each takes every n-th request."""
+    """Return one process' times: every n-th request."""
     if plan.load is None:
         return iter(())
     times = arrival_times(plan.load, plan.duration_s, plan.arrivals, plan.seed)
@@ -85,7 +85,7 @@ def _due(plan: LoadPlan, index: int, processes: int) -> Iterator[float]:
 async def _several(
     plan: LoadPlan, processes: int, stop: asyncio.Event
 ) -> AsyncIterator[list[Second]]:
-    """Yield each second once all processes that still run have sent it."""
+    """Yield each second once all running processes have reported it."""
     context = multiprocessing.get_context("spawn")
     start_s = time.monotonic() + _SPAWN_S
     pipes: list[Pipe] = []
@@ -127,7 +127,7 @@ async def _send_stop(stop: asyncio.Event, pipes: list[Pipe]) -> None:
         try:
             pipe.send(None)
         except OSError:
-            continue  # that one has ended
+            continue  # that process has ended
 
 
 def _receive(pipe: Pipe) -> Second | None:
@@ -139,7 +139,7 @@ def _receive(pipe: Pipe) -> Second | None:
 
 
 def _work(plan: LoadPlan, index: int, processes: int, start_s: float, pipe: Pipe) -> None:
-    """Run one process' share, which ends when the pipe does."""
+    """Run one process' share; it ends when the pipe closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with new_runner() as runner:
         runner.run(_share(plan, index, processes, start_s, pipe))
@@ -151,7 +151,7 @@ async def _share(plan: LoadPlan, index: int, processes: int, start_s: float, pip
 
     def end() -> None:
         loop.remove_reader(pipe.fileno())
-        # What is not read by the time that a socket closes resets it, with all that was sent before.
+        # Closing a socket with unread data resets it, and loses what was sent before.
         with suppress(EOFError, OSError):
             pipe.recv()
         stop.set()

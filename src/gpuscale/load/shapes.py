@@ -1,4 +1,4 @@
-"""Loads in the words of a command line."""
+"""Loads described in a command line's words."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from gpuscale.load.plan import MAX_RATE
 
 @dataclass(frozen=True, slots=True)
 class LoadUnit:
-    """What a load's numbers are of."""
+    """The unit of a load."""
 
     words: str
     most: float

@@ -25,7 +25,7 @@ Lengths = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class TokenBodies:
-    """Bodies of requests in turn; after the last length the first comes again."""
+    """Request bodies in turn; after the last length, the first comes again."""
 
     template: str
     """With `{prompt}`, a text of so many tokens, `{prompt_tokens}` and `{output_tokens}`."""
@@ -58,7 +58,7 @@ def openai_template(path: str, model: str) -> str:
 
 
 def has_places(template: str) -> bool:
-    """Return whether a body says where token lengths go."""
+    """Return whether a body has placeholders for token lengths."""
     return any(place in template for place in _PLACES)
 
 

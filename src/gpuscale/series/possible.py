@@ -45,7 +45,7 @@ class RangeCheck:
         for position, ref in enumerate(refs):
             if ref.range is not None:
                 positions.setdefault(ref.range, []).append(position)
-        # One position twice makes `itemgetter` return a tuple in any case.
+        # The position is given twice, as `itemgetter` returns a tuple only for two or more.
         self._parts = [
             (limits, found, itemgetter(*found, found[0])) for limits, found in positions.items()
         ]
@@ -55,7 +55,7 @@ class RangeCheck:
         found: list[int] = []
         for limits, positions, pick in self._parts:
             picked = pick(values)
-            # A NaN in front hides what `min` and `max` would find, and fails the comparison.
+            # A NaN first in the list spoils `min` and `max`, and fails the comparison.
             if not (limits.lowest <= min(picked) and max(picked) <= limits.highest):
                 found += [each for each in positions if not limits.has(values[each])]
         return found

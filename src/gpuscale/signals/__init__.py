@@ -1,4 +1,4 @@
-"""What a workload can be scaled on, and what each series means: names, units, the values that it can have.
+"""Signals to scale on, and facts about series: names, units, possible values.
 
 Signals of model servers, gateways, queues and GPUs, with the query of each:
 

@@ -1,4 +1,4 @@
-"""Which fields to serve and under which type and help text: dcgm-exporter's counters file.
+"""dcgm-exporter's counters file: which fields to serve, with type and help text.
 
 One row per metric: DCGM field, Prometheus type, help text. Spaces around a column fall away (tabs stay),
 `#` comments out a line as its first character only, and a help text with a comma is quoted as CSV does.
@@ -38,7 +38,7 @@ _OFF_ROW = re.compile(r"^# (?=DCGM_\w+ *, *\w+ *,)", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Counter:
-    """One row: serve this field, as this type, with this help text."""
+    """A row of a counters file: field, type and help text."""
 
     field: str
     """What is read: a name of `FIELDS`, or of a DCGM field that nothing here reads."""
@@ -58,7 +58,7 @@ class Counter:
 
 @dataclass(frozen=True, slots=True)
 class CountersRead:
-    """What a counters file says, and what is wrong with the rest of it."""
+    """A counters file's valid rows, and its faults."""
 
     rows: tuple[Counter, ...]
     """The good ones, in file order; of two with one name the first."""
@@ -80,7 +80,7 @@ def load_counters(text: str, source: str) -> tuple[Counter, ...]:
 
 
 def read_counters(text: str, source: str) -> CountersRead:
-    """Return what is good and what is wrong in a counters file.
+    """Return a counters file's valid rows and its faults.
 
     Raises:
         ConfigError: the text is too large.
@@ -103,7 +103,7 @@ def _rows(text: str) -> Iterator[tuple[int, str]]:
 
 
 class _Loader:
-    """Counters so far, and what was wrong so far."""
+    """The rows and faults so far."""
 
     def __init__(self, source: str) -> None:
         self._source = source
@@ -121,7 +121,7 @@ class _Loader:
             return
         name, type_, help_ = columns
         self._check_field(number, name)
-        if name not in FIELDS or not FIELDS[name].is_derived:  # upstream takes any type for these
+        if name not in FIELDS or not FIELDS[name].is_derived:  # upstream accepts any type for these
             self._check_type(number, type_)
         if len(self._problems) > faults:
             return
@@ -205,7 +205,7 @@ _LIKE_ENOUGH = 0.8
 
 
 def _field_meant(found: str) -> str | None:
-    """Return a question that names the field of which this is a misspelling.
+    """Return a question with the field whose misspelling this may be.
 
     Other numbers in the name, such as a link's, mean another field: that is no misspelling.
     """
@@ -224,7 +224,7 @@ def _numbers(text: str) -> list[str]:
 
 
 def _near_miss(found: str, known: Iterable[str]) -> str | None:
-    """Return a question that names the most similar known word, if any is similar."""
+    """Return a question with the most similar known word; empty if none is similar."""
     if len(found) > _SHOWN_CHARACTERS:
         return None
     close = closest(found, known)
@@ -245,14 +245,14 @@ DEFAULT_COUNTERS = load_counters(_BUILT_IN, "default-counters.csv")
 """The rows that dcgm-exporter 4.8.2 has switched on by default, in gpuscale's own words."""
 _LISTS = {
     "default-counters.csv": "default-counters.csv",
-    "dcp-metrics-included.csv": "default-counters.csv",  # 4.8.2 has the same rows switched on in both
+    "dcp-metrics-included.csv": "default-counters.csv",  # 4.8.2 has the same rows enabled in both
     "1.x-compatibility-metrics.csv": "1.x-compatibility-metrics.csv",
 }
 """The lists of dcgm-exporter 4.8.2's image, by name, and which of ours each is."""
 
 
 def list_of_image(path: Path) -> str | None:
-    """Return the text of the list that dcgm-exporter's image has at this path; None where it has none there.
+    """Return the text of a counters file in dcgm-exporter's image; None for any other path.
 
     gpu-operator and many public values files name such a path, and nobody else's image has the file.
     """

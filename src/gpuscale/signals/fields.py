@@ -22,7 +22,7 @@ NVLINK_LINKS = 18
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One thing that can be read of a GPU."""
+    """A quantity that can be read from a GPU."""
 
     name: str
     id: int

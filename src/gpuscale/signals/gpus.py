@@ -80,6 +80,6 @@ def pod_labels(signal: Signal, *, honor_labels: bool) -> tuple[str, str]:
     """Return the labels that say namespace and pod of the workload, as Prometheus stores them."""
     if signal.is_alibabas:
         return "NamespaceName", "PodName"
-    # What a pod exposes of itself has no such labels, so that those of the scrape stay as they are.
+    # A pod's own metrics have no such labels, so that those of the scrape are kept.
     is_kept = honor_labels or not signal.is_of_gpus
     return ("namespace", "pod") if is_kept else ("exported_namespace", "exported_pod")

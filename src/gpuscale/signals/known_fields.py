@@ -1,4 +1,4 @@
-"""Every name that a counters file may have for a DCGM field, also for those that nothing here reads.
+"""All names that a counters file may use for a DCGM field, including fields that are not read.
 
 Names of one number mean one value: an older or newer name of a field that is read gives its value. A field of
 something else than a GPU, such as a switch, or one that the vendor's library lacks, is absent with a reason.
@@ -36,7 +36,7 @@ NOT_READ = "this reader does not read it"
 
 @lru_cache(maxsize=1)
 def known_names() -> Mapping[str, int]:
-    """Return every name of DCGM's own with its number."""
+    """Return all DCGM names with their numbers."""
     names: dict[str, int] = {}
     for line in _TABLE.read_text(encoding="ascii").splitlines():
         if not line.startswith("#"):
@@ -46,7 +46,7 @@ def known_names() -> Mapping[str, int]:
 
 
 def is_known(name: str) -> bool:
-    """Return whether a counters file may have this name."""
+    """Return whether a counters file may use this name."""
     return name in FIELDS or name in known_names()
 
 
@@ -58,13 +58,13 @@ def current_name(name: str) -> str:
 
 
 def field_named(name: str) -> Field:
-    """Return a field that a counters file may name; of one that is not read, only the number is known."""
+    """Return a field by name; for one that is not read, only its number is known."""
     found = FIELDS.get(name)
     return found or Field(name, known_names()[name], "", "", "int")
 
 
 def why_not_read(name: str) -> str:
-    """Return why a field without a reading has none."""
+    """Return why a field is never read."""
     for start, reason in NOT_A_GPUS.items():
         if name.startswith(start):
             return reason
@@ -73,7 +73,7 @@ def why_not_read(name: str) -> str:
 
 @lru_cache(maxsize=1)
 def _by_number() -> Mapping[int, str]:
-    """Return one name by number; of several names, the first in the table."""
+    """Return one name for each number; the first in the table."""
     names: dict[int, str] = {}
     for field in FIELDS.values():
         names.setdefault(field.id, field.name)

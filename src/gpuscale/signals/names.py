@@ -1,4 +1,4 @@
-"""What the DCGM fields are called from dcgm-exporter 4.9 on, and in which units.
+"""Names and units of DCGM fields from dcgm-exporter 4.9 on.
 
 Some fields only changed their name; others also went to base units: hertz, joules, bytes, ratios. A field
 that is not listed keeps its name and its unit.
@@ -18,7 +18,7 @@ Names = Literal["4.8", "4.9", "both"]
 
 @dataclass(frozen=True, slots=True)
 class NewName:
-    """How one field is served under its newer name."""
+    """A field's newer name and unit."""
 
     name: str
     multiply: int = 1

@@ -74,7 +74,7 @@ def _in_flight(family: SignalFamily, series: str, query: str) -> Signal:
 
 
 def _of_service(series: str) -> str:
-    """Return Istio's rate of a Service, by those who saw it: both ends may, and must count once."""
+    """Return Istio's request rate of a Service; client and server side may both report it, one counts."""
     matchers = 'destination_service_name="$name",destination_service_namespace="$namespace"'
     return f"max(sum by (reporter) (rate({series}{{{matchers}}}[{WINDOW}])))"
 

@@ -1,4 +1,4 @@
-"""Signals of queues: what waits in RabbitMQ, Kafka and SQS, through their exporters.
+"""Signals of queues: waiting messages in RabbitMQ, Kafka and SQS, through their exporters.
 
 Sources, where each name and label was read:
     RabbitMQ 4.2 deps/rabbitmq_prometheus/metrics.md; `detailed` is the endpoint for single queues.

@@ -1,4 +1,4 @@
-"""What is known of a series by its name: unit, kind, whose it is, and which values it can have.
+"""Facts about known series: unit, type, exporter, possible values.
 
 A range is wide: beyond it no GPU and no server goes, now or soon. Only names that one exporter alone has are
 bounded by their unit. Names that others may have too, such as AMD's `gpu_power_usage`, are bounded by it only
@@ -37,7 +37,7 @@ _STATE = Range(0, _CODE - 1)
 _RANGES: Mapping[str, Range] = MappingProxyType(
     {
         "%": Range(0, 100),
-        # Two counters that are read a moment apart, or memory that the driver keeps and counts as used.
+        # Two counters read at slightly different times, or driver memory that counts as used.
         "ratio": Range(0, 1.1),
         "MiB": Range(0, 2.0**22),
         "bytes": Range(0, 2.0**42),
@@ -68,7 +68,7 @@ _RECORDED_ENDINGS = ("_AVG", "_MEAN", "_MAX", "_MIN", "_SUM")
 
 @dataclass(frozen=True, slots=True)
 class SeriesFacts:
-    """One series name that is known."""
+    """The facts about one series name."""
 
     unit: str
     """Empty where it counts things."""
@@ -88,7 +88,7 @@ class SeriesFacts:
 
 
 def facts_of(name: str) -> SeriesFacts | None:
-    """Return what is known of a series; of an unknown name only what its ending says."""
+    """Return the facts about a series; for an unknown name only what its suffix implies."""
     found = _known().get(name)
     if found is None and name.endswith("_total"):
         return SeriesFacts("", "counter", of_gpu=False, is_guessed=True)
@@ -97,7 +97,7 @@ def facts_of(name: str) -> SeriesFacts | None:
 
 @lru_cache(maxsize=10_000)
 def range_of(name: str) -> Range | None:
-    """Return what a series can have; None where that is unknown, and any value is one."""
+    """Return a series' range of possible values; None if it is unknown."""
     found = _known().get(name)
     if found is not None:
         return found.range
@@ -114,7 +114,7 @@ def known_prefixes() -> frozenset[str]:
 
 
 def impossible(name: str, value: float, summed_of: int = 1) -> str | None:
-    """Return what is wrong with a value that its series can't have; None for one that it can.
+    """Return why a value is impossible for its series; None if it is possible.
 
     Args:
         name: of the series.
@@ -130,18 +130,18 @@ def impossible(name: str, value: float, summed_of: int = 1) -> str | None:
 
 
 def is_of_gpu(name: str) -> bool:
-    """Return whether the series shows what a GPU does, so that there is none without work or pods."""
+    """Return whether a series measures GPU work, so that it is absent without pods."""
     found = _known().get(name) or _known().get(recorded_from(name) or "")
     return found is not None and found.of_gpu
 
 
 def is_unknown_gpu_name(name: str) -> bool:
-    """Return whether a name looks like one of DCGM's, and no exporter has it."""
+    """Return whether a name looks like a DCGM name that no exporter serves."""
     return name.startswith(_DCGM) and name not in _known() and name not in known_names()
 
 
 def recorded_from(name: str) -> str | None:
-    """Return the field that a recorded series such as `DCGM_FI_DEV_GPU_UTIL_AVG` is made of."""
+    """Return the field behind a recorded series such as `DCGM_FI_DEV_GPU_UTIL_AVG`."""
     for ending in _RECORDED_ENDINGS:
         if name.upper().endswith(ending) and name[: -len(ending)] in _known():
             return name[: -len(ending)]
@@ -172,10 +172,10 @@ def _fields() -> Iterator[tuple[str, SeriesFacts]]:
 
 
 def _bounded(name: str, facts: SeriesFacts) -> SeriesFacts:
-    """Return the facts of a series that one exporter alone has, with the range of its unit."""
+    """Return the facts of a series of one exporter only, with its unit's range."""
     found = _OWN_RANGES.get(name)
     if found is None:
-        # Of some no list says whether they count; those without a unit mostly do.
+        # For some no document says whether they are counters; those without a unit mostly are.
         may_count = facts.kind is None and (not facts.unit or "_COUNT_" in name)
         counts = facts.kind == "counter" or may_count
         found = _COUNTED if counts else _RANGES.get(facts.unit, _COUNTED)
@@ -212,7 +212,7 @@ def _of_amd() -> Iterator[tuple[str, SeriesFacts]]:
 
 
 def _of_servers() -> Iterator[tuple[str, SeriesFacts]]:
-    # vLLM's `perc` is a share: 1 is all of the cache.
+    # vLLM's `perc` is a ratio: 1 means all of the cache.
     share = _RANGES["ratio"]
     yield "vllm:cpu_cache_usage_perc", SeriesFacts("ratio", "gauge", of_gpu=False, range=share)
     for signal in SIGNALS.values():
@@ -223,7 +223,7 @@ def _of_servers() -> Iterator[tuple[str, SeriesFacts]]:
         for name in signal.spellings:
             kind: Kind = "counter" if is_counter else "gauge"
             unit = "ratio" if is_share else ""
-            # Where matchers choose the shares, there are other things under the same name.
+            # If matchers select ratios, other series have the same name.
             limits = share if is_share and not signal.matchers else _NOT_NEGATIVE
             yield name, SeriesFacts(unit, kind, of_gpu=False, range=limits)
     yield "nv_gpu_utilization", SeriesFacts("ratio", "gauge", range=share)

@@ -1,4 +1,4 @@
-"""Signals of model servers: what waits and runs, the KV cache, the first token, tokens each second.
+"""Signals of model servers: waiting and running requests, KV cache, time to first token, token rate.
 
 Sources, where each name, type and label was read:
     vLLM 0.33.0: vllm/v1/metrics/loggers.py. `gpu_cache_usage_perc` until 0.10 is `kv_cache_usage_perc` now.

@@ -12,7 +12,7 @@ WINDOW = "2m"
 
 @dataclass(frozen=True, slots=True)
 class SignalFamily:
-    """What exposes signals: a server, a gateway, a proxy or an exporter."""
+    """A server, gateway, proxy or exporter that exposes signals."""
 
     name: str
     """The first part of its signals' names."""
@@ -93,12 +93,12 @@ class Signal:
 
     @property
     def is_sum(self) -> bool:
-        """Whether a pod's value adds up over its series, without a bound."""
+        """Whether a pod's value is a sum over its series, without an upper bound."""
         return self.aggregate == "sum" and self.divisor is None
 
     @property
     def spellings(self) -> tuple[str, ...]:
-        """The names of its series in every release, the current one first."""
+        """The signal's series names in all releases, the current one first."""
         return (self.series, *self.older)
 
     @property
@@ -116,7 +116,7 @@ def _quoted(text: str) -> str:
 
 
 def value_by(signal: Signal, matchers: str, by: str) -> str:
-    """Return PromQL of a signal's value by some labels.
+    """Return PromQL for a signal's value, grouped by some labels.
 
     Args:
         signal: one that is read from pods or of an object.
@@ -124,7 +124,8 @@ def value_by(signal: Signal, matchers: str, by: str) -> str:
         by: the labels, separated by commas.
     """
     selected = ",".join(each for each in (signal.matchers, matchers) if each)
-    # A fleet in the middle of an update has both names: of each pod the newest counts, and none counts twice.
+    # During a rolling update a fleet has both names: each pod's newest one counts, and none counts
+    # twice.
     found = " or ".join(_value(signal, each, selected, by) for each in signal.spellings)
     return found if signal.per_unit == 1 else f"({found}) / {signal.per_unit}"
 

@@ -1,1 +1,1 @@
-"""Stand-ins for what needs hardware, offered to our tests and to users' tests."""
+"""Stand-ins for hardware, for our tests and users' tests."""

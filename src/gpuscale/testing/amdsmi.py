@@ -67,7 +67,7 @@ class AmdSmiTimeoutException(AmdSmiLibraryException):
 
 
 class AmdSmiInitFlags(IntEnum):
-    """What to start the library for."""
+    """The library's initialization flags."""
 
     INIT_ALL_PROCESSORS = 4294967295
     INIT_AMD_CPUS = 1

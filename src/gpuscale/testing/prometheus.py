@@ -97,7 +97,7 @@ def points_by_labels(data: Mapping[str, Any]) -> dict[tuple[tuple[str, str], ...
     return {
         tuple(sorted(each["metric"].items())): each.get("values") or [each["value"]]
         for each in data["result"]
-        # A subquery over absent_over_time() can give Prometheus 2 a series without a point.
+        # For a subquery over absent_over_time(), Prometheus 2 may return a series without a point.
         if "values" in each or "value" in each
     }
 

@@ -1,4 +1,4 @@
-"""What a workload is scaled on, for KEDA and for the HPA, awake or at zero. Pure; time comes in."""
+"""Triggers: what KEDA and the HPA scale a workload on, also at zero. Pure; time is an argument."""
 
 from typing import TYPE_CHECKING
 

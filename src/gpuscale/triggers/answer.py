@@ -1,4 +1,4 @@
-"""What a trigger answers, and the interface between those who work it out and those who serve it."""
+"""A trigger's answer, and the interface between its evaluation and its servers."""
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ Basis = Literal["measured", "held", "fallback", "unavailable"]
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A decision about one trigger, as of a moment."""
+    """The decision about a trigger at one time."""
 
     value: float | None
     """The total load, as External metric and KEDA's metric value have it; None with basis unavailable."""
@@ -30,11 +30,11 @@ class Answer:
 
 
 class TooManyTriggersError(UnavailableError):
-    """As many triggers are watched as may be."""
+    """The limit on watched triggers is reached."""
 
 
 class TriggerAnswers(Protocol):
-    """Watches triggers and knows their answers; every answer is from memory, at once."""
+    """Watches triggers and answers from memory, at once."""
 
     def answer(self, trigger: Trigger) -> Answer | None:
         """Return the newest answer; None while the trigger was not evaluated for the first time.
@@ -52,10 +52,10 @@ class TriggerAnswers(Protocol):
 
 
 class KeptAnswers(TriggerAnswers, Protocol):
-    """Knows what was decided before it started, too."""
+    """Also knows the decisions of an earlier process."""
 
     def kept(self, trigger: Trigger) -> Answer | None:
-        """Return what the decision of a process before says; None where none was kept.
+        """Return an earlier process' decision; None if none was saved.
 
         For a trigger that is watched and was not evaluated yet.
         """

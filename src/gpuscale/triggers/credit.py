@@ -68,7 +68,7 @@ _MAX_READINGS = 300
 
 
 class Flow(NamedTuple):
-    """What is in flight at one moment, and what is made of it."""
+    """The requests in flight and arriving at one time."""
 
     at_s: float
     """Monotonic."""
@@ -85,7 +85,7 @@ PLAIN, UNKNOWN, GIVEN = range(3)
 
 
 class CreditFigures(NamedTuple):
-    """A load as it is served, and what it comes from."""
+    """A served load, and its parts."""
 
     outcome: int
     """PLAIN, UNKNOWN or GIVEN; without credit the load is as it was, and all else 0."""
@@ -101,7 +101,7 @@ class CreditFigures(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Credited:
-    """A load as it is served."""
+    """A load with the credit applied."""
 
     load: float
     words: str
@@ -109,7 +109,7 @@ class Credited:
 
 
 def kept_flows(flows: Sequence[Flow], newest: Flow) -> tuple[Flow, ...]:
-    """Return the readings that are still of use with one more."""
+    """Return the readings that are still useful, with a new one."""
     recent = [each for each in flows if newest.at_s - MEMORY_S <= each.at_s < newest.at_s]
     return (*recent, newest)[-_MAX_READINGS:]
 
@@ -122,7 +122,7 @@ def credited(
     expected_start_s: float,
     drain_s: float = DEFAULT_DRAIN_S,
 ) -> Credited:
-    """Return the load to serve for an AverageValue of `target`, and why; the arguments are `credit_of`'s."""
+    """Return the load to serve for an AverageValue of `target`, and why; arguments as `credit_of`."""
     found = credit_of(target, desired, flows, starting_s, expected_start_s, drain_s)
     if found.outcome == PLAIN:
         return Credited(found.load, "")
@@ -188,7 +188,7 @@ def credit_of(
 
 
 def _full(flows: Sequence[Flow]) -> float:
-    """Return the most that a pod ran while requests waited."""
+    """Return the most requests that a pod ran while others waited."""
     most = 0.0
     for each in flows:
         if each.ready and each.waiting > 0:
@@ -197,7 +197,7 @@ def _full(flows: Sequence[Flow]) -> float:
 
 
 def _service_s(flows: Sequence[Flow]) -> float:
-    """Return how long a request takes once it runs; 0 where none was begun."""
+    """Return a request's service time; 0 if none has begun."""
     found = []
     for last in flows:
         minute = _minute(flows, last)
@@ -232,9 +232,9 @@ def _arrivals(minute: Sequence[Flow]) -> float:
 
 
 def _rise(flows: Sequence[Flow], minute: Sequence[Flow]) -> float:
-    """Return by how much arrivals rise each second; 0 where that may be chance."""
+    """Return the growth of the arrival rate per second; 0 if it may be random."""
     before = [each for each in flows if each.at_s <= minute[-1].at_s - WINDOW_S]
-    # A rate that was just begun to be known rises, whatever the load does.
+    # The first estimates of a rate rise, whatever the load does.
     if len(before) == 0 or flows[0].at_s > minute[-1].at_s - 2 * WINDOW_S:
         return 0.0
     newer, older = _arrivals(minute), _arrivals(_minute(flows, before[-1]))
@@ -243,7 +243,7 @@ def _rise(flows: Sequence[Flow], minute: Sequence[Flow]) -> float:
 
 
 def _growth(flows: Sequence[Flow]) -> float:
-    """Return how fast the load grows a second; 0 where that is not known yet."""
+    """Return the growth of the load per second; 0 if it is unknown."""
     first, last = flows[0], flows[-1]
     span_s = last.at_s - first.at_s
     return (last.load - first.load) / span_s if span_s >= _LEAST_SPAN_S else 0.0

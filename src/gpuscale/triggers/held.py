@@ -1,4 +1,4 @@
-"""Decisions as text, for a replica that starts while a source is away, bounded in bytes.
+"""Saved decisions as text of limited size, for a replica that starts while a source is down.
 
 A decision's age is written beside it and the wall time once for all, so that a step of a clock moves an age
 by the time between two processes at most. An age that came out too long ends a hold early, in the stated
@@ -21,7 +21,7 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class HeldTrigger:
-    """What is kept of a trigger."""
+    """The saved state of a trigger."""
 
     decision: TriggerDecision
     away_s: float | None = None
@@ -30,7 +30,7 @@ class HeldTrigger:
     """How long the workload's last pods took to become ready."""
 
     def state(self, now_s: float) -> TriggerState:
-        """Return the state to go on from, at a monotonic time."""
+        """Return the state to continue from, at a monotonic time."""
         away_s = None if self.away_s is None else now_s - self.away_s
         return TriggerState(self.decision, away_s, is_restored=True)
 
@@ -38,7 +38,7 @@ class HeldTrigger:
 def held_of(
     state: TriggerState, now_s: float, starts_s: tuple[float, ...] = ()
 ) -> HeldTrigger | None:
-    """Return what to keep of a state; None where nothing was decided."""
+    """Return what to save of a state; None if nothing was decided."""
     if state.decision is None:
         return None
     away_s = None if state.away_s is None else max(0.0, now_s - state.away_s)
@@ -46,7 +46,7 @@ def held_of(
 
 
 def encode(held: Mapping[Key, HeldTrigger], now_ms: int, max_bytes: int) -> str:
-    """Return the text of as many decisions as fit; those of inactive triggers are left out first."""
+    """Return the text of as many decisions as fit; inactive triggers are left out first."""
     by_need = sorted(held.items(), key=lambda pair: (not pair[1].decision.is_active, pair[0]))
     head = f'{{"version":{_VERSION},"writtenMs":{now_ms},"triggers":['
     lines: list[str] = []
@@ -61,7 +61,7 @@ def encode(held: Mapping[Key, HeldTrigger], now_ms: int, max_bytes: int) -> str:
 
 
 def decode(text: str, now_ms: int) -> dict[Key, HeldTrigger]:
-    """Return the decisions of a text, older by the time since; what is not as it should be is left out."""
+    """Return a text's decisions, aged by the time since; invalid ones are skipped."""
     try:
         data = json.loads(text)
     except (ValueError, RecursionError):
@@ -77,7 +77,7 @@ def decode(text: str, now_ms: int) -> dict[Key, HeldTrigger]:
 
 
 def newest(sides: Iterable[Mapping[Key, HeldTrigger]]) -> dict[Key, HeldTrigger]:
-    """Return of each trigger the decision that was measured last; of equals the first one's."""
+    """Return each trigger's most recently measured decision; of equals the first."""
     joined: dict[Key, HeldTrigger] = {}
     for side in sides:
         for key, each in side.items():
@@ -130,7 +130,7 @@ def _read(entry: object, since_s: float) -> tuple[Key, HeldTrigger] | None:
 
 
 def _number(value: object) -> float | None:
-    """Return a number from 0 on; None for everything else."""
+    """Return a non-negative number; None for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:

@@ -1,4 +1,4 @@
-"""Values of keys that users write, each read as what it has to be; what is wrong is noted."""
+"""Reads users' key-value texts by type, and collects faults."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping

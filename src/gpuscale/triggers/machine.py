@@ -1,4 +1,4 @@
-"""The decision about a trigger: from what is seen and what was decided before to an answer.
+"""A trigger's decision: from an observation and the earlier state to an answer.
 
 A value is a total, to be divided by the target: the load while pods run, `wake_replicas` targets while a wake
 source is active, and one target while a pod is starting. It is 0, and the trigger inactive, only where all of
@@ -29,7 +29,7 @@ MAX_VALUE = 1e15
 
 @dataclass(frozen=True, slots=True)
 class TriggerDecision:
-    """What was last decided while everything was known, and what was added since."""
+    """The last decision made with complete knowledge, and later additions."""
 
     value: float
     is_active: bool
@@ -43,7 +43,7 @@ class TriggerDecision:
 
 @dataclass(frozen=True, slots=True)
 class TriggerState:
-    """What is remembered of a trigger between its evaluations; the empty one is of a new trigger."""
+    """A trigger's state between evaluations; the empty one is a new trigger's."""
 
     decision: TriggerDecision | None = None
     away_s: float | None = None
@@ -67,7 +67,7 @@ class TriggerState:
 
 @dataclass(frozen=True, slots=True)
 class TriggerOutcome:
-    """An answer, what is remembered, and how it came about."""
+    """An answer, the new state, and an explanation."""
 
     answer: Answer
     state: TriggerState
@@ -77,7 +77,7 @@ class TriggerOutcome:
 
 @dataclass(frozen=True, slots=True)
 class _LoadPart:
-    """The load; no total where it is not known."""
+    """The load; its total is None if unknown."""
 
     total: float | None
     per_pod: float
@@ -90,7 +90,7 @@ class _LoadPart:
 
 
 def evaluate(trigger: Trigger, seen: Observation, state: TriggerState) -> TriggerOutcome:
-    """Return the answer as of a moment, and the state for the next evaluation."""
+    """Return the answer at a time, and the next state."""
     load, state = _credited(trigger, _load(trigger, seen, state), seen, state)
     load, state = _smoothed(trigger.load, load, seen, state)
     awake = tuple(wake.source for wake in seen.wakes if wake.is_active)
@@ -107,7 +107,7 @@ def evaluate(trigger: Trigger, seen: Observation, state: TriggerState) -> Trigge
     if awake:
         value = max(value, floor)
     is_active = bool(is_loaded or starting or awake)
-    # A wake source that is away can change nothing where as many pods are asked for without it.
+    # A missing wake source makes no difference if the others ask for as many pods without it.
     is_known = load.total is not None and (
         not unknown or bool(awake) or (is_active and value >= floor)
     )
@@ -132,15 +132,15 @@ def evaluate(trigger: Trigger, seen: Observation, state: TriggerState) -> Trigge
     why = "; ".join([load.words] * (load.total is None) + [w.shown for w in unknown])
     is_over = trigger.policy is not None and seen.now_s - away_s >= trigger.hold_s
     if (state.is_restored or is_over) and load.total is None and isinstance(seen.pods, PodsSeen):
-        # What pods there are tells of decisions that were not kept any more; stated pods are no order to
-        # take away what a policy had asked for.
+        # Existing pods are evidence of decisions that were lost; but they are no order to remove
+        # what a policy had asked for.
         value = max(value, trigger.target * seen.pods.desired)
         is_active = is_active or seen.pods.desired > 0
     answer = _without(trigger, state, seen.now_s - away_s, value, is_active, load, unknown, why)
     last = state.decision
     if is_active and last is not None:
-        # What asked for pods meanwhile may be the next that is away, and its end is no reason for zero
-        # before all is known again.
+        # The source that has asked for pods may be the next to go missing; its end is no reason
+        # for zero before all sources are known again.
         waking = tuple(dict.fromkeys((*last.waking, *awake)))
         raised = replace(last, value=max(last.value, value), is_active=True, waking=waking)
         state = replace(state, decision=raised)
@@ -157,7 +157,7 @@ def _without(
     unknown: tuple[object, ...],
     why: str,
 ) -> Answer:
-    """Return the answer while something is not known; `value` is what the rest asks for."""
+    """Return the answer while a source is unknown; `value` is what the known ones ask for."""
     last = state.decision
     if last is None:
         return Answer(None, None, "unavailable", f"{why}; nothing was decided yet", None, away_s)
@@ -194,7 +194,7 @@ def _load(trigger: Trigger, seen: Observation, state: TriggerState) -> _LoadPart
     if trigger.load is None:
         return _LoadPart(0.0, 0.0, "no load is looked at", seen.now_ms)
     if trigger.policy is not None:
-        # The replicas that it wants, whatever pods there are.
+        # The replicas that the policy wants, whatever the number of pods.
         name = trigger.policy.name
         if not isinstance(seen.load, TotalLoad):
             reason = "it has no policy's answer"
@@ -217,7 +217,7 @@ def _load(trigger: Trigger, seen: Observation, state: TriggerState) -> _LoadPart
         if not running and not _within(trigger, pods):
             return _LoadPart(0.0, 0.0, "no pod is running, so there is no load", seen.now_ms)
         if not running:
-            # While pods may still start, the load is what it was before.
+            # While pods may still start, the earlier load applies.
             last = state.decision
             total = trigger.target * pods.desired if last is None else last.load
             words = "no pod is running, and those that start are asked for as before"
@@ -259,7 +259,7 @@ def _pods_load(trigger: Trigger, pods: PodsSeen | None, load: PodLoads, now_ms: 
 def _credited(
     trigger: Trigger, part: _LoadPart, seen: Observation, state: TriggerState
 ) -> tuple[_LoadPart, TriggerState]:
-    """Return the load as starting pods leave it to others; see `triggers.credit`."""
+    """Return the load less what starting pods will take; see `triggers.credit`."""
     pods, credit = seen.pods, trigger.credit
     if credit is None or part.total is None or not isinstance(pods, PodsSeen):
         return part, state
@@ -284,7 +284,7 @@ def _credited(
 def _smoothed(
     load: PodLoad | None, part: _LoadPart, seen: Observation, state: TriggerState
 ) -> tuple[_LoadPart, TriggerState]:
-    """Return the mean of the loads within the window; a reading that is missing stays missing."""
+    """Return the mean load within the window; a missing reading stays missing."""
     if load is None or load.window_s <= 0 or part.total is None or math.isinf(part.per_pod):
         return part, state
     if part.is_stopped:

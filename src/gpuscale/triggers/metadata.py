@@ -1,4 +1,4 @@
-"""Triggers from what users write: the metadata of KEDA's triggers, and files with the same keys.
+"""Parses triggers: metadata of KEDA's triggers, and files with the same keys.
 
 Every fault is found at once, each with its key, and with the name that was probably meant.
 """
@@ -66,7 +66,7 @@ def read_metadata(
 
 
 def read_triggers(text: str, source: str, check: PolicyCheck = any_policy) -> tuple[Trigger, ...]:
-    """Return the triggers of a file: YAML with a list under `triggers`.
+    """Return a file's triggers: YAML with a list under `triggers`.
 
     Args:
         text: of the file.

@@ -1,4 +1,4 @@
-"""What is seen of a workload, its load and its wake sources at one moment."""
+"""Observations of a workload, its load and its wake sources at one time."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from gpuscale.triggers.startup import UNKNOWN_DEADLINE_S
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """What is not known, and why; never 0."""
+    """An unknown value with the reason; never 0."""
 
     reason: str
 
@@ -33,7 +33,7 @@ class PodsSeen:
 
 @dataclass(frozen=True, slots=True)
 class PodLoads:
-    """A metric of the pods that have it."""
+    """A metric's value for each pod that has one."""
 
     samples: Mapping[str, PodSample]
     measured_ms: int
@@ -49,7 +49,7 @@ class TotalLoad:
 
 @dataclass(frozen=True, slots=True)
 class FlowSeen:
-    """What of a load waits, and what is finished of it a second."""
+    """A load's waiting requests, and its completion rate per second."""
 
     waiting: float
     finished_per_s: float
@@ -58,7 +58,7 @@ class FlowSeen:
 def flow_seen(
     waiting: TotalLoad | Missing, finished_per_s: TotalLoad | Missing
 ) -> FlowSeen | Missing:
-    """Return the flow that two answers make; the first that is missing if one is."""
+    """Return the flow from two answers; the first missing one if any is."""
     if isinstance(waiting, Missing):
         return waiting
     if isinstance(finished_per_s, Missing):
@@ -79,7 +79,7 @@ class WakeSeen:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """All that a decision about a trigger is made of."""
+    """The input of a decision about a trigger."""
 
     now_ms: int
     """Wall time, for what is shown."""

@@ -1,4 +1,4 @@
-"""The keys of a trigger whose value a policy works out, read and held against each other.
+"""The keys of a trigger with a policy, parsed and checked.
 
 Which policies there are, and what settings they take, is known in rooms above this one: they pass a check.
 """
@@ -24,7 +24,7 @@ _SHAPE = "a policy's name, or name and settings"
 
 
 class PolicyFault(NamedTuple):
-    """What is wrong with a policy's name or settings."""
+    """A fault in a policy's name or settings."""
 
     key: str
     """`policy`, or `policy.settings.NAME`."""
@@ -38,12 +38,12 @@ PolicyCheck = Callable[[str, Mapping[str, float]], Iterator[PolicyFault]]
 
 
 def any_policy(_name: str, _settings: Mapping[str, float]) -> Iterator[PolicyFault]:
-    """Take every name and setting."""
+    """Accept any name and settings."""
     return iter(())
 
 
 def read_policy(reader: KeyReader, check: PolicyCheck) -> ServedPolicy | None:
-    """Return the policy of a trigger; None where it has none, or faults, which are noted."""
+    """Return a trigger's policy; None without one, or after recording faults."""
     given = reader.values.get("policy")
     if given is None:
         for key in sorted(POLICY_KEYS - {"policy"}):
@@ -95,7 +95,7 @@ _UNUSED = {
 
 
 def _stanza(reader: KeyReader, given: object) -> tuple[str, dict[str, float]]:
-    """Return name and settings; KEDA's metadata are texts, so a mapping may be written as one."""
+    """Return name and settings; KEDA's metadata are texts, so a mapping may be given as text."""
     if isinstance(given, str) and given.lstrip().startswith("{"):
         try:
             (document,) = load_documents(given, "policy")

@@ -1,4 +1,4 @@
-"""Wake sources by name: the load of a workload without pods, in the metrics of known projects.
+"""Wake sources by name: the load of a workload without pods, from well-known projects' metrics.
 
 A preset is one entry. Its query has one number as its answer, and 0 only where the project was scraped and
 has nothing to say: a counter or gauge with labels does not exist before its first request, so most queries
@@ -38,7 +38,7 @@ class Preset:
 
 
 def _came_in(requests: str, always_there: str) -> str:
-    """Return a query of how many requests came within a minute.
+    """Return a query for the number of requests within a minute.
 
     A series that is younger than the minute counts with all it has: `increase` misses the request it began
     with, which is the one that has to wake the workload.

@@ -1,4 +1,4 @@
-"""The keys of one trigger: each value read, and held against the others."""
+"""Parses and checks the keys of one trigger."""
 
 import math
 import re
@@ -60,7 +60,7 @@ class TriggerReader(KeyReader):
         self._check = check
 
     def trigger(self, namespace: str) -> Trigger | None:
-        """Return the trigger; None where something was noted."""
+        """Return the trigger; None if there are faults."""
         workload = self._workload()
         load, unit_name, unit = self._load()
         policy = read_policy(self, self._check)
@@ -125,7 +125,7 @@ class TriggerReader(KeyReader):
         return WorkloadRef(other[1], name, version)
 
     def _load(self) -> tuple[PodLoad | None, str, MetricUnit | None]:
-        """Return the load, what it is called in words about its unit, and the unit."""
+        """Return the load, its name for messages about units, and its unit."""
         given = [key for key in ("signal", "metric", "query") if self.has(key)]
         if len(given) > 1:
             self.note(given[1], "one of signal, metric and query", " and ".join(given))

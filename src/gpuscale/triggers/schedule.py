@@ -25,7 +25,7 @@ _MAX_TEXT = 200
 
 
 def check_expression(text: str) -> None:
-    """Refuse what is no cron expression, and what never comes.
+    """Raise for an invalid cron expression, or one that never occurs.
 
     Raises:
         ValueError: it is one; the message says what was expected.
@@ -40,7 +40,7 @@ def check_expression(text: str) -> None:
 
 
 def check_timezone(name: str) -> None:
-    """Refuse what is no time zone.
+    """Raise for an unknown time zone.
 
     Raises:
         ValueError: it is none.
@@ -52,7 +52,7 @@ def check_timezone(name: str) -> None:
 
 
 def awake(schedule: WakeSchedule, now_ms: int) -> tuple[bool, int]:
-    """Return whether the schedule wakes now, and the time in milliseconds at which that may change.
+    """Return whether the schedule is active, and when that may change, in milliseconds.
 
     Raises:
         ValueError: an expression or the zone is wrong.
@@ -64,7 +64,7 @@ def awake(schedule: WakeSchedule, now_ms: int) -> tuple[bool, int]:
 
 @lru_cache(maxsize=4096)
 def _expression(text: str) -> str:
-    """Return the expression as cronsim reads it, which goes by Vixie's cron where robfig's does not."""
+    """Return the expression in cronsim's dialect (Vixie's cron), where it differs from robfig's."""
     fields = text.split() if len(text) <= _MAX_TEXT else []
     if len(fields) != len(_LAST) or not all(map(_FIELD.fullmatch, fields)):
         raise ValueError(_FIVE)
@@ -81,7 +81,8 @@ def _field(field: str, place: int) -> str:
             raise ValueError("1 to 31 as the day of the month")
         if place == 4 and base.endswith("L"):
             raise ValueError("0 to 6, or SUN to SAT, as the day of the week")
-        # A star with a step restricts the days, so that a day of the month or of the week is enough.
+        # A star with a step restricts days, so that a match of day of month or day of week is
+        # enough.
         if slash and base == "*" and step != "1":
             base = f"{_FIRST[place]}-{_LAST[place]}"
         elif slash and "-" not in base and base != "*":
@@ -91,14 +92,14 @@ def _field(field: str, place: int) -> str:
 
 
 def _next_ms(text: str, timezone: str, now_ms: int) -> int:
-    """Return when an expression is due next; a time that clocks skip does not come that day."""
+    """Return an expression's next time; one that a clock change skips does not occur that day."""
     zone = ZoneInfo(timezone)
     now = datetime.fromtimestamp(now_ms / 1000, UTC)
     for local in CronSim(_expression(text), now.astimezone(zone).replace(tzinfo=None)):
         for fold in (
             0,
             1,
-        ):  # an hour that clocks repeat comes twice, and counts from the first time on
+        ):  # an hour that a clock change repeats occurs twice, and counts from the first time on
             due = local.replace(tzinfo=zone, fold=fold).astimezone(UTC)
             is_skipped = due.astimezone(zone).replace(tzinfo=None) != local
             if due > now and not is_skipped:

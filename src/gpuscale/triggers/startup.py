@@ -1,4 +1,4 @@
-"""How long a workload takes from a pod's creation to its first answer, and how long it is waited for."""
+"""How long pods take from creation to their first response, and how long to wait for them."""
 
 from collections.abc import Sequence
 
@@ -10,12 +10,12 @@ _SPARE_S = 60.0
 
 
 def kept_starts(starts_s: Sequence[float], start_s: float) -> tuple[float, ...]:
-    """Return the last starts with one more, in seconds from creation to Ready."""
+    """Return the last start times with a new one, in seconds from creation to Ready."""
     return (*starts_s, start_s)[-_KEPT:]
 
 
 def learned_deadline_s(starts_s: Sequence[float]) -> float:
-    """Return the deadline for a workload whose pods took so long: the longest start twice, and a minute.
+    """Return the waiting deadline: twice the longest start, plus a minute.
 
     Args:
         starts_s: of its pods, in seconds from creation to Ready, the newest last.

@@ -39,7 +39,7 @@ class PodLoad:
 
 @dataclass(frozen=True, slots=True)
 class WakeQuery:
-    """A wake source that is there without a pod: active while the answer is above the threshold."""
+    """A wake source that needs no pod: active while a query's result is above the threshold."""
 
     query: str
     """PromQL with one number as its answer; no row at all is unavailable, not 0."""
@@ -60,7 +60,7 @@ class WakeSchedule:
 
 @dataclass(frozen=True, slots=True)
 class Credit:
-    """What it takes to count starting pods with the load that they will take; see `triggers.credit`."""
+    """The settings for counting starting pods with their future load; see `triggers.credit`."""
 
     waiting: str
     """PromQL with one number as its answer: the part of the load that waits."""
@@ -93,7 +93,7 @@ class ServedPolicy:
 
 @dataclass(frozen=True, slots=True)
 class Trigger:
-    """What a workload is scaled on. Metadata of KEDA's triggers and files of triggers are read into it."""
+    """What a workload is scaled on, parsed from KEDA metadata or a trigger file."""
 
     namespace: str
     name: str

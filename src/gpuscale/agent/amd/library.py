@@ -30,7 +30,7 @@ SESSION_CODES = frozenset(
 """Status codes after which no GPU can be read until the library starts again."""
 GONE_CODES = frozenset(
     {
-        1,  # INVAL: the handle is of an earlier start of the driver
+        1,  # INVAL: the handle is from before the driver was restarted
         6,  # DRM_ERROR
         8,  # TIMEOUT
         12,  # IO
@@ -42,7 +42,7 @@ GONE_CODES = frozenset(
 
 
 class AmdFault(UpstreamError):
-    """One call ended with an error."""
+    """A call of the library failed."""
 
     def __init__(self, reason: str, code: int | None = None) -> None:
         self.reason = reason
@@ -53,17 +53,17 @@ class AmdFault(UpstreamError):
 
     @property
     def ends_session(self) -> bool:
-        """Return whether no GPU can be read until the library starts again."""
+        """Return whether no GPU can be read until the library is restarted."""
         return self.code in SESSION_CODES
 
     @property
     def is_gone(self) -> bool:
-        """Return whether the GPU as a whole does not answer."""
+        """Return whether the whole GPU has stopped answering."""
         return self.code in GONE_CODES
 
 
 class AmdLibrary:
-    """Calls of an amdsmi module, counted, with every fault as an `AmdFault`."""
+    """Calls of an amdsmi module, with counts; each failure is an `AmdFault`."""
 
     def __init__(self, module: object) -> None:
         self._module = module
@@ -72,7 +72,7 @@ class AmdLibrary:
         self._seconds: dict[str, float] = {}
 
     def call(self, function: str, *arguments: object) -> Any:  # noqa: ANN401 - answers are untyped
-        """Return what a function of the module returns.
+        """Return the result of a function of the module.
 
         Raises:
             AmdFault: the function fails, or is not there.
@@ -81,7 +81,7 @@ class AmdLibrary:
         self._calls[function] = self._calls.get(function, 0) + 1
         try:
             return getattr(self._module, function)(*arguments)
-        # A driver's answer may break anything in the module: no kind of error is left out.
+        # A broken driver can make the module raise any exception.
         except Exception as error:
             self._errors[function] = self._errors.get(function, 0) + 1
             raise _fault(error) from error
@@ -102,7 +102,7 @@ class AmdLibrary:
         return member
 
     def stats(self) -> tuple[CallStats, ...]:
-        """Return the cost of each function so far, in name order."""
+        """Return each function's number of calls and time so far, by name."""
         return tuple(
             CallStats(name, calls, self._errors.get(name, 0), self._seconds[name])
             for name, calls in sorted(self._calls.items())
@@ -116,7 +116,7 @@ def load_amdsmi() -> object:
         UnavailableError: it, or the native library behind it, is not installed.
     """
     try:
-        # Without its native library the module prints to standard output, then fails.
+        # Without its native library, the module prints to standard output before it fails.
         with contextlib.redirect_stdout(io.StringIO()):
             import amdsmi  # type: ignore[import-untyped]
     except ImportError:

@@ -50,7 +50,7 @@ _Value = int | float | str
 
 @dataclass(frozen=True, slots=True)
 class _Gpu:
-    """One GPU with what was read of it once."""
+    """A GPU with its constant properties."""
 
     identity: GpuIdentity
     handle: object = field(compare=False)
@@ -66,7 +66,7 @@ class _Gpu:
 
 @dataclass(slots=True)
 class _Found:
-    """What the calls about one GPU gave so far."""
+    """The results so far of the calls for one GPU."""
 
     values: dict[str, _Value] = field(default_factory=dict)
     absent: dict[str, str] = field(default_factory=dict)
@@ -97,7 +97,7 @@ class AmdReader:
         self._unnamed = 0
 
     def gpus(self) -> tuple[GpuIdentity, ...]:
-        """Return every GPU that was ever there, lost ones included; none where AMD SMI never started."""
+        """Return all GPUs that were ever seen, lost ones included; none if AMD SMI never started."""
         if not self._is_open and not self._gpus:
             with suppress(UnavailableError):
                 self._start()
@@ -119,7 +119,7 @@ class AmdReader:
         return readings
 
     def stats(self) -> tuple[CallStats, ...]:
-        """Return what the library's functions have cost so far."""
+        """Return the cost of the library's functions so far."""
         return () if self._library is None else self._library.stats()
 
     def close(self) -> None:
@@ -127,7 +127,7 @@ class AmdReader:
         self._shut_down()
 
     def _ready(self, now_ms: int) -> AmdLibrary:
-        """Return the library, started (again) where that is due."""
+        """Return the library, after starting it, or restarting it when that is due."""
         if self._is_open and (self._has_lost or self._unnamed):
             started_ms = now_ms if self._started_ms is None else self._started_ms
             # A clock that was set back must not stop the retries.
@@ -204,7 +204,7 @@ class AmdReader:
 
 
 def _measure(library: AmdLibrary, gpu: _Gpu, call: AmdCall, found: _Found) -> None:
-    """Make one call and note what it gives.
+    """Make one call and store its values.
 
     Raises:
         AmdFault: no GPU can be read any more.
@@ -227,7 +227,7 @@ def _measure(library: AmdLibrary, gpu: _Gpu, call: AmdCall, found: _Found) -> No
 
 
 def _measure_processes(library: AmdLibrary, gpu: _Gpu, found: _Found) -> None:
-    """Note the processes, and the part of the compute units that each occupies where that is reported."""
+    """Store the processes, with their share of the compute units where it is reported."""
     try:
         processes = library.call(PROCESS_FUNCTION, gpu.handle)
     except AmdFault as fault:
@@ -252,7 +252,7 @@ def _measure_processes(library: AmdLibrary, gpu: _Gpu, found: _Found) -> None:
 
 
 def _found_gpus(library: AmdLibrary, handles: Sequence[object]) -> list[_Gpu]:
-    """Return the GPUs of these handles; one that can't even be named is left out, and logged."""
+    """Return the GPUs of these handles; one without an identity is skipped, with a log line."""
     gpus = []
     for index, handle in enumerate(handles):
         try:
@@ -268,7 +268,7 @@ def _found_gpu(library: AmdLibrary, index: int, handle: object, count: int) -> _
     uuid = str(library.call("amdsmi_get_gpu_device_uuid", handle))
     bdf = str(library.call("amdsmi_get_gpu_device_bdf", handle))
     domain, _, rest = bdf.partition(":")
-    bus_id = f"{domain:>08}:{rest}".upper()  # 0000:1a:00.0 is 00000000:1A:00.0 with DCGM
+    bus_id = f"{domain:>08}:{rest}".upper()  # DCGM writes 0000:1a:00.0 as 00000000:1A:00.0
     asic = _known(library, "amdsmi_get_gpu_asic_info", handle)
     board = _known(library, "amdsmi_get_gpu_board_info", handle)
     driver = _known(library, "amdsmi_get_gpu_driver_info", handle)
@@ -300,7 +300,7 @@ def _found_gpu(library: AmdLibrary, index: int, handle: object, count: int) -> _
 
 
 def _known(library: AmdLibrary, function: str, handle: object) -> dict[str, _Value]:
-    """Return the parts of an answer that hold something; empty where the call fails."""
+    """Return the parts of an answer that have a value; empty if the call fails."""
     try:
         answer = library.call(function, handle)
     except AmdFault as fault:
@@ -324,7 +324,7 @@ def _text(library: AmdLibrary, function: str, handle: object) -> str | None:
 
 
 def _merged(before: Sequence[_Gpu], found: Sequence[_Gpu]) -> tuple[_Gpu, ...]:
-    """Return the GPUs that are there, and those that were and left an empty place."""
+    """Return the current GPUs, and the lost ones whose index is not in use again."""
     known = {(gpu.identity.uuid, gpu.place) for gpu in found}
     places = {gpu.place for gpu in found}
     missing = (

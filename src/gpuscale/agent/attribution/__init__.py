@@ -1,1 +1,1 @@
-"""Device or process to container to pod: who is using the GPU."""
+"""Attribution: from a device or process to its container and pod."""

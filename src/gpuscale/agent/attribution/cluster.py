@@ -1,4 +1,4 @@
-"""The API server's pods, resources and claims of this node, kept for a while when it falls silent."""
+"""This node's pods, resources and claims from the API server, kept for a while when it is unreachable."""
 
 from typing import Protocol
 
@@ -15,15 +15,15 @@ _FORBIDDEN = (401, 403)
 
 
 class ViewSource(Protocol):
-    """What follows a node at the API server."""
+    """A source of a node's pods, resources and claims."""
 
     @property
     def view(self) -> NodeView:
-        """Return what is known now."""
+        """Return the current view."""
         ...
 
     def want_claims(self) -> None:
-        """Follow devices of resource claims too."""
+        """Follow the devices of resource claims too."""
         ...
 
     async def run(self) -> None:
@@ -34,7 +34,7 @@ class ViewSource(Protocol):
 
 
 class ClusterFollower:
-    """Turns what the API server says into what attribution looks up.
+    """Turns API objects into look-up tables for attribution.
 
     Args:
         source: follows the node.
@@ -51,22 +51,22 @@ class ClusterFollower:
 
     @property
     def view(self) -> NodeView:
-        """Return what is known of the node; empty when it is too old."""
+        """Return the view of the node; empty if it is too old."""
         self._look()
         return self._view
 
     @property
     def directory(self) -> PodDirectory:
-        """Return the view's pods, ready to be looked up; the same object as long as nothing changed."""
+        """Return the view's pods for look-up; the same object while nothing changes."""
         self._look()
         return self._directory
 
     def want_claims(self) -> None:
-        """Follow devices of resource claims too."""
+        """Follow the devices of resource claims too."""
         self._source.want_claims()
 
     def gaps(self) -> tuple[Unattributed, ...]:
-        """Return what the API server does not report now, and why."""
+        """Return which parts the API server doesn't report now, and why."""
         view = self._source.view
         silence = self._silence(view)
         gaps = [

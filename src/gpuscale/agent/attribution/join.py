@@ -1,4 +1,4 @@
-"""Puts together what the kubelet, the API server, the processes' cgroups and the readings say."""
+"""Joins the kubelet's allocations, the API server's pods, processes' cgroups, and readings."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -28,7 +28,7 @@ _UNFIT = re.compile("[^a-zA-Z0-9_]")
 
 
 def safe_labels(labels: Mapping[str, str]) -> dict[str, str]:
-    """Return labels under names that Prometheus takes; of two that become one, the first by key stays.
+    """Return labels under valid Prometheus names; if two names collide, the first key wins.
 
     Source: NVIDIA dcgm-exporter 4.8.2, internal/pkg/transformation. Difference: a name that would begin
         with a digit gets `_` before it.
@@ -50,7 +50,7 @@ _NOBODYS = frozenset({reasons.PROCESS_NOT_IN_POD, reasons.NO_GPU_REQUEST})
 
 @dataclass(frozen=True, slots=True)
 class GpuOwners:
-    """Who holds which GPU by the kubelet's word."""
+    """The containers that hold each GPU, according to the kubelet."""
 
     by_gpu: Mapping[str, tuple[ContainerRef, ...]] = field(default_factory=dict)
     missing: tuple[Unattributed, ...] = ()
@@ -59,7 +59,7 @@ class GpuOwners:
 
 
 def pod_directory(view: NodeView) -> PodDirectory:
-    """Return the node's pods, ready to be looked up."""
+    """Return the node's pods for look-up."""
     by_container_id: dict[str, ContainerRef] = {}
     by_uid: dict[str, tuple[ContainerRef, ...]] = {}
     by_name: dict[PodName, dict[str, ContainerRef]] = {}
@@ -86,7 +86,7 @@ def gpu_owners(
     gpus: Iterable[GpuIdentity],
     claim_devices: Mapping[DeviceKey, str],
 ) -> GpuOwners:
-    """Return who holds which GPU, and the devices that belong to none that is read here."""
+    """Return the containers that hold each GPU, and the devices that match no GPU of the reader."""
     known = KnownGpus(gpus)
     refs, twice = holders_of(allocations, directory)
     holdings: dict[str, dict[Holding, None]] = {}
@@ -111,7 +111,7 @@ def gpu_owners(
 
 
 def with_shares(owners: GpuOwners, shared: SharedGpus) -> GpuOwners:
-    """Return the owners with those of parts of GPUs, and without the pods that only hold a GPU for them."""
+    """Return the owners with those of shared GPUs, without the pods that only reserve a GPU for them."""
     holdings = {
         gpu: tuple(each for each in held if _pod_of(each.container) not in shared.reservations)
         for gpu, held in owners.holdings.items()
@@ -140,7 +140,7 @@ def _of_container(gpu: Unattributed, each: ContainerDevices) -> Unattributed:
 def holders_of(
     allocations: NodeAllocations, directory: PodDirectory
 ) -> tuple[dict[ContainerDevices, ContainerRef], tuple[Unattributed, ...]]:
-    """Return the containers that hold devices now, and the ids that are still listed for two pods.
+    """Return the containers that hold devices, and the device ids that two pods claim.
 
     Kubelets before 1.34 also list pods that have finished, beside those that got their devices since. The
     API server says which; where it does not, both stay, and no GPU is given to one of them alone.
@@ -232,7 +232,7 @@ def unknown_processes(
     *,
     has_unplaced: bool = False,
 ) -> frozenset[int]:
-    """Return the processes that may be anybody's: without an owner, and not known to have none.
+    """Return the processes that may belong to any container: neither owned nor known to be the host's.
 
     Args:
         readings: with their processes.

@@ -1,4 +1,4 @@
-"""The words for why something has no owner, fit for a metric's label."""
+"""Reasons for a missing owner, short enough for a metric's label."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""How many GPUs a node has to give, and how many each container asked for.
+"""The number of a node's GPUs, and of those that each container requests.
 
 A container's GPUs are whole numbers of which request and limit are equal, and the kubelet allocates
 exactly as many devices. On a shared GPU these are shares, as in Kubernetes' own counts.
@@ -20,18 +20,18 @@ from gpuscale.kube.informers import NodeView, PodRecord
 
 
 def count_devices(devices: Iterable[KubeletDevice] | None) -> int | None:
-    """Return how many different devices there are; None where that is not known."""
+    """Return the number of distinct devices; None if unknown."""
     return None if devices is None else len(set(devices))
 
 
 def allocated_counts(holders: Mapping[ContainerDevices, ContainerRef]) -> dict[ContainerRef, int]:
-    """Return how many devices each container was given; resource claims are no request and don't count."""
+    """Return each container's number of allocated devices; resource claims don't count."""
     counts = {ref: _device_count(each) for each, ref in holders.items()}
     return {ref: count for ref, count in counts.items() if count}
 
 
 def _device_count(each: ContainerDevices) -> int:
-    """Return how many devices a container has; memory that is handed out in units is no device."""
+    """Return a container's number of devices; units of memory are no devices."""
     parts = sum(part.count for part in each.parts if part.resource != ACK_RESOURCE)
     return len(each.devices) + parts
 
@@ -42,7 +42,7 @@ def gpu_resources(
     directory: PodDirectory,
     extra_resources: Collection[str],
 ) -> NodeGpuResources:
-    """Return the node's GPUs from the API server's word where there is one, else from the kubelet's.
+    """Return the node's GPU counts from the API server, or else from the kubelet.
 
     Args:
         allocations: of the kubelet; None while it is silent.
@@ -70,7 +70,7 @@ def _gpu_count(amounts: Mapping[str, int], extra_resources: Collection[str]) -> 
 def _limits(
     pods: Iterable[PodRecord], directory: PodDirectory, extra_resources: Collection[str]
 ) -> dict[ContainerRef, int]:
-    """Return what containers of pods that have not ended asked for."""
+    """Return the GPU limits of containers in active pods."""
     counts = {
         directory.by_name[pod.namespace, pod.name][container]: _gpu_count(amounts, extra_resources)
         for pod in pods

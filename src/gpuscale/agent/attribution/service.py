@@ -1,4 +1,4 @@
-"""Who uses the node's GPUs, kept up in the background and answered at once.
+"""The owners of a node's GPUs, updated in the background and answered from memory.
 
 Three sources are followed at their own pace: the kubelet's allocations, the API server's pods (when asked
 for), and the cgroups of processes. An answer only joins what they last said. The one thing read while
@@ -41,7 +41,7 @@ _NO_VIEW = NodeView()
 
 @dataclass(frozen=True, slots=True)
 class _JoinInputs:
-    """What the owners of GPUs follow from; compared to see whether to join again."""
+    """The inputs of the join, compared to see whether it must run again."""
 
     allocations: NodeAllocations
     directory: PodDirectory
@@ -59,7 +59,7 @@ class _JoinInputs:
 
 
 class NodeAttribution:
-    """Answers who uses the node's GPUs; give it to a `NodeAgent` and let `run` run beside.
+    """Answers who uses the node's GPUs; pass it to a `NodeAgent` and let `run` run beside.
 
     Args:
         settings: where to look.
@@ -90,7 +90,7 @@ class NodeAttribution:
         self._asked = asyncio.Event()
 
     def __call__(self, readings: Sequence[GpuReading]) -> Attribution:
-        """Return what is known now of the owners of the GPUs that were read."""
+        """Return the current owners of the GPUs in these readings."""
         owners = self._gpu_owners(tuple(reading.gpu for reading in readings))
         by_pid: dict[int, ContainerRef] = {}
         process_gaps: tuple[Unattributed, ...]
@@ -117,7 +117,7 @@ class NodeAttribution:
         )
 
     async def asked(self) -> None:
-        """Return once the kubelet was asked, whatever came of it."""
+        """Wait until the kubelet was asked once, with any result."""
         await self._asked.wait()
 
     def gpu_resources(self) -> NodeGpuResources:
@@ -130,14 +130,14 @@ class NodeAttribution:
         )
 
     async def refresh(self) -> None:
-        """Ask the kubelet once and look again at the processes that are known."""
+        """Ask the kubelet once, and read known processes again."""
         self._processes.refresh()
         await self._kubelet.refresh()
         if self._cluster is not None and self._kubelet.has_claims:
             self._cluster.want_claims()
 
     async def run(self) -> None:
-        """Keep up what is known until cancelled or closed."""
+        """Update the owners in the background until cancelled or closed."""
         try:
             async with asyncio.TaskGroup() as group:
                 tasks = [group.create_task(self._run_refresh(), name="attribution-refresh")]

@@ -15,7 +15,7 @@ _PAGE_PODS = 25
 
 @dataclass(frozen=True, slots=True)
 class KubeletSettings:
-    """How to ask the kubelet."""
+    """The settings for asking the kubelet."""
 
     socket: Path = KUBERNETES.option(
         converted(lambda text: Path(text.removeprefix("unix://")), Path()),
@@ -42,7 +42,7 @@ class KubeletSettings:
 
 @dataclass(frozen=True, slots=True)
 class NodeSettings:
-    """How to ask the API server about this node, and what of its pods is wanted."""
+    """The settings for watching this node, and which pod metadata to keep."""
 
     name: str
     """Only this node's pods are asked for."""
@@ -76,7 +76,7 @@ def _node(flags: FlagReader) -> NodeSettings | None:
 
 @dataclass(frozen=True, slots=True)
 class AttributionSettings:
-    """How the owners of a node's GPUs are looked for."""
+    """The settings for finding the owners of a node's GPUs."""
 
     kubelet: KubeletSettings = part(KubeletSettings)
     refresh_interval_s: float = 5.0

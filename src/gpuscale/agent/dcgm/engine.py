@@ -1,4 +1,4 @@
-"""A host engine followed by a thread of its own: connect, watch, ask, and begin again when it goes.
+"""A thread that follows a DCGM host engine: connects, watches fields, reads them, and reconnects.
 
 Only this thread calls the library. While a call hangs, the last answer gets old, and the rest of the
 agent goes on.
@@ -29,7 +29,7 @@ _ABSENT = "the DCGM host engine has no such GPU"
 
 @dataclass(frozen=True, slots=True)
 class MeasuredValue:
-    """A value and when it was measured."""
+    """A value with the time of its measurement."""
 
     value: int | float
     measured_ms: int
@@ -37,7 +37,7 @@ class MeasuredValue:
 
 @dataclass(frozen=True, slots=True)
 class EngineView:
-    """What is known of a host engine's GPUs; never changed, only replaced."""
+    """An immutable view of a host engine's GPUs."""
 
     values: Mapping[Part, Mapping[int, MeasuredValue]] = field(default_factory=dict)
     reasons: Mapping[Part, Mapping[int, str]] = field(default_factory=dict)
@@ -47,7 +47,7 @@ class EngineView:
 
 @dataclass(slots=True)
 class _Watched:
-    """A part of a GPU, and the fields that are watched of it."""
+    """A GPU or instance, with its watched fields."""
 
     entity: Entity
     fields: tuple[int, ...]
@@ -55,7 +55,7 @@ class _Watched:
 
 
 class HostEngine:
-    """The newest values of a host engine.
+    """The latest values of a host engine.
 
     Args:
         address: `HOST[:PORT]`, or the path of a Unix socket.
@@ -78,7 +78,7 @@ class HostEngine:
         self._logged = ""
 
     def want(self, fields: frozenset[int]) -> None:
-        """Have these fields watched too; the first call begins to follow the host engine."""
+        """Watch these fields too; the first call starts the thread."""
         if not fields <= self._wanted:
             self._wanted |= fields
         if self._thread is None and self._wanted:
@@ -89,7 +89,7 @@ class HostEngine:
         return CallStats("dcgm_host_engine", self._calls, self._errors, self._seconds)
 
     def close(self) -> None:
-        """End the thread; one that hangs in a call is left behind."""
+        """Stop the thread; one that hangs in a call is abandoned."""
         self._ends.set()
         if self._thread is not None:
             self._thread.join(_CLOSE_S)
@@ -106,7 +106,7 @@ class HostEngine:
             self._ends.wait(waits.jittered())
 
     def _serve(self, connection: EngineConnection, waits: Backoff) -> None:
-        """Ask a host engine until it fails, or the end."""
+        """Read from a host engine until it fails or the thread is stopped."""
         try:
             watched: Mapping[Part, _Watched] = {}
             of: tuple[object, ...] = ()
@@ -123,7 +123,7 @@ class HostEngine:
                     listed_s = began
                     if (gpus, instances, wanted) != of:
                         if of:
-                            return  # Watches of what was there before end with the connection.
+                            return  # The previous connection's watches ended with it.
                         of = (gpus, instances, wanted)
                         watched = self._watch(connection, gpus, instances, wanted)
                 self._ask(connection, watched)
@@ -143,7 +143,7 @@ class HostEngine:
         instances: Mapping[tuple[str, int], Entity],
         wanted: frozenset[int],
     ) -> Mapping[Part, _Watched]:
-        """Watch what is wanted of each GPU; one that can't be watched leaves the others alone."""
+        """Watch the wanted fields of each GPU; a failure for one doesn't affect the others."""
         found: dict[Part, _Watched] = {}
         for uuid, gpu in gpus.items():
             parts: dict[Part, Entity] = {(uuid, None): gpu}
@@ -184,7 +184,7 @@ class HostEngine:
 
 
 def of_part(view: EngineView, part: Part, field_id: int, oldest_ms: int) -> MeasuredValue | str:
-    """Return the value of a part's field, or why there is none.
+    """Return the value of a field, or why there is none.
 
     Args:
         view: of the host engine.

@@ -89,7 +89,7 @@ _DATA_AT = 32
 
 
 def _version(type_: Any, number: int) -> int:  # noqa: ANN401 - a class of ctypes
-    """Return what a host engine knows the layout of a structure by."""
+    """Return the version number that tells a host engine a structure's layout."""
     return ctypes.sizeof(type_) | number << 24
 
 
@@ -129,7 +129,7 @@ class DcgmLibrary:
         self.call("dcgmInit")
 
     def call(self, name: str, *arguments: Any) -> None:  # noqa: ANN401 - whatever ctypes takes
-        """Call a function.
+        """Call a function of the library.
 
         Raises:
             DcgmError: it failed.
@@ -139,7 +139,7 @@ class DcgmLibrary:
             raise DcgmError(f"{name}: {self.words(code)}", code)
 
     def words(self, code: int) -> str:
-        """Return what the library says of a code."""
+        """Return the library's text for an error code."""
         said: bytes | None = self.library.errorString(c_int(code))
         return said.decode(errors="replace") if said else f"code {code}"
 
@@ -167,14 +167,14 @@ def _loaded(names: Sequence[str]) -> ctypes.CDLL:
 
 
 class EngineConnection:
-    """To one host engine; every call may fail with DcgmError."""
+    """A connection to one host engine; each call may raise DcgmError."""
 
     def __init__(self, library: DcgmLibrary, handle: c_void_p) -> None:
         self._library = library
         self._handle = handle
 
     def close(self) -> None:
-        """Disconnect; what was watched ends with it."""
+        """Disconnect, which ends all watches."""
         self._call("dcgmDisconnect")
 
     def gpus(self) -> Mapping[str, Entity]:
@@ -207,7 +207,7 @@ class EngineConnection:
         }
 
     def profiling_fields(self, gpu: Entity) -> frozenset[int]:
-        """Return the profiling counters that a GPU has; none where it has no such."""
+        """Return a GPU's supported profiling fields; none if it has no profiling."""
         found = _MetricGroups(version=_version(_MetricGroups, 3), gpu=gpu.id)
         try:
             self._call("dcgmProfGetSupportedMetricGroups", byref(found))
@@ -223,7 +223,7 @@ class EngineConnection:
     def watch(
         self, name: str, entities: Iterable[Entity], fields: Sequence[int], interval_ms: int
     ) -> None:
-        """Have the host engine measure fields of entities.
+        """Have the host engine measure these fields.
 
         Args:
             name: of the group of both, which no other of this host engine has.
@@ -243,7 +243,7 @@ class EngineConnection:
         self._call("dcgmWatchFields", group, fields_group, freq_us, *kept)
 
     def latest(self, entity: Entity, fields: Sequence[int]) -> Iterator[FieldValue]:
-        """Yield the newest values that the host engine has; an entity at a time, as each takes 4 KiB."""
+        """Yield the latest values, one entity at a time, as each takes 4 KiB."""
         for value in self._values([entity], fields, 0):
             found = Entity(value.group, value.entity)
             number, absent = _number(value, self._library)
@@ -268,7 +268,7 @@ class EngineConnection:
 
 
 def _number(value: Any, library: DcgmLibrary) -> tuple[int | float | None, str]:  # noqa: ANN401
-    """Return the number of a value, or None and why there is none."""
+    """Return a value's number, or None and the reason."""
     if value.status != _OK:
         return None, library.words(value.status)
     match chr(value.type):
@@ -282,5 +282,5 @@ def _number(value: Any, library: DcgmLibrary) -> tuple[int | float | None, str]:
             return None, "no number"
     if above >= 0:
         return None, _BLANKS[int(above)] if above < len(_BLANKS) else _BLANKS[0]
-    # A ratio that is no number comes of a counter that was reset.
+    # A NaN ratio comes from a counter that was reset.
     return (None, _BLANKS[0]) if number != number else (number, "")

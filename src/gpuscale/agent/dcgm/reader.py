@@ -1,4 +1,4 @@
-"""Readings of another reader, filled in with what a DCGM host engine has and the other has not.
+"""Readings completed with profiling counters that only a DCGM host engine has.
 
 Before Hopper, NVML has no profiling counters; a host engine has them, also of MIG instances.
 """
@@ -16,7 +16,7 @@ takes turns where a GPU can't count all that is wanted at once."""
 
 
 class HostEngineReader:
-    """A reader of NVIDIA GPUs with a host engine beside it. No read waits for the host engine.
+    """A reader of NVIDIA GPUs, combined with a host engine for which no read waits.
 
     Args:
         inner: reads the GPUs.
@@ -34,7 +34,7 @@ class HostEngineReader:
         return self._inner.gpus()
 
     def read(self, now_ms: int) -> tuple[GpuReading, ...]:
-        """Return the inner reader's readings, with the host engine's values where it has none.
+        """Return the inner reader's readings, with values of the host engine where they lack some.
 
         Raises:
             UnavailableError: no GPU can be read at all.

@@ -1,4 +1,4 @@
-"""The node agent: collects at a fixed pace, and serves what it has to scrapers, probes and subscribers.
+"""The node agent: it collects periodically, and serves scrapers, probes and stream subscribers.
 
 It listens before it reads: `/health` only says that the server runs, so that a slow driver does not get it
 killed; `/readyz` waits for the first good collect. Scrapes get bytes that are already there and cost the
@@ -38,7 +38,7 @@ _SHUTDOWN_S = 2.0
 
 
 class NodeAgent:
-    """Collects at a fixed pace and answers scrapes.
+    """Collects periodically and answers scrapes.
 
     Args:
         reader: of this node's GPUs.
@@ -93,7 +93,7 @@ class NodeAgent:
         return self._snapshot
 
     def age_s(self, at_ms: int) -> float:
-        """Return how long ago a time was."""
+        """Return the age of a time in seconds."""
         return (self._clock.now_ms() - at_ms) / 1000
 
     async def start(self, host: str, port: int, sockets: Sequence[socket.socket] = ()) -> int:
@@ -145,17 +145,17 @@ class NodeAgent:
         self._collector.configure(counters)
 
     async def first_collect(self) -> TickSnapshot:
-        """Return the snapshot once there was a collect, good or bad."""
+        """Wait for the first collect, good or bad, and return its snapshot."""
         await self._has_collected.wait()
         return self._snapshot
 
     def hurry(self) -> None:
-        """Begin to collect at the stream's pace, for the first subscriber."""
+        """Collect at the stream's pace from now on, for the first subscriber."""
         if self._sleeping is not None and self._serve.stream_interval_s is not None:
             self._sleeping.cancel()
 
     def note_scrape(self) -> None:
-        """Note that a scraper asks now, so that collects can come just before it does again."""
+        """Record a scrape, so that collects can come just before the next one."""
         self._phase.note(self._clock.now_ms())
 
     def _publish(self, outcome: ReadOutcome) -> None:
@@ -170,7 +170,7 @@ class NodeAgent:
                 async with asyncio.timeout(_FIRST_WAIT_S):
                     await self._serve.before_first()
         while True:
-            # The machine's time, where it was set, is taken over between two collects and so in none.
+            # A changed machine clock is followed between two collects, so that it affects none.
             moved_s = self._clock.follow() if isinstance(self._clock, FollowingClock) else 0.0
             if moved_s:
                 _log.warning(
@@ -188,7 +188,7 @@ class NodeAgent:
             now_ms, pace_ms = self._clock.now_ms(), round(pace_s * 1000)
             due_ms = self._phase.shifted_ms(started_ms + pace_ms, pace_ms, now_ms - started_ms)
             wait_s = max(0, due_ms - now_ms) / 1000
-            # A first subscriber makes the next collect due at once: `hurry` cancels this.
+            # A first subscriber makes the next collect due at once: `hurry` cancels this wait.
             pause = self._sleeping = asyncio.ensure_future(self._clock.sleep(wait_s))
             try:
                 await asyncio.wait((pause,))
@@ -196,12 +196,12 @@ class NodeAgent:
                 pause.cancel()
 
     async def _read_in_worker(self) -> ReadOutcome:
-        """Return what the worker read, or a failure when it is stuck; it never gets two reads at once."""
+        """Return the worker's readings, or a failure if it is stuck; the worker gets one read at a time."""
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(self._read_timeout_s):
                 if self._unanswered is not None:
-                    await asyncio.shield(self._unanswered)  # what it brings by now is old
+                    await asyncio.shield(self._unanswered)  # its readings are too old by now
                 self._unanswered = loop.run_in_executor(self._worker, self._collector.read)
                 outcome = await asyncio.shield(self._unanswered)
         except TimeoutError:

@@ -1,4 +1,4 @@
-"""One collect: read the GPUs, tie them to their pods, and note how to make the families that scrapes get.
+"""One collect: read the GPUs, attribute them to pods, and prepare the metric families.
 
 A collect ends in a `TickSnapshot` whatever happens. When reading fails, its text has no device series at all:
 old values would look fresh to an autoscaler. Its own metrics, and a log line, say what is wrong.
@@ -47,7 +47,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ReadOutcome:
-    """Outcome of one collection pass."""
+    """The result of one read."""
 
     gpus: tuple[GpuIdentity, ...]
     readings: tuple[GpuReading, ...]
@@ -61,7 +61,7 @@ class ReadOutcome:
 
 @dataclass(frozen=True, slots=True)
 class Extras:
-    """What a collect can do beside serving the devices' own fields."""
+    """Optional parts of a collect, besides the devices' fields."""
 
     split: SharesOf | None = None
     """Splits a GPU's use among its containers; None serves no series of containers."""
@@ -74,7 +74,7 @@ class Extras:
 
 
 class Collector:
-    """Turns readings into snapshots and keeps the counts that are reported about them.
+    """Turns readings into snapshots, and keeps counters about collects.
 
     Args:
         reader: of this node's GPUs.
@@ -112,11 +112,11 @@ class Collector:
         self._counters = tuple(counters)
 
     def nothing_yet(self) -> TickSnapshot:
-        """Return what to serve before the first collect."""
+        """Return the snapshot to serve before the first collect."""
         return self._snapshot((), tuple, ServerStatus)
 
     def read(self) -> ReadOutcome:
-        """Return the readings of now; may block as long as the reader does."""
+        """Return current readings; may block like the reader."""
         started = time.perf_counter()
         reader = self._reader
         gpus: tuple[GpuIdentity, ...] = ()
@@ -138,7 +138,7 @@ class Collector:
     def publish(
         self, outcome: ReadOutcome, server: Callable[[], ServerStatus] = ServerStatus
     ) -> TickSnapshot:
-        """Return the snapshot of an outcome, good or bad; `server` is asked when it is first scraped."""
+        """Return the snapshot for a result, good or bad; `server` is called at its first scrape."""
         attribution: Attribution | None = None
         attribution_error: str | None = None
         try:
@@ -246,7 +246,7 @@ def _reason(failure: Exception) -> str:
 
 
 def _log_changes(before: CollectStatus, now: CollectStatus) -> None:
-    """Log what went wrong or right again since the last collect; a lasting fault is logged once."""
+    """Log new and ended faults; a lasting fault is logged once."""
     _log_change("reading the GPUs", before.error, now.error)
     _log_change("tying GPUs to pods", before.attribution_error, now.attribution_error)
     if now.error is None:
@@ -258,7 +258,7 @@ def _log_changes(before: CollectStatus, now: CollectStatus) -> None:
 
 
 def gpu_name(gpu: GpuIdentity) -> str:
-    """Return how messages call a GPU or an instance."""
+    """Return the name of a GPU or instance in messages."""
     return f"{gpu.index} ({gpu.allocated_as})"
 
 

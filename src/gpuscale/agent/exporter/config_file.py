@@ -27,7 +27,7 @@ _COLLECTIONS = "its collections change nothing: give the interval with --collect
 
 @dataclass(frozen=True, slots=True)
 class ConfigFile:
-    """What such a file asks for."""
+    """The settings in such a file."""
 
     counters_path: str = ""
     """Of a counters file; empty where there is none."""
@@ -39,7 +39,7 @@ class ConfigFile:
 
 
 def read_config_file(path: Path) -> ConfigFile:
-    """Return what a file asks for.
+    """Parse the file.
 
     Raises:
         NotFoundError: it can't be read.
@@ -84,7 +84,7 @@ def _metrics(top: Fields) -> tuple[str, str | None]:
     line = 1
     writer = csv.writer(lines, lineterminator="\n")
     for row in metrics.items("fields"):
-        # Rows stand on the lines that they have in this file, which messages about them name.
+        # Rows keep their line numbers in this file, for error messages.
         ahead = max(0, (row.document.line(row.path) or 1) - line)
         lines.write("\n" * ahead)
         line += ahead + 1

@@ -55,11 +55,11 @@ class CountersFile:
         return ConfigStatus(self._loaded_ms, self._error)
 
     def has_changed(self) -> bool:
-        """Return whether the file looks other than when it was last loaded."""
+        """Return whether the file has changed since it was loaded."""
         return stamps_of(self._paths) != self._stamps
 
     def give(self, text: str, apply: Callable[[Counters], None]) -> None:
-        """Take another text in place of the one given, where it is another or the last was refused."""
+        """Use another given text, if it differs or the last one was refused."""
         if not isinstance(self._source, Path) and (
             self._source[0] != text or self._error is not None
         ):
@@ -67,13 +67,13 @@ class CountersFile:
             self.reload(apply)
 
     def note_failure(self, error: GpuscaleError) -> None:
-        """Note why the text given could not be read again; what was loaded stays."""
+        """Record that the given text can't be read now; the loaded counters stay."""
         if str(error) != self._error:
             self._error = str(error)
             _log.error("the counters stay as they were: %s", error)
 
     def reload(self, apply: Callable[[Counters], None]) -> None:
-        """Load the file again, hand what is new to `apply`, and keep the old where either fails."""
+        """Reload the file and pass changes to `apply`; if either fails, the old counters stay."""
         self._stamps = stamps_of(self._paths)
         try:
             counters = self._load()
@@ -92,7 +92,7 @@ class CountersFile:
         return (self._source,) if isinstance(self._source, Path) else ()
 
     def _load_first(self) -> Counters:
-        """Return the good rows of a file whose others are wrong."""
+        """Return the valid rows of a file with faults."""
         read = self._read()
         if not read.problems:
             return self._counters(read)
@@ -127,7 +127,7 @@ class CountersFile:
 
 
 def read_text(path: Path, max_bytes: int) -> str:
-    """Return the text of a file, at most so much of it.
+    """Return a file's text, up to a limit.
 
     Raises:
         NotFoundError: the file can't be read.
@@ -135,6 +135,6 @@ def read_text(path: Path, max_bytes: int) -> str:
     try:
         with path.open("rb") as file:
             return file.read(max_bytes).decode(errors="replace")
-    except (OSError, ValueError) as error:  # a name with a NUL is a ValueError
+    except (OSError, ValueError) as error:  # a name with a NUL raises ValueError
         reason = error.strerror if isinstance(error, OSError) else error
         raise NotFoundError(f"can't read {path}: {reason}") from None

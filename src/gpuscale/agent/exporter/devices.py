@@ -24,7 +24,7 @@ _RANGE = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?")
 
 @dataclass(frozen=True, slots=True)
 class DeviceSelection:
-    """Which GPUs and instances are meant."""
+    """A selection of GPUs and instances."""
 
     is_flexible: bool = True
     gpus: frozenset[int] | None = frozenset()
@@ -33,7 +33,7 @@ class DeviceSelection:
     """Numbers on the node; None is all, empty none."""
 
     def chosen(self, present: Sequence[GpuIdentity]) -> frozenset[str]:
-        """Return the UUIDs, as they are allocated by, of what is meant.
+        """Return the selected UUIDs.
 
         Raises:
             UnavailableError: a number that is asked for is not there.
@@ -53,7 +53,7 @@ FLEXIBLE = DeviceSelection()
 
 
 def parse_devices(text: str) -> DeviceSelection:
-    """Return the selection that a text describes.
+    """Parse a selection.
 
     Raises:
         ValueError: not of the form.
@@ -71,14 +71,14 @@ def parse_devices(text: str) -> DeviceSelection:
 
 
 class SelectedReader:
-    """A reader that passes on only the GPUs and instances that are meant."""
+    """A reader of the selected GPUs and instances only."""
 
     def __init__(self, inner: GpuReader, selection: DeviceSelection) -> None:
         self._inner = inner
         self._selection = selection
 
     def gpus(self) -> tuple[GpuIdentity, ...]:
-        """Return the GPUs and instances that are meant.
+        """Return the selected GPUs and instances.
 
         Raises:
             UnavailableError: one that is asked for by number is not there.
@@ -88,7 +88,7 @@ class SelectedReader:
         return tuple(gpu for gpu in present if gpu.allocated_as in chosen)
 
     def read(self, now_ms: int) -> tuple[GpuReading, ...]:
-        """Return the readings of what is meant.
+        """Return the readings of the selected GPUs and instances.
 
         Raises:
             UnavailableError: no GPU can be read at all.

@@ -1,4 +1,4 @@
-"""Where readings come from, as `--gpu` names it."""
+"""The source of readings, parsed from `--gpu`."""
 
 import re
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ _KINDS = ("nvml", "amd", "simulated", "replay")
 
 @dataclass(frozen=True, slots=True)
 class GpuSource:
-    """Where readings come from."""
+    """A source of readings."""
 
     kind: Literal["nvml", "amd", "simulated", "replay", "plugin"]
     model: str = DEFAULT_MODEL
@@ -34,7 +34,7 @@ class GpuSource:
 
     @property
     def vendor(self) -> str:
-        """Whose GPUs they are, in lower case; NVIDIA's where they only look like some."""
+        """The GPUs' vendor in lower case; NVIDIA for simulated GPUs."""
         if self.plugin is not None:
             return self.plugin.vendor
         return "amd" if self.kind == "amd" else "nvidia"

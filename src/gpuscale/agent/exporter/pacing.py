@@ -13,19 +13,19 @@ _MARGIN_MS = 15
 
 
 class ScrapePhase:
-    """At what point of the collect interval scrapes come."""
+    """The phase of scrapes within the collect interval."""
 
     def __init__(self) -> None:
         self._last_ms: int | None = None
         self._gap_ms: int | None = None
 
     def note(self, at_ms: int) -> None:
-        """Note a scrape."""
+        """Record a scrape."""
         self._gap_ms = None if self._last_ms is None else at_ms - self._last_ms
         self._last_ms = at_ms
 
     def shifted_ms(self, due_ms: int, interval_ms: int, took_ms: int) -> int:
-        """Return when to begin the next collect: at most half an interval away from when it is due.
+        """Return when to start the next collect, at most half an interval from its due time.
 
         Args:
             due_ms: when it would begin.

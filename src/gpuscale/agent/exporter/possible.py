@@ -1,4 +1,4 @@
-"""Readings without the values that no GPU can have, be they of a driver, a plug-in or a recording."""
+"""Readings without impossible values, from a driver, a plug-in or a recording."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -21,7 +21,7 @@ _OF_PROCESSES = {
 
 
 class PossibleReader:
-    """Leaves out of another reader's readings what no GPU can have; the reason stands in `absent`.
+    """Removes impossible values from another reader's readings, with the reason in `absent`.
 
     Args:
         inner: reads the GPUs; closed with this.
@@ -35,7 +35,7 @@ class PossibleReader:
         return self.inner.gpus()
 
     def read(self, now_ms: int) -> tuple[GpuReading, ...]:
-        """Return the inner reader's readings, as far as they are possible.
+        """Return the inner reader's readings without impossible values.
 
         Raises:
             UnavailableError: no GPU can be read at all.

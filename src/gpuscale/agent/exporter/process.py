@@ -1,4 +1,4 @@
-"""A node agent as settings describe it, with all that runs beside it: attribution, reload, certificates."""
+"""A node agent built from its settings, with its background tasks: attribution, reload, certificates."""
 
 import asyncio
 import logging
@@ -50,7 +50,7 @@ _log = logging.getLogger(__name__)
 
 
 class _Owners(Protocol):
-    """What ties GPUs to pods, kept up to date in the background."""
+    """The attribution of GPUs to pods, updated in the background."""
 
     def __call__(self, readings: Sequence[GpuReading], /) -> Attribution: ...
     async def run(self) -> None: ...
@@ -99,7 +99,8 @@ class ExporterService:
         if settings.attribution is not None:
             from gpuscale.agent.attribution.service import NodeAttribution
 
-            # Owners are only timed, never stamped: by a clock that does not move when the machine's is set.
+            # Attribution only measures durations, so it uses a clock that ignores changes of the
+            # machine's time.
             self._owners = NodeAttribution(settings.attribution, clock or WallClock())
         self.agent = self._make_agent()
 
@@ -124,7 +125,7 @@ class ExporterService:
                 attribution = self._owners.run()
                 tasks.append(asyncio.create_task(attribution, name="exporter-attribution"))
             announce(port)
-            # Gives up where what was asked for is not there; where GPUs may still come, it waits for them.
+            # Fails if the requested GPUs don't exist; waits for those that may still appear.
             is_guess = not self._settings.gpu.is_named
             if is_guess or not self._settings.devices.is_flexible:
                 error = (await self.agent.first_collect()).status.error
@@ -145,13 +146,13 @@ class ExporterService:
             await self._close()
 
     def reload(self) -> None:
-        """Load the counters file again, as SIGHUP asks for, and look at the certificates."""
+        """Reload the counters file, as on SIGHUP, and check the certificates."""
         self._counters.reload(self._apply)
         if self._tls is not None:
             self._tls.follow_files()
 
     def _apply(self, counters: Counters) -> None:
-        """Serve other counters; a new reader comes only where other fields have to be read."""
+        """Serve other counters; the reader is replaced only if other fields must be read."""
         fields = fields_to_read(counters, self._settings)
         if fields <= self._fields:
             self.agent.configure(counters)
@@ -260,7 +261,7 @@ def _counters_file(settings: ExporterSettings, clock: Clock, text: str | None) -
 
 
 async def counters_text(settings: ExporterSettings) -> str | None:
-    """Return the counters of the ConfigMap that settings name; None where they name none.
+    """Return the counters of the ConfigMap in the settings; None without one.
 
     Raises:
         NotFoundError: it can't be read, or holds no counters.
@@ -299,7 +300,7 @@ def _web_security(
 
 
 def _sockets(settings: ExporterSettings) -> list[socket.socket]:
-    """Return the sockets that systemd hands over.
+    """Return the listening sockets that systemd passes.
 
     Source: systemd, sd_listen_fds(3).
     """

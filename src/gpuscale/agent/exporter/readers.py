@@ -1,4 +1,4 @@
-"""The reader of the GPUs that settings name."""
+"""Creates the reader of the GPUs in the settings."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -30,7 +30,7 @@ WHAT_ELSE = (
 
 
 def fields_to_read(counters: Iterable[Counter], settings: ExporterSettings) -> frozenset[str]:
-    """Return the fields that a reader has to read for what is served."""
+    """Return the fields that a reader has to read for the served metrics."""
     wanted = {counter.field for counter in counters if counter.field in FIELDS}
     if "ack" in settings.styles:
         wanted |= ACK_FIELDS
@@ -42,7 +42,7 @@ def fields_to_read(counters: Iterable[Counter], settings: ExporterSettings) -> f
 
 
 def needs_processes(settings: ExporterSettings) -> bool:
-    """Return whether anything served is about processes: ACK's series, or the parts of containers."""
+    """Return whether served metrics need processes: ACK's series, or containers' shares."""
     return settings.attribution is not None
 
 
@@ -110,7 +110,7 @@ def make_reader(
 
 
 class ReplaceableReader:
-    """A reader that another one can take the place of, between two reads.
+    """A reader that can be exchanged between two reads.
 
     The next read closes the previous one, so that never two calls are under way.
     """
@@ -120,15 +120,15 @@ class ReplaceableReader:
         self._next: GpuReader | None = None
 
     def replace(self, reader: GpuReader) -> None:
-        """Read from another reader from the next call on."""
+        """Use another reader from the next call on."""
         self._next = reader
 
     def gpus(self) -> tuple[GpuIdentity, ...]:
-        """Return the GPUs of the reader in place."""
+        """Return the current reader's GPUs."""
         return self._current().gpus()
 
     def read(self, now_ms: int) -> tuple[GpuReading, ...]:
-        """Return what the reader in place reads.
+        """Return the current reader's readings.
 
         Raises:
             UnavailableError: no GPU can be read at all.
@@ -136,11 +136,11 @@ class ReplaceableReader:
         return self._current().read(now_ms)
 
     def stats(self) -> tuple[CallStats, ...]:
-        """Return the costs of the reader in place."""
+        """Return the current reader's costs."""
         return self._inner.stats()
 
     def close(self) -> None:
-        """Close the reader in place; a second call does nothing."""
+        """Close the current reader; a second call does nothing."""
         self._current().close()
 
     def _current(self) -> GpuReader:

@@ -75,21 +75,21 @@ _CONTENT_TYPES: Mapping[Format, str] = {
 
 
 class ServedAgent(Protocol):
-    """What the paths need of the agent behind them."""
+    """The agent's interface for its HTTP routes."""
 
     @property
     def snapshot(self) -> TickSnapshot: ...
 
     def age_s(self, at_ms: int) -> float:
-        """Return how long ago a time was."""
+        """Return the age of a time in seconds."""
         ...
 
     def hurry(self) -> None:
-        """Begin to collect at the stream's pace."""
+        """Collect at the stream's pace from now on."""
         ...
 
     def note_scrape(self) -> None:
-        """Note that a scraper asks now."""
+        """Record a scrape."""
         ...
 
 
@@ -126,10 +126,10 @@ class Handlers:
         return dict(self._requests)
 
     async def answer(self, request: Request) -> Response:
-        """Return the answer to a request, and count it."""
+        """Return the response to a request, and count it."""
         handler = self._paths.get(request.path)
         name = _OTHER_PATH if handler is None else request.path
-        # With its parameters, /readyz says more than a probe needs.
+        # With parameters, /readyz shows more than a probe needs.
         is_open = (
             self._serve.has_open_probes
             and request.path in (HEALTH, READY)
@@ -181,7 +181,7 @@ class Handlers:
         code = 200 if is_ready else 503
         if not request.has_parameter("verbose"):
             return text_response("ok" if is_ready else "no good collect yet", code)
-        # One line for each part, in the form that Kubernetes' own servers use.
+        # One line for each component, in the form of Kubernetes' own health checks.
         age = " (none good yet)"
         if status.last_good_ms is not None:
             age = f" (last good {self._agent.age_s(status.last_good_ms):.1f} s ago)"
@@ -223,7 +223,7 @@ class Handlers:
         return Response(partial(self._pump, subscriber), headers=headers)
 
     async def _pump(self, subscriber: Subscriber, client: BodyWriter) -> None:
-        """Send line after line until the subscriber leaves or has to go."""
+        """Send lines until the subscriber leaves or is disconnected."""
         sending = asyncio.create_task(_send(subscriber, client))
         leaving = asyncio.create_task(subscriber.dismissed())
         try:
@@ -245,7 +245,7 @@ async def _send(subscriber: Subscriber, client: BodyWriter) -> None:
 
 
 async def _say_goodbye(last_line: bytes, sending: "asyncio.Task[None]", client: BodyWriter) -> None:
-    """Send the reason, or break the connection where even that is not taken."""
+    """Send the reason, or break the connection if the client takes nothing."""
     sending.cancel()
     await asyncio.gather(sending, return_exceptions=True)
     try:
@@ -278,7 +278,7 @@ def page(hostname: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ServeOptions:
-    """How an agent serves, beyond what it always does."""
+    """Optional settings of serving."""
 
     extras: Extras = field(default_factory=Extras)
     stream_interval_s: float | None = None

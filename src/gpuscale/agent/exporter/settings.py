@@ -340,7 +340,7 @@ _NO_ENGINE = "--remote-hostengine-info changes nothing: a host engine is asked w
 
 
 def _notes(flags: FlagReader) -> tuple[str, ...]:
-    """Return the notes of flags that change nothing. A wrong value of one is a mistake all the same."""
+    """Return notes on flags without effect; an invalid value of such a flag is still an error."""
     for flag in WITHOUT_EFFECT:
         if flags.is_given(flag.name):
             if flag.kind == "choice":

@@ -1,4 +1,4 @@
-"""Simulated GPUs that know the pods which hold them, so that a rehearsal on a cluster shows who is busy.
+"""Simulated GPUs that know their pods, so that a rehearsal's metrics show which pod is busy.
 
 Made-up processes have no cgroup. Each container that holds a GPU gets one of them instead, and they share the
 GPU's work alike.
@@ -16,13 +16,13 @@ _PIDS_PER_GPU = 1000
 
 
 class SimulatedPods:
-    """Splits the work of each simulated GPU among its holders, and says whose is whose."""
+    """Splits each simulated GPU's work among the containers that hold it."""
 
     def __init__(self) -> None:
         self._holders: Mapping[int, int] = {}
 
     def work(self, gpu_index: int, from_ms: int, to_ms: int) -> Sequence[GpuWork]:
-        """Return the work of one process per holder, of one where nobody holds the GPU."""
+        """Return the work of one process for each holder, or of a single process without holders."""
         (whole,) = wave(gpu_index, from_ms, to_ms)
         count = min(_PIDS_PER_GPU, max(1, self._holders.get(gpu_index, 1)))
         return tuple(
@@ -37,7 +37,7 @@ class SimulatedPods:
         )
 
     def owners(self, owners: AttributionOf) -> AttributionOf:
-        """Return what asks `owners` who holds the GPUs, and gives their processes to the holders."""
+        """Return an attribution that asks `owners`, and assigns the simulated processes to the holders."""
 
         def attribution(readings: Sequence[GpuReading]) -> Attribution | None:
             found = owners([replace(each, processes=()) for each in readings])

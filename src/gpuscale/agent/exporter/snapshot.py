@@ -1,4 +1,4 @@
-"""What scrapes and probes are answered with until the next collect.
+"""The responses to scrapes and probes until the next collect.
 
 Families are made, and a format is rendered, when the first scrape or subscriber asks for them, and kept for
 all others of the same tick. An agent collects every second, and a Prometheus asks every 15 s or a minute.
@@ -18,7 +18,7 @@ Format = Literal["text", "openmetrics"]
 
 
 class TickSnapshot:
-    """One tick's families, and their texts as they are asked for.
+    """The families of one collect, rendered on demand.
 
     Args:
         devices: makes the families of GPUs and of their containers.

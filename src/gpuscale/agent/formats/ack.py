@@ -66,7 +66,7 @@ class AllocateMode(Enum):
 
 @dataclass(frozen=True, slots=True)
 class _Device:
-    """One GPU with its owners."""
+    """A GPU with its owners."""
 
     reading: GpuReading
     owners: tuple[ContainerRef, ...]
@@ -79,7 +79,7 @@ class _Device:
 
 @dataclass(frozen=True, slots=True)
 class _Process:
-    """One process on one GPU, with its container if it has one."""
+    """A process on a GPU, with its container if known."""
 
     device: _Device
     process: ProcessReading
@@ -165,7 +165,7 @@ def _mode(owners: int) -> AllocateMode:
 
 
 def _is_legal(owner: ContainerRef | None, device: _Device, attribution: Attribution) -> bool:
-    """Return whether a process may be on this GPU. Where no allocation is known, its container may."""
+    """Return whether a process may use this GPU; without a known allocation, its container may."""
     if owner is None:
         return False
     if not attribution.by_gpu:
@@ -174,7 +174,7 @@ def _is_legal(owner: ContainerRef | None, device: _Device, attribution: Attribut
 
 
 def _may_be(owner: ContainerRef, holder: ContainerRef) -> bool:
-    """Return whether two references can mean one container; one without a name means any of its pod."""
+    """Return whether two references may mean the same container; one without a name means any of its pod."""
     same_pod = (owner.namespace, owner.pod) == (holder.namespace, holder.pod)
     return same_pod and (not owner.container or owner.container == holder.container)
 

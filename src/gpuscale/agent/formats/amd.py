@@ -90,7 +90,7 @@ def _number(reading: "GpuReading", key: str) -> int | float | None:
 def _labels(
     reading: "GpuReading", attribution: "Attribution", options: "FamilyOptions"
 ) -> dict[str, str]:
-    # What only knows the names of series (`series_facts`) needs nothing of readings and their owners.
+    # `series_facts` needs the families' names only, and should not load readings and owners.
     from gpuscale.agent.formats.dcgm import sole_owner
 
     owner = sole_owner(reading, attribution)

@@ -63,7 +63,7 @@ def dcgm_families(
     if options.names == "4.9":
         return _by_name(newer)
     older = _old_families(readings, rows, attribution, options)
-    # A newer name that is an older one as well is served once, by its older meaning.
+    # A newer name that is also an older one is served once, with its older meaning.
     return _by_name((*older, *(each for each in newer if each.name not in FIELDS)))
 
 
@@ -109,7 +109,7 @@ def _new_families(
 
 
 def _by_name(families: Iterable[Family]) -> tuple[Family, ...]:
-    """Return the families in order of their names, of two with one name the first."""
+    """Return the families sorted by name, with the first of two equal names."""
     by_name: dict[str, Family] = {}
     for family in families:
         by_name.setdefault(family.name, family)
@@ -132,7 +132,7 @@ def device_families(
     families = []
     for row, known in _served(tuple(counters)):
         if known.is_derived:
-            # Those of lost GPUs too: they may say why it was lost. What they count by stands among the
+            # Lost GPUs included: their events may say why. The event's own label is among the
             # labels, as upstream.
             samples = tuple(
                 Sample(labels.with_labels(event.labels).pairs(), event.value)
@@ -157,7 +157,7 @@ def device_families(
         if samples:
             if (new := NEWER_NAMES.get(row.alias)) is not None:
                 samples = tuple(Sample(each.labels, new.value(each.value)) for each in samples)
-            # A lone number is neither a histogram nor a summary.
+            # A single number can be neither a histogram nor a summary.
             type_ = row.type if row.type in _PLAIN_TYPES else "untyped"
             families.append(Family(row.name, type_, row.help, samples))
     return tuple(families)
@@ -165,7 +165,7 @@ def device_families(
 
 @lru_cache(maxsize=4)
 def _served(counters: tuple[Counter, ...]) -> tuple[tuple[Counter, Field], ...]:
-    """Return the counters that have series, with their fields, in the order of the families."""
+    """Return the counters that have series, with their fields, in the order of families."""
     found = [(row, field_named(row.field)) for row in counters if row.type != "label"]
     return tuple(sorted(found, key=lambda each: (each[1].id, each[0].name)))
 
@@ -181,7 +181,7 @@ def owners_of(reading: GpuReading, attribution: Attribution) -> tuple[ContainerR
 
 
 def sole_owner(reading: GpuReading, attribution: Attribution) -> ContainerRef | None:
-    """Return whose a GPU is, if it is one pod's.
+    """Return the pod that holds a whole GPU; None if there are several or none.
 
     The container is empty where several containers of that pod share the GPU.
     """
@@ -209,7 +209,7 @@ def _samples(
 def _split_samples(
     field: Field, devices: Iterable[tuple[GpuReading, DeviceSeries]]
 ) -> tuple[Sample, ...]:
-    """Return the samples of a field that pods of a shared GPU may have values of their own for."""
+    """Return the samples of a field that pods of a shared GPU can have own values for."""
     samples: list[Sample] = []
     for reading, series in devices:
         pairs = ((reading.values, labels.pairs()) for labels in series.of_field(field.name))

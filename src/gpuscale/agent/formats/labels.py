@@ -134,7 +134,7 @@ class FamilyOptions:
 
 @dataclass(frozen=True, slots=True)
 class DeviceLabels:
-    """The labels of one GPU's samples, in the three parts that their order is made of."""
+    """The labels of a GPU's samples, in three ordered parts."""
 
     leading: LabelPairs
     """In upstream's fixed order."""
@@ -151,11 +151,11 @@ class DeviceLabels:
         return (*self.leading, *sorted(labels), *sorted(attributes.items()))
 
     def with_labels(self, more: Iterable[tuple[str, str]]) -> "DeviceLabels":
-        """Return the same with more labels in the middle part."""
+        """Return the labels with more in the middle part."""
         return DeviceLabels(self.leading, {**self.labels, **dict(more)}, self.attributes)
 
     def with_attributes(self, more: Mapping[str, str]) -> "DeviceLabels":
-        """Return the same with more labels in the last part."""
+        """Return the labels with more in the last part."""
         return DeviceLabels(self.leading, self.labels, {**self.attributes, **more})
 
 

@@ -32,7 +32,7 @@ class DeviceSeries:
     """Label set of a container with its pod's values."""
 
     def of_field(self, field: str) -> tuple[DeviceLabels, ...]:
-        """Return the label sets of a field's own value."""
+        """Return the label sets for a field of the device."""
         return self.whole if self.pods and field in BY_POD else self.labels
 
 
@@ -73,7 +73,7 @@ _IDLE: Mapping[str, int] = {GPU_UTIL: 0, FB_USED: 0}
 
 
 def job_key(reading: GpuReading) -> str:
-    """Return how the file is called that lists a GPU's jobs."""
+    """Return the name of the file with a GPU's jobs."""
     gpu = reading.gpu
     return str(gpu.index) if gpu.instance is None else f"{gpu.index}.{gpu.instance.id}"
 
@@ -103,7 +103,7 @@ def _pod(container: ContainerRef) -> tuple[str, str]:
 def _values_by_pod(
     reading: GpuReading, attribution: Attribution
 ) -> dict[tuple[str, str], dict[str, int]] | None:
-    """Return what each pod's processes use; None where some process may be anybody's."""
+    """Return each pod's use; None if a process may belong to any pod."""
     values: dict[tuple[str, str], dict[str, int]] = {}
     for process in reading.processes:
         if process.pid in attribution.unknown_pids:

@@ -1,4 +1,4 @@
-"""What GPUs say: the fields, which of them to serve, readings, readers, and readings as metric families."""
+"""GPU fields, counters files, readings, readers, and readings as metric families."""
 
 from typing import TYPE_CHECKING
 

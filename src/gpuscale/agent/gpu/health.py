@@ -1,4 +1,4 @@
-"""Whether a GPU is capacity: a verdict on what its readings say, with reasons.
+"""GPU health: a verdict with reasons, from a GPU's readings.
 
 A GPU is unhealthy when work on it fails or must not be started: it is lost, waits for a reset, its memory is
 beyond repair, its fabric is not set up, or it has just raised an XID of its own. What only slows it down, or
@@ -52,7 +52,7 @@ BROKEN_XIDS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class HealthProblem:
-    """One thing that is wrong with a GPU."""
+    """A fault of a GPU."""
 
     reason: str
     """One of a fixed set of words, fit for a metric's label; an XID's has its number."""
@@ -65,7 +65,7 @@ class HealthProblem:
 
 @dataclass(frozen=True, slots=True)
 class HealthVerdict:
-    """What is known of a GPU's health."""
+    """The verdict on a GPU's health."""
 
     problems: tuple[HealthProblem, ...]
 
@@ -139,7 +139,7 @@ _OK = "DCGM_FR_OK"
 
 
 def health_of(reading: GpuReading) -> HealthVerdict | None:
-    """Return the verdict on a whole GPU; None where nothing that it is made of could be read."""
+    """Return the verdict on a GPU; None if none of its inputs could be read."""
     if reading.is_lost:
         return HealthVerdict((LOST,))
     if HEALTH_FIELDS.isdisjoint(reading.values):
@@ -161,7 +161,7 @@ def _problems(reading: GpuReading) -> Iterator[HealthProblem]:
 
 
 def _broken_xids(events: Sequence[EventCount]) -> list[int]:
-    """Return the XIDs of the window that a program can't raise."""
+    """Return the window's XIDs that indicate broken hardware rather than a faulty program."""
     counted = (dict(each.labels).get("xid", "") for each in events if each.field == XID_COUNT)
     return sorted(int(xid) for xid in counted if xid and int(xid) in BROKEN_XIDS)
 

@@ -80,7 +80,7 @@ def find_model(name: str, models: Iterable[GpuModel]) -> GpuModel | None:
 
 
 def expected_models(name: str, models: Iterable[GpuModel]) -> str:
-    """Return what may have been meant by a name that no model has."""
+    """Return the likely models for an unknown name."""
     key = _key(name)
     by_key = {_key(each): model.name for model in models for each in _names(model)}
     names = list(dict.fromkeys(by_key.values()))
@@ -98,5 +98,5 @@ def _names(model: GpuModel) -> tuple[str, ...]:
 
 
 def _key(name: str) -> str:
-    """Return what distinguishes names: letters and digits, without the vendor's words."""
+    """Return a name reduced to letters and digits, without the vendor's words."""
     return _VENDOR_WORDS.sub("", re.sub(r"[^a-z0-9]", "", name.lower()))

@@ -81,7 +81,7 @@ def _sum(one: Amount | None, other: Amount | None) -> Amount | None:
 
 @dataclass(frozen=True, slots=True)
 class Unattributed:
-    """One thing without an owner where one was looked for."""
+    """A thing whose owner was looked for and not found."""
 
     reason: str
     """One of a fixed set of words, fit for a metric's label, such as `socket_unreachable`."""
@@ -93,7 +93,7 @@ class Unattributed:
 
 @dataclass(frozen=True, slots=True)
 class Attribution:
-    """What is known about the owners of a node's GPUs at one time."""
+    """The owners of a node's GPUs at one time."""
 
     by_gpu: Mapping[str, tuple[ContainerRef, ...]] = field(default_factory=dict)
     """UUID of a GPU or MIG instance (`GpuIdentity.allocated_as`) to the containers that it is allocated to;

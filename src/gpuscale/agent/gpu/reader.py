@@ -1,4 +1,4 @@
-"""What every source of readings offers: real, simulated or recorded GPUs alike."""
+"""The interface of all readers: real, simulated or recorded GPUs."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from gpuscale.base.plugins import PluginGroup
 
 @dataclass(frozen=True, slots=True)
 class CallStats:
-    """How one kind of call to the vendor's library has gone since the start."""
+    """The costs and failures of one kind of library call since the start."""
 
     source: str
     """Name of the call or group of calls, fit for a metric's label."""
@@ -39,7 +39,7 @@ class GpuReader(Protocol):
         ...
 
     def stats(self) -> tuple[CallStats, ...]:
-        """Return what reading has cost so far, by kind of call; empty where there is nothing to report."""
+        """Return the costs of reading so far, by kind of call; empty if there are none."""
         ...
 
     def close(self) -> None:
@@ -49,7 +49,7 @@ class GpuReader(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReaderRequest:
-    """What a reader is opened with."""
+    """The arguments for opening a reader."""
 
     argument: str
     """What follows the name and a colon in `--gpu NAME:ARGUMENT`; empty where nothing does."""
@@ -62,7 +62,7 @@ class ReaderRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReaderKind:
-    """A kind of GPUs that a plug-in can read."""
+    """A kind of GPUs that a plug-in reads."""
 
     name: str
     """As `--gpu` has it."""

@@ -32,7 +32,7 @@ class GpuIdentity:
 
     @property
     def allocated_as(self) -> str:
-        """Return the UUID that it is allocated by: the instance's own, or the GPU's."""
+        """Return the UUID under which a GPU is allocated: the instance's own, or the GPU's."""
         return self.uuid if self.instance is None else self.instance.uuid
 
     @property
@@ -75,7 +75,7 @@ class EventCount:
 
 @dataclass(frozen=True, slots=True)
 class GpuReading:
-    """All that was read of one GPU at one time."""
+    """The reading of one GPU at one time."""
 
     gpu: GpuIdentity
     measured_ms: int

@@ -1,4 +1,4 @@
-"""GPUs that exist only as numbers: what a node's readings would be under the work it is given.
+"""Simulated GPUs: the readings of a node under a given work.
 
 Theory of operation. Work arrives as means over a time: the share of time in which each process kept the
 GPU busy, and the share in which memory was moving. All that a reading holds follows from those shares:
@@ -63,7 +63,7 @@ LOST = "the GPU is lost"
 
 @dataclass(frozen=True, slots=True)
 class GpuWork:
-    """What one process did on one GPU, as the mean over the time asked for."""
+    """One process' mean work on one GPU over a time span."""
 
     pid: int
     process_name: str
@@ -81,7 +81,7 @@ WorkSource = Callable[[int, int, int], Sequence[GpuWork]]
 
 @dataclass(slots=True)
 class _Load:
-    """The sum of a GPU's work, held to what a GPU can do."""
+    """The sum of a GPU's work, limited to its capacity."""
 
     busy_ratio: float
     copy_ratio: float
@@ -90,7 +90,7 @@ class _Load:
 
 @dataclass(slots=True)
 class _Moment:
-    """All that the value of a field can depend on."""
+    """The inputs of all field values at one time."""
 
     model: GpuModel
     load: _Load
@@ -100,7 +100,7 @@ class _Moment:
 
 
 class _State:
-    """What one GPU remembers from reading to reading."""
+    """One GPU's state between readings."""
 
     __slots__ = ("energy_j", "gpu", "is_lost", "noise", "read_ms", "temp_c")
 
@@ -163,7 +163,7 @@ class SimulatedReader:
 
     @cached_property
     def _states(self) -> tuple[_State, ...]:
-        """Return what the GPUs remember; a large cluster has many that nobody reads."""
+        """Return the states of the GPUs, created on demand, as many are never read."""
         return self._new_states()
 
     def gpus(self) -> tuple[GpuIdentity, ...]:
@@ -171,14 +171,14 @@ class SimulatedReader:
         return tuple(state.gpu for state in self._states)
 
     def stats(self) -> tuple[CallStats, ...]:
-        """Return nothing: there is no library behind these readings."""
+        """Return nothing: simulated readings have no library costs."""
         return ()
 
     def close(self) -> None:
-        """Do nothing: there is no library behind these readings."""
+        """Do nothing: there is nothing to close."""
 
     def lose(self, index: int) -> None:
-        """Let a GPU fall off its bus: from now on it has no values, only a reason."""
+        """Let a GPU fail: from now on it has no values, only a reason."""
         self._states[index].is_lost = True
 
     def read(self, now_ms: int) -> tuple[GpuReading, ...]:
@@ -186,7 +186,7 @@ class SimulatedReader:
         return tuple(self._read(state, now_ms) for state in self._states)
 
     def read_one(self, index: int, now_ms: int) -> GpuReading:
-        """Return the reading of one GPU, as `read` has it."""
+        """Return one GPU's reading; arguments as `read`."""
         return self._read(self._states[index], now_ms)
 
     def _read(self, state: _State, now_ms: int) -> GpuReading:
@@ -217,7 +217,7 @@ class SimulatedReader:
         return mean_power_w(self.model, load.busy_ratio, load.copy_ratio)
 
     def _advance(self, state: _State, now_ms: int, from_ms: int, window_power_w: float) -> None:
-        """Bring energy and temperature up to now, over all of the time since the last reading."""
+        """Advance energy and temperature to now."""
         since_ms = from_ms if state.read_ms is None else state.read_ms
         if now_ms <= since_ms:
             return
@@ -259,7 +259,7 @@ class SimulatedReader:
 
 
 def mean_power_w(model: GpuModel, busy_ratio: float, copy_ratio: float) -> float:
-    """Return what a GPU draws in the mean over a time, by the shares of it that it was busy."""
+    """Return a GPU's mean power over a time span, from its busy shares."""
     share = BUSY_POWER_SHARE * busy_ratio + MEMORY_POWER_SHARE * copy_ratio
     return model.idle_power_w + (model.max_power_w - model.idle_power_w) * share
 
@@ -272,7 +272,7 @@ def _new_state(
     bus = _FIRST_BUS + _BUS_STEP * (index % _GPUS_PER_DOMAIN)
     bus_id = f"{index // _GPUS_PER_DOMAIN:08X}:{bus:02X}:00.0"
     draws = stream(seed, "gpu-power-noise", *names)
-    # A table for each of ten thousand idle GPUs would be most of a simulation's memory.
+    # Tables for ten thousand idle GPUs would be most of a simulation's memory.
     noise = tuple(
         draws.uniform(-POWER_NOISE_RATIO, POWER_NOISE_RATIO)
         for _ in range(_NOISE_LENGTH if has_noise else 1)
@@ -409,7 +409,7 @@ _NONE_SO_FAR = (
 
 
 def _fixed_values(model: GpuModel) -> dict[str, int | float | str]:
-    """Return the fields whose value is the model's."""
+    """Return the fields that are constants of the model."""
     limit = float(model.max_power_w)
     return {
         **dict.fromkeys(_NONE_SO_FAR, 0),
@@ -433,7 +433,7 @@ _ALWAYS_SIMULATED = frozenset({"DCGM_FI_DRIVER_VERSION", "DCGM_FI_DEV_COUNT"})
 
 
 def _why_absent(field: Field, model: GpuModel) -> str | None:
-    """Return why this model has no value for a field; None if it has one."""
+    """Return why the model has no value for a field; None if it has one."""
     lacks = _what_it_lacks(field, model)
     if lacks:
         return f"{model.name} has no {lacks}"

@@ -1,4 +1,4 @@
-"""Calls to NVML for one GPU: timed, counted, and with their failures sorted."""
+"""NVML calls for one GPU: timed, counted, with classified errors."""
 
 import time
 from collections.abc import Callable, Iterable
@@ -17,7 +17,7 @@ _NOTHING = (0, 0, 0.0)
 
 
 class Tally:
-    """What one kind of call has cost."""
+    """The costs of one kind of call."""
 
     __slots__ = ("calls", "errors", "seconds")
 
@@ -48,7 +48,7 @@ class Caller:
             DriverGoneError: the driver is gone.
         """
         function = getattr(self.library, name, None)
-        if function is None:  # a release of the binding that is older than the call
+        if function is None:  # the binding's release is older than the call
             raise CallFailedError(NOT_SUPPORTED)
         return self.timed(source, function, *args)
 
@@ -84,7 +84,7 @@ class Caller:
 
 
 def stats(callers: Iterable[Caller]) -> tuple[CallStats, ...]:
-    """Return the sums over several GPUs, in alphabetical order of the sources."""
+    """Return the sums over several GPUs, sorted by source."""
     sums: dict[str, tuple[int, int, float]] = {}
     for caller in callers:
         for source, tally in tuple(caller.tallies.items()):

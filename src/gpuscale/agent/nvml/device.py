@@ -1,4 +1,4 @@
-"""One GPU while it is open: what is read of it, and of each MIG instance of it."""
+"""An open GPU: its readings and those of its MIG instances."""
 
 import logging
 from collections.abc import Callable, Iterable
@@ -49,7 +49,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ReaderContext:
-    """What the GPUs of one reader have in common."""
+    """What one reader's GPUs share."""
 
     settings: NvmlSettings
     fields: frozenset[str]
@@ -190,7 +190,7 @@ class OpenGpu:
                 message = "the MIG instances of GPU %s can't be listed: %s"
                 _log.warning(message, self.gpu.uuid, failure)
         self._mig_turns.take(now_ms)
-        # A handle may differ for an instance that is still the same.
+        # The same instance may have a new handle.
         instances = tuple(device.instance for device in devices)
         if split == self._is_split and instances == self._instances:
             return

@@ -1,4 +1,4 @@
-"""What can go wrong with a call to NVML, in a small fixed set of words that labels can carry.
+"""Errors of NVML calls, reduced to a few reasons that fit a label.
 
 NVML's return codes fall into three kinds: the driver is gone, so that nothing can be read; one GPU is
 gone; or one value is unavailable, and its reason is reported beside the other values.
@@ -62,7 +62,7 @@ _DRIVER_GONE = {
 }
 _GPU_GONE = {15: GPU_LOST, 16: RESET_REQUIRED, 28: GPU_LOST}
 _REASONS = {
-    2: NOT_SUPPORTED,  # what a driver says of field ids that are newer than itself
+    2: NOT_SUPPORTED,  # the driver's answer for field ids newer than itself
     3: NOT_SUPPORTED,
     4: NO_PERMISSION,
     6: NO_DATA,
@@ -96,7 +96,7 @@ class CallFailedError(UnavailableError):
 
     @property
     def is_lasting(self) -> bool:
-        """Return whether the next call will most likely fail alike."""
+        """Return whether the next call will probably fail the same way."""
         return self.reason in _LASTING
 
 

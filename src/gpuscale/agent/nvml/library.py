@@ -34,7 +34,7 @@ _UNION_MEMBERS = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal"
 
 
 class ProfilingTurn:
-    """Lets one GPM call of a process in at a time, and keeps it from waiting long for one that hangs.
+    """Allows one GPM call at a time in the process, and doesn't wait for one that hangs.
 
     Two of them at once, even for different GPUs, can end the process: driver 580 on H100s answers with a
     segmentation fault.
@@ -45,7 +45,7 @@ class ProfilingTurn:
         self._is_held_up = False
 
     def take(self, patience_s: float) -> bool:
-        """Return whether it is the caller's turn, to be given back; false at once while a call hangs."""
+        """Return whether the caller may go on, and must give the turn back; False while a call hangs."""
         took = self._lock.acquire(timeout=0 if self._is_held_up else patience_s)
         self._is_held_up = not took
         return took
@@ -58,7 +58,7 @@ _profiling_turns: WeakKeyDictionary[Library, ProfilingTurn] = WeakKeyDictionary(
 
 
 def profiling_turn(library: Library) -> ProfilingTurn:
-    """Return the turn that all readers of a library share."""
+    """Return the lock that all readers of a library share."""
     return _profiling_turns.setdefault(library, ProfilingTurn())
 
 
@@ -158,7 +158,7 @@ def process_samples(library: Library, handle: Handle, since_us: int) -> Sequence
 
 
 def fabric_info(library: Library, handle: Handle, structure: Callable[[], Answer]) -> Answer:
-    """Return the fabric's state, in one of the structures that NVML fills in for it."""
+    """Return the fabric's state, in the newest structure that NVML supports."""
     info = structure()
     is_stand_in = library.nvmlLib is None
     library.nvmlDeviceGetGpuFabricInfoV(handle, info if is_stand_in else ctypes.byref(info))

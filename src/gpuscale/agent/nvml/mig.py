@@ -21,7 +21,7 @@ _ON = 1
 
 @dataclass(frozen=True, slots=True)
 class MigDevice:
-    """One instance and how NVML knows it."""
+    """A MIG instance with its NVML handle."""
 
     instance: GpuInstance
     handle: Handle
@@ -47,7 +47,7 @@ def mig_devices(caller: Caller, gpu: Handle) -> tuple[MigDevice, ...]:
     for index in range(caller.call("mig", "nvmlDeviceGetMaxMigDeviceCount", gpu)):
         try:
             handle = caller.call("mig", "nvmlDeviceGetMigDeviceHandleByIndex", gpu, index)
-        except CallFailedError:  # indices of instances that do not exist
+        except CallFailedError:  # indexes without an instance
             continue
         found.append(MigDevice(_instance(caller, handle, total_bytes), handle))
     return tuple(sorted(found, key=lambda device: (device.instance.id, device.instance.uuid)))
@@ -62,7 +62,7 @@ def _instance(caller: Caller, handle: Handle, total_bytes: int) -> GpuInstance:
 
 
 def _profile(caller: Caller, handle: Handle, total_bytes: int) -> str:
-    """Return what the driver calls the profile, or the name that its attributes make."""
+    """Return the profile's name from the driver, or built from its attributes."""
     try:
         named = _NAME_END.search(str(caller.call("mig", "nvmlDeviceGetName", handle)))
     except CallFailedError:

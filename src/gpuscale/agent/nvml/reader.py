@@ -40,7 +40,7 @@ _log = logging.getLogger(__name__)
 
 
 def kernel_gpus() -> frozenset[str]:
-    """Return the bus ids of the GPUs that the kernel's driver has; empty where it does not say."""
+    """Return the bus ids of the GPUs in the kernel driver's list; empty if there is none."""
     try:
         return frozenset(path.name for path in _KERNEL_LIST.iterdir())
     except OSError:
@@ -48,7 +48,7 @@ def kernel_gpus() -> frozenset[str]:
 
 
 def kernel_instances() -> frozenset[str]:
-    """Return the MIG instances that the kernel's driver has; empty where it does not say."""
+    """Return the MIG instances in the kernel driver's list; empty if there is none."""
     try:
         gpus = [path / "mig" for path in _KERNEL_CAPABILITIES.iterdir()]
         return frozenset(str(path) for gpu in gpus if gpu.is_dir() for path in gpu.iterdir())
@@ -127,7 +127,7 @@ class NvmlReader:
             UnavailableError: no GPU can be read at all.
         """
         self._ensure_open(now_ms)
-        self._instances = self._layout()  # once for all GPUs: the list is that of the whole node
+        self._instances = self._layout()  # once for all GPUs, as the list covers the whole node
         self._shared.poller.note_read()
         self._run(Slot.begin_read, now_ms, self._settings.deadline_ms)
         self._shared.watcher.start()
@@ -149,17 +149,17 @@ class NvmlReader:
         return tuple(sorted(readings, key=lambda each: _by_index(each.gpu)))
 
     def stats(self) -> tuple[CallStats, ...]:
-        """Return what the calls have cost so far, by kind."""
+        """Return the calls' costs so far, by kind."""
         return stats((self._system, self._polling, *self._callers))
 
     def close(self) -> None:
-        """Give NVML back. While a call has not come back it is left as it is, for the process to end with."""
+        """Shut NVML down, unless a call hangs in it."""
         self._close_library()
         self._lanes.stop()
         self._slots = []
 
     def _run(self, begin: Callable[[Slot, int], None], now_ms: int, deadline_ms: int) -> None:
-        """Do something on every GPU that is free, one after the other, and wait until the deadline."""
+        """Run a job for each GPU that is not stuck, and wait until the deadline."""
         free = [slot for slot in self._slots if not slot.is_stuck]
         for slot in free:
             begin(slot, now_ms)
@@ -224,7 +224,7 @@ class NvmlReader:
         return int(self._system.call("open", "nvmlDeviceGetCount"))
 
     def _close_library(self) -> None:
-        """Shut NVML down, unless a call that has not come back would be left without it."""
+        """Shut NVML down, unless a call is still in it."""
         self._shared.watcher.stop()
         self._shared.poller.stop()
         if not self._is_open:
@@ -258,12 +258,12 @@ class NvmlReader:
         return UnavailableError(self._failure)
 
     def _note_gone(self, before: dict[str, GpuIdentity], now_ms: int) -> None:
-        """Note the GPUs that this opening no longer has, and those that are back."""
+        """Record the GPUs missing since NVML was reopened, and those that are back."""
         now = {slot.gpu.uuid for slot in self._slots}
         missing = {gpu.index: gpu for uuid, gpu in before.items() if uuid not in now}
         for slot in self._slots:
             if not slot.gpu.pci_bus_id and slot.gpu.index in missing:
-                slot.gpu = missing.pop(slot.gpu.index)  # still lost, and known from before
+                slot.gpu = missing.pop(slot.gpu.index)  # lost, and already known to be
         for gpu in missing.values():
             self._gone.setdefault(gpu.uuid, (gpu, now_ms))
         for uuid in now & self._gone.keys():

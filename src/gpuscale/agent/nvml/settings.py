@@ -1,4 +1,4 @@
-"""How often what is read.
+"""The read periods of values.
 
 The costs named here are processor time on one H200 with driver 580, for calls a second apart: after a pause
 they cost several times what they do in a row.
@@ -17,7 +17,7 @@ GRAPHICS_SHARE_MS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class NvmlSettings:
-    """Pace and patience of reading NVIDIA GPUs. A period of 0 means at every read.
+    """Periods and time limits of reading NVIDIA GPUs. A period of 0 means every read.
 
     A value that was read less often than the others is served until its next turn and no longer: when
     that call fails, the value is gone. So no value is older than its period.
@@ -126,6 +126,6 @@ class NvmlSettings:
     """Whether to read processes at all; only families about processes need them."""
 
     def graphics_ms(self, gpus: int) -> int:
-        """Return the period of the graphics engine's activity on a node with so many GPUs."""
+        """Return the period of reading graphics activity, for a node's number of GPUs."""
         spread_ms = GRAPHICS_SHARE_MS * gpus
         return spread_ms if self.graphics_period_ms is None else self.graphics_period_ms

@@ -1,4 +1,4 @@
-"""One GPU of the node from opening to opening: its work, and what is said while it can't be read."""
+"""A GPU's slot on the node: its current job, and its reading while it can't be read."""
 
 import logging
 
@@ -22,7 +22,7 @@ Readings = tuple[GpuReading, ...]
 
 
 class Slot:
-    """One of NVML's numbers, and the GPU that has it.
+    """One of NVML's indexes, with the GPU that has it.
 
     Args:
         index: NVML's number.
@@ -42,30 +42,30 @@ class Slot:
 
     @property
     def is_stuck(self) -> bool:
-        """Return whether a call has not come back."""
+        """Return whether a call hangs."""
         return self.work.is_busy
 
     @property
     def is_lost(self) -> bool:
-        """Return whether the GPU could not be read the last time."""
+        """Return whether the last read failed."""
         return self._lost is not None
 
     def begin_open(self, now_ms: int) -> None:
-        """Have the work be to find out which GPU it is; not while a call is out."""
+        """Start to identify the slot's GPU; not while a call hangs."""
         self._asked_ms = now_ms
         self.work.begin(lambda: self._opened(now_ms))
 
     def begin_read(self, now_ms: int) -> None:
-        """Have the work be a read; not while a call is out."""
+        """Start a read; not while a call hangs."""
         self._asked_ms = now_ms
         self.work.begin(lambda: self._read(now_ms))
 
     def begin_close(self) -> None:
-        """Have the work be to free what is held in the library; not while a call is out."""
+        """Start to free the GPU's library objects; not while a call hangs."""
         self.work.begin(self._closed)
 
     def outcome(self, now_ms: int) -> Readings:
-        """Return the readings of what was begun now, or one without values that says why.
+        """Return the readings of the current job, or a reading without values that gives the reason.
 
         What an earlier call brings late is old, and passed over.
 
@@ -85,7 +85,7 @@ class Slot:
             return (self.without_values(READER_FAULT, now_ms),)
 
     def without_values(self, reason: str, now_ms: int) -> GpuReading:
-        """Return a reading that has one reason for every field."""
+        """Return a reading with one reason for all fields."""
         return lost_reading(self.gpu, reason, self._shared, now_ms)
 
     def _opened(self, now_ms: int) -> Readings:

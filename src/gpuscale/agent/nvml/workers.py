@@ -1,4 +1,4 @@
-"""Threads that read GPUs, such that a call that never returns holds up nothing else.
+"""Threads that read GPUs, arranged so that a hanging call blocks nothing else.
 
 In good times there is one thread, which reads one GPU after the other: what the first of them has brought
 into the processor's caches serves them all, and nothing waits for a thread to wake up. Where a GPU does not
@@ -18,7 +18,7 @@ _TOGETHER_S = 0.05
 
 
 class Work(Generic[T]):
-    """What is to be done for one GPU, and how it ended; one job at a time."""
+    """One GPU's current job and its result."""
 
     def __init__(self) -> None:
         self._job: Callable[[], T] | None = None
@@ -33,7 +33,7 @@ class Work(Generic[T]):
         return self._has_begun and not self._ended.is_set()
 
     def begin(self, job: Callable[[], T]) -> None:
-        """Take a job, for a lane to run; none may be running."""
+        """Set a job for a thread to run; none may be running."""
         self._job = job
         self._result = self._error = None
         self._has_begun = False
@@ -51,11 +51,11 @@ class Work(Generic[T]):
         self._ended.set()
 
     def wait(self, timeout_s: float) -> bool:
-        """Return whether the job has ended within a time."""
+        """Wait for the job's end, and return whether it has ended."""
         return self._ended.wait(max(0.0, timeout_s))
 
     def take(self) -> T:
-        """Return what the ended job returned, or raise what it raised."""
+        """Return the ended job's result, or raise its error."""
         result, error = self._result, self._error
         self._result = self._error = None
         if error is not None:
@@ -75,7 +75,7 @@ class Lanes:
         self._lanes: list[_Lane] = []
 
     def run(self, works: Sequence[Work[T]], patience_s: float, deadline_s: float) -> None:
-        """Have jobs run, and return when all have ended, or at the deadline.
+        """Run jobs, and return when all have ended or at the deadline.
 
         Args:
             works: with a job each; what has not been begun by the deadline is not begun later.
@@ -86,7 +86,8 @@ class Lanes:
         queue = deque(works)
         self._start(queue)
         if works:
-            # In good times all have ended with the last one, and this thread wakes up once.
+            # Normally all jobs have ended when the last one does, so that this thread wakes up
+            # once.
             works[-1].wait(min(_TOGETHER_S, deadline_s))
         for work in works:
             while not work.wait(min(patience_s, end - time.monotonic())):
@@ -119,7 +120,7 @@ class _Lane:
         threading.Thread(target=self._run, name=name, daemon=True).start()
 
     def start(self, queue: "deque[Work[Any]]") -> None:
-        """Work off what is in a queue, beside others that do the same."""
+        """Run jobs from a queue, beside other threads."""
         self.is_busy = True
         self._queues.put(queue)
 
@@ -131,7 +132,7 @@ class _Lane:
             while queue:
                 try:
                     work = queue.popleft()
-                except IndexError:  # another lane was faster
+                except IndexError:  # another thread took the job
                     break
                 work.run()
             self.is_busy = False

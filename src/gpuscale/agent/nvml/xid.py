@@ -1,4 +1,4 @@
-"""XID errors as they happen: a thread that waits for the driver's events, and what it has heard.
+"""XID errors: a thread that waits for the driver's events, and their log.
 
 XIDs can't be asked for later, so the thread waits all the time. What it heard outlives a new opening of
 NVML: counts go on where they were.
@@ -33,7 +33,7 @@ Place = tuple[str, int | None]
 
 @dataclass(slots=True)
 class _Heard:
-    """The XIDs of one place."""
+    """The XIDs of one GPU or instance."""
 
     latest: int = 0
     totals: Counter[int] = field(default_factory=Counter)
@@ -41,21 +41,21 @@ class _Heard:
     """(milliseconds, XID), oldest first."""
 
     def keep_before(self, now_ms: int) -> None:
-        """Take what is ahead of now, since a clock was set back, for new: an XID is not to be missed."""
+        """Treat XIDs with a future time as new after the clock was set back, so that none is missed."""
         if any(at_ms > now_ms for at_ms, _ in self.recent):
             moved = [(min(at_ms, now_ms), xid) for at_ms, xid in self.recent]
             self.recent = deque(sorted(moved), maxlen=_MOST_KEPT)
 
 
 class XidLog:
-    """What was heard, by place. Safe to use from several threads."""
+    """All observed XIDs, by GPU or instance. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._places: dict[Place, _Heard] = {}
 
     def add(self, place: Place, xid: int, now_ms: int) -> None:
-        """Note one XID; 0 means none and is skipped."""
+        """Record an XID; 0 means none and is ignored."""
         if xid == 0:
             return
         with self._lock:
@@ -73,7 +73,7 @@ class XidLog:
     def events(
         self, place: Place, now_ms: int, window_ms: int, fields: frozenset[str]
     ) -> tuple[EventCount, ...]:
-        """Return counts by XID; a window without any has one zero without an XID."""
+        """Return counts by XID; a single zero without XID for a quiet window."""
         with self._lock:
             heard = self._places.get(place) or _Heard()
             heard.keep_before(now_ms)
@@ -124,7 +124,7 @@ class XidWatcher:
         return self._thread is not None and self._thread.is_alive()
 
     def watch(self, handle: Handle, uuid: str) -> None:
-        """Have the XIDs of one GPU come here.
+        """Register a GPU for XID events.
 
         While the thread waits, the driver blocks other calls: then this takes up to `wait_ms`.
 
@@ -144,14 +144,14 @@ class XidWatcher:
             )
 
     def start(self) -> None:
-        """Begin to wait, for the GPUs that are watched by now and those that will be."""
+        """Start to wait, for all GPUs registered now or later."""
         with self._lock:
             if self._set is not None and self._thread is None and not self._stopping.is_set():
                 self._thread = threading.Thread(target=self._run, name="nvml-xid", daemon=True)
                 self._thread.start()
 
     def stop(self) -> None:
-        """End the thread and free what it waited on; what does not end is left to itself."""
+        """Stop the thread and free its resources; a thread that does not stop is abandoned."""
         self._stopping.set()
         if self._thread is not None:
             self._thread.join(_STOP_WAIT_S)

@@ -53,7 +53,7 @@ Value = int | float | str
 
 
 class FormatFault(ValueError):
-    """One line of a recording holds what does not belong there."""
+    """A recording's line is invalid."""
 
     def __init__(self, field: str, found: str, expected: str) -> None:
         self.field = field
@@ -77,7 +77,7 @@ class Tick:
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What a recording says of itself."""
+    """A recording's header."""
 
     recorded_by: str
     start_ms: int
@@ -86,7 +86,7 @@ class Header:
 
 @dataclass(frozen=True, slots=True)
 class _Last:
-    """The latest that is known of one GPU."""
+    """The latest state of one GPU."""
 
     values: Mapping[str, Value]
     absent: Mapping[str, str]
@@ -109,7 +109,7 @@ def header_data(header: Header) -> dict[str, Any]:
 
 
 def read_header(data: object) -> Header:
-    """Return what the first line says.
+    """Parse the first line.
 
     Raises:
         FormatFault: it is no header, or one of a version that is not known here.

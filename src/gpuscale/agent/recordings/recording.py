@@ -1,4 +1,4 @@
-"""Recording what a reader reads, and replaying it as a reader of its own.
+"""Recording a reader's results, and replaying them as a reader.
 
 A recording is a gzip file of JSON lines (`recording_format`). Replay keeps the recorded pace: each read
 gets the latest recorded tick, and its values were measured as long ago as the tick is. Where nothing was
@@ -53,7 +53,7 @@ _log = logging.getLogger(__name__)
 
 
 class ReadingRecorder:
-    """Writes readings to a file, or to a text stream that stays its caller's.
+    """Writes readings to a file, or to a text stream of the caller.
 
     Args:
         target: a path, which is packed with gzip and overwritten, or a stream, which gets plain lines.
@@ -94,7 +94,7 @@ class ReadingRecorder:
         now_ms: int | None = None,
         gpus: Sequence[GpuIdentity] | None = None,
     ) -> None:
-        """Add the result of one read.
+        """Add one read's result.
 
         Args:
             readings: each GPU at most once.
@@ -115,7 +115,7 @@ class ReadingRecorder:
     def write_failure(
         self, now_ms: int, error: str, *, gpus: Sequence[GpuIdentity] | None = None
     ) -> None:
-        """Add that nothing at all could be read, and why.
+        """Add a failed read with its reason.
 
         Args:
             now_ms: of the read.
@@ -147,7 +147,7 @@ class ReadingRecorder:
     ) -> None:
         if self._is_closed:
             raise ValueError("the recording is closed")
-        # A clock that was set back must not make ticks go back: the file could not be replayed.
+        # Ticks must stay in order if the clock is set back, or the file could not be replayed.
         if now_ms + self._shift_ms < self._latest_ms:
             self._shift_ms = self._latest_ms - now_ms
         self._latest_ms = now_ms + self._shift_ms
@@ -223,7 +223,7 @@ class RecordingReader:
 
 
 class ReplayReader:
-    """GPUs that do what a recording says, at its own pace from the first read on.
+    """Replays a recording at its own pace, from the first read on.
 
     A read gets the latest tick that is not after it. Its `measured_ms` lies as far before the read as it
     did in the recording, the time since the tick included. Counters start again when a recording loops,
@@ -263,15 +263,15 @@ class ReplayReader:
 
     @property
     def duration_ms(self) -> int:
-        """Return how long the recording plays, at its own speed."""
+        """Return the recording's length in milliseconds."""
         return self._lines.end_ms
 
     def gpus(self) -> tuple[GpuIdentity, ...]:
-        """Return the GPUs that should be there as of the latest read, lost ones included."""
+        """Return the GPUs at the latest read, lost ones included."""
         return self._latest.gpus
 
     def read(self, now_ms: int) -> tuple[GpuReading, ...]:
-        """Return what was recorded for this time.
+        """Return the recorded readings for the current time.
 
         Raises:
             UnavailableError: at this time of the recording, no GPU could be read at all.
@@ -309,7 +309,7 @@ class ReplayReader:
 
 
 class _Lines:
-    """A recording that was checked as a whole, kept as text: decoded, it would fill the memory."""
+    """A checked recording, kept as text, as it would be too large decoded."""
 
     def __init__(self, text: str, source: str) -> None:
         self._source = source
@@ -342,20 +342,20 @@ class _Lines:
         return len(self._lines)
 
     def position(self, elapsed_ms: int) -> int:
-        """Return which tick is the latest that is not after this time."""
+        """Return the index of the latest tick up to a time."""
         return max(0, bisect_right(self._at_ms, elapsed_ms) - 1)
 
     def player(self) -> "_Player":
         return _Player(self, TickDecoder(self._header))
 
     def decode(self, position: int, decoder: TickDecoder) -> Tick:
-        """Return the tick at a position, all earlier ones having been decoded."""
+        """Return the tick at an index; all earlier ones must have been decoded."""
         number, text = self._lines[position]
         with self._placed_errors(number):
             return decoder.decode(json.loads(text))
 
     def lost(self, gpus: Sequence[GpuIdentity], now_ms: int, reason: str) -> tuple[GpuReading, ...]:
-        """Return readings without values; GPUs that never had a field are left out."""
+        """Return readings without values, for GPUs that ever had a field."""
         return tuple(
             GpuReading(gpu, now_ms, {}, dict.fromkeys(self._fields[gpu], reason))
             for gpu in gpus
@@ -364,7 +364,7 @@ class _Lines:
 
     @contextmanager
     def _placed_errors(self, number: int) -> Iterator[None]:
-        """Raise what is wrong with a line as a problem of the file."""
+        """Raise a line's fault as a problem of the file."""
         try:
             yield
         except FormatFault as fault:
@@ -377,7 +377,7 @@ class _Lines:
 
 
 class _Player:
-    """Goes through a recording, forwards only."""
+    """A forward-only position in a recording."""
 
     def __init__(self, lines: _Lines, decoder: TickDecoder) -> None:
         self._lines = lines
@@ -386,13 +386,13 @@ class _Player:
         self.tick = lines.decode(0, decoder)
 
     def go_to(self, position: int) -> None:
-        """Go on to the tick at a position, which is not before the present one."""
+        """Go forward to the tick at an index."""
         while self.position < position:
             self.position += 1
             self.tick = self._lines.decode(self.position, self._decoder)
 
     def all_ticks(self) -> Iterator[Tick]:
-        """Yield the present tick and all after it."""
+        """Yield the current tick and all later ones."""
         yield self.tick
         while self.position + 1 < len(self._lines):
             self.go_to(self.position + 1)
@@ -418,7 +418,7 @@ def _writable(path: Path) -> BinaryIO:
 
 
 def _text_of(source: str | Path | TextIO) -> tuple[str, str]:
-    """Return the unpacked text, and what to call it in messages."""
+    """Return the uncompressed text, and its name for messages."""
     if isinstance(source, (str, Path)):
         return _unpacked(Path(source)), str(source)
     name = getattr(source, "name", None)

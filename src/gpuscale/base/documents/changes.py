@@ -1,4 +1,4 @@
-"""Fields of a document set to other values, without its file being edited."""
+"""Setting fields of a document without editing its file."""
 
 from collections.abc import Mapping, Sequence
 
@@ -10,7 +10,7 @@ MAX_BYTES = 65_536
 
 
 def with_values(document: Document, settings: Sequence[str], option: str) -> Document:
-    """Return a document with some fields set; lines of new fields are those of their nearest parents.
+    """Return a document with some fields set; a new field gets its nearest parent's line.
 
     Args:
         document: stays as it is.
@@ -42,7 +42,7 @@ def _value(text: str, source: str) -> object:
 
 
 def _with(data: object, path: Path, depth: int, value: object, option: str) -> object:
-    """Return data with a value at `path[depth:]`; mappings that are missing on the way are made."""
+    """Return data with a value at `path[depth:]`; missing mappings are created."""
     if depth == len(path):
         return value
     part, here = path[depth], dotted(path[:depth]) or "the document"

@@ -1,4 +1,4 @@
-"""JSON schemas in which every field says what it is for, by the docstring below it in the code."""
+"""JSON schemas with field descriptions taken from the docstrings of attributes."""
 
 import ast
 import inspect
@@ -28,7 +28,7 @@ def described_schema(model: type[Model]) -> Schema:
 
 
 def fields_without_description(schema: Schema) -> list[str]:
-    """Return the fields of a schema that do not say what they are for, as TYPE.FIELD."""
+    """Return the schema's fields without description, as TYPE.FIELD."""
     types = {schema.get("title", ""): schema, **schema.get("$defs", {})}
     return [
         f"{name}.{field}"
@@ -46,7 +46,7 @@ def _models(model: type[Model]) -> Iterator[type[Model]]:
 
 
 def models_in(annotation: object) -> Iterator[type[Model]]:
-    """Yield the models that an annotation names, such as both of `list[A] | B`."""
+    """Yield the models in an annotation, such as both of `list[A] | B`."""
     if isinstance(annotation, type) and issubclass(annotation, Model):
         yield annotation
     for each in get_args(annotation):

@@ -1,4 +1,4 @@
-"""YAML text to plain data that still knows on which line each value stood.
+"""YAML parsed to plain data with line numbers.
 
 Every file a user writes is read through here, so that every complaint can name its line. Reading is
 bounded in size, refuses duplicate keys, and never builds anything but plain data.
@@ -131,7 +131,7 @@ def load_documents(text: str, source: str) -> tuple[Document, ...]:
 
 
 def load_each(text: str, source: str) -> tuple[Document | ConfigError, ...]:
-    """Return the documents of a YAML text, with the fault of each that is no YAML in its place.
+    """Return a text's YAML documents; an invalid one is replaced by its fault.
 
     A fault that is the whole text's, such as its size, is returned alone.
     """
@@ -151,7 +151,7 @@ def load_each(text: str, source: str) -> tuple[Document | ConfigError, ...]:
 
 
 def _load_part(text: str, source: str, line: int, index: int) -> "list[Document | ConfigError]":
-    """Return the documents of a part of a text, with the lines of the whole."""
+    """Return the documents in a part of a text, with line numbers of the whole."""
     try:
         documents = load_documents(text, source)
     except ConfigError as error:
@@ -167,7 +167,7 @@ def _load_part(text: str, source: str, line: int, index: int) -> "list[Document 
 
 
 def _check_depth(text: str, source: str) -> None:
-    """Refuse what is nested too deeply, without following it.
+    """Refuse deeply nested text, without recursion.
 
     Raises:
         ConfigError: it is.
@@ -188,7 +188,7 @@ def _check_depth(text: str, source: str) -> None:
         else:
             return
     except yaml.MarkedYAMLError as error:
-        # The library reads ahead of its events, and newer ones have a limit of their own.
+        # The library reads ahead of its events, and its newer releases have a limit of their own.
         if "nesting depth" not in (error.problem or ""):
             raise
         line = error.problem_mark.line + 1 if error.problem_mark else None
@@ -197,7 +197,7 @@ def _check_depth(text: str, source: str) -> None:
 
 
 def _may_be_deep(text: str) -> bool:
-    """Return whether brackets or indentation may nest too deeply; reading them as YAML takes longer."""
+    """Return whether brackets or indentation may nest too deeply; quicker than parsing YAML."""
     if _DEEP_INDENT.search(text):
         return True
     depth = 0
@@ -209,7 +209,7 @@ def _may_be_deep(text: str) -> bool:
 
 
 def dump_documents(documents: Iterable[object]) -> str:
-    """Return plain data as YAML that is easy to read: keys in their order, long texts as blocks."""
+    """Return plain data as readable YAML: keys in order, long texts as blocks."""
     return yaml.dump_all(documents, Dumper=_Dumper, sort_keys=False, width=110, allow_unicode=True)
 
 
@@ -220,14 +220,14 @@ def _yaml_problem(error: yaml.MarkedYAMLError, source: str) -> Problem:
     if "not closed" in plain and error.context_mark is not None:
         mark = (
             error.context_mark
-        )  # Where it was opened; the library notices at the end of the file.
+        )  # The position of the opening quote; the library notices at the end of the file.
     where = f" (column {mark.column + 1})" if mark else ""
     line = mark.line + 1 if mark else None
     return Problem(source, line, None, None, f"not YAML{where}: {plain}")
 
 
 class _Loader(yaml.CSafeLoader):
-    """Takes plain scalars for what Go's library takes them for."""
+    """Resolves plain scalars to types as Go's YAML library does."""
 
     yaml_implicit_resolvers = {
         first: [(tag, pattern) for tag, pattern in resolvers if tag not in _RESOLVED_HERE]
@@ -240,7 +240,7 @@ _Loader.add_implicit_resolver("tag:yaml.org,2002:int", _INTEGER, list("-+0123456
 
 
 class _Dumper(yaml.CSafeDumper):
-    """Writes texts of several lines as blocks, and the same object twice instead of by reference."""
+    """Writes multi-line texts as blocks, and repeated objects in full instead of as references."""
 
     def ignore_aliases(self, data: object) -> bool:
         return True
@@ -257,7 +257,7 @@ _Dumper.add_representer(str, _represent_text)
 
 
 class _Builder:
-    """Plain data from composed nodes, remembering the line of each."""
+    """Builds plain data from YAML nodes, and records lines."""
 
     def __init__(self, loader: yaml.CSafeLoader, source: str) -> None:
         self.lines: dict[Path, int] = {}
@@ -290,7 +290,7 @@ class _Builder:
         try:
             value = self._loader.construct_object(node, deep=True)
             is_too_large = isinstance(value, int) and value.bit_length() > MAX_INTEGER_BITS
-        except ValueError:  # Python takes numbers of some thousand digits at most
+        except ValueError:  # Python limits integers to some thousand digits
             is_too_large = True
         if is_too_large:
             found = f"a whole number of more than {MAX_INTEGER_BITS} bits"
@@ -317,7 +317,7 @@ class _Builder:
         return result
 
     def _key(self, node: yaml.Node) -> str:
-        """Return a key as text: `on` and `1` as written, the merge key as `<<`."""
+        """Return a key as text: `on` and `1` stay as written, the merge key is `<<`."""
         if not isinstance(node, yaml.ScalarNode):
             raise self._fault(node, "a key that is a list or a mapping", "a text")
         return str(node.value)

@@ -1,4 +1,4 @@
-"""Values changed in a YAML text whose comments, order and quotation marks stay.
+"""Editing values in a YAML text without losing comments, order or quotation marks.
 
 A change is made on the line of its key, and then the whole text is read again: it has to say what it said
 before, and the changes. What can't be changed so, such as a value behind an alias, is refused.
@@ -18,7 +18,7 @@ _STEP = "  "
 
 
 def with_values(text: str, source: str, index: int, changes: Mapping[Path, Value]) -> str:
-    """Return the text with values put in place of others, or added where there were none.
+    """Return the text with values replaced or added.
 
     Args:
         text: of the file, YAML or JSON.
@@ -36,11 +36,11 @@ def with_values(text: str, source: str, index: int, changes: Mapping[Path, Value
         try:
             edited = _replaced(text, document, path, value)
             found = [each.data for each in load_documents(edited, source)]
-            # A number without quotation marks is read as one, whatever it was given as.
+            # A number without quotation marks is read as a number, whatever type was given.
             is_written = str(_at(found[index], path)) == str(value)
             _put(expected[index], path, _at(found[index], path))
             is_right = is_written and found == expected
-        except (ConfigError, LookupError, TypeError):  # no YAML any more, or no such parent
+        except (ConfigError, LookupError, TypeError):  # invalid YAML, or the parent is missing
             is_right = False
         if not is_right:
             fix = f"set {path[-1]} to {value} by hand"
@@ -79,7 +79,7 @@ def _replaced(text: str, document: Document, path: Path, value: Value) -> str:
 
 
 def _added(lines: list[str], document: Document, path: Path, value: Value) -> str:
-    """Return the text with a key that was not there, and those of its parents that were not."""
+    """Return the text with a new key, and its missing parents."""
     length = next(size for size in range(len(path) - 1, -1, -1) if path[:size] in document.lines)
     parent, missing = path[:length], path[length:]
     children = [each for each in document.lines if each[:-1] == parent and len(each) == length + 1]
@@ -102,7 +102,7 @@ def _added(lines: list[str], document: Document, path: Path, value: Value) -> st
 
 
 def _flow(value: Value) -> str:
-    """Return a value as it stands on one line."""
+    """Return a value in YAML's one-line form."""
     if isinstance(value, str | int):
         return str(value)
     items = (", ".join(f"{key}: {each}" for key, each in item.items()) for item in value)

@@ -1,4 +1,4 @@
-"""What our own files have in common: their API version, camelCase fields, durations."""
+"""What models of our own files share: API version, camelCase fields, durations."""
 
 from collections.abc import Iterable
 from typing import Annotated, TypeVar
@@ -39,7 +39,7 @@ PositiveDuration = Annotated[Milliseconds, Field(gt=0, le=MAX_DURATION_MS)]
 
 
 class Model(BaseModel):
-    """What all parts of a file have in common: camelCase names, no unknown fields, no changes."""
+    """The base of all models in files: camelCase names, no unknown fields, immutable."""
 
     model_config = ConfigDict(
         alias_generator=to_camel, populate_by_name=True, extra="forbid", frozen=True, strict=False
@@ -50,7 +50,7 @@ M = TypeVar("M", bound=Model)
 
 
 def refused(model: type[Model], faults: Iterable[tuple[Path, str]]) -> ValidationError:
-    """Return what a validator of a model raises for faults in fields of it.
+    """Return the exception that a model's validator raises for faults in fields.
 
     Args:
         model: the model.
@@ -68,7 +68,7 @@ def refused(model: type[Model], faults: Iterable[tuple[Path, str]]) -> Validatio
 
 
 def parse_file(model: type[M], text: str, source: str) -> tuple[M, Document]:
-    """Return what a file of one document says, and the document, which knows its lines.
+    """Parse a file with one document; return its model and the document, which knows its lines.
 
     Raises:
         ConfigError: not one YAML document, or fields that are missing, unknown or wrong; all of them.
@@ -91,7 +91,7 @@ def load_one(model: type[Model], text: str, source: str) -> Document:
 
 
 def parse_document(model: type[M], document: Document) -> M:
-    """Return what a document says.
+    """Parse a document into a model.
 
     Raises:
         ConfigError: fields are missing, unknown or wrong; all of them.

@@ -1,4 +1,4 @@
-"""Plain data read into dataclasses, with every fault found.
+"""Reads plain data into dataclasses, and collects all faults.
 
 For what a server reads at its start: pydantic, which does more, costs it 4 MiB and a tenth of that time. The
 faults are named as pydantic names them, so that one set of words serves both (`base.documents.validation`).
@@ -19,12 +19,12 @@ TAKES_MORE = "takes_more_keys"
 
 
 def under(key: str) -> Mapping[str, str]:
-    """Return the metadata of a dataclass field that stands under another key than its name."""
+    """Return field metadata with the field's key in files, if it differs from its name."""
     return {_KEY: key}
 
 
 def read_shape(kind: type[T], data: object) -> tuple[T | None, Sequence[Fault]]:
-    """Return an object of what plain data holds, and no faults; or None, and every fault.
+    """Return an object read from plain data and no faults, or None and all faults.
 
     Nothing is converted: `1` is no text. A key without a value counts as absent, as in Go. Where a class
     raises ValueError in its `__post_init__`, that is a fault of its mapping.
@@ -40,7 +40,7 @@ def read_shape(kind: type[T], data: object) -> tuple[T | None, Sequence[Fault]]:
 
 
 def schema_of(kind: Any) -> Mapping[str, Any]:  # noqa: ANN401 - any kind of `read_shape`
-    """Return the names of fields in the form of a JSON schema."""
+    """Return the field names in the form of a JSON schema."""
     kind = _without_none(kind)
     if is_dataclass(kind) and isinstance(kind, type):
         return {"properties": {each: schema_of(hint) for each, _, hint in _fields(kind)}}
@@ -52,7 +52,7 @@ def schema_of(kind: Any) -> Mapping[str, Any]:  # noqa: ANN401 - any kind of `re
 
 
 def _read(kind: Any, data: object, path: tuple[str | int, ...], faults: list[Fault]) -> Any:  # noqa: ANN401
-    """Return what data is as a kind; anything where there are faults."""
+    """Return data read as a type; anything if there are faults."""
     kind = _without_none(kind)
     if is_dataclass(kind) and isinstance(kind, type):
         return _read_mapping(kind, data, path, faults)
@@ -110,7 +110,7 @@ def _fields(kind: type) -> tuple[tuple[str, "Field[Any]", Any], ...]:
 
 
 def _without_none(kind: Any) -> Any:  # noqa: ANN401 - as `_read`
-    """Return a kind for the values that are there; empty keys never get here."""
+    """Return a type without None, as keys without value are dropped before."""
     if get_origin(kind) in {Union, UnionType}:
         (kind,) = (each for each in get_args(kind) if each is not NoneType)
     return kind

@@ -1,4 +1,4 @@
-"""What pydantic finds wrong in a document, as problems in plain words with their lines.
+"""pydantic's errors as problems in plain words, with line numbers.
 
 pydantic's own texts are for programmers: "String should match pattern '^[a-z]...'".
 """
@@ -159,7 +159,7 @@ def _problem(
 
 
 def _expected(kind: str, context: Mapping[str, Any]) -> str | None:
-    """Return what was expected, by pydantic's name of the error; None for one that is not of our models."""
+    """Return what was expected, for pydantic's error type; None for a type our models don't use."""
     if kind in _PLAIN:
         return _PLAIN[kind]
     if kind in _LIMITS:
@@ -198,7 +198,7 @@ def _items(count: int) -> str:
 
 
 def _meant(name: str, known: Sequence[str]) -> str | None:
-    """Return which field was meant, or which fields there are, where they are few."""
+    """Return the field that was probably meant, or all fields if they are few."""
     meant = closest(name, known, cutoff=0.6)
     if meant is not None:
         return f"did you mean {meant}?"
@@ -209,7 +209,7 @@ def _meant(name: str, known: Sequence[str]) -> str | None:
 
 
 def _place(document: Document, error: Mapping[str, Any]) -> Path:
-    """Return where an error stands in the data: its location less the tags that pydantic puts into it."""
+    """Return an error's path in the data, without the union tags that pydantic adds."""
     location = error["loc"]
     path: list[str | int] = []
     value: object = document.data
@@ -259,7 +259,7 @@ def _shown(value: object) -> str:
 
 
 def _fields(schema: Mapping[str, Any], data: object, path: Path) -> set[str]:
-    """Return the names of the fields of a mapping in the data, by the model's JSON schema."""
+    """Return a mapping's field names, from the model's JSON schema."""
     nodes = list(_resolved(schema, schema, data))
     for part in path:
         data = data[part] if _holds(data, part) else None  # type: ignore[index]
@@ -280,7 +280,7 @@ def _below(node: Mapping[str, Any], part: str | int) -> Iterator[Mapping[str, An
 def _resolved(
     schema: Mapping[str, Any], node: Mapping[str, Any], data: object
 ) -> Iterator[Mapping[str, Any]]:
-    """Return the schemas of a node, references resolved; of alternatives those that the data may be of."""
+    """Return a node's schemas, with references resolved; of alternatives, those the data may match."""
     if "$ref" in node:
         yield from _resolved(schema, schema["$defs"][node["$ref"].rpartition("/")[2]], data)
         return
@@ -294,7 +294,7 @@ def _resolved(
 
 
 def _may_be(node: Mapping[str, Any], data: object) -> bool:
-    """Return whether the data has what a schema fixes or requires, and is a mapping as it is."""
+    """Return whether data is a mapping with the constants and required keys of a schema."""
     if not isinstance(data, dict):
         return True
     fixed = {

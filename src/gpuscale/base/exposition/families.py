@@ -1,4 +1,4 @@
-"""Metric families as data: what an exporter offers and what a scrape brings."""
+"""Metric families as data, for exporters and scrapes."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ TYPES = ("gauge", "counter", "histogram", "summary", "untyped")
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One line of a family."""
+    """A sample of a family."""
 
     labels: tuple[tuple[str, str], ...]
     """In printing order."""
@@ -19,7 +19,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """All samples of one metric, with its type and what it means."""
+    """A metric with its samples, type and help."""
 
     name: str
     type: str

@@ -45,7 +45,7 @@ def render_openmetrics(
 
 
 def _name_and_type(family: Family, names: set[str]) -> tuple[str, str]:
-    """Return what the family's header says; samples keep their names in any case."""
+    """Return the name and type for the family's header; samples keep their names."""
     if family.type != "counter":
         return family.name, _PLAIN_TYPES.get(family.type, family.type)
     base = family.name.removesuffix(_TOTAL)

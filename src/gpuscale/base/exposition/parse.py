@@ -73,7 +73,7 @@ def _add_sample(families: dict[str, _Growing], line: SampleLine) -> None:
 
 
 def _home(families: dict[str, _Growing], name: str) -> tuple[_Growing, str]:
-    """Return the family that a sample of this name belongs to, and its suffix there."""
+    """Return the family and suffix of a sample's name."""
     if name not in families:
         base, _, word = name.rpartition("_")
         family = families.get(base)

@@ -44,12 +44,12 @@ _SPECIAL = {"NaN": math.nan, "+Inf": math.inf, "-Inf": -math.inf}
 
 
 class StreamError(GpuscaleError):
-    """A line is not of the stream's format; the subscriber has to start again."""
+    """A stream's line is malformed; the subscriber must start again."""
 
 
 @dataclass(frozen=True, slots=True)
 class SeriesKey:
-    """What identifies a series."""
+    """A series' identity."""
 
     name: str
     labels: tuple[tuple[str, str], ...]
@@ -63,7 +63,7 @@ Meaning = tuple[str, str]
 
 
 class StreamEncoder:
-    """Turns each tick's families into one line for every subscriber."""
+    """Encodes each collect's families as one line for all subscribers."""
 
     def __init__(self) -> None:
         self._ids: dict[SeriesKey, int] = {}
@@ -76,7 +76,7 @@ class StreamEncoder:
     def advance(
         self, families: Iterable[Family], measured_ms: int, error: str | None = None
     ) -> bytes:
-        """Return the line with what changed since the last tick."""
+        """Return a line with the changes since the last one."""
         known = tuple(families)
         values = _values_of(known)
         meanings: dict[str, Meaning] = {each.name: (each.type, each.help) for each in known}
@@ -111,7 +111,7 @@ class StreamEncoder:
         return self._line(message)
 
     def snapshot(self) -> bytes:
-        """Return the line that a new subscriber starts with: every series as of the last tick."""
+        """Return a snapshot line for a new subscriber: all series as of the last collect."""
         series = [self._entry(key) for key in self._values]
         message: dict[str, object] = {"kind": "snapshot", "version": VERSION, "series": series}
         if self._families:
@@ -129,13 +129,13 @@ class StreamEncoder:
 
 
 def end_line(reason: str) -> bytes:
-    """Return the last line of a stream, which says why it ends."""
+    """Return a stream's last line with the reason for its end."""
     return _json_line({"kind": "end", "reason": reason})
 
 
 @dataclass(slots=True)
 class StreamLine(Generic[T]):
-    """What one line brought, as far as it is wanted."""
+    """A line's wanted changes."""
 
     touched: list[T] = field(default_factory=list)
     """The series that are new or have another value."""
@@ -149,7 +149,7 @@ class StreamLine(Generic[T]):
 
 
 class StreamReader(Generic[T]):
-    """Follows an agent's series, line by line; the caller keeps the values.
+    """Decodes an agent's stream; the caller stores the values.
 
     Of each series only a handle of the user's is kept, because a subscriber of a thousand agents has some
     hundred thousand of them.
@@ -177,7 +177,7 @@ class StreamReader(Generic[T]):
 
     @property
     def series(self) -> list[T]:
-        """Return the handles of the series that the agent has now."""
+        """Return the handles of the agent's current series."""
         return [handle for handle in self._handles.values() if handle is not None]
 
     @property
@@ -193,7 +193,7 @@ class StreamReader(Generic[T]):
         return handles
 
     def feed(self, line: bytes) -> StreamLine[T]:
-        """Return what a line brings; nothing for the one that ends the stream.
+        """Decode a line; the last one of a stream gives nothing.
 
         Raises:
             StreamError: the line is not of the format, or does not follow from the ones before.
@@ -291,7 +291,7 @@ class StreamReader(Generic[T]):
     def _add(self, entry: object, found: StreamLine[T]) -> None:
         match entry:
             case [int() as number, str() as name, dict() as labels, value]:
-                # The ids of a thousand agents are much the same, and so are many labels.
+                # The series ids of a thousand agents are mostly equal, and so are many labels.
                 id_ = intern(str(number))
             case _:
                 raise StreamError(
@@ -319,7 +319,7 @@ def _same(one: Value, other: Value) -> bool:
 
 
 def encoded(value: Value) -> Value | str:
-    """Return a value as JSON has it."""
+    """Return a value as JSON."""
     if math.isfinite(value):
         return value
     return "NaN" if math.isnan(value) else "+Inf" if value > 0 else "-Inf"

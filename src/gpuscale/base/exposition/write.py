@@ -77,7 +77,7 @@ def positional(value: float) -> str:
 
 
 def _parts(text: str) -> tuple[str, str, int]:
-    """Return the sign of a number that `repr` wrote, its figures, and the power of ten of the first.
+    """Return the sign, digits and exponent of a number's `repr`.
 
     It is for numbers that stand with an exponent, or from 10 on. `decimal` could do it, and would cost every
     agent a third of a MiB.
@@ -89,7 +89,7 @@ def _parts(text: str) -> tuple[str, str, int]:
 
 
 def escape_label_value(value: str) -> str:
-    """Return a label value as it stands between quotes."""
+    """Return a label value with escapes, as between quotes."""
     return value.translate(_ESCAPES)
 
 
@@ -107,7 +107,7 @@ def _header(name: str, type_: str, help_: str) -> str:
 
 @lru_cache(maxsize=65_536)
 def _labels_text(labels: tuple[tuple[str, str], ...]) -> str:
-    """Return the labels in braces; they stay the same from scrape to scrape, so each is made once."""
+    """Return labels in braces, cached as they repeat in every scrape."""
     if not labels:
         return ""
     return "{" + ",".join(f'{key}="{escape_label_value(each)}"' for key, each in labels) + "}"

@@ -43,13 +43,13 @@ class Fields:
     def note(
         self, path: Path, expected: str, *, found: str | None = None, fix: str | None = None
     ) -> None:
-        """Remember a fault at `path` below this mapping."""
+        """Record a fault at `path` below this mapping."""
         self.problems.append(
             self.document.problem((*self.path, *path), expected, found=found, fix=fix)
         )
 
     def finish(self) -> None:
-        """Raise what was noted so far.
+        """Raise the recorded faults.
 
         Raises:
             ConfigError: at least one field was wrong.

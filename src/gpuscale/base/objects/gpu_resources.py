@@ -1,4 +1,4 @@
-"""Which resources are GPUs, parts of GPUs, or amounts of one: what all of gpuscale goes by.
+"""GPU resources: which names mean whole GPUs, parts of GPUs, or amounts of one.
 
 | who hands GPUs out | a pod asks for |
 | --- | --- |
@@ -24,7 +24,7 @@ from enum import Enum, auto
 
 
 class GpuKind(Enum):
-    """What one unit of a resource is."""
+    """The meaning of one unit of a resource."""
 
     WHOLE = auto()
     """A GPU; under time-slicing, MPS and HAMi a turn on one, which the name does not say."""
@@ -78,10 +78,10 @@ _BY_FORM: tuple[tuple[str, GpuKind | None], ...] = (
     (
         r"gpu\.intel\.com/\w+_monitoring",
         None,
-    ),  # access to all GPUs of a node, and none of one's own
+    ),  # access to all GPUs of a node, without owning one
     (r".+/.+\.shared", GpuKind.SHARE),
     (r"nvidia\.com/mig-.+|amd\.com/[sdtqc]px_.+", GpuKind.PARTITION),
-    # Plugins may rename: `nvidia.com/gpu-a100`, `nvidia.com/vgpu`.
+    # Plug-ins may rename resources: `nvidia.com/gpu-a100`, `nvidia.com/vgpu`.
     (r"(nvidia|amd)\.com/.*gpu.*|.+/(.*\W)?[vp]?gpus?([\W_].*)?", GpuKind.WHOLE),
 )
 _IMPLICIT_CLASS = "deviceclass.resource.kubernetes.io/"
@@ -89,7 +89,7 @@ _FRACTION_KEYS = ("gpu-fraction", "gpu-memory", "runai-gpu-group", "runai/gpu-fr
 
 
 def gpu_kind(resource: str) -> GpuKind | None:
-    """Return what one unit of a resource is, by its name; None where it has nothing to do with GPUs."""
+    """Return the meaning of one unit of a resource; None if it is unrelated to GPUs."""
     if resource in _EXACT:
         return _EXACT[resource]
     found = next((kind for form, kind in _BY_FORM if re.fullmatch(form, resource)), None)
@@ -119,7 +119,7 @@ def class_resources(name: str, extended: str) -> tuple[str, ...]:
 
 
 def shares_by(labels: Mapping[str, str], annotations: Mapping[str, str]) -> bool:
-    """Return whether one GPU of a node counts as several, or as parts, as who hands them out labels it."""
+    """Return whether a node counts one GPU as several or in parts, according to its labels."""
     if any(key.startswith("hami.io/node-") for key in annotations):
         return True
     return any(_says_shared(key, value) for key, value in labels.items())
@@ -135,7 +135,8 @@ def _says_shared(key: str, value: str) -> bool:
             return value not in ("", "default", "topology", "false")
         case "nvidia.com/mig.config":
             return value not in ("", "all-disabled")
-    # NVIDIA's discovery counts what a split GPU has: mixed, its instances; single, the slices of each.
+    # For a split GPU, NVIDIA's discovery counts its instances (strategy mixed) or the slices of
+    # each (single).
     return key.startswith(
         ("nvidia.com/mig-", "nvidia.com/gpu.slices.", "cloud.google.com/gke-gpu-partition-size")
     )

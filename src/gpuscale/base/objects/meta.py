@@ -1,4 +1,4 @@
-"""What every Kubernetes object carries: name, namespace, labels, times, owner."""
+"""Metadata of Kubernetes objects: name, namespace, labels, times, owner."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from gpuscale.base.objects.fields import (
-        Fields,  # it loads YAML, which a node agent does without
+        Fields,  # it loads YAML, which a node agent does not need
     )
 
 

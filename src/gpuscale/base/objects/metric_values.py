@@ -40,7 +40,7 @@ class ExternalValue:
 
 
 def items_of(answer: Mapping[str, object]) -> tuple[Mapping[str, object], ...]:
-    """Return the items of a list that an API answered with.
+    """Return the items of an API's list.
 
     Raises:
         ValueError: it is no list.
@@ -131,7 +131,7 @@ def milli_of(value: object) -> int:
 
 
 def time_ms(time: object) -> int:
-    """Return a time of the API, milliseconds since the epoch; `NO_TIME_MS` for one that is missing."""
+    """Return an API time in milliseconds since the epoch; `NO_TIME_MS` if missing."""
     try:
         moment = datetime.fromisoformat(time if isinstance(time, str) else "")
         aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)

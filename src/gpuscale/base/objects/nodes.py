@@ -9,7 +9,7 @@ from gpuscale.base.objects.pods import EFFECTS
 from gpuscale.base.quantity import Quantity
 
 if TYPE_CHECKING:
-    from gpuscale.base.objects.fields import Fields  # it loads YAML, which most commands do without
+    from gpuscale.base.objects.fields import Fields  # it loads YAML, which most commands don't need
 
 
 @dataclass(frozen=True, slots=True)

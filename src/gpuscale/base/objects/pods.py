@@ -11,7 +11,7 @@ from gpuscale.base.objects.selectors import Requirement, selector_of_expressions
 from gpuscale.base.quantity import Quantity
 
 if TYPE_CHECKING:
-    from gpuscale.base.objects.fields import Fields  # it loads YAML, which most commands do without
+    from gpuscale.base.objects.fields import Fields  # it loads YAML, which most commands don't need
 
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 

@@ -1,4 +1,4 @@
-"""Taints of the moment: a node that goes, that starts, or that is unwell has them, and loses them or itself.
+"""Temporary taints: of a node that is starting, unhealthy or about to be removed.
 
 No pod should tolerate one: it would be put on a machine that is being taken away, or on one
 without its network. Taints that stay, which a pool gives all its nodes, are the others.
@@ -23,7 +23,7 @@ from enum import Enum
 
 
 class PassingTaint(Enum):
-    """What a taint of the moment says of its node, as the end of "the node ..."."""
+    """What a temporary taint means, as the end of "the node ..."."""
 
     GOING = "is being removed"
     NOT_YET = "is not set up yet"
@@ -52,8 +52,8 @@ _BY_KEY: tuple[tuple[str, PassingTaint], ...] = (
         r"NodeWithImpairedVolumes",
         PassingTaint.UNWELL,
     ),
-    # By their words, those of tools that are not known here: that a taint is not advised to be tolerated
-    # where it could be costs a look, the other way round an outage.
+    # Unknown tools' taints are recognised by words in the key. To withhold a toleration wrongly
+    # costs the user a look; to suggest one wrongly may cost an outage.
     (r"(?i).*(terminat|shutdown|drain|disrupt|delet|evict|decommission).*", PassingTaint.GOING),
     (r"(?i).*(not-?ready|un-?initiali[sz]ed|un-?registered|startup).*", PassingTaint.NOT_YET),
     (
@@ -64,5 +64,5 @@ _BY_KEY: tuple[tuple[str, PassingTaint], ...] = (
 
 
 def moment_of(key: str) -> PassingTaint | None:
-    """Return what a taint says of the moment, by its key; None for one that stays with its node."""
+    """Return the meaning of a temporary taint's key; None for a lasting taint."""
     return next((moment for form, moment in _BY_KEY if re.fullmatch(form, key)), None)

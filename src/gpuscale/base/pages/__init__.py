@@ -1,1 +1,1 @@
-"""What pages and tables of reports are made of: scripts, styles, columns, words."""
+"""The building blocks of pages and tables: scripts, styles, columns, words."""

@@ -1,4 +1,4 @@
-"""The files that pages are made of.
+"""The files of pages, all from this package, so that pages work offline.
 
 All come from this package and nothing is ever loaded from the network, so that pages work on a
 machine without one.
@@ -23,7 +23,7 @@ _GZIP_LEVEL = 9
 
 @dataclass(frozen=True, slots=True)
 class Asset:
-    """One file as a browser gets it."""
+    """A file as sent to a browser."""
 
     content_type: str
     body: bytes
@@ -46,7 +46,7 @@ def static_text(name: str) -> str:
 
 @cache
 def asset(name: str) -> Asset:
-    """Return a file that pages may ask for, ready to send; made once per process.
+    """Return a page's file, ready to send and cached.
 
     Raises:
         NotFoundError: there is no such file.

@@ -1,4 +1,4 @@
-"""Tables as lines of text that fit a terminal's width: columns go, letters of numbers and headings stay."""
+"""Tables that fit a terminal's width: columns may be left out, numbers and headings never cut."""
 
 from collections.abc import Sequence
 
@@ -38,7 +38,7 @@ def fitted(rows: Sequence[Cells], width: int, keep: Sequence[int], spare: int) -
 
 
 def shortened(name: str, width: int) -> str:
-    """Return a name of at most `width` letters; the middle goes, as ends distinguish siblings."""
+    """Return a name shortened to `width` characters in the middle, as ends tell siblings apart."""
     if len(name) <= width:
         return name
     tail = (width - 1) // 3

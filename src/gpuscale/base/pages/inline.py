@@ -56,7 +56,7 @@ def render_page(template: str, module: str, document: Mapping[str, object], **pa
 
 
 def embeddable_json(document: Mapping[str, object]) -> str:
-    """Return JSON that can stand inside a script element: no text in it can end that element.
+    """Return JSON that can be embedded in a script element, as no text in it can end the element.
 
     Raises:
         ValueError: a number is not finite.
@@ -66,7 +66,7 @@ def embeddable_json(document: Mapping[str, object]) -> str:
 
 
 def totals_html(totals: Iterable[tuple[str, str]]) -> str:
-    """Return names and texts as a list of large figures, in which all text is escaped."""
+    """Return names and texts as a list of large figures, with all text escaped."""
     rows = (
         f"<div><dt>{html.escape(name)}</dt><dd>{html.escape(text)}</dd></div>"
         for name, text in totals
@@ -75,11 +75,11 @@ def totals_html(totals: Iterable[tuple[str, str]]) -> str:
 
 
 def hash_source(text: str) -> str:
-    """Return the source that lets a Content-Security-Policy pass this inline text and no other."""
+    """Return the Content-Security-Policy source that allows exactly this inline text."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
 def _without_module_words(source: str) -> str:
-    """Return a module's text without its imports and exports; each stands on a line of its own."""
+    """Return a module's text without its import and export lines."""
     lines = [line for line in source.splitlines() if not line.startswith("import ")]
     return "\n".join(line.removeprefix("export ") for line in lines)

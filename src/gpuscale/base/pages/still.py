@@ -1,4 +1,4 @@
-"""Pages without scripts: one HTML file that asks the network for nothing and runs nothing."""
+"""Pages without scripts: one HTML file that loads nothing."""
 
 import html
 

@@ -1,4 +1,4 @@
-"""How times, numbers and names read in a terminal. An absent value is a dash, never a zero."""
+"""Formatting of times, numbers and names for terminals. An absent value is a dash, never a zero."""
 
 import re
 
@@ -12,7 +12,7 @@ def clock_text(seconds: float) -> str:
 
 
 def seconds_text(seconds: float) -> str:
-    """Return a length of time as `22.5 s`, from two minutes on as `2 min 45 s`, or as `1 h 5 min`."""
+    """Return a duration as `22.5 s`, from two minutes on as `2 min 45 s`, or as `1 h 5 min`."""
     if seconds < 120:
         return f"{number_text(seconds)} s"
     if seconds < 3600:

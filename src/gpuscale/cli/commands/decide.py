@@ -124,7 +124,7 @@ def decide(
 
 @dataclass(frozen=True, slots=True)
 class _Names:
-    """HPAs on the cluster; no name at all is all of them."""
+    """HPAs on the cluster by name; no names mean all."""
 
     names: tuple[str, ...]
 
@@ -174,7 +174,7 @@ def _check_options(
 
 
 class _Place:
-    """Where HPAs are looked for; the cluster is found when the first is asked about."""
+    """The namespace of HPAs; the cluster is connected to at the first request."""
 
     def __init__(
         self,
@@ -193,7 +193,7 @@ class _Place:
         return cluster_settings(*self._given)
 
     def look(self, names: _Names) -> "tuple[SeenHpa | GpuscaleError, ...]":
-        """Return what the controller sees of each HPA, or why that can't be read."""
+        """Return what the controller of each HPA sees, or why that can't be read."""
         import asyncio
 
         from gpuscale.base.clock import WallClock
@@ -212,13 +212,13 @@ class _Place:
 
 @dataclass(frozen=True, slots=True)
 class _Fault:
-    """Why a document has no answer."""
+    """Why a document gets no answer."""
 
     messages: tuple[str, ...]
 
 
 def _of_file(name: str) -> "Iterator[DecisionRequest | _Fault]":
-    """Return what each document of a file asks, in their order."""
+    """Return the requests in a file's documents, in order."""
     try:
         text = read_text(name)
     except ConfigError as error:
@@ -228,7 +228,7 @@ def _of_file(name: str) -> "Iterator[DecisionRequest | _Fault]":
 
 
 def _hint(name: str) -> str:
-    """Return what to say instead, where what should be a file looks like a thing on the cluster."""
+    """Return a suggestion if an argument that should be a file looks like an HPA on the cluster."""
     path = Path(name)
     if path.exists() or name == STDIN or path.suffix:
         return ""
@@ -265,7 +265,7 @@ def _of_text(text: str, source: str) -> "Iterator[DecisionRequest | _Fault]":
 
 
 class _Printer:
-    """Prints answers on standard output and faults on standard error, and knows the exit code."""
+    """Prints answers on standard output and faults on standard error, and keeps the exit code."""
 
     def __init__(self, output: Output) -> None:
         self.code = 0
@@ -300,7 +300,7 @@ class _Printer:
         self.code = _FAULT
         if self._output is not Output.TEXT:
             self._document({"error": list(fault.messages)})
-        if fault != self._last_fault:  # a cluster that is down says the same of every HPA
+        if fault != self._last_fault:  # an unreachable cluster gives the same error for every HPA
             sys.stdout.flush()
             for message in fault.messages:
                 print(f"gpuscale: {printable(message)}", file=sys.stderr)
@@ -329,7 +329,7 @@ def _show_styled() -> "Callable[[StyledLine], None]":
 
 
 def _watch(names: Sequence[_Names], place: _Place, printer: _Printer) -> None:
-    """Print answers whenever they change; ends only where nothing can be read at first."""
+    """Print answers whenever they change; ends only if nothing can be read at first."""
     shown: dict[str, object] = {}
     while True:
         for each in names:
@@ -346,7 +346,7 @@ def _watch(names: Sequence[_Names], place: _Place, printer: _Printer) -> None:
 
 
 def _gist(request: "DecisionRequest | _Fault") -> object:
-    """Return what has to change for an answer to be shown again; values and waits change all the time."""
+    """Return the part of an answer whose change is shown; values and waits change all the time."""
     from gpuscale.hpa.decisions import decide_request
 
     if isinstance(request, _Fault):

@@ -198,7 +198,7 @@ async def _examine(cluster: "KubeSettings", settings: "GatherSettings") -> "Chai
 def _repaired(
     cluster: "KubeSettings", report: "ChainReport", output: Output, *, asks: bool
 ) -> "list[ClusterFinding]":
-    """Return the findings whose fix was applied; each is reported now: the next answer may be Ctrl-C.
+    """Return the findings whose fix was applied, each as soon as it was, as Ctrl-C may come next.
 
     Questions are asked outside the event loop, where Ctrl-C would not end the wait for an answer.
     """
@@ -230,7 +230,7 @@ async def _repair(cluster: "KubeSettings", finding: "ClusterFinding") -> None:
 
 
 def _ask(finding: "ClusterFinding") -> bool:
-    """Return whether somebody at the terminal agrees; the report may go elsewhere."""
+    """Ask a user at the terminal for consent, even if the report goes to a file."""
     sys.stdout.flush()
     question = f"[{finding.check.id}] {finding.where}: {finding.fix.say}"
     print(printable(question), file=sys.stderr)
@@ -241,7 +241,7 @@ def _ask(finding: "ClusterFinding") -> bool:
 def _access(
     url: str | None, token_file: Path | None, identity: str | None
 ) -> "SourceAccess | None":
-    """Return what requests to an address past the API server carry."""
+    """Return credentials and TLS for requests to addresses that bypass the API server."""
     given = {"--prometheus-token-file": token_file, "--prometheus-identity": identity}
     found = [name for name, value in given.items() if value is not None]
     if not found:
@@ -265,7 +265,7 @@ def _agent_access(
     server_name: str | None,
     user: tuple[str | None, Path | None],
 ) -> "SourceAccess | None":
-    """Return what requests to agents past the API server carry, and whom they trust."""
+    """Return credentials and TLS for requests to agents that bypass the API server."""
     username, password_file = user
     given = {
         "--agent-ca-file": ca_file,

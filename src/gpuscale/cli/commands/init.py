@@ -341,7 +341,7 @@ def init(
 
 
 def _check_place(path: Path, *, force: bool) -> None:
-    """Check that a file can be written, before anybody has answered a question for it.
+    """Raise if a file can't be written, before the user answers questions.
 
     Raises:
         UsageError: it is there already, or there is no folder for it.
@@ -355,7 +355,7 @@ def _check_place(path: Path, *, force: bool) -> None:
 
 
 def _destination(output: str | None, output_file: str) -> tuple[Output, Path | None]:
-    """Return how values are printed, and where they are written; None is standard output."""
+    """Return the output's format and file; None is standard output."""
     if output in _FORMATS:
         return _FORMATS[output], None
     if output not in (None, Output.TEXT.value):
@@ -366,7 +366,7 @@ def _destination(output: str | None, output_file: str) -> tuple[Output, Path | N
 
 
 def _looked_at(kubeconfig: Path | None, context: str | None, look: bool | None) -> "Detected":
-    """Return what the cluster shows; nothing where it was not asked for and there is none that answers.
+    """Return the facts about the cluster; none if there is no cluster and it was not asked for.
 
     Raises:
         CouldNotLookError, UsageError: it was asked for, and can't be reached or read.
@@ -423,7 +423,7 @@ def _image(text: str) -> str:
 
 
 def _complete(answers: "Answers", found: "Detected") -> "Answers":
-    """Return the answers with what the cluster leaves no doubt about.
+    """Return the answers, completed by unambiguous facts about the cluster.
 
     Raises:
         UsageError: something is missing, and there is no terminal to ask at.

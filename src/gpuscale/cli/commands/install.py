@@ -147,7 +147,7 @@ def uninstall(
 async def _prepared(
     values: "Values", name: str, cluster: "KubeSettings", *, adapts: bool, replaces: bool
 ) -> "tuple[Object, ...]":
-    """Return the objects to apply, and say what the cluster has to do with them.
+    """Return the objects to apply, and print what was adapted to the cluster.
 
     Raises:
         UsageError: the account lacks rights, or no node could start the image.
@@ -213,7 +213,7 @@ async def _uninstall(name: str, cluster: "KubeSettings", wait_s: float) -> "list
 
 
 def open_client(cluster: "KubeSettings") -> "KubeClient":
-    """Return a client of a cluster, which is patient with one that is busy.
+    """Return a client that is patient with a busy API server.
 
     Raises:
         UsageError: there is no usable kubeconfig.
@@ -224,7 +224,7 @@ def open_client(cluster: "KubeSettings") -> "KubeClient":
 
 
 def _run(work: Coroutine[object, object, T]) -> T:
-    """Return what the work gives; an interruption lets it take back what it did before it ends.
+    """Run work and return its result; on Ctrl-C it may undo its changes before it ends.
 
     Raises:
         UnavailableError: it was interrupted.
@@ -254,7 +254,7 @@ def _tell(line: str) -> None:
 
 
 def _documents(changes: "Sequence[ClusterChange]") -> list[dict[str, str | None]]:
-    """Return changes for programs; what is in no namespace has none."""
+    """Return changes as data for programs; cluster-wide objects have no namespace."""
     return [
         {
             "kind": each.reference.kind,

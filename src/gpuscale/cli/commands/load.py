@@ -67,7 +67,7 @@ _USERS = 10
 
 
 class ArrivalPattern(Enum):
-    """How requests follow each other."""
+    """The spacing of requests."""
 
     POISSON = "poisson"
     EVEN = "even"
@@ -277,7 +277,7 @@ def _watch(
     kubeconfig: Path | None,
     context: str | None,
 ) -> "WatchedHpa | WatchedUp | None":
-    """Return what is watched while the load runs; None where nothing is."""
+    """Return the watcher to run during the load; None if nothing is watched."""
     if hpa is not None and up is not None:
         raise UsageError("found --watch-hpa and --watch-up, expected one of them")
     watched = watched_hpa(hpa, namespace, kubeconfig, context)
@@ -305,18 +305,18 @@ def _run(
 
 
 def _ignore(_row: "RunSecond") -> None:
-    """Show nothing: standard error is no terminal."""
+    """Do nothing: standard error is no terminal."""
 
 
 def _show(row: "RunSecond") -> None:
-    """Show the second that passed, on one line that each second replaces."""
+    """Print the last second's figures on a line that the next second replaces."""
     p99 = "-" if row.p99_ms is None else shown_ms(row.p99_ms)
     text = f"{row.t_s + 1} s  {row.sent}/s sent  {row.errors} failed  {row.in_flight} in flight  p99 {p99}"
     print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
 
 
 def _print(document: dict[str, Any], timeline: "Timeline | None", output: Output) -> None:
-    """Print the result, and what each hop saw where something was watched."""
+    """Print the result, and each hop's figures if something was watched."""
     from gpuscale.load import load_text
 
     if output is not Output.TEXT:

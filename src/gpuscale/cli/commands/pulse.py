@@ -72,5 +72,5 @@ async def _pulse(
         watch = PulseWatch(client, clock, snapshot, look, urls, access)
         load = "the load begins" if settings.url else "start the load now"
         notice = printable(f"{look.about}: {load}; this ends within {settings.for_s:g} s or so")
-        # Beside the output that programs read.
+        # On standard error, as programs read the output.
         return await watch.pulse(settings, lambda: typer.echo(notice, err=True))

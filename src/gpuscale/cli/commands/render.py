@@ -81,7 +81,7 @@ def render(
 
 
 def read_values(name: str, kubernetes: "KubernetesVersion | None" = None) -> "Values":
-    """Return the values of a file, and say what is worth knowing about them.
+    """Return a file's values, and print warnings about them.
 
     Args:
         name: of the file; - is standard input.
@@ -136,7 +136,7 @@ def _object_files(objects: "tuple[Object, ...]") -> dict[str, str]:
 
 
 def _files_beside(values: "Values") -> dict[str, str]:
-    """Return what is no object of the installation: the node pool, rules and dashboards as files."""
+    """Return the files that are no objects: node pool, rules, dashboards."""
     from gpuscale.ops.install import board_files, pool_files, rule_texts
 
     return {

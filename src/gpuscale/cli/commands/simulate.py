@@ -54,7 +54,7 @@ class FidelityChoice(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class _How:
-    """How a setup is run."""
+    """How to run a setup."""
 
     seed: int | None
     rules: tuple[Path, ...]
@@ -97,7 +97,7 @@ def simulate(
         typer.Option(
             "--set",
             metavar="PATH=VALUE",
-            # A path in here would be cut off on a terminal of 80 columns.
+            # An 80-column terminal would cut off a path in this text.
             help="Set a field of the scenario for this run, as in the example above; a rate there scales a "
             "load of several rates to that highest one. May be given again.",
         ),
@@ -201,7 +201,7 @@ def simulate(
 def _old_options(
     output: Output, files: dict[str, str], json_file: str | None, html_file: str | None
 ) -> tuple[Output, dict[str, str], bool]:
-    """Return what is printed and written when the old spellings count too; the last: print the report."""
+    """Return the outputs with the deprecated options included; the last item: whether to print the report."""
     if json_file is not None:
         deprecated("--json", "-o json, or --output-file FILE.json")
     if html_file is not None:
@@ -218,7 +218,7 @@ def _old_options(
 
 
 def _form(suffix: str) -> Callable[[Mapping[str, object]], Content]:
-    """Return what makes a file of a document; a package that is missing fails here, before the run."""
+    """Return a function that renders a document; a missing package raises here, before the run."""
     if suffix == ".json":
         return _json
     if suffix == ".html":
@@ -274,7 +274,7 @@ def _run(setup: "Setup", how: _How) -> dict[str, object]:
 
 
 class _Bar(ExitStack):
-    """A progress bar on standard error, from the time on that one begins to wonder; gone in the end."""
+    """A progress bar on standard error, shown once a run takes long, and removed at its end."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -282,7 +282,7 @@ class _Bar(ExitStack):
         self._bar: Progress | None = None
 
     def update(self, share: float) -> None:
-        """Show how much of the work is done, 0 to 1."""
+        """Show the done share, from 0 to 1."""
         if self._bar is None and time.monotonic() >= self._from_s:
             from rich.console import Console
             from rich.progress import Progress

@@ -238,7 +238,7 @@ def check_so_far(answers: "Answers", found: "Detected") -> None:
 
 
 def _by_flag(problem: Problem) -> str:
-    """Return what is wrong with the flag that made a field, instead of with a line of a file to be."""
+    """Return a fault with the flag that set a field, in place of a line in the future file."""
     field = problem.field or ""
     flag = next((flag for prefix, flag in _FLAGS.items() if field.startswith(prefix)), None)
     text = str(replace(problem, source="", line=None)).removeprefix(": ")

@@ -68,7 +68,7 @@ def _asked(
     answers: "Answers",
     found: "Detected",
 ) -> "Answers":
-    """Return the answers with one more, under its name, which fits all that was said before."""
+    """Return the answers with one more, asked for until it fits the earlier ones."""
 
     def checked(text: str) -> "Answers":
         said: Answers = replace(answers, **{name: read(text)})
@@ -208,7 +208,7 @@ def _image(answers: "Answers", found: "Detected") -> "Answers":
 
 
 def _presence(answers: "Answers", found: "Detected") -> "Answers":
-    """Ask about an image that names no registry: it may be on the nodes already."""
+    """Ask about an image without a registry, which may be on the nodes already."""
     from gpuscale.ops.install import has_registry, parse_image
 
     repository, _ = parse_image(answers.image or _IMAGE)

@@ -17,7 +17,7 @@ class NoAnswerError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked for."""
+    """A question to the user."""
 
     prompt: str
     default: str | None = None
@@ -29,7 +29,7 @@ class Question:
 
 
 def ask(question: Question, read: Callable[[str], T]) -> T:
-    """Return an answer, once there is one that can be taken.
+    """Ask until an answer is valid, and return it.
 
     Args:
         question: to print on standard error, which is where people look while output goes to a file.
@@ -78,7 +78,7 @@ def _chosen(text: str, choices: Mapping[str, str]) -> str:
 
 
 def one_of(text: str, known: Sequence[str]) -> str:
-    """Return a text that is one of a few.
+    """Check that a text is one of some choices.
 
     Raises:
         ValueError: it is not; with the one that may be meant.
@@ -89,7 +89,7 @@ def one_of(text: str, known: Sequence[str]) -> str:
 
 
 def unknown(text: str, known: Sequence[str]) -> ValueError:
-    """Return the error for a text that is none of a few; with the one that may be meant."""
+    """Return the error for an unknown text, with a suggestion."""
     near = closest(text, known, cutoff=0.6)
     hint = f"; did you mean {near}?" if near else ""
     return ValueError(f"found {text!r}, expected one of: {', '.join(known)}{hint}")

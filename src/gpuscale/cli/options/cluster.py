@@ -1,4 +1,4 @@
-"""Which cluster a command is about, found as kubectl finds it, and the question before it is changed."""
+"""Options that select a cluster as kubectl does, and the confirmation before it is changed."""
 
 import os
 import sys
@@ -71,7 +71,7 @@ def namespace_option(help_: str, default: str) -> Any:  # noqa: ANN401 - typer k
 
 
 class CouldNotLookError(GpuscaleError):
-    """A question about a cluster could not be asked, which is no answer; exit code 2."""
+    """A cluster could not be asked, so that there is no answer; exit code 2."""
 
 
 def cluster_settings(kubeconfig: Path | None, context: str | None) -> "KubeSettings":
@@ -99,7 +99,7 @@ def context_namespace(settings: "KubeSettings") -> str:
 
 
 def kubectl_options(kubeconfig: Path | None, context: str | None) -> str:
-    """Return what leads kubectl, and our own commands, to the same cluster; begins with a blank."""
+    """Return the options that lead kubectl and our commands to the same cluster; starts with a space."""
     import shlex
 
     given = (("--kubeconfig", kubeconfig), ("--context", context))
@@ -107,7 +107,7 @@ def kubectl_options(kubeconfig: Path | None, context: str | None) -> str:
 
 
 def show_cluster(settings: "KubeSettings") -> None:
-    """Say on standard error which cluster a command is about.
+    """Print the cluster that a command is about, on standard error.
 
     Raises:
         UsageError, ConfigError: there is no usable kubeconfig.
@@ -118,7 +118,7 @@ def show_cluster(settings: "KubeSettings") -> None:
 
 
 def check_can_ask(what: str, *, yes: bool) -> None:
-    """Return if `confirm` has somebody to ask, or need not; for commands that do other work first.
+    """Raise if `confirm` would need a user and there is none; for commands with work before it.
 
     Raises:
         UsageError: there is no terminal to ask at.
@@ -128,7 +128,7 @@ def check_can_ask(what: str, *, yes: bool) -> None:
 
 
 def confirm(what: str, *, yes: bool) -> None:
-    """Go on with a change of a cluster only if that is meant.
+    """Raise unless the change of a cluster is confirmed.
 
     Args:
         what: the change, as a verb in the imperative: `install gpuscale`.
@@ -149,7 +149,7 @@ def confirm(what: str, *, yes: bool) -> None:
 
 @contextmanager
 def looking() -> Iterator[None]:
-    """Distinguish a cluster that can't be asked from one with faults.
+    """Turn errors of reaching a cluster into an exit code other than that of faults found.
 
     Raises:
         CouldNotLookError: the cluster can't be reached, or refuses to be read.

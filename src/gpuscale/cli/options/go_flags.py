@@ -7,7 +7,7 @@ from gpuscale.base.flags import Flag
 
 
 def plain_arguments(args: Sequence[str], find: Callable[[str], Flag | None]) -> list[str]:
-    """Return Go-style arguments as click reads them: long names, and a value for each flag.
+    """Return Go-style arguments in click's form: long names, a value for each flag.
 
     Args:
         args: as they were typed.
@@ -27,7 +27,7 @@ def _plain_argument(arg: str, find: Callable[[str], Flag | None]) -> list[str]:
 
 
 def names_of(flags: Mapping[str, Flag]) -> dict[str, Flag]:
-    """Return flags by each name that they are given by, with its dashes."""
+    """Return flags by each of their names with dashes."""
     return {f"--{name}": flag for name, flag in flags.items()} | {
         f"-{flag.alias}": flag for flag in flags.values() if flag.alias
     }
@@ -36,7 +36,7 @@ def names_of(flags: Mapping[str, Flag]) -> dict[str, Flag]:
 def given_texts(
     plain: Sequence[str], find: Callable[[str], Flag | None]
 ) -> dict[str, list[str]] | None:
-    """Return all texts of flags by name; None where there is more than flags with values: help, a command.
+    """Return all flags' texts by name; None if there are other arguments, such as help or a command.
 
     Args:
         plain: as `plain_arguments` returns them.

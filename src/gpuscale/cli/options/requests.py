@@ -1,4 +1,4 @@
-"""The request that a command sends again and again, and what its users were promised."""
+"""The options for the request of a load, and for its objectives."""
 
 from base64 import b64encode
 from dataclasses import replace
@@ -40,7 +40,7 @@ def request_of(
     *,
     is_insecure: bool,
 ) -> "LoadRequest":
-    """Return the request; what the command line says comes before what a plan says.
+    """Return the request; the command line overrides a plan.
 
     The requests of a plan are sent in turn, unless the command line has a URL, method or body of its own.
 
@@ -102,11 +102,11 @@ def request_of(
 def _without_credentials(
     url: str, headers: list[tuple[str, str]]
 ) -> tuple[str, list[tuple[str, str]]]:
-    """Return a URL without the name and password that it may begin with, which become a header."""
+    """Return a URL without user and password, which become a header."""
     try:
         parts = urlsplit(url)
     except ValueError:
-        return url, headers  # the sender says what is wrong with it
+        return url, headers  # the sender reports its fault
     given, at, place = parts.netloc.rpartition("@")
     if not at:
         return url, headers

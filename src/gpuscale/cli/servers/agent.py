@@ -65,7 +65,7 @@ def run(texts: Mapping[str, Sequence[str]]) -> None:
 
 
 def _needs_tls(settings: "ExporterSettings") -> bool:
-    """Return whether the agent serves over TLS, or is a client of the API server."""
+    """Return whether the agent needs TLS: as a server, or as a client of the API server."""
     web = (settings.web_config_file, settings.web_users_folder)
     if web != (None, None) or settings.counters_map is not None:
         return True
@@ -93,7 +93,7 @@ async def _serve(settings: "ExporterSettings") -> None:
     service = ExporterService(settings, counters_text=await counters_text(settings))
     stop = stop_event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, service.reload)
-    # What is there by now stays, and the garbage collector need not go through it again.
+    # Objects made so far will stay, so that the garbage collector need not scan them again.
     gc.collect()
     gc.freeze()
     await service.run(stop, _announce)

@@ -17,7 +17,7 @@ _ELSEWHERE = (
 
 
 def run(words: Sequence[str]) -> None:
-    """Answer what is no plain run of the agent: print help or version, or say what is wrong.
+    """Handle arguments other than a plain run: help, version, mistakes.
 
     Raises:
         UsageError: another command, or a wrong argument of the agent.
@@ -49,7 +49,7 @@ def _agent_help() -> Iterator[str]:
 
 
 def _mistake(args: Sequence[str]) -> str:
-    """Return what is wrong with arguments that are not all flags with their values."""
+    """Return the error for invalid arguments."""
     words = iter(plain_arguments(args))
     for word in words:
         if word.removeprefix("--") not in FLAGS:

@@ -10,7 +10,7 @@ import os
 _STDIN, _STDOUT, _STDERR = 0, 1, 2
 _ALIVE = b"\n"
 if __name__ == "__main__":
-    # A sign of life: what follows takes a minute of a process that gets a fiftieth of a core.
+    # A sign of life before the imports, which take a minute with a fiftieth of a core.
     os.write(_STDOUT, _ALIVE)
 
 import asyncio
@@ -51,7 +51,7 @@ def main() -> int:
         raise TypeError(f"found {settings!r}, expected settings")
     _allow_connections()
     status = os.dup(_STDOUT)
-    os.dup2(_STDERR, _STDOUT)  # what a library prints is no status
+    os.dup2(_STDERR, _STDOUT)  # output of libraries is no status
     os.set_blocking(status, False)
     return _run(settings, status)
 
@@ -59,7 +59,7 @@ def main() -> int:
 def _allow_connections() -> None:
     """Open as many files as the system lets; each agent is one, and the usual limit is 1 024."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with suppress(OSError, ValueError):  # macOS calls it unlimited, and takes less
+    with suppress(OSError, ValueError):  # macOS reports no limit, but accepts less
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
@@ -74,7 +74,7 @@ def _run(settings: CollectorSettings, status: int) -> int:
     with suppress(BlockingIOError, BrokenPipeError):
         os.write(status, _ALIVE)
     set_up_log(settings.log_level)
-    # Series are many, and next to none of them are in cycles.
+    # There are many series, and almost none in reference cycles.
     gc.collect()
     gc.freeze()
     gc.set_threshold(*_COLLECT_AFTER)
@@ -104,7 +104,7 @@ def _take_orders(
     change_wanted: Callable[[WantedNames], None],
 ) -> None:
     """Pass on what comes by the input; its end stops the process, whatever the event loop is busy with."""
-    with suppress(EOFError, OSError, RuntimeError):  # RuntimeError: the loop has already ended
+    with suppress(EOFError, OSError, RuntimeError):  # RuntimeError: the event loop has ended
         while True:
             message = read_frame(_STDIN)
             if isinstance(message, WantedNames):

@@ -28,7 +28,7 @@ _BY_NAME = go_flags.names_of(FLAGS)
 
 def plain_arguments(args: Sequence[str]) -> list[str]:
     """Return Go-style arguments as click reads them."""
-    if "why" not in args:  # which has a --kubeconfig of its own
+    if "why" not in args:  # which has its own --kubeconfig
         args = [re.sub("^--kubeconfig(?==|$)", "--lister-kubeconfig", arg) for arg in args]
     return go_flags.plain_arguments(args, _BY_NAME.get)
 
@@ -47,7 +47,8 @@ def run(texts: Mapping[str, Sequence[str]]) -> None:
     Raises:
         GpuscaleError: a flag or a file is wrong; an address or the API server is not there.
     """
-    # What is imported and read at the start stays; looking for garbage in it is a tenth of the time.
+    # Objects loaded at the start will stay; scanning them for garbage would take a tenth of the
+    # time.
     gc.disable()
     import_aiohttp()
     from gpuscale.server.metricsapi import read_settings

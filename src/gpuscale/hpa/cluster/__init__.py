@@ -1,1 +1,1 @@
-"""What Kubernetes does with pods and nodes besides the HPA: scheduling and node autoscaling; pure."""
+"""Kubernetes' scheduling and node autoscaling; pure."""

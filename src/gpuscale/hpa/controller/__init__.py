@@ -1,4 +1,4 @@
-"""What stands around one sync: where metrics come from, who selects which pods, other policies."""
+"""Around a sync: clients of metrics, selectors of HPAs, other policies."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""Where an HPA's metrics come from, and how answers become observations.
+"""The source of an HPA's metrics, and the conversion of answers to observations.
 
 The simulator answers from its store, the live loop asks a metrics API over HTTP. Either is a `MetricsClient`;
 `observe` turns its answers into what `decide` takes.
@@ -34,7 +34,7 @@ from gpuscale.hpa.types import (
 
 
 class MetricsClient(Protocol):
-    """Answers what an HPA controller asks.
+    """Answers an HPA controller's metric requests.
 
     Every method raises a GpuscaleError with the bare reason where there is no answer.
     """

@@ -1,4 +1,4 @@
-"""How many replicas: the seam that every replica autoscaler fits in, and the HPA's own policy.
+"""The interface of replica autoscalers, and the HPA's own policy.
 
 The caller of a policy fetches what is in a `ReplicaRequest`, asks `decide`, and applies the Decision. In
 virtual time and in the live loop that is `lab.sim.autoscaler`.
@@ -24,7 +24,7 @@ from gpuscale.hpa.types import (
 
 @dataclass(frozen=True, slots=True)
 class ReplicaRequest:
-    """What is known at one sync of one autoscaler."""
+    """The facts for one sync of one autoscaler."""
 
     hpa: HorizontalPodAutoscaler
     """Names the target, its bounds and its metrics."""
@@ -41,7 +41,7 @@ class ReplicaRequest:
 
 
 class ReplicaPolicy(Protocol):
-    """Decides the replicas of one target. Each HPA has an object of its own, which may remember."""
+    """Decides a target's replicas. Each HPA has its own instance, which may keep state."""
 
     def decide(self, request: ReplicaRequest) -> Decision:
         """Return what to do now; the caller writes the scale where it changes."""

@@ -1,4 +1,4 @@
-"""A decision as the plain data that `gpuscale decide --output json` prints."""
+"""A decision as plain data for `gpuscale decide --output json`."""
 
 from collections.abc import Iterable
 
@@ -13,7 +13,7 @@ _GAVE_UP = frozenset({"FailedComputeMetricsReplicas", "FailedGetScale"})
 
 
 def answer(request: DecisionRequest, decision: Decision) -> dict[str, object]:
-    """Return the answer to a document; what is not known is None.
+    """Return a document's answer; unknown values are None.
 
     `name`, `namespace`, `status` and `unknown` are there only where the document has them.
     """
@@ -52,7 +52,7 @@ def _conditions(conditions: Iterable[Condition]) -> list[dict[str, object]]:
 def _status(
     reported: ReportedStatus, request: DecisionRequest, decision: Decision
 ) -> dict[str, object]:
-    """Return what the cluster's controller wrote, and where that is not what was decided."""
+    """Return the status that the cluster's controller wrote, and its differences from the decision."""
     return {
         "currentReplicas": reported.current_replicas,
         "desiredReplicas": reported.desired_replicas,
@@ -80,7 +80,7 @@ def current_text(status: MetricStatus) -> str | None:
 
 
 def current_milli(status: MetricStatus) -> int | None:
-    """Return the value that was held against the target, where that is no percentage."""
+    """Return the value that was compared with the target, unless it is a percentage."""
     if status.average_value_milli is not None:
         return status.average_value_milli
     return status.value_milli

@@ -1,4 +1,4 @@
-"""Where the status of the cluster's own controller says otherwise than a decision, and why that may be."""
+"""Differences between the status of the cluster's controller and our decision, with explanations."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ _STABILIZED = frozenset({"ScaleDownStabilized", "ScaleUpStabilized"})
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One thing that the status says otherwise."""
+    """A difference between status and decision."""
 
     field: str
     """`currentReplicas`, `desiredReplicas`, or the type of a condition."""
@@ -28,7 +28,7 @@ class Difference:
 
 
 def differences(request: DecisionRequest, decision: Decision) -> tuple[Difference, ...]:
-    """Return where the status says otherwise; none where there is no status to compare with.
+    """Return the differences from the status; none without a status.
 
     A condition that this sync does not touch stays as it was, which is no difference.
     """
@@ -50,7 +50,7 @@ def _counts(status: ReportedStatus, decision: Decision) -> Iterator[Difference]:
     if status.current_replicas != current and not is_followed:
         why = "Somebody else scaled the target since the controller's last sync."
         yield Difference("currentReplicas", str(status.current_replicas), str(current), why)
-    # Where it can't decide, the controller leaves the count of its last decision.
+    # If no count can be computed, the controller's status keeps the last one.
     if status.desired_replicas != decision.desired_replicas and could_decide(decision):
         yield Difference(
             "desiredReplicas",
@@ -69,7 +69,7 @@ def _conditions(status: ReportedStatus, decision: Decision) -> Iterator[Differen
         if decided.type == ABLE_TO_SCALE and (
             decision.rescale or _has_just_scaled(status, decision)
         ):
-            continue  # it says no more than the counts
+            continue  # it adds nothing to the counts
         if found is not None and _words(found) == _words(decided):
             continue
         there, reasons = "none", {decided.reason}

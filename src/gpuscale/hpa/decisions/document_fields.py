@@ -1,4 +1,4 @@
-"""What the fields of a Decision document have in common: ages, counts, values, and no unknown names."""
+"""Fields that parts of a Decision document share: ages, counts, values, and unknown names."""
 
 from fractions import Fraction
 
@@ -17,7 +17,7 @@ _LONGEST_SHOWN = 60
 
 
 def note_unknown(fields: Fields, *names: str) -> None:
-    """Note each field that is none of these."""
+    """Record each unknown field."""
     for name in fields.data:
         if name not in names:
             known = f"the fields here are {', '.join(names)}"
@@ -42,13 +42,13 @@ def span_ms(fields: Fields, key: str) -> int | None:
 
 
 def moment_ms(fields: Fields, key: str) -> int | None:
-    """Return when it was, from a field in seconds before now; None where it is not set."""
+    """Return a time given as seconds before now; None if absent."""
     age_ms = span_ms(fields, key)
     return None if age_ms is None else NOW_MS - age_ms
 
 
 def measured_ms(fields: Fields) -> int:
-    """Return when it was, from the field `age`; without one that is now."""
+    """Return a measurement's time, from its `age`; now if absent."""
     found_ms = moment_ms(fields, "age")
     return NOW_MS if found_ms is None else found_ms
 
@@ -56,7 +56,7 @@ def measured_ms(fields: Fields) -> int:
 def whole_number(
     fields: Fields, key: str, default: int | None = None, *, least: int = 0, most: int = MAX_INT32
 ) -> int:
-    """Return a whole number within bounds; one without a default is required."""
+    """Return an integer within bounds; it is required if there is no default."""
     if default is None and key not in fields:
         fields.note((key,), _REQUIRED)
         return least
@@ -78,7 +78,7 @@ def value_milli(fields: Fields, key: str) -> int:
 
 
 def milli_of(fields: Fields, path: Path, value: object) -> int:
-    """Return the thousandths of the value at a path below these fields; 0 where it can't be read."""
+    """Return the value at a path below these fields, in thousandths; 0 if invalid."""
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
         fields.note(path, QUANTITY, found=shown(value))
         return 0
@@ -94,7 +94,7 @@ def milli_of(fields: Fields, path: Path, value: object) -> int:
 
 
 def requests(fields: Fields, key: str = "requests") -> dict[str, Quantity]:
-    """Return a mapping of requests; no amount in it may lie below zero."""
+    """Return a mapping of requests, none of them negative."""
     found = fields.quantities(key)
     for name, quantity in found.items():
         if not 0 <= quantity.milli_value() <= MAX_INT64:

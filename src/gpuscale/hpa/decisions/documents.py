@@ -54,7 +54,7 @@ _HPA_KIND = "HorizontalPodAutoscaler"
 
 @dataclass(frozen=True, slots=True)
 class DecisionRequest:
-    """What one document asks: an HPA, and all that its controller would look at now."""
+    """A document's content: an HPA, and all that its controller would read now."""
 
     place: str
     """File and line of the document."""
@@ -118,7 +118,7 @@ def decide_request(request: DecisionRequest) -> Decision:
 
 
 def read_decision(document: Document) -> DecisionRequest:
-    """Return what a document asks.
+    """Read a document.
 
     Raises:
         ConfigError: it is no Decision, or with every fault in it.
@@ -126,7 +126,7 @@ def read_decision(document: Document) -> DecisionRequest:
     fields = Fields(document, document.data)
     spec = _spec(fields)
     meta = fields.child("metadata")
-    meta.labels("labels")  # only checked; what else Kubernetes' metadata may hold is passed over
+    meta.labels("labels")  # only validated; other metadata is ignored
     meta.labels("annotations")
     name, namespace = meta.text("name"), meta.text("namespace")
     config = spec.child("config")
@@ -166,7 +166,7 @@ def read_decision(document: Document) -> DecisionRequest:
 
 
 def _spec(fields: Fields) -> Fields:
-    """Return the `spec` of a Decision; a document of another kind is refused before it is read."""
+    """Return the `spec` of a Decision; another kind is refused first."""
     fields.finish()
     if fields.data.get("kind") == _HPA_KIND:
         meta = Fields(fields.document, fields.data).child("metadata")
@@ -204,7 +204,7 @@ def _spec(fields: Fields) -> Fields:
 
 
 def _mapping(fields: Fields, key: str) -> Fields | None:
-    """Return the mapping below a required key, or None with the fault noted."""
+    """Return the mapping below a required key; None after recording a fault."""
     child = fields.child(key, required=True)
     return child if isinstance(fields.data.get(key), dict) else None
 
@@ -265,7 +265,7 @@ def _seconds(config: Fields, key: str, default: int) -> int:
 def _hpa(
     spec: Fields, settings: ControllerSettings, kubernetes: KubernetesVersion | None
 ) -> HorizontalPodAutoscaler | None:
-    """Return the HPA, or None where something about it is wrong."""
+    """Return the HPA; None if it has faults."""
     fields = _mapping(spec, "hpa")
     if fields is None:
         return None
@@ -292,7 +292,7 @@ def _hpa(
 
 
 def _scale(spec: Fields, reported: ReportedStatus | None) -> tuple[Scale, str]:
-    """Return the target's scale, or the count that the status has and why the scale could not be read."""
+    """Return the target's scale, or the count in the status and why the scale can't be read."""
     fields = _mapping(spec, "scale")
     if fields is None:
         return Scale(0, 0, ""), ""
@@ -325,8 +325,8 @@ def _state(spec: Fields) -> HpaState:
         recommendations.append(Recommendation(replicas, measured_ms(item)))
     ups = tuple(_scale_event(item) for item in history.items("scaleUps"))
     downs = tuple(_scale_event(item) for item in history.items("scaleDowns"))
-    # Of the status only one condition matters: whether the controller itself took the target to zero.
-    # Another that the decision leaves alone would only look as if it were new.
+    # One condition matters: whether the controller itself scaled the target to zero. Others, which
+    # a decision leaves unchanged, would wrongly look new.
     hpa = spec.data.get("hpa")
     status = Fields(spec.document, hpa, (*spec.path, "hpa")).child("status")
     conditions = tuple(

@@ -1,4 +1,4 @@
-"""The `pods` of a Decision document, and which of them the scale's selector finds."""
+"""A Decision document's `pods`, and those that the scale's selector matches."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ class GivenPod:
 
 
 def read_pods(spec: Fields) -> tuple[GivenPod, ...]:
-    """Return the pods of a document; faults are noted in the fields of its `spec`."""
+    """Return a document's pods; faults are recorded in its `spec`."""
     items = tuple(spec.items("pods"))
     note_repeated(items, "name")
     return tuple(GivenPod(_pod(item), "labels" in item) for item in items)
@@ -95,7 +95,7 @@ def _ready(fields: Fields) -> ReadyCondition:
         if "readyTransitionAge" in fields:
             fields.note(("readyTransitionAge",), "only beside the field ready")
         return ReadyCondition.ABSENT
-    # YAML reads True without quotation marks as a boolean.
+    # YAML reads an unquoted True as a boolean.
     if str(value) in _READY_TEXTS:
         return ReadyCondition(str(value))
     fields.note(("ready",), f"one of {', '.join(_READY_TEXTS)}", found=shown(value))
@@ -105,13 +105,13 @@ def _ready(fields: Fields) -> ReadyCondition:
 def selected_pods(
     given: Sequence[GivenPod], selector: str
 ) -> tuple[tuple[PodInfo, ...], tuple[str, ...]]:
-    """Return the pods that the selector finds, and a note on the others."""
+    """Return the pods that the selector matches, and a note on the others."""
     try:
         found = parse_selector(selector)
     except ValueError:
         found = None
     if not found:
-        # There is none to go by, which the decision then says.
+        # Without a usable selector; the decision reports that.
         return tuple(each.pod for each in given), ()
     selected = [each.pod for each in given if _is_selected(each, found)]
     others = [each.pod.name for each in given if not _is_selected(each, found)]
@@ -130,7 +130,7 @@ def unknown_samples(
     observations: Sequence[Observation],
     pods: Sequence[PodInfo],
 ) -> tuple[str, ...]:
-    """Return a note for each metric that has samples of pods that are not the target's."""
+    """Return a note for each metric with samples of pods that are not the target's."""
     known = {pod.name for pod in pods}
     notes: list[str] = []
     for spec, observation in zip(hpa.metrics, observations, strict=False):
@@ -146,6 +146,6 @@ def unknown_samples(
 
 
 def _listed(names: Sequence[str]) -> str:
-    """Return some names, and how many more there are."""
+    """Return the first names, and the number of the others."""
     more = len(names) - _LISTED
     return ", ".join(names[:_LISTED]) + (f" and {more} more" if more > 0 else "")

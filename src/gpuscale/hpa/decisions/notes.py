@@ -1,4 +1,4 @@
-"""Which rules shaped a decision, and what to change if it should be another.
+"""Notes on a decision: which rules shaped it, and what to change for another result.
 
 Conditions report stabilization, rates and bounds. The dead band and pods that are not counted leave no
 trace in them; these are found by deciding again without the rule.
@@ -45,7 +45,7 @@ from gpuscale.signals import impossible
 
 @dataclass(frozen=True, slots=True)
 class DecisionNote:
-    """A rule that shaped a decision."""
+    """A note on a rule that shaped a decision."""
 
     rule: str
     """Its name, such as `tolerance`."""
@@ -55,7 +55,7 @@ class DecisionNote:
 
 
 def decision_notes(request: DecisionRequest, decision: Decision) -> tuple[DecisionNote, ...]:
-    """Return the rules that shaped a decision, in the order in which they are applied."""
+    """Return the notes on a decision, in the order of the rules."""
     if not decision.metrics:
         return (_without_metrics(request, decision),)
     failed = tuple(_failed_metrics(request, decision))
@@ -105,7 +105,7 @@ _IMPOSSIBLE_REMEDY = (
 
 
 def _impossible_values(spec: MetricSpec, observation: Observation) -> str:
-    """Return which values no GPU can have; the controller counts them all the same."""
+    """Return the metric values that no GPU can have; the controller counts them nevertheless."""
     match spec, observation:
         case PodsMetric(), PodValues():
             values = [
@@ -128,7 +128,7 @@ def _impossible_values(spec: MetricSpec, observation: Observation) -> str:
 
 
 def _times_target(spec: MetricSpec, status: MetricStatus) -> float:
-    """Return how many times its target a metric is; 0 where it has no value."""
+    """Return a metric's ratio to its target; 0 if it has no value."""
     target = spec.target
     if target.average_utilization is not None:
         return (status.average_utilization or 0) / target.average_utilization
@@ -251,7 +251,7 @@ def _uncounted_pods(request: DecisionRequest, decision: Decision) -> Iterator[De
             continue
         seen = request.observations[index]
         names = set(seen.pods) if isinstance(seen, PodValues | ContainerUsages) else set[str]()
-        # Only pods whose samples can count, each as if it had been ready for long.
+        # Only pods whose samples count, each as if it had been ready for long.
         measured = tuple(
             replace(pod, ready=ReadyCondition.TRUE, ready_transition_ms=0, start_ms=0)
             for pod in request.pods
@@ -269,7 +269,7 @@ def _uncounted_pods(request: DecisionRequest, decision: Decision) -> Iterator[De
 
 
 def _asked_if(decision: Decision, index: int, other: DecisionRequest) -> int | None:
-    """Return what the metrics would ask for if one of them saw another request; None if the same."""
+    """Return the count that the metrics would propose for another request; None if unchanged."""
     instead = decide_request(other).metrics[index]
     if instead.proposed_replicas is None or decision.metrics[index].proposed_replicas is None:
         return None
@@ -283,7 +283,7 @@ def _asked(decision: Decision) -> int:
 
 
 def _highest(statuses: Sequence[MetricStatus]) -> int:
-    """Return the highest count that is asked for; one below zero counts as none."""
+    """Return the highest proposed count; a negative one counts as none."""
     counts = [s.proposed_replicas for s in statuses if s.proposed_replicas is not None]
     return max([0, *counts])
 
@@ -349,7 +349,7 @@ def _stabilization(request: DecisionRequest, decision: Decision) -> Iterator[Dec
         window_s = scale_down_window_s(behavior, window_s)
     asked = _asked(decision)
     seed = Recommendation(request.scale.spec_replicas, NOW_MS)
-    # The count holds until no recommendation of the window stands against what is asked.
+    # The count is kept until no recommendation in the window is above the proposal.
     against = [
         each.time_ms
         for each in request.state.recommendations or (seed,)
@@ -363,7 +363,7 @@ def _stabilization(request: DecisionRequest, decision: Decision) -> Iterator[Dec
         if request.is_first_sync
         else ""
     )
-    most = "at most " if request.unknown else ""  # what the memory really holds may be older
+    most = "at most " if request.unknown else ""  # the controller's memory may be older
     yield DecisionNote(
         "stabilization",
         f"The metrics ask for {asked}; the {kept} count of the last {window} holds.{first}",
@@ -423,6 +423,6 @@ def _policy_limit(direction: str, rules: ScalingRules, decision: Decision) -> De
 
 
 def _reason(decision: Decision, kind: str) -> str:
-    """Return the reason of a condition before the scale is written, which would cover it."""
+    """Return a condition's reason before the scale is written, which would replace it."""
     conditions = decision.state_before_write.conditions
     return next((c.reason for c in conditions if c.type == kind), "")

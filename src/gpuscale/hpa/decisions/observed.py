@@ -130,7 +130,7 @@ def _of_pods(entry: Fields, metric: MetricSpec | None) -> Observation:
 
 
 def note_repeated(items: Sequence[Fields], key: str) -> None:
-    """Note each item whose name was given by an earlier one."""
+    """Record each item with the name of an earlier one."""
     seen: set[object] = set()
     for item in items:
         name = item.data.get(key)
@@ -152,7 +152,7 @@ def _pod_value(item: Fields) -> MetricValue:
 def _pod_usage(item: Fields) -> PodUsage:
     note_unknown(item, "pod", "containers", "age", "window")
     containers = item.child("containers", required=True)
-    # The API may name a container without this resource.
+    # The API may list a container without this resource.
     usages = {
         name: value_milli(containers, name) if name in containers else None
         for name in containers.data

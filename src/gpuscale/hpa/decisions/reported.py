@@ -1,4 +1,4 @@
-"""The status that a cluster's own controller wrote to an HPA.
+"""The status in an HPA, as the cluster's controller wrote it.
 
 It comes from outside and explains; it decides nothing. So what is missing or of another type reads as empty.
 """
@@ -11,7 +11,7 @@ from gpuscale.hpa.types import Condition
 
 @dataclass(frozen=True, slots=True)
 class ReportedStatus:
-    """What the controller wrote at its last sync that changed anything."""
+    """The controller's status at its last sync with a change."""
 
     current_replicas: int
     """`spec.replicas` of the target's scale at that sync."""
@@ -24,7 +24,7 @@ class ReportedStatus:
 
 def read_reported(hpa: Fields) -> ReportedStatus | None:
     """Return the status of an HPA's manifest, or None where it has none."""
-    # Fields of its own, because what is odd about a status is no fault of a document.
+    # In a separate object, as faults in a status are no faults of the document.
     status = Fields(hpa.document, hpa.data).child("status")
     if not status.data:
         return None

@@ -23,7 +23,7 @@ def wrapped32(number: int) -> int:
 
 def wrapped64(number: int) -> int:
     """Return the number as int64."""
-    # In two halves, since a compiled number has no 65th bit.
+    # In two halves, as compiled integers have 64 bits.
     return (wrapped32(number >> 32) << 32) | (number & _LOW)
 
 

@@ -259,7 +259,7 @@ NO_CHOICE = Choice(0, -1, 0, 0)
 
 
 def chosen(choice: Choice, proposal: Proposal) -> Choice:
-    """Return the choice with the next metric: the highest wins, and 0 gives way to any later one."""
+    """Return the choice after the next metric: the highest proposal wins."""
     index, failures = choice.metrics, choice.failures
     if proposal.outcome <= NO_MATCH:
         return Choice(choice.replicas, choice.metric, index + 1, failures + 1)
@@ -269,7 +269,7 @@ def chosen(choice: Choice, proposal: Proposal) -> Choice:
 
 
 def is_blocked(choice: Choice, current: int) -> bool:
-    """Return whether failed metrics forbid to follow the others: they could hide a higher count."""
+    """Return whether failed metrics, which might propose more, forbid scaling down."""
     if choice.failures == choice.metrics:
         return True
     return choice.failures > 0 and choice.replicas < current

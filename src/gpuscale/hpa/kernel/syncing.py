@@ -1,4 +1,4 @@
-"""One sync of one HPA: from what its metrics ask for to what is written.
+"""One sync of an HPA: from the metrics' proposals to the written count.
 
 Source: kubernetes v1.36 pkg/controller/podautoscaler/horizontal.go (reconcileAutoscaler,
     normalizeDesiredReplicas, normalizeDesiredReplicasWithBehaviors, convertDesiredReplicasWithRules,
@@ -30,7 +30,7 @@ IN_RANGE, TOO_FEW, TOO_MANY, UP_LIMIT, DOWN_LIMIT = range(5)
 
 
 class Normalized(NamedTuple):
-    """A count that may be written, and what made it so."""
+    """A count within all limits, and which limits changed it."""
 
     replicas: int
     asked: int
@@ -46,7 +46,7 @@ class Normalized(NamedTuple):
 
 
 def phase(least: int, most: int, current: int, may_leave_zero: int) -> int:
-    """Return what this sync does: PAUSED, ABOVE_MAX, BELOW_MIN or MEASURED."""
+    """Return the phase of this sync: PAUSED, ABOVE_MAX, BELOW_MIN or MEASURED."""
     if current == 0:
         return MEASURED if may_leave_zero else PAUSED
     if current > most:
@@ -55,7 +55,7 @@ def phase(least: int, most: int, current: int, may_leave_zero: int) -> int:
 
 
 def normalized(limits: Limits, memory: Cells, current: int, asked: int, now_ms: int) -> Normalized:
-    """Return what the metrics ask for stabilized, limited in rate and held within the bounds."""
+    """Return the proposal after stabilization, rate limits and bounds."""
     asked = max(0, asked)
     if limits.has_behavior:
         held = moved_within_windows(

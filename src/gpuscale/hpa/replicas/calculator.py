@@ -37,7 +37,7 @@ _FAILURES = {
 
 @dataclass(frozen=True, slots=True)
 class SyncContext:
-    """What every metric of one sync is computed against."""
+    """The inputs that all metrics of one sync share."""
 
     current_replicas: int
     """`spec.replicas` of the scale."""
@@ -50,7 +50,7 @@ class SyncContext:
 
 
 class Measure(Enum):
-    """What a metric is held against its target as."""
+    """The form in which a metric is compared with its target."""
 
     AVERAGE = "average"
     UTILIZATION = "utilization"
@@ -61,7 +61,7 @@ class Measure(Enum):
 
 @dataclass(frozen=True, slots=True)
 class MetricProposal:
-    """What one metric asks for, in numbers."""
+    """One metric's proposal, in numbers."""
 
     proposal: Proposal
     measure: Measure
@@ -114,7 +114,7 @@ def plain_metric_total_milli(
 def resource_replicas(
     metrics: Mapping[str, PodSample], percent: int, resource: str, container: str, sync: SyncContext
 ) -> MetricProposal:
-    """Return the count for a percentage of the requests; an empty `container` takes all of a pod.
+    """Return the count for a utilization target; an empty `container` means all of a pod.
 
     Raises:
         UncomputableError: there are no pods, no samples that count, or a request is missing.
@@ -154,7 +154,7 @@ def _totals(
 
 
 def raise_failure(proposal: Proposal, prefix: str = "") -> None:
-    """Raise why a metric asks for nothing; return where it asks for a count.
+    """Raise the reason if a metric has no proposal.
 
     Raises:
         UncomputableError: with the controller's text.

@@ -1,4 +1,4 @@
-"""One metric of an HPA, from the answer of its metrics API to the count that it asks for.
+"""One HPA metric: from the metrics API's answer to its proposed count.
 
 Source: kubernetes v1.36 pkg/controller/podautoscaler/horizontal.go (computeReplicasForMetric,
     computeStatusFor...Metric), metrics/client.go for the errors of the APIs. Their prefixes stack up
@@ -44,7 +44,7 @@ from gpuscale.hpa.types import (
 
 @dataclass(frozen=True, slots=True)
 class MetricFailure:
-    """Why a metric asks for nothing."""
+    """Why a metric proposes no count."""
 
     reason: str
     """Of the condition and of the metric's event."""
@@ -57,7 +57,7 @@ class MetricFailure:
 def replicas_for_metric(
     spec: MetricSpec, observation: Observation, namespace: str, sync: SyncContext
 ) -> MetricProposal | MetricFailure:
-    """Return what one metric asks for, or why it asks for nothing.
+    """Return a metric's proposal, or why it has none.
 
     Raises:
         BugError: the observation is of another kind than the metric.
@@ -147,7 +147,7 @@ def _object_usage(
         if sync.settings.is_reworded:
             where = f" on {described.kind} {namespace}/{described.name}: {error}"
         else:
-            # Up to 1.36 the format string took its arguments in another order than it read.
+            # Up to 1.36, the arguments of the format string were in the wrong order.
             where = f": {described.kind} on {namespace} {described.name}/{error}"
         raise UncomputableError(f"unable to get metric {spec.name}{where}")
     if not isinstance(observation, ObjectValue):
@@ -256,7 +256,7 @@ def _usage_samples(
 
 
 def _usage_milli(usage: PodUsage, container: str) -> int | None:
-    """Return the usage of a container or of all; None if one that counts reports none."""
+    """Return the usage of one container or all; None if a relevant one reports none."""
     if container:
         return usage.containers.get(container)
     values = [value for value in usage.containers.values() if value is not None]

@@ -1,4 +1,4 @@
-"""An HPA and what its controller remembers, as the numbers that the kernel takes; and back."""
+"""An HPA and its controller's memory as the kernel's numbers, and back."""
 
 from gpuscale.base.objects.hpa import (
     Behavior,
@@ -39,7 +39,7 @@ def least_replicas(hpa: HorizontalPodAutoscaler) -> int:
 def limits_of(
     hpa: HorizontalPodAutoscaler, settings: ControllerSettings, kernel: Kernel = PLAIN
 ) -> Limits:
-    """Return what bounds an HPA's count."""
+    """Return the limits of an HPA's count."""
     behavior, window_s = hpa.behavior or _NO_BEHAVIOR, settings.downscale_stabilization_s
     ups, downs = behavior.scale_up.policies, behavior.scale_down.policies
     policies = [
@@ -73,7 +73,7 @@ def scale_down_window_s(behavior: Behavior, downscale_stabilization_s: int) -> i
 
 
 def memory_of(state: HpaState, kernel: Kernel = PLAIN) -> Cells:
-    """Return what is remembered, with free places for all that one sync can add."""
+    """Return the memory as arrays, with space for the entries that one sync may add."""
     known, ups, downs = state.recommendations, state.scale_up_events, state.scale_down_events
     places = max(len(known) + 2, len(ups) + 1, len(downs) + 1)
     cells = [0] * cells_of(places)
@@ -95,12 +95,12 @@ def _fill(cells: list[int], index: int, values: list[int]) -> None:
 def recommendations_with(
     known: tuple[Recommendation, ...], place: int, new: Recommendation
 ) -> tuple[Recommendation, ...]:
-    """Return the recommendations with a new one in its place."""
+    """Return the recommendations with a new one inserted."""
     return (*known[:place], new, *known[place + 1 :])
 
 
 def scale_events(memory: Cells, kind: int) -> tuple[ScaleEvent, ...]:
-    """Return the changes that are remembered: UPS or DOWNS."""
+    """Return the remembered scale events: UPS or DOWNS."""
     values, times = part(memory, VALUES[kind]), part(memory, VALUES[kind] + 1)
     outdated = part(memory, OUTDATED[kind])
     return tuple(

@@ -1,4 +1,4 @@
-"""Which pods count, as what, and what they request of a resource.
+"""Which pods count as ready, missing or ignored, and their requests.
 
 Source: kubernetes v1.36 pkg/controller/podautoscaler/replica_calculator.go (getReadyPodsCount,
     calculateRequests).
@@ -48,7 +48,7 @@ class PodSample:
 
 
 def pod_info(pod: Pod) -> PodInfo:
-    """Return what the controller looks at of a pod."""
+    """Return the controller's view of a pod."""
     return PodInfo(
         name=pod.metadata.name,
         labels=pod.metadata.labels,
@@ -74,7 +74,7 @@ def _ready_condition(status: PodStatus) -> ReadyCondition:
 
 
 def sample_of(value: MetricValue | PodUsage, value_milli: int) -> PodSample:
-    """Return a sample with the times of an answer."""
+    """Return a sample with an answer's time."""
     return PodSample(value_milli, value.measured_ms, value.window_ms)
 
 
@@ -86,7 +86,7 @@ def pod_columns(
     *,
     with_times: bool,
 ) -> PodColumns:
-    """Return pods and samples in columns; without times where nothing looks at them."""
+    """Return pods and samples in columns; times are left out if unused."""
     names = {pod.name for pod in pods}
     strangers = [sample for name, sample in metrics.items() if name not in names]
     known = [metrics.get(pod.name, _NO_SAMPLE) for pod in pods]
@@ -147,7 +147,7 @@ def calculate_requests(pods: Sequence[PodInfo], container: str, resource: str) -
 
 
 def _pod_request(pod: PodInfo, resource: str) -> int:
-    """Return the sum of the containers' requests, or what the scheduler counts.
+    """Return the sum of the containers' requests, or the pod's own, if it has any.
 
     The second where the pod as a whole asks for anything, be it of another resource.
     """

@@ -33,7 +33,7 @@ _OVERFLOW = (
 
 
 def metric_status(index: int, name: str, target: str, asked: MetricProposal) -> MetricStatus:
-    """Return the status of a metric that asks for a count."""
+    """Return the status of a metric with a proposal."""
     proposal, value, average, percent = asked.proposal, None, None, None
     match asked.measure:
         case Measure.VALUE:

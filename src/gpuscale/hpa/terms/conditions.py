@@ -18,7 +18,7 @@ _NEEDED = frozenset({ABLE_TO_SCALE, SCALING_ACTIVE})
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A condition as it is decided, before it is known when its status last changed."""
+    """A condition before its transition time is known."""
 
     type: str
     is_true: bool
@@ -61,12 +61,12 @@ def remove_condition(conditions: tuple[Condition, ...], kind: str) -> tuple[Cond
 
 
 def is_true(conditions: tuple[Condition, ...], kind: str) -> bool:
-    """Return whether there is a condition of this type, and it is True."""
+    """Return whether a condition exists and is True."""
     return any(c.type == kind and c.status == "True" for c in conditions)
 
 
 def could_decide(decision: Decision) -> bool:
-    """Return whether the controller knows how many replicas there should be."""
+    """Return whether the controller could compute a count."""
     return decision.rescale or not any(
         c.type in _NEEDED and c.status == "False" for c in decision.conditions
     )

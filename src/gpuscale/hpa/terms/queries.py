@@ -22,7 +22,7 @@ _RESOURCE = "/apis/metrics.k8s.io/v1beta1"
 
 
 def metric_command(spec: MetricSpec, namespace: str, selector: str) -> str:
-    """Return the command that reads a metric as the controller does."""
+    """Return the kubectl command that reads a metric as the controller does."""
     path, asked = metric_path(spec, namespace, selector)
     return f"kubectl get --raw '{path}{'?' if asked else ''}{urlencode(asked)}'"
 
@@ -47,7 +47,7 @@ def why_command(spec: MetricSpec, namespace: str, selector: str) -> str:
 
 
 def is_namespace(described: CrossVersionObjectReference) -> bool:
-    """Return whether a metric is about a namespace, which is then the HPA's own, whatever the name says."""
+    """Return whether a metric describes a namespace, which is always the HPA's own."""
     return described.kind == "Namespace" and "/" not in described.api_version
 
 

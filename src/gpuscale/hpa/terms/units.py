@@ -1,4 +1,4 @@
-"""The unit of a metric, and whether a target of it was written in another one.
+"""A metric's unit, and whether its target is in another one.
 
 `lint`, `doctor`, `decide` and values files ask here. A target is doubted only where another unit of the same
 kind makes sense of it: 600m of a percentage is 60 % as a ratio, and 120 of a percentage is left alone.
@@ -29,7 +29,7 @@ Dimension = Literal["share", "memory", "power", "temperature", "frequency"]
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """A unit, and the targets that make sense in it."""
+    """A unit with its range of plausible targets."""
 
     name: str
     dimension: Dimension
@@ -45,7 +45,7 @@ _KIB = 1024.0
 _UNITS = (
     Unit("%", "share", 0.01, 1, math.inf, "a percentage, 0 to 100"),
     Unit("ratio", "share", 1.0, 0.001, 1, "a ratio, 0 to 1"),
-    # A process that only opened a GPU takes some 100 MiB of it.
+    # A process that has merely opened a GPU takes about 100 MiB of it.
     Unit("MiB", "memory", _KIB**2, 100, 2**24, "in MiB"),
     Unit("GiB", "memory", _KIB**3, 0.1, 2**14, "in GiB"),
     Unit("bytes", "memory", 1.0, 100 * _KIB**2, 2.0**44, "in bytes"),
@@ -85,7 +85,7 @@ _CALLS_KEEPING_UNIT = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class MetricUnit:
-    """The unit of a metric, and how it is known."""
+    """A metric's unit, and where it is known from."""
 
     unit: Unit
     is_certain: bool = True
@@ -96,7 +96,7 @@ class MetricUnit:
 
 @dataclass(frozen=True, slots=True)
 class UnitFault:
-    """A target that was probably meant in another unit than its metric's."""
+    """A target that is probably in another unit than its metric."""
 
     metric: str
     unit: MetricUnit
@@ -140,7 +140,7 @@ class UnitFault:
 
 
 def unit_of(name: str) -> MetricUnit | None:
-    """Return the unit of a series or metric by its name; None where that is unknown or never judged."""
+    """Return the unit of a series or metric by name; None if unknown or not checked."""
     recorded = recorded_from(name)
     facts = facts_of(name) or (facts_of(recorded) if recorded else None)
     if facts is not None:
@@ -154,7 +154,7 @@ def unit_of(name: str) -> MetricUnit | None:
 
 
 def unit_of_query(node: Node) -> MetricUnit | None:
-    """Return the unit of what a query gives, by the series that it reads and what it does with them."""
+    """Return the unit of a query's result, from its series and operations."""
     found = _unit_of(node)
     return found if found is not None and found.unit.name else None
 
@@ -205,13 +205,13 @@ def _unit_of_binary(node: tree.Binary) -> MetricUnit | None:
 def _quotient(left: MetricUnit | None, right: MetricUnit | None) -> MetricUnit | None:
     if left is None or right is None or left.unit.dimension != right.unit.dimension:
         return None
-    # What is used over what was asked for may well be above 1.
+    # Usage divided by requests can be well above 1.
     ratio = MetricUnit(UNITS["ratio"], is_certain=False)
     return _scaled(ratio, left.unit.scale / right.unit.scale)
 
 
 def _scaled(known: MetricUnit | None, factor: float) -> MetricUnit | None:
-    """Return the unit that is `factor` times as large; it may be one on the way, without a name."""
+    """Return the unit that is `factor` times as large; it may be an intermediate one without a name."""
     if known is None:
         return None
     dimension, scale = known.unit.dimension, known.unit.scale * factor
@@ -221,7 +221,7 @@ def _scaled(known: MetricUnit | None, factor: float) -> MetricUnit | None:
 
 
 def unit_fault(metric: str, target: Quantity, unit: MetricUnit | None = None) -> UnitFault | None:
-    """Return what is wrong with the unit of a target; None where nothing is, or the unit is unknown.
+    """Return the fault of a target's unit; None if it has none, or the unit is unknown.
 
     Args:
         metric: name of the metric or the series, for the words and, without `unit`, to find the unit by.
@@ -232,7 +232,7 @@ def unit_fault(metric: str, target: Quantity, unit: MetricUnit | None = None) ->
     value = float(target)
     if known is None or value <= 0:
         return None
-    # Each GPU of a sum adds up to 1, and clusters have any number of them.
+    # A sum adds up to 1 for each GPU, of which a cluster has any number.
     high = math.inf if known.is_sum and known.unit.dimension == "share" else known.unit.high
     written_in_bytes = known.unit.name in {"MiB", "GiB"} and target.format is Format.BINARY_SI
     if known.unit.low <= value <= high and not written_in_bytes:
@@ -265,12 +265,12 @@ _MEMORY = MetricUnit(Unit("bytes", "memory", 1.0, _KIB**2, math.inf, "in bytes")
 
 
 def counted_target(spec: MetricSpec) -> Quantity | None:
-    """Return the amount that the controller holds a metric against; None for a utilization."""
+    """Return the target's amount that the controller uses; None for a utilization."""
     return spec.target.average_value if counts_average(spec) else spec.target.value
 
 
 def counts_average(spec: MetricSpec) -> bool:
-    """Return whether averageValue is the field that counts, rather than value."""
+    """Return whether averageValue is used rather than value."""
     match spec:
         case ObjectMetric(target=target):
             return target.type is TargetType.AVERAGE_VALUE

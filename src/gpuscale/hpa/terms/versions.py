@@ -40,7 +40,7 @@ def parse_version(text: str) -> KubernetesVersion:
 
 
 def version_or_none(text: str | None) -> KubernetesVersion | None:
-    """Return the release that a server names; None where it names none that can be read."""
+    """Parse a server's version; None if it is unreadable."""
     try:
         return None if text is None else parse_version(text)
     except ValueError:
@@ -90,7 +90,7 @@ MARKS_ZERO = _v1(36)
 
 
 def settings_of(version: KubernetesVersion | None) -> ControllerSettings:
-    """Return the settings of a release's controller without any flag; None is the release of the twin."""
+    """Return the default settings of a release's controller; None means the modelled release."""
     if version is None:
         return DEFAULT_SETTINGS
     return replace(

@@ -1,4 +1,4 @@
-"""What an API server answered: JSON objects, or the errors that callers know; the same for every client."""
+"""Responses of an API server: JSON objects or errors, the same for every client."""
 
 import json
 from collections.abc import AsyncIterator, Mapping
@@ -15,14 +15,14 @@ _UNAUTHORIZED = 401
 
 
 def accepted(accept: str, params: Mapping[str, str], *, metadata_only: bool) -> str:
-    """Return what a list or a watch with these parameters accepts."""
+    """Return the Accept header for a list or watch with these parameters."""
     if not metadata_only:
         return accept
     return f"{METADATA_ONLY if 'watch' in params else _METADATA_LIST},{accept}"
 
 
 class AnswerReader:
-    """Reads the answers of one server.
+    """Reads one server's responses.
 
     Args:
         server: its address.
@@ -36,7 +36,7 @@ class AnswerReader:
         self.who = f"the API server at {server}"
 
     def parsed(self, path: str, body: bytes) -> JsonObject:
-        """Return the object of a body.
+        """Return a body's JSON object.
 
         Raises:
             ApiUnreachableError: it is none.
@@ -57,7 +57,7 @@ class AnswerReader:
     async def lines(
         self, path: str, chunks: AsyncIterator[bytes], most: int
     ) -> AsyncIterator[bytes]:
-        """Yield the lines of a body that are not empty.
+        """Yield a body's non-empty lines.
 
         Raises:
             ApiUnreachableError: one is longer than `most`.
@@ -83,12 +83,12 @@ class AnswerReader:
         return bytes(body)
 
     def check_size(self, path: str, size: int, most: int) -> None:
-        """Raise ApiUnreachableError where a size is above a bound."""
+        """Raise ApiUnreachableError if a size is above a limit."""
         if size > most:
             raise ApiUnreachableError(f"{self.who} answered {path} with more than {most} bytes")
 
     def refusal(self, path: str, code: int, body: bytes) -> Exception:
-        """Return what to raise for an answer that is not a good one."""
+        """Return the error for an unsuccessful response."""
         refusal = read_refusal(body)
         text = f"{self.who} answered {path} with {code}: {refusal.message}"
         if code in _RETRY_CODES:
@@ -104,7 +104,7 @@ class AnswerReader:
         return ApiStatusError(code, text, refusal.immutable_fields, refusal.said)
 
     def unreachable(self, error: BaseException) -> ApiUnreachableError:
-        """Return what to raise where a request got no answer."""
+        """Return the error for a request without response."""
         text = f"{self.who} can't be reached: {reason_of(error)}"
         if distrust_of(error) is not None:
             text += (
@@ -114,5 +114,5 @@ class AnswerReader:
         return ApiUnreachableError(text)
 
     def late(self, path: str) -> ApiUnreachableError:
-        """Return what to raise where an answer did not come in time."""
+        """Return the error for a response that is too late."""
         return ApiUnreachableError(f"{self.who} gave no answer to {path} in time")

@@ -1,4 +1,4 @@
-"""Credentials for servers beside the API server, such as a Prometheus: a pod's own, or a kubeconfig's."""
+"""Credentials for servers other than the API server, such as Prometheus: a pod's, or a kubeconfig's."""
 
 import ssl
 from dataclasses import dataclass, field
@@ -26,7 +26,7 @@ class ClientCredentials:
 
 
 def service_account_credentials() -> ClientCredentials:
-    """Return what a pod has by its service account.
+    """Return the credentials of a pod's service account.
 
     Raises:
         UsageError: this is no pod, or it has none.
@@ -39,7 +39,7 @@ def service_account_credentials() -> ClientCredentials:
 
 
 def kubeconfig_credentials(path: Path) -> ClientCredentials:
-    """Return the credentials of a kubeconfig's current context; its server is not looked at.
+    """Return the credentials of a kubeconfig's current context, whatever its server.
 
     Raises:
         UsageError: not a kubeconfig, or one whose credentials come from a program.
@@ -47,7 +47,7 @@ def kubeconfig_credentials(path: Path) -> ClientCredentials:
     plain = plain_access(KubeSettings(path))
     if plain is not None and plain.tls is not None:
         return ClientCredentials(plain.tls, plain.token or None, plain.token_file)
-    # Not at the top: what is odd is rare, and this takes 10 MiB.
+    # Imported late: it takes 10 MiB, and unusual kubeconfigs are rare.
     from lightkube.config.client_adapter import verify_cluster
     from lightkube.config.models import User
     from lightkube.core.exceptions import ConfigError as LightkubeConfigError

@@ -1,4 +1,4 @@
-"""The API server: where it is, who we are, and JSON back; a verb for each thing that is asked of it.
+"""The client of the API server: JSON requests, with a method for each verb.
 
 Listing and watching are done on HTTP clients directly: they need bookmarks, bounds on sizes and times, and
 objects of versions that no model knows yet. What only some programs ask for is imported when it is asked for:
@@ -48,7 +48,7 @@ _CHUNK_BYTES = 65_536
 
 
 def failed_checks(body: str) -> tuple[str, ...]:
-    """Return the checks that failed, of an answer of `/readyz?verbose`."""
+    """Return the failed checks in a response of `/readyz?verbose`."""
     return tuple(_FAILED_CHECK.findall(body))
 
 
@@ -129,7 +129,7 @@ class KubeClient:
             raise
 
     async def text(self, path: str) -> str:
-        """Return what is at a path, such as what a pod answers by way of the API server.
+        """Return the text at a path, such as a pod's page through the API server's proxy.
 
         Raises:
             ApiUnreachableError: no answer, or not now.
@@ -138,7 +138,7 @@ class KubeClient:
         return (await self._read(path, {}, "text/plain, */*")).decode(errors="replace")
 
     async def git_version(self) -> str | None:
-        """Return what the server calls its version, such as v1.36.3; None where it does not say."""
+        """Return the server's version such as v1.36.3; None if it has none."""
         try:
             found = await self.get("/version")
         except (ApiStatusError, ApiUnreachableError):
@@ -147,7 +147,7 @@ class KubeClient:
         return version if isinstance(version, str) else None
 
     async def check_ready(self) -> None:
-        """Return if the API server can serve: without its etcd it answers some requests, and hangs on others.
+        """Raise if the API server isn't ready: without etcd it answers some requests and hangs on others.
 
         One that does not let us ask counts as ready; what follows will show.
 
@@ -168,7 +168,7 @@ class KubeClient:
     async def watch(
         self, path: str, params: Mapping[str, str]
     ) -> AsyncIterator[AsyncIterator[JsonObject]]:
-        """Hold a watch open; what it yields are its events, until the server ends it.
+        """Open a watch and yield its events, until the server ends it.
 
         Raises:
             ApiUnreachableError: no answer, it broke off, or the server did not end it when asked to.
@@ -185,7 +185,7 @@ class KubeClient:
             yield (self._answers.parsed(path, line) async for line in lines)
 
     async def ask(self, path: str, question: JsonObject) -> JsonObject:
-        """Return the object that the server makes of a posted one.
+        """Post an object, and return the server's version of it.
 
         Tried twice, because the server may have closed a connection that was kept open.
 
@@ -201,7 +201,7 @@ class KubeClient:
             return await self._send("POST", path, question)
 
     async def create(self, path: str, body: Mapping[str, Any]) -> JsonObject:
-        """Return the object that was made of `body` in the collection at `path`.
+        """Create an object in the collection at `path`, and return it.
 
         Raises:
             ApiUnreachableError: no answer, or not now.
@@ -210,7 +210,7 @@ class KubeClient:
         return await self._send("POST", path, body)
 
     async def patch(self, path: str, body: Mapping[str, Any], kind: str = MERGE) -> JsonObject:
-        """Return the object at `path` as it is with the patch, of content type `kind`, applied.
+        """Patch the object at `path`, and return it; `kind` is the patch's content type.
 
         Raises:
             ApiUnreachableError: no answer, or not now.
@@ -219,7 +219,7 @@ class KubeClient:
         return await self._send("PATCH", path, body, kind)
 
     async def replace(self, path: str, body: Mapping[str, Any]) -> JsonObject:
-        """Return the object at `path` as `body` says it is, and nothing of what it was.
+        """Replace the object at `path`, and return it.
 
         Raises:
             ApiUnreachableError: no answer, or not now.
@@ -234,7 +234,7 @@ class KubeClient:
         *,
         selectors: Mapping[str, str] | None = None,
     ) -> bool:
-        """Delete an object, or those of a collection that selectors find; return whether there was any.
+        """Delete an object, or a collection's objects by selector; return whether there were any.
 
         Args:
             path: of the object or the collection.
@@ -266,7 +266,7 @@ class KubeClient:
             "GET", path, params=dict(params), headers={"Accept": accept}, timeout=timeout
         )
         with self._outside_faults(str(self._answers.late(path))):
-            # A watch is silent for minutes, but it begins at once.
+            # A watch may be silent for minutes, but its response starts at once.
             until_s = asyncio.get_running_loop().time() + most_s
             async with asyncio.timeout(self._settings.timeout_s) as limit, stream as answer:
                 limit.reschedule(until_s)
@@ -278,7 +278,7 @@ class KubeClient:
 
     @contextmanager
     def _outside_faults(self, timed_out: str = "") -> Iterator[None]:
-        """Raise what goes wrong outside as ApiUnreachableError, after a timeout with these words."""
+        """Raise connection faults as ApiUnreachableError, after a time-out with this text."""
         import httpx2
         from lightkube.core.exceptions import ConfigError as LightkubeConfigError
 
@@ -305,7 +305,7 @@ class KubeClient:
     async def _send(
         self, method: str, path: str, body: Mapping[str, Any], kind: str = "application/json"
     ) -> JsonObject:
-        """Return the object that the server answers to one with a body of content type `kind`."""
+        """Send a body of content type `kind`, and return the response's object."""
         headers = {"Accept": "application/json", "Content-Type": kind}
         content = json.dumps(body).encode()
         stream = self._client.stream(method, path, content=content, headers=headers)
@@ -321,12 +321,12 @@ class KubeClient:
         return await self._answers.whole(path, chunks, self._settings.max_body_bytes)
 
     def unreachable(self, error: Exception) -> ApiUnreachableError:
-        """Return what to raise where a request got no answer."""
+        """Return the error for a request without response."""
         return self._answers.unreachable(error)
 
 
 def _usual_client(settings: KubeSettings) -> "tuple[httpx2.AsyncClient, str, str]":
-    """Return a client for whatever a kubeconfig asks for, the server's address, and the context's name.
+    """Return a client for any kubeconfig, the server's address, and the context's name.
 
     Raises:
         UsageError, ConfigError: as `KubeClient`.

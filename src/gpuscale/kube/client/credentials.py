@@ -1,4 +1,4 @@
-"""Credentials that a program gives, as kubeconfigs of clouds have them: `aws`, `kubelogin` and others.
+"""Credentials from a kubeconfig's `exec` program, such as `aws` or `kubelogin`.
 
 Source: k8s.io/client-go v0.36 plugin/pkg/client/auth/exec/exec.go (Authenticator) and
 pkg/apis/clientauthentication/types.go (ExecCredential, InteractiveMode).
@@ -28,12 +28,12 @@ _UNAUTHORIZED = 401
 
 
 class CredentialError(UsageError):
-    """A program that was to give credentials did not; trying again at once does not help."""
+    """A credential program failed; an immediate retry would not help."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Given:
-    """What a program gave."""
+    """The credentials that a program printed."""
 
     token: str
     expires_s: float | None
@@ -61,7 +61,7 @@ class ProgramAuth(httpx2.Auth):
     async def async_auth_flow(
         self, request: httpx2.Request
     ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
-        """Add the token to a request; a second time with a new one where the first is refused."""
+        """Add the token to a request; if it is refused, retry once with a new one."""
         given = await self._current(refused=None)
         self._sign(request, given)
         response = yield request
@@ -74,7 +74,7 @@ class ProgramAuth(httpx2.Auth):
             request.headers["Authorization"] = f"Bearer {given.token}"
 
     async def _current(self, refused: _Given | None) -> _Given:
-        """Return credentials that hold; requests that come together run the program once."""
+        """Return valid credentials; concurrent requests run the program once."""
         async with self._turn:
             given = self._given
             is_over = (

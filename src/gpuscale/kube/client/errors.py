@@ -1,4 +1,4 @@
-"""What goes wrong between us and the API server, and what it says when it refuses a request.
+"""Errors of requests to the API server, and its reasons for refusing one.
 
 A refusal is a Status, of which little is certain.
 
@@ -46,7 +46,7 @@ _IMMUTABLE = "field is immutable"
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a request was refused."""
+    """The reason for a refused request."""
 
     message: str
     immutable_fields: tuple[str, ...] = ()
@@ -56,7 +56,7 @@ class Refusal:
 
 
 def read_refusal(body: bytes) -> Refusal:
-    """Return what a refusing answer says; of one that is no Status, that no reason is given."""
+    """Read a refusal's reason; a response that is no Status has none."""
     try:
         status = mapping_of(json.loads(body))
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""Kubeconfig files: where kubectl finds them, how it merges them, and what one context of them says.
+"""Kubeconfig files: found and merged as kubectl does, and reduced to one context.
 
 Source: k8s.io/client-go v0.36 tools/clientcmd/loader.go (ClientConfigLoadingRules, ResolveLocalPaths) and
 tools/clientcmd/client_config.go (the service account where no file is found).
@@ -30,7 +30,7 @@ _PATHS = {
 
 @dataclass(frozen=True, slots=True)
 class ClusterName:
-    """Which cluster a kubeconfig leads to, for people to recognise."""
+    """A cluster's name in a kubeconfig, for people to recognise."""
 
     server: str
     context: str
@@ -44,7 +44,7 @@ class ClusterName:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """One context of a kubeconfig, or a pod's service account: where the API server is, and who we are."""
+    """One context of a kubeconfig, or a pod's service account: server address and credentials."""
 
     config: "SingleConfig"
     cluster: Mapping[str, Any]
@@ -67,7 +67,8 @@ def find_kubeconfigs(named: Path | None, environment: Mapping[str, str]) -> tupl
     """
     if named is not None:
         return (named.expanduser(),)
-    # Without $HOME, Python asks the system's user database, as Go does not: no home is no file there.
+    # Without $HOME, Python asks the system's user database, and Go does not: then there is no such
+    # file.
     home = environment.get("HOME", "")
     usual = Path(home) / ".kube" / "config"
     listed = [Path(each) for each in environment.get(VARIABLE, "").split(os.pathsep) if each]
@@ -87,13 +88,13 @@ def find_kubeconfigs(named: Path | None, environment: Mapping[str, str]) -> tupl
 
 
 def read_kubeconfig(settings: KubeSettings) -> Access:
-    """Return the context that settings name.
+    """Read the context that the settings name.
 
     Raises:
         UsageError: there is no usable kubeconfig or service account.
         ConfigError: the kubeconfig is no YAML.
     """
-    # Not at the top: the node agent needs no more of a kubeconfig than `plain` reads.
+    # Imported late: the node agent needs only what `plain` reads of a kubeconfig.
     from lightkube.config.kubeconfig import KubeConfig
     from lightkube.config.models import User
 
@@ -108,7 +109,7 @@ def read_kubeconfig(settings: KubeSettings) -> Access:
             config = KubeConfig.from_dict(data, fname=files[0]).get(settings.context)
     except ConfigError:
         raise
-    except Exception as error:  # a file of another shape fails in as many ways as there are shapes
+    except Exception as error:  # a file of another shape can fail in many ways
         raise UsageError(_message(settings, error)) from error
     if config is None:
         raise UsageError(_message(settings, ValueError("it names no context")))
@@ -120,7 +121,7 @@ def read_kubeconfig(settings: KubeSettings) -> Access:
 
 
 def cluster_name(settings: KubeSettings) -> ClusterName:
-    """Return which cluster settings lead to.
+    """Return the cluster that the settings lead to.
 
     Raises:
         UsageError: there is no usable kubeconfig or service account.
@@ -132,7 +133,7 @@ def cluster_name(settings: KubeSettings) -> ClusterName:
 
 
 def contexts(environment: Mapping[str, str]) -> list[str]:
-    """Return the names of the contexts that kubectl knows; none where its files can't be read.
+    """Return the names of kubectl's contexts; none if its files can't be read.
 
     Args:
         environment: variables of this process.
@@ -173,7 +174,7 @@ def _mapping(path: Path) -> dict[str, Any]:
 
 
 def _absolute(data: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Return a file's content with its paths as seen from anywhere; they are relative to the file."""
+    """Return a file's content with its relative paths made absolute."""
     for key, kind in (("clusters", "cluster"), ("users", "user")):
         entries = data.get(key)
         for entry in entries if isinstance(entries, list) else ():
@@ -181,20 +182,20 @@ def _absolute(data: dict[str, Any], folder: Path) -> dict[str, Any]:
             if not isinstance(fields, dict):
                 continue
             for field in [name for name, value in fields.items() if value in ("", None)]:
-                del fields[field]  # as if it were not there; an empty token is none
+                del fields[field]  # counts as absent, as an empty token is none
             for field in _PATHS[kind]:
                 if isinstance(fields.get(field), str):
                     fields[field] = str((folder / fields[field]).absolute())
             program = fields.get("exec")
             command = program.get("command") if isinstance(program, dict) else None
-            # A bare name is looked for on $PATH.
+            # A bare program name is looked up in $PATH.
             if isinstance(program, dict) and isinstance(command, str) and os.sep in command:
                 program["command"] = str((folder / command).absolute())
     return data
 
 
 def section(data: Mapping[str, Any], kind: str, name: str | None) -> Mapping[str, Any]:
-    """Return what a kubeconfig says of a cluster or user; empty where there is none of that name."""
+    """Return a cluster's or user's section of a kubeconfig; empty if there is none."""
     entries = data.get(f"{kind}s")
     for entry in entries if isinstance(entries, list) else ():
         if name is not None and _name(entry) == name:

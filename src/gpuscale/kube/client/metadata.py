@@ -1,4 +1,4 @@
-"""Lists of metadata, read without what nobody here asks for.
+"""Lists of metadata, decoded without the fields that nobody uses.
 
 `managedFields` and the like are most of a list of metadata. Skipped as they are read, ten thousand pods take
 a thirtieth of the time, and no memory that has to be given back.
@@ -17,7 +17,7 @@ _KIND_WITHIN = 256
 
 
 class _Metadata(TypedDict, total=False):
-    """What is kept of an object's metadata."""
+    """The kept fields of an object's metadata."""
 
     name: str
     namespace: str
@@ -40,7 +40,7 @@ _DECODER = msgspec.json.Decoder(_List)
 
 
 def metadata_list(body: bytes) -> dict[str, Any] | None:
-    """Return names, namespaces and labels of a list's objects, and where it goes on; None for another body.
+    """Return names, namespaces and labels in a list, and its continuation; None for another body.
 
     What does not have the types of such a list is another body, too.
     """

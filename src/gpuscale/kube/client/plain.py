@@ -1,4 +1,4 @@
-"""The usual ways to reach an API server, read without a library: a service account, or a plain kubeconfig.
+"""Direct reading of common API server access: a service account, or a simple kubeconfig.
 
 The rest is left to `kubeconfig` and `transport`, and so are all complaints: programs that give credentials,
 passwords, proxies, impersonation, the system's certificates, and files with a fault.
@@ -33,7 +33,7 @@ _USER_TEXTS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class PlainAccess:
-    """Where an API server is, whom to trust, and who we are."""
+    """An API server's address, CAs and credentials."""
 
     server: str
     tls: ssl.SSLContext | None = field(repr=False)
@@ -63,7 +63,7 @@ class PlainAccess:
 
 
 def plain_access(settings: KubeSettings) -> PlainAccess | None:
-    """Return how the API server is reached; None where that is not plain, or something is wrong."""
+    """Return the access to the API server; None if it is not simple, or faulty."""
     try:
         return _of_pod() if settings.kubeconfig is None else _of_file(settings, settings.kubeconfig)
     except (GpuscaleError, OSError, ValueError, KeyError):
@@ -102,13 +102,13 @@ def _of_file(settings: KubeSettings, path: Path) -> PlainAccess | None:
 
 
 def _texts(section: Mapping[str, Any]) -> dict[str, str]:
-    """Return a section all of whose values are texts; empty for another one."""
+    """Return a section of text values only; empty for any other."""
     fields = {key: value for key, value in section.items() if key != _PASSED_OVER}
     return fields if all(isinstance(each, str) for each in fields.values()) else {}
 
 
 def _tls(cluster: Mapping[str, str], user: Mapping[str, str]) -> ssl.SSLContext | None:
-    """Return whom to trust and the client's certificate; None where the file names no authority."""
+    """Return the CAs and the client certificate; None if the file has no CA."""
     file, text = cluster.get("certificate-authority"), cluster.get("certificate-authority-data")
     if file:
         tls = ssl.create_default_context(cafile=file)
@@ -118,7 +118,8 @@ def _tls(cluster: Mapping[str, str], user: Mapping[str, str]) -> ssl.SSLContext 
         return None
     certificate, key = _pem(user, "client-certificate"), _pem(user, "client-key")
     if certificate or key:
-        # Python's ssl reads certificates from files only. A service account needs no such file.
+        # Python's ssl loads certificates from files only; a service account has no client
+        # certificate.
         import tempfile
 
         with tempfile.NamedTemporaryFile(suffix=".pem") as both:

@@ -1,4 +1,4 @@
-"""What programs that stay ask an API server: lists, watches, and reviews of users.
+"""A light client for servers: lists, watches, and reviews of users.
 
 `KubeClient` can do more, with an HTTP client that takes 12 MiB and much longer for each request; it uses this
 one where that is enough. Here the protocol is h11's, and asyncio carries the bytes and TLS.
@@ -34,7 +34,7 @@ _AS_THEY_ARE = "!#$%&'()*+,/:;=?@[]|~"
 
 
 class Reads(Protocol):
-    """What lists and watches, as `KubeClient` does."""
+    """A client that lists and watches, as `KubeClient` does."""
 
     async def get(
         self, path: str, params: Mapping[str, str] | None = None, accept: str = "application/json"
@@ -54,7 +54,7 @@ class Reads(Protocol):
 
 
 class ApiReader:
-    """An API server that is reached in a plain way.
+    """A client of an API server with simple access.
 
     Args:
         access: where it is, and who we are.
@@ -84,12 +84,12 @@ class ApiReader:
         return self._answers.parsed(path, await self.body(path, params or {}, accept))
 
     async def body(self, path: str, params: Mapping[str, str], accept: str) -> bytes:
-        """Return what is at a path, whatever it is; errors as `get`."""
+        """Return the body at a path, of any kind; errors as `get`."""
         async with self._answer(path, params, accept, self._settings.timeout_s) as chunks:
             return await self._answers.whole(path, chunks, self._settings.max_body_bytes)
 
     async def post(self, path: str, posted: JsonObject) -> JsonObject:
-        """Return the object that the server makes of a posted one, where it may be posted twice.
+        """Post an object that may be posted twice, and return the server's version of it.
 
         Tried twice, because the server may have closed a connection that was kept open; errors as `get`.
         """
@@ -111,7 +111,7 @@ class ApiReader:
     async def watch(
         self, path: str, params: Mapping[str, str]
     ) -> AsyncIterator[AsyncIterator[JsonObject]]:
-        """Hold a watch open; what it yields are its events, until the server ends it.
+        """Open a watch and yield its events, until the server ends it.
 
         Raises:
             ApiUnreachableError: no answer, it broke off, or the server did not end it when asked to.
@@ -133,14 +133,14 @@ class ApiReader:
     async def _answer(
         self, path: str, params: Mapping[str, str], accept: str, most_s: float, posted: bytes = b""
     ) -> AsyncIterator[AsyncIterator[bytes]]:
-        """Ask, and yield the body of a good answer as it comes."""
+        """Send a request, and yield a good response's body in pieces."""
         query = f"?{urlencode(params)}" if params else ""
         if not posted:
             accept = accepted(accept, params, metadata_only=self._metadata_only)
         target = f"{self._url.path.rstrip('/')}{quote(path, safe=_AS_THEY_ARE)}{query}"
         connection: _Connection | None = None
         try:
-            # A watch is silent for minutes, but it begins at once.
+            # A watch may be silent for minutes, but its response starts at once.
             async with asyncio.timeout(self._settings.timeout_s) as limit:
                 until_s = asyncio.get_running_loop().time() + most_s
                 headers = self._headers(accept)
@@ -166,13 +166,13 @@ class ApiReader:
         headers.append(("User-Agent", "gpuscale"))
         if token := self._access.bearer():
             if not (token.isascii() and token.isprintable()):
-                # h11 would say which one.
+                # h11 would name the protocol error.
                 raise h11.LocalProtocolError("the token has characters that no header can have")
             headers.append(("Authorization", f"Bearer {token}"))
         return headers
 
     async def _connect(self) -> "_Connection":
-        """Return a connection that is idle, if one is still good, or a new one."""
+        """Return an idle connection that still works, or a new one."""
         while self._idle:
             idle = self._idle.pop()
             if idle.is_good():
@@ -181,7 +181,7 @@ class ApiReader:
         try:
             return await self._open()
         except ssl.SSLCertVerificationError:
-            # The authority's file may have been renewed since it was read.
+            # The CA file may have been renewed since it was read.
             renewed = plain_access(self._settings)
             if renewed is None or renewed.server != self._access.server:
                 raise
@@ -196,7 +196,7 @@ class ApiReader:
         return await _Connection.open(host, port, tls, name)
 
     def _keep(self, connection: "_Connection") -> None:
-        """Keep a connection whose answer has come whole; a few are enough."""
+        """Keep a connection after a complete response; a few are enough."""
         if connection.has_ended() and len(self._idle) < _MAX_IDLE:
             self._idle.append(connection)
         else:
@@ -204,7 +204,7 @@ class ApiReader:
 
 
 class _Connection:
-    """One connection, for one request after the other."""
+    """One connection for consecutive requests."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -227,7 +227,7 @@ class _Connection:
     async def ask(
         self, target: str, headers: list[tuple[str, str]], posted: bytes
     ) -> tuple[int, int]:
-        """Send a GET, or a POST of JSON; return the status of its answer, and how long that says it is."""
+        """Send a GET, or a POST of JSON; return the response's status and length."""
         if posted:
             headers += [("Content-Type", "application/json"), ("Content-Length", str(len(posted)))]
         method = "POST" if posted else "GET"
@@ -242,7 +242,7 @@ class _Connection:
                 return event.status_code, int(dict(event.headers).get(b"content-length", 0))
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """Yield the body of the answer."""
+        """Yield the response's body."""
         while True:
             event = await self._event()
             if isinstance(event, h11.Data):
@@ -251,7 +251,7 @@ class _Connection:
                 return
 
     def has_ended(self) -> bool:
-        """Return whether another request can follow, and make ready for it."""
+        """Return whether another request can follow, and prepare for it."""
         if self._http.our_state is not h11.DONE or self._http.their_state is not h11.DONE:
             return False
         self._http.start_next_cycle()
@@ -259,12 +259,12 @@ class _Connection:
         return True
 
     def is_good(self) -> bool:
-        """Return whether an idle connection can be used again."""
+        """Return whether an idle connection still works."""
         is_closed = self._reader.at_eof() or self._writer.is_closing()
         return not is_closed and time.monotonic() - self._free_s < _IDLE_S
 
     def close(self) -> None:
-        # Nothing more is sent, so nothing is waited for.
+        # Nothing more is sent, so there is no need for flow control.
         self._writer.transport.abort()
 
     async def _event(self) -> h11.Event:

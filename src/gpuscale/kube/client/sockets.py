@@ -1,4 +1,4 @@
-"""Connections to an API server: how a dead one shows."""
+"""Detection of dead connections to an API server."""
 
 import socket
 

@@ -33,7 +33,7 @@ def make_client(access: Access, timeout_s: float) -> httpx2.AsyncClient:
     try:
         tls = verify_cluster(config.cluster, user, config.abs_file, trust_env=False)
         program = mapping_of(access.user.get("exec"))
-        # A token of the file's own comes before a program, as for kubectl.
+        # A token in the kubeconfig takes precedence over a program, as for kubectl.
         if program and not (user.token or user.token_file):
             auth: httpx2.Auth | None = ProgramAuth(program, _info_for_programs(access.cluster), tls)
         else:
@@ -65,7 +65,7 @@ def make_client(access: Access, timeout_s: float) -> httpx2.AsyncClient:
 
 
 def _info_for_programs(cluster: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a cluster's section for a program that gives credentials; files become data."""
+    """Return a cluster's section for a credential program, with file contents in place of paths."""
     info = {key: value for key, value in cluster.items() if key not in {_CA_FILE, "extensions"}}
     if path := text_of(cluster.get(_CA_FILE)):
         info[f"{_CA_FILE}-data"] = base64.b64encode(Path(path).read_bytes()).decode()
@@ -77,7 +77,7 @@ def _info_for_programs(cluster: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _impersonation(user: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the headers of a user that acts as another one."""
+    """Return the headers for impersonating a user."""
     headers = [("Impersonate-User", text_of(user.get("as")))]
     headers += [("Impersonate-Uid", text_of(user.get("as-uid")))]
     headers += [("Impersonate-Group", group) for group in texts_of(user.get("as-groups"))]

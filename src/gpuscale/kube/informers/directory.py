@@ -1,4 +1,4 @@
-"""Names of the cluster's objects, from copies that are kept up by list and watch.
+"""Names of cluster objects, from copies that watches keep current.
 
 A copy is begun when its resource is first asked for. Only metadata is fetched, and of that only name,
 namespace and labels are kept. What is not yet known is an error, never an empty answer: no objects would
@@ -29,7 +29,7 @@ _LATEST_TRY_S = 2.0
 
 
 class ObjectsUnavailableError(UnavailableError):
-    """It is not known which objects there are."""
+    """The objects of a resource are unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +45,13 @@ class Collection:
 
     @property
     def path(self) -> str:
-        """Return where the API server lists them, over all namespaces."""
+        """Return the list path over all namespaces."""
         prefix = f"/apis/{self.group}" if self.group else "/api"
         return f"{prefix}/{self.version}/{self.plural}"
 
     @property
     def params(self) -> dict[str, str]:
-        """Return what is asked for beside the path."""
+        """Return the query parameters."""
         return {"fieldSelector": self.field_selector} if self.field_selector else {}
 
     def __str__(self) -> str:
@@ -61,7 +61,7 @@ class Collection:
 
 @dataclass(frozen=True, slots=True)
 class CopyState:
-    """How one copy does."""
+    """The state of one copy."""
 
     collection: Collection
     objects: int
@@ -71,7 +71,7 @@ class CopyState:
 
 
 class ObjectCopies:
-    """Copies of the resources that were asked for. `run` keeps them up.
+    """Copies of the requested resources, kept current by `run`.
 
     Args:
         connection: to the API server; one that reads metadata only, where there is one.
@@ -100,7 +100,7 @@ class ObjectCopies:
         self._group: asyncio.TaskGroup | None = None
 
     async def run(self) -> None:
-        """Keep all copies up for as long as the task lives, those that are still to come too."""
+        """Keep all present and future copies current until cancelled."""
         async with asyncio.TaskGroup() as group:
             self._group = group
             try:
@@ -109,7 +109,7 @@ class ObjectCopies:
                 self._group = None
 
     async def ready(self, collection: Collection) -> None:
-        """Begin a copy if there is none, and return once it is there.
+        """Create a copy if there is none, and wait until it is filled.
 
         Raises:
             ObjectsUnavailableError: it is not there after the wait, or is unavailable.
@@ -119,7 +119,7 @@ class ObjectCopies:
             return
         wait_s = self._first_list_wait_s
         if copy.reflector.state.listed:
-            # The request came through the API server, which may be back.
+            # The request came through the API server, so it may be back.
             wait_s = min(wait_s, _LATEST_TRY_S)
             if copy.reflector.hurry():
                 copy.tried.clear()
@@ -151,7 +151,7 @@ class ObjectCopies:
         return self._copy(collection).records(namespace, selector)
 
     def states(self) -> tuple[CopyState, ...]:
-        """Return how each copy does, sorted by resource."""
+        """Return each copy's state, sorted by resource."""
         found = (
             CopyState(
                 collection, len(copy.reflector.items), copy.reflector.state, not copy.is_current
@@ -211,12 +211,12 @@ class _Copy:
 
     @property
     def is_current(self) -> bool:
-        """Return whether there is a list, and it is kept up or was until a moment ago."""
+        """Return whether there is a list that is current, or was a moment ago."""
         state = self.reflector.state
         return state.listed and state.age_s() <= self._max_age_s
 
     def check(self) -> None:
-        """Raise where there was no list yet, or where too long nothing was heard of it.
+        """Raise if there is no list yet, or the watch has been silent for too long.
 
         A pod that came or went since would count for the wrong one: absent is better than stale.
         """
@@ -262,7 +262,7 @@ class _Copy:
 
 @dataclass(slots=True)
 class _Place:
-    """The objects of one namespace, and the answers that were already given from them."""
+    """One namespace's objects, with cached answers."""
 
     records: list[ObjectRecord] = field(default_factory=list)
     names: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -281,7 +281,7 @@ class _Index:
         return index
 
     def replace(self, namespaces: AbstractSet[str], items: Iterable[ObjectRecord]) -> None:
-        """Rebuild the index of these namespaces; the answers for others stay."""
+        """Rebuild these namespaces' index; others keep their cached answers."""
         for namespace in namespaces:
             self.places.pop(namespace, None)
         self._add(item for item in items if item.namespace in namespaces)
@@ -329,5 +329,5 @@ def _named(body: JsonObject) -> ObjectRecord | None:
 
 @lru_cache(maxsize=4096)
 def _shared(pairs: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
-    """Return labels; pods of one workload have them in common, which saves most of a copy's memory."""
+    """Return a shared copy of labels: pods of one workload have equal ones, which saves memory."""
     return dict(pairs)

@@ -1,4 +1,4 @@
-"""What is kept of pods, nodes and ResourceSlices: only what tying GPUs to their users needs."""
+"""The kept fields of pods, nodes and ResourceSlices: those needed to tie GPUs to their users."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ DeviceKey = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class ObjectRecord:
-    """What is kept of an object."""
+    """The kept fields of an object."""
 
     namespace: str
     """Empty for an object that has none."""
@@ -22,7 +22,7 @@ class ObjectRecord:
 
 @dataclass(frozen=True, slots=True)
 class Controller:
-    """What made an object, with what finding it takes."""
+    """An object's controller, with the fields for looking it up."""
 
     api_version: str
     kind: str
@@ -62,7 +62,7 @@ class PodRecord:
 
 @dataclass(frozen=True, slots=True)
 class NodeRecord:
-    """What a node has and gives, of extended resources such as `nvidia.com/gpu`."""
+    """A node's capacity and allocatable amounts of extended resources such as `nvidia.com/gpu`."""
 
     capacity: Mapping[str, int] = field(default_factory=dict)
     allocatable: Mapping[str, int] = field(default_factory=dict)
@@ -70,7 +70,7 @@ class NodeRecord:
 
 @dataclass(frozen=True, slots=True)
 class NodeView:
-    """What is known of a node at one time."""
+    """A view of a node at one time."""
 
     pods: tuple[PodRecord, ...] = ()
     owners: Mapping[str, OwnerReference] = field(default_factory=dict)

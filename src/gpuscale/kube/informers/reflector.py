@@ -1,4 +1,4 @@
-"""A local copy of one kind of object, kept up by list and watch.
+"""A local copy of one kind of objects, kept current by list and watch.
 
 The copy follows the protocol of the API server: a list says at which resource version it was made, a watch
 goes on from there, bookmarks move the version forward without an event, and 410 Gone asks for a new list.
@@ -33,7 +33,7 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True, slots=True)
 class ReflectorState:
-    """How well a copy is kept up."""
+    """How current a copy is."""
 
     listed: bool = False
     """Whether there was a whole list yet."""
@@ -45,7 +45,7 @@ class ReflectorState:
     """When the API server last said something of it, by the machine's monotonic clock; None is never."""
 
     def age_s(self) -> float:
-        """Return for how long nothing has been heard; infinite where nothing ever was."""
+        """Return the seconds since the last news; infinite if there was none."""
         return float("inf") if self.proven_s is None else time.monotonic() - self.proven_s
 
 
@@ -95,16 +95,16 @@ class Reflector(Generic[Item]):
 
     @property
     def state(self) -> ReflectorState:
-        """Return how well the copy is kept up."""
+        """Return how current the copy is."""
         return self._state
 
     async def run(self) -> None:
-        """Keep the copy up until cancelled."""
+        """Keep the copy current until cancelled."""
         waits = Backoff(self._settings.retry_s, self._settings.max_retry_s)
         while True:
             began_ms = self._clock.now_ms()
             failed = await self._follow_once()
-            # A server that ends every watch at once is treated like one that fails.
+            # A server that ends every watch at once counts as failing.
             is_hasty = self._clock.now_ms() - began_ms < self._settings.retry_s * 1000
             if not failed and not is_hasty:
                 waits.reset()
@@ -112,7 +112,7 @@ class Reflector(Generic[Item]):
             await self._pause(waits.jittered())
 
     def hurry(self) -> bool:
-        """Try again now rather than after the wait; return whether it does.
+        """Retry now rather than after the wait; return whether it will.
 
         It does not while a try is under way, or within `retry_s` of the latest.
         """
@@ -122,7 +122,7 @@ class Reflector(Generic[Item]):
         return True
 
     async def _pause(self, wait_s: float) -> None:
-        """Return after a wait, or as soon as somebody is in a hurry."""
+        """Wait, unless a retry is requested."""
         self._tried_s = time.monotonic()
         self._hurried.clear()
         waiting = {
@@ -138,7 +138,7 @@ class Reflector(Generic[Item]):
             self._hurried.set()
 
     async def _follow_once(self) -> bool:
-        """List if need be and watch until the server ends it; return whether something failed."""
+        """List if necessary, then watch until the server ends it; return whether it failed."""
         try:
             if self._version is None:
                 await self._list()
@@ -182,7 +182,7 @@ class Reflector(Generic[Item]):
             self._confirm()
             async for event in events:
                 self._apply(event)
-        # It ended in order, so that up to now nothing was missed.
+        # The watch ended regularly, so that no change was missed up to now.
         self._confirm()
 
     def _apply(self, event: JsonObject) -> None:

@@ -1,4 +1,4 @@
-"""Nodes and kubelets that are not there, for an API server that is."""
+"""Simulated nodes and kubelets for a real API server."""
 
 from typing import TYPE_CHECKING
 

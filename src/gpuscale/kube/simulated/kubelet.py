@@ -87,7 +87,8 @@ class SimulatedKubelet:
     ) -> None:
         for task in (self._watch, *self._heartbeats.values(), *self._stages.values()):
             task.cancel()
-        # The group hears of a cancellation, which may be its own; the body's errors pass it unwrapped.
+        # The cancellation may be the task group's own; errors of the body pass through it
+        # unwrapped.
         cause = (kind, error, trace) if kind is asyncio.CancelledError else (None, None, None)
         await self._tasks.__aexit__(*cause)
 
@@ -103,7 +104,7 @@ class SimulatedKubelet:
                 group.create_task(self._register(node))
 
     async def remove(self, name: str) -> None:
-        """Take a node away, as a cloud would; the control plane then removes its pods."""
+        """Delete a node, as a cloud would; the control plane then deletes its pods."""
         self._heartbeats.pop(name).cancel()
         del self._addresses[name]
         self._pod_addresses.pop(name, None)
@@ -115,7 +116,7 @@ class SimulatedKubelet:
             await self.remove(name)
 
     async def silence(self, name: str) -> None:
-        """Let a node send no more signs of life; after about 50 s it becomes NotReady."""
+        """Stop a node's heartbeats; after about 50 s it becomes NotReady."""
         self._heartbeats[name].cancel()
 
     async def _register(self, node: SimulatedNode) -> None:
@@ -134,7 +135,7 @@ class SimulatedKubelet:
         await self._clear_not_ready(path)
 
     async def _clear_not_ready(self, path: str) -> None:
-        """Take the taint off that a new node gets, rather than wait for the controller to do it."""
+        """Remove a new node's not-ready taint, instead of waiting for the controller."""
         for _ in range(_ATTEMPTS):
             node = await self._api.get(path)
             taints = node["spec"].get("taints", [])
@@ -154,7 +155,7 @@ class SimulatedKubelet:
                 await self._api.patch(f"{LEASES}/{name}", renewal)
 
     def _look(self) -> None:
-        """Begin or end what has to be, for every pod as it is now."""
+        """Start or stop what every pod needs in its current state."""
         pods = {pod["metadata"]["uid"]: pod for pod in self._pods.items.values()}
         for uid in (self._stages.keys() | self._ending) - pods.keys():
             self._forget(uid)
@@ -210,7 +211,7 @@ class SimulatedKubelet:
         await self._persist(lambda: self._api.patch(path, body, STRATEGIC_MERGE))
 
     async def _persist(self, call: Callable[[], Awaitable[object]]) -> None:
-        """Call until the API server has answered.
+        """Retry a call until the API server has answered.
 
         A call that has begun goes on to its end by itself: one that is cancelled while it connects would
         leave its socket open.
@@ -222,7 +223,7 @@ class SimulatedKubelet:
 
 
 async def _is_answered(call: Callable[[], Awaitable[object]]) -> bool:
-    """Return whether the API server answers; a pod that is gone, or another one by now, is no error."""
+    """Return whether the API server answers; a pod that is gone or replaced is no error."""
     try:
         await _unless(CONFLICT, _unless(NOT_FOUND, call()))
     except ApiUnreachableError:
@@ -231,7 +232,7 @@ async def _is_answered(call: Callable[[], Awaitable[object]]) -> bool:
 
 
 async def _unless(code: int, call: Awaitable[object]) -> None:
-    """Wait for a call; that it is refused with this status is no error."""
+    """Await a call; a refusal with this status is no error."""
     try:
         await call
     except ApiStatusError as error:

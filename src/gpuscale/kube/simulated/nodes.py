@@ -14,7 +14,7 @@ _LEASE_SECONDS = 40
 
 @dataclass(frozen=True, slots=True)
 class SimulatedNode:
-    """A node with GPUs that is not there."""
+    """A simulated node with GPUs."""
 
     name: str
     gpus: int = 8
@@ -77,7 +77,7 @@ def node_status(node: SimulatedNode, address: str, now: str) -> dict[str, Any]:
 
 
 def lease_object(node: SimulatedNode, uid: str, now_micro: str) -> dict[str, Any]:
-    """Return the lease whose renewal is a node's sign of life; it goes with the Node of this UID."""
+    """Return a node's Lease, whose renewal is its heartbeat; it is deleted with the Node of this UID."""
     spec = {
         "holderIdentity": node.name,
         "leaseDurationSeconds": _LEASE_SECONDS,

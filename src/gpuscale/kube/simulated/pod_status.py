@@ -9,7 +9,7 @@ from gpuscale.kube.client.client import JsonObject as Json
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """Where a pod runs."""
+    """A pod's node and addresses."""
 
     pod_ip: str
     host_ip: str

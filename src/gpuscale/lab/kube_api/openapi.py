@@ -26,7 +26,7 @@ def places(kinds: Sequence[ApiResource]) -> Json:
     for kind in kinds:
         place = _place(kind)
         if place not in found:
-            # What a document has follows from its kinds and the versions; to write one takes a while.
+            # The hash covers the kinds and the versions, as writing the document takes a while.
             names = [each.kind for each in kinds if _place(each) == place]
             tag = document_hash({"kinds": names, "version": __version__})
             found[place] = {"serverRelativeURL": f"/openapi/v3/{place}?hash={tag}"}
@@ -102,7 +102,7 @@ def _paths(kind: ApiResource) -> Json:
     reference = {"schema": {"$ref": f"{_SCHEMAS}{_model(kind)}"}}
     answers = {"200": {"description": "OK", "content": {"application/json": reference}}}
     identity = {"x-kubernetes-group-version-kind": _identity(kind)}
-    # Writes are refused; kubectl sends them here only if they may carry this parameter.
+    # Writes are refused; kubectl sends them only if this parameter is declared.
     checked = {"name": "fieldValidation", "in": "query", "schema": {"type": "string"}}
     write = {"parameters": [checked], "responses": answers, **identity}
     return {

@@ -84,7 +84,7 @@ class KubeApi:
         self._discovery = ServedGroups(self._kinds)
         release = objects.run.kubernetes_version
         self._about = About(self._kinds, self._discovery, metrics, release)
-        # A later run has later versions, so that a client of this one lists again there.
+        # A later run starts with higher versions, so that clients of this one list again.
         self._store = Store(world.start_ms // 1000)
         self._usage = SimulatedUsage(world, objects.run)
         self._watches = Watches(self._store, _now_ms)

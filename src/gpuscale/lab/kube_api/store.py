@@ -163,7 +163,7 @@ class Store:
         body = facts.body()
         objects = self._objects[facts.resource]
         if before is not None and _versioned(body, before.version) == before.body:
-            # A controller looked again and found the same: no API server would write that.
+            # A controller that finds nothing new writes nothing to a real API server.
             objects[key] = replace(before, known=facts.known)
             return
         self.version += 1

@@ -107,7 +107,7 @@ class Watches:
                         await _send(request, response, "BOOKMARK", mark)
                     await self._follow(request, response, watch, cursor, is_first=not there)
             except (TimeoutError, ConnectionError):
-                pass  # its time is over, or the client has gone
+                pass  # the watch's time is up, or the client has gone
             return response
 
     @asynccontextmanager
@@ -180,5 +180,5 @@ async def _send(request: web.Request, response: web.StreamResponse, type_: str, 
             await response.write(f"{line}\n".encode("utf-8", "backslashreplace"))
     except TimeoutError:
         if request.transport is not None:
-            request.transport.abort()  # the end of the answer would wait for this reader too
+            request.transport.abort()  # ending the response would wait for this reader too
         raise

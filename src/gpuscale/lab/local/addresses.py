@@ -49,7 +49,7 @@ def openable_hosts(host: str) -> tuple[str, ...]:
         return (host,)
     wants_v6 = isinstance(
         ip_address(host), IPv6Address
-    )  # such a server takes IPv4 only if asked to
+    )  # such a server accepts IPv4 only if asked to
     families = (socket.AF_INET6,) if wants_v6 else (socket.AF_INET,)
     found = [own_host(host), *(address for family in families for address in _outer(family))]
     return tuple(dict.fromkeys(found))
@@ -74,7 +74,7 @@ def port_holder(port: int) -> str | None:
                 continue
             name = (link.parent.parent / "comm").read_text(encoding="utf-8", errors="replace")
         except OSError:
-            continue  # it ended, or is another user's
+            continue  # the process has ended, or belongs to another user
         return f"{name.strip()} (pid {link.parent.parent.name})"
     return None
 
@@ -84,7 +84,7 @@ def _listening_inodes(port: int) -> Iterator[str]:
         try:
             lines = (_PROC / "net" / table).read_text(encoding="ascii").splitlines()[1:]
         except OSError:
-            continue  # not Linux
+            continue  # not on Linux
         for cells in map(str.split, lines):
             if cells[3] == _LISTENING and int(cells[1].rpartition(":")[2], 16) == port:
                 yield cells[9]

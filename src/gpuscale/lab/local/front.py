@@ -58,7 +58,7 @@ class Front:
                 by = port_holder(port)
                 raise PortTakenError(f"{port} is taken" + (f" by {by}" if by else "")) from error
             where = f"{url_host(self._host)}:{port}"
-            # asyncio's own text repeats the address and more; the system's is short.
+            # asyncio's message repeats the address; the system's is short.
             is_systems = error.errno is not None and error.errno > 0
             reason = os.strerror(error.errno or 0) if is_systems else error.strerror
             raise UnavailableError(f"can't listen on {where}: {reason or error}") from error
@@ -71,7 +71,7 @@ class Front:
     async def close(self) -> None:
         """End streams and watches, and close all connections."""
         await self._app.shutdown()
-        # Deadlines are not looked at any more, so clients can't be waited for.
+        # Deadlines are no longer checked, so that clients can't be waited for.
         for each in self._port.lobby.connections:
             if each.is_evictable:
                 each.drop("the run has ended")

@@ -98,7 +98,7 @@ class LiveLoop:
         )
         self._axis = TimeAxis(self._world.start_ms, options.speed)
         self._writers = tuple(
-            # By the machine's time, as a client of the Prometheus API sees them.
+            # In the machine's time, as clients of the Prometheus API see it.
             RemoteWriter(self._runner.store, endpoint, self._clock, self._axis.to_caller_ms)
             for endpoint in options.remote_write
         )
@@ -218,12 +218,12 @@ class LiveLoop:
                 ),
                 *(group.create_task(each.run(), name="remote write") for each in self._writers),
             ]
-            # Every hop looks once as it starts, before it falls into its own pace.
+            # Every hop runs once at the start, before its periodic runs.
             await self._clock.sleep(_FIRST_LOOK_S)
             for _, _, look in paces:
                 await look()
             if polls:
-                # `gpuscale scaler` lets KEDA's first call wait for the first evaluation.
+                # `gpuscale scaler` holds KEDA's first call until the first evaluation.
                 await look_at_triggers()
             tasks += [
                 group.create_task(paced(self._clock, self._world, hop, period_ms, action), name=hop)

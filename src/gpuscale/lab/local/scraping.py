@@ -40,7 +40,7 @@ class AgentScraper:
 
     async def _scrape(self, session: HttpSession, node: str) -> None:
         if node not in self._agents.ports:
-            return  # it left since the round began; the next one ends its series
+            return  # the node left during this round; the next round ends its series
         if node not in self._targets:
             world = self._present.world
             labels = target_labels(world, node)

@@ -171,7 +171,7 @@ class LiveView:
         replicas = self._world.cluster.deployments[key].replicas
         manual = service.manual_rate
         planned = service.planned_rate(now_ms)
-        # The load buttons offer nothing, and multiples of the scenario's largest rate.
+        # The load buttons: zero, and multiples of the scenario's largest rate.
         base = self._peaks[key] or 1.0
         offered = [(f"{factor}×", round(base * factor, 6)) for factor in _FACTORS]
         return {

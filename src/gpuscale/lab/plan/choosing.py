@@ -139,7 +139,7 @@ def _rounded(
 ) -> Offer:
     """Return an offer with values rounded where that costs nothing."""
     before = search.tried(taken.values)
-    # The same settings may keep stricter promises too, and what is stricter yet must stay the dearer.
+    # Equal settings may keep stricter promises too, and a stricter promise must never be cheaper.
     strictest = min((each.promise for each in lines if each.row is taken.row), default=promise)
     short = max(search.short_share(before), strictest)
     dearer = [

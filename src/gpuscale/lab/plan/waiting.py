@@ -120,6 +120,6 @@ def waits(replayed: Replayed, requests: Requests, first_step: int = 0) -> Waits:
     keeps_up = (ready > 0) & (queue <= 0) & (offered < servers * (1 - 1e-9))
     chance = numpy.where(keeps_up, waits_at_all(servers, numpy.where(keeps_up, offered, 0.0)), 0.0)
     free = numpy.where(keeps_up, servers - offered, 1.0)
-    # Exponential service: what waits, waits 1 / (servers' rate - arrivals' rate) in the mean.
+    # Exponential service: the mean wait of those that wait is 1 / (service rate - arrival rate).
     mean_s = numpy.where(keeps_up, requests.service_s / free * (1 + requests.spread**2) / 2, 0.0)
     return Waits(backlog_s, chance, mean_s, weight)

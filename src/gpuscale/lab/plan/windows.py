@@ -10,7 +10,7 @@ def highest_behind(column: Numbers, steps: int) -> Numbers:
     if steps <= 0:
         return column.copy()
     padded = numpy.concatenate([numpy.full(steps, -numpy.inf), column])
-    # Each block's running maxima from both ends cover any window of a block's length with two of them.
+    # Two running maxima, from both ends of each block, cover any window of a block's length.
     size = steps + 1
     blocks = -(-len(padded) // size)
     whole = numpy.full(blocks * size, -numpy.inf)

@@ -94,7 +94,7 @@ class Cleaner:
     async def _remove_scaled_objects(self, path: str) -> None:
         """Delete the ScaledObjects; without KEDA, remove the finalizer that would block the namespace."""
         if not await self._client.delete(path):
-            return  # no KEDA
+            return  # KEDA is not installed
         deadline_ms = self._clock.now_ms() + round(_KEDA_S * 1000)
         while left := await self._items(path, {}):
             if self._clock.now_ms() > deadline_ms:

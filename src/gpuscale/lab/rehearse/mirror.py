@@ -91,7 +91,7 @@ class Mirror:
             meta = replace(pod.metadata, owner=owner, creation_ms=now_ms, deletion_ms=None)
             cluster.add_pod(Pod(meta, replace(pod.spec, node_name="")))
         elif key not in cluster.pods:
-            return  # its node left, and took it along
+            return  # deleted with its node
         node = text_of(mapping_of(body.get("spec")).get("nodeName"))
         if node or _condition(body, "PodScheduled") != "False":
             site.stuck.discard(key)
@@ -106,7 +106,8 @@ class Mirror:
                 cluster.bind(key, node)
                 cluster.set_status(key, replace(pod.status, start_ms=now_ms, ready=False))
             else:
-                # Its node has left here and not yet there, or the pod before it is seen to be gone soon.
+                # Its node is gone here and not yet there, or its predecessor is about to be seen
+                # as deleted.
                 self._unplaced.add(key)
 
         pod = cluster.pods[key]
@@ -178,7 +179,7 @@ def _status(body: JsonObject, pod: Pod, now_ms: int) -> PodStatus:
     before = pod.status
     phase = _PHASES.get(text_of(mapping_of(body.get("status")).get("phase")), before.phase)
     said = {"True": True, "False": False}.get(_condition(body, "Ready"))
-    # A pod that ends takes no more requests, whatever its condition still says.
+    # A terminating pod gets no requests, whatever its Ready condition says.
     ready = False if pod.metadata.deletion_ms is not None else said
     if ready is None and before.ready is not None:
         ready = before.ready

@@ -256,7 +256,7 @@ class Rehearsal:
                 await create(namespace_manifest(name, mark))
             tasks = [group.create_task(self._follow(stage.client), name="following")]
             tasks.append(group.create_task(self._runner.keep_up(follow), name="engine"))
-            # The scenario can start once nodes and pods are there, and values are served.
+            # The scenario can start once nodes and pods are ready and metric values are served.
             site.cloud.start()
             await _wait_for(lambda: not site.orders, "nodes")
             for manifest in workload_manifests(setup, mark, speed):

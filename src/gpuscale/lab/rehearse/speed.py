@@ -200,7 +200,7 @@ async def check_sync_period(audit_log: Path, flags: HpaFlags, clock: Clock | Non
 
 
 def _lines(audit_log: Path) -> list[str]:
-    # Its last line may be half written; it is whole at the next look.
+    # The last line may be incomplete; it will be complete at the next look.
     return audit_log.read_text(encoding="utf-8").split("\n")[:-1] if audit_log.exists() else []
 
 

@@ -143,7 +143,7 @@ class HpaController:
         log = self._world.cluster.events
         about, namespace = f"HorizontalPodAutoscaler/{hpa.metadata.name}", hpa.metadata.namespace
         text = "; ".join(warning.message for warning in decision.warnings)
-        # Kubernetes counts the repetitions of a warning instead of listing them.
+        # Kubernetes counts a warning's repetitions instead of listing them.
         tell = log.repeat if self._reported.get(key) == text else log.add
         self._reported[key] = text
         for warning in decision.warnings:

@@ -142,7 +142,7 @@ class KedaOperator:
         said = self._reported.get(scaled.key, set())
         self._reported[scaled.key] = {e.message for e in look.events if e.type == "Warning"}
         for event in look.events:
-            # Kubernetes counts the repetitions of a warning instead of listing them.
+            # Kubernetes counts a warning's repetitions instead of listing them.
             is_known = event.type == "Warning" and event.message in said
             tell = log.repeat if is_known else log.add
             tell(simulation_event(event, about, namespace, now_ms))

@@ -236,7 +236,7 @@ class VirtualPipeline:
         )
         for hop, period_ms, stage, look in paces:
             engine.every(period_ms, stage, look, first_ms=start + phase_ms(seed, hop, period_ms))
-        # What the HPAs ask for is known once every hop has looked; before it a first sync would only fail.
+        # HPAs sync only after every hop has run once; earlier their metrics would only be missing.
         is_at_once = self._controller.settings.syncs_at_once
         sync_ms = pipeline.hpa_sync_period
         first_ms = start + (FIRST_LOOK_MS if is_at_once else sync_ms)

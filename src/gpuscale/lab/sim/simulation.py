@@ -64,7 +64,7 @@ def simulate(
         node_policy=node_policy or setup.node_policy,
     )
     if fidelity == "fluid":
-        from gpuscale.lab.sim.fluid.run import simulate_fluid  # numpy comes with it
+        from gpuscale.lab.sim.fluid.run import simulate_fluid  # it imports numpy
 
         return simulate_fluid(setup, say, series=series)
     missing = why_not(setup)

@@ -277,14 +277,14 @@ class Site:
             key = deployment.metadata.key
             self._owners[key] = owner
             self.cluster.control(owner, key)
-            # Until a load is given to it, its pods hold their GPUs and do nothing.
+            # Without a load, its pods hold their GPUs idle.
             self._lifecycles[self._replica_set_key(key)] = Lifecycle(stop_ms=STOP_MS)
             self.gpus.work[self._replica_set_key(key)] = PodWork(0, None)
 
     def _service(self, workload: ServiceSetup) -> SimulatedService:
         model, load = workload.model, workload.load
         if not self._one_by_one:
-            # A real request has a place in the line, which moves only when one is served.
+            # A real request has a place in the queue, which only advances when one is served.
             return SimulatedService(replace(model, timeout_s=math.inf), load, self.start_ms)
         count = load.requests_until(self.setup.duration_ms / 1000)
         if not workload.is_one_by_one or count > MAX_REQUESTS:

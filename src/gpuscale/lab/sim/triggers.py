@@ -100,7 +100,7 @@ class SimulatedTriggers:
     ) -> TotalLoad | Missing:
         """Return the replicas that a policy wants, after feeding it the loads that are due."""
         from gpuscale.triggers.policies import (
-            PolicyRun,  # numpy comes with it
+            PolicyRun,  # it imports numpy
             find_policy,
         )
 

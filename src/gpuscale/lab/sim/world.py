@@ -43,7 +43,7 @@ class World(Site):
         self.control_plane.touch()
         self.begin(start_ms)
         for change in setup.hpa_changes:
-            # Before its controller looks at the same moment.
+            # Before the Deployment's controller runs at the same time.
             self.engine.at(
                 start_ms + change.at_ms, EventStage.LOAD, partial(self._change, change.hpa)
             )
@@ -86,7 +86,7 @@ class SimulatedControlPlane:
     def _lifecycle_of(self, pod: Pod) -> Lifecycle:
         lifecycle = self._site.lifecycle_of(pod)
         if self._site.engine.now_ms == self._site.start_ms and lifecycle.run_ms is None:
-            # The cluster starts with its Deployments up.
+            # The cluster starts with all Deployments running.
             return replace(lifecycle, image_pull_ms=0, startup_ms=0)
         return lifecycle
 

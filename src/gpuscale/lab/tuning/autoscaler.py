@@ -109,7 +109,7 @@ class TunedHpa:
                 *behavior_searched(behavior, own, longest_s),
             ),
             (TARGET, WINDOW, LEAST),
-            # Utilization ends at 100 %; demand does not.
+            # Utilization is limited to 100 %; demand is not.
             (TARGET, UP_TOLERANCE_NAME) if policy is HPA else None,
         )
 

@@ -114,7 +114,7 @@ def parse_load_order(body: bytes) -> LoadOrder:
         return LoadOrder(data["workload"], None)
     if isinstance(rate, bool) or not isinstance(rate, (int, float)):
         raise ValueError(f"rate: found {json.dumps(rate)[:60]}, expected a number or null")
-    if not 0 <= rate < 1e9:  # also turns away NaN, which compares as false
+    if not 0 <= rate < 1e9:  # also refuses NaN, as comparisons with it are false
         raise ValueError(f"rate: found {str(rate)[:30]}, expected 0 or more, below 1e9")
     return LoadOrder(data["workload"], float(rate))
 
@@ -173,7 +173,7 @@ class _Page:
     async def document(self, _: web.Request) -> web.Response:
         since = self._run.since(MAX_CURSOR, MAX_CURSOR)
         whole = {**self._run.document(), "totals": since["totals"]}
-        response = await asyncio.to_thread(_json, whole)  # tens of megabytes after days
+        response = await asyncio.to_thread(_json, whole)  # tens of megabytes after some days
         response.enable_compression()
         return response
 
@@ -223,7 +223,7 @@ class _Page:
                     async with asyncio.timeout(UPDATE_SECONDS):
                         await self._stopping.wait()
         except (ConnectionError, TimeoutError):
-            pass  # the page went away, or stopped reading
+            pass  # the page is gone, or has stopped reading
         return response
 
 

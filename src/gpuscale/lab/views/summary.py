@@ -81,7 +81,7 @@ def _scale_out_rows(summary: Mapping[str, object]) -> list[tuple[str, str]]:
         return []
     rises, capacity = times.get("answeredRises"), _scale_out_time(times, "meanLoadToReadyTime")
     if isinstance(rises, int) and rises > 1:
-        # Of several rises the spread says more than the mean.
+        # For several rises, the range says more than the mean.
         parts = (("p50", "P50"), ("p95", "P95"), ("longest", "Max"))
         spread = ((word, f"loadToReadyTime{which}") for word, which in parts)
         capacity = ", ".join(f"{word} {_scale_out_time(times, key)}" for word, key in spread)

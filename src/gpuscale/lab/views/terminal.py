@@ -33,7 +33,7 @@ _TABLE_WIDTH = 60
 COLUMNS_WIDTH = 80
 """Letters from which on events stand in columns; a narrower terminal would wrap their blanks."""
 _RESCALES = ("SuccessfulRescale", "KEDAScaleTargetActivated", "KEDAScaleTargetDeactivated")
-_KIND_WIDTH = 17  # SuccessfulRescale, the longest common word
+_KIND_WIDTH = 17  # the length of SuccessfulRescale, the longest frequent reason
 _OBJECT_WIDTH = 31
 
 

@@ -1,4 +1,4 @@
-"""`gpuscale calibrate`: what one replica can take, and the value of its signal that says so."""
+"""`gpuscale calibrate`: one replica's capacity, and the signal value that shows it."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""What a ramp says in the end: knee, limit, signals, target, and what about it is doubtful."""
+"""The results of a ramp: knee, limit, signals, target, and doubts."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ _MOST_DISTURBED = 0.25
 
 @dataclass(frozen=True, slots=True)
 class Measurements:
-    """All that was measured."""
+    """All measurements of a calibration."""
 
     objective: Objective
     baseline: Baseline
@@ -47,7 +47,7 @@ class Measurements:
 
 @dataclass(frozen=True, slots=True)
 class Analysis:
-    """What follows from it."""
+    """The conclusions from measurements."""
 
     fit: Fit | None
     """None where no queue explains the levels, so that nothing is predicted by one that doesn't."""
@@ -66,14 +66,14 @@ class Analysis:
 
     @property
     def best(self) -> SignalJudgement | None:
-        """Return the signal to scale on; one of the load's own only where no other is fit."""
+        """Return the best signal for scaling; one of the load itself only if no other is suitable."""
         usable = [each for each in self.signals if each.target is not None]
         others = [each for each in usable if each.name not in OWN_SIGNALS]
         return next(iter(others or usable), None)
 
     @property
     def target_rate(self) -> float | None:
-        """Return the rate at which a replica has the best signal's target; None without one."""
+        """Return the rate at which a replica reaches the best signal's target; None without one."""
         best = self.best
         if best is None or best.target is None or self.limit is None:
             return None
@@ -86,7 +86,7 @@ class Analysis:
 
 
 def analyse(measured: Measurements, headroom: float = 0.0) -> Analysis:
-    """Return what the levels say.
+    """Return the conclusions from the measured levels.
 
     Args:
         measured: the levels.
@@ -124,7 +124,7 @@ def analyse(measured: Measurements, headroom: float = 0.0) -> Analysis:
 
 
 def _fitted(levels: tuple[Level, ...], baseline: Baseline) -> tuple[Fit | None, tuple[Level, ...]]:
-    """Return the queue that explains the levels, and those that were left out for it as disturbed."""
+    """Return the queue that explains the levels, and the levels that were excluded as disturbed."""
     most = int(_MOST_DISTURBED * len(levels))
     left_out: tuple[Level, ...] = ()
     fit = fit_queue(levels, baseline)
@@ -137,7 +137,7 @@ def _fitted(levels: tuple[Level, ...], baseline: Baseline) -> tuple[Fit | None, 
 
 
 def _unexplained(fit: Fit, limit: Limit | None, found: ObjectiveCrossing) -> str:
-    """Return why the queue that fits best is not the service; empty where it may well be."""
+    """Return why the best-fitting queue does not describe the service; empty if it may."""
     if fit.difference > _POOR:
         return (
             f"no queue explains the latencies: the nearest ({fit.queue.words}) differs from them by "
@@ -170,7 +170,7 @@ def _contradicted(found: ObjectiveCrossing, objective: Objective) -> str:
 
 
 def _between(found: ObjectiveCrossing) -> Limit | None:
-    """Return the highest rate that kept the objective as the limit; None of a contradiction."""
+    """Return the highest rate that kept the objective; None if levels contradict each other."""
     kept = found.kept
     if not kept or found.against:
         return None

@@ -1,4 +1,4 @@
-"""Which queue a replica is: the one whose replay of the levels' own arrivals gives what was measured."""
+"""Fits a queue model to a replica: its replay of the levels' arrivals must give the measured latencies."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -52,7 +52,7 @@ class Fit:
 
 
 def fit_queue(levels: Sequence[Level], baseline: Baseline) -> Fit | None:
-    """Return the queue that explains the levels best; None of fewer than three with enough answers.
+    """Return the queue that explains the levels best; None with fewer than three usable levels.
 
     Workers, lanes that slow each other down, a shared replica and batches are tried, each with several sizes;
     the capacity of each is the one with the smallest sum of squared differences between the logarithms of
@@ -96,7 +96,7 @@ def fit_queue(levels: Sequence[Level], baseline: Baseline) -> Fit | None:
 
 
 def disturbed_level(fit: Fit) -> Level | None:
-    """Return the level that something beside its load made slow; None where there is none.
+    """Return a level that was slowed by something other than its load; None if there is none.
 
     Its mean is far above that of the replay of its own arrivals, and a level at a higher rate was quicker:
     the load can't be why.
@@ -142,7 +142,7 @@ def _is_possible(queue: Queue) -> bool:
 
 
 def _finalists(screened: Sequence[tuple[float, float, Queue]]) -> Iterator[tuple[Queue, float]]:
-    """Yield the best of each kind, and more of workers, whose right capacity a coarse grid may miss."""
+    """Yield the best queues of each kind, with more worker queues, as the grid is coarse."""
     left: dict[type[Queue], int] = {SlotQueue: 3, LaneQueue: 1, SharedQueue: 1, BatchQueue: 1}
     seen: set[Queue] = set()
     for _, handicap, queue in screened:
@@ -154,7 +154,7 @@ def _finalists(screened: Sequence[tuple[float, float, Queue]]) -> Iterator[tuple
 
 
 def _losses(queue: Queue, baseline: Baseline, levels: Sequence[Level]) -> list[float]:
-    """Return how far replay and measurement are apart, for each level."""
+    """Return the distance between replay and measurement, for each level."""
     varies = baseline.percentile_ms(90) > 1.3 * baseline.percentile_ms(50)
     seeds = _SEEDS if varies else _SEEDS[:1]
     return [_loss(queue, baseline, each, seeds) for each in levels]
@@ -177,7 +177,7 @@ def _loss(queue: Queue, baseline: Baseline, level: Level, seeds: Sequence[int]) 
             _far(math.log((ours + _JITTER_MS) / (theirs + _JITTER_MS))) for ours, theirs in pairs
         )
         if len(level.arrivals) <= _MOST_ARRIVALS:
-            # Throughput is much surer than a latency; a difference of 2 % in it counts like one of 10 %.
+            # Throughput is measured more exactly than latency: 2 % of difference counts like 10 %.
             total += _far(5 * math.log(len(latencies) / max(1, level.answered)))
     return total / len(seeds)
 
@@ -209,7 +209,7 @@ def _grid(low: float, high: float, count: int) -> list[float]:
 
 
 def _between(grid: Sequence[float], totals: Sequence[float], index: int) -> float:
-    """Return where a parabola through the smallest total and its neighbours has its lowest point."""
+    """Return the minimum of a parabola through the smallest total and its neighbours."""
     if not 0 < index < len(grid) - 1:
         return grid[index]
     before, here, after = totals[index - 1 : index + 2]
@@ -222,7 +222,7 @@ def _between(grid: Sequence[float], totals: Sequence[float], index: int) -> floa
 def _spread(
     grid: Sequence[float], table: Sequence[Sequence[float]], queue: Queue
 ) -> tuple[float, float]:
-    """Return the 5th and 95th percentile of capacities that are best for levels drawn again."""
+    """Return the 5th and 95th percentile of the best capacity, over bootstrap draws of the levels."""
     draw = stream(1, "levels")
     count = len(table[0])
     found = []

@@ -1,4 +1,4 @@
-"""What follows from a fitted queue: the curve, its knee, and the highest rate that keeps the objective.
+"""Conclusions from a fitted queue: latency curve, knee, highest rate within the objective.
 
 Source of the knee: L. Kleinrock, "Power and deterministic rules of thumb for probabilistic problems in
 computer communications", ICC 1979: throughput divided by mean latency is largest where a line from the origin
@@ -24,7 +24,7 @@ _LEAST_DOUBT = 0.03
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """What is predicted at a rate."""
+    """A prediction at one rate."""
 
     rate: float
     mean_ms: float
@@ -45,7 +45,7 @@ class Limit:
 
 @dataclass(slots=True)
 class Curve:
-    """Predictions of one fitted queue; each rate is replayed once, on the same chance.
+    """Predictions of a fitted queue; each rate is replayed once, with the same random numbers.
 
     Args:
         fit: the queue.
@@ -60,7 +60,7 @@ class Curve:
         self._shape = shapes(self.fit.baseline.latencies_ms, _REQUESTS, 7)
 
     def at(self, rate: float, *more: float, queue: Queue | None = None) -> Point:
-        """Return what is predicted at a rate of Poisson arrivals, percentiles `more` included.
+        """Return the prediction at a rate of Poisson arrivals, with the percentiles in `more`.
 
         Args:
             rate: requests per second.
@@ -114,7 +114,7 @@ class Curve:
         return Limit(rate, min(rate, low or 0.0), max(rate, high or rate), doubt)
 
     def correction(self, objective: Objective, rate: float) -> tuple[float, float]:
-        """Return by what to multiply percentiles around a rate, and how sure they are then, as a share.
+        """Return the factor by which to correct percentiles around a rate, and its relative uncertainty.
 
         It is what was measured there, divided by what the replay of the same arrivals gives. How much
         that moves by chance is known from replays with other service times; what may be chance is left out.
@@ -136,7 +136,7 @@ class Curve:
         return math.exp(part * mean), max(_LEAST_DOUBT, 1.6 * error)
 
     def predicted_ms(self, level: Level, objective: Objective) -> float:
-        """Return what the objective's percentile of a level's own arrivals should be."""
+        """Return the predicted percentile of the objective, for a level's own arrivals."""
         factor, _ = self.correction(objective, level.rate)
         replays = [each for each in self.fit.replayed(level) if each]
         if not replays:
@@ -162,7 +162,7 @@ class Curve:
         return math.log(found) - mean, variance * (1 + 1 / len(replays))
 
     def _highest(self, objective: Objective, factor: float, queue: Queue) -> float | None:
-        """Return the highest rate whose percentile, times a factor, is within the objective."""
+        """Return the highest rate whose corrected percentile is within the objective."""
 
         def is_kept(share: float) -> bool:
             latencies = self._latencies(share * queue.capacity, queue)

@@ -1,4 +1,4 @@
-"""What was measured of one replica at one rate, and what its users were promised."""
+"""The measurement of a replica at one rate, and the objective."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ _APART = 1.25
 
 @dataclass(frozen=True, slots=True)
 class Objective:
-    """What users were promised: a percentile of the latency, and few errors."""
+    """A service level objective: a percentile of the latency, and few errors."""
 
     percentile: float
     limit_ms: float
@@ -25,7 +25,7 @@ class Objective:
 
     @property
     def text(self) -> str:
-        """Return it as `--slo` has it."""
+        """Return the objective in the form of `--slo`."""
         return f"p{self.percentile:g}={self.limit_ms:g}ms"
 
     @property
@@ -40,7 +40,7 @@ class Objective:
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """One rate, held. Only the time from `warmup_s` to `end_s` was measured; times count from the start."""
+    """A constant rate. Only the time from `warmup_s` to `end_s` was measured, from the start."""
 
     rate: float
     """Requests per second that were asked for."""
@@ -78,7 +78,7 @@ class Level:
 
     @property
     def offered_per_s(self) -> float:
-        """Return how many requests a second really were due in the measured time."""
+        """Return the rate of requests due in the measured time."""
         count = sum(1 for due in self.arrivals if self.warmup_s <= due < self.end_s)
         return count / self.measured_s if self.measured_s else 0.0
 
@@ -89,27 +89,27 @@ class Level:
         return 100 * self.failed / ended if ended else None
 
     def is_late(self, objective: Objective) -> bool:
-        """Return whether the generator was too late for the level to say anything of the service."""
+        """Return whether the load generator was too late for the level to be valid."""
         return self.late_ms > objective.most_late_ms
 
     def has_errors(self, objective: Objective) -> bool:
-        """Return whether more failed than promised."""
+        """Return whether more requests failed than the objective allows."""
         return self.errors_percent is None or self.errors_percent > objective.errors_percent
 
     def keeps(self, objective: Objective) -> bool:
-        """Return whether users got what they were promised."""
+        """Return whether the objective was met."""
         found = self.percentile_ms.get(objective.percentile)
         return found is not None and found <= objective.limit_ms and not self.has_errors(objective)
 
     def keeps_up(self) -> bool:
-        """Return whether as much was answered as came, as far as chance lets one tell."""
+        """Return whether as many requests were answered as arrived, within statistical error."""
         offered = self.offered_per_s * self.measured_s
         return self.answered + self.failed >= offered - 3 * math.sqrt(offered) - 0.03 * offered
 
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """The service without load: requests one after the other."""
+    """The unloaded service: requests one after another."""
 
     latencies_ms: tuple[float, ...]
     """Ascending."""
@@ -117,7 +117,7 @@ class Baseline:
     """p99 of how late the generator itself was meanwhile."""
 
     def is_late(self, objective: Objective) -> bool:
-        """Return whether the generator was too late to say anything of the service."""
+        """Return whether the load generator was too late for a valid measurement."""
         return self.late_ms > objective.most_late_ms
 
     @property
@@ -132,7 +132,7 @@ class Baseline:
 
 @dataclass(frozen=True, slots=True)
 class ObjectiveCrossing:
-    """Where the objective begins to be missed, as far as levels say so without any model."""
+    """The rates between which the objective starts to be missed, from measurements alone."""
 
     kept: float
     """Highest rate that kept it, below all that missed it but those in `against`; 0 where there is none."""
@@ -143,7 +143,7 @@ class ObjectiveCrossing:
 
 
 def measured_limit(levels: Sequence[Level], objective: Objective) -> ObjectiveCrossing:
-    """Return the two rates between which the objective begins to be missed, by the fewest levels against it.
+    """Return the two rates between which the objective starts to be missed, with the fewest exceptions.
 
     One level that something else held up is against the rest, and moves nothing; of two places with as many
     against them it is the lower one.

@@ -129,7 +129,7 @@ def curve_svg(found: Found) -> str:
         )
         for each in levels
     ]
-    parts += names  # above what they are beside
+    parts += names  # above the curve's points
     label = html.escape(f"{percentile} latency of {len(levels)} levels over requests per second")
     return (
         f'<svg class="curve" viewBox="0 0 {_WIDTH:g} {_HEIGHT:g}" role="img" aria-label="{label}">'

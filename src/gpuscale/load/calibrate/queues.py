@@ -1,4 +1,4 @@
-"""Queues that a replica may be, replayed on given arrivals: when each request would be answered.
+"""Queue models of a replica, replayed on given arrivals: the end of each request.
 
 A replay has the very arrivals that a level had, so chance in them is in both, and a few seconds of load
 say as much about a service as minutes would in a comparison with a formula.
@@ -21,25 +21,25 @@ class Queue(Protocol):
 
     @property
     def capacity(self) -> float:
-        """Return the largest rate that it keeps up with, requests per second."""
+        """Return the largest sustainable rate in requests per second."""
         ...
 
     @property
     def slots(self) -> int:
-        """Return how many requests it works on at once, at most."""
+        """Return the largest number of requests in service at once."""
         ...
 
     @property
     def words(self) -> str:
-        """Return what it is, for a report."""
+        """Return a description for a report."""
         ...
 
     def with_capacity(self, capacity: float) -> "Queue":
-        """Return the same queue with another capacity."""
+        """Return the queue with another capacity."""
         ...
 
     def answers(self, arrivals: Sequence[float], shape: Sequence[float]) -> Iterator[Answered]:
-        """Yield each request's answer.
+        """Yield each request's end.
 
         Args:
             arrivals: seconds, ascending.
@@ -50,7 +50,7 @@ class Queue(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SlotQueue:
-    """Workers with one request each, the longest waiting first; and a delay that takes no worker."""
+    """Workers that serve one request each, first come first served, plus a delay without worker."""
 
     capacity: float
     slots: int
@@ -70,11 +70,11 @@ class SlotQueue:
         return f"{self.slots} requests at a time, {1000 * self.service_s:.3g} ms each"
 
     def with_capacity(self, capacity: float) -> "SlotQueue":
-        """Return the same queue with another capacity."""
+        """Return the queue with another capacity."""
         return replace(self, capacity=capacity)
 
     def answers(self, arrivals: Sequence[float], shape: Sequence[float]) -> Iterator[Answered]:
-        """Yield each request's answer."""
+        """Yield each request's end."""
         service, beside = self.service_s, max(0.0, self.base_s - self.service_s)
         if self.slots == 1:
             free = 0.0
@@ -92,7 +92,7 @@ class SlotQueue:
 
 @dataclass(frozen=True, slots=True)
 class SharedQueue:
-    """Requests that share the replica: up to `alone` at full speed, more of them slower in proportion."""
+    """Processor sharing: up to `alone` requests run at full speed, more of them slower in proportion."""
 
     capacity: float
     alone: float
@@ -102,7 +102,7 @@ class SharedQueue:
 
     @property
     def slots(self) -> int:
-        """Return a bound that a service with threads has somewhere; it hardly matters."""
+        """Return a generous limit, as a service with threads has one somewhere."""
         return max(1, round(self.alone)) * 16
 
     @property
@@ -111,11 +111,11 @@ class SharedQueue:
         return f"requests share the replica; {self.alone:.3g} don't slow each other down"
 
     def with_capacity(self, capacity: float) -> "SharedQueue":
-        """Return the same queue with another capacity."""
+        """Return the queue with another capacity."""
         return replace(self, capacity=capacity)
 
     def answers(self, arrivals: Sequence[float], shape: Sequence[float]) -> Iterator[Answered]:
-        """Yield each request's answer, in the order of answers.
+        """Yield each request's end, in order of ends.
 
         All requests get the same share, so their order is that of the work done for each since time 0 at
         which they are finished; a heap keeps it (processor sharing in virtual time).
@@ -141,7 +141,7 @@ class SharedQueue:
 
 @dataclass(frozen=True, slots=True)
 class LaneQueue:
-    """Lanes with one request each that slow each other down, the longest waiting first.
+    """Lanes with one request each that slow each other down, first come first served.
 
     Threads of one interpreter are such lanes: what holds its lock is done by one at a time. Of `n` at work
     each runs at 1 / (1 + part (n - 1)) of its speed alone, so with a part of 1 more lanes do no more, and
@@ -156,12 +156,12 @@ class LaneQueue:
 
     @property
     def part(self) -> float:
-        """Return how much each further request at work slows the others down, as a share."""
+        """Return by which share each further request slows the others."""
         return max(0.0, self._full_s / self.base_s - 1) / max(1, self.slots - 1)
 
     @property
     def _full_s(self) -> float:
-        """Return what a request takes while all lanes are at work."""
+        """Return a request's duration while all lanes are busy."""
         return self.slots / self.capacity
 
     @property
@@ -173,11 +173,11 @@ class LaneQueue:
         )
 
     def with_capacity(self, capacity: float) -> "LaneQueue":
-        """Return the same queue with another capacity."""
+        """Return the queue with another capacity."""
         return replace(self, capacity=capacity)
 
     def answers(self, arrivals: Sequence[float], shape: Sequence[float]) -> Iterator[Answered]:
-        """Yield each request's answer, in the order of answers.
+        """Yield each request's end, in order of ends.
 
         All that are at work get the same speed, so a heap keeps the order of their ends, as in `SharedQueue`.
         """
@@ -206,7 +206,7 @@ class LaneQueue:
 
 @dataclass(frozen=True, slots=True)
 class BatchQueue:
-    """A batch of all that waits, up to `slots`, then the next one; larger batches take longer."""
+    """Batching: all waiting requests, up to `slots`, form the next batch; larger batches take longer."""
 
     capacity: float
     slots: int
@@ -215,7 +215,7 @@ class BatchQueue:
 
     @property
     def seconds(self) -> tuple[float, float]:
-        """Return what a batch takes, and what each request adds to it."""
+        """Return a batch's duration, and what each request adds to it."""
         full = self.slots / self.capacity
         each = max(0.0, (full - self.base_s) / max(1, self.slots - 1))
         return full - each * self.slots, each
@@ -227,11 +227,11 @@ class BatchQueue:
         return f"batches of up to {self.slots}, {1000 * fixed:.3g} ms + {1000 * each:.3g} ms for each request"
 
     def with_capacity(self, capacity: float) -> "BatchQueue":
-        """Return the same queue with another capacity."""
+        """Return the queue with another capacity."""
         return replace(self, capacity=capacity)
 
     def answers(self, arrivals: Sequence[float], shape: Sequence[float]) -> Iterator[Answered]:
-        """Yield each request's answer; the batch decides how long each takes, not its shape."""
+        """Yield each request's end; durations follow from the batch, not from the request's own shape."""
         fixed, each = self.seconds
         index, now, count = 0, 0.0, len(arrivals)
         while index < count:
@@ -246,7 +246,7 @@ class BatchQueue:
 
 
 def poisson(count: int, seed: int) -> tuple[float, ...]:
-    """Return arrivals at one request a second on average; the same seed gives the same ones."""
+    """Return Poisson arrivals at one request a second; an equal seed gives equal arrivals."""
     draw = stream(seed, "arrivals").expovariate
     now, times = 0.0, []
     for _ in range(count):
@@ -256,7 +256,7 @@ def poisson(count: int, seed: int) -> tuple[float, ...]:
 
 
 def shapes(spread: Sequence[float], count: int, seed: int) -> tuple[float, ...]:
-    """Return how long requests take, where 1 is the mean, drawn from what was measured.
+    """Return relative durations of requests (mean 1), drawn from measured ones.
 
     Args:
         spread: measured times, ascending; divided by their mean here.

@@ -1,4 +1,4 @@
-"""Which rate is measured next: growing until the objective is missed, closing in, around the limit."""
+"""The next rate to measure: growing until the objective is missed, then closing in on the limit."""
 
 import math
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ _NARROWING = (0.95, 1.05, 0.85, 1.0)
 
 @dataclass(frozen=True, slots=True)
 class RampSettings:
-    """How the ramp goes, and what it never exceeds."""
+    """The settings and limits of the ramp."""
 
     objective: Objective
     first_rate: float | None = None
@@ -35,7 +35,7 @@ class RampSettings:
     """As many in a level are enough."""
 
     def hold(self, rate: float) -> tuple[float, float]:
-        """Return warm-up and whole length of a level, in seconds."""
+        """Return a level's warm-up and total length, in seconds."""
         measured = max(self.min_hold_s, min(self.hold_s, self.requests / rate))
         measured = float(math.ceil(measured))
         return max(1.0, round(measured / 4)), measured + max(1.0, round(measured / 4))
@@ -59,7 +59,7 @@ class Done:
 
 
 def next_level(levels: Sequence[Level], baseline: Baseline, settings: RampSettings) -> Next | Done:
-    """Return what to measure now.
+    """Return the next level, or the end.
 
     Args:
         levels: what was measured, in its order, late ones included.
@@ -108,7 +108,7 @@ def next_level(levels: Sequence[Level], baseline: Baseline, settings: RampSettin
 
 
 def narrowing(levels: Sequence[Level], rate: float, low: float, high: float) -> Next | None:
-    """Return one more level around a limit that is not sure enough yet; None where it is.
+    """Return one more level around an uncertain limit; None if it is certain enough.
 
     Args:
         levels: what was measured.

@@ -23,7 +23,7 @@ def document(
     check: tuple[Level, float, float | None] | str,
     step: tuple[LoadStep, ScaleOutCourse] | None,
 ) -> Object:
-    """Return all that was measured and follows; times in ms, rates per second, absent where unknown.
+    """Return all measurements and conclusions; times in ms, rates per second, absent if unknown.
 
     Args:
         url: what was calibrated.
@@ -56,7 +56,7 @@ def document(
         found["limit"] = {
             "rate": limit.rate,
             "low": limit.low,
-            # A limit that no level was beyond is at least that.
+            # If no level exceeded the limit, it is only a lower bound.
             **({"high": limit.high} if analysis.is_bounded else {}),
             "method": "queue" if analysis.is_modelled else "levels",
         }

@@ -1,4 +1,4 @@
-"""What a step of the load leads to: what the HPA decides, when replicas serve, what users see meanwhile.
+"""Predicts a step in load: the HPA's decisions, ready replicas, and users' latency meanwhile.
 
 The HPA is `hpa.deciding`, asked at every sync; what it sees follows from a fluid, as in the simulator. What
 users see is the fitted queue's, replayed on random arrivals that are spread over the replicas of each time: a
@@ -30,7 +30,7 @@ _REPLAYS = 4
 
 @dataclass(frozen=True, slots=True)
 class LoadStep:
-    """A jump of the load, and what it hits."""
+    """A jump in load, and the workload it meets."""
 
     from_rate: float
     to_rate: float
@@ -42,7 +42,7 @@ class LoadStep:
 
 @dataclass(frozen=True, slots=True)
 class ScaleOutCourse:
-    """What the step leads to; times in seconds after it."""
+    """The predicted course after a step; times in seconds after it."""
 
     from_replicas: int
     to_replicas: int
@@ -71,7 +71,7 @@ def predict_step(
     hpa: HorizontalPodAutoscaler,
     step: LoadStep,
 ) -> ScaleOutCourse:
-    """Return what the HPA makes of a step.
+    """Return the HPA's course after a step.
 
     Args:
         curve: one replica.
@@ -140,7 +140,7 @@ def predict_step(
 def _replayed(
     curve: Curve, objective: Objective, served_by: Sequence[int], until_s: int, step: LoadStep
 ) -> tuple[float, float]:
-    """Return how many requests miss the objective until a time, and the longest latency in milliseconds.
+    """Return how many requests miss the objective up to a time, and the longest latency in ms.
 
     Both are means of a few replays.
 
@@ -175,7 +175,7 @@ def _replayed(
 
 
 def _rates(replica: int, served_by: Sequence[int], step: LoadStep) -> Iterator[float]:
-    """Yield what one replica gets in each second, from a while before the step on."""
+    """Yield one replica's rate in each second, starting before the step."""
     first = served_by[0]
     for _ in range(_BEFORE_S):
         yield step.from_rate / first if replica < first else 0.0
@@ -186,7 +186,7 @@ def _rates(replica: int, served_by: Sequence[int], step: LoadStep) -> Iterator[f
 def _synced(
     hpa: HorizontalPodAutoscaler, state: HpaState, asked: int, serving: int, value: float, now: int
 ) -> tuple[HpaState, int]:
-    """Return what one sync of the controller leaves: its memory, and the replicas asked for."""
+    """Return the controller's memory and the desired replicas after a sync."""
     now_ms = 1000 * now
     pods = [
         PodInfo(

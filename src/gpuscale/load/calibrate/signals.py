@@ -1,4 +1,4 @@
-"""Which signal separates a replica that copes from one that doesn't, and its last good value."""
+"""Which signal tells a coping replica from an overloaded one, and its last good value."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ _RISES = 1.3
 
 
 class Fitness(Enum):
-    """Whether to scale on a signal."""
+    """A signal's suitability for scaling."""
 
     GOOD = "good"
     STEEP = "steep"
@@ -30,7 +30,7 @@ class Fitness(Enum):
 
 @dataclass(frozen=True, slots=True)
 class SignalJudgement:
-    """What one signal is worth."""
+    """The judgement of one signal."""
 
     name: str
     fitness: Fitness
@@ -48,7 +48,7 @@ class SignalJudgement:
 
     @property
     def score(self) -> tuple[int, float]:
-        """Return by what signals are put in order; larger is better."""
+        """Return the signal's sort key; larger is better."""
         order = [Fitness.ABSENT, Fitness.FLAT, Fitness.SATURATED, Fitness.STEEP, Fitness.GOOD]
         return order.index(self.fitness), self.separates or 0.0
 
@@ -60,7 +60,7 @@ def judge_signals(
     tolerance: float = HPA_TOLERANCE,
     headroom: float = 0.0,
 ) -> tuple[SignalJudgement, ...]:
-    """Return each signal's worth, the best one first.
+    """Return the judgement of each signal, best first.
 
     Args:
         levels: those at which the generator was on time.
@@ -139,7 +139,7 @@ def signal_points(name: str, levels: Sequence[Level]) -> tuple[tuple[float, floa
 
 
 def value_at(points: Sequence[tuple[float, float]], rate: float) -> float:
-    """Return the value at a rate: smoothed so that it never falls, then in straight lines.
+    """Return a signal's value at a rate, from a monotone fit with linear interpolation.
 
     Below the first rate it goes to zero in proportion; beyond the last one it stays.
     """
@@ -155,7 +155,7 @@ def value_at(points: Sequence[tuple[float, float]], rate: float) -> float:
 
 
 def _rising(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Return the nearest values that never fall (pool adjacent violators)."""
+    """Return the nearest non-decreasing values (pool adjacent violators)."""
     pools: list[list[float]] = []  # sum, count
     for _, value in points:
         pools.append([value, 1.0])

@@ -1,4 +1,4 @@
-"""The files that a calibration ends in: an HPA or ScaledObject, and a scenario that replays it."""
+"""The files that a calibration writes: an HPA or ScaledObject, and a scenario that replays it."""
 
 import math
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ _SLOTS = 100_000
 
 @dataclass(frozen=True, slots=True)
 class ScaledWorkload:
-    """What is scaled, and between which counts."""
+    """The workload to scale, with its bounds."""
 
     name: str = "calibrated"
     namespace: str = "default"
@@ -82,7 +82,7 @@ def hpa_text(
 
 
 def hpa_of(text: str) -> HorizontalPodAutoscaler:
-    """Return the HPA of a text that `hpa_text` wrote, as a controller would have it."""
+    """Return the HPA of a text from `hpa_text`, as a controller reads it."""
     (found,) = load_manifests(text, "<calibrated>")
     if not isinstance(found, HorizontalPodAutoscaler):
         raise BugError("calibrate wrote something else than an HPA")
@@ -141,14 +141,15 @@ def _explained(target: ChosenSignal, quantity: str, objective: Objective, limit:
 
 
 def service_model(queue: Queue, base_ms: float) -> Object:
-    """Return a replica's costs as a scenario's `service` has them.
+    """Return a replica's costs in the form of a scenario's `service`.
 
     A replica of the scenario is as busy as this one at each rate, full at the same rate, and works on as many
     requests at once.
     """
     gpu_s = 1 / queue.capacity
     slots = min(_SLOTS, queue.slots)
-    # A slot is held for gpu + other seconds; were that more than slots / capacity, slots would be the limit.
+    # A slot is held for gpu + other seconds; if that exceeded slots / capacity, slots would be the
+    # limit.
     other_s = max(0.0, min(base_ms / 1000, slots / queue.capacity) - gpu_s)
     return {
         "gpuSecondsPerRequest": round(gpu_s, 7),

@@ -1,4 +1,4 @@
-"""What the driver counts of a GPU, as nvidia-smi shows it; absent with a reason where it can't be known."""
+"""The driver's figures of a GPU, as nvidia-smi shows them; absent ones have a reason."""
 
 import time
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ _MIB = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """One GPU at one moment."""
+    """A GPU's figures at one time."""
 
     percent: float | None
     """Mean use since the look before."""
@@ -27,10 +27,10 @@ class Counted:
 
 
 class LoadCounter(Protocol):
-    """Where the driver's figures come from."""
+    """A source of the driver's figures."""
 
     def refresh(self) -> None:
-        """Read all GPUs, for the looks that follow; it may block for seconds."""
+        """Read all GPUs for the following looks; may block for seconds."""
         ...
 
     def look(self, uuid: str) -> Counted:
@@ -38,12 +38,12 @@ class LoadCounter(Protocol):
         ...
 
     def close(self) -> None:
-        """Give the library back."""
+        """Close the library."""
         ...
 
 
 class Uncounted:
-    """Stands where NVML can't be read."""
+    """Stands in for NVML where that can't be read."""
 
     def __init__(self, reason: str) -> None:
         self._reason = reason
@@ -52,7 +52,7 @@ class Uncounted:
         """Do nothing."""
 
     def look(self, _uuid: str) -> Counted:
-        """Return that nothing is known."""
+        """Return figures without any value."""
         return Counted(None, None, (), self._reason)
 
     def close(self) -> None:
@@ -92,7 +92,7 @@ class NvmlCounter:
 
 
 def open_counter() -> LoadCounter:
-    """Return NVML's figures, or what says why there are none."""
+    """Return a source of NVML's figures, or a stand-in with the reason."""
     try:
         counter = NvmlCounter()
         counter.refresh()

@@ -108,7 +108,7 @@ class CudaDriver:
         return int(function(*arguments))
 
     def devices(self) -> tuple[Device, ...]:
-        """Return what this process may use, in the driver's order.
+        """Return the process' visible devices, in the driver's order.
 
         Raises:
             CudaError: the driver does not say.
@@ -124,7 +124,8 @@ class CudaDriver:
         self.call("cuDeviceGetName", name, c_int(_NAME_BYTES), handle)
         self.call("cuDeviceGetPCIBusId", bus_id, c_int(_BUS_ID_BYTES), handle)
         uuid = (ctypes.c_ubyte * 16)()
-        # The first version gives a MIG instance the UUID of its GPU; drivers before 470 have no other.
+        # The first version of the call gives a MIG instance its GPU's UUID; drivers before 470
+        # have no other.
         has_second = hasattr(self._library, "cuDeviceGetUuid_v2")
         self.call("cuDeviceGetUuid_v2" if has_second else "cuDeviceGetUuid", byref(uuid), handle)
         return Device(
@@ -191,7 +192,8 @@ class Gpu:
 
     def _open(self) -> None:
         call = self._driver.call
-        # So that waiting at the end takes no core. It fails where the context is active already: no matter.
+        # So that waiting at the end blocks instead of spinning. Fails harmlessly if the context is
+        # active already.
         self._driver.code("cuDevicePrimaryCtxSetFlags_v2", self._handle, c_uint(_BLOCKING))
         call("cuDevicePrimaryCtxRetain", byref(self._context), self._handle)
         call("cuCtxSetCurrent", self._context)
@@ -218,7 +220,7 @@ class Gpu:
         return free.value, total.value
 
     def hold(self, size_bytes: int) -> None:
-        """Take memory and write to all of it.
+        """Allocate memory and write to all of it.
 
         Raises:
             UnavailableError: there is not so much free; nothing was taken.
@@ -235,7 +237,7 @@ class Gpu:
         self._driver.call("cuMemsetD8_v2", pointer, ctypes.c_ubyte(0), c_size_t(size_bytes))
 
     def launch(self, length_ns: int, blocks: int) -> None:
-        """Keep as many multiprocessors busy for a time, once what was launched before has ended."""
+        """Queue a kernel that keeps this many multiprocessors busy for a time."""
         length, rounds = c_ulonglong(length_ns), c_ulonglong(max(1, length_ns // _ROUND_NS))
         arguments = (c_void_p * 2)(*(ctypes.addressof(each) for each in (length, rounds)))
         before, after = self._event(), self._event()
@@ -251,11 +253,11 @@ class Gpu:
 
     @property
     def unfinished(self) -> int:
-        """Return how many launches have not been seen to end."""
+        """Return how many launches have not finished yet."""
         return len(self._running)
 
     def synchronize(self) -> None:
-        """Return once everything that was launched has ended.
+        """Wait until all launches have finished.
 
         Raises:
             CudaError: a launch failed.
@@ -263,7 +265,7 @@ class Gpu:
         self._driver.call("cuStreamSynchronize", self._stream)
 
     def take_busy_ms(self) -> float:
-        """Return how long the launches took that have ended since the last call, by the GPU's own clock.
+        """Return the duration of the launches finished since the last call, by the GPU's clock.
 
         Raises:
             CudaError: a launch failed.
@@ -283,7 +285,7 @@ class Gpu:
         return busy_ms
 
     def close(self) -> None:
-        """Free everything; a second call does nothing, and no failure keeps the rest from being freed."""
+        """Free everything; a second call does nothing, and one failure doesn't stop the rest."""
         if not self._context.value:
             return
         code = self._driver.code

@@ -1,4 +1,4 @@
-"""A load on GPUs from its first process to its last: started, fed with what the driver counts, ended.
+"""Runs a load on GPUs: starts its processes, corrects them by the driver's figures, and ends them.
 
 Each share of a GPU is a process of its own, which holds what it holds for as long as its input is open. So
 whatever becomes of this process, nothing of a GPU stays taken.
@@ -21,7 +21,7 @@ from gpuscale.load.gpu.counted import Counted, LoadCounter
 from gpuscale.load.gpu.pacing import LAG_S, Holder
 from gpuscale.load.gpu.plan import ChosenGpu, GpuPlan
 
-# -P: what lies in the working directory is not imported.
+# -P: modules in the working directory are not imported.
 COMMAND = (sys.executable, "-P", "-m", "gpuscale.load.gpu.worker")
 _NO_CACHE = {"CUDA_CACHE_DISABLE": "1"}
 """The driver compiles one small kernel; it need not leave files in the home for it."""
@@ -38,7 +38,7 @@ _MOST_CONTEXT_BYTES = 2 << 30
 
 @dataclass(frozen=True, slots=True)
 class GpuLook:
-    """One GPU after half a second."""
+    """A GPU's figures over half a second."""
 
     at_ms: int
     wanted: float
@@ -50,7 +50,7 @@ class GpuLook:
 
 @dataclass(slots=True)
 class HeldGpu:
-    """What was done with one GPU."""
+    """What was held on one GPU."""
 
     gpu: ChosenGpu
     looks: list[GpuLook] = field(default_factory=list)
@@ -73,7 +73,7 @@ Note = Callable[[str], None]
 
 
 class _Share:
-    """One process of one GPU."""
+    """A process that loads one GPU."""
 
     def __init__(self, process: Process, name: str) -> None:
         self.process = process
@@ -84,7 +84,7 @@ class _Share:
         self._looked: tuple[float, float] | None = None
 
     async def tell(self, **order: object) -> None:
-        """Send an order; one that has ended gets none."""
+        """Send an order; ignored by a process that has ended."""
         if self.process.stdin is None:
             return
         with suppress(ConnectionError):
@@ -92,7 +92,7 @@ class _Share:
             await self.process.stdin.drain()
 
     async def hear(self) -> dict[str, Any]:
-        """Return what it says next.
+        """Return the process' next message.
 
         Raises:
             UnavailableError: it can't go on, or has ended.
@@ -107,7 +107,7 @@ class _Share:
         return words
 
     async def expect(self, event: str) -> dict[str, Any]:
-        """Return what it says next, which is due within a minute."""
+        """Return the process' next message, which must come within a minute."""
         try:
             async with asyncio.timeout(_OPEN_S):
                 return await self.hear()
@@ -117,7 +117,7 @@ class _Share:
             ) from None
 
     async def follow(self) -> None:
-        """Keep up with what it reports, until it ends."""
+        """Read the process' reports until it ends."""
         while True:
             words = await self.hear()
             self._busy = (float(words["at"]), float(words["ms"]))
@@ -126,7 +126,7 @@ class _Share:
                 return
 
     def own_percent(self) -> float | None:
-        """Return its busy share between the reports of this look and the one before; None without two."""
+        """Return the process' busy share between its last two reports; None without two."""
         before, now = self._looked, self._busy
         self._looked = now
         if before is None or now is None or now[0] <= before[0]:
@@ -134,7 +134,7 @@ class _Share:
         return (now[1] - before[1]) / (now[0] - before[0]) / 10
 
     async def end(self) -> None:
-        """Have it end, by force if need be."""
+        """End the process, by force if necessary."""
         await self.tell(end=True)
         if self.process.stdin is not None:
             self.process.stdin.close()
@@ -147,7 +147,7 @@ class _Share:
 
 
 class _LoadedGpu:
-    """One GPU, the processes that share it, and its orders from look to look."""
+    """A GPU with the processes that share it."""
 
     def __init__(self, plan: GpuPlan, gpu: ChosenGpu) -> None:
         self.held = HeldGpu(gpu)
@@ -157,7 +157,7 @@ class _LoadedGpu:
         self._looked_s = 0.0
 
     async def open(self) -> None:
-        """Start the processes, and return once each has its context."""
+        """Start the processes, and wait until each has a context."""
         gpu = self.held.gpu
         for _ in range(self._plan.processes):
             process = await asyncio.create_subprocess_exec(
@@ -173,7 +173,7 @@ class _LoadedGpu:
         await asyncio.gather(*(share.expect("open") for share in self.shares))
 
     async def take_memory(self, used_bytes: int | None, note: Note) -> None:
-        """Take what is wanted, less what the contexts have by now."""
+        """Allocate the wanted memory, less the contexts' own."""
         name, wanted, before = (
             self.held.gpu.name,
             self._plan.memory_bytes,
@@ -196,14 +196,12 @@ class _LoadedGpu:
             )
         each = max(0, (wanted or 0) - contexts) // len(self.shares)
         self.held.allocated_bytes = each * len(self.shares)
-        for (
-            share
-        ) in self.shares:  # one after the other, so that no two count on the same free memory
+        for share in self.shares:  # one by one, so that no two count on the same free memory
             await share.tell(allocate=each)
             await share.expect("ready")
 
     async def begin(self, start_s: float, until_s: float) -> None:
-        """Have all begin at a moment of the machine's monotonic clock, and take turns from then on."""
+        """Let all processes start at a time of the monotonic clock, taking turns."""
         first_s = min(LOOK_S, self._plan.duration_s)
         own = self._holder.own_percent(self._plan.wanted(0.0, first_s))
         for index, share in enumerate(self.shares):
@@ -217,7 +215,7 @@ class _LoadedGpu:
             )
 
     async def look(self, at_s: float, start_ms: int, found: Counted) -> None:
-        """Note what became of the time since the look before, and say what is wanted next.
+        """Record the time since the last look, and order the next busy share.
 
         Args:
             at_s: since the load began.
@@ -232,8 +230,8 @@ class _LoadedGpu:
             GpuLook(start_ms + round(at_s * 1000), wanted, own, found.percent, found.used_bytes)
         )
         self.held.uncounted = found.reason
-        # What NVML counts is of a while ago, so it is held against what was wanted then. Without it, bursts
-        # that a busy machine launches too late are made up for at least.
+        # NVML's figure is late, so it is compared with the share wanted then. Without NVML, at
+        # least the bursts that a busy machine launches late are made up for.
         lag_s, busy = (LAG_S, found.percent) if found.percent is not None else (0.0, own)
         if busy is not None and at_s > 2 * LOOK_S + LAG_S:
             self._holder.look(self._plan.wanted(self._looked_s - lag_s, at_s - lag_s), busy)
@@ -245,7 +243,7 @@ class _LoadedGpu:
                 await share.tell(percent=round(own_next, 3))
 
     def count(self) -> None:
-        """Note what the processes have reported."""
+        """Record the processes' reports."""
         self.held.launched = sum(share.launched for share in self.shares)
         self.held.skipped = sum(share.skipped for share in self.shares)
 

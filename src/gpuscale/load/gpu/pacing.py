@@ -1,4 +1,4 @@
-"""How busy time is spread, and corrected by what the driver counts.
+"""How busy time is spread within each period, and corrected by the driver's figures.
 
 NVML counts the share of a window in which any kernel ran. The window is 1/6 s to 1 s long, by GPU; on an
 H200 it is 200 ms. A period of 1/30 s goes a whole number of times into each of these, so every window sees
@@ -24,7 +24,7 @@ _MOST_UNFINISHED = 2
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """Which part of each period is one process', so that those of one GPU take turns."""
+    """A process' part of each period, so that the processes of a GPU take turns."""
 
     index: int
     of: int
@@ -34,14 +34,14 @@ class Turn:
         return PERIOD_S * self.index / self.of
 
     def burst_ns(self, percent: float) -> int:
-        """Return how long this process' burst is, for a GPU that is busy for `percent` of the time."""
+        """Return the process' burst in nanoseconds, for a GPU that is busy `percent` of the time."""
         length_ns = round(PERIOD_S * 1e9 * min(max(percent, 0.0), 100.0) / 100 / self.of)
         return length_ns if length_ns >= _LEAST_NS else 0
 
 
 @dataclass(slots=True)
 class Bursts:
-    """When one process launches, from a start that all processes of a load share.
+    """The launch times of one process, from a start that all processes share.
 
     A burst that can't begin within its period is skipped, never made up for: two at once would be a share
     larger than the one asked for.
@@ -54,11 +54,11 @@ class Bursts:
     _next: int = 0
 
     def due_s(self) -> float:
-        """Return when the next burst is due, by the clock of `start_s`."""
+        """Return the next burst's time, by the clock of `start_s`."""
         return self.start_s + self.turn.phase_s + self._next * PERIOD_S
 
     def take(self, now_s: float, unfinished: int, percent: float) -> int:
-        """Return how many nanoseconds to launch now, at or after `due_s`; 0 for nothing."""
+        """Return the nanoseconds to launch now, at or after `due_s`; 0 for nothing."""
         late = max(0, int((now_s - self.due_s()) / PERIOD_S))
         length_ns = self.turn.burst_ns(percent)
         self._next += late + 1
@@ -73,7 +73,7 @@ class Bursts:
 
 
 class Holder:
-    """Says how busy to be so that the driver counts what is wanted.
+    """A controller: how busy to be so that the driver counts the wanted share.
 
     What the driver counts differs from what is launched by the time around kernels and by other processes.
     Both show as an error that lasts, which the correction takes up.
@@ -84,14 +84,14 @@ class Holder:
         """Points, added to what is wanted."""
 
     def own_percent(self, wanted: float) -> float:
-        """Return for how much of the time to launch."""
+        """Return the share of time to launch for."""
         return 0.0 if wanted <= 0 else min(100.0, max(0.0, wanted + self.correction))
 
     def look(self, wanted: float, counted: float) -> None:
-        """Learn from what the driver counted, and what was wanted in that time."""
+        """Update the correction from the driver's figure and the share wanted in that time."""
         if wanted <= 0:
-            return  # nothing is launched; what others do says nothing about us
-        # What can't be launched is not remembered, or it would be there when something else is wanted.
+            return  # nothing is launched, so that the figure only shows other processes
+        # An unreachable share is not remembered, as it would distort the next one.
         least, most = -wanted, min(_MOST_CORRECTION, 100.0 - wanted)
         found = self.correction + _GAIN * (wanted - counted)
         self.correction = min(most, max(least, found))

@@ -1,4 +1,4 @@
-"""What a load on GPUs does, and on which of them."""
+"""The plan of a load on GPUs."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ _PREFIXES = ("GPU-", "MIG-")
 
 @dataclass(frozen=True, slots=True)
 class GpuPlan:
-    """One run."""
+    """A GPU load's plan."""
 
     load: Load
     """Percent of the time over the time of the run."""
@@ -76,7 +76,7 @@ def choose(
         if len(found) == 1:
             return (_chosen(found[0]),)
         if not found and text.startswith("MIG-") and VISIBLE not in environment:
-            # The driver shows a process one MIG instance at most, and another one only when it is asked to.
+            # A process sees at most one MIG instance, selected by its environment.
             return (ChosenGpu(wanted, text, {VISIBLE: text}),)
     raise UsageError(
         f"--gpu: found {text!r}, expected all or {_listed(devices)}{_hint(environment)}"

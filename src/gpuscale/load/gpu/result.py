@@ -1,4 +1,4 @@
-"""What became of a load on GPUs: as a document, as a timeline, and in a few lines."""
+"""The results of a GPU load: document, timeline, summary text."""
 
 from collections.abc import Mapping, Sequence
 from statistics import fmean
@@ -19,7 +19,7 @@ _MEMORY_TOLERANCE = 0.02
 def gpu_timeline(
     plan: GpuPlan, held: Sequence[HeldGpu], watched: Watched | None = None
 ) -> Timeline:
-    """Return what was wanted, launched and counted every half second, and what else was watched."""
+    """Return the wanted, launched and counted shares every half second, and what else was watched."""
     tracks: list[Track] = []
     seen = watched or Watched()
     for each in held:
@@ -38,7 +38,7 @@ def gpu_timeline(
                 ),
             ),
         ]
-        # What could not be measured at all is no line; the document has the reason.
+        # Unmeasurable figures have no track; the document has the reason.
         tracks += [track for track in made if any(value is not None for _, value in track.points)]
     return Timeline(
         f"GPU load: {plan.shape}",
@@ -57,7 +57,7 @@ def _points(looks: Sequence[GpuLook], name: str) -> tuple[tuple[int, float | Non
 def gpu_document(
     plan: GpuPlan, held: Sequence[HeldGpu], watched: Watched | None = None
 ) -> dict[str, Any]:
-    """Return what a run did and held; what was not measured is left out."""
+    """Return a run's results; unmeasured figures are left out."""
     return {
         "apiVersion": "gpuscale.dev/v1alpha1",
         "kind": "GpuLoadResult",
@@ -98,13 +98,13 @@ def _settled(held: HeldGpu) -> list[GpuLook]:
 
 
 def _mean(looks: Sequence[GpuLook], name: str) -> float | None:
-    """Return the mean of what was there; None where nothing was."""
+    """Return the mean of the existing values; None if there are none."""
     values = [value for look in looks if (value := getattr(look, name)) is not None]
     return fmean(values) if values else None
 
 
 def _faults(plan: GpuPlan, held: HeldGpu) -> list[str]:
-    """Return what was not held, by NVML where it counts, else by the GPU's own clock."""
+    """Return what was not held, by NVML's figures or else the GPU's own clock."""
     settled = _settled(held)
     wanted, by_nvml = _mean(settled, "wanted"), _mean(settled, "counted")
     found = by_nvml if by_nvml is not None else _mean(settled, "own")
@@ -125,13 +125,13 @@ def _faults(plan: GpuPlan, held: HeldGpu) -> list[str]:
 
 
 def gpu_text(document: Mapping[str, Any]) -> str:
-    """Return the result in a few lines."""
+    """Return the result as a short text."""
     lines = [f"{name}: {text}" for name, text in gpu_totals(document).items()]
     return "\n".join([*lines, *document["faults"]])
 
 
 def gpu_totals(document: Mapping[str, Any]) -> dict[str, str]:
-    """Return by GPU, in words, what was held."""
+    """Return what was held on each GPU, in words."""
     totals: dict[str, str] = {}
     for gpu in document["gpus"]:
         percent, memory = gpu["percent"], gpu["memoryBytes"]

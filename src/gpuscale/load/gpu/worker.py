@@ -25,7 +25,7 @@ Order = Mapping[str, Any]
 
 
 class Orders:
-    """Lines of the standard input, as they come."""
+    """Lines of standard input."""
 
     def __init__(self) -> None:
         self._rest = b""
@@ -34,7 +34,7 @@ class Orders:
         """Whether there will be no more: the process that gave them has ended."""
 
     def wait(self, until_s: float | None = None) -> Order | None:
-        """Return the next order; None where none came by a moment of the monotonic clock, or ever will."""
+        """Return the next order; None if none comes up to a time of the monotonic clock."""
         while not self._lines and not self.is_over:
             if until_s is not None:
                 left_s = until_s - time.monotonic()
@@ -50,7 +50,7 @@ class Orders:
         return found
 
     def expect(self, kind: str) -> Order:
-        """Return the next order, which has to be of a kind.
+        """Return the next order, which must be of this kind.
 
         Raises:
             SystemExit: there are no more, which is an order too.
@@ -62,8 +62,8 @@ class Orders:
 
 
 def main() -> int:
-    """Do as the standard input says; return the exit code."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent gets it too, and reports it
+    """Obey the orders on standard input; return the exit code."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent process reports it
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     orders = Orders()
     try:
@@ -81,12 +81,12 @@ def main() -> int:
         _say(event="failed", error=str(error))
         return 1
     except BrokenPipeError:
-        return 0  # no client listens any more
+        return 0  # the parent has gone
     return 0
 
 
 def find_device(devices: tuple[Device, ...], uuid: str) -> Device:
-    """Return the device of a UUID; the only one where the driver shows one, as it does for MIG.
+    """Return the device with a UUID; the only one if the driver shows just one, as with MIG.
 
     Raises:
         GpuscaleError: it is not there any more.

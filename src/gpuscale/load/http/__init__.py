@@ -1,4 +1,4 @@
-"""Requests to one URL, sent when they are due, whatever the server does."""
+"""Requests to one URL, sent on schedule whatever the server does."""
 
 from typing import TYPE_CHECKING
 

@@ -12,20 +12,20 @@ _NO_BODY = (204, 304)
 
 
 class Owner(Protocol):
-    """Whose connection it is."""
+    """A connection's owner."""
 
     def answered(self, connection: "LoadConnection", status: int, size: int) -> None:
-        """Take a whole answer; the connection is idle or closing by then."""
+        """Handle a complete response; the connection is idle or closing."""
 
     def failed(self, connection: "LoadConnection", kind: str, text: str) -> None:
-        """Take the end of a connection that has a request without a whole answer."""
+        """Handle the end of a connection before its response was complete."""
 
     def gone(self, connection: "LoadConnection") -> None:
-        """Take the end of an idle connection."""
+        """Handle the end of an idle connection."""
 
 
 class LoadConnection(asyncio.Protocol):
-    """Sends requests, counts the bytes of answers and keeps none of them.
+    """Sends requests, and counts responses' bytes without keeping them.
 
     Args:
         owner: is called with answers and faults.
@@ -63,32 +63,32 @@ class LoadConnection(asyncio.Protocol):
 
     def send(self, data: bytes, due_s: float, number: int) -> None:
         """Send a request that was due at `due_s`."""
-        transport = cast("asyncio.Transport", self._transport)  # it is connected by now
+        transport = cast("asyncio.Transport", self._transport)  # connected by now
         self.is_busy, self.due_s, self.number = True, due_s, number
         self._expect()
         self.written_s = self._clock()
         transport.write(data)
 
     def _expect(self) -> None:
-        """Await a new answer."""
+        """Prepare for a new response."""
         self._size = self._beside_body = self._status = 0
         self._has_length = self._has_more = self._is_in_body = self._keeps_alive = False
 
     def close(self) -> None:
-        """End it at once; its owner is not called."""
+        """Close at once, without calling the owner."""
         self.is_busy, self._closes = False, True
         if self._transport is not None:
             self._transport.abort()
 
-    # What asyncio calls.
+    # Called by asyncio.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keep what writes."""
-        # uvloop's transports are none of asyncio's classes.
+        """Keep the transport."""
+        # uvloop's transports don't derive from asyncio's classes.
         self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
-        """Read; an answer that is no HTTP ends the connection."""
+        """Parse data; a response that is no HTTP ends the connection."""
         if not self.is_busy:
             self.close()
             self._owner.gone(self)
@@ -111,7 +111,7 @@ class LoadConnection(asyncio.Protocol):
             self._fail("malformed", text)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Call the owner, unless it ended the connection itself."""
+        """Call the owner, unless it closed the connection itself."""
         if self.is_busy and exc is None and self._ends_by_closing():
             self._answer(self._parser.get_status_code(), keeps=False)
         elif self.is_busy:
@@ -119,26 +119,26 @@ class LoadConnection(asyncio.Protocol):
         elif not self._closes:
             self._owner.gone(self)
 
-    # What httptools calls.
+    # Called by httptools.
 
     def on_message_begin(self) -> None:
-        """Note what comes after the answer: nobody asked for it."""
+        """Notice an unexpected message after the response."""
         self._has_more = self._status != 0
 
     def on_header(self, name: bytes, _value: bytes) -> None:
-        """Note how the body's end is known."""
+        """Record how the body's end is known."""
         self._has_length |= name.lower() in (b"content-length", b"transfer-encoding")
 
     def on_headers_complete(self) -> None:
-        """Note that the rest is body; an interim answer (1xx) has none, and is no answer."""
+        """Record that the body follows; an interim response (1xx) has none."""
         self._is_in_body = self._parser.get_status_code() >= 200
 
     def on_body(self, _part: bytes) -> None:
-        """Count from here what is none."""
+        """Count the body's bytes."""
         self._beside_body = 0
 
     def on_message_complete(self) -> None:
-        """Note the answer; it counts once all that was read is parsed."""
+        """Record the response; it counts once all received data is parsed."""
         status = self._parser.get_status_code()
         if status >= 200 and not self._status:
             self._status, self._keeps_alive = status, self._parser.should_keep_alive()
@@ -155,7 +155,7 @@ class LoadConnection(asyncio.Protocol):
 
     @property
     def is_open(self) -> bool:
-        """Whether it can carry another request."""
+        """Whether the connection can carry another request."""
         return not self._closes
 
     def _fail(self, kind: str, text: str) -> None:

@@ -71,7 +71,7 @@ class Sender:
         self._crash: BaseException | None = None
 
     async def run(self, start_s: float, stop: asyncio.Event) -> AsyncIterator[Second]:
-        """Send, and yield each second of the run, the last of them with what came after its end.
+        """Send requests, and yield each second's results; the last includes responses after the end.
 
         Args:
             start_s: when the run starts, on this process' clock.
@@ -100,16 +100,16 @@ class Sender:
                 connection.close()
 
     async def _send_all(self, start_s: float, stop: asyncio.Event) -> None:
-        """Send every request, then wait for the last answers as long as a request may take."""
+        """Send all requests, then wait for the last responses up to the request time limit."""
         if self._plan.load is None:
             await self._send_closed(start_s, stop)
         else:
             with Alarm() as alarm:
                 await self._send_open(start_s, stop, alarm)
-        # A request may wait for a connection as long as for its answer.
+        # A request may wait for a connection as long as for its response.
         last_s = self._clock() + 2 * (self._plan.request.timeout_s + _SWEEP_S)
         while self._in_flight() and self._clock() < last_s and not stop.is_set():  # noqa: ASYNC110
-            await asyncio.sleep(0.005)  # an event would have to be set with every answer
+            await asyncio.sleep(0.005)  # an event would have to be set at every response
         self._is_over = True
         self._recorder.counts.not_sent += len(self._waiting)
         self._waiting.clear()
@@ -124,13 +124,14 @@ class Sender:
             due_s = start_s + offset
             while (ahead_s := due_s - self._clock()) > 0 and not stop.is_set():
                 in_burst = 0
-                # At most half a second, so that a stop is heard also when requests are rare.
+                # At most half a second, so that a stop is noticed even if requests are rare.
                 await alarm.wait(min(ahead_s, 0.5))
             if stop.is_set() or self._number >= self._plan.bounds.requests:
                 return
             now_s = self._clock()
             if now_s - due_s > timeout_s:
-                # As one that waited so long for a connection; without this a run would not end in time.
+                # As if it had waited so long for a connection; otherwise the run would not end in
+                # time.
                 self._number += 1
                 self._recorder.counts.not_sent += 1
                 if self._number % _SKIPPED == 0:
@@ -152,7 +153,7 @@ class Sender:
             self._dispatch(self._clock())
         end_s = start_s + self._plan.duration_s
         while self._clock() < end_s and not stop.is_set():
-            # Waits that are over are as many as users without a request.
+            # As many waits are over as there are users without a request.
             users = self._plan.users if self._clock() >= self._retry_at_s else 0
             for _ in range(users - self._busy - len(self._waiting)):
                 if self._number >= self._plan.bounds.requests:
@@ -179,7 +180,7 @@ class Sender:
         self._deadlines.append((self._clock() + timeout_s, connection, connection.number))
 
     def _open_more(self) -> None:
-        """Open connections for what waits, within the bounds."""
+        """Open connections for waiting requests, within the limits."""
         most = self._plan.bounds.connections - self._open
         if self._refused_in_a_row:
             most = min(most, _CONNECT_FAILURES)
@@ -217,7 +218,7 @@ class Sender:
         self._make_idle(connection)
 
     def _refuse(self, error: Exception) -> None:
-        """Count a request that no connection could be had for."""
+        """Count a request that got no connection."""
         self._refused_in_a_row += 1
         text = str(error) or "no connection within the time-out"
         if self._plan.load is None:
@@ -241,10 +242,10 @@ class Sender:
         else:
             self._idle.append(connection)
 
-    # What connections say.
+    # Called by connections.
 
     def answered(self, connection: LoadConnection, status: int, size: int) -> None:
-        """Count an answer, and give the connection its next request."""
+        """Count a response, and give the connection its next request."""
         now_s, counts = self._clock(), self._recorder.counts
         counts.statuses[status] += 1
         counts.ok += status < 400
@@ -263,20 +264,20 @@ class Sender:
             self._open_more()
 
     def failed(self, connection: LoadConnection, kind: str, text: str) -> None:
-        """Count a request that came to nothing."""
+        """Count a failed request."""
         self._busy -= 1
         self._open -= 1
         self._count_fault(kind, text)
         self._open_more()
 
     def gone(self, connection: LoadConnection) -> None:
-        """Forget an idle connection that the server closed."""
+        """Drop an idle connection that the server closed."""
         if connection in self._idle:
             self._idle.remove(connection)
             self._open -= 1
 
     async def _sweep(self) -> None:
-        """End requests that take too long."""
+        """End requests beyond their time limit."""
         while True:
             await asyncio.sleep(_SWEEP_S)
             now_s = self._clock()
@@ -305,7 +306,7 @@ class Sender:
         self._report(kind, text)
 
     def _report(self, kind: str, text: str) -> None:
-        """Say it once for each kind; counts have the rest."""
+        """Report each kind of failure once; counters have the rest."""
         if kind not in self._reported:
             self._reported.add(kind)
             _LOG.warning("%s: %s; further ones are only counted", kind, text)

@@ -1,4 +1,4 @@
-"""Where requests go: the address, TLS, and the bytes of a request."""
+"""The target of requests: address, TLS, and the bytes of a request."""
 
 import socket
 import ssl
@@ -30,7 +30,7 @@ class LoadTarget:
     """Of the requests that are sent in turn with it."""
 
     def requests(self, first: int = 0, step: int = 1) -> Iterator[bytes]:
-        """Yield whole requests for ever: those of one process, of which each sends every n-th.
+        """Yield requests for ever: every n-th one, for one of n processes.
 
         Args:
             first: number of the first one.
@@ -51,7 +51,7 @@ class LoadTarget:
 
 
 def resolve(request: LoadRequest) -> LoadTarget:
-    """Return where a request goes.
+    """Return the target of a URL.
 
     Raises:
         UsageError: the URL or a header can't be used.

@@ -50,7 +50,7 @@ class Alarm:
             self._fd = -1
 
     async def wait(self, seconds: float) -> None:
-        """Wait so long, or less: the caller looks at the clock and waits again."""
+        """Wait this long, or less: the caller checks the clock and waits again."""
         if self._libc is None or self._fd < 0:
             await asyncio.sleep(max(0.0, seconds - _LOOP_S))
         elif seconds < _LEAST_S:
@@ -65,6 +65,6 @@ class Alarm:
         try:
             os.read(self._fd, 8)
         except BlockingIOError:
-            return  # it was set again meanwhile
+            return  # the timer was set again meanwhile
         if self._woken is not None and not self._woken.done():
             self._woken.set_result(None)

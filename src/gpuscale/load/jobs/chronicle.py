@@ -1,4 +1,4 @@
-"""A run of Jobs as it goes on: each Job's states and their times, nodes that come and go, counts."""
+"""The record of a run of Jobs: states with times, nodes, counts."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -15,7 +15,7 @@ MAX_POINTS = 5_000
 
 @dataclass(slots=True)
 class JobLife:
-    """One Job, from its creation to its end."""
+    """The record of one Job, from creation to end."""
 
     name: str
     made_ms: int
@@ -34,7 +34,7 @@ class JobLife:
 
 
 class Chronicle:
-    """Takes sights of a cluster in, and keeps what changed.
+    """Records observations of a cluster, keeping what changed.
 
     Args:
         title: of the timeline.
@@ -62,17 +62,17 @@ class Chronicle:
         self._said: set[tuple[str, str]] = set()
 
     def made(self, name: str, now_ms: int) -> None:
-        """Note that a Job was created."""
+        """Record a Job's creation."""
         waiting = Standing(JobState.PENDING, "no pod yet")
         self.lives[name] = JobLife(name, now_ms, waiting, now_ms)
 
     def refuse(self, name: str, why: str, now_ms: int) -> None:
-        """Note that a Job was not taken."""
+        """Record that a Job was refused."""
         self.refused[name] = why
         self.mark_once(now_ms, "FailedCreate", f"Job/{name}", why)
 
     def see(self, name: str, standing: Standing, now_ms: int) -> None:
-        """Note how a Job stands; what is over stays so."""
+        """Record a Job's state; a finished Job stays finished."""
         life = self.lives.get(name)
         if life is None or life.standing.state.is_over:
             return
@@ -95,7 +95,7 @@ class Chronicle:
                 self.mark(now_ms, f"Job{word}", f"Job/{name}", standing.reason)
 
     def see_nodes(self, nodes: Iterable[NodeSight], now_ms: int) -> None:
-        """Note all nodes that there are; those of the first sight were there before."""
+        """Record the current nodes; those of the first observation existed before."""
         found = {node.name: node for node in nodes if node.offered}
         if self._are_nodes_known:
             for name in sorted(found.keys() - self.nodes.keys()):
@@ -112,24 +112,24 @@ class Chronicle:
         self.most_nodes = max(self.most_nodes or 0, len(found))
 
     def mark(self, at_ms: int, kind: str, about: str, text: str) -> None:
-        """Note something that happened."""
+        """Record an event."""
         if len(self.marks) < MAX_MARKS:
             self.marks.append(TimelineMark(at_ms, kind, about, text))
 
     def mark_once(self, at_ms: int, kind: str, about: str, text: str) -> None:
-        """The same, unless it was said of another object already."""
+        """Record an event, once for all objects."""
         if (kind, text) not in self._said and len(self._said) < MAX_MARKS:
             self._said.add((kind, text))
             self.mark(at_ms, kind, about, text)
 
     def counts(self) -> "Counter[JobState]":
-        """Return how many Jobs are in each state."""
+        """Return the number of Jobs in each state."""
         return Counter(life.standing.state for life in self.lives.values())
 
     def record(
         self, now_ms: int, *, are_jobs_seen: bool = True, are_nodes_seen: bool = True
     ) -> None:
-        """Note the counts of now; what can't be seen now is a gap."""
+        """Record the current counts; one that can't be observed is a gap."""
         self._now_ms = now_ms
         states = self.counts()
         waiting = sum(number for state, number in states.items() if state.is_waiting)
@@ -183,14 +183,14 @@ class Chronicle:
     def _spans(self) -> Iterable[Span]:
         for life in self.lives.values():
             yield from life.spans
-            # What ended well ends its row; what did not can be seen to the end of the picture.
+            # A succeeded Job's row ends; any other one extends to the end of the chart.
             if life.standing.state is not JobState.DONE and self._now_ms > life.since_ms:
                 state = life.standing.state
                 word = "failed" if state.is_over else state.value
                 yield Span(life.name, word, life.since_ms, self._now_ms)
 
     def line(self, wanted: int) -> str:
-        """Return how it stands in one line."""
+        """Return the current state as one line."""
         states = self.counts()
         waiting = ", ".join(
             f"{number} {state.value}"
@@ -210,7 +210,7 @@ class Chronicle:
 
 
 def waits_ms(lives: Mapping[str, JobLife]) -> list[int]:
-    """Return how long Jobs waited until they ran, sorted; those that never ran are left out."""
+    """Return the Jobs' waiting times until they ran, sorted; those that never ran are left out."""
     return sorted(
         life.running_ms - life.made_ms for life in lives.values() if life.running_ms is not None
     )

@@ -1,4 +1,4 @@
-"""Finding and removing what runs of Jobs have made, by their labels, and nothing else."""
+"""Finds and deletes the Jobs of runs by their labels, and nothing else."""
 
 import asyncio
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ def _place(namespace: str | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """What a run has in one namespace."""
+    """What a run left in one namespace."""
 
     run: str
     namespace: str
@@ -66,7 +66,7 @@ class JobCleaner:
         self._clock = clock or WallClock()
 
     async def found(self) -> tuple[Leftover, ...]:
-        """Return what there is, by run and namespace.
+        """Return the leftovers, by run and namespace.
 
         Raises:
             ApiUnreachableError: no answer, or not now.
@@ -96,7 +96,7 @@ class JobCleaner:
                 selectors = {"labelSelector": self._selector}
                 await self._client.delete(jobs_path(namespace), _BACKGROUND, selectors=selectors)
             names |= {_key(job) for job in jobs}
-            # A pod that a Job has left behind, such as one whose Job went with its pods orphaned.
+            # A pod without its Job, such as one that was orphaned at the Job's deletion.
             pods = await self._items(pods_path(self._namespace))
             for pod in pods:
                 if "deletionTimestamp" not in pod["metadata"] and not jobs:
@@ -127,7 +127,7 @@ class JobCleaner:
 
 
 async def remove_in_the_end(cleaner: JobCleaner) -> tuple[str, ...]:
-    """Remove everything, also where the API server is away for a moment.
+    """Delete everything, retrying while the API server is away.
 
     Raises:
         UnavailableError: it stayed away, or something is still there.
@@ -144,7 +144,7 @@ async def remove_in_the_end(cleaner: JobCleaner) -> tuple[str, ...]:
 async def clean(
     client: KubeClient, namespace: str | None, fallback: str, run: str | None
 ) -> tuple[str, ...]:
-    """Remove what runs have left, and return the Jobs.
+    """Delete what runs have left, and return the Jobs.
 
     Args:
         client: to the API server.
@@ -165,7 +165,7 @@ async def clean(
 
 
 def leftover_text(found: Leftover, options: str) -> str:
-    """Return what to say of Jobs of an earlier run.
+    """Return a message about an earlier run's Jobs.
 
     Args:
         found: the Jobs.

@@ -1,4 +1,4 @@
-"""What became of a run of Jobs: as a document, in a few lines, and as JUnit XML with a case for each Job."""
+"""The results of a run of Jobs: document, summary text, JUnit XML."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -17,12 +17,12 @@ _REASONS = 10
 
 
 def job_timeline(run: JobRun) -> Timeline:
-    """Return what the run looked like over time."""
+    """Return the run as a timeline."""
     return run.chronicle.timeline(", ".join(sorted(run.plan.template.resources)))
 
 
 def job_document(run: JobRun) -> dict[str, Any]:
-    """Return what a run did, with an entry for each Job; times that did not come are left out."""
+    """Return a run's results, with an entry for each Job; times not reached are left out."""
     chronicle = run.chronicle
     lives = list(chronicle.lives.values())
     timeline = job_timeline(run)
@@ -92,7 +92,7 @@ def _item(life: JobLife) -> dict[str, Any]:
 
 
 def job_faults_text(document: Mapping[str, Any]) -> list[str]:
-    """Return what was not as it should be, a line each; empty where all Jobs are done."""
+    """Return the run's faults, a line each; empty if all Jobs succeeded."""
     jobs = document["jobs"]
     words = {
         "failed": "failed",
@@ -108,7 +108,7 @@ def job_faults_text(document: Mapping[str, Any]) -> list[str]:
 
 
 def job_totals(document: Mapping[str, Any]) -> dict[str, str]:
-    """Return figures of the run in words."""
+    """Return the run's figures in words."""
     jobs = document["jobs"]
     totals = {"Jobs done": f"{jobs['done']} of {jobs['wanted']}"}
     for name, key in (("Wait until running", "waitMilliseconds"), ("Run", "runMilliseconds")):
@@ -132,7 +132,7 @@ def _length(milliseconds: int) -> str:
 
 
 def job_text(document: Mapping[str, Any]) -> str:
-    """Return the result in a few lines."""
+    """Return the result as a short text."""
     totals = job_totals(document)
     room = max(map(len, totals))
     lines = [f"{name.ljust(room)}  {text}" for name, text in totals.items()]

@@ -1,4 +1,4 @@
-"""A run of Jobs: rights and a dry run first, then Jobs when they are due, followed to their end, removed."""
+"""Runs Jobs: checks rights, submits on schedule, follows them to their end, and deletes them."""
 
 import asyncio
 import random
@@ -69,7 +69,7 @@ class JobPlan:
 
 
 def moments(count: int, gap_s: float | None, rate: float | None, seed: int) -> tuple[float, ...]:
-    """Return when Jobs are made: with a gap, at random with a mean rate per second, or at once.
+    """Return the Jobs' creation times: with a gap, random at a mean rate per second, or all at once.
 
     They are never closer than the API server should be asked.
     """
@@ -86,7 +86,7 @@ def moments(count: int, gap_s: float | None, rate: float | None, seed: int) -> t
 
 @dataclass(slots=True)
 class JobRun:
-    """What became of a run."""
+    """The result of a run."""
 
     id: str
     server: str
@@ -104,7 +104,7 @@ OnLook = Callable[[Chronicle], None]
 
 
 def needed(namespace: str) -> tuple[Right, ...]:
-    """Return the rights that a run can't do without."""
+    """Return the rights that a run needs."""
     jobs = [
         Right(namespace, "batch", "jobs", verb)
         for verb in ("create", "delete", "deletecollection", "list", "watch")
@@ -158,7 +158,7 @@ class JobRunner:
         )  # fmt: skip
 
     async def check(self) -> None:
-        """Return if the run may begin; nothing was made by then.
+        """Raise unless the run may begin; creates nothing.
 
         Raises:
             UsageError: the account lacks rights, or the API server would not take the Job.
@@ -192,7 +192,7 @@ class JobRunner:
             ) from None
 
     async def perform(self, stop: asyncio.Event) -> JobRun:
-        """Make the Jobs, follow them to their end or until `stop` is set, and remove them."""
+        """Create the Jobs, follow them to their end or until `stop` is set, and delete them."""
         plan = self._plan
         self._started_ms = self._clock.now_ms()
         title = f"{plan.count} × {plan.template.stem}"
@@ -230,7 +230,7 @@ class JobRunner:
         finally:
             for task in tasks:
                 task.cancel()
-            # What is on its way to the API server is waited for, or it would be made after the cleaning up.
+            # Requests in flight are awaited, or their Jobs would appear after the clean-up.
             await asyncio.gather(*tasks, *self._creating, return_exceptions=True)
 
     async def _watch(self, stop: asyncio.Event, tasks: list[asyncio.Task[None]]) -> None:
@@ -262,7 +262,7 @@ class JobRunner:
         self._record(self._clock.now_ms())
 
     async def _submit(self, number: int, due_s: float, turns: asyncio.Semaphore) -> None:
-        """Make one Job when it is due; an API server that is away is asked again."""
+        """Create a Job when it is due, retrying while the API server is away."""
         plan, clock = self._plan, self._clock
         await clock.sleep(due_s - (clock.now_ms() - self._started_ms) / 1000)
         body = plan.template.job(plan.namespace, self._run, number, plan.count)
@@ -280,7 +280,7 @@ class JobRunner:
                     await clock.sleep(_TRY_AGAIN_S)
                     continue
                 except ApiStatusError as error:
-                    # Its name has the run's id: it is ours, of a request whose answer was lost.
+                    # The name contains the run's id, so the Job is ours: its response was lost.
                     if error.code != CONFLICT:
                         self._chronicle.refuse(name, error.said or str(error), clock.now_ms())
                         break
@@ -290,7 +290,7 @@ class JobRunner:
         self._submitted += 1
 
     def _take_in(self, now_ms: int) -> None:
-        """Note how everything stands, if anything has changed."""
+        """Record the current state, if anything has changed."""
         if not self._is_stale:
             return
         self._is_stale = False
@@ -318,7 +318,7 @@ class JobRunner:
         )
 
     async def _time_out(self, now_ms: int) -> None:
-        """Give up Jobs that take too long, and remove them unless they are to stay."""
+        """Give up Jobs beyond their time limit, and delete them unless they are to stay."""
         for life in self._chronicle.lives.values():
             if life.standing.state.is_over or now_ms - life.made_ms < self._plan.timeout_s * 1000:
                 continue
@@ -328,7 +328,7 @@ class JobRunner:
             self._timed_out.add(life.name)
             if not self._plan.keeps:
                 path = f"{jobs_path(self._plan.namespace)}/{life.name}"
-                with suppress(ApiUnreachableError):  # it goes with the others in the end
+                with suppress(ApiUnreachableError):  # it is deleted with the others at the end
                     await self._client.delete(path, {"propagationPolicy": "Background"})
 
     def _follow(self, path: str, params: Mapping[str, str]) -> Reflector[JsonObject]:
@@ -341,12 +341,12 @@ class JobRunner:
         self._is_stale = True
 
     def _note_removed(self, key: str) -> None:
-        """Note a Job that went before its end; what was timed out is over already."""
+        """Record a Job that was deleted before its end, unless it had timed out."""
         standing = Standing(JobState.REMOVED, "from outside")
         self._chronicle.see(key.partition("/")[2], standing, self._clock.now_ms())
 
     def _hear(self, body: JsonObject) -> None:
-        """Take in one event about what is ours; none is kept."""
+        """Handle an event about one of our objects."""
         about = mapping_of(body.get("involvedObject"))
         name, kind = text_of(about.get("name")), text_of(about.get("kind"))
         if f"-{self._run}-" not in name:
@@ -365,7 +365,7 @@ class JobRunner:
             self._chronicle.mark_once(now_ms, reason, f"{kind}/{name}", message)
 
     async def _remove(self, run: JobRun) -> JobRun:
-        """Return the run with how many Jobs were removed, or why they were not."""
+        """Return the run with the number of deleted Jobs, or why they were not deleted."""
         plan = self._plan
         try:
             removed = await remove_in_the_end(JobCleaner(self._client, plan.namespace, self._run))

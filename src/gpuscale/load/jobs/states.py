@@ -1,4 +1,4 @@
-"""How a Job stands: pending and why, on which node, running, done; from objects of the API server.
+"""A Job's state, from API objects: pending with a reason, on a node, running, done.
 
 Source: kubernetes v1.36 api core/v1 types.go (PodScheduled, its reasons, waiting reasons of containers),
 pkg/kubelet/images/types.go (reasons of pulls), batch/v1 types.go (conditions of Jobs); Cluster Autoscaler
@@ -29,7 +29,7 @@ _TEXT = 300
 
 
 class JobState(Enum):
-    """Where a Job stands. The words are those of the picture."""
+    """A Job's state, in the words of the chart."""
 
     PENDING = "pending"
     """Made; no pod, or none that the scheduler has looked at."""
@@ -52,7 +52,7 @@ class JobState(Enum):
 
     @property
     def is_waiting(self) -> bool:
-        """Return whether it has been made and does not run yet."""
+        """Return whether the Job exists and does not run yet."""
         return self is not JobState.RUNNING and self not in _OVER
 
 
@@ -61,7 +61,7 @@ _OVER = frozenset({JobState.DONE, JobState.FAILED, JobState.TIMED_OUT, JobState.
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """A Job at one moment."""
+    """A Job's state at one time."""
 
     state: JobState
     reason: str = ""
@@ -71,7 +71,7 @@ class Standing:
 def standing_of(
     job: Body, pods: Iterable[Body], promised: frozenset[str], unmade: str = ""
 ) -> Standing:
-    """Return how a Job stands.
+    """Return a Job's state.
 
     Args:
         job: the Job.
@@ -82,7 +82,7 @@ def standing_of(
     if ended := _ended(job):
         return ended
     found = [_pod_standing(pod, promised) for pod in pods if not _is_ending(pod)]
-    # Of several pods the one that is furthest says how the Job stands.
+    # Of several pods, the one that is furthest decides the Job's state.
     if found:
         return max(found, key=lambda each: _ORDER.index(each.state))
     if mapping_of(job.get("spec")).get("suspend") is True:
@@ -119,7 +119,7 @@ def _pod_standing(pod: Body, promised: frozenset[str]) -> Standing:
         case "Running":
             return Standing(JobState.RUNNING, "", node)
         case "Succeeded":
-            return Standing(JobState.RUNNING, "", node)  # the Job itself says when it is done
+            return Standing(JobState.RUNNING, "", node)  # the Job itself shows when it is done
         case "Failed":
             return Standing(JobState.PENDING, f"a pod failed: {_failure(status)}".rstrip(": "))
     if not node:
@@ -152,7 +152,7 @@ def _unplaced(pod: Body, status: Body, promised: frozenset[str]) -> Standing:
 
 
 def _failure(status: Body) -> str:
-    """Return why a pod failed: its own reason, or that of the first container that ended badly."""
+    """Return why a pod failed: its own reason, or that of the first failed container."""
     if text_of(status.get("reason")):
         return text_of(status.get("reason"))
     for container in _items(status, "containerStatuses"):
@@ -173,7 +173,7 @@ def _items(body: Body, key: str) -> list[Body]:
 
 @dataclass(frozen=True, slots=True)
 class NodeSight:
-    """What matters of a node."""
+    """The relevant facts of a node."""
 
     name: str
     is_ready: bool
@@ -182,7 +182,7 @@ class NodeSight:
 
 
 def node_sight(node: Body, wanted: frozenset[str]) -> NodeSight:
-    """Return what matters of a node to Jobs that ask for extended resources."""
+    """Return a node's facts that matter to Jobs with extended resources."""
     status = mapping_of(node.get("status"))
     is_ready = any(
         each.get("type") == "Ready" and each.get("status") == "True"

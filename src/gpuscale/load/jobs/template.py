@@ -1,4 +1,4 @@
-"""Jobs made of one manifest: named and labelled so that what is ours can be found again, and nothing else."""
+"""Jobs copied from one manifest, with names and labels by which they are found again."""
 
 from collections.abc import Mapping
 from copy import deepcopy
@@ -31,13 +31,13 @@ Object = dict[str, Any]
 
 
 def run_selector(run: str | None = None) -> str:
-    """Return the label selector of what a run has made; of any run for None."""
+    """Return a label selector for a run's objects; None means any run."""
     return f"{MANAGED_BY}={MANAGER},{RUN}" + (f"={run}" if run else "")
 
 
 @dataclass(frozen=True, slots=True)
 class JobTemplate:
-    """What all Jobs of a run are copies of."""
+    """The manifest that all Jobs of a run are copies of."""
 
     manifest: Mapping[str, Any]
     stem: str
@@ -67,7 +67,7 @@ class JobTemplate:
             body["metadata"]["annotations"] = old["annotations"]
         body.pop("status", None)
         spec = body["spec"]
-        for key in ("selector", "manualSelector"):  # each Job needs pods of its own
+        for key in ("selector", "manualSelector"):  # each Job needs its own pods
             spec.pop(key, None)
         ttl_s = spec.get("ttlSecondsAfterFinished")
         if isinstance(ttl_s, int):
@@ -80,14 +80,14 @@ class JobTemplate:
 
     @property
     def resources(self) -> frozenset[str]:
-        """Return the extended resources that its pods ask for, such as nvidia.com/gpu."""
+        """Return the extended resources that a Job's pods request, such as nvidia.com/gpu."""
         containers = self.manifest["spec"]["template"]["spec"]["containers"]
         asked = [mapping_of(mapping_of(each.get("resources")).get("limits")) for each in containers]
         return frozenset(name for limits in asked for name in limits if "/" in name)
 
 
 def read_template(text: str, source: str) -> JobTemplate:
-    """Return the Job of a manifest, of which there has to be one.
+    """Return the only Job in a manifest.
 
     Raises:
         ConfigError: it is no Job, or the API server would refuse it; all faults.

@@ -1,4 +1,4 @@
-"""JMeter test plans (.jmx): the first enabled thread group, what paces it, and its HTTP requests.
+"""JMeter test plans (.jmx): the first enabled thread group, its timers, and its HTTP requests.
 
 Rates come from Throughput Shaping, Constant and Precise Throughput Timers and from Arrivals Thread Groups;
 other groups are users who wait for answers.
@@ -76,7 +76,7 @@ def _walk(tree: Element | None) -> Iterator[Element]:
 
 
 def _each(arrivals: list[Segment], requests: tuple[PlannedRequest, ...]) -> list[Segment]:
-    """Return the rates of requests where each arrival sends all of them."""
+    """Return the rate of requests, where each arrival sends all of them."""
     count = max(1, len(requests))
     return [Segment(each.length_s, count * each.first, count * each.last) for each in arrivals]
 
@@ -118,7 +118,7 @@ class _Reader:
     def _paced(
         self, group: Element, rates: list[Segment], requests: tuple[PlannedRequest, ...]
     ) -> ForeignPlan:
-        """Return rates for as long as a thread group takes, where the timer says no time."""
+        """Return rates for the thread group's duration, if the timer has none."""
         what = "the thread group's users, which bound the rate, are not taken over"
         self._leave_out(group, what)
         if all(each.length_s for each in rates):
@@ -130,7 +130,7 @@ class _Reader:
     # Users
 
     def _users(self, group: Element) -> list[Segment]:
-        """Return users over time."""
+        """Return the number of users over time."""
         if group.tag == _ULTIMATE:
             return self._ultimate(group)
         if group.tag == _CONCURRENCY:
@@ -148,7 +148,7 @@ class _Reader:
         return [each for each in segments if each.length_s]
 
     def _ultimate(self, group: Element) -> list[Segment]:
-        """Return the sum of rows of users, initial delay, start-up, hold and shutdown times."""
+        """Return the sum of rows: users, initial delay, start-up, hold and shutdown times."""
         rows = []
         for row in self._rows(group, "ultimatethreadgroupdata", 5):
             users, delay, start, hold, down = row
@@ -174,7 +174,7 @@ class _Reader:
         return [Segment(b - a, users_at(a, after=True), users_at(b, after=False)) for a, b in pairs]
 
     def _target_level(self, group: Element, *, per_unit: bool) -> list[Segment]:
-        """Return ramp, steps and hold of blazemeter's groups; arrivals are so many in each unit of time."""
+        """Return ramp, steps and hold of blazemeter's groups; arrivals are per unit of time."""
         unit_s = _UNIT_S.get(self._text(group, "Unit") or "M")
         if unit_s is None:
             self._source.refuse(group.line, "Unit", self._text(group, "Unit"), "S or M")
@@ -197,7 +197,7 @@ class _Reader:
     # Rates
 
     def _rates_of_timers(self, elements: list[Element]) -> list[Segment] | None:
-        """Return the rates of the first timer that paces; a length of 0 is as long as the group."""
+        """Return the rates of the first pacing timer; a length of 0 means the group's."""
         for element in elements:
             match element.tag:
                 case "kg.apc.jmeter.timers.VariableThroughputTimer":
@@ -267,7 +267,7 @@ class _Reader:
         return PlannedRequest(url, method.upper(), kept, body.encode())
 
     def _with_arguments(self, sampler: Element, url: str, method: str) -> tuple[str, str]:
-        """Return the URL and the body with the sampler's arguments in the one that they belong to."""
+        """Return URL and body, with the sampler's arguments added to the right one."""
         holder = sampler.named("HTTPsampler.Arguments")
         listed = holder.named("Arguments.arguments") if holder is not None else None
         pairs = [
@@ -286,7 +286,7 @@ class _Reader:
     # Values
 
     def _learn(self, element: Element) -> None:
-        """Take over user-defined variables."""
+        """Store user-defined variables."""
         holder = element.named("TestPlan.user_defined_variables") or element
         listed = holder.named("Arguments.arguments")
         for each in listed.children if listed is not None else ():
@@ -295,7 +295,7 @@ class _Reader:
                 self._variables[name] = self._resolved(each.prop("Argument.value"))
 
     def _resolved(self, text: str) -> str:
-        """Return a text with variables that are known, and properties by their defaults."""
+        """Return a text with known variables replaced, and properties by their defaults."""
         for each in _PROPERTIES:
             text = each.sub(lambda found: found[1], text)
         return _REFERENCE.sub(lambda found: self._variables.get(found[1], found[0]), text)[:100_000]
@@ -314,7 +314,7 @@ class _Reader:
         return self._source.number(text, line, name, most)
 
     def _rows(self, element: Element, name: str, width: int) -> list[list[float]]:
-        """Return the rows of a table that a plugin keeps; references point at earlier cells."""
+        """Return the rows of a plugin's table, with references to earlier cells resolved."""
         table = element.named(name)
         rows = []
         for row in table.children if table is not None else ():

@@ -133,7 +133,7 @@ class _Reader:
         return segments
 
     def requests(self, text: str) -> tuple[PlannedRequest, ...]:
-        """Return the first request that is written out; how many a run of the script sends, only it knows."""
+        """Return the first literal request; how many a run of the script sends is unknown."""
         chosen: PlannedRequest | None = None
         for found in _REQUEST.finditer(text):
             line = text.count("\n", 0, found.start()) + 1

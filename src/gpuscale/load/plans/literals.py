@@ -1,4 +1,4 @@
-"""Plain values of JavaScript: objects, lists, texts and numbers as they are written. Nothing is run.
+"""Parses literals of JavaScript: objects, lists, strings, numbers. Nothing is run.
 
 What is no plain value (a variable, a call, a template with `${`) is read over and becomes `Unread`, with its
 line, so that the rest can still be taken over.
@@ -117,7 +117,7 @@ class _Reader:
             key = self._key()
             self._skip()
             if key is None or self._peek() != ":":
-                spread = self._unread()  # a spread, a method, or a name alone
+                spread = self._unread()  # a spread, a method, or a shorthand property
                 members[f"({spread.text[:40]})" if key is None else key] = LiteralValue(
                     spread, line
                 )
@@ -154,7 +154,7 @@ class _Reader:
             self._check_moved(before)
 
     def _unread(self) -> Unread:
-        """Read over an expression: up to a comma, a semicolon or a bracket that isn't its own."""
+        """Skip an expression: up to a comma, a semicolon or an unmatched bracket."""
         start, line = self.at, self.line()
         open_: list[str] = []
         while True:
@@ -174,7 +174,7 @@ class _Reader:
             self.at += 1
 
     def _skip(self) -> None:
-        """Read over blanks and comments."""
+        """Skip whitespace and comments."""
         while True:
             found = _BLANK.match(self._text, self.at)
             if found is not None:

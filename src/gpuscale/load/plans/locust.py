@@ -1,4 +1,4 @@
-"""Locust: configuration files, and what a locustfile says without being run.
+"""Locust: configuration files, and locustfiles, which are read and not run.
 
 Users wait for answers, so most plans are closed loops. Where each user is held to a pace
 (`constant_throughput`, `constant_pacing`), users times pace is a rate.
@@ -106,7 +106,7 @@ def _options(text: str, source: PlanFile) -> tuple[dict[str, Any], dict[str, int
 
 
 def _towards(before: float, users: float, spawn: float, length_s: float) -> list[Segment]:
-    """Return users who come or go at a pace, and then stay."""
+    """Return users that grow or shrink at a constant rate, then stay."""
     ramp_s = min(length_s, abs(users - before) / spawn)
     reached = before + (users - before) * (
         ramp_s * spawn / abs(users - before) if users != before else 1
@@ -116,7 +116,7 @@ def _towards(before: float, users: float, spawn: float, length_s: float) -> list
 
 
 class _Script:
-    """What a locustfile says."""
+    """What was found in a locustfile."""
 
     def __init__(self, source: PlanFile) -> None:
         self.source = source
@@ -128,7 +128,7 @@ class _Script:
         """Method, path and line of the first that is written out."""
 
     def plan(self, segments: list[Segment], host: str | None) -> ForeignPlan:
-        """Return the plan of these users over time; stages of the file are used instead."""
+        """Return the plan of these users over time; the file's stages take precedence."""
         segments = self.stages or segments
         base = host or self.host
         requests: tuple[PlannedRequest, ...] = ()
@@ -145,7 +145,7 @@ class _Script:
 
 
 def read_script(text: str, name: str) -> _Script:
-    """Return what the text of a locustfile says; nothing of it is run.
+    """Analyse a locustfile's text without running it.
 
     Raises:
         ConfigError: it is no Python.

@@ -1,4 +1,4 @@
-"""Which tool's plan a file is, and the plan."""
+"""Detects which tool's plan a file is, and reads it."""
 
 from collections.abc import Callable
 from pathlib import PurePath
@@ -17,7 +17,7 @@ _EXPECTED = (
 
 
 def read_plan(text: str, name: str, read_beside: Callable[[str], str]) -> ForeignPlan:
-    """Return the load of a file, by its ending and what is in it.
+    """Read a plan, detected by file name and content.
 
     Args:
         text: of the file.

@@ -104,7 +104,7 @@ class _Reader:
     def _most(
         self, execution: Mapping[str, Any], path: tuple[str | int, ...], key: str, most: float
     ) -> float | None:
-        """Return a number that may be given for each executor, as `{jmeter: 10}`."""
+        """Return a number that may also be given for each executor, as `{jmeter: 10}`."""
         value = execution.get(key)
         if isinstance(value, Mapping):
             name = execution.get("executor", "jmeter")

@@ -1,4 +1,4 @@
-"""What a load plan of another tool says, as far as it can be taken over."""
+"""Load plans of other tools, as far as they can be converted."""
 
 import contextlib
 from collections.abc import Sequence
@@ -45,7 +45,7 @@ class ForeignPlan:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A rate that goes evenly from one value to another; of users while a plan counts those."""
+    """A rate that changes linearly; a number of users while a plan counts those."""
 
     length_s: float
     first: float
@@ -54,7 +54,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class SegmentsLoad:
-    """Segments in turn; between them the rate may jump, and after them nothing comes."""
+    """Consecutive segments; the rate may jump between them, and is 0 after the last."""
 
     segments: tuple[Segment, ...]
 
@@ -81,7 +81,7 @@ class SegmentsLoad:
         return total
 
     def changes(self, end: float) -> tuple[float, ...]:
-        """Return where segments meet, jump or not."""
+        """Return the times between segments, whether the rate jumps or not."""
         moments, start = [], 0.0
         for each in self.segments:
             if start > end:
@@ -93,7 +93,7 @@ class SegmentsLoad:
 
 @dataclass(slots=True)
 class PlanFile:
-    """A file that is read: collects what is left out, and draws errors at lines.
+    """A file being read: collects what is left out, and raises errors with lines.
 
     Args:
         name: of the file, for messages.
@@ -103,14 +103,14 @@ class PlanFile:
     left_out: list[str] = field(default_factory=list)
 
     def leave_out(self, line: int | None, what: str) -> None:
-        """Note what can't be taken over, in words."""
+        """Record something that can't be converted."""
         where = self.name if line is None else f"{self.name}:{line}"
         text = f"{where}: {what}"
         if len(self.left_out) < 100 and text not in self.left_out:
             self.left_out.append(text)
 
     def refuse(self, line: int | None, field_: str | None, found: str, expected: str) -> NoReturn:
-        """Raise what a file has wrong.
+        """Raise a fault of the file.
 
         Raises:
             ConfigError: always.
@@ -118,7 +118,7 @@ class PlanFile:
         raise ConfigError(Problem(self.name, line, field_, found[:200], expected))
 
     def seconds(self, value: object, line: int | None, field_: str) -> float:
-        """Return a length of time such as `1m30s`, or a number of seconds.
+        """Return a duration such as `1m30s`, or a number of seconds.
 
         Raises:
             ConfigError: it is neither.
@@ -132,7 +132,7 @@ class PlanFile:
         return found
 
     def number(self, value: object, line: int | None, field_: str, most: float = MAX_RATE) -> float:
-        """Return a number from 0 on, written as one or as text.
+        """Return a non-negative number, given as a number or text.
 
         Raises:
             ConfigError: it is none.
@@ -149,7 +149,7 @@ class PlanFile:
 def of_one_server(
     source: PlanFile, found: Sequence[tuple[PlannedRequest, int | None]]
 ) -> tuple[PlannedRequest, ...]:
-    """Return the requests that go to the server of the first, and note the others with their lines."""
+    """Return the requests to the first one's server, and record the others with their lines."""
     kept: list[PlannedRequest] = []
     for request, line in found:
         if kept and urlsplit(request.url)[:2] != urlsplit(kept[0].url)[:2]:
@@ -162,7 +162,7 @@ def of_one_server(
 def open_plan(
     source: PlanFile, tool: str, segments: list[Segment], requests: Sequence[PlannedRequest]
 ) -> ForeignPlan:
-    """Return a plan that sends at rates, whatever the server does.
+    """Return an open-loop plan, which sends at given rates.
 
     Raises:
         ConfigError: it has no time in it, or too many parts.
@@ -177,7 +177,7 @@ def open_plan(
 def closed_plan(
     source: PlanFile, tool: str, segments: list[Segment], requests: Sequence[PlannedRequest]
 ) -> ForeignPlan:
-    """Return a plan of users who wait for answers: the most of them, all the time.
+    """Return a closed-loop plan: the largest number of users, all the time.
 
     Raises:
         ConfigError: it has no user.

@@ -25,12 +25,12 @@ class Element:
         return next((e.text.strip() for e in self.children if e.attributes.get("name") == name), "")
 
     def named(self, name: str) -> "Element | None":
-        """Return the child whose attribute `name` this is."""
+        """Return the child element whose attribute `name` this is."""
         return next((e for e in self.children if e.attributes.get("name") == name), None)
 
 
 class _Refused(Exception):
-    """Raised inside the parser, which passes it on."""
+    """A refusal raised inside the parser."""
 
 
 def parse_xml(text: str, source: str) -> Element:

@@ -1,4 +1,4 @@
-"""Requests one by one as lines over time."""
+"""Single requests aggregated to lines over time."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ PERCENTILES = (50, 95, 99)
 
 
 def result_timeline(result: ReadResult, title: str, started_ms: int | None) -> Timeline:
-    """Return a run as a timeline; requests count in the stretch in which they began.
+    """Return a run as a timeline; a request counts in the interval in which it began.
 
     Args:
         result: of one file.
@@ -93,7 +93,7 @@ def percentile(values: Sequence[float], percent: float) -> float | None:
 
 
 def result_totals(result: ReadResult) -> dict[str, str]:
-    """Return figures of the whole run, by name, in words."""
+    """Return the run's total figures, by name, in words."""
     latencies = [each.latency_ms for each in result.requests if each.latency_ms is not None]
     failed = sum(not each.is_ok for each in result.requests)
     totals = {"Requests": f"{len(result.requests):,}"}

@@ -1,4 +1,4 @@
-"""Which tool's result a file is, and its timeline."""
+"""Detects which tool's result a file is, and reads its timeline."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -30,7 +30,7 @@ _LINE = 1_000_000
 def read_result(
     path: Path, started_ms: int | None
 ) -> tuple[Timeline, dict[str, str], tuple[str, ...]]:
-    """Return the timeline of a file, figures of the whole run, and what is to be known about them.
+    """Return a file's timeline, total figures, and notes on them.
 
     Args:
         path: of the file.
@@ -48,7 +48,7 @@ def read_result(
         first = next(lines, "")
         found = _of_lines(first, chain([first], lines), str(path))
     if found is None:
-        if not path.is_file():  # a pipe or a device, which can't be read once more, or has no end
+        if not path.is_file():  # a pipe or a device, which can't be read twice, or has no end
             refuse(str(path), None, None, "another file", f"{_EXPECTED}, in a file of its own")
         whole = path.read_bytes()
         if (timeline := _own(whole, str(path))) is not None:
@@ -84,7 +84,7 @@ def _lines(file: Any, source: str) -> Iterator[str]:  # noqa: ANN401 - a text fi
 
 
 def _of_lines(first: str, lines: Iterator[str], source: str) -> ReadResult | None:
-    """Return the requests of a file of lines, by its first; None for another one."""
+    """Return the requests of a line-based file, detected by its first line; None if unknown."""
     if tuple(first.strip().split(",")) == HEADER:
         return read_hey(lines, source)
     try:
@@ -100,7 +100,7 @@ def _of_lines(first: str, lines: Iterator[str], source: str) -> ReadResult | Non
 
 
 def _own(data: bytes, source: str) -> Timeline | None:
-    """Return the timeline of one of our own results; None for another document."""
+    """Return the timeline of our own result; None for another document."""
     if KIND.encode() not in data:
         return None
     try:

@@ -1,4 +1,4 @@
-"""Requests of another tool's run, one by one, whatever file they were in."""
+"""Another tool's requests, independent of the file format."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ class RequestResult(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ReadResult:
-    """What a file says of a run."""
+    """The content of another tool's result."""
 
     tool: str
     requests: Sequence[RequestResult]
@@ -39,7 +39,7 @@ class ReadResult:
 
 
 def refuse(source: str, line: int | None, field: str | None, found: str, expected: str) -> NoReturn:
-    """Raise what a file has wrong.
+    """Raise a fault of the file.
 
     Raises:
         ConfigError: always.

@@ -1,4 +1,4 @@
-"""What a load did, hop by hop, on one time axis: as a document, as text and as a page."""
+"""The timeline of a load, hop by hop: as document, text and page."""
 
 from typing import TYPE_CHECKING
 

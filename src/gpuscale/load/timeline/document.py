@@ -1,4 +1,4 @@
-"""The timeline as a document for programs, and back."""
+"""The timeline as JSON-shaped data, and back."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -73,7 +73,7 @@ def read_timeline(document: Mapping[str, Any], source: str) -> Timeline:
 
 
 class _Reader:
-    """Reads field by field, and collects what is wrong; a wrong value becomes a harmless one."""
+    """Reads a timeline, and collects faults; a wrong value becomes a harmless one."""
 
     def __init__(self, source: str) -> None:
         self._source = source
@@ -194,7 +194,7 @@ class _Reader:
 
 
 def _kind(value: object) -> str:
-    """Return what a value is, for a message: never the whole of it."""
+    """Return a value's type for a message."""
     if value is None:
         return "nothing"
     size = f" of {len(value)}" if isinstance(value, (list, dict)) else ""

@@ -42,7 +42,7 @@ def _table(timeline: Timeline, width: int) -> list[str]:
     rows = _rows(tracks, edges_ms, timeline, names_width)
     while len(tracks) > 1 and not fits(rows, width):
         if len({track.hop for track in tracks}) == len(tracks) and names_width != _SHORT_NAME:
-            names_width = _SHORT_NAME  # what a hop saw is worth more than the whole of its name
+            names_width = _SHORT_NAME  # a hop's figures matter more than its full name
         else:
             left_out.insert(0, tracks.pop(_least(tracks)))
         rows = _rows(tracks, edges_ms, timeline, names_width)
@@ -58,7 +58,7 @@ def _table(timeline: Timeline, width: int) -> list[str]:
 
 
 def _least(tracks: Sequence[Track]) -> int:
-    """Return which track goes first where there is no room: every hop keeps its first as long as it can."""
+    """Return which track is left out first: every hop keeps its first track longest."""
     ranks = [
         sum(other.hop == track.hop for other in tracks[:index])
         for index, track in enumerate(tracks)
@@ -67,7 +67,7 @@ def _least(tracks: Sequence[Track]) -> int:
 
 
 def _edges(timeline: Timeline) -> list[int]:
-    """Return the ends of the stretches, which take whole seconds."""
+    """Return the ends of the intervals, which are whole seconds."""
     length_ms = max(1, timeline.ended_ms - timeline.started_ms)
     step_ms = -(-length_ms // (ROWS * 1000)) * 1000
     count = -(-length_ms // step_ms)
@@ -80,7 +80,7 @@ def _edges(timeline: Timeline) -> list[int]:
 def _rows(
     tracks: Sequence[Track], edges_ms: list[int], timeline: Timeline, names_width: int
 ) -> list[tuple[str, ...]]:
-    """Return three rows of headings (hop, name, unit), then one for each stretch."""
+    """Return three heading rows (hop, name, unit), then one for each interval."""
     hops = [_HOP_WORDS[track.hop] for track in tracks]
     shown = [hop if index == 0 or hop != hops[index - 1] else "" for index, hop in enumerate(hops)]
     heads = [
@@ -94,7 +94,7 @@ def _rows(
 
 
 def _values(track: Track, edges_ms: list[int], started_ms: int) -> list[str]:
-    """Return the last value in each stretch; a dash where it had none.
+    """Return the last value in each interval; a dash if it has none.
 
     A value holds until the next one, but for load and latency, which each second measures by itself.
     """
@@ -115,7 +115,7 @@ def _values(track: Track, edges_ms: list[int], started_ms: int) -> list[str]:
 
 
 def _with_marks(lines: list[str], edges_ms: list[int], timeline: Timeline, width: int) -> list[str]:
-    """Return the rows with each mark before the row in whose stretch it fell."""
+    """Return the rows with each mark before the row of its interval."""
     marks = sorted(timeline.marks, key=lambda each: each.at_ms)
     merged: list[str] = []
     position = 0
@@ -138,7 +138,7 @@ def _mark_line(mark: TimelineMark, timeline: Timeline, width: int) -> str:
 
 
 def _lanes(timeline: Timeline, width: int) -> list[str]:
-    """Return a line of letters for each lane, and what the letters are."""
+    """Return a line of letters for each lane, and the meanings of the letters."""
     lanes: dict[str, list[Span]] = {}
     for span in timeline.spans:
         lanes.setdefault(span.lane, []).append(span)
@@ -164,7 +164,7 @@ def _lanes(timeline: Timeline, width: int) -> list[str]:
 
 
 def _lane(spans: list[Span], letters: dict[str, str], timeline: Timeline, columns: int) -> str:
-    """Return the letters of one lane; a state shorter than a column still has one."""
+    """Return one lane's letters; a state shorter than a column still gets one."""
     length_ms = max(1, timeline.ended_ms - timeline.started_ms)
     cells = [" "] * columns
     for span in sorted(spans, key=lambda each: each.from_ms):

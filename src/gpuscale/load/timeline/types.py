@@ -1,4 +1,4 @@
-"""The timeline of a load: lines over time, moments, and what was in which state for how long.
+"""The timeline of a load: tracks of values, marks, and spans of states.
 
 Times are whole milliseconds since the epoch. A value that was not there is None, never 0.
 """
@@ -14,7 +14,7 @@ the HPA made of it; pods, or Jobs by state; nodes."""
 
 @dataclass(frozen=True, slots=True)
 class Track:
-    """One line over time."""
+    """A track of values over time."""
 
     name: str
     unit: str
@@ -26,7 +26,7 @@ class Track:
 
 @dataclass(frozen=True, slots=True)
 class TimelineMark:
-    """Something that happened."""
+    """An event on the timeline."""
 
     at_ms: int
     kind: str
@@ -38,7 +38,7 @@ class TimelineMark:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """How long something was in a state; those of one lane are one row of the Gantt picture."""
+    """A span of time in one state; the spans of a lane make one row of the Gantt chart."""
 
     lane: str
     state: str
@@ -49,7 +49,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """One run of load, and what each hop saw of it."""
+    """A load run, as seen at each hop."""
 
     title: str
     started_ms: int
@@ -59,5 +59,5 @@ class Timeline:
     spans: tuple[Span, ...] = ()
 
     def in_order(self) -> tuple[Track, ...]:
-        """Return the tracks as a load travels; those of one hop stay in their order."""
+        """Return the tracks in the order of hops; those of one hop keep their order."""
         return tuple(sorted(self.tracks, key=lambda track: HOPS.index(track.hop)))

@@ -1,4 +1,4 @@
-"""What a cluster does under load: an HPA, its pods, nodes and events; or what a running `up` does."""
+"""Watching a cluster under load: HPA, pods, nodes, events; or a running `up`."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""Following one HPA on a cluster: its figures, the metric it is served, its pods, nodes, and what happened.
+"""Watches one HPA on a cluster: its status, metric, pods, nodes and events.
 
 Objects are watched, so that a change has the time at which it was seen; the metric is asked for every two
 seconds, as the HPA's controller asks.
@@ -32,7 +32,7 @@ METRIC_PERIOD_S = 2.0
 
 
 class HpaWatch:
-    """Follows an HPA until it is cancelled.
+    """Watches an HPA until cancelled.
 
     Args:
         settings: how the API server is reached.
@@ -52,7 +52,7 @@ class HpaWatch:
         self._nodes_seen: dict[str, bool] | None = None
 
     async def run(self, ready: Callable[[], None]) -> None:
-        """Follow it; `ready` is called once the HPA was found.
+        """Watch the HPA; `ready` is called once it was found.
 
         Raises:
             UnavailableError: the API server gives no answer, or refuses the HPA.
@@ -159,7 +159,7 @@ class HpaWatch:
         self._notes.value("nodes", "nodes", "total", now_ms, len(counted))
 
     def _see_event(self, body: JsonObject) -> None:
-        """Take what happened to the HPA, its target and pods, by the names they share; keeps no copy."""
+        """Handle an event about the HPA, its target or pods, known by their common name prefix."""
         mark = read_event(body)
         if mark is None:
             return

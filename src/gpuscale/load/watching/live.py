@@ -1,4 +1,4 @@
-"""Following a running `gpuscale up` through the stream that its page has."""
+"""Watches a running `gpuscale up` through its page's stream."""
 
 import json
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -22,7 +22,7 @@ _RETRY_S = 1.0
 
 
 class UpWatch:
-    """Follows a run until it is cancelled.
+    """Watches a run until cancelled.
 
     Args:
         url: of its page.
@@ -36,7 +36,7 @@ class UpWatch:
         self._gpus: set[str] = set()
 
     async def run(self, ready: Callable[[], None]) -> None:
-        """Follow it; `ready` is called with the first message. While it is lost, lines have gaps.
+        """Watch the run; `ready` is called with the first message. Lost connections leave gaps.
 
         Raises:
             UnavailableError: nothing there is a running `gpuscale up`.
@@ -104,7 +104,7 @@ class UpWatch:
             self._notes.say(f"{self._url}: found another release's messages, expected this one's")
 
     def _line(self, key: str) -> tuple[Hop, str, str] | None:
-        """Return hop, unit and name of one of the page's series; None for one that is not shown."""
+        """Return hop, unit and name of a page's series; None if it is not shown."""
         match key.split("/"):
             case ["load", name]:
                 return "load", "requests/s", f"{name}, as up counts"
@@ -138,7 +138,7 @@ def _gpu(place: list[str]) -> tuple[Hop, str, str]:
 
 
 def _message(block: bytes) -> Mapping[str, Any] | None:
-    """Return the data of a block of an event stream; None where it has none."""
+    """Return the data in an event stream's block; None if it has none."""
     data = [line[5:] for line in block.split(b"\n") if line.startswith(b"data:")]
     if not data:
         return None

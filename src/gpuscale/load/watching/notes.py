@@ -1,4 +1,4 @@
-"""What is noted while something is watched, in bounded memory, and the tracks, marks and spans it becomes."""
+"""Notes taken while watching, in bounded memory, and their conversion to tracks, marks and spans."""
 
 from dataclasses import dataclass
 
@@ -17,7 +17,7 @@ _SLOPING: frozenset[Hop] = frozenset({"load", "latency", "gpu"})
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """What was seen from the start of a load to its end."""
+    """Everything that was observed during a load."""
 
     tracks: tuple[Track, ...] = ()
     marks: tuple[TimelineMark, ...] = ()
@@ -27,7 +27,7 @@ class Watched:
 
 
 class Notes:
-    """Takes values as they change, moments as they happen, and the states that things are in.
+    """Takes values, events and states as they change.
 
     Args:
         started_ms: what was so before counts as so from then on.
@@ -45,7 +45,7 @@ class Notes:
         self._left_out: dict[str, None] = {}
 
     def value(self, hop: Hop, unit: str, name: str, at_ms: int, value: float | None) -> None:
-        """Note what a line is at from now on; None is that it can't be known."""
+        """Record a track's new value; None means unknown."""
         key = (hop, unit, name)
         if key not in self._tracks:
             if value is None:
@@ -63,8 +63,8 @@ class Notes:
         if hop in _SLOPING and points and held_ms > points[-1][0]:
             points.append(
                 (held_ms, points[-1][1])
-            )  # else a line would lean from its last change to this
-        if len(points) >= MAX_POINTS - 2:  # one is left to end with
+            )  # else the chart would slope from the last change to this one
+        if len(points) >= MAX_POINTS - 2:  # keep one to end with
             self.say(f"{name}: more than {MAX_POINTS} values; the later ones are left out")
             value = None
             if points[-1][1] is None:
@@ -72,14 +72,14 @@ class Notes:
         points.append((at_ms, value))
 
     def lost(self, hop: Hop, at_ms: int) -> None:
-        """Note that no line of a hop can be known from now on."""
+        """Record that all of a hop's tracks are unknown from now on."""
         for own_hop, unit, name in tuple(self._tracks):
             if own_hop == hop:
                 self.value(hop, unit, name, at_ms, None)
 
     def mark(self, at_ms: int, kind: str, object_: str, text: str) -> None:
-        """Note something that happened; what was before the start, or is noted already, is passed over."""
-        if at_ms < self._started_ms // 1000 * 1000:  # Kubernetes writes most times as whole seconds
+        """Record an event; one before the start, or recorded already, is skipped."""
+        if at_ms < self._started_ms // 1000 * 1000:  # Kubernetes writes most times in whole seconds
             return
         key = (max(at_ms, self._started_ms), kind, object_, text)
         if key not in self._marks and len(self._marks) >= MAX_MARKS:
@@ -88,7 +88,7 @@ class Notes:
         self._marks[key] = TimelineMark(*key)
 
     def state(self, lane: str, state: str | None, at_ms: int) -> None:
-        """Note the state that something is in from now on; None is that it is gone."""
+        """Record an object's new state; None means it is gone."""
         before = self._states.get(lane)
         if before is not None and before[0] == state:
             return
@@ -105,18 +105,18 @@ class Notes:
         self._states[lane] = (state, at_ms)
 
     def only(self, lanes: set[str], at_ms: int) -> None:
-        """Note that nothing but these is there any more."""
+        """Record that only these objects still exist."""
         for lane in tuple(self._states):
             if lane not in lanes:
                 self.state(lane, None, at_ms)
 
     def say(self, text: str) -> None:
-        """Note once what could not be watched."""
+        """Record once what could not be watched."""
         if len(self._left_out) < 100:
             self._left_out[text] = None
 
     def finish(self, ended_ms: int) -> Watched:
-        """Return all of it; values that last to the end have a point there."""
+        """Return all notes; values that last to the end get a point there."""
         tracks = []
         for (hop, unit, name), points in sorted(
             self._tracks.items(), key=lambda item: item[0][2].endswith(_BESIDE)

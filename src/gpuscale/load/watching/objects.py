@@ -1,4 +1,4 @@
-"""What objects of the API server say about scaling: an HPA's figures, a pod's state, an event.
+"""Reads scaling figures from API objects: an HPA's status, a pod's state, an event.
 
 They are read field by field; what is missing or of another type is passed over.
 
@@ -21,7 +21,7 @@ _VALUES = ("averageUtilization", "averageValue", "value")
 
 @dataclass(frozen=True, slots=True)
 class MetricFigures:
-    """One metric of an HPA as its status and spec have it."""
+    """A metric in an HPA's status and spec."""
 
     name: str
     unit: str
@@ -32,7 +32,7 @@ class MetricFigures:
 
 @dataclass(frozen=True, slots=True)
 class HpaFigures:
-    """An HPA as its controller last left it; None is what it has not said yet."""
+    """An HPA's status; None means not reported yet."""
 
     current: int | None
     wanted: int | None
@@ -40,7 +40,7 @@ class HpaFigures:
 
 
 def read_hpa_figures(body: JsonObject) -> HpaFigures:
-    """Return what an autoscaling/v2 HPA shows."""
+    """Return the figures of an autoscaling/v2 HPA."""
     status, spec = mapping_of(body.get("status")), mapping_of(body.get("spec"))
     current = {
         (kind, name): values for kind, name, values in _metrics(status, "currentMetrics", "current")
@@ -81,12 +81,12 @@ def _number(value: object) -> float | None:
 
 
 def _count(value: object) -> int:
-    """Return a number of replicas; Go leaves out one that is 0."""
+    """Return a replica count; Go omits a 0."""
     return value if isinstance(value, int) and not isinstance(value, bool) else 0
 
 
 def read_pod_state(body: JsonObject) -> str:
-    """Return what a pod is about: pending, starting, running, ending, done or failed."""
+    """Return a pod's state: pending, starting, running, ending, done or failed."""
     status = mapping_of(body.get("status"))
     phase = text_of(status.get("phase"))
     if phase in ("Succeeded", "Failed"):
@@ -101,7 +101,7 @@ def read_pod_state(body: JsonObject) -> str:
 
 @dataclass(frozen=True, slots=True)
 class NodeFigures:
-    """What counts of a node."""
+    """The relevant facts of a node."""
 
     is_ready: bool
     has_gpus: bool

@@ -1,4 +1,4 @@
-"""Watching in a process of its own: what is read there never makes a request late."""
+"""Watching in a separate process, so that it never delays a request."""
 
 import asyncio
 import contextlib
@@ -44,13 +44,13 @@ class WatchedUp:
 
 
 class Watcher:
-    """What is being watched; `stop` ends it and returns what was seen."""
+    """A running watch; `stop` ends it and returns what was observed."""
 
     def __init__(self, pipe: Pipe) -> None:
         self._pipe = pipe
 
     def stop(self) -> Watched:
-        """End it, and return what was seen; nothing but a note where the process is gone."""
+        """Stop watching, and return the notes; only a remark if the process has died."""
         try:
             self._pipe.send(None)
             if self._pipe.poll(_END_S):
@@ -63,7 +63,7 @@ class Watcher:
 
 @contextmanager
 def watching(what: WatchedHpa | WatchedUp) -> Iterator[Watcher]:
-    """Watch something while the caller does its work.
+    """Watch while the caller does its work.
 
     Raises:
         GpuscaleError: it can't be watched; nothing was begun.
@@ -89,7 +89,7 @@ def watching(what: WatchedHpa | WatchedUp) -> Iterator[Watcher]:
 
 def _work(what: WatchedHpa | WatchedUp, pipe: Pipe) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the load, and then this is asked
-    logging.getLogger().addHandler(logging.NullHandler())  # what it would say is among the notes
+    logging.getLogger().addHandler(logging.NullHandler())  # its message is among the notes
     asyncio.run(_watch(what, pipe))
 
 

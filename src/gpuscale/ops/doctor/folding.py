@@ -170,7 +170,7 @@ def _cause_of(
     look = _hpas(snapshot).get(finding.where)
     metrics = _metrics_in(look, finding) if look is not None and finding.check.id in _VALUES else ()
     if finding.fix.say == WRONG_SELECTOR:
-        return None  # Series are there, and the HPA's own selector takes none of them.
+        return None  # The series exist, but the HPA's own selector matches none.
     for causes, follow in CAUSES:
         if finding.check.id not in follow or finding.check.id in causes:
             continue
@@ -247,7 +247,7 @@ def _concerns(snapshot: Snapshot, check: str, look: HpaLook, metrics: Sequence[M
     if check != "old-series":
         return True
     names = {facts.name(pod) for pod in facts.pods_of(snapshot, look)}
-    # An old series that names no pod may be anybody's.
+    # A stale series without a pod may belong to any.
     return not names or not _owners_of_old(snapshot).isdisjoint({*names, ""})
 
 
@@ -354,13 +354,13 @@ def _chain(snapshot: Snapshot, group: str) -> Sequence[str]:
         chain += [f"deployment/{facts.full_name(body)}" for body in keda_deployments(snapshot)]
     places = set()
     for body, _, _ in facts.metrics_servers(snapshot):
-        # Without an APIService nobody knows yet which of them is to serve the group.
+        # Without an APIService it is unknown which server should serve the group.
         word = "gpuscale" if facts.is_own_server(body) else "prometheus-adapter"
         if word in servers or not services:
             places.add(facts.namespace(body))
             chain.append(f"deployment/{facts.full_name(body)}")
     if not places and services and group != CUSTOM_GROUP:
-        return chain  # Another's, such as a cloud's, which asks no Prometheus of ours.
+        return chain  # Another server, such as a cloud's, which does not use Prometheus.
     maps = map(fields_of, map(dict, snapshot.rule_maps))
     chain += [
         f"configmap/{facts.full_name(body)}" for body in maps if facts.namespace(body) in places

@@ -113,7 +113,7 @@ async def server_rights(client: KubeClient, seen: Snapshot) -> tuple[AccountRigh
         )
         for body, _, _ in facts.metrics_servers(seen)
     }
-    # A server outside the cluster has gpuscale's account all the same, with the name of its Service.
+    # A server outside the cluster uses gpuscale's account too, which has its Service's name.
     servers |= {(facts.namespace(each), facts.name(each)) for each in facts.own_services(seen)}
     asked = [
         (account, attributes, role)

@@ -140,7 +140,7 @@ def _trigger(
         fault = f"there is no Service {'/'.join(service)}"
     elif found is not None:
         ports = [each.integer("port") for each in found.child("spec").items("ports")]
-        # A headless Service has whatever port its pods listen on.
+        # A headless Service has the ports that its pods listen on.
         is_headless = found.child("spec").text("clusterIP") == "None"
         if port.isdecimal() and int(port) not in ports and not is_headless:
             fault = f"Service {facts.full_name(found)} has no port {port}"

@@ -166,7 +166,7 @@ def _in_scale(place: Place, values: Document, scale: Path) -> Place:
         case _:
             below = ()
     if below and (*scale, below[0]) in values.lines:
-        # Here the values have the fields of an HPA themselves.
+        # Here the values contain an HPA's own fields.
         return Place(values.source, values.line((*scale, *below)), dotted((*scale, *below)))
     keys = (key for key in reversed(path) if isinstance(key, str))
     field = next((_SCALE_FIELDS[key] for key in keys if key in _SCALE_FIELDS), None)

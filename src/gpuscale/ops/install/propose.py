@@ -105,7 +105,7 @@ def _load(answers: Answers) -> dict[str, Any]:
     target = answers.target if answers.target is not None else signal_of(answers).target
     shown = {"target": int(target) if float(target).is_integer() else target}
     if answers.combined is not None:
-        is_said = answers.target is not None  # 1, which is full, is the default
+        is_said = answers.target is not None  # the default is 1, which is full
         return {"metrics": [{**answers.combined, **(shown if is_said else {})}]}
     if answers.query is not None:
         return {"query": answers.query, **shown}
@@ -179,7 +179,7 @@ def _metrics_api(answers: Answers, found: Detected) -> dict[str, Any]:
         api["scrapeSelectedPods"] = [dict(each) for each in answers.selected_pods]
     if answers.otlp_clients:
         api["otlp"] = {"enabled": True, "clients": [dict(each) for each in answers.otlp_clients]}
-        api["replicas"] = 1  # replicas don't share what is pushed
+        api["replicas"] = 1  # replicas don't share pushed samples
     if serves_resource(answers, found):
         api["resource"] = True
     is_query = bool(answers.wake or answers.query) or signal_of(answers).kind == "external"

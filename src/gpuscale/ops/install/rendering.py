@@ -113,7 +113,7 @@ def _namespace(values: Values) -> Object:
     """Return the Namespace, which Helm creates itself; it permits host paths where pods need them."""
     agent = values.spec.agent
     uses_folders = agent.attribution != "none" or agent.device_access == "host"
-    # Folders of the node are what even the `baseline` level forbids; agent and device plugin need one each.
+    # Even the `baseline` level forbids host paths; agent and device plugin need one each.
     is_privileged = (agent.enabled and uses_folders) or values.spec.device_plugin.enabled
     found = cluster_metadata(values, "namespace", name=values.spec.namespace)
     level = "privileged" if is_privileged else "restricted"

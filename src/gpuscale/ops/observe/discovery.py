@@ -102,12 +102,12 @@ class Discovery:
         except ApiUnreachableError as error:
             if error.code is None:
                 raise
-        return {}  # an aggregated API that is down has no kinds
+        return {}  # an aggregated API that is down lists no kinds
 
 
 def _custom_versions(groups: JsonObject) -> tuple[str, ...] | None:
     """Return the reachable versions of the custom metrics API; None if it is not registered."""
-    for each in _entries(groups, "groups"):  # of servers without discovery in one answer
+    for each in _entries(groups, "groups"):  # of servers without aggregated discovery
         if each.get("name") == CUSTOM_GROUP:
             return _versions(each)
     for each in _entries(groups, "items"):

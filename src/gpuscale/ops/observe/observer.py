@@ -69,10 +69,10 @@ class Observer:
             unknown = (f"Its events, which say when it scaled: {refusal.said or refusal}.",)
         steps: list[JsonObject] = []
         if hpa.behavior is not None and hpa.target.kind == "Deployment":
-            # A Deployment notes its changes; they only make an answer better.
+            # A Deployment records its changes as events; they are optional.
             with suppress(*_REFUSALS):
                 steps = await self._events_on("Deployment", namespace, hpa.target.name)
-        if self._version is None:  # all looks wait for one answer
+        if self._version is None:  # all looks share one request
             self._version = asyncio.ensure_future(self._client.git_version())
         sight = Sight(
             body,
@@ -97,7 +97,7 @@ class Observer:
             what = f"hpa/{hpa.metadata.name}: the target's pods"
             raise could_not_look(refusal, what) from refusal
         selecting, more = await self._selecting(hpa, selector, pods) if pods else ((), ())
-        # The controller looks at metrics only where it knows whose pods they are.
+        # The controller reads metrics only if it knows the target's pods.
         asked = range(len(hpa.metrics) if len(selecting) < 2 else 0)
         observed = [await self._metrics.read(sight, index, text) for index in asked]
         return replace(

@@ -65,7 +65,8 @@ def _tags(pool: Pool) -> dict[str, str]:
     key, rest = str(pool.taint).split("=", 1)
     return {
         f"{_TEMPLATE}/label/{ACCELERATOR}": pool.gpu,
-        # Time-slicing multiplies GPUs only once a node runs; at zero nodes the tag has to say so.
+        # Time-slicing multiplies GPUs once a node runs; for zero nodes the tag has to give the
+        # number.
         f"{_TEMPLATE}/resources/nvidia.com/gpu": str(pool.shared_gpus()),
         f"{_TEMPLATE}/taint/{key}": rest,
     }

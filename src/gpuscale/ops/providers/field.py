@@ -14,7 +14,7 @@ def _provider(value: object) -> Provider:
         return value
     found = named(value) if isinstance(value, str) else None
     if found is None:
-        # As pydantic says it of a Literal, so that it reads like every other choice.
+        # In pydantic's words for a Literal, as for any other choice.
         expected = either(*map(repr, NAMES))
         raise PydanticKnownError("literal_error", {"expected": expected})
     return found
@@ -35,5 +35,5 @@ ProviderField = Annotated[
 
 def default_provider() -> Any:  # noqa: ANN401 - as pydantic's Field has it
     """Return the provider of a file that names none."""
-    # A default would be put into the schema as the object that it is.
+    # The schema would contain the default as an object.
     return Field(default_factory=lambda: DEFAULT, json_schema_extra={"default": DEFAULT.name})

@@ -47,7 +47,8 @@ def script(name: str, notes: Sequence[str], *commands: str) -> PoolFile:
 
 def yaml_file(name: str, notes: Sequence[str], *documents: object) -> PoolFile:
     """Return YAML documents below comments."""
-    # Names and labels of providers are wanted far more often than files, and without PyYAML.
+    # Imported late: providers' names and labels are needed far more often than files, and without
+    # PyYAML.
     from gpuscale.base.documents.documents import dump_documents
 
     return PoolFile(name, comments(notes) + dump_documents(documents))

@@ -60,7 +60,7 @@ def _pool_files(pool: Pool) -> Sequence[PoolFile]:
 GKE = Provider(
     name="gke",
     title="Google Kubernetes Engine",
-    has_scale_down_times=False,  # but for one of two profiles
+    has_scale_down_times=False,  # except for one of two profiles
     node_labels=(NodeLabel("cloud.google.com/gke-accelerator"),),
     has_device_plugin=True,
     id_schemes=("gce",),

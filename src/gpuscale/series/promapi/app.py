@@ -304,7 +304,7 @@ async def _checked(answer: Answer, parameters: Parameters, request: web.Request)
 
 
 def _json(body: bytes, status: int) -> web.Response:
-    # A large body is sent piece by piece; at once it would be copied first.
+    # A large body is sent in pieces, as sending it at once would copy it.
     content = BytesIO(body) if len(body) > _LARGE_BYTES else body
     return web.Response(
         body=content, status=status, content_type="application/json", charset="utf-8"

@@ -62,7 +62,7 @@ def _written(head: str, pieces: Iterable[bytes], tail: str, check: Check) -> byt
             budget.hold(_BYTES_PER_CHECK)
             counted += _BYTES_PER_CHECK
     written.write(tail.encode())
-    # What was written is handed over, not copied.
+    # The buffer is handed over without a copy.
     return written.getvalue()
 
 

@@ -37,7 +37,7 @@ def target_metadata(book: MetadataBook, parameters: Parameters) -> list[dict[str
     fits = [(matcher.name, matcher.predicate()) for matcher in matchers or ()]
     found: list[dict[str, Any]] = []
     for labels, kept in book.targets():
-        # Prometheus looks at the limit between targets.
+        # Prometheus checks the limit between targets.
         if limit is not None and len(found) >= limit:
             break
         own = label_set(labels)

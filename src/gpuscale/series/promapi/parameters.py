@@ -195,7 +195,7 @@ async def read_parameters(request: web.Request) -> Parameters:
     if request.method == "POST" and request.content_type == _FORM:
         fields = [*await _form(request), *fields]
     elif request.method == "POST" and request.content_type == _MULTIPART:
-        # Go puts the fields of this kind after those of the URL.
+        # Go puts a multipart form's fields after those of the URL.
         fields += await _multipart_form(request)
     return Parameters(fields)
 

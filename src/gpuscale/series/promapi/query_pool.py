@@ -128,11 +128,11 @@ class QueryPool:
             if is_installed() and is_vectorised(query.root):
                 outcome = await self._vectorised(*asked)
             if isinstance(outcome, _Failure) and isinstance(outcome.error, RowWiseError):
-                # Whatever is rare, or fails, is evaluated row by row.
+                # Rare or failing queries are evaluated row by row.
                 budget.restart()
                 outcome = await self._row_wise(*asked)
             if budget.most > _TIDY_BYTES:
-                # In the next turn of the loop: until then this call holds some of it.
+                # In the loop's next turn, as this call still refers to a part of it.
                 asyncio.get_running_loop().call_soon(self._threads.submit, give_memory_back)
             if isinstance(outcome, _Failure):
                 raise outcome.take()

@@ -153,7 +153,7 @@ class _Texts:
 
     def of(self, values: Sequence[float]) -> tuple[bytes, ...]:
         if not isinstance(values, array) or _NEGATIVE_ZERO in values.tobytes():
-            # A dictionary can't tell a negative zero from a zero.
+            # A dictionary treats the negative zero and zero as equal.
             return _numbers(values)
         try:
             return tuple(map(self._known.__getitem__, values))
@@ -168,7 +168,7 @@ def _numbers(values: Sequence[float]) -> tuple[bytes, ...]:
     """Return numbers in Prometheus' form, which is mostly JSON's without `.0`."""
     text = encoded(list(values))
     if b"e" in text or b"n" in text:
-        # An exponent; or null, which is what JSON has for infinities and NaN.
+        # A number with an exponent, or null for an infinity or NaN, which JSON lacks.
         return tuple(positional(value).encode() for value in values)
     return tuple((text[1:-1] + b",").replace(b".0,", b",")[:-1].split(b","))
 

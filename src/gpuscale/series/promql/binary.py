@@ -56,7 +56,7 @@ def _with_scalar(node: Binary, rows: Rows, number: Reading, *, swapped: bool) ->
         if answer is None:
             continue
         if not drops_name:
-            # A filter keeps the vector's value, on whichever side it stands.
+            # A filter keeps the vector's value, on either side.
             answer = value
         oldest_ms = (
             measured_ms if number.measured_ms is None else min(measured_ms, number.measured_ms)

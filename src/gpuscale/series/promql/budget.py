@@ -103,7 +103,7 @@ class Budget:
         total = self.held + self.labels
         self.most = max(self.most, total)
         if total > MAX_BYTES:
-            # The beginning is Prometheus' text for too many samples.
+            # Starts like Prometheus' message for too many samples.
             raise TooManyBytesError(
                 "query processing would load too many samples into memory in query execution: "
                 f"{total} bytes, {self.labels} of them in labels that the query makes, "

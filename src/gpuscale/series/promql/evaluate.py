@@ -271,7 +271,7 @@ def _gathered(span: _Span, node: Node, steps: range, *, is_inner: bool) -> _Gath
             gathered.add(labels, at_ms, value, measured_ms)
         budget.held = held
         if len(gathered) == before:
-            # The label sets of this step are those of an earlier one.
+            # This step's label sets equal those of an earlier one.
             budget.labels = made
         budget.hold(POINT_BYTES * len(rows) + 2 * SERIES_BYTES * (len(gathered) - before))
     return gathered
@@ -312,7 +312,7 @@ class _Evaluation(Evaluator):
         held = budget.held
         rows = self._rows(node)
         budget.work(1 + len(rows))
-        # What the node was made of is let go only once it is there.
+        # A node's inputs are freed once its result exists.
         size = row_bytes(rows, new_labels=not isinstance(node, Select))
         budget.hold(size)
         budget.held = held + size

@@ -153,9 +153,9 @@ class AzureMessage:
     def _lines(self) -> Iterator[tuple[bytes, int]]:
         """Yield a line for each metric, minute and set of dimensions; split if a line would be too long."""
         for (metric, minute_ms, names), found in self._minutes.items():
-            # A series has at most ten values of 256 characters, each of six bytes as JSON writes it.
+            # A series has at most ten values of 256 characters, each up to six bytes in JSON.
             most = max(1, MAX_BODY_BYTES // 2 // (100 + 6 * (MAX_CHARS + 3) * max(1, len(names))))
-            # A sum beyond the numbers that there are is no value.
+            # A sum that overflows is no value.
             minutes = [each for each in found.items() if math.isfinite(each[1].total)]
             for first in range(0, len(minutes), most):
                 part = minutes[first : first + most]

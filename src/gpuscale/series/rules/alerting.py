@@ -177,7 +177,7 @@ class AlertingRule(Rule):
         return now_ms - alert.keep_firing_since_ms < self.keep_firing_ms
 
     def _samples(self, alert: Alert) -> tuple[tuple[LabelSet, float], tuple[LabelSet, float]]:
-        # A label whose template gives nothing keeps the template's text here, as in Prometheus.
+        # A label whose template expands to nothing keeps the template's text, as in Prometheus.
         labels = {**self.labels, **alert.labels, ALERT_NAME: self.name}
         state = {METRIC_NAME: ALERTS, ALERT_STATE: str(alert.state)}
         return (

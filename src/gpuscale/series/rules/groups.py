@@ -219,7 +219,7 @@ def _write(rule: Rule, results: Results, store: SeriesStore, at_ms: int, now_ms:
         rule.group = store.group_of(refs.values())
         kept = set(refs.values())
         for series in rule.group.members:
-            if series not in kept:  # restored, and ended meanwhile
+            if series not in kept:  # restored, but ended meanwhile
                 store.mark_stale(series, at_ms)
     values = [number for _, number in results.values()]
     taken = store.append_many(list(refs.values()), values, at_ms, now_ms, rule.group)

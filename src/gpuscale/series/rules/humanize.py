@@ -68,7 +68,7 @@ def humanize_timestamp(value: float) -> str:
         raise TemplateError(
             f"{shown} cannot be represented as a nanoseconds timestamp since it overflows int64"
         )
-    # Go cuts off towards zero, before and after the epoch.
+    # Go truncates towards zero, before and after the epoch.
     milliseconds = math.trunc(abs(value) * 1e9) // 1_000_000
     seconds, milliseconds = divmod(milliseconds if value >= 0 else -milliseconds, 1000)
     try:

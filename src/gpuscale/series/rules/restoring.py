@@ -60,7 +60,7 @@ def _restore_alert(alert: Alert, series: Series, hold_ms: int, now_ms: int) -> b
         return False
     left_ms = hold_ms - (down_ms - active_ms)
     if left_ms <= 0:
-        # It was firing, and will again with the next evaluation.
+        # It was firing, and will fire again at the next evaluation.
         alert.active_ms = active_ms
     elif left_ms < GRACE_MS:
         alert.active_ms = now_ms + GRACE_MS - hold_ms

@@ -50,7 +50,7 @@ class AlertTemplate:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        # Most texts have no action at all.
+        # Most texts contain no action.
         self._template: Template | None = None
         if "{{" in text:
             self._template = parse_template(_VARIABLES + text, _FIELDS, _DIALECT)

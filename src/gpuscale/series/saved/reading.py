@@ -82,7 +82,7 @@ class SegmentReader:
             else:
                 yield from self._append(record.content)
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError, struct.error):
-            # The checksum was right, so the writer did it wrong.
+            # The checksum is right, so that the writer made the error.
             raise TornSegmentError(_INCONSISTENT) from None
 
     def _declare(self, content: bytes) -> None:

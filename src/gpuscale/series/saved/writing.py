@@ -88,7 +88,7 @@ class SegmentWriter:
     ) -> Iterator[Record]:
         """Write which series a group's columns belong to, where that has changed."""
         if any(old is not new for old, new in zip(known, refs, strict=False)):
-            # What was added must be read before one of its places gets another series, also if it had none.
+            # Written samples must be read before their column gets another series.
             yield from self.flush()
         first, texts, size = 0, list[str](), 0
         for place, ref in enumerate(refs):

@@ -110,7 +110,7 @@ class ScrapeTarget:
         self._leave_out_impossible(scraped, t_ms)
         if self._group is None:
             self._group = self._store.group_of(scraped.refs)
-            # Restored series that are not among them have ended meanwhile.
+            # Restored series missing in this scrape have ended meanwhile.
             self._last = self._group.members
         added = self._store.append_many(scraped.refs, scraped.values, t_ms, group=self._group)
         added += self._append_timed(scraped.timed, t_ms)

@@ -113,7 +113,7 @@ class TextReader:
             ExpositionError: it is not of the format, or beyond a limit.
         """
         if format_ is not self._format or self._version != self._wanted.version:
-            # The same text before a value may mean something else there.
+            # The same text before the value may mean another series there.
             self._format, self._version = format_, self._wanted.version
             self._known.clear()
             self._unwanted.clear()

@@ -42,7 +42,7 @@ class LineShapes:
             return None
         parts = head.split('"')
         if not len(parts) % 2:
-            # A quote is left open.
+            # An unterminated quote.
             return None
         between = tuple(parts[::2])
         if between not in self._shapes:
@@ -68,7 +68,7 @@ def _shape(names: tuple[str, ...], merge: Merge) -> Shape | None:
     ordered, sources = sorted(merged), [*marks, *constants]
     pick = itemgetter(*(sources.index(merged[name]) for name in ordered))
     made = label_sets(tuple(map(intern, ordered)))
-    # Equal values are kept once, and found faster, where they are interned.
+    # Interned, equal values are stored once and found faster.
     return lambda values: made(pick([*map(intern, values), *constants]))
 
 

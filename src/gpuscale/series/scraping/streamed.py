@@ -131,12 +131,12 @@ class StreamedTarget:
             return 0
         t_ms = min(reader.measured_ms, now_ms)
         if self._is_relayed and self._stored_ms - _MAX_LATE_MS <= t_ms <= self._stored_ms:
-            # Another origin has already brought this time.
+            # Another origin has delivered this time already.
             if t_ms < self._stored_ms:
                 self._late = found if self._late is None else _joined(self._late, found)
                 return 0
         elif t_ms <= self._stored_ms:
-            # Two lines of one millisecond, or a clock that was set back: time goes on here.
+            # Two lines in one millisecond, or a clock that was set back: time must advance here.
             t_ms = min(self._stored_ms + 1, now_ms)
         if self._late is not None:
             found, self._late = _joined(self._late, found), None
@@ -234,14 +234,14 @@ class StreamedTarget:
             self._up_ms = t_ms
             self._target.report({"up": 1}, t_ms)
             for ref, value in self._impossible.items():
-                # No line says that it is still so.
+                # No line confirms the value any more.
                 self._store.leave_out(ref, value, t_ms)
         self._stored_ms = t_ms
         gone = found.gone
         if self._group is None:
             kept = set(self._reader.series)
             self._group = self._store.group_of(self._reader.series)
-            # Restored series that are not among them have ended meanwhile.
+            # Restored series missing in the snapshot have ended meanwhile.
             gone = gone + [series for series in self._group.members if series not in kept]
         return self._store.append_newest(
             self._group,

@@ -34,7 +34,7 @@ def with_stored_bound(labels: Mapping[str, str], label: str | None) -> Mapping[s
 def stored_bound(text: str) -> str:
     """Return a number in Prometheus 3's label form; other text is unchanged."""
     try:
-        # Unlike the value of a sample, a label may be any number that Go reads.
+        # Unlike a sample's value, a label may hold any number that Go accepts.
         digits = _BETWEEN_DIGITS.sub("", text) if "_" in text else text
         is_hexadecimal = _HEXADECIMAL.fullmatch(digits) is not None
         value = float.fromhex(digits) if is_hexadecimal else float(parse_value(digits))

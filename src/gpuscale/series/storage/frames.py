@@ -93,7 +93,7 @@ def _frame_of_group(
     group: SeriesGroup, columns: list[Series], start_ms: int, end_ms: int, moments: range | None
 ) -> Frame | None:
     """Return a frame of series whose samples between the times are all in a group's rows."""
-    # Most groups are of few series, for which lists are quicker than arrays.
+    # Most groups are small, and for few series lists are quicker than arrays.
     slots = np.array([series.slot for series in columns], np.int64)
     first = [series.first for series in columns]
     last = [series.last for series in columns]

@@ -215,7 +215,7 @@ class SeriesGroup(Columns):
                 if is_stale(value):
                     row[slot] = ABSENT
         for slot in self._ended:
-            # Also of series that have left, whose values are still in the way here.
+            # Also of series that have left, whose values still occupy columns here.
             if slot < len(row):
                 row[slot] = ABSENT
         moved = [(series, row[slot]) for series, slot in self._moved]
@@ -335,7 +335,7 @@ class SeriesGroup(Columns):
         found = self.read(series.slot, series.first, series.last, -NEVER_MS, NEVER_MS)
         series.own_cut_ms = series.cut_ms
         if self.is_member(series):
-            # What it leaves behind is in the way until the next block.
+            # Its old values occupy the column until the next block.
             self._owners[series.slot] = None
             self._ended.pop(series.slot, None)
             self._ended[series.slot] = self.blocks[-1].sequence
@@ -350,7 +350,7 @@ class SeriesGroup(Columns):
 
     def _next_block(self) -> None:
         if self.blocks and (block := self.blocks[-1]).sequence == self._sequence:
-            # An array that has grown has room to spare.
+            # An array that has grown has spare capacity.
             block.times_ms, block.values = block.times_ms[:], block.values[:]
             block.owners = tuple(self._owners)
             self._sequence += 1

@@ -195,7 +195,7 @@ def current(series: Series, oldest_ms: int, at_ms: int) -> tuple[int, float] | N
     """
     group = series.group
     if group is not None and series.last == OPEN and group.blocks:
-        # Nearly always the newest row has it.
+        # Nearly always it is in the newest row.
         block = group.blocks[-1]
         time_ms = block.times_ms[-1]
         if time_ms <= at_ms:

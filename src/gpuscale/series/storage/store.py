@@ -134,7 +134,7 @@ class SeriesStore:
         """
         series = self._index.handle(label_set(labels), share)
         if share is not None and series.share is None and series.group in self._unclaimed:
-            # A restored series has no owner until its target is back.
+            # A restored series has no owner until its target returns.
             self._index.give(series, share)
         return series
 
@@ -244,7 +244,7 @@ class SeriesStore:
         joining = self._joining(group, refs, t_ms)
         has_come = bool(joining) or group.going_on > before
         if not (is_next or group.has_marker or has_come or ended):
-            # A reader that has read the row at this time would not look there again.
+            # A reader that has read this row would not look there again.
             group.move_newest(max(t_ms, group.last_ms, group.read_ms + 1))
             taken = 0
             for ref, value in zip(refs, values, strict=True):
@@ -454,7 +454,7 @@ class SeriesStore:
         slots = [refs[position].slot for position in taken]
         alone: list[int] = []
         if len(set(slots)) < len(slots):
-            # The second sample of a series is refused like any other of the same time.
+            # A series' second sample is refused, like any other with an equal time.
             first = dict(zip(reversed(slots), reversed(taken), strict=True))
             alone += [position for position in taken if first[refs[position].slot] != position]
             taken = sorted(first.values())
@@ -551,7 +551,7 @@ class SeriesStore:
                     follower.own.pop(series, None)
             self._index.remove(gone)
         if self._sweep_at_ms != -NEVER_MS:
-            # The very first samples find handles that were made for them.
+            # A series' first samples find an existing handle.
             self._index.let_go()
         now_ms = cutoff_ms + self.retention_ms
         self._sweep_at_ms = now_ms + max(1, self.retention_ms // _SWEEPS_PER_RETENTION)

@@ -70,7 +70,7 @@ class Tail:
         for group in groups:
             is_first = True
             while True:
-                # Those in `own` may have moved here from rows of this reading.
+                # The samples in `own` may have moved here from rows already read.
                 is_later = is_later or bool(self.own) or not is_first
                 found = self._next(group)
                 if found is None:
@@ -106,7 +106,7 @@ class Tail:
         rows_ms = self._rows_ms.get(group, -NEVER_MS)
         if series.joined_ms > rows_ms:
             return
-        # Later samples may come that are older than the rows.
+        # Later samples may be older than the rows.
         newest_ms = series.last_ms
         undo_ms = self._undo_rows.get(group)
         if undo_ms is not None:

@@ -144,7 +144,7 @@ class CollectorServer:
         await runner.setup()
         stack.push_async_callback(runner.cleanup)
         socket = self._settings.socket
-        # No other process is left to do this if the metrics API was killed.
+        # If the metrics API was killed, no other process can remove it.
         stack.callback(shutil.rmtree, socket.parent, ignore_errors=True)
         await web.UnixSite(runner, str(socket)).start()
 

@@ -37,7 +37,7 @@ def connect(settings: MetricsApiSettings, stack: AsyncExitStack) -> ApiServers |
         return None
     clients = []
     for number, path in enumerate(paths):
-        # Of the objects, only names and labels matter.
+        # Only names and labels of objects are needed.
         client = KubeClient(kube_settings(settings, path), metadata_only=number == 0)
         stack.push_async_callback(client.close)
         clients.append(client)
@@ -55,7 +55,7 @@ def connect_objects(settings: BackendSettings, stack: AsyncExitStack) -> KubeCli
 
 def kube_settings(settings: BackendSettings, path: Path | None) -> KubeSettings:
     """Return how to reach the API server of a kubeconfig; None stands for the pod's service account."""
-    # A watch begins again, and so proves itself, before what it keeps up is too old.
+    # A watch is renewed, which proves that it works, before its copy counts as too old.
     watch_s = min(_WATCH_S, 0.75 * settings.max_object_age_s)
     return KubeSettings(
         kubeconfig=path,

@@ -129,10 +129,10 @@ class MetricsBackend:
     def checks(self) -> list[HealthCheck]:
         """Return the health checks of rules, discovery, source and object copies."""
         states = self.copies.states() if self.copies is not None else ()
-        # One for each resource that was asked for; `*` of the others still works.
+        # One for each resource that was requested; `*` still works for the others.
         checks = [remarked("rules", self._rules.remarks), *(_copy_check(each) for each in states)]
         if self.collector is not None:
-            # Once it has listened, values that are away for a while have their own reasons.
+            # Once the collector has listened, missing values have their own reasons.
             fault = None if self.collector.starts else self.collector.remark
             checks.append(HealthCheck("feeds", fault, self.collector.remark))
             checks.append(HealthCheck("prometheus-rules", remark=self.collector.rules_remark))

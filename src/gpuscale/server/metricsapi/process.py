@@ -111,7 +111,7 @@ class MetricsApiServer:
     async def _prepare(self, stack: AsyncExitStack) -> None:
         """Open all components, and collect the tasks that have to run."""
         cluster = connect(self._settings, stack)
-        # Before the source: its replicas are verified by the CAs that are written with the certificate.
+        # Before the source, whose replicas are verified by the CAs written with the certificate.
         shared = await open_shared_certificate(self._settings, stack, self._clock)
         backend = self._backend
         await backend.open(None if cluster is None else cluster.objects, stack)

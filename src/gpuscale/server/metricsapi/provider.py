@@ -194,7 +194,7 @@ class MetricsProvider:
         number = self._discoveries
         start_ms = self.clock.now_ms() - self.max_age_ms
         at_once = asyncio.Semaphore(_MAX_SERIES_QUERIES_AT_ONCE)
-        # Series of teams' rules are counted each time, since there may be so many and no more.
+        # Series of teams' rules are counted each time, as their number is limited.
         teams = {
             rule.series_query for rule in (*config.rules, *config.external_rules) if rule.only_in
         }
@@ -232,7 +232,7 @@ class MetricsProvider:
         self.config = config
         self.mapper = mapper or self.mapper
         if self._whole_ones or self.relisted_ms is None:
-            # What is on its way is for the rules from before, and will be passed over.
+            # A discovery in progress is for the old rules; its result will be ignored.
             await self.relist()
         else:
             known_queries = self.catalogue.answered - changed

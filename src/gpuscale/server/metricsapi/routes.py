@@ -194,7 +194,7 @@ class MetricsApiRoutes:
         provider = self.provider
         failing = provider.discovery_report()
         remark = provider.undiscovered
-        # Waiting is no reason to start a server again, which would wait once more.
+        # A server that waits should not be restarted, as it would have to wait again.
         is_fault = endpoint == "readyz" and provider.is_awaited
         if failing:
             asked = len(provider.config.series_queries())

@@ -80,7 +80,7 @@ def _open_collector(
     *,
     is_clustered: bool,
 ) -> OpenedSource:
-    # The store and all around it are not imported where there is a Prometheus.
+    # With a Prometheus, the store and its modules are not imported.
     from gpuscale.server.metricsapi.collector.client import CollectorClient
     from gpuscale.server.metricsapi.collector.process import CollectorProcess
     from gpuscale.server.sources.feeds.collector import agent_access
@@ -91,7 +91,7 @@ def _open_collector(
     from gpuscale.server.sources.ruler.alertmanager import AlertmanagerSender
     from gpuscale.server.sources.ruler.files import PrometheusRuleFiles
 
-    agent_access(feeds)  # a certificate that can't be used is the user's to know now
+    agent_access(feeds)  # the user should learn of an unusable certificate now
     if feeds.peers is not None:
         peer_access(feeds.peers)
         if feeds.peers.service is not None and not is_clustered:
@@ -104,7 +104,7 @@ def _open_collector(
     for endpoint in feeds.remote_write:
         endpoint_access(endpoint)
     ruler = settings.ruler
-    PrometheusRuleFiles(ruler.paths)  # as are faults of rules
+    PrometheusRuleFiles(ruler.paths)  # and of faults in rules
     AlertmanagerSender(ruler.alertmanagers)
     collector_settings = CollectorSettings(
         feeds,

@@ -218,7 +218,7 @@ def _needed_by(rule: AdapterRule) -> frozenset[str] | None:
 
 def _shapes(series: Sequence[Mapping[str, str]]) -> tuple[SeriesShape, ...]:
     """Return the distinct shapes, in the order of first appearance."""
-    # Series by the thousand have the same few lists of label names, which are quick to compare.
+    # Thousands of series share a few lists of label names, which are quick to compare.
     lists = Counter(
         (labels[METRIC_NAME], tuple(labels)) for labels in series if METRIC_NAME in labels
     )
@@ -237,7 +237,7 @@ def _named(
 ) -> Iterator[tuple[AdapterRule, SeriesShape, str]]:
     for rule in rules:
         names: dict[str, str | None] = {}
-        # By name, so that of two series with one API name it is always the same that counts.
+        # Sorted by name, so that of two series with one API name always the same wins.
         for shape in sorted(shapes[rule.series_query], key=lambda each: each.name):
             if shape.name not in names:
                 names[shape.name] = rule.api_name(shape.name)
@@ -279,7 +279,8 @@ def _custom_table(
     table: dict[CustomKey, Entry] = {}
     for rule, shape, name in _named(rules, shapes):
         for resource in rule.labels.resources_of(sorted(shape.labels)):
-            # Nodes and the like belong to no team; a namespace is its team's.
+            # Cluster-wide objects such as nodes belong to no team; a namespace belongs to its
+            # team.
             if not rule.only_in or resource.namespaced or resource == NAMESPACES:
                 table[resource, name] = Entry(rule, shape.name, shape.series)
     return table

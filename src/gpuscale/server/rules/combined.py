@@ -51,7 +51,7 @@ def combined_query(parts: Sequence[tuple[str, float]]) -> str:
         parts: the template text and the threshold of each.
     """
     group = "by (<<.GroupBy>>)"
-    # A comparison drops NaN, which an aggregation would pass over in favour of another part.
+    # A comparison drops NaN, which an aggregation would skip in favour of another part.
     shares = [
         f'label_replace(max {group} (\n{text}\n) / {threshold!r} > -Inf, "{_PART}", "{i}", "", "")'
         for i, (text, threshold) in enumerate(parts, start=1)

@@ -230,7 +230,7 @@ def _only_document(
     problem = Problem(source, None, None, found, "one YAML document with rules")
     if not takes_any_number:
         raise ConfigError(problem)
-    # As prometheus-adapter does: the first document counts, and without one there are no rules.
+    # As in prometheus-adapter: the first document counts, and without one there are no rules.
     empty = load_documents("{rules: []}", source)
     return (documents or empty)[0], [problem]
 
@@ -252,10 +252,10 @@ def _from_helm_values(compiler: "_Compiler", data: Mapping[str, object]) -> Adap
         compiler.warn(("rules", "existing"), "not read: give the content of that ConfigMap instead")
     custom = compiler.rules(model.rules.custom, ("rules", "custom"))
     external = compiler.rules(model.rules.external, ("rules", "external"), external=True)
-    # The chart writes no resourceRules for the empty mapping that its values begin with.
+    # The chart renders no resourceRules for its default, an empty mapping.
     given = model.rules.resource if model.rules.resource != ResourceRulesModel() else None
     resource = compiler.resource_rules(given, ("rules", "resource"))
-    # The chart writes its own rules first, so that a user's rule of the same name wins.
+    # The chart puts its own rules first, so that a user's rule of the same name wins.
     before = default_config(compiler.mapper).rules if model.rules.default else ()
     return compiler.finish((*before, *custom), external, resource)
 
@@ -505,7 +505,7 @@ class _Compiler:
             if text:
                 parse_query(text)
         except BadQueryError as error:
-            # A place in the filled-in text would mislead in the template.
+            # A position in the filled-in text would mislead, as the user knows the template.
             self.warn(path, f"does not look like PromQL once it is filled in: {error.reason}")
 
 

@@ -149,7 +149,8 @@ KUBERNETES = ResourceMapper(
             "NetworkPolicy networkpolicies",
             "IngressClass ingressclasses cluster",
         ),
-        # Not built in, but what Object metrics of gateways are of; a cluster without it has none.
+        # Not built in, but described by gateways' Object metrics; a cluster without the kind has
+        # no objects.
         *_types("inference.networking.k8s.io", "InferencePool inferencepools"),
         *_types("policy", "PodDisruptionBudget poddisruptionbudgets"),
         *_types(

@@ -68,7 +68,7 @@ class WatchedCertificate:
 
 
 def _read(files: ScalerTlsFiles) -> TlsMaterial:
-    # gRPC says of a wrong pair only that each handshake fails, so Python's ssl looks at it first.
+    # With a mismatched pair, gRPC only reports failed handshakes, so Python's ssl checks it first.
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
         context.load_cert_chain(files.certificate, files.key, password=_no_password)

@@ -103,7 +103,7 @@ def _peers(port: int) -> list[Peer]:
         ending = f":{port:04X}"
         for line in lines:
             fields = line.split()
-            # Without an inode a connection belongs to no process: it was not accepted yet, or is closed.
+            # A connection without inode belongs to no process: not accepted yet, or closed.
             if fields[1].endswith(ending) and fields[3] == _ESTABLISHED and fields[9] != "0":
                 found.append(Peer(int(fields[9]), _address(fields[2])))
     return found
@@ -119,7 +119,7 @@ def _address(text: str) -> str:
 def _shut_down(inodes: set[int]) -> None:
     names = {f"socket:[{inode}]" for inode in inodes}
     for each in _OWN.iterdir():
-        # A descriptor may be closed, and its number taken again, at any time; a copy stays what it is.
+        # A descriptor may be closed and reused at any time; a duplicate stays valid.
         with suppress(OSError):
             copy = os.dup(int(each.name))
             try:

@@ -69,7 +69,7 @@ class KnownTriggers:
                 "INVALID_ARGUMENT",
                 f"found metadata of {size} characters, expected at most {_MOST_METADATA_BYTES}",
             )
-        # A digest, so that metadata that differs in what does not count is not kept.
+        # A digest of the relevant keys, so that irrelevant differences don't fill the cache.
         key = hashlib.blake2b(repr((ref.namespace, items)).encode(), digest_size=16).digest()
         found = self._cache.get(key)
         if found is None:

@@ -289,7 +289,7 @@ class ScalerServer:
             return [PING]
         checks = [PING]
         if self._backend is None:
-            # Ready all the same: GetMetricSpec works, and without it KEDA would never fall back.
+            # Ready nevertheless: GetMetricSpec works, and without it KEDA would never fall back.
             checks.append(
                 HealthCheck("values", remark=self._answers.fault or "the scaler has just started")
             )

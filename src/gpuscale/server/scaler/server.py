@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from typing import Any, Self
 
-# gRPC's own log has a line for each failed handshake, which any client can make many of.
+# gRPC logs each failed handshake, of which any client can cause many.
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
 import grpc
@@ -124,8 +124,8 @@ class GrpcServer:
         self._scaler.drain()
         await self._server.stop(grace_s)
 
-    # Every method is served as one whose requests are a stream, which is the same on the wire. So its client
-    # is known, and counted, before the message of a call has come; some never send it.
+    # Every method is served as a stream of requests, which is the same on the wire. So a client is
+    # known and counted before its message has come, which may never happen.
 
     def _scaler_handlers(self) -> dict[str, "grpc.RpcMethodHandler[Any, Any]"]:
         scaler = self._scaler
@@ -182,7 +182,7 @@ class GrpcServer:
         method = "ServerReflectionInfo"
 
         async def info(_: Any, context: Any) -> AsyncGenerator[Any, None]:  # noqa: ANN401
-            # KEDA never asks for this, and the package takes 3 MiB of memory.
+            # KEDA never asks for this, and the package takes 3 MiB.
             from grpc_reflection.v1alpha import reflection, reflection_pb2
 
             async with self._guarded(method, context) as ended:
@@ -293,7 +293,7 @@ class _Guarded:
         if isinstance(error, RefusedError):
             await self._context.abort(grpc.StatusCode[error.code], str(error)[:_REASON_CHARS])
         elif isinstance(error, Exception):
-            # gRPC itself would log each with its trace, however many there are.
+            # gRPC would log each of them with a traceback.
             self._unexpected.add(_address(self._context), f"{type(error).__name__}: {error}")
             _LOG.debug("the unexpected error", exc_info=error)
             await self._context.abort(grpc.StatusCode.INTERNAL, "unexpected error")
@@ -445,22 +445,24 @@ def _options(limits: ServerLimits) -> list[tuple[str, int]]:
     return [
         ("grpc.so_reuseport", 0),
         ("grpc.max_concurrent_streams", of_connection),
-        # KEDA opens all its streams at once; what waits above this bound is cancelled, by chance.
+        # KEDA opens all its streams at once; those above this limit are queued, and may be
+        # cancelled.
         ("grpc.server.max_pending_requests", of_connection),
         ("grpc.server.max_pending_requests_hard_limit", of_connection + _MORE_CALLS),
-        # 30 s otherwise: a busy machine takes longer to get to the last of that many, and they are cancelled.
+        # The default is 30 s: a busy machine would not reach the last of so many in time.
         ("grpc.server_max_unrequested_time_in_server", _MOST_WAIT_S),
         ("grpc.max_receive_message_length", limits.message_bytes),
         ("grpc.max_allowed_incoming_connections", limits.connections + _SPARE_CONNECTIONS),
         ("grpc.server_handshake_timeout_ms", 10_000),
-        # Windows stay small: what is sent before a message is refused for its size is kept in memory.
+        # Small flow-control windows, as data before a refusal for size is kept in memory.
         ("grpc.http2.bdp_probe", 0),
         ("grpc.max_connection_idle_ms", round(limits.idle_s * 1000)),
         ("grpc.max_connection_age_ms", round(limits.age_s * 1000)),
         ("grpc.max_connection_age_grace_ms", round(limits.age_grace_s * 1000)),
         ("grpc.keepalive_time_ms", 60_000),
         ("grpc.keepalive_timeout_ms", 20_000),
-        # Go's clients may ping each 10 s, and are cut off for pinging where there is no call.
+        # Go's clients may ping every 10 s, and by default would be disconnected for pings without
+        # a call.
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
         ("grpc.max_metadata_size", 8 * 1024),

@@ -74,7 +74,7 @@ def read_text(path: Path) -> str:
 
 
 def _rule_files(paths: Iterable[Path]) -> Iterable[Path]:
-    # A mounted ConfigMap has its files twice, once under a name that begins with two dots.
+    # A mounted ConfigMap shows its files twice, once in a folder whose name starts with two dots.
     return (
         path
         for path in paths

@@ -1,4 +1,4 @@
-"""AMD's exporter: its families, and the call of the driver's library behind each value. The agent's alone."""
+"""AMD's exporter: its metric families, and the library call behind each value. For the agent only."""
 
 from typing import TYPE_CHECKING
 

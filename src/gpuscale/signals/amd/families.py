@@ -42,14 +42,14 @@ AMD_FAMILIES = _by_family()
 
 
 def amd_family_meanings() -> Mapping[str, str]:
-    """Return every family with its help text, by name."""
+    """Return all families' help texts, by name."""
     texts = {name: family_meaning(values[0]) for name, values in AMD_FAMILIES.items()}
     return dict(sorted({**texts, **OTHER_MEANINGS}.items()))
 
 
 @lru_cache(maxsize=1)
 def amd_families_of_keys() -> Mapping[str, str]:
-    """Return the family of each of AMD's own keys in `GpuReading.values`."""
+    """Return the family for each AMD key in `GpuReading.values`."""
     keys = {value.key: value.family for call in AMD_CALLS for value in call.values}
     return MappingProxyType({**keys, **dict.fromkeys(POWER_KEYS, POWER_FAMILY)})
 

@@ -38,12 +38,12 @@ NOT_GIVEN = "this amdsmi does not give it"
 
 
 class NoValueError(Exception):
-    """An answer holds no value in this place; the text says why."""
+    """A response has no value at this place, with the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class AmdValue:
-    """One value of one answer."""
+    """A value in a response."""
 
     key: str
     """In `GpuReading.values`."""
@@ -80,7 +80,7 @@ class AmdValue:
 
 @dataclass(frozen=True, slots=True)
 class AmdCall:
-    """One call per GPU and reading, and the values that it gives."""
+    """A call for each GPU and reading, with the values in its response."""
 
     function: str
     values: tuple[AmdValue, ...]
@@ -90,7 +90,7 @@ class AmdCall:
 
 @dataclass(frozen=True, slots=True)
 class DcgmSource:
-    """What a DCGM field is made of."""
+    """The source of a DCGM field's value."""
 
     keys: tuple[str, ...]
     """Of `AmdValue`s, the best first."""
@@ -342,7 +342,7 @@ DCGM_FIXED: Mapping[str, str] = MappingProxyType(
 
 
 def amd_call_of(field: str) -> str | None:
-    """Return the AMD SMI call that a DCGM field comes from, as text; None where there is none."""
+    """Return the AMD SMI call behind a DCGM field, as text; None if there is none."""
     if field in DCGM_FIXED:
         return DCGM_FIXED[field]
     source = DCGM_SOURCES.get(field)
@@ -354,7 +354,7 @@ def amd_call_of(field: str) -> str | None:
 
 
 def dcgm_value(field: str, values: Mapping[str, int | float | str]) -> int | float | None:
-    """Return a DCGM field out of AMD's own values; None where all that it could come from is absent."""
+    """Return a DCGM field's value from AMD's values; None if all its sources are absent."""
     source = DCGM_SOURCES[field]
     found = [value for key in source.keys if not isinstance(value := values.get(key, ""), str)]
     if not found:

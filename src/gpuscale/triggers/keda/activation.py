@@ -19,7 +19,7 @@ RAISED = "MinReplicaCount"
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """What the triggers say."""
+    """The triggers' activity."""
 
     is_active: bool
     is_error: bool
@@ -38,7 +38,7 @@ class ActivationTimes:
 
 @dataclass(frozen=True, slots=True)
 class ActivationStep:
-    """What one look decides."""
+    """The decision of one poll or push."""
 
     replicas: int | None
     """To write to the scale; None leaves it alone."""

@@ -1,4 +1,4 @@
-"""The counts between which KEDA itself moves, as plain numbers: at rest, and awake.
+"""The replica counts that KEDA itself sets: idle, zero and woken.
 
 In the part of Python that numba compiles, because policies of `plan` use it as well.
 
@@ -10,14 +10,14 @@ NO_IDLE = -1
 
 
 def woken(current: int, least: int, idle: int) -> int:
-    """Return the count to which KEDA takes an active target; `current` where that is the HPA's business."""
+    """Return the count that KEDA scales an active target to; `current` if that is up to the HPA."""
     if current == 0 or (idle != NO_IDLE and current < least):
         return max(least, 1)
     return current
 
 
 def may_rest(current: int, least: int, idle: int) -> bool:
-    """Return whether an inactive target goes to rest after its cooldown."""
+    """Return whether an inactive target is scaled down after its cooldown."""
     return (idle != NO_IDLE and current > idle) or (current > 0 and least == 0)
 
 

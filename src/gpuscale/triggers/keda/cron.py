@@ -31,7 +31,7 @@ class CronScaler:
 
 
 def cron_scaler(metadata: TriggerMetadata) -> CronScaler:
-    """Return the scaler of a trigger; what is wrong with it is noted."""
+    """Return a trigger's scaler; faults are collected."""
     start, end, timezone = (metadata.text(key) for key in ("start", "end", "timezone"))
     for key, text in (("start", start), ("end", end)):
         _check(metadata, key, text, check_expression)
@@ -57,7 +57,7 @@ def _check(metadata: TriggerMetadata, key: str, text: str, check: Callable[[str]
 
 
 def _shown(expression: str) -> str:
-    """Return an expression as it stands in the metric's name."""
+    """Return an expression as it appears in the metric's name."""
     for sign, letters in _LETTERS.items():
         expression = expression.replace(sign, letters)
     return expression

@@ -44,7 +44,7 @@ def external_scaler(
     answers: TriggerAnswers | None,
     check: PolicyCheck = any_policy,
 ) -> MetricsApiScaler:
-    """Return the scaler of a trigger; what is wrong with it is noted.
+    """Return a trigger's scaler; faults are collected.
 
     Args:
         metadata: of the trigger.
@@ -63,7 +63,7 @@ def external_scaler(
     if answers is not None:
         answers.answer(
             trigger
-        )  # KEDA asks for the metric's name first, which has the trigger watched
+        )  # KEDA asks for the metric's name first, which starts the watch of the trigger
     name = f"s{metadata.index}-{trigger.name}"
     metric = external_metric(name, metadata.trigger.metric_type, quantity(trigger.target))
     return MetricsApiScaler((metric,), trigger, answers)

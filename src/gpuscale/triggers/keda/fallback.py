@@ -1,4 +1,4 @@
-"""What stands in for a metric whose trigger fails, and from which failure on.
+"""KEDA's fallback for a failing trigger's metric.
 
 Failures in a row are counted by metric, by polls and by the HPA's questions alike.
 
@@ -12,7 +12,7 @@ from gpuscale.base.objects.scaled_object import Fallback, FallbackBehavior
 
 
 class Health:
-    """How often each metric of a ScaledObject failed in a row.
+    """The consecutive failures of a ScaledObject's metrics.
 
     Args:
         fallback: of the ScaledObject; None counts nothing.
@@ -27,7 +27,7 @@ class Health:
             self._failures[metric] = 0
 
     def failed(self, metric: str) -> bool:
-        """Take in a failure; return whether the fallback applies from now on."""
+        """Count a failure; return whether the fallback applies now."""
         if self._fallback is None:
             return False
         self._failures[metric] = self._failures.get(metric, 0) + 1
@@ -48,7 +48,7 @@ class Health:
 
 
 def fallback_replicas(fallback: Fallback, current_replicas: int) -> int:
-    """Return the count that the fallback asks for."""
+    """Return the fallback's replica count."""
     match fallback.behavior:
         case FallbackBehavior.CURRENT:
             return current_replicas
@@ -63,7 +63,7 @@ def fallback_replicas(fallback: Fallback, current_replicas: int) -> int:
 def fallback_milli(
     fallback: Fallback, target: MetricTarget, current_replicas: int, ready_pods: int
 ) -> int | None:
-    """Return the value, in thousandths, with which the HPA comes to the fallback's count.
+    """Return the metric value in thousandths that makes the HPA compute the fallback's count.
 
     Args:
         fallback: of the ScaledObject.

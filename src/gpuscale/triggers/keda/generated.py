@@ -26,7 +26,7 @@ _KINDS = {"ContainerResourceMetric": 0, "ExternalMetric": 1, "ResourceMetric": 2
 
 
 def made_hpa(scaled: ScaledObject) -> HorizontalPodAutoscaler:
-    """Return the HPA of a ScaledObject whose triggers are known here."""
+    """Return the HPA of a ScaledObject with known triggers."""
     return generated_hpa(scaled, (metric for each in known_metrics(scaled) for metric in each))
 
 

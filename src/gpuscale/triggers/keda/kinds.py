@@ -1,4 +1,4 @@
-"""The kinds of triggers that are known here, and what makes their scalers."""
+"""The known kinds of triggers, and their scalers."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ from gpuscale.triggers.trigger import Trigger
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Who answers."""
+    """The sources that scalers ask."""
 
     ask: Ask
     """PromQL, whatever server a trigger names."""
@@ -37,7 +37,7 @@ class Sources:
 def make_scalers(
     scaled: ScaledObject, sources: Sources
 ) -> tuple[tuple[Scaler, ...], tuple[TriggerFault, ...]]:
-    """Return a scaler for each trigger, in their order, and what is wrong with the triggers."""
+    """Return a scaler for each trigger, in order, and the triggers' faults."""
     scalers: list[Scaler] = []
     faults: list[TriggerFault] = []
     for index, trigger in enumerate(scaled.triggers):
@@ -52,40 +52,40 @@ def make_scalers(
 
 
 def known_metrics(scaled: ScaledObject) -> tuple[tuple[MetricSpec, ...], ...]:
-    """Return the HPA's metrics of each trigger."""
+    """Return the HPA's metrics for each trigger."""
     return tuple(scaler.metrics for scaler in make_scalers(scaled, _DESCRIBING)[0])
 
 
 def trigger_faults(
     scaled: ScaledObject, check: PolicyCheck = any_policy
 ) -> tuple[TriggerFault, ...]:
-    """Return what is wrong with the triggers; `check` judges policies."""
+    """Return the triggers' faults; `check` judges policies."""
     return make_scalers(scaled, Sources(_unasked, check=check))[1]
 
 
 def queries_of(scaled: ScaledObject) -> Iterator[str]:
-    """Yield the PromQL that the triggers ask; metrics of pods are the rules' business."""
+    """Yield the triggers' PromQL; metrics of pods come from rules instead."""
     yield from prometheus_queries(scaled)
     for trigger in triggers_of(scaled):
         yield from trigger_queries(trigger)
 
 
 def prometheus_queries(scaled: ScaledObject) -> Iterator[str]:
-    """Yield the PromQL of the triggers that are KEDA's own."""
+    """Yield the PromQL of KEDA's own prometheus triggers."""
     for scaler in make_scalers(scaled, _DESCRIBING)[0]:
         if isinstance(scaler, PrometheusScaler):
             yield scaler.query
 
 
 def triggers_of(scaled: ScaledObject) -> Iterator[Trigger]:
-    """Yield the triggers that are ours."""
+    """Yield the triggers that gpuscale's scaler serves."""
     for scaler in make_scalers(scaled, _DESCRIBING)[0]:
         if isinstance(scaler, MetricsApiScaler) and scaler.trigger is not None:
             yield scaler.trigger
 
 
 def trigger_queries(trigger: Trigger) -> Iterator[str]:
-    """Yield the PromQL that a trigger of ours asks."""
+    """Yield the PromQL of a trigger that gpuscale's scaler serves."""
     yield from (wake.query for wake in trigger.wakes)
     if trigger.load is not None and trigger.load.query:
         yield trigger.load.query

@@ -1,4 +1,4 @@
-"""One ScaledObject under KEDA's operator: polls, pushes, and the answers to its HPA.
+"""One ScaledObject under KEDA's operator: polls, pushes, and metrics for its HPA.
 
 A poll asks every trigger and then may change the count; the HPA's questions ask one trigger. Both count
 failures, so both bring a fallback closer. The caller has the time, the scale target and the pace, and writes
@@ -46,7 +46,7 @@ class ScaleTarget:
 
 @dataclass(frozen=True, slots=True)
 class PollResult:
-    """What a poll or a push led to."""
+    """The result of a poll or push."""
 
     step: ActivationStep
     events: tuple[Event, ...]
@@ -55,7 +55,7 @@ class PollResult:
 
 @dataclass(frozen=True, slots=True)
 class _Record:
-    """A metric as it was observed, the fallback applied."""
+    """A metric's value after the fallback."""
 
     value_milli: int | None
     is_active: bool
@@ -125,14 +125,14 @@ class ScaleLoop:
         return PollResult(step, tuple(events))
 
     async def says_active(self, index: int, now_ms: int) -> bool:
-        """Return whether the scaler of a trigger would say that it is active."""
+        """Return whether a trigger's scaler reports it as active."""
         try:
             return (await self._scalers[index].read(now_ms)).is_active
         except GpuscaleError:
             return False
 
     def push(self, index: int, now_ms: int, target: ScaleTarget) -> PollResult:
-        """Take in that the external scaler of a trigger says it is active.
+        """Handle an external scaler's push that a trigger is active.
 
         Args:
             index: of the trigger.
@@ -143,7 +143,7 @@ class ScaleLoop:
         return PollResult(self._request(Activity(True, False, names[:1]), now_ms, target), ())
 
     async def answer(self, name: str, now_ms: int, target: ScaleTarget) -> int:
-        """Return the value of a metric, in thousandths, as the HPA gets it.
+        """Return a metric's value for the HPA, in thousandths.
 
         Args:
             name: of the metric, as the HPA has it.
@@ -196,7 +196,7 @@ class ScaleLoop:
         return self._judged(metric, raw, target)
 
     def _judged(self, metric: ExternalMetric, raw: _Record, target: ScaleTarget) -> _Record:
-        """Return what holds of a raw outcome: itself, or the fallback."""
+        """Return a raw result, or the fallback in its place."""
         if not raw.error:
             self.health.succeeded(metric.name)
             return _Record(raw.value_milli, raw.is_active)
@@ -210,7 +210,7 @@ class ScaleLoop:
 
 
 def unsupported(scaled: ScaledObject) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Yield what of a ScaledObject is not known here: its place below `spec`, and what it is called."""
+    """Yield unsupported parts of a ScaledObject: the path below `spec`, and a name."""
     if scaled.modifiers is not None:
         yield ("advanced", "scalingModifiers"), "scalingModifiers"
     fallback = scaled.fallback

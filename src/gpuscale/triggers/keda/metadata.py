@@ -1,4 +1,4 @@
-"""The metadata of a trigger, read as its scaler reads it, with every fault.
+"""Reads a trigger's metadata as its scaler does, and collects all faults.
 
 Source: KEDA v2.21 pkg/scalers/scalersconfig/typed_config.go.
 """
@@ -26,7 +26,7 @@ class TriggerFault:
 
 
 class TriggerMetadata:
-    """One trigger's metadata; faults are collected in `faults`.
+    """A trigger's metadata; faults are collected in `faults`.
 
     Args:
         trigger: whose metadata it is.
@@ -52,14 +52,14 @@ class TriggerMetadata:
         self.faults.append(TriggerFault(self.index, path, expected, found, fix))
 
     def text(self, key: str) -> str:
-        """Return a text that has to be there."""
+        """Return a required text."""
         value = self.values.get(key, "")
         if not value:
             self.note(("metadata", key), "this field is required")
         return value
 
     def number(self, key: str, default: float | None = None) -> float:
-        """Return a number; one without a default has to be there."""
+        """Return a number; it is required if there is no default."""
         text = self.values.get(key, "")
         if not text:
             if default is None:

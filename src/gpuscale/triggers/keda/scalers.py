@@ -1,4 +1,4 @@
-"""What each kind of trigger asks and answers: the HPA's metric, its value, and whether it is active.
+"""The scalers of each kind of trigger: the HPA's metric, its value, and its activity.
 
 Source: KEDA v2.21 pkg/scalers/scaler.go, prometheus_scaler.go, cpu_memory_scaler.go.
 """
@@ -27,7 +27,7 @@ Ask = Callable[[str, int], Awaitable[Value]]
 
 @dataclass(frozen=True, slots=True)
 class ScalerReading:
-    """A trigger's answer."""
+    """A trigger's value and activity."""
 
     value_milli: int
     """Thousandths, as the HPA gets it."""
@@ -39,7 +39,7 @@ class Scaler(Protocol):
 
     @property
     def metrics(self) -> tuple[MetricSpec, ...]:
-        """Return what the HPA is given; without the selector, which names the ScaledObject.
+        """Return the HPA's metrics, without the selector that names the ScaledObject.
 
         Raises:
             GpuscaleError: the scaler can't be asked.
@@ -47,7 +47,7 @@ class Scaler(Protocol):
         ...
 
     async def read(self, now_ms: int) -> ScalerReading:
-        """Return its value and activity.
+        """Return the trigger's value and activity.
 
         Raises:
             GpuscaleError: there is none now.
@@ -57,7 +57,7 @@ class Scaler(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PrometheusScaler:
-    """One number of a Prometheus."""
+    """A scaler of one Prometheus query."""
 
     metrics: tuple[MetricSpec, ...]
     query: str
@@ -67,7 +67,7 @@ class PrometheusScaler:
     ask: Ask
 
     async def read(self, now_ms: int) -> ScalerReading:
-        # KEDA sends the time without its fraction of a second.
+        # KEDA sends times in whole seconds.
         number = self._number(await self.ask(self.query, now_ms // 1000 * 1000))
         return ScalerReading(quantity(number).milli_value(), number > self.activation_threshold)
 
@@ -98,7 +98,7 @@ class PrometheusScaler:
 
 @dataclass(frozen=True, slots=True)
 class ResourceScaler:
-    """CPU or memory, which the HPA asks the resource metrics API for."""
+    """A scaler of CPU or memory, which the HPA reads from the resource metrics API."""
 
     metrics: tuple[MetricSpec, ...]
 
@@ -108,7 +108,7 @@ class ResourceScaler:
 
 
 def quantity(number: float) -> Quantity:
-    """Return a number as KEDA passes it on: three decimals; 0 for what is negative or no number."""
+    """Return a number in KEDA's form: three decimals; 0 if it is negative or invalid."""
     if not math.isfinite(number) or number < 0:
         return Quantity(0)
     return parse_quantity(f"{number:.3f}")
@@ -122,7 +122,7 @@ def external_metric(name: str, metric_type: str, target: Quantity) -> ExternalMe
 
 
 def prometheus_scaler(metadata: TriggerMetadata, ask: Ask) -> PrometheusScaler:
-    """Return the scaler of a trigger; what is wrong with it is noted.
+    """Return a trigger's scaler; faults are collected.
 
     Args:
         metadata: of the trigger.
@@ -148,7 +148,7 @@ def prometheus_scaler(metadata: TriggerMetadata, ask: Ask) -> PrometheusScaler:
 
 
 def resource_scaler(metadata: TriggerMetadata) -> ResourceScaler:
-    """Return the scaler of a trigger; what is wrong with it is noted."""
+    """Return a trigger's scaler; faults are collected."""
     kind, container = metadata.trigger.kind, metadata.values.get("containerName", "")
     target = _resource_target(metadata)
     if container:

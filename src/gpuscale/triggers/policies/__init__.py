@@ -1,4 +1,4 @@
-"""Policies: from what is seen at a step to the replicas that are wanted."""
+"""Policies: from the observation at each step to the wanted replicas."""
 
 from typing import TYPE_CHECKING
 

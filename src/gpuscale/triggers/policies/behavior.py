@@ -1,4 +1,4 @@
-"""The behavior of an HPA of one's own, as the numbers that its policy takes behind its parameters."""
+"""An HPA's own behavior, as numbers after its policy's parameters."""
 
 from collections.abc import Sequence
 

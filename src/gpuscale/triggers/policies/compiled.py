@@ -76,7 +76,7 @@ def replay(
 ) -> Replayed:
     """Replay a demand under a policy, from the policy's compiled function and its settings."""
     columns = [numpy.zeros(len(demand)) for _ in range(4)]
-    floats = ReplaySettings(*map(float, service))  # the compiled loop takes no whole numbers here
+    floats = ReplaySettings(*map(float, service))  # the compiled loop takes floats only
     runner()(desired, settings, numpy.zeros(memory), demand, floats, *columns)
     ready, replicas, queue, given_up = columns
     return Replayed(service, demand, ready, replicas, queue, given_up)

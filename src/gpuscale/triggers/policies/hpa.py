@@ -86,7 +86,7 @@ def on_total(
 
 
 def measured_pods(seen: Seen, memory: Numbers, first: int, places: int) -> int:
-    """Return how many of the ready pods were ready when the signal was taken, and remember those of now.
+    """Return how many ready pods were ready when the signal was measured, and remember the current number.
 
     Args:
         seen: of the step.
@@ -98,7 +98,7 @@ def measured_pods(seen: Seen, memory: Numbers, first: int, places: int) -> int:
 
 
 def ready_before(seen: Seen, memory: Numbers, first: int, places: int) -> float:
-    """Return how many pods were ready when the signal was taken, and remember those of now.
+    """Return how many pods were ready when the signal was measured, and remember the current number.
 
     The arguments are `measured_pods`'.
     """
@@ -129,7 +129,7 @@ def _tolerances(settings: Numbers) -> Tolerances:
 def _synced(
     seen: Seen, memory: Numbers, settings: Numbers, proposal: Proposal, least: int, most: int
 ) -> float:
-    """Return the count after a sync; the policy's memory holds the kernel's, as whole numbers."""
+    """Return the count after a sync; the kernel's state is in the policy's memory."""
     cells = memory.view(numpy.int64)
     policies: Any = cells[_CELLS:]
     own: Any = cells[:_CELLS]  # numpy's arrays are no MutableSequence

@@ -1,4 +1,4 @@
-"""Policies by name: ours, and those of plug-ins. Nothing is imported before a name is asked for."""
+"""Policies by name: built-in ones, and those of plug-ins, imported on demand."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
@@ -28,7 +28,7 @@ def find_policy(name: str) -> "Policy | None":
 
 
 def policy_faults(name: str, settings: Mapping[str, float]) -> Iterator[PolicyFault]:
-    """Yield what is wrong with a policy's name and settings; see `triggers.policy_keys.PolicyCheck`."""
+    """Yield the faults of a policy's name and settings; see `triggers.policy_keys.PolicyCheck`."""
     try:
         policy = find_policy(name)
     except PluginError as error:

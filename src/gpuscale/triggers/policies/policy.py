@@ -1,4 +1,4 @@
-"""What a policy is: a plain function of numbers, which runs as it stands and compiled.
+"""The interface of policies: a plain function of numbers, which numba can compile.
 
 A policy is written in the part of Python that numba compiles: numbers, loops, and one array to remember in.
 So the same function serves a replay without numba, slowly, and thousands of replays with it.
@@ -15,7 +15,7 @@ Numbers: TypeAlias = numpy.ndarray[tuple[int], numpy.dtype[numpy.float64]]
 
 
 class Seen(NamedTuple):
-    """What a policy knows at one step.
+    """A policy's inputs at one step.
 
     Demand, utilization, queue and shortage are as late as metrics are; counts of pods come from the API
     server and are not. A demand of 1 keeps one pod busy.
@@ -52,7 +52,7 @@ their order."""
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One setting of a policy: its default, and what a search may try."""
+    """A policy's parameter: its default and its search range."""
 
     name: str
     default: float
@@ -80,7 +80,7 @@ class Policy:
     """What of its memory tells people why it decides so: what it is called, and its place."""
 
     def fixed(self, **values: float) -> "Policy":
-        """Return the policy with parameters that a search can't change: the defaults, and what is given.
+        """Return the policy with fixed parameters: their defaults, or the given values.
 
         Raises:
             ValueError: as `settings`.

@@ -1,4 +1,4 @@
-"""One workload under one policy, step by step: pods that start late, work that waits, signals that lag.
+"""A replay of one workload under one policy: pods start late, work waits, signals lag.
 
 The service is fluid: work comes at the demand's rate, each ready pod does one second of work a second, what
 is not done waits and is given up after the clients' patience. The loop is plain arithmetic, so that it runs
@@ -15,7 +15,7 @@ from gpuscale.triggers.policies.policy import Desired, Numbers, Seen
 
 
 class ReplaySettings(NamedTuple):
-    """What a workload's replay goes by; times in seconds, whole steps are made of them."""
+    """The settings of a workload's replay; times in seconds, rounded to steps."""
 
     step_s: float = 15.0
     start_up_s: float = 180.0
@@ -35,7 +35,7 @@ of the pods that were ready, as long as the lag."""
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """A replay in columns, one number for each step."""
+    """A replay's columns, one number for each step."""
 
     service: ReplaySettings
     demand: Numbers
@@ -86,7 +86,7 @@ def resume(
     service: ReplaySettings,
     replicas_out: Numbers,
 ) -> None:
-    """Go on with a replay from step `first`, where `cells` and `memory` are as the steps before left them.
+    """Continue a replay from step `first`, with the `cells` and `memory` of the steps before.
 
     `demand` is what the policy sees at each of the steps: that of step 0, then as late as signals are.
     """
@@ -104,7 +104,7 @@ def advance(
     step: int,
     demand: float,
 ) -> None:
-    """Replay one step; `cells` are the pods and the signals, zeros before step 0.
+    """Replay one step; `cells` hold pods and signals, zeros before step 0.
 
     Pods that are due become ready, the work of the step that is as long ago as the lag is done by the pods
     that were ready then, and the policy decides. Pods that are not wanted any more go youngest first, those
@@ -166,7 +166,7 @@ def advance(
 
 
 def _serve(cells: Numbers, service: ReplaySettings, step: int, demand: float) -> None:
-    """Have a step's work done by the pods that were ready at it, and note what is seen of that."""
+    """Serve a step's work with the pods ready at it, and record the observations."""
     ready = cells[_served_place(service, step)]
     work = cells[_QUEUE] + demand * service.step_s
     capacity = ready * service.step_s
@@ -187,5 +187,5 @@ def _served_place(service: ReplaySettings, step: int) -> int:
 
 
 def fleet_cells(service: ReplaySettings) -> int:
-    """Return how many numbers `advance` keeps between two steps."""
+    """Return how many numbers `advance` keeps between steps."""
     return _served_place(service, 0) + math.ceil(service.lag_s / service.step_s) + 1

@@ -1,4 +1,4 @@
-"""The HPA on what model servers say of their requests: those in flight, or those that wait.
+"""The HPA on model servers' requests: in flight, or waiting.
 
 Either is an External metric with an average for each replica. Requests are counted in pods here: as many as
 a pod works on at once are 1. The last of the settings is the time that a request takes in a pod, in seconds,

@@ -1,10 +1,10 @@
-"""Rings in a policy's memory."""
+"""Ring buffers in a policy's memory."""
 
 from gpuscale.triggers.policies.policy import Numbers, Seen
 
 
 def held(value: float, seen: Seen, memory: Numbers, first: int, size: int, hold_s: float) -> float:
-    """Put this step's value into a ring, and return the highest of the last `hold_s` seconds.
+    """Add a value to a ring buffer, and return the maximum of the last `hold_s` seconds.
 
     Args:
         value: of this step.

@@ -1,4 +1,4 @@
-"""A policy that is served: run on the loads of a query, as a replay runs it on a demand.
+"""A served policy: fed with a query's results as a replay feeds it with demand.
 
 What it answers follows from the query's past and the time alone. Its memory begins with whole days before
 today, and at the end of each day it begins again in the background. So all servers give the same
@@ -36,7 +36,7 @@ _HOUR_STEPS = 240
 
 @dataclass(frozen=True, slots=True)
 class NextQuery:
-    """What has to be asked next."""
+    """The next query to ask."""
 
     promql: str
     at_ms: int
@@ -50,7 +50,7 @@ class NextQuery:
 
 @dataclass(frozen=True, slots=True)
 class WantedReplicas:
-    """What a policy wants."""
+    """A policy's wanted replicas."""
 
     replicas: int
     measured_ms: int
@@ -60,7 +60,7 @@ class WantedReplicas:
 
 
 class _Course:
-    """A policy's memory, from a day on."""
+    """A policy's memory, from one day on."""
 
     def __init__(self, origin: int, policy: Policy, service: ReplaySettings) -> None:
         self.origin = origin
@@ -113,11 +113,11 @@ class PolicyRun:
 
     @property
     def size_bytes(self) -> int:
-        """Return what it keeps, with tomorrow's memory beside today's."""
+        """Return the bytes of its memory: today's and tomorrow's."""
         return run_bytes(self._policy, self._use)
 
     def question(self, now_ms: int) -> NextQuery | None:
-        """Return what to ask now; None where all that is due was asked."""
+        """Return the next query; None if no load is due."""
         newest = now_ms // STEP_MS - self._lag
         origin = self._origin(now_ms)
         course = self._course
@@ -137,7 +137,7 @@ class PolicyRun:
         return None
 
     def take(self, question: NextQuery, value: Value) -> bool:
-        """Take the answer to a question, and return whether there was a load at its end.
+        """Take a query's result, and return whether it ends with a load.
 
         Raises:
             UpstreamError: the answer is no row of numbers.
@@ -149,7 +149,7 @@ class PolicyRun:
         self._count = min(_MOST_STEPS, 2 * self._count)
         known = numpy.flatnonzero(~numpy.isnan(loads))
         is_last_known = bool(len(known)) and int(known[-1]) == question.count - 1
-        # What is not there yet may come; what is followed by something else no longer does.
+        # A missing load may still arrive, unless a later one is there already.
         until = int(known[-1]) + 1 if len(known) else 0
         if not is_last_known and until < question.count - _HOUR_STEPS:
             until = question.count - _HOUR_STEPS
@@ -157,22 +157,22 @@ class PolicyRun:
         return is_last_known
 
     def refused(self, question: NextQuery) -> bool:
-        """Ask for less at a time, as the source could not answer; return whether that is possible."""
+        """Ask for shorter ranges, as the source failed; return whether that is possible."""
         self._count = max(_LEAST_STEPS, question.count // 2)
         return question.count > _LEAST_STEPS
 
     def uncovered(self, question: NextQuery, until_ms: int) -> None:
-        """Pass over what the source no longer has."""
+        """Skip the times that the source no longer has."""
         course = self._ahead if question.is_ahead else self._course
         if course is not None:
             course.next = max(course.next + 1, until_ms // STEP_MS + 1)
 
     def is_behind(self, now_ms: int) -> bool:
-        """Return whether it did not see a load that has been due for a step."""
+        """Return whether a load that was due a step ago is still missing."""
         return self._course is None or self._course.next < now_ms // STEP_MS - self._lag
 
     def share_learned(self, now_ms: int) -> float:
-        """Return how much of what there is to learn from was looked at."""
+        """Return which share of the past to learn from has been read."""
         course = self._course
         if course is None:
             return 0.0
@@ -180,7 +180,7 @@ class PolicyRun:
         return min(1.0, (course.next - course.origin) / max(1, whole))
 
     def wanted(self) -> WantedReplicas | None:
-        """Return what the policy wants; None where it has seen no load."""
+        """Return the wanted replicas; None if no load was seen yet."""
         course = self._course
         if course is None or math.isnan(course.replicas):
             return None
@@ -194,7 +194,8 @@ class PolicyRun:
         count = min(self._count, newest - course.next + 1)
         at_s = (course.next + count - 1) * STEP_MS // 1000
         step_s = STEP_MS // 1000
-        # The line break ends a comment; a moment more, because Prometheus 3 leaves out a range's first one.
+        # The line break ends a comment; one step more, as Prometheus 3 excludes a range's left
+        # boundary.
         promql = f"({self._query}\n)[{count * step_s}s:{step_s}s] @ {at_s}"
         return NextQuery(promql, at_s * 1000, course.next, count, is_ahead)
 
@@ -213,7 +214,7 @@ class PolicyRun:
             return
         demand = loads[max(0, course.began - first) :] / self._use.pod_load
         step = max(first, course.began) - course.began + self._lag
-        if first <= course.began:  # the first load is seen until there is a second one
+        if first <= course.began:  # the first load stands in until there is a second one
             demand = numpy.concatenate((numpy.full(self._lag, demand[0]), demand))
             step = 0
         replicas = numpy.zeros(len(demand))
@@ -255,14 +256,14 @@ class PolicyRun:
 
 
 def run_bytes(policy: Policy, use: ServedPolicy) -> int:
-    """Return what a run keeps of a policy at the most: today's memory and tomorrow's."""
+    """Return the largest number of bytes for a policy's memory: today's and tomorrow's."""
     service = ReplaySettings(STEP_MS / 1000, use.start_s, use.lag_s)
     numbers = policy.memory + fleet_cells(service) + 4 * _HOUR_STEPS
     return 2 * 8 * numbers + 3 * 8 * _MOST_STEPS
 
 
 def _loads(question: NextQuery, value: Value) -> Numbers:
-    """Return the load of each moment of a question; NaN where there is none."""
+    """Return the load at each time of a query; NaN if there is none."""
     if not isinstance(value, Matrix):
         raise UpstreamError("the answer is no row of numbers")
     if len(value.series) > 1:

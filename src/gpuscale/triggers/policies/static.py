@@ -1,4 +1,4 @@
-"""A fixed number of replicas: what every policy is compared with."""
+"""A constant replica count, with which other policies are compared."""
 
 from gpuscale.triggers.policies.policy import Numbers, Parameter, Policy, Seen
 

@@ -1,4 +1,4 @@
-"""What the kubelet says each container was given, as plain values."""
+"""The kubelet's device allocations as plain data."""
 
 from dataclasses import dataclass
 
@@ -36,13 +36,13 @@ class ClaimDevice:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """Return what names the device in a cluster."""
+        """Return the key that identifies the device in a cluster."""
         return self.driver, self.pool, self.device
 
 
 @dataclass(frozen=True, slots=True)
 class ContainerDevices:
-    """The GPUs of one container; containers without one are not kept."""
+    """One container's GPUs; containers without any are left out."""
 
     namespace: str
     pod: str
@@ -57,7 +57,7 @@ class ContainerDevices:
 
 @dataclass(frozen=True, slots=True)
 class NodeAllocations:
-    """One answer of the kubelet."""
+    """One answer of the kubelet about a node."""
 
     containers: tuple[ContainerDevices, ...] = ()
     allocatable: tuple[KubeletDevice, ...] | None = None
@@ -67,7 +67,7 @@ class NodeAllocations:
 
 
 class KubeletError(UnavailableError):
-    """The kubelet's socket gives no answer that can be used.
+    """The kubelet can't be asked, or its answer is unusable.
 
     Args:
         reason: one of the words of `reasons`.

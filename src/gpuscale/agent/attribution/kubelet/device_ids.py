@@ -1,4 +1,4 @@
-"""The names that device plugins give to GPUs, and which GPU each of them means.
+"""Device ids of the various device plugins, and the GPU that each one means.
 
 Every form is read without knowing which plugin runs:
 
@@ -43,7 +43,7 @@ _EXPECTED_ID = "an id such as GPU-..., MIG-..., nvidia0, 0 or 0000:c1:00.0"
 
 @dataclass(frozen=True, slots=True)
 class DeviceId:
-    """What an id says: one of UUID, index or PCI address, and which part of that GPU."""
+    """A parsed device id: a UUID, index or PCI address, and the part of the GPU."""
 
     text: str
     uuid: str = ""
@@ -58,7 +58,7 @@ class DeviceId:
 
 
 def is_gpu(device: KubeletDevice, extra_resources: Iterable[str] = ()) -> bool:
-    """Return whether a device is a GPU, or a part of one, by the name of its resource or the form of its id.
+    """Return whether a device is a GPU or a part of one, judged by resource name and id.
 
     Plugins can rename resources, so any name counts when its ids are NVIDIA's UUIDs. So does a name with the
     word alone, of any vendor: what can't be resolved is counted, and not passed over.
@@ -77,7 +77,7 @@ def is_gpu(device: KubeletDevice, extra_resources: Iterable[str] = ()) -> bool:
 def without_unknown(
     devices: Iterable[KubeletDevice], extra_resources: Iterable[str] = ()
 ) -> tuple[tuple[KubeletDevice, ...], tuple[KubeletDevice, ...]]:
-    """Return the devices that ids can name a GPU of, and the first of each resource that has others.
+    """Return the devices whose ids can be resolved, and the first device of each other resource.
 
     Another vendor's `3` need not be the GPU of that number: it may be a third share, or the third GiB.
     """
@@ -146,7 +146,7 @@ def _number(text: str | None) -> int | None:
 
 
 def canonical_pci_bus_id(text: str) -> str:
-    """Return a PCI address with the domain in eight digits, upper-case; empty when it is none."""
+    """Return a PCI address in upper case with an eight-digit domain; empty if it is none."""
     match = _PCI.fullmatch(text)
     if match is None:
         return ""
@@ -173,7 +173,7 @@ class KnownGpus:
                 self._instances.setdefault((name, gpu.instance.id), set()).add(gpu.allocated_as)
 
     def find(self, device: DeviceId) -> str | None:
-        """Return the UUID that the meant GPU is allocated by; None when it is not one of these."""
+        """Return the UUID by which a GPU is allocated; None if it is not on this node."""
         if device.gpu_instance is None:
             name = device.pci_bus_id or device.index
             return self._by_uuid.get(device.uuid) if name is None else self._whole.get(name)
@@ -182,7 +182,7 @@ class KnownGpus:
         return next(iter(instances)) if len(instances) == 1 else None
 
     def find_uuid(self, uuid: str) -> str | None:
-        """Return the UUID if it is one of these."""
+        """Return the UUID if this node has it."""
         return self._by_uuid.get(uuid)
 
     def __str__(self) -> str:
@@ -209,7 +209,7 @@ def resolve_device(device: KubeletDevice, gpus: KnownGpus) -> str | Unattributed
 
 
 def replica_of(device: KubeletDevice) -> str:
-    """Return which share of a GPU a device is; empty where it is no share or its id says nothing."""
+    """Return a device's share number on its GPU; empty if it is no share."""
     try:
         replica = parse_device_id(device.resource, device.id).replica
     except ValueError:
@@ -218,7 +218,7 @@ def replica_of(device: KubeletDevice) -> str:
 
 
 def unknown_share(device: KubeletDevice) -> Unattributed:
-    """Return that a resource shares GPUs in a way that is not known here."""
+    """Return an error reason: the resource shares GPUs in an unknown way."""
     detail = (
         f"how {device.resource} shares GPUs is not known here; expected an id with a GPU's UUID"
     )

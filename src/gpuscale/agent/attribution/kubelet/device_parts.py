@@ -1,4 +1,4 @@
-"""The ids of devices that are parts of GPUs.
+"""Ids of devices that are parts of GPUs.
 
 | from | id |
 | --- | --- |
@@ -23,7 +23,7 @@ _HYPHEN_ID = re.compile("(GPU-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})-[0-9]
 
 
 def part_of_gpu(resource: str, id: str) -> str | None:  # noqa: A002 - the kubelet's own word
-    """Return the UUID in an id that names a part of a GPU; None for an id that does not."""
+    """Return the UUID in the id of a part of a GPU; None for any other id."""
     if resource == ACK_RESOURCE:
         match = _ACK_ID.fullmatch(id)
     elif resource == VOLCANO_RESOURCE or resource.startswith("nvidia.com/"):
@@ -36,7 +36,7 @@ def part_of_gpu(resource: str, id: str) -> str | None:  # noqa: A002 - the kubel
 def gathered_parts(
     devices: Iterable[KubeletDevice],
 ) -> tuple[tuple[KubeletDevice, ...], tuple[KubeletDevice, ...]]:
-    """Return the devices that are no parts, and the parts, each UUID of a resource once with its count."""
+    """Return the whole devices, and the parts, counted by resource and UUID."""
     whole: list[KubeletDevice] = []
     counts: Counter[tuple[str, str]] = Counter()
     for device in devices:

@@ -1,4 +1,4 @@
-"""The kubelet's allocations, asked for at a pace and kept for a while when it falls silent."""
+"""The kubelet's allocations, polled, and kept for a while when the kubelet doesn't answer."""
 
 import logging
 from typing import Protocol
@@ -12,10 +12,10 @@ _log = logging.getLogger(__name__)
 
 
 class AllocationSource(Protocol):
-    """Where allocations come from."""
+    """A source of allocations."""
 
     async def allocations(self) -> NodeAllocations:
-        """Return what every container of the node was given.
+        """Return the devices of each container on the node.
 
         Raises:
             KubeletError: no usable answer.
@@ -24,7 +24,7 @@ class AllocationSource(Protocol):
 
 
 class KubeletFollower:
-    """Keeps the kubelet's last answer.
+    """Polls the kubelet and keeps its last answer.
 
     Args:
         source: asks the kubelet.
@@ -44,7 +44,7 @@ class KubeletFollower:
 
     @property
     def allocations(self) -> NodeAllocations | None:
-        """Return the last answer, the same object as long as it does not change; None without a valid one."""
+        """Return the last answer, the same object while it is unchanged; None if there is no valid one."""
         is_old = self._silence is not None and self._silence.is_over(self._keep_s)
         return None if is_old else self._allocations
 
@@ -55,7 +55,7 @@ class KubeletFollower:
         return found is not None and any(each.claims for each in found.containers)
 
     def gap(self) -> Unattributed | None:
-        """Return why there is no new answer; None when there is one."""
+        """Return why the last poll failed; None if it succeeded."""
         if self._error is not None:
             detail = f"{self._error}{self._silence or ''}"
             return Unattributed(self._error.reason, self._subject, detail)
@@ -64,7 +64,7 @@ class KubeletFollower:
         return None
 
     async def refresh(self) -> None:
-        """Ask once."""
+        """Poll once."""
         try:
             found = await self._source.allocations()
         except KubeletError as error:

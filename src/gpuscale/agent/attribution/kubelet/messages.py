@@ -1,4 +1,4 @@
-"""Messages of the kubelet's pod-resources API, read from their bytes.
+"""Decodes the kubelet's pod-resources messages from protobuf.
 
 They are four levels of texts, of which a node agent needs a dozen fields. The protobuf library would take
 4 MiB of it for those.
@@ -29,7 +29,7 @@ class DeviceGroup:
 
 @dataclass(frozen=True, slots=True)
 class ContainerResources:
-    """What one container was given (`ContainerResources`), and whose it is."""
+    """One container with its devices (`ContainerResources`)."""
 
     namespace: str
     pod: str
@@ -95,7 +95,7 @@ def _of(fields: "Iterator[Field] | tuple[Field, ...]", number: int) -> Iterator[
 
 
 def _text(fields: tuple[Field, ...], number: int) -> str:
-    """Return a text, empty where it is missing; of several the last one counts."""
+    """Return a text field; empty if missing, the last one if repeated."""
     found = b""
     for found in _of(fields, number):  # noqa: B007 - the last one
         pass
@@ -103,7 +103,7 @@ def _text(fields: tuple[Field, ...], number: int) -> str:
 
 
 def _fields(message: bytes) -> Iterator[Field]:
-    """Yield number and content of a message's fields that have a length; numbers are passed over.
+    """Yield number and bytes of a message's length-delimited fields.
 
     Raises:
         ValueError: this is no message.
@@ -133,7 +133,7 @@ def _fields(message: bytes) -> Iterator[Field]:
 
 
 def _varint(message: bytes, at: int) -> tuple[int, int]:
-    """Return the number that begins at a place, and where the next thing begins."""
+    """Return a varint at an offset, and the offset behind it."""
     number = 0
     for shift in range(0, _MOST_SHIFT + 1, 7):
         if at >= len(message):

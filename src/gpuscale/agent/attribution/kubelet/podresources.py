@@ -36,13 +36,13 @@ Answer = TypeVar("Answer")
 
 
 class PodResourcesClient:
-    """Asks the kubelet which GPUs each container was given."""
+    """A client of the kubelet's pod-resources API."""
 
     def __init__(self, settings: KubeletSettings) -> None:
         self._settings = settings
 
     async def allocations(self) -> NodeAllocations:
-        """Return what every container of the node was given, and what there is to give.
+        """Return the devices of each container, and the allocatable ones.
 
         Raises:
             KubeletError: no usable answer.
@@ -130,7 +130,7 @@ class PodResourcesClient:
         return tuple(dict.fromkeys(each for each in devices if is_gpu(each, extra)))
 
     def _is_named_gpu(self, claimed: ClaimDevice) -> bool:
-        """Return whether a claimed device is a GPU by the names of its driver or of its CDI devices."""
+        """Return whether a claimed device is a GPU, by the name of its driver or CDI devices."""
         driver = claimed.driver.lower()
         if claimed.driver in self._settings.dra_drivers or "gpu" in driver:
             return True

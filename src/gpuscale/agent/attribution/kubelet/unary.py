@@ -1,4 +1,4 @@
-"""One gRPC call over a Unix socket: bytes of a message there, bytes of a message back.
+"""A unary gRPC call over a Unix socket, without the gRPC library.
 
 The node agent makes two such calls every few seconds. gRPC's own library would take 17 MiB of it, and
 threads; HTTP/2 takes 1.4. Each call has a connection of its own: a kubelet that has restarted is found at
@@ -63,7 +63,7 @@ class StatusError(Exception):
 async def call(
     socket: Path, method: str, request: bytes, timeout_s: float, max_bytes: int
 ) -> bytes:
-    """Return the message that a server answers to one.
+    """Call a method, and return the response message.
 
     Args:
         socket: where it listens.
@@ -103,12 +103,12 @@ async def _answer(
             exchange.receive(received)
         return exchange.message()
     finally:
-        # Nothing more is sent, so nothing is waited for.
+        # Nothing more is sent, so there is no need for flow control.
         writer.transport.abort()
 
 
 class Exchange:
-    """One request and its answer, as bytes to send and bytes received.
+    """A request and its response, as bytes to send and bytes received.
 
     Args:
         max_bytes: of the answer's message.
@@ -124,14 +124,14 @@ class Exchange:
         """Whether all of the answer is there."""
 
     def ask(self, method: str, request: bytes, timeout_s: float) -> None:
-        """Begin; what there is to send is more than the request."""
+        """Start the request; the connection's preface is sent before it."""
         self._http.initiate_connection()
         self._stream = self._http.get_next_available_stream_id()
         headers = [
             (":method", "POST"),
             (":scheme", "http"),
             (":path", method),
-            # The path of the socket is no host name, and some servers refuse it as one.
+            # The socket's path is no host name, and some servers refuse it as one.
             (":authority", "localhost"),
             ("te", "trailers"),
             ("content-type", "application/grpc"),
@@ -143,11 +143,11 @@ class Exchange:
         self._http.send_data(self._stream, body, end_stream=True)
 
     def to_send(self) -> bytes:
-        """Return what is to be sent now; a second call returns nothing."""
+        """Return the bytes to send now; a second call returns nothing."""
         return self._http.data_to_send()
 
     def receive(self, received: bytes) -> None:
-        """Take what the server sent.
+        """Process received bytes.
 
         Raises:
             StatusError: the server broke off, or the answer is too large.
@@ -158,7 +158,7 @@ class Exchange:
                 continue
             if isinstance(event, h2.events.DataReceived):
                 self._add(event.data or b"")
-                # A server sends no more than was acknowledged, and a window more.
+                # The server sends at most the acknowledged bytes plus a window.
                 self._http.acknowledge_received_data(event.flow_controlled_length, self._stream)
             elif isinstance(event, h2.events.ResponseReceived | h2.events.TrailersReceived):
                 self._headers.update(_texts(event.headers))
@@ -169,7 +169,7 @@ class Exchange:
                 raise StatusError(CallStatus.UNAVAILABLE, detail)
 
     def message(self) -> bytes:
-        """Return the answer's message, once it is over.
+        """Return the response message, once the call has ended.
 
         Raises:
             StatusError: the server refused, or what it sent is not one message.

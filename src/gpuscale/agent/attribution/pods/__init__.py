@@ -1,1 +1,1 @@
-"""The pods of a node: the informer, their owners, and what attribution sees of them."""
+"""A node's pods: watches, owners, and the view for attribution."""

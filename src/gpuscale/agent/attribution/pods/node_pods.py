@@ -1,4 +1,4 @@
-"""One node as the API server knows it, kept up while a node agent runs."""
+"""One node's objects at the API server, watched while a node agent runs."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -25,7 +25,7 @@ _LATER_BATCH_S = 0.05
 
 
 class NodeWatcher:
-    """Follows one node's pods, resources and, once asked for, devices of resource claims.
+    """Watches one node's pods, resources and, on demand, resource claims.
 
     Args:
         settings: how to reach the API server, which node, and which labels are kept.
@@ -56,7 +56,7 @@ class NodeWatcher:
 
     @property
     def view(self) -> NodeView:
-        """Return what is known now; the same object as long as nothing changed."""
+        """Return the current view; the same object while nothing changes."""
         return self._view
 
     def want_claims(self) -> None:
@@ -91,7 +91,7 @@ class NodeWatcher:
         return read_pod_record(body, self._keeps_label, reads_key)
 
     async def _publish(self) -> None:
-        """Make a view of every change: at once what is there, then again when owners are known."""
+        """Publish a new view after each change: first without owners, then with them."""
         while True:
             await self._changed.wait()
             self._changed.clear()
@@ -144,10 +144,10 @@ class NodeWatcher:
 
 
 def _keeps(expressions: Sequence[str]) -> Callable[[str], bool]:
-    """Return whether a label is kept, by its key: where one of the expressions matches."""
+    """Return whether a label is kept: its key matches one of the expressions."""
     if not expressions or _ANY in expressions:
         return lambda _key: bool(expressions)
-    # Not at the top: most agents keep all labels or none, and RE2 takes 2 MiB.
+    # Imported late: most agents keep all labels or none, and RE2 takes 2 MiB.
     from gpuscale.base.regex import compile_re2
 
     patterns = tuple(map(compile_re2, expressions))

@@ -1,4 +1,4 @@
-"""What a pod belongs to in its user's eyes: the Deployment behind a ReplicaSet, the CronJob behind a Job."""
+"""A pod's top owner: the Deployment of a ReplicaSet, the CronJob of a Job."""
 
 import logging
 from collections.abc import Sequence
@@ -80,7 +80,7 @@ class OwnerResolver:
 
 
 def _guess(pod: PodRecord, controller: Controller) -> OwnerReference:
-    """Return the top owner by name. A Deployment names its ReplicaSets after itself and the hash."""
+    """Return the top owner guessed by name: a Deployment's name and a hash make its ReplicaSet's name."""
     suffix = f"-{pod.template_hash}"
     if controller.kind == "ReplicaSet" and pod.template_hash and controller.name.endswith(suffix):
         return OwnerReference("Deployment", controller.name.removesuffix(suffix))

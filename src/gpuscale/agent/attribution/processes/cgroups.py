@@ -1,4 +1,4 @@
-"""From a process to its pod and container, by the path of its cgroup.
+"""From a process to its pod and container, through its cgroup path.
 
 Every container runtime and cgroup driver writes the pod's UID and the container's id into that path, each
 in its own form:
@@ -37,7 +37,7 @@ _HELPERS = ("conmon-",)
 
 @dataclass(frozen=True, slots=True)
 class ProcessPlace:
-    """Where a process runs; both empty for a process of the host."""
+    """The pod and container of a process; both are empty for a host process."""
 
     pod_uid: str = ""
     """As the kubelet wrote it; empty where the path does not show it."""
@@ -65,7 +65,7 @@ def parse_cgroup(text: str) -> ProcessPlace:
 
 
 def _parse_path(path: str) -> ProcessPlace:
-    """Return the place of one path. Of several pods in it the outermost is this node's."""
+    """Parse one cgroup path; if pods are nested, the outermost one belongs to this node."""
     pod = _POD.search(path)
     if pod is None:
         return ProcessPlace("", _container_id(path))
@@ -99,7 +99,7 @@ class _Known:
 
 
 class ProcessTable:
-    """Places of processes, read from a proc file system and remembered.
+    """A cache of processes' pods and containers, read from a proc file system.
 
     A number is used again by later processes, so what is remembered holds for one start time.
 
@@ -117,7 +117,7 @@ class ProcessTable:
         return len(self._known)
 
     def place(self, pid: int) -> ProcessPlace:
-        """Return where a process runs, as remembered or, at first sight, as read now.
+        """Return a process' pod and container, from the cache or /proc.
 
         Raises:
             FileNotFoundError: there is no such process.
@@ -134,12 +134,12 @@ class ProcessTable:
         return place
 
     def keep_only(self, pids: frozenset[int]) -> None:
-        """Forget every process but these."""
+        """Drop all other processes from the cache."""
         for pid in self._known.keys() - pids:
             del self._known[pid]
 
     def forget_ended(self) -> None:
-        """Forget the processes that ended since, also where their number is in use again."""
+        """Drop ended processes from the cache, even if their PID is in use again."""
         for pid, known in tuple(self._known.items()):
             try:
                 is_same = self._start_ticks(pid) == known.start_ticks

@@ -1,4 +1,4 @@
-"""The host's processes as far as they can be seen from here."""
+"""Which of the host's processes this container can see."""
 
 import logging
 from collections.abc import Iterable
@@ -22,7 +22,7 @@ _DETAIL = (
 
 
 class HostProcesses:
-    """Finds out where the processes of readings run.
+    """Finds the pods and containers of readings' processes.
 
     Args:
         proc_root: where the host's processes are seen.
@@ -35,7 +35,7 @@ class HostProcesses:
         self._table = ProcessTable(proc_root)
 
     def look_at(self, readings: Iterable[GpuReading]) -> Unattributed | None:
-        """Get ready for the processes of these readings, and return why they can't be attributed.
+        """Prepare for the processes of these readings, and return why they can't be attributed, if so.
 
         With the host's proc file system mounted, but no host PID namespace, the driver reports no processes.
         """
@@ -47,7 +47,7 @@ class HostProcesses:
         return Unattributed(reasons.HOST_PID_OFF, str(self._root), _DETAIL)
 
     def place(self, pid: int) -> ProcessPlace:
-        """Return where a process runs.
+        """Return a process' pod and container.
 
         Raises:
             FileNotFoundError: there is no such process.
@@ -60,7 +60,7 @@ class HostProcesses:
 
     @cached_property
     def _views(self) -> tuple[bool, bool]:
-        """Return whether we see the host's processes, and whether the driver lets us."""
+        """Return whether host processes are visible in /proc, and whether the driver reports their PIDs."""
         found = sees_host_processes(self._root), sees_host_processes(self._own_root)
         if not all(found):
             _log.warning("%s: %s", self._root, _DETAIL)

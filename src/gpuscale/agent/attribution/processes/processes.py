@@ -1,4 +1,4 @@
-"""Whose a process is: from its cgroup, the API server's pods, and what the GPU is allocated to.
+"""The owner of a process, found by its cgroup, the API server's pods and the kubelet's allocations.
 
 The API server's word comes first: container ids are exact. Without it, the kubelet's allocations name a
 process' container only where they leave no choice, because they carry no UID to compare with a cgroup's.
@@ -16,7 +16,7 @@ _NEEDS_API = "let the exporter read pods from the API server to tell them apart"
 
 @dataclass(frozen=True, slots=True)
 class PodDirectory:
-    """The node's pods as the API server knows them; empty without it."""
+    """The node's pods for look-up; empty without an API server."""
 
     by_container_id: Mapping[str, ContainerRef] = field(default_factory=dict)
     by_uid: Mapping[str, tuple[ContainerRef, ...]] = field(default_factory=dict)
@@ -30,7 +30,7 @@ class PodDirectory:
 def owner_of_process(
     pid: int, place: ProcessPlace, owners: Sequence[ContainerRef], directory: PodDirectory
 ) -> ContainerRef | Unattributed:
-    """Return the container of a process, or why it is not known.
+    """Return a process' container, or why it is unknown.
 
     Args:
         pid: for the message.
@@ -48,7 +48,7 @@ def owner_of_process(
         return Unattributed(reasons.PROCESS_NOT_IN_POD, str(pid), "a process outside of any pod")
     if not directory.by_uid:
         return _by_allocation(pid, owners)
-    # A pod that is new to the API server can only be one whose UID is not known yet.
+    # Only a pod whose UID is not known yet can be new to the API server.
     unnamed = [each for each in owners if not each.pod_uid]
     if len(unnamed) == 1:
         return unnamed[0]
@@ -62,7 +62,7 @@ def _only_one(
     containers: Sequence[ContainerRef],
     owners: Sequence[ContainerRef],
 ) -> ContainerRef | Unattributed:
-    """Return the one container of a known pod that a process with an unknown container id can be in."""
+    """Return the only container of a pod that may own a process with an unknown container id."""
     if len(containers) == 1:
         return containers[0]
     holders = [each for each in containers if each in owners]

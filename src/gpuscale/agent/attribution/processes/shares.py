@@ -1,4 +1,4 @@
-"""How much of one GPU each of its containers used.
+"""How much of a GPU each of its containers used.
 
 Where the driver counts what processes do, the device's figure is taken for the total and the processes' for
 the proportions, so that shares add up to what the device did, in whole numbers.
@@ -34,7 +34,7 @@ Key = TypeVar("Key", bound=Hashable)
 
 @dataclass(frozen=True, slots=True)
 class ContainerShare:
-    """What one container used of one GPU."""
+    """One container's use of one GPU."""
 
     container: ContainerRef | None
     """None for what no container is known to have used."""
@@ -49,7 +49,7 @@ class ContainerShare:
 
 
 def split_utilisation(reading: GpuReading, attribution: Attribution) -> tuple[ContainerShare, ...]:
-    """Return the shares of a GPU's containers, idle ones too, last the unallocated rest; () if unknown."""
+    """Return each container's share of a GPU, idle ones included, and the unallocated rest; () if unknown."""
     device_util = _whole(reading, UTILISATION_FIELD)
     if device_util is None:
         return ()
@@ -81,7 +81,7 @@ def _known_holders(
     attribution: Attribution,
     holders: Iterable[ContainerRef | None],
 ) -> tuple[ContainerRef, ...]:
-    """Return the containers whose use is known: all of them, unless a process may be anybody's."""
+    """Return the containers whose use is known: all, unless a process may belong to any of them."""
     pids = {each.pid for each in processes}
     containers = tuple(each for each in holders if each is not None)
     if pids.isdisjoint(attribution.unknown_pids):
@@ -91,7 +91,7 @@ def _known_holders(
 
 
 def standard_error(use: float, total: float, looks: int) -> float:
-    """Return the standard error of a use that was sampled, in the percent that it is in.
+    """Return the standard error of a sampled utilization, in per cent.
 
     Each look finds one process and gives it what the GPU did since the look before. So the part that a
     container has of the total is a binomial proportion. Half a look is added to either side: that nobody else
@@ -114,13 +114,13 @@ def _utils(
     device_util: int,
     busy: Mapping[ContainerRef | None, int],
 ) -> tuple[dict[ContainerRef | None, int], dict[ContainerRef | None, float]]:
-    """Return the utilisation of each holder, and the standard errors of those that are sampled."""
+    """Return each holder's utilization, and the standard errors of sampled ones."""
     holders = {attribution.by_pid.get(each.pid) for each in processes}
     looks = {each.pid: each.looks for each in processes if each.looks is not None}
     if len(looks) < len(processes) or len(holders) < 2:
         return split_whole(device_util, busy), {}
     users = sum(use > 0 for use in busy.values())
-    if users < 2:  # whose the GPU's work is, is as good as certain
+    if users < 2:  # the owner of the GPU's work is as good as certain
         busy = split_whole(device_util, busy)
     total = sum(busy.values())
     fewest: dict[ContainerRef | None, int] = {}
@@ -157,7 +157,7 @@ def _whole(reading: GpuReading, field: str) -> int | None:
 
 
 def _are_told(processes: Iterable[ProcessReading], attribution: Attribution) -> bool:
-    """Return whether every process on the GPU is seen, and what each of them did."""
+    """Return whether each process on the GPU is visible and has a known utilization."""
     is_hidden = any(each.reason == HOST_PID_OFF for each in attribution.missing)
     return not is_hidden and all(each.sm_util is not None for each in processes)
 
@@ -173,7 +173,7 @@ def _all_to_sole_owner(
     owners: Sequence[ContainerRef],
     busy: Mapping[ContainerRef | None, int],
 ) -> tuple[ContainerShare, ...]:
-    """Return the device as one share where only one container can be the cause."""
+    """Return the device as one share, if only one container can use it."""
     if len(owners) != 1 or set(busy) != set(owners):
         return ()
     return (ContainerShare(owners[0], device_util, _whole(reading, MEMORY_FIELD)),)
@@ -192,7 +192,7 @@ def _sum_by_owner(
 def _memory_by_owner(
     reading: GpuReading, attribution: Attribution, holders: Iterable[ContainerRef | None]
 ) -> dict[ContainerRef | None, int]:
-    """Return the used memory of each holder that it is known for.
+    """Return each holder's used memory, as far as it is known.
 
     What the device uses beyond its processes, such as the driver's own part, is unallocated.
     """

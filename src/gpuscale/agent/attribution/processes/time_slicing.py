@@ -1,4 +1,4 @@
-"""How much of a shared GPU's busy time goes to switching between its processes.
+"""An estimate of a shared GPU's busy time that is spent switching between processes.
 
 Processes that have work at the same time take turns of about 2 ms. A switch ends each turn, and the driver
 counts it as use. Neither the driver nor the profiling counters tell switches from work, so this is an
@@ -20,7 +20,7 @@ _HIGHEST_PERCENT = 100
 
 
 def switching_part(uses: Sequence[float]) -> float:
-    """Return the estimated part of the GPU's busy time that went to switches.
+    """Return the estimated share of busy time spent on switches.
 
     Args:
         uses: of each process over one window, in percent of the time.

@@ -1,1 +1,1 @@
-"""GPUs that schedulers cut into parts: who has which part of which GPU, by each scheduler's own words."""
+"""Shared GPUs: each container's part, as its scheduler's annotations or device ids say."""

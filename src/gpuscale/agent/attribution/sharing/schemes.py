@@ -1,4 +1,4 @@
-"""The ways in which parts of GPUs are handed out. A new one is an entry in `SCHEMES`.
+"""The schemes that share GPUs. A new scheme is an entry in `SCHEMES`.
 
 | scheme | what a pod asks for | what says which GPU, and how much of it |
 | --- | --- | --- |
@@ -55,7 +55,7 @@ class GpuPart:
 
 @dataclass(frozen=True, slots=True)
 class Scheme:
-    """One way of handing out parts."""
+    """A scheme for sharing GPUs."""
 
     name: str
     keys: tuple[str, ...]
@@ -80,7 +80,7 @@ def _read_ack(pod: PodRecord) -> Sequence[GpuPart]:
 
 
 def _by_container(text: str, pod: PodRecord) -> dict[tuple[str, int], int]:
-    """Return an amount by container's name and GPU's number of `{"CONTAINER": {"GPU": AMOUNT}}`."""
+    """Parse `{"CONTAINER": {"GPU": AMOUNT}}` to an amount by container and GPU number."""
     try:
         data = json.loads(text)
     except ValueError as error:
@@ -97,13 +97,13 @@ def _by_container(text: str, pod: PodRecord) -> dict[tuple[str, int], int]:
 
 
 def _read_devices(key: str, resources: tuple[str, ...]) -> Callable[[PodRecord], Sequence[GpuPart]]:
-    """Return a reader of `UUID,TYPE,MIB,CORES:` for each device and `;` behind each container."""
+    """Return a parser of `UUID,TYPE,MIB,CORES:` for each device with `;` after each container."""
 
     def read(pod: PodRecord) -> Sequence[GpuPart]:
         texts = pod.sharing[key].split(";")
         if len(texts) - 1 == len(
             pod.containers
-        ):  # one for each container, and nothing behind the last
+        ):  # a separator after each container, and an empty rest after the last
             named = dict(zip(pod.containers, texts, strict=False))
         else:
             wanting = [
@@ -136,7 +136,7 @@ def _read_fraction(pod: PodRecord) -> Sequence[GpuPart]:
     elif _FRACTION_MEMORY in pod.sharing:
         grant = Grant(_number(pod.sharing[_FRACTION_MEMORY], "MiB"))
     else:
-        return ()  # of the scheduler's own pods
+        return ()  # of the scheduler's own placeholder pods
     first = pod.containers[0] if pod.containers else ""
     container = pod.sharing.get(_FRACTION_CONTAINER, first)
     if not groups:
@@ -173,12 +173,12 @@ SCHEMES: tuple[Scheme, ...] = (
 
 
 def reads_key(key: str) -> bool:
-    """Return whether a scheme reads an annotation or label."""
+    """Return whether any scheme reads this annotation or label."""
     return key in _EXACT or key.startswith(_BEGINNINGS)
 
 
 def parts_of(pod: PodRecord) -> tuple[tuple[GpuPart, ...], str]:
-    """Return the parts of a pod, and why they could not be read, if so."""
+    """Return a pod's parts of GPUs, and an error if they can't be parsed."""
     for scheme in SCHEMES:
         if any(key in pod.sharing for key in scheme.keys) or _has_group(scheme, pod.sharing):
             try:

@@ -1,4 +1,4 @@
-"""Who has which part of which GPU: from the annotations of pods, and where those are unknown from ids."""
+"""Each container's part of shared GPUs: from pods' annotations, or else from device ids."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -30,7 +30,7 @@ PodName = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class SharedGpus:
-    """The parts of GPUs."""
+    """The parts of shared GPUs."""
 
     grants: Mapping[str, Mapping[ContainerRef, Grant]] = field(default_factory=dict)
     """UUID of a GPU to what each container has of it."""
@@ -42,7 +42,7 @@ class SharedGpus:
 
 
 class _Collected:
-    """What is found, pod by pod."""
+    """Parts found so far, pod by pod."""
 
     def __init__(self, known: KnownGpus, units: Mapping[str, int]) -> None:
         self._known = known
@@ -52,7 +52,7 @@ class _Collected:
         self.missing: list[Unattributed] = []
 
     def place(self, ref: ContainerRef, part: GpuPart, groups: Mapping[str, str]) -> None:
-        """Note whose a part is, or that its GPU is none that is read here."""
+        """Record a part's container, or that its GPU is not on this reader."""
         gpu = self._find(part, groups)
         if gpu is None:
             who = f"{ref.namespace}/{ref.pod}/{ref.container}"
@@ -79,7 +79,7 @@ class _Collected:
         return self._known.find(DeviceId("", uuid=part.uuid, index=part.index))
 
     def _in_mib(self, part: GpuPart, gpu: str) -> Grant:
-        """Return the grant with its memory; units are GiB where it is not known how many make a GPU."""
+        """Return the grant with memory in MiB; a unit is a GiB unless the units of a GPU are known."""
         if not part.memory_units:
             return part.grant
         of_gpu = self._units.get(gpu, 0)
@@ -94,7 +94,7 @@ def shared_gpus(
     directory: PodDirectory,
     gpus: Iterable[GpuIdentity],
 ) -> SharedGpus:
-    """Return the parts of GPUs that pods have.
+    """Return pods' parts of GPUs.
 
     Args:
         allocations: of the kubelet.
@@ -135,7 +135,7 @@ def shared_gpus(
 
 
 def _by_ids(each: ContainerDevices, ref: ContainerRef, found: _Collected) -> None:
-    """Note what the kubelet's ids say of a container whose annotations are not known."""
+    """Record the parts in a container's device ids, if its annotations are unknown."""
     for device in each.parts:
         if device.resource == ACK_RESOURCE:
             found.place(
@@ -153,7 +153,7 @@ def _by_ids(each: ContainerDevices, ref: ContainerRef, found: _Collected) -> Non
 def _replicas(
     allocations: NodeAllocations, directory: PodDirectory, known: KnownGpus, found: _Collected
 ) -> None:
-    """Note the even parts of time-slicing and MPS, of which each GPU has as many as the kubelet may hand out.
+    """Record the equal parts of time-slicing and MPS, by the number of allocatable replicas.
 
     Time-slicing limits no memory, and whether MPS does is not known here.
     """
@@ -173,7 +173,7 @@ def _replicas(
 
 
 def _replica_stem(device: KubeletDevice) -> str:
-    """Return what the ids of one GPU's replicas have in common; empty for a device that is no replica."""
+    """Return what the ids of a GPU's replicas share; empty for a device that is no replica."""
     stem, mark, _ = device.id.rpartition("::")
     return stem if mark else ""
 
@@ -181,7 +181,7 @@ def _replica_stem(device: KubeletDevice) -> str:
 def _groups(
     allocations: NodeAllocations, pods: Sequence[PodRecord], known: KnownGpus
 ) -> tuple[dict[str, str], frozenset[PodName]]:
-    """Return the GPU of each group of pods that share one, and the pods that hold it for them."""
+    """Return the GPU of each group of pods that share one, and the pods that reserve it for them."""
     held: dict[PodName, KubeletDevice] = {
         (each.namespace, each.pod): each.devices[0]
         for each in allocations.containers

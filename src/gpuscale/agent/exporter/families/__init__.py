@@ -1,1 +1,1 @@
-"""Families that only the agent has: its own metrics, containers, and the format of Azure Monitor."""
+"""Metric families of the agent itself, of containers, and in Azure Monitor's format."""

@@ -31,7 +31,7 @@ Labels = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True)
 class AzureCluster:
-    """What every sample says of its cluster."""
+    """The cluster's labels on every sample."""
 
     id: str = SERIES.option(
         TEXT,
@@ -60,7 +60,7 @@ class AzureCluster:
 
 @dataclass(frozen=True, slots=True)
 class _Use:
-    """What one container used of one GPU in one tick."""
+    """One container's use of one GPU in one collect."""
 
     at_ms: int
     util_percent: int
@@ -70,14 +70,14 @@ class _Use:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """One container on one GPU."""
+    """A container on a GPU."""
 
     gpu: GpuIdentity
     container: ContainerRef
 
 
 class AzureMetrics:
-    """Keeps the last minute of every container's use."""
+    """The last minute of each container's GPU use."""
 
     def __init__(self, cluster: AzureCluster) -> None:
         self._cluster = cluster
@@ -105,7 +105,7 @@ class AzureMetrics:
         return tuple(family for family in families if family.samples)
 
     def _forget(self, now_ms: int) -> None:
-        """Forget what is older than the window, and what is of before a clock was set back."""
+        """Drop values older than the window, and those from before a clock was set back."""
         for place, uses in tuple(self._uses.items()):
             while uses and not now_ms - WINDOW_MS < uses[0].at_ms <= now_ms:
                 uses.popleft()
@@ -154,9 +154,9 @@ class AzureMetrics:
 
 
 def _absent_family(resources: NodeGpuResources) -> Family:
-    """Return which counts of the node are unknown, and why."""
+    """Return which of the node's counts are unknown, and why."""
     counts = {
-        # The kubelet does not tell it.
+        # The kubelet does not report it.
         "nodeGpuCapacity": (resources.capacity, "no_api_server"),
         "nodeGpuAllocatable": (resources.allocatable, "no_kubelet"),
     }

@@ -1,4 +1,4 @@
-"""What each container used of each GPU, as families.
+"""Metric families about each container's use of each GPU.
 
 The samples of one GPU add up to its device value, over the same time. A sample without pod labels is what no
 container is known to have used.
@@ -37,7 +37,7 @@ _MIB = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class GpuShares:
-    """One GPU with what its containers used of it, and what they were given."""
+    """A GPU with its containers' use and grants."""
 
     reading: GpuReading
     shares: tuple[ContainerShare, ...]
@@ -95,7 +95,7 @@ def container_families(gpus: Sequence[GpuShares], options: FamilyOptions) -> tup
 
 
 def _grant_families(gpus: Sequence[GpuShares], options: FamilyOptions) -> tuple[Family, ...]:
-    """Return what containers were given of GPUs that are handed out in parts, and what part they use."""
+    """Return the families of containers' parts of shared GPUs, and their use of them."""
     samples: dict[str, list[Sample]] = {name: [] for name in _GRANT_HELPS}
     for gpu in gpus:
         used = {share.container: share for share in gpu.shares}

@@ -1,4 +1,4 @@
-"""Whether each GPU is capacity, as families, and the same as dcgm-exporter's health family."""
+"""GPU health as metric families, and as dcgm-exporter's health family."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace

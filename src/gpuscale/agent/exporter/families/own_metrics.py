@@ -1,4 +1,4 @@
-"""What the exporter says of itself and costs, as metric families beside those of the GPUs."""
+"""The exporter's own metric families."""
 
 import os
 from collections import Counter as Tally
@@ -71,7 +71,7 @@ Rows = Iterable[tuple[tuple[tuple[str, str], ...], int | float]]
 
 @dataclass(frozen=True, slots=True)
 class GpuStatus:
-    """Whether one GPU of the node could be read."""
+    """Whether a GPU could be read."""
 
     gpu: GpuIdentity
     error: str | None
@@ -80,7 +80,7 @@ class GpuStatus:
 
 @dataclass(frozen=True, slots=True)
 class ConfigStatus:
-    """How the latest load of the configuration went."""
+    """The result of the latest configuration load."""
 
     loaded_ms: int | None = None
     """Of the configuration in use; None where there is no file to load."""
@@ -90,7 +90,7 @@ class ConfigStatus:
 
 @dataclass(frozen=True, slots=True)
 class CollectStatus:
-    """How collecting goes."""
+    """The state of collecting."""
 
     collects: int = 0
     failures: int = 0
@@ -116,7 +116,7 @@ class CollectStatus:
 
     @property
     def attribution_fault(self) -> str | None:
-        """Return why it is not known which pods the GPUs belong to; None where it is."""
+        """Return why GPUs can't be attributed to pods; None if they can."""
         if self.attribution_error is not None or self.is_attribution_known:
             return self.attribution_error
         return "it is not known which pods hold the GPUs"
@@ -124,7 +124,7 @@ class CollectStatus:
 
 @dataclass(frozen=True, slots=True)
 class ServerStatus:
-    """How serving goes."""
+    """The state of serving."""
 
     subscribers: int = 0
     dropped: Mapping[str, int] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""What asyncio has to say of connections, in a log that no client can fill.
+"""asyncio's connection errors, logged at a limited rate.
 
 Where a process is out of files, asyncio logs every attempt to accept: thousands of tracebacks a second.
 """
@@ -17,7 +17,7 @@ _MOST_MESSAGES = 64
 
 
 class LoopErrors:
-    """Takes an event loop's errors: each message once a minute, with how often it came since.
+    """Handles an event loop's errors: each message is logged once a minute, with its count.
 
     Args:
         monotonic_s: the time; for tests.
@@ -29,7 +29,7 @@ class LoopErrors:
         self._held_back: dict[str, int] = {}
 
     def __call__(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """Log one error, or count it."""
+        """Log an error, or count it."""
         message = str(context.get("message", "an error in the event loop"))
         now_s = self._monotonic_s()
         told_s = self._told_s.get(message)
@@ -47,5 +47,5 @@ class LoopErrors:
 
 
 def _is_usual(error: object) -> bool:
-    """Return whether an error comes from outside, so that its traceback says nothing."""
+    """Return whether an error is external, so that its traceback is useless."""
     return error is None or isinstance(error, OSError)

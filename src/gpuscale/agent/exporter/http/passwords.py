@@ -41,7 +41,7 @@ def bcrypt_check() -> CheckHash:
 
 
 class PasswordCheck:
-    """Decides which users may come in.
+    """Checks users' passwords.
 
     Args:
         users: name to bcrypt hash.
@@ -55,7 +55,7 @@ class PasswordCheck:
         self._let_in: dict[bytes, None] = {}
 
     def take(self, users: Mapping[str, str]) -> None:
-        """Take these users in place of those before; who was let in is asked again."""
+        """Replace the users; cached logins are forgotten."""
         self._users = dict(users)
         self._let_in.clear()
 
@@ -71,7 +71,7 @@ class PasswordCheck:
         is_known = name in self._users
         hashed = self._users.get(name, _NOBODY)
         is_right = await asyncio.to_thread(self._fits, password, hashed.encode())
-        # The check takes a while, in which `take` may have replaced the hash.
+        # The check is slow, and `take` may have replaced the hash meanwhile.
         if not (is_known and is_right and self._users.get(name) == hashed):
             return False
         if len(self._let_in) >= _REMEMBERED:

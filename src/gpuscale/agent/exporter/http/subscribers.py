@@ -1,4 +1,4 @@
-"""The subscribers of the stream: each has a bounded queue, and one that falls behind is let go."""
+"""The stream's subscribers: each has a bounded queue, and one that falls behind is disconnected."""
 
 import asyncio
 from collections import Counter as Tally
@@ -16,7 +16,7 @@ STOPPING = "stopping"
 
 
 class Subscriber:
-    """One reader of the stream: lines to send, and why it has to go."""
+    """A reader of the stream: its queue, and the reason when it is disconnected."""
 
     def __init__(self, first: bytes) -> None:
         self._queue: asyncio.Queue[bytes] = asyncio.Queue(QUEUED_LINES)
@@ -27,7 +27,7 @@ class Subscriber:
         return await self._queue.get()
 
     async def dismissed(self) -> bytes:
-        """Return the last line, once the subscriber has to go."""
+        """Wait until the subscriber is to be disconnected, and return its last line."""
         return end_line(await asyncio.shield(self._reason))
 
     def offer(self, line: bytes) -> bool:
@@ -39,7 +39,7 @@ class Subscriber:
         return True
 
     def dismiss(self, reason: str) -> None:
-        """Have `dismissed` return."""
+        """Let `dismissed` return."""
         if not self._reason.done():
             self._reason.set_result(reason)
 
@@ -57,13 +57,13 @@ class Subscribers:
 
     @property
     def dropped(self) -> Mapping[str, int]:
-        """Return how many were let go, by reason."""
+        """Return how many subscribers were disconnected, by reason."""
         return dict(self._dropped)
 
     def join(
         self, families: Iterable[Family], measured_ms: int, error: str | None
     ) -> Subscriber | None:
-        """Return a new subscriber, or None where there are too many already.
+        """Return a new subscriber, or None if there are too many.
 
         The arguments are those of the latest tick, which the encoder may have slept through.
         """

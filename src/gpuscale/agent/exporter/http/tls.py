@@ -46,7 +46,7 @@ class ServerTls:
         self._logged = ""
 
     def _load_all(self) -> None:
-        # A context that took half of the files can't be put back.
+        # A context that has loaded only some of the files can't be restored.
         self._load(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
         self._load(self.context)
 

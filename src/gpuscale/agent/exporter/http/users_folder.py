@@ -19,7 +19,7 @@ _MOST_BYTES = 1024
 
 
 class UsersFolder:
-    """Who may come in, by the files of a folder.
+    """The users allowed in, from a folder's files.
 
     Args:
         folder: hidden files in it are passed over, which Kubernetes has beside those of a Secret.
@@ -72,7 +72,7 @@ def read_users(folder: Path) -> dict[str, str]:
         if is_bcrypt_hash(hashed):
             found[path.name] = hashed[:BCRYPT_LENGTH]
         else:
-            # What was found may be a password in the clear, so it is not shown.
+            # The content may be a plain-text password, so the message does not show it.
             problems.append(
                 Problem(str(path), None, None, None, "expected a bcrypt hash", MAKE_HASH)
             )

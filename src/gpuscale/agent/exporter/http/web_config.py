@@ -37,7 +37,7 @@ BCRYPT_LENGTH = 60
 
 @dataclass(frozen=True, slots=True)
 class TlsConfig:
-    """What the server shows, and what it asks of clients."""
+    """The server's certificate, and its demands on clients' certificates."""
 
     cert_file: Path
     key_file: Path
@@ -48,7 +48,7 @@ class TlsConfig:
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """Return the files whose change asks for a reload."""
+        """Return the files whose change triggers a reload."""
         ca = () if self.client_ca_file is None else (self.client_ca_file,)
         return (self.cert_file, self.key_file, *ca)
 
@@ -115,7 +115,7 @@ def _users(top: Fields) -> dict[str, str]:
     users = top.labels("basic_auth_users")
     for name, hashed in users.items():
         if not is_bcrypt_hash(hashed):
-            # What was found may be a password in the clear, so it is not shown.
+            # The value may be a plain-text password, so the message does not show it.
             top.note(("basic_auth_users", name), "a bcrypt hash", fix=MAKE_HASH)
     return {name: hashed[:BCRYPT_LENGTH] for name, hashed in users.items()}
 

@@ -1,1 +1,1 @@
-"""Values of NVIDIA GPUs: which calls give which field, how often, and averaged how."""
+"""Values of NVIDIA GPUs: the calls behind each field, their periods and averages."""

@@ -1,4 +1,4 @@
-"""Values that come many to a call, by NVML's own field ids."""
+"""Fields that one NVML call returns together, by NVML's field ids."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ _KIB_TO_MB = 1024 / 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class BatchField:
-    """One DCGM field and the NVML field that it is."""
+    """A DCGM field with its NVML field id."""
 
     field: str
     nvml_name: str
@@ -38,7 +38,7 @@ class BatchField:
 
 @dataclass(frozen=True, slots=True)
 class FieldCall:
-    """Fields that are asked for in one call."""
+    """Fields that are read in one call."""
 
     source: str
     pace: BatchPace
@@ -46,7 +46,7 @@ class FieldCall:
 
 
 def _same_names(*names: str) -> tuple[BatchField, ...]:
-    """Return fields that DCGM and NVML call alike."""
+    """Return fields with the same name in DCGM and NVML."""
     return tuple(BatchField(f"DCGM_FI_DEV_{name}", f"NVML_FI_DEV_{name}") for name in names)
 
 
@@ -151,7 +151,7 @@ BATCHES = (
 
 
 class FieldBatch:
-    """Asks for the fields of one batch.
+    """Reads the fields of one batch.
 
     Args:
         caller: of the GPU.
@@ -194,11 +194,11 @@ class FieldBatch:
         return found
 
     def close(self) -> None:
-        """Do nothing; a batch holds nothing."""
+        """Do nothing: a batch holds no resources."""
 
 
 def ask(caller: Caller, source: str, handle: Handle, ids: Sequence[Answer]) -> Answer:
-    """Return one `nvmlFieldValue_t` per id, or per pair of id and scope.
+    """Return one `nvmlFieldValue_t` for each id, or pair of id and scope.
 
     Raises:
         CallFailedError: the call failed as a whole.
@@ -226,7 +226,7 @@ def _put(row: BatchField, answer: Answer, found: Findings) -> None:
 
 @dataclass(frozen=True, slots=True)
 class LinkRate:
-    """A rate that is made of cumulative counters of NVLink."""
+    """A rate computed from cumulative NVLink counters."""
 
     field: str
     ways: tuple[str, ...]
@@ -249,7 +249,7 @@ LINK_RATES = (
 
 
 class LinkRates:
-    """NVLink traffic between one asking and the next.
+    """NVLink traffic between two reads.
 
     Args:
         caller: of the GPU.
@@ -290,10 +290,10 @@ class LinkRates:
         return found
 
     def close(self) -> None:
-        """Do nothing; counters hold nothing."""
+        """Do nothing: counters hold no resources."""
 
     def _counters(self) -> dict[str, float]:
-        """Return the sum of the counters of each rate, in KiB."""
+        """Return the sum of each rate's counters, in KiB."""
         asked = [
             (rate.field, (self._caller.constant(way), rate.scope))
             for rate in self._rates
@@ -308,7 +308,7 @@ class LinkRates:
         return sums
 
     def _rate(self, field: str, kib: float, now_ms: int) -> int | None:
-        """Return MB/s since the last asking; None where that is unknown."""
+        """Return MB/s since the last read; None if unknown."""
         before = self._last.get(field)
         self._last[field] = (now_ms, kib)
         if before is None or now_ms <= before[0] or kib < before[1]:

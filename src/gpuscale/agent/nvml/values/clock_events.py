@@ -1,4 +1,4 @@
-"""How often clocks were held down, by cause: counted over the readings of a window, and since the start.
+"""How often clocks were throttled, by cause: over a window of readings, and since the start.
 
 Source: NVIDIA dcgm-exporter 4.8.2, internal/pkg/collector/clock_events.go (names and bits).
 """
@@ -26,7 +26,7 @@ _MOST_KEPT = 10_000
 
 
 class ClockEventCounts:
-    """Counts readings by the causes that they name.
+    """Counts readings by the causes of throttling in them.
 
     Args:
         window_ms: what the windowed count looks back over.
@@ -45,13 +45,13 @@ class ClockEventCounts:
         _count(self._counts, mask, 1)
         _count(self._totals, mask, 1)
         begin_ms = now_ms - self._window_ms
-        # What is ahead of now is of before a clock was set back.
+        # Times in the future are from before the clock was set back.
         while not begin_ms < self._kept[0][0] <= now_ms or len(self._kept) > _MOST_KEPT:
             _, old = self._kept.popleft()
             _count(self._counts, old, -1)
 
     def events(self) -> tuple[EventCount, ...]:
-        """Return the counts of the causes seen; one zero without a cause when the window has none."""
+        """Return the counts of observed causes; a single zero without cause if there are none."""
         found: list[EventCount] = []
         window = ("window_size_in_ms", str(self._window_ms))
         if COUNT_FIELD in self._fields:

@@ -1,4 +1,4 @@
-"""Where a GPU stands in its NVLink fabric, as Fabric Manager has set it up.
+"""A GPU's state in its NVLink fabric.
 
 Source: NVIDIA nvml.h 13.0, nvmlGpuFabricInfo_v3_t and _v2_t; DCGM 4, dcgm_structs.h
     (`dcgmFabricManagerStatus_t`, the values of FABRIC_MANAGER_STATUS).
@@ -39,7 +39,7 @@ _SINCE_VERSION_3 = "DCGM_FI_DEV_FABRIC_HEALTH_SUMMARY"
 
 
 class Fabric:
-    """Asks for the fabric's state.
+    """Reads the fabric's state.
 
     Args:
         caller: of the GPU.
@@ -77,10 +77,10 @@ class Fabric:
         return found
 
     def close(self) -> None:
-        """Do nothing; the state holds nothing."""
+        """Do nothing: the state holds no resources."""
 
     def _info(self) -> Answer:
-        """Return the newest form of the information that the driver has."""
+        """Return the fabric information in the newest form of the driver."""
         try:
             return self._asked("c_nvmlGpuFabricInfo_v3_t")
         except CallFailedError:
@@ -90,6 +90,6 @@ class Fabric:
         caller = self._caller
         caller.constant(
             "nvmlDeviceGetGpuFabricInfoV"
-        )  # newer than the oldest releases of the binding
+        )  # missing in the oldest releases of the binding
         kind = caller.constant(structure)
         return caller.timed("fabric", fabric_info, caller.library, self._handle, kind)

@@ -81,7 +81,7 @@ GRAPHICS_FIELDS = frozenset({"DCGM_FI_PROF_GR_ENGINE_ACTIVE"})
 
 @dataclass(frozen=True, slots=True)
 class GpmTarget:
-    """What is sampled: a GPU, or one GPU instance of it."""
+    """A GPU, or a GPU instance, that is sampled."""
 
     gpu: Handle
     instance_id: int | None = None
@@ -137,7 +137,7 @@ class Gpm:
 
     def close(self) -> None:
         if not self._turn.take(self._patience_s):
-            return  # two samples stay in memory while another GPU's call has not come back
+            return  # two samples stay allocated while a call for another GPU hangs
         try:
             self._free()
         finally:
@@ -168,7 +168,7 @@ class Gpm:
         return self._is_supported
 
     def _advance(self, now_ms: int) -> Findings:
-        """Take a sample, and return the values between the one before and it."""
+        """Take a sample, and return the values since the one before."""
         buffer, self._spare = self._spare, None
         if buffer is None:
             buffer = self._caller.call("gpm", "nvmlGpmSampleAlloc")
@@ -204,7 +204,7 @@ class Gpm:
 
 @dataclass(frozen=True, slots=True)
 class _Sample:
-    """One sample and when it was taken."""
+    """A sample with its time."""
 
     buffer: Answer
     taken_ms: int

@@ -1,4 +1,4 @@
-"""NVLink's counts of Hopper and later: packets, bytes and errors, each added up over the links of a GPU.
+"""NVLink counters of Hopper and later: packets, bytes and errors, summed over a GPU's links.
 
 Hopper's driver has no value for the older fields by link, such as `NVLINK_CRC_FLIT_ERROR_COUNT_L0`.
 
@@ -41,7 +41,7 @@ LINK_COUNTS = {
 
 
 class LinkCounts:
-    """Asks for counts of every link in one call a field.
+    """Reads the counters of all links, one call for each field.
 
     Args:
         caller: of the GPU.
@@ -73,10 +73,10 @@ class LinkCounts:
         return found
 
     def close(self) -> None:
-        """Do nothing; counts hold nothing."""
+        """Do nothing: counters hold no resources."""
 
     def _sum(self, field: str) -> int:
-        """Return the sum over the links that have the count.
+        """Return the sum over the links that have the counter.
 
         Raises:
             CallFailedError: none has.

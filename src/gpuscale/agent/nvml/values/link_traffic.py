@@ -1,4 +1,4 @@
-"""NVLink's traffic in DCGM's older fields, from the profiling counters where a GPU has them.
+"""NVLink traffic in DCGM's older fields, from profiling counters where a GPU has them.
 
 The profiling counters are the mean since the read before and cost nothing beside the others; NVLink's own
 counters take 2.8 ms on a GPU with 18 links, so that they are read once in a while. The profiling counters
@@ -16,7 +16,7 @@ _BYTES_PER_MB = 1_000_000
 
 
 def _needs() -> Mapping[str, tuple[str, ...]]:
-    """Return the profiling counters that each field is the sum of."""
+    """Return the profiling counters whose sum is each field."""
     needs = {}
     for rate in LINK_RATES:
         link = "" if rate.scope == ALL_LINKS else f"L{rate.scope}_"
@@ -32,12 +32,12 @@ _NEEDS = _needs()
 
 
 def traffic_needs(fields: Iterable[str]) -> frozenset[str]:
-    """Return the profiling counters that fields of NVLink's traffic are made of."""
+    """Return the profiling counters that these NVLink fields need."""
     return frozenset(need for field in fields for need in _NEEDS.get(field, ()))
 
 
 class LinkTraffic:
-    """Profiling values of a GPU, and its NVLink traffic made of them.
+    """A GPU's profiling values, with NVLink traffic computed from them.
 
     Args:
         gpm: the profiling counters, with those that the traffic is made of.
@@ -71,6 +71,6 @@ class LinkTraffic:
         return found
 
     def close(self) -> None:
-        """Free what the sources hold in the library."""
+        """Free the sources' library objects."""
         self._gpm.close()
         self._counters.close()

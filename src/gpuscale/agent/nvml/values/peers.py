@@ -23,7 +23,7 @@ _STATES = (
 
 
 class Peers:
-    """Asks for the state of the way from one GPU to each other.
+    """Reads the NVLink state between a GPU and each other one.
 
     Args:
         caller: of the GPU.
@@ -44,7 +44,7 @@ class Peers:
         self._events: tuple[EventCount, ...] = ()
 
     def events(self, now_ms: int) -> tuple[EventCount, ...]:
-        """Return one sample per other GPU; none where the driver does not say.
+        """Return a sample for each other GPU; none if the driver doesn't report it.
 
         Raises:
             GpuLostError: the GPU is gone.

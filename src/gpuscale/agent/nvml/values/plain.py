@@ -1,4 +1,4 @@
-"""A source made of plain calls."""
+"""Values from one plain NVML call each."""
 
 from collections.abc import Mapping, Sequence
 
@@ -10,7 +10,7 @@ from gpuscale.agent.nvml.values.sources import Findings, Retry
 
 
 class PlainCalls:
-    """Makes the calls of some rows for one GPU or MIG instance.
+    """Makes the plain calls for one GPU or MIG instance.
 
     Args:
         caller: of the GPU.
@@ -40,7 +40,7 @@ class PlainCalls:
         return found
 
     def close(self) -> None:
-        """Do nothing; plain calls hold nothing."""
+        """Do nothing: plain calls hold no resources."""
 
 
 class MemoryCalls(PlainCalls):
@@ -69,7 +69,7 @@ class MemoryCalls(PlainCalls):
 
 
 class _BoundRow:
-    """One row's call for one handle."""
+    """A row's call, bound to a handle."""
 
     def __init__(
         self, caller: Caller, handle: Handle, row: NvmlCall, fields: frozenset[str], retry_ms: int

@@ -1,4 +1,4 @@
-"""Which sources read what was asked for, on a whole GPU, a split one and a MIG instance."""
+"""The sources of values for a whole GPU, a split one, or a MIG instance."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -51,7 +51,7 @@ _SHIFTS = 8
 
 
 def shift_of(index: int, position: int = 0) -> float:
-    """Return by which part of a period the turns of a GPU's source are shifted.
+    """Return the offset of a GPU's reads within a period, which spreads GPUs over time.
 
     Args:
         index: of the GPU.
@@ -63,7 +63,7 @@ def shift_of(index: int, position: int = 0) -> float:
 def once_source(
     caller: Caller, gpu: Handle, fields: frozenset[str], settings: NvmlSettings
 ) -> PlainCalls:
-    """Return the source of what is read when a GPU is opened."""
+    """Return the source of values that are read once, when a GPU is opened."""
     rows = [row for row in ROWS if row.pace == "once"]
     return PlainCalls(caller, gpu, rows, fields, settings.unsupported_retry_ms)
 
@@ -78,7 +78,7 @@ def gpu_sources(
     *,
     is_split: bool,
 ) -> tuple[Scheduled, ...]:
-    """Return the sources of a whole GPU, in the order they are asked; those without a field left out."""
+    """Return a GPU's sources, in order, without those that have no field."""
     if is_split:
         fields = fields - SPLIT_FIELDS - (INSTANCE_FIELDS - XID_FIELDS)
     if fields & {COUNT_FIELD, TOTAL_FIELD}:
@@ -91,7 +91,7 @@ def gpu_sources(
         *_profiling(caller, GpmTarget(gpu), fields, settings, links),
         (MemoryCalls(caller, gpu, MEMORY, fields, retry_ms), periods["read"]),
     ]
-    if not UTILIZATION_FIELDS.isdisjoint(fields):  # polled for as long as it is there
+    if not UTILIZATION_FIELDS.isdisjoint(fields):  # polled as long as the GPU is open
         sources.append((Utilization(caller, gpu, fields, settings, poller, shift_of(index)), 0))
     for pace in _PACES:
         rows = [row for row in ROWS if row.pace == pace and row is not MEMORY]
@@ -115,7 +115,8 @@ def instance_sources(
     """Return the sources of one MIG instance."""
     fields = fields & INSTANCE_FIELDS
     target = GpmTarget(gpu, instance_id)
-    # Nothing else says how busy an instance is: the costly counter is read as often as the others.
+    # An instance has no other measure of utilization, so the expensive counter is read as often as
+    # the rest.
     settings = replace(settings, graphics_period_ms=settings.gpm_period_ms)
     retry_ms = settings.unsupported_retry_ms
     sources: list[tuple[ValueSource, int]] = [
@@ -132,7 +133,7 @@ def _profiling(
     settings: NvmlSettings,
     links: LinkRates | None = None,
 ) -> list[tuple[ValueSource, int]]:
-    """Return the sources of profiling counters: the costly one, and the others with NVLink's traffic."""
+    """Return the sources of profiling counters: the expensive one, and the others with NVLink traffic."""
     plain = fields - GRAPHICS_FIELDS
     others: ValueSource = Gpm(caller, target, plain, settings)
     if links is not None and links.fields:
@@ -148,7 +149,7 @@ def _profiling(
 
 
 def _scheduled(sources: Sequence[tuple[ValueSource, int]], index: int) -> tuple[Scheduled, ...]:
-    """Return the sources that have a field, each with its period."""
+    """Return the sources with their periods, without those that have no field."""
     wanted = [each for each in sources if each[0].fields]
     return tuple(
         Scheduled(source, period_ms, shift_of(index, position))

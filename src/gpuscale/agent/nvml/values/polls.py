@@ -1,4 +1,4 @@
-"""What the driver says of utilisation, several times a second, by a thread of its own.
+"""The driver's utilization figures, read several times a second by a thread.
 
 The driver computes a GPU's utilisation every 200 ms. Its buffer of past figures costs 2 to 3 ms of
 processor time a call, the newest figure tens of microseconds: to ask for it five times a second is a
@@ -51,18 +51,18 @@ class Polls:
             self._figures.append((stamp_us, rates))
 
     def is_kept_up(self, now_us: int) -> bool:
-        """Return whether the newest figure is as young as one of a thread that is not held up."""
+        """Return whether the newest figure is young enough to show that the thread keeps up."""
         with self._lock:
             newest_us = self._figures[-1][0] if self._figures else None
         return newest_us is not None and 0 <= now_us - newest_us <= 2 * self._period_us
 
     def clear(self) -> None:
-        """Forget all: the figures to come do not join those before."""
+        """Forget all figures, as later ones won't continue them."""
         with self._lock:
             self._figures.clear()
 
     def window(self, rate: str, since_us: int, now_us: int) -> list[tuple[int, float]] | None:
-        """Return (microseconds, percent) of the figures after a time; None where they don't cover it."""
+        """Return (microseconds, percent) of the figures after a time; None if they don't reach back to it."""
         with self._lock:
             figures = list(self._figures)
         if not figures or figures[0][0] > since_us + self._period_us * 3 // 2:
@@ -73,7 +73,7 @@ class Polls:
 
 
 class Poller:
-    """Asks for the figures of all GPUs of a reader, while that reads often.
+    """Reads the figures of all GPUs, while reads are frequent.
 
     A call that hangs holds up the figures of every GPU, and nothing else: windows that are not covered are
     taken from the driver's buffer.
@@ -106,11 +106,11 @@ class Poller:
 
     @property
     def is_polling(self) -> bool:
-        """Return whether figures are being asked for, because reads come often."""
+        """Return whether the thread reads figures, as reads are frequent."""
         return self.is_alive and self._is_read_often()
 
     def watch(self, handle: Handle) -> Polls:
-        """Return where the figures of a GPU will be."""
+        """Return the figures of a GPU, which the thread fills."""
         polls = Polls(self._period_ms)
         with self._lock:
             self._targets[polls] = (handle, Retry(self._retry_ms))
@@ -122,7 +122,7 @@ class Poller:
         polls.clear()
 
     def note_read(self) -> None:
-        """Note that the reader reads now: where it does so often, the thread goes on or begins."""
+        """Record a read; frequent reads keep the thread going, or start it."""
         now_s = time.monotonic()
         before_s, self._last_read_s = self._last_read_s, now_s
         self._gap_s = _OFTEN_S if before_s is None else now_s - before_s
@@ -136,14 +136,14 @@ class Poller:
             self._thread.start()
 
     def stop(self) -> None:
-        """End the thread; one whose call does not come back is left to itself."""
+        """Stop the thread; one in a hanging call is abandoned."""
         self._is_stopping.set()
         self._wanted.set()
         if self._thread is not None:
             self._thread.join(_STOP_WAIT_S)
 
     def poll(self) -> None:
-        """Ask once for every GPU."""
+        """Read each GPU's figure once."""
         with self._lock:
             targets = list(self._targets.items())
         for polls, (handle, retry) in targets:
@@ -159,7 +159,7 @@ class Poller:
             retry.note(failure, now_us // 1000)
             polls.clear()
         except (GpuLostError, DriverGoneError) as failure:
-            _log.debug("polling utilisation failed: %s", failure)  # the reader finds out on its own
+            _log.debug("polling utilisation failed: %s", failure)  # the reader notices by itself
             polls.clear()
         else:
             polls.add(now_us, rates)
@@ -180,7 +180,7 @@ class Poller:
         return self._last_read_s is not None and time.monotonic() - self._last_read_s <= _OFTEN_S
 
     def _is_asked_by_reads(self) -> bool:
-        """Return whether reads come about as often as figures, and each GPU has those of the reads."""
+        """Return whether reads are so frequent that they bring each GPU's figures themselves."""
         longest_s = self._period_ms * _READS_ASK / 1000
         since_s = time.monotonic() - (self._last_read_s or 0.0)
         if max(self._gap_s, since_s) > longest_s:

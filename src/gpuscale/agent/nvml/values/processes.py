@@ -1,4 +1,4 @@
-"""Which processes hold a GPU, how much memory each has, and how much of the GPU each has used.
+"""The processes on a GPU: memory and utilization of each.
 
 The driver reports use only for processes that had some. No sample at all means that every process was idle,
 and it says so with the code for "not found"; that is a zero, not a gap.
@@ -84,8 +84,8 @@ class Processes:
             gpu_util: what the GPU as a whole was used, in percent; a change makes use be asked for soon.
         """
         memory_mib = self._memory_mib(now_ms)
-        # A process that was not listed the last time began to use the GPU in between, in the mean halfway.
-        # Of those of the first list it is not known; they count as old.
+        # A process missing in the last list began to use the GPU in between, on average halfway.
+        # For processes in the first list this is unknown; they count as old.
         before_ms, self._listed_ms = self._listed_ms, now_ms
         born_ms = None if before_ms is None else (before_ms + now_ms) // 2
         known = self._born_ms
@@ -135,7 +135,7 @@ class Processes:
         return found
 
     def _is_moving(self, now_ms: int, gpu_util: float | None) -> bool:
-        """Return whether what was asked last is probably no longer so."""
+        """Return whether the last result has probably changed."""
         window_ms = self._settings.process_use_window_ms
         if any(self._age_ms(pid, now_ms) < window_ms for pid in self._born_ms):
             return True
@@ -147,10 +147,10 @@ class Processes:
         return abs(gpu_util - self._asked_util) >= _CHANGE_PERCENT
 
     def _age_ms(self, pid: int, now_ms: int) -> int:
-        """Return since when a process is there, as far as the window reaches."""
+        """Return since when a process has existed, up to the window's length."""
         window_ms = self._settings.process_use_window_ms
         born_ms = self._born_ms[pid]
-        if born_ms is None or born_ms > now_ms:  # a clock that was set back
+        if born_ms is None or born_ms > now_ms:  # the clock was set back
             return window_ms
         return min(window_ms, now_ms - born_ms)
 
@@ -188,7 +188,7 @@ class Processes:
         }
 
     def _name(self, pid: int) -> str:
-        """Return the name of the program; empty where the process is out of sight."""
+        """Return a program's name; empty if the process is invisible."""
         try:
             command = self._caller.call("processes", "nvmlSystemGetProcessName", pid)
         except CallFailedError:

@@ -1,4 +1,4 @@
-"""What gives values, and how often it is asked."""
+"""Sources of values, and their schedule."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ moment ahead of time. Of shorter periods, a tenth."""
 
 @dataclass(slots=True)
 class Findings:
-    """Values by DCGM field, and the reasons for the fields without one."""
+    """Values by DCGM field, and reasons for missing ones."""
 
     values: dict[str, Value] = field(default_factory=dict)
     absent: dict[str, str] = field(default_factory=dict)
@@ -25,16 +25,16 @@ class Findings:
         self.absent.update(other.absent)
 
     def miss(self, fields: Iterable[str], reason: str) -> None:
-        """Note fields as absent."""
+        """Record missing fields."""
         self.absent.update(dict.fromkeys(fields, reason))
 
 
 class ValueSource(Protocol):
-    """Gives the values of some fields of one GPU or MIG instance."""
+    """A source of some fields of one GPU or MIG instance."""
 
     @property
     def fields(self) -> frozenset[str]:
-        """Return the fields that are asked for here."""
+        """Return the source's fields."""
         ...
 
     def read(self, now_ms: int) -> Findings:
@@ -47,12 +47,12 @@ class ValueSource(Protocol):
         ...
 
     def close(self) -> None:
-        """Free what the source holds in the library."""
+        """Free the source's library objects."""
         ...
 
 
 class PeriodicTurn:
-    """When something has its turn that is done once a period.
+    """The schedule of something that is done once every period.
 
     Args:
         period_ms: from one turn to the next; 0 for at every read.
@@ -67,7 +67,7 @@ class PeriodicTurn:
         self._last_ms: int | None = None
 
     def is_due(self, now_ms: int) -> bool:
-        """Return whether it is the turn now; a clock that was set back makes it so."""
+        """Return whether it is due; also if the clock was set back."""
         if self._last_ms is None:
             return True
         elapsed_ms = now_ms - self._last_ms
@@ -79,7 +79,7 @@ class PeriodicTurn:
 
 
 class Scheduled:
-    """A source that is asked once a period, and what it said last.
+    """A source that is read once every period, with its last values.
 
     Args:
         source: to ask.
@@ -97,19 +97,19 @@ class Scheduled:
         return self.source.fields
 
     def read(self, now_ms: int) -> Findings:
-        """Return what the source says, or said within its period."""
+        """Return new values, or those from within the period."""
         if self._turns.is_due(now_ms):
             self._findings = self.source.read(now_ms)
             self._turns.take(now_ms)
         return self._findings
 
     def close(self) -> None:
-        """Free what the source holds in the library."""
+        """Free the source's library objects."""
         self.source.close()
 
 
 class RetryPause:
-    """A time that has to pass before something is tried again.
+    """The pause before a retry.
 
     Times are those of readings. A clock that is set back ends the wait: its own time is no measure any more.
     """
@@ -128,7 +128,7 @@ class RetryPause:
 
 
 class Retry:
-    """Remembers a failure that will most likely last, to ask again only after a while."""
+    """Remembers a lasting failure, to retry only after a pause."""
 
     __slots__ = ("_after_ms", "_reason", "_wait")
 
@@ -138,11 +138,11 @@ class Retry:
         self._wait = RetryPause()
 
     def reason(self, now_ms: int) -> str | None:
-        """Return why not to ask now, or None."""
+        """Return why not to try now; None if it may be tried."""
         return None if self._wait.is_over(now_ms) else self._reason
 
     def note(self, failure: CallFailedError, now_ms: int) -> str:
-        """Return the reason of a failure, and remember it where it lasts."""
+        """Return a failure's reason, and remember a lasting one."""
         if failure.is_lasting:
             self._reason = failure.reason
             self._wait.begin(now_ms, self._after_ms)

@@ -25,7 +25,7 @@ _CLOCK_LEAD_US = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """One of the two utilisations."""
+    """GPU utilization or memory utilization."""
 
     field: str
     source: str
@@ -90,7 +90,7 @@ class Utilization:
         """Return a value or a reason for each field."""
         if self._poller.is_polling and self._polls.is_kept_up(now_ms * 1000):
             # The newest figure too, which the poller's thread would get up to a period later.
-            with suppress(CallFailedError):  # the thread finds out on its own
+            with suppress(CallFailedError):  # the thread notices by itself
                 rates = self._caller.call(
                     "utilization_rates", "nvmlDeviceGetUtilizationRates", self._handle
                 )
@@ -134,7 +134,7 @@ class Utilization:
 
 
 class _Mean:
-    """The mean over the window of one kind of figures."""
+    """The mean over the window, for one kind of utilization."""
 
     def __init__(
         self,
@@ -154,14 +154,14 @@ class _Mean:
         self._last: tuple[int, float] | None = None
 
     def since_us(self, now_ms: int) -> int:
-        """Return where the window begins: at the newest figure seen, unless a clock was set."""
+        """Return the window's start: the newest known figure, unless a clock was set."""
         now_us = now_ms * 1000
         if self._seen_us is None or self._seen_us > now_us + _CLOCK_LEAD_US:
             return now_us - self._settings.first_window_ms * 1000
         return self._seen_us
 
     def take(self, figures: list[tuple[int, float]], now_ms: int) -> float | None:
-        """Return the mean of some figures, and have the next window begin behind them.
+        """Return the mean of some figures, and start the next window after them.
 
         Without any it is the last mean while that is fresh: reads may come faster than figures.
         """
@@ -175,7 +175,7 @@ class _Mean:
         return value
 
     def read(self, now_ms: int) -> float | None:
-        """Return the mean of what the driver has kept, in percent; None when it has none."""
+        """Return the mean of the driver's buffered figures in percent; None if there are none."""
         if self._last is not None and not self._turns.is_due(now_ms):
             return self._last[1]
         if self._retry.reason(now_ms) is not None:

@@ -9,7 +9,7 @@ LONGEST_SAMPLE_US = 1_000_000
 
 
 def mean_percent(samples: Iterable[tuple[int, float]], since_us: int) -> float | None:
-    """Return the mean of what was sampled after `since_us`, each sample weighted by its time.
+    """Return the mean of samples after `since_us`, weighted by duration.
 
     A sample covers the time from the one before it, as far as a driver ever waits: where the buffer does
     not reach back to the window's start, the mean is of what it does reach. Samples with values that can't be
@@ -44,7 +44,7 @@ class ProcessSample:
 
     @property
     def is_plausible(self) -> bool:
-        """Return whether it is about a process and within what can be; buffers come with junk."""
+        """Return whether the sample has a valid PID and possible values; the buffer may hold garbage."""
         use = self.use
         uses = (use.sm_util, use.mem_copy_util, use.encode_util, use.decode_util)
         return self.pid > 0 and all(0 <= each <= HIGHEST_PERCENT for each in uses)
@@ -69,14 +69,14 @@ _SHORTEST_MS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class SampledUse:
-    """What a process used, and of how many looks that is the mean."""
+    """A process' utilization, and the number of samples behind it."""
 
     use: ProcessUse
     looks: int
 
 
 def sampled_use(use: ProcessUse, age_ms: int, window_ms: int) -> SampledUse:
-    """Return the use of a process over its own time where that is shorter than the window.
+    """Return a process' utilization over its own lifetime, if that is shorter than the window.
 
     Args:
         use: over the whole window, as if the process had been there all the time.

@@ -1,4 +1,4 @@
-"""What an exposition consists of, and what the formats share: label pairs, numbers, escapes.
+"""Entries of an exposition, and what the formats share: label pairs, numbers, escapes.
 
 Source: prometheus model/textparse (promparse.go, openmetricsparse.go).
 """
@@ -24,7 +24,7 @@ _SHOWN = 60
 
 
 class LineError(ValueError):
-    """An entry is not of the format; the parts go into a Problem.
+    """An entry is malformed; the exception's arguments become a Problem.
 
     Args:
         found: what the text has.
@@ -102,13 +102,13 @@ def sample_line(
 
 
 def parse_value(text: str) -> int | float:
-    """Return the number of a value's text; a whole number stays whole.
+    """Return a value's number; integers stay integers.
 
     Raises:
         LineError: not a number as Go reads it.
     """
     if _INTEGER.fullmatch(text):
-        # Only a float has a zero below zero.
+        # Only a float can be a negative zero.
         return int(text) or (-0.0 if text[0] == "-" else 0)
     if is_plain(text):
         try:
@@ -121,7 +121,7 @@ def parse_value(text: str) -> int | float:
 
 
 def is_plain(text: str) -> bool:
-    """Return whether Python's `float` reads this text, or texts joined, no laxer than Go does.
+    """Return whether `float` accepts a text, or joined texts, exactly as Go does.
 
     It says nothing of numbers that are not finite.
     """
@@ -129,17 +129,17 @@ def is_plain(text: str) -> bool:
 
 
 def is_special(text: str) -> bool:
-    """Return whether a text that `float` reads as infinity or NaN is one for Go, too: NaN has no sign."""
+    """Return whether Go accepts a text that `float` reads as infinity or NaN; NaN has no sign there."""
     return text.isalpha() or text[1:4].lower() == "inf"
 
 
 def unquoted(name: str) -> str:
-    """Return a name that stands bare or in quotes."""
+    """Return a bare or quoted name."""
     return unescaped(name[1:-1]) if name[:1] == '"' else name
 
 
 def bare(name: str) -> str:
-    """Return the name of a meta line less its quotes; escapes stay as they are, as in Prometheus."""
+    """Return a meta line's name without quotes; escapes are kept, as in Prometheus."""
     inner = name[1:-1] if name[:1] == '"' else name
     if is_utf8(inner):
         return inner
@@ -210,7 +210,7 @@ class NativeHistogramError(ExpositionError):
 
 
 class UnsupportedFormatError(UpstreamError):
-    """A target answered in a format that is not read.
+    """A target's response is in an unsupported format.
 
     Args:
         name: of the format.
@@ -225,6 +225,6 @@ class UnsupportedFormatError(UpstreamError):
 
 
 def line_error(error: LineError, source: str, line: int) -> ExpositionError:
-    """Return the error of a whole text from that of one of its lines."""
+    """Return the error of a whole text for a malformed line."""
     problem = Problem(source, line, None, error.found, error.expected)
     return (NativeHistogramError if error.is_native_histogram else ExpositionError)(problem)

@@ -1,4 +1,4 @@
-"""The formats that a target may answer in, and what a scrape asks for.
+"""The formats of scrapes, and the Accept header that asks for them.
 
 Source: prometheus scrape/scrape.go (acceptHeader), config (DefaultScrapeProtocols), model/textparse (New).
 """
@@ -53,7 +53,7 @@ _KEPT_CHARS = 512
 
 
 def format_of(content_type: str) -> ExpositionFormat:
-    """Return the format of an answer; what says nothing, or nothing known, is Prometheus text.
+    """Return a response's format; Prometheus text if the Content-Type is missing or unknown.
 
     Raises:
         UnsupportedFormatError: one that has no text to read, or that carries native histograms.
@@ -69,7 +69,7 @@ def format_of(content_type: str) -> ExpositionFormat:
 
 
 def line_entry(line: str, format_: ExpositionFormat) -> SampleLine | MetaLine | None:
-    """Return what one line holds; None for an empty line or a comment.
+    """Parse a line; None for an empty line or a comment.
 
     Raises:
         LineError: the line is not of the format, or not all of an entry.
@@ -81,7 +81,7 @@ def line_entry(line: str, format_: ExpositionFormat) -> SampleLine | MetaLine | 
 
 
 def meta_line(line: str, format_: ExpositionFormat) -> MetaLine | None:
-    """Return what a line that begins with `#` holds; None for a comment.
+    """Parse a line that starts with `#`; None for a comment.
 
     Most lines are in every scrape of every target of a kind, so they are remembered.
 
@@ -102,7 +102,7 @@ _kept_meta_line = lru_cache(maxsize=4096)(_read_meta_line)
 def entries(
     exposition: str, format_: ExpositionFormat, source: str
 ) -> Iterator[tuple[int, SampleLine | MetaLine]]:
-    """Yield the entries of a text with the numbers of their first lines, less comments.
+    """Yield a text's entries without comments, with line numbers.
 
     Raises:
         ExpositionError: an entry is not of the format.

@@ -52,7 +52,7 @@ _VALUE = re.compile(r" ([^ \n]++)(?: (?!# \{)([^ \n]++))?")
 
 
 def read_entry(text: str, start: int) -> tuple[Entry, int]:
-    """Return the entry that begins at a position, and where the next one does.
+    """Parse the entry at an offset; return it and the offset of the next one.
 
     Args:
         text: all of it.
@@ -67,7 +67,7 @@ def read_entry(text: str, start: int) -> tuple[Entry, int]:
 
 
 def read_exemplar(text: str, start: int) -> int:
-    """Return the position after an exemplar and its line.
+    """Parse an exemplar; return the offset after its line.
 
     Args:
         text: with the exemplar's ` # {` at `start`.
@@ -95,7 +95,7 @@ def timestamp_ms(text: str) -> int:
     if not math.isfinite(seconds):
         raise LineError(shown(text), "a timestamp in seconds")
     milliseconds = seconds * 1000
-    # What is too large for a clock is older than everything.
+    # A time too large for 64 bits counts as older than everything.
     return int(milliseconds) if abs(milliseconds) < 1 << 63 else -(1 << 63)
 
 

@@ -1,4 +1,4 @@
-"""How a series is written: a metric's name, and pairs of labels in braces."""
+"""The syntax of a series: a metric's name, and label pairs in braces."""
 
 import re
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ _NATIVE = re.compile(r"(?:count|sum|schema|zero_threshold|gcount|gsum):")
 
 @dataclass(frozen=True, slots=True)
 class SeriesGrammar:
-    """The parts of a series in one format, each to be matched at a position."""
+    """The parts of a series in one format, as patterns to match at an offset."""
 
     start: re.Pattern[str]
     """A bare name, and the brace that opens if one does."""
@@ -23,7 +23,7 @@ class SeriesGrammar:
     """The brace that closes."""
 
     def read(self, text: str, begin: int) -> tuple[str, list[tuple[str, str]], int]:
-        """Return the name and the pairs as written, and the position after them.
+        """Parse a series; return name and pairs as written, and the offset after them.
 
         Raises:
             LineError: what stands there is no series.
@@ -62,7 +62,7 @@ class SeriesGrammar:
 
 
 def native_histogram(found: str) -> LineError:
-    """Return the error of a value that only a native histogram has."""
+    """Return the error for a value that only native histograms have."""
     return LineError(
         found,
         "a number as the value; native histograms are not supported",

@@ -43,7 +43,7 @@ _LAST_TIME = (1 << 63) - 1
 
 
 def read_entry(text: str, start: int) -> tuple[Entry, int]:
-    """Return the entry that begins at a position, and where the next one does.
+    """Parse the entry at an offset; return it and the offset of the next one.
 
     Args:
         text: ends with a line break.
@@ -84,10 +84,10 @@ def _meta_line(text: str, begin: int) -> tuple[MetaLine | None, int]:
         raise LineError(found, f"a metric name after {start[1]}")
     end = text.index("\n", name.end())
     rest = text[name.end() : end]
-    # Prometheus drops one character, whatever it is, and no more than one.
+    # Prometheus skips exactly one byte here, whatever it is.
     words = rest[1:] if rest.strip(" \t") else ""
     if rest[:1] > "\x7f" and is_utf8(rest[0]):
-        # One byte of several is dropped, and the others are no text.
+        # The byte was a part of a character, so that the rest is no valid text.
         raise LineError(shown(rest), "a blank after the metric name")
     if start[1] == "HELP":
         return MetaLine("HELP", bare(name[0]), unescaped_help(check_help(words))), end + 1
@@ -107,7 +107,7 @@ def _sample(text: str, begin: int) -> tuple[SampleLine, int]:
 
 
 def _value_error(text: str, begin: int, position: int) -> LineError:
-    """Return what is wrong after the labels."""
+    """Return the error for malformed text after the labels."""
     rest = rest_of_line(text, position).strip(" \t")
     if not rest:
         if text[position - 1] in " \t}":

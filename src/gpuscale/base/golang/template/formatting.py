@@ -1,4 +1,4 @@
-"""Go's printf and `%v` for the types that templates have.
+"""Go's printf and `%v` for the types in templates.
 
 Source: Go's fmt (print.go, format.go) and strconv (ftoa.go), release 1.22.
 """
@@ -18,7 +18,7 @@ _VERB = re.compile(
 
 
 def go_sprintf(text: str, arguments: Sequence[Value]) -> str:
-    """Return what Go's Sprintf gives.
+    """Return the result of Go's Sprintf.
 
     Raises:
         TemplateError: too few or too many values, or a verb that is not served for its value's type.
@@ -49,7 +49,7 @@ def _verb(match: re.Match[str], values: Iterator[Value]) -> str:
 
 
 def _number(verb: str, value: Value, flags: str, precision: int | None) -> str | None:
-    """Return a number's text with its sign; None where value or verb is none of a number."""
+    """Return a formatted number with its sign; None if value or verb is not numeric."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     if isinstance(value, float) and verb in "vfFeEgG":

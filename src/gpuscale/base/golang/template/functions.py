@@ -1,4 +1,4 @@
-"""The functions that templates can call, with the number of arguments each takes, and dialects of them.
+"""Template functions with their numbers of arguments, and dialects of them.
 
 Source: Go's text/template (funcs.go).
 """

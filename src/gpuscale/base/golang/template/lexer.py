@@ -56,7 +56,7 @@ Piece = str | tuple[TemplateToken, ...]
 
 
 def pieces(text: str, dialect: Dialect) -> Iterator[Piece]:
-    """Return the template's pieces in order; comments and trimmed space are gone.
+    """Return a template's pieces in order, without comments and trimmed whitespace.
 
     Raises:
         TemplateError: an action or comment is not closed, or holds a character of no token.
@@ -87,7 +87,7 @@ def _trimmed(text: str, *, left: bool, right: bool) -> str:
 def _action(
     text: str, start: int, dialect: Dialect
 ) -> tuple[tuple[TemplateToken, ...] | None, int, bool]:
-    """Return the tokens (None for a comment), where the action ends, and whether it trims what follows."""
+    """Return the tokens (None for a comment), the action's end, and whether it trims what follows."""
     after_space = re.compile(r"[ \t\r\n]*").match(text, start)
     inner = after_space.end() if after_space and text[start - 1] == "-" else start
     if text.startswith("/*", inner):

@@ -1,4 +1,4 @@
-"""Template pieces to a tree. All that Go finds wrong before rendering is found here, and unknown fields too.
+"""Template pieces to a tree, with all of Go's parse errors, and unknown fields.
 
 Source: Go's text/template/parse (parse.go).
 """
@@ -66,7 +66,7 @@ def parse_template(text: str, fields: frozenset[str], dialect: Dialect = ADAPTER
 
 
 class _Parser:
-    """The pieces still to read, and the variables that are known so far."""
+    """The unread pieces, and the variables in scope."""
 
     def __init__(self, stream: Iterator[Piece], fields: frozenset[str], dialect: Dialect) -> None:
         self.stream = stream
@@ -106,7 +106,7 @@ class _Parser:
         return Print(self._pipeline(tokens, at_root=at_root))
 
     def _define(self, tokens: tuple[TemplateToken, ...], *, depth: int) -> Node:
-        """Keep a template under its name; where it stands, nothing is printed."""
+        """Store a named template; its definition prints nothing."""
         name = _words(_after(tokens, "define"))
         if depth or len(name) != 1 or name[0].kind is not TokenKind.STRING:
             wanted = self.action('define "NAME"')
@@ -204,7 +204,7 @@ class _Reader:
             raise TemplateError(f"unexpected {token.text!r} in command")
 
     def pipeline(self, keyword: str = "") -> TemplatePipeline:
-        """Read commands joined by `|`, and what they are kept in."""
+        """Parse commands joined by `|`, and the variables they set."""
         self.skip_space()
         names, declares = self._declaration(keyword)
         commands = [self._command(piped=False)]
@@ -295,7 +295,7 @@ class _Reader:
         return tuple(names)
 
     def _checked_fields(self, operand: Dot | Variable) -> Operand:
-        """Refuse a field that the data never has, where it is certain that the data is meant."""
+        """Refuse a field that the data can't have, if the field is certainly read from the data."""
         if not self.parser.dialect.is_strict:
             return operand
         of_data = operand.name == "$" if isinstance(operand, Variable) else self.at_root
@@ -351,7 +351,7 @@ def _keyword(tokens: tuple[TemplateToken, ...]) -> str:
 
 
 def _after(tokens: tuple[TemplateToken, ...], keyword: str) -> tuple[TemplateToken, ...]:
-    """Return the tokens behind a leading keyword."""
+    """Return the tokens after a leading keyword."""
     start = next(index for index, token in enumerate(tokens) if token.text == keyword)
     return tokens[start + 1 :]
 

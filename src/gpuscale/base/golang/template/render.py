@@ -58,7 +58,7 @@ class Template:
         self._plain = _plain_parts(nodes) if dialect.is_strict else None
 
     def plain_fields(self) -> frozenset[str] | None:
-        """Return the fields of a template that is only text and fields; None for one that is more."""
+        """Return the fields of a template made of text and fields only; None for any other."""
         if self._plain is None:
             return None
         return frozenset(name for name, _ in self._plain if name is not None)
@@ -79,7 +79,7 @@ class Template:
 
 
 def _plain_parts(nodes: tuple[Node, ...]) -> list[tuple[str | None, str]] | None:
-    """Return (field, text) parts where the template is only text and fields, as nearly all are."""
+    """Return (field, text) parts of a template made of text and fields only, as most are."""
     parts: list[tuple[str | None, str]] = []
     for node in nodes:
         if isinstance(node, PlainText):
@@ -97,7 +97,7 @@ def _text(value: Value) -> str:
 
 
 class _Rendering:
-    """One rendering: what was printed so far, and the variables in reach."""
+    """A rendering: its output so far, and the variables in scope."""
 
     def __init__(self, data: Data, dialect: Dialect) -> None:
         self.root = data

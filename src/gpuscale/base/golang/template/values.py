@@ -1,4 +1,4 @@
-"""What template values are, and how Go compares and prints them."""
+"""The values of templates, and how Go compares and prints them."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -9,7 +9,7 @@ from gpuscale.base.errors import QueryError
 
 
 class TemplateError(QueryError):
-    """A template is wrong, uses what is not served, or fails on the values it was given."""
+    """A template is invalid, uses an unsupported feature, or fails on its data."""
 
 
 _EXPONENT_FROM = 6
@@ -21,7 +21,7 @@ Value = str | int | float | bool | Sequence[Any] | Mapping[str, Any] | None
 
 
 def kind(value: Value) -> str:
-    """Return Go's word for the type of a value."""
+    """Return Go's name for a value's type."""
     if isinstance(value, bool):
         return "bool"
     if isinstance(value, int):
@@ -36,17 +36,17 @@ def kind(value: Value) -> str:
 
 
 def is_true(value: Value) -> bool:
-    """Return whether Go takes a value as true: not zero, not empty, not missing."""
+    """Return whether Go considers a value true: not zero, empty or missing."""
     return bool(value)
 
 
 def printed(value: Value) -> str:
-    """Return what an action prints for a value."""
+    """Return the text that an action prints for a value."""
     return "<no value>" if value is None else plain(value)
 
 
 def plain(value: Value) -> str:
-    """Return what Go's `%v` prints."""
+    """Return Go's `%v` of a value."""
     if isinstance(value, str):
         return value
     if isinstance(value, bool):
@@ -87,7 +87,7 @@ def field(value: Value, name: str, *, root: bool = False) -> Value:
 
 
 def element(value: Value, key: Value) -> Value:
-    """Return what Go's `index` gives: "" for a missing key of a map of strings.
+    """Return the result of Go's `index`: "" for a missing key in a map of strings.
 
     Raises:
         TemplateError: the value can't be indexed so.

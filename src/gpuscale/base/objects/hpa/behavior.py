@@ -1,4 +1,4 @@
-"""How fast an HPA may change the count: its scaling rules, as a field or as the annotation of old versions.
+"""An HPA's scaling rules, as a field or as an annotation in old versions.
 
 Source: kubernetes v1.36 pkg/apis/autoscaling/validation/validation.go, v2/defaults.go, v1/conversion.go.
 """
@@ -37,7 +37,7 @@ def read_behavior(fields: Fields, spec: Fields, version: str) -> Behavior | None
         tolerances = True
         if "scaleUp" not in behavior and "scaleDown" not in behavior:
             return None
-        # The API server fills in policies that the field leaves out, and none in an annotation.
+        # The API server adds default policies to the field, but not to an annotation.
         for key in ("scaleUp", "scaleDown"):
             if key in behavior and "policies" not in behavior.child(key):
                 note_required(behavior, (key, "policies"), _NO_POLICY)

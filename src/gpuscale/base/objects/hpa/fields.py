@@ -1,4 +1,4 @@
-"""Which fields an HPA has in the API versions that are served, and which of a manifest's are none of them.
+"""The fields of an HPA in each API version, and unknown fields in manifests.
 
 The API server drops a field that it does not know, unless it is asked to be strict, as kubectl asks it.
 

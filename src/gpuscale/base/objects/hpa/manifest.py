@@ -125,7 +125,7 @@ def _behavior(behavior: Behavior) -> dict[str, Any]:
 
 
 def rules_manifest(rules: ScalingRules) -> dict[str, Any]:
-    """Return the rules of one direction, as `spec.behavior` has them."""
+    """Return one direction's rules in the form of `spec.behavior`."""
     policies = [
         {"type": each.type.value, "value": each.value, "periodSeconds": each.period_s}
         for each in rules.policies

@@ -227,7 +227,7 @@ def _check_resource(fields: Fields, percent: Path, average: Path) -> None:
 
 
 def _is_set(fields: Fields, path: Path) -> bool:
-    """Return whether a field was given at all, readable or not."""
+    """Return whether a field is present, valid or not."""
     data: object = fields.data
     for part in path:
         data = mapping(data).get(str(part))

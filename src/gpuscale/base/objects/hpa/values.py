@@ -1,4 +1,4 @@
-"""What the fields of an HPA hold, and faults in the API server's words.
+"""Values of HPA fields, with faults in the API server's words.
 
 Source: kubernetes v1.36 pkg/apis/autoscaling/validation/validation.go, v1/conversion.go;
     k8s.io/apimachinery v0.36 pkg/util/validation/field/errors.go.
@@ -25,7 +25,7 @@ def read_reference(fields: Fields) -> CrossVersionObjectReference:
     )
 
 
-# Round-trip annotations
+# Annotations in which old API versions keep fields they lack
 
 
 def annotation_json(fields: Fields, key: str, *, go_names: bool = False) -> object | None:
@@ -44,7 +44,7 @@ def annotation_json(fields: Fields, key: str, *, go_names: bool = False) -> obje
 
 
 def annotated_fields(fields: Fields, key: str, data: object) -> Fields:
-    """Return fields that find the JSON of an annotation under its key, and note faults there."""
+    """Return the fields in an annotation's JSON, which record faults under its key."""
     path = ("metadata", "annotations")
     return Fields(fields.document, {key: data}, (*fields.path, *path), fields.problems)
 

@@ -68,7 +68,7 @@ def reader_opener(
     replica: "Replica | None",
     cluster: "KubeSettings | None",
 ) -> "Callable[[], SignalReader | None]":
-    """Return what opens the way to the signals' values, inside an event loop."""
+    """Return a function that opens the signal reader inside an event loop."""
     from gpuscale.load.calibrate.measuring import PageReader, PrometheusSignals
 
     page, prometheus = sources
@@ -122,7 +122,7 @@ def read_signals(
 
 
 def check_files(files: Mapping[str, str], *, force: bool) -> None:
-    """Raise UsageError where a file can't be written, is there already, or is named twice."""
+    """Raise UsageError if a file can't be written, exists already, or is named twice."""
     if len(set(files.values())) < len(files):
         raise UsageError(
             f"found the same file twice among {', '.join(files)}, expected one for each"

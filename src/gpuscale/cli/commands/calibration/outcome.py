@@ -1,4 +1,4 @@
-"""What comes of `gpuscale calibrate`: the files, the document, and the exit code."""
+"""The results of `gpuscale calibrate`: files, document, exit code."""
 
 import json
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ class Files:
 
     @property
     def named(self) -> dict[str, str]:
-        """Return those that are wanted by option."""
+        """Return the wanted files, by option."""
         names = {
             "--hpa": self.hpa,
             "--scaled-object": self.scaled_object,
@@ -42,7 +42,7 @@ class Files:
 
 @dataclass(frozen=True, slots=True)
 class CalibratedWorkload:
-    """What the files are about."""
+    """The workload that the files are about."""
 
     name: str
     namespace: str
@@ -119,7 +119,7 @@ def _texts(
     signals: "tuple[SignalCandidate, ...]",
     headroom: float,
 ) -> "tuple[dict[str, str], tuple[LoadStep, ScaleOutCourse] | None]":
-    """Return the files to write, those that there is a value for, and the predicted scale-out."""
+    """Return the files for which there is a value, and the predicted scale-out."""
     from gpuscale.load.calibrate import LoadStep, predict_step, writing
 
     measured, analysis, _, _ = found
@@ -165,7 +165,7 @@ def _texts(
 
 
 def _linted(text: str, name: str) -> str:
-    """Return a manifest that lint has nothing against.
+    """Return a manifest after checking that lint has no errors for it.
 
     Raises:
         ConfigError: it has; nothing is written then.

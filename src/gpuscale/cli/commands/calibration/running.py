@@ -1,4 +1,4 @@
-"""The run of `gpuscale calibrate`: the replica is greeted, measured and analysed in one event loop."""
+"""Runs `gpuscale calibrate`: greets, measures and analyses the replica in one event loop."""
 
 import logging
 import sys
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class CalibrationRun(NamedTuple):
-    """All that a run found."""
+    """The results of a calibration."""
 
     measured: "Measurements"
     analysis: "Analysis"
@@ -29,7 +29,7 @@ def run_calibration(
     settings: "SessionSettings",
     opened: "Callable[[], SignalReader | None]",
 ) -> CalibrationRun:
-    """Return what a calibration finds.
+    """Run a calibration, and return its results.
 
     Args:
         request: what is sent.

@@ -117,7 +117,7 @@ def gpu(
     for option, name in (("--output-file", output_file), ("--html", html)):
         check_writable([name] if name else [], option)
     plan = GpuPlan(load, duration_s, _size(memory), processes, multiprocessors, words)
-    # Numbers are then those of nvidia-smi.
+    # The numbering is then that of nvidia-smi.
     os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
     watch = watched_hpa(watch_hpa, namespace, kubeconfig, context)
     gpus = choose(which, CudaDriver().devices(), os.environ)
@@ -139,7 +139,7 @@ def gpu(
 def _load(
     shapes: Mapping[str, object], duration_s: float | None, columns: tuple[str, str]
 ) -> "tuple[Load, float, str]":
-    """Return the load, how long it takes, and what it is called."""
+    """Return the load, its duration, and its name."""
     from gpuscale.load import PERCENT
 
     if len(shapes) != 1:
@@ -169,7 +169,7 @@ def _of_trace(name: str, time_column: str, percent_column: str) -> "Load":
 
 
 def _size(text: str | None) -> int | None:
-    """Return bytes: Kubernetes' units, also with the B that people put behind them."""
+    """Parse a number of bytes: Kubernetes' units, optionally followed by B."""
     from gpuscale.base.quantity import parse_quantity
 
     if text is None:
@@ -205,11 +205,11 @@ def _note(text: str) -> None:
 
 
 def _ignore(_held: "Sequence[HeldGpu]") -> None:
-    """Show nothing: standard error is no terminal."""
+    """Do nothing: standard error is no terminal."""
 
 
 def _show(held: "Sequence[HeldGpu]") -> None:
-    """Show the half second that passed, on one line that each replaces."""
+    """Print the last half second's figures on a line that the next replaces."""
     parts = []
     for each in held[:4]:
         look = each.looks[-1]

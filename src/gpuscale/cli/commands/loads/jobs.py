@@ -155,7 +155,7 @@ def jobs(
 def _finish(
     run: "JobRun", html: str | None, junit: str | None, output_file: str | None, output: Output
 ) -> None:
-    """Write and print what became of a run.
+    """Write and print a run's results.
 
     Raises:
         typer.Exit: with code 1, not all Jobs are done.
@@ -237,7 +237,7 @@ async def _clean(
 
 
 class _Progress:
-    """How a run stands, on standard error: one line that changes, or now and then a line."""
+    """Progress on standard error: one line that changes, or a line now and then."""
 
     def __init__(self, count: int) -> None:
         self._count = count
@@ -265,7 +265,7 @@ def _note(text: str) -> None:
 def _pace(
     *, at_once: bool, every: str | None, poisson: str | None
 ) -> tuple[float | None, float | None]:
-    """Return the gap between Jobs, or their rate per second; neither where all come at once."""
+    """Return the gap between Jobs or their rate per second; None for both if all start at once."""
     if at_once + (every is not None) + (poisson is not None) > 1:
         raise UsageError("found several of --at-once, --every and --poisson, expected one of them")
     if every is not None:

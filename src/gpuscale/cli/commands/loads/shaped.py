@@ -32,7 +32,7 @@ def shaped_load(
     *,
     is_closed: bool,
 ) -> "tuple[Load | None, float, str]":
-    """Return the load, how long it takes, and what it is called."""
+    """Return the load, its duration, and its name."""
     from gpuscale.load import RATES
 
     if len(shapes) > 1 or (is_closed == bool(shapes) and not (is_closed and foreign)):
@@ -49,7 +49,7 @@ def shaped_load(
     with naming(name):
         match name:
             case "":
-                pass  # users who wait for answers
+                pass  # a closed loop: users wait for answers
             case "--scenario":
                 load, own_s = _of_scenario(text, service)
             case "--trace":
@@ -69,7 +69,7 @@ def _shown(value: object) -> str:
 
 @contextmanager
 def naming(option: str) -> Iterator[None]:
-    """Have what is wrong with a text name the option that it is of.
+    """Prefix errors about a text with the option's name.
 
     Raises:
         UsageError: a text can't be used.
@@ -83,7 +83,7 @@ def naming(option: str) -> Iterator[None]:
 def plain_shape(
     option: str, text: str, duration_s: float | None, unit: "LoadUnit"
 ) -> "tuple[Load, float | None]":
-    """Return the load of an option that says its shape itself, and how long it takes by itself.
+    """Return the load of a shape option, and its own duration.
 
     Args:
         option: such as `--steps`.
@@ -110,7 +110,7 @@ def plain_shape(
 
 
 def lasting(wanted_s: float | None, own_s: float | None) -> float:
-    """Return how long a load lasts: as long as is asked for, else as long as it does by itself.
+    """Return a load's duration: the requested one, else its own.
 
     Raises:
         UsageError: neither is known, or it is too long.
@@ -126,7 +126,7 @@ def lasting(wanted_s: float | None, own_s: float | None) -> float:
 
 
 def _of_scenario(text: str, service: str | None) -> "tuple[Load, float]":
-    """Return the load on a scenario's service, and how long the scenario takes."""
+    """Return the load on a scenario's service, and the scenario's duration."""
     known = shipped_names()
     name, _, wanted = text.partition("/") if text.partition("/")[0] in known else (text, "", "")
     wanted = service or wanted
@@ -149,7 +149,7 @@ def _of_scenario(text: str, service: str | None) -> "tuple[Load, float]":
 
 
 def foreign_plan(name: str) -> "ForeignPlan":
-    """Return another tool's plan, and say what of it is not taken over."""
+    """Return another tool's plan, and print what is left out of it."""
     from gpuscale.load.plans import read_plan
 
     foreign = read_plan(
@@ -185,7 +185,7 @@ def _of_trace(name: str, time_column: str, rate_column: str | None, scale: float
 
 
 def is_jsonl(name: str) -> bool:
-    """Return whether a trace has a JSON document in each line, as Mooncake's have."""
+    """Return whether a trace has a JSON document on each line, as Mooncake's do."""
     return Path(name).suffix in (".jsonl", ".ndjson")
 
 
@@ -197,7 +197,7 @@ def mooncake_requests(name: str) -> "Sequence[TracedRequest]":
 
 
 def token_lengths(tokens: str | None, trace: str | None) -> "tuple[Lengths, ...]":
-    """Return the token lengths of requests in turn; none where nothing says them."""
+    """Return the requests' token lengths in order; none if no option gives them."""
     from gpuscale.load import parse_lengths, read_lengths
 
     if trace is not None and is_jsonl(trace):

@@ -1,4 +1,4 @@
-"""What is watched while a load runs."""
+"""The watchers that run during a load."""
 
 import contextlib
 from collections.abc import Callable
@@ -35,7 +35,7 @@ def watched_hpa(
 def while_watching(
     watch: "WatchedHpa | WatchedUp | None", run: Callable[[], T]
 ) -> "tuple[T, Watched | None]":
-    """Return what a run returns, and what was seen meanwhile; None where nothing was watched.
+    """Return a run's result, and the watcher's; None if nothing was watched.
 
     Raises:
         CouldNotLookError: what is to be watched can't be; then nothing was run.
@@ -45,7 +45,7 @@ def while_watching(
     from gpuscale.load.watching import watching
 
     with contextlib.ExitStack() as stack:
-        with looking():  # what can't be watched is no load that failed
+        with looking():  # a failed watch does not make the load fail
             watcher = stack.enter_context(watching(watch))
         done = run()
         return done, watcher.stop()

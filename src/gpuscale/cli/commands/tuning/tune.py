@@ -167,7 +167,8 @@ def tune(
         )
     _check_limits("--metric-full", metric_full)
     _check_limits("--seconds-per-request", seconds_per_request)
-    # Before what takes the extra: who has to install it learns of a wrong scenario first.
+    # Before the optional packages are needed: a user without them should learn of a wrong scenario
+    # first.
     setup = None if scenario is None else find_setup(scenario)
     from gpuscale.cli.commands.tuning.scenario_writing import scenario_base, scenario_text
     from gpuscale.cli.commands.tuning.writing import base_of, tuned_text
@@ -204,7 +205,7 @@ def tune(
         tuple(keep or ()),
         on,
         state,
-        # A recording knows of pods, and its nodes are assumed.
+        # A recording has pods only; its nodes are assumed.
         nodes and scenario is not None,
     )
     files = output_formats(output_files or ())

@@ -1,4 +1,4 @@
-"""The tuned values written into a manifest, whose comments and order stay; lint has nothing against it."""
+"""Writes tuned values into a manifest, keeping comments and order, and lints the result."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ _EDITABLE = ("autoscaling/v2", "autoscaling/v2beta2")
 
 
 def base_of(file: str, autoscaler: TunedHpa, given: Manifest | None, *, force: bool) -> Manifest:
-    """Return the manifest to write values into: the file itself, the given one, or one of the HPA alone.
+    """Return the manifest to edit: the file itself, a given one, or a new one of the HPA.
 
     Args:
         file: to be written.

@@ -1,4 +1,4 @@
-"""How many nodes: pools that grow for pods that fit nowhere, and shrink once nodes stand empty."""
+"""Node pools: they grow for unschedulable pods, and shrink when nodes stay empty."""
 
 from typing import TYPE_CHECKING
 

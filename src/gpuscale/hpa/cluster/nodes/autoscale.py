@@ -78,9 +78,9 @@ def autoscale(
     }
     ages = [now_ms - pod.metadata.creation_ms for pod in unschedulable if gpu_count(pod.spec)]
     if ages and max(ages) < settings.gpu_pod_age_ms:
-        # While the oldest waiting GPU pod is too young the whole pass waits, removals too.
+        # While the oldest pending GPU pod is too young, the whole pass waits, removals included.
         return Pass((), AutoscalerState(unneeded, state.last_scale_up_ms))
-    # Each pod that fits takes its place on the nodes there are, present or coming; the others need new ones.
+    # Each pod that fits is placed on existing or ordered nodes; the others need new nodes.
     room = [node.state for node in nodes]
     homeless = [pod for pod in unschedulable if not _take_place(room, pod)]
     for pool in pools:

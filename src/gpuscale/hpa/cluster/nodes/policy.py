@@ -1,4 +1,4 @@
-"""How many nodes: the seam that every node autoscaler fits in, and the Cluster Autoscaler's policy.
+"""The interface of node autoscalers, and the Cluster Autoscaler's policy.
 
 The caller of a policy gathers a `NodeRequest`, asks `scan` and applies the actions, as
 `lab.sim.control.cloud`.
@@ -15,7 +15,7 @@ from gpuscale.hpa.cluster.nodes.pools import Action, AutoscalerSettings, NodePoo
 
 @dataclass(frozen=True, slots=True)
 class NodeRequest:
-    """What is known at one scan."""
+    """The facts for one scan."""
 
     pools: tuple[NodePool, ...]
     """In order of preference."""
@@ -29,10 +29,10 @@ class NodeRequest:
 
 
 class NodePolicy(Protocol):
-    """Decides the nodes of one cluster. It may remember between scans."""
+    """Decides the nodes of a cluster. It may keep state between scans."""
 
     def scan(self, request: NodeRequest) -> Sequence[Action]:
-        """Return what to do now: pools to grow within their bounds, and empty nodes to remove."""
+        """Return actions: pools to grow within their bounds, and empty nodes to remove."""
 
 
 NodePolicyFactory = Callable[[], NodePolicy]

@@ -1,4 +1,4 @@
-"""What a node pool is, and what the autoscaler may do with it."""
+"""Node pools, and the node autoscaler's settings."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

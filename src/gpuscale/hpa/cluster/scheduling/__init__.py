@@ -1,4 +1,4 @@
-"""Will this pod fit on that node, and on which one does it go: the scheduler's filters and score."""
+"""The scheduler's filters and score: which nodes a pod fits on, and which one it gets."""
 
 from typing import TYPE_CHECKING
 

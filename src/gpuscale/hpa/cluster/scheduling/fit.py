@@ -1,4 +1,4 @@
-"""Scheduling: which node a pod goes to, and why it does not fit on the others, in the scheduler's own words.
+"""Which node a pod gets, and why it does not fit on others, in the scheduler's words.
 
 Source: kube-scheduler plugins NodeUnschedulable, TaintToleration, NodeAffinity, NodeResourcesFit
 (pkg/scheduler/framework/plugins, v1.36; before it, the taint itself was named), LeastAllocated
@@ -35,7 +35,7 @@ def untolerated(taints: Sequence[Taint], tolerations: Sequence[Toleration]) -> T
 
 @dataclass(frozen=True, slots=True)
 class NodeState:
-    """A node, and what the pods bound to it have taken."""
+    """A node with the requests of its bound pods."""
 
     node: Node
     used: Amounts = field(default_factory=dict)
@@ -116,7 +116,7 @@ _SCORED = ("cpu", "memory")
 
 
 def score(state: NodeState) -> float:
-    """Return how much of a node's CPU and memory is left: the scheduler prefers the node with the most."""
+    """Return the free share of a node's CPU and memory; the scheduler prefers the highest."""
     shares = []
     for name in _SCORED:
         capacity = state.node.allocatable.get(name)
@@ -126,7 +126,7 @@ def score(state: NodeState) -> float:
 
 
 def refusal(count: int, reasons: Mapping[str, int]) -> str:
-    """Return what the scheduler says of a pod that fits on none of so many nodes, by reason how often."""
+    """Return the scheduler's message for a pod that fits on no node, with a count for each reason."""
     if not count:
         return "no nodes available to schedule pods"
     listed = ", ".join(sorted(f"{times} {reason}" for reason, times in reasons.items()))

@@ -1,4 +1,4 @@
-"""Placing many pods on many nodes: each class of pods looks at a node once, and again when it has changed.
+"""Placing many pods on many nodes: equal pods are checked against each node once per change.
 
 Pods that ask for the same, with the same selectors and tolerations, fit on the same nodes. So a class keeps
 the nodes that it fits on in the order of their score, and how often each reason keeps it off the others. A
@@ -26,7 +26,7 @@ class Placement:
 
 @dataclass(slots=True, eq=False)
 class _Class:
-    """What is known of the nodes for pods that are alike."""
+    """The nodes' suitability for a class of equal pods."""
 
     spec: PodSpec
     """Of one of them."""
@@ -88,7 +88,7 @@ class Placer:
         return known[1]
 
     def _look(self, kind: _Class) -> None:
-        """Have a class look at the nodes that have changed since it looked last."""
+        """Check a class against the nodes that changed since its last check."""
         if kind.seen == len(self._changed):
             return
         for name in dict.fromkeys(self._changed[kind.seen :]):

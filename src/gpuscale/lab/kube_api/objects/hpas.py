@@ -43,7 +43,7 @@ def hpa_body(run: Run, hpa: HorizontalPodAutoscaler, decision: Decision | None) 
         decision: the controller's latest; None before the first.
     """
     manifest = hpa_manifest(hpa)
-    # No HPA of a run changes, so each has been seen as it was made.
+    # A run's HPAs never change, so that each has been observed at its first generation.
     has_generation = HPA_GENERATION.is_on(parse_version(run.kubernetes_version))
     status = _status(run, manifest["spec"]["metrics"], decision)
     if has_generation and decision is not None:
@@ -169,14 +169,14 @@ def _v1(metric: Mapping[str, Any], field: str, names: Mapping[str, str]) -> Json
     amounts = source[field]
     for key, flat in names.items():
         if key in amounts:
-            # An Object's average keeps its name: only the plain value had one before.
+            # An Object metric's average keeps its name, as v1 only had the plain value.
             body["averageValue" if kind == "Object" and key == "averageValue" else flat] = amounts[
                 key
             ]
     if "averageUtilization" in amounts:
         body[f"{field}AverageUtilization"] = amounts["averageUtilization"]
     if kind == "Object" or (kind == "External" and field == "current"):
-        body.setdefault(f"{field}Value", "0")  # there it can't be left out
+        body.setdefault(f"{field}Value", "0")  # required in that version
     return {"type": kind, place: body}
 
 

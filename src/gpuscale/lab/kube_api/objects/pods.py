@@ -101,7 +101,7 @@ def pod_spec(template: Mapping[str, Any], containers: Sequence[Container]) -> Js
 
 def _container(written: Mapping[str, Any], asked: Container | None) -> Json:
     image = str(written.get("image", "")).rpartition("/")[2]
-    # A tag that moves is pulled each time (pkg/apis/core/v1/defaults.go).
+    # An image with a moving tag is pulled each time (pkg/apis/core/v1/defaults.go).
     is_moving = "@" not in image and (":" not in image or image.endswith(":latest"))
     body: Json = {
         "terminationMessagePath": "/dev/termination-log",

@@ -22,7 +22,7 @@ def service_body(run: Run, service: Service, number: int) -> Json:
     meta = service.metadata
     written = deepcopy(dict(run.manifest("Service", meta.key).get("spec", {})))
     kind = written.get("type", "ClusterIP")
-    # One without ports is only possible without an address.
+    # Only a headless Service can do without ports.
     is_headless = written.get("clusterIP") == _HEADLESS or not written.get("ports")
     ip = _HEADLESS if is_headless else address(10, 96, number)
     spec: Json = {"sessionAffinity": "None", "type": kind, **written}

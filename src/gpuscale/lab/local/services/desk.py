@@ -86,7 +86,7 @@ class Desk:
         while True:
             await self._has_come.wait()
             while self._line:
-                # A millisecond more, because times are whole ones: so the first is served then.
+                # A millisecond more, as times are rounded down: the first request is served then.
                 left_s = (self._line.due_ms(self.ready_pods) - self._clock.now_ms() + 1) / 1000
                 await self._clock.sleep(min(left_s, self._look_s))
                 self._line.look(self._present.catch_up(), self.ready_pods)

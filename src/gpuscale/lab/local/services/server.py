@@ -65,7 +65,7 @@ class ServiceServer:
         """Refuse waiting requests, and close all connections."""
         self._desk.close()
         await asyncio.sleep(_LAST_ANSWERS_S)
-        # Deadlines are not looked at any more, so clients can't be waited for.
+        # Deadlines are no longer checked, so that clients can't be waited for.
         for each in self.listening.lobby.connections:
             if each.is_evictable:
                 each.drop("the run has ended")
@@ -111,7 +111,7 @@ async def _drop_body(request: web.Request) -> web.Response | None:
     except TimeoutError:
         return _refusal(408, f"the body took more than {BODY_S:g} s")
     except ConnectionError:
-        return _refusal(400, "the client has gone")  # no client is left to read it
+        return _refusal(400, "the client has gone")  # the client is gone
     return None
 
 

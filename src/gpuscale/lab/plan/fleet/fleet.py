@@ -159,7 +159,8 @@ def replay_fleet(
         for _ in range(described.least if described.first is None else described.first):
             add_node(pool_columns, lists, pool, 0)
     for index, first in enumerate(columns_of.first):
-        # Fewer than the least are what the first step's decision raises, after all other pods have GPUs.
+        # A service below its minimum is raised by the first step's decision, after all other pods
+        # have GPUs.
         needed = first
         if math.isnan(first):
             needed = max(math.ceil(demand[0, index]) if len(demand) else 0, columns_of.least[index])
@@ -180,7 +181,7 @@ def replay_fleet(
         columns,
         rows,
     )
-    with warnings.catch_warnings():  # numba calls functions in a tuple experimental
+    with warnings.catch_warnings():  # numba reports functions in a tuple as experimental
         warnings.filterwarnings("ignore", "First-class function type feature is experimental")
         _runner(arguments, say)(functions, *arguments)
     write_down_the_rest(pods, lists, rows)
@@ -365,8 +366,6 @@ def _compiled_run(taken: tuple[Any, ...], say: Callable[[str], None]) -> Callabl
     numba = compiling.numba()
     by_pointer = numba.types.FunctionType(policy_signature())
     signature = numba.void(numba.types.UniTuple(by_pointer, _POLICIES), *taken)
-    with (
-        warnings.catch_warnings()
-    ):  # numba calls functions that are passed by a pointer experimental
+    with warnings.catch_warnings():  # numba reports functions passed by a pointer as experimental
         warnings.simplefilter("ignore", numba.core.errors.NumbaExperimentalFeatureWarning)
         return compiling.compiled(cast("FunctionType", run), signature, say)

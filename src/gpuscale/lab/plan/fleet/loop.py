@@ -58,7 +58,8 @@ def run(
         columns: written.
         details: written; rows for those pods that went.
     """
-    # A call hands over every column, which costs more than a step's work: only what changes calls.
+    # A call copies the reference to every column, which costs more than a step: so only changes
+    # are calls.
     ready_of, starting_of, waiting_of = own.ready, own.starting, own.waiting
     rings, places = own.pods_due.shape[1], own.demand.shape[1]
     for row in range(len(demand)):

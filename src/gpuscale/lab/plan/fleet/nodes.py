@@ -53,7 +53,8 @@ def _emptiest(pools: Pools, lists: Lists, pool: int, gpus: int) -> int:
     first = pools.first_node[pool]
     end = first + lists.nodes_most[pool]
     best, least, oldest = NOWHERE, math.inf, 0
-    # While nothing came or was given back, no node before the last that was taken can be better.
+    # As long as no node was added and no GPU freed, nodes before the last one used have no room
+    # either.
     is_by_age = lists.nodes_came[pool] == lists.nodes_most[pool]
     if is_by_age and gpus >= lists.taken_gpus[pool]:
         for node in range(lists.taken_node[pool], end):
@@ -127,7 +128,7 @@ def nodes_for(waiting: Counts, size: int) -> int:
         left = waiting[gpus]
         room = gpus
         while left > 0 and room <= size:
-            # Each of these nodes takes as many as it has room for, the last of them perhaps fewer.
+            # Each of these nodes takes as many pods as fit; the last may take fewer.
             each = room // gpus
             full = min(free[room], left // each)
             free[room] -= full

@@ -64,7 +64,7 @@ class Trial:
 
     def __call__(self, settings: Sequence[Numbers]) -> list[SettingOutcome]:
         """Return the outcomes of settings, in their order."""
-        # What came from another process can't be written to, and compiled replays take only what can.
+        # Arrays from another process are read-only, and compiled replays need writable ones.
         demand = numpy.require(self.demand, requirements="W")
         return [self._outcome(values, demand) for values in settings]
 

@@ -126,7 +126,7 @@ class OnNodes(Searched):
         own = len(self.hpa.parameters)
         settings, service = self.hpa.settled(values[:own], service)
         nodes = self.pool.with_values(values[own:])
-        # More pods than fit the pool would only wait.
+        # Pods beyond the pool's capacity would only wait.
         most = int(min(service.most, nodes.most * self.pool.pods_per_node))
         least = min(int(service.least), most)
         first = int(min(max(least, math.ceil(float(demand[0]))), most))

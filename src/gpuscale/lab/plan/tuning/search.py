@@ -103,7 +103,8 @@ class Search:
                 tried = waiting[first : first + _ROUND]
                 outcomes += self._replayed(begin, end, tried)
                 yield len(tried)
-            # What is short more often here than it may be in all can't keep the promise.
+            # Settings with more short steps on the slice than allowed in all can't keep the
+            # promise.
             most = self._question.promise * self._steps
             may = undominated_first([each for each in outcomes if each.short_steps <= most])
             may_not = sorted(outcomes, key=lambda each: (each.short_steps, each.paid_steps))

@@ -34,11 +34,12 @@ def workers(on: str | None, count: int) -> Iterator[Each]:
     import joblib
 
     with ExitStack() as stack:
-        # Replays on nodes ignore it too, each by itself, which threads undo for each other.
+        # Replays on nodes suppress this warning too; in threads they would restore it for each
+        # other.
         stack.enter_context(catch_warnings())
         filterwarnings("ignore", "First-class function type feature is experimental")
         if on is None:
-            # Compiled replays let go of the interpreter's lock.
+            # Compiled replays release the GIL.
             where = {"backend": "loky" if compiling.numba() is None else "threading"}
             settings: dict[str, Any] = {**where, "n_jobs": count}
         else:

@@ -158,7 +158,7 @@ class Cloud:
             raise UsageError(f"{found} from_nodes {size} and to_nodes above it, at most {most}")
 
     def _nodes(self) -> list[PoolNode]:
-        busy = self._cluster.index.busy.get  # faster than asking a Counter for what it has not
+        busy = self._cluster.index.busy.get  # quicker than a Counter's default for missing keys
         present = [
             PoolNode(self._pool_of[name], state, ready=True, empty=not busy(name))
             for name, state in self._cluster.node_states().items()

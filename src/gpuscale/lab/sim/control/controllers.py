@@ -74,7 +74,8 @@ def live_pods(cluster: Cluster, deployment: Deployment) -> list[Pod]:
 
 def _scale_in(cluster: Cluster, deployment: Deployment, pods: list[Pod], now_ms: int) -> list[str]:
     surplus = max(0, len(pods) - deployment.replicas)
-    # Of those created together Kubernetes' choice is arbitrary; names, which are drawn, must not decide it.
+    # Among pods created together Kubernetes' choice is arbitrary; here it must not depend on their
+    # random names.
     latest_first = pods[::-1]
     leaving = sorted(latest_first, key=_leaves_first)[:surplus]
     owner = f"ReplicaSet/{replica_set_name(cluster, deployment)}"

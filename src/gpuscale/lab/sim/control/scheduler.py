@@ -21,7 +21,7 @@ class Scheduler:
         if not cluster.index.waiting:
             return ()
         placer = Placer(cluster.node_states().values())
-        # As the scheduling queue gives them: by priority, then by age.
+        # The order of the scheduling queue: by priority, then age.
         waiting = sorted(
             cluster.unscheduled(), key=lambda pod: (-pod.spec.priority, pod.metadata.creation_ms)
         )

@@ -76,7 +76,8 @@ def row(
         deployment = f"{hpa.metadata.namespace}/{hpa.target.name}"
         values[f"hpa/{name}/current"] = world.cluster.deployments[deployment].replicas
         if hpa.metrics:
-            # The number that the metric's value is held against, whichever form the target has.
+            # The number that the controller compares with the metric's value, in any form of
+            # target.
             target = hpa.metrics[0 if shown is None else shown.metric].target
             quantity = target.average_value or target.value
             percent = target.average_utilization

@@ -128,7 +128,7 @@ def _hours(
         _total(columns.nodes_coming[:, at]) * pool.gpus for at, pool in enumerate(run.pools)
     )
     for index, each in enumerate(workloads):
-        # What had GPUs after a step and does not serve in the next one.
+        # Pods that had GPUs after a step and don't serve in the next one.
         late = columns.placed[:-1, index] - columns.ready[1:, index]
         starting += _total(late) * each.service.gpus
     starting_hours = starting * hours_a_step

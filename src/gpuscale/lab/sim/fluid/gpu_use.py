@@ -56,7 +56,7 @@ def gpu_operator(setup: Setup, namespace: str, metric: PodsMetric | ObjectMetric
             return None
         of = entry.rule.labels
         label = of.label_for(kind)
-        # Where labels have other values, the series are of the exporter's own pod, and none is found.
+        # With other values in the labels, series are the exporter's own, and none matches a pod.
         known = {label: names[0]} | ({of.label_for(NAMESPACES): within} if within else {})
         selector = metric.selector or Selector()
         text = custom_query(
@@ -72,7 +72,7 @@ def gpu_operator(setup: Setup, namespace: str, metric: PodsMetric | ObjectMetric
         return None
     if name not in recorded:
         return operator
-    # One series for each object: the rule's own operator leaves it as it is.
+    # One series for each object: the rule's operator leaves it unchanged.
     operator, by = recorded[name]
     one_each = known.keys() <= by <= known.keys() | common_labels(setup).keys()
     return operator if one_each else None

@@ -76,7 +76,7 @@ def _demand(workloads: Sequence[FluidWorkload], times: Numbers) -> Table:
     for index, each in enumerate(workloads):
         came = numpy.diff(requests_until(each.setup.load, times))
         demand[:, index] = came / (each.setup.model.largest_rate * numpy.diff(times))
-    # Rounding may leave a little less than nothing.
+    # Rounding may give a tiny negative number.
     return numpy.maximum(demand, 0.0)
 
 
@@ -149,7 +149,7 @@ def _workload(setup: Setup, workload: ServiceSetup, step_s: float) -> FluidWorkl
         lag = _lag(setup, signal.interval_ms)
         policy, settings = _policy(setup, hpa, signal, step_s, lag)
         least, most = hpa.min_replicas or 1, hpa.max_replicas
-    home = home_pool(setup, deployment) or setup.pools[0]  # there is one: `_faults` looked
+    home = home_pool(setup, deployment) or setup.pools[0]  # it exists: `_faults` has checked
     empty = NodeState(home.pool.node(home.pool.name))
     service = FleetService(
         name=workload.deployment,
@@ -216,7 +216,7 @@ def _lag(setup: Setup, interval_ms: int) -> int:
 def fleet_pool(setup: Setup, pool: CloudPool) -> FleetPool:
     """Return a scenario's pool in its form for a fleet."""
     autoscaler = setup.autoscaler
-    # A pod has to be old enough, and a scan has to see it.
+    # A pod must be old enough, and the next scan must find it.
     seen_ms = autoscaler.gpu_pod_age_ms + setup.scan_interval_ms
     return FleetPool(
         name=pool.pool.name,

@@ -84,7 +84,7 @@ def _of_gpus(
     model = workload.model
     is_whole = isinstance(metric, ObjectMetric)
     if is_whole:
-        # The object's series are of all GPUs. Those that are idle are no part of a sum, and no largest value.
+        # The object's series include all GPUs. Idle ones add nothing to a sum or a maximum.
         may_idle = any(pool.gpus != model.gpus for pool in setup.pools)
         if len(setup.deployments) != 1 or (operator in {"avg", "min"} and may_idle):
             return None
@@ -95,7 +95,7 @@ def _of_gpus(
         waiting=0.0,
         shows=TOTAL if is_whole and is_sum else MEAN,
         interval_ms=setup.pipeline.scrape_interval,
-        unit=model.gpus if is_sum else 1,  # each GPU reads whole per cents
+        unit=model.gpus if is_sum else 1,  # a GPU reports whole per cents
     )
 
 
@@ -117,7 +117,7 @@ def _rule_of(
         except GpuscaleError:
             continue
         if names is None:
-            return None  # it may be of any series
+            return None  # it may read any series
         for series in sorted(names):
             if rule.api_name(series) == metric.name:
                 is_of_pods = is_external or series not in _OF_DEPLOYMENT

@@ -44,7 +44,7 @@ class FormulaClient(VirtualMetricsClient):
     ) -> Sequence[MetricValue]:
         """Return a metric of the selected pods; a pod without a value is left out."""
         names = self.directory.names(PODS, namespace, parse_selector(selector))
-        # One name is enough for the errors that a plan may raise.
+        # One name is enough for a plan's possible errors.
         plan = plan_custom(
             self.catalogue, KUBERNETES, "pods", namespace, names[:1], metric, Selector()
         )

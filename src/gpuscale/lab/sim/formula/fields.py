@@ -36,7 +36,7 @@ def owner_labels(setup: Setup) -> tuple[str, str]:
 def known_fields(setup: Setup) -> frozenset[str]:
     """Return the GPU series that have a formula in a scenario."""
     if setup.pipeline.honor_labels:
-        return frozenset()  # idle GPUs have the labels of pods
+        return frozenset()  # idle GPUs have pod labels
     served = {row.name for row in setup.counters if row.type != "label" and row.field == row.name}
     known = FIELDS & served
     return known | _OF_PROCESSES.keys() if setup.pipeline.style == "ack" else known

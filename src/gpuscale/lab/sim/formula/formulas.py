@@ -92,13 +92,13 @@ class Formulas:
         if formula is not None:
             return self._selector(formula)
         if isinstance(node, tree.Subquery | tree.SelectRange):
-            return node  # it looks back, and a formula knows the latest scrape
+            return node  # it reads past samples, and a formula knows only the latest scrape
         if (
             isinstance(node, tree.Call)
             and node.function == "timestamp"
             and self.of(node.arguments[0])
         ):
-            return node  # of a selector it is the time of the sample, of an expression that of the query
+            return node  # for a selector it is the sample's time, for an expression the query's
         changed: dict[str, Any] = {}
         for field in fields(node):
             value = getattr(node, field.name)
@@ -110,7 +110,7 @@ class Formulas:
 
     def _selector(self, formula: Formula) -> tree.Select:
         if formula not in self._selectors:
-            # No text of a query can have this name.
+            # A name that no query's text can contain.
             name = f"\0formula {len(self._selectors)}"
             matchers = (Matcher(METRIC_NAME, MatchOp.EQUAL, name),)
             self._by_selector[matchers] = formula

@@ -124,7 +124,7 @@ class ScenarioQueries:
                 yield _Query(by, rule.query.root, looks_back=group.offset_ms != 0)
         for scaled in self._setup.scaled_objects:
             by = f"ScaledObject {scaled.metadata.name}"
-            # KEDA asks for the last whole second, which may be before the latest scrape.
+            # KEDA queries at the last whole second, which may be before the latest scrape.
             looks_back = self._setup.pipeline.scrape_interval % 1000 != 0
             yield from _parsed(by, prometheus_queries(scaled), looks_back=looks_back)
         for trigger in self._triggers:
@@ -152,7 +152,7 @@ class ScenarioQueries:
         try:
             matchers = parse_matchers(rule.series_query)
         except QueryError:
-            return set()  # it finds nothing, in the store neither
+            return set()  # it finds nothing in a store either
         takes = [each.predicate() for each in matchers if each.name == METRIC_NAME]
         return {
             name
@@ -183,7 +183,7 @@ class ScenarioQueries:
         takes_first = any(
             isinstance(each, Aggregate) and each.operator in _TAKE_FIRST for each in _nodes(root)
         )
-        # Series that were recorded from formulas come in another order, as the results of formulas do.
+        # Recorded results of formulas may be in another order than recorded results of the store.
         hangs_on_order = takes_first and bool(self.fields)
         return hangs_on_order or self.formulas.is_open(root)
 

@@ -52,7 +52,7 @@ class FormulaSamples(Evaluable):
                 check=query.check,
             )
         except UncoveredError:
-            raise  # it asks for samples of the store, and says of when
+            raise  # reads the store's samples, with their times
         except QueryError as error:
             raise FailedQueryError from error
 

@@ -60,7 +60,7 @@ class DeploymentQueries:
         return {
             "replicaSets": "group by (replicaset) (last_over_time(kube_replicaset_owner{"
             f'{self._in_namespace},owner_kind="Deployment",owner_name={go_quote(self.name)}}}{over}))',
-            # Where ReplicaSets have no series, those of pods say which of them there are.
+            # If ReplicaSets have no series, the pods' owners name them.
             "podOwners": f"group by (owner_name) (last_over_time(kube_pod_owner{{{self._in_namespace},"
             f'owner_kind="ReplicaSet",{by_name}}}{over}))',
         }
@@ -87,7 +87,7 @@ class DeploymentQueries:
             "seen": f"count({self.gpu_percents})",
             "impossible": f"count({self._percents} > {_PERCENT.highest} "
             f"or {self._percents} < {_PERCENT.lowest})",
-            # A cluster without a GPU node has 0 of them, where kube-state-metrics is there to say so.
+            # A cluster without GPU nodes has 0 of them, if kube-state-metrics is there to show it.
             "nodes": f"count({gpus} > 0) or 0 * count(kube_node_info)",
         }
         return found if self.demand is None else {**found, "rate": f"sum({self.demand})"}

@@ -59,7 +59,7 @@ def read_recording(text: str, source: str) -> Recording:
         ConfigError: with every bad line up to the tenth.
     """
     is_json = source.removesuffix(".gz").endswith((".jsonl", ".ndjson"))
-    text = text.removeprefix("\ufeff")  # of spreadsheets
+    text = text.removeprefix("\ufeff")  # a spreadsheet's byte order mark
     return recording_of(_json_lines(text, source) if is_json else _csv_lines(text, source), source)
 
 

@@ -105,12 +105,12 @@ def _scenario(
         "manifests": [{"file": MANIFESTS}],
         **({} if rules is None else {"rules": {"file": RULES}}),
         "pipeline": {
-            # Rules say by the labels that they name how the cluster's Prometheus scrapes.
+            # The labels in a rule show how the cluster's Prometheus scrapes.
             "style": "ack" if "DCGM_CUSTOM_" in texts else "dcgm",
             "honorLabels": "exported_pod" not in texts,
             "scrapeInterval": format_duration(min(15_000, recording.step_ms)),
         },
-        # Memory is not replayed, so any that is large enough will do.
+        # Memory is not replayed, so any sufficient amount will do.
         **({"gpuModels": [{"name": facts.gpu_model, "memoryGib": 80}]} if described else {}),
         "nodePools": [pool],
         "workloads": [
@@ -231,7 +231,7 @@ def _recorded_rows(recording: Recording, facts: RecordingFacts) -> Iterator[tupl
         yield (
             f"{time_s:.3f}",
             *("" if each is None else f"{each:.9g}" for each in values),
-            # Bytes of a target have more digits.
+            # A target in bytes has more digits.
             *("" if each is None else f"{each:.15g}" for each in of_hpa),
             *stated,
         )

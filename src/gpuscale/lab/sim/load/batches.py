@@ -145,7 +145,7 @@ class Batches:
         if not freest:
             return None
         pod, room = freest[0][3], self._batching.kv_tokens
-        if room is None or not pod.batch:  # what is larger than the cache is served alone
+        if room is None or not pod.batch:  # a request larger than the cache is served alone
             return pod
         return pod if pod.reserved + self._batching.prompt_tokens + self._head <= room else None
 
@@ -162,7 +162,7 @@ class Batches:
             end_s = pod.at_s + left * self._batching.curve.seconds(len(pod.batch))
             heapq.heappush(self._ends, (end_s, pod.batch[0].number, pod.version, pod))
         else:
-            pod.progress = 0.0  # so that it stays exact in runs of weeks
+            pod.progress = 0.0  # so that it stays exact over weeks
         self._offer(pod)
 
     def _offer(self, pod: _Pod) -> None:

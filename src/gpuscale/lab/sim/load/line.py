@@ -62,7 +62,7 @@ class WaitingLine:
         served = self._service.served_at(now_ms, ready_pods)
         while self._requests and self._requests[0].place <= served + _ALMOST:
             request = self._requests.popleft()
-            # Who waits is served at the full rate.
+            # Waiting requests are served at the full rate.
             waited_ms = 1000 * (request.place - self._served) / self._rate(ready_pods)
             left_ms = min(float(now_ms), self._looked_ms + waited_ms)
             least_ms = 1000 * self._service.model.least_seconds

@@ -136,7 +136,7 @@ class OneByOne(SimulatedService):
             came_s = self.line.popleft()
             self._servers.forget()
             self.timed_out += 1
-            # It left when its time was over, which may be before anyone looked.
+            # Its client gave up at the end of its patience, maybe before this look.
             self.waiting_s -= moment_s - came_s - self.model.timeout_s
 
     def _go_to(self, moment_s: float) -> None:

@@ -174,7 +174,8 @@ class PodTargets:
         """Add each pod's share of the requests since the last scrape."""
         for name, values in self._counts(service).items():
             before = self._counted.get(name, [0.0] * len(values))
-            # Shares are computed from all requests so far at each scrape: rounding may take a little back.
+            # Shares are recomputed from all requests at each scrape, so rounding may lower one
+            # slightly.
             more = [max(0.0, new - old) for new, old in zip(values, before, strict=True)]
             self._counted[name] = [old + new for old, new in zip(before, more, strict=True)]
             for pod in self._pods.values() if ready else ():

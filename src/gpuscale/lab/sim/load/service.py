@@ -240,11 +240,11 @@ class SimulatedService:
             left -= taken
             if taken < count:
                 cohorts.appendleft((came_s, count - taken))
-        # Rounding must not add up: without cohorts nothing waits.
+        # Rounding errors must not add up: without cohorts nothing waits.
         self.waiting = max(0.0, queued - (room - left)) if cohorts else 0.0
         over = self.waiting - self.model.queue_limit
         if over > 0:
-            # Who came last is turned away.
+            # The latest arrivals are refused.
             self.rejected += over
             self.waiting = self.model.queue_limit
             while over > 0 and cohorts:

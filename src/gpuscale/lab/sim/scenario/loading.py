@@ -129,7 +129,7 @@ class _Resolver:
             raise ConfigError(*self._references.problems)
         autoscaler, name = self._spec.node_autoscaler, self._spec.pipeline.agent_service
         labels = {"app.kubernetes.io/name": name}
-        # The node agents stand behind it; Object metrics may describe it.
+        # The node agents' Service, which Object metrics may describe.
         agents = Service(ObjectMeta(name, self._spec.pipeline.agent_namespace, labels), labels)
         return Setup(
             name=self._scenario.metadata.name,

@@ -1,4 +1,4 @@
-"""What touches the world: load that is sent, signals that are read, the cluster that is looked at."""
+"""External actions of a calibration: load, signals, cluster reads."""
 
 from typing import TYPE_CHECKING
 

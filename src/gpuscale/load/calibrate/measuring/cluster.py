@@ -1,4 +1,4 @@
-"""A workload on a cluster: its one replica, whether it stays one, and the metrics that its HPA scales on.
+"""A calibrated workload on a cluster: its only replica, and the metrics of its HPA.
 
 Nothing is changed: what has to be another way is said, with the command for it.
 """
@@ -155,7 +155,7 @@ def _url_of(pod: JsonObject) -> str:
 
 
 class ClusterReader:
-    """What the metrics API says of the replica: the very values that its HPA sees.
+    """Reads the replica's metrics from the metrics API, as the HPA sees them.
 
     Args:
         settings: of the cluster.

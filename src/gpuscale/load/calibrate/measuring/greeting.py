@@ -1,4 +1,4 @@
-"""The first request, alone, with a look at its answer's header for what would spoil a calibration."""
+"""A first single request, with a check of its response headers for what would spoil a calibration."""
 
 import asyncio
 import ssl
@@ -12,7 +12,7 @@ _HITS = ("x-cache", "cf-cache-status", "x-cache-status", "x-proxy-cache")
 
 
 async def greet(target: LoadTarget, url: str, timeout_s: float) -> tuple[str, ...]:
-    """Return what is doubtful of the service's answers.
+    """Return doubts about the service's responses.
 
     Raises:
         UnavailableError: no answer.

@@ -1,4 +1,4 @@
-"""Values of signals while a level runs: from a page of metrics, or from a Prometheus."""
+"""Reads signals while a level runs: from a metrics page, or from Prometheus."""
 
 import asyncio
 import math
@@ -50,7 +50,7 @@ class SignalReader(Protocol):
 
 
 def read_signal(text: str) -> SignalCandidate:
-    """Return the signal of `NAME=QUERY`, or of a query alone, which is its own name.
+    """Parse `NAME=QUERY`, or a query, which is then its own name.
 
     Raises:
         ValueError: it is no PromQL.
@@ -66,7 +66,7 @@ def read_signal(text: str) -> SignalCandidate:
 
 
 def added(value: Value) -> float | None:
-    """Return the sum of a result's values; None of one without any, which is not zero."""
+    """Return the sum of a result's values; None if it has none."""
     match value:
         case Scalar():
             total = value.value

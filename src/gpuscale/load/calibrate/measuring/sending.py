@@ -1,4 +1,4 @@
-"""One level on the wire: requests when they are due, signals meanwhile, and an early end where it fails."""
+"""Sends one level: requests on schedule, signals meanwhile, and an early end if it fails."""
 
 import asyncio
 import time
@@ -69,7 +69,7 @@ class Loader:
     """How often signals are read."""
 
     async def alone(self) -> tuple[Baseline, RequestCounts]:
-        """Return the latencies of requests one after the other, the first few left out, and what came."""
+        """Return the latencies of sequential requests, without the first few, and the counts."""
         ended = asyncio.Event()
         plan = LoadPlan(
             self.request,
@@ -99,7 +99,7 @@ class Loader:
         return Baseline(tuple(found), late), counts
 
     async def level(self, plan: LevelPlan) -> Level:
-        """Return what was measured at one rate; it ends early where it is hopeless or the user says so."""
+        """Return one rate's measurement; it ends early if it fails or the user stops it."""
         unit = poisson(int(plan.rate * plan.length_s * 1.3) + 100, plan.seed)
         arrivals = [due for each in unit if (due := each / plan.rate) < plan.length_s]
         ended = asyncio.Event()
@@ -125,7 +125,7 @@ class Loader:
             level,
             signals={
                 **{name: tuple(values) for name, values in taken.signals.items()},
-                # By Little's law; counting now and then would be less exact.
+                # By Little's law, which is more exact than counting at intervals.
                 IN_FLIGHT: ()
                 if level.mean_ms is None
                 else (level.answered_per_s * level.mean_ms / 1000,),
@@ -134,7 +134,7 @@ class Loader:
         )
 
     async def drain(self, baseline: Baseline) -> None:
-        """Wait until the service is through with what an overload left: single requests are quick again."""
+        """Wait until the service has recovered from an overload, so that single requests are quick again."""
         end_s = time.monotonic() + _DRAIN_S
         while time.monotonic() < end_s and not self.stop.is_set():
             plan = LoadPlan(
@@ -162,7 +162,7 @@ class Loader:
 
 
 async def _watch_lateness(late_ms: list[float]) -> None:
-    """Record how late this process has the processor, at moments of its own.
+    """Measure how late this process gets the processor, at times of its own.
 
     Users who wait for answers have no moment at which a request is due, and so nothing to be late for.
     """
@@ -173,7 +173,7 @@ async def _watch_lateness(late_ms: list[float]) -> None:
             while (ahead_s := due_s - time.monotonic()) > 0:
                 await alarm.wait(ahead_s)
             late_ms.append(1000 * (time.monotonic() - due_s))
-            # Never twice in a row without a turn of the event loop, however late.
+            # The event loop gets a turn in between, however late the requests are.
             await asyncio.sleep(0)
 
 
@@ -183,7 +183,7 @@ async def _relay(stop: asyncio.Event, ended: asyncio.Event) -> None:
 
 
 class _Taken:
-    """What a level's seconds add up to; those of the warm-up are left out."""
+    """The sum of a level's seconds, without the warm-up."""
 
     def __init__(self, plan: LevelPlan, objective: Objective) -> None:
         self.cut = ""
@@ -196,7 +196,7 @@ class _Taken:
         self._bad_seconds = 0
 
     def add(self, second: Second) -> None:
-        """Count a second, and notice where going on is of no use."""
+        """Add a second, and notice if it is useless to go on."""
         if not self._plan.warmup_s <= second.index < self._plan.length_s:
             return
         self._end_s = second.index + 1
@@ -247,6 +247,6 @@ class _Taken:
 
 
 def _failed(counts: RequestCounts) -> int:
-    """Return requests without an answer that a user can use."""
+    """Return the number of requests without a useful response."""
     refused = sum(count for key, count in counts.statuses.items() if key >= 300)
     return refused + sum(counts.faults.values()) + counts.not_sent

@@ -1,4 +1,4 @@
-"""A calibration from the first request to the check, within its time; what was measured is kept."""
+"""A whole calibration, from the first request to the check, within a time limit."""
 
 import asyncio
 import time
@@ -40,7 +40,7 @@ class PredictionCheck:
 
     @property
     def difference(self) -> float | None:
-        """Return measured by predicted, less one."""
+        """Return measured divided by predicted, minus one."""
         return None if self.measured_ms is None else self.measured_ms / self.predicted_ms - 1
 
 
@@ -59,7 +59,7 @@ class Session:
     say: Callable[[str], None]
 
     async def run(self) -> tuple[Measurements, Analysis, PredictionCheck | str]:
-        """Return what was measured, what it says, and the check, or why there is none.
+        """Return the measurements, the conclusions, and the check or why there is none.
 
         Raises:
             UnavailableError: the service answers no single request.
@@ -107,7 +107,7 @@ class Session:
         return measured, await asyncio.to_thread(analyse, measured, self.settings.headroom), check
 
     def _allowed(self, step: Next | Done, end_s: float, levels: list[Level]) -> Next | Done:
-        """Return the step, or the end where the user or the time says so."""
+        """Return the next step, or the end if the user or the time limit says so."""
         if self.loader.stop.is_set():
             return Done("interrupted", is_whole=False)
         if isinstance(step, Done):
@@ -132,7 +132,7 @@ class Session:
     async def _check(
         self, analysis: Analysis, baseline: Baseline, levels: list[Level], end_s: float
     ) -> PredictionCheck | str:
-        """Step from half the target's rate to all of it, and compare; return why where that can't be done."""
+        """Step the load from half the target's rate to all of it, and compare; return why if impossible."""
         curve, limit = analysis.curve, analysis.limit
         if not self.settings.checks:
             return LEFT_OUT

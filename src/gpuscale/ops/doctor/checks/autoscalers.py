@@ -154,7 +154,7 @@ def _gpu_request(snapshot: Snapshot, look: HpaLook) -> Iterator[ClusterFinding]:
     if workload is None or wants_gpus(workload.child("spec").child("template")):
         return
     for metric in look.metrics:
-        # With values, GPUs are known to be its pods', by whatever scheme they are handed out.
+        # If the metric has values, GPUs are evidently tied to the pods, by whatever scheme.
         if (
             isinstance(metric.spec, PodsMetric)
             and metric.spec.name in _GPU_METRICS
@@ -244,7 +244,7 @@ def _limits(look: HpaLook) -> Iterator[ClusterFinding]:
         )
         return
     if any(spec_unit_fault(metric.spec) for metric in look.metrics):
-        return  # More replicas are wanted for a target in another unit, which lint names.
+        return  # Lint names the target in another unit, which is why more replicas are wanted.
     limited = _condition(look, SCALING_LIMITED)
     if limited is not None and limited.text("reason") == "TooManyReplicas":
         yield AT_MAX.found(
@@ -273,7 +273,7 @@ def _lint(snapshot: Snapshot) -> Iterator[ClusterFinding]:
     try:
         report = lint(texts, kubernetes=snapshot.kubernetes)
     except ConfigError:
-        return  # Something that lint does not read, such as rules that are no YAML.
+        return  # Something that lint can't read, such as rules that are no YAML.
     for each in report.findings:
         if each.check.severity is Severity.NOTE or not each.where.file.startswith("hpa/"):
             continue

@@ -116,7 +116,8 @@ def _wanting(snapshot: Snapshot, namespace: str) -> HpaLook | None:
 
 def _waiting(snapshot: Snapshot) -> Iterator[ClusterFinding]:
     nodes = facts.gpu_nodes(snapshot)
-    # More nodes would not help a pod that taints, a selector or a volume keeps off; it is reported there.
+    # More nodes would not help a pod that taints, a selector or a volume keeps off; that is
+    # reported there.
     waiting = [
         pod
         for pod in facts.waiting_pods(snapshot)
@@ -124,7 +125,7 @@ def _waiting(snapshot: Snapshot) -> Iterator[ClusterFinding]:
         and facts.full_name(pod) not in explained(snapshot)
     ]
     if not waiting or (not nodes and not adds_nodes(snapshot)):
-        return  # Without nodes and a node autoscaler, that is reported already.
+        return  # No nodes and no node autoscaler: another check reports that.
     if not adds_nodes(snapshot):
         if not snapshot.hides("autoscaler-status"):
             yield _alone(waiting)

@@ -313,7 +313,7 @@ def _conditions(
     namespace, _, name = place.partition("/")
     describe = f"kubectl describe {kind} -n {namespace} {name}"
     ready = found.get("Ready")
-    # KEDA makes conditions Unknown, without a reason, before it first looks.
+    # KEDA sets conditions to Unknown without a reason before its first look.
     if ready is not None and ready.text("status") != "True" and ready.text("reason"):
         said = f"{ready.text('reason')}: {ready.text('message')}"
         events = "; ".join(

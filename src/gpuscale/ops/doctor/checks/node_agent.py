@@ -126,7 +126,7 @@ def agent_findings(snapshot: Snapshot) -> Iterator[ClusterFinding]:
     nodes = facts.gpu_nodes(snapshot)
     pods = facts.agent_pods(snapshot)
     is_known = bool(pods or facts.agent_sets(snapshot) or snapshot.hides("pods"))
-    # Where GPUs' series have values somebody measures, by whatever name it runs.
+    # If GPU series have values, some exporter measures, under whatever name.
     served = (metric for look in snapshot.hpas for metric in look.metrics if metric.values)
     is_measured = bool(snapshot.prometheus.usage or snapshot.prometheus.names) or any(
         is_of_gpu(metric.spec.name) for metric in served
@@ -157,7 +157,7 @@ def agent_findings(snapshot: Snapshot) -> Iterator[ClusterFinding]:
     }
     for look in snapshot.agents:
         if look.is_locked:
-            continue  # it is among what was not looked at
+            continue  # reported as a part that could not be read
         if look.fault and _hangs(snapshot, look, down):
             yield AGENT_SILENT.found(
                 f"pod/{look.pod}",
@@ -385,9 +385,9 @@ def _utilization(look: AgentLook) -> Iterator[ClusterFinding]:
     place = f"-n {_namespace(look)} {_pod(look)}"
     names = sorted(name for name in look.families if name.startswith("DCGM_"))
     if not names and any(name.startswith(_OWN) for name in look.families):
-        return  # Our own agent, which says why itself.
+        return  # Our own agent, whose page gives the reason itself.
     if not names:
-        # Something else answers, or dcgm-exporter without a GPU.
+        # Not an agent, or dcgm-exporter without a GPU.
         yield NO_GPU_UTIL.found(
             f"pod/{look.pod}",
             f"The agent on node {look.node} serves no series of GPUs at all.",

@@ -332,7 +332,8 @@ def _failed_claims(snapshot: Snapshot) -> Iterator[ClusterFinding]:
     by_pool: dict[str, tuple[str, str, str]] = {}
     for name, (reason, message) in failures.items():
         claimed = facts.labels(claims[name]).get(facts.NODE_POOL, "") if name in claims else ""
-        # A claim that failed is deleted, and what is left is its name: that of its pool, and five letters.
+        # A failed NodeClaim is deleted; what remains is its name, made of its pool's and five
+        # letters.
         pool = claimed or name.rpartition("-")[0]
         if pool in _waiting_for(snapshot):
             by_pool[pool] = (name, reason, message)

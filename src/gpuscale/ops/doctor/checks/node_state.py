@@ -60,7 +60,7 @@ def node_state_findings(snapshot: Snapshot) -> Iterator[ClusterFinding]:
     for node in facts.gpu_nodes(snapshot):
         name = facts.name(node)
         momentary = facts.momentary(snapshot, node)
-        if momentary:  # Who removes a node also cordons it.
+        if momentary:  # A node about to be removed is cordoned too.
             taint, moment = momentary[0]
             yield GPU_NODE_OUT_OF_USE.found(
                 f"node/{name}",

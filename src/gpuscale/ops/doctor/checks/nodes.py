@@ -273,7 +273,7 @@ def _logs(pod: Fields) -> str:
 def _taints(snapshot: Snapshot, nodes: Sequence[Fields]) -> Iterator[ClusterFinding]:
     if not nodes:
         return
-    # Where nodes may still come, those that are there say nothing of the ones to come.
+    # If nodes may still be added, the present ones don't tell what those will offer.
     stuck = {
         f"{facts.namespace(pod)}/{facts.maker(snapshot, pod)[1]}"
         for pod in facts.waiting_pods(snapshot)

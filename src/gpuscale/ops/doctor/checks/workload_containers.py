@@ -234,7 +234,7 @@ def _ask_for_fewer(snapshot: Snapshot, key: Key, pod: Fields, most: int) -> Fix:
         for resource, amount in resources.quantities("limits").items():
             if not counts_gpus(resource) or amount.nano <= most * 1_000_000_000:
                 continue
-            # The API server refuses a limit below a request that is written beside it.
+            # The API server refuses a limit below the request beside it.
             is_both = resource in resources.quantities("requests")
             options = ("limits", "requests") if is_both else ("limits",)
             commands.append(

@@ -161,7 +161,7 @@ def _failure(snapshot: Snapshot, key: Key, body: Fields) -> str:
     if failure is not None and failure.text("status") == "True":
         return f"{failure.text('reason')}: {failure.text('message')}"
     if key[0] != "StatefulSet" or _missing(body) <= 0:
-        return ""  # Of a StatefulSet, events alone say it, which stay for an hour.
+        return ""  # For a StatefulSet only events show it, which are kept for an hour.
     return _refusals(snapshot).get(key, "")
 
 

@@ -72,7 +72,7 @@ def _preempted(snapshot: Snapshot) -> Iterator[ClusterFinding]:
     found: dict[Key, list[Fields]] = {}
     for event in snapshot.all("preemptions"):
         victim = facts.service_fields(event.child("involvedObject"))
-        # The pod is gone; its name is that of its ReplicaSet or StatefulSet, and a suffix.
+        # The pod is gone; its name is its ReplicaSet's or StatefulSet's, with a suffix.
         name, place = facts.name(victim).rpartition("-")[0], facts.namespace(victim)
         body = facts.named(snapshot, "ReplicaSet", place, name)
         kind, called = (None if body is None else facts.controller(body)) or ("StatefulSet", name)

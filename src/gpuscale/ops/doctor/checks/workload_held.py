@@ -66,7 +66,7 @@ class HoldReason:
 def held_back(snapshot: Snapshot, pod: Fields) -> HoldReason | None:
     """Return what keeps the scheduler from trying a pod; None if it tries."""
     if facts.condition(pod, "PodScheduled") == "":
-        # Without its claims made, a pod does not get as far as the scheduler.
+        # A pod whose claims don't exist yet is not scheduled at all.
         return next(_claims(snapshot, pod), None) or _unscheduled(snapshot, pod)
     gates = [each.text("name") for each in pod.child("spec").items("schedulingGates")]
     queued = _queued(snapshot).get(("Pod", facts.namespace(pod), facts.name(pod)))

@@ -293,7 +293,7 @@ def _obstacle(
     }
     if not tolerated and matching:
         if needs.gpus and keeping_off(snapshot, choice, tolerations):
-            return None  # The taints of all GPU nodes are reported with the nodes.
+            return None  # Taints on all GPU nodes are reported with the nodes.
         taint = untolerated(next(iter(matching)).taints, tolerations)
         return None if taint is None else partial(_tainted, snapshot, taint, _count(matching))
     up = {kind: nodes for kind, nodes in tolerated.items() if kind.is_up}
@@ -319,7 +319,7 @@ def _surge(snapshot: Snapshot, key: Key, pod: Fields) -> Cause | None:
     rolling = spec.child("strategy").child("rollingUpdate")
     replicas = spec.integer("replicas", 1) or 0
     surge = _resolved(rolling, "maxSurge", replicas, is_up=True)
-    # Where both come to 0, one pod may be unavailable.
+    # If both round to 0, one pod may be unavailable.
     ends_first = surge == 0 or _resolved(rolling, "maxUnavailable", replicas, is_up=False) > 0
     is_recreated = spec.child("strategy").text("type") == "Recreate"
     oldest = _oldest_ready(snapshot, key)

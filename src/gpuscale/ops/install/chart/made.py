@@ -103,7 +103,7 @@ def _scale_defaults() -> dict[str, object]:
 def _schema() -> Any:  # noqa: ANN401 - a JSON schema
     """Return the JSON schema of the values file; durations are strings, which Helm passes through."""
     schema = described_schema(Values)
-    # Helm adds it to the values of a chart that is part of another.
+    # Helm adds this key to the values of subcharts.
     schema["properties"]["global"] = {
         "type": "object",
         "description": "Of a chart around this one.",

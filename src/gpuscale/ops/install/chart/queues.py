@@ -14,7 +14,7 @@ def _queues_of_pods() -> str:
     """Return a selector for the series of requests waiting in pods."""
     lengths = [each for each in SIGNALS.values() if _is_length_in_pods(each)]
     matchers = dict.fromkeys(each.matchers for each in lengths if each.matchers)
-    # Series without the label are of the other servers.
+    # Series without this label belong to other servers.
     others = "".join("," + each.replace('="', '=~"|') for each in matchers)
     names = "|".join(name for each in lengths for name in each.spellings)
     return f'{{__name__=~"{names}"{others}}}'

@@ -140,13 +140,14 @@ class Installer:
             if steps is scalers:
                 await self._make_way(plan)
             for step in steps:
-                # Noted before it is tried: an answer that is lost says nothing of what was done.
+                # Recorded before the attempt, as a lost response does not tell whether it
+                # succeeded.
                 self._tried.append(step)
                 if step.is_foreign and step.before is not None:
                     await self._take_over(step.body, step.before)
                 if step.immutable:
                     self._announce(_made_anew(step))
-                    # Its pods have to leave their GPUs first.
+                    # Its pods must free their GPUs first.
                     await self._remove_whole(step, self._waiter, "Foreground")
                 after = await self._patch(step.body, forces=step.is_foreign)
                 self._outcomes[step.reference] = _outcome(step, after)
@@ -159,8 +160,8 @@ class Installer:
                 try:
                     await self._waiter.until_works(step.body)
                 except UnavailableError as error:
-                    # One node that is not well is no reason to leave the others without. That no
-                    # node can ever have a pod is an UpstreamError, which ends the installation.
+                    # One unhealthy node should not keep agents off the others. A node that can
+                    # never run the pod raises UpstreamError, which ends the installation.
                     self._announce(f"warning: {error}; the installation goes on")
 
     async def _make_way(self, plan: Plan) -> None:
@@ -219,16 +220,17 @@ class Installer:
         changes = [ClusterChange(each, ApplyOutcome.KEPT) for each in plan.kept]
         for step in plan.steps:
             if in_the_way(plan.surplus, [step.body]):
-                # KEDA's webhook refuses it while the autoscaler is there that would make way.
+                # KEDA's webhook refuses it while the old autoscaler exists, which is removed
+                # first.
                 changes.append(ClusterChange(step.reference, ApplyOutcome.CREATED))
                 continue
             metadata = step.body["metadata"]
             if step.reference.namespace in new_namespaces:
-                # A dry run makes no namespace, so another stands in for it.
+                # A dry run creates no namespace, so `default` stands in for it.
                 metadata = {**metadata, "namespace": "default"}
             if step.immutable:
                 self._announce(_made_anew(step))
-                # Under another name, because this one is taken until it is done.
+                # Under another name, as this one exists until the replacement is done.
                 metadata = {**metadata, "name": f"{metadata['name']}-anew"}
             body = {**step.body, "metadata": metadata}
             if step.is_foreign and step.before is not None:
@@ -319,7 +321,7 @@ def applied(body: Mapping[str, Any], manager: str) -> dict[str, Any] | None:
     for entry in body["metadata"].get("managedFields", []):
         if entry.get("manager") == manager and entry.get("operation") == "Apply":
             owned = _part(body, entry["fieldsV1"])
-            # What an object is called belongs to nobody, and is wanted all the same.
+            # The identifying fields have no field manager, but are needed.
             names = {k: v for k, v in body["metadata"].items() if k in ("name", "namespace")}
             metadata = {**owned.get("metadata", {}), **names}
             kind = {"apiVersion": body["apiVersion"], "kind": body["kind"]}

@@ -49,7 +49,7 @@ async def keep_count(client: KubeClient, body: Mapping[str, Any]) -> None:
     if kind not in _WORKLOADS:
         return
     found = await _named(client, _WORKLOADS[kind], namespace, name)
-    # Without pods it is what brings the workload back.
+    # Without pods, the ScaledObject is what scales the workload up.
     if found is None or found["spec"].get("replicas", 1) == 0:
         return
     if await client.find(path_of(body)) is not None:

@@ -147,7 +147,7 @@ async def _tried(client: KubeClient, step: ApplyStep) -> ApplyStep:
     try:
         await server_side_apply(client, step.body, forces=True, dryRun="All")
     except ApiStatusError as error:
-        # Other refusals of the object are reported when it is applied.
+        # Other refusals are reported when the object is applied.
         return replace(step, immutable=error.immutable_fields)
     return step
 
@@ -191,7 +191,7 @@ async def server_side_apply(
     """
     query = {
         "fieldManager": FIELD_MANAGER,
-        # Strict: a field that the cluster's version does not know is an error, and not left out.
+        # Strict: a field unknown to the cluster's version is an error, instead of being dropped.
         "fieldValidation": "Strict",
         "force": str(forces).lower(),
         **options,

@@ -110,7 +110,7 @@ async def missing_targets(
         ]
         there = await _workloads(client) if missing else []
     except ApiStatusError:
-        return []  # It may not look, which is no reason not to install.
+        return []  # Missing rights to look are no reason not to install.
     return [_missing(each, there) for each in missing]
 
 

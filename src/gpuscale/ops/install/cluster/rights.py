@@ -141,7 +141,7 @@ def _rules(rights: Iterable[Right]) -> list[Object]:
         verbs[right.group, right.resource, right.name].append(right.verb)
     names: dict[tuple[str, str, tuple[str, ...]], list[str]] = defaultdict(list)
     for (group, resource, name), found in verbs.items():
-        # A rule for any object and one for named ones can't be one.
+        # Rules for any object and for named ones can't be merged.
         names[group, resource, (*found, "" if name else "*")].append(name)
     rules: dict[tuple[str, tuple[str, ...], tuple[str, ...]], list[str]] = defaultdict(list)
     for (group, resource, marked), named in names.items():

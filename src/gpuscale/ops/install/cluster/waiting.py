@@ -95,7 +95,7 @@ class Waiter:
             pods = await self._client.get(path, {"labelSelector": selector})
             events = await self._failed_creations(body)
         except (ApiStatusError, ApiUnreachableError):
-            return []  # Only the reason is not known; the wait goes on.
+            return []  # Only the reason is unknown; the wait goes on.
         return [*creation_faults(body, events), *pod_faults(pods.get("items") or [])]
 
     async def _failed_creations(self, body: Mapping[str, Any]) -> list[Mapping[str, Any]]:

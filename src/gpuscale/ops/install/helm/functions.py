@@ -58,7 +58,7 @@ def as_yaml(data: Data) -> str:
 
 def from_yaml(text: str) -> Data:
     """Parse YAML; an empty text gives None."""
-    # Templates change what they read, and read the same text many times.
+    # A copy, as templates modify parsed data, and parse the same text many times.
     return msgspec.json.decode(_read(text))
 
 

@@ -214,7 +214,7 @@ class Scale(Model):
             yield ("query",), "found query beside signal, expected one of them"
         if self.metrics:
             for name in ("signal", "of", "query", "target", "metric"):
-                # What is as by default may have been written out by a program.
+                # A program may have written out the default values.
                 if getattr(self, name) != type(self).model_fields[name].default:
                     yield (name,), f"found {name} beside metrics, expected it inside of metrics"
         window = self.behavior and self.behavior.scale_down

@@ -13,7 +13,7 @@ from gpuscale.ops.install.scale.scale import Subdomain
 
 _EVERY_TAINT: tuple[Object, ...] = ({"operator": "Exists"},)
 _RESOURCES: Object = {
-    # A CPU limit would delay scrapes and save nothing.
+    # A CPU limit would delay scrapes without saving anything.
     "requests": {"cpu": "20m", "memory": "96Mi"},
     "limits": {"memory": "256Mi"},
 }

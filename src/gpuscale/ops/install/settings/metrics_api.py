@@ -110,7 +110,7 @@ class MetricsApi(ServedPodSettings):
         try:
             return bool(self.rules and load_rules(self.rules, "metricsApi.rules").external_rules)
         except ConfigError:
-            return True  # what is wrong with the rules is said elsewhere
+            return True  # faults of the rules are reported elsewhere
 
     @property
     def scrapes_pods(self) -> bool:

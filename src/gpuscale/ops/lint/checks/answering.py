@@ -104,7 +104,7 @@ def answer_of(
         if inputs.has_all_rules:
             found.append(_not_for(metric, spec, resource, may))
         return None
-    # Where another server may have it, its selectors are that server's: Stackdriver's keys have dots.
+    # A metric of another server may have that server's selectors: Stackdriver's keys contain dots.
     found.extend(_impossible_keys(metric, spec))
     serving = max(fitting, key=lambda each: _likelihood(inputs, spec.name, each))
     if serving.series is None:

@@ -57,7 +57,7 @@ def policy_findings(
     rules = () if behavior is None else (behavior.scale_up, behavior.scale_down)
     own = [tolerance if each.tolerance is None else float(each.tolerance) for each in rules]
     most = max(own, default=tolerance)
-    # The first count at which one replica more or less is within the tolerance.
+    # The lowest count at which one replica more or less is within the tolerance.
     if most > 0 and policy.most * most >= 1:
         yield POLICY_TOLERANCE.found(
             metric.placed.place("spec", "behavior"),

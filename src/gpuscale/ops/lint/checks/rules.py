@@ -223,7 +223,7 @@ def resources_without_rows(rule: AdapterRule) -> list[ResourceType]:
 def _carried(rule: AdapterRule) -> dict[ResourceType, bool]:
     """Return of each resource that a rule maps whether the rows of its query carry the label."""
     series = min(named_series(rule) or (_PLACEHOLDER,))
-    # A template maps resources without naming any: the rows are tried with pods.
+    # A template maps resources without naming any: rows are checked for pods.
     mapped = mapped_resources(rule) or ([PODS] if maps(rule, PODS) else [])
     nodes = {each: custom_node(rule, series, each, _NAMESPACE, Selector()) for each in mapped}
     return {
@@ -337,7 +337,7 @@ def _shadowed(rules: Sequence[PlacedRule], *, external: bool) -> Iterator[LintFi
     last: dict[tuple[str, str, str], PlacedRule] = {}
     for placed in reversed(rules):
         rule = placed.rule
-        # The resources that the rule is sure to find, each with its label.
+        # The resources that the rule certainly finds, each with its label.
         listed = (
             [("", "")]
             if external

@@ -49,7 +49,7 @@ def _findings(placed: PlacedScaledObject, recorded: set[str]) -> Iterator[LintFi
     series: list[str | None] = []
     for index, trigger in enumerate(scaled.triggers):
         if trigger.kind in RESOURCE_TRIGGERS:
-            continue  # They never say that something is to be done at 0.
+            continue  # Their value is never 0, so they never deactivate.
         if trigger.kind != PROMETHEUS:
             series.append(None)
             continue

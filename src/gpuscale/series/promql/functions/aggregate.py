@@ -65,7 +65,7 @@ class Grouping:
         group = self._remembered.get(labels.key)
         if group is None:
             group = self.made(labels)
-            # Texts count, although the store may have them as well.
+            # Texts are counted, although the store may share them.
             size = _ENTRY_BYTES + 16 * len(labels.key) + sum(map(len, labels.key[1:]))
             if _groupings.has_room(size):
                 self._remembered[labels.key] = group
@@ -195,9 +195,9 @@ def _counted_values(rows: Rows, node: Aggregate, label: str, hold: Callable[[int
     texts: Rows = []
     for labels, value, measured_ms in rows:
         text = positional(value)
-        # Its label set goes with it, until all are counted.
+        # Its label set is freed with it, until all are counted.
         hold(sys.getsizeof(text) + 2 * sys.getsizeof(labels.key))
         texts.append((labels.override({label: text}), value, measured_ms))
-    # Without a label means without the one of that name that is set here, too.
+    # `without` a label also drops one of that name that is set here.
     names = (*node.labels, label) if node.by else node.labels
     return _reduced(texts, grouping(names, by=node.by).of, _REDUCERS["count"])

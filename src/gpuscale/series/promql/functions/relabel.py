@@ -84,7 +84,7 @@ def expand(template: str, match: Match, pattern: Pattern) -> str:
 
 def _group(name: str, match: Match, pattern: Pattern) -> str:
     if name.isascii() and name.isdigit():
-        # A longer number names no group, whatever its digits say.
+        # A longer number names no group.
         return (
             (match.group(int(name)) or "") if len(name) < 9 and int(name) <= pattern.groups else ""
         )
@@ -102,6 +102,6 @@ def _bounded(value: str, function: str, hold: Hold) -> str:
 
 
 def _check_label(name: str, role: str, function: str) -> None:
-    # Since release 3 any text that is not empty names a label.
+    # Since release 3 any non-empty text is a valid label name.
     if not name:
         raise QueryError(f"invalid {role} label name in {function}(): {name}")

@@ -46,7 +46,7 @@ def variance(values: Sequence[float]) -> float:
     if not all(map(math.isfinite, values)):
         return NAN
     count = len(values)
-    # Kept between the outermost, so that values that are all equal have none.
+    # Clamped between minimum and maximum, so that equal values have no variance.
     middle = min(max(mean(values), min(values)), max(values))
     distances = [value - middle for value in values]
     squares = total([distance * distance for distance in distances])
@@ -95,7 +95,7 @@ def _added(term: float, sum_so_far: float, error: float) -> tuple[float, float]:
 def deviation_over_time(values: Sequence[float]) -> float:
     """Return the population standard deviation, from `variance_over_time`."""
     squared = variance_over_time(values)
-    # Infinities among the values can make the variance anything.
+    # With infinite values, the variance can be anything.
     return math.sqrt(squared) if squared >= 0 else NAN
 
 

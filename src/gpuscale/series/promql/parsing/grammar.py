@@ -132,7 +132,7 @@ class Parser:
         text += f", expected {expected}" if expected else ""
         return FaultError(token.start, text)
 
-    # A level of nesting is three calls at most, and there may be 200 of them.
+    # A level of nesting takes at most three calls, and 200 levels are allowed.
 
     def _expression(self, least: int = 0) -> Written:
         left = self._operand()
@@ -399,7 +399,7 @@ class Parser:
             raise FaultError(start if context == "offset" else token.start, "duration out of range")
         if abs(seconds) > _MOST_SHIFT_S:
             raise FaultError(token.start, "duration out of range")
-        # Behind one sign an offset ends; behind two, an operator is taken for one of durations.
+        # After one sign an offset ends; after two, an operator belongs to duration arithmetic.
         if signs > 1 and self._kind in _ARITHMETIC:
             raise FaultError(None, "arithmetic on durations is not supported")
         return start, sign * seconds

@@ -42,7 +42,7 @@ def number(text: str) -> float:
     """
     bare = text.replace("_", "")
     if _INTEGER.fullmatch(text) is not None and len(bare) < 20:
-        # A leading zero is octal where the digits allow it.
+        # A leading zero means octal, if the digits allow it.
         base = 16 if bare[1:2] in ("x", "X") else 8 if _OCTAL.fullmatch(text) else 10
         if (whole := int(bare, base)) <= _MOST_INT:
             return float(whole)

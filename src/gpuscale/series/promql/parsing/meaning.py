@@ -181,7 +181,7 @@ def _fault_of_call(name: Token, arguments: Sequence[Written]) -> FaultError | No
             return FaultError(
                 second.start, "expected label selectors only, got vector selector instead"
             )
-        # These may all take the empty text.
+        # These operators may match the empty text.
         arguments = arguments[:1]
     for position, argument in enumerate(arguments):
         wanted = types[min(position, count - 1)]

@@ -72,7 +72,7 @@ def _split(part: Written, level: int, lines: dict[int, str]) -> str:
     if is_long and part.form == "(":
         return f"{indent}(\n{_split(part.parts[0], level + 1, lines)}\n{indent})"
     if isinstance(node, tree.Subquery) and part.form != "(":
-        # Prometheus leaves a short one where it is.
+        # Prometheus keeps a short one on its line.
         return _split(part.parts[0], level, lines) + _window(node) if is_long else line
     if is_long and isinstance(node, tree.Binary):
         left, right = (_split(each, level + 1, lines) for each in part.parts)

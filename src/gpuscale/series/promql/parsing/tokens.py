@@ -68,7 +68,7 @@ _STATEMENT = re.compile(
 _BRACES = re.compile(
     rf"{_SPACE}|(?P<name>[a-zA-Z_]\w*+)|{_QUOTED}|(?P<sign>=~?|![=~]|[,}}])", re.ASCII
 )
-# A comment can't stand where a duration is awaited.
+# A comment is not allowed where a duration is expected.
 _DURATION = re.compile(rf"(?P<space>[ \t\n\r]+)|{_NUMBERS}|(?P<sign>[-+*/%^(),:\]])", re.ASCII)
 _DURATION_WORD = re.compile("[a-zA-Z_]+")
 _ESCAPE_DIGITS = {"x": (2, 16, 255), "u": (4, 16, 0x10FFFF), "U": (8, 16, 0x10FFFF)}
@@ -142,7 +142,7 @@ def _scan(text: str, found: list[Token]) -> None:
                 _check_end(pattern, start, depth, in_brackets=in_brackets)
                 found.append(Token(END, "", start))
                 return
-            # What is written in a rarer way, or wrong.
+            # Uncommon or invalid forms.
             kind, position = _unusual(text, start, pattern)
         else:
             kind, position = str(match.lastgroup), match.end()
@@ -170,7 +170,7 @@ def _scan(text: str, found: list[Token]) -> None:
             elif word == "}":
                 pattern = _STATEMENT
             elif word == ":":
-                # Only where a duration is awaited; elsewhere it is a part of a word.
+                # Only where a duration is expected; elsewhere it belongs to a word.
                 if not had_duration:
                     reason = "unexpected colon before duration in duration expression"
                     raise FaultError(position, reason)
@@ -185,7 +185,7 @@ def _scan(text: str, found: list[Token]) -> None:
             else:
                 kind = _kind_of_word(text, word, position)
         elif kind == "name":
-            # Keywords are names between braces.
+            # Between braces, keywords are label names.
             kind = "identifier"
         elif pattern is _DURATION:
             had_duration = True
@@ -208,7 +208,7 @@ def _check_end(pattern: re.Pattern[str], start: int, depth: int, *, in_brackets:
 def _kind_of_word(text: str, word: str, end: int) -> str:
     lower = word.lower()
     if lower in WORDS:
-        # `fill` is often a metric.
+        # `fill` is often a metric's name.
         if lower.startswith("fill") and text[end:].lstrip(" \t\n\r")[:1] != "(":
             return "identifier"
         return lower

@@ -214,12 +214,12 @@ def counted_values(node: Aggregate, label: str, table: Table, making: Making) ->
         steps, columns = np.nonzero(table.presence())
         numbers = table.values[steps, columns]
         numbers[np.isnan(numbers)] = NAN
-        # By their bits, as the two zeros have different texts.
+        # By their bits, as zero and negative zero have different texts.
         distinct, which = np.unique(numbers.view(np.int64), return_inverse=True)
         pairs = table.of(groups.ids)[columns] * len(distinct) + which
         found, first, place = np.unique(pairs, return_index=True, return_inverse=True)
         if table.measured_ms is not None:
-            # Rows come in the order of the first one that has the value.
+            # Rows are in the order of their value's first occurrence.
             rank = np.argsort(np.argsort(first))
             found, place = found[np.argsort(first)], rank[place]
     shape = len(table.values), len(found)

@@ -186,7 +186,7 @@ def _groups(axis: Axis, names: tuple[str, ...], making: "Making", by: bool) -> G
         made = sum(_GROUP_BYTES + 8 * len(key) for key in keys[before:])
         making.budget.hold_labels(made)
         size += made
-    # What made the groups is left behind, but texts are that only it may have.
+    # The inputs of the groups are dropped, but only they may refer to some texts.
     groups = Axis(
         len(keys), lambda position: of_key(keys[position]), size + axis.size, is_unique=True
     )
@@ -202,7 +202,7 @@ class Memory:
 
     def __init__(self, generation: int) -> None:
         self.generation = generation
-        # An accountant of its own: what queries remember takes no room from what HPAs ask for.
+        # A separate accountant: caches of queries take no room from those of HPAs.
         self.made: ByteCache[Any, Any] = ByteCache(
             "label sets of queries", MEMORY_BYTES, Accountant(MEMORY_BYTES), MEMORY_BYTES // 2
         )
@@ -211,7 +211,7 @@ class Memory:
         """Return the axis of a selector's series."""
         found: Axis | None = self.made.get(matchers)
         if found is None:
-            # The label sets are the store's, and none is in it twice.
+            # The label sets are the store's, all distinct.
             size = 8 * len(series)
             found = Axis(
                 len(series),

@@ -102,7 +102,7 @@ class Block:
             return found[:, None]
         groups = times.shape[1]
         first_ms, step_ms = int(moments_ms[0]), int(moments_ms[1] - moments_ms[0])
-        # The first moment that reaches a sample; one past the last where none does.
+        # The first step that reaches a sample; one past the last if none does.
         if (
             first_ms + step_ms * (moments - 1) == moments_ms[-1]
             and (np.diff(moments_ms) == step_ms).all()

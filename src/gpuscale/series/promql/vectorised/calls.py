@@ -167,7 +167,7 @@ def _relabelled(evaluation: Evaluated, node: tree.Call) -> Table:
             label_sets = [row[0] for row in rows]
             budget.hold_labels(label_set_bytes(label_sets))
             found += label_sets
-        # Texts of the vector that it is made of stay in the label sets.
+        # The label sets keep texts of the vector they were made from.
         return Axis.listed(found, budget.labels - before + table.axis.size)
 
     try:

@@ -31,7 +31,7 @@ def function_of(name: str, values: Floats, check: Check) -> Floats:
         return _EXACT[name](values)
     if name not in _DOMAINS:
         return each(ELEMENTWISE[name], check, values)
-    # Outside its domain a function of Python's raises, which takes much longer than an answer.
+    # Outside its domain, a Python function raises, which is slow.
     low, high = _DOMAINS[name]
     inside = (values >= low) & (values <= high)
     found = np.full(values.shape, math.nan)
@@ -105,7 +105,7 @@ def _sign(values: Floats) -> Floats:
 
 
 def _ceil(values: Floats) -> Floats:
-    # Zero has no sign here, as in Python's whole numbers.
+    # Zero has no sign here, as for Python's integers.
     rounded: Floats = np.ceil(values) + 0.0
     return rounded
 

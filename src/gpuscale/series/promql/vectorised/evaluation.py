@@ -120,7 +120,7 @@ class Evaluation:
         budget = self._shared.budget
         held, kept = budget.held, self._kept
         table = self._table(node)
-        # What the node was made of is let go only once it is there, less what is asked for once a step.
+        # A node's inputs are freed once its result exists, except tables that every step reads.
         budget.hold(table.size)
         budget.held = held + table.size + self._kept - kept
         return table
@@ -188,7 +188,7 @@ class Evaluation:
         )
         label_sets = self._labels.get(node)
         if label_sets is None:
-            # Each step has the same ones, and may look at all of them.
+            # All steps share them, and each may read all of them.
             label_sets = self._labels[node] = table.axis.some(None, self._shared.budget)
         self._shared.budget.hold(ROW_BYTES * len(values))
         return list(zip((label_sets[i] for i in columns.tolist()), values, measured, strict=True))
@@ -211,7 +211,7 @@ class Evaluation:
             for step in self._each_step():
                 held, kept = budget.held, self._kept
                 found.append(_row_wise(step, node))
-                # What the step has looked at is let go.
+                # The samples that a step has read are freed.
                 budget.held = held + self._kept - kept
                 budget.hold(row_bytes(found[-1], new_labels=True))
         except (QueryTimeoutError, TooManyBytesError):
@@ -461,7 +461,7 @@ class Evaluation:
             )
             return sampled(table, offsets, numbers)
         if node.operator in _OF_FIRST and not self.is_instant and _has_or(node.expression):
-            # A series may be before others at one step and behind them at another.
+            # A series may precede others at one step and follow them at another.
             return self.by_rows(node)
         groups = table.axis.groups(node.labels, self.making, by=node.by)
         return aggregated(node, table, groups, numbers, self.check)

@@ -213,7 +213,7 @@ def _of_each(
     values, present = np.full(shape, NAN), np.zeros(shape, np.bool_)
     measured = np.full(shape, Reduction.NEVER_MS) if table.measured_ms is not None else None
     first = np.full(len(axis), table.width)
-    # -1 where a bucket has no column.
+    # -1 for a bucket without a column.
     column_of = np.full(len(table.axis), -1)
     column_of[... if table.columns is None else table.columns] = np.arange(table.width)
     for found, places in histograms.of_one_size():
@@ -243,7 +243,7 @@ def _of_each(
     if measured is None:
         return result
     shown = np.flatnonzero(present[0])
-    # As rows have them: in the order of their first buckets.
+    # As for rows: in the order of their first buckets.
     return result.taken(shown[np.argsort(first[shown], kind="stable")])
 
 

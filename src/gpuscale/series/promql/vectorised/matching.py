@@ -219,7 +219,7 @@ def _joined(table: Table, there: Flags, making: Making) -> Table:
     _check_single(alike.places, there)
     shape = len(table.values), len(alike.axis)
     values, present = np.full(shape, NAN), np.zeros(shape, np.bool_)
-    # One after the other: of those that are alike, each has steps of its own.
+    # One by one: columns with equal labels are present at different steps.
     order = np.argsort(alike.places, kind="stable")
     ids = alike.places[order]
     turn = np.arange(len(ids)) - np.searchsorted(ids, ids)
@@ -293,7 +293,7 @@ def _joined_axis(
 
         def label(place: int) -> LabelSet:
             our, their = ours_at[place], theirs_at[place]
-            # What is filled in has the labels that are matched on.
+            # A filled-in value has the labels that are matched on.
             if our == _NONE:
                 other = theirs_label(their)
                 return _joined_labels(node, signature(other), other)
@@ -302,7 +302,7 @@ def _joined_axis(
                 node, mine, signature(mine) if their == _NONE else theirs_label(their)
             )
 
-        # Where each group has one match, its labels are in one result.
+        # If each group has one match, its labels are unique in the result.
         is_single = node.matching.cardinality is Cardinality.ONE_TO_ONE and is_lone
         return Axis(
             len(ours),

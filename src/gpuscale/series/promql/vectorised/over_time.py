@@ -91,7 +91,7 @@ def _extrapolated(windows: Windows, *, is_counter: bool) -> tuple[Floats, Flags]
     change = windows.last() - first
     if is_counter:
         _add_resets(windows, change)
-    # From here to the sum at the end, what depends on times alone is computed once a group.
+    # Below, up to the sum at the end, what depends on times only is computed once for each group.
     time_of_first, time_of_last = windows.time_of_first(), windows.time_of_last()
     sampled = (time_of_last - time_of_first) / 1000
     interval = sampled / np.maximum(windows.lengths() - 1, 1)
@@ -181,7 +181,7 @@ def _average(windows: Windows) -> tuple[Floats, Flags]:
     means, present = _summed("avg_over_time", windows, lambda sums: sums / lengths)
     single = np.broadcast_to(lengths == 1, means.shape)
     if single.any():
-        # Also where it is the negative zero.
+        # Also for the negative zero.
         means = np.where(single, windows.last(), means)
     return means, present
 
@@ -204,7 +204,7 @@ def _extreme(goes_before: np.ufunc) -> WindowFunction:
     """Return a function for each window's minimum or maximum; NaN only if all values are NaN."""
 
     def least(one: Floats, other: Floats) -> Floats:
-        # Of two zeros with different signs, which are equal, the earlier one.
+        # Of zero and negative zero, which are equal, the earlier one.
         return np.where(goes_before(other, one) | np.isnan(one), other, one)
 
     def answer(windows: Windows) -> tuple[Floats, Flags]:
@@ -326,7 +326,7 @@ def _line(windows: Windows, origin_ms: Ints) -> tuple[Floats, Floats]:
     y, xy = sum_y.value(), sum_xy.value()
     slope = (xy - x * y / count) / (xx - x * x / count)
     intercept = y / count - slope * x / count
-    # Values that are all alike have no slope, whatever a rounded sum makes of them.
+    # Equal values have slope 0, whatever rounding makes of their sums.
     first = windows.first()
     is_flat = _counted_between(windows, _differs(windows.block.values)) == 0
     is_endless = np.isinf(first)
@@ -377,7 +377,7 @@ def _at_share(share: float, values: Floats, lengths: Ints) -> Floats:
     """
     if math.isnan(share) or share < 0 or share > 1:
         return np.full(len(lengths), share * math.inf)
-    # NaN comes last here, and first in PromQL.
+    # NaN is sorted last here, and first in PromQL.
     values.sort(axis=0, kind="stable")
     unordered = lengths - np.count_nonzero(values == values, axis=0)
     columns = np.arange(len(lengths))

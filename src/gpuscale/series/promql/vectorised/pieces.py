@@ -36,7 +36,7 @@ class Pieces:
         self._moments = moments
         self._with_times = with_times
         cells = moments * (self._last - self._first)
-        # What is put together first: values, whether they are there, and their times.
+        # The three arrays to assemble: values, presence, times.
         selection.making.budget.hold(cells * (17 if with_times else 9))
         self._whole: tuple[Floats, Flags, Ints | None] | None = None
         self._parts: tuple[Floats, Flags, Ints | None] | None = None

@@ -82,7 +82,7 @@ def _matrix_of(samples: QuerySamples, query: PlannedQuery) -> Matrix:
     shared, root, check = QueryState(samples, query), query.root, query.check
     budget = samples.budget
     while isinstance(root, tree.Call) and root.function in _SORTS:
-        # A matrix has an order of its own.
+        # A matrix is sorted by labels.
         root = root.arguments[0]
     tables: list[Table] = []
     with np.errstate(all="ignore"):

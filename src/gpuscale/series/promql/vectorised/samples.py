@@ -86,7 +86,7 @@ class Selection:
         Raises:
             RowWiseError: one may have been dropped.
         """
-        # A range query may have one step, and end later.
+        # A range query with a single step may end later.
         (at_ms,) = self.need.moments or (self.need.end_ms,)
         try:
             found = [current(each, self.need.start_ms, at_ms) for each in series]
@@ -252,7 +252,7 @@ class QuerySamples(Evaluable):
             stop = min(len(selection.series), start + width)
             part = selection.part()
             held = self.budget.held
-            # A part at a time, so that the store's owner is not kept waiting.
+            # In parts, so that the store's owner gets its turn.
             for first in range(start, stop, _SERIES_A_COPY):
                 series = selection.series[first : min(stop, first + _SERIES_A_COPY)]
                 self.budget.hold(part.add(self._copied(selection, series)))
@@ -266,7 +266,7 @@ class QuerySamples(Evaluable):
         """Free all samples, as the result is there; only the result's bytes stay counted."""
         self.selections = {}
         if self.budget.held > _LARGE_BYTES:
-            # What comes next is many small objects: they would not lie where large arrays were.
+            # Many small objects follow, which would fragment the space of large arrays.
             give_memory_back()
         self.budget.held = 0
 

@@ -38,7 +38,7 @@ def exact_cuts(numbers: Floats, terms: int) -> Iterator[Floats]:
         exponent = math.frexp(largest)[1] + max(1, terms).bit_length() + 1
         if exponent > 1_000:
             raise RowWiseError("a sum may overflow")
-        # Adding this rounds each number to one unit, 2^-53 of it, and their sum stays below it.
+        # Adding this rounds each number to a unit of 2^-53 of it, so that the sum stays exact.
         unit = math.ldexp(1.0, exponent)
         cut = rest + unit
         cut -= unit
@@ -79,7 +79,7 @@ class Compensated:
     def add(self, terms: Floats, where: npt.NDArray[np.bool_]) -> None:
         """Add a number to each selected sum."""
         before, after = self._sum, self._sum + terms
-        # What rounding took away, exactly, whichever of both is the larger one (Knuth's TwoSum).
+        # The exact rounding error, whichever operand is larger (Knuth's TwoSum).
         added = after - before
         error = (before - (after - added)) + (terms - added)
         error += self._error

@@ -109,7 +109,7 @@ class CollectorClient:
         await process.ready(_RESTART_S if process.starts else _FIRST_START_S)
         connections = self._connections
         if connections is None or connections.socket != process.socket:
-            # In its place before anything is waited for, so that requests at the same time share it.
+            # Stored before any await, so that concurrent requests share it.
             self._connections, before = _Connections.to(process.socket), connections
             connections = self._connections
             if before is not None:

@@ -58,7 +58,7 @@ class OtlpApi:
             return await self._passed_on(request, client)
         finally:
             self._inside[client] -= 1
-            self._inside += Counter()  # drops who has none
+            self._inside += Counter()  # None means no samples were dropped
 
     async def _passed_on(self, request: web.Request, client: str) -> web.Response:
         try:
@@ -70,7 +70,7 @@ class OtlpApi:
             return _error(400, "the body can't be decompressed")
         if body is None:
             return _error(413, f"expected at most {MAX_BODY_BYTES} bytes, decompressed")
-        # A user's name may hold what no header may.
+        # A user's name may contain characters that a header can't.
         name = client.encode().hex()
         headers = [("Content-Type", request.content_type), (CLIENT_HEADER, name)]
         try:

@@ -32,7 +32,7 @@ from gpuscale.server.sources.feeds.messages import (
 T = TypeVar("T")
 
 _LOG = logging.getLogger(__name__)
-# -P: what lies in the working directory is not imported.
+# -P: modules in the working directory are not imported.
 COMMAND = (sys.executable, "-P", "-m", "gpuscale.cli.servers.collector")
 SOCKET = "collector.sock"
 _START_S = 60.0
@@ -132,7 +132,7 @@ class CollectorProcess:
             return
         self._settings = replace(self._settings, wanted=wanted)
         if self._input is not None:
-            with suppress(ConnectionError):  # the next one gets it with its settings
+            with suppress(ConnectionError):  # the next collector gets them with its settings
                 self._input.write(frame(wanted))
                 await self._input.drain()
 
@@ -172,7 +172,7 @@ class CollectorProcess:
         limit_s = start_s * self._patience
         try:
             while line := await _within(limit_s, lines.readline()):
-                if line.strip():  # an empty one says that it is still starting
+                if line.strip():  # an empty line means that it is still starting
                     await self._note(read_status(line), "")
                     limit_s = _SILENCE_S * self._patience
             code = await _within(_GOODBYE_S, process.wait())
@@ -197,8 +197,8 @@ class CollectorProcess:
         try:
             yield process
         finally:
-            # Closes the input, which is the order to stop. What is left of the output is read: as long as
-            # a pipe is open, asyncio does not say that the process has ended.
+            # Closes the input, which orders the collector to stop. The rest of its output is read,
+            # as asyncio reports the end of a process only once its pipes are closed.
             try:
                 with suppress(TimeoutError):
                     await _within(_GOODBYE_S, process.communicate(b""))

@@ -95,7 +95,7 @@ class PrometheusApi:
             kind, reason = "unavailable", f"the collector does not answer: {error}"
         if answer is None or not answer.prepared:
             return _error(kind, reason)
-        # Half of an answer is out. Only a broken connection says so.
+        # Half of the response is sent; only a broken connection can signal the error.
         _LOG.warning("an answer to %s broke off: %s", request.path, reason)
         if request.transport is not None:
             request.transport.abort()

@@ -110,7 +110,7 @@ class Connection(asyncio.Transport):
             self.phase, self.deadline = Phase.HANDSHAKE, now + limits.handshake_s
         self._loop.add_reader(self._fd, self._readable)
 
-    # What the HTTP protocol asks for.
+    # Called by the HTTP protocol.
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:  # noqa: ANN401
         """Return a fact about the connection: `peername`, `sockname` or `sslcontext`.
@@ -135,7 +135,7 @@ class Connection(asyncio.Transport):
                 return ()
             leaf = self._tls.get_peer_certificate()
             chain = self._tls.get_peer_cert_chain() or []
-            # Kept, because what was found out about certificates is remembered by these objects.
+            # Kept, as the results of verifying certificates are cached by these objects.
             self._presented = () if leaf is None else (leaf, *chain)
         return self._presented
 
@@ -213,7 +213,7 @@ class Connection(asyncio.Transport):
         """Close at once."""
         self.drop("aborted")
 
-    # What requests do to the time that a connection has.
+    # Deadlines of the connection, set by its requests.
 
     def request_begins(self, seconds: float = float("inf")) -> None:
         """Note that a request is being answered.
@@ -254,7 +254,7 @@ class Connection(asyncio.Transport):
         self._lobby.left(self, why)
         self._lose()
 
-    # What the event loop calls.
+    # Called by the event loop.
 
     def _readable(self) -> None:
         try:
@@ -267,7 +267,7 @@ class Connection(asyncio.Transport):
         if count == 0:
             self.drop("closed by client")
         elif self.phase is Phase.CLOSING:
-            return  # read so that it is gone
+            return  # read to clear OpenSSL's error queue
         elif self._context is None:
             self._take(bytes(_READ[:count]))
         else:
@@ -294,7 +294,7 @@ class Connection(asyncio.Transport):
             self._flush()
             return
         except SSL.Error:
-            self._flush()  # the alert that says why
+            self._flush()  # the TLS alert with the reason
             self.drop("failed handshake")
             return
         self._flush()
@@ -321,7 +321,7 @@ class Connection(asyncio.Transport):
             except SSL.Error:
                 end = "bad TLS"
                 break
-        # OpenSSL answers some messages on its own, such as a change of keys.
+        # OpenSSL answers some messages by itself, such as a key update.
         self._flush()
         if parts:
             self._take(parts[0] if len(parts) == 1 else b"".join(parts))

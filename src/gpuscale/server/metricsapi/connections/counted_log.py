@@ -37,6 +37,6 @@ class CountedLog:
         if now_s - self._logged_s < _EVERY_S:
             return
         more = f" ({self._unlogged - 1} more since the last line)" if self._unlogged > 1 else ""
-        # Quoted: what a stranger sends must not look like a line of the log.
+        # Quoted, as text from strangers must not look like a log line.
         _LOG.info("%s from %s: %r%s", self._what, address, reason[:_REASON_CHARS], more)
         self._logged_s, self._unlogged = now_s, 0

@@ -75,7 +75,7 @@ class Listener:
             return
         self._is_open = False
         for each in self._sockets:
-            # The system has answered these clients already, and would reset them.
+            # The kernel has accepted these clients already, and would reset them.
             self._accept(each, _BACKLOG)
             self._loop.remove_reader(each.fileno())
             each.close()
@@ -128,7 +128,7 @@ def bound_sockets(
         for family, kind, protocol, _, address in dict.fromkeys(found):
             sock = socket.socket(family, kind, protocol)
             sockets.append(sock)
-            # As asyncio does: a port whose last connections are still being forgotten is free.
+            # As in asyncio: a port with connections in TIME_WAIT can be reused.
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if shares_port:
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)

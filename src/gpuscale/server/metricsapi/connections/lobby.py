@@ -149,7 +149,7 @@ class Lobby:
         if count > 0 and self._unsent_bytes > self.limits.unsent_bytes:
             waiting = [each for each in self.connections if each.write_deadline]
             slowest = min(waiting, key=lambda each: each.write_deadline, default=connection)
-            # Not now: the one that writes may be the slowest itself.
+            # Later, as the slowest connection may be the one that is writing now.
             self.loop.call_soon(slowest.drop, "slow reader")
 
     def queue_handshake(self, connection: "Connection") -> None:

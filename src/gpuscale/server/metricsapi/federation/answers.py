@@ -160,7 +160,7 @@ def _external(target: ExternalTarget, item: Mapping[str, object]) -> Body:
 
 
 def _check_metric(found: str, asked: str) -> None:
-    # Upstream's path is not case-sensitive everywhere; KEDA answers in the letters it was asked in.
+    # Upstream's paths are partly case-insensitive; KEDA answers in the request's spelling.
     if found.lower() != asked.lower():
         raise NotOfTheApiError(f"found a value of {_short(found)!r}, expected {_short(asked)}")
 
@@ -179,7 +179,7 @@ def _known(item: Mapping[str, object], known: Sequence[str]) -> Body:
 
 def _check_measured(item: Mapping[str, object]) -> None:
     value, moment = item.get("value"), item.get("timestamp")
-    # Nearly all are such; to read any quantity takes as long as all else here.
+    # Nearly all have this form; parsing any quantity takes as long as everything else here.
     if not (isinstance(value, str) and _PLAIN.fullmatch(value)):
         milli_of(value)
     if moment is not None and time_ms(moment) == NO_TIME_MS:

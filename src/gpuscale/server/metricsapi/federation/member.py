@@ -180,7 +180,7 @@ class Member:
             return
         try:
             code, answer = await self._fetch(f"/apis/{group}/{version}", {})
-            # A member without the version, such as one from before v1beta2, has no list of it.
+            # A member without this version, such as one from before v1beta2, has no such list.
             self.lists[key] = [] if code == 404 else resources_of(f"{group}/{version}", answer)
         except _FAULTS as error:
             reason = self._reason(error)

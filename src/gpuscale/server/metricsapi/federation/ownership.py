@@ -131,7 +131,7 @@ class Ownership:
                 continue
             for pattern in member.metrics:
                 length = len(pattern) - pattern.count("*")
-                # A name in full is longer than any pattern of it.
+                # A full name is longer than any pattern that matches it.
                 length = 2 * length + ("*" not in pattern)
                 if (best is None or length > best[0]) and _expression(pattern).fullmatch(metric):
                     best = length, member, pattern
@@ -152,5 +152,5 @@ def _remember(memory: dict[_Key, _Value], key: _Key, value: _Value) -> None:
 
 @lru_cache(maxsize=256)
 def _expression(pattern: str) -> re.Pattern[str]:
-    # Plain text and `.*` alone, of settings: nothing that could take long.
+    # Patterns are plain text with `.*`, from settings, so that matching is quick.
     return re.compile(".*".join(map(re.escape, pattern.split("*"))), re.DOTALL)

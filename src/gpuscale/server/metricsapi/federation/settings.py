@@ -136,7 +136,8 @@ def members_of_file(path: Path) -> tuple[MemberSettings, ...]:
         ConfigError: the file's content is wrong.
         UsageError: it can't be read.
     """
-    # Few servers have such a file; the command line loads the settings without YAML.
+    # Imported late: few servers have such a file, and the command line loads settings without
+    # YAML.
     from gpuscale.base.documents.documents import load_documents
     from gpuscale.base.documents.validation import validation_problems
 
@@ -214,7 +215,7 @@ def _address(target: str) -> tuple[str, str | None]:
     """Return the base address of a target, and the name of its certificate where that is a Service's."""
     if service := _SERVICE.fullmatch(target):
         namespace, name, port = service.groups()
-        # As the API server's aggregator reaches it, and checks its certificate.
+        # The address and certificate name that the API server's aggregator uses.
         host = f"{name}.{namespace}.svc"
         if 0 < int(port) < 65536:
             return f"https://{host}:{port}", host

@@ -58,10 +58,10 @@ def server_context(
     context.set_min_proto_version(MIN_VERSIONS[rules.min_version])
     context.set_alpn_select_callback(_http_1_1)
     context.set_verify(SSL.VERIFY_PEER, _take_any)
-    # A resumed session would come without the intermediate certificates of its first handshake.
+    # A resumed session would lack the intermediate certificates of its first handshake.
     context.set_session_cache_mode(SSL.SESS_CACHE_OFF)
     context.set_options(SSL.OP_NO_TICKET)
-    # An idle connection keeps no room for a record.
+    # An idle connection keeps no buffer for a record.
     context.set_mode(SSL.MODE_RELEASE_BUFFERS)
     if by_name is not None:
         context.set_tlsext_servername_callback(_switch(by_name))

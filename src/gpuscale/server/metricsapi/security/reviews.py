@@ -251,7 +251,7 @@ class TokenReviewer:
         """
         if not token or len(token) > MAX_TOKEN:
             return None
-        # The cache is keyed by a digest, so that no token lies around longer than its request.
+        # The cache is keyed by a digest, so that tokens don't stay in memory.
         digest = hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
         found = await self._cache.get(digest, lambda: self._review(token))
         return found if isinstance(found, User) else None

@@ -79,7 +79,7 @@ def next_step(
         return replace(stored, bundle=stored.bundle + ca, next=pair, since_ms=now_ms)
     own = [ca for ca in split_bundle(stored.bundle) if _has_signed(ca, current.certificate)]
     if not own:
-        # Somebody emptied the bundle: clients can't trust what is shown, so begin again.
+        # Somebody emptied the bundle: clients can't trust the certificate, so start again.
         return next_step(replace(stored, current=None), names, now_ms, days, is_published=False)
     if waited_ms >= OVERLAP_MS and b"".join(own) != stored.bundle:
         return replace(stored, bundle=b"".join(own), since_ms=now_ms)

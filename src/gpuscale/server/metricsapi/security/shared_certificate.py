@@ -116,7 +116,8 @@ class SecretCertificate:
         stored = _stored(secret)
         is_published = bool(stored.bundle) and await self._publish(stored.bundle)
         if stored.current is None and not stored.bundle:
-            # Replicas of an older release still show what the APIServices trust now.
+            # Replicas of an older release still show the certificate that the APIServices trust
+            # now.
             stored = SharedCertificate(bundle=await self._trusted_now())
         changed = next_step(
             stored,
@@ -171,7 +172,7 @@ class SecretCertificate:
     def _write(self, stored: SharedCertificate) -> None:
         if stored.current is None:
             return
-        # The key first: a pair that does not fit for a moment is not loaded (`ServingCertificate`).
+        # The key first, as a mismatched pair is not loaded (`ServingCertificate`).
         for path, content in (
             (self._folder / CA_FILE, stored.bundle),
             (self.files.key, stored.current.key),

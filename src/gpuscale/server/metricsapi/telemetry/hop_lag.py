@@ -100,7 +100,7 @@ class HopLag:
         if isinstance(value, Vector):
             found = [sample.value for sample in value.samples]
         finite = [seconds for seconds in found if math.isfinite(seconds)]
-        # Clocks of two machines differ a little; a negative lag would only puzzle.
+        # Clocks of two machines differ slightly, and a negative lag would be confusing.
         return max(0.0, *finite) if finite else None
 
 

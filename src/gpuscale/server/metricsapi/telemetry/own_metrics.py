@@ -14,7 +14,7 @@ from gpuscale.server.metricsapi.telemetry.request_metrics import RequestMetrics,
 from gpuscale.server.metricsapi.wire.paths import CUSTOM_GROUP, EXTERNAL_GROUP
 
 if TYPE_CHECKING:
-    # The collector process has metrics of its own, and no provider.
+    # The collector process has its own metrics, and no provider.
     from gpuscale.server.metricsapi.provider import MetricsProvider
     from gpuscale.server.metricsapi.rulebook.rule_file import RuleState
 
@@ -28,7 +28,7 @@ MetricKey = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class ServedValues:
-    """Values of one metric that were served, for their age and number."""
+    """The times of values that were served: when they were measured, and how long the answer took."""
 
     group: str
     metric: str

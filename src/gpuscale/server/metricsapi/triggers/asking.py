@@ -83,7 +83,7 @@ class Seeing:
             is_active, until_ms = awake(trigger.schedule, now_ms)
             words = f"{'awake' if is_active else 'asleep'} for {(until_ms - now_ms) // 1000} s more"
             seen.append(WakeSeen("schedule", is_active, words))
-        # Pods may have come or gone while the source was asked; what they are now goes with the answer.
+        # Pods may have changed while the source was asked; the answer uses the current ones.
         pods, _ = self._pods(trigger)
         return Observation(now_ms, now_ms / 1000, load, pods, tuple(seen), flow, rests_on)
 
@@ -109,7 +109,7 @@ class Seeing:
             return await self._load(trigger, pods, selector), ()
         if self._policies is None:
             from gpuscale.server.metricsapi.triggers.policies import (
-                Policies,  # numpy comes with them
+                Policies,  # they import numpy
             )
 
             self._policies = Policies(self._provider.ask, self._clock)

@@ -127,7 +127,7 @@ class Policies:
                     kept.retry_s = self._clock.now_ms() / 1000 + _RETRY_S
                     return
         except Exception as error:  # noqa: BLE001 - foreign code
-            # A policy is foreign code: what it raises is its answer, and the others go on.
+            # A policy is foreign code: its error becomes its answer, and others are unaffected.
             kept.fault = f"it failed with {type(error).__name__}: {error}"
             kept.retry_s = self._clock.now_ms() / 1000 + _RETRY_S
             _LOG.warning("a policy failed", exc_info=True)

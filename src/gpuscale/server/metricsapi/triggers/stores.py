@@ -127,7 +127,7 @@ class HeldConfigMap:
         if body is not None and not _says_more(held, theirs):
             return
         kept = {k: h for k, h in theirs.items() if h.decision.measured_ms > now_ms - _OLD_MS}
-        # What clocks of other replicas have dated far ahead must not count forever.
+        # Decisions dated far in the future by other replicas' clocks must not win for ever.
         for key, each in kept.items():
             if each.decision.measured_ms > now_ms:
                 kept[key] = replace(each, decision=replace(each.decision, measured_ms=now_ms))

@@ -223,7 +223,8 @@ class TriggerWatch:
         loop = asyncio.get_running_loop()
         turns: NamespaceTurns[_Watched] = NamespaceTurns()
         budget = RateBudget(self._settings.questions_per_s, loop.time())
-        # One question at a time: what else runs in this process waits while several are worked on in a row.
+        # One question at a time, as the process' other work waits while several are computed in a
+        # row.
         short_wait_s = min(_LONGEST_BUDGET_WAIT_S, 1 / self._settings.questions_per_s)
         look_s = loop.time() + _LOOK_S
         async with asyncio.TaskGroup() as group:
@@ -233,7 +234,7 @@ class TriggerWatch:
                 while self._due and self._due[0][0] <= now_s:
                     watched = heapq.heappop(self._due)[2]
                     if not watched.is_gone:
-                        # Somebody waits for the first evaluation of a trigger.
+                        # Somebody waits for a trigger's first evaluation.
                         is_first = watched.outcome is None
                         turns.add(watched.trigger.namespace, watched, is_first=is_first)
                 is_short = self._begin(group, turns, budget, now_s)
@@ -281,7 +282,7 @@ class TriggerWatch:
         self._take(watched, seen, seen.now_s)
         self.counts.evaluations += 1
         self.counts.seconds += loop.time() - began_s
-        # What is away is looked for as often as what wakes.
+        # Missing values are looked for as often as wake sources.
         is_quick = watched.is_asleep or watched.state.away_s is not None
         interval_s = self._settings.asleep_interval_s if is_quick else self._settings.interval_s
         self._schedule(watched, began_s + interval_s)
@@ -361,7 +362,7 @@ class TriggerWatch:
     def _schedule(self, watched: _Watched, due_s: float) -> None:
         self._number += 1
         if due_s and watched.outcome is not None:
-            # Triggers that began together spread over the interval.
+            # Triggers that began together are spread over the interval.
             due_s += 0.1 * (zlib.crc32(watched.trigger.name.encode()) % 1000) / 1000
         heapq.heappush(self._due, (due_s, self._number, watched))
 

@@ -42,7 +42,7 @@ async def why_response(
     Raises:
         RequestError: the selector of the objects is wrong.
     """
-    # Few servers are ever asked this; the others start without it.
+    # Imported late, as few servers are ever asked this.
     from gpuscale.server.metricsapi.why.custom import why_custom
     from gpuscale.server.metricsapi.why.external import why_external
 

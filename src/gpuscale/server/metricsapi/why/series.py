@@ -120,7 +120,7 @@ class SeriesLook:
             label: names an object.
             names: of objects that may be named; others are counted.
         """
-        # Where values come from a collector, nothing else needs it.
+        # Imported late, as with a collector it isn't needed.
         from gpuscale.server.sources.prometheus.guards import impossible_query
 
         try:
@@ -140,7 +140,8 @@ class SeriesLook:
             return ()
         said: list[str] = []
         for sample in samples:
-            # What a Prometheus has is outside at some time of the last minutes, and so it is said here.
+            # A Prometheus only tells that a value was outside its range at some time in the last
+            # minutes.
             reason = impossible(sample.labels.get(OF_SERIES, ""), sample.value)
             name = sample.labels.get(label, "")
             if reason is not None:

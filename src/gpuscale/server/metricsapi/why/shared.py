@@ -105,7 +105,7 @@ def without_rows(
         )
     explanation.query = record.plan.promql
     if record.value is None:
-        # A client is told no more than that the metric could not be fetched.
+        # Clients learn no more than that the metric could not be fetched.
         error = refusal.__cause__ if isinstance(refusal, MetricFetchError) else refusal
         fix = "See the source."
         if isinstance(error, UncoveredError):

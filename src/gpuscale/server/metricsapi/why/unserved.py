@@ -44,7 +44,7 @@ async def why_unserved(
     catalogue, is_external = provider.catalogue, resource is None
     rules = provider.config.rules_in(team, external=is_external)
 
-    # A series is there, and no label of it names the resource.
+    # The series exists, but no label of it names the resource.
     giving = [
         (rule, shape)
         for rule in rules
@@ -65,7 +65,7 @@ async def why_unserved(
             f"{rule.origin} finds {there or 'no resource'} among them",
         )
 
-    # The series query of a rule that may give it failed.
+    # The series query of a candidate rule failed.
     may_give = [(rule, each) for rule in reversed(rules) for each in candidates(rule, metric)]
     for rule, _ in may_give:
         if (failure := catalogue.failures.get(rule.series_query)) is not None:
@@ -77,7 +77,7 @@ async def why_unserved(
                 rule.series_query,
             )
 
-    # The rule that gives it has faults.
+    # The rule for the metric has faults.
     disabled = [
         rule
         for rule in reversed(provider.config.disabled)
@@ -92,7 +92,7 @@ async def why_unserved(
                 str(left_out),
             )
 
-    # The series is not there. A rule that names it says more than one that only may have had it.
+    # The series is missing. A rule that names it tells more than one that might have matched it.
     named = [(rule, each) for rule, each in may_give if each.series is not None]
     certain = [(rule, each) for rule, each in named if each.certain]
     for rule, each in (certain or named)[:_MOST_LOOKS]:
@@ -116,7 +116,7 @@ async def why_unserved(
             f"Wait: it looks every {provider.relist_interval_s:g} s (--metrics-relist-interval).",
         )
 
-    # Nothing names it.
+    # No rule names it.
     renamed: list[str] = []
     for rule in rules:
         if any(shape.name == metric for shape in catalogue.shapes_of(rule)):

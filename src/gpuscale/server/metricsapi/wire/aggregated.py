@@ -94,7 +94,7 @@ def _resources(group: str, version: str, listed: Sequence[Body]) -> list[Body]:
         if not subresource:
             found[name, scope] = _resource(name, scope, kind, each["verbs"])
             continue
-        # Early clients of 1.26 fail on a resource without a kind, even an empty one.
+        # Early 1.26 clients fail on a resource without a kind, even an empty one.
         parent = _resource(name, scope, {"group": "", "version": "", "kind": ""}, [])
         found.setdefault((name, scope), parent)
         entry: Body = {"subresource": subresource, "responseKind": kind, "verbs": each["verbs"]}

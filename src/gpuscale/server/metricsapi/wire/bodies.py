@@ -60,7 +60,7 @@ def custom_list(
     described = f'{{"describedObject":{{"kind":{quoted(resource.kind)},'
     if target.namespace is not None:
         described += f'"namespace":{quoted(target.namespace)},'
-    # The apiVersion of an ObjectReference keeps the slash before a core version, as upstream.
+    # In an ObjectReference, apiVersion keeps the slash before a core version, as upstream.
     named, end = f',"apiVersion":{quoted(resource.api_version)}}},', "}"
     if group_version.endswith("/v1beta2"):
         named += f'"metric":{{"name":{metric},"selector":{shown}}},'

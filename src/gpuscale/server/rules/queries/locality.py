@@ -134,7 +134,7 @@ class _Look:
             found = look(self, exact, wide)
             if found is not None:
                 return found
-        # Equal texts without a matcher of the request give the same rows in both forms.
+        # Equal expressions without a matcher of the request give equal rows in both queries.
         if exact == wide:
             return _FIXED
         raise _Unsafe
@@ -175,7 +175,7 @@ class _Look:
             return "le" not in self._labels
         if call.function in _LABEL_FUNCTIONS:
             texts = [each.value for each in call.arguments if isinstance(each, Text)]
-            # Whatever is read or written, it must not be what identifies objects.
+            # Labels that are read or written must not be those that identify objects.
             return self._labels.isdisjoint(texts)
         return call.function in _PER_SERIES
 

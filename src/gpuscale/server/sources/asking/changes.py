@@ -59,7 +59,7 @@ class Changes:
         try:
             return await self._are_same(query, labels, start_ms)
         except GpuscaleError:
-            return False  # the list has the better reason
+            return False  # the list request has the better error message
 
     async def _are_same(
         self, query: str, labels: Mapping[str, frozenset[str]], start_ms: int

@@ -254,7 +254,7 @@ class JointQuestions:
                 self._all, self._all_ms, self._all_rows = rows, at_ms, rows.count
             self._cut(asks, rows, at_ms)
             if self._pending_ms - at_ms < self._freshness_ms:
-                # Those who came meanwhile find their rows in the same answer.
+                # Requests that arrived meanwhile find their rows in the same answer.
                 pending, self._pending = self._pending, []
                 self._cut(pending, rows, at_ms)
         except BaseException as error:
@@ -272,7 +272,7 @@ class JointQuestions:
         rows = WideRows(self._wide)
         for start in range(0, len(value.samples), _ROWS_AT_ONCE):
             if start:
-                await asyncio.sleep(0)  # other requests have their turn
+                await asyncio.sleep(0)  # other requests get their turn
             rows.add(value.samples[start : start + _ROWS_AT_ONCE])
         return rows
 

@@ -81,7 +81,7 @@ class WantedAnswer:
         if due_ms >= from_ms:
             return due_ms
         if from_ms == at_ms:
-            return at_ms  # it is late
+            return at_ms  # overdue
         return due_ms - (due_ms - from_ms) // period_ms * period_ms
 
 

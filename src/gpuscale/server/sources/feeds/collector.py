@@ -76,7 +76,7 @@ class FeedCollector:
         self._watches: dict[str, Reflector[Targets]] = {}
         self._running: dict[FeedTarget, tuple[StreamFollower | Scraper, asyncio.Task[None]]] = {}
         self._changed = asyncio.Event()
-        self._changed.set()  # nothing is followed until `_follow` has looked
+        self._changed.set()  # nothing is followed before the first `_follow`
         self.saver = (
             None if settings.saving is None else StoreSaver(self.store, settings.saving, clock)
         )
@@ -168,8 +168,8 @@ class FeedCollector:
                 try:
                     await self._follow(group)
                 finally:
-                    # A collector that stops says nothing of its targets: their series go on, here
-                    # after a restart, elsewhere by another collector.
+                    # A stopping collector does not end its targets' series: they go on after a
+                    # restart, or in another collector.
                     for feed, _ in self._running.values():
                         feed.ends_series = False
 
@@ -182,7 +182,7 @@ class FeedCollector:
                 feed, task = self._running.pop(target)
                 task.cancel()
                 if self.sharing is not None and target.is_agent:
-                    # An agent that is still there goes on elsewhere.
+                    # An agent that still exists is followed by another replica.
                     feed.ends_series = target not in self.sharing.discovered
                     self.sharing.released(target)
             for target in wanted:

@@ -194,7 +194,7 @@ class ReplicaSharing:
                 self.relay.alive()
                 self._changed()
             if version != self._wanted.version:
-                # Only a snapshot brings the series that were not wanted before.
+                # Only a snapshot has the series that were not wanted before.
                 version = self._wanted.version
                 for link in self.links:
                     link.restarts_due = True
@@ -202,7 +202,7 @@ class ReplicaSharing:
 
     def joined(self, link: PeerLink) -> None:
         if link.replica in self._feeding:
-            return  # it is followed by another of its addresses
+            return  # another of its addresses is followed
         self._feeding[link.replica] = link
         self._division.up(link.replica)
         self._changed()
@@ -240,7 +240,7 @@ class ReplicaSharing:
             StreamError: it can't be read.
         """
         if self._feeding.get(link.replica) is not link:
-            return  # the same replica by another address
+            return  # the same replica at another address
         if word == b"line":
             self._line(link, target, rest)
         elif word in {b"left", b"lost", b"gone"}:

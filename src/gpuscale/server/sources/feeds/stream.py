@@ -165,7 +165,7 @@ class StreamFollower:
         renewed_at = math.inf
         limit.reschedule(last + _SILENCE_S[1])
         async for line in lines(response.content):
-            if self._seat.feeder is not self:  # another replica relays the agent now
+            if self._seat.feeder is not self:  # another replica delivers the agent now
                 return
             arrived = loop.time()
             is_first = self._series.measured_ms is None
@@ -175,7 +175,7 @@ class StreamFollower:
             if self._series.ended is not None or last >= renewed_at:
                 return
             if self._series.is_outdated and renewed_at == math.inf:
-                # Not all agents at once.
+                # So that not all agents are asked at once.
                 renewed_at = last + random.uniform(0, _RENEWAL_S)  # noqa: S311 - no secret
             silence_s = _SILENCE_S[1] if is_first else _SILENT_PAUSES * longest_s
             limit.reschedule(last + min(max(silence_s, _SILENCE_S[0]), _SILENCE_S[1]))

@@ -13,4 +13,4 @@ def import_aiohttp() -> None:
     try:
         import aiohttp  # noqa: F401
     finally:
-        del ssl.SSLContext.set_default_verify_paths  # of the class below, which has it too
+        del ssl.SSLContext.set_default_verify_paths  # the class below has this attribute too

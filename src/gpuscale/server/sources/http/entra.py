@@ -252,7 +252,7 @@ def _answer(body: bytes) -> tuple[str, float]:
     token = found.get("access_token")
     if not isinstance(token, str) or not _TOKEN.fullmatch(token):
         raise ValueError("the answer has no access_token that can be used")
-    # The metadata service keeps tokens, and its expires_in counts from when it got them.
+    # The metadata service caches tokens, and its expires_in counts from when it got them.
     ends_s, lasts_s = _number(found.get("expires_on")), _number(found.get("expires_in"))
     left_s = lasts_s if ends_s is None else ends_s - time.time()
     if left_s is None:

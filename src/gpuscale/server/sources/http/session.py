@@ -84,7 +84,7 @@ class HttpSession:
         for is_last in (False, True):
             async with self.stream(method, url, **options) as response:
                 if response.status == _UNAUTHORIZED and not is_last:
-                    # A token can end, or be revoked, before its time.
+                    # A token can expire early or be revoked.
                     shown = response.request_info.headers.get("Authorization", "")
                     if self.access.forgets(shown):
                         continue

@@ -195,9 +195,9 @@ class PrometheusSource:
     ) -> tuple[int, bytes]:
         most_bytes = min(most_bytes, self.settings.max_response_bytes)
         url = self._urls[endpoint]
-        if self.settings.verb == "GET" or endpoint == _NAMES:  # which takes no POST
+        if self.settings.verb == "GET" or endpoint == _NAMES:  # it accepts no POST
             return await self._http.fetch("GET", url, most_bytes=most_bytes, params=parameters)
-        # As bytes: aiohttp takes as long for a form as for all the rest of a request.
+        # As bytes, as aiohttp takes as long to encode a form as for the rest of a request.
         form = urlencode(parameters).encode()
         return await self._http.fetch(
             "POST", url, most_bytes=most_bytes, data=form, headers=_FORM_HEADERS
@@ -213,7 +213,7 @@ class PrometheusSource:
         if answer.status == "success" and 200 <= status < 300:
             return answer.data
         if answer.status == "success":
-            # Of client_golang's words for it: a proxy answers for a Prometheus that is away.
+            # In client_golang's words, as a proxy may answer for a Prometheus that is down.
             text = f"{self._who()}: bad_response: inconsistent body for response code {status}"
             raise UnavailableError(text) if status >= 500 else UpstreamError(text)
         text = f"{self._who()}: {answer.error_type}: {answer.error}"

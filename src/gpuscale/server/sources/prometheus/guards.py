@@ -158,9 +158,7 @@ def _over_ranges(call: tree.Call) -> tree.Node:
             continue
         highest = _compared(tree.Call("max_over_time", (argument,)), "<=", limits.highest)
         found = tree.Binary("and", found, highest, _SET, return_bool=False)
-        if (
-            limits.highest < 2.0**62
-        ):  # a counter that goes down was reset, as far as any function knows
+        if limits.highest < 2.0**62:  # functions take a counter that falls for a reset
             lowest = _compared(tree.Call("min_over_time", (argument,)), ">=", limits.lowest)
             found = tree.Binary("and", found, lowest, _SET, return_bool=False)
     return found

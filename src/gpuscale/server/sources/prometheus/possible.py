@@ -77,7 +77,7 @@ class PossibleSource:
         await self._inner.close()
 
     def _guarded(self, promql: str) -> "Guarded":
-        # What is known of series takes as long to load as a tenth of the server's start.
+        # Imported late: facts about series take a tenth of the server's start to load.
         from gpuscale.server.sources.prometheus.guards import Guarded, guarded
 
         try:

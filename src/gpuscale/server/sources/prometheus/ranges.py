@@ -67,7 +67,7 @@ def _put(
     for series in answer.series:
         for time_ms, value in series.points:
             index, rest = divmod(time_ms - start_ms, step_ms)
-            # Inf and NaN are no number of anything that is asked for here.
+            # Inf and NaN are no valid results here.
             if rest == 0 and 0 <= index < len(values) and abs(value) < float("inf"):
                 values[index] = value
 

@@ -132,7 +132,7 @@ class RemoteWriter:
         """Send until cancelled."""
         while True:
             await asyncio.sleep(self.endpoint.interval_s)
-            # What has been read is sent, also when this is cancelled meanwhile.
+            # Samples already read are sent, even if this is cancelled meanwhile.
             self._sending = asyncio.create_task(self.send_new(), name="remote write")
             await asyncio.shield(self._sending)
 
@@ -164,12 +164,13 @@ class RemoteWriter:
                     await self._send(message)
                     message = self._encoder.message()
                 if is_later:
-                    # Earlier samples of the same series are under way.
+                    # Earlier samples of the same series are in flight.
                     await self._arrived()
                 last_times = times
                 self._add(message, batch, columns, times)
                 if not message.samples:
-                    # What is left out makes no request to wait for: the rest of the process goes on.
+                    # Skipped series need no request, so there is no wait in this loop: the rest of
+                    # the process gets its turn here.
                     await asyncio.sleep(0)
         await self._send(message)
         await self._arrived()
@@ -208,7 +209,8 @@ class RemoteWriter:
             task = asyncio.create_task(self._deliver(request))
             self._under_way.add(task)
             task.add_done_callback(self._under_way.discard)
-            # A request takes a few milliseconds to make: the rest of the process goes on in between.
+            # Building a request takes some milliseconds; the rest of the process gets its turn in
+            # between.
             await asyncio.sleep(0)
 
     async def _arrived(self) -> None:
@@ -255,7 +257,7 @@ class RemoteWriter:
             return None
         self._note(f"answered {status}: {_first_line(text)}")
         if status == 401 and attempt == 0 and self._http.access.forgets(shown):
-            # A token can end, or be revoked, before its time.
+            # A token can expire early or be revoked.
             return 0.0
         if status >= 500 or (status == 429 and self.endpoint.retries_429):
             return _pause_s(retry_after)

@@ -189,7 +189,7 @@ def open_segment(path: Path) -> BinaryIO:
         UnusableSegmentError: it is no plain file.
         OSError: it can't be opened.
     """
-    # A pipe would block here until somebody writes to it.
+    # A pipe would block until somebody writes to it.
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)

@@ -128,7 +128,7 @@ class Returning:
                 self._forget(series)
             elif now_ms >= self._late_from_ms(series, last_ms):
                 self._forget(series)
-                # A row that a reader may have seen by now gets no further ends.
+                # A reader may have seen this row, so it gets no more end markers.
                 ended += self._store.mark_stale(series, now_ms + number // _AT_ONCE)
         return ended
 

@@ -66,14 +66,14 @@ class StoreSaver:
         now_ms = self._clock.now_ms()
         await restore(self._directory, self._store, now_ms, self.state)
         self._returning = Returning(self._store, now_ms)
-        # What was just read is on disk; only what comes now is written.
+        # Restored samples are on disk already; only later ones are written.
         self._tail.skip()
         self._note_files()
 
     async def run(self) -> None:
         """Save until cancelled."""
         while True:
-            # A save that has begun is finished, also when this is cancelled meanwhile.
+            # A save that has begun is finished, even if this is cancelled meanwhile.
             self._saving = asyncio.create_task(self.save(), name="save")
             worked = await asyncio.shield(self._saving)
             await self._end_missing()

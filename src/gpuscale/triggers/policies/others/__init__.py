@@ -1,1 +1,1 @@
-"""Policies of other projects, each as its source has it."""
+"""Policies of other projects, after their sources."""

@@ -1,1 +1,1 @@
-"""Policies that gpuscale has of its own."""
+"""gpuscale's own policies."""

@@ -96,7 +96,7 @@ def _desired(seen: Seen, memory: Numbers, settings: Numbers) -> float:
         way, margin = rule % _WAYS, memory[_MARGIN + rule]
         ring = _ORDERS + rule * _ASKED
         if then > 0:
-            # A pod served then if it was asked for at every step since its start.
+            # A pod served at that step if it was wanted at every step since its start.
             had = math.inf
             for step in range(max(0, then - reach), then):
                 had = min(had, memory[ring + step % _ASKED])
@@ -124,7 +124,7 @@ def _start_up(seen: Seen) -> int:
 
 
 def _follow(seen: Seen, memory: Numbers) -> None:
-    """Bring what each rule follows up to date; the last of them stays 0."""
+    """Update the value that each rule follows; the last one stays 0."""
     at = _VALUE
     for series in range(1 + _SMOOTHED):
         value = seen.demand
@@ -151,7 +151,7 @@ def _follow(seen: Seen, memory: Numbers) -> None:
 
 
 def _forget(seen: Seen, memory: Numbers, settings: Numbers) -> None:
-    """Let everything that was counted weigh less."""
+    """Reduce the weight of all counts."""
     keep = 0.5 ** (_EVERY * seen.step_s / settings[1])
     memory[_STEPS] *= keep
     for rule in range(_RULES):
@@ -166,7 +166,8 @@ def _forget(seen: Seen, memory: Numbers, settings: Numbers) -> None:
 def _calibrate(seen: Seen, memory: Numbers, settings: Numbers) -> None:
     """Set each rule's margin, and choose the rule to follow."""
     promise, change_cost_s, feedback = settings[0], settings[2], settings[3]
-    # Steps in a memory that is full; before it is, those that are missing count as short as promised.
+    # The number of remembered steps; while memory fills up, missing ones count as short as the
+    # promise allows.
     full = settings[4] / seen.step_s / math.log(2.0)
     missing = max(0.0, 1.0 - memory[_OWN_STEPS] / full)
     own_share = memory[_OWN_SHORT] / full + promise * missing

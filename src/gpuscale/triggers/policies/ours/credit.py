@@ -44,8 +44,8 @@ def _credited(seen: Seen, memory: Numbers, settings: Numbers) -> float:
         busy, waiting = memory[_BUSY + at], memory[_WAITING + at]
         ready = int(memory[_SERVED + at])
         flows.append(Flow(step * seen.step_s, busy + waiting, waiting, busy, ready))
-    # The youngest pods go first, so as many are of an age as were asked for ever since.
-    ages_s = [0.0 for _ in range(0)]  # numba has to see what an empty list holds
+    # The youngest pods are removed first, so pods of an age are as many as were wanted ever since.
+    ages_s = [0.0 for _ in range(0)]  # numba must see an empty list's element type
     asked, back = seen.replicas, 0
     while asked > seen.ready and back < min(seen.step, _AGES - 1):
         back += 1

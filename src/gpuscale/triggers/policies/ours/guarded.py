@@ -1,4 +1,4 @@
-"""gpuscale's own: many simple policies, each held to the promise by its own shortages; the cheapest decides.
+"""gpuscale's own: many simple policies, each corrected by its own shortages; the cheapest decides.
 
 An expert asks for the highest demand of a window, times a headroom, plus a margin. Its margin moves as the
 tracker of a quantile does: up at each step at which the expert itself would have been short, down a little at
@@ -58,7 +58,8 @@ def _desired(seen: Seen, memory: Numbers, settings: Numbers) -> float:
             memory[_SHORT + expert] = promise
             memory[_COST + expert] = base + 1.0
         else:
-            # What demand of `lag` steps ago met: a pod serves if it was wanted ever since it was ordered.
+            # The capacity that met the demand `lag` steps ago: a pod serves if it was wanted ever
+            # since its order.
             then = seen.step - lag
             had = math.inf
             for back in range(min(reach, then) + 1):
@@ -86,7 +87,7 @@ def _desired(seen: Seen, memory: Numbers, settings: Numbers) -> float:
 
 
 def _remember(seen: Seen, memory: Numbers) -> None:
-    """Keep the demand, and what was highest in each window."""
+    """Store the demand, and the maximum of each window."""
     memory[_DEMAND + seen.step % _PAST] = seen.demand
     highest, back = seen.demand, 0
     for window in range(len(_WINDOWS_S)):

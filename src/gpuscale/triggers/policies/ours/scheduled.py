@@ -24,7 +24,7 @@ _SEEN = _COUNTS + _HOURS
 
 def _desired(seen: Seen, memory: Numbers, settings: Numbers) -> float:
     now_s = seen.step * seen.step_s
-    # A signal belongs to the hour in which it was taken.
+    # A signal belongs to the hour in which it was measured.
     taken = int(max(0.0, now_s - seen.lag_s) // 3600) % _HOURS
     soon = int((now_s + seen.start_up_s + seen.lag_s) // 3600)
     if memory[_ENTERED] != soon + 1:
@@ -41,7 +41,7 @@ def _desired(seen: Seen, memory: Numbers, settings: Numbers) -> float:
 
 
 def _bound(memory: Numbers, hour: int, least_share: float, most_share: float) -> None:
-    """Reckon an hour's bounds; they stay 0 where no earlier day had the hour."""
+    """Compute an hour's bounds; they stay 0 if no earlier day had the hour."""
     steps = memory[_COUNTS + hour]
     if steps > 0:
         first = _SEEN + hour * BINS

@@ -1,4 +1,4 @@
-"""How far a capacity would have been too low: a histogram that forgets, and the margin that it asks for.
+"""A forgetting histogram of shortfalls, and the margin that would have avoided most of them.
 
 Bins are narrow near 0 and grow by 5 %, so that one histogram holds tenths of a pod and thousands of them.
 """
@@ -30,13 +30,13 @@ def count_shortfall(memory: Numbers, first: int, shortfall: float) -> None:
 
 
 def forget_shortfalls(memory: Numbers, first: int, keep: float) -> None:
-    """Keep this share of all that was counted."""
+    """Multiply all counts by this share."""
     for at in range(BINS):
         memory[first + at] *= keep
 
 
 def least_margin(memory: Numbers, first: int, allowed: float) -> float:
-    """Return the least margin, in pods, with which no more than `allowed` steps would have been short.
+    """Return the smallest margin, in pods, that leaves at most `allowed` steps short.
 
     It is a bin's upper end, so it is too high rather than too low; less than 0 where capacity was too high.
     """
