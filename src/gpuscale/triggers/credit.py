@@ -2,13 +2,13 @@
 
 Why a plain HPA overshoots. An External metric with an AverageValue asks for ceil(v / t) pods, whatever pods
 are ready (k8s.io/kubernetes v1.36 pkg/controller/podautoscaler/replica_calculator.go,
-GetExternalPerPodMetric). Let v be the requests in flight, running and waiting, and t what a pod should have.
-While the ready pods are not full, v is the demand. Once they are, it is not: what they can't take waits, so
-that v grows by (arrivals - finished) each second until the pods that were ordered are ready. With a start-up
-of 120 s that is two minutes of backlog, and each sync orders pods for it that nothing needs once the first
-ones are there. Other kinds of metrics don't help: a Value is multiplied by the ready pods, and of a metric of
-pods a pod without one counts as idle when scaling out, so both come to the same total; a stabilization window
-as long as the start-up delays the first pod as well.
+GetExternalPerPodMetric). Let v be the requests in flight, running and waiting, and t what a pod should
+have. While the ready pods are not full, v is the demand. Once they are full, it is not: the requests
+that they can't take wait, so that v grows by (arrivals - finished) each second until the pods that were
+ordered are ready. With a start-up of 120 s that is two minutes of backlog, and each sync orders pods for it
+that nothing needs once the first ones are there. Other kinds of metrics don't help: a Value is multiplied
+by the ready pods, and of a metric of pods a pod without one counts as idle when scaling out, so both come
+to the same total; a stabilization window as long as the start-up delays the first pod as well.
 
 What is served instead, with n pods asked for, r of them ready:
 

@@ -1,7 +1,7 @@
 """The number of a node's GPUs, and of those that each container requests.
 
-A container's GPUs are whole numbers of which request and limit are equal, and the kubelet allocates
-exactly as many devices. On a shared GPU these are shares, as in Kubernetes' own counts.
+A container requests a whole number of GPUs, with equal request and limit, and the kubelet allocates exactly
+as many devices. On a shared GPU these are shares, as in Kubernetes' own counts.
 """
 
 from collections.abc import Collection, Iterable, Mapping

@@ -46,7 +46,7 @@ class NodeAgent:
             looked for; called on the event loop.
         counters: the fields to serve.
         options: how to label them.
-        clock: gives the pace and stamps readings.
+        clock: times the collects, and gives readings their times.
         interval_s: from one collect to the next, in the clock's seconds.
         styles: `dcgm`, `ack` or both.
         serve: how to serve.

@@ -81,7 +81,7 @@ class Collector:
         attribution: returns what is known of the readings' owners right now; must not block.
         counters: the fields to serve.
         options: how to label them.
-        clock: stamps readings.
+        clock: gives readings their times.
         styles: `dcgm` for dcgm-exporter's families, `ack` for those of Alibaba Cloud's ACK. With both,
             device samples carry the labels of both and stay single.
         extras: what else to serve.

@@ -29,7 +29,7 @@ class CountersFile:
     Args:
         source: the file, or a text and its name for messages.
         mode: whether the file replaces the built-in list or adds to it.
-        clock: stamps loads.
+        clock: gives loads their times.
 
     Raises:
         ConfigError: the file is no counters file: too large, or without a single good row among bad ones.

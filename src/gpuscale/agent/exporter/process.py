@@ -64,7 +64,7 @@ class ExporterService:
 
     Args:
         settings: from the command line.
-        clock: gives the pace and stamps readings.
+        clock: times the collects, and gives readings their times.
         counters_text: of the ConfigMap that the settings name, see `counters_text`.
 
     Raises:

@@ -225,7 +225,7 @@ def unit_fault(metric: str, target: Quantity, unit: MetricUnit | None = None) ->
 
     Args:
         metric: name of the metric or the series, for the words and, without `unit`, to find the unit by.
-        target: what it is held against.
+        target: the value that the metric is compared with.
         unit: where more is known than the name says, such as the query behind the metric.
     """
     known = unit or unit_of(metric)

@@ -1,6 +1,6 @@
 """Errors of requests to the API server, and its reasons for refusing one.
 
-A refusal is a Status, of which little is certain.
+A refusal is a Status, but few of its fields are certain to be present.
 
 Source: k8s.io/apimachinery v0.36 pkg/apis/meta/v1/types.go (Status, StatusCause) and
 pkg/api/validation/objectmeta.go (FieldImmutableErrorMsg).

@@ -76,7 +76,7 @@ class ObjectCopies:
     Args:
         connection: to the API server; one that reads metadata only, where there is one.
         settings: waits and sizes.
-        clock: of the waits.
+        clock: times the waits.
         first_list_wait_s: how long the first to ask for a resource waits for its list, in the machine's
             seconds.
         max_age_s: how long a copy counts after the API server last said something of it, in the machine's

@@ -44,7 +44,7 @@ class SimulatedKubelet:
     Args:
         client: of someone who may write nodes, leases and the status of pods.
         lifecycle: how long pods take; a function is asked for each pod's, and gets the Pod as JSON data.
-        pods: label selector of the pods that are led; those of others stay as the scheduler left them.
+        pods: label selector of the pods to run; other pods stay as the scheduler left them.
         clock: of the pods' lives. Signs of life of the nodes are sent by the machine's time.
     """
 

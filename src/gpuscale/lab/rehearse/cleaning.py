@@ -32,7 +32,7 @@ class Cleaner:
     Args:
         client: to the API server.
         selector: of a rehearsal's objects.
-        clock: of the waits.
+        clock: times the waits.
     """
 
     def __init__(self, client: KubeClient, selector: str, clock: Clock | None = None) -> None:

@@ -27,7 +27,7 @@ class Following:
         present: the site, brought up to the time of each change first.
         mirror: gets the objects.
         happenings: gets the events.
-        clock: of the waits.
+        clock: times the waits.
     """
 
     def __init__(

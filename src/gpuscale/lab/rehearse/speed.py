@@ -174,7 +174,7 @@ async def check_sync_period(audit_log: Path, flags: HpaFlags, clock: Clock | Non
     Args:
         audit_log: of the metrics API that it asks.
         flags: what it should have.
-        clock: of the wait.
+        clock: times the wait.
 
     Raises:
         UsageError: it does not look as often, or more often.

@@ -53,7 +53,7 @@ def simulate(
             too many has none of them, and its document says so below `leftOut`. `fluid` has none.
         series: whether anyone looks at the series; `fluid` can do without, and saves 2 GiB in large runs.
         say: gets a line before `fluid` compiles its loop, and where numba is not installed.
-        through_pipeline: use no formula; what formulas are held against.
+        through_pipeline: use no formula; for comparison with formulas.
 
     Raises:
         UsageError: the scenario has what `fluid` does not model.

@@ -63,7 +63,7 @@ class Site:
     """A cluster's machines, existing before the scenario starts with `begin`.
 
     Args:
-        setup: what there is.
+        setup: nodes, workloads and load.
         start_ms: milliseconds since the epoch.
         fields: the GPU fields that anyone looks at; None is all.
         control_plane: makes what controls the pods of this site; it gets the site before any node is there.

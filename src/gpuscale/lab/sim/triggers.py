@@ -1,7 +1,8 @@
 """`gpuscale scaler` in the simulated cluster: triggers evaluated periodically, answered from memory.
 
-The decisions are `gpuscale.triggers`'. Here is what they are made of: pods, a metric of them or a query, wake
-sources. In virtual time no source is ever away for longer than a metric takes to be discovered.
+The decisions are `gpuscale.triggers`'. This module gives the decisions their inputs: pods, a metric of them
+or a query, wake sources. In virtual time no source is ever away for longer than a metric takes to be
+discovered.
 """
 
 import math

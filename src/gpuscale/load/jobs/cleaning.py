@@ -50,7 +50,7 @@ class JobCleaner:
         client: to the API server.
         namespace: where; None is everywhere.
         run: of one run; None is of any.
-        clock: of the waits.
+        clock: times the waits.
     """
 
     def __init__(

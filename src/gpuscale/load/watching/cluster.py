@@ -39,7 +39,7 @@ class HpaWatch:
         namespace: of the HPA.
         name: of the HPA.
         notes: takes what is seen.
-        clock: stamps it.
+        clock: gives the notes their times.
     """
 
     def __init__(

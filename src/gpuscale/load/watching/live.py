@@ -27,7 +27,7 @@ class UpWatch:
     Args:
         url: of its page.
         notes: takes what is seen.
-        clock: stamps it.
+        clock: gives the notes their times.
     """
 
     def __init__(self, url: str, notes: Notes, clock: Clock) -> None:

@@ -75,7 +75,7 @@ def lint_values(
         values: as they were read from the text.
         text: of the values file.
         source: its name, for the places of findings.
-        beside: name and text of rule files and manifests that it is held against.
+        beside: name and text of rule files and manifests that are checked together with the values.
         judges: what looks at it.
         kubernetes: release of the cluster that it is for; None where it is not known.
     """
@@ -96,7 +96,7 @@ def lint_rendered(
         objects: all that were rendered, in any order.
         text: of the values file.
         source: its name, for the places of findings.
-        beside: name and text of rule files and manifests that these are held against.
+        beside: name and text of rule files and manifests that are checked together with the values.
         judges: what looks at them.
         kubernetes: release of the cluster that they are for; None where it is not known.
     """

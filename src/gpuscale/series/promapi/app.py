@@ -74,7 +74,7 @@ def add_routes(
     Args:
         app: which is not yet running.
         store: what is asked.
-        clock: the store's.
+        clock: the clock of the store.
         axis: from the callers' time to the store's.
         pool: which evaluates the queries; by default one of its own.
         shows_measured: whether instant vectors carry the times of the measurements, which is not what

@@ -23,7 +23,7 @@ def server_endpoints(
 
     Args:
         store: whose size is shown.
-        clock: the store's.
+        clock: the clock of the store.
         axis: from the callers' time to the store's.
         view: the rules, targets and settings that are shown.
     """

@@ -126,7 +126,7 @@ class ScrapeTarget:
     def repeat(self, values: Sequence[float], t_ms: int) -> None:
         """Store new values for the series of the last scrape, in the order of its lines.
 
-        It is what `ingest` does with a text of the same series, all of which it took.
+        The result is that of `ingest` for a text with the same series, if it stored all of them.
         """
         self._store.advance(t_ms)
         self._store.append_many(self._last, values, t_ms, group=self._group)

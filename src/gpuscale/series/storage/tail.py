@@ -58,7 +58,8 @@ class Tail:
     def read(self) -> Iterator[Batch]:
         """Yield the new samples, which count as read once they are yielded.
 
-        The store may change between two batches; what comes meanwhile is read now or the next time.
+        The store may change between two batches; samples that arrive meanwhile are read now or the next
+        time.
         """
         groups = self._store.groups()
         self._forget(groups)

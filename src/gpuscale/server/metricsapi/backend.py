@@ -54,7 +54,7 @@ class MetricsBackend:
     Args:
         settings: of the server.
         metrics: count what the source is asked.
-        clock: of all waits and times, but for those of values.
+        clock: for all waits and times, but for those of values.
         value_clock: of the values, where that is another one: of queries, and between discoveries.
         source: of the values; None is the one of the settings.
     """

@@ -48,7 +48,7 @@ class MetricsApiServer:
 
     Args:
         settings: from the command line.
-        clock: of all waits and times, but for those of values.
+        clock: for all waits and times, but for those of values.
         value_clock: of the values, where that is another one: of queries, and between discoveries.
         drain_s: how long it still serves HTTPS after the order to stop, in the machine's seconds; None is
             the settings'.

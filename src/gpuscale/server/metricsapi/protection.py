@@ -49,7 +49,7 @@ class Protection:
         settings: of the server.
         cluster: the API servers that are asked; None where there is none.
         metrics: count what the guard refuses.
-        clock: of all waits and times.
+        clock: for all waits and times.
         shared: the certificate that replicas share, opened; None where they don't.
     """
 

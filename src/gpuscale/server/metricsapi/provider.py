@@ -173,7 +173,7 @@ class MetricsProvider:
     async def relist(self) -> None:
         """Run discovery: list the series of all rules, or what changed, and swap in the new catalogue.
 
-        Of several at a time, the one that was begun last counts.
+        If several discoveries run at a time, the one that began last counts.
         """
         self._whole_ones += 1
         is_whole = not self._unread()
@@ -285,8 +285,8 @@ class MetricsProvider:
         """Return a custom metric of one object, or of all that are selected.
 
         Args:
-            target: what is asked for.
-            objects: conditions on the objects' labels; a single object is not held against them.
+            target: the requested metric.
+            objects: conditions on the objects' labels; a single object need not match them.
             series: conditions on the labels of the series.
             record: gets what is met on the way.
 

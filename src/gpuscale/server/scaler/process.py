@@ -116,7 +116,7 @@ class ScalerServer:
         settings: from the command line.
         read_trigger: makes triggers of metadata.
         make_watch: makes what evaluates them.
-        clock: of all waits and times.
+        clock: for all waits and times.
     """
 
     def __init__(

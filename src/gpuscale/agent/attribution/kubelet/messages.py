@@ -1,7 +1,7 @@
 """Decodes the kubelet's pod-resources messages from protobuf.
 
-They are four levels of texts, of which a node agent needs a dozen fields. The protobuf library would take
-4 MiB of it for those.
+The messages nest four levels deep, and a node agent needs a dozen of their fields. The protobuf library
+would take 4 MiB of it for those.
 
 Source: protobuf.dev/programming-guides/encoding; kubernetes/kubelet pkg/apis/podresources/v1/api.proto,
 whose fields have these numbers. `podresources.proto` beside this has the messages whole, for tests.

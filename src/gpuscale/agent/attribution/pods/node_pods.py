@@ -29,7 +29,7 @@ class NodeWatcher:
 
     Args:
         settings: how to reach the API server, which node, and which labels are kept.
-        clock: stamps and waits.
+        clock: gives the times, and times the waits.
 
     Raises:
         UsageError: there is no usable kubeconfig or service account.

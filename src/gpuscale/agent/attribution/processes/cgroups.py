@@ -55,7 +55,7 @@ HOST = ProcessPlace()
 def parse_cgroup(text: str) -> ProcessPlace:
     """Return the pod and container that the text of /proc/PID/cgroup names.
 
-    Hierarchies of cgroup v1 may differ; the one that says most is taken.
+    The hierarchies of cgroup v1 may differ; the most specific path is used.
     """
     lines = text[:MAX_TEXT].splitlines()
     places = [_parse_path(line.split(":", 2)[2]) for line in lines if line.count(":") >= 2]

@@ -20,7 +20,7 @@ def health_families(
 ) -> tuple[Family, ...]:
     """Return the verdict on each GPU, and a sample for each thing that is wrong with one.
 
-    A GPU of which nothing is known has no verdict. MIG instances share that of their GPU.
+    A GPU without readings has no verdict. MIG instances share that of their GPU.
     """
     rows = [
         (verdict, _labels(reading, attribution, options))

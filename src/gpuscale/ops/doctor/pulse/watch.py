@@ -187,7 +187,7 @@ class PulseWatch:
     async def _sight(self) -> PulseSight:
         """Return an observation, reading the chain from its end.
 
-        So a hop never seems to move before the one that moves it, however long the looks take.
+        So a hop never seems to react before the hop that causes it, however long the reads take.
         """
         path = f"/api/v1/namespaces/{self._look.namespace}/pods"
         answer = await self._connection.get(path, {"labelSelector": self._look.selector})

@@ -81,7 +81,7 @@ class Installer:
 
     Args:
         client: to the API server.
-        clock: of the waits.
+        clock: times the waits.
         announce: gets a line where something takes time or is not well.
         settings: how.
     """

@@ -29,7 +29,7 @@ class Remover:
 
     Args:
         client: to the API server.
-        clock: of the waits.
+        clock: times the waits.
         announce: gets a line where something takes time.
         wait_s: until what is left is an error.
     """

@@ -21,7 +21,7 @@ class Waiter:
 
     Args:
         client: to the API server.
-        clock: of the waits.
+        clock: times the waits.
         announce: gets a line when there is something to say.
         limit_s: until it is an error, for each wait.
     """

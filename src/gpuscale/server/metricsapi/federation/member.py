@@ -111,7 +111,7 @@ class Member:
         Args:
             group_version: of the API that is asked.
             query: the parameters that go on.
-            target: what is asked for.
+            target: the requested metric.
 
         Raises:
             RequestError: with the answer to give instead, which names the member.

@@ -21,7 +21,7 @@ async def why_passed_on(
 
     Args:
         claim: who owns the metric, and why.
-        target: what is asked for.
+        target: the requested metric.
         asking: asks the owner.
     """
     member = claim.member

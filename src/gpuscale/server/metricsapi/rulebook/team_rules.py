@@ -48,7 +48,7 @@ class TeamRules:
         settings: waits and sizes.
         selector: which ConfigMaps hold rules.
         namespace_labels: the labels that are trusted to distinguish namespaces.
-        clock: of the waits.
+        clock: times the waits.
         namespaces: label selector of the namespaces whose ConfigMaps count; empty for all.
         budget: of each namespace.
     """

@@ -59,7 +59,7 @@ class Guard:
     """Passes a request to its handler, or refuses it.
 
     Args:
-        authenticator: finds out who asks.
+        authenticator: finds the user of a request.
         authorizer: decides whether they may.
         metrics: counts who was turned away.
         max_in_flight: requests that are answered at a time, and as many whose clients are being

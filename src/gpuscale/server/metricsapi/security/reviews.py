@@ -120,7 +120,7 @@ class Remembered(Generic[K, V]):
 
     Args:
         ttl_s: for how long an answer holds; 0 for not at all.
-        clock: of the times.
+        clock: gives the times.
         name: of the cache in metrics.
         most_bytes: of the answers that are kept with their questions.
     """
@@ -226,7 +226,7 @@ class TokenReviewer:
 
     Args:
         client: to the API server.
-        clock: of the times.
+        clock: gives the times.
         ttl_s: for how long an answer holds.
     """
 
@@ -283,7 +283,7 @@ class AccessReviewer:
 
     Args:
         client: to the API server.
-        clock: of the times.
+        clock: gives the times.
         allowed_ttl_s: for how long a permission holds.
         denied_ttl_s: for how long a refusal holds.
     """

@@ -1,7 +1,7 @@
 """The serving certificate: read from files that may change, or self-made and renewed in time.
 
-A change counts for new connections; those that are open keep what they have. Files that don't fit together,
-as they may for a moment while they are replaced, leave the last good pair in place.
+A new certificate is shown to new connections; open ones keep theirs. Files that don't fit together, as they
+may for a moment while they are replaced, leave the last good pair in place.
 """
 
 import logging
@@ -46,7 +46,7 @@ class ServingCertificate:
     Args:
         files: certificate and key.
         rules: what connections are agreed on.
-        clock: of the looks at the files.
+        clock: times the checks of the files.
         by_name: has the certificates of single names; None where this one serves all.
 
     Raises:

@@ -56,7 +56,7 @@ class TrustSources:
     Args:
         settings: the flags.
         published: what the cluster publishes; None where that is not looked for.
-        clock: of the waits.
+        clock: times the waits.
 
     Raises:
         UsageError: a file holds no CAs.

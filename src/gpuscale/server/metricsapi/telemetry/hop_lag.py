@@ -38,7 +38,7 @@ class HopLag:
         provider: knows the series of a metric.
         source: is asked.
         metrics: know which metrics are asked for, and get the lags.
-        clock: of the pauses.
+        clock: times the pauses.
         interval_s: from the end of one round to the start of the next.
     """
 

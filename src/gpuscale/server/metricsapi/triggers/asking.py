@@ -46,7 +46,7 @@ class Seeing:
     Args:
         provider: of the metrics APIs, so that a value is the same through all of them.
         workloads: the cluster's; None where there is no API server.
-        clock: of times and ages.
+        clock: gives times and measures ages.
         timeout_s: after which a source counts as away.
         shared_s: how long an answer to a query serves for others.
     """

@@ -103,7 +103,7 @@ def open_triggers(
     Args:
         backend: answers for metrics and queries.
         settings: how the API server is reached.
-        clock: of ages and waits.
+        clock: measures ages and waits.
         stack: closes.
         is_clustered: whether there is an API server.
         place: where decisions are kept.

@@ -65,7 +65,7 @@ class PolledScales:
 
     Args:
         client: of the API server.
-        clock: of ages and waits.
+        clock: measures ages and waits.
         max_age_s: how long a scale counts after it was given.
     """
 

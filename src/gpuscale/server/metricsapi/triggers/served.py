@@ -36,7 +36,7 @@ class ServedTriggers:
     Args:
         paths: files, and folders with files.
         triggers: answers.
-        clock: of the looks at the files.
+        clock: times the checks of the files.
 
     Raises:
         ConfigError: a file has faults.

@@ -151,7 +151,7 @@ class Keeper:
     Args:
         watch: whose decisions.
         store: that keeps them.
-        clock: of the waits.
+        clock: times the waits.
     """
 
     def __init__(self, watch: TriggerWatch, store: HeldStore, clock: Clock) -> None:

@@ -91,7 +91,7 @@ class TriggerWatch:
 
     Args:
         seeing: makes what a decision is made of.
-        clock: of ages; it never goes backwards.
+        clock: measures ages; it never goes backwards.
         settings: bounds and paces.
         workloads: forget those that no trigger is about any more; None where there is no API server.
         changed: called when the basis of a trigger's answers, or whether it is active, becomes another.

@@ -70,7 +70,7 @@ class Workloads:
     Args:
         client: of the API server, for whole objects.
         settings: waits and sizes.
-        clock: of ages and waits; it never goes backwards.
+        clock: measures ages and waits; it never goes backwards.
         max_age_s: how long what is known counts after the API server last said something.
     """
 
@@ -105,7 +105,7 @@ class Workloads:
     async def listed(self, namespace: str, workload: WorkloadRef) -> None:
         """Wait until the pods and the workload are known, or some seconds have passed.
 
-        A decision without them may be lower than what is asked for already.
+        A decision without them may be lower than the number of replicas that the workload wants already.
         """
         path = _WATCHED.get((workload.kind, workload.api_version))
         pods, scales = self._pod_copy(), None if path is None else self._scale_copy(path)

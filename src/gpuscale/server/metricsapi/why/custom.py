@@ -45,7 +45,7 @@ async def why_custom(
 
     Args:
         provider: answers requests.
-        target: what is asked for.
+        target: the requested metric.
         objects: conditions on the objects' labels, for all of them.
         series: conditions on the labels of the series.
     """

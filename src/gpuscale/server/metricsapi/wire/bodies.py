@@ -1,7 +1,7 @@
 """The answers of the metrics APIs, keys in upstream's order: values as JSON text, the rest as data.
 
 Values are put together as text because that takes a fifth of the time of building data and encoding it, and
-they are what is asked for all day.
+HPAs request them all day.
 
 Source: k8s.io/metrics pkg/apis (custom_metrics, external_metrics); k8s.io/apimachinery pkg/apis/meta/v1.
 Known difference: a metric selector with `!=` is shown as NotIn with one value, which means the same;

@@ -1,8 +1,8 @@
 """Whether discovery would find other metrics, found out at a part of the cost of listing all series.
 
 Which metrics a rule gives follows from the names of its series and of their labels. A Prometheus reads both
-from its index: for 10 000 series that is a tenth of the CPU of their list, of which the answer has megabytes.
-As it may count in series that ended a while ago, all are listed again after a time.
+from its index: for 10 000 series that takes a tenth of the CPU of listing them, and their list is
+megabytes. As it may count in series that ended a while ago, all are listed again after a time.
 """
 
 from collections.abc import Mapping, Sequence

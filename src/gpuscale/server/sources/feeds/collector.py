@@ -44,7 +44,7 @@ class FeedCollector:
 
     Args:
         settings: what to follow, and how.
-        clock: of the samples.
+        clock: gives the samples their times.
         kube: to the API server, which names targets; None for those of the settings alone.
         kube_settings: waits and sizes.
 

@@ -84,7 +84,7 @@ class Scraper:
         target: to scrape.
         http: goes there.
         store: gets the series.
-        clock: of the samples and the pace.
+        clock: gives samples their times, and times the scrapes.
         interval_s: from one scrape to the next.
         honor_labels: whether exposed labels win over the target's.
         limits: what a scrape may bring.

@@ -39,7 +39,7 @@ class ReplicaSharing:
 
     Args:
         settings: the other replicas.
-        clock: of the samples.
+        clock: gives the samples their times.
         wanted: says which series are kept.
         make_seat: returns a new place in the store for an agent.
         changed: called when other agents may have to be followed.

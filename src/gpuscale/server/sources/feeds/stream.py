@@ -83,7 +83,7 @@ class StreamFollower:
         target: the agent.
         http: goes there.
         store: gets the series.
-        clock: of the samples.
+        clock: gives the samples their times.
         honor_labels: whether the agent's labels win over the target's.
         resolution_ms: the step of time of which the newest sample is kept.
         wanted: decides which series are kept.

@@ -1,7 +1,7 @@
 """Imports aiohttp without loading the system's certificate authorities.
 
 While it is imported it makes two TLS contexts that read all of them: 100 ms and 4 MiB in every server, most
-of which ask nobody whom the system vouches for. Who does reads them then (`access`).
+of which never connect to a server that needs the system's CAs. Others read them then (`access`).
 """
 
 import ssl

@@ -52,7 +52,7 @@ class OtlpReceiver:
         store: gets the samples.
         wanted: decides which series are kept.
         limits: of labels, and of a client's series.
-        clock: of arrivals.
+        clock: gives the arrival times.
     """
 
     def __init__(

@@ -1,8 +1,8 @@
 """Sends a store's new samples to one receiver.
 
 The store is the queue. Every few seconds the sender reads what came since, makes requests of it, and sends
-some of them at a time; while the receiver is away it waits with these, and what comes meanwhile stays where
-it is anyway. So an outage costs no memory, and as long as it is shorter than the store's retention, no
+some of them at a time; while the receiver is away it keeps these requests, and new samples simply stay in
+the store. So an outage costs no memory, and as long as it is shorter than the store's retention, no
 samples. Samples of one series are always sent in order.
 
 Source: the remote write specification 1.0; prometheus storage/remote (queue_manager.go, client.go).
@@ -96,7 +96,7 @@ class RemoteWriter:
     Args:
         store: what is sent; its samples of before now are not.
         endpoint: the receiver.
-        clock: of the samples.
+        clock: gives the samples their times.
         sent_ms: the time that a sample is sent with, by its own; None where they are the same.
 
     Raises:

@@ -49,7 +49,7 @@ class Ruler:
         groups: to begin with.
         store: asked and written, by the event loop only.
         pool: which evaluates the queries.
-        clock: of the evaluations.
+        clock: times the evaluations.
         interval_ms: of groups without one.
         restores: whether alerts go on where they were before a restart, by what is in the store.
         notify: is given the alerts that are due to be sent.

@@ -40,7 +40,7 @@ class StoreSaver:
     Args:
         store: empty until `open`.
         settings: where and how.
-        clock: of the samples.
+        clock: gives the samples their times.
     """
 
     def __init__(self, store: SeriesStore, settings: SavingSettings, clock: Clock) -> None:
