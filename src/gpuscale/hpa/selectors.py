@@ -6,7 +6,7 @@ Source: kubernetes v1.36 pkg/controller/podautoscaler/horizontal.go (validateAnd
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from gpuscale.base.objects.selectors import Operator, Selector, parse_selector
+from gpuscale.base.objects.selectors import Selector, parse_selector
 from gpuscale.hpa.terms.conditions import MISSING_SELECTOR, Verdict, selector_refused
 from gpuscale.hpa.types import ControllerSettings, Event, PodInfo
 
@@ -68,41 +68,3 @@ def hpas_selecting(pods: Sequence[PodInfo], selectors: Mapping[str, Selector]) -
         for key, selector in selectors.items()
         if any(selector.matches(pod.labels) for pod in pods)
     )
-
-
-class SelectorIndex:
-    """The selectors of a namespace's HPAs, found by labels instead of one after the other.
-
-    Args:
-        selectors: by `namespace/name` of the HPA.
-    """
-
-    def __init__(self, selectors: Mapping[str, Selector]) -> None:
-        self._selectors = selectors
-        self._ranks = {key: rank for rank, key in enumerate(selectors)}
-        self._by_label: dict[tuple[str, str] | None, list[str]] = {}
-        """By a label that the selector asks for; None has those that ask for no label outright."""
-        for key, selector in selectors.items():
-            self._by_label.setdefault(_asked_label(selector), []).append(key)
-
-    def __len__(self) -> int:
-        return len(self._selectors)
-
-    def selecting(self, pods: Sequence[PodInfo]) -> tuple[str, ...]:
-        """Return what `hpas_selecting` does, in the same order."""
-        kinds = {tuple(pod.labels.items()): pod.labels for pod in pods}
-        found = {
-            key
-            for labels in kinds.values()
-            for label in (*labels.items(), None)
-            for key in self._by_label.get(label, ())
-            if self._selectors[key].matches(labels)
-        }
-        return tuple(sorted(found, key=self._ranks.__getitem__))
-
-
-def _asked_label(selector: Selector) -> tuple[str, str] | None:
-    for each in selector.requirements:
-        if each.operator is Operator.EQUALS:
-            return each.key, each.values[0]
-    return None

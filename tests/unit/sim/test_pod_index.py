@@ -7,14 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from examples import at_most
+from gpuscale.base.objects.label_index import SelectorIndex
 from gpuscale.base.objects.meta import ObjectMeta, OwnerReference
 from gpuscale.base.objects.nodes import Node
 from gpuscale.base.objects.pods import Container, Pod, PodPhase, PodSpec, PodStatus
 from gpuscale.base.objects.selectors import parse_selector
 from gpuscale.base.quantity import parse_quantity
 from gpuscale.hpa.cluster.scheduling.fit import node_state
-from gpuscale.hpa.selectors import SelectorIndex, hpas_selecting
+from gpuscale.hpa.selectors import hpas_selecting
 from gpuscale.hpa.types import PodInfo
+from gpuscale.lab.sim.autoscaler import selecting_hpas
 from gpuscale.lab.sim.cluster import Cluster
 from gpuscale.lab.sim.pod_index import FINISHED, is_daemon
 
@@ -142,7 +144,8 @@ def test_hpas_are_found_by_labels_as_one_after_the_other(texts, found) -> None:
     selectors = {f"default/{key}": parse_selector(text) for key, text in texts.items()}
     info = PodInfo("p", {}, PodPhase.RUNNING)
     pods = [replace(info, labels=each) for each in found]
-    assert SelectorIndex(selectors).selecting(pods) == hpas_selecting(pods, selectors)
+    ranked = SelectorIndex(((rank, key), selectors[key]) for rank, key in enumerate(selectors))
+    assert selecting_hpas(ranked, pods) == hpas_selecting(pods, selectors)
 
 
 def test_a_generated_name_that_is_taken_is_drawn_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,6 @@ from gpuscale.base.doors import door
 if TYPE_CHECKING:
     from gpuscale.hpa.controller.client import MetricsClient, observe
     from gpuscale.hpa.controller.policy import HpaPolicy, ReplicaPolicyFactory
-    from gpuscale.hpa.selectors import SelectorIndex
     from gpuscale.hpa.types import DEFAULT_SETTINGS, deciding_metric
 else:
     __getattr__ = door(__name__)
@@ -17,7 +16,6 @@ __all__ = [
     "HpaPolicy",
     "MetricsClient",
     "ReplicaPolicyFactory",
-    "SelectorIndex",
     "deciding_metric",
     "observe",
 ]

@@ -9,6 +9,7 @@ from functools import cached_property
 from operator import eq
 
 from gpuscale.base.objects.hpa import HorizontalPodAutoscaler
+from gpuscale.base.objects.label_index import SelectorIndex
 from gpuscale.base.objects.selectors import Selector, parse_selector
 from gpuscale.base.objects.workloads import Deployment
 from gpuscale.hpa import (
@@ -21,7 +22,7 @@ from gpuscale.hpa import (
     ReplicaRequest,
     Scale,
 )
-from gpuscale.hpa.controller import SelectorIndex, deciding_metric
+from gpuscale.hpa.controller import deciding_metric
 from gpuscale.hpa.replicas import pod_info
 from gpuscale.hpa.terms import parse_version, settings_of
 from gpuscale.lab.sim.control.controllers import replica_set_of
@@ -98,21 +99,20 @@ class HpaController:
             pods = tuple(pod_info(pod) for pod in found)
             scale = Scale(deployment.replicas, live, str(deployment.selector))
             target = ScaledTarget(deployment.metadata.key, scale, pods)
-            index = self._selectors[namespace]
-            selecting = index.selecting(pods) if len(index) > 1 else ()
+            selecting = selecting_hpas(self._selectors[namespace], pods)
             known = _Known(target, selecting, deployment, version)
             self._targets[hpa.metadata.key] = known
         return known
 
     @cached_property
-    def _selectors(self) -> dict[str, SelectorIndex]:
-        """Those of the HPAs of each namespace; made once, as no HPA comes or goes."""
+    def _selectors(self) -> dict[str, SelectorIndex[tuple[int, str]]]:
+        """The HPAs' selectors in each namespace; made once, as no HPA comes or goes."""
         cluster = self._world.cluster
-        found: dict[str, dict[str, Selector]] = {}
-        for key, hpa in cluster.hpas.items():
+        found: dict[str, list[tuple[tuple[int, str], Selector]]] = {}
+        for rank, (key, hpa) in enumerate(cluster.hpas.items()):
             deployment = cluster.deployments[f"{hpa.metadata.namespace}/{hpa.target.name}"]
             selector = parse_selector(str(deployment.selector))
-            found.setdefault(hpa.metadata.namespace, {})[key] = selector
+            found.setdefault(hpa.metadata.namespace, []).append(((rank, key), selector))
         return {namespace: SelectorIndex(selectors) for namespace, selectors in found.items()}
 
     def figures(self) -> dict[str, SyncFigures]:
@@ -176,3 +176,15 @@ def shown_figures(desired: int, metrics: Sequence[MetricStatus]) -> SyncFigures:
     average = shown.average_value_milli
     milli = shown.value_milli if average is None else average
     return SyncFigures(desired, milli, shown.index)
+
+
+def selecting_hpas(
+    index: SelectorIndex[tuple[int, str]], pods: Sequence[PodInfo]
+) -> tuple[str, ...]:
+    """Return what `hpas_selecting` does, of HPAs with their rank and key.
+
+    Pods of one Deployment have the same labels, so the index is asked once for all of them.
+    """
+    kinds = {tuple(pod.labels.items()): pod.labels for pod in pods}
+    found = {each for labels in kinds.values() for each in index.taking(labels)}
+    return tuple(key for _, key in sorted(found))

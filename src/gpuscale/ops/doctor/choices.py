@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from gpuscale.base.objects.fields import Fields
+from gpuscale.base.objects.label_index import LabelIndex
 from gpuscale.base.objects.meta import ObjectMeta
 from gpuscale.base.objects.nodes import Node, Taint
 from gpuscale.base.objects.pods import NodeSelectorTerm, PodSpec, Toleration
@@ -12,27 +13,26 @@ from gpuscale.base.objects.selectors import Operator, Requirement, selector_of_l
 from gpuscale.hpa.cluster.scheduling import NodeState, misfits, untolerated
 from gpuscale.ops.doctor import facts
 from gpuscale.ops.doctor.facts import once
-from gpuscale.ops.doctor.label_index import LabelIndex
 from gpuscale.ops.doctor.snapshot import Snapshot
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class NodeChoice:
     """A pod's conditions on its node's labels and name."""
 
     selector: tuple[tuple[str, str], ...] = ()
     terms: tuple[NodeSelectorTerm, ...] | None = None
 
     @classmethod
-    def of(cls, spec: PodSpec) -> "Choice":
+    def of(cls, spec: PodSpec) -> "NodeChoice":
         """Return the choice of a pod."""
         return cls(tuple(spec.node_selector.items()), spec.required_node_terms)
 
 
 @once
-def chosen(snapshot: Snapshot, choice: Choice) -> tuple[Fields, ...]:
+def chosen(snapshot: Snapshot, choice: NodeChoice) -> tuple[Fields, ...]:
     """Return the nodes that a choice allows."""
     spec = PodSpec((), node_selector=dict(choice.selector), required_node_terms=choice.terms)
     asked = [selector_of_labels(spec.node_selector).requirements]

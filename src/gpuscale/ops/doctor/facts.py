@@ -16,6 +16,7 @@ from gpuscale.base.objects.gpu_resources import (
     has_fraction,
     shares_by,
 )
+from gpuscale.base.objects.label_index import LabelIndex
 from gpuscale.base.objects.nodes import Taint, read_taint
 from gpuscale.base.objects.pods import PodSpec, read_pod_spec
 from gpuscale.base.objects.selectors import Selector, parse_selector
@@ -23,7 +24,6 @@ from gpuscale.base.objects.taints import PassingTaint, moment_of
 from gpuscale.hpa.cluster.scheduling import BLOCKING_EFFECTS
 from gpuscale.kube import read_node_record
 from gpuscale.kube.informers import NodeRecord
-from gpuscale.ops.doctor.label_index import LabelIndex
 from gpuscale.ops.doctor.snapshot import HpaLook, Snapshot
 from gpuscale.ops.install.common import METRICS_API, NODE_AGENT
 from gpuscale.ops.providers import every

@@ -5,15 +5,15 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from gpuscale.base.findings import Checks, Fix, FixRequest, Severity
 from gpuscale.base.objects.fields import Fields
+from gpuscale.base.objects.label_index import LabelIndex
 from gpuscale.base.objects.nodes import Taint
 from gpuscale.base.objects.pods import PodSpec, Toleration
 from gpuscale.base.words import counted
 from gpuscale.hpa.cluster.scheduling import untolerated
 from gpuscale.ops.doctor import facts
 from gpuscale.ops.doctor.checks.node_state import NODE_STATE_CHECKS, node_state_findings
-from gpuscale.ops.doctor.choices import Choice, by_first_taint, chosen, past_first
+from gpuscale.ops.doctor.choices import NodeChoice, by_first_taint, chosen, past_first
 from gpuscale.ops.doctor.judges import NODES, ClusterFinding, ClusterJudge
-from gpuscale.ops.doctor.label_index import LabelIndex
 from gpuscale.ops.doctor.node_pools import adds_nodes, may_come
 from gpuscale.ops.doctor.snapshot import Snapshot
 from gpuscale.ops.providers import OWN_LABEL, every
@@ -312,12 +312,14 @@ def _taints(snapshot: Snapshot, nodes: Sequence[Fields]) -> Iterator[ClusterFind
 
 def kept_off_by(snapshot: Snapshot, spec: PodSpec) -> Taint | None:
     """Return a taint that keeps a pod off the GPU nodes it selects; None unless all of them have one."""
-    return keeping_off(snapshot, Choice.of(spec), spec.tolerations) if facts.wanted(spec) else None
+    return (
+        keeping_off(snapshot, NodeChoice.of(spec), spec.tolerations) if facts.wanted(spec) else None
+    )
 
 
 @facts.once
 def keeping_off(
-    snapshot: Snapshot, choice: Choice, tolerations: tuple[Toleration, ...]
+    snapshot: Snapshot, choice: NodeChoice, tolerations: tuple[Toleration, ...]
 ) -> Taint | None:
     """Return the same as `kept_off_by`, for a node choice with tolerations."""
     kinds = _kinds_of_taints(snapshot, choice)
@@ -328,7 +330,7 @@ def keeping_off(
 
 
 @facts.once
-def _kinds_of_taints(snapshot: Snapshot, choice: Choice) -> Sequence[tuple[Taint, ...]]:
+def _kinds_of_taints(snapshot: Snapshot, choice: NodeChoice) -> Sequence[tuple[Taint, ...]]:
     """Return the distinct sets of taints on the GPU nodes that a choice selects."""
     of_gpus = facts.gpu_node_names(snapshot)
     nodes = (node for node in chosen(snapshot, choice) if facts.name(node) in of_gpus)
@@ -336,7 +338,7 @@ def _kinds_of_taints(snapshot: Snapshot, choice: Choice) -> Sequence[tuple[Taint
 
 
 @facts.once
-def _by_first_taint(snapshot: Snapshot, choice: Choice) -> LabelIndex[tuple[Taint, ...]]:
+def _by_first_taint(snapshot: Snapshot, choice: NodeChoice) -> LabelIndex[tuple[Taint, ...]]:
     return by_first_taint((taints, taints) for taints in _kinds_of_taints(snapshot, choice))
 
 

@@ -12,6 +12,7 @@ from heapq import merge
 from gpuscale.base.findings import Checks, Fix, Severity
 from gpuscale.base.objects.fields import Fields
 from gpuscale.base.objects.hpa import SelectPolicy
+from gpuscale.base.objects.label_index import LabelIndex, SelectorIndex
 from gpuscale.base.objects.selectors import Selector
 from gpuscale.base.words import closest
 from gpuscale.hpa.terms import MARKS_ZERO, SCALED_TO_ZERO
@@ -19,7 +20,6 @@ from gpuscale.kube import fields_of
 from gpuscale.ops.doctor import facts
 from gpuscale.ops.doctor.facts import once
 from gpuscale.ops.doctor.judges import AUTOSCALER, ClusterFinding
-from gpuscale.ops.doctor.label_index import LabelIndex, SelectorIndex
 from gpuscale.ops.doctor.snapshot import HpaLook, Snapshot
 
 TARGET_CHECKS = Checks(AUTOSCALER)
@@ -184,7 +184,7 @@ def _owned(snapshot: Snapshot, look: HpaLook, body: Fields) -> Iterator[ClusterF
 
 
 @dataclass(frozen=True, slots=True)
-class ScaledTarget:
+class JudgedTarget:
     """A target of an HPA, with its pod selector."""
 
     place: int
@@ -197,20 +197,20 @@ class ScaledTarget:
 class ScaledTargets:
     """A namespace's targets that no other object owns, each once, in the order of their HPAs."""
 
-    by_selector: SelectorIndex[ScaledTarget]
-    by_pod_labels: LabelIndex[ScaledTarget]
+    by_selector: SelectorIndex[JudgedTarget]
+    by_pod_labels: LabelIndex[JudgedTarget]
     """By the labels of the pods that they make."""
 
 
 @once
 def _scaled_targets(snapshot: Snapshot) -> Mapping[str, ScaledTargets]:
-    found: dict[str, dict[int, ScaledTarget]] = {}
+    found: dict[str, dict[int, JudgedTarget]] = {}
     for place, look in enumerate(snapshot.hpas):
         body = facts.workload_of(snapshot, look)
         selector = None if body is None else body.child("spec").selector("selector")
         if selector is not None and body is not None and facts.controller(body) is None:
             of_namespace = found.setdefault(look.namespace, {})
-            of_namespace.setdefault(id(body), ScaledTarget(place, look, body, selector))
+            of_namespace.setdefault(id(body), JudgedTarget(place, look, body, selector))
     return {
         namespace: ScaledTargets(
             SelectorIndex((each, each.selector) for each in targets.values()),

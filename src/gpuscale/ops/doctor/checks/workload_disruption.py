@@ -11,13 +11,13 @@ from itertools import islice
 
 from gpuscale.base.findings import Checks, Fix, Severity
 from gpuscale.base.objects.fields import Fields
+from gpuscale.base.objects.label_index import LabelIndex, SelectorIndex
 from gpuscale.base.objects.selectors import Selector
 from gpuscale.base.words import counted
 from gpuscale.ops.doctor import facts
 from gpuscale.ops.doctor.checks.workload_subjects import Key, about, subjects
 from gpuscale.ops.doctor.facts import once
 from gpuscale.ops.doctor.judges import WORKLOAD, ClusterFinding
-from gpuscale.ops.doctor.label_index import LabelIndex, SelectorIndex
 from gpuscale.ops.doctor.snapshot import HpaLook, Snapshot
 
 DISRUPTION_CHECKS = Checks(WORKLOAD)

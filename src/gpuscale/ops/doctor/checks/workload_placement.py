@@ -14,6 +14,7 @@ from functools import partial
 from gpuscale.base.findings import Check, Checks, Fix, Severity
 from gpuscale.base.objects.fields import Fields
 from gpuscale.base.objects.gpu_resources import GpuKind, counts_gpus, gpu_kind
+from gpuscale.base.objects.label_index import LabelIndex
 from gpuscale.base.objects.nodes import Taint
 from gpuscale.base.objects.pods import Toleration
 from gpuscale.base.words import counted
@@ -28,10 +29,9 @@ from gpuscale.ops.doctor.checks.workload_held import (
     queued_findings,
 )
 from gpuscale.ops.doctor.checks.workload_subjects import Key, about, pods_by_subject, subjects
-from gpuscale.ops.doctor.choices import Choice, by_first_taint, chosen, past_first
+from gpuscale.ops.doctor.choices import NodeChoice, by_first_taint, chosen, past_first
 from gpuscale.ops.doctor.facts import once
 from gpuscale.ops.doctor.judges import WORKLOAD, ClusterFinding
-from gpuscale.ops.doctor.label_index import LabelIndex
 from gpuscale.ops.doctor.node_pools import may_come
 from gpuscale.ops.doctor.snapshot import Snapshot
 
@@ -169,13 +169,13 @@ def _unplaced(snapshot: Snapshot, key: Key, pod: Fields) -> Cause | None:
     if snapshot.hides("nodes") or may_come(snapshot, pod):
         return None
     spec = facts.spec_of(pod)
-    needs = Needs(tuple(facts.limits_of(spec).items()), facts.asks_for_gpus(pod))
-    obstacle = _obstacle(snapshot, needs, Choice.of(spec), spec.tolerations)
+    needs = PodNeeds(tuple(facts.limits_of(spec).items()), facts.asks_for_gpus(pod))
+    obstacle = _obstacle(snapshot, needs, NodeChoice.of(spec), spec.tolerations)
     return None if obstacle is None else obstacle(key, pod)
 
 
 @dataclass(frozen=True, slots=True)
-class Needs:
+class PodNeeds:
     """A pod's requests for device plugin resources and claims."""
 
     resources: Amounts
@@ -203,7 +203,7 @@ class Room:
 
 
 @once
-def _room(snapshot: Snapshot, needs: Needs) -> Room:
+def _room(snapshot: Snapshot, needs: PodNeeds) -> Room:
     by_claim = facts.claimed_nodes(snapshot)
     nodes = {
         name: node
@@ -241,7 +241,7 @@ Kinds = Mapping[NodeKind, Sequence[tuple[int, Fields]]]
 
 
 @once
-def _matching(snapshot: Snapshot, needs: Needs, choice: Choice) -> Kinds:
+def _matching(snapshot: Snapshot, needs: PodNeeds, choice: NodeChoice) -> Kinds:
     """Return the nodes with what a pod needs that its selectors also allow."""
     room = _room(snapshot, needs).nodes
     found: dict[NodeKind, list[tuple[int, Fields]]] = {}
@@ -259,7 +259,9 @@ def _matching(snapshot: Snapshot, needs: Needs, choice: Choice) -> Kinds:
 
 
 @once
-def _by_first_taint(snapshot: Snapshot, needs: Needs, choice: Choice) -> LabelIndex[NodeKind]:
+def _by_first_taint(
+    snapshot: Snapshot, needs: PodNeeds, choice: NodeChoice
+) -> LabelIndex[NodeKind]:
     return by_first_taint((kind, kind.taints) for kind in _matching(snapshot, needs, choice))
 
 
@@ -274,7 +276,7 @@ def _count(kinds: Kinds) -> int:
 
 @once
 def _obstacle(
-    snapshot: Snapshot, needs: Needs, choice: Choice, tolerations: tuple[Toleration, ...]
+    snapshot: Snapshot, needs: PodNeeds, choice: NodeChoice, tolerations: tuple[Toleration, ...]
 ) -> Callable[[Key, Fields], Cause | None] | None:
     """Return what says why no node takes such a pod; None where it waits for GPUs alone, or for nodes."""
     room = _room(snapshot, needs)
@@ -401,7 +403,7 @@ def _taken(snapshot: Snapshot) -> Mapping[str, Mapping[str, int]]:
 
 
 @once
-def _offered(snapshot: Snapshot, needs: Needs) -> Mapping[str, int]:
+def _offered(snapshot: Snapshot, needs: PodNeeds) -> Mapping[str, int]:
     """Return the GPUs of the nodes in `Room`, by resource name."""
     found: Counter[str] = Counter()
     for node in _room(snapshot, needs).nodes.values():
@@ -448,7 +450,7 @@ def _too_large(room: Room, key: Key, pod: Fields) -> Cause:
 
 
 def _labels_beside(
-    snapshot: Snapshot, needs: Needs, choice: Choice
+    snapshot: Snapshot, needs: PodNeeds, choice: NodeChoice
 ) -> tuple[Sequence[str], Sequence[str]]:
     """Return the labels that a pod chooses and no node has, and those that nodes have in their place."""
     has = {name: _values(snapshot, needs, name) for name, _ in choice.selector}
@@ -457,7 +459,7 @@ def _labels_beside(
 
 
 @once
-def _values(snapshot: Snapshot, needs: Needs, label: str) -> frozenset[str]:
+def _values(snapshot: Snapshot, needs: PodNeeds, label: str) -> frozenset[str]:
     """Return a label's values on the nodes with what a pod needs."""
     labels = map(facts.labels, _room(snapshot, needs).nodes.values())
     return frozenset(each[label] for each in labels if label in each)
