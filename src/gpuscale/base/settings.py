@@ -16,6 +16,7 @@ From that one place come the command line, the help, the tables of the docs, and
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from functools import cache
 from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
 
@@ -195,11 +196,12 @@ def made(
     """
     table = {flag.name: flag for flag in flags}
 
+    @cache  # a simulation makes the agent's settings anew for each scrape
     def default() -> T:
-        return usual() if usual is not None else read(FlagReader(table, {}))
+        return read(FlagReader(table, {}))
 
     source = _From(read, flags)
-    return field(default_factory=default, repr=not is_secret, metadata={_FROM: source})
+    return field(default_factory=usual or default, repr=not is_secret, metadata={_FROM: source})
 
 
 def part(kind: type[T]) -> T:
