@@ -12,8 +12,13 @@ from importlib.util import find_spec
 
 
 def door(package: str) -> Callable[[str], object]:
-    """Return the `__getattr__` of a package, which loads what the package's `if TYPE_CHECKING` imports."""
+    """Return the `__getattr__` of a package, which loads what the package's `if TYPE_CHECKING` imports.
+
+    `dir()` of the package shows these names too, for whoever looks around in an interpreter.
+    """
     modules: dict[str, str] = {}
+    names = vars(sys.modules[package])
+    names["__dir__"] = lambda: sorted({*names, *names["__all__"]})
 
     def load(name: str) -> object:
         if not modules:
@@ -23,7 +28,7 @@ def door(package: str) -> Callable[[str], object]:
         module = modules[name]
         __import__(module)  # unlike import_module, it is seen by `python -X importtime`
         value: object = getattr(sys.modules[module], name)
-        setattr(sys.modules[package], name, value)
+        names[name] = value
         return value
 
     return load

@@ -61,6 +61,11 @@ def test_modules_of_a_room_are_found_beside_its_names(town) -> None:
     assert run(town, "from town.low.room import one\nprint(one.ONE)") == "1"
 
 
+def test_whoever_looks_around_sees_the_names(town) -> None:
+    program = "import town.low.room\nprint({'ONE', 'TWO'} <= {*dir(town.low.room)})"
+    assert run(town, program) == "True"
+
+
 def test_what_is_not_there_is_said_as_python_says_it(town) -> None:
     program = (
         "try:\n    from town.low.room import three\nexcept ImportError as error:\n    print(error)"
