@@ -35,7 +35,9 @@ def main(arguments: Sequence[str], root: Path) -> int:
         return code
     print(f"\n{len(failed)} failed; running them again, one after another", flush=True)
     again = ("-n", "0", "--last-failed", "--last-failed-no-failures", "none")
-    code = _pytest((*arguments, *again), root)
+    # The report of the few would be written over that of all.
+    kept = [each for each in arguments if not each.startswith("--junitxml=")]
+    code = _pytest((*kept, *again), root)
     for name in sorted(failed - _without_groups(record)):
         print(f"failed beside others, and passed by itself: {name}", flush=True)
     return code

@@ -53,6 +53,12 @@ def test_what_passes_by_itself_passes_and_is_named(tmp_path: Path) -> None:
     assert (tmp_path / "good").read_text() == "1"
 
 
+def test_a_report_is_that_of_all_tests(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text(TESTS)
+    suite(tmp_path, "--junitxml=all.xml")
+    assert (tmp_path / "all.xml").read_text().count("<testcase ") == 2
+
+
 def test_what_fails_again_fails(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(TESTS + ALWAYS_FAILS)
     done = suite(tmp_path)
