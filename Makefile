@@ -31,11 +31,11 @@ check: $(VENV)/.dev ## format, lint, types, import contracts
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache
 
-# Tests wait for servers more than they compute: three workers for two cores.
+# Tests wait for servers more than they compute: three workers for two cores, four where a control plane is waited for.
 test: check ## everything in check, then the tests; those on a control plane where its programs are built
 	@$(BIN)/python tools/suite.py -n 3 --dist loadgroup -m "not cluster and not gpu and not scale"
 	@if $(BIN)/python -m gpuscale_testing.tools where >/dev/null 2>&1; then \
-		$(BIN)/python tools/suite.py -n 3 --dist loadfile -m cluster tests/cluster; \
+		$(BIN)/python tools/suite.py -n 4 --dist loadfile -m cluster tests/cluster; \
 	elif [ -n "$$GPUSCALE_REQUIRE_CLUSTER" ]; then \
 		$(BIN)/python -m gpuscale_testing.tools where; exit 1; \
 	else \
@@ -76,7 +76,7 @@ keda-tools: $(VENV)/.dev ## build KEDA's programs too, for the tests with KEDA (
 	@$(BIN)/python -m gpuscale_testing.tools build keda-operator keda-adapter keda-webhooks keda
 
 test-cluster: $(VENV)/.dev cluster-tools ## the tests on a real control plane
-	@$(BIN)/python tools/suite.py -n 3 --dist loadfile -m cluster tests/cluster
+	@$(BIN)/python tools/suite.py -n 4 --dist loadfile -m cluster tests/cluster
 
 test-keda: $(VENV)/.dev cluster-tools keda-tools ## 200 random crashes in a loop with KEDA (15 min); writes benchmarks/results/keda_faults.json
 	@$(BIN)/python benchmarks/keda_faults.py
