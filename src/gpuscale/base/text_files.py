@@ -32,11 +32,11 @@ def read_text(name: str, most_mib: int = 8) -> str:
             expected = f"at most {most_mib} MiB"
             raise ConfigError(Problem(source, None, None, "a larger file", expected))
         return data.decode("utf-8-sig")  # spreadsheets write a byte order mark
-    except (UnicodeDecodeError, OSError) as error:
+    except (ValueError, OSError) as error:  # also a name with a NUL, or with half a character
         raise ConfigError(Problem(source, None, None, None, unreadable(error))) from None
 
 
-def unreadable(error: UnicodeDecodeError | OSError) -> str:
+def unreadable(error: ValueError | OSError) -> str:
     """Return why a file can't be read, worded to follow its name."""
     match error:
         case UnicodeDecodeError():
@@ -49,8 +49,10 @@ def unreadable(error: UnicodeDecodeError | OSError) -> str:
             return "is a folder, expected a file"
         case PermissionError():
             return "permission denied"
+        case OSError(strerror=str(text)):
+            return f"can't be read: {text.lower()}"
         case _:
-            return f"can't be read: {(error.strerror or str(error)).lower()}"
+            return f"can't be read: {str(error).lower()}"
 
 
 def _bytes(name: str, most: int) -> bytes:

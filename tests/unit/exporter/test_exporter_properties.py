@@ -2,7 +2,7 @@
 
 import contextlib
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gpuscale.agent.exporter.devices import parse_devices
@@ -108,7 +108,8 @@ def test_sources_are_read_or_refused(text) -> None:
 
 
 @given(st.dictionaries(st.sampled_from(sorted(FLAGS)), st.tuples(TEXT), max_size=6))
-@settings(deadline=None)
+@example({"settings": ("\0",)})
+@example({"settings": ("\ud800",)})
 def test_settings_are_read_or_refused(given_flags) -> None:
     with contextlib.suppress(UsageError, ConfigError, NotFoundError):
         read_settings(given_flags, {}, "n1")
