@@ -1,4 +1,4 @@
-"""Around a sync: clients of metrics, selectors of HPAs, other policies."""
+"""Around a sync: clients of metrics, the policies that decide, the controller's settings."""
 
 from typing import TYPE_CHECKING
 

@@ -38,10 +38,11 @@ def chosen(snapshot: Snapshot, choice: NodeChoice) -> tuple[Fields, ...]:
     asked = [selector_of_labels(spec.node_selector).requirements]
     if choice.terms is not None and not choice.selector:
         asked = [term.labels for term in choice.terms]
+    bare = _bare_nodes(snapshot)
     return tuple(
         node
         for node in _nodes_by_label(snapshot).candidates(asked)
-        if not misfits(spec, _bare_nodes(snapshot)[facts.name(node)])
+        if not misfits(spec, bare[facts.name(node)])
     )
 
 
