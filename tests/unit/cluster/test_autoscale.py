@@ -1,8 +1,15 @@
 from gpuscale.base.objects.manifests import load_manifests
 from gpuscale.base.objects.nodes import Taint
 from gpuscale.base.quantity import parse_quantity
-from gpuscale.hpa.cluster.nodes.autoscale import AutoscalerState, PoolNode, autoscale
-from gpuscale.hpa.cluster.nodes.pools import AutoscalerSettings, NodePool, ScaleDown, ScaleUp
+from gpuscale.hpa.cluster.nodes.autoscale import AutoscalerState, autoscale
+from gpuscale.hpa.cluster.nodes.policy import PoolNode
+from gpuscale.hpa.cluster.nodes.pools import (
+    AutoscalerSettings,
+    InstanceType,
+    NodePool,
+    ScaleDown,
+    ScaleUp,
+)
 from gpuscale.hpa.cluster.scheduling.fit import NodeState
 
 MINUTE = 60_000
@@ -13,7 +20,7 @@ def pool(name="gpu", low=1, high=3, gpus=1, taints=()):
         key: parse_quantity(value)
         for key, value in {"nvidia.com/gpu": gpus, "cpu": 8, "memory": "32Gi", "pods": 110}.items()
     }
-    return NodePool(name, low, high, allocatable, {}, tuple(taints))
+    return NodePool(name, low, high, (InstanceType(name, allocatable),), {}, tuple(taints))
 
 
 def pods(count, gpus=1, created_ms=0):

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from gpuscale.base.documents.documents import Document, load_documents
 from gpuscale.base.errors import ConfigError, Problem
+from gpuscale.base.objects.disruption_budgets import PodDisruptionBudget, read_disruption_budget
 from gpuscale.base.objects.fields import Fields
 from gpuscale.base.objects.hpa import HorizontalPodAutoscaler, read_hpa
 from gpuscale.base.objects.nodes import Node, read_node
@@ -20,10 +21,20 @@ from gpuscale.base.objects.workloads import (
     read_service,
 )
 
-KubernetesObject = Deployment | Job | Service | HorizontalPodAutoscaler | ScaledObject | Node | Pod
+KubernetesObject = (
+    Deployment
+    | Job
+    | Service
+    | HorizontalPodAutoscaler
+    | ScaledObject
+    | Node
+    | Pod
+    | PodDisruptionBudget
+)
 
 _READERS: dict[tuple[str, str], Callable[[Fields], KubernetesObject]] = {
     ("apps/v1", "Deployment"): read_deployment,
+    ("policy/v1", "PodDisruptionBudget"): read_disruption_budget,
     ("batch/v1", "Job"): read_job,
     ("v1", "Service"): read_service,
     ("v1", "Node"): read_node,

@@ -110,7 +110,7 @@ def job_manifest(
 
 def simulated_node(name: str, item: CloudPool, mark: RehearsalMark) -> SimulatedNode:
     """Return a node of a pool; a DaemonSet that asks for an operating system does not land on it."""
-    offered = item.pool.allocatable
+    offered = item.pool.template.allocatable
     resource = next(each for each in WHOLE_GPUS if each in offered)
     return SimulatedNode(
         name,

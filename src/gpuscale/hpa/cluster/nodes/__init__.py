@@ -5,17 +5,19 @@ from typing import TYPE_CHECKING
 from gpuscale.base.doors import door
 
 if TYPE_CHECKING:
-    from gpuscale.hpa.cluster.nodes.autoscale import PoolNode
+    from gpuscale.hpa.cluster.nodes.autoscale import ClusterAutoscaler
     from gpuscale.hpa.cluster.nodes.policy import (
-        ClusterAutoscaler,
         NodePolicy,
         NodePolicyFactory,
         NodeRequest,
+        PoolNode,
     )
     from gpuscale.hpa.cluster.nodes.pools import (
-        Action,
         AutoscalerSettings,
+        InstanceType,
+        LookAgain,
         NodePool,
+        Offering,
         ScaleDown,
         ScaleUp,
     )
@@ -23,13 +25,15 @@ else:
     __getattr__ = door(__name__)
 
 __all__ = [
-    "Action",
     "AutoscalerSettings",
     "ClusterAutoscaler",
+    "InstanceType",
+    "LookAgain",
     "NodePolicy",
     "NodePolicyFactory",
     "NodePool",
     "NodeRequest",
+    "Offering",
     "PoolNode",
     "ScaleDown",
     "ScaleUp",

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gpuscale.base.objects.pods import Pod
+from gpuscale.hpa.cluster.nodes.policy import NodeRequest, PoolNode
 from gpuscale.hpa.cluster.nodes.pools import (
     Action,
     AutoscalerSettings,
@@ -23,18 +24,6 @@ from gpuscale.hpa.cluster.nodes.pools import (
 )
 from gpuscale.hpa.cluster.scheduling.fit import NodeState, misfits
 from gpuscale.hpa.cluster.scheduling.resources import gpu_count
-
-
-@dataclass(frozen=True, slots=True)
-class PoolNode:
-    """One node of a pool as the autoscaler sees it."""
-
-    pool: str
-    state: NodeState
-    ready: bool
-    """False while it is on its way; its capacity counts for pods all the same."""
-    empty: bool
-    """No pod on it but those of DaemonSets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,3 +131,23 @@ def _shrink(
         for count, name in enumerate(longest_first[: size - pool.min_nodes]):
             removals.append(ScaleDown(pool.name, name, size - count))
     return tuple(removals)
+
+
+class ClusterAutoscaler:
+    """The loop of the Cluster Autoscaler."""
+
+    def __init__(self) -> None:
+        self._state = AutoscalerState()
+
+    def scan(self, request: NodeRequest) -> Sequence[Action]:
+        """Return at most one pool to grow, otherwise the empty nodes whose time has come."""
+        outcome = autoscale(
+            request.pools,
+            request.nodes,
+            request.unschedulable,
+            self._state,
+            request.now_ms,
+            request.settings,
+        )
+        self._state = outcome.state
+        return outcome.actions

@@ -1,16 +1,48 @@
-"""The interface of node autoscalers, and the Cluster Autoscaler's policy.
+"""The interface of node autoscalers.
 
 The caller of a policy gathers a `NodeRequest`, asks `scan` and applies the actions, as
 `lab.sim.control.cloud`.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
+from gpuscale.base.objects.disruption_budgets import PodDisruptionBudget
 from gpuscale.base.objects.pods import Pod
-from gpuscale.hpa.cluster.nodes.autoscale import AutoscalerState, PoolNode, autoscale
-from gpuscale.hpa.cluster.nodes.pools import Action, AutoscalerSettings, NodePool
+from gpuscale.hpa.cluster.nodes.pools import (
+    Action,
+    AutoscalerSettings,
+    LaunchFailure,
+    NodePool,
+    Offering,
+)
+from gpuscale.hpa.cluster.scheduling import NodeState
+
+
+@dataclass(frozen=True, slots=True)
+class PoolNode:
+    """One node of a pool as the autoscaler sees it."""
+
+    pool: str
+    state: NodeState
+    """While it is on its way: as it will be, with the GPUs and without taints that go by themselves."""
+    ready: bool
+    """False while it is on its way, or Ready without its GPUs; what it will have counts all the same."""
+    empty: bool
+    """No pod on it but those of DaemonSets."""
+    instance_type: str = ""
+    offering: Offering = Offering()  # noqa: RUF009 - frozen
+    ordered_ms: int = 0
+    """When it was asked for."""
+    joined_ms: int | None = None
+    """When its Node became Ready, with GPUs or still without."""
+    ready_ms: int | None = None
+    """When it was Ready with its GPUs; None while it is not."""
+    changed_ms: int | None = None
+    """When a pod last came to it or left it; None where none did."""
+    leaving: bool = False
+    """It is being removed already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,34 +58,23 @@ class NodeRequest:
     now_ms: int
     """Milliseconds since the epoch."""
     settings: AutoscalerSettings
+    pods: Mapping[str, Sequence[Pod]] = field(default_factory=dict)
+    """Node to the pods on it; only nodes with pods need be there."""
+    budgets: tuple[PodDisruptionBudget, ...] = ()
+    failures: tuple[LaunchFailure, ...] = ()
+    """What was asked for and did not come, since the scan before."""
 
 
 class NodePolicy(Protocol):
-    """Decides the nodes of a cluster. It may keep state between scans."""
+    """Decides the nodes of a cluster. It may keep state between scans.
+
+    It is asked at each regular scan, and where it has set `on_unschedulable`, also when the scheduler has
+    found no node for a pod.
+    """
 
     def scan(self, request: NodeRequest) -> Sequence[Action]:
-        """Return actions: pools to grow within their bounds, and empty nodes to remove."""
+        """Return actions: pools to grow within their bounds, nodes to remove, when to ask again."""
 
 
 NodePolicyFactory = Callable[[], NodePolicy]
 """Makes the policy of one cluster; a class is one."""
-
-
-class ClusterAutoscaler:
-    """The loop of the Cluster Autoscaler."""
-
-    def __init__(self) -> None:
-        self._state = AutoscalerState()
-
-    def scan(self, request: NodeRequest) -> Sequence[Action]:
-        """Return at most one pool to grow, otherwise the empty nodes whose time has come."""
-        outcome = autoscale(
-            request.pools,
-            request.nodes,
-            request.unschedulable,
-            self._state,
-            request.now_ms,
-            request.settings,
-        )
-        self._state = outcome.state
-        return outcome.actions

@@ -9,8 +9,8 @@ from gpuscale.base.errors import UsageError
 from gpuscale.base.objects.pods import Pod
 from gpuscale.base.streams import name_suffix, stream
 from gpuscale.hpa.cluster.nodes import (
-    Action,
     AutoscalerSettings,
+    LookAgain,
     NodePolicy,
     NodePool,
     NodeRequest,
@@ -138,13 +138,16 @@ class Cloud:
         actions = self._policy.scan(request)
         removable = {node.state.name: node.pool for node in nodes if node.empty} if actions else {}
         for action in actions:
+            if isinstance(action, LookAgain):
+                self._engine.at(action.at_ms, EventStage.NODE_AUTOSCALER, self.scan)
+                continue
             self._check(action, removable)
             if isinstance(action, ScaleUp):
                 self._grow(action, now_ms)
             else:
                 self._shrink(action, now_ms)
 
-    def _check(self, action: Action, removable: Mapping[str, str]) -> None:
+    def _check(self, action: ScaleUp | ScaleDown, removable: Mapping[str, str]) -> None:
         """Refuse a size that the pool can't have, as a user's policy may ask for it."""
         found = f"the node policy returned {action}, expected"
         if action.pool not in self.pools:

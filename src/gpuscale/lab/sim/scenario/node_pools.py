@@ -4,7 +4,7 @@ from gpuscale.agent.gpu import MODELS, PCIE_4, GpuModel, expected_models, find_m
 from gpuscale.base.documents.documents import Path
 from gpuscale.base.objects.nodes import Taint
 from gpuscale.base.quantity import Quantity, parse_quantity
-from gpuscale.hpa.cluster.nodes import NodePool
+from gpuscale.hpa.cluster.nodes import InstanceType, NodePool, Offering
 from gpuscale.lab.sim.control.cloud import CloudPool
 from gpuscale.lab.sim.scenario import model as spec
 from gpuscale.lab.sim.scenario.references import References
@@ -61,12 +61,12 @@ def _pool(
         "pods": parse_quantity(110),
         model.resource: parse_quantity(pool.gpus),
     }
-    labels = dict(pool.labels)
-    if pool.instance_type:
-        labels.setdefault("node.kubernetes.io/instance-type", pool.instance_type)
+    labels = {"node.kubernetes.io/instance-type": pool.instance_type} if pool.instance_type else {}
+    offering = Offering(price_per_hour=pool.price_per_hour)
+    shape = InstanceType(pool.instance_type, allocatable, labels=labels, offerings=(offering,))
     taints = tuple(Taint(taint.key, taint.value, taint.effect) for taint in pool.taints)
     return CloudPool(
-        NodePool(pool.name, pool.min, pool.max, allocatable, labels, taints),
+        NodePool(pool.name, pool.min, pool.max, (shape,), dict(pool.labels), taints),
         model,
         pool.gpus,
         times_of(pool.provisioning_time),
