@@ -97,7 +97,7 @@ class Plane:
         self, api: MetricsApi, paths: list[str], rate: float, seconds: float = ROUND_S
     ) -> metrics_api.Round:
         """Return what a rate of requests costs a server; 0 is as fast as it answers."""
-        plane, prometheus, bench = self.with_pods(0)
+        plane, prometheus, bench = self._started or self.with_pods(0)
         warm_s = WARM_S if rate else 3
         return metrics_api.run(
             [str(bench.load)],

@@ -10,6 +10,7 @@ import pytest
 import gpuscale.lab.sim.scenarios
 from gpuscale.lab.queueing.times import Constant
 from gpuscale.lab.scenarios import find_setup, shipped_names
+from gpuscale.lab.sim.control.machines import CloudPool
 from gpuscale.lab.sim.scenario.loading import load_setup
 from gpuscale.lab.sim.simulation import simulate
 
@@ -39,14 +40,19 @@ def test_the_promised_scenarios_ship() -> None:
     ]
 
 
+def _at_once(pool: CloudPool) -> CloudPool:
+    machines = tuple(replace(each, provisioning=Constant(0)) for each in pool.machines)
+    return replace(pool, machines=machines)
+
+
 @pytest.mark.parametrize("name", ["ack-bert", "eks-vision", "aks-mnist-jobs"])
 def test_a_quick_variant_differs_in_nothing_but_times_and_the_hpas_behavior(name: str) -> None:
     whole, quick = find_setup(name), find_setup(f"{name}-quick")
     assert [replace(hpa, behavior=None) for hpa in quick.hpas] == list(whole.hpas)
     assert (quick.deployments, quick.services) == (whole.deployments, whole.services)
     assert (quick.rules_text, quick.counters) == (whole.rules_text, whole.counters)
-    pools = [replace(pool, provisioning=Constant(0)) for pool in quick.pools]
-    assert pools == [replace(pool, provisioning=Constant(0)) for pool in whole.pools]
+    pools = [_at_once(pool) for pool in quick.pools]
+    assert pools == [_at_once(pool) for pool in whole.pools]
     services = [(each.deployment, each.model, each.memory_mib) for each in quick.workloads]
     assert services == [(each.deployment, each.model, each.memory_mib) for each in whole.workloads]
 

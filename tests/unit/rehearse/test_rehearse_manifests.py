@@ -90,8 +90,9 @@ def test_each_submission_of_a_job_is_a_job_of_its_own() -> None:
 
 def test_a_node_is_the_pools_with_the_mark_and_no_operating_system() -> None:
     setup = placed(find_setup("aks-mnist-jobs"), MARK)
-    node = simulated_node("n", setup.pools[0], MARK)
-    assert (node.gpus, node.cpu, node.memory, node.os) == (1, "6", "56Gi", "")
+    node = simulated_node("n", setup.pools[0], setup.pools[0].machine, MARK)
+    # Its GPUs come with the device plugin.
+    assert (node.gpus, node.cpu, node.memory, node.os) == (0, "6", "56Gi", "")
     assert node.taints == (Taint("sku", "gpu"), Taint(LABEL, "demo-1"))
     assert node.labels[LABEL] == node.marks[LABEL] == "demo-1"
 

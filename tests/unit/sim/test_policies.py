@@ -144,7 +144,7 @@ def test_a_policy_that_is_nowhere_is_a_fault_of_the_scenario() -> None:
         (ScaleUp("cpu", 1, 2, ()), "expected one of the pools gpu"),
         (ScaleUp("gpu", 1, 4, ()), "expected from_nodes 1 and to_nodes above it, at most 3"),
         (ScaleUp("gpu", 2, 3, ()), "expected from_nodes 1 and to_nodes above it, at most 3"),
-        (ScaleDown("gpu", "node-of-nowhere", 1), "expected an empty node of that pool"),
+        (ScaleDown("gpu", "node-of-nowhere", 1), "expected a node of that pool that isn't leaving"),
     ],
 )
 def test_what_a_pool_can_not_do_is_refused(action, expected: str) -> None:

@@ -103,6 +103,16 @@ class SimulatedKubelet:
             for node in nodes:
                 group.create_task(self._register(node))
 
+    async def offer(self, name: str, resources: Mapping[str, str]) -> None:
+        """Let a node offer more, as a device plugin that registers does.
+
+        Raises:
+            ApiStatusError: the API server does not take it.
+            ApiUnreachableError: no answer, or not now.
+        """
+        status = {"capacity": dict(resources), "allocatable": dict(resources)}
+        await self._api.patch(f"/api/v1/nodes/{name}/status", {"status": status}, STRATEGIC_MERGE)
+
     async def remove(self, name: str) -> None:
         """Delete a node, as a cloud would; the control plane then deletes its pods."""
         self._heartbeats.pop(name).cancel()

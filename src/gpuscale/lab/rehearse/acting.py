@@ -1,13 +1,24 @@
 """Actions of a rehearsal on the API server, and the lives of its pods."""
 
 from gpuscale.base.objects.pods import Lifecycle
-from gpuscale.kube.client import JsonObject, KubeClient
+from gpuscale.kube.client import NOT_FOUND, ApiStatusError, JsonObject, KubeClient
 from gpuscale.kube.simulated import SimulatedKubelet
 from gpuscale.lab.rehearse.manifests import job_manifest, path_of, simulated_node
 from gpuscale.lab.rehearse.mark import RehearsalMark
 from gpuscale.lab.rehearse.mirror import owner_of
-from gpuscale.lab.rehearse.site import AddNode, CreateJob, RehearsalSite, RemoveNode
+from gpuscale.lab.rehearse.site import (
+    AddNode,
+    CordonNode,
+    CreateJob,
+    EvictPod,
+    OfferGpus,
+    RehearsalSite,
+    RemoveNode,
+)
 from gpuscale.lab.sim.scenario.setup import STOP_MS
+
+_HELD_BACK = 429
+"""The eviction API's answer where a budget has nothing left."""
 
 
 class Actor:
@@ -54,13 +65,32 @@ class Actor:
         orders, setup = self._site.orders, self._site.setup
         while orders:
             match orders[0]:
-                case AddNode(name, pool):
-                    await self._kubelet.add(simulated_node(name, pool, self._mark))
+                case AddNode(name, pool, machine):
+                    await self._kubelet.add(simulated_node(name, pool, machine, self._mark))
+                case OfferGpus(name, machine):
+                    resource = machine.gpu_model.resource
+                    await self._kubelet.offer(name, {resource: str(machine.gpus)})
+                case CordonNode(name):
+                    cordoned = {"spec": {"unschedulable": True}}
+                    await self._client.patch(f"/api/v1/nodes/{name}", cordoned)
+                case EvictPod(key):
+                    await self._evict(key)
                 case RemoveNode(name):
                     await self._kubelet.remove(name)
                 case CreateJob(run):
                     await self.create(job_manifest(run, setup, self._mark, self._speed))
             orders.popleft()
+
+    async def _evict(self, key: str) -> None:
+        """Ask for a pod's eviction; one that a budget holds back, or that is gone, stays as it is."""
+        namespace, _, name = key.partition("/")
+        metadata = {"name": name, "namespace": namespace}
+        body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": metadata}
+        try:
+            await self._client.create(f"/api/v1/namespaces/{namespace}/pods/{name}/eviction", body)
+        except ApiStatusError as error:
+            if error.code not in {NOT_FOUND, _HELD_BACK}:
+                raise
 
 
 def lifecycle_of(site: RehearsalSite, pod: JsonObject) -> Lifecycle:

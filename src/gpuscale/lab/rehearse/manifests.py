@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from typing import Any
 
-from gpuscale.base.objects.gpu_resources import WHOLE_GPUS
 from gpuscale.base.objects.hpa.manifest import hpa_manifest
 from gpuscale.base.objects.scaled_object import KIND as SCALED_OBJECT
 from gpuscale.base.objects.scaled_object import PROMETHEUS
@@ -13,7 +12,7 @@ from gpuscale.kube.client import JsonObject
 from gpuscale.kube.simulated import SimulatedNode
 from gpuscale.lab.rehearse.mark import LABEL, RehearsalMark
 from gpuscale.lab.rehearse.speed import sped_up_hpa, sped_up_manifest, sped_up_scaled_object
-from gpuscale.lab.sim.control.cloud import CloudPool
+from gpuscale.lab.sim.control.machines import CloudPool, Machine
 from gpuscale.lab.sim.scenario.setup import JobSetup, Setup
 
 PATHS = {
@@ -64,6 +63,8 @@ def workload_manifests(
     for manifest in setup.manifests:
         if manifest.get("kind") == "Service":
             yield _plain_service(_marked(manifest, mark))
+        elif manifest.get("kind") == "PodDisruptionBudget":
+            yield _marked(manifest, mark)
         elif manifest.get("kind") == "Deployment":
             yield sped_up_manifest(_on_own_nodes(_marked(manifest, mark), mark), speed)
 
@@ -108,17 +109,20 @@ def job_manifest(
     return manifest
 
 
-def simulated_node(name: str, item: CloudPool, mark: RehearsalMark) -> SimulatedNode:
-    """Return a node of a pool; a DaemonSet that asks for an operating system does not land on it."""
-    offered = item.pool.template.allocatable
-    resource = next(each for each in WHOLE_GPUS if each in offered)
+def simulated_node(
+    name: str, item: CloudPool, machine: Machine, mark: RehearsalMark
+) -> SimulatedNode:
+    """Return a node of a pool, still without GPUs.
+
+    A DaemonSet that asks for an operating system does not land on it.
+    """
+    offered = machine.shape.allocatable
     return SimulatedNode(
         name,
-        gpus=item.gpus,
-        gpu_resource=resource,
+        gpus=0,
         cpu=str(offered["cpu"]),
         memory=str(offered["memory"]),
-        labels=item.pool.labels,
+        labels={**machine.shape.labels, **item.pool.labels},
         taints=item.pool.taints,
         os="",
         marks=mark.labels,

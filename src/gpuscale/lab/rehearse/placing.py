@@ -3,14 +3,17 @@
 from dataclasses import replace
 from typing import TypeVar
 
+from gpuscale.base.objects.disruption_budgets import PodDisruptionBudget
 from gpuscale.base.objects.hpa import HorizontalPodAutoscaler
 from gpuscale.base.objects.scaled_object import ScaledObject
 from gpuscale.base.objects.workloads import Deployment, Job, Service
 from gpuscale.lab.rehearse.mark import RehearsalMark
-from gpuscale.lab.sim.control.cloud import CloudPool
+from gpuscale.lab.sim.control.machines import CloudPool
 from gpuscale.lab.sim.scenario.setup import Setup
 
-Item = TypeVar("Item", Deployment, Job, Service, HorizontalPodAutoscaler, ScaledObject)
+Item = TypeVar(
+    "Item", Deployment, Job, Service, HorizontalPodAutoscaler, ScaledObject, PodDisruptionBudget
+)
 
 
 def placed(setup: Setup, mark: RehearsalMark) -> Setup:
@@ -29,6 +32,7 @@ def placed(setup: Setup, mark: RehearsalMark) -> Setup:
             replace(each, deployment=mark.key_of(each.deployment)) for each in setup.workloads
         ),
         jobs=tuple(replace(each, job=_moved(each.job, mark)) for each in setup.jobs),
+        budgets=tuple(_moved(each, mark) for each in setup.budgets),
     )
 
 

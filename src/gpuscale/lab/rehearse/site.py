@@ -9,17 +9,40 @@ from dataclasses import dataclass, replace
 
 from gpuscale.base.objects.pods import Lifecycle, Pod
 from gpuscale.lab.sim.autoscaler import SyncFigures
-from gpuscale.lab.sim.control.cloud import CloudPool
+from gpuscale.lab.sim.control.machines import CloudPool, Machine
 from gpuscale.lab.sim.scenario.setup import JobSetup, Setup
 from gpuscale.lab.sim.site import Site
 
 
 @dataclass(frozen=True, slots=True)
 class AddNode:
-    """An order to create a pool's node."""
+    """An order to create a pool's node, Ready and without its GPUs."""
 
     name: str
     pool: CloudPool
+    machine: Machine
+
+
+@dataclass(frozen=True, slots=True)
+class OfferGpus:
+    """An order to let a node's GPUs be scheduled on."""
+
+    name: str
+    machine: Machine
+
+
+@dataclass(frozen=True, slots=True)
+class CordonNode:
+    """An order to keep new pods off a node."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class EvictPod:
+    """An order to ask the eviction API to end a pod."""
+
+    key: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +59,7 @@ class CreateJob:
     run: JobSetup
 
 
-Order = AddNode | RemoveNode | CreateJob
+Order = AddNode | OfferGpus | CordonNode | EvictPod | RemoveNode | CreateJob
 
 
 class RehearsalSite(Site):
@@ -103,8 +126,19 @@ class ClusterControlPlane:
         stuck = self._site.stuck
         return [pod for pod in self._site.cluster.unscheduled() if pod.metadata.key in stuck]
 
-    def node_joined(self, name: str, pool: CloudPool) -> None:
-        self._site.orders.append(AddNode(name, pool))
+    def node_joined(self, name: str, pool: CloudPool, machine: Machine) -> None:
+        self._site.orders.append(AddNode(name, pool, machine))
+
+    def node_usable(self, name: str) -> None:
+        self._site.orders.append(OfferGpus(name, self._site.cloud.machine_of(name)))
+
+    def node_leaving(self, name: str) -> None:
+        self._site.orders.append(CordonNode(name))
+
+    def evict(self, key: str) -> None:
+        """Order an eviction; what a budget refuses is asked for again while the node is leaving."""
+        if (order := EvictPod(key)) not in self._site.orders:
+            self._site.orders.append(order)
 
     def node_left(self, name: str) -> None:
         """Order the deletion of a Node, whose pods are gone."""

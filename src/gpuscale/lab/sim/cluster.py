@@ -22,13 +22,18 @@ from gpuscale.server.rules import ResourceType
 
 
 class Cluster:
-    """The cluster's objects by key, and the pod on each GPU."""
+    """The cluster's objects by key, and the pod on each GPU.
 
-    def __init__(self, seed: int) -> None:
+    Args:
+        seed: of the run.
+        clock: returns the time, milliseconds.
+    """
+
+    def __init__(self, seed: int, clock: Callable[[], int] = lambda: 0) -> None:
         self.seed = seed
         self.events = EventLog()
         self.nodes: dict[str, Node] = {}
-        self.index = PodIndex()
+        self.index = PodIndex(clock)
         self.pods = self.index.pods
         """By key; what changes them is below."""
         self.deployments: dict[str, Deployment] = {}
@@ -93,6 +98,12 @@ class Cluster:
         self.nodes[node.metadata.name] = node
         self.devices[node.metadata.name] = [None] * gpus
         self._states[node.metadata.name] = NodeState(node)
+        self.version += 1
+
+    def set_node(self, node: Node) -> None:
+        """Replace what is known of a node."""
+        self.nodes[node.metadata.name] = node
+        self.index.changed_nodes.add(node.metadata.name)
         self.version += 1
 
     def remove_node(self, name: str) -> None:

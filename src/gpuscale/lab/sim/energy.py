@@ -30,7 +30,7 @@ class WorkEnergy:
         self._cloud = cloud
         self._known: dict[OwnerKey, tuple[int, float]] = {}
         """Of an owner, what the version of its pods was, and what they draw."""
-        models = {each.gpu_model for each in cloud.pools.values()}
+        models = {m.gpu_model for pool in cloud.pools.values() for m in pool.machines}
         self._only_w = work_w(models.pop()) if len(models) == 1 else None
         self._joules = 0.0
 
@@ -45,11 +45,10 @@ class WorkEnergy:
 
     def kwh(self, now_ms: int) -> float:
         """Return the energy of all GPUs so far, in kWh, while their nodes were usable."""
-        pools = self._cloud.pools
         idle_wh = sum(
             (each.hours(now_ms) - each.starting_hours(now_ms))
             * each.gpus
-            * pools[each.pool].gpu_model.idle_power_w
+            * each.machine.gpu_model.idle_power_w
             for each in self._cloud.rentals
         )
         return idle_wh / 1000 + self._joules / _JOULES_PER_KWH
@@ -66,4 +65,4 @@ class WorkEnergy:
         return known[1]
 
     def _pod_w(self, pod: Pod) -> float:
-        return work_w(self._cloud.pool_of(pod.spec.node_name).gpu_model)
+        return work_w(self._cloud.machine_of(pod.spec.node_name).gpu_model)

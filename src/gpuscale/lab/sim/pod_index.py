@@ -5,7 +5,7 @@ the cluster is large. All answers are in the order in which the pods were made.
 """
 
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterator
 from typing import TypeVar
 
 from gpuscale.base.objects.nodes import Node
@@ -23,9 +23,14 @@ _Keys = dict[str, None]
 
 
 class PodIndex:
-    """Pods by key, in indexes that each change updates."""
+    """Pods by key, in indexes that each change updates.
 
-    def __init__(self) -> None:
+    Args:
+        clock: returns the time, milliseconds.
+    """
+
+    def __init__(self, clock: Callable[[], int] = lambda: 0) -> None:
+        self._clock = clock
         self.pods: dict[str, Pod] = {}
         self.waiting: _Keys = {}
         """Of the pods that are on no node, and are to get one."""
@@ -45,6 +50,8 @@ class PodIndex:
         """Whose pods were made, changed or removed since the last clear."""
         self.changed_nodes: set[str] = set()
         """Which nodes have other unfinished pods than at the last clear."""
+        self.changed_ms: dict[str, int] = {}
+        """When a node last got a pod, or lost one, or one on it finished."""
         self.owner_versions: Counter[OwnerKey] = Counter()
         """Grows with every change of an owner's pods."""
         self._by_owner: dict[OwnerKey, _Keys] = {}
@@ -139,7 +146,10 @@ class PodIndex:
             _drop(self._by_node, old, key)
         if new:
             self._by_node.setdefault(new, {})[key] = None
-        self.changed_nodes.update(name for name in (old, new) if name)
+        for name in (old, new):
+            if name:
+                self.changed_nodes.add(name)
+                self.changed_ms[name] = self._clock()
 
     def _count(self, pod: Pod, step: int) -> None:
         phase, owner = pod.status.phase, owner_of(pod)

@@ -24,9 +24,10 @@ from gpuscale.base.objects.pods import (
 from gpuscale.base.streams import stream
 from gpuscale.hpa.cluster.scheduling import gpu_count
 from gpuscale.lab.sim.cluster import Cluster
-from gpuscale.lab.sim.control.cloud import Cloud, CloudPool
+from gpuscale.lab.sim.control.cloud import Cloud
 from gpuscale.lab.sim.control.containers import Containers
 from gpuscale.lab.sim.control.controllers import live_pods, replica_set_of
+from gpuscale.lab.sim.control.machines import CloudPool, Machine
 from gpuscale.lab.sim.energy import WorkEnergy
 from gpuscale.lab.sim.engine import Engine, EventStage
 from gpuscale.lab.sim.load.agents import PodWork, SimulatedGpus, owner_key
@@ -51,7 +52,13 @@ class ControlPlane(Protocol):
     def unschedulable(self) -> list[Pod]:
         """Return the pods that were tried and fit on no node, oldest first."""
 
-    def node_joined(self, name: str, pool: CloudPool) -> None: ...
+    def node_joined(self, name: str, pool: CloudPool, machine: Machine) -> None: ...
+
+    def node_usable(self, name: str) -> None: ...
+
+    def node_leaving(self, name: str) -> None: ...
+
+    def evict(self, key: str) -> None: ...
 
     def node_left(self, name: str) -> None: ...
 
@@ -84,7 +91,8 @@ class Site:
         self.start_ms = start_ms
         """The scenario's second 0."""
         self.engine = Engine(start_ms)
-        self.cluster = Cluster(setup.seed)
+        engine = self.engine
+        self.cluster = Cluster(setup.seed, lambda: engine.now_ms)
         self.containers = Containers(self.cluster)
         window_ms = setup.pipeline.collect_interval
         processes = self.containers.processes
@@ -101,8 +109,12 @@ class Site:
             setup.pools,
             setup.autoscaler,
             setup.node_policy(),
+            budgets=setup.budgets,
             unschedulable=self.control_plane.unschedulable,
             joined=self._node_joined,
+            usable=self.control_plane.node_usable,
+            leaving=self.control_plane.node_leaving,
+            evict=self.control_plane.evict,
             left=self._node_left,
         )
         self.work_energy = WorkEnergy(self.cluster.index, self.cloud)
@@ -153,6 +165,7 @@ class Site:
     def begin(self, start_ms: int) -> None:
         """Start the scenario at `start_ms`: load, Jobs, growing pools."""
         self.start_ms = self._worked_ms = start_ms
+        self.cloud.begin(start_ms)
         for workload in self.setup.workloads:
             service = self._service(workload)
             self.services[workload.deployment] = service
@@ -320,10 +333,10 @@ class Site:
 
         self.engine.at(self.start_ms + setup.at_ms, EventStage.CONTROLLERS, submit)
 
-    def _node_joined(self, name: str, pool: CloudPool) -> None:
-        self.gpus.join(name, pool.gpu_model, pool.gpus)
+    def _node_joined(self, name: str, pool: CloudPool, machine: Machine) -> None:
+        self.gpus.join(name, machine.gpu_model, machine.gpus)
         self.cluster.add_pod(self._agent_pod(name))
-        self.control_plane.node_joined(name, pool)
+        self.control_plane.node_joined(name, pool, machine)
 
     def _node_left(self, name: str) -> None:
         self.gpus.leave(name)

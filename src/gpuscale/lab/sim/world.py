@@ -9,9 +9,9 @@ from functools import partial
 
 from gpuscale.base.objects.hpa import HorizontalPodAutoscaler
 from gpuscale.base.objects.pods import Lifecycle, Pod
-from gpuscale.lab.sim.control.cloud import CloudPool
 from gpuscale.lab.sim.control.controllers import reconcile
 from gpuscale.lab.sim.control.kubelet import Kubelet
+from gpuscale.lab.sim.control.machines import CloudPool, Machine
 from gpuscale.lab.sim.control.scheduler import Scheduler
 from gpuscale.lab.sim.engine import EventStage
 from gpuscale.lab.sim.scenario.setup import JobSetup, Setup
@@ -73,8 +73,20 @@ class SimulatedControlPlane:
         """Return the pods that were tried and fit on no node, oldest first."""
         return self._scheduler.unschedulable()
 
-    def node_joined(self, _name: str, _pool: CloudPool) -> None:
+    def node_joined(self, _name: str, _pool: CloudPool, _machine: Machine) -> None:
         """Schedule pending pods again."""
+        self.touch()
+
+    def node_usable(self, _name: str) -> None:
+        self.touch()
+
+    def node_leaving(self, _name: str) -> None:
+        """Do nothing: the scheduler sees the taint."""
+
+    def evict(self, key: str) -> None:
+        """End a pod; its controller makes another."""
+        self._site.cluster.mark_deleted(key, self._site.engine.now_ms)
+        self._kubelet.stop(key)
         self.touch()
 
     def node_left(self, name: str) -> None:
@@ -100,3 +112,5 @@ class SimulatedControlPlane:
     def _place(self, now_ms: int) -> None:
         for key in self._scheduler.run(now_ms):
             self._kubelet.take(key)
+        if self._scheduler.found_none:
+            self._site.cloud.pods_wait(now_ms)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from gpuscale.hpa.cluster.nodes import ClusterAutoscaler
 from gpuscale.hpa.cluster.scheduling import gpu_count
 from gpuscale.lab.plan.tuning.pooled import DedicatedPool
-from gpuscale.lab.sim.control.cloud import CloudPool
+from gpuscale.lab.sim.control.machines import CloudPool
 from gpuscale.lab.sim.fluid.run import fleet_pool, home_pool
 from gpuscale.lab.sim.scenario.setup import ServiceSetup, Setup
 from gpuscale.ops.providers import named

@@ -14,7 +14,10 @@ if TYPE_CHECKING:
     )
     from gpuscale.hpa.cluster.nodes.pools import (
         AutoscalerSettings,
+        Disruption,
+        DisruptionBudget,
         InstanceType,
+        LaunchFailure,
         LookAgain,
         NodePool,
         Offering,
@@ -27,7 +30,10 @@ else:
 __all__ = [
     "AutoscalerSettings",
     "ClusterAutoscaler",
+    "Disruption",
+    "DisruptionBudget",
     "InstanceType",
+    "LaunchFailure",
     "LookAgain",
     "NodePolicy",
     "NodePolicyFactory",

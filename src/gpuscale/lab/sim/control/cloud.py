@@ -1,70 +1,36 @@
-"""The cloud provider and its node autoscaler: nodes arrive after a delay, and are removed on request."""
+"""The cloud provider and its node autoscaler: nodes arrive after a delay, and go when they are empty."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
-from gpuscale.agent.gpu import GpuModel
 from gpuscale.base.errors import UsageError
+from gpuscale.base.objects.disruption_budgets import PodDisruptionBudget
+from gpuscale.base.objects.gpu_resources import WHOLE_GPUS
+from gpuscale.base.objects.nodes import Taint
 from gpuscale.base.objects.pods import Pod
 from gpuscale.base.streams import name_suffix, stream
 from gpuscale.hpa.cluster.nodes import (
     AutoscalerSettings,
+    LaunchFailure,
     LookAgain,
     NodePolicy,
-    NodePool,
     NodeRequest,
+    Offering,
     PoolNode,
     ScaleDown,
     ScaleUp,
 )
 from gpuscale.hpa.cluster.scheduling import NodeState
-from gpuscale.lab.queueing.times import Times
 from gpuscale.lab.sim.cluster import Cluster
+from gpuscale.lab.sim.control.machines import CloudPool, Machine, Rental
+from gpuscale.lab.sim.control.supply import OVER_QUOTA, Stock
 from gpuscale.lab.sim.engine import Engine, EventStage
+from gpuscale.lab.sim.pod_index import FINISHED, is_daemon
 
-
-@dataclass(frozen=True, slots=True)
-class CloudPool:
-    """A node pool, and the properties of its nodes."""
-
-    pool: NodePool
-    gpu_model: GpuModel
-    gpus: int
-    provisioning: Times
-    """In seconds; each node draws its own."""
-    price_per_hour: float | None
-    """In the currency of the setup; None where none was given."""
-    provider: str = ""
-    """By the name that the scenario has."""
-
-    @property
-    def provisioning_ms(self) -> int:
-        """Return the mean time from the order of a node to its arrival."""
-        return round(self.provisioning.mean * 1000)
-
-
-@dataclass(slots=True)
-class Rental:
-    """The billed time of one node, from its order to its removal."""
-
-    pool: str
-    node: str
-    gpus: int
-    price_per_hour: float | None
-    from_ms: int
-    to_ms: int | None = None
-    ready_ms: int | None = None
-    """When its GPUs could be scheduled on."""
-
-    def starting_hours(self, now_ms: int) -> float:
-        """Return the paid hours before the node was usable."""
-        ends = [time_ms for time_ms in (self.ready_ms, self.to_ms) if time_ms is not None]
-        return (min(ends, default=now_ms) - self.from_ms) / 3_600_000
-
-    def hours(self, now_ms: int) -> float:
-        """Return the paid hours."""
-        return ((self.to_ms if self.to_ms is not None else now_ms) - self.from_ms) / 3_600_000
+_DRAIN_LOOK_MS = 1_000
+"""How often a node that is leaving is looked at: pods that a budget held back are evicted then."""
+_LEAVING = Taint("ToBeDeletedByClusterAutoscaler")
 
 
 class Cloud:
@@ -76,8 +42,12 @@ class Cloud:
         pools: in order of preference for growing.
         settings: the autoscaler's.
         policy: decides which pools grow and which nodes go.
+        budgets: PodDisruptionBudgets, which evictions keep to.
         unschedulable: the pods that fit nowhere.
-        joined: called with the name and pool of each new node.
+        joined: called with each new node.
+        usable: called with the name of each node whose GPUs can be scheduled on from now.
+        leaving: called with the name of each node that takes no more pods.
+        evict: ends a pod, whose controller makes another.
         left: called with the name of each node that went.
     """
 
@@ -89,149 +59,384 @@ class Cloud:
         settings: AutoscalerSettings,
         policy: NodePolicy,
         *,
+        budgets: Sequence[PodDisruptionBudget] = (),
         unschedulable: Callable[[], list[Pod]],
-        joined: Callable[[str, CloudPool], None],
+        joined: Callable[[str, CloudPool, Machine], None],
+        usable: Callable[[str], None],
+        leaving: Callable[[str], None],
+        evict: Callable[[str], None],
         left: Callable[[str], None],
     ) -> None:
         self.pools = {item.pool.name: item for item in pools}
         self.rentals: list[Rental] = []
+        self._start_ms = engine.now_ms
         self._cluster = cluster
         self._engine = engine
         self._settings = settings
+        self._budgets = tuple(budgets)
         self._unschedulable = unschedulable
         self._joined = joined
+        self._usable = usable
+        self._leaving = leaving
+        self._evict = evict
         self._left = left
         self._policy = policy
-        self._pool_of: dict[str, str] = {}
-        self._coming: dict[str, str] = {}
+        self._stocks = {
+            name: Stock(item.supply, cluster.seed, name) for name, item in self.pools.items()
+        }
+        self._failures: list[LaunchFailure] = []
+        """Since the last scan."""
         self._ready: Counter[str] = Counter()
-        """How many nodes of a pool are there."""
-        self._on_way: Counter[str] = Counter()
-        self._renting: dict[str, Rental] = {}
+        """How many nodes of a pool can be scheduled on."""
+        self._rented: Counter[str] = Counter()
+        """How many nodes of a pool are paid for."""
+        self._nodes: dict[str, Rental] = {}
         """The rental of each node that is there, or on its way."""
         self._named = 0
 
     def start(self) -> None:
         """Bring every pool to its minimum size at once, with ready nodes."""
         for item in self.pools.values():
+            machine = item.machine
             for _ in range(item.pool.min_nodes):
-                self._arrive(self._rent(item), item)
+                rental = self._rent(item, machine, machine.shape.offerings[0])
+                self._join(rental)
+                self._use(rental)
+
+    def begin(self, start_ms: int) -> None:
+        """Count the scenario's times from `start_ms`."""
+        self._start_ms = start_ms
 
     def sizes(self, pool: str) -> tuple[int, int]:
         """Return a pool's number of ready nodes, and the number including those on their way."""
-        ready, coming = self._ready[pool], self._on_way[pool]
-        return ready, ready + coming
+        return self._ready[pool], self._rented[pool]
 
     def pool_of(self, node: str) -> CloudPool:
-        return self.pools[self._pool_of[node]]
+        return self.pools[self._nodes[node].pool]
+
+    def machine_of(self, node: str) -> Machine:
+        return self._nodes[node].machine
+
+    def pods_wait(self, now_ms: int) -> None:
+        """Let a policy that wants to know at once look at pods that fit nowhere."""
+        if getattr(self._policy, "on_unschedulable", False):
+            self._engine.at(now_ms, EventStage.NODE_AUTOSCALER, self.scan)
 
     def scan(self, now_ms: int) -> None:
         """Run the node autoscaler once."""
-        nodes = self._nodes()
+        nodes = tuple(self._pool_nodes())
         request = NodeRequest(
             tuple(item.pool for item in self.pools.values()),
-            tuple(nodes),
+            nodes,
             tuple(self._unschedulable()),
             now_ms,
             self._settings,
+            _PodsByNode(self._cluster),
+            tuple(self._current_budgets()),
+            tuple(self._failures),
         )
-        actions = self._policy.scan(request)
-        removable = {node.state.name: node.pool for node in nodes if node.empty} if actions else {}
-        for action in actions:
-            if isinstance(action, LookAgain):
-                self._engine.at(action.at_ms, EventStage.NODE_AUTOSCALER, self.scan)
-                continue
-            self._check(action, removable)
-            if isinstance(action, ScaleUp):
-                self._grow(action, now_ms)
-            else:
-                self._shrink(action, now_ms)
+        self._failures.clear()
+        for action in self._policy.scan(request):
+            match action:
+                case LookAgain(at_ms):
+                    self._engine.at(at_ms, EventStage.NODE_AUTOSCALER, self.scan)
+                case ScaleUp():
+                    self._check_growth(action)
+                    self._grow(action, now_ms)
+                case ScaleDown():
+                    self._check_removal(action)
+                    self._shrink(action, now_ms)
 
-    def _check(self, action: ScaleUp | ScaleDown, removable: Mapping[str, str]) -> None:
+    # What the policy sees
+
+    def _pool_nodes(self) -> Iterator[PoolNode]:
+        busy = self._cluster.index.busy.get  # quicker than a Counter's default for missing keys
+        states = self._cluster.node_states()
+        for name, rental in self._nodes.items():
+            is_ready = rental.ready_ms is not None
+            if is_ready:
+                state, empty = states[name], not busy(name)
+            else:
+                machine = rental.machine
+                node = self.pools[rental.pool].pool.node(
+                    name, rental.from_ms, machine.shape, rental.offering
+                )
+                state, empty = NodeState(node), False
+            yield PoolNode(
+                rental.pool,
+                state,
+                is_ready,
+                empty,
+                rental.machine.shape.name,
+                rental.offering,
+                rental.from_ms,
+                rental.joined_ms,
+                rental.ready_ms,
+                self._cluster.index.changed_ms.get(name),
+                rental.leaving,
+            )
+
+    def _current_budgets(self) -> Iterator[PodDisruptionBudget]:
+        for budget in self._budgets:
+            namespace = budget.metadata.namespace
+            pods = [
+                pod
+                for pod in self._cluster.selected(namespace, budget.selector)
+                if pod.status.phase not in FINISHED
+            ]
+            staying = [pod for pod in pods if pod.metadata.deletion_ms is None]
+            healthy = sum(1 for pod in staying if pod.status.ready)
+            expected = sum(
+                item.replicas
+                for item in self._cluster.deployments.values()
+                if item.metadata.namespace == namespace
+                and budget.selector.matches(item.template.labels)
+            ) or len(staying)
+            yield replace(budget, disruptions_allowed=budget.allowed(healthy, expected))
+
+    def _check_growth(self, action: ScaleUp) -> None:
         """Refuse a size that the pool can't have, as a user's policy may ask for it."""
         found = f"the node policy returned {action}, expected"
         if action.pool not in self.pools:
             raise UsageError(f"{found} one of the pools {', '.join(self.pools)}")
-        if isinstance(action, ScaleDown):
-            if removable.get(action.node) != action.pool:
-                raise UsageError(f"{found} an empty node of that pool")
-            return
-        size, most = self.sizes(action.pool)[1], self.pools[action.pool].pool.max_nodes
-        if action.from_nodes != size or not size < action.to_nodes <= most:
-            raise UsageError(f"{found} from_nodes {size} and to_nodes above it, at most {most}")
+        pool = self.pools[action.pool].pool
+        size = self.sizes(action.pool)[1]
+        if action.from_nodes != size or not size < action.to_nodes <= pool.max_nodes:
+            raise UsageError(
+                f"{found} from_nodes {size} and to_nodes above it, at most {pool.max_nodes}"
+            )
+        known = {each.name for each in pool.instance_types}
+        if not known.issuperset(action.instance_types):
+            raise UsageError(f"{found} some of the instance types {', '.join(sorted(known))}")
 
-    def _nodes(self) -> list[PoolNode]:
-        busy = self._cluster.index.busy.get  # quicker than a Counter's default for missing keys
-        present = [
-            PoolNode(self._pool_of[name], state, ready=True, empty=not busy(name))
-            for name, state in self._cluster.node_states().items()
-        ]
-        coming = [
-            PoolNode(pool, NodeState(self.pools[pool].pool.node(name)), ready=False, empty=False)
-            for name, pool in self._coming.items()
-        ]
-        return present + coming
+    def _check_removal(self, action: ScaleDown) -> None:
+        rental = self._nodes.get(action.node)
+        if rental is None or rental.pool != action.pool or rental.leaving:
+            raise UsageError(
+                f"the node policy returned {action}, expected a node of that pool that isn't leaving"
+            )
+
+    # Nodes that come
 
     def _grow(self, action: ScaleUp, now_ms: int) -> None:
         item = self.pools[action.pool]
-        for _ in range(action.to_nodes - action.from_nodes):
-            name = self._rent(item)
-            self._coming[name] = action.pool
-            self._on_way[action.pool] += 1
-            self._arrive_later(name, item)
-        change = (
-            f"{{{action.pool} {action.from_nodes}->{action.to_nodes} (max: {item.pool.max_nodes})}}"
-        )
-        self._cluster.event(
-            now_ms,
-            "TriggeredScaleUp",
-            f"NodePool/{action.pool}",
-            f"pod triggered scale-up: [{change}]",
-            before=action.from_nodes,
-            after=action.to_nodes,
-            pods=action.pods,
-        )
+        count = action.to_nodes - action.from_nodes
+        got, code = 0, ""
+        for _ in range(count):
+            found, code = self._best(item, action, now_ms)
+            if found is None:
+                break
+            self._arrive_later(self._rent(item, *found), item)
+            got += 1
+        about = f"NodePool/{action.pool}"
+        if got:
+            after = action.from_nodes + got
+            change = f"{{{action.pool} {action.from_nodes}->{after} (max: {item.pool.max_nodes})}}"
+            self._cluster.event(
+                now_ms,
+                "TriggeredScaleUp",
+                about,
+                f"pod triggered scale-up: [{change}]",
+                before=action.from_nodes,
+                after=after,
+                pods=action.pods,
+            )
+        if got < count:
+            self._cluster.event(
+                now_ms,
+                "FailedToScaleUpGroup",
+                about,
+                f"Scale-up failed for group {action.pool}: {code}; {count - got} of {count} nodes",
+                before=action.from_nodes,
+                after=action.from_nodes + got,
+                type_="Warning",
+            )
 
-    def _arrive_later(self, name: str, item: CloudPool) -> None:
-        share = stream(self._cluster.seed, "provisioning", name).random()
-        time_ms = round(item.provisioning.at(share) * 1000)
-        self._engine.after(time_ms, EventStage.CLOUD, lambda now: self._arrive(name, item))
-
-    def _shrink(self, action: ScaleDown, now_ms: int) -> None:
-        self._renting.pop(action.node).to_ms = now_ms
-        self._ready[self._pool_of.pop(action.node)] -= 1
-        self._cluster.remove_node(action.node)
-        self._left(action.node)
-        self._cluster.event(
-            now_ms,
-            "ScaleDown",
-            f"Node/{action.node}",
-            "node removed by cluster autoscaler",
-            before=action.from_nodes,
-            after=action.from_nodes - 1,
+    def _best(
+        self, item: CloudPool, action: ScaleUp, now_ms: int
+    ) -> tuple[tuple[Machine, Offering] | None, str]:
+        """Return the cheapest machine that will do and can be had, or the cloud's code for refusing."""
+        wanted = [
+            (machine, offering)
+            for machine in item.machines
+            if not action.instance_types or machine.shape.name in action.instance_types
+            for offering in machine.shape.offerings
+            if not action.offerings or offering in action.offerings
+        ]
+        wanted.sort(key=lambda each: each[1].price_per_hour or 0.0)
+        pool, code = item.pool.name, ""
+        quota = item.supply.quota_gpus
+        rented = (
+            sum(each.gpus for each in self._nodes.values() if each.pool == pool) if quota else 0
         )
+        for machine, offering in wanted:
+            since_ms = now_ms - self._start_ms
+            refusal = self._stocks[pool].refusal(since_ms, machine.shape.name, offering)
+            if not refusal and quota is not None and rented + machine.gpus > quota:
+                refusal = OVER_QUOTA
+            if not refusal:
+                return (machine, offering), ""
+            code = code or refusal
+            failure = LaunchFailure(pool, machine.shape.name, offering, now_ms, refusal)
+            if failure not in self._failures:
+                self._failures.append(failure)
+        return None, code
 
-    def _rent(self, item: CloudPool) -> str:
+    def _rent(self, item: CloudPool, machine: Machine, offering: Offering) -> Rental:
         name = ""
-        while not name or name in self._renting:
+        while not name or name in self._nodes:
             # Where a name is taken, the next is drawn.
             self._named += 1
             suffix = name_suffix(self._cluster.seed, "node", item.pool.name, str(self._named))
             name = f"{item.pool.name}-{suffix}"
-        rental = Rental(item.pool.name, name, item.gpus, item.price_per_hour, self._engine.now_ms)
+        rental = Rental(item.pool.name, name, machine, offering, self._engine.now_ms)
         self.rentals.append(rental)
-        self._renting[name] = rental
-        return name
+        self._nodes[name] = rental
+        self._rented[item.pool.name] += 1
+        return rental
 
-    def _arrive(self, name: str, item: CloudPool) -> None:
-        now_ms = self._engine.now_ms
-        if self._coming.pop(name, None) is not None:
-            self._on_way[item.pool.name] -= 1
-        self._renting[name].ready_ms = now_ms
-        self._pool_of[name] = item.pool.name
-        self._ready[item.pool.name] += 1
-        self._cluster.add_node(item.pool.node(name, now_ms), item.gpus)
+    def _arrive_later(self, rental: Rental, item: CloudPool) -> None:
+        seed, node = self._cluster.seed, rental.node
+        machine = rental.machine
+        share = stream(seed, "provisioning", node).random()
+        coming_ms = round(machine.provisioning.at(share) * 1000)
+        gpus_ms = 0
+        if machine.gpu_start.mean:
+            gpus_ms = round(machine.gpu_start.at(stream(seed, "gpu start", node).random()) * 1000)
+        gone_ms = None
+        if item.supply.interrupted_after is not None and rental.offering.capacity_type == "spot":
+            share = stream(seed, "interruption", node).random()
+            gone_ms = round(item.supply.interrupted_after.at(share) * 1000)
+
+        def use(now_ms: int) -> None:
+            if node in self._nodes:
+                self._use(rental)
+
+        def join(now_ms: int) -> None:
+            if node not in self._nodes:
+                return
+            self._join(rental)
+            if gpus_ms:
+                self._engine.after(gpus_ms, EventStage.CLOUD, use)
+            else:
+                self._use(rental)
+            if gone_ms is not None:
+                self._engine.after(
+                    gone_ms, EventStage.CLOUD, lambda now: self._interrupt(rental, item, now)
+                )
+
+        self._engine.after(coming_ms, EventStage.CLOUD, join)
+
+    def _join(self, rental: Rental) -> None:
+        item, now_ms, name = self.pools[rental.pool], self._engine.now_ms, rental.node
+        node = item.pool.node(name, now_ms, rental.machine.shape, rental.offering)
+        offered = {key: most for key, most in node.allocatable.items() if key not in WHOLE_GPUS}
+        rental.joined_ms = now_ms
+        self._cluster.add_node(replace(node, allocatable=offered), rental.gpus)
         self._cluster.event(
             now_ms, "NodeReady", f"Node/{name}", f"Node {name} status is now: NodeReady"
         )
-        self._joined(name, item)
+        self._joined(name, item, rental.machine)
+
+    def _use(self, rental: Rental) -> None:
+        """Let the node's GPUs be scheduled on."""
+        node = self._cluster.nodes[rental.node]
+        self._cluster.set_node(replace(node, allocatable=rental.machine.shape.allocatable))
+        rental.ready_ms = self._engine.now_ms
+        self._ready[rental.pool] += 1
+        self._usable(rental.node)
+
+    # Nodes that go
+
+    def _interrupt(self, rental: Rental, item: CloudPool, now_ms: int) -> None:
+        """Take a spot node back: its pods are told, and whatever is on it ends with it."""
+        if rental.node not in self._nodes:
+            return
+        notice_ms = item.supply.notice_ms
+        message = f"Spot interruption warning: {rental.node} goes in {notice_ms / 1000:g} s"
+        self._cluster.event(
+            now_ms, "SpotInterrupted", f"Node/{rental.node}", message, type_="Warning"
+        )
+        self._engine.after(notice_ms, EventStage.CLOUD, lambda now: self._remove(rental, now))
+        if not rental.leaving:
+            self._leave(rental, _LEAVING, now_ms)
+
+    def _shrink(self, action: ScaleDown, now_ms: int) -> None:
+        rental = self._nodes[action.node]
+        self._cluster.event(
+            now_ms,
+            "ScaleDown",
+            f"Node/{action.node}",
+            action.reason,
+            before=action.from_nodes,
+            after=action.from_nodes - 1,
+        )
+        if rental.joined_ms is None:
+            self._remove(rental, now_ms)
+        else:
+            self._leave(rental, action.taint or _LEAVING, now_ms)
+
+    def _leave(self, rental: Rental, taint: Taint, now_ms: int) -> None:
+        """Let no more pods on a node, end those that are there, and then remove it."""
+        rental.leaving = True
+        if not self._cluster.index.busy[rental.node]:
+            self._remove(rental, now_ms)
+            return
+        node = self._cluster.nodes[rental.node]
+        self._cluster.set_node(replace(node, taints=(*node.taints, taint)))
+        self._leaving(rental.node)
+        self._drain(rental, now_ms)
+
+    def _drain(self, rental: Rental, now_ms: int) -> None:
+        if rental.node not in self._nodes:
+            return
+        pods = [
+            pod
+            for pod in self._cluster.pods_on(rental.node)
+            if pod.status.phase not in FINISHED and not is_daemon(pod)
+        ]
+        if not pods:
+            self._remove(rental, now_ms)
+            return
+        for pod in pods:
+            if pod.metadata.deletion_ms is None and self._may_go(pod):
+                self._evict(pod.metadata.key)
+        self._engine.after(_DRAIN_LOOK_MS, EventStage.CLOUD, lambda now: self._drain(rental, now))
+
+    def _may_go(self, pod: Pod) -> bool:
+        return all(
+            budget.disruptions_allowed > 0
+            for budget in self._current_budgets()
+            if budget.metadata.namespace == pod.metadata.namespace
+            and budget.selector.matches(pod.metadata.labels)
+        )
+
+    def _remove(self, rental: Rental, now_ms: int) -> None:
+        if self._nodes.pop(rental.node, None) is None:
+            return
+        rental.to_ms = now_ms
+        self._rented[rental.pool] -= 1
+        if rental.ready_ms is not None:
+            self._ready[rental.pool] -= 1
+        if rental.joined_ms is not None:
+            self._cluster.remove_node(rental.node)
+            self._left(rental.node)
+
+
+class _PodsByNode(Mapping[str, Sequence[Pod]]):
+    """The unfinished pods of each node, looked up when they are asked for."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    def __getitem__(self, node: str) -> Sequence[Pod]:
+        if node not in self._cluster.nodes:
+            raise KeyError(node)
+        pods = self._cluster.pods_on(node)
+        return [pod for pod in pods if pod.status.phase not in FINISHED]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._cluster.nodes)
+
+    def __len__(self) -> int:
+        return len(self._cluster.nodes)

@@ -11,11 +11,14 @@ class Scheduler:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._reasons: dict[str, str] = {}
+        self.found_none = False
+        """Whether the last run tried a pod for the first time and found no node for it."""
 
     def run(self, now_ms: int) -> tuple[str, ...]:
         """Return the keys of the newly bound pods, in order."""
         cluster = self._cluster
         bound: list[str] = []
+        self.found_none = False
         for key in [key for key in self._reasons if key not in cluster.pods]:
             del self._reasons[key]
         if not cluster.index.waiting:
@@ -36,6 +39,7 @@ class Scheduler:
                 cluster.event(now_ms, "Scheduled", about, message, namespace=namespace)
                 bound.append(key)
             elif self._reasons.get(key) != placement.message:
+                self.found_none |= key not in self._reasons
                 self._reasons[key] = placement.message
                 cluster.event(
                     now_ms,

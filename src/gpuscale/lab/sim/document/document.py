@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from gpuscale.base.objects.scaled_object import KIND
 from gpuscale.lab.sim.autoscaler import SyncFigures
-from gpuscale.lab.sim.control.cloud import Rental
+from gpuscale.lab.sim.control.machines import Rental
 from gpuscale.lab.sim.document.jobs import job_progress
 from gpuscale.lab.sim.document.requests import request_summaries
 from gpuscale.lab.sim.document.timeline import SeriesRecorder

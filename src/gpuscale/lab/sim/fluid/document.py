@@ -9,7 +9,7 @@ from gpuscale.base.objects.hpa import HorizontalPodAutoscaler
 from gpuscale.base.objects.workloads import Deployment
 from gpuscale.lab.plan.fleet.fleet import FleetRun, FleetService
 from gpuscale.lab.plan.fleet.state import Table
-from gpuscale.lab.sim.control.cloud import CloudPool
+from gpuscale.lab.sim.control.machines import CloudPool
 from gpuscale.lab.sim.energy import work_w
 from gpuscale.lab.sim.fluid.loads import rates_at
 from gpuscale.lab.sim.scenario.setup import ServiceSetup, Setup

@@ -27,7 +27,8 @@ from gpuscale.lab.plan.fleet.manifest_hpa import (
     manifest_policy,
 )
 from gpuscale.lab.plan.fleet.state import Table
-from gpuscale.lab.sim.control.cloud import CloudPool
+from gpuscale.lab.sim.control.machines import CloudPool
+from gpuscale.lab.sim.control.supply import Supply
 from gpuscale.lab.sim.fluid.document import FluidWorkload, fluid_series, fluid_summary
 from gpuscale.lab.sim.fluid.loads import requests_until
 from gpuscale.lab.sim.fluid.signals import EXPECTED, FluidSignal, signal_of
@@ -91,6 +92,12 @@ def _faults(setup: Setup) -> Iterator[str]:
         yield "found a replicaPolicy, expected none"
     if setup.node_policy is not ClusterAutoscaler:
         yield "found a policy of the node autoscaler, expected none"
+    for item in setup.pools:
+        if len(item.machines) > 1 or item.supply != Supply():
+            yield (
+                f"node pool {item.pool.name}: found instanceTypes, stockOuts, quotaGpus or interruptions, "
+                "expected equal nodes that always come"
+            )
     if setup.hpa_changes:
         yield (
             "found hpaChanges, expected HPAs that stay as they are; --set 'spec.hpaChanges=[]' leaves them "

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from gpuscale.base.documents.documents import Document, Path, load_documents
 from gpuscale.base.errors import ConfigError
+from gpuscale.base.objects.disruption_budgets import PodDisruptionBudget
 from gpuscale.base.objects.hpa import HorizontalPodAutoscaler
 from gpuscale.base.objects.manifests import KubernetesObject, read_manifests
 from gpuscale.base.objects.meta import ObjectMeta
@@ -157,6 +158,7 @@ class _Resolver:
             prometheus_rules=prometheus_rules or RuleGroups(),
             counters=DEFAULT_COUNTERS if counters is None else counters,
             manifests=tuple(self._manifests),
+            budgets=tuple(o for o in objects if isinstance(o, PodDisruptionBudget)),
             triggers=triggers or (),
             hpa_changes=hpa_changes,
         )

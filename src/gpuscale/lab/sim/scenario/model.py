@@ -20,15 +20,14 @@ from gpuscale.base.documents.models import (
     parse_document,
 )
 from gpuscale.base.documents.validation import (
-    LABEL_PATTERN,
     METRIC_PATTERN,
     RELEASE_PATTERN,
     SUBDOMAIN_PATTERN,
 )
 from gpuscale.base.errors import UsageError
 from gpuscale.lab.sim.scenario.batching import BatchingSpec
+from gpuscale.lab.sim.scenario.pool_model import NodePoolSpec
 from gpuscale.lab.sim.scenario.times import DurationOrTimes, PositiveSeconds, TimesSpec
-from gpuscale.ops.providers import ProviderField, default_provider
 
 
 class Metadata(Model):
@@ -84,14 +83,6 @@ class Pipeline(Model):
     agent_namespace: str = Field(default="default", min_length=1)
 
 
-class TaintSpec(Model):
-    """A taint of a pool's nodes."""
-
-    key: str = Field(min_length=1)
-    value: str = ""
-    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] = "NoSchedule"
-
-
 class NodeAutoscaler(Model):
     """The Cluster Autoscaler's flags, with its defaults."""
 
@@ -123,37 +114,6 @@ class GpuModelSpec(Model):
         if self.idle_watts is not None and self.idle_watts >= self.power_watts:
             found = f"found idleWatts {self.idle_watts:g} with powerWatts {self.power_watts:g}"
             raise ValueError(f"{found}, expected less at idle than at the limit")
-        return self
-
-
-class NodePoolSpec(Model):
-    """A pool of equal GPU nodes."""
-
-    name: str = Field(pattern=LABEL_PATTERN, max_length=40)
-    provider: ProviderField = default_provider()
-    instance_type: str = ""
-    gpu_model: str
-    """A known model, such as `Tesla T4` or `l40s`, or one of `gpuModels`; gives memory, clocks and power."""
-    gpus: int = Field(ge=1, le=72)
-    """GPUs per node; up to those of a rack that NVLink joins."""
-    min: int = Field(ge=0, le=100_000)
-    max: int = Field(ge=1, le=100_000)
-    cpu: str = "8"
-    memory: str = "64Gi"
-    labels: dict[str, str] = {}
-    taints: tuple[TaintSpec, ...] = ()
-    provisioning_time: DurationOrTimes = 120.0
-    """From the request for a node to GPUs that can be scheduled on; a duration, or a distribution that each
-    node draws from."""
-    price_per_hour: float | None = Field(default=None, ge=0, le=1e6)
-    """For one node; absent: the run has no cost, which is not a cost of 0."""
-    currency: str = Field(default="USD", pattern=r"^[A-Z]{3}$")
-    """Of the price: an ISO 4217 code, the same in all pools that have a price."""
-
-    @model_validator(mode="after")
-    def _ordered(self) -> "NodePoolSpec":
-        if self.min > self.max:
-            raise ValueError(f"found min {self.min} above max {self.max}, expected min <= max")
         return self
 
 

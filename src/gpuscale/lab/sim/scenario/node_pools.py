@@ -1,12 +1,22 @@
 """A scenario's node pools, with the GPUs of their nodes."""
 
+from collections.abc import Iterator, Sequence
+
 from gpuscale.agent.gpu import MODELS, PCIE_4, GpuModel, expected_models, find_model
 from gpuscale.base.documents.documents import Path
 from gpuscale.base.objects.nodes import Taint
 from gpuscale.base.quantity import Quantity, parse_quantity
-from gpuscale.hpa.cluster.nodes import InstanceType, NodePool, Offering
-from gpuscale.lab.sim.control.cloud import CloudPool
+from gpuscale.hpa.cluster.nodes import (
+    Disruption,
+    DisruptionBudget,
+    InstanceType,
+    NodePool,
+    Offering,
+)
+from gpuscale.lab.sim.control.machines import CloudPool, Machine
+from gpuscale.lab.sim.control.supply import StockOut, Supply
 from gpuscale.lab.sim.scenario import model as spec
+from gpuscale.lab.sim.scenario.pool_model import InstanceTypeSpec, NodePoolSpec
 from gpuscale.lab.sim.scenario.references import References
 from gpuscale.lab.sim.scenario.times import times_of
 
@@ -26,13 +36,16 @@ def read_pools(run: spec.ScenarioSpec, references: References) -> tuple[CloudPoo
         if pool.name in seen:
             references.note((*path, "name"), "each pool's name once", found=repr(pool.name))
         seen.add(pool.name)
-        found = find_model(pool.gpu_model, models)
-        if found is None:
-            expected = expected_models(pool.gpu_model, models)
-            is_list = expected.startswith("one of")
-            fix = "others can be described in spec.gpuModels" if is_list else None
-            references.note((*path, "gpuModel"), expected, found=repr(pool.gpu_model), fix=fix)
-        pools.append(_pool(pool, found or models[0], path, references))
+        machines = tuple(_machines(pool, path, models, references))
+        names = {each.shape.name for each in machines}
+        if len(names) < len(machines):
+            references.note((*path, "instanceTypes"), "each instance type's name once")
+        for number, stock_out in enumerate(pool.stock_outs):
+            if not names.issuperset(stock_out.instance_types):
+                where = (*path, "stockOuts", number, "instanceTypes")
+                found = ", ".join(sorted({*stock_out.instance_types} - names))
+                references.note(where, f"some of {', '.join(sorted(names))}", found=found)
+        pools.append(_pool(pool, machines, path, references))
     return tuple(pools)
 
 
@@ -41,7 +54,7 @@ def read_currency(run: spec.ScenarioSpec, references: References) -> str:
     priced = [
         (index, pool.currency)
         for index, pool in enumerate(run.node_pools)
-        if pool.price_per_hour is not None
+        if pool.price_per_hour is not None or pool.instance_types
     ]
     currency = priced[0][1] if priced else run.node_pools[0].currency
     for index, other in priced:
@@ -52,27 +65,109 @@ def read_currency(run: spec.ScenarioSpec, references: References) -> str:
     return currency
 
 
-def _pool(
-    pool: spec.NodePoolSpec, model: GpuModel, path: Path, references: References
-) -> CloudPool:
-    allocatable = {
-        "cpu": _quantity(pool.cpu, (*path, "cpu"), references),
-        "memory": _quantity(pool.memory, (*path, "memory"), references),
-        "pods": parse_quantity(110),
-        model.resource: parse_quantity(pool.gpus),
+def _machines(
+    pool: NodePoolSpec, path: Path, models: Sequence[GpuModel], references: References
+) -> Iterator[Machine]:
+    gpu_start = times_of(pool.gpu_start_time)
+    if not pool.instance_types:
+        labels = (
+            {"node.kubernetes.io/instance-type": pool.instance_type} if pool.instance_type else {}
+        )
+        gpus = pool.gpus or 0
+        model = _model(pool.gpu_model, path, models, references)
+        offered = _allocatable(pool, model, gpus, path, references)
+        offering = Offering(price_per_hour=pool.price_per_hour)
+        shape = InstanceType(
+            pool.instance_type or pool.name, offered, labels=labels, offerings=(offering,)
+        )
+        yield Machine(shape, model, gpus, times_of(pool.provisioning_time), gpu_start)
+    for index, each in enumerate(pool.instance_types):
+        where = (*path, "instanceTypes", index)
+        model = _model(each.gpu_model, where, models, references)
+        offered = _allocatable(each, model, each.gpus, where, references)
+        offerings = tuple(
+            Offering(o.zone, o.capacity_type, o.price_per_hour) for o in each.offerings
+        )
+        labels = {"node.kubernetes.io/instance-type": each.name, **each.labels}
+        shape = InstanceType(each.name, offered, labels=labels, offerings=offerings)
+        coming = (
+            pool.provisioning_time if each.provisioning_time is None else each.provisioning_time
+        )
+        yield Machine(shape, model, each.gpus, times_of(coming), gpu_start)
+
+
+def _model(name: str, path: Path, models: Sequence[GpuModel], references: References) -> GpuModel:
+    found = find_model(name, models)
+    if found is None:
+        expected = expected_models(name, models)
+        fix = "others can be described in spec.gpuModels" if expected.startswith("one of") else None
+        references.note((*path, "gpuModel"), expected, found=repr(name), fix=fix)
+    return found or models[0]
+
+
+def _allocatable(
+    described: NodePoolSpec | InstanceTypeSpec,
+    model: GpuModel,
+    gpus: int,
+    path: Path,
+    references: References,
+) -> dict[str, Quantity]:
+    return {
+        "cpu": _quantity(described.cpu, (*path, "cpu"), references),
+        "memory": _quantity(described.memory, (*path, "memory"), references),
+        "pods": parse_quantity(getattr(described, "pods", 110)),
+        model.resource: parse_quantity(gpus),
     }
-    labels = {"node.kubernetes.io/instance-type": pool.instance_type} if pool.instance_type else {}
-    offering = Offering(price_per_hour=pool.price_per_hour)
-    shape = InstanceType(pool.instance_type, allocatable, labels=labels, offerings=(offering,))
-    taints = tuple(Taint(taint.key, taint.value, taint.effect) for taint in pool.taints)
-    return CloudPool(
-        NodePool(pool.name, pool.min, pool.max, (shape,), dict(pool.labels), taints),
-        model,
-        pool.gpus,
-        times_of(pool.provisioning_time),
-        pool.price_per_hour,
-        pool.provider.name,
+
+
+def _pool(
+    pool: NodePoolSpec, machines: tuple[Machine, ...], path: Path, references: References
+) -> CloudPool:
+    disruption = pool.disruption
+    after = disruption.consolidate_after
+    budgets = tuple(
+        DisruptionBudget(each.nodes, each.reasons, each.schedule, each.duration)
+        for each in disruption.budgets
     )
+    limits = {
+        name: _quantity(text, (*path, "limits", name), references)
+        for name, text in pool.limits.items()
+    }
+    node_pool = NodePool(
+        pool.name,
+        pool.min,
+        pool.max,
+        tuple(each.shape for each in machines),
+        dict(pool.labels),
+        tuple(Taint(taint.key, taint.value, taint.effect) for taint in pool.taints),
+        weight=pool.weight,
+        limits=limits,
+        disruption=Disruption(
+            disruption.consolidation_policy,
+            None if isinstance(after, str) else after,
+            budgets,
+            None if isinstance(pool.expire_after, str) else pool.expire_after,
+        ),
+    )
+    taken = pool.interruptions
+    supply = Supply(
+        tuple(
+            StockOut(
+                each.start,
+                times_of(each.length),
+                None if each.every is None else times_of(each.every),
+                each.instance_types,
+                each.zones,
+                each.capacity_types,
+                each.code,
+            )
+            for each in pool.stock_outs
+        ),
+        pool.quota_gpus,
+        None if taken is None else times_of(taken.after),
+        120_000 if taken is None else taken.notice,
+    )
+    return CloudPool(node_pool, machines, pool.provider.name, supply)
 
 
 def _quantity(text: str, path: Path, references: References) -> Quantity:

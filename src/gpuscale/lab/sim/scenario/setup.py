@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gpuscale.base.loads import Load
+from gpuscale.base.objects.disruption_budgets import PodDisruptionBudget
 from gpuscale.base.objects.hpa import HorizontalPodAutoscaler
 from gpuscale.base.objects.pods import Lifecycle
 from gpuscale.base.objects.scaled_object import ScaledObject
@@ -11,7 +12,7 @@ from gpuscale.base.objects.workloads import Deployment, Job, Service
 from gpuscale.hpa.cluster.nodes import AutoscalerSettings, NodePolicyFactory
 from gpuscale.hpa.controller import ReplicaPolicyFactory
 from gpuscale.lab.queueing.times import Times
-from gpuscale.lab.sim.control.cloud import CloudPool
+from gpuscale.lab.sim.control.machines import CloudPool
 from gpuscale.lab.sim.load.costs import ServiceModel
 from gpuscale.lab.sim.load.pod_metrics import ServedMetrics
 from gpuscale.lab.sim.scenario import model as spec
@@ -105,6 +106,7 @@ class Setup:
     counters: tuple[Counter, ...]
     manifests: tuple[Mapping[str, object], ...]
     """The Kubernetes objects as their files have them, for an API server."""
+    budgets: tuple[PodDisruptionBudget, ...] = ()
     triggers: tuple[Trigger, ...] = ()
     """Those that are served as external metrics; KEDA's come with `scaled_objects`."""
     hpa_changes: tuple[HpaChange, ...] = ()

@@ -1,0 +1,95 @@
+"""What a cloud has to give: times without stock, a quota of GPUs, and nodes that it takes back."""
+
+import bisect
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from gpuscale.base.streams import stream
+from gpuscale.hpa.cluster.nodes import Offering
+from gpuscale.lab.queueing.times import Times
+
+OUT_OF_STOCK = "InsufficientInstanceCapacity"
+OVER_QUOTA = "QuotaExceeded"
+
+
+@dataclass(frozen=True, slots=True)
+class StockOut:
+    """Times at which some instance types of a pool can't be had."""
+
+    from_ms: int
+    """Of the scenario, when the first begins; with `every`, the earliest."""
+    length: Times
+    """In seconds, of each."""
+    every: Times | None = None
+    """In seconds, from the end of one to the next; None: there is one alone."""
+    instance_types: tuple[str, ...] = ()
+    """Empty: all of the pool."""
+    zones: tuple[str, ...] = ()
+    """Empty: all."""
+    capacity_types: tuple[str, ...] = ()
+    """Empty: all."""
+    code: str = OUT_OF_STOCK
+
+    def concerns(self, instance_type: str, offering: Offering) -> bool:
+        """Return whether an offering can't be had while it lasts."""
+        return (
+            (not self.instance_types or instance_type in self.instance_types)
+            and (not self.zones or offering.zone in self.zones)
+            and (not self.capacity_types or offering.capacity_type in self.capacity_types)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Supply:
+    """What limits a pool's nodes beside its own bounds."""
+
+    stock_outs: tuple[StockOut, ...] = ()
+    quota_gpus: int | None = None
+    """GPUs that all nodes of the pool may have; None: no limit."""
+    interrupted_after: Times | None = None
+    """In seconds, from a spot node's start until the cloud takes it back; None: never."""
+    notice_ms: int = 120_000
+    """How long before that it is said."""
+
+
+class Stock:
+    """The stock of one pool in one run.
+
+    Args:
+        supply: what limits it.
+        seed: of the run.
+        pool: its name.
+    """
+
+    def __init__(self, supply: Supply, seed: int, pool: str) -> None:
+        self._stock_outs = [
+            (each, _Windows(each, stream(seed, "stock-out", pool, str(number)).random))
+            for number, each in enumerate(supply.stock_outs)
+        ]
+
+    def refusal(self, time_ms: int, instance_type: str, offering: Offering) -> str:
+        """Return the cloud's code for refusing a node at that time of the scenario; empty if it gives one."""
+        for each, windows in self._stock_outs:
+            if each.concerns(instance_type, offering) and windows.hold(time_ms):
+                return each.code
+        return ""
+
+
+class _Windows:
+    """The times of one stock-out, drawn as far as was asked for."""
+
+    def __init__(self, stock_out: StockOut, random: Callable[[], float]) -> None:
+        self._stock_out = stock_out
+        self._random = random
+        self._bounds = [float(stock_out.from_ms)]
+        """Beginnings and ends in turn."""
+
+    def hold(self, time_ms: int) -> bool:
+        """Return whether one of them lasts at that time."""
+        times, bounds = self._stock_out, self._bounds
+        while bounds[-1] <= time_ms:
+            drawn = times.length if len(bounds) % 2 else times.every
+            if drawn is None:
+                break
+            bounds.append(bounds[-1] + max(1.0, 1000 * drawn.at(self._random())))
+        return bisect.bisect_right(bounds, time_ms) % 2 == 1

@@ -1,0 +1,158 @@
+"""Node pools in the scenario file: their machines, what a cloud refuses, and what Karpenter may take away."""
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+from pydantic.alias_generators import to_camel
+
+from gpuscale.base.documents.models import Milliseconds, Model
+from gpuscale.base.documents.validation import LABEL_PATTERN
+from gpuscale.lab.sim.scenario.times import DurationOrTimes
+from gpuscale.ops.providers import ProviderField, default_provider
+
+CapacityType = Literal["on-demand", "spot", "reserved"]
+
+
+class TaintSpec(Model):
+    """A taint on every node of a pool."""
+
+    key: str = Field(min_length=1)
+    value: str = ""
+    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] = "NoSchedule"
+
+
+class OfferingSpec(Model):
+    """Where and how an instance type is sold, and for how much."""
+
+    zone: str = ""
+    capacity_type: CapacityType = "on-demand"
+    price_per_hour: float = Field(ge=0, le=1e6)
+
+
+class InstanceTypeSpec(Model):
+    """One of several shapes of a pool's nodes."""
+
+    name: str = Field(pattern=LABEL_PATTERN, max_length=63)
+    gpu_model: str
+    gpus: int = Field(ge=1, le=72)
+    cpu: str = "8"
+    memory: str = "64Gi"
+    pods: int = Field(default=110, ge=1, le=10_000)
+    """Most pods that a node takes; the kubelet's `maxPods`."""
+    labels: dict[str, str] = {}
+    offerings: tuple[OfferingSpec, ...] = Field(min_length=1)
+    provisioning_time: DurationOrTimes | None = None
+    """Absent: the pool's."""
+
+
+class StockOutSpec(Model):
+    """Times at which the cloud has no such nodes."""
+
+    start: Milliseconds = 0
+    """When the first begins, from the scenario's start."""
+    length: DurationOrTimes
+    every: DurationOrTimes | None = None
+    """From the end of one to the next; absent: there is one alone."""
+    instance_types: tuple[str, ...] = ()
+    """Empty: all of the pool."""
+    zones: tuple[str, ...] = ()
+    """Empty: all."""
+    capacity_types: tuple[CapacityType, ...] = ()
+    """Empty: all."""
+    code: str = Field(default="InsufficientInstanceCapacity", min_length=1, max_length=100)
+    """What the cloud answers."""
+
+
+class InterruptionsSpec(Model):
+    """The cloud takes spot nodes back."""
+
+    after: DurationOrTimes
+    """From a node's start; each draws its own."""
+    notice: Milliseconds = 120_000
+    """How long before that its pods are told; two minutes on AWS, half a minute on Azure and Google Cloud."""
+
+
+class DisruptionBudgetSpec(Model):
+    """How many nodes of a pool may be disrupted at once, as in a Karpenter NodePool."""
+
+    nodes: str = Field(pattern=r"^([0-9]+|[0-9]{1,2}%|100%)$")
+    reasons: tuple[Literal["Underutilized", "Empty", "Drifted"], ...] = ()
+    schedule: str = ""
+    duration: Milliseconds = 0
+
+    @model_validator(mode="after")
+    def _both(self) -> "DisruptionBudgetSpec":
+        if bool(self.schedule) != bool(self.duration):
+            raise ValueError("found one of schedule and duration, expected both or neither")
+        return self
+
+
+class DisruptionSpec(Model):
+    """What Karpenter may take away, as in `spec.disruption` of a NodePool."""
+
+    consolidation_policy: Literal["WhenEmptyOrUnderutilized", "WhenEmpty", "Balanced"] = (
+        "WhenEmptyOrUnderutilized"
+    )
+    consolidate_after: Milliseconds | Literal["Never"] = 0
+    budgets: tuple[DisruptionBudgetSpec, ...] = (DisruptionBudgetSpec(nodes="10%"),)
+
+
+class NodePoolSpec(Model):
+    """A pool of GPU nodes: equal ones, or of several instance types for Karpenter to choose from."""
+
+    name: str = Field(pattern=LABEL_PATTERN, max_length=40)
+    provider: ProviderField = default_provider()
+    instance_type: str = ""
+    gpu_model: str = ""
+    """A known model, such as `Tesla T4` or `l40s`, or one of `gpuModels`; gives memory, clocks and power."""
+    gpus: int | None = Field(default=None, ge=1, le=72)
+    """GPUs per node; up to those of a rack that NVLink joins."""
+    instance_types: tuple[InstanceTypeSpec, ...] = ()
+    """Shapes to choose from, instead of the one that `gpuModel`, `gpus`, `cpu`, `memory` describe."""
+    min: int = Field(ge=0, le=100_000)
+    max: int = Field(ge=1, le=100_000)
+    cpu: str = "8"
+    memory: str = "64Gi"
+    labels: dict[str, str] = {}
+    taints: tuple[TaintSpec, ...] = ()
+    provisioning_time: DurationOrTimes = 120.0
+    """From the request for a node until it is Ready; a duration, or a distribution that each node draws
+    from."""
+    gpu_start_time: DurationOrTimes = 0.0
+    """From then until its GPUs can be scheduled on: driver and device plugin."""
+    price_per_hour: float | None = Field(default=None, ge=0, le=1e6)
+    """For one node; absent: the run has no cost, which is not a cost of 0."""
+    currency: str = Field(default="USD", pattern=r"^[A-Z]{3}$")
+    """Of the prices: an ISO 4217 code, the same in all pools that have a price."""
+    stock_outs: tuple[StockOutSpec, ...] = ()
+    quota_gpus: int | None = Field(default=None, ge=0, le=1_000_000)
+    """GPUs that the cloud lets the pool's nodes have in all; absent: no limit."""
+    interruptions: InterruptionsSpec | None = None
+    weight: int = Field(default=0, ge=0, le=100)
+    """Karpenter tries pools of a larger weight first."""
+    limits: dict[str, str] = {}
+    """Karpenter's: the most that the pool's nodes may have in all, such as `nvidia.com/gpu: 16`."""
+    disruption: DisruptionSpec = DisruptionSpec()
+    """Karpenter's."""
+    expire_after: Milliseconds | Literal["Never"] = 720 * 3_600_000
+    """Karpenter's: how old a node may become."""
+
+    @model_validator(mode="after")
+    def _ordered(self) -> "NodePoolSpec":
+        if self.min > self.max:
+            raise ValueError(f"found min {self.min} above max {self.max}, expected min <= max")
+        return self
+
+    @model_validator(mode="after")
+    def _one_description(self) -> "NodePoolSpec":
+        one = sorted(
+            {"gpu_model", "gpus", "instance_type", "cpu", "memory", "price_per_hour"}
+            & self.model_fields_set
+        )
+        if self.instance_types and one:
+            raise ValueError(
+                f"found instanceTypes beside {', '.join(map(to_camel, one))}, expected one description"
+            )
+        if not self.instance_types and (not self.gpu_model or self.gpus is None):
+            raise ValueError("found no gpuModel and gpus, expected both, or instanceTypes")
+        return self
