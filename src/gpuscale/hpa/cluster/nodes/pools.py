@@ -153,6 +153,8 @@ class ScaleDown:
     reason: str = "node removed by cluster autoscaler"
     taint: Taint | None = None
     """What the node gets until it is gone; None for `ToBeDeletedByClusterAutoscaler`."""
+    delay_ms: int = 0
+    """From the taint until pods are evicted, or an empty node goes."""
 
 
 @dataclass(frozen=True, slots=True)

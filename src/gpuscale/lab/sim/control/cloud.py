@@ -374,18 +374,18 @@ class Cloud:
         if rental.joined_ms is None:
             self._remove(rental, now_ms)
         else:
-            self._leave(rental, action.taint or _LEAVING, now_ms)
+            self._leave(rental, action.taint or _LEAVING, now_ms, action.delay_ms)
 
-    def _leave(self, rental: Rental, taint: Taint, now_ms: int) -> None:
+    def _leave(self, rental: Rental, taint: Taint, now_ms: int, delay_ms: int = 0) -> None:
         """Let no more pods on a node, end those that are there, and then remove it."""
         rental.leaving = True
-        if not self._cluster.index.busy[rental.node]:
+        if not delay_ms and not self._cluster.index.busy[rental.node]:
             self._remove(rental, now_ms)
             return
         node = self._cluster.nodes[rental.node]
         self._cluster.set_node(replace(node, taints=(*node.taints, taint)))
         self._leaving(rental.node)
-        self._drain(rental, now_ms)
+        self._engine.after(delay_ms, EventStage.CLOUD, lambda now: self._drain(rental, now))
 
     def _drain(self, rental: Rental, now_ms: int) -> None:
         if rental.node not in self._nodes:
