@@ -371,10 +371,11 @@ def _first(
         starts = _starts(ids[ranked])
         within = np.arange(len(ranked)) - starts
         if key is not None and number > 0:
-            for border in np.flatnonzero(within == number):
-                least = keys[step, ranked[border - 1 : border + 1]]
-                if least[0] == least[1] or np.isnan(least).all():
-                    _order_equals(ranked, keys[step], starts, int(border))
+            borders = np.flatnonzero(within == number)
+            last, next_one = keys[step, ranked[borders - 1]], keys[step, ranked[borders]]
+            is_equal = (last == next_one) | (np.isnan(last) & np.isnan(next_one))
+            for border in borders[is_equal].tolist():
+                _order_equals(ranked, keys[step], starts, border)
         chosen = ranked[within < number]
         kept[step, chosen] = True
     return table.taken(chosen) if table.measured_ms is not None else table.where(kept)
