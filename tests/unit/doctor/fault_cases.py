@@ -168,14 +168,14 @@ def of_metric(name):
 
 def memory_taken_at_start():
     """A vLLM that takes a share of the GPU's memory when it starts, scaled on the memory in use."""
-    args = {
-        "containers": [
-            {"name": "main", "image": "vllm/vllm-openai", "args": ["--gpu-memory-utilization=0.9"]}
-        ]
+    vllm = {
+        "name": "main",
+        "image": "vllm/vllm-openai",
+        "args": ["--gpu-memory-utilization=0.9"],
+        "resources": {"limits": {GPU: "1"}},
     }
-    args["containers"][0]["resources"] = {"limits": {GPU: "1"}}
     body = hpa_body(metric="DCGM_FI_DEV_FB_USED", target="20000")
-    return {**deployments(deployment(template=args)), "hpas": (look(body),)}
+    return {**deployments(deployment(template={"containers": [vllm]})), "hpas": (look(body),)}
 
 
 def behind_first():

@@ -21,8 +21,10 @@ from clusters import (
     status_map,
     workload,
 )
+from fault_cases import claim, consolidated, true
 from keda_cases import FAILED, scaled, trigger, with_keda
 from node_cases import event, false, pool
+from reported_cases import in_parts, suspended_job
 from room_cases import FULL, owned, replica_set, rolling
 from workload_cases import (
     GOING,
@@ -40,6 +42,7 @@ from workload_cases import (
 )
 
 HOST = "kubernetes.io/hostname"
+POOL = "karpenter.sh/nodepool"
 ON_GPUS = {"nvidia.com/gpu.present": "true"}
 
 
@@ -351,6 +354,61 @@ def alone(size):
     return {"nodes": [node(labels=ON_GPUS)], "pods": both("pods", *pods), "nodepools": pools}
 
 
+def below_max(size, choose=own_pool):
+    """HPAs that want more than their pools may have."""
+    found = pooled(size, choose)
+    scaled_ones = tuple(look(hpa_body(name, most=99_999)) for name in names("model", size))
+    return {**found, "pods": both("pods"), "hpas": scaled_ones}
+
+
+def starting(size):
+    """Pools with a machine each that has not joined, and a pod that waits for it."""
+    roomy = [pool(name) for name in names("pool", size)]
+    claims = [
+        claim(true("Launched"), name=f"{name}-x7k2p", age_s=900, labels={POOL: name})
+        for name in names("pool", size)
+    ]
+    return {**pooled(size), "nodepools": roomy, "nodeclaims": claims}
+
+
+def moving(size):
+    """Pools that move pods sooner than they start."""
+    one = consolidated()
+    (body,), (host,) = one["nodepools"], one["nodes"]
+    slow = next(each for each in one["pods"] if each["metadata"]["name"] == "web-1")
+    pools, hosts, pods = [], [], []
+    for name in names("pool", size):
+        pools.append({**body, "metadata": {"name": name}})
+        hosts.append({**host, **meta(f"gpu-{name}", labels={**ON_GPUS, POOL: name})})
+        spec = {**slow["spec"], "nodeName": f"gpu-{name}"}
+        pods.append({**slow, "metadata": {**slow["metadata"], "name": f"{name}-1"}, "spec": spec})
+    return {"nodes": hosts, "nodepools": pools, "pods": both("pods", *pods, without="web-1")}
+
+
+def in_groups(size):
+    """LeaderWorkerSets, each with a leader that runs and a worker that waits."""
+    leader, _, worker, *_ = in_parts()["pods"]
+    found = []
+    for name in names("llm", size):
+        for each in (leader, worker):
+            given = {**each["metadata"]["labels"], "leaderworkerset.sh/name": name}
+            called = f"{name}-{each['metadata']['name']}"
+            found.append(
+                {**each, "metadata": {**each["metadata"], "name": called, "labels": given}}
+            )
+    return {"pods": both("pods", *found, without="web-1")}
+
+
+def suspended(size):
+    """Jobs for a queue of Kueue that it knows nothing of."""
+    found = suspended_job(**{"kueue.x-k8s.io/queue-name": "team-a"})
+    (job,) = found["jobs"]
+    found["jobs"] = [
+        {**job, "metadata": {**job["metadata"], "name": name}} for name in names("job", size)
+    ]
+    return found
+
+
 # Nodes, agents and targets
 
 
@@ -484,6 +542,12 @@ GROWING = [
     ("node-pool-refuses", refusing),
     ("node-claim-failed", failed_claims),
     ("node-pool-not-ready", alone),
+    ("pools-below-max", below_max),
+    ("pools-below-max", lambda size: below_max(size, any_node)),
+    ("node-not-registered", starting),
+    ("consolidation-too-fast", moving),
+    ("group-in-parts", in_groups),
+    ("job-suspended", suspended),
     ("node-not-scraped", agents),
     ("device-plugin-not-ready", bare),
     ("scaler-alone", scalers),

@@ -100,7 +100,18 @@ AT_MAX = {
 }
 IN_BACKOFF = {"autoscaler-status": status_map(BACKOFF)}
 
+STARTED = {
+    **meta("h100-x7k2p", labels={"karpenter.sh/nodepool": "h100"}, creationTimestamp=at(90)),
+    "status": {
+        "conditions": [
+            {"type": "Launched", "status": "True"},
+            {"type": "Registered", "status": "Unknown", "reason": "NodeNotFound"},
+        ]
+    },
+}
+
 NODE_CASES = [
+    ("node-on-its-way", world(pool(), nodeclaims=[STARTED]), "kubectl get nodeclaim h100-x7k2p"),
     ("node-group-at-max", AT_MAX, "Raise the group's maximum"),
     ("autoscaler-unhealthy", IN_BACKOFF, "kubectl get configmap"),
     ("node-pool-refuses", TOLERATED, '"key": "nvidia.com/gpu"'),

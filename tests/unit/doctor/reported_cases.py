@@ -52,9 +52,10 @@ def in_queue(message, reason="Pending", status="False", owner=("Job", "train"), 
 def suspended_job(**labels):
     body = meta("train", "default", labels=labels)
     return {
+        "queued-workloads": [],
         "jobs": [
             {**body, "spec": {"suspend": True, "template": {"spec": wanting(GPU)}}, "status": {}}
-        ]
+        ],
     }
 
 
@@ -151,13 +152,13 @@ CLAIM_TEMPLATE = {
 }
 DRA = "pod has Dynamic Resource Allocation requirements that are not yet supported by Karpenter"
 QUOTA = (
-    "Create or update virtual machine failed. QuotaExceeded: Operation could not be completed as it results in "
-    "exceeding approved Total Regional Cores quota. Location: northeurope, Current Limit: 100, Current Usage: "
-    "100, Additional Required: 4"
+    "Create or update virtual machine failed. QuotaExceeded: Operation could not be completed as it results "
+    "in exceeding approved Total Regional Cores quota. Location: northeurope, Current Limit: 100, Current "
+    "Usage: 100, Additional Required: 4"
 )
 VCPUS = (
-    "creating instance, with fleet error(s), VcpuLimitExceeded: You have requested more vCPU capacity than your "
-    "current vCPU limit of 64 allows for the instance bucket that the specified instance type belongs to."
+    "creating instance, with fleet error(s), VcpuLimitExceeded: You have requested more vCPU capacity than "
+    "your current vCPU limit of 64 allows for the instance bucket that the instance type belongs to."
 )
 OF_ZONES = asking(requirement(ZONE, "eu-central-1c"))
 
@@ -286,7 +287,8 @@ REPORTED = [
         world(
             pool(),
             **refuses(
-                "no instance type which met the scheduling requirements and had enough resources, had a required offering"
+                "no instance type which met the scheduling requirements and had enough resources, had a "
+                "required offering"
             ),
         ),
         "node-pool-refuses",
@@ -371,7 +373,8 @@ REPORTED = [
             **{
                 "scheduling-events": [
                     event(
-                        'Failed to schedule pod, all available instance types exceed limits for nodepool: "h100"'
+                        "Failed to schedule pod, all available instance types exceed limits for nodepool: "
+                        '"h100"'
                     )
                 ]
             },
@@ -420,7 +423,8 @@ REPORTED = [
         world(
             OF_ZONES,
             **refuses(
-                f"incompatible requirements, key {ZONE}, {ZONE} In [eu-central-1b] not in {ZONE} In [eu-central-1c]"
+                f"incompatible requirements, key {ZONE}, {ZONE} In [eu-central-1b] not in {ZONE} In "
+                "[eu-central-1c]"
             ),
         ),
         "node-pool-refuses",
@@ -506,6 +510,7 @@ REPORTED = [
         in_one_device(),
         "unschedulable",
         ("in one device", "spread over"),
+        beside=("gpu-node-unlabelled",),
     ),
     FaultCase(
         "Azure/AKS#1444",
@@ -518,7 +523,7 @@ REPORTED = [
             ),
         ),
         "autoscaler-unhealthy",
-        ("gpus-a", "SkuNotAvailable", "eastus zones 1,2,3", "other zones"),
+        ("gpus-a", "SkuNotAvailable", "eastus zones 1,2,3", "zones or capacity types"),
     ),
     FaultCase(
         "aws/karpenter-provider-aws#7426",
@@ -532,7 +537,8 @@ REPORTED = [
                         false(
                             "Initialized",
                             "KnownEphemeralTaintsExist",
-                            'KnownEphemeralTaint "node.cloudprovider.kubernetes.io/uninitialized=true:NoSchedule" still exists',
+                            'KnownEphemeralTaint "node.cloudprovider.kubernetes.io/uninitialized=true:'
+                            'NoSchedule" still exists',
                         ),
                     )
                 ],

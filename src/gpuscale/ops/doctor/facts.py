@@ -331,6 +331,17 @@ def waiting_pods(snapshot: Snapshot) -> tuple[Fields, ...]:
     )
 
 
+@once
+def unplaced_pods(snapshot: Snapshot) -> tuple[Fields, ...]:
+    """Return the unscheduled pods that request GPUs or claim devices."""
+    return tuple(
+        pod
+        for pod in active_pods(snapshot)
+        if condition(pod, "PodScheduled") == "False"
+        and (asks_for_gpus(pod) or claims_of(pod.child("spec")))
+    )
+
+
 def why_waiting(pod: Fields) -> str:
     """Return the scheduler's message about a pod."""
     listed = pod.child("status").items("conditions")

@@ -20,6 +20,7 @@ from gpuscale.ops.doctor.agents import AgentReader
 from gpuscale.ops.doctor.autoscalers import HpaReader, custom_path
 from gpuscale.ops.doctor.direct import at_once
 from gpuscale.ops.doctor.judges import KINDS, Listed
+from gpuscale.ops.doctor.node_pools import is_unready
 from gpuscale.ops.doctor.prometheus import PrometheusReader
 from gpuscale.ops.doctor.rights import server_rights
 from gpuscale.ops.doctor.scalers import ScalerReader
@@ -186,12 +187,14 @@ class Gatherer:
         return found
 
     async def _node_classes(self, seen: Snapshot) -> dict[str, Fields]:
-        """Return the pools' node classes that are not Ready; their kinds depend on the provider."""
-        found = {}
+        """Return the node classes of pools that pods may wait for, or that are not Ready."""
+        found: dict[str, Fields] = {}
+        has_waiting = bool(facts.unplaced_pods(seen))
         for pool in seen.all("nodepools"):
             reference = pool.child("spec").child("template").child("spec").child("nodeClassRef")
             group, kind, name = (reference.text(key) for key in ("group", "kind", "name"))
-            if facts.condition(pool, "Ready") != "False" or not (group and kind and name):
+            is_asked = has_waiting or is_unready(pool)
+            if not is_asked or not (group and kind and name) or f"{kind}/{name}" in found:
                 continue
             served = await self._maybe(f"/apis/{group}")
             version = (served.get("preferredVersion") or {}).get("version")

@@ -147,6 +147,8 @@ KINDS = (
         (WORKLOAD,),
         older_path="/apis/kueue.x-k8s.io/v1beta1/workloads",
     ),
+    Listed("jobs", "/apis/batch/v1/jobs", "jobs.batch", (WORKLOAD,), "status.successful=0"),
+    Listed("filtering-events", "/api/v1/events", "events", (WORKLOAD,), "reason=FilteringFailed"),
     Listed(
         "autoscaler-status",
         "/api/v1/namespaces/kube-system/configmaps",

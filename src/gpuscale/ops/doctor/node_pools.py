@@ -1,19 +1,32 @@
 """The node pools that may add a node for a pod, and what node autoscalers say about it.
 
-Source: karpenter.sh/v1 (NodePool, NodeClaim) and the messages of Karpenter 1.15 pkg/controllers/provisioning;
-    cluster-autoscaler core/scaleup (event NotTriggerScaleUp), clusterstate/api/types.go (status, YAML from
-    1.30) and clusterstate/utils/status.go (text before).
+The verdict over these facts is `hpa.cluster.verdicts`; here they are read from the objects.
+
+Source: karpenter.sh/v1 (NodePool, NodeClaim); cluster-autoscaler core/scaleup (event NotTriggerScaleUp),
+    clusterstate/api/types.go (status, YAML from 1.30) and clusterstate/utils/status.go (text before).
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from heapq import merge
 
 from gpuscale.base.documents.documents import load_documents
 from gpuscale.base.errors import ConfigError
 from gpuscale.base.objects.fields import Fields
+from gpuscale.base.objects.nodes import read_taint
 from gpuscale.base.objects.pods import PodSpec
+from gpuscale.hpa.cluster.verdicts import (
+    ComingNode,
+    Outlook,
+    PoolFacts,
+    PoolLabels,
+    Reason,
+    Verdict,
+    cluster_autoscalers_reasons,
+    judge,
+    karpenters_reasons,
+)
 from gpuscale.kube import fields_of
 from gpuscale.ops.doctor import facts
 from gpuscale.ops.doctor.facts import once
@@ -21,19 +34,19 @@ from gpuscale.ops.doctor.snapshot import Snapshot
 
 MAX_WAIT_MS = 900_000
 """Cluster Autoscaler's --max-node-provision-time; an A100 node on AKS takes about 14 minutes."""
-AT_MAX = "max node group size reached"
-_WELL_KNOWN = ("kubernetes.io/", "k8s.io/", "karpenter.")
-_SEGMENT = re.compile(
-    r"incompatible with nodepool[ =:]+\"?(?P<pool>[\w.-]+)\"?,?\s*(?P<why>.*?)"
-    r"(?=;? incompatible with nodepool|$)",
-    re.DOTALL,
-)
-_OVERHEAD = re.compile(r"^daemonset overhead=\{[^}]*\},?\s*")
+RECENT_MS = 900_000
+"""How long a cloud's refusal is told after it was given."""
 _OLD_GROUP = re.compile(
     r"Name:\s+(?P<name>\S+)\s.*?cloudProviderTarget=(?P<target>\d+) \(minSize=\d+, maxSize=(?P<most>\d+)\)"
     r".*?ScaleUp:\s+(?P<up>\w+)",
     re.DOTALL,
 )
+_LAUNCH_FAILURES = (
+    *("InsufficientCapacityError", "LaunchFailed", "NodeClassNotReady", "FailedLaunch"),
+    *("InsufficientCapacity", "CreateError"),
+)
+_GPUS_OF_TYPE = re.compile(r".+/(?:instance|sku)-gpu-count")
+"""Karpenter's label of a type's number of GPUs, by provider."""
 
 
 def adds_nodes(snapshot: Snapshot) -> bool:
@@ -49,60 +62,182 @@ def pools_for(snapshot: Snapshot, spec: PodSpec) -> tuple[Fields, ...]:
 @once
 def pools_with(snapshot: Snapshot, labels: tuple[tuple[str, str], ...]) -> tuple[Fields, ...]:
     """Return the pools whose nodes may have all of these labels."""
-    every: Sequence[int] = range(len(_pools(snapshot)))
+    bodies, known = snapshot.all("nodepools"), pool_facts(snapshot)
+    every: Sequence[int] = range(len(bodies))
     places = min((_places(snapshot, *label) for label in labels), key=len, default=every)
-    pools = (_pools(snapshot)[place] for place in places)
-    return tuple(pool.body for pool in pools if all(pool.may_have(*label) for label in labels))
-
-
-@dataclass(frozen=True, slots=True)
-class PoolLabels:
-    """The labels that a pool's nodes have or may have."""
-
-    body: Fields
-    fixed: Mapping[str, str]
-    requirements: Mapping[str, Sequence[tuple[str, tuple[str, ...]]]]
-    """By key: operator and values."""
-
-    def may_have(self, key: str, value: str) -> bool:
-        """Return whether a node of the pool may have this label."""
-        if key in self.fixed:
-            return self.fixed[key] == value
-        for operator, values in self.requirements.get(key, ()):
-            match operator:
-                case "In" if value not in values:
-                    return False
-                case "NotIn" if value in values:
-                    return False
-                case "DoesNotExist":
-                    return False
-        return self._knows(key)
-
-    def only(self, key: str) -> Iterable[str] | None:
-        """Return the values that the pool's nodes can have of a label; None if any value is possible."""
-        if key in self.fixed:
-            return (self.fixed[key],)
-        if not self._knows(key):
-            return ()
-        listed = (values for operator, values in self.requirements.get(key, ()) if operator == "In")
-        return next(map(frozenset, listed), None)
-
-    def _knows(self, key: str) -> bool:
-        return key in self.requirements or any(word in key for word in _WELL_KNOWN)
+    return tuple(
+        bodies[place]
+        for place in places
+        if all(known[place].labels.may_have(*label) for label in labels)
+    )
 
 
 @once
-def _pools(snapshot: Snapshot) -> Sequence[PoolLabels]:
+def pool_facts(snapshot: Snapshot) -> Sequence[PoolFacts]:
+    """Return what is known of each NodePool, in their order."""
+    denied, coming = failed_claims(snapshot), _coming(snapshot)
     found = []
     for body in snapshot.all("nodepools"):
-        template = body.child("spec").child("template")
+        name, template = facts.name(body), body.child("spec").child("template")
         requirements: dict[str, list[tuple[str, tuple[str, ...]]]] = {}
         for each in template.child("spec").items("requirements"):
             of_key = requirements.setdefault(each.text("key"), [])
             of_key.append((each.text("operator"), each.texts("values")))
-        fixed = {facts.NODE_POOL: facts.name(body), **facts.labels(template)}
-        found.append(PoolLabels(body, fixed, requirements))
+        counts = [
+            values
+            for key, listed in requirements.items()
+            if _GPUS_OF_TYPE.fullmatch(key)
+            for operator, values in listed
+            if operator == "In" and all(value.isdecimal() for value in values)
+        ]
+        found.append(
+            PoolFacts(
+                name,
+                PoolLabels({facts.NODE_POOL: name, **facts.labels(template)}, requirements),
+                tuple(map(read_taint, template.child("spec").items("taints"))),
+                body.child("spec").quantities("limits"),
+                body.child("status").quantities("resources"),
+                {facts.GPU: max(map(int, counts[0]))} if counts and counts[0] else {},
+                next(false_conditions(body), "") if is_unready(body) else "",
+                denied[name].message if name in denied else "",
+                tuple(coming.get(name, ())),
+            )
+        )
     return found
+
+
+def is_unready(pool: Fields) -> bool:
+    """Return whether a NodePool says that it is not Ready, or that it does not know yet."""
+    return facts.condition(pool, "Ready") in ("False", "Unknown")
+
+
+def false_conditions(body: Fields) -> Iterator[str]:
+    """Yield the messages of conditions that don't hold, Ready last as it only sums up the others."""
+    listed = [
+        each
+        for each in body.child("status").items("conditions")
+        if each.text("status") in ("False", "Unknown")
+    ]
+    for each in sorted(listed, key=lambda one: one.text("type") == "Ready"):
+        said = (each.text("type"), each.text("reason"), each.text("message"))
+        yield ": ".join(dict.fromkeys(filter(None, said)))
+
+
+@dataclass(frozen=True, slots=True)
+class FailedClaim:
+    """A NodeClaim that the cloud gave no machine for."""
+
+    name: str
+    reason: str
+    """Of the event; empty if the claim itself says it."""
+    message: str
+
+
+@once
+def failed_claims(snapshot: Snapshot) -> Mapping[str, FailedClaim]:
+    """Return the last refusal of the cloud, by NodePool."""
+    claims = {facts.name(each): each for each in snapshot.all("nodeclaims")}
+    failures: dict[str, FailedClaim] = {}
+    for event in sorted(snapshot.all("claim-events"), key=_at_ms):
+        is_recent = snapshot.now_ms - _at_ms(event) <= RECENT_MS
+        if is_recent and event.text("reason") in _LAUNCH_FAILURES:
+            name = event.child("involvedObject").text("name")
+            failures[name] = FailedClaim(name, event.text("reason"), event.text("message"))
+    for name, claim in claims.items():
+        if facts.condition(claim, "Launched") == "False":
+            said = next(false_conditions(claim), "")
+            failures.setdefault(name, FailedClaim(name, "", said))
+    found = {}
+    for name, failure in failures.items():
+        claimed = facts.labels(claims[name]).get(facts.NODE_POOL, "") if name in claims else ""
+        # A failed NodeClaim is deleted; what remains is its name, made of its pool's and five
+        # letters.
+        found[claimed or name.rpartition("-")[0]] = failure
+    return found
+
+
+@once
+def launched_claims(snapshot: Snapshot) -> Sequence[Fields]:
+    """Return the NodeClaims with a machine whose node does not take pods yet."""
+    return [
+        claim
+        for claim in snapshot.all("nodeclaims")
+        if facts.condition(claim, "Launched") == "True"
+        and facts.condition(claim, "Initialized") != "True"
+    ]
+
+
+def awaits_claim(snapshot: Snapshot, pod: Fields) -> bool:
+    """Return whether a pool that may take a pod has a machine whose node takes no pods yet."""
+    started = _starting_pools(snapshot)
+    return bool(started) and any(
+        facts.name(pool) in started for pool in pools_for(snapshot, facts.spec_of(pod))
+    )
+
+
+@once
+def _starting_pools(snapshot: Snapshot) -> frozenset[str]:
+    return frozenset(
+        facts.labels(claim).get(facts.NODE_POOL, "") for claim in launched_claims(snapshot)
+    )
+
+
+@once
+def _coming(snapshot: Snapshot) -> Mapping[str, Sequence[ComingNode]]:
+    found: dict[str, list[ComingNode]] = {}
+    for claim in launched_claims(snapshot):
+        since_ms = claim.child("metadata").time_ms("creationTimestamp") or snapshot.now_ms
+        if snapshot.now_ms - since_ms <= MAX_WAIT_MS:
+            pool = facts.labels(claim).get(facts.NODE_POOL, "")
+            found.setdefault(pool, []).append(ComingNode(facts.name(claim), since_ms))
+    return found
+
+
+def verdict_of(snapshot: Snapshot, pod: Fields) -> Verdict:
+    """Return whether a node comes for a pod that no node takes now."""
+    spec, name = facts.spec_of(pod), facts.full_name(pod)
+    said = (*karpenters_words(snapshot).get(name, ()), *refusals(snapshot).get(name, ()))
+    verdict = verdict_for(snapshot, DistinctSpec.of(spec), said)
+    has_group = bool(snapshot.all("autoscaler-status"))
+    is_open = verdict.outlook is Outlook.UNKNOWN and has_group and not snapshot.all("nodepools")
+    return Verdict(Outlook.EXPECTED) if is_open else verdict
+
+
+@dataclass(frozen=True, slots=True)
+class DistinctSpec:
+    """A pod's spec, equal for pods that ask the same of a pool."""
+
+    key: tuple[object, ...]
+    spec: PodSpec = field(compare=False)
+
+    @classmethod
+    def of(cls, spec: PodSpec) -> "DistinctSpec":
+        asked = tuple(
+            (name, amount.nano)
+            for each in spec.containers
+            for name, amount in each.requests.items()
+        )
+        choice = (tuple(spec.node_selector.items()), spec.required_node_terms)
+        return cls((choice, spec.tolerations, asked), spec)
+
+
+@once
+def verdict_for(snapshot: Snapshot, of: DistinctSpec, said: tuple[Reason, ...]) -> Verdict:
+    """Return whether a node comes for pods that ask the same, by NodePools and what was said of them."""
+    labels = tuple(of.spec.node_selector.items())
+    return judge(of.spec, _facts_with(snapshot, labels), said)
+
+
+@once
+def _facts_with(snapshot: Snapshot, labels: tuple[tuple[str, str], ...]) -> Sequence[PoolFacts]:
+    by_name = facts_by_name(snapshot)
+    return [by_name[facts.name(body)] for body in pools_with(snapshot, labels)]
+
+
+@once
+def facts_by_name(snapshot: Snapshot) -> Mapping[str, PoolFacts]:
+    """Return what is known of each NodePool, by its name."""
+    return {each.name: each for each in pool_facts(snapshot)}
 
 
 @once
@@ -119,8 +254,8 @@ def _places_by_value(
     """Return pool indexes by a label's value, and the indexes of pools that allow any value."""
     by_value: dict[str, list[int]] = {}
     others: list[int] = []
-    for place, pool in enumerate(_pools(snapshot)):
-        only = pool.only(key)
+    for place, pool in enumerate(pool_facts(snapshot)):
+        only = pool.labels.only(key)
         if only is None:
             others.append(place)
         for value in only or ():
@@ -143,32 +278,16 @@ def may_come(snapshot: Snapshot, pod: Fields) -> bool:
 
 
 @once
-def refusals(snapshot: Snapshot) -> Mapping[str, str]:
+def refusals(snapshot: Snapshot) -> Mapping[str, tuple[Reason, ...]]:
     """Return Cluster Autoscaler's reasons for adding no node, by pod as `namespace/name`."""
-    return dict(_by_pod(snapshot, "events"))
-
-
-@dataclass(frozen=True, slots=True)
-class PoolRefusal:
-    """Karpenter's reason why a pool adds no node for a pod."""
-
-    pool: str
-    """Empty where Karpenter names none."""
-    why: str
+    return {pod: cluster_autoscalers_reasons(said) for pod, said in _by_pod(snapshot, "events")}
 
 
 @once
-def karpenters_words(snapshot: Snapshot) -> Mapping[str, tuple[PoolRefusal, ...]]:
+def karpenters_words(snapshot: Snapshot) -> Mapping[str, tuple[Reason, ...]]:
     """Return Karpenter's reasons for adding no node, by pod as `namespace/name`."""
-    found = {}
-    for pod, message in _by_pod(snapshot, "scheduling-events"):
-        parts = tuple(
-            PoolRefusal(each["pool"], _OVERHEAD.sub("", each["why"]).strip())
-            for each in _SEGMENT.finditer(message)
-        )
-        if parts or "nodepool" in message.lower():
-            found[pod] = parts or (PoolRefusal("", message),)
-    return found
+    said = _by_pod(snapshot, "scheduling-events")
+    return {pod: found for pod, each in said if (found := karpenters_reasons(each))}
 
 
 def _by_pod(snapshot: Snapshot, plural: str) -> Iterator[tuple[str, str]]:
@@ -192,13 +311,21 @@ class NodeGroupStatus:
     most: int
     scale_up: str
     """`NoActivity`, `InProgress` or `Backoff`."""
-    error: str = ""
-    """Code and message of what it waits after."""
+    code: str = ""
+    message: str = ""
+    """Of the failure that it waits after."""
     since: str = ""
 
     @property
     def is_full(self) -> bool:
         return 0 < self.most <= self.target
+
+
+@once
+def node_groups(snapshot: Snapshot) -> Sequence[NodeGroupStatus]:
+    """Return Cluster Autoscaler's node groups."""
+    maps = snapshot.all("autoscaler-status")
+    return [each for body in maps for each in groups_of(body.child("data").text("status"))]
 
 
 def groups_of(status: str) -> tuple[NodeGroupStatus, ...]:
@@ -218,12 +345,12 @@ def groups_of(status: str) -> tuple[NodeGroupStatus, ...]:
 def _group(body: Fields) -> NodeGroupStatus:
     health, up = body.child("health"), body.child("scaleUp")
     info = up.child("backoffInfo")
-    error = ": ".join(filter(None, (info.text("errorCode"), info.text("errorMessage"))))
     return NodeGroupStatus(
         body.text("name"),
         health.integer("cloudProviderTarget") or 0,
         health.integer("maxSize") or 0,
         up.text("status"),
-        error,
+        info.text("errorCode"),
+        info.text("errorMessage"),
         str(up.data.get("lastTransitionTime") or ""),
     )

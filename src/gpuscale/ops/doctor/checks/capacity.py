@@ -15,10 +15,11 @@ from gpuscale.ops.doctor.checks.node_autoscalers import (
     told,
 )
 from gpuscale.ops.doctor.checks.nodes import kept_off_by
+from gpuscale.ops.doctor.checks.workload_groups import pods_in_parts
 from gpuscale.ops.doctor.checks.workload_placement import explained
 from gpuscale.ops.doctor.facts import once
 from gpuscale.ops.doctor.judges import CAPACITY, ClusterFinding, ClusterJudge
-from gpuscale.ops.doctor.node_pools import MAX_WAIT_MS, adds_nodes, may_come, pools_for
+from gpuscale.ops.doctor.node_pools import MAX_WAIT_MS, adds_nodes, may_come, verdict_of
 from gpuscale.ops.doctor.snapshot import HpaLook, Snapshot
 
 _CHECKS = Checks(CAPACITY, including=(NODE_AUTOSCALER_CHECKS,))
@@ -123,6 +124,7 @@ def _waiting(snapshot: Snapshot) -> Iterator[ClusterFinding]:
         for pod in facts.waiting_pods(snapshot)
         if not (nodes and not may_come(snapshot, pod) and kept_off_by(snapshot, facts.spec_of(pod)))
         and facts.full_name(pod) not in explained(snapshot)
+        and facts.full_name(pod) not in pods_in_parts(snapshot)
     ]
     if not waiting or (not nodes and not adds_nodes(snapshot)):
         return  # No nodes and no node autoscaler: another check reports that.
@@ -137,8 +139,10 @@ def _waiting(snapshot: Snapshot) -> Iterator[ClusterFinding]:
         and facts.full_name(pod) not in told(snapshot)
     ]
     if long:
-        pools = [facts.name(pool) for pool in pools_for(snapshot, facts.spec_of(long[0]))]
-        named = f"; NodePools that may take it: {', '.join(pools)}" if pools else ""
+        verdict = verdict_of(snapshot, long[0])
+        pools = ", ".join(verdict.pools)
+        named = f"; {verdict.outlook.value}, by what is known"
+        named += f"; NodePools that may take it: {pools}" if pools else ""
         yield PODS_WAIT_LONG.found(
             f"pod/{facts.full_name(long[0])}",
             f"Waited for GPUs for over 15 minutes: {counted(len(long), 'pod')}.",

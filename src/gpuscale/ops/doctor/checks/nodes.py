@@ -238,12 +238,23 @@ def _why_none(snapshot: Snapshot, node: Fields, amounts: str) -> ClusterFinding:
     return NO_DEVICE_PLUGIN.found(
         about,
         "No device plugin runs on the node, so Kubernetes knows of none of its GPUs.",
-        amounts,
+        f"{amounts}{_stops_others(snapshot, node)}",
         Fix(
             NO_DEVICE_PLUGIN.fix,
             "gpuscale install values.yaml",
         ),
     )
+
+
+def _stops_others(snapshot: Snapshot, node: Fields) -> str:
+    """Return what a node with Cluster Autoscaler's label for GPUs and without GPUs does to other pools.
+
+    Source: cluster-autoscaler core/scaleup/orchestrator (the tracker of resource limits needs each GPU node).
+    """
+    known = (each.accelerator.key for each in every() if each.accelerator)
+    if not snapshot.all("autoscaler-status") or not any(key in facts.labels(node) for key in known):
+        return ""
+    return "; until it has GPUs, Cluster Autoscaler may add no nodes to other pools either"
 
 
 @facts.once

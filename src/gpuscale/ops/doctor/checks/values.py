@@ -17,6 +17,7 @@ from gpuscale.ops.doctor import facts
 from gpuscale.ops.doctor.checks.targets import is_paused
 from gpuscale.ops.doctor.judges import AUTOSCALER, ClusterFinding
 from gpuscale.ops.doctor.snapshot import HpaLook, MetricLook, Snapshot
+from gpuscale.signals import SIGNALS
 
 VALUE_CHECKS = Checks(AUTOSCALER)
 NO_VALUE = VALUE_CHECKS.add(
@@ -150,6 +151,13 @@ def _explained(metric: MetricLook) -> tuple[str, Fix]:
         if isinstance(hop, dict) and hop.get("state") == "failed":
             return f"{hop.get('hop')}: {hop.get('said')}", Fix(str(hop.get("fix")), metric.command)
     fix = NO_VALUE.fix
+    for name, signal in SIGNALS.items():
+        if metric.spec.name == signal.series != signal.metric:
+            fix = (
+                f"Ask for {signal.metric}, as the signal {name} serves it: {signal.series} is the name that "
+                "the engine gives its series."
+            )
+            return said, Fix(fix, metric.command)
     if "could not find the metric" in said:
         fix = "Correct the metric's name in the HPA, or add a rule that gives it."
     return said, Fix(fix, metric.command)

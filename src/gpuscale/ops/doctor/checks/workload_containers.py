@@ -43,6 +43,12 @@ POD_NOT_READY = CONTAINER_CHECKS.add(
     "A pod that has run for over 10 minutes and is not ready, so that the HPA leaves it out.",
     "See why its readiness probe fails.",
 )
+SET_WAITS_FOR_FIRST = CONTAINER_CHECKS.add(
+    "set-waits-for-first",
+    Severity.NOTE,
+    "A StatefulSet that makes its next pod once the one before is ready, and several are missing.",
+    "Make it again with podManagementPolicy: Parallel if its pods can start side by side.",
+)
 POD_FAILED = CONTAINER_CHECKS.add(
     "pod-failed",
     Severity.WARNING,
@@ -50,6 +56,7 @@ POD_FAILED = CONTAINER_CHECKS.add(
     "See the message; the controller makes others in their place.",
 )
 
+_START_MS = 60_000
 _SLOW_MS = 600_000
 _RECENT_MS = 3_600_000
 _OFTEN = 3
@@ -187,6 +194,14 @@ def _slow(
             f"pod {facts.full_name(starting[0])} on node {facts.spec_of(starting[0]).node_name}: "
             f"{_not_ready(starting[0])}{behind}",
             Fix(POD_STARTS_SLOWLY.fix, _describe(starting[0])),
+        )
+    early = [pod for pod in pods if not facts.is_ready(pod) and pod not in late]
+    if behind and not late and early and _since_scheduled(snapshot, early[0]) > _START_MS:
+        yield SET_WAITS_FOR_FIRST.found(
+            about(key),
+            f"Pod {facts.name(early[0])} is not ready yet, and the next ones wait for it.",
+            f"{_not_ready(early[0])}{behind}",
+            Fix(SET_WAITS_FOR_FIRST.fix, _describe(early[0])),
         )
     unready = [
         pod

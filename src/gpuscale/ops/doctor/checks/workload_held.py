@@ -5,6 +5,7 @@ Source: kubernetes v1.36 pkg/scheduler/framework/plugins (schedulinggates, volum
     kueue.x-k8s.io/v1beta2 (Workload: condition QuotaReserved), kueue pkg/controller/jobs/pod (the gate).
 """
 
+import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
@@ -14,6 +15,7 @@ from gpuscale.base.objects.fields import Fields
 from gpuscale.ops.doctor import facts
 from gpuscale.ops.doctor.facts import once
 from gpuscale.ops.doctor.judges import WORKLOAD, ClusterFinding
+from gpuscale.ops.doctor.node_pools import karpenters_words
 from gpuscale.ops.doctor.snapshot import Snapshot
 
 HELD_CHECKS = Checks(WORKLOAD)
@@ -22,6 +24,12 @@ POD_GATED = HELD_CHECKS.add(
     Severity.WARNING,
     "Pods with scheduling gates, which their owner has not taken off.",
     "See who sets the gate, such as a queue of jobs, and why it holds the pod.",
+)
+JOB_SUSPENDED = HELD_CHECKS.add(
+    "job-suspended",
+    Severity.WARNING,
+    "A Job with GPUs that is suspended for a queue of Kueue, which does not have it or has let it in.",
+    "See what Kueue says of it: only its controller resumes the Job.",
 )
 WORKLOAD_QUEUED = HELD_CHECKS.add(
     "workload-queued",
@@ -49,6 +57,9 @@ CLAIM_NOT_ALLOCATED = HELD_CHECKS.add(
 )
 
 _KUEUE_GATE = "kueue.x-k8s.io/admission"
+_QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
+_INACTIVE_QUEUE = re.compile(r"ClusterQueue (\S+) (?:is inactive|is stopped)")
+_ABSENT_QUEUE = re.compile(r"(LocalQueue|ClusterQueue) (\S+) doesn't exist")
 _SCHEDULED_WITHIN_MS = 60_000
 _VOLUME_WORDS = ("persistentvolumeclaim", "PersistentVolume", "persistent volume", "volume node")
 
@@ -88,6 +99,7 @@ def queued_findings(snapshot: Snapshot) -> Iterator[ClusterFinding]:
         if kind != "Pod":
             where = f"{kind.lower()}/{namespace}/{name}"
             yield held.check.found(where, held.what, held.evidence, held.fix)
+    yield from _suspended(snapshot)
 
 
 @once
@@ -95,28 +107,103 @@ def _queued(snapshot: Snapshot) -> Mapping[tuple[str, str, str], HoldReason]:
     """Return Kueue's messages about GPU workloads without quota, by owner."""
     found = {}
     for body in snapshot.all("queued-workloads"):
-        waits = [
-            each
-            for each in body.child("status").items("conditions")
-            if (each.text("type"), each.text("status")) == ("QuotaReserved", "False")
-        ]
         templates = [each.child("template") for each in body.child("spec").items("podSets")]
-        if not waits or not any(map(facts.asks_for_gpus, templates)):
+        held = _waits_in_queue(body) if any(map(facts.asks_for_gpus, templates)) else None
+        if held is not None:
+            for owner in body.child("metadata").items("ownerReferences"):
+                found[owner.text("kind"), facts.namespace(body), owner.text("name")] = held
+    return found
+
+
+def _waits_in_queue(body: Fields) -> HoldReason | None:
+    """Return what a Workload of Kueue waits for: quota, or an admission check; None if it runs."""
+    status = body.child("status")
+    by_type = {each.text("type"): each for each in status.items("conditions")}
+    reserved, admitted = by_type.get("QuotaReserved"), by_type.get("Admitted")
+    if reserved is None or (admitted is not None and admitted.text("status") == "True"):
+        return None
+    namespace, queue = facts.namespace(body), body.child("spec").text("queueName")
+    said, reason = reserved.text("message").rstrip("."), reserved.text("reason")
+    evidence = (
+        f"Workload {facts.full_name(body)}: QuotaReserved {reserved.text('status')}, {reason}"
+    )
+    look = (
+        f"kubectl describe localqueue -n {namespace} {queue}; kubectl describe "
+        f"workloads.kueue.x-k8s.io -n {namespace} {facts.name(body)}"
+    )
+    if reserved.text("status") == "True":
+        for check in status.items("admissionChecks"):
+            if check.text("state") != "Ready":
+                name, state = check.text("name"), check.text("state")
+                return HoldReason(
+                    WORKLOAD_QUEUED,
+                    f"It has quota of the queue {queue}, and Kueue's admission check {name} is {state}: "
+                    f"{check.text('message').rstrip('.')}.",
+                    evidence,
+                    Fix(
+                        "Do what the check's message says; the quota is held meanwhile.",
+                        f"kubectl get provisioningrequests -n {namespace}; {look}",
+                    ),
+                )
+        return None
+    fix, ending = Fix(WORKLOAD_QUEUED.fix, look), ""
+    inactive = _INACTIVE_QUEUE.search(said)
+    absent = _ABSENT_QUEUE.search(said)
+    if "maximum capacity" in said:
+        ending = "; it can never start so"
+        fix = Fix(
+            "Ask for less in all, or raise the quota of the flavor in its ClusterQueue.", look
+        )
+    elif inactive is not None:
+        fix = Fix(
+            f"See why ClusterQueue {inactive[1]} is stopped or not ready: its condition Active says it.",
+            f"kubectl describe clusterqueue {inactive[1]}",
+        )
+    elif absent is not None:
+        fix = Fix(
+            f"Make {absent[1]} {absent[2]}, or correct the label {_QUEUE_LABEL} of the workload.",
+            f"kubectl get localqueue -n {namespace}",
+        )
+    return HoldReason(
+        WORKLOAD_QUEUED, f"Kueue keeps it in the queue {queue}: {said}{ending}.", evidence, fix
+    )
+
+
+def _suspended(snapshot: Snapshot) -> Iterator[ClusterFinding]:
+    """Yield the Jobs that wait for a queue of Kueue and that no Workload explains."""
+    for job in snapshot.all("jobs"):
+        queue = facts.labels(job).get(_QUEUE_LABEL, "")
+        place = ("Job", facts.namespace(job), facts.name(job))
+        if (
+            not queue
+            or not job.child("spec").boolean("suspend")
+            or place in _queued(snapshot)
+            or not facts.asks_for_gpus(job.child("spec").child("template"))
+            or not snapshot.serves("queued-workloads")
+        ):
             continue
-        namespace, queue = facts.namespace(body), body.child("spec").text("queueName")
-        held = HoldReason(
-            WORKLOAD_QUEUED,
-            f"Kueue keeps it in the queue {queue}: {waits[0].text('message')}.".replace("..", "."),
-            f"Workload {facts.full_name(body)}: QuotaReserved False, {waits[0].text('reason')}",
+        owner = _workload_owners(snapshot).get(place)
+        known = f"its Workload {owner} is let in" if owner else "Kueue has no Workload for it"
+        yield JOB_SUSPENDED.found(
+            f"job/{facts.full_name(job)}",
+            f"It is suspended for the queue {queue}, and {known}: nothing resumes it.",
+            f"spec.suspend: true; {_QUEUE_LABEL}={queue}; {owner or 'no Workload'}",
             Fix(
-                WORKLOAD_QUEUED.fix,
-                f"kubectl describe localqueue -n {namespace} {queue}; kubectl describe "
-                f"workloads.kueue.x-k8s.io -n {namespace} {facts.name(body)}",
+                JOB_SUSPENDED.fix,
+                f"kubectl describe job -n {facts.namespace(job)} {facts.name(job)}; kubectl get pods -A "
+                "-l control-plane=controller-manager,app.kubernetes.io/name=kueue",
             ),
         )
-        for owner in body.child("metadata").items("ownerReferences"):
-            found[owner.text("kind"), namespace, owner.text("name")] = held
-    return found
+
+
+@once
+def _workload_owners(snapshot: Snapshot) -> Mapping[tuple[str, str, str], str]:
+    """Return the names of Workloads, by the object that each is for."""
+    return {
+        (owner.text("kind"), facts.namespace(body), owner.text("name")): facts.name(body)
+        for body in snapshot.all("queued-workloads")
+        for owner in body.child("metadata").items("ownerReferences")
+    }
 
 
 def _describe(pod: Fields) -> str:
@@ -220,10 +307,10 @@ def _claim(snapshot: Snapshot, pod: Fields, each: Fields, said: str) -> Iterator
         )
         return
     spec = found.child("spec").child("spec") if template else found.child("spec")
-    yield from _devices(snapshot, spec, said)
+    yield from _devices(snapshot, pod, spec, said)
 
 
-def _devices(snapshot: Snapshot, spec: Fields, said: str) -> Iterator[HoldReason]:
+def _devices(snapshot: Snapshot, pod: Fields, spec: Fields, said: str) -> Iterator[HoldReason]:
     classes = _names(snapshot, "deviceclasses")
     asked = [
         (request.child("exactly") if "exactly" in request else request).text("deviceClassName")
@@ -251,7 +338,7 @@ def _devices(snapshot: Snapshot, spec: Fields, said: str) -> Iterator[HoldReason
                 "kubectl get resourceslice; kubectl get pods -A",
             ),
         )
-    elif "claim" in said:
+    elif "claim" in said and facts.full_name(pod) not in karpenters_words(snapshot):
         yield HoldReason(
             CLAIM_NOT_ALLOCATED,
             "Its pods claim a device, and none that is free matches.",

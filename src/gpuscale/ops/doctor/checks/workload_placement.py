@@ -22,6 +22,12 @@ from gpuscale.hpa.cluster.scheduling import untolerated
 from gpuscale.ops.doctor import facts
 from gpuscale.ops.doctor.checks.node_state import OUT_OF_USE, uncordon
 from gpuscale.ops.doctor.checks.nodes import TAINT_NOT_TOLERATED, keeping_off, tolerate
+from gpuscale.ops.doctor.checks.workload_groups import (
+    GROUP_CHECKS,
+    GROUP_IN_PARTS,
+    gang_words,
+    group_findings,
+)
 from gpuscale.ops.doctor.checks.workload_held import (
     HELD_CHECKS,
     HoldReason,
@@ -35,12 +41,18 @@ from gpuscale.ops.doctor.judges import WORKLOAD, ClusterFinding
 from gpuscale.ops.doctor.node_pools import may_come
 from gpuscale.ops.doctor.snapshot import Snapshot
 
-PLACEMENT_CHECKS = Checks(WORKLOAD, including=(HELD_CHECKS,))
+PLACEMENT_CHECKS = Checks(WORKLOAD, including=(HELD_CHECKS, GROUP_CHECKS))
 RESOURCE_NOT_OFFERED = PLACEMENT_CHECKS.add(
     "resource-not-offered",
     Severity.ERROR,
     "Pods that ask for a GPU resource that no node offers, such as another MIG profile.",
     "Ask for a resource that the nodes offer, or set the nodes up to offer it.",
+)
+MIG_NOT_APPLIED = PLACEMENT_CHECKS.add(
+    "mig-not-applied",
+    Severity.ERROR,
+    "Pods that ask for a part of a GPU, and a node whose GPUs were not split as its label asks for.",
+    "See what the MIG manager says: something may hold the GPU, or the profile is not one of its type.",
 )
 LARGER_THAN_ANY_NODE = PLACEMENT_CHECKS.add(
     "larger-than-any-node",
@@ -79,6 +91,15 @@ UNSCHEDULABLE = PLACEMENT_CHECKS.add(
     "Do what the scheduler's message says.",
 )
 
+_MIG_CONFIG, _MIG_STATE = "nvidia.com/mig.config", "nvidia.com/mig.config.state"
+_HAMI = re.compile(r"\b((?:Card|Node|Numa|Allocated|Exclusive)[A-Z]\w+)")
+"""HAMi 2.9 pkg/device/common (reasons of its scheduler)."""
+_HAMI_FIXES = (
+    ("Memory", "Ask for less nvidia.com/gpumem: no GPU has as much left."),
+    ("Core", "Ask for fewer nvidia.com/gpucores: no GPU has as many left."),
+    ("Mismatch", "Correct the pod's annotations that choose types or UUIDs of GPUs."),
+    ("", "Ask for fewer nvidia.com/gpu a pod, or add GPUs."),
+)
 _GPU_WORDS = ("Insufficient", "untolerated taint", "node affinity/selector", "unschedulable")
 _FIXES = (
     ("Insufficient cpu", "Lower the pods' CPU request, or use larger nodes."),
@@ -90,6 +111,11 @@ _FIXES = (
     ("pod affinity rules", "Correct the affinity to other pods: none that matches runs there."),
     ("topology spread", "Add nodes to the scarce zone, or set whenUnsatisfiable: ScheduleAnyway."),
     ("volume node affinity", "The volume is bound to another zone: add nodes there, or move it."),
+    (
+        "in one device",
+        "Ask for less memory a pod: what is free is spread over the node's GPUs, and none of them has that "
+        "much.",
+    ),
     ("max volume count", "Add nodes, or use fewer volumes a node."),
 )
 
@@ -111,6 +137,7 @@ class Cause:
 def placement_findings(snapshot: Snapshot) -> Iterator[ClusterFinding]:
     """Return why pods fit no node, once for each workload and cause."""
     yield from queued_findings(snapshot)
+    yield from group_findings(snapshot)
     for key, causes in _causes(snapshot).items():
         reported: set[str] = set()
         for pod, cause in causes:
@@ -138,7 +165,7 @@ def _causes(snapshot: Snapshot) -> Mapping[Key, Sequence[tuple[Fields, Cause | N
             if pod.child("spec").text("nodeName") or not _is_pending(pod):
                 continue
             held = held_back(snapshot, pod)
-            cause = _of_held(held) if held is not None else None
+            cause = _of_held(held) if held is not None else _of_gang(pod)
             if cause is None and facts.condition(pod, "PodScheduled") == "False":
                 cause = _unplaced(snapshot, key, pod)
             wanted = tuple(facts.wanted(facts.spec_of(pod)).items())
@@ -149,6 +176,13 @@ def _causes(snapshot: Snapshot) -> Mapping[Key, Sequence[tuple[Fields, Cause | N
 
 def _of_held(held: HoldReason) -> Cause:
     return Cause(held.check, held.what, held.evidence, held.fix)
+
+
+def _of_gang(pod: Fields) -> Cause | None:
+    words = gang_words(pod)
+    return (
+        None if words is None else Cause(GROUP_IN_PARTS, words[0], facts.why_waiting(pod), words[1])
+    )
 
 
 def _is_pending(pod: Fields) -> bool:
@@ -283,6 +317,9 @@ def _obstacle(
     if room.short:
         if room.most:
             return partial(_too_large, room)
+        unsplit = _unsplit(snapshot)
+        if gpu_kind(room.short) is GpuKind.PARTITION and unsplit:
+            return partial(_no_mig, unsplit[0], room.short)
         return partial(_not_offered, room.short, _offered(snapshot, needs))
     if needs.is_for_gpus and not room.nodes:
         return None
@@ -306,7 +343,7 @@ def _obstacle(
     if staying and not usable:
         return partial(_cordoned, _first(staying, 3), _count(staying))
     free = _count({kind: nodes for kind, nodes in usable.items() if kind.has_free})
-    return partial(_other, free) if free else partial(_surge, snapshot)
+    return partial(_other, snapshot, free) if free else partial(_surge, snapshot)
 
 
 def _surge(snapshot: Snapshot, key: Key, pod: Fields) -> Cause | None:
@@ -436,6 +473,32 @@ def _not_offered(resource: str, offered: Mapping[str, int], key: Key, pod: Field
     )
 
 
+@once
+def _unsplit(snapshot: Snapshot) -> Sequence[Fields]:
+    """Return the nodes whose GPUs are not split as their label asks for."""
+    return [
+        node
+        for node in facts.gpu_nodes(snapshot)
+        if facts.labels(node).get(_MIG_CONFIG, "all-disabled") != "all-disabled"
+        and facts.labels(node).get(_MIG_STATE, "success") != "success"
+    ]
+
+
+def _no_mig(node: Fields, resource: str, _key: Key, pod: Fields) -> Cause:
+    given = facts.labels(node)
+    return Cause(
+        MIG_NOT_APPLIED,
+        f"It asks for {resource}, and the GPUs of node {facts.name(node)} are not split as "
+        f"{given[_MIG_CONFIG]}: {given[_MIG_STATE]}.",
+        f"{_MIG_STATE}={given[_MIG_STATE]}; {facts.why_waiting(pod)}",
+        Fix(
+            MIG_NOT_APPLIED.fix,
+            "kubectl get pods -A -l app=nvidia-mig-manager "
+            f"--field-selector=spec.nodeName={facts.name(node)}",
+        ),
+    )
+
+
 def _too_large(room: Room, key: Key, pod: Fields) -> Cause:
     return Cause(
         LARGER_THAN_ANY_NODE,
@@ -514,9 +577,24 @@ def _no_node_yet(snapshot: Snapshot, first: Fields, count: int, _key: Key, pod: 
     )
 
 
-def _other(free: int, key: Key, pod: Fields) -> Cause | None:
+@once
+def _hamis_words(snapshot: Snapshot) -> Mapping[str, str]:
+    """Return why HAMi's scheduler finds no GPU, by pod as `namespace/name`."""
+    return {
+        facts.full_name(facts.service_fields(event.child("involvedObject"))): event.text("message")
+        for event in snapshot.all("filtering-events")
+    }
+
+
+def _other(snapshot: Snapshot, free: int, key: Key, pod: Fields) -> Cause | None:
     """Return why nodes with free GPUs don't take a pod, in the scheduler's words."""
     said = facts.why_waiting(pod)
+    hamis = _hamis_words(snapshot).get(facts.full_name(pod), "")
+    codes = _HAMI.findall(hamis)
+    if codes:
+        say = next(fix for word, fix in _HAMI_FIXES if word in codes[0])
+        what = f"HAMi's scheduler finds no GPU for it: {', '.join(dict.fromkeys(codes))}."
+        return Cause(UNSCHEDULABLE, what, hamis, Fix(say, _edit(key)))
     reasons = reasons_in(said)
     for word, fix in _FIXES:
         named = next((reason for reason in reasons if word in reason), None)

@@ -1,0 +1,272 @@
+"""Cluster Autoscaler's own reasons for not adding a node for pending pods.
+
+Source: cluster-autoscaler core/scaleup (event NotTriggerScaleUp), core/static_autoscaler.go (priority
+    cut-off), clusterstate/api (status), clusterstate/backoff (5 to 30 minutes).
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+
+from gpuscale.base.findings import Checks, Fix, Severity
+from gpuscale.base.objects.fields import Fields
+from gpuscale.base.objects.gpu_resources import gpu_kind
+from gpuscale.base.objects.nodes import Taint
+from gpuscale.base.objects.taints import moment_of
+from gpuscale.hpa.cluster.verdicts import DenialKind, Reason, Why, denial_in
+from gpuscale.ops.doctor import facts
+from gpuscale.ops.doctor.checks.nodes import tolerate
+from gpuscale.ops.doctor.checks.workload_subjects import Key, about, key_of, subjects
+from gpuscale.ops.doctor.facts import once
+from gpuscale.ops.doctor.judges import CAPACITY, ClusterFinding
+from gpuscale.ops.doctor.node_pools import NodeGroupStatus, node_groups, refusals
+from gpuscale.ops.doctor.snapshot import Snapshot
+from gpuscale.ops.providers import BUILT_IN
+
+_TEMPLATE_FIXES = [(each.name.upper(), each.template_fix) for each in BUILT_IN if each.template_fix]
+CLUSTER_AUTOSCALER_CHECKS = Checks(CAPACITY)
+TEMPLATE_WITHOUT_GPU = CLUSTER_AUTOSCALER_CHECKS.add(
+    "template-without-gpu",
+    Severity.ERROR,
+    "A node autoscaler that knows of no GPU in its pools.",
+    "Tell it what a node of the pool would have. "
+    + "".join(f"{name}: {fix.what}; " for name, fix in _TEMPLATE_FIXES)
+    + "others: a pool of a GPU type, with the provider's label.",
+)
+NODE_GROUP_AT_MAX = CLUSTER_AUTOSCALER_CHECKS.add(
+    "node-group-at-max",
+    Severity.ERROR,
+    "Pods wait, and the node group that fits is at its maximum, as Cluster Autoscaler says.",
+    "Raise the group's maximum, as far as the cloud's quota goes, or lower maxReplicas.",
+)
+AUTOSCALER_LIMIT = CLUSTER_AUTOSCALER_CHECKS.add(
+    "autoscaler-limit",
+    Severity.ERROR,
+    "Pods wait, and Cluster Autoscaler's limit on the whole cluster is reached.",
+    "Raise the limit in the autoscaler's flags, or lower maxReplicas.",
+)
+POOL_TAINT_NOT_TOLERATED = CLUSTER_AUTOSCALER_CHECKS.add(
+    "pool-taint-not-tolerated",
+    Severity.ERROR,
+    "Pods that Cluster Autoscaler adds no node for, as they don't tolerate the taint of a pool.",
+    "If it is the taint of the pool that they are meant for, give them a toleration.",
+)
+PRIORITY_TOO_LOW = CLUSTER_AUTOSCALER_CHECKS.add(
+    "priority-too-low",
+    Severity.ERROR,
+    "Pods of a priority for which Cluster Autoscaler adds no nodes.",
+    "Give them a PriorityClass at or above the cut-off.",
+)
+AUTOSCALER_UNHEALTHY = CLUSTER_AUTOSCALER_CHECKS.add(
+    "autoscaler-unhealthy",
+    Severity.WARNING,
+    "Cluster Autoscaler says that it is not healthy, or that a node group waits after a failure.",
+    "See which pool it is, and whether the cloud has stock and quota.",
+)
+AUTOSCALER_STOPPED = CLUSTER_AUTOSCALER_CHECKS.add(
+    "autoscaler-stopped",
+    Severity.ERROR,
+    "Cluster Autoscaler has written no status for 10 minutes.",
+    "See whether it runs, and what it says.",
+)
+
+_MAX_STATUS_AGE_MS = 600_000
+"""Cluster Autoscaler writes with every turn, and by its --max-inactivity counts as dead after 10 minutes."""
+_UPDATED = "cluster-autoscaler.kubernetes.io/last-updated"
+_STATUS = "kubectl get configmap -n kube-system cluster-autoscaler-status -o yaml"
+_PRIORITY_FLAG = "--expendable-pods-priority-cutoff"
+_DEFAULT_CUTOFF = -10
+_CLUSTER_FLAGS = {
+    "nodes": "--max-nodes-total",
+    "cpu": "--cores-total",
+    "memory": "--memory-total",
+}
+_FIRST_BACKOFF_MS, _LONGEST_BACKOFF_MS = 300_000, 1_800_000
+_AWS_PLACEHOLDER = "placeholder-cannot-be-fulfilled"
+_OF_GPUS = re.compile(r"(?i)gpu|nvidia|accelerator")
+
+
+def cluster_autoscaler_findings(snapshot: Snapshot) -> Iterator[ClusterFinding]:
+    """Return what keeps Cluster Autoscaler from adding the nodes that pods wait for."""
+    for body in snapshot.all("autoscaler-status"):
+        yield from _silence(snapshot, body)
+        yield from _health(snapshot, body)
+    if not snapshot.all("autoscaler-status"):
+        return
+    reported: set[tuple[object, ...]] = set()
+    for pod in facts.waiting_pods(snapshot):
+        said = refusals(snapshot).get(facts.full_name(pod), ())
+        key = key_of(snapshot, pod)
+        if (key, said) not in reported:
+            reported.add((key, said))
+            yield from _refused(snapshot, key, pod, said)
+
+
+def _refused(
+    snapshot: Snapshot, key: Key, pod: Fields, said: Sequence[Reason]
+) -> Iterator[ClusterFinding]:
+    """Yield the one reason of Cluster Autoscaler's that is in the way of a pod."""
+    by_why = {each.why: each for each in reversed(said)}
+    where = f"pod/{facts.full_name(pod)}"
+    evidence = ", ".join(each.text for each in said)
+    if is_expendable(snapshot, pod):
+        cutoff = _cutoff(snapshot)
+        yield PRIORITY_TOO_LOW.found(
+            about(key),
+            f"Its priority is {pod.child('spec').integer('priority')}, and Cluster Autoscaler adds no nodes "
+            f"for pods below {cutoff}.",
+            f"{facts.full_name(pod)}: {facts.why_waiting(pod)}; {_PRIORITY_FLAG}",
+            Fix(f"Give it a PriorityClass of {cutoff} or more.", "kubectl get priorityclasses"),
+        )
+    elif Why.AT_MAX in by_why:
+        full = [each for each in node_groups(snapshot) if each.is_full]
+        named = ", ".join(f"{each.name} ({each.target} of {each.most})" for each in full)
+        yield NODE_GROUP_AT_MAX.found(
+            where,
+            f"Cluster Autoscaler adds no node for it: {named or 'the node group that fits'} is at its "
+            "maximum.",
+            evidence,
+            Fix(NODE_GROUP_AT_MAX.fix, _STATUS),
+        )
+    elif (limit := by_why.get(Why.CLUSTER_LIMIT)) is not None:
+        flags = " and ".join(_CLUSTER_FLAGS.get(each, each) for each in limit.key.split(", "))
+        yield AUTOSCALER_LIMIT.found(
+            where,
+            f"Cluster Autoscaler adds no node for it: the cluster has as much {limit.key} as it may add.",
+            evidence,
+            Fix(f"Raise {flags} of the autoscaler, or lower maxReplicas.", _STATUS),
+        )
+    elif Why.BACKOFF not in by_why:
+        taint = by_why.get(Why.TAINT)
+        if taint is not None and _OF_GPUS.search(taint.has[0]) and moment_of(taint.key) is None:
+            yield _tainted(snapshot, key, taint, evidence)
+        elif any(each.why is Why.TOO_LARGE and gpu_kind(each.key) for each in said):
+            yield TEMPLATE_WITHOUT_GPU.found(
+                where,
+                "Cluster Autoscaler adds no node for it, as it knows of no pool whose nodes have that many "
+                "GPUs.",
+                f"{evidence}; {len(facts.gpu_nodes(snapshot))} GPU nodes",
+                Fix(TEMPLATE_WITHOUT_GPU.fix, _template_command(snapshot)),
+            )
+
+
+def _tainted(snapshot: Snapshot, key: Key, reason: Reason, evidence: str) -> ClusterFinding:
+    name, _, value = reason.has[0].partition("=")
+    body = subjects(snapshot).get(key)
+    # The message has no effect of the taint: the toleration is for any.
+    fix = Fix(POOL_TAINT_NOT_TOLERATED.fix)
+    if body is not None:
+        fix = Fix(
+            f"Give its pods a toleration for {reason.has[0]}, if they are meant for that pool.",
+            tolerate(key[0].lower(), body, Taint(name, value, "")).command,
+        )
+    return POOL_TAINT_NOT_TOLERATED.found(
+        about(key),
+        f"Cluster Autoscaler adds no node for it: a pool gives its nodes the taint {reason.has[0]}, which it "
+        "does not tolerate.",
+        evidence,
+        fix,
+    )
+
+
+def is_expendable(snapshot: Snapshot, pod: Fields) -> bool:
+    """Return whether Cluster Autoscaler, if it is there, makes no node for a pod of this priority."""
+    priority = pod.child("spec").integer("priority", 0) or 0
+    return bool(snapshot.all("autoscaler-status")) and priority < _cutoff(snapshot)
+
+
+@once
+def _cutoff(snapshot: Snapshot) -> int:
+    """Return the priority below which no nodes are added; of a managed autoscaler, the default."""
+    for body in snapshot.all("deployments"):
+        text = facts.flags_of(body).get(_PRIORITY_FLAG, "")
+        if text.lstrip("-").isdecimal():
+            return int(text)
+    return _DEFAULT_CUTOFF
+
+
+def _template_command(snapshot: Snapshot) -> str:
+    """Return how the provider of the nodes tells it; a look where nothing shows whose they are."""
+    for node in snapshot.all("nodes"):
+        identity = node.child("spec").text("providerID")
+        for each in BUILT_IN:
+            if each.template_fix and each.runs(identity, facts.labels(node)):
+                return each.template_fix.command
+    return _STATUS
+
+
+def _health(snapshot: Snapshot, body: Fields) -> Iterator[ClusterFinding]:
+    where = f"configmap/{facts.full_name(body)}"
+    command = f"kubectl get configmap -n {facts.namespace(body)} {facts.name(body)} -o yaml"
+    text = body.child("data").text("status")
+    waiting = [each for each in node_groups(snapshot) if each.scale_up == "Backoff"]
+    for group in waiting:
+        denial = denial_in(group.message, group.code)
+        said = ": ".join(filter(None, (group.code, group.message.rstrip("."))))
+        is_known = denial.kind is not DenialKind.UNKNOWN
+        say = denial.kind.value if is_known else AUTOSCALER_UNHEALTHY.fix
+        look = command
+        if group.code == _AWS_PLACEHOLDER:
+            look = f"aws autoscaling describe-scaling-activities --auto-scaling-group-name {group.name}"
+        yield AUTOSCALER_UNHEALTHY.found(
+            where,
+            f"Node group {group.name} ({group.target} of {group.most}) waits after a failed scale-up"
+            f"{f': {said}' if said else ''}.",
+            f"scaleUp: Backoff{_until(group)}",
+            Fix(say, look),
+        )
+    ill = [
+        line.strip()
+        for line in text.splitlines()
+        if line.strip().lower().startswith(("health:", "status:", "scaleup:"))
+        and any(word in line for word in ("Unhealthy", "Backoff"))
+    ]
+    if ill and not waiting:
+        yield AUTOSCALER_UNHEALTHY.found(
+            where,
+            "Cluster Autoscaler says that it is not healthy, or waits after a failure.",
+            "; ".join(ill[:3]),
+            Fix(AUTOSCALER_UNHEALTHY.fix, command),
+        )
+
+
+def _until(group: NodeGroupStatus) -> str:
+    """Return since when and until when a group waits; empty if the status has no time."""
+    try:
+        since = datetime.fromisoformat(group.since)
+    except ValueError:
+        return "; it tries again after 5 to 30 minutes"
+    since_ms = (since if since.tzinfo else since.replace(tzinfo=UTC)).timestamp() * 1000
+    first, longest = (
+        f"{datetime.fromtimestamp((since_ms + wait_ms) / 1000, UTC):%H:%M}"
+        for wait_ms in (_FIRST_BACKOFF_MS, _LONGEST_BACKOFF_MS)
+    )
+    return f" since {group.since}, until {first} UTC, or {longest} after failures in a row"
+
+
+def _silence(snapshot: Snapshot, body: Fields) -> Iterator[ClusterFinding]:
+    text = body.child("metadata").labels("annotations").get(_UPDATED, "")
+    written_ms = _go_time_ms(text)
+    if written_ms is not None and snapshot.now_ms - written_ms > _MAX_STATUS_AGE_MS:
+        yield AUTOSCALER_STOPPED.found(
+            f"configmap/{facts.full_name(body)}",
+            f"Cluster Autoscaler has written no status for "
+            f"{(snapshot.now_ms - written_ms) // 60_000} minutes.",
+            f"{_UPDATED}: {text}",
+            Fix(
+                AUTOSCALER_STOPPED.fix,
+                "kubectl get pods -n kube-system -l app=cluster-autoscaler",
+            ),
+        )
+
+
+def _go_time_ms(text: str) -> int | None:
+    """Return the time of a text such as `2026-01-02 03:04:05.678 +0000 UTC`; None of another."""
+    found = re.match(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)\S* ([+-]\d{4})", text)
+    if found is None:
+        return None
+    try:
+        moment = datetime.strptime(f"{found[1]} {found[2]}", "%Y-%m-%d %H:%M:%S %z")
+    except ValueError:
+        return None
+    return round(moment.timestamp() * 1000)
