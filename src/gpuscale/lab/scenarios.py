@@ -28,12 +28,15 @@ def shipped_names() -> list[str]:
     )
 
 
-def find_setup(name: str, settings: Sequence[str] = ()) -> "Setup":
+def find_setup(
+    name: str, settings: Sequence[str] = (), instance_types: str | None = None
+) -> "Setup":
     """Return the scenario of a shipped name or file; warnings go to standard error.
 
     Args:
         name: of a shipped scenario, or a path; `-` is standard input, whose files are in this folder.
         settings: fields of it to set, each as `spec.duration=10m`.
+        instance_types: name of a file of instance types, which go before the scenario's.
 
     Raises:
         UsageError: neither.
@@ -56,7 +59,10 @@ def find_setup(name: str, settings: Sequence[str] = ()) -> "Setup":
     else:
         known = ", ".join(shipped_names())
         raise UsageError(f"found no scenario {name!r}, expected a file or one of: {known}")
-    setup = load_setup(text, source, lambda file: read_beside(folder, file), load_policy, settings)
+    more = None if instance_types is None else (read_text(instance_types), instance_types)
+    setup = load_setup(
+        text, source, lambda file: read_beside(folder, file), load_policy, settings, more
+    )
     for warning in setup.rules.warnings:
         sys.stderr.write(f"gpuscale: warning: {warning}\n")
     return setup

@@ -249,7 +249,7 @@ def test_a_policy_may_look_as_soon_as_a_pod_finds_no_node() -> None:
         (f"{SEVERAL}, gpus: 1", "found instanceTypes beside gpus, expected one description"),
         (
             "name: gpu, min: 0, max: 1",
-            "found no gpuModel and gpus, expected both, or instanceTypes",
+            "found no gpuModel and gpus, expected both, an instanceType, or instanceTypes",
         ),
         (f"{SEVERAL}, stockOuts: [{{length: 1m, instanceTypes: [huge]}}]", "found huge, expected"),
         (f"{EQUAL}, min: 0, disruption: {{budgets: [{{nodes: 120%}}]}}", "found '120%'"),

@@ -17,11 +17,13 @@ _MOST_LISTED = 12
 
 LABEL_PATTERN = r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$"
 SUBDOMAIN_PATTERN = r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$"
+LABEL_VALUE_PATTERN = r"^[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?$"
 METRIC_PATTERN = r"^[a-zA-Z_:][a-zA-Z0-9_:]*$"
 RELEASE_PATTERN = r"^v?[0-9]{1,3}\.[0-9]{1,4}([.+-].*)?$"
 PATTERNS: Mapping[str, str] = {
     LABEL_PATTERN: ("a name of lower-case letters, digits and '-', such as vision-api"),
     SUBDOMAIN_PATTERN: ("a name of lower-case letters, digits, '-' and '.', such as vision-api"),
+    LABEL_VALUE_PATTERN: "the value of a label, such as g6.xlarge or Standard_NC24ads_A100_v4",
     METRIC_PATTERN: "the name of a metric, such as http_requests_total",
     RELEASE_PATTERN: "a Kubernetes version such as 1.36 or v1.36.3, in quotes",
     r"^[^\s\"'`$\\{}]+$": "text without blanks, quotes, braces, '$', '`' and '\\'",

@@ -15,6 +15,7 @@ import typer
 
 from gpuscale.base.whole_files import Content, check_writable
 from gpuscale.cli.files import output_formats, write_files
+from gpuscale.cli.options.instance_types import InstanceTypes
 from gpuscale.cli.progress import PATIENCE_S
 from gpuscale.cli.recordings import (
     AdapterRules,
@@ -102,6 +103,7 @@ def simulate(
             "load of several rates to that highest one. May be given again.",
         ),
     ] = None,
+    instance_types: InstanceTypes = None,
     prometheus_rules: PrometheusRules = None,
     fidelity: Annotated[
         FidelityChoice,
@@ -164,6 +166,8 @@ def simulate(
         prometheus_ca_file,
     )
     is_replay = recorded.check(scenario)
+    if is_replay and instance_types is not None:
+        raise typer.BadParameter("a recording has no instance types", param_hint="--instance-types")
     if scenario is None and not is_replay:
         raise typer.BadParameter(
             f"name a file or one of: {', '.join(shipped_names())}", param_hint="SCENARIO"
@@ -183,7 +187,7 @@ def simulate(
     document = (
         _replay(recorded, settings or (), how)
         if is_replay
-        else _run(find_setup(str(scenario), settings or ()), how)
+        else _run(find_setup(str(scenario), settings or (), instance_types), how)
     )
     write_files({name: form(document) for name, form in forms.items()})
     if prints_html:

@@ -5,6 +5,7 @@ Source: eksctl userdocs (autoscaling, gpu-support); Cluster Autoscaler cloudprov
 
 from collections.abc import Sequence
 
+from gpuscale.hpa.cluster.catalogue import types_of
 from gpuscale.ops.providers.files import PoolFile, taint_object, yaml_file
 from gpuscale.ops.providers.provider import (
     AcceleratorLabel,
@@ -110,28 +111,6 @@ def _node_class(pool: Pool) -> dict[str, object]:
     }
 
 
-_SIZES = tuple(f"{n}xlarge" for n in ("", 2, 4, 8, 12, 16, 24, 48))
-_EC2_GPU_TYPES = (
-    *(f"g4dn.{size}" for size in (*_SIZES[:6], "metal")),
-    *(f"g5.{size}" for size in _SIZES),
-    *(f"g6.{size}" for size in _SIZES),
-    *(f"g6e.{size}" for size in _SIZES),
-    *(f"g6f.{size}" for size in ("large", "xlarge", "2xlarge", "4xlarge")),
-    *("gr6.4xlarge", "gr6.8xlarge", "gr6f.4xlarge"),
-    *(
-        f"g7.{size}"
-        for size in ("2xlarge", "4xlarge", "8xlarge", "12xlarge", "24xlarge", "48xlarge")
-    ),
-    *(
-        f"g7e.{size}"
-        for size in ("2xlarge", "4xlarge", "8xlarge", "12xlarge", "24xlarge", "48xlarge")
-    ),
-    *("p3.2xlarge", "p3.8xlarge", "p3.16xlarge", "p3dn.24xlarge"),
-    *("p4d.24xlarge", "p4de.24xlarge", "p5.4xlarge", "p5.48xlarge", "p5e.48xlarge"),
-    *("p5en.48xlarge", "p6-b200.48xlarge", "p6-b300.48xlarge"),
-)
-"""EKS does not label GPU nodes; the instance type is what every node has."""
-
 KARPENTERS = NodeLabel("karpenter.k8s.aws/instance-gpu-manufacturer", ("nvidia",))
 EKS = Provider(
     name="eks",
@@ -140,7 +119,8 @@ EKS = Provider(
         NodeLabel(ACCELERATOR),
         KARPENTERS,
         NodeLabel("eks.amazonaws.com/instance-gpu-manufacturer", ("nvidia",)),
-        NodeLabel("node.kubernetes.io/instance-type", _EC2_GPU_TYPES),
+        # EKS does not label GPU nodes; the instance type is what every node has.
+        NodeLabel("node.kubernetes.io/instance-type", tuple(types_of("aws"))),
     ),
     has_device_plugin=True,  # eksctl installs it
     id_schemes=("aws",),

@@ -20,6 +20,7 @@ from gpuscale.hpa.controller import HpaPolicy, ReplicaPolicyFactory
 from gpuscale.hpa.terms import SCALE_TO_ZERO, parse_version
 from gpuscale.lab.sim.scenario import model as spec
 from gpuscale.lab.sim.scenario.hpa_changes import read_hpa_changes
+from gpuscale.lab.sim.scenario.instance_types import with_instance_types
 from gpuscale.lab.sim.scenario.node_pools import read_currency, read_pools
 from gpuscale.lab.sim.scenario.references import ReadFile, References
 from gpuscale.lab.sim.scenario.scaled import scaled_object_problems
@@ -50,6 +51,7 @@ def load_setup(
     read: ReadFile,
     load_policy: LoadPolicy = no_policy,
     settings: Sequence[str] = (),
+    instance_types: tuple[str, str] | None = None,
 ) -> Setup:
     """Return the setup of a file's scenario.
 
@@ -59,12 +61,13 @@ def load_setup(
         read: reads the files that it names.
         load_policy: finds the policies that it names and that are not built in.
         settings: fields of it to set, each as `spec.duration=10m`.
+        instance_types: text and name of a file of instance types, which go before the scenario's.
 
     Raises:
         ConfigError: the file, or one that it names, is wrong; with every fault found.
     """
     scenario, document = spec.parse_scenario(text, source, settings)
-    return _Resolver(scenario, document, read, load_policy).setup()
+    return _Resolver(scenario, document, read, load_policy, instance_types).setup()
 
 
 class _Resolver:
@@ -76,10 +79,12 @@ class _Resolver:
         document: Document,
         read: ReadFile,
         load_policy: LoadPolicy,
+        instance_types: tuple[str, str] | None,
     ) -> None:
         self._scenario = scenario
         self._spec = scenario.spec
         self._references = References(document, read)
+        self._instance_types = instance_types
         self._load_policy = load_policy
         self._manifests: list[Mapping[str, object]] = []
         self._scaled: list[tuple[ScaledObject, Document]] = []
@@ -101,8 +106,9 @@ class _Resolver:
             lambda text, name: read_triggers(text, name, policy_faults),
         )
         counters = references.parsed(references.text(run.counters, ("counters",)), load_counters)
-        pools = read_pools(run, references)
-        currency = read_currency(run, references)
+        whole = with_instance_types(run, references, self._instance_types)
+        pools = read_pools(whole, references)
+        currency = read_currency(whole, references)
         workloads = read_services(run, deployments, references) if has_objects else ()
         runs = read_jobs(run, jobs, references) if has_objects else ()
         hpa_changes = read_hpa_changes(run, hpas, references) if has_objects else ()

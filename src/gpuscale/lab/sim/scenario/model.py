@@ -427,6 +427,8 @@ class ScenarioSpec(Model):
     node_autoscaler: NodeAutoscaler = NodeAutoscaler()
     gpu_models: tuple[GpuModelSpec, ...] = ()
     """Models that are described here; they go before known ones of the same name."""
+    instance_catalogue: FileRef | None = None
+    """A CSV file of instance types and prices, which go before known ones."""
     node_pools: tuple[NodePoolSpec, ...] = Field(min_length=1)
     workloads: tuple[Workload, ...] = ()
 

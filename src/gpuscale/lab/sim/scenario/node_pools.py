@@ -83,8 +83,9 @@ def _machines(
         yield Machine(shape, model, gpus, times_of(pool.provisioning_time), gpu_start)
     for index, each in enumerate(pool.instance_types):
         where = (*path, "instanceTypes", index)
+        gpus = each.gpus or 0
         model = _model(each.gpu_model, where, models, references)
-        offered = _allocatable(each, model, each.gpus, where, references)
+        offered = _allocatable(each, model, gpus, where, references)
         offerings = tuple(
             Offering(o.zone, o.capacity_type, o.price_per_hour) for o in each.offerings
         )
@@ -93,12 +94,12 @@ def _machines(
         coming = (
             pool.provisioning_time if each.provisioning_time is None else each.provisioning_time
         )
-        yield Machine(shape, model, each.gpus, times_of(coming), gpu_start)
+        yield Machine(shape, model, gpus, times_of(coming), gpu_start)
 
 
 def _model(name: str, path: Path, models: Sequence[GpuModel], references: References) -> GpuModel:
     found = find_model(name, models)
-    if found is None:
+    if found is None and name:  # one without a name was noted
         expected = expected_models(name, models)
         fix = "others can be described in spec.gpuModels" if expected.startswith("one of") else None
         references.note((*path, "gpuModel"), expected, found=repr(name), fix=fix)

@@ -6,7 +6,7 @@ from pydantic import Field, model_validator
 from pydantic.alias_generators import to_camel
 
 from gpuscale.base.documents.models import Milliseconds, Model
-from gpuscale.base.documents.validation import LABEL_PATTERN
+from gpuscale.base.documents.validation import LABEL_PATTERN, LABEL_VALUE_PATTERN
 from gpuscale.lab.sim.scenario.times import DurationOrTimes
 from gpuscale.ops.providers import ProviderField, default_provider
 
@@ -30,17 +30,18 @@ class OfferingSpec(Model):
 
 
 class InstanceTypeSpec(Model):
-    """One of several shapes of a pool's nodes."""
+    """One of several shapes of a pool's nodes; a known one needs no more than its name."""
 
-    name: str = Field(pattern=LABEL_PATTERN, max_length=63)
-    gpu_model: str
-    gpus: int = Field(ge=1, le=72)
+    name: str = Field(pattern=LABEL_VALUE_PATTERN, max_length=63)
+    gpu_model: str = ""
+    gpus: int | None = Field(default=None, ge=1, le=72)
     cpu: str = "8"
     memory: str = "64Gi"
     pods: int = Field(default=110, ge=1, le=10_000)
     """Most pods that a node takes; the kubelet's `maxPods`."""
     labels: dict[str, str] = {}
-    offerings: tuple[OfferingSpec, ...] = Field(min_length=1)
+    offerings: tuple[OfferingSpec, ...] = ()
+    """Absent: the list prices of a known type."""
     provisioning_time: DurationOrTimes | None = None
     """Absent: the pool's."""
 
@@ -103,6 +104,8 @@ class NodePoolSpec(Model):
     name: str = Field(pattern=LABEL_PATTERN, max_length=40)
     provider: ProviderField = default_provider()
     instance_type: str = ""
+    """One that is known, or that `instanceCatalogue` describes, gives `gpuModel`, `gpus`, `cpu`, `memory` and
+    `pricePerHour` where they are absent."""
     gpu_model: str = ""
     """A known model, such as `Tesla T4` or `l40s`, or one of `gpuModels`; gives memory, clocks and power."""
     gpus: int | None = Field(default=None, ge=1, le=72)
@@ -121,7 +124,8 @@ class NodePoolSpec(Model):
     gpu_start_time: DurationOrTimes = 0.0
     """From then until its GPUs can be scheduled on: driver and device plugin."""
     price_per_hour: float | None = Field(default=None, ge=0, le=1e6)
-    """For one node; absent: the run has no cost, which is not a cost of 0."""
+    """For one node; absent, and not known of the instance type: the run has no cost, which is not a cost
+    of 0."""
     currency: str = Field(default="USD", pattern=r"^[A-Z]{3}$")
     """Of the prices: an ISO 4217 code, the same in all pools that have a price."""
     stock_outs: tuple[StockOutSpec, ...] = ()
@@ -153,6 +157,9 @@ class NodePoolSpec(Model):
             raise ValueError(
                 f"found instanceTypes beside {', '.join(map(to_camel, one))}, expected one description"
             )
-        if not self.instance_types and (not self.gpu_model or self.gpus is None):
-            raise ValueError("found no gpuModel and gpus, expected both, or instanceTypes")
+        is_described = self.instance_type or (self.gpu_model and self.gpus is not None)
+        if not self.instance_types and not is_described:
+            raise ValueError(
+                "found no gpuModel and gpus, expected both, an instanceType, or instanceTypes"
+            )
         return self
