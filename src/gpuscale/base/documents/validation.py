@@ -24,6 +24,7 @@ PATTERNS: Mapping[str, str] = {
     LABEL_PATTERN: ("a name of lower-case letters, digits and '-', such as vision-api"),
     SUBDOMAIN_PATTERN: ("a name of lower-case letters, digits, '-' and '.', such as vision-api"),
     LABEL_VALUE_PATTERN: "the value of a label, such as g6.xlarge or Standard_NC24ads_A100_v4",
+    r"^([0-9]+|[0-9]{1,2}%|100%)$": "a number of nodes or a percentage up to 100%, such as 1 or 10%",
     METRIC_PATTERN: "the name of a metric, such as http_requests_total",
     RELEASE_PATTERN: "a Kubernetes version such as 1.36 or v1.36.3, in quotes",
     r"^[^\s\"'`$\\{}]+$": "text without blanks, quotes, braces, '$', '`' and '\\'",
