@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 VERSION := import sys; print("Python %d.%d.%d" % sys.version_info[:3]); sys.exit(sys.version_info < (3, 11))
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-long check image chart-package cluster-tools keda-tools test-cluster test-keda test-scale test-gpu proto reference picture house bench bench-policies soak soak-live soak-load docs clean
+.PHONY: help run test test-long check image chart-package cluster-tools keda-tools node-tools test-cluster test-nodes test-keda test-scale test-gpu proto reference picture house bench bench-policies soak soak-live soak-load docs clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
@@ -75,8 +75,14 @@ cluster-tools: $(VENV)/.dev ## build etcd, Kubernetes and prometheus-adapter, fe
 keda-tools: $(VENV)/.dev ## build KEDA's programs too, for the tests with KEDA (8 min or more, once)
 	@$(BIN)/python -m gpuscale_testing.tools build keda-operator keda-adapter keda-webhooks keda
 
+node-tools: $(VENV)/.dev ## build what judges our placement, kube-scheduler's own plugins, for the tests of nodes (2 min, once)
+	@$(BIN)/python -m gpuscale_testing.tools build scheduler-judge
+
 test-cluster: $(VENV)/.dev cluster-tools ## the tests on a real control plane
 	@$(BIN)/python tools/suite.py -n 4 --dist loadfile -m cluster tests/cluster
+
+test-nodes: $(VENV)/.dev node-tools ## placement, 300 generated cases beside kube-scheduler's own plugins
+	@$(BIN)/python -m pytest -n 0 -q tests/conformance/nodes
 
 test-keda: $(VENV)/.dev cluster-tools keda-tools ## 200 random crashes in a loop with KEDA (15 min); writes benchmarks/results/keda_faults.json
 	@$(BIN)/python benchmarks/keda_faults.py

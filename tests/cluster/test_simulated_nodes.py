@@ -7,6 +7,7 @@ import pytest
 
 from gpuscale.base.objects.manifests import load_manifests
 from gpuscale.base.objects.nodes import Taint
+from gpuscale.base.objects.pods import Pod
 from gpuscale.hpa.cluster.scheduling.fit import node_state
 from gpuscale.hpa.cluster.scheduling.placing import Placer
 from gpuscale_testing import Lifecycle, SimulatedNode, simulated_nodes, wait_until
@@ -180,7 +181,9 @@ def test_our_scheduling_message_is_the_real_schedulers(plane, nodes, spec) -> No
     manifest = pod("unplaced", gpus=4, **spec)
     with simulated_nodes(plane, *nodes):
         states = [node_state(node, ()) for node in real_nodes(plane)]
-        ours = Placer(states).place(load_manifests(manifest, "pod.json")[0].spec).message
+        (unplaced,) = load_manifests(manifest, "pod.json")
+        assert isinstance(unplaced, Pod)
+        ours = Placer(states).place(unplaced).message
         assert attempted(plane, manifest, ours) == ours
 
 

@@ -3,7 +3,7 @@ import pytest
 from gpuscale.base.objects.manifests import load_manifests
 from gpuscale.base.objects.meta import ObjectMeta
 from gpuscale.base.objects.nodes import Node, Taint
-from gpuscale.base.objects.pods import Toleration
+from gpuscale.base.objects.pods import Pod, Toleration
 from gpuscale.base.quantity import parse_quantity
 from gpuscale.hpa.cluster.scheduling.fit import (
     NodeState,
@@ -21,6 +21,10 @@ def spec(text="{containers: [{name: c, resources: {limits: {nvidia.com/gpu: 1}}}
         f"apiVersion: v1\nkind: Pod\nmetadata: {{name: p}}\nspec: {text}\n", "pod.yaml"
     )
     return pod.spec
+
+
+def pod(of):
+    return Pod(ObjectMeta("p"), of)
 
 
 def node(name="n1", gpus=1, labels=None, taints=(), unschedulable=False, **resources):
@@ -132,14 +136,14 @@ def test_the_least_allocated_node_wins_and_the_oldest_of_equal_ones() -> None:
     asks = spec("{containers: [{name: c, resources: {requests: {cpu: 2}}}]}")
     busy = node_state(node("a"), [asks])
     nodes = [busy, NodeState(node("c")), NodeState(node("b"))]
-    assert Placer(nodes).place(asks).node == "c"
+    assert Placer(nodes).place(pod(asks)).node == "c"
 
 
 def test_a_pod_that_fits_nowhere_gets_the_schedulers_message() -> None:
     full = node_state(node("a"), [spec()])
     tainted = NodeState(node("b", taints=[Taint("sku", "gpu")]))
-    assert Placer([full, tainted, node_state(node("c"), [spec()])]).place(spec()).message == (
+    assert Placer([full, tainted, node_state(node("c"), [spec()])]).place(pod(spec())).message == (
         "0/3 nodes are available: 1 node(s) had untolerated taint(s), "
         "2 Insufficient nvidia.com/gpu."
     )
-    assert Placer([]).place(spec()).message == "no nodes available to schedule pods"
+    assert Placer([]).place(pod(spec())).message == "no nodes available to schedule pods"

@@ -7,48 +7,50 @@ from hypothesis import strategies as st
 
 from gpuscale.base.objects.meta import ObjectMeta
 from gpuscale.base.objects.nodes import Node, Taint
-from gpuscale.base.objects.pods import Container, PodSpec, Toleration
+from gpuscale.base.objects.pods import Container, Pod, PodAffinityTerm, PodSpec, Toleration
+from gpuscale.base.objects.selectors import selector_of_labels
 from gpuscale.base.quantity import parse_quantity
 from gpuscale.hpa.cluster.scheduling import placing
-from gpuscale.hpa.cluster.scheduling.fit import NodeState, misfits, refusal, score
+from gpuscale.hpa.cluster.scheduling.fit import NodeState, misfits
+from gpuscale.hpa.cluster.scheduling.neighbours import HOSTNAME
 from gpuscale.hpa.cluster.scheduling.placing import Placer
 
 TAINT = Taint("sku", "gpu", "NoSchedule")
+SELECTOR = selector_of_labels({"app": "a"})
 
 
-def pod(gpus, cpu="1", pool=None, *, tolerates=False):
+def pod(gpus, cpu="1", pool=None, *, tolerates=False, app="a", apart=False):
     amounts = {"nvidia.com/gpu": parse_quantity(gpus), "cpu": parse_quantity(cpu)}
-    return PodSpec(
+    term = PodAffinityTerm("zone", selector_of_labels({"app": app}), is_anti=True, weight=7)
+    spec = PodSpec(
         (Container("c", requests=amounts),),
         node_selector={"pool": pool} if pool else {},
         tolerations=(Toleration("sku", "Exists"),) if tolerates else (),
+        affinity=(term,) if apart else (),
     )
+    return Pod(ObjectMeta("p", labels={"app": app}), spec)
 
 
 def state(name, gpus, pool="a", *, tainted=False, pods=110):
     amounts = {"nvidia.com/gpu": gpus, "cpu": 8, "memory": "32Gi", "pods": pods}
     allocatable = {key: parse_quantity(value) for key, value in amounts.items()}
     return NodeState(
-        Node(ObjectMeta(name, "", {"pool": pool}), allocatable, (TAINT,) if tainted else ())
+        Node(
+            ObjectMeta(name, "", {"pool": pool, "zone": name[-1], HOSTNAME: name}),
+            allocatable,
+            (TAINT,) if tainted else (),
+        )
     )
 
 
-def one_by_one(nodes, specs):
-    """Return nodes and messages of pods that are each tried on all nodes, as kube-scheduler does it."""
+def one_by_one(nodes, pods):
+    """Return nodes and messages of pods that each meet a placer that knows nothing yet."""
     states, found = {each.name: each for each in nodes}, []
-    for spec in specs:
-        reasons = Counter()
-        fitting = []
-        for each in states.values():
-            misfit = misfits(spec, each)
-            reasons.update(misfit)
-            fitting += [] if misfit else [(-score(each), each.name)]
-        if not fitting:
-            found.append((None, refusal(len(states), reasons)))
-            continue
-        name = min(fitting)[1]
-        states[name] = states[name].with_pod(spec)
-        found.append((name, ""))
+    for each in pods:
+        placer = Placer(states.values(), selector_of=lambda _pod: SELECTOR)
+        placement = placer.place(each)
+        found.append((placement.node, placement.message))
+        states = dict(placer.states)
     return found
 
 
@@ -58,6 +60,8 @@ PODS = st.builds(
     st.sampled_from(["1", "3", "500m"]),
     st.sampled_from([None, "a", "b"]),
     tolerates=st.booleans(),
+    app=st.sampled_from("ab"),
+    apart=st.booleans(),
 )
 
 
@@ -74,10 +78,10 @@ def test_classes_place_as_one_attempt_after_the_other_does(shapes, kinds, order)
         state(f"n{number}", gpus, pool, tainted=tainted, pods=pods)
         for number, (gpus, pool, tainted, pods) in enumerate(shapes)
     ]
-    specs = [kinds[index] for index in order if index < len(kinds)]
-    placer = Placer(nodes)
-    placements = [placer.place(spec) for spec in specs]
-    assert [(each.node, each.message) for each in placements] == one_by_one(nodes, specs)
+    pods = [kinds[index] for index in order if index < len(kinds)]
+    placer = Placer(nodes, selector_of=lambda _pod: SELECTOR)
+    placements = [placer.place(each) for each in pods]
+    assert [(each.node, each.message) for each in placements] == one_by_one(nodes, pods)
 
 
 def test_pods_that_are_alike_look_at_a_node_once_and_after_each_change(monkeypatch):

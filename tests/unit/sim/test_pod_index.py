@@ -101,7 +101,7 @@ def check(made: Cluster) -> None:
         held = [
             pod for pod in pods if pod.spec.node_name == name and pod.status.phase not in FINISHED
         ]
-        assert states[name] == node_state(node, (pod.spec for pod in held))
+        assert states[name] == node_state(node, held)
         assert index.busy[name] == sum(not is_daemon(pod) for pod in held)
         assert sorted(pod.metadata.key for pod in made.pods_on(name)) == sorted(
             pod.metadata.key for pod in pods if pod.spec.node_name == name

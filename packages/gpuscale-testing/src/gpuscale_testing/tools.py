@@ -25,16 +25,16 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    help="Build or find etcd, the Kubernetes control plane, prometheus-adapter, KEDA and Prometheus' PromQL "
-    "engine, and fetch or find the definitions of Prometheus Operator, KEDA, cert-manager, Karpenter and "
-    "eksctl, for tests.",
+    help="Build or find etcd, the Kubernetes control plane, prometheus-adapter, KEDA, Prometheus' PromQL "
+    "engine and judges of nodes, and fetch or find the definitions of Prometheus Operator, KEDA, "
+    "cert-manager, Karpenter and eksctl, for tests.",
 )
 
 Names = Annotated[
     list[str] | None,
     typer.Argument(
         help="Programs, such as kube-apiserver, and definitions, such as keda; none means all "
-        "but KEDA's three programs, which take 8 minutes or more by themselves."
+        "but KEDA's three programs, which take 8 minutes or more by themselves, and judges."
     ),
 ]
 

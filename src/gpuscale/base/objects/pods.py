@@ -1,13 +1,13 @@
 """Pods, and the parts of a pod template that scheduling and scaling look at."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
 
 from gpuscale.base.objects.meta import ObjectMeta, read_meta
 from gpuscale.base.objects.requests import container_requests
-from gpuscale.base.objects.selectors import Requirement, selector_of_expressions
+from gpuscale.base.objects.selectors import Requirement, Selector, selector_of_expressions
 from gpuscale.base.quantity import Quantity
 
 if TYPE_CHECKING:
@@ -67,6 +67,40 @@ class NodeSelectorTerm:
 
 
 @dataclass(frozen=True, slots=True)
+class SpreadConstraint:
+    """One of `topologySpreadConstraints`."""
+
+    max_skew: int
+    topology_key: str
+    required: bool
+    """`whenUnsatisfiable: DoNotSchedule`; a preference otherwise."""
+    selector: Selector | None = None
+    """None selects no pod."""
+    min_domains: int = 1
+    match_label_keys: tuple[str, ...] = ()
+    honors_affinity: bool = True
+    """`nodeAffinityPolicy`: nodes that the pod's selector or affinity leaves out don't count."""
+    honors_taints: bool = False
+    """`nodeTaintsPolicy`: nodes whose taints the pod does not tolerate don't count."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodAffinityTerm:
+    """To be in one domain with certain pods, or not to be."""
+
+    topology_key: str
+    selector: Selector | None
+    """Of those pods; None selects none."""
+    is_anti: bool
+    weight: int | None = None
+    """Of a preference; None where it is required."""
+    namespaces: tuple[str, ...] = ()
+    """Where those pods are; empty without `namespace_selector`: in the namespace of the pod itself."""
+    namespace_selector: Selector | None = None
+    """Others, by their labels; without requirements: all."""
+
+
+@dataclass(frozen=True, slots=True)
 class PodSpec:
     """What a pod runs and where it may run."""
 
@@ -77,9 +111,17 @@ class PodSpec:
     node_selector: Mapping[str, str] = field(default_factory=dict)
     required_node_terms: tuple[NodeSelectorTerm, ...] | None = None
     """Required node affinity, alternatives; None where there is none."""
+    preferred_node_terms: tuple[tuple[int, NodeSelectorTerm], ...] = ()
+    """Preferred node affinity, with weights."""
+    spread: tuple[SpreadConstraint, ...] = ()
+    affinity: tuple[PodAffinityTerm, ...] = ()
     tolerations: tuple[Toleration, ...] = ()
     restart_policy: str = "Always"
     priority: int = 0
+    may_preempt: bool = True
+    """`preemptionPolicy` is not Never."""
+    scheduling_gates: tuple[str, ...] = ()
+    """Names of what has to be lifted before the scheduler looks at it."""
     requests: Mapping[str, Quantity] = field(default_factory=dict)
     """Of the pod as a whole, as the API server completes them; empty where it has none of its own."""
     overhead: Mapping[str, Quantity] = field(default_factory=dict)
@@ -154,9 +196,16 @@ def read_pod_spec(fields: "Fields") -> PodSpec:
         node_name=fields.text("nodeName"),
         node_selector=fields.labels("nodeSelector"),
         required_node_terms=_node_terms(fields),
+        preferred_node_terms=_preferred_node_terms(fields),
+        spread=tuple(_spread(item) for item in fields.items("topologySpreadConstraints")),
+        affinity=tuple(_pod_terms(fields.child("affinity"))),
         tolerations=tuple(_toleration(item) for item in fields.items("tolerations")),
         restart_policy=fields.text("restartPolicy", "Always"),
         priority=fields.integer("priority", 0) or 0,
+        may_preempt=fields.text("preemptionPolicy") != "Never",
+        scheduling_gates=tuple(
+            item.text("name", required=True) for item in fields.items("schedulingGates")
+        ),
         requests=_own_requests(fields.child("resources"), containers, init_containers),
         overhead=fields.quantities("overhead"),
     )
@@ -206,11 +255,58 @@ def _node_terms(fields: "Fields") -> tuple[NodeSelectorTerm, ...] | None:
     required = affinity.child("requiredDuringSchedulingIgnoredDuringExecution")
     if not required.data:
         return None
+    return tuple(_node_term(term) for term in required.items("nodeSelectorTerms"))
+
+
+def _node_term(fields: "Fields") -> NodeSelectorTerm:
+    return NodeSelectorTerm(
+        _requirements(fields, "matchExpressions"), _requirements(fields, "matchFields")
+    )
+
+
+def _preferred_node_terms(fields: "Fields") -> tuple[tuple[int, NodeSelectorTerm], ...]:
+    affinity = fields.child("affinity").child("nodeAffinity")
     return tuple(
-        NodeSelectorTerm(
-            _requirements(term, "matchExpressions"), _requirements(term, "matchFields")
-        )
-        for term in required.items("nodeSelectorTerms")
+        (item.integer("weight", 0) or 0, _node_term(item.child("preference", required=True)))
+        for item in affinity.items("preferredDuringSchedulingIgnoredDuringExecution")
+    )
+
+
+def _spread(fields: "Fields") -> SpreadConstraint:
+    unsatisfiable = fields.text("whenUnsatisfiable", required=True)
+    if unsatisfiable not in {"", "DoNotSchedule", "ScheduleAnyway"}:
+        expected = "DoNotSchedule or ScheduleAnyway"
+        fields.note(("whenUnsatisfiable",), expected, found=repr(unsatisfiable))
+    return SpreadConstraint(
+        max_skew=fields.integer("maxSkew", 1) or 1,
+        topology_key=fields.text("topologyKey", required=True),
+        required=unsatisfiable == "DoNotSchedule",
+        selector=fields.selector("labelSelector"),
+        min_domains=fields.integer("minDomains", 1) or 1,
+        match_label_keys=fields.texts("matchLabelKeys"),
+        honors_affinity=fields.text("nodeAffinityPolicy", "Honor") == "Honor",
+        honors_taints=fields.text("nodeTaintsPolicy", "Ignore") == "Honor",
+    )
+
+
+def _pod_terms(affinity: "Fields") -> Iterator[PodAffinityTerm]:
+    for name in ("podAffinity", "podAntiAffinity"):
+        rules, is_anti = affinity.child(name), name == "podAntiAffinity"
+        for item in rules.items("requiredDuringSchedulingIgnoredDuringExecution"):
+            yield _pod_term(item, None, is_anti=is_anti)
+        for item in rules.items("preferredDuringSchedulingIgnoredDuringExecution"):
+            term = item.child("podAffinityTerm", required=True)
+            yield _pod_term(term, item.integer("weight", 0) or 0, is_anti=is_anti)
+
+
+def _pod_term(fields: "Fields", weight: int | None, *, is_anti: bool) -> PodAffinityTerm:
+    return PodAffinityTerm(
+        topology_key=fields.text("topologyKey", required=True),
+        selector=fields.selector("labelSelector"),
+        is_anti=is_anti,
+        weight=weight,
+        namespaces=fields.texts("namespaces"),
+        namespace_selector=fields.selector("namespaceSelector"),
     )
 
 

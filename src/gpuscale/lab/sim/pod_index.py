@@ -49,7 +49,7 @@ class PodIndex:
         self.changed_owners: dict[OwnerKey, None] = {}
         """Whose pods were made, changed or removed since the last clear."""
         self.changed_nodes: set[str] = set()
-        """Which nodes have other unfinished pods than at the last clear."""
+        """Which nodes have other unfinished pods than at the last clear, or some that are to end."""
         self.changed_ms: dict[str, int] = {}
         """When a node last got a pod, or lost one, or one on it finished."""
         self.owner_versions: Counter[OwnerKey] = Counter()
@@ -74,6 +74,9 @@ class PodIndex:
         self._count(pod, 1)
         if _place(before) != _place(pod):
             self._move(key, before, pod)
+        elif before and before.metadata.deletion_ms != pod.metadata.deletion_ms:
+            # Rules about other pods don't count those on their way out.
+            self.changed_nodes.add(pod.spec.node_name)
         if not pod.spec.node_name and pod.metadata.deletion_ms is None:
             self.waiting[key] = None
         else:
@@ -126,7 +129,7 @@ class PodIndex:
     def state_of(self, node: Node) -> NodeState:
         """Return a node with the requests of its unfinished pods."""
         pods = self.on(node.metadata.name)
-        return node_state(node, (pod.spec for pod in pods if pod.status.phase not in FINISHED))
+        return node_state(node, (pod for pod in pods if pod.status.phase not in FINISHED))
 
     def _file(self, pod: Pod) -> None:
         key, namespace = pod.metadata.key, pod.metadata.namespace

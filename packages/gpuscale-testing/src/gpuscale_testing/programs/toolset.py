@@ -20,7 +20,7 @@ BUILD_COMMAND = "python -m gpuscale_testing.tools build"
 RECORD = "versions.json"
 
 MODULES = Path(__file__).parents[1] / "modules"
-"""The go.mod files, our own Go files of `promql-engine`, and the releases of definitions."""
+"""The go.mod files, our own Go files of `promql-engine` and judges, and the releases of definitions."""
 OWN_GO = Path(__file__).parents[1] / "differential"
 """Our own Go files of `hpa-differential`."""
 
@@ -37,7 +37,7 @@ class Tool:
     package: str
     """Relative where it is ours."""
     apart: bool = False
-    """Built only by name: it takes longer than all the others together, and few tests need it."""
+    """Built only by name: it takes minutes by itself, and few tests need it."""
     is_own: bool = False
     """Built in a module that `programs.differential` makes of Go files of our own."""
 
@@ -62,6 +62,7 @@ TOOLS = (
         "sigs.k8s.io/prometheus-adapter/cmd/adapter",
     ),
     Tool("promql-engine", "prometheus", "github.com/prometheus/prometheus", "./program"),
+    Tool("scheduler-judge", "kubernetes", "k8s.io/kubernetes", "./scheduler", apart=True),
     *(
         Tool(
             name,

@@ -8,13 +8,14 @@ if TYPE_CHECKING:
     from gpuscale.hpa.cluster.scheduling.fit import (
         BLOCKING_EFFECTS,
         NodeState,
+        free_share,
         misfits,
         node_state,
-        score,
         untolerated,
     )
     from gpuscale.hpa.cluster.scheduling.placing import Placer
     from gpuscale.hpa.cluster.scheduling.resources import gpu_count
+    from gpuscale.hpa.cluster.scheduling.scoring import SchedulerSettings
 else:
     __getattr__ = door(__name__)
 
@@ -22,9 +23,10 @@ __all__ = [
     "BLOCKING_EFFECTS",
     "NodeState",
     "Placer",
+    "SchedulerSettings",
+    "free_share",
     "gpu_count",
     "misfits",
     "node_state",
-    "score",
     "untolerated",
 ]

@@ -1,19 +1,21 @@
 """Which node a pod gets, and why it does not fit on others, in the scheduler's words.
 
 Source: kube-scheduler plugins NodeUnschedulable, TaintToleration, NodeAffinity, NodeResourcesFit
-(pkg/scheduler/framework/plugins, v1.36; before it, the taint itself was named), LeastAllocated
-(score) and FitError (message); k8s.io/component-helpers/scheduling/corev1 (helpers.go) for tolerations.
+(pkg/scheduler/framework/plugins, v1.36; before it, the taint itself was named) and FitError
+(message); k8s.io/component-helpers/scheduling/corev1 (helpers.go) for tolerations.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gpuscale.base.objects.nodes import Node, Taint
-from gpuscale.base.objects.pods import NodeSelectorTerm, PodSpec, Toleration
-from gpuscale.base.objects.requests import Amounts, amounts_of
-from gpuscale.hpa.cluster.scheduling.resources import pod_requests
+from gpuscale.base.objects.pods import NodeSelectorTerm, Pod, PodSpec, Toleration
+from gpuscale.base.objects.requests import Amounts, amounts_of, plus
+from gpuscale.hpa.cluster.scheduling.resources import pod_requests, unasked
 
 BLOCKING_EFFECTS = ("NoSchedule", "NoExecute")
+_CORDONED = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
+"""A pod that tolerates it may go to a cordoned node."""
 
 
 def tolerates(toleration: Toleration, taint: Taint) -> bool:
@@ -39,6 +41,10 @@ class NodeState:
 
     node: Node
     used: Amounts = field(default_factory=dict)
+    unasked: Amounts = field(default_factory=dict)
+    """What the score counts beside it, for containers that ask for no CPU or memory."""
+    pods: tuple[Pod, ...] = ()
+    """The bound pods, as far as rules about other pods look at them."""
 
     @property
     def name(self) -> str:
@@ -49,21 +55,28 @@ class NodeState:
         quantity = self.node.allocatable.get(resource)
         return (quantity.nano if quantity else 0) - self.used.get(resource, 0)
 
-    def with_pod(self, spec: PodSpec) -> "NodeState":
-        """Return the state once a pod of this spec is bound here as well."""
-        requests = pod_requests(spec)
-        used = {
-            name: self.used.get(name, 0) + requests.get(name, 0)
-            for name in {**self.used, **requests}
-        }
-        return NodeState(self.node, used)
+    def with_pod(self, spec: PodSpec, pod: Pod | None = None) -> "NodeState":
+        """Return the state once a pod of this spec is bound here as well.
+
+        Args:
+            spec: what takes its room.
+            pod: the pod itself, for rules about other pods.
+        """
+        pods = self.pods if pod is None else (*self.pods, pod)
+        more = unasked(spec)
+        return NodeState(
+            self.node,
+            plus(self.used, pod_requests(spec)),
+            plus(self.unasked, more) if more else self.unasked,
+            pods,
+        )
 
 
-def node_state(node: Node, bound: Iterable[PodSpec]) -> NodeState:
+def node_state(node: Node, bound: Iterable[PodSpec | Pod]) -> NodeState:
     """Return a node's state given the pods bound to it that have not finished."""
     state = NodeState(node)
-    for spec in bound:
-        state = state.with_pod(spec)
+    for each in bound:
+        state = state.with_pod(each.spec, each) if isinstance(each, Pod) else state.with_pod(each)
     return state
 
 
@@ -72,25 +85,32 @@ def misfits(spec: PodSpec, state: NodeState) -> tuple[str, ...]:
 
     As in the scheduler, the first plugin that refuses ends the list; only resources name every shortage.
     """
-    node = state.node
-    if node.unschedulable:
-        return ("node(s) were unschedulable",)
+    refused = refusal_of(spec, state.node)
+    return (refused,) if refused else shortages(pod_requests(spec), state)
+
+
+def refusal_of(spec: PodSpec, node: Node) -> str:
+    """Return what keeps a pod off a node whatever is free there; empty where nothing does."""
+    if node.unschedulable and untolerated((_CORDONED,), spec.tolerations) is not None:
+        return "node(s) were unschedulable"
     if untolerated(node.taints, spec.tolerations) is not None:
-        return ("node(s) had untolerated taint(s)",)
-    if not _matches_affinity(spec, node):
-        return ("node(s) didn't match Pod's node affinity/selector",)
-    return _shortages(pod_requests(spec), state)
+        return "node(s) had untolerated taint(s)"
+    if not matches_affinity(spec, node):
+        return "node(s) didn't match Pod's node affinity/selector"
+    return ""
 
 
-def _matches_affinity(spec: PodSpec, node: Node) -> bool:
+def matches_affinity(spec: PodSpec, node: Node) -> bool:
+    """Return whether a pod's node selector and required node affinity allow a node."""
     labels = node.metadata.labels
     if any(labels.get(key) != value for key, value in spec.node_selector.items()):
         return False
     terms = spec.required_node_terms
-    return terms is None or any(_term_matches(term, node) for term in terms)
+    return terms is None or any(term_matches(term, node) for term in terms)
 
 
-def _term_matches(term: NodeSelectorTerm, node: Node) -> bool:
+def term_matches(term: NodeSelectorTerm, node: Node) -> bool:
+    """Return whether a node fulfils all conditions of a term; a term without any matches none."""
     if not term.labels and not term.names:
         return False
     name = {"metadata.name": node.metadata.name}
@@ -99,7 +119,8 @@ def _term_matches(term: NodeSelectorTerm, node: Node) -> bool:
     )
 
 
-def _shortages(requests: Amounts, state: NodeState) -> tuple[str, ...]:
+def shortages(requests: Amounts, state: NodeState) -> tuple[str, ...]:
+    """Return the resources that a node has too little of, in the scheduler's words."""
     allocatable = amounts_of(state.node.allocatable)
     short: list[str] = []
     if "pods" in allocatable and state.free("pods") < requests["pods"]:
@@ -111,14 +132,10 @@ def _shortages(requests: Amounts, state: NodeState) -> tuple[str, ...]:
     return tuple(short)
 
 
-_SCORED = ("cpu", "memory")
-"""What the default score looks at. It does not look at GPUs, which is why it spreads GPU pods."""
-
-
-def score(state: NodeState) -> float:
-    """Return the free share of a node's CPU and memory; the scheduler prefers the highest."""
+def free_share(state: NodeState) -> float:
+    """Return the free share of a node's CPU and memory, their mean."""
     shares = []
-    for name in _SCORED:
+    for name in ("cpu", "memory"):
         capacity = state.node.allocatable.get(name)
         if capacity and capacity.nano:
             shares.append(state.free(name) / capacity.nano)

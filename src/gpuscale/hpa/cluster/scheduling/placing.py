@@ -1,18 +1,48 @@
 """Placing many pods on many nodes: equal pods are checked against each node once per change.
 
 Pods that ask for the same, with the same selectors and tolerations, fit on the same nodes. So a class keeps
-the nodes that it fits on in the order of their score, and how often each reason keeps it off the others. A
-pod costs a look at the best of them, not at all nodes.
+the nodes that it fits on, in groups of those that all rules but that of resources treat alike, in the order
+of their score, and how often each reason keeps it off the others. What other pods have to do with it is
+counted by topology value (`neighbours`). A pod costs a look at the best of each group, not at all nodes.
+
+Source: kubernetes v1.37 pkg/scheduler/schedule_one.go, and the scoring of plugins tainttoleration,
+nodeaffinity, podtopologyspread and interpodaffinity. Known difference: all nodes are looked at, where
+`percentageOfNodesToScore` stops early in clusters of 100 nodes or more.
 """
 
 import heapq
+import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from gpuscale.base.objects.pods import PodSpec
-from gpuscale.hpa.cluster.scheduling.fit import NodeState, misfits, refusal, score
-from gpuscale.hpa.cluster.scheduling.resources import pod_requests
+from gpuscale.base.objects.nodes import Node
+from gpuscale.base.objects.pods import Pod, PodSpec
+from gpuscale.base.objects.selectors import Selector
+from gpuscale.hpa.cluster.scheduling.fit import (
+    NodeState,
+    misfits,
+    refusal,
+    refusal_of,
+    term_matches,
+    tolerates,
+)
+from gpuscale.hpa.cluster.scheduling.neighbours import (
+    HOSTNAME,
+    Rule,
+    Tally,
+    Watch,
+    tallies_of,
+    watches_of,
+)
+from gpuscale.hpa.cluster.scheduling.resources import pod_requests, unasked
+from gpuscale.hpa.cluster.scheduling.scoring import MOST, SchedulerSettings, resource_score
+
+_SPREAD = "node(s) didn't match pod topology spread constraints"
+_NO_LABEL = f"{_SPREAD} (missing required label)"
+_NOT_NEAR = "node(s) didn't match pod affinity rules"
+_NOT_APART = "node(s) didn't match pod anti-affinity rules"
+_REPELLED = "node(s) didn't satisfy existing pods anti-affinity rules"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,82 +54,551 @@ class Placement:
     """Why no node was found; empty where one was."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """What all rules but that of resources know of a node."""
+
+    disliked: int
+    """PreferNoSchedule taints that the pods don't tolerate."""
+    preferred: int
+    """The weights of preferred node terms that hold."""
+    values: tuple[str | None, ...]
+    """Of the topology keys; of the host name only whether there is one."""
+
+
+@dataclass(slots=True, eq=False)
+class _Group:
+    """The nodes of a kind that a class fits on."""
+
+    size: int = 0
+    best: list[tuple[int, int, str, int]] = field(default_factory=list)
+    """A heap of nodes by score, then order; the last is the node's version, and another voids the entry."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Cell:
+    """Nodes of one kind with the same sums of tallies by host name."""
+
+    kind: _Kind
+    hosts: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Best:
+    """The best node of a cell, and how many there are."""
+
+    size: int
+    score: int
+    order: int
+    name: str
+
+
 @dataclass(slots=True, eq=False)
 class _Class:
-    """The nodes' suitability for a class of equal pods."""
+    """The nodes' suitability for a class of pods that ask for the same."""
 
     spec: PodSpec
     """Of one of them."""
+    keys: tuple[str, ...]
+    """Topology keys that matter to them."""
+    requests: Mapping[str, int]
+    more: Mapping[str, int]
     seen: int = 0
     """How many of the changes of nodes it has looked at."""
-    fitting: list[tuple[float, int, str, int]] = field(default_factory=list)
-    """A heap of nodes by score, then order; the last is the node's version, and another voids the entry."""
+    kinds: dict[str, tuple[Node, _Kind]] = field(default_factory=dict)
+    """Node, as it was when its kind was found."""
+    fitting: dict[str, tuple[_Kind, int]] = field(default_factory=dict)
+    """Node to its kind and score by resources."""
+    groups: dict[_Kind, _Group] = field(default_factory=dict)
     reasons: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Node to what keeps them off it."""
     counts: Counter[str] = field(default_factory=Counter)
 
+    def kind_of(self, node: Node) -> _Kind:
+        """Return a node's kind."""
+        name, labels = node.metadata.name, node.metadata.labels
+        known = self.kinds.get(name)
+        if known is not None and known[0] is node:
+            return known[1]
+        tolerations = self.spec.tolerations
+        kind = _Kind(
+            sum(
+                taint.effect == "PreferNoSchedule"
+                and not any(tolerates(each, taint) for each in tolerations)
+                for taint in node.taints
+            ),
+            sum(w for w, term in self.spec.preferred_node_terms if term_matches(term, node)),
+            tuple(
+                "" if key == HOSTNAME and key in labels else labels.get(key) for key in self.keys
+            ),
+        )
+        self.kinds[name] = node, kind
+        return kind
+
+
+@dataclass(slots=True, eq=False)
+class _Members:
+    """Pods of a class that the same rules about other pods hold for."""
+
+    fit: _Class
+    pod: Pod
+    """One of them."""
+    tallies: list[Tally]
+    nodes_version: int
+    seen: dict[Watch, int] = field(default_factory=dict)
+    """How many changes of a group of pods it has looked at."""
+    seen_nodes: int = 0
+    touched: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    """Node to its sums by host name, where it has any."""
+    placed: dict[str, _Cell] = field(default_factory=dict)
+    """The cell of each of those nodes that they fit on."""
+    cells: dict[_Cell, _Group] = field(default_factory=dict)
+    in_group: Counter[_Kind] = field(default_factory=Counter)
+    """How many of those nodes are of a kind."""
+
+    @property
+    def hosts(self) -> list[Tally]:
+        """Return the tallies by host name."""
+        return [each for each in self.tallies if each.of_node]
+
+    def least(self) -> dict[int, int]:
+        """Return the smallest sum of each constraint that has to hold, by the identity of its tally."""
+        return {id(each): each.least() for each in self.tallies if each.rule is Rule.SPREAD}
+
+    def refusal(self, cell: _Cell, least: Mapping[int, int]) -> str:
+        """Return which rule about other pods keeps them off a cell's nodes; empty where none does.
+
+        Args:
+            cell: of the nodes.
+            least: as `least` returns it.
+        """
+        near: list[int | None] = []
+        apart = repelled = False
+        for tally, sum_ in self._sums(cell):
+            match tally.rule:
+                case Rule.SPREAD:
+                    if sum_ is None:
+                        return _NO_LABEL
+                    skew = sum_ + tally.matches_itself - least[id(tally)]
+                    if tally.spread and skew > tally.spread.max_skew:
+                        return _SPREAD
+                case Rule.NEAR:
+                    near.append(sum_)
+                case Rule.APART:
+                    apart |= bool(sum_)
+                case Rule.REPELLED:
+                    repelled |= bool(sum_)
+                case Rule.EVEN | Rule.LIKED:
+                    pass
+        if None in near or (not all(near) and not self._is_first()):
+            return _NOT_NEAR
+        if apart:
+            return _NOT_APART
+        return _REPELLED if repelled else ""
+
+    def _is_first(self) -> bool:
+        """Return whether a pod may begin the company that it asks for itself."""
+        near = [each for each in self.tallies if each.rule is Rule.NEAR]
+        return all(each.matches_itself and not any(each.sums.values()) for each in near)
+
+    def _sums(self, cell: _Cell) -> Iterator[tuple[Tally, int | None]]:
+        hosts = iter(cell.hosts)
+        for tally in self.tallies:
+            value = cell.kind.values[self.fit.keys.index(tally.key)]
+            here = next(hosts) if tally.of_node else tally.sums.get(value or "", 0)
+            yield tally, None if value is None else here
+
+    def points(self, cells: Mapping[_Cell, int], weights: Mapping[str, int]) -> dict[_Cell, int]:
+        """Return the weighted points of all plugins that compare nodes, for the cells of one choice.
+
+        Args:
+            cells: with their numbers of nodes.
+            weights: of plugins.
+        """
+        found = dict.fromkeys(cells, 0)
+        if weight := weights.get("TaintToleration", 0):
+            most = max(each.kind.disliked for each in cells)
+            for each in cells:
+                found[each] += weight * (MOST - (MOST * each.kind.disliked // most if most else 0))
+        weight = weights.get("NodeAffinity", 0)
+        if weight and (most := max(each.kind.preferred for each in cells)) > 0:
+            for each in cells:
+                found[each] += weight * (MOST * each.kind.preferred // most)
+        even = [each for each in self.tallies if each.rule is Rule.EVEN]
+        if even and (weight := weights.get("PodTopologySpread", 0)):
+            for each, points in self._evenness(even, cells).items():
+                found[each] += weight * points
+        if weight := weights.get("InterPodAffinity", 0):
+            sums = {
+                each: sum(sum_ or 0 for tally, sum_ in self._sums(each) if tally.rule is Rule.LIKED)
+                for each in cells
+            }
+            least, most = min(sums.values()), max(sums.values())
+            if most > least:
+                for each, sum_ in sums.items():
+                    found[each] += weight * int(MOST * ((sum_ - least) / (most - least)))
+        return found
+
+    def _evenness(self, even: list[Tally], cells: Mapping[_Cell, int]) -> dict[_Cell, int]:
+        """Return the points for few pods of the same set in a node's domains."""
+        places = [self.fit.keys.index(tally.key) for tally in even]
+        counted = {
+            each: size
+            for each, size in cells.items()
+            if not self.pod.spec.spread or None not in [each.kind.values[place] for place in places]
+        }
+        logs = {}
+        for tally, place in zip(even, places, strict=True):
+            values = {each.kind.values[place] for each in counted}
+            domains = sum(counted.values()) if tally.of_node else len(values)
+            logs[id(tally)] = math.log(domains + 2)
+        raw = {}
+        for each in counted:
+            points = 0.0
+            for tally, sum_ in self._sums(each):
+                if tally.rule is Rule.EVEN and tally.spread and sum_ is not None:
+                    points += sum_ * logs[id(tally)] + (tally.spread.max_skew - 1)
+            raw[each] = math.floor(points + 0.5)
+        least, most = min(raw.values(), default=0), max(raw.values(), default=0)
+        return {
+            each: MOST * (most + least - points) // most if most else MOST
+            for each, points in raw.items()
+        }
+
+
+@dataclass(slots=True, eq=False)
+class _PodGroup:
+    """The nodes that have pods of a group, and which of them changed, in order."""
+
+    nodes: Counter[str] = field(default_factory=Counter)
+    changed: list[str] = field(default_factory=list)
+
+
+def no_selector(_pod: Pod) -> Selector:
+    """Return a selector without conditions: nothing selects the pod."""
+    return Selector()
+
 
 class Placer:
-    """Places pods one after the other; nodes change by that alone.
+    """Places pods one after the other, on nodes that also change by themselves.
 
-    The node with the most CPU and memory left is taken. Kubernetes breaks ties at random; here the first of
-    them is taken, so that the same cluster always gives the same answer, whatever its nodes are called.
+    The node with the most points is taken. Kubernetes breaks ties at random; here the first of them is taken,
+    so that the same cluster always gives the same answer, whatever its nodes are called.
 
     Args:
         nodes: with what is on them, oldest first.
+        settings: the scheduler's.
+        selector_of: returns what the Services and the ReplicaSet of a pod select pods by.
     """
 
-    def __init__(self, nodes: Iterable[NodeState]) -> None:
-        self._states = {state.name: state for state in nodes}
-        self._order = {name: order for order, name in enumerate(self._states)}
-        self._changed = list(self._states)
+    def __init__(
+        self,
+        nodes: Iterable[NodeState],
+        settings: SchedulerSettings = SchedulerSettings(),  # noqa: B008 - frozen
+        selector_of: Callable[[Pod], Selector] = no_selector,
+    ) -> None:
+        self._settings = settings
+        self._selector_of = selector_of
+        self._states: dict[str, NodeState] = {}
+        self._order: dict[str, int] = {}
+        self._joined = 0
+        self._changed: list[str] = []
         """Names of nodes, once for each version of theirs."""
-        self._versions = dict.fromkeys(self._states, 0)
-        self._classes: dict[object, _Class] = {}
-        self._by_spec: dict[int, tuple[PodSpec, _Class]] = {}
-        """The class of a spec by its identity; the spec is kept so that no other gets its number."""
+        self._versions: Counter[str] = Counter()
+        self._nodes_version = 0
+        """Grows with each change of a node itself, not of its pods."""
+        self._classes: dict[Hashable, _Class] = {}
+        self._members: dict[Hashable, _Members] = {}
+        self._known: dict[tuple[int, Hashable], tuple[PodSpec, Hashable]] = {}
+        """Keys of members by the identity of a spec; the spec is kept so that no other gets its number."""
+        self._pods: dict[Watch, _PodGroup] = {}
+        self._foreign_keys: dict[str, None] = {}
+        """Topology keys of terms of pods that are there."""
+        self.update({state.name: state for state in nodes})
 
-    def place(self, spec: PodSpec) -> Placement:
+    def update(self, nodes: Mapping[str, NodeState]) -> None:
+        """Take over what is on the nodes now; those that are not given are gone."""
+        for name in [name for name in self._states if name not in nodes]:
+            self._put(name, None)
+        for name, state in nodes.items():
+            if self._states.get(name) is not state:
+                self._put(name, state)
+
+    def place(self, pod: Pod) -> Placement:
         """Return where a pod goes, and let it take its room there."""
-        kind = self._class_of(spec)
-        self._look(kind)
-        fitting, versions = kind.fitting, self._versions
-        while fitting and fitting[0][3] != versions[fitting[0][2]]:
-            heapq.heappop(fitting)
-        if not fitting:
-            return Placement(None, refusal(len(self._states), kind.counts))
-        name = fitting[0][2]
-        self._states[name] = self._states[name].with_pod(spec)
-        versions[name] += 1
-        self._changed.append(name)
+        members = self._members_of(pod)
+        cells, reasons = self._cells(members)
+        if not cells:
+            return Placement(None, refusal(len(self._states), reasons))
+        points = members.points({c: b.size for c, b in cells.items()}, self._settings.weights)
+        best = min(
+            (-points[cell] - found.score, found.order, found.name) for cell, found in cells.items()
+        )
+        name = best[2]
+        self._put(name, self._states[name].with_pod(pod.spec, pod))
         return Placement(name, "")
 
-    def _class_of(self, spec: PodSpec) -> _Class:
-        known = self._by_spec.get(id(spec))
+    def best_nodes(self, pod: Pod) -> tuple[str, ...]:
+        """Return all nodes with the most points, oldest first; Kubernetes takes any of them."""
+        members = self._members_of(pod)
+        cells, _ = self._cells(members)
+        if not cells:
+            return ()
+        points = members.points({c: b.size for c, b in cells.items()}, self._settings.weights)
+        none = (0,) * len(members.hosts)
+        totals: dict[str, int] = {}
+        for name, (kind, score) in members.fit.fitting.items():
+            cell = _Cell(kind, members.touched.get(name, none))
+            if cell in points:
+                totals[name] = points[cell] + score
+        most = max(totals.values())
+        return tuple(
+            sorted((n for n, total in totals.items() if total == most), key=self._order.__getitem__)
+        )
+
+    @property
+    def states(self) -> Mapping[str, NodeState]:
+        """Return the nodes with what is on them, by name."""
+        return self._states
+
+    def promising_nodes(self, pod: Pod) -> list[str]:
+        """Return the nodes that a pod might fit on if others left, of those it does not fit on."""
+        members = self._members_of(pod)
+        kind = members.fit
+        found = []
+        for name, state in self._states.items():
+            reasons = kind.reasons.get(name) or self._refused(members, state)
+            if reasons and not any(map(self._is_final(kind, state).__contains__, reasons)):
+                found.append(name)
+        return found
+
+    def misfits_with(self, pod: Pod, state: NodeState) -> tuple[str, ...]:
+        """Return why a pod would not fit on a node in this state; empty means it would."""
+        members = self._members_of(pod)
+        found = misfits(pod.spec, state)
+        if found:
+            return found
+        before = [(tally, tally.parts.get(state.name)) for tally in members.tallies]
+        for tally in members.tallies:
+            tally.put(state.name, tally.share(state))
+        found = self._refused(members, state)
+        for tally, share in before:
+            tally.put(state.name, share)
+        return found
+
+    def _refused(self, members: _Members, state: NodeState) -> tuple[str, ...]:
+        hosts = tuple(tally.parts.get(state.name, ("", 0))[1] for tally in members.hosts)
+        cell = _Cell(members.fit.kind_of(state.node), hosts)
+        refused = members.refusal(cell, members.least())
+        return (refused,) if refused else ()
+
+    @staticmethod
+    def _is_final(kind: _Class, state: NodeState) -> frozenset[str]:
+        """Return the reasons against a node that remain whoever leaves."""
+        short = (
+            f"Insufficient {name}"
+            for name, amount in kind.requests.items()
+            if amount > (state.node.allocatable[name].nano if name in state.node.allocatable else 0)
+        )
+        return frozenset((refusal_of(kind.spec, state.node), _NO_LABEL, _NOT_NEAR, *short))
+
+    # Nodes and their pods
+
+    def _put(self, name: str, state: NodeState | None) -> None:
+        before = self._states.get(name)
+        if state is None:
+            del self._states[name], self._order[name]
+        else:
+            if before is None:
+                self._joined += 1
+                self._order[name] = self._joined
+            self._states[name] = state
+        self._versions[name] += 1
+        self._changed.append(name)
+        if before is None or state is None or before.node is not state.node:
+            self._nodes_version += 1
+        # What counts of a pod for others is the same as long as its metadata are.
+        old = {id(pod.metadata): pod for pod in before.pods} if before else {}
+        new = {id(pod.metadata): pod for pod in state.pods} if state else {}
+        for gone, there, step in ((old, new, -1), (new, old, 1)):
+            for pod in (gone[each] for each in gone.keys() - there.keys()):
+                for watch in watches_of(pod):
+                    group = self._pods.setdefault(watch, _PodGroup())
+                    group.nodes[name] += step
+                    group.changed.append(name)
+                for term in pod.spec.affinity:
+                    self._foreign_keys.setdefault(term.topology_key)
+
+    # Classes
+
+    def _members_of(self, pod: Pod) -> _Members:
+        meta, spec = pod.metadata, pod.spec
+        mine: Hashable = (meta.namespace, frozenset(meta.labels.items()), meta.owner)
+        known = self._known.get((id(spec), mine))
         if known is None:
-            key = (
-                tuple(sorted(pod_requests(spec).items())),
-                tuple(sorted(spec.node_selector.items())),
-                repr(spec.required_node_terms),
-                spec.tolerations,
-            )
-            known = spec, self._classes.setdefault(key, _Class(spec))
-            self._by_spec[id(spec)] = known
-        return known[1]
+            known = spec, self._key_of(pod)
+            self._known[id(spec), mine] = known
+        key = known[1], tuple(self._foreign_keys)
+        members = self._members.get(key)
+        if members is None or members.nodes_version != self._nodes_version:
+            members = self._members[key] = self._new_members(pod)
+        self._look(members.fit)
+        self._count(members)
+        return members
+
+    def _key_of(self, pod: Pod) -> Hashable:
+        spec, meta = pod.spec, pod.metadata
+        return (
+            demands(spec),
+            meta.namespace,
+            frozenset(meta.labels.items()),
+            str(self._selector_of(pod)),
+            repr(spec.spread),
+            repr(spec.affinity),
+        )
+
+    def _new_members(self, pod: Pod) -> _Members:
+        settings = self._settings
+        default = self._selector_of(pod) if settings.spreads_by_default else None
+        tallies = tallies_of(pod, default, self._foreign_keys)
+        keys = tuple(sorted({tally.key for tally in tallies}))
+        fit = self._classes.setdefault(
+            (demands(pod.spec), keys),
+            _Class(pod.spec, keys, pod_requests(pod.spec), unasked(pod.spec)),
+        )
+        members = _Members(fit, pod, tallies, self._nodes_version)
+        for tally in tallies:
+            if tally.rule is Rule.SPREAD:
+                for state in self._states.values():
+                    share = tally.share(state)
+                    if share is not None:
+                        tally.domains[share[0]] += 1
+        return members
 
     def _look(self, kind: _Class) -> None:
         """Check a class against the nodes that changed since its last check."""
         if kind.seen == len(self._changed):
             return
         for name in dict.fromkeys(self._changed[kind.seen :]):
-            state = self._states[name]
-            found = misfits(kind.spec, state)
+            before = kind.fitting.pop(name, None)
+            if before is not None:
+                kind.groups[before[0]].size -= 1
             kind.counts.subtract(kind.reasons.pop(name, ()))
+            state = self._states.get(name)
+            if state is None:
+                kind.kinds.pop(name, None)
+                continue
+            found = misfits(kind.spec, state)
             if found:
                 kind.reasons[name] = found
                 kind.counts.update(found)
-            else:
-                entry = -score(state), self._order[name], name, self._versions[name]
-                heapq.heappush(kind.fitting, entry)
+                continue
+            group_kind = kind.kind_of(state.node)
+            score = resource_score(self._settings, kind.requests, kind.more, state)
+            kind.fitting[name] = group_kind, score
+            group = kind.groups.setdefault(group_kind, _Group())
+            group.size += 1
+            heapq.heappush(group.best, (-score, self._order[name], name, self._versions[name]))
         kind.counts = +kind.counts
         kind.seen = len(self._changed)
+
+    def _count(self, members: _Members) -> None:
+        """Bring the tallies up to date, and the cells of the nodes that have pods which count."""
+        changed: dict[str, None] = {}
+        for watch in {tally.watch for tally in members.tallies}:
+            group = self._pods.get(watch)
+            if group is None:
+                continue
+            seen = members.seen.get(watch)
+            names = dict.fromkeys(group.nodes if seen is None else group.changed[seen:])
+            members.seen[watch] = len(group.changed)
+            for name in names:
+                state = self._states.get(name)
+                for tally in members.tallies:
+                    if tally.watch == watch:
+                        tally.put(name, None if state is None else tally.share(state))
+            changed |= names
+        for name in self._changed[members.seen_nodes :]:
+            if name in members.touched:
+                changed[name] = None
+        members.seen_nodes = len(self._changed)
+        hosts = members.hosts
+        for name in changed if hosts else ():
+            cell = members.placed.pop(name, None)
+            if cell is not None:
+                members.cells[cell].size -= 1
+                members.in_group[cell.kind] -= 1
+            sums = tuple(tally.parts.get(name, ("", 0))[1] for tally in hosts)
+            if not any(sums):
+                members.touched.pop(name, None)
+                continue
+            members.touched[name] = sums
+            found = members.fit.fitting.get(name)
+            if found is not None:
+                kind, score = found
+                cell = members.placed[name] = _Cell(kind, sums)
+                members.in_group[kind] += 1
+                there = members.cells.setdefault(cell, _Group())
+                there.size += 1
+                entry = -score, self._order[name], name, self._versions[name]
+                heapq.heappush(there.best, entry)
+
+    # Choices
+
+    def _cells(self, members: _Members) -> tuple[dict[_Cell, _Best], Counter[str]]:
+        """Return the cells that pods may go to, and how often each reason keeps them off a node."""
+        kind, found = members.fit, dict[_Cell, _Best]()
+        reasons = Counter(kind.counts)
+        least = members.least()
+        none = (0,) * len(members.hosts)
+        sized = [
+            (_Cell(each, none), group, group.size - members.in_group[each], members.touched)
+            for each, group in kind.groups.items()
+        ]
+        sized += [(cell, group, group.size, {}) for cell, group in members.cells.items()]
+        for cell, group, size, without in sized:
+            refused = members.refusal(cell, least) if size and members.tallies else ""
+            if refused:
+                reasons[refused] += size
+            elif size:
+                score, order, name = self._first(group, without, members, cell)
+                found[cell] = _Best(size, score, order, name)
+        return found, reasons
+
+    def _first(
+        self, group: _Group, without: Mapping[str, object], members: _Members, cell: _Cell
+    ) -> tuple[int, int, str]:
+        """Return score, order and name of a cell's best node.
+
+        Args:
+            group: the cell's, or that of all nodes of its kind.
+            without: nodes of the group that are not in the cell.
+            members: whose cell it is.
+            cell: the cell.
+        """
+        heap, aside = group.best, []
+        while True:
+            score, order, name, version = heap[0]
+            is_valid = version == self._versions[name]
+            if is_valid and group is members.cells.get(cell):
+                is_valid = members.placed.get(name) == cell
+            if is_valid and name not in without:
+                break
+            if is_valid:
+                aside.append(heap[0])
+            heapq.heappop(heap)
+        for entry in aside:
+            heapq.heappush(heap, entry)
+        return -score, order, name
+
+
+def demands(spec: PodSpec) -> Hashable:
+    """Return a key that is equal for pods which fit on the same nodes."""
+    return (
+        tuple(sorted(pod_requests(spec).items())),
+        tuple(sorted(unasked(spec).items())),
+        tuple(sorted(spec.node_selector.items())),
+        repr(spec.required_node_terms),
+        repr(spec.preferred_node_terms),
+        spec.tolerations,
+    )

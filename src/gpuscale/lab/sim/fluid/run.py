@@ -15,7 +15,7 @@ from gpuscale.base.objects.hpa import ExternalMetric, HorizontalPodAutoscaler, P
 from gpuscale.base.objects.workloads import Deployment
 from gpuscale.hpa import ControllerSettings
 from gpuscale.hpa.cluster.nodes import ClusterAutoscaler
-from gpuscale.hpa.cluster.scheduling import NodeState, misfits, score
+from gpuscale.hpa.cluster.scheduling import NodeState, free_share, misfits
 from gpuscale.hpa.controller import HpaPolicy
 from gpuscale.hpa.replicas import limits_of
 from gpuscale.lab.plan.fleet.fleet import FleetPool, FleetService, replay_fleet
@@ -167,7 +167,7 @@ def _workload(setup: Setup, workload: ServiceSetup, step_s: float) -> FluidWorkl
         least=least,
         first=deployment.replicas,
         gpus=model.gpus,
-        share=score(empty) - score(empty.with_pod(deployment.template.spec)),
+        share=free_share(empty) - free_share(empty.with_pod(deployment.template.spec)),
         start_up_s=(workload.lifecycle.image_pull_ms + workload.lifecycle.startup_ms) / 1000,
         lag_s=lag * step_s,
         patience_s=model.timeout_s,
