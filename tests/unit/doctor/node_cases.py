@@ -109,9 +109,16 @@ STARTED = {
         ]
     },
 }
+JOINED = {
+    **meta("h100-x7k2p", labels={"karpenter.sh/nodepool": "h100"}, creationTimestamp=at(900)),
+    "status": {
+        "conditions": [{"type": each, "status": "True"} for each in ("Launched", "Registered")]
+    },
+}
 
 NODE_CASES = [
     ("node-on-its-way", world(pool(), nodeclaims=[STARTED]), "kubectl get nodeclaim h100-x7k2p"),
+    ("node-not-initialized", world(pool(), nodeclaims=[JOINED]), "describe nodeclaim h100-x7k2p"),
     ("node-group-at-max", AT_MAX, "Raise the group's maximum"),
     ("autoscaler-unhealthy", IN_BACKOFF, "kubectl get configmap"),
     ("node-pool-refuses", TOLERATED, '"key": "nvidia.com/gpu"'),

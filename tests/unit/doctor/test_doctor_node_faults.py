@@ -6,11 +6,13 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-from clusters import both, cluster, roots_of
+from clusters import GPU, both, cluster, node, roots_of, status_map
 from cures import cured
-from fault_cases import FAULTS
+from fault_cases import FAULTS, FULL_GROUP, ON_GPUS, autoscaled, claim, refused, true
+from node_cases import TAINT, UNTOLERATED, WAITS, event, false, pool, refuses, world
 from reported_cases import REPORTED
-from workload_cases import at
+from room_cases import gated
+from workload_cases import at, pending, pods, wanting
 
 ALL = [*FAULTS.values(), *REPORTED]
 AGES = pytest.mark.parametrize("later_s", [0, 17 * 60], ids=["at-once", "after-17-minutes"])
@@ -34,6 +36,18 @@ def words(finding):
     )
 
 
+def roots(**objects):
+    return roots_of(cluster(**objects))
+
+
+def of_two_pools(**more):
+    """A pod that two NodePools may take, of which one is at its limit."""
+    waits = pending(WAITS, **wanting(GPU))
+    full = pool("full", limits={GPU: "2"}, resources={GPU: "2"})
+    here = node(labels={**ON_GPUS, "karpenter.sh/nodepool": "full"})
+    return {"nodes": [here], **pods(waits), "nodepools": [full, pool("open")], **more}
+
+
 @AGES
 @pytest.mark.parametrize("case", ALL, ids=lambda case: case.source)
 def test_a_fault_is_named_with_what_is_right_about_it(case, later_s):
@@ -50,3 +64,97 @@ def test_a_fault_is_named_with_what_is_right_about_it(case, later_s):
 def test_the_printed_command_ends_the_fault(case):
     command = roots_of(cluster(**case.objects))[case.check].fix.command
     assert case.check not in roots_of(cluster(**cured(case.objects, command)))
+
+
+# What is over, and what another pool gives
+
+
+def test_a_limit_is_no_fault_while_another_pool_is_open():
+    assert roots(**of_two_pools()) == {}
+    kept_off = pool("open", taints=[TAINT])
+    both_shut = of_two_pools(nodepools=[of_two_pools()["nodepools"][0], kept_off])
+    assert "node-pool-limit" in roots(**both_shut)
+
+
+def test_what_was_said_long_ago_does_not_count():
+    said = f'incompatible with nodepool "h100", {UNTOLERATED}'
+    old = {"scheduling-events": [event(f"Failed to schedule pod, {said}", age_s=3000)]}
+    assert roots(**world(pool(), **old)) == {}
+    assert "node-pool-refuses" in roots(**world(pool(), **refuses(UNTOLERATED)))
+
+
+def test_what_was_said_before_the_node_was_asked_for_does_not_count():
+    asked = claim(true("Launched"), age_s=5)
+    found = roots(
+        **world(pool(), nodeclaims=[asked], **refuses("no instance type has enough resources"))
+    )
+    assert found.keys() == {"node-on-its-way"}
+
+
+def test_a_taint_of_the_pool_is_named_without_a_word_of_karpenter():
+    found = roots(**world(pool(taints=[TAINT])))["node-pool-refuses"]
+    assert "does not tolerate the taint nvidia.com/gpu=true:NoSchedule" in found.what
+    assert "kubectl patch deployment web" in found.fix.command
+
+
+def test_a_gated_pod_is_not_judged_by_pools():
+    waits = gated("example.com/queue")
+    waits["spec"]["priority"] = -20
+    found = roots(**pods(waits), nodepools=[pool(taints=[TAINT])])
+    assert found.keys() == {"pod-gated"}
+    found = roots(**pods(waits), **{"autoscaler-status": status_map(FULL_GROUP)})
+    assert found.keys() == {"pod-gated"}
+
+
+# Cluster Autoscaler
+
+
+def triggered(age_s):
+    said = "pod triggered scale-up: [{gpus-a 2->3 (max: 5)}]"
+    return [event(said, reason="TriggeredScaleUp", age_s=age_s)]
+
+
+def test_a_node_that_cluster_autoscaler_asked_for_is_on_its_way():
+    asked = {**autoscaled(), "scale-ups": triggered(120)}
+    found = roots(**asked)
+    assert found.keys() == {"node-on-its-way"}
+    assert "group gpus-a for 1 pod since 120 s" in found["node-on-its-way"].what
+    earlier = [{**refused("1 max node group size reached")[0], "lastTimestamp": at(300)}]
+    assert roots(**{**asked, "events": earlier}).keys() == {"node-on-its-way"}
+    # The node did not come, and it was asked for again.
+    assert "node-group-at-max" in roots(
+        **{**asked, "events": refused("1 max node group size reached")}
+    )
+
+
+def test_what_cluster_autoscaler_refuses_karpenter_may_give():
+    waits = autoscaled("1 max node group size reached")
+    assert roots(**{**waits, "nodepools": [pool()]}) == {}
+    assert "node-group-at-max" in roots(**{**waits, "nodepools": [pool(taints=[TAINT])]})
+
+
+@pytest.mark.parametrize("text", ["kubernetes.io/a", "dedicated: team"])
+def test_a_pools_taint_that_is_not_of_gpus_is_not_advised_to_be_tolerated(text):
+    found = roots(
+        **autoscaled(f"1 Insufficient {GPU}", f"1 node(s) had untolerated taint {{{text}}}")
+    )
+    assert "pool-taint-not-tolerated" not in found
+    assert "template-without-gpu" in found
+
+
+# Nodes of Karpenter's that don't become ready
+
+
+@pytest.mark.parametrize(("age_s", "is_told"), [(500, False), (700, True)])
+def test_a_node_that_takes_no_pods_is_named_after_ten_minutes(age_s, is_told):
+    stuck = claim(
+        true("Launched"),
+        true("Registered"),
+        false("Initialized", "StartupTaintsExist", 'StartupTaint "a/b:NoSchedule" still exists'),
+        age_s=age_s,
+        status={"nodeName": "karp-1"},
+    )
+    found = roots(**world(pool(), nodeclaims=[stuck]))
+    assert ("node-not-initialized" in found) is is_told
+    if is_told:
+        assert 'StartupTaint "a/b:NoSchedule" still exists' in found["node-not-initialized"].what

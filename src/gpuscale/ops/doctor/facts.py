@@ -342,6 +342,11 @@ def unplaced_pods(snapshot: Snapshot) -> tuple[Fields, ...]:
     )
 
 
+def is_gated(pod: Fields) -> bool:
+    """Return whether a scheduling gate keeps a pod from schedulers and autoscalers."""
+    return any(True for _ in pod.child("spec").items("schedulingGates"))
+
+
 def why_waiting(pod: Fields) -> str:
     """Return the scheduler's message about a pod."""
     listed = pod.child("status").items("conditions")

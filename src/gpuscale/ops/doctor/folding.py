@@ -35,7 +35,7 @@ _OF_GPUS = frozenset({"no-node-agent", "pod-is-exported-pod", *_SERIES, *_AGENTS
 """What can be behind values of GPUs alone."""
 _NODES = (
     *("no-allocatable-gpu", "no-device-plugin", "device-plugin-not-ready", "gpus-unhealthy"),
-    *("gpu-node-unlabelled", "clock-skew"),
+    *("gpu-node-unlabelled", "clock-skew", "node-not-initialized"),
 )
 _ROOM = ("no-node-autoscaler", "pods-wait-long", "no-gpu-nodes")
 _NO_NODE_COMES = (
@@ -73,10 +73,11 @@ CAUSES: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
             "no-device-plugin",
             "no-allocatable-gpu",
         ),
-        ("node-without-agent", "fewer-gpus-read", *_ROOM, "rollout-stuck"),
+        ("node-without-agent", "fewer-gpus-read", *_ROOM, "rollout-stuck", "node-not-initialized"),
     ),
     (("gpu-node-unlabelled",), ("node-without-agent", *_VALUES)),
     (("gpu-node-cordoned",), ("nodes-cordoned",)),
+    (("node-not-initialized",), ("gpu-node-out-of-use",)),
     (("gpu-node-out-of-use",), ("no-node-yet",)),
     (("taint-not-tolerated",), (*_ROOM, *_VALUES, "rollout-stuck")),
     (("no-node-agent",), (*_SERIES, *_SERVED, *_VALUES)),

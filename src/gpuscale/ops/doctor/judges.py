@@ -76,6 +76,7 @@ KINDS = (
         (AUTOSCALER,),
     ),
     Listed("events", "/api/v1/events", "events", (CAPACITY,), "reason=NotTriggerScaleUp"),
+    Listed("scale-ups", "/api/v1/events", "events", (CAPACITY,), "reason=TriggeredScaleUp"),
     Listed("refusals", "/api/v1/events", "events", (WORKLOAD,), "reason=FailedCreate"),
     Listed("preemptions", "/api/v1/events", "events", (WORKLOAD,), "reason=Preempted"),
     Listed(

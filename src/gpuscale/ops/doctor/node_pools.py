@@ -35,7 +35,8 @@ from gpuscale.ops.doctor.snapshot import Snapshot
 MAX_WAIT_MS = 900_000
 """Cluster Autoscaler's --max-node-provision-time; an A100 node on AKS takes about 14 minutes."""
 RECENT_MS = 900_000
-"""How long a cloud's refusal is told after it was given."""
+"""How long what an autoscaler or a cloud said counts."""
+_SCALE_UP = re.compile(r"triggered scale-up: \[\{(?P<group>\S+) \d+->\d+")
 _OLD_GROUP = re.compile(
     r"Name:\s+(?P<name>\S+)\s.*?cloudProviderTarget=(?P<target>\d+) \(minSize=\d+, maxSize=(?P<most>\d+)\)"
     r".*?ScaleUp:\s+(?P<up>\w+)",
@@ -196,11 +197,14 @@ def _coming(snapshot: Snapshot) -> Mapping[str, Sequence[ComingNode]]:
 def verdict_of(snapshot: Snapshot, pod: Fields) -> Verdict:
     """Return whether a node comes for a pod that no node takes now."""
     spec, name = facts.spec_of(pod), facts.full_name(pod)
-    said = (*karpenters_words(snapshot).get(name, ()), *refusals(snapshot).get(name, ()))
-    verdict = verdict_for(snapshot, DistinctSpec.of(spec), said)
-    has_group = bool(snapshot.all("autoscaler-status"))
-    is_open = verdict.outlook is Outlook.UNKNOWN and has_group and not snapshot.all("nodepools")
-    return Verdict(Outlook.EXPECTED) if is_open else verdict
+    node = scale_ups(snapshot).get(name)
+    if node is not None:
+        return Verdict(Outlook.COMING, (node.name,), node)
+    verdict = verdict_for(snapshot, DistinctSpec.of(spec), karpenters_words(snapshot).get(name, ()))
+    if verdict.pools or not snapshot.all("autoscaler-status"):
+        return verdict
+    refused = refusals(snapshot).get(name)
+    return Verdict(Outlook.EXPECTED) if refused is None else judge(spec, (), refused)
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +227,7 @@ class DistinctSpec:
 
 @once
 def verdict_for(snapshot: Snapshot, of: DistinctSpec, said: tuple[Reason, ...]) -> Verdict:
-    """Return whether a node comes for pods that ask the same, by NodePools and what was said of them."""
+    """Return whether a NodePool makes a node for pods that ask the same."""
     labels = tuple(of.spec.node_selector.items())
     return judge(of.spec, _facts_with(snapshot, labels), said)
 
@@ -280,21 +284,57 @@ def may_come(snapshot: Snapshot, pod: Fields) -> bool:
 @once
 def refusals(snapshot: Snapshot) -> Mapping[str, tuple[Reason, ...]]:
     """Return Cluster Autoscaler's reasons for adding no node, by pod as `namespace/name`."""
-    return {pod: cluster_autoscalers_reasons(said) for pod, said in _by_pod(snapshot, "events")}
+    return {
+        pod: cluster_autoscalers_reasons(said)
+        for pod, (said, _) in _last_words(snapshot).items()
+        if _SCALE_UP.search(said) is None
+    }
+
+
+@once
+def scale_ups(snapshot: Snapshot) -> Mapping[str, ComingNode]:
+    """Return the node groups that Cluster Autoscaler grows, by the pod that it does so for."""
+    return {
+        pod: ComingNode(found["group"], at_ms)
+        for pod, (said, at_ms) in _last_words(snapshot).items()
+        if (found := _SCALE_UP.search(said)) is not None
+    }
+
+
+@once
+def _last_words(snapshot: Snapshot) -> Mapping[str, tuple[str, int]]:
+    """Return Cluster Autoscaler's last message about each pod, and its time."""
+    found: dict[str, tuple[str, int]] = {}
+    for plural in ("scale-ups", "events"):
+        for pod, said, at_ms in _by_pod(snapshot, plural):
+            if pod not in found or at_ms >= found[pod][1]:
+                found[pod] = (said, at_ms)
+    return found
 
 
 @once
 def karpenters_words(snapshot: Snapshot) -> Mapping[str, tuple[Reason, ...]]:
     """Return Karpenter's reasons for adding no node, by pod as `namespace/name`."""
-    said = _by_pod(snapshot, "scheduling-events")
-    return {pod: found for pod, each in said if (found := karpenters_reasons(each))}
+    asked_ms = {
+        pool: max(each.since_ms for each in nodes) for pool, nodes in _coming(snapshot).items()
+    }
+    found = {}
+    for pod, said, at_ms in _by_pod(snapshot, "scheduling-events"):
+        # What a pool could not give it may have asked for since.
+        reasons = [
+            each for each in karpenters_reasons(said) if asked_ms.get(each.pool, at_ms) <= at_ms
+        ]
+        if reasons:
+            found[pod] = tuple(reasons)
+    return found
 
 
-def _by_pod(snapshot: Snapshot, plural: str) -> Iterator[tuple[str, str]]:
-    """Yield the pod and message of events, newest last."""
+def _by_pod(snapshot: Snapshot, plural: str) -> Iterator[tuple[str, str, int]]:
+    """Yield the pod, message and time of recent events, newest last; autoscalers repeat what still holds."""
     for event in sorted(snapshot.all(plural), key=_at_ms):
-        about = facts.service_fields(event.child("involvedObject"))
-        yield facts.full_name(about), event.text("message")
+        if snapshot.now_ms - _at_ms(event) <= RECENT_MS or not _at_ms(event):
+            about = facts.service_fields(event.child("involvedObject"))
+            yield facts.full_name(about), event.text("message"), _at_ms(event)
 
 
 def _at_ms(event: Fields) -> int:

@@ -157,7 +157,9 @@ def obstacle(spec: PodSpec, pool: PoolFacts) -> Reason | None:
         )
         for term in terms
     ):
-        return Reason(Why.LABEL, pool.name, text="required node affinity")
+        return Reason(
+            Why.LABEL, pool.name, text="its nodes don't match the pod's required node affinity"
+        )
     if pool.fault:
         return Reason(Why.NOT_READY, pool.name, pool.fault)
     asks = {**pod_requests(spec), "nodes": NANO}

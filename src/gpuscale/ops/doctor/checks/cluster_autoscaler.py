@@ -19,7 +19,7 @@ from gpuscale.ops.doctor.checks.nodes import tolerate
 from gpuscale.ops.doctor.checks.workload_subjects import Key, about, key_of, subjects
 from gpuscale.ops.doctor.facts import once
 from gpuscale.ops.doctor.judges import CAPACITY, ClusterFinding
-from gpuscale.ops.doctor.node_pools import NodeGroupStatus, node_groups, refusals
+from gpuscale.ops.doctor.node_pools import NodeGroupStatus, node_groups, refusals, verdict_of
 from gpuscale.ops.doctor.snapshot import Snapshot
 from gpuscale.ops.providers import BUILT_IN
 
@@ -97,7 +97,7 @@ def cluster_autoscaler_findings(snapshot: Snapshot) -> Iterator[ClusterFinding]:
     for pod in facts.waiting_pods(snapshot):
         said = refusals(snapshot).get(facts.full_name(pod), ())
         key = key_of(snapshot, pod)
-        if (key, said) not in reported:
+        if (key, said) not in reported and not verdict_of(snapshot, pod).pools:
             reported.add((key, said))
             yield from _refused(snapshot, key, pod, said)
 
@@ -172,7 +172,8 @@ def _tainted(snapshot: Snapshot, key: Key, reason: Reason, evidence: str) -> Clu
 def is_expendable(snapshot: Snapshot, pod: Fields) -> bool:
     """Return whether Cluster Autoscaler, if it is there, makes no node for a pod of this priority."""
     priority = pod.child("spec").integer("priority", 0) or 0
-    return bool(snapshot.all("autoscaler-status")) and priority < _cutoff(snapshot)
+    is_seen = bool(snapshot.all("autoscaler-status")) and not facts.is_gated(pod)
+    return is_seen and priority < _cutoff(snapshot)
 
 
 @once

@@ -29,7 +29,9 @@ from gpuscale.ops.doctor.node_pools import (
     karpenters_words,
     launched_claims,
     pools_with,
+    scale_ups,
     verdict_for,
+    verdict_of,
 )
 from gpuscale.ops.doctor.snapshot import Snapshot
 
@@ -66,6 +68,12 @@ NODE_NOT_REGISTERED = KARPENTER_CHECKS.add(
     "See the machine's console: image, user data, network, and the right to join.",
 )
 
+NODE_NOT_INITIALIZED = KARPENTER_CHECKS.add(
+    "node-not-initialized",
+    Severity.WARNING,
+    "A node of Karpenter's that joined, and that takes no pods after 10 minutes.",
+    "See to what its condition Initialized names; Karpenter gives such a node up never.",
+)
 NODE_ON_ITS_WAY = KARPENTER_CHECKS.add(
     "node-on-its-way",
     Severity.NOTE,
@@ -85,7 +93,9 @@ CONSOLIDATION_TOO_FAST = KARPENTER_CHECKS.add(
     "Raise consolidateAfter above the pods' start, or give the NodePool a budget.",
 )
 
+_NO_NODE = (Outlook.NEVER, Outlook.LATER)
 _UNREGISTERED_MS = 300_000
+_UNINITIALIZED_MS = 600_000
 _SLOW_START_MS = 300_000
 _MOST_POOLS = 5
 """Named in one finding."""
@@ -125,12 +135,15 @@ def waiting_for(snapshot: Snapshot) -> Mapping[str, Sequence[Labels]]:
 def _pools(snapshot: Snapshot) -> Iterator[ClusterFinding]:
     waiting, pods = waiting_for(snapshot), _waiting_by_choice(snapshot)
     for pool in snapshot.all("nodepools"):
-        groups = [pods[choice] for choice in waiting.get(facts.name(pool), ())]
-        if not groups:
+        choices = waiting.get(facts.name(pool), ())
+        if not choices:
             continue
-        count, first = sum(map(len, groups)), groups[0][0]
+        count, first = sum(len(pods[each]) for each in choices), pods[choices[0]][0]
         yield from _not_ready(snapshot, pool, count)
-        for key, used, most in _reached(snapshot, pool):
+        # Another pool may serve them.
+        stuck = [each for each in choices if each in _without_a_node(snapshot)]
+        count = sum(len(pods[each]) for each in stuck)
+        for key, used, most in _reached(snapshot, pool) if stuck else ():
             yield NODE_POOL_LIMIT.found(
                 f"nodepool/{facts.name(pool)}",
                 f"Its limit of {most} {key} leaves no room with {used} in use; {counted(count, 'pod')} "
@@ -138,6 +151,16 @@ def _pools(snapshot: Snapshot) -> Iterator[ClusterFinding]:
                 f"{facts.full_name(first)}: {facts.why_waiting(first)}",
                 Fix(NODE_POOL_LIMIT.fix, f"kubectl get nodepool {facts.name(pool)} -o yaml"),
             )
+
+
+@once
+def _without_a_node(snapshot: Snapshot) -> frozenset[Labels]:
+    """Return the node selectors with a pod that no pool makes a node for."""
+    return frozenset(
+        choice
+        for choice, pods in _waiting_by_choice(snapshot).items()
+        if any(verdict_of(snapshot, each).outlook in _NO_NODE for each in pods)
+    )
 
 
 def _reached(snapshot: Snapshot, pool: Fields) -> Sequence[tuple[str, Quantity, Quantity]]:
@@ -231,10 +254,15 @@ def _failed_claims(snapshot: Snapshot) -> Iterator[ClusterFinding]:
 
 
 def _unregistered(snapshot: Snapshot) -> Iterator[ClusterFinding]:
+    """Yield the machines that have not become nodes for pods in time."""
     for claim in launched_claims(snapshot):
         since_ms = claim.child("metadata").time_ms("creationTimestamp")
         age_ms = 0 if since_ms is None else snapshot.now_ms - since_ms
-        if facts.condition(claim, "Registered") == "True" or age_ms < _UNREGISTERED_MS:
+        if facts.condition(claim, "Registered") == "True":
+            if age_ms >= _UNINITIALIZED_MS:
+                yield _uninitialized(claim, age_ms)
+            continue
+        if age_ms < _UNREGISTERED_MS:
             continue
         name, given = facts.name(claim), facts.labels(claim)
         of_type = given.get("node.kubernetes.io/instance-type", "")
@@ -249,6 +277,17 @@ def _unregistered(snapshot: Snapshot) -> Iterator[ClusterFinding]:
                 f"kubectl describe nodeclaim {name}",
             ),
         )
+
+
+def _uninitialized(claim: Fields, age_ms: int) -> ClusterFinding:
+    name, node = facts.name(claim), claim.child("status").text("nodeName")
+    said = next(false_conditions(claim), "no condition says why")
+    return NODE_NOT_INITIALIZED.found(
+        f"node/{node}" if node else f"nodeclaim/{name}",
+        f"The node of NodeClaim {name} is there since {age_ms // 60_000} min and takes no pods: {said}.",
+        said,
+        Fix(NODE_NOT_INITIALIZED.fix, f"kubectl describe nodeclaim {name}"),
+    )
 
 
 def _coming(snapshot: Snapshot) -> Iterator[ClusterFinding]:
@@ -394,6 +433,8 @@ def _words(snapshot: Snapshot) -> Iterator[ClusterFinding]:
     reported: set[str] = set()
     for pod in facts.unplaced_pods(snapshot) if snapshot.all("nodepools") else ():
         said = karpenters_words(snapshot).get(facts.full_name(pod), ())
+        if facts.is_gated(pod) or facts.full_name(pod) in scale_ups(snapshot):
+            continue
         meant = _meant(snapshot, DistinctSpec.of(facts.spec_of(pod)), said)
         where = about(key_of(snapshot, pod))
         if not meant or where in reported:

@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 
 from gpuscale.base.findings import Checks, Fix
+from gpuscale.base.objects.fields import Fields
+from gpuscale.base.words import counted
 from gpuscale.hpa.cluster.verdicts import Outlook
 from gpuscale.ops.doctor import facts
 from gpuscale.ops.doctor.checks.cluster_autoscaler import (
@@ -22,11 +24,15 @@ from gpuscale.ops.doctor.node_pools import (
     karpenters_words,
     node_groups,
     refusals,
+    scale_ups,
     verdict_of,
 )
 from gpuscale.ops.doctor.snapshot import Snapshot
 
 NODE_AUTOSCALER_CHECKS = Checks(CAPACITY, including=(CLUSTER_AUTOSCALER_CHECKS, KARPENTER_CHECKS))
+
+
+_STATUS = "kubectl get configmap -n kube-system cluster-autoscaler-status -o yaml"
 
 
 def node_autoscaler_findings(snapshot: Snapshot) -> Iterator[ClusterFinding]:
@@ -37,7 +43,23 @@ def node_autoscaler_findings(snapshot: Snapshot) -> Iterator[ClusterFinding]:
 
 
 def _growing(snapshot: Snapshot) -> Iterator[ClusterFinding]:
-    """Yield Cluster Autoscaler's groups that grow while pods wait that it has not refused."""
+    """Yield Cluster Autoscaler's groups that grow for pods that wait, by its events or by its status."""
+    by_group: dict[str, list[Fields]] = {}
+    for pod in facts.waiting_pods(snapshot):
+        if (node := scale_ups(snapshot).get(facts.full_name(pod))) is not None:
+            by_group.setdefault(node.name, []).append(pod)
+    for name, pods in by_group.items():
+        first = facts.full_name(pods[0])
+        age_s = (snapshot.now_ms - scale_ups(snapshot)[first].since_ms) // 1000
+        yield NODE_ON_ITS_WAY.found(
+            f"pod/{first}",
+            f"Cluster Autoscaler adds nodes to group {name} for {counted(len(pods), 'pod')} since "
+            f"{age_s} s.",
+            facts.why_waiting(pods[0]),
+            Fix(NODE_ON_ITS_WAY.fix, _STATUS),
+        )
+    if by_group:
+        return
     waiting = [
         pod
         for pod in facts.waiting_pods(snapshot)
@@ -50,10 +72,7 @@ def _growing(snapshot: Snapshot) -> Iterator[ClusterFinding]:
                 f"Cluster Autoscaler adds nodes to group {group.name}, to {group.target} of {group.most}.",
                 f"scaleUp: InProgress since {group.since}; {facts.full_name(waiting[0])}: "
                 f"{facts.why_waiting(waiting[0])}",
-                Fix(
-                    NODE_ON_ITS_WAY.fix,
-                    "kubectl get configmap -n kube-system cluster-autoscaler-status -o yaml",
-                ),
+                Fix(NODE_ON_ITS_WAY.fix, _STATUS),
             )
 
 
