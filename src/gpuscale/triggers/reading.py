@@ -4,6 +4,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 
+from gpuscale.base.cron import check_expression
 from gpuscale.base.documents.validation import SUBDOMAIN_PATTERN
 from gpuscale.base.words import closest
 from gpuscale.hpa.terms import UNITS, MetricUnit, unit_fault
@@ -12,7 +13,7 @@ from gpuscale.triggers.credit import DEFAULT_DRAIN_S
 from gpuscale.triggers.keys import MAX_TARGET, KeyReader, Note
 from gpuscale.triggers.policy_keys import POLICY_KEYS, PolicyCheck, any_policy, read_policy
 from gpuscale.triggers.presets import PRESETS, wake_query
-from gpuscale.triggers.schedule import check_expression, check_timezone
+from gpuscale.triggers.schedule import check_timezone
 from gpuscale.triggers.trigger import (
     DEFAULT_HOLD_S,
     Aggregation,

@@ -5,7 +5,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from gpuscale.triggers.schedule import awake, check_expression
+from gpuscale.base.cron import check_expression
+from gpuscale.triggers.schedule import awake
 from gpuscale.triggers.trigger import WakeSchedule
 
 

@@ -6,11 +6,12 @@ Source: KEDA v2.21 pkg/scalers/cron_scaler.go.
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from gpuscale.base.cron import check_expression
 from gpuscale.base.objects.hpa import MetricSpec
 from gpuscale.base.quantity import Quantity
 from gpuscale.triggers.keda.metadata import TriggerMetadata
 from gpuscale.triggers.keda.scalers import ScalerReading, external_metric
-from gpuscale.triggers.schedule import awake, check_expression, check_timezone
+from gpuscale.triggers.schedule import awake, check_timezone
 from gpuscale.triggers.trigger import WakeSchedule
 
 _LETTERS = {" ": "", "*": "x", "/": "Sl", "?": "Qm", ",": "Cm"}
