@@ -75,13 +75,13 @@ cluster-tools: $(VENV)/.dev ## build etcd, Kubernetes and prometheus-adapter, fe
 keda-tools: $(VENV)/.dev ## build KEDA's programs too, for the tests with KEDA (8 min or more, once)
 	@$(BIN)/python -m gpuscale_testing.tools build keda-operator keda-adapter keda-webhooks keda
 
-node-tools: $(VENV)/.dev ## build what judges our placement, kube-scheduler's own plugins, for the tests of nodes (2 min, once)
-	@$(BIN)/python -m gpuscale_testing.tools build scheduler-judge
+node-tools: $(VENV)/.dev ## build what judges us on nodes: kube-scheduler's own plugins and Karpenter's own code (7 min, once)
+	@$(BIN)/python -m gpuscale_testing.tools build scheduler-judge karpenter-judge
 
 test-cluster: $(VENV)/.dev cluster-tools ## the tests on a real control plane
 	@$(BIN)/python tools/suite.py -n 4 --dist loadfile -m cluster tests/cluster
 
-test-nodes: $(VENV)/.dev node-tools ## placement, 300 generated cases beside kube-scheduler's own plugins
+test-nodes: $(VENV)/.dev node-tools ## placement and node autoscalers, generated cases beside kube-scheduler's and Karpenter's own code
 	@$(BIN)/python -m pytest -n 0 -q tests/conformance/nodes
 
 test-keda: $(VENV)/.dev cluster-tools keda-tools ## 200 random crashes in a loop with KEDA (15 min); writes benchmarks/results/keda_faults.json

@@ -106,6 +106,8 @@ def test_what_is_built_apart_has_a_command_that_names_it(tmp_path: Path) -> None
     reason = toolset.missing(toolset.KEDA, {"GPUSCALE_TOOLS": str(tmp_path)})
     programs = "keda-operator keda-adapter keda-webhooks"
     assert reason.endswith(f"once with `python -m gpuscale_testing.tools build {programs}`")
+    judge = toolset.missing(["karpenter-judge"], {"GPUSCALE_TOOLS": str(tmp_path)})
+    assert judge.endswith("once with `python -m gpuscale_testing.tools build karpenter-judge`")
 
 
 def test_a_build_without_names_leaves_out_what_is_built_apart(

@@ -30,8 +30,11 @@ def find_go(need: str, otherwise: str = "") -> str:
 
 
 def go_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return an environment without cgo and outside any Go workspace."""
-    return {**environment, "CGO_ENABLED": "0", "GOWORK": "off"}
+    """Return an environment without cgo and outside any Go workspace.
+
+    A module that needs a newer release of Go gets it as a module, too.
+    """
+    return {**environment, "CGO_ENABLED": "0", "GOTOOLCHAIN": "auto", "GOWORK": "off"}
 
 
 def go_error(failed: str, output: str) -> UnavailableError | UpstreamError:
