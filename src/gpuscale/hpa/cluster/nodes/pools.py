@@ -141,6 +141,8 @@ class ScaleUp:
     """Names of those that will do; the cheapest that can be had is taken. Empty: any of the pool."""
     offerings: tuple[Offering, ...] = ()
     """Those that will do; empty: any."""
+    replaces: tuple[str, ...] = ()
+    """Nodes that take no new pods from now on, and will be removed once the new one is ready."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,89 @@
+"""What a class of equal pods asks of a node."""
+
+from dataclasses import dataclass, field
+
+from gpuscale.base.objects.nodes import Taint
+from gpuscale.base.objects.pods import PodSpec, Toleration
+from gpuscale.hpa.cluster.nodes.karpenter.requirements import (
+    Requirements,
+    Values,
+    all_of,
+    exactly,
+    values_of,
+)
+from gpuscale.hpa.cluster.scheduling.fit import tolerates
+from gpuscale.hpa.cluster.scheduling.resources import pod_requests
+
+_PREFERRED = "PreferNoSchedule"
+MATCH_FIELDS = "ignoring pod, node selector term with matchFields is not supported"
+
+
+@dataclass(slots=True, eq=False)
+class Ask:
+    """One of the alternatives that pods of a class would be content with."""
+
+    requests: tuple[tuple[str, int], ...]
+    """Of those resources that it asks for at all, nano-units."""
+    requirements: Requirements
+    tolerations: tuple[Toleration, ...]
+    found: list[int] = field(default_factory=list)
+    """Existing nodes that had room for one before any was placed, in their order."""
+    scanned: int = 0
+    """How many of the existing nodes were looked at for it."""
+
+    def untolerated(self, taints: tuple[Taint, ...]) -> list[Taint]:
+        """Return the taints that keep its pods away; unlike for the scheduler, preferences do too."""
+        return [taint for taint in taints if not any(tolerates(t, taint) for t in self.tolerations)]
+
+
+@dataclass(slots=True, eq=False)
+class PodClass:
+    """Pods that ask for the same, with the same alternatives."""
+
+    asks: tuple[Ask, ...]
+    """In the order in which they are tried; empty where Karpenter ignores such pods."""
+    size: tuple[int, int]
+    """By which large ones come first: CPU and memory, negative."""
+
+
+class PodClasses:
+    """The classes of pods, each met once.
+
+    Args:
+        tolerate_preferences: a pool has a taint that only prefers pods to stay away; then each pod tolerates
+            such taints in the end.
+    """
+
+    def __init__(self, *, tolerate_preferences: bool) -> None:
+        self._tolerate_preferences = tolerate_preferences
+        self._by_spec: dict[int, tuple[PodSpec, PodClass]] = {}
+        """By the identity of a spec; the spec is kept so that no other gets its number."""
+        self._by_content: dict[object, PodClass] = {}
+
+    def of(self, spec: PodSpec) -> PodClass:
+        """Return the class of a pod's spec."""
+        known = self._by_spec.get(id(spec))
+        if known is None:
+            requests = tuple(sorted(pod_requests(spec).items()))
+            selector = tuple(sorted(spec.node_selector.items()))
+            content = (requests, selector, spec.required_node_terms, spec.tolerations)
+            kind = self._by_content.get(content)
+            if kind is None:
+                kind = self._by_content[content] = self._class(spec, dict(requests))
+            known = self._by_spec[id(spec)] = spec, kind
+        return known[1]
+
+    def _class(self, spec: PodSpec, requests: dict[str, int]) -> PodClass:
+        selected = exactly(spec.node_selector).values()
+        terms: list[tuple[Values, ...]] = [()]
+        if spec.required_node_terms:
+            terms = [tuple(map(values_of, each.labels)) for each in spec.required_node_terms]
+            if any(each.names for each in spec.required_node_terms):
+                return PodClass((), (0, 0))
+        wanted = tuple((name, amount) for name, amount in requests.items() if amount)
+        asks = [Ask(wanted, all_of((*selected, *term)), spec.tolerations) for term in terms]
+        content = Toleration(operator="Exists", effect=_PREFERRED)
+        if self._tolerate_preferences and content not in spec.tolerations:
+            last = asks[-1]
+            asks.append(Ask(wanted, last.requirements, (*last.tolerations, content)))
+        return PodClass(tuple(asks), (-requests.get("cpu", 0), -requests.get("memory", 0)))

@@ -1,0 +1,284 @@
+"""Nodes that a solve would buy: pools as Karpenter sees them, and what a claim may still become.
+
+Source: Karpenter 1.15 pkg/controllers/provisioning/scheduling (nodeclaim.go, nodeclaimtemplate.go),
+pkg/cloudprovider/types.go.
+"""
+
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from gpuscale.base.objects.requests import amounts_of, plus
+from gpuscale.base.quantity import Format, Quantity
+from gpuscale.hpa.cluster.nodes.karpenter.asking import Ask
+from gpuscale.hpa.cluster.nodes.karpenter.requirements import (
+    HOSTNAME,
+    INSTANCE_TYPE,
+    NODE_POOL,
+    Requirements,
+    Values,
+    agree,
+    all_of,
+    exactly,
+    incompatibility,
+    values_of,
+)
+from gpuscale.hpa.cluster.nodes.pools import (
+    CAPACITY_TYPE,
+    ZONE,
+    InstanceType,
+    NodePool,
+    Offering,
+)
+
+CAPACITY_TYPES = ("reserved", "spot", "on-demand")
+"""Where several will do, providers take the first of them."""
+MAX_TYPES = 600
+"""That a claim names at most; the cheapest."""
+_WELL_KNOWN = (
+    NODE_POOL,
+    ZONE,
+    "topology.kubernetes.io/region",
+    INSTANCE_TYPE,
+    "kubernetes.io/arch",
+    "kubernetes.io/os",
+    CAPACITY_TYPE,
+    "node.kubernetes.io/windows-build",
+)
+_ENDLESS = 1 << 80
+
+
+def room_of(allocatable: Mapping[str, Quantity]) -> dict[str, int]:
+    """Return what a node offers, nano-units; any number of pods where none is said."""
+    return {"pods": _ENDLESS, **amounts_of(allocatable)}
+
+
+@dataclass(slots=True, eq=False)
+class Sold:
+    """One way to have an instance type."""
+
+    offering: Offering
+    requirements: Requirements
+    price: float
+    """0 where none is known: then nothing is saved by it."""
+
+
+@dataclass(slots=True, eq=False)
+class Shape:
+    """An instance type as the solver needs it."""
+
+    name: str
+    allocatable: dict[str, int]
+    capacity: dict[str, int]
+    requirements: Requirements
+    sold: tuple[Sold, ...]
+    """Every way, those included that can't be had now."""
+    available: tuple[Sold, ...]
+
+    def price(self, zone: str, capacity_type: str) -> float:
+        """Return what a node had like this costs an hour; 0 where it is not sold so."""
+        for each in self.sold:
+            if (each.offering.zone, each.offering.capacity_type) == (zone, capacity_type):
+                return each.price
+        return 0.0
+
+    def choices(self, requirements: Requirements) -> list[Sold]:
+        """Return the ways to have it that agree with a claim."""
+        return [each for each in self.available if agree(requirements, each.requirements)]
+
+    def cheapest(self, requirements: Requirements) -> float:
+        """Return the lowest price that agrees with a claim."""
+        return min((each.price for each in self.choices(requirements)), default=math.inf)
+
+    def worst_price(self, requirements: Requirements) -> float:
+        """Return the highest price of the kind of capacity that would be launched."""
+        for kind in CAPACITY_TYPES:
+            prices = [
+                each.price
+                for each in self.choices(requirements)
+                if (each.offering.capacity_type or "on-demand") == kind
+            ]
+            if prices:
+                return max(prices)
+        return math.inf
+
+
+def shape_of(kind: InstanceType, is_sold_out: Callable[[str, Offering], bool]) -> Shape:
+    """Return an instance type as the solver needs it.
+
+    Args:
+        kind: the type.
+        is_sold_out: says of a type's name and an offering whether it can't be had now.
+    """
+    sold = tuple(
+        Sold(each, exactly(each.labels), each.price_per_hour or 0.0) for each in kind.offerings
+    )
+    offered: dict[str, set[str]] = {}
+    for each in kind.offerings:
+        for key, value in each.labels.items():
+            offered.setdefault(key, set()).add(value)
+    # A type that is sold once without a zone is sold in all of them.
+    everywhere = {
+        key: Values(key, frozenset(values))
+        for key, values in offered.items()
+        if all(key in each.labels for each in kind.offerings)
+    }
+    labels = {key: value for key, value in kind.labels.items() if key != HOSTNAME}
+    return Shape(
+        kind.name,
+        room_of(kind.allocatable),
+        amounts_of(kind.capacity or kind.allocatable),
+        {**exactly({**labels, INSTANCE_TYPE: kind.name}), **everywhere},
+        sold,
+        tuple(each for each in sold if not is_sold_out(kind.name, each.offering)),
+    )
+
+
+@dataclass(slots=True, eq=False)
+class ClaimState:
+    """A claim between two pods: what it promises, and which types may still become its node.
+
+    Claims that were filled alike share a state, so a pod costs one look at what comes after it.
+    """
+
+    template: "Template"
+    requirements: Requirements
+    shapes: tuple[Shape, ...]
+    requests: Mapping[str, int] = field(default_factory=dict)
+    after: dict[Ask, "ClaimState | None"] = field(default_factory=dict)
+
+    def with_pod(self, ask: Ask) -> "ClaimState | None":
+        """Return the claim with one pod more; None where it can't hold it."""
+        if ask not in self.after:
+            self.after[ask] = self._with_pod(ask)
+        return self.after[ask]
+
+    def _with_pod(self, ask: Ask) -> "ClaimState | None":
+        template = self.template
+        if ask.untolerated(template.pool.taints):
+            return None
+        if incompatibility(self.requirements, ask.requirements, template.well_known):
+            return None
+        requirements = all_of((*self.requirements.values(), *ask.requirements.values()))
+        requests = plus(self.requests, dict(ask.requests))
+        shapes = tuple(each for each in self.shapes if all(_judged(each, requirements, requests)))
+        return ClaimState(template, requirements, shapes, requests) if shapes else None
+
+    def refusal(self, ask: Ask) -> str:
+        """Return why an empty claim can't hold a pod, in Karpenter's words."""
+        pool = self.template.pool
+        if taints := ask.untolerated(pool.taints):
+            return "; ".join(
+                f"did not tolerate taint (taint={each.key}={each.value}:{each.effect})"
+                if each.value
+                else f"did not tolerate taint (taint={each.key}:{each.effect})"
+                for each in taints
+            )
+        if why := incompatibility(self.requirements, ask.requirements, self.template.well_known):
+            return f"incompatible requirements, {why}"
+        requirements = all_of((*self.requirements.values(), *ask.requirements.values()))
+        judged = [_judged(each, requirements, dict(ask.requests)) for each in self.shapes]
+        listed = ", ".join(
+            str(requirements[key]) for key in sorted(requirements) if key != HOSTNAME
+        )
+        return f"{_reason(judged)}, requirements={listed}, resources={_resources(ask)}"
+
+    def cheapest_first(self) -> tuple[Shape, ...]:
+        """Return its types by the lowest price that agrees with it."""
+        by_price = sorted(self.shapes, key=lambda each: each.cheapest(self.requirements))
+        return tuple(by_price[:MAX_TYPES])
+
+
+def _judged(
+    shape: Shape, requirements: Requirements, requests: Mapping[str, int]
+) -> tuple[bool, bool, bool]:
+    """Return whether a type meets the requirements, has the resources, and can be had."""
+    room = shape.allocatable
+    fits = all(amount <= room.get(name, 0) for name, amount in requests.items())
+    can_be_had = any(agree(requirements, each.requirements) for each in shape.available)
+    return agree(requirements, shape.requirements), fits and can_be_had, can_be_had
+
+
+def _reason(judged: Sequence[tuple[bool, bool, bool]]) -> str:
+    met, fits, had = (any(column) for column in zip(*judged, strict=True))
+    missing = [
+        text
+        for found, text in (
+            (met, "met the scheduling requirements"),
+            (fits, "had enough resources"),
+            (had, "had a required offering"),
+        )
+        if not found
+    ]
+    if len(missing) > 1:
+        return f"no instance type {' or '.join(missing)}"
+    if missing:
+        return {
+            "met the scheduling requirements": "no instance type met all requirements",
+            "had enough resources": "no instance type has enough resources",
+            "had a required offering": "no instance type has the required offering",
+        }[missing[0]]
+    if any(a and b and not c for a, b, c in judged):
+        return (
+            "no instance type which met the scheduling requirements and had enough resources, "
+            "had a required offering"
+        )
+    if any(b and c and not a for a, b, c in judged):
+        return (
+            "no instance type which had enough resources and the required offering met the "
+            "scheduling requirements"
+        )
+    if any(a and c and not b for a, b, c in judged):
+        return (
+            "no instance type which met the scheduling requirements and the required offering had the "
+            "required resources"
+        )
+    return "no instance type met the requirements/resources/offering tuple"
+
+
+def _resources(ask: Ask) -> str:
+    texts = {
+        name: str(Quantity(amount, Format.BINARY_SI if name == "memory" else Format.DECIMAL_SI))
+        for name, amount in sorted(ask.requests)
+    }
+    return json.dumps(texts, separators=(",", ":"))
+
+
+class Template:
+    """What each claim of a pool begins with.
+
+    Args:
+        pool: the pool.
+        shapes: its instance types.
+        well_known: labels that pods may ask for without the pool naming them.
+    """
+
+    def __init__(self, pool: NodePool, shapes: Iterable[Shape], well_known: Iterable[str]) -> None:
+        self.pool = pool
+        self.well_known = frozenset((*_WELL_KNOWN, *well_known))
+        labels = {
+            **pool.labels,
+            NODE_POOL: pool.name,
+            "karpenter.sh/registered": "true",
+            "karpenter.sh/initialized": "true",
+        }
+        names = frozenset(kind.name for kind in pool.instance_types)
+        # A pool lists the types that its requirements allow; by their names, where they have some.
+        types = () if "" in names else (Values(INSTANCE_TYPE, names),)
+        self.requirements: Requirements = all_of(
+            (*map(values_of, pool.requirements), *exactly(labels).values(), *types)
+        )
+        self.shapes = tuple(each for each in shapes if all(_judged(each, self.requirements, {})))
+        self._empty: dict[tuple[Shape, ...], ClaimState] = {}
+
+    def empty(self, shapes: tuple[Shape, ...]) -> ClaimState:
+        """Return a claim without pods that may become one of these types."""
+        if shapes not in self._empty:
+            self._empty[shapes] = ClaimState(self, self.requirements, shapes)
+        return self._empty[shapes]
+
+
+def by_weight(pools: Iterable[NodePool]) -> list[NodePool]:
+    """Return pools in the order in which they are tried: by weight, then by name from the end."""
+    return sorted(pools, key=lambda pool: (pool.weight, pool.name), reverse=True)

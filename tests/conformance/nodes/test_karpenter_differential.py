@@ -1,0 +1,304 @@
+"""400 generated clusters, to Karpenter's own code and to the twin: the same nodes bought and removed.
+
+Each has 2 to 7 instance types, 1 to 3 pools with weights, limits, taints and budgets, up to 8 nodes with pods
+and up to 24 pods that wait. Compared are new nodes (pool, types cheapest first, kinds of capacity, number of
+pods), who goes to which existing node, the reason of each pod that is left out in its words, the disruption
+command with its replacements, and why nodes are left alone. Where an answer differs, Karpenter is asked four
+times more: equal candidates are a tie to it only if its own answers differ too. $GPUSCALE_KARPENTER_SEED
+makes others, $GPUSCALE_KARPENTER_CASES another number of them.
+"""
+
+import os
+import random
+from collections import Counter
+
+import pytest
+
+from gpuscale.base.objects.disruption_budgets import PodDisruptionBudget
+from gpuscale.base.objects.meta import ObjectMeta, OwnerReference
+from gpuscale.base.objects.nodes import Taint
+from gpuscale.base.objects.pods import Container, NodeSelectorTerm, Pod, PodSpec, Toleration
+from gpuscale.base.objects.selectors import Operator, Requirement, selector_of_labels
+from gpuscale.base.quantity import parse_quantity
+from gpuscale.hpa.cluster.nodes import (
+    AutoscalerSettings,
+    InstanceType,
+    NodePool,
+    NodeRequest,
+    Offering,
+    PoolNode,
+)
+from gpuscale.hpa.cluster.nodes.pools import Disruption, DisruptionBudget
+from gpuscale.hpa.cluster.scheduling import node_state
+from karpenter_judge import NOW_MS, Answer, decided, judged, need_judge, running
+
+CASES = int(os.environ.get("GPUSCALE_KARPENTER_CASES", "400"))
+SEED = int(os.environ.get("GPUSCALE_KARPENTER_SEED", "0"))
+MOST_TIES = 0.02
+GPU, GPU_NAME = "nvidia.com/gpu", "example.com/gpu-name"
+TAINTS = (
+    Taint("nvidia.com/gpu", "true"),
+    Taint("team", "a", "NoExecute"),
+    Taint("slow", "", "PreferNoSchedule"),
+)
+
+
+class Generator:
+    """Draws clusters that Karpenter might find."""
+
+    def __init__(self, seed: int) -> None:
+        self.draw = random.Random(seed)
+        self._pods = 0
+
+    def request(self) -> NodeRequest:
+        draw = self.draw
+        self._pods = 0
+        types = [self._type(place) for place in range(draw.randint(2, 7))]
+        pools = tuple(self._pool(name, types) for name in "pqr"[: draw.choice((1, 1, 2, 3))])
+        nodes, pods = [], {}
+        for place in range(draw.choice((0, 1, 1, 2, 3, 4, 6, 8))):
+            node, here = self._node(f"node-{place}", pools)
+            nodes.append(node)
+            if here:
+                pods[node.state.name] = here
+        kinds = [self._spec(types) for _ in range(draw.randint(1, 3))]
+        count = draw.choice((0, 0, 1, 2, 4, 8, 13, 24))
+        waiting = tuple(self._pod(draw.choice(kinds)) for _ in range(count))
+        budgets: tuple[PodDisruptionBudget, ...] = ()
+        if draw.random() < 0.2:
+            most, allowed = draw.choice(((0, 0), (1, 0), (1, 1)))
+            meta = ObjectMeta("budget")
+            budget = PodDisruptionBudget(
+                meta, selector_of_labels({"app": "a"}), None, most, disruptions_allowed=allowed
+            )
+            budgets = (budget,)
+        return NodeRequest(
+            pools, tuple(nodes), waiting, NOW_MS, AutoscalerSettings(), pods, budgets
+        )
+
+    def _type(self, place: int) -> InstanceType:
+        draw = self.draw
+        gpus = draw.choice((0, 1, 1, 2, 4, 8))
+        cpus = draw.choice((4, 8, 16, 32, 96))
+        price = round(gpus * 0.8 + cpus * 0.03 + draw.uniform(0.01, 0.5), 4)
+        offerings = []
+        for zone in draw.choice((("a",), ("a", "b"))):
+            offerings.append(Offering(zone, "on-demand", round(price + (zone == "b") * 0.0213, 4)))
+            if draw.random() < 0.5:
+                offerings.append(Offering(zone, "spot", round(price * draw.uniform(0.3, 0.7), 4)))
+        capacity = {
+            "cpu": parse_quantity(cpus),
+            "memory": parse_quantity(f"{cpus * 4}Gi"),
+            "pods": parse_quantity(110),
+            **({GPU: parse_quantity(gpus)} if gpus else {}),
+        }
+        # The KWOK provider keeps so much back of each type.
+        reserved = {"cpu": parse_quantity("100m"), "memory": parse_quantity("10Mi")}
+        allocatable = {
+            name: amount.__class__(amount.nano - reserved[name].nano, amount.format)
+            if name in reserved
+            else amount
+            for name, amount in capacity.items()
+        }
+        labels = {GPU_NAME: draw.choice(("l4", "h100"))}
+        return InstanceType(f"type-{place}", allocatable, capacity, labels, tuple(offerings))
+
+    def _pool(self, name: str, types: list[InstanceType]) -> NodePool:
+        draw = self.draw
+        chosen = tuple(draw.sample(types, draw.randint(1, len(types))))
+        limits = {}
+        if draw.random() < 0.35:
+            limits = draw.choice(
+                ({GPU: parse_quantity(draw.randint(1, 12))}, {"cpu": parse_quantity(64)})
+            )
+        requirements = []
+        if draw.random() < 0.6:
+            requirements.append(
+                Requirement("karpenter.sh/capacity-type", Operator.IN, ("on-demand",))
+            )
+        if draw.random() < 0.15:
+            requirements.append(Requirement(GPU_NAME, Operator.IN, ("h100",)))
+        budgets = draw.choice(
+            (
+                (DisruptionBudget("100%"),),
+                (DisruptionBudget("100%"),),
+                (DisruptionBudget("10%"),),
+                (DisruptionBudget("2"), DisruptionBudget("0", ("Empty",))),
+                (DisruptionBudget("100%"), DisruptionBudget("0", (), "@daily", 3_600_000)),
+            )
+        )
+        policy = draw.choice(("WhenEmptyOrUnderutilized",) * 4 + ("WhenEmpty", "Balanced"))
+        return NodePool(
+            name,
+            0,
+            1000,
+            chosen,
+            draw.choice(({}, {"team": "a"})),
+            draw.choice(((), (), (TAINTS[0],), (TAINTS[1],), (TAINTS[2],))),
+            (),
+            tuple(requirements),
+            draw.choice((0, 0, 10, 50)),
+            limits,
+            Disruption(policy, draw.choice((0, 0, 300_000, 300_000, None)), budgets, None),
+        )
+
+    def _node(self, name: str, pools: tuple[NodePool, ...]) -> tuple[PoolNode, list[Pod]]:
+        draw = self.draw
+        pool = draw.choice(pools)
+        kind = draw.choice(pool.instance_types)
+        fits = [
+            o for o in kind.offerings if not pool.requirements or o.capacity_type == "on-demand"
+        ]
+        offering = draw.choice(fits)
+        ready = draw.random() < 0.92
+        quiet_ms = NOW_MS - draw.choice((100_000, 400_000, 500_000))
+        ordered_ms = quiet_ms - 60_000
+        node = pool.node(name, ordered_ms, kind, offering)
+        node.metadata.annotations.update(  # type: ignore[attr-defined]
+            {"karpenter.sh/do-not-disrupt": "true"} if draw.random() < 0.05 else {}
+        )
+        spec = self._spec([kind], at_home=True, pool=pool)
+        here = []
+        state = node_state(node, ())
+        for _ in range(draw.choice((0, 1, 1, 2, 3, 6)) if ready else 0):
+            (pod,) = running([self._pod(spec)], name)
+            if all(
+                state.free(each) >= amount.nano
+                for each, amount in spec.containers[0].requests.items()
+            ):
+                here.append(pod)
+                state = state.with_pod(pod.spec)
+        is_empty = not here
+        changed_ms = None if is_empty else quiet_ms
+        return PoolNode(
+            pool.name,
+            state,
+            ready,
+            is_empty,
+            kind.name,
+            offering,
+            ordered_ms,
+            quiet_ms,
+            quiet_ms if ready else None,
+            changed_ms,
+        ), here
+
+    def _spec(
+        self, types: list[InstanceType], *, at_home: bool = False, pool: NodePool | None = None
+    ) -> PodSpec:
+        draw = self.draw
+        most = max(
+            (kind.capacity[GPU].value() for kind in types if GPU in kind.capacity), default=0
+        )
+        gpus = (
+            draw.choice((0, 1, 1, 1, 2, 5)) if not at_home else min(most, draw.choice((0, 1, 1, 2)))
+        )
+        requests = {
+            "cpu": parse_quantity(draw.choice(("500m", "1", "1", "3", "10"))),
+            "memory": parse_quantity(draw.choice(("1Gi", "1Gi", "8Gi"))),
+            **({GPU: parse_quantity(gpus)} if gpus else {}),
+        }
+        tolerations = []
+        for taint in TAINTS:
+            if (pool is not None and taint in pool.taints) or draw.random() < 0.5:
+                tolerations.append(Toleration(taint.key, "Exists"))
+        selector, terms = {}, None
+        if draw.random() < 0.15:
+            selector = draw.choice(
+                (
+                    {"topology.kubernetes.io/zone": "a"},
+                    {GPU_NAME: "h100"},
+                    {"team": "a"},
+                    {"karpenter.sh/capacity-type": "spot"},
+                    {"karpenter.sh/nodepool": "p"},
+                )
+            )
+        if draw.random() < 0.15:
+            zone, name = "topology.kubernetes.io/zone", "node.kubernetes.io/instance-type"
+            terms = (
+                NodeSelectorTerm((Requirement(zone, Operator.IN, ("b",)),)),
+                NodeSelectorTerm((Requirement(name, Operator.NOT_IN, ("type-0",)),)),
+            )
+        return PodSpec(
+            (Container("c", requests=requests),),
+            node_selector={} if at_home else selector,
+            required_node_terms=None if at_home else terms,
+            tolerations=tuple(tolerations),
+            priority=draw.choice((0, 0, 0, 1_000_000)),
+        )
+
+    def _pod(self, spec: PodSpec) -> Pod:
+        draw = self.draw
+        self._pods += 1
+        annotations = {}
+        if draw.random() < 0.04:
+            annotations["karpenter.sh/do-not-disrupt"] = draw.choice(("true", "1h", "5s"))
+        if draw.random() < 0.05:
+            annotations["controller.kubernetes.io/pod-deletion-cost"] = draw.choice(
+                ("1000", "-2147483647")
+            )
+        meta = ObjectMeta(
+            f"pod-{self._pods:03}",
+            labels={"app": draw.choice("ab")},
+            annotations=annotations,
+            creation_ms=NOW_MS - draw.choice((1000, 2000, 90_000)),
+            owner=OwnerReference("DaemonSet", "o")
+            if draw.random() < 0.03 and spec.node_name
+            else None,
+        )
+        return Pod(meta, spec)
+
+
+def kind_of(answer: Answer, request: NodeRequest) -> str:
+    """Name what an answer is an example of."""
+    if answer["claims"]:
+        return f"{min(len(answer['claims']), 4)} new nodes"
+    if answer["commands"]:
+        (command,) = answer["commands"]
+        many = "several" if len(command["nodes"]) > 1 else "one"
+        return f"{command['reason']}: {command['decision']} {many}"
+    return "no new node" if request.unschedulable else "nothing"
+
+
+def same(theirs: Answer, ours: Answer) -> bool:
+    keys = ("claims", "placed", "errors", "commands")
+    return all(theirs[key] == ours[key] for key in keys) and all(
+        is_said(node, why, theirs["events"]) for node, why in ours["why_not"].items()
+    )
+
+
+def is_said(node: str, why: str, events: list[str]) -> bool:
+    # The pods of such a list are in any order.
+    text = why.partition(", default/")[0] if why.startswith("Not all pods") else why
+    starts = tuple(
+        f"{node}: {reason}: {text}" for reason in ("DisruptionBlocked", "Unconsolidatable")
+    )
+    return any(event.startswith(starts) for event in events)
+
+
+@pytest.mark.timeout(900)
+def test_the_twin_does_what_karpenter_does() -> None:
+    need_judge()
+    generator = Generator(SEED)
+    requests = [generator.request() for _ in range(CASES)]
+    answers = judged(requests)
+    kinds = Counter(map(kind_of, answers, requests))
+    differing = []
+    for place, (request, theirs) in enumerate(zip(requests, answers, strict=True)):
+        ours = decided(request)
+        if not same(theirs, ours):
+            differing.append((place, request, theirs, ours))
+    again = iter(judged(request for _, request, _, _ in differing for _ in range(4)))
+    faults, ties = [], 0
+    for place, _, theirs, ours in differing:
+        further = [next(again) for _ in range(4)]
+        if all(same(each, theirs) for each in further):
+            faults.append(f"case {place}\nKarpenter: {theirs}\nthe twin: {ours}")
+        else:
+            ties += 1
+    assert not faults, f"{len(faults)} of {CASES} cases differ\n" + "\n\n".join(faults[:3])
+    assert ties <= max(1, CASES * MOST_TIES)
+    if CASES >= 400:
+        # The cases are worth something only while they have answers of all kinds.
+        assert len(kinds) >= 9, kinds
+        assert kinds["nothing"] < CASES / 3, kinds
