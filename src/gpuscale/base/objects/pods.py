@@ -126,6 +126,9 @@ class PodSpec:
     """Of the pod as a whole, as the API server completes them; empty where it has none of its own."""
     overhead: Mapping[str, Quantity] = field(default_factory=dict)
     """Of its runtime class."""
+    local_volumes: tuple[str, ...] = ()
+    """Names of the volumes whose contents stay behind on the node: `hostPath`, and `emptyDir` on disk."""
+    termination_grace_period_seconds: int = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +173,7 @@ class PodTemplate:
 
     labels: Mapping[str, str]
     spec: PodSpec
+    annotations: Mapping[str, str] = field(default_factory=dict)
 
 
 def read_pod(fields: "Fields") -> Pod:
@@ -180,8 +184,9 @@ def read_pod(fields: "Fields") -> Pod:
 def read_pod_template(fields: "Fields") -> PodTemplate:
     """Return the `template` of a workload's spec."""
     template = fields.child("template", required=True)
-    labels = template.child("metadata").labels("labels")
-    return PodTemplate(labels, read_pod_spec(template.child("spec", required=True)))
+    meta = template.child("metadata")
+    spec = read_pod_spec(template.child("spec", required=True))
+    return PodTemplate(meta.labels("labels"), spec, meta.labels("annotations"))
 
 
 def read_pod_spec(fields: "Fields") -> PodSpec:
@@ -208,7 +213,18 @@ def read_pod_spec(fields: "Fields") -> PodSpec:
         ),
         requests=_own_requests(fields.child("resources"), containers, init_containers),
         overhead=fields.quantities("overhead"),
+        local_volumes=tuple(
+            item.text("name") for item in fields.items("volumes") if _is_local_volume(item)
+        ),
+        termination_grace_period_seconds=fields.integer("terminationGracePeriodSeconds", 30) or 0,
     )
+
+
+def _is_local_volume(volume: "Fields") -> bool:
+    """Return whether a volume is on its node's disk, as cluster-autoscaler's utils/drain sees it."""
+    if "emptyDir" in volume:
+        return volume.child("emptyDir").text("medium") != "Memory"
+    return "hostPath" in volume
 
 
 def _own_requests(

@@ -122,7 +122,8 @@ def _create(
     now_ms: int,
 ) -> str:
     name = cluster.new_pod_name(workload.namespace, owner.name, owner.kind, owner.name)
-    meta = ObjectMeta(name, workload.namespace, dict(template.labels), {}, now_ms, None, owner)
+    labels, annotations = dict(template.labels), dict(template.annotations)
+    meta = ObjectMeta(name, workload.namespace, labels, annotations, now_ms, None, owner)
     cluster.add_pod(Pod(meta, template.spec))
     about, message = f"{owner.kind}/{owner.name}", f"Created pod: {name}"
     cluster.event(now_ms, "SuccessfulCreate", about, message, namespace=meta.namespace)
