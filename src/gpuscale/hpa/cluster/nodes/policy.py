@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from gpuscale.base.objects.disruption_budgets import PodDisruptionBudget
-from gpuscale.base.objects.pods import Pod
+from gpuscale.base.objects.meta import ObjectMeta
+from gpuscale.base.objects.pods import Pod, PodTemplate
 from gpuscale.hpa.cluster.nodes.pools import (
     Action,
     AutoscalerSettings,
@@ -46,6 +47,39 @@ class PoolNode:
 
 
 @dataclass(frozen=True, slots=True)
+class PodSet:
+    """Equal pods of a ProvisioningRequest."""
+
+    count: int
+    template: PodTemplate
+
+
+@dataclass(frozen=True, slots=True)
+class ProvisioningRequest:
+    """Room that is asked for before its pods exist; Kueue makes them.
+
+    Source: cluster-autoscaler/apis/provisioningrequest/autoscaling.x-k8s.io/v1 types.go (1.35).
+    """
+
+    metadata: ObjectMeta
+    provisioning_class_name: str
+    """`check-capacity...` only looks; `best-effort-atomic-scale-up...` grows a pool for all its pods."""
+    pod_sets: tuple[PodSet, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CapacityBuffer:
+    """Room that is to stay free for pods to come.
+
+    Source: cluster-autoscaler/apis/capacitybuffer/autoscaling.x-k8s.io/v1beta1 types.go (1.35).
+    """
+
+    metadata: ObjectMeta
+    replicas: int
+    template: PodTemplate
+
+
+@dataclass(frozen=True, slots=True)
 class NodeRequest:
     """The facts for one scan."""
 
@@ -63,6 +97,9 @@ class NodeRequest:
     budgets: tuple[PodDisruptionBudget, ...] = ()
     failures: tuple[LaunchFailure, ...] = ()
     """What was asked for and did not come, since the scan before."""
+    provisioning_requests: tuple[ProvisioningRequest, ...] = ()
+    """Oldest first."""
+    capacity_buffers: tuple[CapacityBuffer, ...] = ()
 
 
 class NodePolicy(Protocol):

@@ -116,16 +116,79 @@ class NodePool:
 class AutoscalerSettings:
     """The options of node autoscalers by their own names, with their defaults.
 
-    Source: cluster-autoscaler/config/flags/flags.go (1.33 and later); the GPU wait is
-    core/static_autoscaler.go. Karpenter 1.15 pkg/operator/options.
+    Source: cluster-autoscaler/config/flags/flags.go and config/const.go (1.33 to 1.35), where a flag `a-b` is
+    the field `a_b` here; the two waits are core/static_autoscaler.go. Karpenter 1.15 pkg/operator/options.
     """
 
     gpu_pod_age_ms: int = 30_000
     """Pods that ask for a GPU must be this old before they make nodes; the autoscaler's own constant."""
+    pod_age_ms: int = 2_000
+    """The same for all pods."""
+    cloud_provider: str = ""
+    """`aws`, `azure`, `gce` or `alicloud`; empty: one that labels its GPU nodes."""
+    seed: int = 0
+    """Of what the expander `random` draws."""
+
+    expander: str = "least-waste"
+    """`least-waste`, `most-pods`, `least-nodes`, `price`, `priority`, `random`, or several, with commas."""
+    expander_priorities: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    """Priority to expressions of pools' names: ConfigMap `cluster-autoscaler-priority-expander`."""
+    new_pod_scale_up_delay_ms: int = 0
+    expendable_pods_priority_cutoff: int = -10
+    max_nodes_total: int = 0
+    """0: no limit."""
+    cores_total: tuple[int, int] = (0, 320_000)
+    """Fewest and most."""
+    memory_total: tuple[int, int] = (0, 6_400_000)
+    """Fewest and most, GiB."""
+    max_nodes_per_scaleup: int = 1_000
+    scale_up_from_zero: bool = True
+    enforce_node_group_min_size: bool = False
+    balance_similar_node_groups: bool = False
+    balancing_ignore_label: tuple[str, ...] = ()
+    balancing_label: tuple[str, ...] = ()
+    memory_difference_ratio: float = 0.015
+    max_free_difference_ratio: float = 0.05
+    max_allocatable_difference_ratio: float = 0.05
+
+    max_node_provision_time_ms: int = 900_000
+    max_node_startup_time_ms: int = 900_000
+    initial_node_group_backoff_duration_ms: int = 300_000
+    max_node_group_backoff_duration_ms: int = 1_800_000
+    node_group_backoff_reset_timeout_ms: int = 10_800_000
+    force_delete_unregistered_nodes: bool = False
+    ok_total_unready_count: int = 3
+    max_total_unready_percentage: float = 45.0
+
+    scale_down_enabled: bool = True
     unneeded_time_ms: int = 600_000
     """`scale-down-unneeded-time`: for how long a node must not have been needed."""
+    scale_down_unready_enabled: bool = True
+    scale_down_unready_time_ms: int = 1_200_000
     delay_after_add_ms: int = 600_000
     """`scale-down-delay-after-add`: no removal for this long after nodes were added."""
+    scale_down_delay_after_delete_ms: int = 0
+    scale_down_delay_after_failure_ms: int = 180_000
+    scale_down_utilization_threshold: float = 0.5
+    scale_down_gpu_utilization_threshold: float = 0.5
+    ignore_daemonsets_utilization: bool = False
+    ignore_mirror_pods_utilization: bool = False
+    unremovable_node_recheck_timeout_ms: int = 300_000
+    max_scale_down_parallelism: int = 10
+    max_drain_parallelism: int = 1
+    skip_nodes_with_system_pods: bool = True
+    skip_nodes_with_local_storage: bool = True
+    skip_nodes_with_custom_controller_pods: bool = True
+    blocking_system_pod_distruption_timeout_ms: int = 3_600_000
+    node_delete_delay_after_taint_ms: int = 5_000
+    """How long a node has its taint before it goes; for whoever carries removals out, as the next two."""
+    max_graceful_termination_sec: int = 600
+    max_pod_eviction_time_ms: int = 120_000
+
+    enable_provisioning_requests: bool = False
+    provisioning_request_initial_backoff_time_ms: int = 60_000
+    provisioning_request_max_backoff_time_ms: int = 600_000
+    capacity_buffer_pod_injection_enabled: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +229,28 @@ class LookAgain:
     at_ms: int
 
 
-Action = ScaleUp | ScaleDown | LookAgain
+@dataclass(frozen=True, slots=True)
+class NotTriggered:
+    """A pod for which no pool grows; event NotTriggerScaleUp."""
+
+    pod: str
+    """Its key."""
+    message: str
+    """As the event has it: `pod didn't trigger scale-up: 1 max node group size reached`."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProvisioningCondition:
+    """What became of a ProvisioningRequest: the condition `Provisioned` of its status."""
+
+    request: str
+    """Its key."""
+    status: bool
+    reason: str
+    """`CapacityIsFound`, `CapacityIsProvisioned` or `CapacityIsNotFound`."""
+
+
+Action = ScaleUp | ScaleDown | LookAgain | NotTriggered | ProvisioningCondition
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ the disk.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, replace
 from typing import Any, TypeVar
 
 from gpuscale.base.documents.documents import Document, Path, load_documents
@@ -15,7 +16,11 @@ from gpuscale.base.objects.manifests import KubernetesObject, read_manifests
 from gpuscale.base.objects.meta import ObjectMeta
 from gpuscale.base.objects.scaled_object import ScaledObject
 from gpuscale.base.objects.workloads import Deployment, Job, Service
-from gpuscale.hpa.cluster.nodes import AutoscalerSettings, ClusterAutoscaler, NodePolicyFactory
+from gpuscale.hpa.cluster.nodes import (
+    AutoscalerSettings,
+    ClusterAutoscaler,
+    NodePolicyFactory,
+)
 from gpuscale.hpa.controller import HpaPolicy, ReplicaPolicyFactory
 from gpuscale.hpa.terms import SCALE_TO_ZERO, parse_version
 from gpuscale.lab.sim.scenario import model as spec
@@ -68,6 +73,21 @@ def load_setup(
     """
     scenario, document = spec.parse_scenario(text, source, settings)
     return _Resolver(scenario, document, read, load_policy, instance_types).setup()
+
+
+def _autoscaler_settings(flags: spec.NodeAutoscaler, seed: int) -> AutoscalerSettings:
+    """Return the profile's settings with the flags that the scenario gives."""
+    profile = AutoscalerSettings()
+    if flags.profile:
+        cloud = next(iter(flags.profile.id_schemes), "")
+        profile = replace(profile, cloud_provider=cloud, **flags.profile.autoscaler_flags)
+    known = {each.name for each in fields(AutoscalerSettings)}
+    given = {}
+    for name in flags.model_fields_set - {"policy", "profile", "scan_interval"}:
+        value = getattr(flags, name)
+        if value is not None:
+            given[name if name in known else f"{name}_ms"] = value
+    return replace(profile, seed=seed, **given)
 
 
 class _Resolver:
@@ -145,10 +165,7 @@ class _Resolver:
             seed=self._spec.seed,
             pipeline=self._spec.pipeline,
             scan_interval_ms=autoscaler.scan_interval,
-            autoscaler=AutoscalerSettings(
-                unneeded_time_ms=autoscaler.unneeded_time,
-                delay_after_add_ms=autoscaler.delay_after_add,
-            ),
+            autoscaler=_autoscaler_settings(autoscaler, self._spec.seed),
             replica_policy=replica_policy,
             node_policy=node_policy,
             pools=pools,

@@ -28,6 +28,7 @@ from gpuscale.base.errors import UsageError
 from gpuscale.lab.sim.scenario.batching import BatchingSpec
 from gpuscale.lab.sim.scenario.pool_model import NodePoolSpec
 from gpuscale.lab.sim.scenario.times import DurationOrTimes, PositiveSeconds, TimesSpec
+from gpuscale.ops.providers import ProviderField
 
 
 class Metadata(Model):
@@ -83,14 +84,74 @@ class Pipeline(Model):
     agent_namespace: str = Field(default="default", min_length=1)
 
 
+_EXPANDER = "(least-waste|most-pods|least-nodes|price|priority|random)"
+_EXPANDERS = f"^{_EXPANDER}(,{_EXPANDER})*$"
+Share = Annotated[float, Field(ge=0, le=1)]
+Count = Annotated[int, Field(ge=0, le=1_000_000)]
+Limits = tuple[
+    Annotated[int, Field(ge=0, le=10**9)],
+    Annotated[int, Field(ge=0, le=10**9)],
+]
+
+
 class NodeAutoscaler(Model):
-    """The Cluster Autoscaler's flags, with its defaults."""
+    """The Cluster Autoscaler's flags, with its defaults.
+
+    `unneededTime` and `delayAfterAdd` are `scale-down-unneeded-time` and `scale-down-delay-after-add`; all
+    others have the flag's name. What is absent is as the profile has it.
+    """
 
     policy: str = "cluster-autoscaler"
     """What decides which pools grow and which nodes go: `cluster-autoscaler`, or a plug-in's."""
+    profile: ProviderField | None = None
+    """The managed service whose autoscaler it is; absent: flags as the program has them."""
     scan_interval: PositiveDuration = 10_000
     unneeded_time: Milliseconds = 600_000
     delay_after_add: Milliseconds = 600_000
+    expander: Annotated[str, Field(pattern=_EXPANDERS)] | None = None
+    """`least-waste`, `most-pods`, `least-nodes`, `price`, `priority`, `random`, or several, with commas."""
+    expander_priorities: dict[int, tuple[str, ...]] | None = None
+    """Priority to expressions that pools' names match; the highest wins."""
+    new_pod_scale_up_delay: Milliseconds | None = None
+    expendable_pods_priority_cutoff: int | None = None
+    max_nodes_total: Count | None = None
+    cores_total: Limits | None = None
+    """Fewest and most."""
+    memory_total: Limits | None = None
+    """Fewest and most, GiB."""
+    max_nodes_per_scaleup: Count | None = None
+    scale_up_from_zero: bool | None = None
+    enforce_node_group_min_size: bool | None = None
+    balance_similar_node_groups: bool | None = None
+    balancing_ignore_label: tuple[str, ...] | None = None
+    balancing_label: tuple[str, ...] | None = None
+    max_node_provision_time: PositiveDuration | None = None
+    max_node_startup_time: PositiveDuration | None = None
+    initial_node_group_backoff_duration: PositiveDuration | None = None
+    max_node_group_backoff_duration: PositiveDuration | None = None
+    node_group_backoff_reset_timeout: PositiveDuration | None = None
+    force_delete_unregistered_nodes: bool | None = None
+    ok_total_unready_count: Count | None = None
+    max_total_unready_percentage: Annotated[float, Field(ge=0, le=100)] | None = None
+    scale_down_enabled: bool | None = None
+    scale_down_unready_enabled: bool | None = None
+    scale_down_unready_time: Milliseconds | None = None
+    scale_down_delay_after_delete: Milliseconds | None = None
+    scale_down_delay_after_failure: Milliseconds | None = None
+    scale_down_utilization_threshold: Share | None = None
+    scale_down_gpu_utilization_threshold: Share | None = None
+    ignore_daemonsets_utilization: bool | None = None
+    ignore_mirror_pods_utilization: bool | None = None
+    unremovable_node_recheck_timeout: Milliseconds | None = None
+    max_scale_down_parallelism: Count | None = None
+    max_drain_parallelism: Count | None = None
+    skip_nodes_with_system_pods: bool | None = None
+    skip_nodes_with_local_storage: bool | None = None
+    skip_nodes_with_custom_controller_pods: bool | None = None
+    blocking_system_pod_distruption_timeout: Milliseconds | None = None
+    node_delete_delay_after_taint: Milliseconds | None = None
+    max_graceful_termination_sec: Count | None = None
+    max_pod_eviction_time: Milliseconds | None = None
 
 
 class GpuModelSpec(Model):

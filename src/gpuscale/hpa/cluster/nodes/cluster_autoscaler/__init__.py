@@ -1,0 +1,1 @@
+"""The Cluster Autoscaler: its loop as a node policy."""

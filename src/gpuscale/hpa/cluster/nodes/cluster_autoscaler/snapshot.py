@@ -1,0 +1,242 @@
+"""The cluster as one pass sees it: what is free on each node, and where pods would go.
+
+Pods that ask for the same fit on the same nodes, so a kind of pod keeps the nodes that it fits on. What is
+free only shrinks during a pass, so a node that a kind was found not to fit on is never looked at again by it.
+
+Source: cluster-autoscaler/simulator/scheduling/hinting_simulator.go and
+simulator/clustersnapshot/predicate/plugin_runner.go (1.35): a pod goes where it went the pass before, or to
+the next node in turn that it fits on. The order of nodes is theirs in the request; upstream has none.
+"""
+
+from bisect import bisect_left
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from gpuscale.base.objects.nodes import Node
+from gpuscale.base.objects.pods import Pod, PodSpec
+from gpuscale.base.objects.requests import Amounts
+from gpuscale.hpa.cluster.scheduling.fit import NodeState, refusal_of
+from gpuscale.hpa.cluster.scheduling.placing import demands
+from gpuscale.hpa.cluster.scheduling.resources import pod_requests
+
+HOSTNAME = "kubernetes.io/hostname"
+_UNLIMITED = 1 << 100
+"""Pods on a node whose allocatable does not limit them."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PodKind:
+    """Pods that fit on the same nodes."""
+
+    spec: PodSpec
+    """Of one of them."""
+    requests: Amounts
+    by_name: bool
+    """They choose nodes by their names, so that equal nodes are not equal to them."""
+
+
+class PodKinds:
+    """The kinds of the pods that one pass looks at."""
+
+    def __init__(self) -> None:
+        self._kinds: dict[Hashable, PodKind] = {}
+        self._by_spec: dict[int, tuple[PodSpec, PodKind]] = {}
+        """By the identity of a spec, which is kept so that no other gets its number."""
+
+    def of(self, spec: PodSpec) -> PodKind:
+        known = self._by_spec.get(id(spec))
+        if known is None:
+            key = demands(spec)
+            kind = self._kinds.get(key)
+            if kind is None:
+                terms = spec.required_node_terms or ()
+                by_name = HOSTNAME in spec.node_selector or any(
+                    term.names or any(each.key == HOSTNAME for each in term.labels)
+                    for term in terms
+                )
+                requests = {name: nano for name, nano in pod_requests(spec).items() if nano}
+                kind = self._kinds[key] = PodKind(spec, requests, by_name)
+            known = self._by_spec[id(spec)] = spec, kind
+        return known[1]
+
+
+@dataclass(slots=True)
+class _Fitting:
+    """The nodes that a kind of pod may fit on."""
+
+    nodes: list[int]
+    after: list[int]
+    """For each of them, itself or one further on: those in between are known not to fit any more."""
+    columns: list[tuple[list[int], str, int]]
+    """What is free on all nodes of each resource that the kind asks for, its name, and how much it asks."""
+
+    def first_from(self, at: int) -> int:
+        after = self.after
+        root = at
+        while after[root] != root:
+            root = after[root]
+        while after[at] != root:
+            after[at], at = root, after[at]
+        return root
+
+
+@dataclass(slots=True)
+class Trial:
+    """Pods put on nodes for the time being."""
+
+    taken: dict[int, dict[str, int]] = field(default_factory=dict)
+    pods: list[tuple[int, Pod, PodKind]] = field(default_factory=list)
+
+
+class Snapshot:
+    """The nodes of one pass, with room for pods.
+
+    Args:
+        states: the nodes, with what is on them.
+        kinds: of the pass.
+        hints: pod key to the node that it went to the pass before.
+    """
+
+    def __init__(
+        self, states: Sequence[NodeState], kinds: PodKinds, hints: Mapping[str, str]
+    ) -> None:
+        self.nodes: list[Node] = [state.node for state in states]
+        self.index = {state.name: index for index, state in enumerate(states)}
+        self.placed: dict[int, list[Pod]] = {}
+        """The pods that were put on nodes in this pass."""
+        self.kinds = kinds
+        self.hints: dict[str, str] = {}
+        self._old_hints = hints
+        self._states = states
+        self._open = [True] * len(states)
+        self._turn = 0
+        self._free: dict[str, list[int]] = {}
+        self._fitting: dict[PodKind, _Fitting] = {}
+        self._shapes: dict[Hashable, int] = {}
+        self._shape_of: list[int] = []
+        self._hosts: dict[str, list[int]] = {}
+
+    def _shape(self, node: Node) -> int:
+        """Return a number that nodes share which differ in nothing but name and what is free."""
+        labels = frozenset(item for item in node.metadata.labels.items() if item[0] != HOSTNAME)
+        key = node.unschedulable, node.taints, labels
+        return self._shapes.setdefault(key, len(self._shapes))
+
+    def close(self, indices: Iterable[int]) -> None:
+        """Let no more pods go to these nodes."""
+        for index in indices:
+            self._open[index] = False
+
+    def free(self, resource: str) -> list[int]:
+        """Return what is left of a resource on each node."""
+        column = self._free.get(resource)
+        if column is None:
+            is_pods = resource == "pods"
+            column = self._free[resource] = [
+                _UNLIMITED
+                if is_pods and resource not in state.node.allocatable
+                else state.free(resource)
+                for state in self._states
+            ]
+            for index, pods in self.placed.items():
+                for pod in pods:
+                    column[index] -= self.kinds.of(pod.spec).requests.get(resource, 0)
+        return column
+
+    def place(self, pod: Pod, trial: Trial, *, but: int = -1) -> int | None:
+        """Put a pod on a node, and return which; None where it fits on none.
+
+        Args:
+            pod: to be put somewhere.
+            trial: has the pods that were put somewhere before, and then has this one.
+            but: not on this node.
+        """
+        kind = self.kinds.of(pod.spec)
+        found = self._hinted(pod, kind, trial, but)
+        if found is None:
+            found = self._next(kind, trial, but)
+        if found is None:
+            return None
+        taken = trial.taken.setdefault(found, {})
+        for resource, amount in kind.requests.items():
+            taken[resource] = taken.get(resource, 0) + amount
+        trial.pods.append((found, pod, kind))
+        self.hints[pod.metadata.key] = self.nodes[found].metadata.name
+        return found
+
+    def put(self, pod: Pod) -> bool:
+        """Put a pod on a node for good, and return whether it fits on one."""
+        trial = Trial()
+        is_placed = self.place(pod, trial) is not None
+        self.keep(trial)
+        return is_placed
+
+    def keep(self, trial: Trial) -> None:
+        """Let the pods of a trial stay where they were put."""
+        for index, pod, kind in trial.pods:
+            for resource, amount in kind.requests.items():
+                self.free(resource)[index] -= amount
+            self.placed.setdefault(index, []).append(pod)
+
+    def _hinted(self, pod: Pod, kind: PodKind, trial: Trial, but: int) -> int | None:
+        index = self.index.get(self._old_hints.get(pod.metadata.key, ""))
+        if index is None or index == but or not self._open[index]:
+            return None
+        taken = trial.taken.get(index, {})
+        fits = not refusal_of(kind.spec, self.nodes[index]) and all(
+            self.free(resource)[index] - taken.get(resource, 0) >= amount
+            for resource, amount in kind.requests.items()
+        )
+        return index if fits else None
+
+    def _next(self, kind: PodKind, trial: Trial, but: int) -> int | None:
+        """Return the next node in turn that a kind fits on."""
+        fitting = self._fitting.get(kind) or self._look(kind)
+        nodes, after, columns, is_open = fitting.nodes, fitting.after, fitting.columns, self._open
+        start = bisect_left(nodes, self._turn)
+        for first, end in ((start, len(nodes)), (0, start)):
+            at = fitting.first_from(first)
+            while at < end:
+                index = nodes[at]
+                if is_open[index] and all(column[index] >= need for column, _, need in columns):
+                    taken = trial.taken.get(index)
+                    if index != but and (
+                        taken is None
+                        or all(
+                            column[index] - taken.get(name, 0) >= need
+                            for column, name, need in columns
+                        )
+                    ):
+                        self._turn = index + 1
+                        return index
+                else:
+                    after[at] = at + 1
+                at = fitting.first_from(at + 1)
+        return None
+
+    def _of_host(self, hostname: str) -> list[int]:
+        if not self._hosts:
+            for index, node in enumerate(self.nodes):
+                self._hosts.setdefault(node.metadata.labels.get(HOSTNAME, ""), []).append(index)
+        return self._hosts.get(hostname, [])
+
+    def _look(self, kind: PodKind) -> _Fitting:
+        if kind.by_name:
+            wanted = kind.spec.node_selector.get(HOSTNAME)
+            looked = range(len(self.nodes)) if wanted is None else self._of_host(wanted)
+            nodes = [i for i in looked if not refusal_of(kind.spec, self.nodes[i])]
+        else:
+            if not self._shape_of:
+                self._shape_of = [self._shape(node) for node in self.nodes]
+            refused: dict[int, bool] = {}
+            nodes = []
+            for index, shape in enumerate(self._shape_of):
+                if shape not in refused:
+                    refused[shape] = bool(refusal_of(kind.spec, self.nodes[index]))
+                if not refused[shape]:
+                    nodes.append(index)
+        columns = [(self.free(name), name, need) for name, need in kind.requests.items()]
+        for column, _, need in columns:
+            nodes = [index for index in nodes if column[index] >= need]
+        found = self._fitting[kind] = _Fitting(nodes, list(range(len(nodes) + 1)), columns)
+        return found

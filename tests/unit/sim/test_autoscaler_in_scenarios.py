@@ -1,0 +1,136 @@
+"""The Cluster Autoscaler in scenarios: its flags by their names, and what it makes of a cloud's faults."""
+
+from dataclasses import fields
+from typing import Any
+
+import pytest
+
+from gpuscale.base.errors import ConfigError
+from gpuscale.hpa.cluster.nodes import AutoscalerSettings
+from gpuscale.lab.sim.scenario.loading import load_setup
+from gpuscale.lab.sim.scenario.model import NodeAutoscaler
+from gpuscale.lab.sim.scenario.setup import Setup
+from gpuscale.lab.sim.simulation import simulate
+
+WEB = """\
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec: {containers: [{name: c, resources: {limits: {nvidia.com/gpu: 1}}}]}
+"""
+
+
+def setup(autoscaler: str = "", pool: str = "") -> Setup:
+    """Return a scenario of two pods, of which one fits on the node that is there."""
+    text = f"""\
+apiVersion: gpuscale.dev/v1alpha1
+kind: Scenario
+metadata: {{name: small}}
+spec:
+  duration: 20m
+  seed: 3
+  manifests: [{{file: m}}]
+  nodeAutoscaler: {{{autoscaler}}}
+  nodePools: [{{name: gpu, gpuModel: Tesla T4, gpus: 1, min: 1, max: 4, {pool}}}]
+"""
+    return load_setup(text, "s.yaml", lambda _: WEB)
+
+
+def times(document: dict[str, Any], kind: str) -> list[float]:
+    return [each["t"] for each in document["events"] if each["kind"] == kind]
+
+
+def test_without_flags_all_is_as_upstream_has_it() -> None:
+    assert setup().autoscaler == AutoscalerSettings(seed=3)
+
+
+def test_flags_have_their_names_and_go_before_the_profile() -> None:
+    text = """profile: aks, unneededTime: 5m, delayAfterAdd: 1m, scaleDownDelayAfterFailure: 1m,
+      expander: "priority,least-waste", expanderPriorities: {50: [spot], 10: [".*"]},
+      coresTotal: [8, 640], scaleDownGpuUtilizationThreshold: 0.3, skipNodesWithLocalStorage: true,
+      balancingIgnoreLabel: [rack], maxGracefulTerminationSec: 60"""
+    assert setup(text).autoscaler == AutoscalerSettings(
+        seed=3,
+        cloud_provider="azure",
+        scale_down_delay_after_delete_ms=10_000,
+        unneeded_time_ms=300_000,
+        delay_after_add_ms=60_000,
+        scale_down_delay_after_failure_ms=60_000,
+        expander="priority,least-waste",
+        expander_priorities={50: ("spot",), 10: (".*",)},
+        cores_total=(8, 640),
+        scale_down_gpu_utilization_threshold=0.3,
+        balancing_ignore_label=("rack",),
+        max_graceful_termination_sec=60,
+    )
+
+
+@pytest.mark.parametrize(
+    ("profile", "flags"),
+    [
+        # AKS' documented profile differs in three flags.
+        (
+            "aks",
+            {
+                "cloud_provider": "azure",
+                "expander": "random",
+                "skip_nodes_with_local_storage": False,
+                "scale_down_delay_after_delete_ms": 10_000,
+            },
+        ),
+        ("gke", {"cloud_provider": "gce"}),
+        ("ack", {"cloud_provider": "alicloud"}),
+        ("eks", {"cloud_provider": "aws"}),
+    ],
+)
+def test_a_profile_alone(profile: str, flags: dict[str, Any]) -> None:
+    assert setup(f"profile: {profile}").autoscaler == AutoscalerSettings(seed=3, **flags)
+
+
+def test_a_profile_that_is_not_known_is_named() -> None:
+    with pytest.raises(ConfigError, match="profile"):
+        setup("profile: oke")
+
+
+def test_each_flag_of_the_scenario_is_a_setting() -> None:
+    known = {each.name.removesuffix("_ms") for each in fields(AutoscalerSettings)}
+    flags = set(NodeAutoscaler.model_fields) - {"policy", "profile", "scan_interval"}
+    assert flags <= known
+
+
+def test_an_expander_that_is_not_known_is_named() -> None:
+    with pytest.raises(ConfigError, match="expander"):
+        setup("expander: cheapest")
+
+
+def test_a_stock_out_closes_the_pool_for_5_and_10_minutes() -> None:
+    """The first try is at 30 s; it is told a loop later, from which on the pool is closed for 5 minutes.
+
+    At 340 s it still is. The second failure is told at 360 s and closes it until 960 s.
+    """
+    document = simulate(setup(pool="stockOuts: [{length: 7m}]"))
+    assert times(document, "FailedToScaleUpGroup") == [30, 350]
+    assert times(document, "TriggeredScaleUp") == [970]
+
+
+@pytest.mark.parametrize(
+    ("labels", "orders"),
+    [
+        ("{k8s.amazonaws.com/accelerator: nvidia-tesla-t4}", 1),
+        (
+            "{}",
+            3,
+        ),  # at 30 s, and when each of two nodes is Ready 90 s later, before the first GPU at 240 s
+    ],
+)
+def test_on_eks_a_node_without_the_label_brings_another_before_its_gpu_is_there(
+    labels: str, orders: int
+) -> None:
+    pool = f"labels: {labels}, provisioningTime: 90s, gpuStartTime: 120s"
+    document = simulate(setup("profile: eks", pool))
+    assert len(times(document, "TriggeredScaleUp")) == orders
