@@ -24,6 +24,7 @@ from gpuscale.agent.gpu.model_table import MODELS
 from gpuscale.agent.gpu.simulated import SimulatedReader
 from gpuscale.base.exposition.parse import parse_text
 from gpuscale.testing.podresources import PodResources
+from node_server import NodeServer
 from stream_picture import StreamPicture
 
 GPUSCALE = Path(sys.executable).parent / "gpuscale"
@@ -506,3 +507,34 @@ async def test_without_a_kubelet_it_serves_gpus_and_says_that_their_pods_are_not
     async with exporter(*arguments, *more) as running:
         body = await running.until("/metrics", lambda text: "DCGM_FI_DEV_GPU_UTIL{" in text)
     assert "gpuscale_exporter_attribution_up 0\n" in body
+
+
+async def test_the_taint_of_the_node_goes_when_a_plugin_has_registered_the_gpus_that_answer(
+    tmp_path: Path,
+) -> None:
+    key = "startup-taint.cluster-autoscaler.kubernetes.io/gpuscale"
+    server = NodeServer()
+    server.taints = [{"key": key, "value": "true", "effect": "NoSchedule"}]
+    await server.start()
+    arguments = ("--ready-taint", key, "--kubeconfig", str(server.kubeconfig(tmp_path)))
+    environment = {**os.environ, "NODE_NAME": "n1", "PYTHONPROFILEIMPORTTIME": "1"}
+    try:
+        async with exporter(*SIMULATED, "-c", "100ms", *arguments, env=environment) as running:
+            there = "gpuscale_exporter_ready_taint_present"
+            await running.until("/metrics", lambda text: f"{there} 1\n" in text)
+            page = await running.until("/readyz?verbose", lambda text: "ready-taint" in text)
+            assert "[-]ready-taint failed: the device plugin has registered no GPU" in page
+            assert server.taints
+            server.allocatable["nvidia.com/gpu"] = "8"
+            await running.until("/metrics", lambda text: f"{there} 0\n" in text)
+            page = await running.until("/readyz?verbose", lambda text: "passed" in text)
+            assert "ready-taint" not in page
+            log = await running.stop()
+    finally:
+        await server.stop()
+    assert server.taints == []
+    assert f"took the taint {key} off node n1" in log
+    # What changes nodes is the light client: the usual one takes 12 MiB for good.
+    assert not {"httpx2", "lightkube"} & {
+        line.rpartition("|")[2].strip() for line in log.splitlines() if "|" in line
+    }

@@ -87,3 +87,8 @@ basicAuth:
 {{- end }}
 {{- end }}
 {{- end }}
+
+{{/* Whether the agents ask the API server, for pods or for their nodes. */}}
+{{- define "gpuscale.agentAsksApi" -}}
+{{- with .Values.spec.agent }}{{ if or (eq .attribution "processes") .readyTaint }}true{{ end }}{{ end -}}
+{{- end }}

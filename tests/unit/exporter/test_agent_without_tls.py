@@ -15,6 +15,7 @@ LABELS = {"kubernetes": ["true"], "kubernetes-enable-pod-labels": ["true"]}
         pytest.param({"kubernetes": ["true"]}, False, id="kubelet alone"),
         pytest.param(LABELS, True, id="API server for labels"),
         pytest.param({"configmap-data": ["ns:name"]}, True, id="API server for counters"),
+        pytest.param({"ready-taint": ["x.dev/not-ready"]}, True, id="API server for the node"),
         pytest.param({"web-config-file": ["web.yml"]}, True, id="TLS"),
         pytest.param({"web-users-folder": ["users"]}, True, id="passwords"),
     ],

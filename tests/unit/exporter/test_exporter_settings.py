@@ -15,7 +15,7 @@ from gpuscale.agent.exporter.readers import (
     make_reader,
     needs_processes,
 )
-from gpuscale.agent.exporter.settings import FLAGS, read_settings
+from gpuscale.agent.exporter.settings import FLAGS, ReadyTaint, read_settings
 from gpuscale.agent.gpu.health import HEALTH_FIELDS
 from gpuscale.agent.gpu.model_table import MODELS
 from gpuscale.agent.gpu.readings import GpuIdentity, GpuInstance
@@ -531,3 +531,15 @@ def test_a_host_engine_is_asked_where_it_is_said_to_be(text: str, address: str) 
 def test_no_address_of_a_host_engine(text: str) -> None:
     with pytest.raises(UsageError, match=r"expected HOST\[:PORT\]"):
         read(remote_hostengine_info=text)
+
+
+def test_a_ready_taint_is_of_the_node_that_kubernetes_names() -> None:
+    key = "gpuscale.dev/gpu-not-ready"
+    assert read().ready_taint is None
+    assert read(ready_taint="").ready_taint is None
+    assert read({"NODE_NAME": "n1"}, ready_taint=key).ready_taint == ReadyTaint(key, "n1")
+    assert read({"GPUSCALE_EXPORTER_READY_TAINT": key}).ready_taint == ReadyTaint(key, "host-1")
+    with pytest.raises(
+        UsageError, match=r"--ready-taint: found 'nvidia\.com/gpu', expected a key of"
+    ):
+        read(ready_taint="nvidia.com/gpu")

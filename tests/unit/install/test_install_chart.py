@@ -455,6 +455,14 @@ OPTIONS = {
         {"agent": {"attribution": "none"}},
         {"agent": {"attribution": "processes", "style": "both"}},
         {"agent": {"azureMetrics": True}},
+        {"agent": {"readyTaint": "gpuscale.dev/gpu-not-ready"}},
+        {
+            "agent": {
+                "attribution": "processes",
+                "readyTaint": "startup-taint.cluster-autoscaler.kubernetes.io/gpuscale",
+                "serviceAccount": {"create": False, "name": "agents"},
+            }
+        },
     ],
     "agentTls": [
         {},

@@ -148,6 +148,72 @@ def test_gke_shares_gpus_by_the_pool(called) -> None:
     )
 
 
+READY = "startup-taint.cluster-autoscaler.kubernetes.io/gpuscale"
+GATED = {"agent": {"readyTaint": READY}}
+
+
+def test_aks_gets_a_taint_that_it_lets_others_take_off(called) -> None:
+    """AKS puts --node-taints back on; those of --node-init-taints are set once."""
+    words = called(files("aks", AKS, **GATED), "node-pool.sh")
+    assert option(words, "--node-init-taints") == f"{READY}=true:NoSchedule"
+    assert option(words, "--node-taints") == "nvidia.com/gpu=present:NoSchedule"
+
+
+def test_gke_gets_a_taint_that_its_autoscaler_knows_by_the_prefix(called) -> None:
+    words = called(files("gke", **GATED), "node-pool.sh")
+    assert option(words, "--node-taints") == f"{READY}=true:NoSchedule"
+
+
+def test_ack_gets_the_taint_beside_the_one_that_stays(called) -> None:
+    words = called(files("ack", ACK, **GATED), "node-pool.sh", "c123")
+    body = json.loads("\n".join(words[words.index("--body") + 1 :]))
+    assert [each["key"] for each in body["kubernetes_config"]["taints"]] == [
+        "nvidia.com/gpu",
+        READY,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("key", "told"),
+    [(READY, {}), ("x.dev/gpu-not-ready", {"startup-taint": "x.dev/gpu-not-ready"})],
+)
+def test_eks_does_not_tell_the_autoscaler_to_expect_the_taint(key: str, told) -> None:
+    """A taint of the template keeps a pool at zero; one without the prefix has to be named as start-up."""
+    found = files("eks", agent={"readyTaint": key})
+    (config,) = data(found["node-pool.yaml"])
+    (group,) = config["managedNodeGroups"]
+    assert [each["key"] for each in group["taints"]] == ["nvidia.com/gpu", key]
+    assert not any(key in tag for tag in group["tags"])
+    (chart,) = data(found["cluster-autoscaler-values.yaml"])
+    flags = chart["extraArgs"]
+    assert {name: flags[name] for name in flags if name == "startup-taint"} == told
+
+
+@pytest.mark.parametrize(("provider", "pool"), [("eks", POOL), ("aks", AKS)])
+@pytest.mark.parametrize("key", [READY, "x.dev/gpu-not-ready"])
+def test_karpenter_waits_for_its_start_up_taints(provider: str, pool, key: str) -> None:
+    given = {**pool, "autoscaler": "karpenter"}
+    node_pool, _ = data(files(provider, given, agent={"readyTaint": key})["node-pool.yaml"])
+    spec = node_pool["spec"]["template"]["spec"]
+    assert spec["startupTaints"] == [{"key": key, "value": "true", "effect": "NoSchedule"}]
+    assert [each["key"] for each in spec["taints"]] == ["nvidia.com/gpu"]
+
+
+@pytest.mark.parametrize("provider", ["aks", "gke", "ack"])
+def test_a_key_that_a_managed_autoscaler_takes_for_one_that_stays_is_refused(provider: str) -> None:
+    pool = {"aks": AKS, "ack": ACK}.get(provider, POOL)
+    with pytest.raises(ValueError, match="expected a key that begins with startup-taint"):
+        files(provider, pool, agent={"readyTaint": "x.dev/gpu-not-ready"})
+
+
+@pytest.mark.parametrize(
+    "spec", [{}, {"agent": {"enabled": False, "readyTaint": READY}}], ids=["unset", "no agent"]
+)
+def test_without_an_agent_that_takes_it_off_there_is_no_such_taint(called, spec) -> None:
+    assert "--node-init-taints" not in called(files("aks", AKS, **spec), "node-pool.sh")
+    assert "startupTaints" not in str(files("eks", {**POOL, "autoscaler": "karpenter"}, **spec))
+
+
 def test_ack_asks_for_a_scaling_group_of_gpus(called) -> None:
     words = called(files("ack", ACK), "node-pool.sh", "c123")
     assert words[:3] == ["cs", "POST", "/clusters/c123/nodepools"]
@@ -175,6 +241,8 @@ def test_ack_asks_for_a_scaling_group_of_gpus(called) -> None:
             ["gpu-utilization has no pods"],
             id="shared GPUs",
         ),
+        pytest.param(GATED, [f"have to tolerate {READY}"], id="start-up taint"),
+        pytest.param({**GATED, "devicePlugin": {"enabled": True}}, [], id="and its plugin"),
         pytest.param({"provider": "gke"}, ["needs deviceAccess: host"], id="gke"),
         pytest.param({"metricsApi": {"enabled": False}}, ["that the cluster has"], id="no API"),
         pytest.param(

@@ -93,6 +93,62 @@ def test_other_agents_may_not() -> None:
     assert "egress" not in one(objects, "NetworkPolicy", "node-agent")["spec"]
 
 
+READY = "startup-taint.cluster-autoscaler.kubernetes.io/gpuscale"
+
+
+@pytest.mark.parametrize("attribution", ["none", "allocations", "processes"])
+def test_agents_that_take_a_taint_off_may_change_nodes_by_a_policy_alone(attribution: str) -> None:
+    agent = {"attribution": attribution, "readyTaint": READY}
+    objects = rendered(values(scale=[], agent=agent, networkPolicies=True))
+    daemon_set = one(objects, "DaemonSet")
+    assert f"--ready-taint={READY}" in container(daemon_set)["args"]
+    assert pod(daemon_set)["automountServiceAccountToken"] is True
+    assert pod(daemon_set)["tolerations"] == [{"operator": "Exists"}]
+    (egress,) = one(objects, "NetworkPolicy", "node-agent")["spec"]["egress"]
+    assert [each["port"] for each in egress["ports"]] == [443, 6443, 8443]
+    role = one(objects, "ClusterRole", "node-agent-taint")
+    assert [(each["resources"], each["verbs"]) for each in role["rules"]] == [
+        (["nodes"], ["get", "patch"]),
+        (["resourceslices"], ["list"]),
+    ]
+    bound = one(objects, "ClusterRoleBinding", "node-agent-taint")
+    (account,) = bound["subjects"]
+    assert account["name"] == pod(daemon_set)["serviceAccountName"]
+    policy = one(objects, "ValidatingAdmissionPolicy", "node-agent-taint")
+    user = f"system:serviceaccount:{account['namespace']}:{account['name']}"
+    assert f'"{user}"' in policy["spec"]["matchConditions"][0]["expression"]
+    assert policy["spec"]["failurePolicy"] == "Fail"
+    binding = one(objects, "ValidatingAdmissionPolicyBinding", "node-agent-taint")
+    assert binding["spec"] == {
+        "policyName": policy["metadata"]["name"],
+        "validationActions": ["Deny"],
+    }
+    kinds = [each["kind"] for each in objects]
+    assert kinds.index("ValidatingAdmissionPolicyBinding") < kinds.index("ClusterRole")
+
+
+def test_other_agents_may_change_no_node() -> None:
+    objects = rendered(values())
+    assert not any(each["kind"].startswith("ValidatingAdmission") for each in objects)
+    assert "--ready-taint" not in str(objects)
+
+
+@pytest.mark.parametrize("part", ["agent", "devicePlugin"])
+def test_what_the_taint_waits_for_has_to_tolerate_it(part: str) -> None:
+    given = {"agent": {"readyTaint": READY}, "devicePlugin": {"enabled": True}}
+    given[part]["tolerations"] = [{"key": "nvidia.com/gpu", "operator": "Exists"}]
+    with pytest.raises(ValueError, match=f"found {part}.tolerations without agent.readyTaint"):
+        values(**given)
+    given[part]["tolerations"].append({"key": READY, "operator": "Exists"})
+    values(**given)
+
+
+@pytest.mark.parametrize("key", ["nvidia.com/gpu", "karpenter.sh/unregistered", 'a/b"-not-ready'])
+def test_a_taint_that_stays_is_not_to_be_taken_off(key: str) -> None:
+    with pytest.raises(ValueError, match="readyTaint"):
+        values(agent={"readyTaint": key})
+
+
 # The least that each kind of attribution takes: nothing; the user that the kubelet's socket belongs to; that
 # and the host's processes, with the API server's pods.
 @pytest.mark.parametrize(

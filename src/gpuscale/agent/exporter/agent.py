@@ -217,6 +217,7 @@ class NodeAgent:
             resident_memory_bytes=resident_memory_bytes(),
             cpu_seconds=cpu_seconds(),
             config=self._serve.config(),
+            ready_taint=self._serve.ready_taint(),
         )
 
 

@@ -15,6 +15,7 @@ from gpuscale.agent.exporter.collector import AttributionOf, Extras
 from gpuscale.agent.exporter.config_map import ConfigMapName, read_config_map
 from gpuscale.agent.exporter.counters_file import Counters, CountersFile, read_text
 from gpuscale.agent.exporter.families.azure import AzureMetrics
+from gpuscale.agent.exporter.families.own_metrics import ReadyTaintStatus
 from gpuscale.agent.exporter.http.loop_errors import LoopErrors
 from gpuscale.agent.exporter.job_files import JobFiles
 from gpuscale.agent.exporter.readers import (
@@ -33,7 +34,7 @@ from gpuscale.base.errors import GpuscaleError, UnavailableError, UsageError
 from gpuscale.signals import list_of_image
 
 if TYPE_CHECKING:
-    from gpuscale.agent.exporter import simulated_pods
+    from gpuscale.agent.exporter import simulated_pods, taint_remover
     from gpuscale.agent.exporter.http.passwords import PasswordCheck
     from gpuscale.agent.exporter.http.tls import ServerTls
     from gpuscale.agent.exporter.http.users_folder import UsersFolder
@@ -102,6 +103,20 @@ class ExporterService:
             # Attribution only measures durations, so it uses a clock that ignores changes of the
             # machine's time.
             self._owners = NodeAttribution(settings.attribution, clock or WallClock())
+        self._taint_remover: taint_remover.TaintRemover | None = None
+        if settings.ready_taint is not None:
+            from gpuscale.agent.attribution.settings import KubeletSettings
+            from gpuscale.agent.exporter.taint_remover import TaintRemover
+            from gpuscale.kube.client import KubeSettings
+
+            kubelet = settings.attribution.kubelet if settings.attribution else KubeletSettings()
+            self._taint_remover = TaintRemover(
+                settings.ready_taint,
+                KubeSettings(kubeconfig=settings.kubeconfig),
+                kubelet,
+                lambda: self.agent.snapshot.status.gpu_fault,
+                clock or WallClock(),
+            )
         self.agent = self._make_agent()
 
     async def run(self, stop: asyncio.Event, announce: Callable[[int], None]) -> None:
@@ -119,12 +134,16 @@ class ExporterService:
         for note in self._settings.notes:
             _log.warning("%s", note)
         tasks: list[asyncio.Task[object]] = []
+        beside: list[asyncio.Task[object]] = []
         try:
             port = await self.agent.start(*self._settings.address, _sockets(self._settings))
             if self._owners is not None:
                 attribution = self._owners.run()
                 tasks.append(asyncio.create_task(attribution, name="exporter-attribution"))
             announce(port)
+            if self._taint_remover is not None:  # it ends when the taint is off
+                removing = self._taint_remover.run()
+                beside.append(asyncio.create_task(removing, name="exporter-ready-taint"))
             # Fails if the requested GPUs don't exist; waits for those that may still appear.
             is_guess = not self._settings.gpu.is_named
             if is_guess or not self._settings.devices.is_flexible:
@@ -140,9 +159,9 @@ class ExporterService:
             for task in done:
                 task.result()  # a task that ends before `stop` takes the service down with its error
         finally:
-            for task in tasks:
+            for task in (*tasks, *beside):
                 task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await asyncio.gather(*tasks, *beside, return_exceptions=True)
             await self._close()
 
     def reload(self) -> None:
@@ -168,7 +187,7 @@ class ExporterService:
         return make_reader(self._settings, fields, self._settings.options.node, work, self._clock)
 
     def _make_agent(self) -> NodeAgent:
-        settings, owners = self._settings, self._owners
+        settings, owners, remover = self._settings, self._owners, self._taint_remover
         stream_ms = settings.stream_interval_ms
         serve = ServeOptions(
             extras=_extras(settings),
@@ -178,6 +197,7 @@ class ExporterService:
             tls=self._tls,
             resources=None if owners is None else owners.gpu_resources,
             config=lambda: self._counters.status,
+            ready_taint=lambda: ReadyTaintStatus() if remover is None else remover.status,
             before_first=None if owners is None else owners.asked,
         )
         attribution: AttributionOf = (lambda _: None) if owners is None else owners

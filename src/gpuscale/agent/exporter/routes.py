@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from gpuscale.agent.exporter.collector import Extras, gpu_name
-from gpuscale.agent.exporter.families.own_metrics import ConfigStatus
+from gpuscale.agent.exporter.families.own_metrics import ConfigStatus, ReadyTaintStatus
 from gpuscale.agent.exporter.http.subscribers import Subscriber, Subscribers
 from gpuscale.agent.exporter.snapshot import Format, TickSnapshot
 from gpuscale.agent.gpu.owners import NodeGpuResources
@@ -200,6 +200,8 @@ class Handlers:
         if config.loaded_ms is not None:
             age = f" (in use since {self._agent.age_s(config.loaded_ms):.1f} s)"
             lines.append(_check("config", config.error) + age)
+        if (waits_for := self._serve.ready_taint().waits_for) != "":
+            lines.append(_check("ready-taint", waits_for))
         verdict = f"readyz check {'passed' if is_ready else 'failed'}\n"
         return text_response("\n".join((*lines, verdict)), code)
 
@@ -293,6 +295,8 @@ class ServeOptions:
     """Counts the node's GPUs as Kubernetes does; for Azure's metrics."""
     config: Callable[[], ConfigStatus] = ConfigStatus
     """Reports how the latest load of the configuration went."""
+    ready_taint: Callable[[], ReadyTaintStatus] = ReadyTaintStatus
+    """Reports how it is with the taint that waits for the node's GPUs."""
     before_first: Callable[[], Awaitable[None]] | None = None
     """Waited for before the first collect, for two seconds at most, so that GPUs are not reported as
     unallocated just because the agent has just started."""

@@ -70,6 +70,26 @@ def _attribution(flags: FlagReader) -> AttributionSettings | None:
     return read(AttributionSettings, flags) if flags.boolean("kubernetes") else None
 
 
+@dataclass(frozen=True, slots=True)
+class ReadyTaint:
+    """The start-up taint that is taken off, and its node."""
+
+    key: str
+    """All taints with this key are meant, whatever their values and effects."""
+    node: str
+
+
+def _startup_key(text: str) -> str:
+    from gpuscale.base.objects.taints import parse_startup_key  # most agents have none
+
+    return parse_startup_key(text) if text else ""
+
+
+def _ready_taint(flags: FlagReader) -> ReadyTaint | None:
+    key = flags.converted("ready-taint", _startup_key, "")
+    return ReadyTaint(key, flags.variable("NODE_NAME") or flags.variable(HOSTNAME)) if key else None
+
+
 def _address(text: str) -> tuple[str, int]:
     match = re.fullmatch(r"(?:(\[[0-9a-fA-F:.%]+\]|[^:\[\]]*):)?([0-9]{1,5})", text)
     if match is None or int(match[2]) > 65_535:
@@ -202,6 +222,17 @@ class ExporterSettings:
         env="GPUSCALE_EXPORTER_KUBECONFIG",
         is_ours=True,
     )
+    ready_taint: ReadyTaint | None = made(
+        _ready_taint,
+        KUBERNETES.flag(
+            "ready-taint",
+            "Key of a start-up taint that is taken off this node, once, when every GPU answers and "
+            "Kubernetes has GPUs of it to give; asks the API server for the node NODE_NAME.",
+            env="GPUSCALE_EXPORTER_READY_TAINT",
+            is_ours=True,
+        ),
+    )
+    """None leaves the node's taints alone."""
     address: tuple[str, int] = SERVING.option(
         converted(_address, ("", 0)),
         "address",

@@ -21,6 +21,8 @@ without its network. Taints that stay, which a pool gives all its nodes, are the
 import re
 from enum import Enum
 
+from gpuscale.base.objects.names import qualified_name_fault
+
 
 class PassingTaint(Enum):
     """What a temporary taint means, as the end of "the node ..."."""
@@ -66,3 +68,31 @@ _BY_KEY: tuple[tuple[str, PassingTaint], ...] = (
 def moment_of(key: str) -> PassingTaint | None:
     """Return the meaning of a temporary taint's key; None for a lasting taint."""
     return next((moment for form, moment in _BY_KEY if re.fullmatch(form, key)), None)
+
+
+_OF_OTHERS = re.compile(
+    r"(node\.kubernetes\.io|node\.cloudprovider\.kubernetes\.io|karpenter\.sh)/"
+)
+STARTUP_PREFIX = "startup-taint.cluster-autoscaler.kubernetes.io/"
+"""Cluster Autoscaler leaves such taints out of what it expects of a pool's next node."""
+READY_TAINT = f"{STARTUP_PREFIX}gpuscale"
+"""The usual key of the taint that the node agent takes off a node whose GPUs are of use."""
+
+
+def parse_startup_key(text: str) -> str:
+    """Return the key of a start-up taint of one's own.
+
+    Taints that stay are refused: a pool gives them its nodes to keep other pods off for good.
+
+    Raises:
+        ValueError: no key of a taint, not of one of start-up, or of one that others take off.
+    """
+    fault = qualified_name_fault(text)
+    if fault is not None:
+        raise ValueError(f"found {text!r}, expected the key of a taint: {fault}")
+    if moment_of(text) is not PassingTaint.NOT_YET or _OF_OTHERS.match(text):
+        raise ValueError(
+            f"found {text!r}, expected a key of your own that says start-up: {STARTUP_PREFIX}NAME, or one "
+            "that ends with not-ready"
+        )
+    return text

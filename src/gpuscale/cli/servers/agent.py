@@ -67,7 +67,7 @@ def run(texts: Mapping[str, Sequence[str]]) -> None:
 def _needs_tls(settings: "ExporterSettings") -> bool:
     """Return whether the agent needs TLS: as a server, or as a client of the API server."""
     web = (settings.web_config_file, settings.web_users_folder)
-    if web != (None, None) or settings.counters_map is not None:
+    if web != (None, None) or settings.counters_map is not None or settings.ready_taint is not None:
         return True
     return settings.attribution is not None and settings.attribution.kubernetes is not None
 

@@ -2,13 +2,14 @@
 
 Listing and watching are done on HTTP clients directly: they need bookmarks, bounds on sizes and times, and
 objects of versions that no model knows yet. What only some programs ask for is imported when it is asked for:
-a server that is reached in a plain way is read by `reader`, and the usual client comes with the first write.
+a server that is reached in a plain way is read by `reader`, and the usual client comes with the first write
+that is no review and no JSON patch.
 """
 
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlencode
@@ -18,7 +19,7 @@ from gpuscale.kube.client.answers import AnswerReader, accepted
 from gpuscale.kube.client.answers import JsonObject as JsonObject
 from gpuscale.kube.client.errors import ApiStatusError, ApiUnreachableError
 from gpuscale.kube.client.plain import plain_access
-from gpuscale.kube.client.reader import ApiReader
+from gpuscale.kube.client.reader import JSON_PATCH, ApiReader
 from gpuscale.kube.client.settings import KubeSettings
 
 if TYPE_CHECKING:
@@ -218,6 +219,17 @@ class KubeClient:
         """
         return await self._send("PATCH", path, body, kind)
 
+    async def json_patch(self, path: str, operations: Sequence[JsonObject]) -> JsonObject:
+        """Change the object at `path` by the operations of a JSON patch (RFC 6902), and return it.
+
+        Raises:
+            ApiUnreachableError: no answer, or not now.
+            ApiStatusError: refused; code 422 where a `test` does not hold.
+        """
+        if self._reader is not None:
+            return await self._reader.json_patch(path, operations)
+        return await self._send("PATCH", path, operations, JSON_PATCH)
+
     async def replace(self, path: str, body: Mapping[str, Any]) -> JsonObject:
         """Replace the object at `path`, and return it.
 
@@ -303,7 +315,11 @@ class KubeClient:
             return await self._body(path, answer)
 
     async def _send(
-        self, method: str, path: str, body: Mapping[str, Any], kind: str = "application/json"
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | Sequence[JsonObject],
+        kind: str = "application/json",
     ) -> JsonObject:
         """Send a body of content type `kind`, and return the response's object."""
         headers = {"Accept": "application/json", "Content-Type": kind}

@@ -1,4 +1,4 @@
-"""A light client for servers: lists, watches, and reviews of users.
+"""A light client for servers: lists, watches, reviews of users, and JSON patches.
 
 `KubeClient` can do more, with an HTTP client that takes 12 MiB and much longer for each request; it uses this
 one where that is enough. Here the protocol is h11's, and asyncio carries the bytes and TLS.
@@ -9,9 +9,9 @@ import json
 import socket
 import ssl
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Protocol, Self
+from typing import NamedTuple, Protocol, Self
 from urllib.parse import quote, urlencode, urlsplit
 
 import h11
@@ -22,6 +22,7 @@ from gpuscale.kube.client.plain import PlainAccess, plain_access
 from gpuscale.kube.client.settings import KubeSettings
 from gpuscale.kube.client.sockets import NOTICE_DEAD_PEERS
 
+JSON_PATCH = "application/json-patch+json"
 _CHUNK_BYTES = 65_536
 _GOOD = (200, 201)
 _IDLE_S = 30.0
@@ -31,6 +32,15 @@ _MAX_IDLE = 8
 _MAX_HEAD_BYTES = 65_536
 _AS_THEY_ARE = "!#$%&'()*+,/:;=?@[]|~"
 """Characters of a path that may hold a query, and what is escaped already."""
+
+
+class _Sent(NamedTuple):
+    """What a request sends."""
+
+    method: str
+    kind: str
+    """Its content type."""
+    body: bytes
 
 
 class Reads(Protocol):
@@ -93,17 +103,23 @@ class ApiReader:
 
         Tried twice, because the server may have closed a connection that was kept open; errors as `get`.
         """
-        body = json.dumps(posted).encode()
+        sent = _Sent("POST", "application/json", json.dumps(posted).encode())
         try:
-            return await self._posted(path, body)
+            return await self._changed(path, sent)
         except ApiUnreachableError as error:
             if not isinstance(error.__cause__, ConnectionError):
                 raise
-            return await self._posted(path, body)
+            return await self._changed(path, sent)
 
-    async def _posted(self, path: str, body: bytes) -> JsonObject:
+    async def json_patch(self, path: str, operations: Sequence[JsonObject]) -> JsonObject:
+        """Change the object at a path by a JSON patch, once, and return it; errors as `get`."""
+        return await self._changed(
+            path, _Sent("PATCH", JSON_PATCH, json.dumps(operations).encode())
+        )
+
+    async def _changed(self, path: str, sent: _Sent) -> JsonObject:
         most_s = self._settings.timeout_s
-        async with self._answer(path, {}, "application/json", most_s, body) as chunks:
+        async with self._answer(path, {}, "application/json", most_s, sent) as chunks:
             answer = await self._answers.whole(path, chunks, self._settings.max_body_bytes)
         return self._answers.parsed(path, answer)
 
@@ -131,11 +147,16 @@ class ApiReader:
 
     @asynccontextmanager
     async def _answer(
-        self, path: str, params: Mapping[str, str], accept: str, most_s: float, posted: bytes = b""
+        self,
+        path: str,
+        params: Mapping[str, str],
+        accept: str,
+        most_s: float,
+        sent: _Sent | None = None,
     ) -> AsyncIterator[AsyncIterator[bytes]]:
         """Send a request, and yield a good response's body in pieces."""
         query = f"?{urlencode(params)}" if params else ""
-        if not posted:
+        if sent is None:
             accept = accepted(accept, params, metadata_only=self._metadata_only)
         target = f"{self._url.path.rstrip('/')}{quote(path, safe=_AS_THEY_ARE)}{query}"
         connection: _Connection | None = None
@@ -145,7 +166,7 @@ class ApiReader:
                 until_s = asyncio.get_running_loop().time() + most_s
                 headers = self._headers(accept)
                 connection = await self._connect()
-                status, length = await connection.ask(target, headers, posted)
+                status, length = await connection.ask(target, headers, sent)
                 limit.reschedule(until_s)
                 most = self._settings.max_body_bytes
                 self._answers.check_size(path, length, most)
@@ -225,15 +246,14 @@ class _Connection:
         return cls(reader, writer)
 
     async def ask(
-        self, target: str, headers: list[tuple[str, str]], posted: bytes
+        self, target: str, headers: list[tuple[str, str]], sent: _Sent | None
     ) -> tuple[int, int]:
-        """Send a GET, or a POST of JSON; return the response's status and length."""
-        if posted:
-            headers += [("Content-Type", "application/json"), ("Content-Length", str(len(posted)))]
-        method = "POST" if posted else "GET"
+        """Send a GET, or what is to be sent; return the response's status and length."""
+        method, body = ("GET", b"") if sent is None else (sent.method, sent.body)
+        if sent is not None:
+            headers += [("Content-Type", sent.kind), ("Content-Length", str(len(body)))]
         head = self._http.send(h11.Request(method=method, target=target, headers=headers)) or b""
-        body = self._http.send(h11.Data(data=posted)) or b""
-        self._writer.write(head + body)
+        self._writer.write(head + (self._http.send(h11.Data(data=body)) or b""))
         self._http.send(h11.EndOfMessage())
         await self._writer.drain()
         while True:

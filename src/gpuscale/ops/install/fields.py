@@ -7,6 +7,7 @@ from pydantic import AfterValidator, Field
 
 from gpuscale.base.errors import ConfigError, UsageError
 from gpuscale.base.objects.selectors import parse_selector
+from gpuscale.base.objects.taints import parse_startup_key
 from gpuscale.ops.install.image import (
     REPOSITORY_PATTERN,
     TAG_PATTERN,
@@ -20,6 +21,12 @@ from gpuscale.signals import load_counters
 
 Word = Annotated[str, Field(pattern=r"^[^\s\"'`$\\{}]+$", max_length=512)]
 """A text that is put into addresses, arguments and scripts; nothing that a shell or a template would read."""
+StartupKey = Annotated[
+    str,
+    Field(pattern=r"^([a-z0-9.-]+/)?[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?$", max_length=317),
+    AfterValidator(parse_startup_key),
+]
+"""Key of a start-up taint of one's own."""
 MAX_TARGET = 999_999
 """Larger numbers are printed with an exponent by Helm."""
 Target = Annotated[float, Field(gt=0, le=MAX_TARGET, multiple_of=0.001)]

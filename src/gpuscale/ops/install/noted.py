@@ -31,6 +31,7 @@ def notes(values: Values, kubernetes: KubernetesVersion | None = None) -> list[s
         *_azure(values),
         *_sharing(values),
         *_access(values),
+        *_ready_taint(values),
     ]
 
 
@@ -187,3 +188,14 @@ def _access(values: Values) -> list[str]:
             "deviceAccess: host makes the agent privileged; it is for nodes without NVIDIA's runtime"
         ]
     return []
+
+
+def _ready_taint(values: Values) -> list[str]:
+    """Return who has to tolerate the taint of new nodes, where another brings the device plugin."""
+    key = values.spec.agent.ready_taint
+    if key is None or not values.spec.agent.enabled or values.spec.device_plugin.enabled:
+        return []
+    return [
+        f"agent.readyTaint: the cluster's device plugin and driver installer have to tolerate {key}; one "
+        "that does not never starts on a new node, whose GPUs then never come"
+    ]

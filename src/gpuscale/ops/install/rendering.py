@@ -21,6 +21,8 @@ from gpuscale.ops.providers.karpenter import karpenter_files
 KIND_ORDER = (
     "Namespace",
     "ServiceAccount",
+    "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionPolicyBinding",
     "ClusterRole",
     "ClusterRoleBinding",
     "Role",

@@ -11,6 +11,9 @@ from pydantic import model_validator
 
 from gpuscale.base.documents.models import Model, parse_file
 from gpuscale.base.objects import nodes
+from gpuscale.base.objects.pods import Toleration
+from gpuscale.base.objects.taints import STARTUP_PREFIX
+from gpuscale.hpa.cluster.scheduling import untolerated
 from gpuscale.ops.install.pods import SecretName
 from gpuscale.ops.install.scale.jobs import ScaledJob
 from gpuscale.ops.install.scale.keda import (
@@ -93,7 +96,12 @@ class ValuesSpec(Model):
 
     @model_validator(mode="after")
     def _works_together(self) -> "ValuesSpec":
-        for fault in (*self._source_faults(), *self._scale_faults(), *self._pool_faults()):
+        for fault in (
+            *self._source_faults(),
+            *self._scale_faults(),
+            *self._pool_faults(),
+            *self._ready_taint_faults(),
+        ):
             raise ValueError(fault)
         api = self.metrics_api
         if api.external and not (self.serves_triggers or api.has_external_metrics):
@@ -239,10 +247,36 @@ class ValuesSpec(Model):
         if pool.autoscaler == "karpenter" and provider.karpenter is None:
             able = either(*(each.name for each in BUILT_IN if each.karpenter))
             return [f"found karpenter on {provider.name}, expected {able}"]
+        key = self.agent.ready_taint
+        knows = provider.takes_startup_taints or pool.autoscaler == "karpenter"
+        if key and not knows and not key.startswith(STARTUP_PREFIX):
+            return [
+                f"found agent.readyTaint {key} with a nodePool on {provider.name}, expected a key that "
+                f"begins with {STARTUP_PREFIX}: its autoscaler takes others for taints that stay"
+            ]
         return provider.pool_faults(self.pool(pool))
+
+    def _ready_taint_faults(self) -> Iterator[str]:
+        """Yield which of the parts that the taint's going waits for would be kept off by it."""
+        key = self.agent.ready_taint
+        if key is None or not self.agent.enabled:
+            return
+        for name, part in (("agent", self.agent), ("devicePlugin", self.device_plugin)):
+            given = [
+                Toleration(
+                    each.get("key", ""),
+                    each.get("operator", "Equal"),
+                    each.get("value", ""),
+                    each.get("effect", ""),
+                )
+                for each in part.tolerations or ()
+            ]
+            if part.enabled and untolerated((nodes.Taint(key, "true"),), given) is not None:
+                yield f"found {name}.tolerations without agent.readyTaint, expected one for {key} too"
 
     def pool(self, pool: NodePool) -> Pool:
         """Return a node pool as its provider makes it."""
+        ready = self.agent.ready_taint
         return Pool(
             name=pool.name,
             cluster=pool.cluster,
@@ -260,6 +294,7 @@ class ValuesSpec(Model):
             taint=nodes.Taint(self.taint.key, self.taint.value, self.taint.effect),
             slices=self.device_plugin.replicas,
             has_own_plugin=self.device_plugin.enabled,
+            ready_taint=nodes.Taint(ready, "true") if ready and self.agent.enabled else None,
         )
 
 

@@ -7,7 +7,7 @@ import json
 from collections.abc import Sequence
 
 from gpuscale.base.objects.nodes import Taint
-from gpuscale.ops.providers.files import PoolFile, command, script, taint_object
+from gpuscale.ops.providers.files import PoolFile, command, ready_taint_notes, script, taint_object
 from gpuscale.ops.providers.provider import NodeLabel, Pool, Provider
 
 _NOTES = (
@@ -20,6 +20,10 @@ _NOTES = (
     "--nodes=MIN:MAX:SCALING-GROUP-ID.",
 )
 
+_STARTUP_TAINT = (
+    "Don't let ACK bring the pool's taints to nodes that are there: it would put this one back on."
+)
+
 
 def _pool_files(pool: Pool) -> Sequence[PoolFile]:
     """Return the request body and the script that sends it."""
@@ -30,7 +34,8 @@ def _pool_files(pool: Pool) -> Sequence[PoolFile]:
         "--header Content-Type=application/json",
         '--body "$(cat "$(dirname "$0")/node-pool.json")"',
     )
-    return [PoolFile("node-pool.json", body), script("node-pool.sh", _NOTES, call)]
+    notes = (*_NOTES, *ready_taint_notes(pool.ready_taint, _STARTUP_TAINT))
+    return [PoolFile("node-pool.json", body), script("node-pool.sh", notes, call)]
 
 
 def _body(pool: Pool) -> dict[str, object]:
@@ -53,7 +58,7 @@ def _body(pool: Pool) -> dict[str, object]:
         "kubernetes_config": {
             "runtime": "containerd",
             "labels": [{"key": "gpuscale.dev/pool", "value": pool.name}],
-            "taints": [taint_object(pool.taint)],
+            "taints": [taint_object(each) for each in (pool.taint, pool.ready_taint) if each],
         },
         "management": {"enable": True},
     }

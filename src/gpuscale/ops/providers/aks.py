@@ -6,7 +6,7 @@ Source: azure-aks-docs (use-nvidia-gpu, cluster-autoscaler), Azure/AKS issues 44
 from collections.abc import Sequence
 
 from gpuscale.base.objects.nodes import Taint
-from gpuscale.ops.providers.files import PoolFile, command, script
+from gpuscale.ops.providers.files import PoolFile, command, ready_taint_notes, script
 from gpuscale.ops.providers.provider import AcceleratorLabel, Karpenter, NodeLabel, Pool, Provider
 
 _NOTES = (
@@ -17,6 +17,10 @@ _NOTES = (
     "--skip-gpu-driver-install (retired), and --enable-managed-gpu, whose pools the cluster "
     "autoscaler does not support.",
     "VM size, driver and MIG profile can't be changed later: make another pool.",
+)
+_INIT_TAINT = (
+    "It is one of --node-init-taints: AKS puts --node-taints back, and lets nobody in the cluster take them "
+    "off."
 )
 _PROFILE_NOTES = (
     "The autoscaler's settings hold for the whole cluster. An A100 takes about 14 minutes to come up, and "
@@ -46,12 +50,14 @@ def _pool_files(pool: Pool) -> Sequence[PoolFile]:
         f"--min-count {pool.min_nodes}",
         f"--max-count {pool.max_nodes}",
         f"--node-taints {pool.taint}",
+        *([f"--node-init-taints {pool.ready_taint}"] if pool.ready_taint else []),
         f"--labels gpuscale.dev/pool={pool.name}",
         f"--node-osdisk-size {pool.disk_gib}",
         *([f"--zones {pool.zone}"] if pool.zone else []),
         *_spot(pool),
     )
-    return [script("node-pool.sh", _NOTES, there, add), _profile(pool)]
+    notes = (*_NOTES, *ready_taint_notes(pool.ready_taint, _INIT_TAINT))
+    return [script("node-pool.sh", notes, there, add), _profile(pool)]
 
 
 def _spot(pool: Pool) -> list[str]:

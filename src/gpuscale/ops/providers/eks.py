@@ -5,8 +5,9 @@ Source: eksctl userdocs (autoscaling, gpu-support); Cluster Autoscaler cloudprov
 
 from collections.abc import Sequence
 
+from gpuscale.base.objects.taints import STARTUP_PREFIX
 from gpuscale.hpa.cluster.catalogue import types_of
-from gpuscale.ops.providers.files import PoolFile, taint_object, yaml_file
+from gpuscale.ops.providers.files import PoolFile, ready_taint_notes, taint_object, yaml_file
 from gpuscale.ops.providers.provider import (
     AcceleratorLabel,
     Karpenter,
@@ -29,6 +30,11 @@ _NOTES = (
     "The NVIDIA AMI has driver and toolkit. eksctl installs the device plugin unless told not to; where "
     "devicePlugin.enabled is true, give it --install-nvidia-plugin=false.",
 )
+_STARTUP_TAINT = (
+    "eksctl's device plugin tolerates only nvidia.com/gpu: let the installation bring it "
+    "(devicePlugin.enabled: true), or add the toleration. There is no tag for the taint, because the "
+    "autoscaler must not expect it of the next node."
+)
 _FLAG_NOTES = (
     "Values of the cluster-autoscaler Helm chart. A node with GPUs goes when at most half of its GPUs are "
     "requested, whatever its CPUs do; GPU pods are not looked at before they are 30 s old.",
@@ -37,6 +43,7 @@ _FLAG_NOTES = (
 
 def _pool_files(pool: Pool) -> Sequence[PoolFile]:
     """Return eksctl's ClusterConfig, and values for the autoscaler's chart."""
+    ready = pool.ready_taint
     group: dict[str, object] = {
         "name": f"{pool.name}-{pool.zone}" if pool.zone else pool.name,
         "amiFamily": "AmazonLinux2023",
@@ -48,7 +55,7 @@ def _pool_files(pool: Pool) -> Sequence[PoolFile]:
         "volumeSize": pool.disk_gib,
         **({"spot": True} if pool.spot else {}),
         "labels": {ACCELERATOR: pool.gpu, "gpuscale.dev/pool": pool.name},
-        "taints": [taint_object(pool.taint)],
+        "taints": [taint_object(each) for each in (pool.taint, ready) if each],
         "propagateASGTags": True,
         "tags": _tags(pool),
         "iam": {"withAddonPolicies": {"autoScaler": True}},
@@ -59,7 +66,8 @@ def _pool_files(pool: Pool) -> Sequence[PoolFile]:
         "metadata": {"name": pool.cluster, "region": pool.region},
         "managedNodeGroups": [group],
     }
-    return [yaml_file("node-pool.yaml", _NOTES, config), _flags(pool)]
+    notes = (*_NOTES, *ready_taint_notes(ready, _STARTUP_TAINT))
+    return [yaml_file("node-pool.yaml", notes, config), _flags(pool)]
 
 
 def _tags(pool: Pool) -> dict[str, str]:
@@ -74,6 +82,8 @@ def _tags(pool: Pool) -> dict[str, str]:
 
 
 def _flags(pool: Pool) -> PoolFile:
+    ready = pool.ready_taint
+    is_unknown = ready is not None and not ready.key.startswith(STARTUP_PREFIX)
     chart = {
         "cloudProvider": "aws",
         "awsRegion": pool.region,
@@ -84,6 +94,7 @@ def _flags(pool: Pool) -> PoolFile:
             "scale-down-gpu-utilization-threshold": 0.5,
             "scale-down-unneeded-time": "10m",
             "max-node-provision-time": "20m",
+            **({"startup-taint": ready.key} if ready and is_unknown else {}),
         },
     }
     return yaml_file("cluster-autoscaler-values.yaml", _FLAG_NOTES, chart)
@@ -133,6 +144,7 @@ EKS = Provider(
         ),
     ),
     counts_shares=True,
+    takes_startup_taints=True,
     accelerator=AcceleratorLabel(ACCELERATOR, pool_key="eks.amazonaws.com/nodegroup"),
     template_fix=TemplateFix(
         "the tag on the Auto Scaling group",

@@ -57,3 +57,18 @@ def yaml_file(name: str, notes: Sequence[str], *documents: object) -> PoolFile:
 def taint_object(taint: Taint) -> dict[str, object]:
     """Return a taint in manifest form."""
     return {"key": taint.key, "value": taint.value, "effect": taint.effect}
+
+
+def ready_taint_notes(taint: Taint | None, how: str) -> tuple[str, ...]:
+    """Return the note on the taint that new nodes have until their GPUs are of use; none without one.
+
+    Args:
+        taint: that taint.
+        how: what is special about it in this cloud.
+    """
+    if taint is None:
+        return ()
+    return (
+        f"The node agent takes {taint.key} off once the GPUs are of use. Workloads must not tolerate it; "
+        f"device plugin and driver installer have to. {how}",
+    )

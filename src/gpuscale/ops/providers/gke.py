@@ -5,7 +5,7 @@ Source: GKE how-to pages; container-engine-accelerators.
 
 from collections.abc import Sequence
 
-from gpuscale.ops.providers.files import PoolFile, command, script
+from gpuscale.ops.providers.files import PoolFile, command, ready_taint_notes, script
 from gpuscale.ops.providers.provider import NodeLabel, Pool, Provider
 
 _NOTES = (
@@ -17,6 +17,7 @@ _NOTES = (
     "min and max are for the whole pool; --min-nodes would count per zone. ANY takes the zone that "
     "has GPUs; BALANCED would wait for all.",
 )
+_STARTUP_TAINT = "GKE's autoscaler knows start-up taints by their prefix alone."
 _PROFILE_NOTES = (
     "optimize-utilization packs GPU nodes and removes them sooner; the default spreads pods, and nodes "
     "with one pod of eight GPUs never empty.",
@@ -44,15 +45,17 @@ def _pool_files(pool: Pool) -> Sequence[PoolFile]:
         f"--total-max-nodes {pool.max_nodes}",
         "--location-policy ANY",
         f"--node-labels gpuscale.dev/pool={pool.name}",
+        *([f"--node-taints {pool.ready_taint}"] if pool.ready_taint else []),
         *(["--spot"] if pool.spot else []),
     )
+    notes = (*_NOTES, *ready_taint_notes(pool.ready_taint, _STARTUP_TAINT))
     update = command(
         ["gcloud container clusters update", pool.cluster],
         f"--location {pool.region}",
         "--autoscaling-profile optimize-utilization",
     )
     return [
-        script("node-pool.sh", _NOTES, create),
+        script("node-pool.sh", notes, create),
         script("cluster-autoscaler.sh", _PROFILE_NOTES, update),
     ]
 

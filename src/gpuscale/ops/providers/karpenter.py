@@ -20,15 +20,23 @@ _NOTES = (
     "The limit is held against the largest candidate until a node has launched.",
 )
 
+_STARTUP_NOTE = (
+    "startupTaints: the node agent takes {} off once the GPUs are of use, and until then the node is not "
+    "initialized. Pods need no toleration for it; the device plugin does."
+)
+
 
 def karpenter_files(pool: Pool, karpenter: Karpenter) -> Sequence[PoolFile]:
     """Return the NodePool and its node class."""
     node_class = karpenter.node_class(pool)
     notes = (*_NOTES, *karpenter.notes)
+    if pool.ready_taint is not None:
+        notes += (_STARTUP_NOTE.format(pool.ready_taint.key),)
     return [yaml_file("node-pool.yaml", notes, _node_pool(pool, node_class), node_class)]
 
 
 def _node_pool(pool: Pool, node_class: dict[str, Any]) -> dict[str, object]:
+    ready = pool.ready_taint
     group = str(node_class["apiVersion"]).split("/", 1)[0]
     template = {
         "metadata": {"labels": {"gpuscale.dev/pool": pool.name}},
@@ -36,6 +44,7 @@ def _node_pool(pool: Pool, node_class: dict[str, Any]) -> dict[str, object]:
             "expireAfter": "720h",
             "nodeClassRef": {"group": group, "kind": node_class["kind"], "name": pool.name},
             "taints": [taint_object(pool.taint)],
+            **({"startupTaints": [taint_object(ready)]} if ready else {}),
             "requirements": _requirements(pool),
         },
     }

@@ -41,6 +41,8 @@ class Pool:
     """Pods that take turns on one GPU."""
     has_own_plugin: bool = False
     """Whether the installation brings the device plugin, which makes the slices."""
+    ready_taint: Taint | None = None
+    """Of new nodes, with a value: the node agent takes it off once their GPUs are of use."""
 
     def shared_gpus(self) -> int:
         """Return a node's number of `nvidia.com/gpu` once the device plugin runs."""
@@ -142,6 +144,9 @@ class Provider:
     """Where the managed Cluster Autoscaler is set otherwise than upstream's: `AutoscalerSettings`' fields."""
     counts_shares: bool = False
     """Whether an empty pool tells node autoscalers of the shares that time-slicing makes of its GPUs."""
+    takes_startup_taints: bool = False
+    """Whether its Cluster Autoscaler can be told of start-up taints, beside those that it knows by their
+    prefix."""
     accelerator: AcceleratorLabel | None = None
     """None where the provider sees to it."""
     template_fix: TemplateFix | None = None

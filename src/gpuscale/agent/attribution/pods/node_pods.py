@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 from gpuscale.agent.attribution.pods.owners import OwnerResolver
+from gpuscale.agent.attribution.pods.slices import slices_path
 from gpuscale.agent.attribution.settings import NodeSettings
 from gpuscale.agent.attribution.sharing.schemes import reads_key
 from gpuscale.base.clock import Clock
@@ -15,8 +16,6 @@ from gpuscale.kube.client import ApiStatusError, ApiUnreachableError, JsonObject
 from gpuscale.kube.informers import DeviceKey, NodeView, PodRecord, Reflector
 
 Item = TypeVar("Item")
-_DRA_GROUP = "/apis/resource.k8s.io"
-_DRA_VERSIONS = ("v1", "v1beta2", "v1beta1")
 _DRA_RETRY_S = 60.0
 _ANY = ".*"
 """The expression that matches every label, which is what is asked for unless one is given."""
@@ -119,28 +118,17 @@ class NodeWatcher:
 
     async def _follow_slices(self) -> None:
         await self._wants_claims.wait()
-        version = ""
-        while not version:  # a server may have them later
+        path = ""
+        while not path:  # a server may have them later
             try:
-                version = await self._dra_version()
+                path = await slices_path(self._connection)
             except (ApiUnreachableError, ApiStatusError) as error:
                 self._dra_error = error
                 self._changed.set()
                 await self._clock.sleep(_DRA_RETRY_S)
-        path = f"{_DRA_GROUP}/{version}/resourceslices"
         on_node = {"fieldSelector": f"spec.nodeName={self._settings.name}"}
         self._slices = self._reflector(path, on_node, read_slice_devices)
         await self._slices.run()
-
-    async def _dra_version(self) -> str:
-        body = await self._connection.get(_DRA_GROUP)
-        versions = body.get("versions")
-        served = versions if isinstance(versions, list) else []
-        names = {each.get("version") for each in served if isinstance(each, dict)}
-        for version in _DRA_VERSIONS:
-            if version in names:
-                return version
-        raise ApiStatusError(404, "the API server has no ResourceSlices that are understood")
 
 
 def _keeps(expressions: Sequence[str]) -> Callable[[str], bool]:

@@ -60,6 +60,14 @@ METRICS: Mapping[str, tuple[str, str]] = MappingProxyType(
             "Subscribers that were let go, by reason.",
         ),
         "http_requests_total": ("counter", "Requests answered, by path and status code."),
+        "ready_taint_present": (
+            "gauge",
+            "1 while the node has the taint of --ready-taint, which waits for its GPUs.",
+        ),
+        "ready_taint_errors_total": (
+            "counter",
+            "Tries to see to the node's taint that failed, by reason.",
+        ),
         "process_resident_memory_bytes": ("gauge", "Resident memory of the exporter's process."),
         "process_cpu_seconds_total": ("counter", "Processor time of the exporter's process."),
     }
@@ -86,6 +94,18 @@ class ConfigStatus:
     """Of the configuration in use; None where there is no file to load."""
     error: str | None = None
     """Why the latest load was refused; None when it was good."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadyTaintStatus:
+    """How it is with the taint that waits for the node's GPUs."""
+
+    is_there: bool | None = None
+    """None until the node was seen."""
+    waits_for: str = ""
+    """Why it is still there, or why that is not known; empty where there is nothing to wait for."""
+    errors: Mapping[str, int] = field(default_factory=dict)
+    """Failed requests so far, by reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +141,15 @@ class CollectStatus:
             return self.attribution_error
         return "it is not known which pods hold the GPUs"
 
+    @property
+    def gpu_fault(self) -> str | None:
+        """Return why not every GPU answers; None if each did at the latest collect."""
+        if self.error is not None or not self.gpus:
+            return self.error or "no GPU was read yet"
+        return next(
+            (f"GPU {each.gpu.index}: {each.error}" for each in self.gpus if each.error), None
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class ServerStatus:
@@ -133,6 +162,7 @@ class ServerStatus:
     resident_memory_bytes: int | None = None
     cpu_seconds: float | None = None
     config: ConfigStatus = field(default_factory=ConfigStatus)
+    ready_taint: ReadyTaintStatus = field(default_factory=ReadyTaintStatus)
 
 
 def own_families(
@@ -161,7 +191,7 @@ def own_families(
     calls = [((("source", each.source),), each) for each in status.calls]
     is_attribution_told = status.collects and status.is_attributing
     is_attributed = status.attribution_fault is None
-    config = server.config
+    config, taint = server.config, server.ready_taint
     is_config_good = None if config.loaded_ms is None else int(config.error is None)
     rows: dict[str, Rows] = {
         "build_info": [((("version", __version__),), 1)],
@@ -189,6 +219,10 @@ def own_families(
         "http_requests_total": [
             ((("path", path), ("code", str(code))), count)
             for (path, code), count in sorted(server.requests.items())
+        ],
+        "ready_taint_present": _one(None if taint.is_there is None else int(taint.is_there)),
+        "ready_taint_errors_total": [
+            ((("reason", reason),), count) for reason, count in sorted(taint.errors.items())
         ],
         "process_resident_memory_bytes": _one(server.resident_memory_bytes),
         "process_cpu_seconds_total": _one(server.cpu_seconds),

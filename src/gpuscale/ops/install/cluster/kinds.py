@@ -32,9 +32,22 @@ class Kind:
 
 
 _RBAC = "rbac.authorization.k8s.io/v1"
+_ADMISSION = "admissionregistration.k8s.io/v1"
 KINDS = (
     Kind("v1", "Namespace", "namespaces", is_namespaced=False),
     Kind("v1", "ServiceAccount", "serviceaccounts"),
+    Kind(
+        _ADMISSION,
+        "ValidatingAdmissionPolicy",
+        "validatingadmissionpolicies",
+        is_namespaced=False,
+    ),
+    Kind(
+        _ADMISSION,
+        "ValidatingAdmissionPolicyBinding",
+        "validatingadmissionpolicybindings",
+        is_namespaced=False,
+    ),
     Kind(_RBAC, "ClusterRole", "clusterroles", is_namespaced=False),
     Kind(_RBAC, "ClusterRoleBinding", "clusterrolebindings", is_namespaced=False),
     Kind(_RBAC, "Role", "roles"),

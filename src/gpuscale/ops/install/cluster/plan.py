@@ -24,6 +24,7 @@ _NEEDS = {
     "monitoring.coreos.com/v1": "the Prometheus Operator; without it, set prometheus.kind to own or plain",
     "azmonitoring.coreos.com/v1": "AKS' managed Prometheus (az aks update --enable-azure-monitor-metrics)",
     "keda.sh/v1alpha1": "KEDA; without it, set scale[].autoscaler to hpa, and no jobs",
+    "admissionregistration.k8s.io/v1": "Kubernetes 1.30; before it, leave agent.readyTaint out",
     "cert-manager.io/v1": "cert-manager; without it, set metricsApi.certificates to generated",
     "autoscaling/v2": "Kubernetes 1.23; before it, set scale[].hpaVersion to an older one",
     "autoscaling/v2beta2": "Kubernetes before 1.26; set scale[].hpaVersion to autoscaling/v2",

@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 from pydantic import Field, model_validator
 
 from gpuscale.base.documents.models import Model, PositiveDuration
-from gpuscale.ops.install.fields import CountersCsv, Word
+from gpuscale.ops.install.fields import CountersCsv, StartupKey, Word
 from gpuscale.ops.install.part_settings import AgentSettings
 from gpuscale.ops.install.pods import Object, PodSettings, Resources, ServedPodSettings, Toleration
 from gpuscale.ops.install.prometheus_auth import KeyReference
@@ -68,6 +68,10 @@ class Agent(ServedPodSettings):
     """Where NVIDIA's runtime is not the nodes' default, as with the GPU Operator, K3s and RKE2: `nvidia`."""
     pod_resources_path: Word = "/var/lib/kubelet/pod-resources"
     """The kubelet's folder; distributions with a root folder of their own have another."""
+    ready_taint: StartupKey | None = None
+    """Key of a start-up taint that `nodePool` gives new nodes, and that the agent takes off its node, once,
+    when every GPU answers and Kubernetes has GPUs of it to give, such as
+    startup-taint.cluster-autoscaler.kubernetes.io/gpuscale; null: none."""
     azure_metrics: bool = False
     """Whether `/metrics/azure`, Container Insights' seven metrics, is scraped too: by Prometheus, and with
     `streams` also by the metrics API, which sends it on."""
