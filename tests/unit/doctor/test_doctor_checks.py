@@ -69,6 +69,13 @@ from reported_cases import REPORTED
 from room_cases import ROOM_CASES
 from workload_cases import WORKLOAD_CASES
 
+STARTUP = {
+    "key": "startup-taint.cluster-autoscaler.kubernetes.io/gpuscale",
+    "effect": "NoSchedule",
+}
+GATED = node(taints=[STARTUP])
+GATED["metadata"]["creationTimestamp"] = "2026-09-21T00:00:00Z"
+
 CASES = [
     *NODE_CASES,
     *ROOM_CASES,
@@ -103,6 +110,7 @@ CASES = [
         {"nodes": BARE, "pods": both("pods", pod("p", image=PLUGIN))},
         "kubectl logs -n default p",
     ),
+    ("ready-taint-stays", {"nodes": [GATED]}, "kubectl logs -n gpuscale agent-1"),
     ("gpus-unhealthy", {"nodes": [node(gives=1)]}, "kubectl describe node gpu-1"),
     ("taint-not-tolerated", {"nodes": TAINTED}, "kubectl patch deployment web -n default"),
     (

@@ -77,6 +77,10 @@ CAUSES: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     ),
     (("gpu-node-unlabelled",), ("node-without-agent", *_VALUES)),
     (("gpu-node-cordoned",), ("nodes-cordoned",)),
+    (
+        ("ready-taint-stays",),
+        ("gpu-node-out-of-use", "node-not-initialized", "no-node-yet", *_ROOM),
+    ),
     (("node-not-initialized",), ("gpu-node-out-of-use",)),
     (("gpu-node-out-of-use",), ("no-node-yet",)),
     (("taint-not-tolerated",), (*_ROOM, *_VALUES, "rollout-stuck")),

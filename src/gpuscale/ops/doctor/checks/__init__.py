@@ -10,12 +10,14 @@ from gpuscale.ops.doctor.checks import (
     node_agent,
     nodes,
     prometheus,
+    ready_taint,
     workload,
 )
 
 JUDGES = (
     access.JUDGE,
     nodes.JUDGE,
+    ready_taint.JUDGE,
     node_agent.JUDGE,
     gpu_health.JUDGE,
     prometheus.JUDGE,
