@@ -62,7 +62,7 @@ def play(made: Cluster, number: int, step: tuple) -> None:
                 made.mark_deleted(key, number)
             elif what == "status":
                 made.set_status(key, PodStatus(rest[0], 1, rest[1], number))
-            elif not pod.spec.node_name and None in made.devices[rest[0]]:
+            elif not pod.spec.node_name and () in made.devices.holders(rest[0]):
                 made.bind(key, rest[0])
 
 

@@ -114,9 +114,9 @@ def alone(
     """Return the values of each pod, and what graphs show, from a reading of each GPU."""
     values: dict[str, dict[str, list[float]]] = {}
     shown: dict[str, float | None] = {}
-    for node, slots in site.cluster.devices.items():
-        for index, key in enumerate(slots):
-            if key is not None:
+    for node in site.cluster.nodes:
+        for index, keys in enumerate(site.cluster.devices.holders(node)):
+            for key in keys:
                 reading = site.gpus.read_one(node, index, now_ms)
                 for name in SERIES:
                     found = values.setdefault(key, {}).setdefault(name, [])

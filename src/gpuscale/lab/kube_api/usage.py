@@ -9,7 +9,7 @@ has none either, and the two must agree.
 from collections import Counter
 from collections.abc import Iterable
 
-from gpuscale.hpa.cluster.scheduling import gpu_count
+from gpuscale.hpa.cluster.scheduling import device_requests
 from gpuscale.kube.informers import ObjectRecord
 from gpuscale.lab.kube_api.objects.run import Json, Run
 from gpuscale.lab.kube_api.store import Stored
@@ -65,7 +65,7 @@ class SimulatedUsage:
         if pod is None or key not in self._world.containers.processes:
             return None
         work = self._world.gpus.work[owner_key(pod)]
-        gpus = gpu_count(pod.spec)
+        gpus = sum(device_requests(pod.spec).values())
         now_ms = self._world.engine.now_ms
         busy = 0.0
         if work.service is None:

@@ -209,7 +209,7 @@ class LiveView:
         }
 
     def _node(self, name: str) -> dict[str, object]:
-        devices = self._world.cluster.devices[name]
+        holders = self._world.cluster.devices.holders(name)
         return {
             "name": name,
             "pool": self._world.cloud.pool_of(name).pool.name,
@@ -224,7 +224,7 @@ class LiveView:
                     "memoryTotalMib": reading.values.get("DCGM_FI_DEV_FB_TOTAL"),
                     "temperatureC": reading.values.get("DCGM_FI_DEV_GPU_TEMP"),
                     "powerW": reading.values.get("DCGM_FI_DEV_POWER_USAGE"),
-                    "pod": devices[reading.gpu.index],
+                    "pod": ", ".join(holders[reading.gpu.index]) or None,
                 }
                 for reading in self._readings(name)
             ],

@@ -15,7 +15,6 @@ from gpuscale.base.objects.pods import Pod, PodPhase, PodStatus, read_pod
 from gpuscale.base.objects.workloads import Deployment
 from gpuscale.base.quantity import parse_quantity
 from gpuscale.hpa import MetricStatus
-from gpuscale.hpa.cluster.scheduling import gpu_count
 from gpuscale.hpa.kernel import ceil_int32
 from gpuscale.kube import mapping_of, read_controller, text_of
 from gpuscale.kube.client import JsonObject
@@ -101,8 +100,7 @@ class Mirror:
         pod = cluster.pods[key]
         self._unplaced.discard(key)
         if node and not pod.spec.node_name:
-            free = cluster.devices.get(node, []).count(None)
-            if node in cluster.devices and free >= gpu_count(pod.spec):
+            if cluster.devices.has_room(node, pod.spec):
                 cluster.bind(key, node)
                 cluster.set_status(key, replace(pod.status, start_ms=now_ms, ready=False))
             else:

@@ -15,7 +15,8 @@ from gpuscale.base.objects.pods import Pod, PodPhase, PodStatus
 from gpuscale.base.objects.selectors import Selector
 from gpuscale.base.objects.workloads import Deployment, Job, Service
 from gpuscale.base.streams import name_suffix
-from gpuscale.hpa.cluster.scheduling import NodeState, gpu_count
+from gpuscale.hpa.cluster.scheduling import NodeState
+from gpuscale.lab.sim.devices import WHOLE, Devices
 from gpuscale.lab.sim.events import EventLog, SimulationEvent
 from gpuscale.lab.sim.pod_index import FINISHED, OwnerKey, PodIndex
 from gpuscale.server.rules import ResourceType
@@ -51,8 +52,7 @@ class Cluster:
         """Called when a pod has become ready."""
         self.version = 0
         """Grows with every change of a pod or node, so that what was counted can be kept until then."""
-        self.devices: dict[str, list[str | None]] = {}
-        """Node name to the key of the pod on each of its GPUs."""
+        self.devices = Devices()
         self._names = 0
         self._states: dict[str, NodeState] = {}
 
@@ -93,10 +93,16 @@ class Cluster:
 
     # Nodes
 
-    def add_node(self, node: Node, gpus: int) -> None:
-        """Add a node with `gpus` free GPUs."""
+    def add_node(self, node: Node, gpus: int, offers: Mapping[str, int] = WHOLE) -> None:
+        """Add a node with `gpus` free GPUs.
+
+        Args:
+            node: as it is known.
+            gpus: how many.
+            offers: how many pods may ask one GPU for a unit of a resource.
+        """
         self.nodes[node.metadata.name] = node
-        self.devices[node.metadata.name] = [None] * gpus
+        self.devices.join(node.metadata.name, gpus, offers)
         self._states[node.metadata.name] = NodeState(node)
         self.version += 1
 
@@ -111,7 +117,7 @@ class Cluster:
         for pod in self.pods_on(name):
             self.remove_pod(pod.metadata.key)
         del self.nodes[name]
-        del self.devices[name]
+        self.devices.leave(name)
         self._states.pop(name, None)
         self.version += 1
 
@@ -137,7 +143,7 @@ class Cluster:
         self._put(pod)
 
     def remove_pod(self, key: str) -> None:
-        self.release_devices(key)
+        self.devices.release(key)
         self.index.remove(key)
         self.version += 1
 
@@ -150,11 +156,12 @@ class Cluster:
         if is_new and status.phase is PodPhase.SUCCEEDED and owner and owner.kind == "Job":
             self.succeeded_pods[f"{pod.metadata.namespace}/{owner.name}"] += 1
         if status.phase in FINISHED:
-            self.release_devices(key)
+            self.devices.release(key)
         if status.ready and not pod.status.ready:
             bound_ms, ready_ms = status.start_ms, status.ready_transition_ms
             if bound_ms is not None and ready_ms is not None:
-                self.starting_gpu_ms += max(0, ready_ms - bound_ms) * gpu_count(pod.spec)
+                held = self.devices.gpus_of(pod.spec.node_name, pod.spec)
+                self.starting_gpu_ms += round(max(0, ready_ms - bound_ms) * held)
             self.on_ready()
 
     def mark_deleted(self, key: str, now_ms: int) -> None:
@@ -162,24 +169,14 @@ class Cluster:
         self._put(replace(pod, metadata=replace(pod.metadata, deletion_ms=now_ms)))
 
     def bind(self, key: str, node: str) -> None:
-        """Bind a pod to a node, and give it the lowest free GPUs.
+        """Bind a pod to a node, and give it GPUs there.
 
         Raises:
             BugError: the node has too few free GPUs; the scheduler has checked.
         """
         pod = self.pods[key]
-        wanted = gpu_count(pod.spec)
-        slots = self.devices[node]
-        free = [index for index, holder in enumerate(slots) if holder is None]
-        if len(free) < wanted:
-            raise BugError(f"{node} has {len(free)} free GPUs, pod {key} needs {wanted}")
-        for index in free[:wanted]:
-            slots[index] = key
+        self.devices.take(key, node, pod.spec)
         self._put(replace(pod, spec=replace(pod.spec, node_name=node)))
-
-    def release_devices(self, key: str) -> None:
-        slots = self.devices.get(self.pods[key].spec.node_name, [])
-        slots[:] = [None if holder == key else holder for holder in slots]
 
     def pods_on(self, node: str) -> list[Pod]:
         return self.index.on(node)

@@ -79,11 +79,13 @@ def utilization(
     """Return utilization in percent by series: `gpu/NODE/INDEX`, and `pod/NAMESPACE/POD`."""
     values: dict[str, float | None] = {}
     by_pod: dict[str, list[float]] = {}
-    for reading, key in zip(readings, world.cluster.devices[node], strict=True):
+    holders = world.cluster.devices.holders(node)
+    for reading in readings:
         known = percent_of(reading)
         values[f"gpu/{node}/{reading.gpu.index}"] = known
-        if key is not None and known is not None:
-            by_pod.setdefault(key, []).append(known)
+        if known is not None:
+            for key in holders[reading.gpu.index]:
+                by_pod.setdefault(key, []).append(known)
     return values | {f"pod/{key}": sum(found) / len(found) for key, found in by_pod.items()}
 
 

@@ -22,7 +22,7 @@ from gpuscale.base.objects.pods import (
     Toleration,
 )
 from gpuscale.base.streams import stream
-from gpuscale.hpa.cluster.scheduling import gpu_count
+from gpuscale.hpa.cluster.scheduling import device_requests
 from gpuscale.lab.sim.cluster import Cluster
 from gpuscale.lab.sim.control.cloud import Cloud
 from gpuscale.lab.sim.control.containers import Containers
@@ -220,7 +220,8 @@ class Site:
                 pod = self.cluster.pods[key]
                 busy = self.gpus.work[owner_key(pod)].steady_ratio
                 if busy:
-                    busy_gpu_ms = busy * gpu_count(pod.spec) * elapsed_ms
+                    gpus = sum(device_requests(pod.spec).values())
+                    busy_gpu_ms = busy * gpus * elapsed_ms
                     self._busy_gpu_ms += busy_gpu_ms
                     self.work_energy.add_pod(pod, busy_gpu_ms)
         self._worked_ms = now_ms
@@ -334,7 +335,8 @@ class Site:
         self.engine.at(self.start_ms + setup.at_ms, EventStage.CONTROLLERS, submit)
 
     def _node_joined(self, name: str, pool: CloudPool, machine: Machine) -> None:
-        self.gpus.join(name, machine.gpu_model, machine.gpus)
+        # A split GPU reports its instances, which simulated GPUs don't have: better nothing.
+        self.gpus.join(name, machine.gpu_model, 0 if machine.is_split else machine.gpus)
         self.cluster.add_pod(self._agent_pod(name))
         self.control_plane.node_joined(name, pool, machine)
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
         untolerated,
     )
     from gpuscale.hpa.cluster.scheduling.placing import Placer
-    from gpuscale.hpa.cluster.scheduling.resources import gpu_count
+    from gpuscale.hpa.cluster.scheduling.resources import device_requests, gpu_count
     from gpuscale.hpa.cluster.scheduling.scoring import SchedulerSettings
 else:
     __getattr__ = door(__name__)
@@ -24,6 +24,7 @@ __all__ = [
     "NodeState",
     "Placer",
     "SchedulerSettings",
+    "device_requests",
     "free_share",
     "gpu_count",
     "misfits",

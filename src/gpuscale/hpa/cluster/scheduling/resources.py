@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from gpuscale.base.objects.gpu_resources import WHOLE_GPUS
+from gpuscale.base.objects.gpu_resources import WHOLE_GPUS, counts_gpus
 from gpuscale.base.objects.pods import Container, PodSpec
 from gpuscale.base.objects.requests import Amounts, container_requests, total_requests
 from gpuscale.base.quantity import Quantity
@@ -51,3 +51,9 @@ def gpu_count(spec: PodSpec) -> int:
     """Return how many whole GPUs a pod asks for."""
     requests = pod_requests(spec)
     return sum(requests.get(name, 0) for name in WHOLE_GPUS) // NANO
+
+
+def device_requests(spec: PodSpec) -> dict[str, int]:
+    """Return how many GPUs, partitions or shares of them a pod asks for, by resource."""
+    requests = pod_requests(spec).items()
+    return {name: amount // NANO for name, amount in requests if amount and counts_gpus(name)}

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from gpuscale.base.errors import UsageError
 from gpuscale.base.objects.disruption_budgets import PodDisruptionBudget
-from gpuscale.base.objects.gpu_resources import WHOLE_GPUS
+from gpuscale.base.objects.gpu_resources import counts_gpus
 from gpuscale.base.objects.nodes import Taint
 from gpuscale.base.objects.pods import Pod
 from gpuscale.base.streams import name_suffix, stream
@@ -330,9 +330,11 @@ class Cloud:
     def _join(self, rental: Rental) -> None:
         item, now_ms, name = self.pools[rental.pool], self._engine.now_ms, rental.node
         node = item.pool.node(name, now_ms, rental.machine.shape, rental.offering)
-        offered = {key: most for key, most in node.allocatable.items() if key not in WHOLE_GPUS}
+        offered = {key: most for key, most in node.allocatable.items() if not counts_gpus(key)}
         rental.joined_ms = now_ms
-        self._cluster.add_node(replace(node, allocatable=offered), rental.gpus)
+        self._cluster.add_node(
+            replace(node, allocatable=offered), rental.gpus, rental.machine.offers
+        )
         self._cluster.event(
             now_ms, "NodeReady", f"Node/{name}", f"Node {name} status is now: NodeReady"
         )

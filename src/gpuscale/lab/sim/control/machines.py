@@ -1,11 +1,14 @@
 """Node pools as a cloud has them: machines with GPUs, times, prices, and how long each was paid for."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from gpuscale.agent.gpu import GpuModel
+from gpuscale.base.objects.gpu_resources import GpuKind, gpu_kind
 from gpuscale.hpa.cluster.nodes import InstanceType, NodePool, Offering
 from gpuscale.lab.queueing.times import Constant, Times
 from gpuscale.lab.sim.control.supply import Supply
+from gpuscale.lab.sim.devices import WHOLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +22,18 @@ class Machine:
     """In seconds, from the order to its Node being Ready; each node draws its own."""
     gpu_start: Times = Constant(0.0)  # noqa: RUF009 - frozen
     """In seconds, from then until its GPUs can be scheduled on."""
+    offers: Mapping[str, int] = field(default_factory=lambda: WHOLE)
+    """How many units of a resource one GPU offers: more where pods share it, or parts of it."""
+
+    @property
+    def is_shared(self) -> bool:
+        """Return whether pods get less than whole GPUs."""
+        return self.is_split or max(self.offers.values()) > 1
+
+    @property
+    def is_split(self) -> bool:
+        """Return whether MIG splits its GPUs."""
+        return any(gpu_kind(name) is GpuKind.PARTITION for name in self.offers)
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,6 +98,8 @@ def _faults(setup: Setup) -> Iterator[str]:
                 f"node pool {item.pool.name}: found instanceTypes, stockOuts, quotaGpus or interruptions, "
                 "expected equal nodes that always come"
             )
+        if any(machine.is_shared for machine in item.machines):
+            yield f"node pool {item.pool.name}: found sharing or mig, expected a pod for each GPU"
     if setup.hpa_changes:
         yield (
             "found hpaChanges, expected HPAs that stay as they are; --set 'spec.hpaChanges=[]' leaves them "

@@ -86,8 +86,8 @@ class ReadGpus:
         """Return the utilization in percent of the latest scrape, by series name."""
         shown = self._readings.utilization()
         for node, reader in self._world.gpus.readers.items():
-            for index, holder in enumerate(self._world.cluster.devices[node]):
-                if holder is None:
+            for index, keys in enumerate(self._world.cluster.devices.holders(node)):
+                if not keys:
                     shown[f"gpu/{node}/{index}"] = self._idle_percent[id(reader.model)]
         return shown
 
@@ -158,10 +158,10 @@ class ReadGpus:
         counts: Counter[int] = Counter()
         one: dict[int, tuple[str, int]] = {}
         for node, reader in self._world.gpus.readers.items():
-            slots = self._world.cluster.devices[node]
-            if None in slots:
-                counts[id(reader.model)] += slots.count(None)
-                one.setdefault(id(reader.model), (node, slots.index(None)))
+            holders = self._world.cluster.devices.holders(node)
+            if () in holders:
+                counts[id(reader.model)] += holders.count(())
+                one.setdefault(id(reader.model), (node, holders.index(())))
         found: dict[str, list[float]] = {}
         for model, (node, index) in one.items():
             reading = self._world.gpus.read_one(node, index, now_ms)

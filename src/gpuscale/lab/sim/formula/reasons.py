@@ -105,6 +105,9 @@ class ScenarioQueries:
         """Yield the reasons why queries have no formula."""
         if self._setup.pipeline.honor_labels:
             yield "honorLabels gives idle GPUs the labels of pods"
+        for each in self._setup.pools:
+            if any(machine.is_shared for machine in each.machines):
+                yield f"pods share the GPUs of node pool {each.pool.name}"
         for name in sorted(self._stored & self.formulas.of_agents):
             yield f"{name} is a series of the node agents, and others have the same name"
         for query in self._queries():

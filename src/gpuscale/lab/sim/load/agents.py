@@ -78,14 +78,14 @@ class SimulatedGpus:
             return Attribution()
         by_gpu: dict[str, tuple[ContainerRef, ...]] = {}
         by_pid: dict[int, ContainerRef] = {}
-        for gpu, key in zip(self.readers[node].gpus(), self._cluster.devices[node], strict=True):
-            if key is None:
-                continue
-            container = _container(self._cluster.pods[key])
-            by_gpu[gpu.allocated_as] = (container,)
-            process = self._processes.get(key)
-            if process is not None:
-                by_pid[process.pid] = container
+        holders = self._cluster.devices.holders(node)
+        for gpu, keys in zip(self.readers[node].gpus(), holders, strict=False):
+            for key in keys:
+                container = _container(self._cluster.pods[key])
+                by_gpu[gpu.allocated_as] = (*by_gpu.get(gpu.allocated_as, ()), container)
+                process = self._processes.get(key)
+                if process is not None:
+                    by_pid[process.pid] = container
         return Attribution(by_gpu, by_pid)
 
     def read(self, node: str, now_ms: int) -> tuple[GpuReading, ...]:
@@ -101,15 +101,17 @@ class SimulatedGpus:
         return pod.status.ready_transition_ms if pod.status.ready else None
 
     def _work_on(self, node: str, index: int, from_ms: int, to_ms: int) -> Sequence[GpuWork]:
-        key = self._cluster.devices[node][index]
-        if key is None or key not in self._processes:
-            return ()
-        pod = self._cluster.pods[key]
-        work = self.work[owner_key(pod)]
-        process = self._processes[key]
-        busy = _busy_ratio(pod, work, process.started_ms, from_ms, to_ms)
-        name = pod.spec.containers[0].name
-        return (GpuWork(process.pid, name, busy, busy * COPY_PER_BUSY, work.memory_mib),)
+        found: list[GpuWork] = []
+        for key in self._cluster.devices.holders(node)[index]:
+            process = self._processes.get(key)
+            if process is None:
+                continue
+            pod = self._cluster.pods[key]
+            work = self.work[owner_key(pod)]
+            busy = _busy_ratio(pod, work, process.started_ms, from_ms, to_ms)
+            name = pod.spec.containers[0].name
+            found.append(GpuWork(process.pid, name, busy, busy * COPY_PER_BUSY, work.memory_mib))
+        return tuple(found)
 
 
 def owner_key(pod: Pod) -> str:

@@ -146,8 +146,8 @@ class SharedReadings:
             self.by_pod[key] = shared
 
     def _indices(self, node: str, key: str) -> tuple[int, ...]:
-        slots = self._cluster.devices[node]
-        return tuple(index for index, holder in enumerate(slots) if holder == key)
+        holders = self._cluster.devices.holders(node)
+        return tuple(index for index, keys in enumerate(holders) if key in keys)
 
     def _since_ms(self, pod: Pod, from_ms: int) -> int:
         process = self._processes.get(pod.metadata.key)

@@ -1,6 +1,6 @@
 """A scenario's node pools, with the GPUs of their nodes."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from gpuscale.agent.gpu import MODELS, PCIE_4, GpuModel, expected_models, find_model
 from gpuscale.base.documents.documents import Path
@@ -75,26 +75,30 @@ def _machines(
         )
         gpus = pool.gpus or 0
         model = _model(pool.gpu_model, path, models, references)
-        offered = _allocatable(pool, model, gpus, path, references)
+        offers = _offers(pool, model, path, references)
+        offered = _allocatable(pool, gpus, offers, path, references)
+        labels |= _sharing_labels(pool)
         offering = Offering(price_per_hour=pool.price_per_hour)
         shape = InstanceType(
             pool.instance_type or pool.name, offered, labels=labels, offerings=(offering,)
         )
-        yield Machine(shape, model, gpus, times_of(pool.provisioning_time), gpu_start)
+        yield Machine(shape, model, gpus, times_of(pool.provisioning_time), gpu_start, offers)
     for index, each in enumerate(pool.instance_types):
         where = (*path, "instanceTypes", index)
         gpus = each.gpus or 0
         model = _model(each.gpu_model, where, models, references)
-        offered = _allocatable(each, model, gpus, where, references)
+        offers = _offers(pool, model, where, references)
+        offered = _allocatable(each, gpus, offers, where, references)
         offerings = tuple(
             Offering(o.zone, o.capacity_type, o.price_per_hour) for o in each.offerings
         )
         labels = {"node.kubernetes.io/instance-type": each.name, **each.labels}
+        labels |= _sharing_labels(pool)
         shape = InstanceType(each.name, offered, labels=labels, offerings=offerings)
         coming = (
             pool.provisioning_time if each.provisioning_time is None else each.provisioning_time
         )
-        yield Machine(shape, model, gpus, times_of(coming), gpu_start)
+        yield Machine(shape, model, gpus, times_of(coming), gpu_start, offers)
 
 
 def _model(name: str, path: Path, models: Sequence[GpuModel], references: References) -> GpuModel:
@@ -108,8 +112,8 @@ def _model(name: str, path: Path, models: Sequence[GpuModel], references: Refere
 
 def _allocatable(
     described: NodePoolSpec | InstanceTypeSpec,
-    model: GpuModel,
     gpus: int,
+    offers: Mapping[str, int],
     path: Path,
     references: References,
 ) -> dict[str, Quantity]:
@@ -117,7 +121,42 @@ def _allocatable(
         "cpu": _quantity(described.cpu, (*path, "cpu"), references),
         "memory": _quantity(described.memory, (*path, "memory"), references),
         "pods": parse_quantity(getattr(described, "pods", 110)),
-        model.resource: parse_quantity(gpus),
+        **{name: parse_quantity(gpus * units) for name, units in offers.items()},
+    }
+
+
+def _offers(
+    pool: NodePoolSpec, model: GpuModel, path: Path, references: References
+) -> dict[str, int]:
+    """Return how many units of which resource a device plugin offers for one GPU.
+
+    Source: NVIDIA k8s-device-plugin 0.20, README (shared access to GPUs), MIG strategy mixed.
+    """
+    if pool.mig:
+        slices = sum(int(profile[0]) * count for profile, count in pool.mig.items())
+        if slices > model.mig_slices:
+            most = f"instances of at most {model.mig_slices} slices in all"
+            expected = most if model.mig_slices else "a GPU model with MIG"
+            found = f"{model.name} in {slices} slices"
+            references.note((*path[:2], "mig"), expected, found=found)
+        named = {profile.replace("+", "."): count for profile, count in pool.mig.items()}
+        return {f"nvidia.com/mig-{profile}": count for profile, count in named.items()}
+    if pool.sharing:
+        if model.vendor != "NVIDIA":
+            expected = "a GPU of NVIDIA, whose device plugin shares it"
+            references.note((*path[:2], "sharing"), expected, found=model.name)
+        suffix = ".shared" if pool.sharing.renamed else ""
+        return {f"{model.resource}{suffix}": pool.sharing.replicas}
+    return {model.resource: 1}
+
+
+def _sharing_labels(pool: NodePoolSpec) -> dict[str, str]:
+    """Return the labels by which NVIDIA's feature discovery tells how GPUs are shared."""
+    if pool.sharing is None:
+        return {}
+    return {
+        "nvidia.com/gpu.replicas": str(pool.sharing.replicas),
+        "nvidia.com/gpu.sharing-strategy": pool.sharing.strategy,
     }
 
 

@@ -1,6 +1,6 @@
 """Node pools in the scenario file: their machines, what a cloud refuses, and what Karpenter may take away."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 from pydantic.alias_generators import to_camel
@@ -10,6 +10,7 @@ from gpuscale.base.documents.validation import LABEL_PATTERN, LABEL_VALUE_PATTER
 from gpuscale.lab.sim.scenario.times import DurationOrTimes
 from gpuscale.ops.providers import ProviderField, default_provider
 
+MIG_PATTERN = r"^[1-7]g\.[0-9]+gb(\+(me|gfx|me\.all))?$"
 CapacityType = Literal["on-demand", "spot", "reserved"]
 
 
@@ -98,6 +99,16 @@ class DisruptionSpec(Model):
     budgets: tuple[DisruptionBudgetSpec, ...] = (DisruptionBudgetSpec(nodes="10%"),)
 
 
+class SharingSpec(Model):
+    """Several pods on each GPU, as `sharing` of NVIDIA's device plugin has it."""
+
+    strategy: Literal["time-slicing", "mps"]
+    replicas: int = Field(ge=2, le=100)
+    """How often each GPU is offered."""
+    renamed: bool = False
+    """`renameByDefault`: offered as `nvidia.com/gpu.shared`."""
+
+
 class NodePoolSpec(Model):
     """A pool of GPU nodes: equal ones, or of several instance types for Karpenter to choose from."""
 
@@ -128,6 +139,10 @@ class NodePoolSpec(Model):
     of 0."""
     currency: str = Field(default="USD", pattern=r"^[A-Z]{3}$")
     """Of the prices: an ISO 4217 code, the same in all pools that have a price."""
+    sharing: SharingSpec | None = None
+    mig: dict[Annotated[str, Field(pattern=MIG_PATTERN)], Annotated[int, Field(ge=1, le=7)]] = {}
+    """Into which instances each GPU is split, such as `1g.10gb: 7`; offered one by one as
+    `nvidia.com/mig-1g.10gb`."""
     stock_outs: tuple[StockOutSpec, ...] = ()
     quota_gpus: int | None = Field(default=None, ge=0, le=1_000_000)
     """GPUs that the cloud lets the pool's nodes have in all; absent: no limit."""
@@ -145,6 +160,12 @@ class NodePoolSpec(Model):
     def _ordered(self) -> "NodePoolSpec":
         if self.min > self.max:
             raise ValueError(f"found min {self.min} above max {self.max}, expected min <= max")
+        return self
+
+    @model_validator(mode="after")
+    def _one_way_to_share(self) -> "NodePoolSpec":
+        if self.sharing and self.mig:
+            raise ValueError("found sharing beside mig, expected one of them")
         return self
 
     @model_validator(mode="after")

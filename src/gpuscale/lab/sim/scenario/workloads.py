@@ -8,7 +8,7 @@ from gpuscale.base.documents.documents import Path
 from gpuscale.base.loads import Load, RampLoad, SineLoad, SpikesLoad, StepsLoad
 from gpuscale.base.objects.pods import Lifecycle
 from gpuscale.base.objects.workloads import Deployment, Job
-from gpuscale.hpa.cluster.scheduling import gpu_count
+from gpuscale.hpa.cluster.scheduling import device_requests
 from gpuscale.lab.queueing.batching import Batching
 from gpuscale.lab.queueing.times import Constant
 from gpuscale.lab.sim.load.costs import ServiceModel
@@ -41,7 +41,7 @@ def read_services(
         if deployment is None:
             references.note_missing("Deployment", workload.deployment, (*path, "deployment"), known)
             continue
-        gpus = gpu_count(deployment.template.spec)
+        gpus = sum(device_requests(deployment.template.spec).values())
         if gpus == 0:
             fix = "set resources.limits, such as nvidia.com/gpu: 1"
             expected = "a Deployment whose pods ask for a GPU"

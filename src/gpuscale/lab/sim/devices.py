@@ -1,0 +1,99 @@
+"""The GPUs of simulated nodes, as device plugins hand them out.
+
+A plugin that shares GPUs offers each of them several times, or splits it in parts; then several pods are on
+one GPU.
+
+Source: NVIDIA k8s-device-plugin 0.20 internal/rm/allocate.go (distributedAlloc): the GPU with the fewest pods
+is handed out first.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from gpuscale.base.errors import BugError
+from gpuscale.base.objects.gpu_resources import WHOLE_GPUS
+from gpuscale.base.objects.pods import PodSpec
+from gpuscale.hpa.cluster.scheduling import device_requests
+
+WHOLE: Mapping[str, int] = dict.fromkeys(WHOLE_GPUS, 1)
+"""What one GPU offers that nobody shares."""
+
+
+@dataclass(slots=True, eq=False)
+class _Gpus:
+    """The GPUs of one node."""
+
+    offers: Mapping[str, int]
+    """How many units of a resource one of them offers."""
+    holders: list[tuple[str, ...]]
+    """The keys of the pods on each of them."""
+    used: list[Counter[str]]
+    """Units of each that are handed out."""
+
+
+@dataclass(slots=True, eq=False)
+class Devices:
+    """The pods on the GPUs of all nodes."""
+
+    _nodes: dict[str, _Gpus] = field(default_factory=dict)
+    _held: dict[str, list[tuple[str, int, str]]] = field(default_factory=dict)
+    """Pod key to node, GPU and resource of each unit."""
+
+    def join(self, node: str, gpus: int, offers: Mapping[str, int]) -> None:
+        """Add a node's GPUs."""
+        self._nodes[node] = _Gpus(offers, [()] * gpus, [Counter() for _ in range(gpus)])
+
+    def leave(self, node: str) -> None:
+        """Remove a node's GPUs."""
+        del self._nodes[node]
+
+    def __contains__(self, node: str) -> bool:
+        return node in self._nodes
+
+    def holders(self, node: str) -> list[tuple[str, ...]]:
+        """Return the keys of the pods on each of a node's GPUs."""
+        return self._nodes[node].holders
+
+    def gpus_of(self, node: str, spec: PodSpec) -> float:
+        """Return how many GPUs a pod has on a node, shares and parts as fractions."""
+        offers = self._nodes[node].offers if node in self._nodes else {}
+        return sum(count / offers.get(name, 1) for name, count in device_requests(spec).items())
+
+    def has_room(self, node: str, spec: PodSpec) -> bool:
+        """Return whether a node has what a pod asks for."""
+        gpus = self._nodes.get(node)
+        return gpus is not None and all(
+            sum(gpus.offers.get(name, 0) - used[name] for used in gpus.used) >= count
+            for name, count in device_requests(spec).items()
+        )
+
+    def take(self, key: str, node: str, spec: PodSpec) -> None:
+        """Give a pod what it asks for: of the least shared GPUs, the first.
+
+        Raises:
+            BugError: there is less.
+        """
+        if not self.has_room(node, spec):
+            raise BugError(f"{node} has too few free GPUs for pod {key}")
+        gpus = self._nodes[node]
+        for name, count in device_requests(spec).items():
+            for _ in range(count):
+                free = (
+                    (used[name], index)
+                    for index, used in enumerate(gpus.used)
+                    if used[name] < gpus.offers[name]
+                )
+                _, index = min(free)
+                gpus.used[index][name] += 1
+                if key not in gpus.holders[index]:
+                    gpus.holders[index] = (*gpus.holders[index], key)
+                self._held.setdefault(key, []).append((node, index, name))
+
+    def release(self, key: str) -> None:
+        """Take back what a pod has."""
+        for node, index, name in self._held.pop(key, ()):
+            gpus = self._nodes.get(node)
+            if gpus is not None:
+                gpus.used[index][name] -= 1
+                gpus.holders[index] = tuple(each for each in gpus.holders[index] if each != key)
