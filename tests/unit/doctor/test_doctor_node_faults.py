@@ -8,10 +8,20 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 from clusters import GPU, both, cluster, node, roots_of, status_map
 from cures import cured
-from fault_cases import FAULTS, FULL_GROUP, ON_GPUS, autoscaled, claim, refused, true
+from fault_cases import (
+    FAULTS,
+    FULL_GROUP,
+    ON_GPUS,
+    asking,
+    autoscaled,
+    claim,
+    refused,
+    requirement,
+    true,
+)
 from node_cases import TAINT, UNTOLERATED, WAITS, event, false, pool, refuses, world
-from reported_cases import REPORTED
-from room_cases import gated
+from reported_cases import REPORTED, in_parts, suspended_job
+from room_cases import gated, owned, queued
 from workload_cases import at, pending, pods, wanting
 
 ALL = [*FAULTS.values(), *REPORTED]
@@ -106,7 +116,58 @@ def test_a_gated_pod_is_not_judged_by_pools():
     assert found.keys() == {"pod-gated"}
 
 
+def test_of_several_pools_the_one_of_gpus_is_meant():
+    waits = pending(WAITS, **wanting(GPU))
+    here = node(labels={**ON_GPUS, "karpenter.sh/nodepool": "other"})
+    said = (
+        'Failed to schedule pod, incompatible with nodepool "default", daemonset overhead={"cpu":"1"}, no '
+        'instance type has enough resources; incompatible with nodepool "h100", daemonset overhead={}, '
+        + UNTOLERATED
+    )
+    pools = [pool("default"), pool(taints=[TAINT])]
+    found = roots(
+        nodes=[here], **pods(waits), nodepools=pools, **{"scheduling-events": [event(said)]}
+    )["node-pool-refuses"]
+    assert "NodePool default: no instance type" in found.what
+    assert "which NodePool h100 gives its nodes" in found.fix.say
+
+
+def test_a_label_that_no_pool_has_is_not_advised_to_be_put_on_nodes():
+    key = "karpenter.k8s.aws/instance-gpu-name"
+    waits = pending(WAITS, nodeSelector={key: "a100"}, **wanting(GPU))
+    of_t4 = {"nodepools": [asking(requirement(key, "t4"))]}
+    found = roots(**pods(waits), **of_t4)["no-matching-node"]
+    assert "label the nodes" not in found.fix.say
+    said = refuses(f"incompatible requirements, key {key}, {key} In [a100] not in {key} In [t4]")
+    told = roots(**pods(waits), **of_t4, **said)
+    assert told.keys() == {"node-pool-refuses"}
+    assert f"the pod wants {key} a100, and the pool has t4" in told["node-pool-refuses"].what
+
+
+# Groups and queues
+
+
+def test_a_group_whose_second_node_may_come_is_not_in_parts_yet():
+    growing = {**in_parts(), "autoscaler-status": status_map(FULL_GROUP)}
+    assert "group-in-parts" not in roots(**growing)
+    assert "group-in-parts" in roots(**later(growing, 1020))
+
+
+def test_a_job_of_a_job_set_that_kueue_holds_has_no_finding_of_its_own():
+    found = suspended_job(**{"kueue.x-k8s.io/queue-name": "team-a"})
+    (job,) = found["jobs"]
+    job["metadata"] = owned(job["metadata"], "JobSet", "llm")
+    held = {**found, "queued-workloads": [queued(("JobSet", "llm"))]}
+    assert roots(**held).keys() == {"workload-queued"}
+    assert roots(**found).keys() == {"job-suspended"}
+
+
 # Cluster Autoscaler
+
+
+def test_a_pod_larger_than_the_nodes_of_a_pool_is_no_fault_of_its_template():
+    many = autoscaled(f"1 Insufficient {GPU}", **wanting(GPU, 8))
+    assert roots(**many).keys() == {"larger-than-any-node"}
 
 
 def triggered(age_s):
@@ -140,6 +201,36 @@ def test_a_pools_taint_that_is_not_of_gpus_is_not_advised_to_be_tolerated(text):
     )
     assert "pool-taint-not-tolerated" not in found
     assert "template-without-gpu" in found
+
+
+@pytest.mark.parametrize(
+    ("said", "words", "advice"),
+    [
+        # cluster-autoscaler core/scaleup/orchestrator/executor.go and clusterstate/clusterstate.go
+        (
+            "Scale-up failed for group gpus-a: Code: OperationDenied.NoStock, the type is sold out",
+            "gpus-a: Code: OperationDenied.NoStock",
+            "other types, zones",
+        ),
+        (
+            "Scale-up failed for group gpus-a: Operation results in exceeding quota limits of Core",
+            "exceeding quota",
+            "Raise the quota",
+        ),
+        (
+            "Nodes added to group gpus-a failed to register within 15m2s",
+            "gpus-a: failed to register within 15m2s",
+            "user data",
+        ),
+    ],
+)
+def test_a_failure_that_the_status_does_not_tell_is_read_from_its_events(said, words, advice):
+    failed = [event(said, "cluster-autoscaler-status", "ConfigMap", "FailedToScaleUpGroup")]
+    found = roots(**{**autoscaled(), "scale-up-failures": failed})["autoscaler-unhealthy"]
+    assert words in found.what
+    assert advice in found.fix.say
+    old = [{**failed[0], "lastTimestamp": at(3000)}]
+    assert roots(**{**autoscaled(), "scale-up-failures": old}) == {}
 
 
 # Nodes of Karpenter's that don't become ready

@@ -2,9 +2,11 @@
 
 import pytest
 
-from gpuscale.base.objects.nodes import Taint
+from gpuscale.base.objects.meta import ObjectMeta
+from gpuscale.base.objects.nodes import Node, Taint
 from gpuscale.base.objects.pods import Container, PodSpec, Toleration
 from gpuscale.base.quantity import parse_quantity
+from gpuscale.hpa.cluster.scheduling import NodeState
 from gpuscale.hpa.cluster.verdicts import (
     ComingNode,
     DenialKind,
@@ -205,6 +207,16 @@ def test_the_node_that_was_asked_for_first_is_on_its_way() -> None:
     assert (verdict.outlook, verdict.node, verdict.pools) == (Outlook.COMING, early, ("b",))
     kept_off = judge(pod(), [pool("b", coming=(early,), taints=(SKU,))])
     assert kept_off.outlook is Outlook.NEVER
+
+
+def test_a_node_that_takes_the_pod_comes_before_all_pools() -> None:
+    small, large = (
+        NodeState(Node(ObjectMeta(name), {GPU: parse_quantity(count), "cpu": parse_quantity("8")}))
+        for name, count in (("small", "1"), ("large", "4"))
+    )
+    verdict = judge(pod(2), [pool()], nodes=[small, large])
+    assert (verdict.outlook, verdict.fits) == (Outlook.FITS, "large")
+    assert judge(pod(8), [pool()], nodes=[small, large]).outlook is Outlook.EXPECTED
 
 
 def test_without_pools_nothing_is_known() -> None:

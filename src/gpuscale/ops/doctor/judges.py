@@ -77,6 +77,13 @@ KINDS = (
     ),
     Listed("events", "/api/v1/events", "events", (CAPACITY,), "reason=NotTriggerScaleUp"),
     Listed("scale-ups", "/api/v1/events", "events", (CAPACITY,), "reason=TriggeredScaleUp"),
+    Listed(
+        "scale-up-failures",
+        "/api/v1/events",
+        "events",
+        (CAPACITY,),
+        "type=Warning,involvedObject.kind=ConfigMap,involvedObject.name=cluster-autoscaler-status",
+    ),
     Listed("refusals", "/api/v1/events", "events", (WORKLOAD,), "reason=FailedCreate"),
     Listed("preemptions", "/api/v1/events", "events", (WORKLOAD,), "reason=Preempted"),
     Listed(

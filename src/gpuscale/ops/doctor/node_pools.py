@@ -36,6 +36,12 @@ MAX_WAIT_MS = 900_000
 """Cluster Autoscaler's --max-node-provision-time; an A100 node on AKS takes about 14 minutes."""
 RECENT_MS = 900_000
 """How long what an autoscaler or a cloud said counts."""
+_GROUP_FAILURE = re.compile(
+    r"Scale-up failed for group (?P<group>[^\s:]+(?:://[^\s:]+)?): (?P<said>.*)", re.DOTALL
+)
+_LATE_NODES = re.compile(
+    r"Nodes added to group (?P<group>\S+) (?P<said>failed to register within \S+)"
+)
 _SCALE_UP = re.compile(r"triggered scale-up: \[\{(?P<group>\S+) \d+->\d+")
 _OLD_GROUP = re.compile(
     r"Name:\s+(?P<name>\S+)\s.*?cloudProviderTarget=(?P<target>\d+) \(minSize=\d+, maxSize=(?P<most>\d+)\)"
@@ -359,6 +365,19 @@ class NodeGroupStatus:
     @property
     def is_full(self) -> bool:
         return 0 < self.most <= self.target
+
+
+@once
+def group_failures(snapshot: Snapshot) -> Mapping[str, str]:
+    """Return Cluster Autoscaler's last recent failure to grow a group, by the group's name."""
+    return {
+        found["group"]: found["said"]
+        for event in sorted(snapshot.all("scale-up-failures"), key=_at_ms)
+        if snapshot.now_ms - _at_ms(event) <= RECENT_MS
+        for said in (event.text("message"),)
+        for found in (_GROUP_FAILURE.search(said) or _LATE_NODES.search(said),)
+        if found is not None
+    }
 
 
 @once

@@ -12,7 +12,7 @@ from gpuscale.base.objects.nodes import Taint
 from gpuscale.base.objects.pods import PodSpec
 from gpuscale.base.objects.selectors import Operator
 from gpuscale.base.quantity import Quantity
-from gpuscale.hpa.cluster.scheduling.fit import untolerated
+from gpuscale.hpa.cluster.scheduling.fit import NodeState, misfits, untolerated
 from gpuscale.hpa.cluster.scheduling.resources import NANO, pod_requests
 from gpuscale.hpa.cluster.verdicts.reasons import LASTING, Reason, Why
 
@@ -107,16 +107,27 @@ class Verdict:
     """That is on its way."""
     reasons: tuple[Reason, ...] = ()
     """Why no other pool makes one; the reason for all of them if none does."""
+    fits: str = ""
+    """The node that takes the pod now."""
 
 
-def judge(spec: PodSpec, pools: Iterable[PoolFacts], said: Sequence[Reason] = ()) -> Verdict:
-    """Return whether a node comes for a pod that fits on none of those that are there.
+def judge(
+    spec: PodSpec,
+    pools: Iterable[PoolFacts],
+    said: Sequence[Reason] = (),
+    nodes: Iterable[NodeState] = (),
+) -> Verdict:
+    """Return whether a pod has a node, or one comes for it.
 
     Args:
         spec: of the pod.
         pools: that node autoscalers make nodes of.
         said: the autoscalers' reasons about this pod; they outweigh what the facts allow.
+        nodes: that are there; none if a scheduler has tried them.
     """
+    takes = next((each.name for each in nodes if not misfits(spec, each)), "")
+    if takes:
+        return Verdict(Outlook.FITS, fits=takes)
     by_pool = {each.pool: each for each in said}
     for_all = [each for each in said if not each.pool]
     reasons, may, coming = [*for_all], [], []

@@ -19,7 +19,13 @@ from gpuscale.ops.doctor.checks.nodes import tolerate
 from gpuscale.ops.doctor.checks.workload_subjects import Key, about, key_of, subjects
 from gpuscale.ops.doctor.facts import once
 from gpuscale.ops.doctor.judges import CAPACITY, ClusterFinding
-from gpuscale.ops.doctor.node_pools import NodeGroupStatus, node_groups, refusals, verdict_of
+from gpuscale.ops.doctor.node_pools import (
+    NodeGroupStatus,
+    group_failures,
+    node_groups,
+    refusals,
+    verdict_of,
+)
 from gpuscale.ops.doctor.snapshot import Snapshot
 from gpuscale.ops.providers import BUILT_IN
 
@@ -53,7 +59,7 @@ POOL_TAINT_NOT_TOLERATED = CLUSTER_AUTOSCALER_CHECKS.add(
 )
 PRIORITY_TOO_LOW = CLUSTER_AUTOSCALER_CHECKS.add(
     "priority-too-low",
-    Severity.ERROR,
+    Severity.WARNING,
     "Pods of a priority for which Cluster Autoscaler adds no nodes.",
     "Give them a PriorityClass at or above the cut-off.",
 )
@@ -140,7 +146,12 @@ def _refused(
         taint = by_why.get(Why.TAINT)
         if taint is not None and _OF_GPUS.search(taint.has[0]) and moment_of(taint.key) is None:
             yield _tainted(snapshot, key, taint, evidence)
-        elif any(each.why is Why.TOO_LARGE and gpu_kind(each.key) for each in said):
+        elif any(
+            each.why is Why.TOO_LARGE
+            and gpu_kind(each.key)
+            and not _has_smaller(snapshot, each.key, pod)
+            for each in said
+        ):
             yield TEMPLATE_WITHOUT_GPU.found(
                 where,
                 "Cluster Autoscaler adds no node for it, as it knows of no pool whose nodes have that many "
@@ -148,6 +159,18 @@ def _refused(
                 f"{evidence}; {len(facts.gpu_nodes(snapshot))} GPU nodes",
                 Fix(TEMPLATE_WITHOUT_GPU.fix, _template_command(snapshot)),
             )
+
+
+def _has_smaller(snapshot: Snapshot, resource: str, pod: Fields) -> bool:
+    """Return whether nodes have some of a resource, and each less than a pod asks for."""
+    most = _most_of(snapshot, resource)
+    return 0 < most < facts.limits_of(facts.spec_of(pod)).get(resource, 0)
+
+
+@once
+def _most_of(snapshot: Snapshot, resource: str) -> int:
+    nodes = snapshot.all("nodes")
+    return max((facts.amounts(each).allocatable.get(resource, 0) for each in nodes), default=0)
 
 
 def _tainted(snapshot: Snapshot, key: Key, reason: Reason, evidence: str) -> ClusterFinding:
@@ -201,21 +224,26 @@ def _health(snapshot: Snapshot, body: Fields) -> Iterator[ClusterFinding]:
     command = f"kubectl get configmap -n {facts.namespace(body)} {facts.name(body)} -o yaml"
     text = body.child("data").text("status")
     waiting = [each for each in node_groups(snapshot) if each.scale_up == "Backoff"]
+    failed = group_failures(snapshot)
     for group in waiting:
-        denial = denial_in(group.message, group.code)
-        said = ": ".join(filter(None, (group.code, group.message.rstrip("."))))
-        is_known = denial.kind is not DenialKind.UNKNOWN
-        say = denial.kind.value if is_known else AUTOSCALER_UNHEALTHY.fix
-        look = command
-        if group.code == _AWS_PLACEHOLDER:
-            look = f"aws autoscaling describe-scaling-activities --auto-scaling-group-name {group.name}"
+        message = group.message or failed.get(group.name, "")
+        said = ": ".join(filter(None, (group.code, message.rstrip("."))))
         yield AUTOSCALER_UNHEALTHY.found(
             where,
             f"Node group {group.name} ({group.target} of {group.most}) waits after a failed scale-up"
             f"{f': {said}' if said else ''}.",
             f"scaleUp: Backoff{_until(group)}",
-            Fix(say, look),
+            _after_denial(group.name, message, group.code, command),
         )
+    known = {each.name for each in waiting}
+    for name, message in failed.items() if facts.waiting_pods(snapshot) else ():
+        if name not in known:
+            yield AUTOSCALER_UNHEALTHY.found(
+                where,
+                f"Cluster Autoscaler could not grow node group {name}: {message.rstrip('.')}.",
+                "event on the status, of the last 15 minutes",
+                _after_denial(name, message, "", command),
+            )
     ill = [
         line.strip()
         for line in text.splitlines()
@@ -229,6 +257,20 @@ def _health(snapshot: Snapshot, body: Fields) -> Iterator[ClusterFinding]:
             "; ".join(ill[:3]),
             Fix(AUTOSCALER_UNHEALTHY.fix, command),
         )
+
+
+def _after_denial(group: str, message: str, code: str, command: str) -> Fix:
+    """Return what helps a group that did not get its machines."""
+    if "failed to register" in message:
+        return Fix(
+            "See the console of the group's machines: image, user data, network, and the right to join.",
+            command,
+        )
+    denial = denial_in(message, code)
+    is_known = denial.kind is not DenialKind.UNKNOWN
+    if code == _AWS_PLACEHOLDER:
+        command = f"aws autoscaling describe-scaling-activities --auto-scaling-group-name {group}"
+    return Fix(denial.kind.value if is_known else AUTOSCALER_UNHEALTHY.fix, command)
 
 
 def _until(group: NodeGroupStatus) -> str:

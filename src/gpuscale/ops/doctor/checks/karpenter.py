@@ -97,6 +97,8 @@ _NO_NODE = (Outlook.NEVER, Outlook.LATER)
 _UNREGISTERED_MS = 300_000
 _UNINITIALIZED_MS = 600_000
 _SLOW_START_MS = 300_000
+_LONGEST_START_MS = 3_600_000
+"""A pod that was ready again later, and not for the first time."""
 _MOST_POOLS = 5
 """Named in one finding."""
 Labels = tuple[tuple[str, str], ...]
@@ -420,6 +422,8 @@ def _starts(snapshot: Snapshot) -> Mapping[str, Mapping[str, int]]:
             each.integer("restartCount") for each in pod.child("status").items("containerStatuses")
         ):
             continue
+        if ready - scheduled > _LONGEST_START_MS:
+            continue
         where, of_pool = about(key_of(snapshot, pod)), found.setdefault(pool, {})
         of_pool[where] = min(of_pool.get(where, ready - scheduled), ready - scheduled)
     return found
@@ -538,11 +542,22 @@ def _too_large(snapshot: Snapshot, reason: Reason) -> str:
     return f"no instance type{of_types} has {listed or 'enough resources'}{most}"
 
 
+@once
+def _is_of_gpus(snapshot: Snapshot, pool: str) -> bool:
+    """Return whether a NodePool's own taints, labels or requirements speak of GPUs."""
+    known = facts_by_name(snapshot).get(pool)
+    if known is None:
+        return False
+    words = [*map(str, known.taints), *known.labels.fixed, *known.labels.requirements, pool]
+    return any(word in each for each in words for word in ("gpu", "nvidia", "accelerator"))
+
+
 def _fix(snapshot: Snapshot, pod: Fields, meant: Sequence[Reason]) -> Fix:
     pools = _pools_by_name(snapshot)
-    first = meant[0]
+    first = min(meant, key=lambda each: not _is_of_gpus(snapshot, each.pool))
     look = f"kubectl get nodepool {first.pool} -o yaml".replace("  ", " ")
-    if len(meant) == 1 and first.why is Why.TAINT and first.pool in pools:
+    is_meant = len(meant) == 1 or _is_of_gpus(snapshot, first.pool)
+    if is_meant and first.why is Why.TAINT and first.pool in pools:
         kind, namespace, name = key_of(snapshot, pod)
         body = facts.named(snapshot, kind, namespace, name)
         listed = pools[first.pool].child("spec").child("template").child("spec").items("taints")

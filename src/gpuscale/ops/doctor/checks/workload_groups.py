@@ -11,9 +11,11 @@ from dataclasses import dataclass, field
 from gpuscale.base.findings import Checks, Fix, Severity
 from gpuscale.base.objects.fields import Fields
 from gpuscale.base.words import counted
+from gpuscale.hpa.cluster.verdicts import Outlook
 from gpuscale.ops.doctor import facts
 from gpuscale.ops.doctor.facts import once
 from gpuscale.ops.doctor.judges import WORKLOAD, ClusterFinding
+from gpuscale.ops.doctor.node_pools import MAX_WAIT_MS, verdict_of
 from gpuscale.ops.doctor.snapshot import Snapshot
 
 GROUP_CHECKS = Checks(WORKLOAD)
@@ -60,6 +62,13 @@ class _Group:
     waiting: list[Fields] = field(default_factory=list)
 
 
+def _may_follow(snapshot: Snapshot, pod: Fields) -> bool:
+    """Return whether a node may still come for a pod, in the time that nodes take."""
+    created = pod.child("metadata").time_ms("creationTimestamp") or 0
+    is_young = snapshot.now_ms - created <= MAX_WAIT_MS
+    return is_young and verdict_of(snapshot, pod).outlook in (Outlook.COMING, Outlook.EXPECTED)
+
+
 @once
 def _groups(snapshot: Snapshot) -> Mapping[tuple[str, str], Mapping[str, _Group]]:
     """Return the groups of which a part has nodes, by namespace and name of their LeaderWorkerSet."""
@@ -71,7 +80,7 @@ def _groups(snapshot: Snapshot) -> Mapping[tuple[str, str], Mapping[str, _Group]
             group = of_set.setdefault(given.get(_GROUP, ""), _Group())
             if pod.child("spec").text("nodeName"):
                 group.bound.append(pod)
-            elif facts.condition(pod, "PodScheduled") == "False":
+            elif facts.condition(pod, "PodScheduled") == "False" and not _may_follow(snapshot, pod):
                 group.waiting.append(pod)
     return {
         key: parts

@@ -182,7 +182,9 @@ def _suspended(snapshot: Snapshot) -> Iterator[ClusterFinding]:
             or not snapshot.serves("queued-workloads")
         ):
             continue
-        owner = _workload_owners(snapshot).get(place)
+        owner, maker = _workload_owners(snapshot).get(place), facts.controller(job)
+        if maker is not None and (maker[0], place[1], maker[1]) in _workload_owners(snapshot):
+            continue  # Kueue holds what made it, such as a JobSet.
         known = f"its Workload {owner} is let in" if owner else "Kueue has no Workload for it"
         yield JOB_SUSPENDED.found(
             f"job/{facts.full_name(job)}",

@@ -38,7 +38,7 @@ from gpuscale.ops.doctor.checks.workload_subjects import Key, about, pods_by_sub
 from gpuscale.ops.doctor.choices import NodeChoice, by_first_taint, chosen, past_first
 from gpuscale.ops.doctor.facts import once
 from gpuscale.ops.doctor.judges import WORKLOAD, ClusterFinding
-from gpuscale.ops.doctor.node_pools import may_come
+from gpuscale.ops.doctor.node_pools import adds_nodes, karpenters_words, may_come
 from gpuscale.ops.doctor.snapshot import Snapshot
 
 PLACEMENT_CHECKS = Checks(WORKLOAD, including=(HELD_CHECKS, GROUP_CHECKS))
@@ -202,6 +202,8 @@ def reasons_in(message: str) -> dict[str, int]:
 def _unplaced(snapshot: Snapshot, key: Key, pod: Fields) -> Cause | None:
     if snapshot.hides("nodes") or may_come(snapshot, pod):
         return None
+    if facts.full_name(pod) in karpenters_words(snapshot):
+        return None  # It names the pools, which the nodes that are there say nothing of.
     spec = facts.spec_of(pod)
     needs = PodNeeds(tuple(facts.limits_of(spec).items()), facts.asks_for_gpus(pod))
     obstacle = _obstacle(snapshot, needs, NodeChoice.of(spec), spec.tolerations)
@@ -325,7 +327,7 @@ def _obstacle(
         return None
     matching = _matching(snapshot, needs, choice)
     if not matching and room.nodes:
-        return partial(_mismatch, *_labels_beside(snapshot, needs, choice))
+        return partial(_mismatch, snapshot, *_labels_beside(snapshot, needs, choice))
     near = _by_first_taint(snapshot, needs, choice).candidates(past_first(tolerations))
     tolerated = {
         kind: matching[kind] for kind in near if untolerated(kind.taints, tolerations) is None
@@ -486,13 +488,16 @@ def _unsplit(snapshot: Snapshot) -> Sequence[Fields]:
 
 def _no_mig(node: Fields, resource: str, _key: Key, pod: Fields) -> Cause:
     given = facts.labels(node)
+    say = MIG_NOT_APPLIED.fix
+    if given[_MIG_STATE] != "failed":
+        say = "Wait until the MIG manager is through; if the state stays, see what it says."
     return Cause(
         MIG_NOT_APPLIED,
         f"It asks for {resource}, and the GPUs of node {facts.name(node)} are not split as "
         f"{given[_MIG_CONFIG]}: {given[_MIG_STATE]}.",
         f"{_MIG_STATE}={given[_MIG_STATE]}; {facts.why_waiting(pod)}",
         Fix(
-            MIG_NOT_APPLIED.fix,
+            say,
             "kubectl get pods -A -l app=nvidia-mig-manager "
             f"--field-selector=spec.nodeName={facts.name(node)}",
         ),
@@ -528,8 +533,16 @@ def _values(snapshot: Snapshot, needs: PodNeeds, label: str) -> frozenset[str]:
     return frozenset(each[label] for each in labels if label in each)
 
 
-def _mismatch(absent: Sequence[str], known: Sequence[str], key: Key, pod: Fields) -> Cause:
+def _mismatch(
+    snapshot: Snapshot, absent: Sequence[str], known: Sequence[str], key: Key, pod: Fields
+) -> Cause:
     said = facts.why_waiting(pod)
+    look, say = "kubectl get nodes --show-labels", NO_MATCHING_NODE.fix
+    if snapshot.all("nodepools"):
+        look = "kubectl get nodepools -o yaml"
+        say = "Correct the node selector or affinity, or allow the label in a NodePool's requirements."
+    elif adds_nodes(snapshot):
+        say = "Correct the node selector or affinity, or give a pool's nodes the label."
     what = (
         f"No node with its GPUs has the label {', '.join(absent)}."
         if absent
@@ -539,7 +552,7 @@ def _mismatch(absent: Sequence[str], known: Sequence[str], key: Key, pod: Fields
         NO_MATCHING_NODE,
         what,
         "; ".join(filter(None, (f"nodes have {', '.join(known)}" if known else "", said))),
-        Fix(NO_MATCHING_NODE.fix, f"kubectl get nodes --show-labels; {_edit(key)}"),
+        Fix(say, f"{look}; {_edit(key)}"),
     )
 
 
