@@ -12,6 +12,7 @@ from gpuscale.base.errors import ConfigError, NotFoundError, Problem
 from gpuscale.base.findings import with_plugins
 from gpuscale.base.text_files import STDIN, read_text, shown_name
 from gpuscale.cli.values_files import with_job_files
+from gpuscale.hpa.cluster.catalogue import parse_instance_types
 from gpuscale.hpa.terms import KubernetesVersion
 from gpuscale.ops.lint import (
     REFUSED_SCENARIO,
@@ -43,7 +44,11 @@ _KEEPS_LABELS = {
 _EMPTY = LintReport((), (), files=0, rules=0, autoscalers=0)
 
 
-def linted(names: Sequence[str], kubernetes: KubernetesVersion | None = None) -> LintReport:
+def linted(
+    names: Sequence[str],
+    kubernetes: KubernetesVersion | None = None,
+    instance_types: str | None = None,
+) -> LintReport:
     """Return what lint finds in files; a values file's rules count for manifests beside it.
 
     Several values files, and scenarios, are looked at one by one.
@@ -51,10 +56,13 @@ def linted(names: Sequence[str], kubernetes: KubernetesVersion | None = None) ->
     Args:
         names: of the files; - is standard input.
         kubernetes: release of the cluster that they are for; None where nobody said.
+        instance_types: name of a file of instance types, which go before the built-in ones.
 
     Raises:
         ConfigError: with every file that can't be read, or in which there is nothing to look at.
     """
+    more = None if instance_types is None else (read_text(instance_types), instance_types)
+    types = None if more is None else parse_instance_types(*more)
     texts: list[Text] = []
     problems: list[Problem] = []
     for name in dict.fromkeys(names):
@@ -72,8 +80,8 @@ def linted(names: Sequence[str], kubernetes: KubernetesVersion | None = None) ->
     judges = with_plugins(JUDGES, FileJudge)
     reports = [_of_values(each, plain if alone else (), judges, kubernetes) for each in values]
     if plain and not alone:
-        reports.append(lint(plain, judges=judges, kubernetes=kubernetes))
-    reports += [_of_scenario(each, judges, kubernetes) for each in scenarios]
+        reports.append(lint(plain, judges=judges, kubernetes=kubernetes, instance_types=types))
+    reports += [_of_scenario(each, judges, kubernetes, more) for each in scenarios]
     report = together(reports, [name for name, _ in texts])
     if not report.has_checked:
         objects = len(report.passed_over)
@@ -143,7 +151,10 @@ def _of_values(
 
 
 def _of_scenario(
-    given: Text, judges: Sequence[FileJudge], kubernetes: KubernetesVersion | None
+    given: Text,
+    judges: Sequence[FileJudge],
+    kubernetes: KubernetesVersion | None,
+    instance_types: tuple[str, str] | None,
 ) -> LintReport:
     from gpuscale.lab import load_policy, read_beside
     from gpuscale.lab.sim.scenario import load_setup
@@ -152,24 +163,31 @@ def _of_scenario(
     folder = FilePath() if name == shown_name(STDIN) else FilePath(name).parent
     faults: tuple[Problem, ...] = ()
     try:
-        load_setup(text, name, lambda file: read_beside(folder, file), load_policy)
+        load_setup(
+            text,
+            name,
+            lambda file: read_beside(folder, file),
+            load_policy,
+            instance_types=instance_types,
+        )
     except ConfigError as error:
         faults = error.problems
     # Lint reports the faults of the files that it names, with all others.
     own = [each for each in faults if each.source == name]
     refusals = [refused(REFUSED_SCENARIO, each, "simulate refuses it") for each in own]
-    refusal = replace(_EMPTY, findings=tuple(refusals), scenarios=1, files=1)
+    refusal = replace(_EMPTY, findings=tuple(refusals), scenarios=1)
     document = load_documents(text, name)[0]
     spec = document.data.get("spec") if isinstance(document.data, dict) else None
-    texts: list[Text] = []
+    texts: list[Text] = [given]  # for its pools
     objects = []
     if isinstance(spec, dict):
         texts += _named_texts(spec, document, given, folder)
         pipeline = spec.get("pipeline")
         if isinstance(pipeline, dict) and pipeline.get("honorLabels") is True:
             objects.append(_KEEPS_LABELS)
-    inside = lint(texts, objects, judges, kubernetes) if texts else _EMPTY
-    return together([refusal, inside], [name, *(each for each, _ in texts)])
+    types = None if instance_types is None else parse_instance_types(*instance_types)
+    inside = lint(texts, objects, judges, kubernetes, types)
+    return together([refusal, inside], [each for each, _ in texts])
 
 
 def _named_texts(

@@ -79,6 +79,7 @@ def _lint_summary(report: LintReport) -> str:
         (report.triggers, "trigger"),
         (report.values, "values file"),
         (report.scenarios, "scenario"),
+        (report.node_objects, "node object"),
     )
     checked = [
         counted(report.rules, "rule"),
@@ -101,6 +102,7 @@ def lint_document(report: LintReport) -> dict[str, object]:
         "triggers": report.triggers,
         "values": report.values,
         "scenarios": report.scenarios,
+        "nodeObjects": report.node_objects,
     }
 
 

@@ -237,6 +237,11 @@ def test_ack_asks_for_a_scaling_group_of_gpus(called) -> None:
             id="too few nodes",
         ),
         pytest.param(
+            {"nodePool": {**POOL, "autoscaler": "karpenter", "minNodes": 1}, "provider": "eks"},
+            ["nodePool.minNodes 1 has no effect with autoscaler: karpenter"],
+            id="a minimum under Karpenter",
+        ),
+        pytest.param(
             {"devicePlugin": {"enabled": True, "replicas": 2}},
             ["gpu-utilization has no pods"],
             id="shared GPUs",

@@ -87,6 +87,26 @@ data:
 {inside}"""
 
 
+def node_pool(name):
+    types = "{key: node.kubernetes.io/instance-type, operator: In, values: [g6.xlarge]}"
+    return f"""\
+apiVersion: karpenter.sh/v1
+kind: NodePool
+metadata: {{name: {name}}}
+spec:
+  template:
+    spec:
+      nodeClassRef: {{group: karpenter.k8s.aws, kind: EC2NodeClass, name: gpu}}
+      taints: [{{key: team, effect: NoSchedule}}]
+      requirements: [{types}]
+"""
+
+
+def pinned(name):
+    selector = f"nodeSelector: {{karpenter.sh/nodepool: {name}}}, containers:"
+    return deployment(name).replace("containers:", selector)
+
+
 def whole(name, texts):
     return name, "---\n".join(texts)
 
@@ -159,6 +179,16 @@ def in_config_maps(size):
     ]
 
 
+def on_pools(size):
+    """Workloads, each with a NodePool of its own that it does not tolerate, and an autoscaler."""
+    models = names("model", size)
+    return [
+        whole("pools.yaml", map(node_pool, models)),
+        whole("deployments.yaml", (pinned(name) for name in models)),
+        whole("hpas.yaml", (hpa(name, metric_of(name)) for name in models)),
+    ]
+
+
 GROWING = [
     ("memory-at-start", lambda size: pairs(size, "DCGM_FI_DEV_FB_USED")),
     ("sum-of-percentages", in_files),
@@ -167,5 +197,6 @@ GROWING = [
     ("unknown-metric", unknown),
     ("ca-ignored", with_keda),
     ("exporter-pod", in_config_maps),
+    ("untolerated-pool", on_pools),
 ]
 """A check that finds something, and from a number to names and texts of files."""

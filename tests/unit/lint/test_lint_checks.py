@@ -3,9 +3,13 @@
 The words stand in `lint_messages.txt`, one block a case, as users read them.
 """
 
+import sys
 from pathlib import Path
 
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+from node_lint_cases import NODE_CASES
 
 from gpuscale.base.errors import ConfigError
 from gpuscale.base.findings import Severity
@@ -908,6 +912,7 @@ CASES = {
             )
         },
     ),
+    **NODE_CASES,
 }
 OLD = {"tolerance-gate": parse_version("1.34")}
 """What release a case is for, where that matters."""
@@ -1096,7 +1101,8 @@ def test_what_nothing_is_known_of_passes_by_and_is_named() -> None:
         ({"a.yaml": hpa(pods())}, True),
         ({"a.yaml": keda("avg(x)")}, True),
         ({"a.yaml": hpa(pods()).replace("maxReplicas: 10", "maxReplicas: -1")}, True),
-        ({"a.yaml": deployment(1)}, False),
+        ({"a.yaml": deployment(1)}, True),
+        ({"a.yaml": deployment(1).replace("nvidia.com/gpu", "cpu")}, False),
         ({"a.yaml": MONITOR, "b.yaml": RECORDED}, False),
         ({"a.yaml": "rules: []\n"}, False),
     ],
@@ -1178,6 +1184,7 @@ def test_the_report_for_programs() -> None:
         "triggers": 0,
         "values": 0,
         "scenarios": 0,
+        "nodeObjects": 0,
     }
 
 

@@ -30,6 +30,7 @@ def notes(values: Values, kubernetes: KubernetesVersion | None = None) -> list[s
         *_streams(values),
         *_azure(values),
         *_sharing(values),
+        *_minimum(values),
         *_access(values),
         *_ready_taint(values),
     ]
@@ -49,6 +50,16 @@ def _zero(values: Values, kubernetes: KubernetesVersion | None) -> list[str]:
         f"minReplicas 0 takes the feature gate {gate.name} {which}: start kube-apiserver and "
         f"kube-controller-manager with --feature-gates={gate.name}=true; where you can't, take "
         "autoscaler: keda or minReplicas: 1"
+    ]
+
+
+def _minimum(values: Values) -> list[str]:
+    pool = values.spec.node_pool
+    if pool is None or pool.autoscaler != "karpenter" or pool.min_nodes == 0:
+        return []
+    return [
+        f"nodePool.minNodes {pool.min_nodes} has no effect with autoscaler: karpenter, whose NodePools have "
+        "no minimum: nodes come for pods. For spare nodes, run pause pods with a low priority"
     ]
 
 

@@ -1,4 +1,4 @@
-"""Lint: faults of rule files and autoscalers, found before anything runs. No I/O."""
+"""Lint: faults of rule files, autoscalers and node pools, found before anything runs. No I/O."""
 
 from typing import TYPE_CHECKING
 

@@ -48,9 +48,14 @@ class LintReport(Report[Place]):
     """Values files whose rendering was read."""
     scenarios: int = 0
     """Scenarios whose files were read."""
+    node_objects: int = 0
+    """Pools of nodes and what belongs to them, such as node classes and queues, that were looked at."""
+    workloads: int = 0
+    """Objects whose pods were looked at because they ask for GPUs, or are of a kind that mostly does."""
 
     @property
     def has_checked(self) -> bool:
         """Return whether the files had anything that lint checks."""
         objects = self.rules + self.autoscalers + self.scaled_objects + self.triggers
+        objects += self.node_objects + self.workloads
         return bool(objects or self.values or self.scenarios or self.findings)

@@ -16,8 +16,11 @@ from gpuscale.base.objects.hpa.fields import unknown_fields
 from gpuscale.base.objects.manifests import read_manifest
 from gpuscale.base.objects.scaled_object import ScaledObject
 from gpuscale.base.objects.workloads import Deployment
+from gpuscale.hpa.cluster.catalogue import ListedType
 from gpuscale.hpa.terms import KubernetesVersion
 from gpuscale.ops.lint.findings import LintFinding, PassedOver, Place
+from gpuscale.ops.lint.node_inputs import NodeInputs, is_autoscaler_chart, sharing_of
+from gpuscale.ops.lint.parts import whole_document
 from gpuscale.ops.lint.problems import REFUSED_MANIFEST, UNKNOWN_FIELD, refused
 from gpuscale.ops.lint.rule_inputs import PlacedRule, RuleReading, is_rules, read_preset, read_rules
 from gpuscale.ops.lint.serving import RuleIndex
@@ -117,6 +120,7 @@ class Inputs:
     """False where a rule file can't be used or is not there, so that a metric may be served all the same."""
     refused: Counter[str] = field(default_factory=Counter)
     """How many objects of a kind can't be read."""
+    nodes: NodeInputs = field(default_factory=NodeInputs)
     findings: list[LintFinding] = field(default_factory=list)
     passed_over: list[PassedOver] = field(default_factory=list)
     kubernetes: KubernetesVersion | None = None
@@ -127,6 +131,7 @@ def read_inputs(
     texts: Sequence[tuple[str, str]],
     objects: Sequence[Mapping[str, object]] = (),
     kubernetes: KubernetesVersion | None = None,
+    instance_types: Mapping[str, ListedType] | None = None,
 ) -> Inputs:
     """Return the content of files, and of live objects without a file.
 
@@ -134,11 +139,13 @@ def read_inputs(
         texts: file name and text of each.
         objects: as `render` makes them; `object_name` is their place.
         kubernetes: release of the cluster that they are for.
+        instance_types: by name; None for the built-in ones.
 
     Raises:
         ConfigError: with every file or document that is neither a rule file nor a manifest.
     """
-    inputs = Inputs(kubernetes=kubernetes)
+    nodes = NodeInputs() if instance_types is None else NodeInputs(instance_types)
+    inputs = Inputs(kubernetes=kubernetes, nodes=nodes)
     problems: list[Problem] = []
     for source, text in texts:
         try:
@@ -203,6 +210,9 @@ def _add_triggers(inputs: Inputs, text: str, source: str) -> None:
 
 def _read_document(inputs: Inputs, document: Document, text: str) -> None:
     data = document.data
+    if is_autoscaler_chart(data):
+        inputs.nodes.charts.append(whole_document(document))
+        return
     if not isinstance(data, dict) or not ("kind" in data or "groups" in data):
         expected = "a manifest with apiVersion and kind; rules stand alone in their file"
         raise ConfigError(document.problem((), expected, found=shown(data)))
@@ -211,8 +221,12 @@ def _read_document(inputs: Inputs, document: Document, text: str) -> None:
     if isinstance(data.get("items"), list) and kind.endswith("List"):
         for item in _items(document, data["items"]):
             _read_document(inputs, item, text)
-    elif str(data.get("apiVersion")).rpartition("/")[0] == _GROUPS.get(kind):
+        return
+    is_of_nodes = inputs.nodes.read(document)
+    if str(data.get("apiVersion")).rpartition("/")[0] == _GROUPS.get(kind):
         _read_object(inputs, document)
+    elif is_of_nodes:
+        return
     elif kind == "ConfigMap":
         _read_config_map(inputs, document, text)
     else:
@@ -279,7 +293,9 @@ def _unknown_fields(document: Document) -> Iterator[LintFinding]:
 
 def _read_config_map(inputs: Inputs, document: Document, text: str) -> None:
     """Read the rule files in a ConfigMap, such as prometheus-adapter's."""
-    found = False
+    sharing = tuple(sharing_of(document))
+    inputs.nodes.sharing += sharing
+    found = bool(sharing)
     for name, value in Fields(document, document.data).child("data").data.items():
         if not isinstance(value, str) or not name.endswith((".yaml", ".yml")):
             continue

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+from gpuscale.hpa.cluster.catalogue import ListedType
 from gpuscale.hpa.terms import KubernetesVersion
 from gpuscale.ops.lint.checks import JUDGES
 from gpuscale.ops.lint.findings import LintFinding, LintReport
@@ -13,6 +14,7 @@ def lint(
     objects: Sequence[Mapping[str, object]] = (),
     judges: Sequence[FileJudge] = JUDGES,
     kubernetes: KubernetesVersion | None = None,
+    instance_types: Mapping[str, ListedType] | None = None,
 ) -> LintReport:
     """Return the findings about files and objects, which are also checked against each other.
 
@@ -22,11 +24,12 @@ def lint(
             in one names it instead of a file: `HorizontalPodAutoscaler prod/bert`.
         judges: what looks at them.
         kubernetes: release of the cluster that they are for; None where it is not known.
+        instance_types: by name; None for the built-in ones.
 
     Raises:
         ConfigError: a file is neither, or no YAML; with every such fault.
     """
-    inputs = read_inputs(texts, objects, kubernetes)
+    inputs = read_inputs(texts, objects, kubernetes, instance_types)
     found = [each for judge in judges for each in judge.judge(inputs)]
     order = {source: position for position, (source, _) in enumerate(texts)}
 
@@ -41,6 +44,8 @@ def lint(
         autoscalers=len(inputs.hpas) + inputs.refused["HorizontalPodAutoscaler"],
         scaled_objects=len(inputs.scaled_objects) + inputs.refused["ScaledObject"],
         triggers=len(inputs.triggers),
+        node_objects=inputs.nodes.count,
+        workloads=inputs.nodes.workloads,
     )
 
 
@@ -67,4 +72,6 @@ def together(reports: Sequence[LintReport], sources: Sequence[str]) -> LintRepor
         triggers=sum(each.triggers for each in reports),
         values=sum(each.values for each in reports),
         scenarios=sum(each.scenarios for each in reports),
+        node_objects=sum(each.node_objects for each in reports),
+        workloads=sum(each.workloads for each in reports),
     )

@@ -20,7 +20,7 @@ REFUSED_MANIFEST = FILE_CHECKS.add(
 UNKNOWN_FIELD = FILE_CHECKS.add(
     "unknown-field",
     Severity.ERROR,
-    "A field of an HPA that its API version does not have.",
+    "A field of an HPA or NodePool that its API version does not have.",
     "Leave it out, or correct its name.",
 )
 REFUSED_VALUES = FILE_CHECKS.add(

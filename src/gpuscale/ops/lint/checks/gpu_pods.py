@@ -1,0 +1,205 @@
+"""Faults of pods that ask for GPUs, and of claims, that the API server refuses or that share GPUs.
+
+Source: kubernetes v1.37 pkg/apis/core/validation (ValidateResourceRequirements: extended resources are whole,
+    with a limit and a request that are equal; claims of containers are claims of the pod),
+    pkg/apis/resource/validation (requests of devices), resource.k8s.io v1 and v1beta1 types;
+    NVIDIA k8s-device-plugin v0.20 internal/rm (requests of shared resources).
+"""
+
+import re
+from collections.abc import Iterator
+
+from gpuscale.base.findings import Checks, Severity
+from gpuscale.base.objects.gpu_resources import GpuKind, gpu_kind
+from gpuscale.base.quantity import Quantity, parse_quantity
+from gpuscale.ops.lint.findings import LintFinding
+from gpuscale.ops.lint.gpu_pods import GpuPods, containers_of
+from gpuscale.ops.lint.inputs import FileJudge, Inputs
+from gpuscale.ops.lint.node_pools import NODE_GROUP, NODE_POOL
+from gpuscale.ops.lint.parts import Part
+from gpuscale.ops.lint.problems import REFUSED_MANIFEST
+
+_CHECKS = Checks()
+SEVERAL_SHARES = _CHECKS.add(
+    "several-shares",
+    Severity.WARNING,
+    "A pod that asks for more than one share of a GPU.",
+    "Ask for 1; a pod that needs more asks for whole GPUs.",
+)
+SHARES_UNSEEN = _CHECKS.add(
+    "shares-unseen",
+    Severity.NOTE,
+    "GPUs that are shared on nodes which an autoscaler adds: it counts whole ones until a node runs.",
+    "Expect more nodes than the shares need; on AWS, tell Cluster Autoscaler by the tag "
+    "k8s.io/cluster-autoscaler/node-template/resources/nvidia.com/gpu.",
+)
+CLAIMS_UNDER_KARPENTER = _CHECKS.add(
+    "claims-under-karpenter",
+    Severity.NOTE,
+    "Pods with resource claims beside a NodePool: Karpenter adds no node for them as it is installed.",
+    "Ask for the extended resource instead, keep nodes for such pods, or set IGNORE_DRA_REQUESTS=false where "
+    "the provider has device templates.",
+)
+
+_RESOURCES_TAG = "k8s.io/cluster-autoscaler/node-template/resources/"
+_NANO = 1_000_000_000
+_PLACEHOLDER = re.compile(r"[$<{]|[A-Z]{2,}_")
+
+
+def gpu_pod_findings(inputs: Inputs) -> Iterator[LintFinding]:
+    """Return the faults of the files' pods and claims."""
+    has_pool = any(each.kind == NODE_POOL for each in inputs.nodes.pools)
+    for pods in inputs.nodes.pods:
+        for container in containers_of(pods.part):
+            yield from _amounts(container)
+            yield from _claims(pods, container)
+        yield from _pod_claims(pods)
+        yield from _several(inputs, pods)
+        if has_pool and pods.part.at("resourceClaims").data:
+            yield CLAIMS_UNDER_KARPENTER.found(
+                pods.part.place("resourceClaims"),
+                "Karpenter refuses pods with resource claims, unless IGNORE_DRA_REQUESTS is false "
+                "(karpenter#1231).",
+            )
+    for kind in ("ResourceClaim", "ResourceClaimTemplate"):
+        for claim in inputs.nodes.objects.get(kind, ()):
+            yield from _requests(claim, kind)
+    yield from _unseen(inputs)
+
+
+def _amounts(container: Part) -> Iterator[LintFinding]:
+    limits, requests = (container.at("resources", each) for each in ("limits", "requests"))
+    for part in (limits, requests):
+        for name in part.fields():
+            if gpu_kind(str(name)) is None or _is_placeholder(part.at(name).data):
+                continue
+            amount = _quantity(part.at(name).data)
+            if amount is None or amount.nano % _NANO or amount.nano < 0:
+                shown = part.text(name) or "another form"
+                yield _refused(part.at(name), f"found {shown}, expected a whole number of {name}")
+    for name in requests.fields():
+        if gpu_kind(str(name)) is None or _is_placeholder(requests.at(name).data):
+            continue
+        limit = limits.at(name)
+        asked, most = _quantity(requests.at(name).data), _quantity(limit.data)
+        if limit.data is None:
+            yield _refused(
+                requests.at(name), f"found a request of {name} without a limit, expected a limit"
+            )
+        elif asked is not None and most is not None and asked.nano != most.nano:
+            yield _refused(
+                requests.at(name),
+                f"found a request of {asked} and a limit of {most}, expected the same of both: {name} is "
+                "never overcommitted",
+            )
+
+
+def _claims(pods: GpuPods, container: Part) -> Iterator[LintFinding]:
+    known = {each.text("name") for each in pods.part.items("resourceClaims")}
+    for claim in container.items("resources", "claims"):
+        name = claim.text("name")
+        if name not in known:
+            listed = ", ".join(sorted(known)) or "none"
+            yield _refused(
+                claim.at("name"),
+                f"found the claim {name!r}, expected one of the pod's resourceClaims: {listed}",
+            )
+
+
+def _pod_claims(pods: GpuPods) -> Iterator[LintFinding]:
+    forms = ("resourceClaimName", "resourceClaimTemplateName")
+    for claim in pods.part.items("resourceClaims"):
+        has = [each for each in forms if claim.text(each)]
+        if len(has) != 1:
+            found = (
+                "source" if claim.at("source").data is not None else " and ".join(has) or "neither"
+            )
+            yield _refused(claim, f"found {found}, expected one of {' and '.join(forms)}")
+
+
+def _requests(claim: Part, kind: str) -> Iterator[LintFinding]:
+    path = ("spec", "spec") if kind == "ResourceClaimTemplate" else ("spec",)
+    version = claim.text("apiVersion").rpartition("/")[2]
+    is_nested = version in ("v1", "v1beta2")
+    if not is_nested and version != "v1beta1":
+        return
+    for request in claim.at(*path).items("devices", "requests"):
+        has = [each for each in ("exactly", "firstAvailable") if request.at(each).data is not None]
+        flat = request.at("deviceClassName")
+        if is_nested and not has:
+            expected = "exactly, with deviceClassName in it, or firstAvailable"
+            found = "deviceClassName" if flat.data is not None else "neither"
+            yield _refused(request, f"found {found} in {version}, expected {expected}")
+        elif not is_nested and "exactly" in has:
+            yield _refused(
+                request.at("exactly"), "found exactly in v1beta1, expected its fields themselves"
+            )
+        elif "exactly" in has and not request.text("exactly", "deviceClassName"):
+            yield _refused(
+                request.at("exactly"), "found no deviceClassName, expected a DeviceClass' name"
+            )
+
+
+def _several(inputs: Inputs, pods: GpuPods) -> Iterator[LintFinding]:
+    for container in containers_of(pods.part):
+        for name, value in container.fields("resources", "limits").items():
+            amount = _quantity(value)
+            if amount is None or amount.value() < 2 or amount.nano % _NANO:
+                continue
+            shared = next((each for each in inputs.nodes.sharing if each.resource == name), None)
+            if shared is not None:
+                refuses = (
+                    "the kubelet refuses the pod with UnexpectedAdmissionError"
+                    if shared.refuses_more
+                    else "they give no more of it, and may be two turns on one GPU"
+                )
+                evidence = f"{shared.part.place()}: {shared.how}, {shared.replicas} replicas"
+            elif gpu_kind(str(name)) is GpuKind.SHARE and str(name).endswith(".shared"):
+                refuses, evidence = "they give no more of it, and may be two turns on one GPU", ""
+            else:
+                continue
+            yield SEVERAL_SHARES.found(
+                container.place("resources", "limits", name),
+                f"{name} are shares of GPUs. This asks for {amount}: {refuses} (k8s-device-plugin#321).",
+                evidence,
+            )
+
+
+def _unseen(inputs: Inputs) -> Iterator[LintFinding]:
+    for pool in inputs.nodes.pools:
+        if not pool.is_of_gpus or (pool.kind == NODE_GROUP and pool.least > 0):
+            continue
+        for shared in inputs.nodes.sharing:
+            tag = pool.part.text("tags", f"{_RESOURCES_TAG}{shared.resource}")
+            if not tag:
+                yield SHARES_UNSEEN.found(
+                    shared.part.place("replicas"),
+                    f"For a node of {pool.title} that it has not seen running, an autoscaler counts GPUs and "
+                    f"not {shared.replicas} shares of each: pods that come together get a node for each GPU "
+                    "that they ask for (karpenter#729, Azure/AKS#3427).",
+                    f"{pool.part.place()}: {pool.title}",
+                )
+
+
+def _is_placeholder(value: object) -> bool:
+    """Return whether a value is to be filled in by another tool: `$GPUS`, `{GPUS}`, `NUM_GPUS`."""
+    if isinstance(value, dict):
+        return True
+    return isinstance(value, str) and _PLACEHOLDER.search(value) is not None
+
+
+def _quantity(value: object) -> Quantity | None:
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        return None
+    try:
+        return parse_quantity(value)
+    except ValueError:
+        return None
+
+
+def _refused(part: Part, what: str) -> LintFinding:
+    text = f"{what[:1].upper()}{what[1:]}."
+    return REFUSED_MANIFEST.found(part.place(), text, "", "Correct it; the API server refuses it.")
+
+
+JUDGE = FileJudge("gpu-pods", _CHECKS, gpu_pod_findings)

@@ -1,0 +1,302 @@
+"""Faults between pods that ask for GPUs, the pools that would give them nodes, and HPAs.
+
+Source: karpenter pkg/controllers/provisioning/scheduling (taints, requirements, resources); Cluster
+    Autoscaler's filters are the scheduler's; kubernetes plugin/pkg/admission/extendedresourcetoleration.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from gpuscale.base.findings import Checks, Severity
+from gpuscale.base.objects.gpu_resources import WHOLE_GPUS
+from gpuscale.base.objects.nodes import Taint
+from gpuscale.base.quantity import Quantity
+from gpuscale.hpa.cluster.catalogue import ListedType
+from gpuscale.ops.lint.findings import LintFinding, Place
+from gpuscale.ops.lint.gpu_pods import GpuPods
+from gpuscale.ops.lint.inputs import FileJudge, Inputs
+from gpuscale.ops.lint.node_pools import (
+    NODE_POOL,
+    NODE_POOL_LABEL,
+    Pool,
+    is_known_after_boot,
+    requirements_of,
+)
+from gpuscale.ops.lint.parts import Part
+
+_CHECKS = Checks()
+UNTOLERATED_POOL = _CHECKS.add(
+    "untolerated-pool",
+    Severity.ERROR,
+    "Pods that select a pool and don't tolerate its taint: no node is added for them, and none takes them.",
+    "Add the toleration to the pods.",
+)
+NO_TOLERATED_POOL = _CHECKS.add(
+    "no-tolerated-pool",
+    Severity.NOTE,
+    "Pods with GPUs that tolerate the taints of none of the files' pools.",
+    "Add the toleration, unless another pool is there for them.",
+)
+KEPT_FROM_POOL = _CHECKS.add(
+    "kept-from-pool",
+    Severity.WARNING,
+    "A device plugin or exporter that a pool's taint keeps away from its GPUs.",
+    "Add the toleration to the DaemonSet.",
+)
+FITS_NO_POOL = _CHECKS.add(
+    "fits-no-pool",
+    Severity.WARNING,
+    "Pods that are larger than any node of the pools that they may go to.",
+    "Allow a larger instance type, or ask for less.",
+)
+LABEL_UNKNOWN_AT_ZERO = _CHECKS.add(
+    "label-unknown-at-zero",
+    Severity.WARNING,
+    "Pods that select nodes by a label which no NodePool declares, and which nodes get once they run.",
+    "Declare the label in the NodePool, or select by one that Karpenter knows.",
+)
+LABEL_OF_RUNNING_NODES = _CHECKS.add(
+    "label-of-running-nodes",
+    Severity.NOTE,
+    "Pods that select nodes by a label which an empty node group does not declare.",
+    "Declare the label in the group, which Cluster Autoscaler knows before a node of it has run.",
+)
+MAXIMUM_ABOVE_POOLS = _CHECKS.add(
+    "maximum-above-pools",
+    Severity.WARNING,
+    "An autoscaler whose maximum takes more GPUs than the pools may have.",
+    "Raise the pool's limit or size, or lower the maximum.",
+)
+MAXIMUM_ABOVE_QUOTA = _CHECKS.add(
+    "maximum-above-quota",
+    Severity.WARNING,
+    "An autoscaler whose maximum takes more GPUs than the namespace's ResourceQuota.",
+    "Raise the quota, or lower the maximum.",
+)
+
+
+def placement_findings(inputs: Inputs) -> Iterator[LintFinding]:
+    """Return the faults between the files' pods, pools and autoscalers."""
+    pools = inputs.nodes.pools
+    named = {each.name: each for each in pools if each.kind == NODE_POOL}
+    of_gpus = [each for each in pools if each.is_of_gpus]
+    # Of shared GPUs the file does not say how many a node offers.
+    shared = {each.resource for each in inputs.nodes.sharing}
+    goes_to: dict[tuple[str, str, str], list[tuple[GpuPods, Sequence[Pool]]]] = {}
+    for pods in inputs.nodes.pods:
+        if not pods.gpus:
+            if pods.is_node_part:
+                yield from _node_part(pods, of_gpus)
+            continue
+        choice = _Choice(pods, named, of_gpus)
+        yield from choice.findings(shared)
+        key = pods.namespace, pods.kind, pods.name
+        goes_to.setdefault(key, []).append((pods, choice.tolerated))
+    quotas: dict[str, list[Part]] = {}
+    for quota in inputs.nodes.beside.get("ResourceQuota", ()):
+        namespace = quota.text("metadata", "namespace") or "default"
+        quotas.setdefault(namespace, []).append(quota)
+    for target, most, place in _maxima(inputs):
+        if target in goes_to:
+            of_namespace = quotas.get(target[0], ())
+            yield from _maximum(goes_to[target], most, place, of_namespace, shared)
+
+
+class _Choice:
+    """The pools of the files that pods may go to.
+
+    Args:
+        pods: those that ask for GPUs.
+        named: NodePools by name.
+        of_gpus: pools whose nodes have GPUs.
+    """
+
+    def __init__(self, pods: GpuPods, named: Mapping[str, Pool], of_gpus: Sequence[Pool]) -> None:
+        self._pods = pods
+        self._wanted = tuple(requirements_of(pods))
+        self._resources = tuple(pods.gpus)
+        asked = {
+            value for each in self._wanted if each.key == NODE_POOL_LABEL for value in each.values
+        }
+        pools = [named[name] for name in asked if name in named] if asked else of_gpus
+        verdicts = {id(pool): [pool.contradiction(each) for each in self._wanted] for pool in pools}
+        self._fitting = [
+            pool for pool in pools if all(each is False for each in verdicts[id(pool)])
+        ]
+        self._nearly = [
+            pool for pool in pools if None in verdicts[id(pool)] and True not in verdicts[id(pool)]
+        ]
+        self._is_pinned = bool(asked) or any(
+            each.key in pool.labels for pool in self._fitting for each in self._wanted
+        )
+        self.tolerated: Sequence[Pool] = [
+            pool for pool in self._fitting if pool.lets_in(pods.spec, self._resources) is None
+        ]
+
+    def findings(self, shared: set[str]) -> Iterator[LintFinding]:
+        if not self._fitting:
+            yield from self._labels()
+        elif not self.tolerated:
+            yield from self._taints()
+        elif not shared.intersection(self._resources):
+            yield from self._sizes()
+
+    def _taints(self) -> Iterator[LintFinding]:
+        pods = self._pods
+        kept = [(pool, pool.lets_in(pods.spec, self._resources)) for pool in self._fitting]
+        pool, taint = kept[0]
+        if taint is None:
+            return
+        check = UNTOLERATED_POOL if self._is_pinned else NO_TOLERATED_POOL
+        others = f" and {len(kept) - 1} more" if len(kept) > 1 else ""
+        yield check.found(
+            pods.part.place("tolerations"),
+            f"{pods.title} doesn't tolerate {taint}, which {pool.title} gives its nodes: "
+            f"{_autoscaler(pool)} adds no node for it.",
+            f"{_taint_place(pool, taint)}: {pool.title}{others}",
+            f"Add {_toleration(taint)} to its tolerations.",
+        )
+
+    def _labels(self) -> Iterator[LintFinding]:
+        for wanted in self._wanted:
+            if not is_known_after_boot(wanted.key):
+                continue
+            empty = [
+                pool
+                for pool in self._nearly
+                if pool.least == 0 and pool.contradiction(wanted) is None
+            ]
+            if empty and len(empty) == len(self._nearly):
+                pool = empty[0]
+                has = self._pods.part.at("nodeSelector", wanted.key).data is not None
+                where = ("nodeSelector", wanted.key) if has else ("affinity",)
+                is_karpenters = all(each.kind == NODE_POOL for each in empty)
+                check = LABEL_UNKNOWN_AT_ZERO if is_karpenters else LABEL_OF_RUNNING_NODES
+                until = "" if is_karpenters else " until one of the group has run"
+                yield check.found(
+                    self._pods.part.place(*where),
+                    f"A node has {wanted.key} once it runs, and {pool.title} does not declare it: "
+                    f"{_autoscaler(pool)} adds no node for {self._pods.title}{until}.",
+                    f"{pool.part.place()}: {pool.title}",
+                )
+                return
+
+    def _sizes(self) -> Iterator[LintFinding]:
+        pods, asked = self._pods, self._asked()
+        if asked == 0:
+            return
+        largest = [pool.gpus_per_node for pool in self.tolerated]
+        too_few = all(each is not None and each < asked for each in largest)
+        types = [each for pool in self.tolerated for each in pool.types or ()]
+        are_known = all(pool.types for pool in self.tolerated)
+        if not too_few and not (are_known and not any(_fits(pods, asked, each) for each in types)):
+            return
+        needs = f"{asked} GPUs" if asked > 1 else "1 GPU"
+        for name, unit in (("cpu", "CPUs"), ("memory", "of memory")):
+            if name in pods.requests:
+                needs += f", {pods.requests[name]} {unit}"
+        titles = ", ".join(pool.title for pool in self.tolerated)
+        if are_known:
+            best = max(types, key=lambda each: (each.whole_gpus, each.cpu.nano, each.memory.nano))
+            has = f"The largest, {best.name}, has {best.whole_gpus} × {best.gpu_model}, {best.cpu} CPUs and "
+            has += f"{best.memory}."
+        else:
+            has = f"A node has {max(each or 0 for each in largest)} GPUs at most."
+        yield FITS_NO_POOL.found(
+            pods.part.place("containers"),
+            f"{pods.title} asks for {needs}, and no node of {titles} is that large. {has}",
+            "\n".join(f"{pool.part.place()}: {pool.title}" for pool in self.tolerated),
+        )
+
+    def _asked(self) -> int:
+        return sum(self._pods.gpus.get(name, 0) for name in WHOLE_GPUS)
+
+
+def _fits(pods: GpuPods, gpus: int, listed: ListedType) -> bool:
+    nothing = Quantity(0)
+    return (
+        listed.whole_gpus >= gpus
+        and listed.cpu.nano >= pods.requests.get("cpu", nothing).nano
+        and listed.memory.nano >= pods.requests.get("memory", nothing).nano
+    )
+
+
+def _node_part(pods: GpuPods, pools: Sequence[Pool]) -> Iterator[LintFinding]:
+    wanted = tuple(requirements_of(pods))
+    for pool in pools:
+        if any(pool.contradiction(each) for each in wanted):
+            continue
+        taint = pool.lets_in(pods.spec, ())
+        if taint is not None:
+            yield KEPT_FROM_POOL.found(
+                pods.part.place("tolerations"),
+                f"{pods.title} doesn't tolerate {taint}, which {pool.title} gives its nodes: unless another "
+                "one runs there, their GPUs are not offered, or not measured.",
+                f"{_taint_place(pool, taint)}: {pool.title}",
+                f"Add {_toleration(taint)} to its tolerations.",
+            )
+
+
+def _maxima(inputs: Inputs) -> Iterator[tuple[tuple[str, str, str], int, Place]]:
+    """Yield the targets of HPAs and ScaledObjects, with the most replicas."""
+    for hpa in inputs.hpas:
+        target = hpa.hpa.target
+        key = hpa.hpa.metadata.namespace, target.kind, target.name
+        yield key, hpa.hpa.max_replicas, hpa.place("spec", "maxReplicas")
+    for scaled in inputs.scaled_objects:
+        reference = scaled.written("spec", "scaleTargetRef")
+        kind, name = str(reference.get("kind") or "Deployment"), str(reference.get("name"))
+        namespace = scaled.scaled.metadata.namespace
+        yield (namespace, kind, name), scaled.scaled.most, scaled.place("spec", "maxReplicaCount")
+
+
+def _maximum(
+    target: Sequence[tuple[GpuPods, Sequence[Pool]]],
+    most: int,
+    place: Place,
+    quotas: Sequence[Part],
+    shared: set[str],
+) -> Iterator[LintFinding]:
+    asked: dict[str, int] = {}
+    for pods, _ in target:
+        for name, count in pods.gpus.items():
+            asked[name] = asked.get(name, 0) + count * pods.copies * most
+    title = target[0][0].title
+    for quota in quotas:
+        for name, count in asked.items():
+            hard = quota.at("spec", "hard", f"requests.{name}")
+            if hard.text().isdigit() and int(hard.text()) < count:
+                yield MAXIMUM_ABOVE_QUOTA.found(
+                    place,
+                    f"{most} replicas of {title} take {count} {name}, and the namespace's quota is "
+                    f"{hard.text()}.",
+                    f"{hard.place()}",
+                )
+    pools = {id(pool): pool for _, tolerated in target for pool in tolerated}.values()
+    bounds = [pool.gpu_bound for pool in pools]
+    known = [each for each in bounds if each is not None]
+    whole = sum(count for name, count in asked.items() if name in WHOLE_GPUS)
+    if not bounds or len(known) < len(bounds) or shared.intersection(asked) or whole <= sum(known):
+        return
+    yield MAXIMUM_ABOVE_POOLS.found(
+        place,
+        f"{most} replicas of {title} take {whole} GPUs, and the pools of these files that its pods may go to "
+        f"have {sum(known)} at most.",
+        "\n".join(f"{pool.part.place()}: {pool.title}, {pool.gpu_bound} GPUs" for pool in pools),
+    )
+
+
+def _autoscaler(pool: Pool) -> str:
+    return "Karpenter" if pool.kind == NODE_POOL else "Cluster Autoscaler"
+
+
+def _taint_place(pool: Pool, taint: Taint) -> Place:
+    return next(part.place() for each, part in pool.taints if each == taint)
+
+
+def _toleration(taint: Taint) -> str:
+    value = f"value: {taint.value}, " if taint.value else ""
+    operator = "" if taint.value else "operator: Exists, "
+    return f"{{key: {taint.key}, {operator}{value}effect: {taint.effect}}}"
+
+
+JUDGE = FileJudge("placement", _CHECKS, placement_findings)
