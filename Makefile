@@ -81,8 +81,9 @@ node-tools: $(VENV)/.dev ## build what judges us on nodes: kube-scheduler's own 
 test-cluster: $(VENV)/.dev cluster-tools ## the tests on a real control plane
 	@$(BIN)/python tools/suite.py -n 4 --dist loadfile -m cluster tests/cluster
 
-test-nodes: $(VENV)/.dev node-tools ## placement and node autoscalers, generated cases beside kube-scheduler's and Karpenter's own code
-	@$(BIN)/python -m pytest -n 0 -q tests/conformance/nodes
+test-nodes: $(VENV)/.dev cluster-tools node-tools ## placement and node autoscalers beside kube-scheduler's and Karpenter's own code, and Karpenter on a control plane (30 min)
+	@$(BIN)/python -m gpuscale_testing.tools build karpenter-kwok
+	@$(BIN)/python -m pytest -n 0 -q tests/conformance/nodes tests/nodes
 
 test-keda: $(VENV)/.dev cluster-tools keda-tools ## 200 random crashes in a loop with KEDA (15 min); writes benchmarks/results/keda_faults.json
 	@$(BIN)/python benchmarks/keda_faults.py

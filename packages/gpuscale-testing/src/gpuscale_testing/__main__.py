@@ -2,7 +2,7 @@
 
 import signal
 import sys
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Annotated
 
 import typer
@@ -11,6 +11,7 @@ from gpuscale.base.errors import GpuscaleError
 from gpuscale.kube.simulated import SimulatedNode
 from gpuscale_testing.background import simulated_nodes
 from gpuscale_testing.flags import Settings
+from gpuscale_testing.karpenter import Karpenter, scenario_types
 from gpuscale_testing.plane import ControlPlane
 
 
@@ -26,6 +27,14 @@ def serve(
             min=1.0, help="What the HPA controller's periods are divided by, for rehearse --speed."
         ),
     ] = 1.0,
+    karpenter: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SCENARIO",
+            help="Run Karpenter too, with the KWOK provider and the instance types of this scenario's "
+            "pools, for rehearse --karpenter.",
+        ),
+    ] = None,
 ) -> None:
     """Run a Kubernetes control plane with simulated GPU nodes until Ctrl-C.
 
@@ -33,10 +42,13 @@ def serve(
     """
     typer.echo("starting the control plane, about 10 seconds", err=True)
     fleet = [SimulatedNode(f"gpu-{number}", gpus=gpus) for number in range(1, nodes + 1)]
-    with (
-        ControlPlane(Settings(hpa_sync_period_s=hpa_sync_period).sped_up(speed)) as plane,
-        simulated_nodes(plane, *fleet),
-    ):
+    types = () if karpenter is None else scenario_types(karpenter)
+    with ExitStack() as stack:
+        settings = Settings(hpa_sync_period_s=hpa_sync_period).sped_up(speed)
+        plane = stack.enter_context(ControlPlane(settings))
+        stack.enter_context(simulated_nodes(plane, *fleet))
+        if types:
+            stack.enter_context(Karpenter(plane, plane.folder, types))
         typer.echo(f"export KUBECONFIG={plane.admin}")
         typer.echo("logs are beside that file; Ctrl-C ends it all", err=True)
         with suppress(KeyboardInterrupt):

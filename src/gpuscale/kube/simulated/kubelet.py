@@ -14,6 +14,7 @@ from typing import Self
 
 from gpuscale.base.clock import Clock, WallClock
 from gpuscale.base.errors import GpuscaleError, UnavailableError
+from gpuscale.base.objects.gpu_resources import WHOLE_GPUS
 from gpuscale.base.objects.pods import Lifecycle
 from gpuscale.kube.client.client import CONFLICT, NOT_FOUND, STRATEGIC_MERGE, JsonObject, KubeClient
 from gpuscale.kube.client.errors import ApiStatusError, ApiUnreachableError
@@ -46,6 +47,9 @@ class SimulatedKubelet:
         lifecycle: how long pods take; a function is asked for each pod's, and gets the Pod as JSON data.
         pods: label selector of the pods to run; other pods stay as the scheduler left them.
         clock: of the pods' lives. Signs of life of the nodes are sent by the machine's time.
+        adopts: label selector of nodes that others create, such as a node autoscaler's provider without
+            machines; None adopts none.
+        gpu_lag_s: how long an adopted node is Ready before its GPUs are allocatable.
     """
 
     def __init__(
@@ -54,6 +58,9 @@ class SimulatedKubelet:
         lifecycle: Lifecycle | LifecycleOf | None = None,
         pods: str = "",
         clock: Clock | None = None,
+        *,
+        adopts: str | None = None,
+        gpu_lag_s: float = 0.0,
     ) -> None:
         self._api = client
         self._lifecycle_of = (
@@ -65,6 +72,18 @@ class SimulatedKubelet:
         self._pods: Reflector[JsonObject] = Reflector(
             client, settings, "/api/v1/pods", params, lambda pod: pod, WallClock(), self._look
         )
+        self._others = Reflector[JsonObject](
+            client,
+            settings,
+            "/api/v1/nodes",
+            {"labelSelector": adopts or ""},
+            lambda node: node,
+            WallClock(),
+            self._see_nodes,
+        )
+        self._adopts = adopts is not None
+        self._gpu_lag_s = gpu_lag_s
+        self._adopted: dict[str, asyncio.Task[None]] = {}
         self._heartbeats: dict[str, asyncio.Task[None]] = {}
         self._addresses: dict[str, str] = {}
         self._pod_addresses: dict[str, str] = {}
@@ -76,7 +95,10 @@ class SimulatedKubelet:
 
     async def __aenter__(self) -> Self:
         self._tasks = await asyncio.TaskGroup().__aenter__()
-        self._watch = self._tasks.create_task(self._pods.run(), name="pods of simulated nodes")
+        self._watches = [self._tasks.create_task(self._pods.run(), name="pods of simulated nodes")]
+        if self._adopts:
+            watch = self._tasks.create_task(self._others.run(), name="nodes that others create")
+            self._watches.append(watch)
         return self
 
     async def __aexit__(
@@ -85,7 +107,8 @@ class SimulatedKubelet:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        for task in (self._watch, *self._heartbeats.values(), *self._stages.values()):
+        running = (self._heartbeats, self._stages, self._adopted)
+        for task in (*self._watches, *(each for tasks in running for each in tasks.values())):
             task.cancel()
         # The cancellation may be the task group's own; errors of the body pass through it
         # unwrapped.
@@ -116,7 +139,7 @@ class SimulatedKubelet:
     async def remove(self, name: str) -> None:
         """Delete a node, as a cloud would; the control plane then deletes its pods."""
         self._heartbeats.pop(name).cancel()
-        del self._addresses[name]
+        self._addresses.pop(name, None)
         self._pod_addresses.pop(name, None)
         for path in (f"/api/v1/nodes/{name}", f"{LEASES}/{name}"):
             await self._api.delete(path)
@@ -140,9 +163,50 @@ class SimulatedKubelet:
         await self._api.create(LEASES, lease_object(node, uid, _now_micro()))
         status = node_status(node, address, _now())
         await self._api.patch(f"{path}/status", status, STRATEGIC_MERGE)
-        heartbeat = self._tasks.create_task(self._renew(node.name), name=f"heartbeat {node.name}")
-        self._heartbeats[node.name] = heartbeat
+        self._keep_alive(node.name)
         await self._clear_not_ready(path)
+
+    def _keep_alive(self, name: str) -> None:
+        heartbeat = self._tasks.create_task(self._renew(name), name=f"heartbeat {name}")
+        self._heartbeats[name] = heartbeat
+
+    def _see_nodes(self) -> None:
+        """Adopt the nodes that are new, and forget those that are gone."""
+        nodes = {node["metadata"]["name"]: node for node in self._others.items.values()}
+        for name in self._adopted.keys() - nodes.keys():
+            self._adopted.pop(name).cancel()
+            self._addresses.pop(name, None)
+            if (heartbeat := self._heartbeats.pop(name, None)) is not None:
+                heartbeat.cancel()
+        for name, node in nodes.items():
+            if name not in self._adopted:
+                task = self._tasks.create_task(self._adopt(node), name=f"adopting {name}")
+                self._adopted[name] = task
+
+    async def _adopt(self, node: JsonObject) -> None:
+        """Be the kubelet and the device plugin of a node that others created."""
+        name = node["metadata"]["name"]
+        path = f"/api/v1/nodes/{name}"
+        address = _address(10, 200, next(self._numbers))
+        lease = lease_object(SimulatedNode(name), node["metadata"]["uid"], _now_micro())
+        await self._persist(lambda: self._api.create(LEASES, lease))
+        offered = node["status"].get("allocatable", {})
+        gpus = {key: offered[key] for key in WHOLE_GPUS if key in offered}
+        status = node_status(SimulatedNode(name), address, _now())["status"]
+        for field in ("capacity", "allocatable"):
+            del status[field]
+            if gpus and self._gpu_lag_s:
+                status[field] = dict.fromkeys(gpus, "0")
+        await self._persist(
+            lambda: self._api.patch(f"{path}/status", {"status": status}, STRATEGIC_MERGE)
+        )
+        self._keep_alive(name)
+        await self._persist(lambda: self._clear_not_ready(path))
+        self._addresses[name] = address
+        self._look()
+        if gpus and self._gpu_lag_s:
+            await asyncio.sleep(self._gpu_lag_s)
+            await self._persist(lambda: self.offer(name, gpus))
 
     async def _clear_not_ready(self, path: str) -> None:
         """Remove a new node's not-ready taint, instead of waiting for the controller."""

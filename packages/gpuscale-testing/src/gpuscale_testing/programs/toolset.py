@@ -64,6 +64,13 @@ TOOLS = (
     Tool("promql-engine", "prometheus", "github.com/prometheus/prometheus", "./program"),
     Tool("scheduler-judge", "kubernetes", "k8s.io/kubernetes", "./scheduler", apart=True),
     Tool("karpenter-judge", "karpenter", "sigs.k8s.io/karpenter", "./program", apart=True),
+    Tool(
+        "karpenter-kwok",
+        "karpenter",
+        "sigs.k8s.io/karpenter",
+        "sigs.k8s.io/karpenter/kwok",
+        apart=True,
+    ),
     *(
         Tool(
             name,
