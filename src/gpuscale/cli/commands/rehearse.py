@@ -71,6 +71,14 @@ def rehearse(
             max=100.0,
         ),
     ] = 1.0,
+    karpenter: Annotated[
+        bool,
+        typer.Option(
+            "--karpenter",
+            help="Let the cluster's own Karpenter make the nodes; it has to have the KWOK provider, whose "
+            "nodes cost nothing.",
+        ),
+    ] = False,
     clean: Annotated[
         bool, typer.Option("--clean", help="Only remove what a killed rehearsal left behind.")
     ] = False,
@@ -115,7 +123,7 @@ def rehearse(
         names = ", ".join(shipped_names())
         raise typer.BadParameter(f"name a file or one of: {names}", param_hint="SCENARIO")
     result = asyncio.run(
-        _rehearse(find_setup(scenario), target, limit_seconds(for_), speed, output)
+        _rehearse(find_setup(scenario), target, limit_seconds(for_), speed, output, karpenter)
     )
     _show(result, output)
 
@@ -134,7 +142,12 @@ async def _clean(target: "RehearsalTarget", output: Output) -> None:
 
 
 async def _rehearse(
-    setup: "Setup", target: "RehearsalTarget", limit_s: float | None, speed: float, output: Output
+    setup: "Setup",
+    target: "RehearsalTarget",
+    limit_s: float | None,
+    speed: float,
+    output: Output,
+    karpenter: bool,
 ) -> dict[str, object]:
     from gpuscale.lab.rehearse import Rehearsal
 
@@ -146,7 +159,7 @@ async def _rehearse(
         _announce(found, setup, target, speed, lines)
         screen.begin()
 
-    rehearsal = Rehearsal(setup, target, screen.event, announce, speed)
+    rehearsal = Rehearsal(setup, target, screen.event, announce, speed, karpenter=karpenter)
     async with screen.showing(rehearsal.state):
         return await rehearsal.run(stop, limit_s)
 

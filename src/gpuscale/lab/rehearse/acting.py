@@ -70,9 +70,9 @@ class Actor:
                 case OfferGpus(name, machine):
                     resource = machine.gpu_model.resource
                     await self._kubelet.offer(name, {resource: str(machine.gpus)})
-                case CordonNode(name):
-                    cordoned = {"spec": {"unschedulable": True}}
-                    await self._client.patch(f"/api/v1/nodes/{name}", cordoned)
+                case CordonNode(name, is_cordoned):
+                    change = {"spec": {"unschedulable": is_cordoned}}
+                    await self._client.patch(f"/api/v1/nodes/{name}", change)
                 case EvictPod(key):
                     await self._evict(key)
                 case RemoveNode(name):

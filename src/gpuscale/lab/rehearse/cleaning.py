@@ -10,8 +10,15 @@ import asyncio
 
 from gpuscale.base.clock import Clock, WallClock
 from gpuscale.base.errors import UnavailableError
-from gpuscale.kube.client import ApiUnreachableError, JsonObject, KubeClient
+from gpuscale.kube.client import (
+    NOT_FOUND,
+    ApiStatusError,
+    ApiUnreachableError,
+    JsonObject,
+    KubeClient,
+)
 from gpuscale.kube.simulated import LEASES
+from gpuscale.lab.rehearse.karpenter import NODE_CLASSES, NODE_POOLS
 from gpuscale.lab.rehearse.manifests import PATHS
 
 _NODES = "/api/v1/nodes"
@@ -49,6 +56,7 @@ class Cleaner:
         """
         paths = {"Namespace": PATHS["Namespace"], "APIService": PATHS["APIService"]}
         paths |= {"Node": _NODES, "Lease": LEASES}
+        paths |= {"NodePool": NODE_POOLS, "KWOKNodeClass": NODE_CLASSES}
         names = {kind: await self._names(path) for kind, path in paths.items()}
         return tuple(sorted(f"{kind}/{name}" for kind, found in names.items() for name in found))
 
@@ -76,11 +84,18 @@ class Cleaner:
                 self._check(deadline_ms, f"the pods of namespace {namespace}")
                 await self._client.delete(pods, {"gracePeriodSeconds": 0})
                 await self._clock.sleep(_LOOK_S)
+        # Karpenter takes its nodes along, as long as their class is there.
+        await self._client.delete(NODE_POOLS, selectors=self._selectors)
         await self._client.delete(_NODES, selectors=self._selectors)
         await self._client.delete(LEASES, selectors=self._selectors)
         await self._client.delete(PATHS["APIService"], selectors=self._selectors)
         for namespace in namespaces:
             await self._client.delete(f"{PATHS['Namespace']}/{namespace}")
+        deadline_ms = self._deadline_ms()
+        while await self._names(_NODES):
+            self._check(deadline_ms, "the nodes")
+            await self._clock.sleep(_LOOK_S)
+        await self._client.delete(NODE_CLASSES, selectors=self._selectors)
         deadline_ms = self._deadline_ms()
         while left := await self.found():
             self._check(deadline_ms, ", ".join(left))
@@ -108,7 +123,12 @@ class Cleaner:
         return tuple(item["metadata"]["name"] for item in items)
 
     async def _items(self, path: str, selectors: dict[str, str]) -> list[JsonObject]:
-        body = await self._client.get(path, selectors)
+        try:
+            body = await self._client.get(path, selectors)
+        except ApiStatusError as error:
+            if error.code != NOT_FOUND:
+                raise
+            return []  # the cluster has no such kind
         items: list[JsonObject] = body.get("items") or []
         return items
 

@@ -14,6 +14,7 @@ _SETTINGS = KubeSettings(retry_s=0.5, max_retry_s=5.0)
 _PODS = "/api/v1/pods"
 _DEPLOYMENTS = "/apis/apps/v1/deployments"
 _HPAS = "/apis/autoscaling/v2/horizontalpodautoscalers"
+_NODES = "/api/v1/nodes"
 _JOBS = "/apis/batch/v1/jobs"
 _EVENTS = "/api/v1/namespaces/{}/events"
 Items = Mapping[str, JsonObject]
@@ -27,6 +28,7 @@ class Following:
         present: the site, brought up to the time of each change first.
         mirror: gets the objects.
         happenings: gets the events.
+        see_nodes: gets the nodes, where others make them.
         clock: times the waits.
     """
 
@@ -37,12 +39,14 @@ class Following:
         mirror: Mirror,
         happenings: Happenings,
         clock: Clock,
+        see_nodes: Callable[[Items], None] | None = None,
     ) -> None:
         self._connection = connection
         self._present = present
         self._mirror = mirror
         self._happenings = happenings
         self._clock = clock
+        self._see_nodes = see_nodes
 
     async def run(self, selector: str, namespaces: Iterable[str]) -> None:
         """Watch until cancelled.
@@ -53,12 +57,17 @@ class Following:
         """
         mirror = self._mirror
         async with asyncio.TaskGroup() as group:
-            for path, see in (
+            looks: list[tuple[str, Callable[[Items], None]]] = [
                 (_PODS, lambda pods: mirror.see_pods(pods, self._present.catch_up())),
                 (_DEPLOYMENTS, mirror.see_deployments),
                 (_HPAS, mirror.see_hpas),
                 (_JOBS, mirror.see_jobs),
-            ):
+            ]
+            if (see_nodes := self._see_nodes) is not None:
+                looks.append(
+                    (_NODES, lambda nodes: (self._present.catch_up(), see_nodes(nodes))[1])
+                )
+            for path, see in looks:
                 group.create_task(self._objects(path, selector, see), name=f"follow {path}")
             for namespace in namespaces:
                 path = _EVENTS.format(namespace)

@@ -20,6 +20,7 @@ PATHS = {
     "ReplicaSet": "/apis/apps/v1/namespaces/{}/replicasets",
     "Job": "/apis/batch/v1/namespaces/{}/jobs",
     "Service": "/api/v1/namespaces/{}/services",
+    "PodDisruptionBudget": "/apis/policy/v1/namespaces/{}/poddisruptionbudgets",
     "ScaledObject": "/apis/keda.sh/v1alpha1/namespaces/{}/scaledobjects",
     "HorizontalPodAutoscaler": "/apis/autoscaling/v2/namespaces/{}/horizontalpodautoscalers",
     "Endpoints": "/api/v1/namespaces/{}/endpoints",

@@ -9,7 +9,8 @@ import asyncio
 import secrets
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -25,6 +26,13 @@ from gpuscale.lab.rehearse.acting import Actor, lifecycle_of
 from gpuscale.lab.rehearse.cleaning import Cleaner, remove_at_last
 from gpuscale.lab.rehearse.following import Following
 from gpuscale.lab.rehearse.happenings import Happenings
+from gpuscale.lab.rehearse.karpenter import (
+    KarpenterControlPlane,
+    NoPolicy,
+    check_karpenter,
+    karpenter_manifests,
+    see_nodes,
+)
 from gpuscale.lab.rehearse.manifests import (
     hpa_manifests,
     namespace_manifest,
@@ -97,6 +105,7 @@ class Rehearsal:
         on_event: called with every event as plain data, as it happens.
         announce: gets the place of the rehearsal, before anything is created.
         speed: seconds of the scenario per second.
+        karpenter: whether the cluster's own Karpenter makes the nodes, instead of the scenario's policy.
     """
 
     def __init__(
@@ -106,7 +115,12 @@ class Rehearsal:
         on_event: OnEvent,
         announce: Callable[[Announcement], None],
         speed: float = 1.0,
+        *,
+        karpenter: bool = False,
     ) -> None:
+        self._karpenter = karpenter
+        if karpenter:
+            setup = replace(setup, node_policy=NoPolicy)
         self._target = target
         self._announce = announce
         self._mark = RehearsalMark(rehearsal_id(setup.name, secrets.token_hex(3)), target.namespace)
@@ -115,7 +129,9 @@ class Rehearsal:
         self._clock = WallClock(speed)
         self._origin_ms = self._clock.now_ms()
         self._machine_clock = WallClock()
-        self._site = RehearsalSite(self._setup, self._clock.now_ms())
+        self._site = RehearsalSite(
+            self._setup, self._clock.now_ms(), KarpenterControlPlane if karpenter else None
+        )
         self._is_over = False
 
         def pass_on(event: dict[str, object]) -> None:
@@ -161,6 +177,8 @@ class Rehearsal:
             check_triggers(self._setup)
             if self._setup.scaled_objects:
                 await check_keda(client)
+            if self._karpenter:
+                await check_karpenter(client, self._setup, self._clock.speed)
             await check_free(client, self._namespaces, group_versions(self._setup))
             self._announce(Announcement(self._mark.id, client.server, self._namespaces))
             cleaner = Cleaner(client, self._mark.selector)
@@ -204,6 +222,8 @@ class Rehearsal:
                         lambda pod: lifecycle_of(self._site, pod),
                         mark.selector,
                         self._clock,
+                        adopts=mark.selector if self._karpenter else None,
+                        gpu_lag_s=self._setup.pools[0].machine.gpu_start.mean,
                     )
                 )
                 actor = Actor(client, kubelet, self._site, mark, speed)
@@ -257,6 +277,9 @@ class Rehearsal:
             tasks = [group.create_task(self._follow(stage.client), name="following")]
             tasks.append(group.create_task(self._runner.keep_up(follow), name="engine"))
             # The scenario can start once nodes and pods are ready and metric values are served.
+            if self._karpenter:
+                for path, manifest in karpenter_manifests(setup, mark):
+                    await stage.client.create(path, manifest)
             site.cloud.start()
             await _wait_for(lambda: not site.orders, "nodes")
             for manifest in workload_manifests(setup, mark, speed):
@@ -320,7 +343,14 @@ class Rehearsal:
         }
         sizes = {key: item.replicas for key, item in cluster.deployments.items()}
         mirror, happenings = Mirror(self._site), Happenings(targets, sizes)
-        following = Following(client, self._runner.present, mirror, happenings, self._machine_clock)
+        following = Following(
+            client,
+            self._runner.present,
+            mirror,
+            happenings,
+            self._machine_clock,
+            partial(see_nodes, self._site, self._mark) if self._karpenter else None,
+        )
         await following.run(self._mark.selector, self._namespaces)
 
 

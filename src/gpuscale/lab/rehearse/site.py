@@ -5,6 +5,7 @@ node pools and the load ask for in turn is left in `orders`, for those who talk 
 """
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from gpuscale.base.objects.pods import Lifecycle, Pod
@@ -33,9 +34,10 @@ class OfferGpus:
 
 @dataclass(frozen=True, slots=True)
 class CordonNode:
-    """An order to keep new pods off a node."""
+    """An order to keep new pods off a node, or to let them on again."""
 
     name: str
+    is_cordoned: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +70,15 @@ class RehearsalSite(Site):
     Args:
         setup: as placed in the rehearsal's namespaces.
         now_ms: milliseconds since the epoch.
+        control_plane: makes what controls its pods; None for `ClusterControlPlane`.
     """
 
-    def __init__(self, setup: Setup, now_ms: int) -> None:
+    def __init__(
+        self,
+        setup: Setup,
+        now_ms: int,
+        control_plane: "Callable[[RehearsalSite], ClusterControlPlane] | None" = None,
+    ) -> None:
         self.orders: deque[Order] = deque()
         """What is to be done on the API server, oldest first."""
         self.stuck: set[str] = set()
@@ -78,7 +86,7 @@ class RehearsalSite(Site):
         self.figures: dict[str, SyncFigures] = {}
         """HPA key to what its status shows."""
         self.has_begun = False
-        super().__init__(setup, now_ms, control_plane=ClusterControlPlane)
+        super().__init__(setup, now_ms, control_plane=control_plane or ClusterControlPlane)
 
     def begin(self, start_ms: int) -> None:
         """Start the scenario at `start_ms`; nodes created earlier count from then on."""
@@ -132,8 +140,8 @@ class ClusterControlPlane:
     def node_usable(self, name: str) -> None:
         self._site.orders.append(OfferGpus(name, self._site.cloud.machine_of(name)))
 
-    def node_leaving(self, name: str) -> None:
-        self._site.orders.append(CordonNode(name))
+    def node_cordoned(self, name: str, is_cordoned: bool) -> None:
+        self._site.orders.append(CordonNode(name, is_cordoned))
 
     def evict(self, key: str) -> None:
         """Order an eviction; what a budget refuses is asked for again while the node is leaving."""
