@@ -35,7 +35,8 @@ def rescales(document):
 def test_the_promised_scenarios_ship() -> None:
     assert shipped_names() == [
         *("ack-bert", "ack-bert-quick", "ack-bert-v2beta1"),
-        *("aks-mnist-jobs", "aks-mnist-jobs-quick", "eks-vision", "eks-vision-quick"),
+        *("aks-mnist-jobs", "aks-mnist-jobs-quick"),
+        *("eks-vision", "eks-vision-karpenter", "eks-vision-quick"),
         *("in-flight-credit", "keda-zero", "keda-zero-quick"),
     ]
 

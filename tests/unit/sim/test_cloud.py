@@ -11,6 +11,7 @@ from gpuscale.hpa.cluster.nodes import (
     LaunchFailure,
     LookAgain,
     NodeRequest,
+    NotTriggered,
     ScaleDown,
     ScaleUp,
 )
@@ -268,3 +269,44 @@ def test_a_pool_that_can_not_be_is_refused(pool: str, fault: str) -> None:
 def test_fluid_says_what_it_does_not_model() -> None:
     with pytest.raises(Exception, match="node pool any: found instanceTypes, stockOuts"):
         simulate(setup(SEVERAL), fidelity="fluid")
+
+
+def test_a_removal_that_a_budget_holds_back_is_given_up() -> None:
+    """As Cluster Autoscaler gives up after `max-pod-eviction-time`: the node takes pods again."""
+
+    def scan(request: NodeRequest) -> Sequence[Action]:
+        going = any(node.leaving for node in request.nodes)
+        busy = [node.state.name for node in request.nodes if not node.empty]
+        if going or not 300 <= second(request) < 310:
+            return ()
+        return (ScaleDown("gpu", busy[0], 3, delay_ms=5_000, give_up_ms=125_000),)
+
+    document, asked = run(setup(f"{EQUAL}, min: 3", WEB + BUDGET), scan)
+    assert times(document, "ScaleDownFailed") == [425]
+    assert not times(document, "Killing")
+    assert not any(node.leaving or node.state.node.taints for node in asked[-1].nodes)
+
+
+def test_a_node_that_will_be_replaced_takes_no_more_pods() -> None:
+    def scan(request: NodeRequest) -> Sequence[Action]:
+        if second(request) != 300:
+            return ()
+        empty = next(node.state.name for node in request.nodes if node.empty)
+        return (ScaleUp("gpu", 3, 4, (), replaces=(empty,)),)
+
+    _, asked = run(setup(f"{EQUAL}, min: 3"), scan)
+    closed = [node for node in asked[-1].nodes if node.state.node.taints]
+    assert [str(each.state.node.taints[0]) for each in closed] == [
+        "karpenter.sh/disrupted:NoSchedule"
+    ]
+    assert not closed[0].leaving
+
+
+def test_why_no_node_comes_is_told_once_for_each_reason() -> None:
+    def scan(request: NodeRequest) -> Sequence[Action]:
+        reason = "full" if second(request) < 100 else "fuller"
+        return [NotTriggered(pod.metadata.key, reason) for pod in request.unschedulable]
+
+    document, _ = run(setup(f"{EQUAL}, min: 1"), scan)
+    told = [(e["t"], e["reason"]) for e in document["events"] if e["kind"] == "NotTriggerScaleUp"]
+    assert told == [(10, "full"), (100, "fuller")]

@@ -128,14 +128,14 @@ def test_a_scenario_names_the_policies_of_a_plug_in(
 
 
 def test_a_policy_that_is_nowhere_is_a_fault_of_the_scenario() -> None:
-    text = SCENARIO + "  replicaPolicy: none\n  nodeAutoscaler: {policy: karpenter}\n"
+    text = SCENARIO + "  replicaPolicy: none\n  nodeAutoscaler: {policy: other}\n"
     with pytest.raises(ConfigError) as caught:
         setup(text)
     replicas, nodes = map(str, caught.value.problems)
     assert "found 'none'" in replicas
     assert "hpa, or the name of an installed entry point of gpuscale.replica_policies" in replicas
     assert "spec.nodeAutoscaler.policy" in nodes
-    assert "found 'karpenter'" in nodes
+    assert "found 'other'" in nodes
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ class ControlPlane(Protocol):
 
     def node_usable(self, name: str) -> None: ...
 
-    def node_leaving(self, name: str) -> None: ...
+    def node_cordoned(self, name: str, is_cordoned: bool) -> None: ...
 
     def evict(self, key: str) -> None: ...
 
@@ -113,7 +113,7 @@ class Site:
             unschedulable=self.control_plane.unschedulable,
             joined=self._node_joined,
             usable=self.control_plane.node_usable,
-            leaving=self.control_plane.node_leaving,
+            cordoned=self.control_plane.node_cordoned,
             evict=self.control_plane.evict,
             left=self._node_left,
         )

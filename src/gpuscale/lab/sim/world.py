@@ -80,8 +80,10 @@ class SimulatedControlPlane:
     def node_usable(self, _name: str) -> None:
         self.touch()
 
-    def node_leaving(self, _name: str) -> None:
-        """Do nothing: the scheduler sees the taint."""
+    def node_cordoned(self, _name: str, is_cordoned: bool) -> None:
+        """Schedule pending pods where a node takes them again; the scheduler sees its taints."""
+        if not is_cordoned:
+            self.touch()
 
     def evict(self, key: str) -> None:
         """End a pod; its controller makes another."""

@@ -6,6 +6,7 @@ from gpuscale.base.doors import door
 
 if TYPE_CHECKING:
     from gpuscale.hpa.cluster.nodes.cluster_autoscaler.autoscaler import ClusterAutoscaler
+    from gpuscale.hpa.cluster.nodes.karpenter.policy import Karpenter
     from gpuscale.hpa.cluster.nodes.policy import (
         NodePolicy,
         NodePolicyFactory,
@@ -13,6 +14,9 @@ if TYPE_CHECKING:
         PoolNode,
     )
     from gpuscale.hpa.cluster.nodes.pools import (
+        CAPACITY_TYPE,
+        ZONE,
+        Action,
         AutoscalerSettings,
         Disruption,
         DisruptionBudget,
@@ -20,6 +24,7 @@ if TYPE_CHECKING:
         LaunchFailure,
         LookAgain,
         NodePool,
+        NotTriggered,
         Offering,
         ScaleDown,
         ScaleUp,
@@ -28,17 +33,22 @@ else:
     __getattr__ = door(__name__)
 
 __all__ = [
+    "CAPACITY_TYPE",
+    "ZONE",
+    "Action",
     "AutoscalerSettings",
     "ClusterAutoscaler",
     "Disruption",
     "DisruptionBudget",
     "InstanceType",
+    "Karpenter",
     "LaunchFailure",
     "LookAgain",
     "NodePolicy",
     "NodePolicyFactory",
     "NodePool",
     "NodeRequest",
+    "NotTriggered",
     "Offering",
     "PoolNode",
     "ScaleDown",

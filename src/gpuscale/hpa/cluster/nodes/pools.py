@@ -220,6 +220,8 @@ class ScaleDown:
     """What the node gets until it is gone; None for `ToBeDeletedByClusterAutoscaler`."""
     delay_ms: int = 0
     """From the taint until pods are evicted, or an empty node goes."""
+    give_up_ms: int | None = None
+    """After so long with a pod that may not be evicted the node stays; None: never."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,6 +239,8 @@ class NotTriggered:
     """Its key."""
     message: str
     """As the event has it: `pod didn't trigger scale-up: 1 max node group size reached`."""
+    kind: str = "NotTriggerScaleUp"
+    """Of the event."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,8 @@ _REPORTERS = {
     "Completed": "job-controller",
     "ScalingReplicaSet": "deployment-controller",
     "TriggeredScaleUp": "cluster-autoscaler",
+    "NotTriggerScaleUp": "cluster-autoscaler",
+    "FailedToScaleUpGroup": "cluster-autoscaler",
     "ScaleDown": "cluster-autoscaler",
 }
 _BY_KIND = {

@@ -16,6 +16,7 @@ from gpuscale.hpa.cluster.nodes import (
     LookAgain,
     NodePolicy,
     NodeRequest,
+    NotTriggered,
     Offering,
     PoolNode,
     ScaleDown,
@@ -31,6 +32,7 @@ from gpuscale.lab.sim.pod_index import FINISHED, is_daemon
 _DRAIN_LOOK_MS = 1_000
 """How often a node that is leaving is looked at: pods that a budget held back are evicted then."""
 _LEAVING = Taint("ToBeDeletedByClusterAutoscaler")
+_REPLACED = Taint("karpenter.sh/disrupted")
 
 
 class Cloud:
@@ -46,7 +48,7 @@ class Cloud:
         unschedulable: the pods that fit nowhere.
         joined: called with each new node.
         usable: called with the name of each node whose GPUs can be scheduled on from now.
-        leaving: called with the name of each node that takes no more pods.
+        cordoned: called with the name of each node that takes no more pods, or takes them again.
         evict: ends a pod, whose controller makes another.
         left: called with the name of each node that went.
     """
@@ -63,7 +65,7 @@ class Cloud:
         unschedulable: Callable[[], list[Pod]],
         joined: Callable[[str, CloudPool, Machine], None],
         usable: Callable[[str], None],
-        leaving: Callable[[str], None],
+        cordoned: Callable[[str, bool], None],
         evict: Callable[[str], None],
         left: Callable[[str], None],
     ) -> None:
@@ -77,13 +79,15 @@ class Cloud:
         self._unschedulable = unschedulable
         self._joined = joined
         self._usable = usable
-        self._leaving = leaving
+        self._cordoned = cordoned
         self._evict = evict
         self._left = left
         self._policy = policy
         self._stocks = {
             name: Stock(item.supply, cluster.seed, name) for name, item in self.pools.items()
         }
+        self._told: dict[str, str] = {}
+        """Pod to the last reason for which no node comes."""
         self._failures: list[LaunchFailure] = []
         """Since the last scan."""
         self._ready: Counter[str] = Counter()
@@ -95,10 +99,10 @@ class Cloud:
         self._named = 0
 
     def start(self) -> None:
-        """Bring every pool to its minimum size at once, with ready nodes."""
+        """Bring every pool to the size that it starts with, with ready nodes."""
         for item in self.pools.values():
             machine = item.machine
-            for _ in range(item.pool.min_nodes):
+            for _ in range(max(item.pool.min_nodes, item.initial_nodes)):
                 rental = self._rent(item, machine, machine.shape.offerings[0])
                 self._join(rental)
                 self._use(rental)
@@ -146,6 +150,48 @@ class Cloud:
                 case ScaleDown():
                     self._check_removal(action)
                     self._shrink(action, now_ms)
+                case NotTriggered():
+                    self._tell(action, now_ms)
+
+    # Nodes that others make
+
+    def adopt(self, name: str, item: CloudPool, machine: Machine, offering: Offering) -> None:
+        """Take on a node that is there, still without its GPUs; it is paid for since it was asked for."""
+        now_ms, pool = self._engine.now_ms, item.pool.name
+        ordered_ms = max(self._start_ms, now_ms - round(machine.provisioning.mean * 1000))
+        rental = Rental(pool, name, machine, offering, ordered_ms)
+        self.rentals.append(rental)
+        self._nodes[name] = rental
+        self._rented[pool] += 1
+        after = self._rented[pool]
+        self._cluster.event(
+            now_ms,
+            "TriggeredScaleUp",
+            f"NodePool/{pool}",
+            f"node {name} of {machine.shape.name} was made",
+            before=after - 1,
+            after=after,
+        )
+        self._join(rental)
+
+    def offer_gpus(self, name: str) -> None:
+        """Let an adopted node's GPUs be scheduled on, if they can't be already."""
+        if self._nodes[name].ready_ms is None:
+            self._use(self._nodes[name])
+
+    def lose(self, name: str) -> None:
+        """Let go of an adopted node that is gone."""
+        rental, now_ms = self._nodes[name], self._engine.now_ms
+        before = self._rented[rental.pool]
+        self._remove(rental, now_ms)
+        self._cluster.event(
+            now_ms,
+            "ScaleDown",
+            f"Node/{name}",
+            "node was removed",
+            before=before,
+            after=before - 1,
+        )
 
     # What the policy sees
 
@@ -194,6 +240,14 @@ class Cloud:
             ) or len(staying)
             yield replace(budget, disruptions_allowed=budget.allowed(healthy, expected))
 
+    def _tell(self, action: NotTriggered, now_ms: int) -> None:
+        """Report why no node comes for a pod, once for each reason."""
+        if self._told.get(action.pod) == action.message or action.pod not in self._cluster.pods:
+            return
+        self._told[action.pod] = action.message
+        namespace, _, name = action.pod.partition("/")
+        self._cluster.event(now_ms, action.kind, f"Pod/{name}", action.message, namespace=namespace)
+
     def _check_growth(self, action: ScaleUp) -> None:
         """Refuse a size that the pool can't have, as a user's policy may ask for it."""
         found = f"the node policy returned {action}, expected"
@@ -220,18 +274,25 @@ class Cloud:
 
     def _grow(self, action: ScaleUp, now_ms: int) -> None:
         item = self.pools[action.pool]
+        for replaced in action.replaces:
+            if replaced in self._cluster.nodes:
+                self._close(self._nodes[replaced], _REPLACED)
         count = action.to_nodes - action.from_nodes
         got, code = 0, ""
+        kinds: Counter[str] = Counter()
         for _ in range(count):
             found, code = self._best(item, action, now_ms)
             if found is None:
                 break
             self._arrive_later(self._rent(item, *found), item)
+            kinds[" ".join(filter(None, (found[0].shape.name, found[1].capacity_type)))] += 1
             got += 1
         about = f"NodePool/{action.pool}"
         if got:
             after = action.from_nodes + got
             change = f"{{{action.pool} {action.from_nodes}->{after} (max: {item.pool.max_nodes})}}"
+            if len(item.machines) > 1:
+                change += ", " + ", ".join(f"{number} {kind}" for kind, number in kinds.items())
             self._cluster.event(
                 now_ms,
                 "TriggeredScaleUp",
@@ -376,20 +437,54 @@ class Cloud:
         if rental.joined_ms is None:
             self._remove(rental, now_ms)
         else:
-            self._leave(rental, action.taint or _LEAVING, now_ms, action.delay_ms)
+            self._leave(
+                rental, action.taint or _LEAVING, now_ms, action.delay_ms, action.give_up_ms
+            )
 
-    def _leave(self, rental: Rental, taint: Taint, now_ms: int, delay_ms: int = 0) -> None:
+    def _leave(
+        self,
+        rental: Rental,
+        taint: Taint,
+        now_ms: int,
+        delay_ms: int = 0,
+        give_up_ms: int | None = None,
+    ) -> None:
         """Let no more pods on a node, end those that are there, and then remove it."""
         rental.leaving = True
         if not delay_ms and not self._cluster.index.busy[rental.node]:
             self._remove(rental, now_ms)
             return
-        node = self._cluster.nodes[rental.node]
-        self._cluster.set_node(replace(node, taints=(*node.taints, taint)))
-        self._leaving(rental.node)
-        self._engine.after(delay_ms, EventStage.CLOUD, lambda now: self._drain(rental, now))
+        self._close(rental, taint)
+        until_ms = None if give_up_ms is None else now_ms + give_up_ms
 
-    def _drain(self, rental: Rental, now_ms: int) -> None:
+        def drain(now_ms: int) -> None:
+            self._drain(rental, taint, until_ms, now_ms)
+
+        self._engine.after(delay_ms, EventStage.CLOUD, drain)
+
+    def _close(self, rental: Rental, taint: Taint) -> None:
+        """Keep new pods off a node."""
+        node = self._cluster.nodes[rental.node]
+        if taint not in node.taints:
+            self._cluster.set_node(replace(node, taints=(*node.taints, taint)))
+            self._cordoned(rental.node, True)
+
+    def _stay(self, rental: Rental, taint: Taint, now_ms: int) -> None:
+        """Keep a node whose pods may not go."""
+        rental.leaving = False
+        node = self._cluster.nodes[rental.node]
+        kept = tuple(each for each in node.taints if each != taint)
+        self._cluster.set_node(replace(node, taints=kept))
+        self._cordoned(rental.node, False)
+        self._cluster.event(
+            now_ms,
+            "ScaleDownFailed",
+            f"Node/{rental.node}",
+            "failed to drain the node, aborting ScaleDown",
+            type_="Warning",
+        )
+
+    def _drain(self, rental: Rental, taint: Taint, until_ms: int | None, now_ms: int) -> None:
         if rental.node not in self._nodes:
             return
         pods = [
@@ -403,7 +498,19 @@ class Cloud:
         for pod in pods:
             if pod.metadata.deletion_ms is None and self._may_go(pod):
                 self._evict(pod.metadata.key)
-        self._engine.after(_DRAIN_LOOK_MS, EventStage.CLOUD, lambda now: self._drain(rental, now))
+        held = any(
+            self._cluster.pods[pod.metadata.key].metadata.deletion_ms is None
+            for pod in pods
+            if pod.metadata.key in self._cluster.pods
+        )
+        if held and until_ms is not None and now_ms >= until_ms:
+            self._stay(rental, taint, now_ms)
+            return
+        self._engine.after(
+            _DRAIN_LOOK_MS,
+            EventStage.CLOUD,
+            lambda now: self._drain(rental, taint, until_ms, now),
+        )
 
     def _may_go(self, pod: Pod) -> bool:
         return all(

@@ -46,6 +46,8 @@ class CloudPool:
     provider: str = ""
     """By the name that the scenario has."""
     supply: Supply = Supply()  # noqa: RUF009 - frozen
+    initial_nodes: int = 0
+    """There at the start, of the first machine; the pool's smallest size where that is larger."""
 
     @property
     def machine(self) -> Machine:

@@ -19,6 +19,7 @@ from gpuscale.base.objects.workloads import Deployment, Job, Service
 from gpuscale.hpa.cluster.nodes import (
     AutoscalerSettings,
     ClusterAutoscaler,
+    Karpenter,
     NodePolicyFactory,
 )
 from gpuscale.hpa.controller import HpaPolicy, ReplicaPolicyFactory
@@ -43,7 +44,10 @@ P = TypeVar("P")
 LoadPolicy = Callable[[str, str], Callable[[], Any] | None]
 """Returns what makes an installed policy, by entry-point group and name; None where there is none."""
 REPLICA_POLICIES: Mapping[str, ReplicaPolicyFactory] = {"hpa": HpaPolicy}
-NODE_POLICIES: Mapping[str, NodePolicyFactory] = {"cluster-autoscaler": ClusterAutoscaler}
+NODE_POLICIES: Mapping[str, NodePolicyFactory] = {
+    "cluster-autoscaler": ClusterAutoscaler,
+    "karpenter": Karpenter,
+}
 
 
 def no_policy(_group: str, _name: str) -> None:

@@ -207,7 +207,7 @@ def _pool(
         None if taken is None else times_of(taken.after),
         120_000 if taken is None else taken.notice,
     )
-    return CloudPool(node_pool, machines, pool.provider.name, supply)
+    return CloudPool(node_pool, machines, pool.provider.name, supply, pool.initial or 0)
 
 
 def _quantity(text: str, path: Path, references: References) -> Quantity:

@@ -125,6 +125,8 @@ class NodePoolSpec(Model):
     """Shapes to choose from, instead of the one that `gpuModel`, `gpus`, `cpu`, `memory` describe."""
     min: int = Field(ge=0, le=100_000)
     max: int = Field(ge=1, le=100_000)
+    initial: int | None = Field(default=None, ge=0, le=100_000)
+    """Nodes at the start, of the first instance type; absent: `min`."""
     cpu: str = "8"
     memory: str = "64Gi"
     labels: dict[str, str] = {}
@@ -160,6 +162,10 @@ class NodePoolSpec(Model):
     def _ordered(self) -> "NodePoolSpec":
         if self.min > self.max:
             raise ValueError(f"found min {self.min} above max {self.max}, expected min <= max")
+        if self.initial is not None and not self.min <= self.initial <= self.max:
+            raise ValueError(
+                f"found initial {self.initial}, expected {self.min} to {self.max}, as min and max"
+            )
         return self
 
     @model_validator(mode="after")

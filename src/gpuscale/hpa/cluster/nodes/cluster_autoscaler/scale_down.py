@@ -202,7 +202,12 @@ class Planner:
         for name in (*empty, *drained):
             pool_name = nodes[name].pool
             delay_ms = settings.node_delete_delay_after_taint_ms
-            actions.append(ScaleDown(pool_name, name, sizes[pool_name], delay_ms=delay_ms))
+            give_up_ms = delay_ms + settings.max_pod_eviction_time_ms
+            actions.append(
+                ScaleDown(
+                    pool_name, name, sizes[pool_name], delay_ms=delay_ms, give_up_ms=give_up_ms
+                )
+            )
             sizes[pool_name] -= 1
         return tuple(actions)
 
