@@ -17,6 +17,7 @@ from gpuscale.hpa.cluster.nodes.cluster_autoscaler.expanders import (
     preferred_cpus,
     suppressed_unfitness,
 )
+from gpuscale.hpa.cluster.nodes.cluster_autoscaler.snapshot import PodKinds
 from gpuscale.hpa.cluster.scheduling import NodeState
 
 
@@ -25,7 +26,9 @@ def option(of, nodes, waiting):
 
 
 def best(expander, *options, nodes=1, **settings):
-    about = Circumstances(AutoscalerSettings(expander=expander, **settings), nodes, 0)
+    about = Circumstances(
+        AutoscalerSettings(expander=expander, **settings), nodes, 0, PodKinds().requests
+    )
     found = best_option(options, about)
     return found and found.pool.name
 

@@ -8,7 +8,7 @@ scoring.go).
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
@@ -25,6 +25,11 @@ SYSTEM_SPREAD = (
 """What pods of Services and ReplicaSets get that say nothing themselves."""
 Watch = tuple[str, str, str]
 """Pods of a namespace with a label of a value; see `watches_of`."""
+SPREAD = "node(s) didn't match pod topology spread constraints"
+NO_LABEL = f"{SPREAD} (missing required label)"
+NOT_NEAR = "node(s) didn't match pod affinity rules"
+NOT_APART = "node(s) didn't match pod anti-affinity rules"
+REPELLED = "node(s) didn't satisfy existing pods anti-affinity rules"
 WITH_AFFINITY: Watch = ("", "affinity", "")
 """Pods that have terms themselves."""
 
@@ -113,7 +118,55 @@ class Tally:
         """Return the smallest sum of a domain that counts."""
         if self.spread is None or len(self.domains) < self.spread.min_domains:
             return 0
+        if self.of_node and len(self.parts) < len(self.domains):
+            return 0  # at least one node has none
         return min(self.sums.get(value, 0) for value in self.domains)
+
+
+def least_of(tallies: Iterable[Tally]) -> dict[int, int]:
+    """Return the smallest sum of each constraint that has to hold, by the identity of its tally."""
+    return {id(each): each.least() for each in tallies if each.rule is Rule.SPREAD}
+
+
+def is_first(tallies: Iterable[Tally]) -> bool:
+    """Return whether a pod may begin the company that it asks for itself."""
+    near = [each for each in tallies if each.rule is Rule.NEAR]
+    return all(each.matches_itself and not any(each.sums.values()) for each in near)
+
+
+def refusal_by(
+    sums: Iterable[tuple[Tally, int | None]], least: Mapping[int, int], tallies: Iterable[Tally]
+) -> str:
+    """Return which rule about other pods keeps a pod off a node; empty where none does.
+
+    Args:
+        sums: each tally, and its sum in the node's domain; None where the node has no such label.
+        least: as `least_of` returns it.
+        tallies: all of them.
+    """
+    near: list[int | None] = []
+    apart = repelled = False
+    for tally, sum_ in sums:
+        match tally.rule:
+            case Rule.SPREAD:
+                if sum_ is None:
+                    return NO_LABEL
+                skew = sum_ + tally.matches_itself - least[id(tally)]
+                if tally.spread and skew > tally.spread.max_skew:
+                    return SPREAD
+            case Rule.NEAR:
+                near.append(sum_)
+            case Rule.APART:
+                apart |= bool(sum_)
+            case Rule.REPELLED:
+                repelled |= bool(sum_)
+            case Rule.EVEN | Rule.LIKED:
+                pass
+    if None in near or (not all(near) and not is_first(tallies)):
+        return NOT_NEAR
+    if apart:
+        return NOT_APART
+    return REPELLED if repelled else ""
 
 
 def is_in(term: PodAffinityTerm, home: str, pod: Pod) -> bool:

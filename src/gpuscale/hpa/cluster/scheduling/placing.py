@@ -29,20 +29,18 @@ from gpuscale.hpa.cluster.scheduling.fit import (
 )
 from gpuscale.hpa.cluster.scheduling.neighbours import (
     HOSTNAME,
+    NO_LABEL,
+    NOT_NEAR,
     Rule,
     Tally,
     Watch,
+    least_of,
+    refusal_by,
     tallies_of,
     watches_of,
 )
 from gpuscale.hpa.cluster.scheduling.resources import pod_requests, unasked
 from gpuscale.hpa.cluster.scheduling.scoring import MOST, SchedulerSettings, resource_score
-
-_SPREAD = "node(s) didn't match pod topology spread constraints"
-_NO_LABEL = f"{_SPREAD} (missing required label)"
-_NOT_NEAR = "node(s) didn't match pod affinity rules"
-_NOT_APART = "node(s) didn't match pod anti-affinity rules"
-_REPELLED = "node(s) didn't satisfy existing pods anti-affinity rules"
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,45 +159,14 @@ class _Members:
         """Return the tallies by host name."""
         return [each for each in self.tallies if each.of_node]
 
-    def least(self) -> dict[int, int]:
-        """Return the smallest sum of each constraint that has to hold, by the identity of its tally."""
-        return {id(each): each.least() for each in self.tallies if each.rule is Rule.SPREAD}
-
     def refusal(self, cell: _Cell, least: Mapping[int, int]) -> str:
         """Return which rule about other pods keeps them off a cell's nodes; empty where none does.
 
         Args:
             cell: of the nodes.
-            least: as `least` returns it.
+            least: as `least_of` returns it.
         """
-        near: list[int | None] = []
-        apart = repelled = False
-        for tally, sum_ in self._sums(cell):
-            match tally.rule:
-                case Rule.SPREAD:
-                    if sum_ is None:
-                        return _NO_LABEL
-                    skew = sum_ + tally.matches_itself - least[id(tally)]
-                    if tally.spread and skew > tally.spread.max_skew:
-                        return _SPREAD
-                case Rule.NEAR:
-                    near.append(sum_)
-                case Rule.APART:
-                    apart |= bool(sum_)
-                case Rule.REPELLED:
-                    repelled |= bool(sum_)
-                case Rule.EVEN | Rule.LIKED:
-                    pass
-        if None in near or (not all(near) and not self._is_first()):
-            return _NOT_NEAR
-        if apart:
-            return _NOT_APART
-        return _REPELLED if repelled else ""
-
-    def _is_first(self) -> bool:
-        """Return whether a pod may begin the company that it asks for itself."""
-        near = [each for each in self.tallies if each.rule is Rule.NEAR]
-        return all(each.matches_itself and not any(each.sums.values()) for each in near)
+        return refusal_by(self._sums(cell), least, self.tallies)
 
     def _sums(self, cell: _Cell) -> Iterator[tuple[Tally, int | None]]:
         hosts = iter(cell.hosts)
@@ -389,7 +356,7 @@ class Placer:
     def _refused(self, members: _Members, state: NodeState) -> tuple[str, ...]:
         hosts = tuple(tally.parts.get(state.name, ("", 0))[1] for tally in members.hosts)
         cell = _Cell(members.fit.kind_of(state.node), hosts)
-        refused = members.refusal(cell, members.least())
+        refused = members.refusal(cell, least_of(members.tallies))
         return (refused,) if refused else ()
 
     @staticmethod
@@ -400,7 +367,7 @@ class Placer:
             for name, amount in kind.requests.items()
             if amount > (state.node.allocatable[name].nano if name in state.node.allocatable else 0)
         )
-        return frozenset((refusal_of(kind.spec, state.node), _NO_LABEL, _NOT_NEAR, *short))
+        return frozenset((refusal_of(kind.spec, state.node), NO_LABEL, NOT_NEAR, *short))
 
     # Nodes and their pods
 
@@ -549,7 +516,7 @@ class Placer:
         """Return the cells that pods may go to, and how often each reason keeps them off a node."""
         kind, found = members.fit, dict[_Cell, _Best]()
         reasons = Counter(kind.counts)
-        least = members.least()
+        least = least_of(members.tallies)
         none = (0,) * len(members.hosts)
         sized = [
             (_Cell(each, none), group, group.size - members.in_group[each], members.touched)

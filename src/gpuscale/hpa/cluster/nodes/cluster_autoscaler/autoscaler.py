@@ -10,6 +10,7 @@ from functools import cache
 
 from gpuscale.base.golang.durations import parse_duration_ms
 from gpuscale.base.objects.pods import Pod
+from gpuscale.hpa.cluster.nodes.cluster_autoscaler.company import repelling_keys
 from gpuscale.hpa.cluster.nodes.cluster_autoscaler.drainability import is_daemon, is_mirror
 from gpuscale.hpa.cluster.nodes.cluster_autoscaler.registry import GPU_RESOURCES, Registry
 from gpuscale.hpa.cluster.nodes.cluster_autoscaler.requests import ProvisioningRequests, made_pods
@@ -21,7 +22,11 @@ from gpuscale.hpa.cluster.nodes.cluster_autoscaler.scale_up import (
     memory_of,
     scale_up,
 )
-from gpuscale.hpa.cluster.nodes.cluster_autoscaler.snapshot import PodKinds, Snapshot
+from gpuscale.hpa.cluster.nodes.cluster_autoscaler.snapshot import (
+    HOSTNAME,
+    PodKinds,
+    Snapshot,
+)
 from gpuscale.hpa.cluster.nodes.cluster_autoscaler.templates import Templates
 from gpuscale.hpa.cluster.nodes.cluster_autoscaler.usage import Usage
 from gpuscale.hpa.cluster.nodes.policy import NodeRequest
@@ -33,7 +38,6 @@ from gpuscale.hpa.cluster.nodes.pools import (
     ScaleUp,
 )
 from gpuscale.hpa.cluster.scheduling import NodeState
-from gpuscale.hpa.cluster.scheduling.resources import pod_requests
 
 POD_SCALE_UP_DELAY = "cluster-autoscaler.kubernetes.io/pod-scale-up-delay"
 
@@ -79,7 +83,6 @@ class ClusterAutoscaler:
             self._planner.forget()
             return actions
 
-        kinds = PodKinds()
         registered = [
             node for state in registry.pools.values() for node in (*state.ready, *state.unready)
         ]
@@ -89,7 +92,8 @@ class ClusterAutoscaler:
             for name, state in registry.pools.items()
             for number in range(state.upcoming)
         ]
-        snapshot = Snapshot([*states, *upcoming], kinds, self._hints)
+        repelling = repelling_keys(request.unschedulable).union(*map(usage.repelling, registered))
+        snapshot = Snapshot([*states, *upcoming], PodKinds(), self._hints, usage.pods, repelling)
         leaving = [index for index, node in enumerate(registered) if node.leaving]
         snapshot.close(leaving)
 
@@ -105,7 +109,7 @@ class ClusterAutoscaler:
         elif 0 < settings.max_nodes_total <= _count_ready(registry):
             message = "pod didn't trigger scale-up: max total nodes in cluster reached"
             refused = tuple(NotTriggered(pod.metadata.key, message) for pod in helpless)
-        elif are_new(helpless, now_ms, settings):
+        elif are_new(helpless, now_ms, settings, snapshot.kinds):
             # More of them are probably to come, so neither is anything removed.
             may_remove = False
         else:
@@ -116,7 +120,7 @@ class ClusterAutoscaler:
                 registry,
                 size(),
                 now_ms,
-                kinds=kinds,
+                snapshot=snapshot,
                 draw=self._scale_ups,
             )
             refused = growth.not_triggered
@@ -245,11 +249,13 @@ class ClusterAutoscaler:
         return found
 
 
-def are_new(pods: Sequence[Pod], now_ms: int, settings: AutoscalerSettings) -> bool:
+def are_new(
+    pods: Sequence[Pod], now_ms: int, settings: AutoscalerSettings, kinds: PodKinds
+) -> bool:
     """Return whether it is too early for new nodes: of all pods and of those with GPUs the oldest counts."""
     created = [pod.metadata.creation_ms for pod in pods]
     with_gpus = [
-        pod.metadata.creation_ms for pod in pods if not GPU_NAMES.isdisjoint(pod_requests(pod.spec))
+        pod.metadata.creation_ms for pod in pods if not GPU_NAMES.isdisjoint(kinds.requests(pod))
     ]
     return min(created) + settings.pod_age_ms > now_ms or (
         bool(with_gpus) and min(with_gpus) + settings.gpu_pod_age_ms > now_ms
@@ -270,7 +276,8 @@ def _scale_up_delay_ms(pod: Pod, settings: AutoscalerSettings) -> int:
 
 
 def _named(state: NodeState, name: str) -> NodeState:
-    meta = replace(state.node.metadata, name=name)
+    labels = {**state.node.metadata.labels, HOSTNAME: name}
+    meta = replace(state.node.metadata, name=name, labels=labels)
     return replace(state, node=replace(state.node, metadata=meta))
 
 

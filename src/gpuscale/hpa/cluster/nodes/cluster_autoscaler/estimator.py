@@ -4,11 +4,14 @@ Source: cluster-autoscaler/estimator/binpacking_estimator.go and decreasing_pod_
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from gpuscale.base.objects.meta import ObjectMeta
 from gpuscale.base.objects.pods import Pod
-from gpuscale.hpa.cluster.nodes.cluster_autoscaler.snapshot import PodKind
-from gpuscale.hpa.cluster.scheduling import NodeState
+from gpuscale.hpa.cluster.nodes.cluster_autoscaler.company import Company
+from gpuscale.hpa.cluster.nodes.cluster_autoscaler.snapshot import HOSTNAME, PodKind
+from gpuscale.hpa.cluster.scheduling import NodeState, misfits
+from gpuscale.hpa.cluster.scheduling.neighbours import SPREAD
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -27,7 +30,9 @@ class Estimate:
     pods: tuple[Pod, ...]
 
 
-def estimate(groups: Sequence[PodGroup], template: NodeState, limit: int) -> Estimate:
+def estimate(
+    groups: Sequence[PodGroup], template: NodeState, limit: int, company: Company | None = None
+) -> Estimate:
     """Return how many new nodes the pods fill: the largest by CPU and memory first, each where it fits first.
 
     GPUs don't count in that order. The pods' taints and labels must have been checked against the template.
@@ -36,7 +41,11 @@ def estimate(groups: Sequence[PodGroup], template: NodeState, limit: int) -> Est
         groups: pods that could go to an empty new node.
         template: such a node.
         limit: the most nodes.
+        company: the pods that are there, for rules about other pods; None where there are no such rules.
     """
+    groups = _largest_first(groups, template)
+    if company is not None and any(company.is_bound(each.pods[0]) for each in groups):
+        return _one_by_one(groups, template, limit, company)
     opened: list[dict[str, int]] = []
     """What is free on each new node."""
     with_pods: set[int] = set()
@@ -45,12 +54,7 @@ def estimate(groups: Sequence[PodGroup], template: NodeState, limit: int) -> Est
     may_open = True
     empty = {name: template.free(name) for name in template.node.allocatable}
     allocatable = template.node.allocatable
-    share_of = [(name, allocatable[name].nano) for name in ("cpu", "memory") if name in allocatable]
-    shares = {
-        group.kind: sum(group.kind.requests.get(name, 0) / nano for name, nano in share_of if nano)
-        for group in groups
-    }
-    for group in sorted(groups, key=lambda each: -shares[each.kind]):
+    for group in groups:
         requests = [
             (name, amount)
             for name, amount in group.kind.requests.items()
@@ -90,6 +94,77 @@ def estimate(groups: Sequence[PodGroup], template: NodeState, limit: int) -> Est
             last = len(opened) - 1
         placed += group.pods[: len(group.pods) - left]
     return Estimate(len(with_pods), tuple(placed))
+
+
+def _largest_first(groups: Sequence[PodGroup], template: NodeState) -> list[PodGroup]:
+    """Return groups by the shares of the template's CPU and memory that a pod asks for."""
+    allocatable = template.node.allocatable
+    whole = {name: allocatable[name].nano for name in ("cpu", "memory") if name in allocatable}
+
+    def share(group: PodGroup) -> float:
+        asked = group.kind.requests
+        return sum(asked.get(name, 0) / nano for name, nano in whole.items() if nano)
+
+    return sorted(groups, key=lambda group: -share(group))
+
+
+def _one_by_one(
+    groups: Sequence[PodGroup], template: NodeState, limit: int, company: Company
+) -> Estimate:
+    """Return what `estimate` does, where a pod's place depends on those of others."""
+    opened: list[NodeState] = []
+    indices: list[int] = []
+    """Of the new nodes in the company."""
+    with_pods: set[int] = set()
+    placed: list[Pod] = []
+    turn, may_open = 0, True
+
+    def put(pod: Pod, at: int) -> str:
+        """Put a pod on a new node, or return what keeps it off."""
+        found = misfits(pod.spec, opened[at])
+        refused = found[0] if found else company.refusals(pod)(indices[at])
+        if not refused:
+            opened[at] = opened[at].with_pod(pod.spec)
+            company.put(pod, indices[at])
+            with_pods.add(at)
+            placed.append(pod)
+        return refused
+
+    for group in groups:
+        waiting = list(group.pods)
+        while waiting:
+            in_turn = [(turn + step) % len(opened) for step in range(len(opened))]
+            found = next((at for at in in_turn if not put(waiting[0], at)), None)
+            if found is None:
+                break
+            waiting.pop(0)
+            turn = (found + 1) % len(opened)
+        for pod in waiting if may_open else ():
+            last = len(opened) - 1
+            refused = put(pod, last) if opened else "no node"
+            if refused == SPREAD and any(each.topology_key == HOSTNAME for each in pod.spec.spread):
+                # A node that is as full as it may be is no reason to open one more.
+                refused = next(("" for at in range(last) if not put(pod, at)), refused)
+            if not refused:
+                continue
+            if opened and last not in with_pods:
+                break
+            if len(opened) >= limit:
+                may_open = False
+                break
+            node = replace(template.node, metadata=_renamed(template.node.metadata, len(opened)))
+            opened.append(replace(template, node=node))
+            indices.append(company.open(node))
+            if put(pod, last + 1):
+                break
+    for index in reversed(indices):
+        company.shut(index)
+    return Estimate(len(with_pods), tuple(placed))
+
+
+def _renamed(meta: ObjectMeta, number: int) -> ObjectMeta:
+    name = f"{meta.name}-{number}"
+    return replace(meta, name=name, labels={**meta.labels, HOSTNAME: name})
 
 
 def _room(free: dict[str, int], requests: Sequence[tuple[str, int]], most: int) -> int:

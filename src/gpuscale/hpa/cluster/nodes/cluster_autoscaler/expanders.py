@@ -10,12 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from gpuscale.base.objects.pods import Pod
+from gpuscale.base.objects.requests import Amounts
 from gpuscale.base.quantity import Quantity
 from gpuscale.base.streams import stream
 from gpuscale.hpa.cluster.nodes.cluster_autoscaler.registry import has_gpus
 from gpuscale.hpa.cluster.nodes.pools import AutoscalerSettings, InstanceType, NodePool
 from gpuscale.hpa.cluster.scheduling import NodeState
-from gpuscale.hpa.cluster.scheduling.resources import NANO, pod_requests
+from gpuscale.hpa.cluster.scheduling.resources import NANO
 
 _GIB = (1 << 30) * NANO
 
@@ -39,6 +40,8 @@ class Circumstances:
     """Of the cluster."""
     draw: int
     """Number of the draw, for `random`."""
+    requests: Callable[[Pod], Amounts]
+    """What a pod asks for."""
 
 
 Expander = Callable[[Sequence[Option], Circumstances], list[Option]]
@@ -69,14 +72,14 @@ def _lowest(options: Sequence[Option], score: Callable[[Option], float | None]) 
     return [option for value, option in scores if value is not None and value == best]
 
 
-def _least_waste(options: Sequence[Option], _about: Circumstances) -> list[Option]:
+def _least_waste(options: Sequence[Option], about: Circumstances) -> list[Option]:
     def waste(option: Option) -> float:
         capacity = capacity_of(option.pool.template)
         wasted = 0.0
         for name, unit in (("cpu", NANO // 1000), ("memory", NANO)):
             # As whole millicores and bytes, each rounded up, as upstream's integers are.
             there = _ceil(_nano(capacity, name), unit) * option.nodes
-            asked = _ceil(sum(pod_requests(pod.spec).get(name, 0) for pod in option.pods), unit)
+            asked = _ceil(sum(about.requests(pod).get(name, 0) for pod in option.pods), unit)
             wasted += (there - asked) / there if there else 0.0
         return wasted
 
@@ -92,7 +95,7 @@ def _price_score(option: Option, about: Circumstances) -> float | None:
     price = option.pool.template.offerings[0].price_per_hour
     if price is None:
         return None
-    worth = sum(pod_price(pod_requests(pod.spec)) for pod in option.pods)
+    worth = sum(pod_price(about.requests(pod)) for pod in option.pods)
     nodes = option.nodes
     ratio = (price * nodes + STABILIZATION_PRICE) / (worth + STABILIZATION_PRICE)
     cpus = _nano(capacity_of(option.pool.template), "cpu") / NANO

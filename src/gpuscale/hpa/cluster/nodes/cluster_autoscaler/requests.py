@@ -88,12 +88,13 @@ class ProvisioningRequests:
                     registry,
                     size,
                     now_ms,
-                    kinds=snapshot.kinds,
+                    snapshot=snapshot,
                     draw=draw,
                     all_or_nothing=True,
                 )
                 growth = Growth(found.actions)
             if lacking and not growth.actions:
+                snapshot.drop(trial)
                 first_ms = settings.provisioning_request_initial_backoff_time_ms
                 longest_ms = settings.provisioning_request_max_backoff_time_ms
                 state.wait_ms = min(2 * state.wait_ms or first_ms, longest_ms)

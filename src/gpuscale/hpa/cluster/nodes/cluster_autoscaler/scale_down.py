@@ -86,9 +86,14 @@ class Planner:
             pods = [*usage.pods(name), *snapshot.placed.get(index, ())]
             verdict = pods_to_move(pods, budgets, now_ms, settings)
             trial = Trial()
+            for pod in verdict.pods:
+                snapshot.company.take(pod, index)
             if verdict.blocked_by or any(
                 snapshot.place(pod, trial, but=index) is None for pod in verdict.pods
             ):
+                snapshot.drop(trial)
+                for pod in verdict.pods:
+                    snapshot.company.put(pod, index)
                 recheck_ms = settings.unremovable_node_recheck_timeout_ms
                 self._unremovable_until[name] = now_ms + recheck_ms
                 continue
@@ -121,7 +126,7 @@ class Planner:
                 ):
                     continue
                 placed = snapshot.placed.get(snapshot.index[name], ())
-                if usage.is_underused(node, placed):
+                if usage.is_underused(node, [*map(snapshot.kinds.requests, placed)]):
                     is_empty = node.empty and not placed
                     found.append(((not is_empty, name not in self.unneeded), node))
         return [node for _, node in sorted(found, key=lambda item: item[0])]

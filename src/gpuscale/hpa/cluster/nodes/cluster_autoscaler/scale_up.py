@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from gpuscale.base.objects.pods import Pod
 from gpuscale.base.quantity import Quantity
+from gpuscale.hpa.cluster.nodes.cluster_autoscaler.company import Company
 from gpuscale.hpa.cluster.nodes.cluster_autoscaler.estimator import PodGroup, estimate
 from gpuscale.hpa.cluster.nodes.cluster_autoscaler.expanders import (
     Circumstances,
@@ -19,7 +20,7 @@ from gpuscale.hpa.cluster.nodes.cluster_autoscaler.expanders import (
     capacity_of,
 )
 from gpuscale.hpa.cluster.nodes.cluster_autoscaler.registry import Registry
-from gpuscale.hpa.cluster.nodes.cluster_autoscaler.snapshot import PodKinds
+from gpuscale.hpa.cluster.nodes.cluster_autoscaler.snapshot import Snapshot
 from gpuscale.hpa.cluster.nodes.pools import NodePool, NotTriggered, ScaleUp
 from gpuscale.hpa.cluster.scheduling import NodeState, misfits
 from gpuscale.hpa.cluster.scheduling.resources import NANO
@@ -73,7 +74,7 @@ def scale_up(
     size: ClusterSize,
     now_ms: int,
     *,
-    kinds: PodKinds,
+    snapshot: Snapshot,
     draw: int,
     all_or_nothing: bool = False,
 ) -> Growth:
@@ -86,16 +87,17 @@ def scale_up(
         registry: the pools' state.
         size: of the cluster.
         now_ms: milliseconds since the epoch.
-        kinds: of the pods.
+        snapshot: in which none of the pods has found a place.
         draw: the number of this decision, for what is drawn at random.
         all_or_nothing: grow for all of the pods or for none.
     """
-    settings = registry.settings
-    by_kind: dict[object, list[Pod]] = {}
+    settings, company = registry.settings, snapshot.company
+    alike: dict[object, list[Pod]] = {}
     for pod in pods:
-        by_kind.setdefault(kinds.of(pod.spec), []).append(pod)
-    groups = [PodGroup(kinds.of(of[0].spec), tuple(of)) for of in by_kind.values()]
-    candidates = _candidates(pools, groups, templates, registry, size, now_ms)
+        key = company.key_of(pod) if company.is_bound(pod) else None
+        alike.setdefault((snapshot.kinds.of(pod.spec), key), []).append(pod)
+    groups = [PodGroup(snapshot.kinds.of(of[0].spec), tuple(of)) for of in alike.values()]
+    candidates = _candidates(pools, groups, templates, registry, size, now_ms, company)
     valid = [pool for pool in pools if pool.name in candidates.groups]
 
     options: list[Option] = []
@@ -111,19 +113,24 @@ def scale_up(
             limit = min(limit, settings.max_nodes_per_scaleup)
         if settings.max_nodes_total:
             limit = min(limit, settings.max_nodes_total - size.nodes)
-        found = estimate(its_groups, templates[pool.name], limit)
+        found = estimate(its_groups, templates[pool.name], limit, company)
         if found.nodes and (len(found.pods) == len(pods) or not all_or_nothing):
             options.append(Option(pool, templates[pool.name], found.nodes, found.pods))
 
-    best = best_option(options, Circumstances(settings, size.nodes, draw)) if options else None
+    best = (
+        best_option(options, Circumstances(settings, size.nodes, draw, snapshot.kinds.requests))
+        if options
+        else None
+    )
     if best is None:
         return Growth(not_triggered=_refusals(candidates))
     new_nodes = min(best.nodes, _allowed(best.pool, registry, size)[0])
     if settings.max_nodes_total:
         new_nodes = min(new_nodes, settings.max_nodes_total - size.nodes)
-    alike = [best.pool, *_similar(best.pool, valid, candidates, templates, registry)]
+    sharing = [best.pool, *_similar(best.pool, valid, candidates, templates, registry)]
     grown = balance(
-        {pool.name: (registry.pools[pool.name].size, pool.max_nodes) for pool in alike}, new_nodes
+        {pool.name: (registry.pools[pool.name].size, pool.max_nodes) for pool in sharing},
+        new_nodes,
     )
     total = sum(grown.values())
     if not total or (all_or_nothing and total < best.nodes):
@@ -147,6 +154,7 @@ def _candidates(
     registry: Registry,
     size: ClusterSize,
     now_ms: int,
+    company: Company,
 ) -> _Candidates:
     found = _Candidates(rejected={group: Counter() for group in groups})
     helped: set[PodGroup] = set()
@@ -164,6 +172,11 @@ def _candidates(
             its_groups = found.groups[pool.name] = []
             for group in groups:
                 reasons = misfits(group.kind.spec, templates[pool.name])
+                if not reasons and company.is_bound(group.pods[0]):
+                    new = company.open(templates[pool.name].node)
+                    refused = company.refusals(group.pods[0])(new)
+                    reasons = (refused,) if refused else ()
+                    company.shut(new)
                 if reasons:
                     found.rejected[group].update(reasons)
                 else:

@@ -9,17 +9,20 @@ the next node in turn that it fits on. The order of nodes is theirs in the reque
 """
 
 from bisect import bisect_left
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gpuscale.base.objects.nodes import Node
 from gpuscale.base.objects.pods import Pod, PodSpec
 from gpuscale.base.objects.requests import Amounts
+from gpuscale.hpa.cluster.nodes.cluster_autoscaler.company import Company
 from gpuscale.hpa.cluster.scheduling.fit import NodeState, refusal_of
 from gpuscale.hpa.cluster.scheduling.placing import demands
 from gpuscale.hpa.cluster.scheduling.resources import pod_requests
 
 HOSTNAME = "kubernetes.io/hostname"
+Refusal = Callable[[int], str]
+"""Tells what keeps a pod off a node."""
 _UNLIMITED = 1 << 100
 """Pods on a node whose allocatable does not limit them."""
 
@@ -59,6 +62,10 @@ class PodKinds:
             known = self._by_spec[id(spec)] = spec, kind
         return known[1]
 
+    def requests(self, pod: Pod) -> Amounts:
+        """Return what a pod asks for, without what it asks nothing of."""
+        return self.of(pod.spec).requests
+
 
 @dataclass(slots=True)
 class _Fitting:
@@ -95,19 +102,29 @@ class Snapshot:
         states: the nodes, with what is on them.
         kinds: of the pass.
         hints: pod key to the node that it went to the pass before.
+        pods_of: returns the pods on a node of this name.
+        repelling: topology keys by which pods keep others away.
     """
 
     def __init__(
-        self, states: Sequence[NodeState], kinds: PodKinds, hints: Mapping[str, str]
+        self,
+        states: Sequence[NodeState],
+        kinds: PodKinds,
+        hints: Mapping[str, str],
+        pods_of: Callable[[str], Sequence[Pod]] = lambda _name: (),
+        repelling: frozenset[str] = frozenset(),
     ) -> None:
         self.nodes: list[Node] = [state.node for state in states]
         self.index = {state.name: index for index, state in enumerate(states)}
         self.placed: dict[int, list[Pod]] = {}
         """The pods that were put on nodes in this pass."""
         self.kinds = kinds
+        self.company = Company(self.nodes, pods_of, repelling)
         self.hints: dict[str, str] = {}
         self._old_hints = hints
         self._states = states
+        self._hopeless: set[tuple[PodKind, Hashable]] = set()
+        """Pods that rules about other pods hold for, and that were found to fit nowhere."""
         self._open = [True] * len(states)
         self._turn = 0
         self._free: dict[str, list[int]] = {}
@@ -151,12 +168,18 @@ class Snapshot:
             trial: has the pods that were put somewhere before, and then has this one.
             but: not on this node.
         """
+        company = self.company
+        refusal = company.refusals(pod) if company.is_bound(pod) else None
+        return self._place(pod, trial, but, refusal)
+
+    def _place(self, pod: Pod, trial: Trial, but: int, refusal: Refusal | None) -> int | None:
         kind = self.kinds.of(pod.spec)
-        found = self._hinted(pod, kind, trial, but)
+        found = self._hinted(pod, kind, trial, but, refusal)
         if found is None:
-            found = self._next(kind, trial, but)
+            found = self._next(kind, trial, but, refusal)
         if found is None:
             return None
+        self.company.put(pod, found)
         taken = trial.taken.setdefault(found, {})
         for resource, amount in kind.requests.items():
             taken[resource] = taken.get(resource, 0) + amount
@@ -166,10 +189,25 @@ class Snapshot:
 
     def put(self, pod: Pod) -> bool:
         """Put a pod on a node for good, and return whether it fits on one."""
-        trial = Trial()
-        is_placed = self.place(pod, trial) is not None
+        trial, key = Trial(), None
+        refusal = None
+        if self.company.is_bound(pod):
+            # Each node may have to be looked at, so that is done once for pods that are alike.
+            key = self.kinds.of(pod.spec), self.company.key_of(pod)
+            if key in self._hopeless:
+                return False
+            refusal = self.company.refusals(pod)
+        if self._place(pod, trial, -1, refusal) is None:
+            if key is not None:
+                self._hopeless.add(key)
+            return False
         self.keep(trial)
-        return is_placed
+        return True
+
+    def drop(self, trial: Trial) -> None:
+        """Let the pods of a trial be nowhere again."""
+        for index, pod, _ in trial.pods:
+            self.company.take(pod, index)
 
     def keep(self, trial: Trial) -> None:
         """Let the pods of a trial stay where they were put."""
@@ -178,7 +216,11 @@ class Snapshot:
                 self.free(resource)[index] -= amount
             self.placed.setdefault(index, []).append(pod)
 
-    def _hinted(self, pod: Pod, kind: PodKind, trial: Trial, but: int) -> int | None:
+    def _hinted(
+        self, pod: Pod, kind: PodKind, trial: Trial, but: int, refusal: Refusal | None
+    ) -> int | None:
+        if not self._old_hints:
+            return None
         index = self.index.get(self._old_hints.get(pod.metadata.key, ""))
         if index is None or index == but or not self._open[index]:
             return None
@@ -187,9 +229,9 @@ class Snapshot:
             self.free(resource)[index] - taken.get(resource, 0) >= amount
             for resource, amount in kind.requests.items()
         )
-        return index if fits else None
+        return index if fits and not (refusal and refusal(index)) else None
 
-    def _next(self, kind: PodKind, trial: Trial, but: int) -> int | None:
+    def _next(self, kind: PodKind, trial: Trial, but: int, refusal: Refusal | None) -> int | None:
         """Return the next node in turn that a kind fits on."""
         fitting = self._fitting.get(kind) or self._look(kind)
         nodes, after, columns, is_open = fitting.nodes, fitting.after, fitting.columns, self._open
@@ -200,12 +242,16 @@ class Snapshot:
                 index = nodes[at]
                 if is_open[index] and all(column[index] >= need for column, _, need in columns):
                     taken = trial.taken.get(index)
-                    if index != but and (
-                        taken is None
-                        or all(
-                            column[index] - taken.get(name, 0) >= need
-                            for column, name, need in columns
+                    if (
+                        index != but
+                        and (
+                            taken is None
+                            or all(
+                                column[index] - taken.get(name, 0) >= need
+                                for column, name, need in columns
+                            )
                         )
+                        and not (refusal and refusal(index))
                     ):
                         self._turn = index + 1
                         return index

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from gpuscale.base.objects.pods import Pod, PodPhase
+from gpuscale.base.objects.requests import Amounts
+from gpuscale.hpa.cluster.nodes.cluster_autoscaler.company import repelling_keys
 from gpuscale.hpa.cluster.nodes.cluster_autoscaler.drainability import (
     is_daemon,
     is_mirror,
@@ -28,6 +30,8 @@ class _Known:
     given: NodeState
     counted: NodeState
     is_underused: bool
+    repelling: frozenset[str]
+    """Topology keys by which its pods keep others away."""
     until_ms: int | None
     """When a pod that is ending counts for nothing; None where no pod is."""
 
@@ -66,20 +70,25 @@ class Usage:
         """Return a node's state without what expendable pods ask for."""
         return self._of(node).counted
 
-    def is_underused(self, node: PoolNode, placed: Sequence[Pod]) -> bool:
+    def repelling(self, node: PoolNode) -> frozenset[str]:
+        """Return the topology keys by which a node's pods keep others away."""
+        return self._of(node).repelling
+
+    def is_underused(self, node: PoolNode, placed: Sequence[Amounts]) -> bool:
         """Return whether so little of a node is asked for that it may go.
 
         Args:
             node: with its pods.
-            placed: pending pods that are to go there.
+            placed: what pending pods ask for that are to go there.
         """
         known = self._of(node)
         if not placed or not known.is_underused:
             return known.is_underused
-        state = known.counted
-        for pod in placed:
-            state = state.with_pod(pod.spec)
-        return self._judge(node, state)
+        used = dict(known.counted.used)
+        for amounts in placed:
+            for name, nano in amounts.items():
+                used[name] = used.get(name, 0) + nano
+        return self._judge(node, replace(known.counted, used=used))
 
     def _asked(self) -> NodeRequest:
         assert self._request is not None  # noqa: S101 - a pass has begun
@@ -107,7 +116,13 @@ class Usage:
         if expendable:
             used = {name: nano - expendable[name] for name, nano in counted.used.items()}
             counted = replace(counted, used=used)
-        return _Known(node.state, counted, self._judge(node, counted), min(ends, default=None))
+        return _Known(
+            node.state,
+            counted,
+            self._judge(node, counted),
+            repelling_keys(self.pods(node.state.name)),
+            min(ends, default=None),
+        )
 
     def _judge(self, node: PoolNode, state: NodeState) -> bool:
         """Compare the use of a node with the threshold; on a node with GPUs only those count."""
