@@ -40,10 +40,10 @@ def test_an_empty_node_goes_after_10_minutes_and_10_after_the_last_was_added(add
 
 
 def test_an_order_to_go_comes_5_s_before_the_end():
-    # core/scaledown/actuation: node-delete-delay-after-taint
+    # core/scaledown/actuation: node-delete-delay-after-taint is 5 s, and max-pod-eviction-time 120 s more
     cluster = Cluster([pool()], AT_ONCE)
     cluster.node("a")
-    assert cluster.scan(MINUTE) == [ScaleDown("gpu", "a", 1, delay_ms=5_000)]
+    assert cluster.scan(MINUTE) == [ScaleDown("gpu", "a", 1, delay_ms=5_000, give_up_ms=125_000)]
 
 
 def test_use_in_between_starts_the_time_anew():
