@@ -5,7 +5,11 @@ import shlex
 
 from clusters import OBJECTS
 
-PLURALS = {"deployment": "deployments", "nodepool": "nodepools"}
+PLURALS = {
+    "deployment": "deployments",
+    "nodepool": "nodepools",
+    "workloads.kueue.x-k8s.io": "queued-workloads",
+}
 
 
 def merged(body, patch):

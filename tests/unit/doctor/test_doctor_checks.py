@@ -64,6 +64,7 @@ from clusters import (
 from fault_cases import FAULTS
 from keda_cases import EVENT as KEDA_EVENT
 from keda_cases import FAILED, HPA, KEDA_CASES, scaled, scaler_service, trigger, with_keda
+from later_cases import LATER
 from node_cases import NODE_CASES
 from reported_cases import REPORTED
 from room_cases import ROOM_CASES
@@ -432,7 +433,7 @@ def test_a_trouble_has_its_name_and_its_fix(check, changed, fix):
 
 def test_every_check_has_a_case_and_every_hop_a_check():
     cases = [check for check, *_ in (*CASES, *WORKLOAD_CASES, *KEDA_CASES)]
-    cases += [case.check for case in (*FAULTS.values(), *REPORTED)]
+    cases += [case.check for case in (*FAULTS.values(), *REPORTED, *LATER)]
     assert {check for check in cases if check and not check.startswith(LINT)} == set(CHECKS)
     assert {check.hop for check in CHECKS.values()} == set(HOPS)
 

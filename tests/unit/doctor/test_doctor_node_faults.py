@@ -19,12 +19,13 @@ from fault_cases import (
     requirement,
     true,
 )
+from later_cases import LATER, evicted
 from node_cases import TAINT, UNTOLERATED, WAITS, event, false, pool, refuses, world
 from reported_cases import REPORTED, in_parts, suspended_job
 from room_cases import gated, owned, queued
 from workload_cases import at, pending, pods, wanting
 
-ALL = [*FAULTS.values(), *REPORTED]
+ALL = [*FAULTS.values(), *REPORTED, *LATER]
 AGES = pytest.mark.parametrize("later_s", [0, 17 * 60], ids=["at-once", "after-17-minutes"])
 
 
@@ -160,6 +161,14 @@ def test_a_job_of_a_job_set_that_kueue_holds_has_no_finding_of_its_own():
     held = {**found, "queued-workloads": [queued(("JobSet", "llm"))]}
     assert roots(**held).keys() == {"workload-queued"}
     assert roots(**found).keys() == {"job-suspended"}
+
+
+def test_a_workload_that_is_set_active_again_is_tried_again():
+    off = evicted(active=False)
+    found = roots(**off)["workload-queued"]
+    assert "does not try again" in found.what
+    on = cured(off, found.fix.command)
+    assert "does not try again" not in roots(**on)["workload-queued"].what
 
 
 # Cluster Autoscaler

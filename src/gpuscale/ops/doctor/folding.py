@@ -41,7 +41,7 @@ _ROOM = ("no-node-autoscaler", "pods-wait-long", "no-gpu-nodes")
 _NO_NODE_COMES = (
     *("node-pool-limit", "node-pool-not-ready", "node-pool-refuses", "node-claim-failed"),
     *("template-without-gpu", "node-group-at-max", "autoscaler-limit", "node-not-registered"),
-    *("pool-taint-not-tolerated", "priority-too-low"),
+    *("pool-taint-not-tolerated", "priority-too-low", "node-group-refuses"),
 )
 _UNPLACED = (
     *("resource-not-offered", "larger-than-any-node", "no-matching-node", "nodes-cordoned"),

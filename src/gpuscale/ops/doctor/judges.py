@@ -155,7 +155,7 @@ KINDS = (
         (WORKLOAD,),
         older_path="/apis/kueue.x-k8s.io/v1beta1/workloads",
     ),
-    Listed("jobs", "/apis/batch/v1/jobs", "jobs.batch", (WORKLOAD,), "status.successful=0"),
+    Listed("jobs", "/apis/batch/v1/jobs", "jobs.batch", (), "status.successful=0"),
     Listed("filtering-events", "/api/v1/events", "events", (WORKLOAD,), "reason=FilteringFailed"),
     Listed(
         "autoscaler-status",

@@ -68,8 +68,8 @@ _CLUSTER_AUTOSCALERS: tuple[tuple[str, Callable[[re.Match[str]], Reason]], ...] 
     (r"in backoff after failed scale-up", _plain(Why.BACKOFF)),
     (r"not ready for scale-up", _plain(Why.NOT_READY)),
     (r"(?:untolerated taint|had taint) \{(?P<taint>[^}]+)\}", _of_taint),
-    (r"node affinity|node selector", _plain(Why.LABEL)),
     (r"volume node affinity", _plain(Why.ZONE)),
+    (r"node affinity|node selector", _plain(Why.LABEL)),
     (r"Too many pods", _plain(Why.MAX_PODS)),
     (r"Insufficient (?P<key>\S+)", lambda found: Reason(Why.TOO_LARGE, key=found["key"])),
 )

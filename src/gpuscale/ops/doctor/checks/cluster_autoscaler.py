@@ -16,6 +16,7 @@ from gpuscale.base.objects.taints import moment_of
 from gpuscale.hpa.cluster.verdicts import DenialKind, Reason, Why, denial_in
 from gpuscale.ops.doctor import facts
 from gpuscale.ops.doctor.checks.nodes import tolerate
+from gpuscale.ops.doctor.checks.workload_placement import explained
 from gpuscale.ops.doctor.checks.workload_subjects import Key, about, key_of, subjects
 from gpuscale.ops.doctor.facts import once
 from gpuscale.ops.doctor.judges import CAPACITY, ClusterFinding
@@ -63,6 +64,12 @@ PRIORITY_TOO_LOW = CLUSTER_AUTOSCALER_CHECKS.add(
     "Pods of a priority for which Cluster Autoscaler adds no nodes.",
     "Give them a PriorityClass at or above the cut-off.",
 )
+NODE_GROUP_REFUSES = CLUSTER_AUTOSCALER_CHECKS.add(
+    "node-group-refuses",
+    Severity.ERROR,
+    "Pods that Cluster Autoscaler adds no node for, by its own words, where nothing else says why.",
+    "See what the pods ask for beside what the nodes of each group have.",
+)
 AUTOSCALER_UNHEALTHY = CLUSTER_AUTOSCALER_CHECKS.add(
     "autoscaler-unhealthy",
     Severity.WARNING,
@@ -89,6 +96,13 @@ _CLUSTER_FLAGS = {
 }
 _FIRST_BACKOFF_MS, _LONGEST_BACKOFF_MS = 300_000, 1_800_000
 _AWS_PLACEHOLDER = "placeholder-cannot-be-fulfilled"
+_SAYS = {
+    Why.ZONE: "Its volume is bound to a zone: add a node group in that zone alone, or move the volume.",
+    Why.TAINT: POOL_TAINT_NOT_TOLERATED.fix,
+    Why.MAX_PODS: "Raise the maximum of pods a node, or run fewer DaemonSets.",
+    Why.TOO_LARGE: "Ask for less a pod, or add a group of larger nodes; DaemonSets take their part of each.",
+    Why.LABEL: "Correct the node selector or affinity, or give a group's nodes the label.",
+}
 _OF_GPUS = re.compile(r"(?i)gpu|nvidia|accelerator")
 
 
@@ -158,6 +172,14 @@ def _refused(
                 "GPUs.",
                 f"{evidence}; {len(facts.gpu_nodes(snapshot))} GPU nodes",
                 Fix(TEMPLATE_WITHOUT_GPU.fix, _template_command(snapshot)),
+            )
+        elif said and facts.full_name(pod) not in explained(snapshot):
+            say = next((_SAYS[each.why] for each in said if each.why in _SAYS), "")
+            yield NODE_GROUP_REFUSES.found(
+                about(key),
+                f"Cluster Autoscaler adds no node for it: {evidence}.",
+                f"pod {facts.full_name(pod)}: {facts.why_waiting(pod)}",
+                Fix(say or NODE_GROUP_REFUSES.fix, _STATUS),
             )
 
 

@@ -120,7 +120,10 @@ def _waits_in_queue(body: Fields) -> HoldReason | None:
     status = body.child("status")
     by_type = {each.text("type"): each for each in status.items("conditions")}
     reserved, admitted = by_type.get("QuotaReserved"), by_type.get("Admitted")
-    if reserved is None or (admitted is not None and admitted.text("status") == "True"):
+    evicted = by_type.get("Evicted")
+    is_evicted = evicted is not None and evicted.text("status") == "True"
+    is_admitted = admitted is not None and admitted.text("status") == "True"
+    if reserved is None or (is_admitted and not is_evicted):
         return None
     namespace, queue = facts.namespace(body), body.child("spec").text("queueName")
     said, reason = reserved.text("message").rstrip("."), reserved.text("reason")
@@ -131,6 +134,26 @@ def _waits_in_queue(body: Fields) -> HoldReason | None:
         f"kubectl describe localqueue -n {namespace} {queue}; kubectl describe "
         f"workloads.kueue.x-k8s.io -n {namespace} {facts.name(body)}"
     )
+    is_off = not body.child("spec").boolean("active", default=True)
+    if evicted is not None and is_evicted and (is_off or is_admitted):
+        name = facts.name(body)
+        patch = '{"spec":{"active":true}}'
+        return HoldReason(
+            WORKLOAD_QUEUED,
+            f"Kueue evicted it from the queue {queue}, and does not try again: "
+            f"{evicted.text('message').rstrip('.')}.",
+            f"Workload {facts.full_name(body)}: Evicted True, {evicted.text('reason')}",
+            Fix(
+                "Once what its pods waited for is there, set spec.active of the Workload back to true.",
+                f"kubectl patch workloads.kueue.x-k8s.io {name} -n {namespace} --type=merge -p '{patch}'",
+            )
+            if is_off
+            else Fix(
+                "See whether its pods are gone and its quota is still held: then delete the Workload, which "
+                "Kueue makes again.",
+                look,
+            ),
+        )
     if reserved.text("status") == "True":
         for check in status.items("admissionChecks"):
             if check.text("state") != "Ready":

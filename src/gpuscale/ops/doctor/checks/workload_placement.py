@@ -100,6 +100,7 @@ _HAMI_FIXES = (
     ("Mismatch", "Correct the pod's annotations that choose types or UUIDs of GPUs."),
     ("", "Ask for fewer nvidia.com/gpu a pod, or add GPUs."),
 )
+_HAMI_FIX = "Compare nvidia.com/gpumem, gpucores and gpu of the pod with what the GPUs of one node have left."
 _GPU_WORDS = ("Insufficient", "untolerated taint", "node affinity/selector", "unschedulable")
 _FIXES = (
     ("Insufficient cpu", "Lower the pods' CPU request, or use larger nodes."),
@@ -604,9 +605,10 @@ def _other(snapshot: Snapshot, free: int, key: Key, pod: Fields) -> Cause | None
     said = facts.why_waiting(pod)
     hamis = _hamis_words(snapshot).get(facts.full_name(pod), "")
     codes = _HAMI.findall(hamis)
-    if codes:
-        say = next(fix for word, fix in _HAMI_FIXES if word in codes[0])
-        what = f"HAMi's scheduler finds no GPU for it: {', '.join(dict.fromkeys(codes))}."
+    if hamis:
+        say = next((fix for word, fix in _HAMI_FIXES if codes and word in codes[0]), _HAMI_FIX)
+        why = ", ".join(dict.fromkeys(codes)) or hamis
+        what = f"HAMi's scheduler finds no GPU for it: {why}."
         return Cause(UNSCHEDULABLE, what, hamis, Fix(say, _edit(key)))
     reasons = reasons_in(said)
     for word, fix in _FIXES:
