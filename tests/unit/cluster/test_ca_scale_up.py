@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from autoscaler_cases import MINUTE, SECOND, Cluster, pod, pods, pool
 from gpuscale.base.objects.nodes import Taint
-from gpuscale.hpa.cluster.nodes import AutoscalerSettings, ScaleUp
+from gpuscale.hpa.cluster.nodes import AutoscalerSettings, LookAgain, ScaleUp
 from gpuscale.hpa.cluster.nodes.cluster_autoscaler.estimator import PodGroup, estimate
 from gpuscale.hpa.cluster.nodes.cluster_autoscaler.scale_up import balance
 from gpuscale.hpa.cluster.nodes.cluster_autoscaler.snapshot import PodKinds, Snapshot
@@ -421,3 +421,34 @@ def test_packing_by_kinds_is_packing_pod_by_pod(asked, limit):
     largest_first = sorted(groups, key=lambda each: -each.kind.requests["cpu"])
     found = estimate(groups, template, limit)
     assert (found.nodes, len(found.pods)) == one_by_one(largest_first, template, limit)
+
+
+# The file loop/trigger.go
+
+FREQUENT = AutoscalerSettings(frequent_loops_enabled=True)
+
+
+def again(actions):
+    return [each.at_ms // SECOND for each in actions if isinstance(each, LookAgain)]
+
+
+def test_frequent_loops_come_an_interval_after_the_last_one_and_at_once_after_a_change():
+    cluster = Cluster([pool()], FREQUENT)
+    cluster.scan(0)
+    assert cluster.policy.on_unschedulable
+    # The pod is seen at 3 s, in between: from then on the loops are at 13, 23 and 33 s, when it is 30 s old.
+    waiting = [pod("p", 1, at=3 * SECOND)]
+    assert again(cluster.scan(3 * SECOND, waiting)) == [13]
+    assert again(cluster.scan(10 * SECOND, waiting)) == []
+    assert again(cluster.scan(13 * SECOND, waiting)) == [23]
+    assert again(cluster.scan(23 * SECOND, waiting)) == [33]
+    growth, once_more = cluster.scan(33 * SECOND, waiting)
+    assert (growth.to_nodes, once_more.at_ms) == (1, 33 * SECOND)
+    cluster.coming("a")
+    assert again(cluster.scan(33 * SECOND, waiting)) == [43]
+
+
+def test_without_them_nobody_is_asked_to_look_again():
+    cluster = Cluster([pool()])
+    assert again(cluster.scan(30 * SECOND, [pod("p", 1)])) == []
+    assert not cluster.policy.on_unschedulable

@@ -99,7 +99,7 @@ def test_a_profile_that_is_not_known_is_named() -> None:
 
 def test_each_flag_of_the_scenario_is_a_setting() -> None:
     known = {each.name.removesuffix("_ms") for each in fields(AutoscalerSettings)}
-    flags = set(NodeAutoscaler.model_fields) - {"policy", "profile", "scan_interval"}
+    flags = set(NodeAutoscaler.model_fields) - {"policy", "profile"}
     assert flags <= known
 
 
@@ -134,3 +134,24 @@ def test_on_eks_a_node_without_the_label_brings_another_before_its_gpu_is_there(
     pool = f"labels: {labels}, provisioningTime: 90s, gpuStartTime: 120s"
     document = simulate(setup("profile: eks", pool))
     assert len(times(document, "TriggeredScaleUp")) == orders
+
+
+@pytest.mark.parametrize(("flag", "asked"), [("false", 50), ("true", 43)])
+def test_frequent_loops_ask_30_s_after_the_pod(flag: str, asked: int) -> None:
+    """A pod made at 13 s is 30 s old at the third loop after that, and 37 s old at one of the others."""
+    text = f"""\
+apiVersion: gpuscale.dev/v1alpha1
+kind: Scenario
+metadata: {{name: small}}
+spec:
+  duration: 2m
+  manifests: [{{file: m}}]
+  nodeAutoscaler: {{frequentLoopsEnabled: {flag}}}
+  nodePools: [{{name: gpu, gpuModel: Tesla T4, gpus: 1, min: 0, max: 4}}]
+  workloads: [{{job: train, run: {{at: 13s, duration: 1m}}}}]
+"""
+    job = WEB.replace("apps/v1", "batch/v1").replace("Deployment", "Job").replace("web", "train")
+    job = job.replace("  replicas: 2\n  selector: {matchLabels: {app: train}}\n", "")
+    job = job.replace("spec: {containers", "spec: {restartPolicy: Never, containers")
+    document = simulate(load_setup(text, "s.yaml", lambda _: job))
+    assert times(document, "TriggeredScaleUp") == [asked]

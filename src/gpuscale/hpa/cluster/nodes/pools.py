@@ -128,6 +128,12 @@ class AutoscalerSettings:
     """`aws`, `azure`, `gce` or `alicloud`; empty: one that labels its GPU nodes."""
     seed: int = 0
     """Of what the expander `random` draws."""
+    scan_interval_ms: int = 10_000
+    frequent_loops_enabled: bool = False
+    """Loop also when a pod has become unschedulable, and after a loop that changed something.
+
+    Upstream's default is true since 1.33; here it is the loop each `scan-interval` of the releases before.
+    """
 
     expander: str = "least-waste"
     """`least-waste`, `most-pods`, `least-nodes`, `price`, `priority`, `random`, or several, with commas."""

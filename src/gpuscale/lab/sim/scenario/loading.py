@@ -87,7 +87,7 @@ def _autoscaler_settings(flags: spec.NodeAutoscaler, seed: int) -> AutoscalerSet
         profile = replace(profile, cloud_provider=cloud, **flags.profile.autoscaler_flags)
     known = {each.name for each in fields(AutoscalerSettings)}
     given = {}
-    for name in flags.model_fields_set - {"policy", "profile", "scan_interval"}:
+    for name in flags.model_fields_set - {"policy", "profile"}:
         value = getattr(flags, name)
         if value is not None:
             given[name if name in known else f"{name}_ms"] = value

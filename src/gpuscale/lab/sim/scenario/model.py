@@ -112,6 +112,8 @@ class NodeAutoscaler(Model):
     """`least-waste`, `most-pods`, `least-nodes`, `price`, `priority`, `random`, or several, with commas."""
     expander_priorities: dict[int, tuple[str, ...]] | None = None
     """Priority to expressions that pools' names match; the highest wins."""
+    frequent_loops_enabled: bool | None = None
+    """Loop also when a pod has become unschedulable, and after a loop that changed something; absent: no."""
     new_pod_scale_up_delay: Milliseconds | None = None
     expendable_pods_priority_cutoff: int | None = None
     max_nodes_total: Count | None = None

@@ -33,6 +33,7 @@ from gpuscale.hpa.cluster.nodes.policy import NodeRequest
 from gpuscale.hpa.cluster.nodes.pools import (
     Action,
     AutoscalerSettings,
+    LookAgain,
     NotTriggered,
     ScaleDown,
     ScaleUp,
@@ -46,6 +47,12 @@ class ClusterAutoscaler:
     """The loop of the Cluster Autoscaler."""
 
     def __init__(self) -> None:
+        self.on_unschedulable = False
+        """Whether it is to be asked when the scheduler has found no node for a pod."""
+        self._due_ms = 0
+        """When the next loop is due, with frequent loops."""
+        self._waiting: frozenset[str] = frozenset()
+        """The unschedulable pods of the loop before."""
         self._told: dict[str, str] = {}
         """The pods for which no pool grew in the last pass, and why."""
         self._registry = Registry()
@@ -148,7 +155,25 @@ class ClusterAutoscaler:
         self._hints = snapshot.hints
         if settings.enforce_node_group_min_size:
             actions += self._to_min_size(request, sizes)
+        if settings.frequent_loops_enabled:
+            actions += self._next_loop(request, actions)
         return actions
+
+    def _next_loop(self, request: NodeRequest, actions: Sequence[Action]) -> list[LookAgain]:
+        """Return when to loop again: at once after a change, otherwise an interval after this loop.
+
+        Source: cluster-autoscaler/loop/trigger.go (1.35). Scans that come from elsewhere change no time.
+        """
+        self.on_unschedulable = True
+        now_ms, before = request.now_ms, self._waiting
+        self._waiting = frozenset(pod.metadata.key for pod in request.unschedulable)
+        if any(isinstance(each, ScaleUp | ScaleDown) for each in actions):
+            self._due_ms = now_ms
+        elif now_ms >= self._due_ms or not self._waiting <= before:
+            self._due_ms = now_ms + request.settings.scan_interval_ms
+        else:
+            return []
+        return [LookAgain(self._due_ms)]
 
     def _grow(
         self, growth: Growth, sizes: Counter[str], actions: list[Action], now_ms: int
