@@ -101,7 +101,9 @@ def test_pods_gpus_nodes_and_requests_are_conserved(
 
 def check_gpus(world) -> None:
     """Every GPU has at most one holder, and every bound, unfinished pod exactly the GPUs it asked for."""
-    held = [key for slots in world.cluster.devices.values() for key in slots if key is not None]
+    gpus = [keys for name in world.cluster.nodes for keys in world.cluster.devices.holders(name)]
+    assert all(len(keys) <= 1 for keys in gpus)
+    held = [key for keys in gpus for key in keys]
     for key, pod in world.cluster.pods.items():
         finished = pod.status.phase in {PodPhase.SUCCEEDED, PodPhase.FAILED}
         wanted = gpu_count(pod.spec) if pod.spec.node_name and not finished else 0

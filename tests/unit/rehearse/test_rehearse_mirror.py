@@ -70,9 +70,9 @@ def node_of(site):
 def test_a_pod_takes_a_gpu_when_it_is_bound_and_works_once_it_runs(site) -> None:
     mirror, node = Mirror(site), node_of(site)
     mirror.see_pods({KEY: pod(1)}, NOW)
-    assert site.cluster.devices[node] == [None]
+    assert site.cluster.devices.holders(node) == [()]
     mirror.see_pods({KEY: pod(2, node=node)}, NOW + 10)
-    assert site.cluster.devices[node] == [KEY]
+    assert site.cluster.devices.holders(node) == [(KEY,)]
     assert KEY not in site.containers.processes
     mirror.see_pods({KEY: pod(3, node=node, phase="Running", ready="False")}, NOW + 20)
     assert site.containers.processes[KEY].started_ms == NOW + 20
@@ -89,10 +89,10 @@ def test_a_pod_that_ends_takes_no_requests_and_frees_its_gpu_when_it_is_gone(sit
     mirror.see_pods({KEY: pod(1, node=node, phase="Running", ready="True")}, NOW)
     mirror.see_pods({KEY: pod(2, node=node, phase="Running", ready="True", deleted=True)}, NOW + 5)
     assert site.ready_pods(DEPLOYMENT) == 0
-    assert site.cluster.devices[node] == [KEY]
+    assert site.cluster.devices.holders(node) == [(KEY,)]
     assert site.cluster.events.since(0)[-1].kind == "Killing"
     mirror.see_pods({}, NOW + 10)
-    assert site.cluster.devices[node] == [None]
+    assert site.cluster.devices.holders(node) == [()]
     assert not site.containers.processes
 
 
@@ -100,7 +100,7 @@ def test_a_finished_pod_gives_its_gpu_back_and_stays(site) -> None:
     mirror, node = Mirror(site), node_of(site)
     mirror.see_pods({KEY: pod(1, node=node, phase="Running", ready="True")}, NOW)
     mirror.see_pods({KEY: pod(2, node=node, phase="Succeeded", ready="False")}, NOW + 5)
-    assert site.cluster.devices[node] == [None]
+    assert site.cluster.devices.holders(node) == [()]
     assert site.cluster.pods[KEY].status.phase is PodPhase.SUCCEEDED
     assert not site.containers.processes
 
@@ -109,7 +109,7 @@ def test_another_pod_of_the_same_name_is_a_new_one(site) -> None:
     mirror, node = Mirror(site), node_of(site)
     mirror.see_pods({KEY: pod(1, node=node, phase="Running", ready="True")}, NOW)
     mirror.see_pods({KEY: pod(2, uid="u2")}, NOW + 5)
-    assert site.cluster.devices[node] == [None]
+    assert site.cluster.devices.holders(node) == [()]
     assert site.cluster.pods[KEY].metadata.creation_ms == NOW + 5
 
 
@@ -167,7 +167,7 @@ def test_a_pod_works_once_the_one_before_it_on_its_gpu_is_seen_to_be_gone(site) 
     mirror.see_pods({"ns/next": after, KEY: before}, NOW + 5)
     assert set(site.containers.processes) == {KEY}
     mirror.see_pods({"ns/next": after}, NOW + 10)
-    assert site.cluster.devices[node] == ["ns/next"]
+    assert site.cluster.devices.holders(node) == [("ns/next",)]
     assert set(site.containers.processes) == {"ns/next"}
     assert site.ready_pods(DEPLOYMENT) == 1
 

@@ -39,6 +39,8 @@ from gpuscale.lab.sim.scale_outs import ScaleOuts
 from gpuscale.lab.sim.scenario.setup import STOP_MS, JobSetup, ServiceSetup, Setup, StartTimes
 from gpuscale.triggers.keda import made_hpa
 
+_NODE_CRITICAL = 2_000_001_000
+"""The priority of `system-node-critical`, which the chart gives node agents."""
 _LOAD_STEP_MS = 1_000
 """How often requests are worked off; loads are exact integrals, so this only sets the grain of queues."""
 
@@ -354,7 +356,12 @@ class Site:
         owner = OwnerReference("DaemonSet", pipeline.agent_service)
         meta = ObjectMeta(name, pipeline.agent_namespace, labels, {}, now_ms, None, owner)
         everywhere = (Toleration(operator="Exists"),)
-        spec = PodSpec((Container("exporter"),), node_name=node, tolerations=everywhere)
+        spec = PodSpec(
+            (Container("exporter"),),
+            node_name=node,
+            tolerations=everywhere,
+            priority=_NODE_CRITICAL,
+        )
         return Pod(meta, spec, PodStatus(PodPhase.RUNNING, now_ms, True, now_ms))
 
 

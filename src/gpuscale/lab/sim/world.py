@@ -57,7 +57,12 @@ class SimulatedControlPlane:
 
     def __init__(self, site: Site) -> None:
         self._site = site
-        self._scheduler = Scheduler(site.cluster)
+        self._scheduler = Scheduler(
+            site.cluster,
+            site.setup.scheduler,
+            self.evict,
+            lambda: site.cloud.current_budgets(),
+        )
         self._kubelet = Kubelet(
             site.cluster, site.engine, self._lifecycle_of, self.touch, site.containers
         )

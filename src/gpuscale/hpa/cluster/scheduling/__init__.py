@@ -14,17 +14,25 @@ if TYPE_CHECKING:
         untolerated,
     )
     from gpuscale.hpa.cluster.scheduling.placing import Placer
+    from gpuscale.hpa.cluster.scheduling.preempting import find_victims
     from gpuscale.hpa.cluster.scheduling.resources import device_requests, gpu_count
-    from gpuscale.hpa.cluster.scheduling.scoring import SchedulerSettings
+    from gpuscale.hpa.cluster.scheduling.scoring import (
+        DEFAULT_WEIGHTS,
+        SchedulerSettings,
+        ScoringStrategy,
+    )
 else:
     __getattr__ = door(__name__)
 
 __all__ = [
     "BLOCKING_EFFECTS",
+    "DEFAULT_WEIGHTS",
     "NodeState",
     "Placer",
     "SchedulerSettings",
+    "ScoringStrategy",
     "device_requests",
+    "find_victims",
     "free_share",
     "gpu_count",
     "misfits",

@@ -279,6 +279,8 @@ class Placer:
         self._known: dict[tuple[int, Hashable], tuple[PodSpec, Hashable]] = {}
         """Keys of members by the identity of a spec; the spec is kept so that no other gets its number."""
         self._pods: dict[Watch, _PodGroup] = {}
+        self._priorities: Counter[int] = Counter()
+        """How many pods on nodes have it."""
         self._foreign_keys: dict[str, None] = {}
         """Topology keys of terms of pods that are there."""
         self.update({state.name: state for state in nodes})
@@ -322,6 +324,14 @@ class Placer:
         return tuple(
             sorted((n for n, total in totals.items() if total == most), key=self._order.__getitem__)
         )
+
+    def reserve(self, name: str, pod: Pod) -> None:
+        """Let a pod take room on a node, whether it is there or not, until the next update."""
+        self._put(name, self._states[name].with_pod(pod.spec, pod))
+
+    def has_pods_below(self, priority: int) -> bool:
+        """Return whether any pod has a lower priority."""
+        return any(count and each < priority for each, count in self._priorities.items())
 
     @property
     def states(self) -> Mapping[str, NodeState]:
@@ -389,6 +399,7 @@ class Placer:
         new = {id(pod.metadata): pod for pod in state.pods} if state else {}
         for gone, there, step in ((old, new, -1), (new, old, 1)):
             for pod in (gone[each] for each in gone.keys() - there.keys()):
+                self._priorities[pod.spec.priority] += step
                 for watch in watches_of(pod):
                     group = self._pods.setdefault(watch, _PodGroup())
                     group.nodes[name] += step

@@ -136,7 +136,7 @@ class Cloud:
             now_ms,
             self._settings,
             _PodsByNode(self._cluster),
-            tuple(self._current_budgets()),
+            tuple(self.current_budgets()),
             tuple(self._failures),
         )
         self._failures.clear()
@@ -222,7 +222,8 @@ class Cloud:
                 rental.leaving,
             )
 
-    def _current_budgets(self) -> Iterator[PodDisruptionBudget]:
+    def current_budgets(self) -> Iterator[PodDisruptionBudget]:
+        """Yield the budgets with how many pods they let go now."""
         for budget in self._budgets:
             namespace = budget.metadata.namespace
             pods = [
@@ -515,7 +516,7 @@ class Cloud:
     def _may_go(self, pod: Pod) -> bool:
         return all(
             budget.disruptions_allowed > 0
-            for budget in self._current_budgets()
+            for budget in self.current_budgets()
             if budget.metadata.namespace == pod.metadata.namespace
             and budget.selector.matches(pod.metadata.labels)
         )

@@ -15,7 +15,7 @@ from gpuscale.base.objects.hpa import ExternalMetric, HorizontalPodAutoscaler, P
 from gpuscale.base.objects.workloads import Deployment
 from gpuscale.hpa import ControllerSettings
 from gpuscale.hpa.cluster.nodes import ClusterAutoscaler
-from gpuscale.hpa.cluster.scheduling import NodeState, free_share, misfits
+from gpuscale.hpa.cluster.scheduling import NodeState, SchedulerSettings, free_share, misfits
 from gpuscale.hpa.controller import HpaPolicy
 from gpuscale.hpa.replicas import limits_of
 from gpuscale.lab.plan.fleet.fleet import FleetPool, FleetService, replay_fleet
@@ -100,6 +100,8 @@ def _faults(setup: Setup) -> Iterator[str]:
             )
         if any(machine.is_shared for machine in item.machines):
             yield f"node pool {item.pool.name}: found sharing or mig, expected a pod for each GPU"
+    if setup.scheduler != SchedulerSettings():
+        yield "found scheduler, expected the settings that kube-scheduler has by itself"
     if setup.hpa_changes:
         yield (
             "found hpaChanges, expected HPAs that stay as they are; --set 'spec.hpaChanges=[]' leaves them "

@@ -22,6 +22,11 @@ from gpuscale.hpa.cluster.nodes import (
     Karpenter,
     NodePolicyFactory,
 )
+from gpuscale.hpa.cluster.scheduling import (
+    DEFAULT_WEIGHTS,
+    SchedulerSettings,
+    ScoringStrategy,
+)
 from gpuscale.hpa.controller import HpaPolicy, ReplicaPolicyFactory
 from gpuscale.hpa.terms import SCALE_TO_ZERO, parse_version
 from gpuscale.lab.sim.scenario import model as spec
@@ -92,6 +97,19 @@ def _autoscaler_settings(flags: spec.NodeAutoscaler, seed: int) -> AutoscalerSet
         if value is not None:
             given[name if name in known else f"{name}_ms"] = value
     return replace(profile, seed=seed, **given)
+
+
+def _scheduler(given: spec.SchedulerSpec) -> SchedulerSettings:
+    strategy, ratio = given.scoring_strategy, given.scoring_strategy.requested_to_capacity_ratio
+    return SchedulerSettings(
+        ScoringStrategy(
+            strategy.type,
+            tuple((each.name, each.weight) for each in strategy.resources),
+            tuple((each.utilization, each.score) for each in ratio.shape) if ratio else (),
+        ),
+        {**DEFAULT_WEIGHTS, **{str(name): weight for name, weight in given.weights.items()}},
+        given.defaulting_type == "System",
+    )
 
 
 class _Resolver:
@@ -188,6 +206,7 @@ class _Resolver:
             budgets=tuple(o for o in objects if isinstance(o, PodDisruptionBudget)),
             triggers=triggers or (),
             hpa_changes=hpa_changes,
+            scheduler=_scheduler(run.scheduler),
         )
 
     def _policy(

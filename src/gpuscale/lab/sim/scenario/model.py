@@ -30,6 +30,15 @@ from gpuscale.lab.sim.scenario.pool_model import NodePoolSpec
 from gpuscale.lab.sim.scenario.times import DurationOrTimes, PositiveSeconds, TimesSpec
 from gpuscale.ops.providers import ProviderField
 
+ScorePlugin = Literal[
+    "TaintToleration",
+    "NodeAffinity",
+    "PodTopologySpread",
+    "InterPodAffinity",
+    "NodeResourcesFit",
+    "NodeResourcesBalancedAllocation",
+]
+
 
 class Metadata(Model):
     """The scenario's name."""
@@ -466,6 +475,61 @@ class HpaChangeSpec(Model):
         return self
 
 
+class ScoredResource(Model):
+    """A resource that placement looks at."""
+
+    name: str = Field(min_length=1)
+    weight: int = Field(default=1, ge=1, le=100)
+
+
+class ShapePoint(Model):
+    """Points for a node of which so much is used."""
+
+    utilization: int = Field(ge=0, le=100)
+    score: int = Field(ge=0, le=10)
+
+
+class CapacityRatio(Model):
+    """Points by how much of a resource is used."""
+
+    shape: tuple[ShapePoint, ...] = Field(min_length=1)
+
+
+class ScoringStrategySpec(Model):
+    """How free or full nodes should be, as `scoringStrategy` of NodeResourcesFit has it."""
+
+    type: Literal["LeastAllocated", "MostAllocated", "RequestedToCapacityRatio"] = "LeastAllocated"
+    resources: tuple[ScoredResource, ...] = (
+        ScoredResource(name="cpu"),
+        ScoredResource(name="memory"),
+    )
+    requested_to_capacity_ratio: CapacityRatio | None = None
+
+    @model_validator(mode="after")
+    def _shaped(self) -> "ScoringStrategySpec":
+        ratio = self.requested_to_capacity_ratio
+        if (self.type == "RequestedToCapacityRatio") != (ratio is not None):
+            raise ValueError(
+                "found one of type RequestedToCapacityRatio and requestedToCapacityRatio, expected both or "
+                "neither"
+            )
+        if ratio and any(a.utilization >= b.utilization for a, b in pairwise(ratio.shape)):
+            raise ValueError(
+                "found utilizations that don't rise, expected each above the one before"
+            )
+        return self
+
+
+class SchedulerSpec(Model):
+    """What a KubeSchedulerConfiguration says of the one profile that places all pods."""
+
+    scoring_strategy: ScoringStrategySpec = ScoringStrategySpec()
+    weights: dict[ScorePlugin, Annotated[int, Field(ge=0, le=100)]] = {}
+    """Of plugins that score; 0 switches one off. Absent ones have the default."""
+    defaulting_type: Literal["System", "List"] = "System"
+    """Of PodTopologySpread: `System` spreads pods of Services and ReplicaSets, `List` only those that ask."""
+
+
 class ScenarioSpec(Model):
     """All that a run needs."""
 
@@ -488,6 +552,7 @@ class ScenarioSpec(Model):
     hpa_changes: tuple[HpaChangeSpec, ...] = ()
     """What HPAs of the manifests said at which time; empty: they stay as the manifests have them."""
     node_autoscaler: NodeAutoscaler = NodeAutoscaler()
+    scheduler: SchedulerSpec = SchedulerSpec()
     gpu_models: tuple[GpuModelSpec, ...] = ()
     """Models that are described here; they go before known ones of the same name."""
     instance_catalogue: FileRef | None = None

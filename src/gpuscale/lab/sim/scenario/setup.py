@@ -10,6 +10,7 @@ from gpuscale.base.objects.pods import Lifecycle
 from gpuscale.base.objects.scaled_object import ScaledObject
 from gpuscale.base.objects.workloads import Deployment, Job, Service
 from gpuscale.hpa.cluster.nodes import AutoscalerSettings, NodePolicyFactory
+from gpuscale.hpa.cluster.scheduling import SchedulerSettings
 from gpuscale.hpa.controller import ReplicaPolicyFactory
 from gpuscale.lab.queueing.times import Times
 from gpuscale.lab.sim.control.machines import CloudPool
@@ -111,3 +112,4 @@ class Setup:
     """Those that are served as external metrics; KEDA's come with `scaled_objects`."""
     hpa_changes: tuple[HpaChange, ...] = ()
     """Oldest first."""
+    scheduler: SchedulerSettings = SchedulerSettings()  # noqa: RUF009 - frozen
