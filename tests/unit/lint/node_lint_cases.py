@@ -439,6 +439,11 @@ NODE_CASES = {
         ),
         files(
             p=node_pool([types("g4dn.2xlarge", "g4dn.12xlarge"), SOLD], LATE),
+            f=node_pool(
+                [one_of("karpenter.k8s.aws/instance-family", "g6f"), SOLD],
+                f"  limits: {{nvidia.com/gpu: 16}}\n{LATE}",
+                "parts",
+            ),
             q=node_pool(
                 [types("m9.large"), SOLD], f"  limits: {{nvidia.com/gpu: 16}}\n{LATE}", "unknown"
             ),

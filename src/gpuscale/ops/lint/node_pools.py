@@ -99,7 +99,9 @@ class Pool:
                 return None
         if not set(names) <= set(known):
             return None
-        return tuple(known[name] for name in names)
+        types = tuple(known[name] for name in names)
+        # A NodeOverlay may give nodes with a part of a GPU a resource for it.
+        return None if any(each.whole_gpus != each.gpus for each in types) else types
 
     @cached_property
     def gpus_per_node(self) -> int | None:

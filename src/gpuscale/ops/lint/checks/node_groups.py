@@ -83,7 +83,7 @@ def node_group_findings(inputs: Inputs) -> Iterator[LintFinding]:
     """Return the faults of the files' node groups, autoscaler settings and AKS pools."""
     has_chart = any((each.text("cloudProvider") or "aws") == "aws" for each in inputs.nodes.charts)
     (aws_label,) = (
-        each.accelerator.key for each in BUILT_IN if each.name == "eks" and each.accelerator
+        each.accelerator.key for each in BUILT_IN if "aws" in each.id_schemes and each.accelerator
     )
     sizes = [each.gpus_per_node for each in inputs.nodes.pools if each.is_of_gpus]
     are_large = all(each is not None and each >= _MANY for each in sizes)

@@ -17,6 +17,7 @@ from gpuscale.ops.lint.inputs import FileJudge, Inputs
 from gpuscale.ops.lint.node_pools import (
     NODE_POOL,
     NODE_POOL_LABEL,
+    SIMULATED_POOL,
     Pool,
     is_known_after_boot,
     requirements_of,
@@ -273,6 +274,8 @@ def _maximum(
                 )
     pools = {id(pool): pool for _, tolerated in target for pool in tolerated}.values()
     bounds = [pool.gpu_bound for pool in pools]
+    if any(pool.kind == SIMULATED_POOL for pool in pools):
+        return  # a scenario may be about too few nodes, and simulate shows what comes of it
     known = [each for each in bounds if each is not None]
     whole = sum(count for name, count in asked.items() if name in WHOLE_GPUS)
     if not bounds or len(known) < len(bounds) or shared.intersection(asked) or whole <= sum(known):
