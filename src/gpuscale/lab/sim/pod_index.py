@@ -51,7 +51,7 @@ class PodIndex:
         self.changed_nodes: set[str] = set()
         """Which nodes have other unfinished pods than at the last clear, or some that are to end."""
         self.changed_ms: dict[str, int] = {}
-        """When a node last got a pod, or lost one, or one on it finished."""
+        """When a node last got a pod, or lost one, or one on it finished or was asked to end."""
         self.owner_versions: Counter[OwnerKey] = Counter()
         """Grows with every change of an owner's pods."""
         self._by_owner: dict[OwnerKey, _Keys] = {}
@@ -74,6 +74,10 @@ class PodIndex:
         self._count(pod, 1)
         if _place(before) != _place(pod):
             self._move(key, before, pod)
+        elif pod.metadata.deletion_ms is not None and pod.spec.node_name:
+            self.changed_ms[pod.spec.node_name] = max(
+                pod.metadata.deletion_ms, self.changed_ms.get(pod.spec.node_name, 0)
+            )
         elif before and before.metadata.deletion_ms != pod.metadata.deletion_ms:
             # Rules about other pods don't count those on their way out.
             self.changed_nodes.add(pod.spec.node_name)

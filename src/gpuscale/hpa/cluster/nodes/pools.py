@@ -226,6 +226,8 @@ class ScaleDown:
     """What the node gets until it is gone; None for `ToBeDeletedByClusterAutoscaler`."""
     delay_ms: int = 0
     """From the taint until pods are evicted, or an empty node goes."""
+    end_ms: int = 0
+    """From the end of the last pod until the node is gone."""
     give_up_ms: int | None = None
     """After so long with a pod that may not be evicted the node stays; None: never."""
 

@@ -423,7 +423,7 @@ class Cloud:
         )
         self._engine.after(notice_ms, EventStage.CLOUD, lambda now: self._remove(rental, now))
         if not rental.leaving:
-            self._leave(rental, _LEAVING, now_ms)
+            self._leave(rental, ScaleDown(rental.pool, rental.node, 0), now_ms)
 
     def _shrink(self, action: ScaleDown, now_ms: int) -> None:
         rental = self._nodes[action.node]
@@ -438,30 +438,22 @@ class Cloud:
         if rental.joined_ms is None:
             self._remove(rental, now_ms)
         else:
-            self._leave(
-                rental, action.taint or _LEAVING, now_ms, action.delay_ms, action.give_up_ms
-            )
+            self._leave(rental, action, now_ms)
 
-    def _leave(
-        self,
-        rental: Rental,
-        taint: Taint,
-        now_ms: int,
-        delay_ms: int = 0,
-        give_up_ms: int | None = None,
-    ) -> None:
+    def _leave(self, rental: Rental, action: ScaleDown, now_ms: int) -> None:
         """Let no more pods on a node, end those that are there, and then remove it."""
         rental.leaving = True
-        if not delay_ms and not self._cluster.index.busy[rental.node]:
+        is_empty = not self._cluster.index.busy[rental.node]
+        if is_empty and not action.delay_ms and not action.end_ms:
             self._remove(rental, now_ms)
             return
-        self._close(rental, taint)
-        until_ms = None if give_up_ms is None else now_ms + give_up_ms
+        self._close(rental, action.taint or _LEAVING)
+        until_ms = None if action.give_up_ms is None else now_ms + action.give_up_ms
 
         def drain(now_ms: int) -> None:
-            self._drain(rental, taint, until_ms, now_ms)
+            self._drain(rental, action, until_ms, now_ms)
 
-        self._engine.after(delay_ms, EventStage.CLOUD, drain)
+        self._engine.after(action.delay_ms, EventStage.CLOUD, drain)
 
     def _close(self, rental: Rental, taint: Taint) -> None:
         """Keep new pods off a node."""
@@ -485,7 +477,7 @@ class Cloud:
             type_="Warning",
         )
 
-    def _drain(self, rental: Rental, taint: Taint, until_ms: int | None, now_ms: int) -> None:
+    def _drain(self, rental: Rental, action: ScaleDown, until_ms: int | None, now_ms: int) -> None:
         if rental.node not in self._nodes:
             return
         pods = [
@@ -494,7 +486,9 @@ class Cloud:
             if pod.status.phase not in FINISHED and not is_daemon(pod)
         ]
         if not pods:
-            self._remove(rental, now_ms)
+            self._engine.after(
+                action.end_ms, EventStage.CLOUD, lambda now: self._remove(rental, now)
+            )
             return
         for pod in pods:
             if pod.metadata.deletion_ms is None and self._may_go(pod):
@@ -505,12 +499,12 @@ class Cloud:
             if pod.metadata.key in self._cluster.pods
         )
         if held and until_ms is not None and now_ms >= until_ms:
-            self._stay(rental, taint, now_ms)
+            self._stay(rental, action.taint or _LEAVING, now_ms)
             return
         self._engine.after(
             _DRAIN_LOOK_MS,
             EventStage.CLOUD,
-            lambda now: self._drain(rental, taint, until_ms, now),
+            lambda now: self._drain(rental, action, until_ms, now),
         )
 
     def _may_go(self, pod: Pod) -> bool:

@@ -5,8 +5,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from gpuscale.agent.gpu import MODELS, PCIE_4, GpuModel, expected_models, find_model
 from gpuscale.base.documents.documents import Path
 from gpuscale.base.objects.nodes import Taint
+from gpuscale.base.objects.selectors import Operator, Requirement
 from gpuscale.base.quantity import Quantity, parse_quantity
 from gpuscale.hpa.cluster.nodes import (
+    CAPACITY_TYPE,
     Disruption,
     DisruptionBudget,
     InstanceType,
@@ -180,6 +182,7 @@ def _pool(
         tuple(each.shape for each in machines),
         dict(pool.labels),
         tuple(Taint(taint.key, taint.value, taint.effect) for taint in pool.taints),
+        requirements=_requirements(machines),
         weight=pool.weight,
         limits=limits,
         disruption=Disruption(
@@ -208,6 +211,14 @@ def _pool(
         120_000 if taken is None else taken.notice,
     )
     return CloudPool(node_pool, machines, pool.provider.name, supply, pool.initial or 0)
+
+
+def _requirements(machines: tuple[Machine, ...]) -> tuple[Requirement, ...]:
+    """Return that the pool wants nothing but the capacity types that it says how to have."""
+    sold = {o.capacity_type for each in machines for o in each.shape.offerings} - {""}
+    if not sold:
+        return ()
+    return (Requirement(CAPACITY_TYPE, Operator.IN, tuple(sorted(sold))),)
 
 
 def _quantity(text: str, path: Path, references: References) -> Quantity:

@@ -21,7 +21,14 @@ from gpuscale.hpa.cluster.nodes.karpenter.disrupting import (
 )
 from gpuscale.hpa.cluster.nodes.karpenter.solving import Solve
 from gpuscale.hpa.cluster.nodes.policy import NodeRequest, PoolNode
-from gpuscale.hpa.cluster.nodes.pools import Action, LookAgain, Offering, ScaleDown, ScaleUp
+from gpuscale.hpa.cluster.nodes.pools import (
+    Action,
+    LookAgain,
+    NotTriggered,
+    Offering,
+    ScaleDown,
+    ScaleUp,
+)
 
 BATCH_IDLE_MS = 1_000
 """`BATCH_IDLE_DURATION`: a batch closes so long after its last pod,"""
@@ -37,6 +44,10 @@ REPLACEMENT_MS = 600_000
 """For how long a command waits for its replacements."""
 SOLD_OUT_MS = 180_000
 """For how long what could not be had is not asked for again."""
+TERMINATION_MS = 5_000
+"""From the end of a node's last pod until the node is gone, as was measured with a cloud without machines."""
+_AT_ONCE_MS = 1
+"""From a command to the next look: with one node a time, one went every 25 s."""
 _NOMINATED_MS = 2 * BATCH_MAX_MS
 
 
@@ -114,9 +125,11 @@ class Karpenter:
         waiting_ms = self._close_batch(request, site)
         sizes = Counter(node.pool for node in request.nodes)
         new: list[ScaleUp] = []
+        told: list[NotTriggered] = []
         if waiting_ms is not None and waiting_ms <= now_ms:
             self._batch_ms = waiting_ms = None
             new = self._buy(site, request.unschedulable, sizes, now_ms)
+            told = [NotTriggered(*left, "FailedScheduling") for left in self.pods_left_out.items()]
         if self._poll_ms is None:
             self._poll_ms = now_ms
         if new:
@@ -128,7 +141,7 @@ class Karpenter:
         next_ms = self._validating[1] if self._validating is not None else self._poll_ms
         times = [next_ms, *self._expiries(request), *([] if waiting_ms is None else [waiting_ms])]
         again = self._look_again(min(times), now_ms)
-        return [*new, *self._removals(gone, request, sizes), *again]
+        return [*new, *self._removals(gone, request, sizes), *told, *again]
 
     def _notice(self, request: NodeRequest) -> None:
         """Take in what became of purchases and removals since the last scan."""
@@ -200,7 +213,9 @@ class Karpenter:
                 self._removed.add(name)
                 pool = staying[name]
                 why = f"Disrupting Node: {reason}"
-                actions.append(ScaleDown(pool, name, sizes[pool], why, DISRUPTED))
+                actions.append(
+                    ScaleDown(pool, name, sizes[pool], why, DISRUPTED, end_ms=TERMINATION_MS)
+                )
                 sizes[pool] -= 1
         return actions
 
@@ -314,7 +329,7 @@ class Karpenter:
         self, command: Command, sizes: Counter[str], now_ms: int
     ) -> tuple[list[ScaleUp], list[tuple[str, str]]]:
         """Return what to buy for a command, and the nodes that can go without waiting for that."""
-        self._poll_ms = now_ms + 1000
+        self._poll_ms = now_ms + _AT_ONCE_MS
         for name in command.nominated:
             self._nominated_ms[name] = now_ms + _NOMINATED_MS
         if not command.replacements:
