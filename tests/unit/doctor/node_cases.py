@@ -116,7 +116,20 @@ JOINED = {
     },
 }
 
+BUFFER = {
+    **meta("headroom", "default", creationTimestamp=at(900)),
+    "spec": {"replicas": 2},
+}
+UNREADY_BUFFER = {
+    **BUFFER,
+    "status": {
+        "conditions": [false("ReadyForProvisioning", "PodTemplateNotFound", "no such PodTemplate")]
+    },
+}
+
 NODE_CASES = [
+    ("buffer-without-nodes", {"capacitybuffers": [BUFFER]}, "--capacity-buffer-controller-enabled"),
+    ("buffer-without-nodes", {"capacitybuffers": [UNREADY_BUFFER]}, "Do what its condition says"),
     ("node-on-its-way", world(pool(), nodeclaims=[STARTED]), "kubectl get nodeclaim h100-x7k2p"),
     ("node-not-initialized", world(pool(), nodeclaims=[JOINED]), "describe nodeclaim h100-x7k2p"),
     ("node-group-at-max", AT_MAX, "Raise the group's maximum"),

@@ -8,10 +8,10 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 from clusters import GPU, both, cluster, findings_of, hpa_body, look, node, pod, status_map
 from fault_cases import FULL_GROUP, ON_GPUS, autoscaled, claim, consolidated, true
-from node_cases import event, pool, world
+from node_cases import BUFFER, event, pool, world
 from reported_cases import MIG, MIG_LABELS, in_parts, of_group, suspended_job
 from room_cases import queued, stateful
-from workload_cases import started
+from workload_cases import at, started
 
 READY = [{"type": "Ready", "status": "True"}]
 ON_KARPENTER = node(labels={**ON_GPUS, "karpenter.sh/nodepool": "h100"})
@@ -57,7 +57,15 @@ def unordered():
 
 TRIGGERED = event("pod triggered scale-up: [{gpus-a 2->3 (max: 3)}]", reason="TriggeredScaleUp")
 
+BUFFERED = {
+    **BUFFER,
+    "status": {"conditions": [true("ReadyForProvisioning"), true("Provisioning")]},
+}
+NEW_BUFFER = {**BUFFER, "metadata": {**BUFFER["metadata"], "creationTimestamp": at(60)}}
+
 HEALTHY = {
+    "CapacityBuffer": {"capacitybuffers": [BUFFERED]},
+    "CapacityBuffer, just made": {"capacitybuffers": [NEW_BUFFER]},
     "Karpenter": {
         "nodes": [ON_KARPENTER],
         "nodepools": [pool(conditions=READY)],

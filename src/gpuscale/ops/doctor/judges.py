@@ -164,6 +164,13 @@ KINDS = (
         (CAPACITY,),
         "metadata.name=cluster-autoscaler-status",
     ),
+    Listed(
+        "capacitybuffers",
+        "/apis/autoscaling.x-k8s.io/v1beta1/capacitybuffers",
+        "capacitybuffers.autoscaling.x-k8s.io",
+        (CAPACITY,),
+        older_path="/apis/autoscaling.x-k8s.io/v1alpha1/capacitybuffers",
+    ),
     Listed("nodepools", "/apis/karpenter.sh/v1/nodepools", "nodepools.karpenter.sh", (CAPACITY,)),
     Listed(
         "scaledobjects",

@@ -324,12 +324,13 @@ def karpenters_words(snapshot: Snapshot) -> Mapping[str, tuple[Reason, ...]]:
     asked_ms = {
         pool: max(each.since_ms for each in nodes) for pool, nodes in _coming(snapshot).items()
     }
-    found = {}
+    found: dict[str, tuple[Reason, ...]] = {}
+    read: dict[str, tuple[Reason, ...]] = {}  # of pods that ask the same, it says the same
     for pod, said, at_ms in _by_pod(snapshot, "scheduling-events"):
+        if said not in read:
+            read[said] = karpenters_reasons(said)
         # What a pool could not give it may have asked for since.
-        reasons = [
-            each for each in karpenters_reasons(said) if asked_ms.get(each.pool, at_ms) <= at_ms
-        ]
+        reasons = [each for each in read[said] if asked_ms.get(each.pool, at_ms) <= at_ms]
         if reasons:
             found[pod] = tuple(reasons)
     return found

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from gpuscale.base.findings import Checks, Fix
+from gpuscale.base.findings import Checks, Fix, Severity
 from gpuscale.base.objects.fields import Fields
 from gpuscale.base.words import counted
 from gpuscale.hpa.cluster.verdicts import Outlook
@@ -21,6 +21,7 @@ from gpuscale.ops.doctor.facts import once
 from gpuscale.ops.doctor.judges import CAPACITY, ClusterFinding
 from gpuscale.ops.doctor.node_pools import (
     awaits_claim,
+    false_conditions,
     karpenters_words,
     node_groups,
     refusals,
@@ -30,6 +31,13 @@ from gpuscale.ops.doctor.node_pools import (
 from gpuscale.ops.doctor.snapshot import Snapshot
 
 NODE_AUTOSCALER_CHECKS = Checks(CAPACITY, including=(CLUSTER_AUTOSCALER_CHECKS, KARPENTER_CHECKS))
+BUFFER_WITHOUT_NODES = NODE_AUTOSCALER_CHECKS.add(
+    "buffer-without-nodes",
+    Severity.WARNING,
+    "A CapacityBuffer that keeps no room free: it is not ready, or no node autoscaler sees to it.",
+    "Do what its condition says; without one, switch buffers on in the node autoscaler.",
+)
+_UNSEEN_MS = 300_000
 
 
 _STATUS = "kubectl get configmap -n kube-system cluster-autoscaler-status -o yaml"
@@ -40,6 +48,37 @@ def node_autoscaler_findings(snapshot: Snapshot) -> Iterator[ClusterFinding]:
     yield from cluster_autoscaler_findings(snapshot)
     yield from karpenter_findings(snapshot)
     yield from _growing(snapshot)
+    yield from _buffers(snapshot)
+
+
+def _buffers(snapshot: Snapshot) -> Iterator[ClusterFinding]:
+    """Yield the CapacityBuffers that nothing is kept free for.
+
+    Source: cluster-autoscaler apis/capacitybuffer/autoscaling.x-k8s.io/v1beta1; both autoscalers leave them
+        alone unless they are told to see to them.
+    """
+    for body in snapshot.all("capacitybuffers"):
+        ready = facts.condition(body, "ReadyForProvisioning")
+        created_ms = body.child("metadata").time_ms("creationTimestamp") or snapshot.now_ms
+        is_unseen = not ready and snapshot.now_ms - created_ms > _UNSEEN_MS
+        if ready != "False" and not is_unseen:
+            continue
+        said = next(false_conditions(body), "") if ready else "no node autoscaler has looked at it"
+        say = "Do what its condition says."
+        if is_unseen:
+            say = (
+                "Switch them on: Cluster Autoscaler's --capacity-buffer-controller-enabled and "
+                "--capacity-buffer-pod-injection-enabled, or Karpenter's feature gate CapacityBuffer."
+            )
+        yield BUFFER_WITHOUT_NODES.found(
+            f"capacitybuffer/{facts.full_name(body)}",
+            f"It keeps no room free: {said}.",
+            f"ReadyForProvisioning: {ready or 'not there'}",
+            Fix(
+                say,
+                f"kubectl describe capacitybuffer -n {facts.namespace(body)} {facts.name(body)}",
+            ),
+        )
 
 
 def _growing(snapshot: Snapshot) -> Iterator[ClusterFinding]:
