@@ -371,13 +371,26 @@ def test_one_node_is_drained_at_a_time():
 
 
 def test_nodes_that_are_going_count_for_the_ten_and_for_the_smallest_size():
+    names = [f"n{number:02}" for number in range(14)]
     cluster = Cluster([pool(low=2, high=50)], AT_ONCE)
-    for number in range(8):
-        cluster.node(f"going{number}", leaving=True)
-    for number in range(4):
-        cluster.node(f"n{number}")
+    for name in names:
+        cluster.node(name)
+    assert cluster.gone(0) == names[:10]
+    for name in names[:8]:
+        cluster.node(name, leaving=True)
+    for name in names[8:10]:
+        cluster.remove(name)
     # 10 at once less 8, and 12 nodes less 8 less the smallest size of 2: two may go either way.
-    assert cluster.gone(0) == ["n0", "n1"]
+    assert cluster.gone(10 * SECOND) == names[10:12]
+
+
+def test_nodes_that_leave_by_themselves_do_not_count():
+    # nodedeletiontracker.go knows the autoscaler's own removals
+    cluster = Cluster([pool()], AT_ONCE)
+    cluster.node("spot", [pod("s", 1)], leaving=True)
+    cluster.node("used", [pod("p", 1)])
+    cluster.node("other", pods(5, 1, prefix="o"))
+    assert cluster.gone(0) == ["used"]
 
 
 def test_empty_nodes_go_before_used_ones():

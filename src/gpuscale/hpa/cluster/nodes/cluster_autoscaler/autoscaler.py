@@ -189,13 +189,11 @@ class ClusterAutoscaler:
 
     def _follow_removals(self, request: NodeRequest) -> None:
         """Find out which removals are still under way, and which have failed."""
-        leaving = {node.state.name: node for node in request.nodes if node.leaving}
-        here = {node.state.name for node in request.nodes}
-        if any(name in here and name not in leaving for name in self._going):
+        leaving = {node.state.name: node.leaving for node in request.nodes}
+        if not all(leaving.get(name, True) for name in self._going):
             self._failure_ms = request.now_ms
-        self._going = {
-            name: self._going.get(name, not node.empty) for name, node in leaving.items()
-        }
+        # Nodes that leave by themselves, as spot nodes do, are none of its removals.
+        self._going = {name: drained for name, drained in self._going.items() if leaving.get(name)}
 
     def _late_nodes(self, request: NodeRequest, sizes: Counter[str]) -> list[ScaleDown]:
         """Return the removal of nodes that did not come in time."""
