@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from gpuscale.agent.attribution.settings import KubeletSettings
+from gpuscale.agent.exporter.families.own_metrics import CollectStatus, GpuStatus
 from gpuscale.agent.exporter.settings import ReadyTaint
 from gpuscale.agent.exporter.taint_remover import TaintRemover
+from gpuscale.agent.gpu.readings import GpuIdentity
 from gpuscale.base.clock import WallClock
 from gpuscale.kube.client.settings import KubeSettings
 from node_server import NodeServer
@@ -226,3 +228,27 @@ def test_settings_know_neither_the_remover_nor_the_client_of_the_api_server() ->
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"
+
+
+GPU_0 = GpuStatus(GpuIdentity(0, "GPU-0", "00000000:1A:00.0", "NVIDIA H200"), None)
+GPU_1 = GpuStatus(GpuIdentity(1, "GPU-1", "00000000:1B:00.0", "NVIDIA H200"), "GPU is lost")
+
+
+@pytest.mark.parametrize(
+    ("status", "fault"),
+    [
+        pytest.param(CollectStatus(), "no GPU was read yet", id="before the first collect"),
+        pytest.param(CollectStatus(collects=1), "no GPU was read yet", id="no GPU"),
+        pytest.param(
+            CollectStatus(collects=2, error="no driver", gpus=(GPU_0,)), "no driver", id="no driver"
+        ),
+        pytest.param(
+            CollectStatus(collects=1, gpus=(GPU_0, GPU_1)), "GPU 1: GPU is lost", id="one is lost"
+        ),
+        pytest.param(CollectStatus(collects=1, gpus=(GPU_0,)), None, id="all answer"),
+    ],
+)
+def test_gpus_answer_when_the_latest_collect_read_each(
+    status: CollectStatus, fault: str | None
+) -> None:
+    assert status.gpu_fault == fault

@@ -52,7 +52,7 @@ def _keys(agent_set: Fields) -> Iterator[str]:
 def _missing(snapshot: Snapshot, node: Fields, taint: Taint) -> tuple[str, Fix]:
     """Return what the taint waits for, and what to do about it."""
     name = facts.name(node)
-    here = [pod for pod in facts.agent_pods(snapshot) if facts.spec_of(pod).node_name == name]
+    here = facts.pods_by_node(snapshot).get(name, ())
     agents = [pod for pod in here if facts.is_own_agent(pod)]
     if not agents:
         command = f"kubectl get pods -A -o wide --field-selector=spec.nodeName={name}"
