@@ -14,7 +14,7 @@ from gpuscale.base.quantity import parse_quantity
 from gpuscale.lab.rehearse.mark import RehearsalMark
 from gpuscale.lab.rehearse.mirror import Mirror, hpa_figures
 from gpuscale.lab.rehearse.placing import placed
-from gpuscale.lab.rehearse.site import AddNode, CreateJob, RehearsalSite, RemoveNode
+from gpuscale.lab.rehearse.site import AddNode, CreateJob, OfferGpus, RehearsalSite, RemoveNode
 from gpuscale.lab.scenarios import find_setup
 from gpuscale.lab.sim.autoscaler import SyncFigures
 from gpuscale.lab.sim.document.document import summary
@@ -248,8 +248,9 @@ def test_an_hpas_figures_are_those_of_its_status(status, expected) -> None:
 
 
 def test_nodes_and_jobs_are_ordered_from_the_api_server(site) -> None:
-    (order,) = site.orders
+    order, use = site.orders
     assert isinstance(order, AddNode)
+    assert use == OfferGpus(order.name, order.machine)
     site.orders.clear()
     site.cluster.remove_node(node_of(site))
     site.control_plane.node_left(order.name)

@@ -103,6 +103,36 @@ def test_a_budget_is_kept_only_where_there_is_another_way() -> None:
     assert at(world, 63) == ["train", "web"]
 
 
+CLASS = """\
+apiVersion: scheduling.k8s.io/v1
+kind: PriorityClass
+metadata: {name: urgent}
+value: 1000
+"""
+
+
+@pytest.mark.parametrize(
+    ("more", "after"), [("", ["train", "web"]), ("preemptionPolicy: Never\n", ["web", "web"])]
+)
+def test_a_priority_class_gives_its_priority(more, after) -> None:
+    train = TRAIN.replace("priority: 100", "priorityClassName: urgent")
+    world = World(setup(WEB, CLASS + more, train), 0)
+    assert at(world, 63) == after
+
+
+def test_the_default_class_is_that_of_pods_that_name_none() -> None:
+    # The web pods have 1000 by it, and the Job's 100 stay below.
+    world = World(setup(WEB, CLASS + "globalDefault: true\n", TRAIN), 0)
+    assert at(world, 63) == ["web", "web"]
+
+
+def test_a_class_that_is_not_there_is_named() -> None:
+    train = TRAIN.replace("priority: 100", "priorityClassName: urgent")
+    with pytest.raises(ConfigError) as caught:
+        setup(WEB, train)
+    assert "found priorityClassName urgent in Job train" in str(caught.value)
+
+
 def test_a_gated_pod_waits_without_a_word() -> None:
     world = World(setup(WEB, TRAIN, nodes=2, more="schedulingGates: [{name: queue}],"), 0)
     assert at(world, 200) == ["web", "web"]

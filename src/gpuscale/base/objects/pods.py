@@ -118,6 +118,8 @@ class PodSpec:
     tolerations: tuple[Toleration, ...] = ()
     restart_policy: str = "Always"
     priority: int = 0
+    priority_class: str = ""
+    """`priorityClassName`, from which an API server makes the priority."""
     may_preempt: bool = True
     """`preemptionPolicy` is not Never."""
     scheduling_gates: tuple[str, ...] = ()
@@ -207,6 +209,7 @@ def read_pod_spec(fields: "Fields") -> PodSpec:
         tolerations=tuple(_toleration(item) for item in fields.items("tolerations")),
         restart_policy=fields.text("restartPolicy", "Always"),
         priority=fields.integer("priority", 0) or 0,
+        priority_class=fields.text("priorityClassName"),
         may_preempt=fields.text("preemptionPolicy") != "Never",
         scheduling_gates=tuple(
             item.text("name", required=True) for item in fields.items("schedulingGates")

@@ -33,6 +33,12 @@ from gpuscale.lab.sim.scenario import model as spec
 from gpuscale.lab.sim.scenario.hpa_changes import read_hpa_changes
 from gpuscale.lab.sim.scenario.instance_types import with_instance_types
 from gpuscale.lab.sim.scenario.node_pools import read_currency, read_pools
+from gpuscale.lab.sim.scenario.priorities import (
+    BUILT_IN,
+    is_priority_class,
+    prioritized,
+    read_priority_class,
+)
 from gpuscale.lab.sim.scenario.references import ReadFile, References
 from gpuscale.lab.sim.scenario.scaled import scaled_object_problems
 from gpuscale.lab.sim.scenario.setup import Setup
@@ -129,16 +135,24 @@ class _Resolver:
         self._instance_types = instance_types
         self._load_policy = load_policy
         self._manifests: list[Mapping[str, object]] = []
+        self._priorities = dict(BUILT_IN)
         self._scaled: list[tuple[ScaledObject, Document]] = []
 
     def setup(self) -> Setup:
         objects = self._objects()
         has_objects = not self._references.problems
-        deployments = tuple(o for o in objects if isinstance(o, Deployment))
-        jobs = {o.metadata.key: o for o in objects if isinstance(o, Job)}
+        priorities, references = self._priorities, self._references
+        deployments = tuple(
+            prioritized(o, priorities, references) for o in objects if isinstance(o, Deployment)
+        )
+        jobs = {
+            o.metadata.key: prioritized(o, priorities, references)
+            for o in objects
+            if isinstance(o, Job)
+        }
         hpas = tuple(o for o in objects if isinstance(o, HorizontalPodAutoscaler))
         scaled_objects = tuple(o for o in objects if isinstance(o, ScaledObject))
-        run, references = self._spec, self._references
+        run = self._spec
         adapter = references.text(run.rules, ("rules",))
         rules = references.parsed(adapter, load_rules)
         prometheus = references.text(run.recording_rules, ("recordingRules",))
@@ -228,6 +242,9 @@ class _Resolver:
                 continue
             try:
                 documents = load_documents(*text)
+                classes = [each for each in documents if is_priority_class(each)]
+                self._priorities.update(map(read_priority_class, classes))
+                documents = tuple(each for each in documents if each not in classes)
                 found = read_manifests(documents)
                 objects.extend(found)
                 self._scaled += [

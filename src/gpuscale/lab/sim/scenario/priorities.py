@@ -1,0 +1,72 @@
+"""PriorityClasses among a scenario's manifests, and the priorities that pods have by them.
+
+Source: kubernetes v1.37 plugin/pkg/admission/priority (admission.go), pkg/apis/scheduling (helpers.go).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from gpuscale.base.documents.documents import Document
+from gpuscale.base.objects.fields import Fields
+from gpuscale.base.objects.workloads import Deployment, Job
+from gpuscale.lab.sim.scenario.references import References
+
+_KIND = ("scheduling.k8s.io/v1", "PriorityClass")
+Item = TypeVar("Item", Deployment, Job)
+
+
+@dataclass(frozen=True, slots=True)
+class PriorityClass:
+    """A PriorityClass."""
+
+    value: int
+    may_preempt: bool = True
+    is_default: bool = False
+
+
+BUILT_IN: Mapping[str, PriorityClass] = {
+    "system-node-critical": PriorityClass(2_000_001_000),
+    "system-cluster-critical": PriorityClass(2_000_000_000),
+}
+
+
+def is_priority_class(document: Document) -> bool:
+    """Return whether a document of a manifest file is a PriorityClass."""
+    data = document.data
+    return isinstance(data, dict) and (data.get("apiVersion"), data.get("kind")) == _KIND
+
+
+def read_priority_class(document: Document) -> tuple[str, PriorityClass]:
+    """Return a PriorityClass's name, and the class.
+
+    Raises:
+        ConfigError: a field is wrong.
+    """
+    fields = Fields(document, document.data)
+    name = fields.child("metadata", required=True).text("name", required=True)
+    value = fields.integer("value", None)
+    if value is None or value > 1_000_000_000:
+        fields.note(("value",), "a number up to 1 000 000 000", found=str(value))
+    may_preempt = fields.text("preemptionPolicy") != "Never"
+    found = PriorityClass(value or 0, may_preempt, fields.boolean("globalDefault"))
+    fields.finish()
+    return name, found
+
+
+def prioritized(item: Item, classes: Mapping[str, PriorityClass], references: References) -> Item:
+    """Return a workload whose pods have the priority of their class; a class that is not there is a fault."""
+    spec = item.template.spec
+    chosen = classes.get(spec.priority_class)
+    if spec.priority_class and chosen is None:
+        kind, there = type(item).__name__, ", ".join(classes)
+        found = f"priorityClassName {spec.priority_class} in {kind} {item.metadata.name}"
+        expected = f"a PriorityClass of the manifests (there: {there})"
+        fix = "add the PriorityClass to the manifests; without it, no pod can be created"
+        references.note(("manifests",), expected, found=found, fix=fix)
+    if not spec.priority_class and not spec.priority:
+        chosen = next((each for each in classes.values() if each.is_default), None)
+    if chosen is None:
+        return item
+    spec = replace(spec, priority=chosen.value, may_preempt=spec.may_preempt and chosen.may_preempt)
+    return replace(item, template=replace(item.template, spec=spec))
