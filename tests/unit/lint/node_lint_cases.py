@@ -216,6 +216,8 @@ NODE_CASES = {
             a=pods("{limits: {nvidia.com/gpu: 1000m}}", kind="Job"),
             b=pods("{requests: {nvidia.com/gpu: 2}, limits: {nvidia.com/gpu: '2'}}", kind="Job"),
             c=pods("{limits: {nvidia.com/gpu: $GPUS}}", kind="Job"),
+            # The API server takes null for 0.
+            d=pods("{requests: {nvidia.com/gpu: }, limits: {nvidia.com/gpu: }}", kind="Job"),
         ),
     ),
     "refused-manifest/claims": (

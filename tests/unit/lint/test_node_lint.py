@@ -109,6 +109,11 @@ def test_shared_gpus_say_nothing_about_sizes() -> None:
     assert "maximum-above-pools" not in found(**files, c=sharing())
 
 
+def test_a_part_of_a_gpu_may_have_a_resource_by_a_node_overlay() -> None:
+    gpu = pods("{limits: {nvidia.com/gpu: 1}}")
+    assert "fits-no-pool" not in found(p=node_pool([types("g6f.4xlarge"), SOLD], LATE), w=gpu)
+
+
 def lint_scenario(folder, more="", gpus=1, instance_types=None):
     (folder / "s.yaml").write_text(SCENARIO.replace("MORE", more))
     (folder / "web.yaml").write_text(pods(f"{{limits: {{nvidia.com/gpu: {gpus}}}}}"))

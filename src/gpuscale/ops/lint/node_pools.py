@@ -14,6 +14,7 @@ from gpuscale.base.objects.selectors import Operator, Requirement, selector_of_e
 from gpuscale.base.quantity import Quantity, parse_quantity
 from gpuscale.hpa.cluster.catalogue import ListedType, built_in
 from gpuscale.hpa.cluster.scheduling import untolerated
+from gpuscale.hpa.cluster.verdicts import PoolLabels
 from gpuscale.ops.lint.gpu_pods import GpuPods
 from gpuscale.ops.lint.parts import Part, whole_document
 
@@ -39,12 +40,6 @@ _GPU_KEYS = (
     "karpenter.azure.com/sku-gpu-manufacturer",
     "karpenter.k8s.gcp/instance-gpu-name",
 )
-_OF_CLOUDS = (
-    *("kubernetes.io", "k8s.io", "karpenter.sh", "karpenter.k8s.aws", "eks.amazonaws.com"),
-    *("karpenter.azure.com", "kubernetes.azure.com", "karpenter.k8s.gcp", "cloud.google.com"),
-    *("k8s.aws", "amazonaws.com", "alibabacloud.com", "oraclecloud.com"),
-)
-"""Domains whose labels a new node may have by itself; a name below one counts too."""
 _AFTER_BOOT = re.compile(
     r"nvidia\.com/(gpu\.(product|count|memory|family|machine|compute\..+|replicas|sharing-strategy|mode|present)"
     r"|cuda\..+|gfd\..+|mig.+|mps\..+|vgpu\..+)|amd\.com/gpu\..+|feature\.node\.kubernetes\.io/.+"
@@ -155,21 +150,29 @@ class Pool:
 
         Labels that a cloud sets count as unknown and contradict nothing.
         """
-        key = wanted.key
-        if key == NODE_POOL_LABEL:
-            return self.kind != NODE_POOL or not wanted.matches({key: self.name})
-        if key in self.labels:
-            return not wanted.matches(self.labels)
-        own = [each for each, _ in self.requirements if each.key == key]
-        for each in own:
-            if each.operator is Operator.IN:
-                return not any(wanted.matches({key: value}) for value in each.values)
-        is_set_by_aks = self.cloud == "azure" and key == "accelerator"
-        if own or is_set_by_aks or _is_of_a_cloud(key):
-            return False
+        key, labels = wanted.key, self._labels
+        if key.startswith("karpenter.") and self.kind != NODE_POOL:
+            return True
+        if key in labels.fixed:
+            return not wanted.matches(labels.fixed)
         if wanted.operator in (Operator.NOT_IN, Operator.NOT_EQUALS, Operator.DOES_NOT_EXIST):
             return False
-        return None
+        if key not in labels.requirements:
+            if is_known_after_boot(key):
+                return None
+            if self.cloud == "azure" and key == "accelerator":  # set by AKS
+                return False
+        if labels.only(key) == ():
+            return None
+        return bool(wanted.values) and not any(labels.may_have(key, each) for each in wanted.values)
+
+    @cached_property
+    def _labels(self) -> PoolLabels:
+        own = {NODE_POOL_LABEL: self.name} if self.kind == NODE_POOL else {}
+        requirements: dict[str, list[tuple[str, tuple[str, ...]]]] = {}
+        for each, part in self.requirements:
+            requirements.setdefault(each.key, []).append((part.text("operator"), each.values))
+        return PoolLabels({**self.labels, **own}, requirements)
 
     def _largest_type(self) -> int | None:
         if not self.types:
@@ -338,13 +341,6 @@ def _allowed(
 def is_known_after_boot(key: str) -> bool:
     """Return whether a label is written by GPU Feature Discovery or NFD, once a node runs."""
     return _AFTER_BOOT.fullmatch(key) is not None
-
-
-def _is_of_a_cloud(key: str) -> bool:
-    domain = key.rpartition("/")[0]
-    return not is_known_after_boot(key) and any(
-        domain == each or domain.endswith(f".{each}") for each in _OF_CLOUDS
-    )
 
 
 def _texts(data: Mapping[str, object]) -> dict[str, str]:

@@ -182,8 +182,8 @@ def _unseen(inputs: Inputs) -> Iterator[LintFinding]:
 
 
 def _is_placeholder(value: object) -> bool:
-    """Return whether a value is to be filled in by another tool: `$GPUS`, `{GPUS}`, `NUM_GPUS`."""
-    if isinstance(value, dict):
+    """Return whether a value is to be filled in by another tool: `$GPUS`, `{GPUS}`, `NUM_GPUS`, nothing."""
+    if value is None or isinstance(value, dict):
         return True
     return isinstance(value, str) and _PLACEHOLDER.search(value) is not None
 

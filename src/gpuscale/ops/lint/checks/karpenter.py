@@ -246,7 +246,7 @@ def _node_class(node_class: Part) -> Iterator[LintFinding]:
     terms = list(spec.items("amiSelectorTerms"))
     aliases = [each for each in terms if each.at("alias").data is not None]
     if not aliases and terms and spec.at("amiFamily").data is None:
-        yield _refused(spec, "amiFamily, where no term has an alias", found="none")
+        yield _refused(spec, "one where no term has an alias", found="no amiFamily")
     for each in aliases:
         if len(terms) > 1:
             yield _refused(each.at("alias"), "no other terms beside an alias")
