@@ -58,7 +58,8 @@ def judged(requests: Iterable[NodeRequest]) -> list[Answer]:
     assert not done.returncode, done.stderr[-2000:]
     answers = [json.loads(line) for line in done.stdout.splitlines()]
     for answer in answers:
-        assert not answer["failed"], answer["failed"]
+        # A pool that is beyond its limits already gets no replacement.
+        assert not answer["failed"] or "exceeds limit" in answer["failed"], answer["failed"]
         answer["claims"] = sorted(map(_bare, answer["claims"]), key=repr)
         answer["errors"] = {
             pod: text.replace(_NODE_CLASS, "") for pod, text in answer["errors"].items()
@@ -117,12 +118,12 @@ def _command(request: NodeRequest) -> tuple[Command | None, dict[str, str]]:
         if found is None:
             continue
         if name == "drift":
-            return found, site.why_not
+            return None if site.exceeds_limits(found) else found, {}
         now_ms += 15_000
         site = site_of(replace(request, now_ms=now_ms))
         found = site.still_valid(found)
         if found is not None:
-            return found, {}
+            return None if site.exceeds_limits(found) else found, {}
     return None, site.why_not
 
 

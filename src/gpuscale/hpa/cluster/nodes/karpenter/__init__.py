@@ -13,5 +13,4 @@ otherwise than there:
   here the name, or who came first, decides.
 - A search over single nodes ends after so many pods instead of after 3 minutes.
 - An empty look is not remembered until something changes; it is repeated every 10 s.
-- Limits that a pool's nodes already exceed do not stop a replacement from being created.
 """

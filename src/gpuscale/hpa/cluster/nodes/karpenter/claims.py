@@ -147,6 +147,7 @@ class ClaimState:
     shapes: tuple[Shape, ...]
     requests: Mapping[str, int] = field(default_factory=dict)
     after: dict[Ask, "ClaimState | None"] = field(default_factory=dict)
+    _offers: tuple[tuple[str, ...], tuple[Offering, ...]] | None = None
 
     def with_pod(self, ask: Ask) -> "ClaimState | None":
         """Return the claim with one pod more; None where it can't hold it."""
@@ -183,6 +184,29 @@ class ClaimState:
             str(requirements[key]) for key in sorted(requirements) if key != HOSTNAME
         )
         return f"{_reason(judged)}, requirements={listed}, resources={_resources(ask)}"
+
+    def offers(self) -> tuple[tuple[str, ...], tuple[Offering, ...]]:
+        """Return the names of types and the offerings to ask for, the cheapest first.
+
+        They are of the first kind of capacity that the claim allows and some type is sold as.
+        """
+        if self._offers is None:
+            choices = [
+                (each.price, shape.name, each.offering)
+                for shape in self.cheapest_first()
+                for each in shape.choices(self.requirements)
+            ]
+            kinds = {offering.capacity_type for _, _, offering in choices}
+            kind = next((each for each in CAPACITY_TYPES if each in kinds), "")
+            chosen = sorted(
+                (each for each in choices if each[2].capacity_type in {kind, ""}),
+                key=lambda each: each[0],
+            )
+            self._offers = (
+                tuple(dict.fromkeys(name for _, name, _ in chosen)),
+                tuple(dict.fromkeys(offering for _, _, offering in chosen)),
+            )
+        return self._offers
 
     def cheapest_first(self) -> tuple[Shape, ...]:
         """Return its types by the lowest price that agrees with it."""

@@ -210,23 +210,23 @@ class Site:
 
     def allowed(self, reason: str) -> dict[str, int]:
         """Return how many nodes of each pool may be disrupted now for a reason."""
-        totals: dict[str, int] = dict(self._disrupting)
-        for each in self.snapshot.nodes:
-            if each.initialized:
-                totals[each.node.pool] = totals.get(each.node.pool, 0) + 1
-        unready: dict[str, int] = {}
-        for each in self.snapshot.nodes:
-            if each.initialized and not each.node.state.node.ready:
-                unready[each.node.pool] = unready.get(each.node.pool, 0) + 1
+        totals, disrupting = self._counts
+        now_ms = self._request.now_ms
         return {
             name: max(
                 0,
-                _allowed(pool.disruption.budgets, totals.get(name, 0), reason, self._request.now_ms)
-                - self._disrupting.get(name, 0)
-                - unready.get(name, 0),
+                _allowed(pool.disruption.budgets, totals[name], reason, now_ms) - disrupting[name],
             )
             for name, pool in self.snapshot.pools.items()
         }
+
+    @cached_property
+    def _counts(self) -> tuple[Counter[str], Counter[str]]:
+        """How many initialized nodes each pool has, and how many of them go or are not Ready."""
+        there = [each.node for each in self.snapshot.nodes if each.initialized]
+        totals = self._disrupting + Counter(node.pool for node in there)
+        unready = Counter(node.pool for node in there if not node.state.node.ready)
+        return totals, self._disrupting + unready
 
     def empty(self) -> list[Candidate]:
         """Return the candidates that no pod would be missed on, where they may be consolidated."""
@@ -461,6 +461,12 @@ class Site:
             return False
         return (saving / money) / (cost / disruption) >= _THRESHOLD
 
+    def exceeds_limits(self, command: Command) -> bool:
+        """Return whether a replacement can't be created, since its pool is beyond its limits already."""
+        return any(
+            each.template.pool.name in self.snapshot.overfull for each in command.replacements
+        )
+
     def still_valid(self, command: Command) -> Command | None:
         """Return the command as it holds some time later; None where it does not."""
         names = set(command.names)
@@ -515,7 +521,7 @@ def site_of(
         active,
         lambda kind, offering: (kind, offering) in sold_out,
         rests,
-        Counter(node.pool for node in losing),
+        losing,
     )
     return Site(request, snapshot, losing, nominated, spot_to_spot=spot_to_spot)
 
@@ -541,18 +547,19 @@ def drifted(node: PoolNode, pool: NodePool) -> bool:
 
 def is_reschedulable(pod: Pod) -> bool:
     """Return whether a pod goes elsewhere once its node is gone."""
-    return _is_active(pod) and _owner(pod) not in {"DaemonSet", "Node"}
+    return _is_active(pod) and _owner(pod) not in ("DaemonSet", "Node")
 
 
 def eviction_cost(pod: Pod) -> float:
     """Return what evicting a pod counts for, 1 as a rule."""
     cost = 1.0
     annotations = pod.metadata.annotations
-    if annotations:
-        for key in _COSTS:
-            if key in annotations:
-                cost += _int32(annotations[key]) / 2**27
-                break
+    if not annotations and not pod.spec.priority:
+        return cost
+    for key in _COSTS:
+        if key in annotations:
+            cost += _int32(annotations[key]) / 2**27
+            break
     return max(-10.0, min(10.0, cost + pod.spec.priority / 2**25))
 
 
@@ -565,7 +572,8 @@ def _int32(text: str) -> int:
 
 
 def _is_active(pod: Pod) -> bool:
-    ended = pod.status.phase in {PodPhase.SUCCEEDED, PodPhase.FAILED}
+    phase = pod.status.phase  # by identity: a hash of an enum's member is slow
+    ended = phase is PodPhase.SUCCEEDED or phase is PodPhase.FAILED
     return not ended and pod.metadata.deletion_ms is None
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from gpuscale.base.objects.pods import Pod
-from gpuscale.hpa.cluster.nodes.karpenter.claims import CAPACITY_TYPES, ClaimState
+from gpuscale.hpa.cluster.nodes.karpenter.claims import ClaimState
 from gpuscale.hpa.cluster.nodes.karpenter.disrupting import (
     DISRUPTED,
     DRIFTED,
@@ -53,11 +53,11 @@ _NOMINATED_MS = 2 * BATCH_MAX_MS
 
 @dataclass(slots=True, eq=False)
 class _Purchase:
-    """A node that was asked for and has not been seen yet."""
+    """A replacement that was asked for and has not been seen yet."""
 
     pool: str
-    types: frozenset[str]
-    command: "_Running | None" = None
+    types: tuple[str, ...]
+    command: "_Running"
 
 
 @dataclass(slots=True, eq=False)
@@ -92,7 +92,7 @@ class Karpenter:
         self._batch_ms: tuple[int, int] | None = None
         """First and last trigger of the open batch."""
         self._triggered_ms: dict[str, int] = {}
-        """Pod, or node whose pods need another, to when it last opened or prolonged a batch."""
+        """A pod that wants a node to when it last opened or prolonged a batch."""
         self._poll_ms: int | None = None
         self._validating: tuple[Command, int, int] | None = None
         """A command, when it is looked at again, and the place of its method."""
@@ -113,8 +113,10 @@ class Karpenter:
         """Return the nodes to buy and to remove now, and when to ask again."""
         now_ms = request.now_ms
         self._notice(request)
-        gone = [*self._finish(request), *self._overdue(request)]
+        overdue, expiry_ms = self._overdue(request)
+        gone = [*self._finish(request), *overdue]
         marked = {name for each in self._running for name in each.command.names} | self._removed
+        marked.update(name for name, _ in gone)
         site = site_of(
             request,
             marked=marked,
@@ -136,11 +138,11 @@ class Karpenter:
             # Until the nodes that were just asked for are known, nothing is disrupted.
             self._poll_ms = max(self._poll_ms, now_ms + 1000)
         elif (command := self._disrupt(site, now_ms)) is not None:
-            new, removed = self._carry_out(command, sizes, now_ms)
+            new, removed = self._carry_out(site, command, sizes, now_ms)
             gone += removed
         next_ms = self._validating[1] if self._validating is not None else self._poll_ms
-        times = [next_ms, *self._expiries(request), *([] if waiting_ms is None else [waiting_ms])]
-        again = self._look_again(min(times), now_ms)
+        times = (next_ms, expiry_ms, waiting_ms)
+        again = self._look_again(min(each for each in times if each is not None), now_ms)
         return [*new, *self._removals(gone, request, sizes), *told, *again]
 
     def _notice(self, request: NodeRequest) -> None:
@@ -155,8 +157,7 @@ class Karpenter:
                 self._settle(node)
         for purchase in self._purchases:
             # What was asked for is there at the next scan, on its way, or was not to be had.
-            if purchase.command is not None:
-                purchase.command.failed = True
+            purchase.command.failed = True
         self._purchases = []
         self._known = names
         self._removed &= names
@@ -181,13 +182,14 @@ class Karpenter:
         for purchase in self._purchases:
             if purchase.pool == node.pool and node.instance_type in purchase.types:
                 self._purchases.remove(purchase)
-                if purchase.command is not None:
-                    purchase.command.missing -= 1
-                    purchase.command.replacements.add(node.state.name)
+                purchase.command.missing -= 1
+                purchase.command.replacements.add(node.state.name)
                 return
 
     def _finish(self, request: NodeRequest) -> list[tuple[str, str]]:
         """Return the nodes whose replacements are initialized; give up commands that failed."""
+        if not self._running:
+            return []
         ready = {node.state.name for node in request.nodes if node.ready}
         gone: list[tuple[str, str]] = []
         kept: list[_Running] = []
@@ -206,6 +208,8 @@ class Karpenter:
         self, gone: Iterable[tuple[str, str]], request: NodeRequest, sizes: Counter[str]
     ) -> list[Action]:
         """Return the removals of those nodes that are still there, each once."""
+        if not gone:
+            return []
         staying = {node.state.name: node.pool for node in request.nodes if not node.leaving}
         actions: list[Action] = []
         for name, reason in gone:
@@ -219,32 +223,24 @@ class Karpenter:
                 sizes[pool] -= 1
         return actions
 
-    def _overdue(self, request: NodeRequest) -> list[tuple[str, str]]:
-        """Return the nodes that expired, whatever stands against it, and those that never joined."""
-        pools = {pool.name: pool for pool in request.pools}
-        gone: list[tuple[str, str]] = []
-        for node in request.nodes:
-            pool = pools.get(node.pool)
-            if pool is None:
-                continue
-            after_ms, age_ms = pool.disruption.expire_after_ms, request.now_ms - node.ordered_ms
-            if after_ms is not None and age_ms >= after_ms:
-                gone.append((node.state.name, "Expired"))
-            elif node.joined_ms is None and not node.ready and age_ms >= REGISTRATION_MS:
-                gone.append((node.state.name, "Registration timeout"))
-        return gone
+    def _overdue(self, request: NodeRequest) -> tuple[list[tuple[str, str]], int | None]:
+        """Return the nodes that expired, whatever stands against it, and those that never joined.
 
-    def _expiries(self, request: NodeRequest) -> list[int]:
-        """Return when the next node expires."""
+        And when the next one expires.
+        """
         after = {pool.name: pool.disruption.expire_after_ms for pool in request.pools}
-        times = [
-            node.ordered_ms + lifetime_ms
-            for node in request.nodes
-            if (lifetime_ms := after.get(node.pool)) is not None
-            and node.state.name not in self._removed
-            and node.ordered_ms + lifetime_ms > request.now_ms
-        ]
-        return [min(times)] if times else []
+        gone: list[tuple[str, str]] = []
+        now_ms, next_ms = request.now_ms, None
+        for node in request.nodes:
+            after_ms, ordered_ms = after.get(node.pool), node.ordered_ms
+            if after_ms is not None:
+                if ordered_ms + after_ms <= now_ms:
+                    gone.append((node.state.name, "Expired"))
+                elif next_ms is None or ordered_ms + after_ms < next_ms:
+                    next_ms = ordered_ms + after_ms
+            if node.joined_ms is None and not node.ready and now_ms - ordered_ms >= REGISTRATION_MS:
+                gone.append((node.state.name, "Registration timeout"))
+        return gone, next_ms
 
     def _close_batch(self, request: NodeRequest, site: Site) -> int | None:
         """Return when the open batch closes; None where no pod waits."""
@@ -279,18 +275,9 @@ class Karpenter:
     ) -> ScaleUp:
         """Ask for one node: any of the claim's types, of the first kind of capacity that it allows."""
         pool = claim.template.pool.name
-        choices = [
-            (each.price, shape.name, each.offering)
-            for shape in claim.cheapest_first()
-            for each in shape.choices(claim.requirements)
-        ]
-        kinds = {offering.capacity_type or CAPACITY_TYPES[-1] for _, _, offering in choices}
-        kind = next(each for each in CAPACITY_TYPES if each in kinds)
-        chosen = [each for each in choices if (each[2].capacity_type or CAPACITY_TYPES[-1]) == kind]
-        chosen.sort(key=lambda each: each[0])
-        types = tuple(dict.fromkeys(name for _, name, _ in chosen))
-        offerings = tuple(dict.fromkeys(offering for _, _, offering in chosen))
-        self._purchases.append(_Purchase(pool, frozenset(types), command))
+        types, offerings = claim.offers()
+        if command is not None:
+            self._purchases.append(_Purchase(pool, types, command))
         keys = tuple(pod.metadata.key for pod in pods)
         sizes[pool] += 1
         replaced = tuple(command.command.names) if command is not None else ()
@@ -326,7 +313,7 @@ class Karpenter:
         return None
 
     def _carry_out(
-        self, command: Command, sizes: Counter[str], now_ms: int
+        self, site: Site, command: Command, sizes: Counter[str], now_ms: int
     ) -> tuple[list[ScaleUp], list[tuple[str, str]]]:
         """Return what to buy for a command, and the nodes that can go without waiting for that."""
         self._poll_ms = now_ms + _AT_ONCE_MS
@@ -334,9 +321,8 @@ class Karpenter:
             self._nominated_ms[name] = now_ms + _NOMINATED_MS
         if not command.replacements:
             return [], [(name, command.reason) for name in command.names]
-        if not all(
-            any(shape.choices(claim.requirements) for shape in claim.shapes)
-            for claim in command.replacements
+        if site.exceeds_limits(command) or not all(
+            each.offers()[0] for each in command.replacements
         ):
             # Karpenter asks for spot capacity where both kinds will do, also of types that have none.
             self._poll_ms = now_ms + POLL_MS
