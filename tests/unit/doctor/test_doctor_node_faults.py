@@ -102,6 +102,18 @@ def test_what_was_said_before_the_node_was_asked_for_does_not_count():
     assert found.keys() == {"node-on-its-way"}
 
 
+def test_a_refusal_of_the_cloud_before_the_machine_that_came_does_not_count():
+    refused_before = {
+        "claim-events": [
+            event("no stock", "h100-aaaaa", "NodeClaim", "InsufficientCapacityError", age_s=60)
+        ]
+    }
+    assert "node-claim-failed" in roots(**world(pool(), **refused_before))
+    asked = claim(true("Launched"), age_s=5)
+    found = roots(**world(pool(), nodeclaims=[asked], **refused_before))
+    assert found.keys() == {"node-on-its-way"}
+
+
 def test_a_taint_of_the_pool_is_named_without_a_word_of_karpenter():
     found = roots(**world(pool(taints=[TAINT])))["node-pool-refuses"]
     assert "does not tolerate the taint nvidia.com/gpu=true:NoSchedule" in found.what
@@ -172,6 +184,18 @@ def test_a_workload_that_is_set_active_again_is_tried_again():
 
 
 # Cluster Autoscaler
+
+
+def test_a_full_group_without_gpus_is_not_the_one_that_is_meant():
+    """AKS calls the scale set of a pool aks-POOL-NUMBER-vmss."""
+    status = FULL_GROUP.replace("gpus-a", "aks-system-12345678-vmss")
+    plain = node("cpu-1", 0, 0, labels={"kubernetes.azure.com/agentpool": "system"})
+    said = ("1 max node group size reached", f"1 Insufficient {GPU}")
+    found = roots(**autoscaled(*said, status=status, nodes=[plain]))
+    assert found.keys() == {"template-without-gpu"}
+    with_gpus = node(labels={**ON_GPUS, "kubernetes.azure.com/agentpool": "system"})
+    found = roots(**autoscaled(*said, status=status, nodes=[with_gpus]))
+    assert "aks-system-12345678-vmss (3 of 3)" in found["node-group-at-max"].what
 
 
 def test_a_pod_larger_than_the_nodes_of_a_pool_is_no_fault_of_its_template():

@@ -138,28 +138,33 @@ class FailedClaim:
     reason: str
     """Of the event; empty if the claim itself says it."""
     message: str
+    at_ms: int
 
 
 @once
 def failed_claims(snapshot: Snapshot) -> Mapping[str, FailedClaim]:
-    """Return the last refusal of the cloud, by NodePool."""
+    """Return the last refusal of the cloud, by NodePool, unless a machine was started since."""
     claims = {facts.name(each): each for each in snapshot.all("nodeclaims")}
     failures: dict[str, FailedClaim] = {}
     for event in sorted(snapshot.all("claim-events"), key=_at_ms):
         is_recent = snapshot.now_ms - _at_ms(event) <= RECENT_MS
         if is_recent and event.text("reason") in _LAUNCH_FAILURES:
             name = event.child("involvedObject").text("name")
-            failures[name] = FailedClaim(name, event.text("reason"), event.text("message"))
+            failures[name] = FailedClaim(
+                name, event.text("reason"), event.text("message"), _at_ms(event)
+            )
     for name, claim in claims.items():
         if facts.condition(claim, "Launched") == "False":
             said = next(false_conditions(claim), "")
-            failures.setdefault(name, FailedClaim(name, "", said))
+            failures.setdefault(name, FailedClaim(name, "", said, snapshot.now_ms))
     found = {}
     for name, failure in failures.items():
         claimed = facts.labels(claims[name]).get(facts.NODE_POOL, "") if name in claims else ""
         # A failed NodeClaim is deleted; what remains is its name, made of its pool's and five
         # letters.
-        found[claimed or name.rpartition("-")[0]] = failure
+        pool = claimed or name.rpartition("-")[0]
+        if all(each.since_ms < failure.at_ms for each in _coming(snapshot).get(pool, ())):
+            found[pool] = failure
     return found
 
 
@@ -312,7 +317,7 @@ def _last_words(snapshot: Snapshot) -> Mapping[str, tuple[str, int]]:
     """Return Cluster Autoscaler's last message about each pod, and its time."""
     found: dict[str, tuple[str, int]] = {}
     for plural in ("scale-ups", "events"):
-        for pod, said, at_ms in _by_pod(snapshot, plural):
+        for pod, said, at_ms in recent_by_pod(snapshot, plural):
             if pod not in found or at_ms >= found[pod][1]:
                 found[pod] = (said, at_ms)
     return found
@@ -326,7 +331,7 @@ def karpenters_words(snapshot: Snapshot) -> Mapping[str, tuple[Reason, ...]]:
     }
     found: dict[str, tuple[Reason, ...]] = {}
     read: dict[str, tuple[Reason, ...]] = {}  # of pods that ask the same, it says the same
-    for pod, said, at_ms in _by_pod(snapshot, "scheduling-events"):
+    for pod, said, at_ms in recent_by_pod(snapshot, "scheduling-events"):
         if said not in read:
             read[said] = karpenters_reasons(said)
         # What a pool could not give it may have asked for since.
@@ -336,7 +341,7 @@ def karpenters_words(snapshot: Snapshot) -> Mapping[str, tuple[Reason, ...]]:
     return found
 
 
-def _by_pod(snapshot: Snapshot, plural: str) -> Iterator[tuple[str, str, int]]:
+def recent_by_pod(snapshot: Snapshot, plural: str) -> Iterator[tuple[str, str, int]]:
     """Yield the pod, message and time of recent events, newest last; autoscalers repeat what still holds."""
     for event in sorted(snapshot.all(plural), key=_at_ms):
         if snapshot.now_ms - _at_ms(event) <= RECENT_MS or not _at_ms(event):

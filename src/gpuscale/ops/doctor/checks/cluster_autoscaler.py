@@ -96,6 +96,10 @@ _CLUSTER_FLAGS = {
 }
 _FIRST_BACKOFF_MS, _LONGEST_BACKOFF_MS = 300_000, 1_800_000
 _AWS_PLACEHOLDER = "placeholder-cannot-be-fulfilled"
+_POOL_KEYS = (
+    *("eks.amazonaws.com/nodegroup", "alpha.eksctl.io/nodegroup-name", "agentpool"),
+    *("kubernetes.azure.com/agentpool", "cloud.google.com/gke-nodepool"),
+)
 _SAYS = {
     Why.ZONE: "Its volume is bound to a zone: add a node group in that zone alone, or move the volume.",
     Why.TAINT: POOL_TAINT_NOT_TOLERATED.fix,
@@ -138,8 +142,7 @@ def _refused(
             f"{facts.full_name(pod)}: {facts.why_waiting(pod)}; {_PRIORITY_FLAG}",
             Fix(f"Give it a PriorityClass of {cutoff} or more.", "kubectl get priorityclasses"),
         )
-    elif Why.AT_MAX in by_why:
-        full = [each for each in node_groups(snapshot) if each.is_full]
+    elif Why.AT_MAX in by_why and (full := _full_groups(snapshot)) is not None:
         named = ", ".join(f"{each.name} ({each.target} of {each.most})" for each in full)
         yield NODE_GROUP_AT_MAX.found(
             where,
@@ -181,6 +184,28 @@ def _refused(
                 f"pod {facts.full_name(pod)}: {facts.why_waiting(pod)}",
                 Fix(say or NODE_GROUP_REFUSES.fix, _STATUS),
             )
+
+
+@once
+def _full_groups(snapshot: Snapshot) -> Sequence[NodeGroupStatus] | None:
+    """Return the groups at their maximum that may have GPUs; None if all that are full have none.
+
+    A group is known by its nodes: the label of their pool is a part of the group's name.
+    """
+    has_gpus: dict[str, bool] = {}
+    for node in snapshot.all("nodes"):
+        for key in _POOL_KEYS:
+            if (pool := facts.labels(node).get(key, "")) != "":
+                is_gpu = facts.name(node) in facts.gpu_node_names(snapshot)
+                has_gpus[pool] = has_gpus.get(pool, False) or is_gpu
+    without = [f"-{pool}-" for pool, has in has_gpus.items() if not has]
+    full = [each for each in node_groups(snapshot) if each.is_full]
+    meant = [
+        each
+        for each in full
+        if not any(pool in f"-{each.name.rpartition('/')[2]}-" for pool in without)
+    ]
+    return None if full and not meant else meant
 
 
 def _has_smaller(snapshot: Snapshot, resource: str, pod: Fields) -> bool:

@@ -38,7 +38,7 @@ from gpuscale.ops.doctor.checks.workload_subjects import Key, about, pods_by_sub
 from gpuscale.ops.doctor.choices import NodeChoice, by_first_taint, chosen, past_first
 from gpuscale.ops.doctor.facts import once
 from gpuscale.ops.doctor.judges import WORKLOAD, ClusterFinding
-from gpuscale.ops.doctor.node_pools import adds_nodes, karpenters_words, may_come
+from gpuscale.ops.doctor.node_pools import adds_nodes, karpenters_words, may_come, recent_by_pod
 from gpuscale.ops.doctor.snapshot import Snapshot
 
 PLACEMENT_CHECKS = Checks(WORKLOAD, including=(HELD_CHECKS, GROUP_CHECKS))
@@ -594,10 +594,7 @@ def _no_node_yet(snapshot: Snapshot, first: Fields, count: int, _key: Key, pod: 
 @once
 def _hamis_words(snapshot: Snapshot) -> Mapping[str, str]:
     """Return why HAMi's scheduler finds no GPU, by pod as `namespace/name`."""
-    return {
-        facts.full_name(facts.service_fields(event.child("involvedObject"))): event.text("message")
-        for event in snapshot.all("filtering-events")
-    }
+    return {pod: said for pod, said, _ in recent_by_pod(snapshot, "filtering-events")}
 
 
 def _other(snapshot: Snapshot, free: int, key: Key, pod: Fields) -> Cause | None:
