@@ -23,6 +23,7 @@ from gpuscale.hpa.cluster.verdicts import (
     PoolLabels,
     Reason,
     Verdict,
+    Why,
     cluster_autoscalers_reasons,
     judge,
     karpenters_reasons,
@@ -34,6 +35,8 @@ from gpuscale.ops.doctor.snapshot import Snapshot
 
 MAX_WAIT_MS = 900_000
 """Cluster Autoscaler's --max-node-provision-time; an A100 node on AKS takes about 14 minutes."""
+PRIORITY_FLAG = "--expendable-pods-priority-cutoff"
+_DEFAULT_CUTOFF = -10
 RECENT_MS = 900_000
 """How long what an autoscaler or a cloud said counts."""
 _GROUP_FAILURE = re.compile(
@@ -214,8 +217,20 @@ def verdict_of(snapshot: Snapshot, pod: Fields) -> Verdict:
     verdict = verdict_for(snapshot, DistinctSpec.of(spec), karpenters_words(snapshot).get(name, ()))
     if verdict.pools or not snapshot.all("autoscaler-status"):
         return verdict
+    if spec.priority < priority_cutoff(snapshot) and not facts.is_gated(pod):
+        return judge(spec, (), (Reason(Why.PRIORITY),))
     refused = refusals(snapshot).get(name)
     return Verdict(Outlook.EXPECTED) if refused is None else judge(spec, (), refused)
+
+
+@once
+def priority_cutoff(snapshot: Snapshot) -> int:
+    """Return the priority below which Cluster Autoscaler adds no nodes; of a managed one, the default."""
+    for body in snapshot.all("deployments"):
+        text = facts.flags_of(body).get(PRIORITY_FLAG, "")
+        if text.lstrip("-").isdecimal():
+            return int(text)
+    return _DEFAULT_CUTOFF
 
 
 @dataclass(frozen=True, slots=True)

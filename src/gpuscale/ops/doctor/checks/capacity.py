@@ -141,7 +141,7 @@ def _waiting(snapshot: Snapshot) -> Iterator[ClusterFinding]:
     if long:
         verdict = verdict_of(snapshot, long[0])
         pools = ", ".join(verdict.pools)
-        named = f"; {verdict.outlook.value}, by what is known"
+        named = f"; by what is known, {verdict.outlook.value}"
         named += f"; NodePools that may take it: {pools}" if pools else ""
         yield PODS_WAIT_LONG.found(
             f"pod/{facts.full_name(long[0])}",

@@ -21,9 +21,11 @@ from gpuscale.ops.doctor.checks.workload_subjects import Key, about, key_of, sub
 from gpuscale.ops.doctor.facts import once
 from gpuscale.ops.doctor.judges import CAPACITY, ClusterFinding
 from gpuscale.ops.doctor.node_pools import (
+    PRIORITY_FLAG,
     NodeGroupStatus,
     group_failures,
     node_groups,
+    priority_cutoff,
     refusals,
     verdict_of,
 )
@@ -86,9 +88,7 @@ AUTOSCALER_STOPPED = CLUSTER_AUTOSCALER_CHECKS.add(
 _MAX_STATUS_AGE_MS = 600_000
 """Cluster Autoscaler writes with every turn, and by its --max-inactivity counts as dead after 10 minutes."""
 _UPDATED = "cluster-autoscaler.kubernetes.io/last-updated"
-_STATUS = "kubectl get configmap -n kube-system cluster-autoscaler-status -o yaml"
-_PRIORITY_FLAG = "--expendable-pods-priority-cutoff"
-_DEFAULT_CUTOFF = -10
+STATUS_COMMAND = "kubectl get configmap -n kube-system cluster-autoscaler-status -o yaml"
 _CLUSTER_FLAGS = {
     "nodes": "--max-nodes-total",
     "cpu": "--cores-total",
@@ -133,13 +133,13 @@ def _refused(
     by_why = {each.why: each for each in reversed(said)}
     where = f"pod/{facts.full_name(pod)}"
     evidence = ", ".join(each.text for each in said)
-    if is_expendable(snapshot, pod):
-        cutoff = _cutoff(snapshot)
+    if any(each.why is Why.PRIORITY for each in verdict_of(snapshot, pod).reasons):
+        cutoff = priority_cutoff(snapshot)
         yield PRIORITY_TOO_LOW.found(
             about(key),
             f"Its priority is {pod.child('spec').integer('priority')}, and Cluster Autoscaler adds no nodes "
             f"for pods below {cutoff}.",
-            f"{facts.full_name(pod)}: {facts.why_waiting(pod)}; {_PRIORITY_FLAG}",
+            f"{facts.full_name(pod)}: {facts.why_waiting(pod)}; {PRIORITY_FLAG}",
             Fix(f"Give it a PriorityClass of {cutoff} or more.", "kubectl get priorityclasses"),
         )
     elif Why.AT_MAX in by_why and (full := _full_groups(snapshot)) is not None:
@@ -149,7 +149,7 @@ def _refused(
             f"Cluster Autoscaler adds no node for it: {named or 'the node group that fits'} is at its "
             "maximum.",
             evidence,
-            Fix(NODE_GROUP_AT_MAX.fix, _STATUS),
+            Fix(NODE_GROUP_AT_MAX.fix, STATUS_COMMAND),
         )
     elif (limit := by_why.get(Why.CLUSTER_LIMIT)) is not None:
         flags = " and ".join(_CLUSTER_FLAGS.get(each, each) for each in limit.key.split(", "))
@@ -157,7 +157,7 @@ def _refused(
             where,
             f"Cluster Autoscaler adds no node for it: the cluster has as much {limit.key} as it may add.",
             evidence,
-            Fix(f"Raise {flags} of the autoscaler, or lower maxReplicas.", _STATUS),
+            Fix(f"Raise {flags} of the autoscaler, or lower maxReplicas.", STATUS_COMMAND),
         )
     elif Why.BACKOFF not in by_why:
         taint = by_why.get(Why.TAINT)
@@ -182,7 +182,7 @@ def _refused(
                 about(key),
                 f"Cluster Autoscaler adds no node for it: {evidence}.",
                 f"pod {facts.full_name(pod)}: {facts.why_waiting(pod)}",
-                Fix(say or NODE_GROUP_REFUSES.fix, _STATUS),
+                Fix(say or NODE_GROUP_REFUSES.fix, STATUS_COMMAND),
             )
 
 
@@ -239,23 +239,6 @@ def _tainted(snapshot: Snapshot, key: Key, reason: Reason, evidence: str) -> Clu
     )
 
 
-def is_expendable(snapshot: Snapshot, pod: Fields) -> bool:
-    """Return whether Cluster Autoscaler, if it is there, makes no node for a pod of this priority."""
-    priority = pod.child("spec").integer("priority", 0) or 0
-    is_seen = bool(snapshot.all("autoscaler-status")) and not facts.is_gated(pod)
-    return is_seen and priority < _cutoff(snapshot)
-
-
-@once
-def _cutoff(snapshot: Snapshot) -> int:
-    """Return the priority below which no nodes are added; of a managed autoscaler, the default."""
-    for body in snapshot.all("deployments"):
-        text = facts.flags_of(body).get(_PRIORITY_FLAG, "")
-        if text.lstrip("-").isdecimal():
-            return int(text)
-    return _DEFAULT_CUTOFF
-
-
 def _template_command(snapshot: Snapshot) -> str:
     """Return how the provider of the nodes tells it; a look where nothing shows whose they are."""
     for node in snapshot.all("nodes"):
@@ -263,7 +246,7 @@ def _template_command(snapshot: Snapshot) -> str:
         for each in BUILT_IN:
             if each.template_fix and each.runs(identity, facts.labels(node)):
                 return each.template_fix.command
-    return _STATUS
+    return STATUS_COMMAND
 
 
 def _health(snapshot: Snapshot, body: Fields) -> Iterator[ClusterFinding]:

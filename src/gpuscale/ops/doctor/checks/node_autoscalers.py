@@ -9,8 +9,8 @@ from gpuscale.hpa.cluster.verdicts import Outlook
 from gpuscale.ops.doctor import facts
 from gpuscale.ops.doctor.checks.cluster_autoscaler import (
     CLUSTER_AUTOSCALER_CHECKS,
+    STATUS_COMMAND,
     cluster_autoscaler_findings,
-    is_expendable,
 )
 from gpuscale.ops.doctor.checks.karpenter import (
     KARPENTER_CHECKS,
@@ -38,9 +38,6 @@ BUFFER_WITHOUT_NODES = NODE_AUTOSCALER_CHECKS.add(
     "Do what its condition says; without one, switch buffers on in the node autoscaler.",
 )
 _UNSEEN_MS = 300_000
-
-
-_STATUS = "kubectl get configmap -n kube-system cluster-autoscaler-status -o yaml"
 
 
 def node_autoscaler_findings(snapshot: Snapshot) -> Iterator[ClusterFinding]:
@@ -95,7 +92,7 @@ def _growing(snapshot: Snapshot) -> Iterator[ClusterFinding]:
             f"Cluster Autoscaler adds nodes to group {name} for {counted(len(pods), 'pod')} since "
             f"{age_s} s.",
             facts.why_waiting(pods[0]),
-            Fix(NODE_ON_ITS_WAY.fix, _STATUS),
+            Fix(NODE_ON_ITS_WAY.fix, STATUS_COMMAND),
         )
     if by_group:
         return
@@ -111,7 +108,7 @@ def _growing(snapshot: Snapshot) -> Iterator[ClusterFinding]:
                 f"Cluster Autoscaler adds nodes to group {group.name}, to {group.target} of {group.most}.",
                 f"scaleUp: InProgress since {group.since}; {facts.full_name(waiting[0])}: "
                 f"{facts.why_waiting(waiting[0])}",
-                Fix(NODE_ON_ITS_WAY.fix, _STATUS),
+                Fix(NODE_ON_ITS_WAY.fix, STATUS_COMMAND),
             )
 
 
@@ -121,8 +118,7 @@ def told(snapshot: Snapshot) -> frozenset[str]:
     known = (
         facts.full_name(pod)
         for pod in facts.waiting_pods(snapshot)
-        if is_expendable(snapshot, pod)
-        or awaits_claim(snapshot, pod)
+        if awaits_claim(snapshot, pod)
         or verdict_of(snapshot, pod).outlook in (Outlook.NEVER, Outlook.LATER)
     )
     return frozenset({*karpenters_words(snapshot), *refusals(snapshot), *known})
