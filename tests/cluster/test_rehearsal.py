@@ -307,6 +307,25 @@ def test_several_hpas_show_what_the_gpus_did_and_nothing_of_others_is_touched(
     assert everything(plane) == before
 
 
+def test_a_half_used_node_is_drained_into_the_other(plane, before) -> None:
+    """Its pod is evicted by the real API, as a budget allows, and the real scheduler finds its new place."""
+    with Process(plane, "--output=json", SCENARIOS / "drain.yaml") as process:
+        process.wait_for(" Scheduled ", 3)
+        wait_until(
+            lambda: len(plane.get("nodes", "-l", LABEL)["items"]) == 1, "one node", 60, every_s=0.2
+        )
+        process.signal(signal.SIGINT)
+        code, output = process.end()
+    assert code == 0, process.said
+    document = json.loads(output)
+    (gone,) = (e for e in document["events"] if e["kind"] == "ScaleDown")
+    assert (gone["from"], gone["to"]) == (2, 1)
+    moved = [e["t"] for e in document["events"] if e["kind"] == "Scheduled"][-1]
+    assert moved >= gone["t"] + 4.5, "node-delete-delay-after-taint is 5 s"
+    assert document["summary"]["nodePools"]["gpu"] == {"maxNodes": 2, "finalNodes": 1}
+    assert everything(plane) == before
+
+
 def test_what_a_killed_rehearsal_leaves_is_refused_and_then_removed(plane, before) -> None:
     scenario = SCENARIOS / "eks-vision.yaml"
     with Process(plane, "--output=json", scenario) as process:

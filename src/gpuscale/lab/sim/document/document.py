@@ -118,7 +118,10 @@ def summary(world: Site) -> dict[str, object]:
         "nodePools": {
             name: {
                 "maxNodes": max(
-                    [item.pool.min_nodes, *log.get(("TriggeredScaleUp", f"NodePool/{name}"), ())]
+                    [
+                        max(item.pool.min_nodes, item.initial_nodes),
+                        *log.get(("TriggeredScaleUp", f"NodePool/{name}"), ()),
+                    ]
                 ),
                 "finalNodes": world.cloud.sizes(name)[1],
             }
