@@ -263,11 +263,14 @@ def _lint(snapshot: Snapshot) -> Iterator[ClusterFinding]:
     texts = [(look.about, _manifest(look.body)) for look in snapshot.hpas]
     if not texts:
         return
+    targets = {}  # each once, however many HPAs scale it
     for look in snapshot.hpas:
         body = facts.workload_of(snapshot, look)
         if body is not None and look.hpa.target.kind == "Deployment":
-            typed = {"apiVersion": "apps/v1", "kind": "Deployment", **body.data}
-            texts.append((f"deployment/{facts.full_name(body)}", _manifest(typed)))
+            targets[facts.full_name(body)] = body
+    for name, body in targets.items():
+        typed = {"apiVersion": "apps/v1", "kind": "Deployment", **body.data}
+        texts.append((f"deployment/{name}", _manifest(typed)))
     rules = [_manifest(body) for body in snapshot.rule_maps]
     texts += [(f"configmap/{index}", text) for index, text in enumerate(rules)]
     try:
