@@ -120,6 +120,18 @@ def test_a_taint_of_the_pool_is_named_without_a_word_of_karpenter():
     assert "kubectl patch deployment web" in found.fix.command
 
 
+def test_a_taint_of_a_pool_that_is_not_of_gpus_is_not_advised_to_be_tolerated():
+    """GPU nodes without an autoscaler are all in use, and Karpenter makes nodes for other pods."""
+    addons = asking(
+        requirement("node.kubernetes.io/instance-type", "m5.large"),
+        name="system",
+        taints=[{"key": "CriticalAddonsOnly", "effect": "NoSchedule"}],
+    )
+    found = roots(**pods(pending(WAITS, **wanting(GPU))), nodepools=[addons])["node-pool-refuses"]
+    assert "tolerations" not in found.fix.command
+    assert found.fix.say.startswith("If it is meant for NodePool system")
+
+
 def test_a_gated_pod_is_not_judged_by_pools():
     waits = gated("example.com/queue")
     waits["spec"]["priority"] = -20
@@ -137,7 +149,8 @@ def test_of_several_pools_the_one_of_gpus_is_meant():
         'instance type has enough resources; incompatible with nodepool "h100", daemonset overhead={}, '
         + UNTOLERATED
     )
-    pools = [pool("default"), pool(taints=[TAINT])]
+    plain = asking(requirement("node.kubernetes.io/instance-type", "m5.large"), name="default")
+    pools = [plain, pool(taints=[TAINT])]
     found = roots(
         nodes=[here], **pods(waits), nodepools=pools, **{"scheduling-events": [event(said)]}
     )["node-pool-refuses"]

@@ -4,6 +4,7 @@ Source: karpenter 1.15 pkg/controllers/provisioning, nodeclaim/lifecycle (Launch
     an unregistered machine is given up after 15 minutes), disruption (consolidateAfter).
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from gpuscale.base.findings import Checks, Fix, Severity
@@ -99,6 +100,12 @@ _UNINITIALIZED_MS = 600_000
 _SLOW_START_MS = 300_000
 _LONGEST_START_MS = 3_600_000
 """A pod that was ready again later, and not for the first time."""
+_OF_GPUS = re.compile(
+    r"gpu|nvidia|accelerator|^[gp]\d\w*\.|^Standard_N|^a[2-4]-|^g[24]-|^ecs\.(ebm)?gn",
+    re.IGNORECASE,
+)
+"""In names, labels and types of pools that have GPUs: EC2's families g and p, Azure's N, a2 to a4 and g2 of
+Google, gn of Alibaba."""
 _MOST_POOLS = 5
 """Named in one finding."""
 Labels = tuple[tuple[str, str], ...]
@@ -548,16 +555,21 @@ def _is_of_gpus(snapshot: Snapshot, pool: str) -> bool:
     known = facts_by_name(snapshot).get(pool)
     if known is None:
         return False
-    words = [*map(str, known.taints), *known.labels.fixed, *known.labels.requirements, pool]
-    return any(word in each for each in words for word in ("gpu", "nvidia", "accelerator"))
+    required = known.labels.requirements
+    values = [value for listed in required.values() for _, each in listed for value in each]
+    words = [*map(str, known.taints), *known.labels.fixed, *required, *values, pool]
+    return any(_OF_GPUS.search(each) for each in words)
 
 
 def _fix(snapshot: Snapshot, pod: Fields, meant: Sequence[Reason]) -> Fix:
     pools = _pools_by_name(snapshot)
-    first = min(meant, key=lambda each: not _is_of_gpus(snapshot, each.pool))
+    # Of pools that have GPUs, one that is too small is the least to be meant.
+    first = min(
+        meant,
+        key=lambda each: (not _is_of_gpus(snapshot, each.pool), each.why is Why.TOO_LARGE),
+    )
     look = f"kubectl get nodepool {first.pool} -o yaml".replace("  ", " ")
-    is_meant = len(meant) == 1 or _is_of_gpus(snapshot, first.pool)
-    if is_meant and first.why is Why.TAINT and first.pool in pools:
+    if first.why is Why.TAINT and _is_of_gpus(snapshot, first.pool):
         kind, namespace, name = key_of(snapshot, pod)
         body = facts.named(snapshot, kind, namespace, name)
         listed = pools[first.pool].child("spec").child("template").child("spec").items("taints")
@@ -573,6 +585,7 @@ def _fix(snapshot: Snapshot, pod: Fields, meant: Sequence[Reason]) -> Fix:
 
 
 _SAYS = {
+    Why.TAINT: "If it is meant for NodePool {pool}, give its pods a toleration for the taint {key}.",
     Why.TOO_LARGE: "Ask for less a pod, or allow larger types (or more pods a node) in NodePool {pool}.",
     Why.UNKNOWN_RESOURCE: "Keep one node of NodePool {pool} there, or ask for whole GPUs.",
     Why.NO_OFFERING: "Allow other types, zones or capacity types in NodePool {pool}; Karpenter asks the "
