@@ -74,13 +74,12 @@ class PodIndex:
         self._count(pod, 1)
         if _place(before) != _place(pod):
             self._move(key, before, pod)
-        elif pod.metadata.deletion_ms is not None and pod.spec.node_name:
-            self.changed_ms[pod.spec.node_name] = max(
-                pod.metadata.deletion_ms, self.changed_ms.get(pod.spec.node_name, 0)
-            )
         elif before and before.metadata.deletion_ms != pod.metadata.deletion_ms:
             # Rules about other pods don't count those on their way out.
-            self.changed_nodes.add(pod.spec.node_name)
+            name, deletion_ms = pod.spec.node_name, pod.metadata.deletion_ms
+            self.changed_nodes.add(name)
+            if name and deletion_ms is not None:
+                self.changed_ms[name] = max(deletion_ms, self.changed_ms.get(name, 0))
         if not pod.spec.node_name and pod.metadata.deletion_ms is None:
             self.waiting[key] = None
         else:
