@@ -18,6 +18,7 @@ from gpuscale.hpa.cluster.scheduling.resources import pod_requests, unasked
 from gpuscale.hpa.cluster.scheduling.scoring import (
     SchedulerSettings,
     ScoringStrategy,
+    nodes_to_score,
     resource_score,
 )
 
@@ -211,3 +212,36 @@ def test_a_cordoned_node_takes_pods_that_tolerate_it() -> None:
     spec = "{containers: [{name: c}], tolerations: [{operator: Exists}]}"
     assert Placer([NodeState(cordoned)]).place(pod(spec)).node == "a"
     assert Placer([NodeState(cordoned)]).place(pod()).node is None
+
+
+@pytest.mark.parametrize(
+    ("count", "percentage", "expected"),
+    [
+        # As in TestNumFeasibleNodesToFind of schedule_one_test.go.
+        (10, 0, 10),
+        (10, 40, 10),
+        (1_000, 0, 420),
+        (1_000, 40, 400),
+        (6_000, 0, 300),
+        (6_000, 40, 2_400),
+        # 50 - 5000 / 125 is 10 %; the least number is 100.
+        (5_000, 0, 500),
+        (150, 10, 100),
+    ],
+)
+def test_how_many_nodes_are_looked_at(count, percentage, expected) -> None:
+    assert nodes_to_score(count, percentage) == expected
+
+
+def test_searches_take_turns() -> None:
+    # The first 100 of 200 nodes, of two zones in turn, are looked at for the first pod; then the others.
+    nodes = [
+        NodeState(big(f"n{number:03}", {"topology.kubernetes.io/zone": "ab"[number >= 100]}))
+        for number in range(200)
+    ]
+    asks = pod("{containers: [{name: c, resources: {requests: {cpu: 1, memory: 1Gi}}}]}")
+    packing = ScoringStrategy("MostAllocated")
+    some = Placer(nodes, SchedulerSettings(packing, percentage_of_nodes=50))
+    assert [some.place(asks).node for _ in range(3)] == ["n000", "n050", "n000"]
+    every = Placer(nodes, SchedulerSettings(packing))
+    assert [every.place(asks).node for _ in range(3)] == ["n000", "n000", "n000"]

@@ -18,9 +18,10 @@ from gpuscale.base.objects.selectors import Operator, Requirement, Selector
 from gpuscale.hpa.cluster.scheduling.fit import NodeState, matches_affinity, untolerated
 
 HOSTNAME = "kubernetes.io/hostname"
+ZONE = "topology.kubernetes.io/zone"
 SYSTEM_SPREAD = (
     SpreadConstraint(3, HOSTNAME, required=False),
-    SpreadConstraint(5, "topology.kubernetes.io/zone", required=False),
+    SpreadConstraint(5, ZONE, required=False),
 )
 """What pods of Services and ReplicaSets get that say nothing themselves."""
 Watch = tuple[str, str, str]

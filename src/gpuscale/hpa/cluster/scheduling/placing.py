@@ -6,8 +6,8 @@ of their score, and how often each reason keeps it off the others. What other po
 counted by topology value (`neighbours`). A pod costs a look at the best of each group, not at all nodes.
 
 Source: kubernetes v1.37 pkg/scheduler/schedule_one.go, and the scoring of plugins tainttoleration,
-nodeaffinity, podtopologyspread and interpodaffinity. Known difference: all nodes are looked at, where
-`percentageOfNodesToScore` stops early in clusters of 100 nodes or more.
+nodeaffinity, podtopologyspread and interpodaffinity. Known difference: unless `percentageOfNodesToScore` is
+given, all nodes are looked at, where Kubernetes stops early in clusters of 100 nodes or more.
 """
 
 import heapq
@@ -15,6 +15,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain, zip_longest
 
 from gpuscale.base.objects.nodes import Node
 from gpuscale.base.objects.pods import Pod, PodSpec
@@ -31,6 +32,7 @@ from gpuscale.hpa.cluster.scheduling.neighbours import (
     HOSTNAME,
     NO_LABEL,
     NOT_NEAR,
+    ZONE,
     Rule,
     Tally,
     Watch,
@@ -40,7 +42,12 @@ from gpuscale.hpa.cluster.scheduling.neighbours import (
     watches_of,
 )
 from gpuscale.hpa.cluster.scheduling.resources import pod_requests, unasked
-from gpuscale.hpa.cluster.scheduling.scoring import MOST, SchedulerSettings, resource_score
+from gpuscale.hpa.cluster.scheduling.scoring import (
+    MOST,
+    SchedulerSettings,
+    nodes_to_score,
+    resource_score,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,6 +276,10 @@ class Placer:
         self._states: dict[str, NodeState] = {}
         self._order: dict[str, int] = {}
         self._joined = 0
+        self._turn: tuple[int, list[str]] = -1, []
+        """Version of the nodes, and their names in the order in which they are looked at."""
+        self._next = 0
+        """Where in that order the next search begins."""
         self._changed: list[str] = []
         """Names of nodes, once for each version of theirs."""
         self._versions: Counter[str] = Counter()
@@ -299,6 +310,8 @@ class Placer:
         cells, reasons = self._cells(members)
         if not cells:
             return Placement(None, refusal(len(self._states), reasons))
+        if self._settings.percentage_of_nodes is not None:
+            cells = self._in_turn(members, cells, self._settings.percentage_of_nodes)
         points = members.points({c: b.size for c, b in cells.items()}, self._settings.weights)
         best = min(
             (-points[cell] - found.score, found.order, found.name) for cell, found in cells.items()
@@ -542,6 +555,41 @@ class Placer:
                 score, order, name = self._first(group, without, members, cell)
                 found[cell] = _Best(size, score, order, name)
         return found, reasons
+
+    def _in_turn(
+        self, members: _Members, cells: Mapping[_Cell, _Best], percentage: int
+    ) -> dict[_Cell, _Best]:
+        """Return the cells of the nodes that come next, zone by zone, as far as Kubernetes looks.
+
+        Source: kubernetes v1.37 pkg/scheduler/schedule_one.go (findNodesThatPassFilters), backend/cache
+        (node_tree.go: a node of each zone in turn).
+        """
+        if self._turn[0] != self._nodes_version:
+            zones: dict[str, list[str]] = {}
+            for name, state in self._states.items():
+                zones.setdefault(state.node.metadata.labels.get(ZONE, ""), []).append(name)
+            in_turn = chain.from_iterable(zip_longest(*zones.values()))
+            self._turn = self._nodes_version, [name for name in in_turn if name is not None]
+        names = self._turn[1]
+        left = nodes_to_score(len(names), percentage)
+        none = (0,) * len(members.hosts)
+        found: dict[_Cell, _Best] = {}
+        start = self._next % len(names)
+        for name in chain(names[start:], names[:start]):
+            if not left:
+                break
+            self._next += 1
+            fit = members.fit.fitting.get(name)
+            cell = _Cell(fit[0], members.touched.get(name, none)) if fit else None
+            if fit is None or cell is None or cell not in cells:
+                continue
+            left -= 1
+            here, size = (fit[1], self._order[name], name), 0
+            if best := found.get(cell):
+                size, other = best.size, (best.score, best.order, best.name)
+                here = min(here, other, key=lambda each: (-each[0], each[1]))
+            found[cell] = _Best(size + 1, *here)
+        return found
 
     def _first(
         self, group: _Group, without: Mapping[str, object], members: _Members, cell: _Cell

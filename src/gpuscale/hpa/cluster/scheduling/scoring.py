@@ -23,6 +23,7 @@ DEFAULT_WEIGHTS = {
     "NodeResourcesBalancedAllocation": 1,
 }
 """ImageLocality is not among them: which node has which image is not known here."""
+_LEAST_NODES = 100
 _STEPS = {"cpu": 1_000_000}
 """Nano-units in one unit that the scheduler counts in; a whole one for all but CPU."""
 
@@ -48,6 +49,22 @@ class SchedulerSettings:
     """Of plugins that score; one that is not there is switched off."""
     spreads_by_default: bool = True
     """`defaultingType: System` of PodTopologySpread; otherwise pods without constraints aren't spread."""
+    percentage_of_nodes: int | None = None
+    """`percentageOfNodesToScore`; 0 for what Kubernetes takes by itself, None for all nodes."""
+
+
+def nodes_to_score(count: int, percentage: int) -> int:
+    """Return after how many nodes that a pod fits on the search for more stops.
+
+    Source: kubernetes v1.37 pkg/scheduler/schedule_one.go (numFeasibleNodesToFind).
+
+    Args:
+        count: of all nodes.
+        percentage: `percentageOfNodesToScore`; 0 for fewer in larger clusters.
+    """
+    if count < _LEAST_NODES:
+        return count
+    return max(_LEAST_NODES, count * (percentage or max(5, 50 - count // 125)) // 100)
 
 
 def resource_score(

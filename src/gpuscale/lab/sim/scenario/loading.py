@@ -115,6 +115,7 @@ def _scheduler(given: spec.SchedulerSpec) -> SchedulerSettings:
         ),
         {**DEFAULT_WEIGHTS, **{str(name): weight for name, weight in given.weights.items()}},
         given.defaulting_type == "System",
+        given.percentage_of_nodes_to_score,
     )
 
 

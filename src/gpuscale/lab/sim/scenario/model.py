@@ -528,6 +528,9 @@ class SchedulerSpec(Model):
     """Of plugins that score; 0 switches one off. Absent ones have the default."""
     defaulting_type: Literal["System", "List"] = "System"
     """Of PodTopologySpread: `System` spreads pods of Services and ReplicaSets, `List` only those that ask."""
+    percentage_of_nodes_to_score: int | None = Field(default=None, ge=0, le=100)
+    """After how many nodes that a pod fits on the search stops, from 100 nodes on; 0 is what Kubernetes takes
+    by itself. Absent: all are looked at, which no chance decides."""
 
 
 class ScenarioSpec(Model):
