@@ -111,7 +111,8 @@ class NodeAutoscaler(Model):
     """
 
     policy: str = "cluster-autoscaler"
-    """What decides which pools grow and which nodes go: `cluster-autoscaler`, or a plug-in's."""
+    """What decides which pools grow and which nodes go: `cluster-autoscaler`, `karpenter`, or a
+    plug-in's."""
     profile: ProviderField | None = None
     """The managed service whose autoscaler it is; absent: flags as the program has them."""
     scan_interval: PositiveDuration = 10_000
