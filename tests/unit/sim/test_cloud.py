@@ -310,3 +310,49 @@ def test_why_no_node_comes_is_told_once_for_each_reason() -> None:
     document, _ = run(setup(f"{EQUAL}, min: 1"), scan)
     told = [(e["t"], e["reason"]) for e in document["events"] if e["kind"] == "NotTriggerScaleUp"]
     assert told == [(10, "full"), (100, "fuller")]
+
+
+RESERVED = """\
+name: any, min: 0, max: 9, provisioningTime: 60s, instanceTypes: [{name: large, gpuModel: l40s, gpus: 8,
+  offerings: [{capacityType: reserved, count: 1, start: 5m, end: 15m, pricePerHour: 4.0},
+    {pricePerHour: 7.0}]}]"""
+
+
+def test_a_reservation_holds_so_many_nodes_for_its_time() -> None:
+    """One node from 5 to 15 minutes; before, beside and after it the dearer offering is taken."""
+
+    def scan(request: NodeRequest) -> Sequence[Action]:
+        size = len(request.nodes)
+        wanted = 1 if second(request) < 310 else 3
+        return (ScaleUp("any", size, wanted, ()),) if size < wanted else ()
+
+    document, asked = run(setup(RESERVED), scan)
+    early, reserved, beside, *late = sorted(
+        {node.state.name: node for request in asked for node in request.nodes}.values(),
+        key=lambda node: node.ordered_ms,
+    )
+    kinds = [node.offering.capacity_type for node in (early, reserved, beside)]
+    assert kinds == ["on-demand", "reserved", "on-demand"]
+    # Two minutes before the end its pods are told; another is asked for once it is gone.
+    assert times(document, "ReservationEnds") == [15 * 60 - 120]
+    assert [node.offering.capacity_type for node in late] == ["on-demand"]
+    codes = [failure.code for request in asked for failure in request.failures]
+    assert set(codes) == {"ReservationNotActive", "ReservationCapacityExceeded"}
+
+
+@pytest.mark.parametrize(
+    ("offering", "fault"),
+    [
+        ("capacityType: reserved, pricePerHour: 1", "capacityType reserved and count"),
+        ("count: 2, pricePerHour: 1", "capacityType reserved and count"),
+        ("end: 5m, pricePerHour: 1", "start or end without a reservation"),
+        (
+            "capacityType: reserved, count: 1, start: 5m, end: 5m, pricePerHour: 1",
+            "not after the start",
+        ),
+    ],
+)
+def test_a_reservation_that_can_not_be_is_refused(offering: str, fault: str) -> None:
+    shape = f"{{name: l, gpuModel: l40s, gpus: 8, offerings: [{{{offering}}}]}}"
+    with pytest.raises(ConfigError, match=fault):
+        setup(f"name: any, min: 0, max: 9, instanceTypes: [{shape}]")

@@ -10,7 +10,7 @@ export const CATEGORIES = {
   warning: { name: "Warnings", short: "warnings", symbol: "x" },
 };
 
-const WARNINGS = /^(Failed|BackOff|Unhealthy|Evicted|OOMKill|NotTriggerScaleUp|SpotInterrupted|Invalid|Ambiguous|KEDA\w*Failed)/;
+const WARNINGS = /^(Failed|BackOff|Unhealthy|Evicted|OOMKill|NotTriggerScaleUp|SpotInterrupted|ReservationEnds|Invalid|Ambiguous|KEDA\w*Failed)/;
 const OF_NODES = /^(TriggeredScaleUp|ScaleDown|ScaledUpGroup|Node)/;
 const PAGE = 200; // rows made at once; thousands of rows would slow the page down
 

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from gpuscale.base.errors import UsageError
 from gpuscale.base.objects.disruption_budgets import PodDisruptionBudget
@@ -25,7 +26,7 @@ from gpuscale.hpa.cluster.nodes import (
 from gpuscale.hpa.cluster.scheduling import NodeState
 from gpuscale.lab.sim.cluster import Cluster
 from gpuscale.lab.sim.control.machines import CloudPool, Machine, Rental
-from gpuscale.lab.sim.control.supply import OVER_QUOTA, Stock
+from gpuscale.lab.sim.control.supply import OVER_QUOTA, Reservation, Stock
 from gpuscale.lab.sim.engine import Engine, EventStage
 from gpuscale.lab.sim.pod_index import FINISHED, is_daemon
 
@@ -110,6 +111,15 @@ class Cloud:
     def begin(self, start_ms: int) -> None:
         """Count the scenario's times from `start_ms`."""
         self._start_ms = start_ms
+        for item in self.pools.values():
+            for reservation in item.supply.reservations:
+                if reservation.until_ms is not None:
+                    notice_ms = max(0, reservation.until_ms - item.supply.notice_ms)
+                    self._engine.at(
+                        start_ms + notice_ms,
+                        EventStage.CLOUD,
+                        partial(self._take_back, item, reservation),
+                    )
 
     def sizes(self, pool: str) -> tuple[int, int]:
         """Return a pool's number of ready nodes, and the number including those on their way."""
@@ -333,7 +343,12 @@ class Cloud:
         )
         for machine, offering in wanted:
             since_ms = now_ms - self._start_ms
-            refusal = self._stocks[pool].refusal(since_ms, machine.shape.name, offering)
+            had = sum(
+                1
+                for each in self._nodes.values()
+                if each.pool == pool and each.machine is machine and each.offering == offering
+            )
+            refusal = self._stocks[pool].refusal(since_ms, machine.shape.name, offering, had)
             if not refusal and quota is not None and rented + machine.gpus > quota:
                 refusal = OVER_QUOTA
             if not refusal:
@@ -412,15 +427,25 @@ class Cloud:
 
     # Nodes that go
 
+    def _take_back(self, item: CloudPool, reservation: Reservation, now_ms: int) -> None:
+        """Take back the nodes of a reservation that ends."""
+        for rental in tuple(self._nodes.values()):
+            is_of_it = (rental.machine.shape.name, rental.offering) == (
+                reservation.instance_type,
+                reservation.offering,
+            )
+            if rental.pool == item.pool.name and is_of_it:
+                self._interrupt(rental, item, now_ms)
+
     def _interrupt(self, rental: Rental, item: CloudPool, now_ms: int) -> None:
-        """Take a spot node back: its pods are told, and whatever is on it ends with it."""
+        """Take a node back: its pods are told, and whatever is on it ends with it."""
         if rental.node not in self._nodes:
             return
         notice_ms = item.supply.notice_ms
-        message = f"Spot interruption warning: {rental.node} goes in {notice_ms / 1000:g} s"
-        self._cluster.event(
-            now_ms, "SpotInterrupted", f"Node/{rental.node}", message, type_="Warning"
-        )
+        is_spot = rental.offering.capacity_type == "spot"
+        kind = "SpotInterrupted" if is_spot else "ReservationEnds"
+        message = f"the cloud takes {rental.node} back in {notice_ms / 1000:g} s"
+        self._cluster.event(now_ms, kind, f"Node/{rental.node}", message, type_="Warning")
         self._engine.after(notice_ms, EventStage.CLOUD, lambda now: self._remove(rental, now))
         if not rental.leaving:
             self._leave(rental, ScaleDown(rental.pool, rental.node, 0), now_ms)

@@ -10,6 +10,8 @@ from gpuscale.lab.queueing.times import Times
 
 OUT_OF_STOCK = "InsufficientInstanceCapacity"
 OVER_QUOTA = "QuotaExceeded"
+NOT_RESERVED = "ReservationNotActive"
+RESERVATION_USED = "ReservationCapacityExceeded"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +42,24 @@ class StockOut:
 
 
 @dataclass(frozen=True, slots=True)
+class Reservation:
+    """Nodes of one instance type that are held for us, for a while or for good."""
+
+    instance_type: str
+    offering: Offering
+    count: int
+    from_ms: int = 0
+    """Of the scenario."""
+    until_ms: int | None = None
+    """When its nodes are taken back, as at the end of a capacity block; None: never."""
+
+
+@dataclass(frozen=True, slots=True)
 class Supply:
     """What limits a pool's nodes beside its own bounds."""
 
     stock_outs: tuple[StockOut, ...] = ()
+    reservations: tuple[Reservation, ...] = ()
     quota_gpus: int | None = None
     """GPUs that all nodes of the pool may have; None: no limit."""
     interrupted_after: Times | None = None
@@ -62,13 +78,30 @@ class Stock:
     """
 
     def __init__(self, supply: Supply, seed: int, pool: str) -> None:
+        self._reservations = supply.reservations
+        self._notice_ms = supply.notice_ms
         self._stock_outs = [
             (each, _Windows(each, stream(seed, "stock-out", pool, str(number)).random))
             for number, each in enumerate(supply.stock_outs)
         ]
 
-    def refusal(self, time_ms: int, instance_type: str, offering: Offering) -> str:
-        """Return the cloud's code for refusing a node at that time of the scenario; empty if it gives one."""
+    def refusal(self, time_ms: int, instance_type: str, offering: Offering, had: int) -> str:
+        """Return the cloud's code for refusing a node at that time of the scenario; empty if it gives one.
+
+        Args:
+            time_ms: of the scenario.
+            instance_type: that is asked for.
+            offering: how.
+            had: how many of these there are already.
+        """
+        for reservation in self._reservations:
+            if (reservation.instance_type, reservation.offering) == (instance_type, offering):
+                until_ms = reservation.until_ms
+                # Nobody gets a node that would be told at once to go.
+                is_over = until_ms is not None and time_ms >= until_ms - self._notice_ms
+                if time_ms < reservation.from_ms or is_over:
+                    return NOT_RESERVED
+                return RESERVATION_USED if had >= reservation.count else ""
         for each, windows in self._stock_outs:
             if each.concerns(instance_type, offering) and windows.hold(time_ms):
                 return each.code

@@ -16,7 +16,7 @@ from gpuscale.hpa.cluster.nodes import (
     Offering,
 )
 from gpuscale.lab.sim.control.machines import CloudPool, Machine
-from gpuscale.lab.sim.control.supply import StockOut, Supply
+from gpuscale.lab.sim.control.supply import Reservation, StockOut, Supply
 from gpuscale.lab.sim.scenario import model as spec
 from gpuscale.lab.sim.scenario.pool_model import InstanceTypeSpec, NodePoolSpec
 from gpuscale.lab.sim.scenario.references import References
@@ -205,6 +205,18 @@ def _pool(
                 each.code,
             )
             for each in pool.stock_outs
+        ),
+        tuple(
+            Reservation(
+                kind.name,
+                Offering(each.zone, each.capacity_type, each.price_per_hour),
+                each.count,
+                each.start,
+                each.end,
+            )
+            for kind in pool.instance_types
+            for each in kind.offerings
+            if each.count is not None
         ),
         pool.quota_gpus,
         None if taken is None else times_of(taken.after),

@@ -28,6 +28,24 @@ class OfferingSpec(Model):
     zone: str = ""
     capacity_type: CapacityType = "on-demand"
     price_per_hour: float = Field(ge=0, le=1e6)
+    count: int | None = Field(default=None, ge=1, le=100_000)
+    """Of a reservation: how many nodes it holds."""
+    start: Milliseconds = 0
+    """Of a reservation, such as a capacity block: when it begins."""
+    end: Milliseconds | None = None
+    """When its nodes are taken back, two minutes or the `notice` of interruptions before; absent: never."""
+
+    @model_validator(mode="after")
+    def _reserved(self) -> "OfferingSpec":
+        if (self.capacity_type == "reserved") != (self.count is not None):
+            raise ValueError(
+                "found one of capacityType reserved and count, expected both or neither"
+            )
+        if self.count is None and (self.start or self.end is not None):
+            raise ValueError("found start or end without a reservation, expected a count too")
+        if self.end is not None and self.end <= self.start:
+            raise ValueError("found an end that is not after the start")
+        return self
 
 
 class InstanceTypeSpec(Model):
