@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from gpuscale.base.objects.pods import Pod, PodPhase
+from gpuscale.base.objects.pods import NodeSelectorTerm, Pod, PodPhase
 from gpuscale.base.objects.selectors import Operator, Requirement
 from gpuscale.hpa.cluster.nodes import NodePool, NodeRequest, PoolNode
-from gpuscale.hpa.cluster.nodes.karpenter.disrupting import Command, drifted, site_of
+from gpuscale.hpa.cluster.nodes.karpenter.disrupting import Command, Site, drifted, site_of
 from gpuscale.hpa.cluster.nodes.karpenter.solving import Solve
 from gpuscale_testing import missing
 from gpuscale_testing.programs import toolset
@@ -76,7 +76,7 @@ def _bare(claim: dict[str, Any]) -> dict[str, Any]:
 
 def decided(request: NodeRequest) -> Answer:
     """Return what the twin would do, in the judge's shape."""
-    site = site_of(request)
+    site = _site(request)
     solve = Solve(site.snapshot)
     solve.place([*request.unschedulable, *site.losing])
     answer: Answer = {
@@ -103,15 +103,21 @@ def decided(request: NodeRequest) -> Answer:
     return answer
 
 
+def _site(request: NodeRequest) -> Site:
+    """Return what is looked at, where nothing that has failed can be had."""
+    failed = {(each.instance_type, each.offering) for each in request.failures}
+    return site_of(request, sold_out=failed)
+
+
 def _command(request: NodeRequest) -> tuple[Command | None, dict[str, str]]:
     """Return what the first method with a valid command does; each validation takes 15 s."""
     now_ms = request.now_ms
-    site = site_of(request)
+    site = _site(request)
     pools = {pool.name: pool for pool in request.pools}
     since = {
         node.state.name: now_ms
         for node in request.nodes
-        if node.ready and drifted(node, pools[node.pool])
+        if node.ready and not node.leaving and drifted(node, pools[node.pool])
     }
     for name in ("emptiness", "drift", "multi_node", "single_node"):
         found = site.drift(since) if name == "drift" else getattr(site, name)()
@@ -120,7 +126,7 @@ def _command(request: NodeRequest) -> tuple[Command | None, dict[str, str]]:
         if name == "drift":
             return None if site.exceeds_limits(found) else found, {}
         now_ms += 15_000
-        site = site_of(replace(request, now_ms=now_ms))
+        site = _site(replace(request, now_ms=now_ms))
         found = site.still_valid(found)
         if found is not None:
             return None if site.exceeds_limits(found) else found, {}
@@ -163,6 +169,10 @@ def _case(request: NodeRequest) -> dict[str, Any]:
                 ],
             }
             for kind in types.values()
+        ],
+        "unavailable": [
+            f"{each.instance_type}/{each.offering.zone}/{each.offering.capacity_type}"
+            for each in request.failures
         ],
         "pools": [_pool(pool) for pool in request.pools],
         "nodes": [_node(node, types[node.instance_type].labels) for node in request.nodes],
@@ -241,6 +251,7 @@ def _node(node: PoolNode, labels: Any) -> dict[str, Any]:
         "ageS": (NOW_MS - node.ordered_ms) // 1000,
         "idleS": (NOW_MS - since_ms) // 1000,
         "uninitialized": not node.ready,
+        "deleting": node.leaving,
         "labels": dict(labels),
         "annotations": dict(node.state.node.metadata.annotations),
     }
@@ -248,15 +259,14 @@ def _node(node: PoolNode, labels: Any) -> dict[str, Any]:
 
 def _pod(pod: Pod) -> dict[str, Any]:
     terms = pod.spec.required_node_terms
+    required = {"nodeSelectorTerms": [_term(each) for each in terms or ()]}
+    preferred = [
+        {"weight": weight, "preference": _term(each)}
+        for weight, each in pod.spec.preferred_node_terms
+    ]
     affinity = {
-        "nodeAffinity": {
-            "requiredDuringSchedulingIgnoredDuringExecution": {
-                "nodeSelectorTerms": [
-                    {"matchExpressions": [_requirement(each) for each in term.labels]}
-                    for term in terms or ()
-                ]
-            }
-        }
+        **({"requiredDuringSchedulingIgnoredDuringExecution": required} if terms else {}),
+        "preferredDuringSchedulingIgnoredDuringExecution": preferred,
     }
     owner = pod.metadata.owner
     return {
@@ -281,7 +291,7 @@ def _pod(pod: Pod) -> dict[str, Any]:
             "nodeSelector": dict(pod.spec.node_selector),
             "priority": pod.spec.priority,
             "tolerations": [_fields(each) for each in pod.spec.tolerations],
-            **({"affinity": affinity} if terms else {}),
+            "affinity": {"nodeAffinity": affinity},
             "containers": [
                 {
                     "name": each.name,
@@ -295,6 +305,10 @@ def _pod(pod: Pod) -> dict[str, Any]:
 
 def _time(time_ms: int) -> str:
     return f"{datetime.fromtimestamp(time_ms // 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def _term(term: NodeSelectorTerm) -> dict[str, Any]:
+    return {"matchExpressions": [_requirement(each) for each in term.labels]}
 
 
 def _requirement(requirement: Requirement) -> dict[str, Any]:

@@ -1,11 +1,12 @@
 """400 generated clusters, to Karpenter's own code and to the twin: the same nodes bought and removed.
 
-Each has 2 to 7 instance types, 1 to 3 pools with weights, limits, taints and budgets, up to 8 nodes with pods
-and up to 24 pods that wait. Compared are new nodes (pool, types cheapest first, kinds of capacity, number of
-pods), who goes to which existing node, the reason of each pod that is left out in its words, the disruption
-command with its replacements, and why nodes are left alone. Where an answer differs, Karpenter is asked again
-and again: equal candidates are a tie to it only if its own answers differ, and the twin's is among them.
-$GPUSCALE_KARPENTER_SEED makes others, $GPUSCALE_KARPENTER_CASES another number of them.
+Each has 2 to 7 instance types, some sold out, 1 to 3 pools with weights, limits, taints and budgets, up to
+8 nodes with pods, some leaving, and up to 24 pods that wait. Compared are new nodes (pool, types cheapest
+first, kinds of capacity, number of pods), who goes to which existing node, the reason of each pod that is
+left out in its words, the disruption command with its replacements, and why nodes are left alone. Where an
+answer differs, Karpenter is asked again and again: equal candidates are a tie to it only if its own answers
+differ, and the twin's is among them. $GPUSCALE_KARPENTER_SEED makes others, $GPUSCALE_KARPENTER_CASES
+another number of them.
 """
 
 import os
@@ -23,6 +24,7 @@ from gpuscale.base.quantity import parse_quantity
 from gpuscale.hpa.cluster.nodes import (
     AutoscalerSettings,
     InstanceType,
+    LaunchFailure,
     NodePool,
     NodeRequest,
     Offering,
@@ -57,6 +59,7 @@ class Generator:
         self._pods = 0
         types = [self._type(place) for place in range(draw.randint(2, 7))]
         pools = tuple(self._pool(name, types) for name in "pqr"[: draw.choice((1, 1, 2, 3))])
+        sold_out = draw.choice((0, 0, 0.2))
         nodes, pods = [], {}
         for place in range(draw.choice((0, 1, 1, 2, 3, 4, 6, 8))):
             node, here = self._node(f"node-{place}", pools)
@@ -74,8 +77,14 @@ class Generator:
                 meta, selector_of_labels({"app": "a"}), None, most, disruptions_allowed=allowed
             )
             budgets = (budget,)
+        failures = tuple(
+            LaunchFailure("p", kind.name, offering, NOW_MS, "InsufficientInstanceCapacity")
+            for kind in types
+            for offering in kind.offerings
+            if draw.random() < sold_out
+        )
         return NodeRequest(
-            pools, tuple(nodes), waiting, NOW_MS, AutoscalerSettings(), pods, budgets
+            pools, tuple(nodes), waiting, NOW_MS, AutoscalerSettings(), pods, budgets, failures
         )
 
     def _type(self, place: int) -> InstanceType:
@@ -183,6 +192,7 @@ class Generator:
             quiet_ms,
             quiet_ms if ready else None,
             changed_ms,
+            leaving=draw.random() < 0.06,
         ), here
 
     def _spec(
@@ -221,8 +231,17 @@ class Generator:
                 NodeSelectorTerm((Requirement(zone, Operator.IN, ("b",)),)),
                 NodeSelectorTerm((Requirement(name, Operator.NOT_IN, ("type-0",)),)),
             )
+        preferred: tuple[tuple[int, NodeSelectorTerm], ...] = ()
+        if draw.random() < 0.15:
+            spot = Requirement("karpenter.sh/capacity-type", Operator.IN, ("spot",))
+            h100 = Requirement(GPU_NAME, Operator.IN, ("h100",))
+            preferred = tuple(
+                (weight, NodeSelectorTerm((each,)))
+                for weight, each in zip(draw.sample(range(1, 100), 2), (spot, h100), strict=True)
+            )
         return PodSpec(
             (Container("c", requests=requests),),
+            preferred_node_terms=preferred,
             node_selector={} if at_home else selector,
             required_node_terms=None if at_home else terms,
             tolerations=tuple(tolerations),

@@ -3,8 +3,8 @@
 It follows Karpenter 1.15.0, whose own code judges it in generated cases (`make test-nodes`). Not copied, or
 otherwise than there:
 
-- Pods have no preferred affinity, no affinity to other pods, no topology spread, volumes, host ports or
-  resource claims here. Room for the pods of DaemonSets is not added to new nodes.
+- Topology spread and affinity to other pods are not looked at. Pods have no volumes, host ports and resource
+  claims here. Room for the pods of DaemonSets is not added to new nodes.
 - Requirements have no `minValues`; pools have no `replicas`, no `terminationGracePeriod`, no overlays.
 - Reserved offerings are taken first, but there is no count of what a reservation still has.
 - A pool's `max_nodes`, which Karpenter does not know, bounds all that is bought; `min_nodes` does nothing.
@@ -12,5 +12,8 @@ otherwise than there:
 - Where candidates, or claims beyond a dozen, are equal, Karpenter's choice is left to chance or to its sort;
   here the name, or who came first, decides.
 - A search over single nodes ends after so many pods instead of after 3 minutes.
+- What evicting the pods of nodes costs that are no candidates counts in full for the policy Balanced; 1.15.0
+  forgets it each time it hears of a NodeClaim, until it hears of the Node.
+- A pod's `NotIn` on a label that its node lacks does not become a promise of that node.
 - An empty look is not remembered until something changes; it is repeated every 10 s.
 """

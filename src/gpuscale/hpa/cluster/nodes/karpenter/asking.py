@@ -6,7 +6,6 @@ from gpuscale.base.objects.nodes import Taint
 from gpuscale.base.objects.pods import PodSpec, Toleration
 from gpuscale.hpa.cluster.nodes.karpenter.requirements import (
     Requirements,
-    Values,
     all_of,
     exactly,
     values_of,
@@ -66,7 +65,8 @@ class PodClasses:
         if known is None:
             requests = tuple(sorted(pod_requests(spec).items()))
             selector = tuple(sorted(spec.node_selector.items()))
-            content = (requests, selector, spec.required_node_terms, spec.tolerations)
+            terms = spec.required_node_terms, spec.preferred_node_terms
+            content = requests, selector, terms, spec.tolerations
             kind = self._by_content.get(content)
             if kind is None:
                 kind = self._by_content[content] = self._class(spec, dict(requests))
@@ -74,14 +74,26 @@ class PodClasses:
         return known[1]
 
     def _class(self, spec: PodSpec, requests: dict[str, int]) -> PodClass:
-        selected = exactly(spec.node_selector).values()
-        terms: list[tuple[Values, ...]] = [()]
-        if spec.required_node_terms:
-            terms = [tuple(map(values_of, each.labels)) for each in spec.required_node_terms]
-            if any(each.names for each in spec.required_node_terms):
-                return PodClass((), (0, 0))
+        selected = tuple(exactly(spec.node_selector).values())
+        required = list(spec.required_node_terms or ())
+        if any(each.names for each in required):
+            return PodClass((), (0, 0))
+        preferred = [
+            term for _, term in sorted(spec.preferred_node_terms, key=lambda each: -each[0])
+        ]
         wanted = tuple((name, amount) for name, amount in requests.items() if amount)
-        asks = [Ask(wanted, all_of((*selected, *term)), spec.tolerations) for term in terms]
+        asks: list[Ask] = []
+        while True:
+            # The first alternative and the heaviest preference count as required; what fails does without.
+            terms = (*required[:1], *preferred[:1])
+            parts = [values_of(each) for term in terms for each in term.labels]
+            asks.append(Ask(wanted, all_of((*selected, *parts)), spec.tolerations))
+            if len(required) > 1:
+                del required[0]
+            elif preferred:
+                del preferred[0]
+            else:
+                break
         content = Toleration(operator="Exists", effect=_PREFERRED)
         if self._tolerate_preferences and content not in spec.tolerations:
             last = asks[-1]

@@ -416,7 +416,7 @@ class Site:
         """What each pool's nodes cost an hour, and to disrupt."""
         costs = {each.name: each.cost for each in self.candidates}
         totals: dict[str, tuple[float, float]] = {}
-        for each in self.snapshot.nodes:
+        for each in (*self.snapshot.nodes, *self.snapshot.leaving):
             money, disruption = totals.get(each.node.pool, (0.0, 0.0))
             cost = costs.get(each.name)
             if cost is None:
@@ -432,11 +432,13 @@ class Site:
         for each in command.candidates:
             by_pool.setdefault(each.pool.name, []).append(each)
         source = sum(each.price for each in command.candidates)
-        saving = source - sum(
+        prices = [
             shape.cheapest(claim.requirements)
             for claim in command.replacements
             for shape in claim.shapes[:1]
-        )
+        ]
+        # What can't be had counts for nothing.
+        saving = source - sum(price for price in prices if price < math.inf)
         return all(
             self._is_worth_it(
                 name,

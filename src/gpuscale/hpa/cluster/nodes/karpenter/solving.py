@@ -100,6 +100,7 @@ class Snapshot:
         self.nodes = [
             _existing(node, shapes.get(node.pool, {}), rests=rests(node)) for node in ordered
         ]
+        self.leaving = [_existing(node, shapes.get(node.pool, {}), rests=False) for node in leaving]
         self.sizes = Counter(node.pool for node in leaving)
         self.sizes.update(each.node.pool for each in self.nodes)
         self.left = {
@@ -108,12 +109,8 @@ class Snapshot:
         """Of each pool's limits beside its nodes."""
         for each in self.nodes:
             self._charge(self.left, each, -1)
-        with_all = self.left_without(())
-        for node in leaving:
-            gone = _existing(node, shapes.get(node.pool, {}), rests=False)
-            self._charge(with_all, gone, -1)
         self.overfull = {
-            name for name, left in with_all.items() if any(n < 0 for n in left.values())
+            name for name, left in self.left.items() if any(amount < 0 for amount in left.values())
         }
         """Pools whose nodes exceed their limits, so that not even a replacement is created."""
 

@@ -59,7 +59,7 @@ const nodeClass = "default"
 type testCase struct {
 	// In the form of the KWOK provider's file.
 	InstanceTypes json.RawMessage
-	// Names of types without capacity; the file can't say it.
+	// What can't be had, as type/zone/capacity type; the file can't say it.
 	Unavailable []string
 	Pools       []v1.NodePool
 	Nodes       []node
@@ -73,6 +73,7 @@ type node struct {
 	// Since it was initialized, or since the last pod came or went.
 	IdleS         int
 	Uninitialized bool
+	Deleting      bool
 	Labels        map[string]string
 	Annotations   map[string]string
 	Taints        []corev1.Taint
@@ -346,6 +347,9 @@ func (w *world) launched(given node, pool *v1.NodePool, its []*cloudprovider.Ins
 		if condition != v1.ConditionTypeInitialized || !given.Uninitialized {
 			ordered.StatusConditions(at).SetTrue(condition)
 		}
+	}
+	if given.Deleting {
+		ordered.DeletionTimestamp, ordered.Finalizers = &metav1.Time{Time: start}, []string{v1.TerminationFinalizer}
 	}
 	machine := &corev1.Node{ObjectMeta: about, Spec: corev1.NodeSpec{ProviderID: provider, Taints: append(slices.Clone(pool.Spec.Template.Spec.Taints), given.Taints...)}}
 	machine.Status = corev1.NodeStatus{Capacity: it.Capacity, Allocatable: it.Allocatable(), Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}
