@@ -18,6 +18,9 @@ _MOST_LISTED = 12
 LABEL_PATTERN = r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$"
 SUBDOMAIN_PATTERN = r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$"
 LABEL_VALUE_PATTERN = r"^[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?$"
+_EXPANDER = "(least-waste|most-pods|least-nodes|price|priority|random)"
+EXPANDERS_PATTERN = f"^{_EXPANDER}(,{_EXPANDER})*$"
+MIG_PATTERN = r"^[1-7]g\.[0-9]+gb(\+(me|gfx|me\.all))?$"
 METRIC_PATTERN = r"^[a-zA-Z_:][a-zA-Z0-9_:]*$"
 RELEASE_PATTERN = r"^v?[0-9]{1,3}\.[0-9]{1,4}([.+-].*)?$"
 PATTERNS: Mapping[str, str] = {
@@ -25,6 +28,10 @@ PATTERNS: Mapping[str, str] = {
     SUBDOMAIN_PATTERN: ("a name of lower-case letters, digits, '-' and '.', such as vision-api"),
     LABEL_VALUE_PATTERN: "the value of a label, such as g6.xlarge or Standard_NC24ads_A100_v4",
     r"^([0-9]+|[0-9]{1,2}%|100%)$": "a number of nodes or a percentage up to 100%, such as 1 or 10%",
+    EXPANDERS_PATTERN: (
+        "least-waste, most-pods, least-nodes, price, priority or random, or several with commas"
+    ),
+    MIG_PATTERN: "a MIG profile such as 1g.5gb or 2g.10gb+me",
     METRIC_PATTERN: "the name of a metric, such as http_requests_total",
     RELEASE_PATTERN: "a Kubernetes version such as 1.36 or v1.36.3, in quotes",
     r"^[^\s\"'`$\\{}]+$": "text without blanks, quotes, braces, '$', '`' and '\\'",

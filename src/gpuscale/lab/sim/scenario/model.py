@@ -20,6 +20,7 @@ from gpuscale.base.documents.models import (
     parse_document,
 )
 from gpuscale.base.documents.validation import (
+    EXPANDERS_PATTERN,
     METRIC_PATTERN,
     RELEASE_PATTERN,
     SUBDOMAIN_PATTERN,
@@ -93,8 +94,6 @@ class Pipeline(Model):
     agent_namespace: str = Field(default="default", min_length=1)
 
 
-_EXPANDER = "(least-waste|most-pods|least-nodes|price|priority|random)"
-_EXPANDERS = f"^{_EXPANDER}(,{_EXPANDER})*$"
 Share = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=0, le=1_000_000)]
 Limits = tuple[
@@ -118,7 +117,7 @@ class NodeAutoscaler(Model):
     scan_interval: PositiveDuration = 10_000
     unneeded_time: Milliseconds = 600_000
     delay_after_add: Milliseconds = 600_000
-    expander: Annotated[str, Field(pattern=_EXPANDERS)] | None = None
+    expander: Annotated[str, Field(pattern=EXPANDERS_PATTERN)] | None = None
     """`least-waste`, `most-pods`, `least-nodes`, `price`, `priority`, `random`, or several, with commas."""
     expander_priorities: dict[int, tuple[str, ...]] | None = None
     """Priority to expressions that pools' names match; the highest wins."""

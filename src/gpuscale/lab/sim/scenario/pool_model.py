@@ -6,11 +6,10 @@ from pydantic import Field, model_validator
 from pydantic.alias_generators import to_camel
 
 from gpuscale.base.documents.models import Milliseconds, Model
-from gpuscale.base.documents.validation import LABEL_PATTERN, LABEL_VALUE_PATTERN
+from gpuscale.base.documents.validation import LABEL_PATTERN, LABEL_VALUE_PATTERN, MIG_PATTERN
 from gpuscale.lab.sim.scenario.times import DurationOrTimes
 from gpuscale.ops.providers import ProviderField, default_provider
 
-MIG_PATTERN = r"^[1-7]g\.[0-9]+gb(\+(me|gfx|me\.all))?$"
 CapacityType = Literal["on-demand", "spot", "reserved"]
 
 
