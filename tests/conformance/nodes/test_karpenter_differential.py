@@ -37,7 +37,7 @@ from karpenter_judge import NOW_MS, Answer, decided, judged, need_judge, running
 CASES = int(os.environ.get("GPUSCALE_KARPENTER_CASES", "400"))
 SEED = int(os.environ.get("GPUSCALE_KARPENTER_SEED", "0"))
 MOST_TIES = 0.03
-ASKED_AGAIN = 40
+ASKED_AGAIN = 100
 """Some of the answers to a tie are rare: pools are tried in the order of a map."""
 GPU, GPU_NAME = "nvidia.com/gpu", "example.com/gpu-name"
 TAINTS = (

@@ -204,3 +204,14 @@ def test_gpus_that_come_late_buy_no_second_node() -> None:
     of = run(world([pool(NEVER, more=", gpuStartTime: 30s")], deployment("w", 1)), 120)
     assert lives(of) == [("s", 1.0, None)]
     assert of.ready_pods("default/w") == 1
+
+
+def test_why_a_node_stays_is_told_in_karpenters_words() -> None:
+    of = run(world([pool(QUICK)], deployment("w", 1)), 120)
+    assert {reason for _, reason in told(of, "Unconsolidatable")} == {
+        "Can't replace with a cheaper node"
+    }
+    kept = deployment("w", 1, "{karpenter.sh/do-not-disrupt: 'true'}")
+    of = run(world([pool(QUICK)], kept), 120)
+    reasons = {reason for _, reason in told(of, "DisruptionBlocked")}
+    assert any("do-not-disrupt" in reason for reason in reasons), reasons

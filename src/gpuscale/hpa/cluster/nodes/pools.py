@@ -252,6 +252,17 @@ class NotTriggered:
 
 
 @dataclass(frozen=True, slots=True)
+class LeftAlone:
+    """A node that stays although less might do."""
+
+    node: str
+    message: str
+    """Why, in the autoscaler's words: `Can't replace with a cheaper node`."""
+    kind: str = "Unconsolidatable"
+    """Of the event."""
+
+
+@dataclass(frozen=True, slots=True)
 class ProvisioningCondition:
     """What became of a ProvisioningRequest: the condition `Provisioned` of its status."""
 
@@ -262,7 +273,7 @@ class ProvisioningCondition:
     """`CapacityIsFound`, `CapacityIsProvisioned` or `CapacityIsNotFound`."""
 
 
-Action = ScaleUp | ScaleDown | LookAgain | NotTriggered | ProvisioningCondition
+Action = ScaleUp | ScaleDown | LookAgain | NotTriggered | LeftAlone | ProvisioningCondition
 
 
 @dataclass(frozen=True, slots=True)

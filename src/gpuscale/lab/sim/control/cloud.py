@@ -14,6 +14,7 @@ from gpuscale.base.streams import name_suffix, stream
 from gpuscale.hpa.cluster.nodes import (
     AutoscalerSettings,
     LaunchFailure,
+    LeftAlone,
     LookAgain,
     NodePolicy,
     NodeRequest,
@@ -87,8 +88,8 @@ class Cloud:
         self._stocks = {
             name: Stock(item.supply, cluster.seed, name) for name, item in self.pools.items()
         }
-        self._told: dict[str, str] = {}
-        """Pod to the last reason for which no node comes."""
+        self._told: dict[tuple[str, str], str] = {}
+        """Kind and key of a pod or node to what was last said of it."""
         self._failures: list[LaunchFailure] = []
         """Since the last scan."""
         self._ready: Counter[str] = Counter()
@@ -160,8 +161,10 @@ class Cloud:
                 case ScaleDown():
                     self._check_removal(action)
                     self._shrink(action, now_ms)
-                case NotTriggered():
-                    self._tell(action, now_ms)
+                case NotTriggered(pod, message, kind) if pod in self._cluster.pods:
+                    self._tell(kind, "Pod", pod, message, now_ms)
+                case LeftAlone(node, message, kind) if node in self._nodes:
+                    self._tell(kind, "Node", node, message, now_ms)
 
     # Nodes that others make
 
@@ -251,13 +254,13 @@ class Cloud:
             ) or len(staying)
             yield replace(budget, disruptions_allowed=budget.allowed(healthy, expected))
 
-    def _tell(self, action: NotTriggered, now_ms: int) -> None:
-        """Report why no node comes for a pod, once for each reason."""
-        if self._told.get(action.pod) == action.message or action.pod not in self._cluster.pods:
+    def _tell(self, kind: str, of: str, key: str, message: str, now_ms: int) -> None:
+        """Report why no node comes for a pod, or a node stays, once for each reason."""
+        if self._told.get((of, key)) == message:
             return
-        self._told[action.pod] = action.message
-        namespace, _, name = action.pod.partition("/")
-        self._cluster.event(now_ms, action.kind, f"Pod/{name}", action.message, namespace=namespace)
+        self._told[of, key] = message
+        namespace, _, name = key.rpartition("/")
+        self._cluster.event(now_ms, kind, f"{of}/{name}", message, namespace=namespace)
 
     def _check_growth(self, action: ScaleUp) -> None:
         """Refuse a size that the pool can't have, as a user's policy may ask for it."""

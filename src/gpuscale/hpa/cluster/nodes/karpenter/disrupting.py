@@ -116,6 +116,8 @@ class Site:
         self.snapshot = snapshot
         self.why_not: dict[str, str] = {}
         """Name of a node to why it is left alone."""
+        self.blocked: set[str] = set()
+        """Those of them that may not be disrupted at all."""
         self._request = request
         self._waiting = request.unschedulable
         self._nominated = nominated
@@ -141,6 +143,7 @@ class Site:
                 continue
             if blocked:
                 self.why_not[existing.name] = blocked
+                self.blocked.add(existing.name)
                 continue
             moving = [pod for pod in pods if is_reschedulable(pod)]
             cost = 1.0 + sum(max(0.0, eviction_cost(pod)) for pod in moving)

@@ -23,6 +23,7 @@ from gpuscale.hpa.cluster.nodes.karpenter.solving import Solve
 from gpuscale.hpa.cluster.nodes.policy import NodeRequest, PoolNode
 from gpuscale.hpa.cluster.nodes.pools import (
     Action,
+    LeftAlone,
     LookAgain,
     NotTriggered,
     Offering,
@@ -127,11 +128,12 @@ class Karpenter:
         waiting_ms = self._close_batch(request, site)
         sizes = Counter(node.pool for node in request.nodes)
         new: list[ScaleUp] = []
-        told: list[NotTriggered] = []
+        told: list[Action] = []
         if waiting_ms is not None and waiting_ms <= now_ms:
             self._batch_ms = waiting_ms = None
             new = self._buy(site, request.unschedulable, sizes, now_ms)
-            told = [NotTriggered(*left, "FailedScheduling") for left in self.pods_left_out.items()]
+            told += [NotTriggered(*left, "FailedScheduling") for left in self.pods_left_out.items()]
+        left_alone = self.nodes_left_alone
         if self._poll_ms is None:
             self._poll_ms = now_ms
         if new:
@@ -140,6 +142,13 @@ class Karpenter:
         elif (command := self._disrupt(site, now_ms)) is not None:
             new, removed = self._carry_out(site, command, sizes, now_ms)
             gone += removed
+        told += [
+            LeftAlone(
+                node, why, "DisruptionBlocked" if node in site.blocked else "Unconsolidatable"
+            )
+            for node, why in self.nodes_left_alone.items()
+            if left_alone.get(node) != why
+        ]
         next_ms = self._validating[1] if self._validating is not None else self._poll_ms
         times = (next_ms, expiry_ms, waiting_ms)
         again = self._look_again(min(each for each in times if each is not None), now_ms)
