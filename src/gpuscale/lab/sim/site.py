@@ -361,6 +361,7 @@ class Site:
             node_name=node,
             tolerations=everywhere,
             priority=_NODE_CRITICAL,
+            priority_class="system-node-critical",
         )
         return Pod(meta, spec, PodStatus(PodPhase.RUNNING, now_ms, True, now_ms))
 

@@ -67,6 +67,8 @@ def pod_body(run: Run, pod: Pod, facts: PodFacts) -> Json:
     spec["tolerations"] = [*spec.get("tolerations", ()), *_DEFAULT_TOLERATIONS]
     if pod.spec.node_name:
         spec["nodeName"] = pod.spec.node_name
+    if pod.spec.priority_class:
+        spec["priorityClassName"] = pod.spec.priority_class
     return {
         "apiVersion": "v1",
         "kind": "Pod",

@@ -455,13 +455,16 @@ class Cloud:
 
     def _shrink(self, action: ScaleDown, now_ms: int) -> None:
         rental = self._nodes[action.node]
+        staying = sum(
+            1 for each in self._nodes.values() if each.pool == action.pool and not each.leaving
+        )
         self._cluster.event(
             now_ms,
             "ScaleDown",
             f"Node/{action.node}",
             action.reason,
-            before=action.from_nodes,
-            after=action.from_nodes - 1,
+            before=staying,
+            after=staying - 1,
         )
         if rental.joined_ms is None:
             self._remove(rental, now_ms)
