@@ -40,6 +40,8 @@ LAST_CHANGE = {
     "aks-mnist-jobs": ("ScaleDown ", 2),
 }
 """What standard error says, how often; a rehearsal is interrupted then, long before its end."""
+LAST_NODES = {"aks-mnist-jobs": 1}
+"""How many there are after that, where a test asks for them."""
 END_S = 120.0
 """From a signal to the end of the process; it takes 5 s on two idle cores."""
 
@@ -151,6 +153,11 @@ def rehearse(plane, scenario):
         watcher = threading.Thread(target=watch, args=(plane, process, watched))
         watcher.start()
         process.wait_for(*LAST_CHANGE[scenario])
+        if scenario in LAST_NODES:
+            # A node that goes is there for five more seconds, as `node-delete-delay-after-taint` has it.
+            left = LAST_NODES[scenario]
+            look = lambda: len(plane.get("nodes", "-l", LABEL)["items"]) == left  # noqa: E731
+            wait_until(look, f"{left} nodes", 60)
         process.signal(signal.SIGINT)
         code, output = process.end()
         watcher.join(60)
