@@ -7,7 +7,7 @@ Source: karpenter.sh/v1 (NodePool, NodeClaim); cluster-autoscaler core/scaleup (
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import merge
 
@@ -16,6 +16,7 @@ from gpuscale.base.errors import ConfigError
 from gpuscale.base.objects.fields import Fields
 from gpuscale.base.objects.nodes import read_taint
 from gpuscale.base.objects.pods import PodSpec
+from gpuscale.hpa.cluster.scheduling import demands
 from gpuscale.hpa.cluster.verdicts import (
     ComingNode,
     Outlook,
@@ -237,18 +238,12 @@ def priority_cutoff(snapshot: Snapshot) -> int:
 class DistinctSpec:
     """A pod's spec, equal for pods that ask the same of a pool."""
 
-    key: tuple[object, ...]
+    key: Hashable
     spec: PodSpec = field(compare=False)
 
     @classmethod
     def of(cls, spec: PodSpec) -> "DistinctSpec":
-        asked = tuple(
-            (name, amount.nano)
-            for each in spec.containers
-            for name, amount in each.requests.items()
-        )
-        choice = (tuple(spec.node_selector.items()), spec.required_node_terms)
-        return cls((choice, spec.tolerations, asked), spec)
+        return cls(demands(spec), spec)
 
 
 @once

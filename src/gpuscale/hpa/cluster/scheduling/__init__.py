@@ -13,7 +13,7 @@ if TYPE_CHECKING:
         node_state,
         untolerated,
     )
-    from gpuscale.hpa.cluster.scheduling.placing import Placer
+    from gpuscale.hpa.cluster.scheduling.placing import Placer, demands
     from gpuscale.hpa.cluster.scheduling.preempting import find_victims
     from gpuscale.hpa.cluster.scheduling.resources import device_requests, gpu_count
     from gpuscale.hpa.cluster.scheduling.scoring import (
@@ -31,6 +31,7 @@ __all__ = [
     "Placer",
     "SchedulerSettings",
     "ScoringStrategy",
+    "demands",
     "device_requests",
     "find_victims",
     "free_share",

@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain, zip_longest
+from typing import Generic, TypeVar
 
 from gpuscale.base.objects.nodes import Node
 from gpuscale.base.objects.pods import Pod, PodSpec
@@ -48,6 +49,8 @@ from gpuscale.hpa.cluster.scheduling.scoring import (
     nodes_to_score,
     resource_score,
 )
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -616,6 +619,29 @@ class Placer:
         for entry in aside:
             heapq.heappush(heap, entry)
         return -score, order, name
+
+
+class ByDemands(Generic[T]):
+    """What is worked out once for pods that ask for the same.
+
+    Args:
+        make: works it out, for one of them.
+    """
+
+    def __init__(self, make: Callable[[PodSpec], T]) -> None:
+        self._make = make
+        self._by_demands: dict[Hashable, T] = {}
+        self._by_spec: dict[int, tuple[PodSpec, T]] = {}
+        """By the identity of a spec; the spec is kept so that no other gets its number."""
+
+    def of(self, spec: PodSpec) -> T:
+        known = self._by_spec.get(id(spec))
+        if known is None:
+            key = demands(spec)
+            if key not in self._by_demands:
+                self._by_demands[key] = self._make(spec)
+            known = self._by_spec[id(spec)] = spec, self._by_demands[key]
+        return known[1]
 
 
 def demands(spec: PodSpec) -> Hashable:

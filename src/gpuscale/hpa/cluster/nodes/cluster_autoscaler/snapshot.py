@@ -17,7 +17,7 @@ from gpuscale.base.objects.pods import Pod, PodSpec
 from gpuscale.base.objects.requests import Amounts
 from gpuscale.hpa.cluster.nodes.cluster_autoscaler.company import Company
 from gpuscale.hpa.cluster.scheduling.fit import NodeState, refusal_of
-from gpuscale.hpa.cluster.scheduling.placing import demands
+from gpuscale.hpa.cluster.scheduling.placing import ByDemands
 from gpuscale.hpa.cluster.scheduling.resources import pod_requests
 
 HOSTNAME = "kubernetes.io/hostname"
@@ -42,29 +42,21 @@ class PodKinds:
     """The kinds of the pods that one pass looks at."""
 
     def __init__(self) -> None:
-        self._kinds: dict[Hashable, PodKind] = {}
-        self._by_spec: dict[int, tuple[PodSpec, PodKind]] = {}
-        """By the identity of a spec, which is kept so that no other gets its number."""
-
-    def of(self, spec: PodSpec) -> PodKind:
-        known = self._by_spec.get(id(spec))
-        if known is None:
-            key = demands(spec)
-            kind = self._kinds.get(key)
-            if kind is None:
-                terms = spec.required_node_terms or ()
-                by_name = HOSTNAME in spec.node_selector or any(
-                    term.names or any(each.key == HOSTNAME for each in term.labels)
-                    for term in terms
-                )
-                requests = {name: nano for name, nano in pod_requests(spec).items() if nano}
-                kind = self._kinds[key] = PodKind(spec, requests, by_name)
-            known = self._by_spec[id(spec)] = spec, kind
-        return known[1]
+        self.of = ByDemands(_kind).of
+        """Returns the kind of a pod's spec."""
 
     def requests(self, pod: Pod) -> Amounts:
         """Return what a pod asks for, without what it asks nothing of."""
         return self.of(pod.spec).requests
+
+
+def _kind(spec: PodSpec) -> PodKind:
+    by_name = HOSTNAME in spec.node_selector or any(
+        term.names or any(each.key == HOSTNAME for each in term.labels)
+        for term in spec.required_node_terms or ()
+    )
+    requests = {name: nano for name, nano in pod_requests(spec).items() if nano}
+    return PodKind(spec, requests, by_name)
 
 
 @dataclass(slots=True)

@@ -11,6 +11,7 @@ from gpuscale.hpa.cluster.nodes.karpenter.requirements import (
     values_of,
 )
 from gpuscale.hpa.cluster.scheduling.fit import tolerates
+from gpuscale.hpa.cluster.scheduling.placing import ByDemands
 from gpuscale.hpa.cluster.scheduling.resources import pod_requests
 
 _PREFERRED = "PreferNoSchedule"
@@ -55,25 +56,11 @@ class PodClasses:
 
     def __init__(self, *, tolerate_preferences: bool) -> None:
         self._tolerate_preferences = tolerate_preferences
-        self._by_spec: dict[int, tuple[PodSpec, PodClass]] = {}
-        """By the identity of a spec; the spec is kept so that no other gets its number."""
-        self._by_content: dict[object, PodClass] = {}
+        self.of = ByDemands(self._class).of
+        """Returns the class of a pod's spec."""
 
-    def of(self, spec: PodSpec) -> PodClass:
-        """Return the class of a pod's spec."""
-        known = self._by_spec.get(id(spec))
-        if known is None:
-            requests = tuple(sorted(pod_requests(spec).items()))
-            selector = tuple(sorted(spec.node_selector.items()))
-            terms = spec.required_node_terms, spec.preferred_node_terms
-            content = requests, selector, terms, spec.tolerations
-            kind = self._by_content.get(content)
-            if kind is None:
-                kind = self._by_content[content] = self._class(spec, dict(requests))
-            known = self._by_spec[id(spec)] = spec, kind
-        return known[1]
-
-    def _class(self, spec: PodSpec, requests: dict[str, int]) -> PodClass:
+    def _class(self, spec: PodSpec) -> PodClass:
+        requests = dict(sorted(pod_requests(spec).items()))
         selected = tuple(exactly(spec.node_selector).values())
         required = list(spec.required_node_terms or ())
         if any(each.names for each in required):
