@@ -253,9 +253,9 @@ class NotTriggered:
 
 @dataclass(frozen=True, slots=True)
 class LeftAlone:
-    """A node that stays although less might do."""
+    """Nodes that stay although less might do, for one reason."""
 
-    node: str
+    nodes: tuple[str, ...]
     message: str
     """Why, in the autoscaler's words: `Can't replace with a cheaper node`."""
     kind: str = "Unconsolidatable"

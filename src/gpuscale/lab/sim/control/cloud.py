@@ -96,6 +96,10 @@ class Cloud:
         """How many nodes of a pool can be scheduled on."""
         self._rented: Counter[str] = Counter()
         """How many nodes of a pool are paid for."""
+        self._gpus: Counter[str] = Counter()
+        """How many GPUs those have."""
+        self._had: Counter[tuple[str, str, Offering]] = Counter()
+        """How many of them are of an instance type and had in one way."""
         self._nodes: dict[str, Rental] = {}
         """The rental of each node that is there, or on its way."""
         self._named = 0
@@ -163,8 +167,9 @@ class Cloud:
                     self._shrink(action, now_ms)
                 case NotTriggered(pod, message, kind) if pod in self._cluster.pods:
                     self._tell(kind, "Pod", pod, message, now_ms)
-                case LeftAlone(node, message, kind) if node in self._nodes:
-                    self._tell(kind, "Node", node, message, now_ms)
+                case LeftAlone(names, message, kind):
+                    for name in names:
+                        self._tell(kind, "Node", name, message, now_ms)
 
     # Nodes that others make
 
@@ -173,9 +178,7 @@ class Cloud:
         now_ms, pool = self._engine.now_ms, item.pool.name
         ordered_ms = max(self._start_ms, now_ms - round(machine.provisioning.mean * 1000))
         rental = Rental(pool, name, machine, offering, ordered_ms)
-        self.rentals.append(rental)
-        self._nodes[name] = rental
-        self._rented[pool] += 1
+        self._take_on(rental)
         after = self._rented[pool]
         self._cluster.event(
             now_ms,
@@ -238,21 +241,24 @@ class Cloud:
     def current_budgets(self) -> Iterator[PodDisruptionBudget]:
         """Yield the budgets with how many pods they let go now."""
         for budget in self._budgets:
-            namespace = budget.metadata.namespace
-            pods = [
-                pod
-                for pod in self._cluster.selected(namespace, budget.selector)
-                if pod.status.phase not in FINISHED
-            ]
-            staying = [pod for pod in pods if pod.metadata.deletion_ms is None]
-            healthy = sum(1 for pod in staying if pod.status.ready)
-            expected = sum(
-                item.replicas
-                for item in self._cluster.deployments.values()
-                if item.metadata.namespace == namespace
-                and budget.selector.matches(item.template.labels)
-            ) or len(staying)
-            yield replace(budget, disruptions_allowed=budget.allowed(healthy, expected))
+            yield replace(budget, disruptions_allowed=self._allowed(budget))
+
+    def _allowed(self, budget: PodDisruptionBudget) -> int:
+        """Return how many of a budget's pods may be evicted now."""
+        namespace = budget.metadata.namespace
+        staying = [
+            pod
+            for pod in self._cluster.selected(namespace, budget.selector)
+            if pod.status.phase not in FINISHED and pod.metadata.deletion_ms is None
+        ]
+        healthy = sum(1 for pod in staying if pod.status.ready)
+        expected = sum(
+            item.replicas
+            for item in self._cluster.deployments.values()
+            if item.metadata.namespace == namespace
+            and budget.selector.matches(item.template.labels)
+        ) or len(staying)
+        return budget.allowed(healthy, expected)
 
     def _tell(self, kind: str, of: str, key: str, message: str, now_ms: int) -> None:
         """Report why no node comes for a pod, or a node stays, once for each reason."""
@@ -340,19 +346,11 @@ class Cloud:
         ]
         wanted.sort(key=lambda each: each[1].price_per_hour or 0.0)
         pool, code = item.pool.name, ""
-        quota = item.supply.quota_gpus
-        rented = (
-            sum(each.gpus for each in self._nodes.values() if each.pool == pool) if quota else 0
-        )
+        quota, since_ms = item.supply.quota_gpus, now_ms - self._start_ms
         for machine, offering in wanted:
-            since_ms = now_ms - self._start_ms
-            had = sum(
-                1
-                for each in self._nodes.values()
-                if each.pool == pool and each.machine is machine and each.offering == offering
-            )
+            had = self._had[pool, machine.shape.name, offering]
             refusal = self._stocks[pool].refusal(since_ms, machine.shape.name, offering, had)
-            if not refusal and quota is not None and rented + machine.gpus > quota:
+            if not refusal and quota is not None and self._gpus[pool] + machine.gpus > quota:
                 refusal = OVER_QUOTA
             if not refusal:
                 return (machine, offering), ""
@@ -370,10 +368,18 @@ class Cloud:
             suffix = name_suffix(self._cluster.seed, "node", item.pool.name, str(self._named))
             name = f"{item.pool.name}-{suffix}"
         rental = Rental(item.pool.name, name, machine, offering, self._engine.now_ms)
-        self.rentals.append(rental)
-        self._nodes[name] = rental
-        self._rented[item.pool.name] += 1
+        self._take_on(rental)
         return rental
+
+    def _take_on(self, rental: Rental) -> None:
+        self.rentals.append(rental)
+        self._nodes[rental.node] = rental
+        self._count(rental, 1)
+
+    def _count(self, rental: Rental, step: int) -> None:
+        self._rented[rental.pool] += step
+        self._gpus[rental.pool] += step * rental.gpus
+        self._had[rental.pool, rental.machine.shape.name, rental.offering] += step
 
     def _arrive_later(self, rental: Rental, item: CloudPool) -> None:
         seed, node = self._cluster.seed, rental.node
@@ -540,8 +546,8 @@ class Cloud:
 
     def _may_go(self, pod: Pod) -> bool:
         return all(
-            budget.disruptions_allowed > 0
-            for budget in self.current_budgets()
+            self._allowed(budget) > 0
+            for budget in self._budgets
             if budget.metadata.namespace == pod.metadata.namespace
             and budget.selector.matches(pod.metadata.labels)
         )
@@ -550,7 +556,8 @@ class Cloud:
         if self._nodes.pop(rental.node, None) is None:
             return
         rental.to_ms = now_ms
-        self._rented[rental.pool] -= 1
+        self._told.pop(("Node", rental.node), None)
+        self._count(rental, -1)
         if rental.ready_ms is not None:
             self._ready[rental.pool] -= 1
         if rental.joined_ms is not None:

@@ -142,12 +142,13 @@ class Karpenter:
         elif (command := self._disrupt(site, now_ms)) is not None:
             new, removed = self._carry_out(site, command, sizes, now_ms)
             gone += removed
+        by_reason: dict[tuple[str, bool], list[str]] = {}
+        for node, why in self.nodes_left_alone.items():
+            if left_alone.get(node) != why:
+                by_reason.setdefault((why, node in site.blocked), []).append(node)
         told += [
-            LeftAlone(
-                node, why, "DisruptionBlocked" if node in site.blocked else "Unconsolidatable"
-            )
-            for node, why in self.nodes_left_alone.items()
-            if left_alone.get(node) != why
+            LeftAlone(tuple(nodes), why, "DisruptionBlocked" if blocked else "Unconsolidatable")
+            for (why, blocked), nodes in by_reason.items()
         ]
         next_ms = self._validating[1] if self._validating is not None else self._poll_ms
         times = (next_ms, expiry_ms, waiting_ms)
