@@ -9,13 +9,34 @@ from pathlib import Path
 from typing import Any
 
 from gpuscale.base.objects.pods import Lifecycle
+from gpuscale.base.quantity import parse_quantity
+from gpuscale.hpa.cluster.nodes import InstanceType, Offering
 from gpuscale.kube.simulated import SimulatedKubelet
 from gpuscale_testing import ControlPlane, Settings, simulated_nodes
-from gpuscale_testing.karpenter import NODE_LABEL, Karpenter, instance_type, node_class
+from gpuscale_testing.karpenter import NODE_LABEL, Karpenter, node_class
 
-SMALL = instance_type("s", 0.5, gpus=1, cpu=4, memory="16Gi", spot=0.2)
-MEDIUM = instance_type("m", 1.8, gpus=4, cpu=16, memory="64Gi", spot=0.7)
-LARGE = instance_type("l", 7.0, gpus=8, cpu=96, memory="384Gi", spot=3.0)
+
+def shape(
+    name: str, on_demand: float, spot: float, gpus: int, cpu: int, memory: str
+) -> InstanceType:
+    """Return an instance type that can be had in two ways."""
+    amounts: dict[str, str | int] = {
+        "nvidia.com/gpu": gpus,
+        "cpu": cpu,
+        "memory": memory,
+        "pods": 110,
+    }
+    offerings = (
+        Offering(capacity_type="on-demand", price_per_hour=on_demand),
+        Offering(capacity_type="spot", price_per_hour=spot),
+    )
+    offered = {key: parse_quantity(amount) for key, amount in amounts.items()}
+    return InstanceType(name, offered, offerings=offerings)
+
+
+SMALL = shape("s", 0.5, 0.2, 1, 4, "16Gi")
+MEDIUM = shape("m", 1.8, 0.7, 4, 16, "64Gi")
+LARGE = shape("l", 7.0, 3.0, 8, 96, "384Gi")
 LOOK_S = 0.25
 DISRUPTED = "karpenter.sh/disrupted"
 TYPE = "node.kubernetes.io/instance-type"

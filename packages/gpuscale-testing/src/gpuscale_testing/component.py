@@ -1,13 +1,16 @@
 """One program, of the control plane or beside it: started under a supervisor, its output in a file."""
 
+import os
 import signal
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from gpuscale.base.errors import UnavailableError
 from gpuscale_testing import supervisor
+from gpuscale_testing.addresses import wait_until
 
 _TAIL_LINES = 30
 
@@ -48,6 +51,31 @@ class Component:
         """Return what the program ended with; None while it runs."""
         return self._supervisor.poll()
 
+    def check(self) -> None:
+        """Return if the program runs.
+
+        Raises:
+            UnavailableError: it has ended; with the end of its log.
+        """
+        if self.exit_code is not None:
+            raise UnavailableError(
+                f"{self.name} ended with exit code {self.exit_code}; the end of its "
+                f"log:\n{self.log_tail()}"
+            )
+
+    def wait_until(self, is_ready: Callable[[], bool], within_s: float) -> None:
+        """Return once the program is ready.
+
+        Raises:
+            UnavailableError: it has ended, or is not ready in time.
+        """
+
+        def look() -> bool:
+            self.check()
+            return is_ready()
+
+        wait_until(look, f"{self.name} to be ready", within_s, every_s=0.1)
+
     def kill(self) -> None:
         """Take the program away at once, as a crash would; returns when it is gone."""
         if self.exit_code is None:
@@ -81,3 +109,9 @@ class Component:
         self._supervisor.wait()
         if self._supervisor.stdin is not None:
             self._supervisor.stdin.close()
+
+
+def with_variables_alone(variables: Mapping[str, str]) -> list[str]:
+    """Return the beginning of a command that runs with these variables and PATH, and inherits none."""
+    path = {"PATH": os.environ.get("PATH", "")}
+    return ["env", "-i", *(f"{name}={value}" for name, value in {**path, **variables}.items())]

@@ -1,19 +1,16 @@
 """Karpenter as released, with its provider of nodes without machines, beside a control plane."""
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Self
 
-from gpuscale.base.errors import UnavailableError
-from gpuscale.hpa.cluster.nodes import CAPACITY_TYPE, ZONE
+from gpuscale.hpa.cluster.nodes import CAPACITY_TYPE, ZONE, InstanceType
 from gpuscale.lab import find_setup
-from gpuscale_testing.addresses import free_ports, is_listening, wait_until
-from gpuscale_testing.component import Component
+from gpuscale_testing.addresses import free_ports, is_listening
+from gpuscale_testing.component import Component, with_variables_alone
 from gpuscale_testing.plane import ControlPlane
-from gpuscale_testing.programs.definitions import find_definitions
 from gpuscale_testing.programs.toolset import find
 
 PROGRAM = "karpenter-kwok"
@@ -31,7 +28,7 @@ class Karpenter:
     Args:
         plane: a running control plane.
         folder: for its instance types and log; a folder of its own below is made.
-        instance_types: what its cloud offers, as `instance_type` gives them.
+        instance_types: what its cloud offers, of which the provider takes 100m CPU and 10Mi for itself.
         environment: its options, such as `FEATURE_GATES`; it inherits none.
     """
 
@@ -39,7 +36,7 @@ class Karpenter:
         self,
         plane: ControlPlane,
         folder: Path,
-        instance_types: Sequence[Mapping[str, Any]],
+        instance_types: Sequence[InstanceType],
         environment: Mapping[str, str] | None = None,
     ) -> None:
         self._plane = plane
@@ -68,17 +65,12 @@ class Karpenter:
 
     def _start(self, stack: ExitStack) -> None:
         program = find(PROGRAM)
-        definitions = str(find_definitions("karpenter"))
-        self._plane.kubectl("apply", "--server-side", "-f", definitions)
-        self._plane.kubectl(
-            "wait", "--for=condition=Established", "--timeout=30s", "-f", definitions
-        )
+        self._plane.define("karpenter")
         self._folder.mkdir(parents=True)
         types = self._folder / "instance-types.json"
-        types.write_text(json.dumps(list(self._instance_types)))
+        types.write_text(json.dumps([_listed(each) for each in self._instance_types]))
         metrics_port, probe_port = free_ports(2)
         variables = {
-            "PATH": os.environ.get("PATH", ""),
             "HOME": str(self._folder),
             "KUBECONFIG": str(self._plane.admin),
             "DISABLE_LEADER_ELECTION": "true",
@@ -90,52 +82,34 @@ class Karpenter:
             "LOG_LEVEL": "info",
             **self._environment,
         }
-        command = ["env", "-i", *(f"{k}={v}" for k, v in variables.items()), str(program)]
+        command = [*with_variables_alone(variables), str(program)]
         self._component = Component(PROGRAM, command, self._folder, _GRACE_S)
         stack.callback(self._component.end_stop)
-
-        def is_ready() -> bool:
-            if self._component.exit_code is not None:
-                raise UnavailableError(f"{PROGRAM} has ended:\n{self._component.log_tail()}")
-            return is_listening(probe_port)
-
-        wait_until(is_ready, f"{PROGRAM} to be ready", _READY_S, every_s=0.1)
+        self._component.wait_until(lambda: is_listening(probe_port), _READY_S)
 
 
-def instance_type(
-    name: str, price: float, *, gpus: int, cpu: int, memory: str, spot: float | None = None
-) -> dict[str, Any]:
-    """Return an instance type of one zone.
-
-    Args:
-        name: of it.
-        price: per hour, on demand.
-        gpus: `nvidia.com/gpu` of a node.
-        cpu: of a node, before the provider takes its fixed overhead of 100m.
-        memory: of a node, before the overhead of 10Mi.
-        spot: price per hour as spot; None: not to be had so.
-    """
-    sold = {"on-demand": price} | ({} if spot is None else {"spot": spot})
-    resources = {"cpu": str(cpu), "memory": memory, "ephemeral-storage": "100Gi", "pods": "110"}
+def _listed(shape: InstanceType) -> dict[str, Any]:
+    """Return an instance type in the form of the provider's file; without a zone it is in one of all."""
+    resources = {name: str(amount) for name, amount in shape.allocatable.items()}
     return {
-        "name": name,
+        "name": shape.name,
         "architecture": "amd64",
         "operatingSystems": ["linux"],
-        "resources": resources | ({"nvidia.com/gpu": str(gpus)} if gpus else {}),
+        "resources": {"ephemeral-storage": "100Gi", **resources},
         "offerings": [
             {
-                "Price": each,
+                "Price": each.price_per_hour or 0.0,
                 "Requirements": [
-                    _in(CAPACITY_TYPE, kind),
-                    _in(ZONE, _ZONE),
+                    _in(CAPACITY_TYPE, each.capacity_type or "on-demand"),
+                    _in(ZONE, each.zone or _ZONE),
                 ],
             }
-            for kind, each in sold.items()
+            for each in shape.offerings
         ],
     }
 
 
-def scenario_types(scenario: str) -> tuple[dict[str, Any], ...]:
+def scenario_types(scenario: str) -> tuple[InstanceType, ...]:
     """Return the instance types of a scenario's pools, for `rehearse --karpenter`.
 
     Args:
@@ -150,28 +124,7 @@ def scenario_types(scenario: str) -> tuple[dict[str, Any], ...]:
         for item in find_setup(scenario).pools
         for shape in item.pool.instance_types
     }
-    return tuple(
-        {
-            "name": shape.name,
-            "architecture": "amd64",
-            "operatingSystems": ["linux"],
-            "resources": {
-                "ephemeral-storage": "100Gi",
-                **{name: str(amount) for name, amount in shape.allocatable.items()},
-            },
-            "offerings": [
-                {
-                    "Price": each.price_per_hour or 0.0,
-                    "Requirements": [
-                        _in(CAPACITY_TYPE, each.capacity_type or "on-demand"),
-                        _in(ZONE, each.zone or _ZONE),
-                    ],
-                }
-                for each in shape.offerings
-            ],
-        }
-        for shape in shapes.values()
-    )
+    return tuple(shapes.values())
 
 
 def node_class(registration_delay: str = "10s") -> dict[str, Any]:

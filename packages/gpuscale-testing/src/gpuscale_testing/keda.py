@@ -6,21 +6,18 @@ roles, since all act as the cluster's admin.
 
 import base64
 import json
-import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from gpuscale.base.errors import UnavailableError
-from gpuscale_testing.addresses import free_ports, is_listening, wait_until
+from gpuscale_testing.addresses import free_ports, is_listening
 from gpuscale_testing.aggregation import aggregated_api, serving_name
 from gpuscale_testing.certificates import KeyPair
-from gpuscale_testing.component import Component
+from gpuscale_testing.component import Component, with_variables_alone
 from gpuscale_testing.metrics_apis import MetricsApi, is_ready
 from gpuscale_testing.plane import ControlPlane
-from gpuscale_testing.programs.definitions import find_definitions
 from gpuscale_testing.programs.toolset import find
 
 Program = Literal["keda-operator", "keda-adapter", "keda-webhooks"]
@@ -121,7 +118,7 @@ class Keda:
         wanted: list[Program] = ["keda-operator", "keda-adapter"]
         wanted += ["keda-webhooks"] if self._webhooks else []
         paths = {program: find(program) for program in wanted}
-        apply_definitions(self._plane)
+        self._plane.define("keda")
         self._folder.mkdir(parents=True)
         service_port, probe_port, self.metrics_port, self.port, webhooks_port = free_ports(5)
         arguments: dict[Program, list[str]] = {
@@ -237,31 +234,17 @@ class Keda:
         return folder
 
     def _clean_environment(self) -> list[str]:
-        """Return the beginning of a command that runs with these variables alone: no proxies."""
-        variables = {
-            "PATH": os.environ.get("PATH", ""),
-            "HOME": str(self._folder),
-            "KUBECONFIG": str(self._plane.admin),
-            "WATCH_NAMESPACE": "",
-            "POD_NAMESPACE": _NAMESPACE,
-            "KEDA_CLUSTER_OBJECT_NAMESPACE": _NAMESPACE,
-            **self._environment,
-        }
-        return ["env", "-i", *(f"{name}={value}" for name, value in variables.items())]
+        """Return the beginning of a command without proxies and whatever else is set here."""
+        return with_variables_alone(
+            {
+                "HOME": str(self._folder),
+                "KUBECONFIG": str(self._plane.admin),
+                "WATCH_NAMESPACE": "",
+                "POD_NAMESPACE": _NAMESPACE,
+                "KEDA_CLUSTER_OBJECT_NAMESPACE": _NAMESPACE,
+                **self._environment,
+            }
+        )
 
     def _await(self, program: Program) -> None:
-        component, look = self._components[program], self._ready[program]
-
-        def look_while_it_runs() -> bool:
-            if component.exit_code is not None:
-                raise UnavailableError(f"{program} has ended:\n{component.log_tail()}")
-            return look()
-
-        wait_until(look_while_it_runs, f"{program} to be ready", _READY_S, every_s=0.1)
-
-
-def apply_definitions(plane: ControlPlane) -> None:
-    """Bring KEDA's CRDs to a control plane, and return once it serves them."""
-    folder = str(find_definitions("keda"))
-    plane.kubectl("apply", "--server-side", "-f", folder)
-    plane.kubectl("wait", "--for=condition=Established", "--timeout=30s", "-f", folder)
+        self._components[program].wait_until(self._ready[program], _READY_S)

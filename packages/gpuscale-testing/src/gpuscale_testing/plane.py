@@ -17,10 +17,11 @@ from typing import Any, Self
 from gpuscale.base.errors import GpuscaleError, UnavailableError, UpstreamError
 from gpuscale.kube.client import KubeClient, KubeSettings
 from gpuscale_testing import flags
-from gpuscale_testing.addresses import free_ports, is_listening, wait_until
+from gpuscale_testing.addresses import free_ports, is_listening
 from gpuscale_testing.certificates import Authority, KeyPair, signing_key, write_kubeconfig
 from gpuscale_testing.component import Component
 from gpuscale_testing.flags import Files, Settings
+from gpuscale_testing.programs.definitions import find_definitions
 from gpuscale_testing.programs.toolset import find, missing
 
 _START_TIMEOUT_S = 60.0
@@ -150,7 +151,7 @@ class ControlPlane:
         component = self._component(program)
         component.restart()
         if look := self._ready.get(program):
-            self._await(look, component)
+            component.wait_until(look, _START_TIMEOUT_S)
 
     def logs(self) -> str:
         return "\n".join(f"--- {c.name}\n{c.log_tail()}" for c in self._components)
@@ -162,7 +163,7 @@ class ControlPlane:
             UnavailableError: one has ended; with the end of its log.
         """
         for component in self._components:
-            _check(component)
+            component.check()
 
     def kubectl(
         self,
@@ -210,6 +211,16 @@ class ControlPlane:
         """Return what `kubectl get` finds, as data: an object, or a list with `items`."""
         found: dict[str, Any] = json.loads(self.kubectl("get", "-o", "json", *arguments))
         return found
+
+    def define(self, name: str) -> None:
+        """Bring another project's definitions, such as `keda`, and return once they are served.
+
+        Raises:
+            UnavailableError: they were not fetched.
+        """
+        folder = str(find_definitions(name))
+        self.kubectl("apply", "--server-side", "-f", folder)
+        self.kubectl("wait", "--for=condition=Established", "--timeout=30s", "-f", folder)
 
     def wait(self, resource: str, condition: str, *more: str, timeout_s: float = 30.0) -> None:
         """Run `kubectl wait`, and return once its condition is met.
@@ -278,7 +289,7 @@ class ControlPlane:
         manager = self._run("kube-controller-manager", managing)
         self._run("kube-scheduler", flags.scheduler_flags(files, self.settings))
         account = "/api/v1/namespaces/default/serviceaccounts/default"
-        self._await(lambda: self._is_found(account), manager)
+        manager.wait_until(lambda: self._is_found(account), _START_TIMEOUT_S)
 
     def _make_files(self) -> Files:
         folder = self.folder / "certificates"
@@ -307,19 +318,11 @@ class ControlPlane:
         component = Component(name, command, self.folder, self.settings.stop_grace_s)
         self._components.append(component)
         if look := self._ready.get(name):
-            self._await(look, component)
+            component.wait_until(look, _START_TIMEOUT_S)
         return component
 
     def _component(self, name: str) -> Component:
         return next(each for each in self._components if each.name == name)
-
-    def _await(self, look: Callable[[], bool], component: Component) -> None:
-        def look_while_it_runs() -> bool:
-            _check(component)
-            return look()
-
-        what = f"{component.name} to be ready"
-        wait_until(look_while_it_runs, what, _START_TIMEOUT_S, every_s=0.1)
 
     def _is_found(self, path: str) -> bool:
         """Return whether the API server answers a path with 200."""
@@ -329,14 +332,6 @@ class ControlPlane:
             connection.request("GET", path)
             return connection.getresponse().status == 200
         return False
-
-
-def _check(component: Component) -> None:
-    if component.exit_code is not None:
-        raise UnavailableError(
-            f"{component.name} ended with exit code {component.exit_code}; the end of its "
-            f"log:\n{component.log_tail()}"
-        )
 
 
 def _kubectl() -> str:

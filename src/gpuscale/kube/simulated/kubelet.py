@@ -192,14 +192,9 @@ class SimulatedKubelet:
         await self._persist(lambda: self._api.create(LEASES, lease))
         offered = node["status"].get("allocatable", {})
         gpus = {key: offered[key] for key in WHOLE_GPUS if key in offered}
-        status = node_status(SimulatedNode(name), address, _now())["status"]
-        for field in ("capacity", "allocatable"):
-            del status[field]
-            if gpus and self._gpu_lag_s:
-                status[field] = dict.fromkeys(gpus, "0")
-        await self._persist(
-            lambda: self._api.patch(f"{path}/status", {"status": status}, STRATEGIC_MERGE)
-        )
+        at_first = dict.fromkeys(gpus, "0") if self._gpu_lag_s else {}
+        status = node_status(SimulatedNode(name), address, _now(), at_first)
+        await self._persist(lambda: self._api.patch(f"{path}/status", status, STRATEGIC_MERGE))
         self._keep_alive(name)
         await self._persist(lambda: self._clear_not_ready(path))
         self._addresses[name] = address

@@ -54,8 +54,18 @@ def node_object(node: SimulatedNode) -> dict[str, Any]:
     }
 
 
-def node_status(node: SimulatedNode, address: str, now: str) -> dict[str, Any]:
-    """Return the patch that makes a node Ready."""
+def node_status(
+    node: SimulatedNode, address: str, now: str, offered: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """Return the patch that makes a node Ready.
+
+    Args:
+        node: what it is of.
+        address: its own.
+        now: RFC 3339.
+        offered: what it offers beside what it offers already; None: its capacity.
+    """
+    resources = node.capacity if offered is None else dict(offered)
     times = {"lastHeartbeatTime": now, "lastTransitionTime": now}
     ready = {
         "type": "Ready",
@@ -65,8 +75,8 @@ def node_status(node: SimulatedNode, address: str, now: str) -> dict[str, Any]:
         **times,
     }
     status = {
-        "capacity": node.capacity,
-        "allocatable": node.capacity,
+        "capacity": resources,
+        "allocatable": resources,
         "conditions": [ready],
         "addresses": [
             {"type": "InternalIP", "address": address},
