@@ -31,6 +31,18 @@ class Operator(Enum):
     LESS_THAN = "lt"
 
 
+_WORDS = {
+    "In": Operator.IN,
+    "NotIn": Operator.NOT_IN,
+    "Exists": Operator.EXISTS,
+    "DoesNotExist": Operator.DOES_NOT_EXIST,
+    "Gt": Operator.GREATER_THAN,
+    "Lt": Operator.LESS_THAN,
+}
+OPERATOR_WORDS = {**{kind: word for word, kind in _WORDS.items()}, Operator.NOT_EQUALS: "NotIn"}
+"""An operator as objects have it, in `matchExpressions`; EQUALS stands in `matchLabels` and has none."""
+
+
 @dataclass(frozen=True, slots=True)
 class Requirement:
     """One condition on one label."""
@@ -122,17 +134,9 @@ def selector_of_expressions(
 
 
 def _expression(key: str, operator: str, values: tuple[str, ...]) -> Requirement:
-    kinds = {
-        "In": Operator.IN,
-        "NotIn": Operator.NOT_IN,
-        "Exists": Operator.EXISTS,
-        "DoesNotExist": Operator.DOES_NOT_EXIST,
-        "Gt": Operator.GREATER_THAN,
-        "Lt": Operator.LESS_THAN,
-    }
-    if operator not in kinds:
-        raise ValueError(f"found operator {operator!r}, expected one of {', '.join(kinds)}")
-    kind = kinds[operator]
+    if operator not in _WORDS:
+        raise ValueError(f"found operator {operator!r}, expected one of {', '.join(_WORDS)}")
+    kind = _WORDS[operator]
     takes_values = kind not in {Operator.EXISTS, Operator.DOES_NOT_EXIST}
     if takes_values != bool(values):
         expected = "at least one value" if takes_values else "no values"

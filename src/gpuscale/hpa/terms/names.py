@@ -15,17 +15,7 @@ from gpuscale.base.objects.hpa import (
     ResourceMetric,
     TargetType,
 )
-from gpuscale.base.objects.selectors import Operator, Selector
-
-_OPERATOR_NAMES = {
-    Operator.IN: "In",
-    Operator.NOT_IN: "NotIn",
-    Operator.NOT_EQUALS: "NotIn",
-    Operator.EXISTS: "Exists",
-    Operator.DOES_NOT_EXIST: "DoesNotExist",
-    Operator.GREATER_THAN: "Gt",
-    Operator.LESS_THAN: "Lt",
-}
+from gpuscale.base.objects.selectors import OPERATOR_WORDS, Operator, Selector
 
 
 def metric_text(spec: MetricSpec) -> str:
@@ -66,7 +56,7 @@ def label_selector_text(selector: Selector | None) -> str:
         if requirement.operator is Operator.EQUALS:
             labels += f"{requirement.key}: {requirement.values[0]},"
         else:
-            operator, values = _OPERATOR_NAMES[requirement.operator], " ".join(requirement.values)
+            operator, values = OPERATOR_WORDS[requirement.operator], " ".join(requirement.values)
             expressions += (
                 f"LabelSelectorRequirement{{Key:{requirement.key},Operator:{operator},"
                 f"Values:[{values}],}},"

@@ -9,7 +9,15 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from gpuscale.base.errors import UsageError
 from gpuscale.base.objects.gpu_resources import WHOLE_GPUS
-from gpuscale.hpa.cluster.nodes import CAPACITY_TYPE, ZONE, Action, NodeRequest, Offering
+from gpuscale.base.objects.selectors import OPERATOR_WORDS, Operator, Requirement
+from gpuscale.hpa.cluster.nodes import (
+    CAPACITY_TYPE,
+    INSTANCE_TYPE,
+    ZONE,
+    Action,
+    NodeRequest,
+    Offering,
+)
 from gpuscale.kube import mapping_of, text_of
 from gpuscale.kube.client import JsonObject, KubeClient
 from gpuscale.lab.rehearse.mark import RehearsalMark
@@ -20,7 +28,6 @@ from gpuscale.lab.sim.scenario.setup import Setup
 NODE_POOLS = "/apis/karpenter.sh/v1/nodepools"
 NODE_CLASSES = "/apis/karpenter.kwok.sh/v1alpha1/kwoknodeclasses"
 _GROUPS = ("karpenter.sh/v1", "karpenter.kwok.sh/v1alpha1")
-_INSTANCE_TYPE = "node.kubernetes.io/instance-type"
 _POOL = "karpenter.sh/nodepool"
 
 
@@ -92,10 +99,8 @@ def pool_name(item: CloudPool, mark: RehearsalMark) -> str:
 
 def _node_pool(item: CloudPool, metadata: Mapping[str, object]) -> JsonObject:
     pool, disruption = item.pool, item.pool.disruption
-    sold = {o.capacity_type for each in pool.instance_types for o in each.offerings}
-    requirements = [_in(_INSTANCE_TYPE, {each.name for each in pool.instance_types})]
-    if sold != {""}:
-        requirements.append(_in(CAPACITY_TYPE, sold))
+    names = tuple(sorted(each.name for each in pool.instance_types))
+    required = (Requirement(INSTANCE_TYPE, Operator.IN, names), *pool.requirements)
     after_ms, expiry_ms = disruption.consolidate_after_ms, disruption.expire_after_ms
     spec: JsonObject = {
         "limits": {"nodes": str(pool.max_nodes), **{k: str(v) for k, v in pool.limits.items()}},
@@ -127,7 +132,14 @@ def _node_pool(item: CloudPool, metadata: Mapping[str, object]) -> JsonObject:
                     "kind": "KWOKNodeClass",
                     "name": metadata["name"],
                 },
-                "requirements": requirements,
+                "requirements": [
+                    {
+                        "key": each.key,
+                        "operator": OPERATOR_WORDS[each.operator],
+                        "values": list(each.values),
+                    }
+                    for each in required
+                ],
                 "taints": [
                     {"key": each.key, "value": each.value, "effect": each.effect}
                     for each in pool.taints
@@ -150,10 +162,6 @@ def _seconds(time_ms: int | None) -> str:
     return "Never" if time_ms is None else f"{time_ms // 1000}s"
 
 
-def _in(key: str, values: set[str]) -> JsonObject:
-    return {"key": key, "operator": "In", "values": sorted(values)}
-
-
 def see_nodes(site: RehearsalSite, mark: RehearsalMark, nodes: Mapping[str, JsonObject]) -> None:
     """Let the machines of Karpenter's nodes come and go as the API server has them.
 
@@ -174,7 +182,7 @@ def see_nodes(site: RehearsalSite, mark: RehearsalMark, nodes: Mapping[str, Json
         if item is None:
             continue
         if name not in site.cluster.nodes:
-            machine = item.named(text_of(labels.get(_INSTANCE_TYPE)))
+            machine = item.named(text_of(labels.get(INSTANCE_TYPE)))
             had = text_of(labels.get(CAPACITY_TYPE)), text_of(labels.get(ZONE))
             site.cloud.adopt(name, item, machine, _offering(machine, *had))
         offered = mapping_of(mapping_of(body.get("status")).get("allocatable"))

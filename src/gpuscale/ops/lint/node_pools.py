@@ -13,13 +13,13 @@ from gpuscale.base.objects.pods import PodSpec
 from gpuscale.base.objects.selectors import Operator, Requirement, selector_of_expressions
 from gpuscale.base.quantity import Quantity, parse_quantity
 from gpuscale.hpa.cluster.catalogue import ListedType, built_in
+from gpuscale.hpa.cluster.nodes import INSTANCE_TYPE
 from gpuscale.hpa.cluster.scheduling import untolerated
 from gpuscale.hpa.cluster.verdicts import PoolLabels
 from gpuscale.ops.lint.gpu_pods import GpuPods
 from gpuscale.ops.lint.parts import Part, whole_document
 
 NODE_POOL, NODE_GROUP, SIMULATED_POOL = "NodePool", "node group", "pool"
-INSTANCE_TYPE = "node.kubernetes.io/instance-type"
 NODE_POOL_LABEL = "karpenter.sh/nodepool"
 _TYPE_KEYS = (INSTANCE_TYPE, "beta.kubernetes.io/instance-type", "karpenter.azure.com/sku-name")
 _FAMILY_KEYS = ("karpenter.k8s.aws/instance-family", "eks.amazonaws.com/instance-family")

@@ -20,16 +20,8 @@ from gpuscale.base.objects.hpa.types import (
     ResourceMetric,
     ScalingRules,
 )
-from gpuscale.base.objects.selectors import Operator, Requirement, Selector
+from gpuscale.base.objects.selectors import OPERATOR_WORDS, Operator, Requirement, Selector
 from gpuscale.base.quantity import Quantity
-
-_EXPRESSIONS = {
-    Operator.IN: "In",
-    Operator.NOT_EQUALS: "NotIn",
-    Operator.NOT_IN: "NotIn",
-    Operator.EXISTS: "Exists",
-    Operator.DOES_NOT_EXIST: "DoesNotExist",
-}
 
 
 def hpa_manifest(hpa: HorizontalPodAutoscaler) -> dict[str, Any]:
@@ -113,7 +105,7 @@ def _selector(selector: Selector) -> dict[str, Any]:
 
 
 def _expression(requirement: Requirement) -> dict[str, Any]:
-    expression = {"key": requirement.key, "operator": _EXPRESSIONS[requirement.operator]}
+    expression = {"key": requirement.key, "operator": OPERATOR_WORDS[requirement.operator]}
     return {**expression, **_given(values=list(requirement.values) or None)}
 
 

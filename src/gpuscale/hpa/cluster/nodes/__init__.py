@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     )
     from gpuscale.hpa.cluster.nodes.pools import (
         CAPACITY_TYPE,
+        INSTANCE_TYPE,
         ZONE,
         Action,
         AutoscalerSettings,
@@ -35,6 +36,7 @@ else:
 
 __all__ = [
     "CAPACITY_TYPE",
+    "INSTANCE_TYPE",
     "ZONE",
     "Action",
     "AutoscalerSettings",

@@ -9,6 +9,7 @@ from gpuscale.base.objects.selectors import Requirement
 from gpuscale.base.quantity import Quantity
 
 CAPACITY_TYPE = "karpenter.sh/capacity-type"
+INSTANCE_TYPE = "node.kubernetes.io/instance-type"
 ZONE = "topology.kubernetes.io/zone"
 
 

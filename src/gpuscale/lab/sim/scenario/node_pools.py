@@ -9,6 +9,7 @@ from gpuscale.base.objects.selectors import Operator, Requirement
 from gpuscale.base.quantity import Quantity, parse_quantity
 from gpuscale.hpa.cluster.nodes import (
     CAPACITY_TYPE,
+    INSTANCE_TYPE,
     Disruption,
     DisruptionBudget,
     InstanceType,
@@ -72,9 +73,7 @@ def _machines(
 ) -> Iterator[Machine]:
     gpu_start = times_of(pool.gpu_start_time)
     if not pool.instance_types:
-        labels = (
-            {"node.kubernetes.io/instance-type": pool.instance_type} if pool.instance_type else {}
-        )
+        labels = {INSTANCE_TYPE: pool.instance_type} if pool.instance_type else {}
         gpus = pool.gpus or 0
         model = _model(pool.gpu_model, path, models, references)
         offers = _offers(pool, model, path, references)
@@ -94,7 +93,7 @@ def _machines(
         offerings = tuple(
             Offering(o.zone, o.capacity_type, o.price_per_hour) for o in each.offerings
         )
-        labels = {"node.kubernetes.io/instance-type": each.name, **each.labels}
+        labels = {INSTANCE_TYPE: each.name, **each.labels}
         labels |= _sharing_labels(pool)
         shape = InstanceType(each.name, offered, labels=labels, offerings=offerings)
         coming = (

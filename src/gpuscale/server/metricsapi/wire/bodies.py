@@ -16,7 +16,7 @@ from json.encoder import encode_basestring as quoted
 
 from gpuscale import __version__
 from gpuscale.base.objects.metric_values import ExternalValue, MetricValue
-from gpuscale.base.objects.selectors import Operator, Requirement, Selector
+from gpuscale.base.objects.selectors import OPERATOR_WORDS, Operator, Requirement, Selector
 from gpuscale.base.quantity import milli_text
 from gpuscale.server.metricsapi.wire.paths import (
     CUSTOM_GROUP,
@@ -28,13 +28,6 @@ from gpuscale.server.rules.catalogue import Catalogue
 from gpuscale.server.rules.resources import ResourceType
 
 Body = dict[str, object]
-_OPERATORS = {
-    Operator.IN: "In",
-    Operator.NOT_IN: "NotIn",
-    Operator.NOT_EQUALS: "NotIn",
-    Operator.EXISTS: "Exists",
-    Operator.DOES_NOT_EXIST: "DoesNotExist",
-}
 
 
 def timestamp(time_ms: int) -> str:
@@ -186,5 +179,5 @@ def _labels(value: ExternalValue) -> str:
 
 
 def _expression(requirement: Requirement) -> Body:
-    body: Body = {"key": requirement.key, "operator": _OPERATORS[requirement.operator]}
+    body: Body = {"key": requirement.key, "operator": OPERATOR_WORDS[requirement.operator]}
     return {**body, "values": list(requirement.values)} if requirement.values else body

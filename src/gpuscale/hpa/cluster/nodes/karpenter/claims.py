@@ -14,7 +14,6 @@ from gpuscale.base.quantity import Format, Quantity
 from gpuscale.hpa.cluster.nodes.karpenter.asking import Ask
 from gpuscale.hpa.cluster.nodes.karpenter.requirements import (
     HOSTNAME,
-    INSTANCE_TYPE,
     NODE_POOL,
     Requirements,
     Values,
@@ -26,6 +25,7 @@ from gpuscale.hpa.cluster.nodes.karpenter.requirements import (
 )
 from gpuscale.hpa.cluster.nodes.pools import (
     CAPACITY_TYPE,
+    INSTANCE_TYPE,
     ZONE,
     InstanceType,
     NodePool,

@@ -22,6 +22,7 @@ from gpuscale.hpa.cluster.nodes.karpenter.solving import Existing, Snapshot, Sol
 from gpuscale.hpa.cluster.nodes.policy import NodeRequest, PoolNode
 from gpuscale.hpa.cluster.nodes.pools import (
     CAPACITY_TYPE,
+    INSTANCE_TYPE,
     DisruptionBudget,
     NodePool,
     Offering,
@@ -546,7 +547,7 @@ def drifted(node: PoolNode, pool: NodePool) -> bool:
         return False
     labels = {**node.offering.labels, **node.state.node.metadata.labels}
     if node.instance_type:
-        labels.setdefault("node.kubernetes.io/instance-type", node.instance_type)
+        labels.setdefault(INSTANCE_TYPE, node.instance_type)
     return not suits({value.key: value for value in map(values_of, pool.requirements)}, labels)
 
 

@@ -7,9 +7,9 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from gpuscale.base.objects.selectors import Operator, Requirement
+from gpuscale.hpa.cluster.nodes.pools import INSTANCE_TYPE
 
 NODE_POOL = "karpenter.sh/nodepool"
-INSTANCE_TYPE = "node.kubernetes.io/instance-type"
 HOSTNAME = "kubernetes.io/hostname"
 
 _NORMAL = {

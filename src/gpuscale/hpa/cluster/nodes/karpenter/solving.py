@@ -19,9 +19,9 @@ from gpuscale.hpa.cluster.nodes.karpenter.claims import (
     room_of,
     shape_of,
 )
-from gpuscale.hpa.cluster.nodes.karpenter.requirements import INSTANCE_TYPE, NODE_POOL, suits
+from gpuscale.hpa.cluster.nodes.karpenter.requirements import NODE_POOL, suits
 from gpuscale.hpa.cluster.nodes.policy import PoolNode
-from gpuscale.hpa.cluster.nodes.pools import NodePool, Offering
+from gpuscale.hpa.cluster.nodes.pools import INSTANCE_TYPE, NodePool, Offering
 from gpuscale.hpa.cluster.scheduling.resources import NANO
 
 _CORDONED = Taint("node.kubernetes.io/unschedulable")
