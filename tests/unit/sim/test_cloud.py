@@ -12,10 +12,13 @@ from gpuscale.hpa.cluster.nodes import (
     LookAgain,
     NodeRequest,
     NotTriggered,
+    Offering,
     ScaleDown,
     ScaleUp,
 )
 from gpuscale.hpa.cluster.nodes.pools import Action
+from gpuscale.lab.queueing.times import Constant
+from gpuscale.lab.sim.control.supply import Stock, StockOut, Supply
 from gpuscale.lab.sim.scenario.loading import load_setup
 from gpuscale.lab.sim.scenario.setup import Setup
 from gpuscale.lab.sim.simulation import START_MS, simulate
@@ -356,3 +359,10 @@ def test_a_reservation_that_can_not_be_is_refused(offering: str, fault: str) -> 
     shape = f"{{name: l, gpuModel: l40s, gpus: 8, offerings: [{{{offering}}}]}}"
     with pytest.raises(ConfigError, match=fault):
         setup(f"name: any, min: 0, max: 9, instanceTypes: [{shape}]")
+
+
+def test_stock_outs_last_a_second_at_least_and_are_a_second_apart() -> None:
+    """However short they are drawn, so that a month of them fits in memory."""
+    stock = Stock(Supply((StockOut(0, Constant(0.0), Constant(0.0)),)), 0, "gpu")
+    refused = [bool(stock.refusal(at_ms, "t4", Offering(), 0)) for at_ms in range(0, 6000, 500)]
+    assert refused == [True, True, False, False] * 3

@@ -12,6 +12,8 @@ OUT_OF_STOCK = "InsufficientInstanceCapacity"
 OVER_QUOTA = "QuotaExceeded"
 NOT_RESERVED = "ReservationNotActive"
 RESERVATION_USED = "ReservationCapacityExceeded"
+_SHORTEST_MS = 1000.0
+"""Of a stock-out, and between two: a month has at most a few million then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,5 +126,5 @@ class _Windows:
             drawn = times.length if len(bounds) % 2 else times.every
             if drawn is None:
                 break
-            bounds.append(bounds[-1] + max(1.0, 1000 * drawn.at(self._random())))
+            bounds.append(bounds[-1] + max(_SHORTEST_MS, 1000 * drawn.at(self._random())))
         return bisect.bisect_right(bounds, time_ms) % 2 == 1
