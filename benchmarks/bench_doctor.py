@@ -1,4 +1,4 @@
-"""`gpuscale doctor` on large clusters: seconds and memory of the command, over four sizes.
+"""`gpuscale doctor` and `gpuscale top` on large clusters: seconds and memory of the command, over four sizes.
 
 A stand-in for the API server, in a process of its own, serves nodes, pods, Deployments, HPAs and leases in
 pages, each agent's metrics by way of the pods, and the metrics that the HPAs ask for. The largest cluster
@@ -9,6 +9,7 @@ import argparse
 import asyncio
 import json
 import multiprocessing
+import os
 import resource
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import harness
+from gpuscale.signals import DEFAULT_COUNTERS
 from gpuscale.testing.api_server import FakeApiServer
 
 SIZES = (250, 500, 1000, 2000)
@@ -27,7 +29,13 @@ SIZES = (250, 500, 1000, 2000)
 GPUS = 8
 NAMESPACES = 20
 LIMIT_S = 20.0
+PICTURE_NODES, PICTURE_S = 500, 5.0
 UTIL = "DCGM_FI_DEV_GPU_UTIL"
+FIELDS = {
+    UTIL: 40,
+    **{row.field: 0 for row in DEFAULT_COUNTERS if row.type != "label" and row.field != UTIL},
+}
+"""What an agent serves of each GPU."""
 APPS, SCALING = "/apis/apps/v1", "/apis/autoscaling/v2"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 AGENT = {"app.kubernetes.io/name": "gpuscale", "app.kubernetes.io/component": "node-agent"}
@@ -40,7 +48,7 @@ def main() -> int:
     runs = parser.parse_args().runs
     figures = []
     for nodes in SIZES:
-        measured = cluster_of(nodes, runs)
+        measured, pictures = cluster_of(nodes, runs)
         seconds = [each["seconds"] for each in measured]
         limit = LIMIT_S if nodes == SIZES[-1] else None
         name = f"{nodes} nodes, {5 * nodes} pods, {nodes // 2} HPAs"
@@ -51,6 +59,11 @@ def main() -> int:
         figures.append(harness.figure(f"{name}: resident memory", "MiB", rss))
         lines = [each["lines"] for each in measured]
         figures.append(harness.figure(f"{name}: lines of the report", "", lines))
+        limit = PICTURE_S if nodes == PICTURE_NODES else None
+        seconds = [each["seconds"] for each in pictures]
+        figures.append(harness.figure(f"{name}: top, one picture", "s", seconds, at_most=limit))
+        rss = [each["rss_mib"] for each in pictures]
+        figures.append(harness.figure(f"{name}: top, resident memory", "MiB", rss))
     return harness.write(
         "doctor",
         figures,
@@ -59,8 +72,8 @@ def main() -> int:
     )
 
 
-def cluster_of(nodes: int, runs: int) -> list[dict[str, float]]:
-    """Return what runs of the command took on a cluster of a size."""
+def cluster_of(nodes: int, runs: int) -> tuple[list[dict[str, float]], list[dict[str, float]]]:
+    """Return what runs of doctor and of top took on a cluster of a size."""
     here, there = multiprocessing.Pipe()
     process = multiprocessing.get_context("spawn").Process(target=serve, args=(nodes, there))
     process.start()
@@ -69,29 +82,47 @@ def cluster_of(nodes: int, runs: int) -> list[dict[str, float]]:
         with tempfile.TemporaryDirectory() as folder:
             kubeconfig = Path(folder) / "kubeconfig"
             kubeconfig.write_text(config(port, token))
-            return [run(kubeconfig, nodes) for _ in range(runs)]
+            diagnoses = [diagnosed(kubeconfig, nodes) for _ in range(runs)]
+            return diagnoses, [pictured(kubeconfig, nodes) for _ in range(runs)]
     finally:
         process.terminate()
         process.join()
 
 
-def run(kubeconfig: Path, nodes: int) -> dict[str, float]:
-    """Return what one run took, of its child process alone."""
-    command = [
-        str(Path(sys.executable).parent / "gpuscale"),
-        "doctor",
-        f"--kubeconfig={kubeconfig}",
-    ]
+def diagnosed(kubeconfig: Path, nodes: int) -> dict[str, float]:
+    """Return what one diagnosis took."""
+    code, said, taken = run("doctor", f"--kubeconfig={kubeconfig}")
+    seen = f"HPAs {nodes // 2}, metrics {nodes // 2}"
+    if code != 1 or seen not in said or "[gpu-node-not-ready]" not in said:
+        raise RuntimeError(f"another answer than expected: {said[-2000:]}")
+    return {**taken, "lines": len(said.splitlines())}
+
+
+def pictured(kubeconfig: Path, nodes: int) -> dict[str, float]:
+    """Return what one picture took."""
+    code, said, taken = run("top", f"--kubeconfig={kubeconfig}", "--output=json")
+    document = json.loads(said)
+    found = len(document["nodes"]), len(document["workloads"]), len(document["gpus"]) > 0
+    if code or found != (nodes, nodes // 2, True):
+        raise RuntimeError(f"another answer than expected: {found} {document['unseen']}")
+    return taken
+
+
+def run(*words: str) -> tuple[int, str, dict[str, float]]:
+    """Return exit code and output of one run, and what it took, of its child process alone."""
+    command = [str(Path(sys.executable).parent / "gpuscale"), *words]
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        said = process.stdout.read()
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
     seconds = time.perf_counter() - began
-    said = f"HPAs {nodes // 2}, metrics {nodes // 2}"
-    if done.returncode != 1 or said not in done.stdout or "[gpu-node-not-ready]" not in done.stdout:
-        raise RuntimeError(f"another answer than expected: {done.stdout[-2000:]}{done.stderr}")
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    lines = len(done.stdout.splitlines())
-    return {"seconds": seconds, "cpu": cpu_s, "rss_mib": after.ru_maxrss / 1024, "lines": lines}
+    # Each run's own: RUSAGE_CHILDREN knows only the largest of all so far.
+    taken = {"seconds": seconds, "cpu": cpu_s, "rss_mib": used.ru_maxrss / 1024}
+    return process.returncode, said, taken
 
 
 def config(port: int, token: str) -> str:
@@ -132,6 +163,8 @@ def fill(server: FakeApiServer, nodes: int) -> None:
         f"{APPS}/replicasets": [replica_set(index) for index in range(nodes // 2)],
         f"{APPS}/daemonsets": [],
         f"{APPS}/statefulsets": [],
+        "/apis/batch/v1/jobs": [],
+        "/api/v1/events": [],
         f"{SCALING}/horizontalpodautoscalers": [hpa(index) for index in range(nodes // 2)],
         LEASES: [
             {**meta(f"gpu-{index}", "kube-node-lease"), "spec": {"renewTime": now}}
@@ -164,7 +197,10 @@ def fill(server: FakeApiServer, nodes: int) -> None:
 def metrics(index: int) -> str:
     """Return what the agent of a node serves; its readings have no time, so that no run is late."""
     rows = [
-        f'{UTIL}{{gpu="{gpu}",UUID="GPU-{index}-{gpu}",pod="web-{index // 2}-{index}-{gpu % 4}"}} 40'
+        f'{field}{{gpu="{gpu}",UUID="GPU-{index}-{gpu}",pci_bus_id="00000000:1A:00.0",device="nvidia{gpu}",'
+        f'modelName="NVIDIA H200",Hostname="gpu-{index}",DCGM_FI_DRIVER_VERSION="570.86.15",'
+        f'namespace="{namespace(index // 2)}",pod="web-{index // 2}-{index}-{gpu % 4}"}} {value}'
+        for field, value in FIELDS.items()
         for gpu in range(GPUS)
     ]
     return "\n".join(["gpuscale_exporter_collect_up 1", *rows, ""])

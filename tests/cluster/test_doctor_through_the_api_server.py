@@ -92,10 +92,10 @@ class Installed(Stacked):
         own = "\n".join(f"--- {name}\n{each.log_tail()}" for name, each in self.programs.items())
         return f"{own}\n{self.plane.logs()}"
 
-    def doctor(self, user="reader"):
-        """Return exit code and document of the command, which gets a kubeconfig and nothing else."""
+    def run(self, command, user):
+        """Return exit code and document of a command, which gets a kubeconfig and nothing else."""
         done = subprocess.run(
-            [GPUSCALE, "doctor", f"--kubeconfig={self.plane.kubeconfig(user)}", "--output=json"],
+            [GPUSCALE, command, f"--kubeconfig={self.plane.kubeconfig(user)}", "--output=json"],
             capture_output=True,
             text=True,
             timeout=120,
@@ -103,6 +103,14 @@ class Installed(Stacked):
         )
         assert done.stdout, done.stderr
         return done.returncode, json.loads(done.stdout)
+
+    def doctor(self, user="reader"):
+        return self.run("doctor", user)
+
+    def top(self):
+        code, document = self.run("top", "reader")
+        assert code == 0
+        return document
 
     def healthy(self, user="reader"):
         """Return the document once the doctor finds nothing."""
@@ -299,6 +307,41 @@ def cluster(tmp_path_factory: pytest.TempPathFactory):
 def test_a_kubeconfig_is_all_that_it_takes(cluster) -> None:
     seen = cluster.healthy()["seen"]
     assert (seen["nodes"], seen["agents"], seen["HPAs"], seen["metrics"]) == (1, 1, 1, 1)
+
+
+def test_top_shows_what_kubectl_and_the_agent_say(cluster) -> None:
+    plane = cluster.plane
+    shown = cluster.top()
+    assert shown["unseen"] == []
+    (pod,) = plane.get("pods", "-l", "app=web")["items"]
+    owned, free = shown["gpus"]
+    assert (owned["node"], owned["index"], owned["use_percent"]) == ("gpu-1", "0", 40)
+    assert owned["owners"] == [f"default/{pod['metadata']['name']}"]
+    assert (free["index"], free["owners"]) == ("1", [])
+    (node,) = shown["nodes"]
+    assert (node["name"], node["status"], node["gpus"], node["asked_gpus"]) == (
+        *("gpu-1", "Ready"),
+        *(2, 1),
+    )
+    (row,) = shown["workloads"]
+    named, reference, *targets, least, most, replicas, _ = plane.kubectl(
+        "get", "hpa", row["name"], "--no-headers"
+    ).split()
+    assert (row["name"], row["target"]) == (named, reference)
+    assert row["metrics"] == " ".join(targets)
+    assert (row["least"], row["most"], row["replicas"]) == (int(least), int(most), int(replicas))
+    assert (row["running"], row["pending"]) == (1, 0)
+
+
+def test_top_goes_on_without_an_agent(cluster) -> None:
+    with cluster.killed("agent"):
+        shown = cluster.top()
+    assert shown["gpus"] == []
+    assert [each["name"] for each in shown["nodes"]] == ["gpu-1"]
+    (why,) = shown["unseen"]
+    assert why.startswith("GPU values of gpu-1: ")
+    assert "connection refused" in why
+    cluster.healthy()
 
 
 def text_of(finding):

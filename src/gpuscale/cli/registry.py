@@ -78,6 +78,8 @@ _ENTRIES: Mapping[str, _Entry] = {each.name: each for each in (
            "Find an HPA's settings that cost least and keep enough pods."),
     _Entry(_LOOK, "lint", "commands.lint", "lint",
            "Check rules, HPAs, values and scenarios before they run."),
+    _Entry(_LOOK, "top", "commands.top", "top",
+           "Show what GPUs, nodes, workloads and Jobs do now."),
     _Entry(_LOOK, "decide", "commands.decide", "decide", "Explain what an HPA would do now, and why."),
     _Entry(_LOOK, "doctor", "commands.doctor", "doctor",
            "Find what is wrong on a live cluster, each with its fix."),

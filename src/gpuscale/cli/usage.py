@@ -22,9 +22,8 @@ _EXPECTED = (
 
 
 _NEAR = {
-    "top": "gpuscale up shows a simulated cluster, gpuscale decide hpa -A what each HPA of a real one does",
-    "dashboard": "gpuscale up serves a page, and the Grafana dashboards are part of gpuscale install",
-    "status": "gpuscale doctor says what is wrong with a cluster, gpuscale decide hpa -A what each HPA does",
+    "dashboard": "gpuscale top shows a cluster, and the Grafana dashboards are part of gpuscale install",
+    "status": "gpuscale top shows what a cluster does, gpuscale doctor what is wrong with it",
     "signals": "gpuscale init --signal list prints what workloads can be scaled on",
     "version": "gpuscale --version prints it",
     "help": "gpuscale --help lists the commands, gpuscale COMMAND --help explains one",

@@ -1,6 +1,6 @@
 """Tables that fit a terminal's width: columns may be left out, numbers and headings never cut."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 GAP = "  "
 _NAME_WIDTH = 8
@@ -9,12 +9,12 @@ _NAME_WIDTH = 8
 Cells = Sequence[str]
 
 
-def aligned(rows: Sequence[Cells]) -> list[str]:
-    """Return columns two blanks apart: the first to the left, numbers to the right."""
+def aligned(rows: Sequence[Cells], left: Collection[int] = (0,)) -> list[str]:
+    """Return columns two blanks apart: those of words to the left, numbers to the right."""
     if not rows:
         return []
     widths = _widths(rows)
-    return [_aligned_row(row, widths) for row in rows]
+    return [_aligned_row(row, widths, left) for row in rows]
 
 
 def fitted(rows: Sequence[Cells], width: int, keep: Sequence[int], spare: int) -> list[str]:
@@ -63,6 +63,9 @@ def _widths(rows: Sequence[Cells]) -> list[int]:
     return [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
 
 
-def _aligned_row(row: Cells, widths: Sequence[int]) -> str:
-    rest = (cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))
-    return GAP.join((row[0].ljust(widths[0]), *rest)).rstrip()
+def _aligned_row(row: Cells, widths: Sequence[int], left: Collection[int]) -> str:
+    cells = (
+        cell.ljust(width) if index in left else cell.rjust(width)
+        for index, (cell, width) in enumerate(zip(row, widths, strict=True))
+    )
+    return GAP.join(cells).rstrip()

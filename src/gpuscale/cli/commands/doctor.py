@@ -17,6 +17,12 @@ from gpuscale.cli.options.cluster import (
     looking,
     namespace_option,
 )
+from gpuscale.cli.options.prometheus import (
+    PrometheusIdentity,
+    PrometheusTokenFile,
+    PrometheusUrl,
+    prometheus_access,
+)
 from gpuscale.cli.progress import working
 from gpuscale.cli.texts import Output, print_document, printable
 from gpuscale.ops.doctor.pulse import AT_ONCE, PULSE_S
@@ -43,23 +49,9 @@ def doctor(
         bool, typer.Option("--fix", help="Apply the fixes that restart nothing, each after asking.")
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="With --fix: do not ask.")] = False,
-    prometheus_url: Annotated[
-        str | None,
-        typer.Option(
-            metavar="URL", help="Past the API server, such as after kubectl port-forward."
-        ),
-    ] = None,
-    prometheus_token_file: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="With --prometheus-url: bearer token for it."),
-    ] = None,
-    prometheus_identity: Annotated[
-        str | None,
-        typer.Option(
-            metavar="IDENTITY",
-            help="With --prometheus-url: azure-workload or azure-managed, as gpuscale metrics-api has it.",
-        ),
-    ] = None,
+    prometheus_url: PrometheusUrl = None,
+    prometheus_token_file: PrometheusTokenFile = None,
+    prometheus_identity: PrometheusIdentity = None,
     agent: Annotated[
         list[str] | None,
         typer.Option(
@@ -151,11 +143,7 @@ def doctor(
     from gpuscale.ops.doctor import GatherSettings
     from gpuscale.ops.doctor.pulse import PulseSettings
 
-    if prometheus_url is not None and not prometheus_url.startswith(("http://", "https://")):
-        raise UsageError(
-            f"--prometheus-url: found {prometheus_url!r}, expected http://... or https://..."
-        )
-    access = _access(prometheus_url, prometheus_token_file, prometheus_identity)
+    access = prometheus_access(prometheus_url, prometheus_token_file, prometheus_identity)
     urls = _agents(agent or ())
     user = (agent_username, agent_password_file)
     to_agents = _agent_access(urls, agent_ca_file, agent_server_name, user)
@@ -236,27 +224,6 @@ def _ask(finding: "ClusterFinding") -> bool:
     print(printable(question), file=sys.stderr)
     print(printable(f"  {finding.fix.command}"), file=sys.stderr)
     return typer.confirm("Do it?", default=False, err=True)
-
-
-def _access(
-    url: str | None, token_file: Path | None, identity: str | None
-) -> "SourceAccess | None":
-    """Return credentials and TLS for requests to addresses that bypass the API server."""
-    given = {"--prometheus-token-file": token_file, "--prometheus-identity": identity}
-    found = [name for name, value in given.items() if value is not None]
-    if not found:
-        return None
-    if url is None or len(found) > 1:
-        other = "expected --prometheus-url beside it" if url is None else f"found {found[1]} too"
-        raise UsageError(f"{found[0]}: {other}")
-    from gpuscale.server.sources.http import SourceAccess, token_of
-    from gpuscale.server.sources.prometheus import login_of
-
-    try:
-        login = None if identity is None else login_of(identity, url)
-    except ValueError as error:
-        raise UsageError(f"--prometheus-identity: {error}") from None
-    return SourceAccess(token=token_of(token_file, login))
 
 
 def _agent_access(

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from aiohttp import web
+from yarl import URL
 
 from gpuscale.lab.kube_api.about import About
 from gpuscale.lab.kube_api.conversion import scale_of
@@ -42,6 +43,7 @@ from gpuscale.server.metricsapi.wire import (
     split_path,
     status_response,
 )
+from gpuscale.server.sources.http import HttpSession
 
 Json = dict[str, Any]
 _CORE = (
@@ -65,6 +67,8 @@ class KubeApi:
         objects: its objects.
         metrics: the metrics APIs on the same address.
         catch_up: brings the world up to the clock.
+        agent_url: of the metrics page of a node's agent; None where none runs. The agents' pods are the only
+            ones with a port behind them.
     """
 
     def __init__(
@@ -73,7 +77,9 @@ class KubeApi:
         objects: WorldObjects,
         metrics: MetricsApiRoutes,
         catch_up: Callable[[], object],
+        agent_url: Callable[[str], str | None] = lambda _: None,
     ) -> None:
+        self._agent_url = agent_url
         scaled = (SCALED_OBJECT,) if world.setup.scaled_objects else ()
         self._kinds = (*KINDS, *scaled)
         self._by_path = {(each.group, each.version, each.plural): each for each in self._kinds}
@@ -163,6 +169,8 @@ class KubeApi:
     async def _resource(
         self, request: web.Request, group: str, version: str, rest: Sequence[str]
     ) -> web.StreamResponse:
+        if group == "" and rest[2:3] == ["pods"] and rest[4:5] == ["proxy"]:
+            return await self._proxied(request, rest[1], rest[3], "/".join(rest[5:]))
         namespace, plural, name, below = self._target(group, version, rest)
         kind = self._by_path[group, version, plural]
         is_of_container = kind is POD and below in OF_CONTAINERS
@@ -235,6 +243,22 @@ class KubeApi:
         return self._store.page((each for each in objects if selection.takes(each)), limit)
 
     # What is no object
+
+    async def _proxied(
+        self, request: web.Request, namespace: str, name: str, path: str
+    ) -> web.Response:
+        """Pass a request on to a node agent, as an API server does to any pod."""
+        pod = self._store.get(POD.stored_as, (namespace, name.partition(":")[0]))
+        if pod is None:
+            raise RequestError(not_found(POD, name))
+        owners = pod.body["metadata"].get("ownerReferences") or ({"kind": ""},)
+        node = pod.body["spec"].get("nodeName", "") if owners[0]["kind"] == "DaemonSet" else ""
+        url = self._agent_url(node)
+        if request.method != "GET" or url is None:
+            raise RequestError(read_only(POD.plural, "", "proxy"))
+        async with HttpSession() as session:
+            status, body = await session.fetch("GET", URL(url).with_path(f"/{path}"))
+        return web.Response(status=status, body=body, content_type="text/plain")
 
     def _used(self, request: web.Request, rest: Sequence[str]) -> web.Response:
         """Answer a request below `metrics.k8s.io`."""

@@ -50,6 +50,10 @@ class NodeAgents:
     def url(self, node: str) -> str:
         return f"http://{url_host(own_host(self._host))}:{self.ports[node]}/metrics"
 
+    def url_of(self, node: str) -> str | None:
+        """Return the metrics page of a node's agent; None where none runs."""
+        return self.url(node) if node in self.ports else None
+
     async def follow_nodes(self) -> None:
         """Start and stop agents so that each current node has exactly one."""
         nodes = self._present.world.gpus.readers.keys()

@@ -118,6 +118,7 @@ class LiveLoop:
                 self._provider, own=None if self._external.is_empty else self._external
             ),
             self._runner.present.catch_up,
+            self._runner.agents.url_of,
         )
         self._next_record_ms = self._world.start_ms
         self.port = options.port

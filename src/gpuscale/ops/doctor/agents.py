@@ -53,11 +53,17 @@ class AgentReader:
         connection: to the API server, which passes requests on to pods.
         urls: of agents that are asked directly, by node.
         access: what requests to these carry, and whom they trust.
+        most: how many are asked.
     """
 
     def __init__(
-        self, connection: KubeClient, urls: Mapping[str, str], access: SourceAccess | None = None
+        self,
+        connection: KubeClient,
+        urls: Mapping[str, str],
+        access: SourceAccess | None = None,
+        most: int = _MOST,
     ) -> None:
+        self._most = most
         self._connection = connection
         self._urls = urls
         self._access = access
@@ -71,7 +77,7 @@ class AgentReader:
             if facts.is_ready(pod)
             and (seen.hides("nodes") or pod.child("spec").text("nodeName") in nodes)
         ]
-        asked = pods[:: -(-len(pods) // _MOST) or 1]
+        asked = pods[:: -(-len(pods) // self._most) or 1]
         looks = await at_once(self._look(pod, seen.now_ms / 1000) for pod in asked)
         return Agents(looks, len(pods) - len(asked))
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from yarl import URL
 
-from gpuscale.base.errors import GpuscaleError, UpstreamError
+from gpuscale.base.errors import GpuscaleError, UnavailableError, UpstreamError
 from gpuscale.kube.client import ApiStatusError, KubeClient
 from gpuscale.ops.doctor import facts
 from gpuscale.ops.doctor.checks.prometheus import service_in
@@ -51,7 +51,7 @@ class PrometheusReader:
 
     async def read(self, seen: Snapshot, now_ms: int) -> PrometheusLook:
         """Return Prometheus' answers, or why there are none."""
-        address, unasked = (self._url, "") if self._url else _configured(seen)
+        address, unasked = (self._url, "") if self._url else configured(seen)
         if not address or unasked:
             return PrometheusLook(address or "", unasked=unasked)
         try:
@@ -70,6 +70,21 @@ class PrometheusReader:
             # The API server's message would blame the kubeconfig.
             fault = f"Prometheus answered {refused}" if refused else str(error)
             return PrometheusLook(address, fault=fault, needs=needs, refused=refused)
+
+    async def rows(self, seen: Snapshot, query: str) -> list[Row]:
+        """Return the rows of an instant query.
+
+        Raises:
+            GpuscaleError: no Prometheus is known, it may not be asked, or it gives no answer.
+        """
+        address, unasked = (self._url, "") if self._url else configured(seen)
+        if not address or unasked:
+            raise UnavailableError(unasked or "no metrics server names a Prometheus")
+        try:
+            async with asyncio.timeout(_LIMIT_S):
+                return await self._rows(address, query)
+        except TimeoutError:
+            raise UnavailableError(f"{address} gave no answer within {_LIMIT_S:g} s") from None
 
     async def _usage(self, address: str, now_ms: int) -> list[Row]:
         """Return the utilization series with their samples' age in seconds."""
@@ -102,8 +117,8 @@ def _refusal(error: GpuscaleError) -> int:
     return code if code in _REFUSALS else 0
 
 
-def _configured(seen: Snapshot) -> tuple[str, str]:
-    """Return the address set in a metrics server, and why it can't be asked; both empty if none is set."""
+def configured(seen: Snapshot) -> tuple[str, str]:
+    """Return the address that a metrics server has, and why it can't be asked; both empty if none has one."""
     services = {(facts.namespace(each), facts.name(each)) for each in seen.all("services")}
     why, outside = "", ""
     for body, _, flags in facts.metrics_servers(seen):

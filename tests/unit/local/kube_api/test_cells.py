@@ -2,6 +2,7 @@
 
 import pytest
 
+from gpuscale.base.objects.hpa import targets_text
 from gpuscale.lab.kube_api.tables.cells import (
     label_selector,
     node_roles,
@@ -9,7 +10,6 @@ from gpuscale.lab.kube_api.tables.cells import (
     service_addresses,
     service_ports,
 )
-from gpuscale.lab.kube_api.tables.hpa_targets import targets
 
 
 def pod(statuses=(), phase="Running", **more):
@@ -130,7 +130,7 @@ def status(kind, **current):
     ],
 )
 def test_targets_of_an_hpa(specs, statuses, text) -> None:
-    assert targets(specs, statuses) == text
+    assert targets_text(specs, statuses) == text
 
 
 def test_a_selector_is_sorted_by_key() -> None:

@@ -3,6 +3,7 @@
 from gpuscale.base.objects.hpa.behavior import BEHAVIOR_ANNOTATION
 from gpuscale.base.objects.hpa.metrics import METRICS_ANNOTATION
 from gpuscale.base.objects.hpa.reading import read_hpa
+from gpuscale.base.objects.hpa.targets import targets_text, times_target
 from gpuscale.base.objects.hpa.types import (
     DEFAULT_SCALE_DOWN,
     DEFAULT_SCALE_UP,
@@ -46,4 +47,6 @@ __all__ = [
     "TargetType",
     "read_hpa",
     "selector_fault",
+    "targets_text",
+    "times_target",
 ]

@@ -7,6 +7,7 @@ Source: kubernetes v1.36 pkg/printers/internalversion/printers.go; KEDA v2.21 fo
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from gpuscale.base.objects.hpa import targets_text
 from gpuscale.lab.kube_api.kinds import (
     DAEMON_SET,
     DEPLOYMENT,
@@ -38,7 +39,6 @@ from gpuscale.lab.kube_api.tables.cells import (
     service_addresses,
     service_ports,
 )
-from gpuscale.lab.kube_api.tables.hpa_targets import targets
 
 Cell = str | int | None
 Object = Mapping[str, Any]
@@ -245,7 +245,7 @@ def _hpa(item: Object, now_ms: int) -> Sequence[Cell]:
     return (
         item["metadata"]["name"],
         f"{reference['kind']}/{reference['name']}",
-        targets(spec.get("metrics") or (), status.get("currentMetrics") or ()),
+        targets_text(spec.get("metrics") or (), status.get("currentMetrics") or ()),
         "<unset>" if least is None else str(least),
         spec["maxReplicas"],
         status.get("currentReplicas", 0),

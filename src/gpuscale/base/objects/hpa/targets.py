@@ -6,6 +6,8 @@ Source: kubernetes v1.36 pkg/printers/internalversion/printers.go (formatHPAMetr
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from gpuscale.base.quantity import parse_quantity
+
 _MOST = 2
 _UNKNOWN = "<unknown>"
 _FIELDS = {
@@ -15,9 +17,11 @@ _FIELDS = {
     "Resource": "resource",
     "ContainerResource": "containerResource",
 }
+_AMOUNTS = ("averageValue", "averageUtilization", "value")
+"""Keys of a target, of which one is given, and of the value that is held against it."""
 
 
-def targets(specs: Sequence[Mapping[str, Any]], statuses: Sequence[Mapping[str, Any]]) -> str:
+def targets_text(specs: Sequence[Mapping[str, Any]], statuses: Sequence[Mapping[str, Any]]) -> str:
     """Return value and target of the first two metrics, and the number of the others."""
     if not specs:
         return "<none>"
@@ -50,3 +54,16 @@ def _target(spec: Mapping[str, Any], status: Mapping[str, Any]) -> str:
 def _percent(amounts: Mapping[str, Any], otherwise: str) -> str:
     found = amounts.get("averageUtilization")
     return otherwise if found is None else f"{found}%"
+
+
+def times_target(spec: Mapping[str, Any], status: Mapping[str, Any]) -> float | None:
+    """Return a metric's value as a multiple of its target; None where it has no value."""
+    field = _FIELDS.get(spec.get("type", ""), "")
+    wanted: Mapping[str, Any] = (spec.get(field) or {}).get("target") or {}
+    current: Mapping[str, Any] = (status.get(field) or {}).get("current") or {}
+    key = next((each for each in _AMOUNTS if each in wanted), "")
+    try:
+        target = parse_quantity(str(wanted[key]))
+        return float(parse_quantity(str(current[key]))) / float(target) if target.nano else None
+    except (KeyError, ValueError):
+        return None

@@ -1,0 +1,63 @@
+"""Options of commands that ask a Prometheus past the API server."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gpuscale.base.errors import UsageError
+
+if TYPE_CHECKING:
+    from gpuscale.server.sources.http import SourceAccess
+
+PrometheusUrl = Annotated[
+    str | None,
+    typer.Option(metavar="URL", help="Past the API server, such as after kubectl port-forward."),
+]
+PrometheusTokenFile = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="With --prometheus-url: bearer token for it."),
+]
+PrometheusIdentity = Annotated[
+    str | None,
+    typer.Option(
+        metavar="IDENTITY",
+        help="With --prometheus-url: azure-workload or azure-managed, as gpuscale metrics-api has it.",
+    ),
+]
+
+
+def check_url(option: str, url: str | None) -> None:
+    """Check the text of an option that takes a URL.
+
+    Raises:
+        UsageError: it is none.
+    """
+    if url is not None and not url.startswith(("http://", "https://")):
+        raise UsageError(f"{option}: found {url!r}, expected http://... or https://...")
+
+
+def prometheus_access(
+    url: str | None, token_file: Path | None, identity: str | None
+) -> "SourceAccess | None":
+    """Return what requests to a Prometheus carry; None where nothing was given.
+
+    Raises:
+        UsageError: the URL is none, or the options don't go together.
+    """
+    check_url("--prometheus-url", url)
+    given = {"--prometheus-token-file": token_file, "--prometheus-identity": identity}
+    found = [name for name, value in given.items() if value is not None]
+    if not found:
+        return None
+    if url is None or len(found) > 1:
+        other = "expected --prometheus-url beside it" if url is None else f"found {found[1]} too"
+        raise UsageError(f"{found[0]}: {other}")
+    from gpuscale.server.sources.http import SourceAccess, token_of
+    from gpuscale.server.sources.prometheus import login_of
+
+    try:
+        login = None if identity is None else login_of(identity, url)
+    except ValueError as error:
+        raise UsageError(f"--prometheus-identity: {error}") from None
+    return SourceAccess(token=token_of(token_file, login))
