@@ -1007,6 +1007,34 @@ def test_a_resource_that_is_nearly_one_of_kubernetes_is_refused() -> None:
     assert ids({"rules.yaml": rule("queue", resources=overrides(pod="pdo"))}) == ["refused-rules"]
 
 
+BOUND = "avg(<<.Series>>{<<.LabelMatchers>>,%s}) by (<<.GroupBy>>)"
+
+
+@pytest.mark.parametrize(
+    ("bound", "metric", "is_found"),
+    [
+        ('service="tei"', of_object("queue", "Service", "tei"), False),
+        ('service="tgi"', of_object("queue", "Service", "tei"), True),
+        ('pod=~"web-.*"', pods("queue"), False),
+        ('pod="web-0"', pods("queue"), False),
+        ('pod=""', pods("queue"), True),
+    ],
+)
+def test_a_rule_may_be_bound_to_the_object_that_is_asked_for(bound, metric, is_found) -> None:
+    files = {"rules.yaml": rule("queue", BOUND % bound), "hpa.yaml": hpa(metric)}
+    assert ("impossible-label" in ids(files)) is is_found
+
+
+def test_a_metric_with_the_name_of_a_rule_for_other_objects_is_not_misspelled() -> None:
+    files = {
+        "rules.yaml": "rules: {default: true, custom: ["
+        "{seriesQuery: busy_share, resources: {overrides: {namespace: {resource: namespace}}}, "
+        "metricsQuery: avg(busy_share) by (namespace)}]}",
+        "hpa.yaml": hpa(pods("busy_share")),
+    }
+    assert "misspelled-metric" not in ids(files)
+
+
 def test_two_rules_for_two_labels_of_one_metric_are_meant() -> None:
     by_pod = NAMED.replace("exported_", "")
     assert ids({"rules.yaml": by_pod + NAMED}) == []

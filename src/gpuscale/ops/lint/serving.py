@@ -111,14 +111,23 @@ def has_namespaces(rule: AdapterRule) -> bool:
     return True
 
 
+ANY_NAME = "object"
+"""Stands for the name of an object that the files don't give, such as a pod's."""
+
+
 def custom_node(
-    rule: AdapterRule, series: str, resource: ResourceType, namespace: str, selector: Selector
+    rule: AdapterRule,
+    series: str,
+    resource: ResourceType,
+    namespace: str,
+    selector: Selector,
+    name: str = ANY_NAME,
 ) -> Node | None:
     """Return the syntax tree of the query for one object; None if there is none or it is no PromQL."""
     within = namespace if resource.namespaced else None
     try:
         text = custom_query(
-            rule.metrics_query, series, rule.labels, resource, within, ("object",), selector
+            rule.metrics_query, series, rule.labels, resource, within, (name,), selector
         )
         return parse_query(text).root
     except (NotFoundError, QueryError):

@@ -23,12 +23,14 @@ from gpuscale.ops.lint.inputs import Inputs
 from gpuscale.ops.lint.promql_facts import contradiction
 from gpuscale.ops.lint.rule_inputs import PlacedRule
 from gpuscale.ops.lint.serving import (
+    ANY_NAME,
     RuleIndex,
     Serving,
     custom_node,
     external_node,
     mapped_resources,
 )
+from gpuscale.series import Matcher, MatchOp
 from gpuscale.series.promql import Node, selectors
 from gpuscale.server.rules import PODS, ResourceType
 from gpuscale.server.rules.queries import maps
@@ -153,7 +155,8 @@ def _node(
     selector = spec.selector or Selector()
     if resource is None:
         return external_node(serving.rule, series, namespace, selector)
-    return custom_node(serving.rule, series, resource, namespace, selector)
+    name = spec.described_object.name if isinstance(spec, ObjectMetric) else ANY_NAME
+    return custom_node(serving.rule, series, resource, namespace, selector, name)
 
 
 def _unknown(
@@ -246,7 +249,7 @@ def _doubtful(
     if facts_of(series) is not None or recorded_from(series) is not None:
         return
     close = inputs.custom.closest(spec.name, cutoff=0.85) or closest_series(series)
-    if close is not None:
+    if close not in (None, spec.name):
         yield MISSPELLED_METRIC.found(
             metric.name,
             f"No rule names {spec.name!r}; it is there only if Prometheus has a series {series}.",
@@ -258,7 +261,7 @@ def _doubtful(
 def _contradicted(answered: Answered) -> Iterator[LintFinding]:
     metric, placed = answered.metric, answered.serving.placed
     for select in selectors(answered.node):
-        pair = contradiction(select.matchers)
+        pair = contradiction([_of_any_name(each) for each in select.matchers])
         if pair is not None:
             yield IMPOSSIBLE_LABEL.found(
                 metric.selector if answered.spec.selector else metric.name,
@@ -267,6 +270,13 @@ def _contradicted(answered: Answered) -> Iterator[LintFinding]:
                 "Leave one of the two conditions out, in the rule or in the HPA.",
             )
             return
+
+
+def _of_any_name(matcher: Matcher) -> Matcher:
+    """Return a matcher of a name that the files don't give as one of any name."""
+    if matcher.value != ANY_NAME:
+        return matcher
+    return Matcher(matcher.name, MatchOp.NOT_EQUAL, "")
 
 
 def _ungrouped(
