@@ -37,7 +37,7 @@ def test_the_promised_scenarios_ship() -> None:
         *("ack-bert", "ack-bert-quick", "ack-bert-v2beta1"),
         *("aks-mnist-jobs", "aks-mnist-jobs-quick"),
         *("eks-vision", "eks-vision-karpenter", "eks-vision-quick"),
-        *("in-flight-credit", "keda-zero", "keda-zero-quick"),
+        *("in-flight-credit", "keda-zero", "keda-zero-quick", "lws-llm"),
     ]
 
 

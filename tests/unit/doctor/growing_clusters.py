@@ -391,7 +391,7 @@ def in_groups(size):
     found = []
     for name in names("llm", size):
         for each in (leader, worker):
-            given = {**each["metadata"]["labels"], "leaderworkerset.sh/name": name}
+            given = {**each["metadata"]["labels"], "leaderworkerset.sigs.k8s.io/name": name}
             called = f"{name}-{each['metadata']['name']}"
             found.append(
                 {**each, "metadata": {**each["metadata"], "name": called, "labels": given}}

@@ -62,13 +62,13 @@ def suspended_job(**labels):
 def of_group(body, index, worker):
     """A pod of a LeaderWorkerSet of groups of two."""
     given = {
-        "leaderworkerset.sh/name": "llm",
-        "leaderworkerset.sh/group-index": str(index),
-        "leaderworkerset.sh/worker-index": str(worker),
+        "leaderworkerset.sigs.k8s.io/name": "llm",
+        "leaderworkerset.sigs.k8s.io/group-index": str(index),
+        "leaderworkerset.sigs.k8s.io/worker-index": str(worker),
     }
     name = f"llm-{index}" if worker == 0 else f"llm-{index}-{worker}"
     metadata = {**body["metadata"], "name": name, "labels": given}
-    metadata["annotations"] = {"leaderworkerset.sh/size": "2"}
+    metadata["annotations"] = {"leaderworkerset.sigs.k8s.io/size": "2"}
     owner = ("StatefulSet", "llm" if worker == 0 else f"llm-{index}")
     return {**body, "metadata": owned(metadata, *owner)}
 

@@ -9,7 +9,7 @@ from gpuscale.base.objects.pods import Container, PodPhase, PodSpec, PodStatus, 
 from gpuscale.base.objects.selectors import parse_selector
 from gpuscale.base.objects.workloads import Deployment
 from gpuscale.lab.sim.cluster import Cluster
-from gpuscale.lab.sim.control.controllers import reconcile, replica_set_of
+from gpuscale.lab.sim.control.controllers import owner_of_replicas, reconcile
 
 TEMPLATE = PodTemplate({"app": "web"}, PodSpec((Container("c"),)))
 WEB = Deployment(ObjectMeta("web", "default"), 0, parse_selector("app=web"), TEMPLATE)
@@ -18,7 +18,7 @@ READY = PodStatus(PodPhase.RUNNING, 0, True, 0)
 
 def scaled(cluster: Cluster, replicas: int, now_ms: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
     cluster.deployments["default/web"] = replace(WEB, replicas=replicas)
-    cluster.control(replica_set_of(cluster, WEB), "default/web")
+    cluster.control(owner_of_replicas(cluster, WEB), "default/web")
     done = reconcile(cluster, now_ms)
     return done.created, done.deleted
 

@@ -18,6 +18,7 @@ from gpuscale.base.objects.workloads import (
     Service,
     read_deployment,
     read_job,
+    read_leader_worker_set,
     read_service,
 )
 
@@ -34,6 +35,7 @@ KubernetesObject = (
 
 _READERS: dict[tuple[str, str], Callable[[Fields], KubernetesObject]] = {
     ("apps/v1", "Deployment"): read_deployment,
+    ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet"): read_leader_worker_set,
     ("policy/v1", "PodDisruptionBudget"): read_disruption_budget,
     ("batch/v1", "Job"): read_job,
     ("v1", "Service"): read_service,

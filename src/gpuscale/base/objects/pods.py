@@ -183,9 +183,9 @@ def read_pod(fields: "Fields") -> Pod:
     return Pod(read_meta(fields), read_pod_spec(fields.child("spec", required=True)))
 
 
-def read_pod_template(fields: "Fields") -> PodTemplate:
-    """Return the `template` of a workload's spec."""
-    template = fields.child("template", required=True)
+def read_pod_template(fields: "Fields", key: str = "template") -> PodTemplate:
+    """Return the pod template below `key` of a workload's spec."""
+    template = fields.child(key, required=True)
     meta = template.child("metadata")
     spec = read_pod_spec(template.child("spec", required=True))
     return PodTemplate(meta.labels("labels"), spec, meta.labels("annotations"))

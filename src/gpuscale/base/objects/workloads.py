@@ -1,7 +1,7 @@
-"""Deployments, Jobs and Services."""
+"""Deployments, LeaderWorkerSets, Jobs and Services."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from gpuscale.base.objects.fields import Fields
 from gpuscale.base.objects.meta import ObjectMeta, read_meta
@@ -17,6 +17,49 @@ class Deployment:
     replicas: int
     selector: Selector
     template: PodTemplate
+
+    @property
+    def templates(self) -> tuple[tuple[PodTemplate, int], ...]:
+        """Return what pods are made from, with how many of each one replica has."""
+        return ((self.template, 1),)
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderWorkerSet(Deployment):
+    """A LeaderWorkerSet: groups of a leader and its workers.
+
+    Whoever scales it sees a Deployment of leaders: `replicas` counts groups, `selector` is the one of
+    `status.hpaPodSelector`, and `template` the leaders'.
+
+    Source: sigs.k8s.io/lws v0.9.0 api/leaderworkerset/v1/leaderworkerset_types.go (fields, defaults),
+    pkg/controllers/leaderworkerset_controller.go (updateStatus: the selector).
+    """
+
+    worker_template: PodTemplate
+    size: int = 1
+    """Pods of a group, the leader among them."""
+    restart_policy: str = "RecreateGroupOnPodRestart"
+    startup_policy: str = "LeaderCreated"
+    exclusive_topology: str = ""
+    """The label of nodes whose value a group shares with no other; empty: none."""
+
+    @property
+    def templates(self) -> tuple[tuple[PodTemplate, int], ...]:
+        return (self.template, 1), (self.worker_template, self.size - 1)
+
+
+GROUP_OF_KIND = {"Deployment": "apps", "LeaderWorkerSet": "leaderworkerset.x-k8s.io"}
+"""API group of what can be scaled."""
+LWS_PREFIX = "leaderworkerset.sigs.k8s.io"
+LWS_NAME, LWS_GROUP = f"{LWS_PREFIX}/name", f"{LWS_PREFIX}/group-index"
+LWS_WORKER, LWS_KEY = f"{LWS_PREFIX}/worker-index", f"{LWS_PREFIX}/group-key"
+"""Labels of a LeaderWorkerSet's pods."""
+_RESTART_POLICIES = (
+    "RecreateGroupOnPodRestart",
+    "RecreateGroupAfterStart",
+    "None",
+    "Default",  # the old name of None
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +100,36 @@ def read_deployment(fields: Fields) -> Deployment:
         replicas=_count(spec, "replicas", 1),
         selector=selector or selector_of_labels(template.labels),
         template=template,
+    )
+
+
+def read_leader_worker_set(fields: Fields) -> LeaderWorkerSet:
+    """Return the LeaderWorkerSet of a manifest."""
+    meta, spec = read_meta(fields), fields.child("spec", required=True)
+    group = spec.child("leaderWorkerTemplate", required=True)
+    size = _count(group, "size", 1)
+    if size == 0:
+        group.note(("size",), "one or more: the leader counts", found="0")
+    worker = read_pod_template(group, "workerTemplate")
+    leader = read_pod_template(group, "leaderTemplate") if "leaderTemplate" in group else worker
+    restart = group.text("restartPolicy", _RESTART_POLICIES[0])
+    if restart not in _RESTART_POLICIES:
+        expected = f"one of {', '.join(_RESTART_POLICIES)}"
+        group.note(("restartPolicy",), expected, found=repr(restart))
+    startup = spec.text("startupPolicy", "LeaderCreated")
+    if startup not in {"LeaderCreated", "LeaderReady"}:
+        spec.note(("startupPolicy",), "LeaderCreated or LeaderReady", found=repr(startup))
+    of_leaders = {LWS_NAME: meta.name, LWS_WORKER: "0"}
+    return LeaderWorkerSet(
+        metadata=meta,
+        replicas=_count(spec, "replicas", 1),
+        selector=selector_of_labels(of_leaders),
+        template=replace(leader, labels={**leader.labels, **of_leaders}),
+        worker_template=replace(worker, labels={**worker.labels, LWS_NAME: meta.name}),
+        size=max(1, size),
+        restart_policy="None" if restart == "Default" else restart,
+        startup_policy=startup,
+        exclusive_topology=meta.annotations.get(f"{LWS_PREFIX}/exclusive-topology", ""),
     )
 
 

@@ -61,7 +61,7 @@ from gpuscale.lab.rehearse.target import (
 )
 from gpuscale.lab.sim.document.document import document
 from gpuscale.lab.sim.pipeline import FIRST_LOOK_MS
-from gpuscale.lab.sim.scenario.setup import Setup
+from gpuscale.lab.sim.scenario.setup import Setup, check_no_groups
 from gpuscale.series.promapi import TimeAxis
 from gpuscale.server.sources.http import HttpSession
 
@@ -168,6 +168,7 @@ class Rehearsal:
                 "spec.hpaChanges: found changes of HPAs while the scenario runs, expected none: "
                 "a rehearsal does not change them; remove the field"
             )
+        check_no_groups(self._setup, "rehearse")
         check_speed(self._setup, self._clock.speed)
         async with KubeClient(self._target.cluster) as client:
             check_named(self._target, client.server)

@@ -25,7 +25,7 @@ from gpuscale.hpa import (
 from gpuscale.hpa.controller import deciding_metric
 from gpuscale.hpa.replicas import pod_info
 from gpuscale.hpa.terms import parse_version, settings_of
-from gpuscale.lab.sim.control.controllers import replica_set_of
+from gpuscale.lab.sim.control.controllers import status_replicas
 from gpuscale.lab.sim.events import simulation_event
 from gpuscale.lab.sim.scenario.model import Pipeline
 from gpuscale.lab.sim.world import World
@@ -92,7 +92,7 @@ class HpaController:
         cluster, namespace = self._world.cluster, hpa.metadata.namespace
         deployment = cluster.deployments[f"{namespace}/{hpa.target.name}"]
         version = cluster.index.selection_version(namespace, deployment.selector)
-        live = cluster.index.live[replica_set_of(cluster, deployment)]
+        live = status_replicas(cluster, deployment)
         known = self._targets.get(hpa.metadata.key)
         if known is None or not known.holds(deployment, live, version):
             found = cluster.selected(namespace, deployment.selector)

@@ -43,6 +43,8 @@ class Cluster:
         self.hpas: dict[str, HorizontalPodAutoscaler] = {}
         self.controlled: dict[OwnerKey, tuple[int, str]] = {}
         """What makes pods, to its place among those and the key of its Deployment or Job."""
+        self.worker_sets: dict[str, dict[int, int]] = {}
+        """LeaderWorkerSet key to the groups with workers, and when the leader was made that these serve."""
         self.completed_jobs: set[str] = set()
         self.starting_gpu_ms = 0
         """For how long GPUs were held by pods that had not become ready, of those that did."""
@@ -50,6 +52,8 @@ class Cluster:
         """Job key to how many of its pods have succeeded, those included that left with their node."""
         self.on_ready: Callable[[], None] = lambda: None
         """Called when a pod has become ready."""
+        self.on_workers: Callable[[OwnerKey, OwnerKey], None] = lambda _leaders, _workers: None
+        """Called with the owners of a group's leader and workers before the first of these are made."""
         self.version = 0
         """Grows with every change of a pod or node, so that what was counted can be kept until then."""
         self.devices = Devices()
@@ -90,6 +94,12 @@ class Cluster:
         """Add a Deployment or Job for the controllers to reconcile."""
         self.controlled[owner] = len(self.controlled), key
         self.index.changed_owners[owner] = None
+
+    def control_group(self, leaders: OwnerKey, workers: OwnerKey) -> None:
+        """Add the workers of a group; they are reconciled with their leaders."""
+        self.control(workers, self.controlled[leaders][1])
+        self.index.unite(leaders, workers)
+        self.on_workers(leaders, workers)
 
     # Nodes
 

@@ -53,7 +53,9 @@ class PodIndex:
         self.changed_ms: dict[str, int] = {}
         """When a node last got a pod, or lost one, or one on it finished or was asked to end."""
         self.owner_versions: Counter[OwnerKey] = Counter()
-        """Grows with every change of an owner's pods."""
+        """Grows with every change of an owner's pods, and of those that work only together with them."""
+        self.together: dict[OwnerKey, tuple[OwnerKey, ...]] = {}
+        """Owner of leaders to those of their workers, and back."""
         self._by_owner: dict[OwnerKey, _Keys] = {}
         self._by_node: dict[str, _Keys] = {}
         self._by_label: dict[tuple[str, str, str], _Keys] = {}
@@ -101,6 +103,11 @@ class PodIndex:
         if owner is not None:
             _drop(self._by_owner, owner, key)
         self._note_change(pod)
+
+    def unite(self, leaders: OwnerKey, workers: OwnerKey) -> None:
+        """Let the pods of two owners work only together."""
+        self.together[leaders] = (*self.together.get(leaders, ()), workers)
+        self.together[workers] = (leaders,)
 
     def on(self, node: str) -> list[Pod]:
         """Return a node's pods, finished ones included."""
@@ -180,6 +187,8 @@ class PodIndex:
         if owner is not None:
             self.changed_owners[owner] = None
             self.owner_versions[owner] += 1
+            for each in self.together.get(owner, ()):
+                self.owner_versions[each] += 1
 
 
 def owner_of(pod: Pod) -> OwnerKey | None:

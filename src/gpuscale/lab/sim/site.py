@@ -6,6 +6,7 @@ Kubernetes.
 """
 
 import math
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Protocol, Self
@@ -21,12 +22,14 @@ from gpuscale.base.objects.pods import (
     PodStatus,
     Toleration,
 )
+from gpuscale.base.objects.workloads import LeaderWorkerSet
 from gpuscale.base.streams import stream
 from gpuscale.hpa.cluster.scheduling import device_requests
 from gpuscale.lab.sim.cluster import Cluster
 from gpuscale.lab.sim.control.cloud import Cloud
 from gpuscale.lab.sim.control.containers import Containers
-from gpuscale.lab.sim.control.controllers import live_pods, replica_set_of
+from gpuscale.lab.sim.control.controllers import live_pods, owner_of_replicas
+from gpuscale.lab.sim.control.groups import Groups
 from gpuscale.lab.sim.control.machines import CloudPool, Machine
 from gpuscale.lab.sim.energy import WorkEnergy
 from gpuscale.lab.sim.engine import Engine, EventStage
@@ -104,6 +107,7 @@ class Site:
         self.scale_outs = ScaleOuts()
         self.prometheus_rules = setup.prometheus_rules.fresh()
         self.cluster.on_ready = self._pod_ready
+        self.cluster.on_workers = self._add_workers
         self.control_plane = control_plane(self)
         self.cloud = Cloud(
             self.cluster,
@@ -125,7 +129,13 @@ class Site:
         self._pulled: dict[tuple[str, str], str] = {}
         """Node and owner to the first pod that had the image pulled there."""
         self._owners: dict[str, OwnerKey] = {}
-        """Deployment key to what makes its pods."""
+        """Deployment key to what makes its pods; of a LeaderWorkerSet, its leaders."""
+        self.groups: dict[str, Groups] = {}
+        """LeaderWorkerSet key to its groups."""
+        self.held_gpu_ms: Counter[str] = Counter()
+        """LeaderWorkerSet key to how long its groups have held GPUs while a part of them had no node."""
+        self._leaders: dict[str, str] = {}
+        """Of the pods' owners, those of workers, to that of their leaders."""
         self._busy_gpu_ms = 0.0
         self._worked_ms = start_ms
         self._create_objects()
@@ -137,11 +147,15 @@ class Site:
         return (time_ms - self.start_ms) / 1000
 
     def ready_pods(self, deployment: str) -> int:
-        """Return the number of a Deployment's pods that accept requests."""
+        """Return the number of a Deployment's pods that accept requests; of groups, those that are whole."""
+        if deployment in self.groups:
+            return len(self.groups[deployment].now().since_ms)
         return self.cluster.index.ready[self._owners[deployment]]
 
     def serving_pods(self, deployment: str) -> list[Pod]:
-        """Return a Deployment's pods that accept requests."""
+        """Return a Deployment's pods that accept requests; of groups, their leaders."""
+        if deployment in self.groups:
+            return list(self.groups[deployment].now().leaders)
         live = live_pods(self.cluster, self.cluster.deployments[deployment])
         return [pod for pod in live if pod.status.ready]
 
@@ -175,7 +189,9 @@ class Site:
             self._lifecycles[owner] = workload.lifecycle
             if workload.starts is not None:
                 self._starts[owner] = workload.starts
-            self.gpus.work[owner] = PodWork(workload.memory_mib, service)
+            groups = self.groups.get(workload.deployment)
+            since_ms = groups.ready_since_ms if groups else None
+            self.gpus.work[owner] = PodWork(workload.memory_mib, service, group_since_ms=since_ms)
         engine, load_ms, scan_ms = self.engine, _LOAD_STEP_MS, self.setup.scan_interval_ms
         engine.every(load_ms, EventStage.LOAD, self.advance_load, first_ms=start_ms + load_ms)
         engine.every(
@@ -193,7 +209,8 @@ class Site:
         lifecycle, starts = self.lifecycle_by_owner(owner), self._starts.get(owner)
         if starts is None:
             return lifecycle
-        first = self._pulled.setdefault((pod.spec.node_name, owner), pod.metadata.key)
+        of_all = self._leaders.get(owner, owner)
+        first = self._pulled.setdefault((pod.spec.node_name, of_all), pod.metadata.key)
         pull = starts.pull if first == pod.metadata.key else starts.cached_pull
         draw = stream(self.setup.seed, "start", pod.metadata.key)
         pull_s, startup_s = pull.at(draw.random()), starts.startup.at(draw.random())
@@ -216,7 +233,12 @@ class Site:
             busy = service.busy_ratio(self._worked_ms, now_ms)
             busy_gpu_ms = busy * elapsed_ms * pods * service.model.gpus
             self._busy_gpu_ms += busy_gpu_ms
-            self.work_energy.add_ready(self._owners[key], busy_gpu_ms)
+            if key in self.groups:
+                self._add_group_energy(key, busy * elapsed_ms)
+            else:
+                self.work_energy.add_ready(self._owners[key], busy_gpu_ms)
+        for key, groups in self.groups.items():
+            self.held_gpu_ms[key] += groups.now().held_gpus * elapsed_ms
         if self.cluster.jobs:
             for key in self.containers.processes:
                 pod = self.cluster.pods[key]
@@ -252,7 +274,7 @@ class Site:
         self.cluster.event(
             now_ms,
             "LoadChanged",
-            f"Deployment/{name}",
+            f"{type(self.cluster.deployments[deployment]).__name__}/{name}",
             reason,
             before=before,
             after=after,
@@ -260,6 +282,22 @@ class Site:
         )
 
     # Inside
+
+    def _add_group_energy(self, key: str, busy_ms: float) -> None:
+        # Leader and workers may be on nodes of different GPUs.
+        for pod in self.groups[key].now().ready if busy_ms else ():
+            gpus = sum(device_requests(pod.spec).values())
+            if gpus:
+                self.work_energy.add_pod(pod, busy_ms * gpus)
+
+    def _add_workers(self, leaders: OwnerKey, workers: OwnerKey) -> None:
+        """Let the workers of a group do what their leaders do."""
+        of_leaders, mine = _work_key(leaders), _work_key(workers)
+        self._leaders[mine] = of_leaders
+        self._lifecycles[mine] = self._lifecycles[of_leaders]
+        self.gpus.work[mine] = self.gpus.work[of_leaders]
+        if of_leaders in self._starts:
+            self._starts[mine] = self._starts[of_leaders]
 
     def _pod_ready(self) -> None:
         now_ms = self.engine.now_ms
@@ -275,8 +313,9 @@ class Site:
             self.cluster.event(
                 now_ms,
                 "ReplicasReady",
-                f"Deployment/{name}",
-                f"{latest.after} of {latest.after} pods are ready, {', '.join(since)}",
+                f"{type(self.cluster.deployments[key]).__name__}/{name}",
+                f"{latest.after} of {latest.after} {'groups' if key in self.groups else 'pods'} are ready, "
+                f"{', '.join(since)}",
                 before=latest.before,
                 after=latest.after,
                 namespace=namespace,
@@ -289,10 +328,12 @@ class Site:
         made = (made_hpa(each) for each in setup.scaled_objects if not each.is_paused)
         self.cluster.hpas = {item.metadata.key: item for item in (*setup.hpas, *made)}
         for deployment in setup.deployments:
-            owner = replica_set_of(self.cluster, deployment)
+            owner = owner_of_replicas(self.cluster, deployment)
             key = deployment.metadata.key
             self._owners[key] = owner
             self.cluster.control(owner, key)
+            if isinstance(deployment, LeaderWorkerSet):
+                self.groups[key] = Groups(self.cluster, deployment)
             # Without a load, its pods hold their GPUs idle.
             self._lifecycles[self._replica_set_key(key)] = Lifecycle(stop_ms=STOP_MS)
             self.gpus.work[self._replica_set_key(key)] = PodWork(0, None)
@@ -312,8 +353,7 @@ class Site:
         return OneByOne(model, load, self.start_ms, times, arrivals)
 
     def _replica_set_key(self, deployment: str) -> str:
-        kind, namespace, name = self._owners[deployment]
-        return f"{kind} {namespace}/{name}"
+        return _work_key(self._owners[deployment])
 
     def _announce_change(self, workload: ServiceSetup, moment: float) -> None:
         before, after = workload.load.rate(moment - 0.001), workload.load.rate(moment)
@@ -364,6 +404,12 @@ class Site:
             priority_class="system-node-critical",
         )
         return Pod(meta, spec, PodStatus(PodPhase.RUNNING, now_ms, True, now_ms))
+
+
+def _work_key(owner: OwnerKey) -> str:
+    """Return what `owner_key` gives for an owner's pods."""
+    kind, namespace, name = owner
+    return f"{kind} {namespace}/{name}"
 
 
 def _seconds(milliseconds: int) -> str:

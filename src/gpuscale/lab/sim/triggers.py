@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from gpuscale.base.errors import BugError, GpuscaleError, UnavailableError, UncoveredError
 from gpuscale.base.objects.metric_values import ExternalValue
+from gpuscale.base.objects.workloads import GROUP_OF_KIND
 from gpuscale.hpa.controller import MetricsClient
 from gpuscale.hpa.replicas import PodSample, pod_info
 from gpuscale.lab.sim.world import World
@@ -161,8 +162,9 @@ class SimulatedTriggers:
             return None, ""
         cluster = self._world.cluster
         deployment = cluster.deployments.get(f"{trigger.namespace}/{workload.name}")
-        kind = workload.kind, workload.api_version
-        if deployment is None or kind != ("Deployment", "apps/v1"):
+        kind = type(deployment).__name__
+        asked = workload.kind.lower(), workload.api_version.partition("/")[0]
+        if deployment is None or asked != (kind.lower(), GROUP_OF_KIND[kind]):
             return Missing(f"there is no {workload.kind} {workload.name}"), ""
         pods = cluster.selected(trigger.namespace, deployment.selector)
         for pod in pods:

@@ -114,10 +114,15 @@ class SimulatedControlPlane:
         outcome = reconcile(self._site.cluster, now_ms)
         for key in outcome.deleted:
             self._kubelet.stop(key)
+        if outcome.deleted and self._site.groups:
+            self.touch()  # what was on no node is gone at once, and others may follow it
         self._site.engine.at(now_ms, EventStage.SCHEDULER, self._place)
 
     def _place(self, now_ms: int) -> None:
-        for key in self._scheduler.run(now_ms):
+        bound = self._scheduler.run(now_ms)
+        for key in bound:
             self._kubelet.take(key)
+        if bound and self._site.groups:
+            self.touch()  # workers may wait for their leader's node
         if self._scheduler.found_none:
             self._site.cloud.pods_wait(now_ms)

@@ -14,7 +14,7 @@ from gpuscale.lab.plan.score import Nodes
 from gpuscale.lab.plan.waiting import Requests
 from gpuscale.lab.scenarios import read_beside
 from gpuscale.lab.sim.load.traces import load_trace
-from gpuscale.lab.sim.scenario.setup import ServiceSetup, Setup
+from gpuscale.lab.sim.scenario.setup import ServiceSetup, Setup, check_no_groups
 from gpuscale.lab.tuning.autoscaler import ControllerDefaults, TunedHpa, autoscaler_of
 from gpuscale.lab.tuning.pools import home_of, is_growing, own_pool
 from gpuscale.triggers.policies import OF_REQUESTS, POLICIES, ReplaySettings
@@ -98,6 +98,7 @@ def of_setup(
     Raises:
         UsageError: it has no such workload, or its HPA can't be replayed.
     """
+    check_no_groups(setup, "tune")
     chosen = _chosen(setup, name, workload)
     if chosen.model.batching is not None:
         raise UsageError(f"{name}: found service.batching, expected gpuSecondsPerRequest")

@@ -253,10 +253,10 @@ class Cloud:
         ]
         healthy = sum(1 for pod in staying if pod.status.ready)
         expected = sum(
-            item.replicas
+            item.replicas * count
             for item in self._cluster.deployments.values()
-            if item.metadata.namespace == namespace
-            and budget.selector.matches(item.template.labels)
+            for template, count in item.templates
+            if item.metadata.namespace == namespace and budget.selector.matches(template.labels)
         ) or len(staying)
         return budget.allowed(healthy, expected)
 

@@ -1,4 +1,4 @@
-"""The controllers that turn Deployments and Jobs into pods.
+"""The controllers that turn Deployments, LeaderWorkerSets and Jobs into pods.
 
 Source: kubernetes pkg/controller/replicaset, pkg/controller/controller_utils.go (ActivePods: which pod
 goes first), pkg/controller/job.
@@ -9,9 +9,10 @@ from functools import lru_cache
 
 from gpuscale.base.objects.meta import ObjectMeta, OwnerReference
 from gpuscale.base.objects.pods import Pod, PodPhase, PodTemplate
-from gpuscale.base.objects.workloads import Deployment, Job
+from gpuscale.base.objects.workloads import Deployment, Job, LeaderWorkerSet
 from gpuscale.base.streams import name_suffix
 from gpuscale.lab.sim.cluster import Cluster
+from gpuscale.lab.sim.control.groups import GroupMaker, leaders_owner
 from gpuscale.lab.sim.pod_index import FINISHED, OwnerKey
 
 
@@ -32,6 +33,7 @@ def reconcile(cluster: Cluster, now_ms: int) -> Reconciled:
     created: list[str] = []
     deleted: list[str] = []
     changed = cluster.index.changed_owners
+    done: set[str] = set()
     for _, owner in sorted(
         (cluster.controlled[o][0], o) for o in changed if o in cluster.controlled
     ):
@@ -40,6 +42,14 @@ def reconcile(cluster: Cluster, now_ms: int) -> Reconciled:
             created += _reconcile_job(cluster, cluster.jobs[key], now_ms)
             continue
         deployment, live = cluster.deployments[key], cluster.index.live[owner]
+        if isinstance(deployment, LeaderWorkerSet):
+            if key not in done:
+                done.add(key)
+                groups = GroupMaker(cluster, deployment, now_ms)
+                groups.reconcile()
+                created += groups.created
+                deleted += groups.deleted
+            continue
         meta, template = deployment.metadata, deployment.template
         maker = OwnerReference("ReplicaSet", replica_set_name(cluster, deployment))
         for _ in range(deployment.replicas - live):
@@ -61,15 +71,29 @@ def _template_suffix(seed: int, name: str) -> str:
     return name_suffix(seed, "template", name, length=10)
 
 
-def replica_set_of(cluster: Cluster, deployment: Deployment) -> OwnerKey:
-    """Return the owner of a Deployment's pods."""
+def owner_of_replicas(cluster: Cluster, deployment: Deployment) -> OwnerKey:
+    """Return the owner of the pods that stand for a workload's replicas: of a group, its leader."""
+    if isinstance(deployment, LeaderWorkerSet):
+        return leaders_owner(deployment)
     return "ReplicaSet", deployment.metadata.namespace, replica_set_name(cluster, deployment)
 
 
 def live_pods(cluster: Cluster, deployment: Deployment) -> list[Pod]:
     """Return a Deployment's pods that are neither finished nor being deleted."""
-    pods = cluster.index.owned_by(replica_set_of(cluster, deployment))
+    pods = cluster.index.owned_by(owner_of_replicas(cluster, deployment))
     return [p for p in pods if p.metadata.deletion_ms is None and p.status.phase not in FINISHED]
+
+
+def status_replicas(cluster: Cluster, deployment: Deployment) -> int:
+    """Return `status.replicas` of a workload.
+
+    A StatefulSet counts pods until they are gone, a ReplicaSet until they are to go (kubernetes v1.37
+    pkg/controller/statefulset/stateful_set_control.go, pkg/controller/replicaset).
+    """
+    owner = owner_of_replicas(cluster, deployment)
+    if isinstance(deployment, LeaderWorkerSet):
+        return len(cluster.index.owned_by(owner))
+    return cluster.index.live[owner]
 
 
 def _scale_in(cluster: Cluster, deployment: Deployment, pods: list[Pod], now_ms: int) -> list[str]:

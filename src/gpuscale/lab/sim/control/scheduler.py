@@ -10,8 +10,10 @@ from collections.abc import Callable, Iterable
 from gpuscale.base.objects.disruption_budgets import PodDisruptionBudget
 from gpuscale.base.objects.pods import Pod
 from gpuscale.base.objects.selectors import Selector, selector_of_labels
+from gpuscale.base.objects.workloads import LWS_WORKER
 from gpuscale.hpa.cluster.scheduling import Placer, SchedulerSettings, find_victims
 from gpuscale.lab.sim.cluster import Cluster
+from gpuscale.lab.sim.control.groups import workers_selector
 from gpuscale.lab.sim.pod_index import owner_of
 
 
@@ -114,7 +116,7 @@ class Scheduler:
         placer.reserve(self._nominated[key], pod)
 
     def _selector_of(self, pod: Pod) -> Selector:
-        """Return what a pod's Services and ReplicaSet select by, which pods are spread by.
+        """Return what a pod's Services and its ReplicaSet or StatefulSet select by, which it is spread by.
 
         Source: kubernetes v1.37 pkg/scheduler/framework/plugins/helper/spread.go (DefaultSelector).
         """
@@ -126,9 +128,11 @@ class Scheduler:
                 selected |= service.selector
         requirements = selector_of_labels(selected).requirements
         owner = owner_of(pod)
-        if owner and owner[0] == "ReplicaSet" and owner in cluster.controlled:
+        if owner and owner in cluster.controlled and owner[0] in ("ReplicaSet", "StatefulSet"):
             deployment = cluster.deployments[cluster.controlled[owner][1]]
-            requirements += deployment.selector.requirements
+            is_worker = labels.get(LWS_WORKER, "0") != "0"
+            selector = workers_selector(pod) if is_worker else deployment.selector
+            requirements += selector.requirements
         return Selector(requirements)
 
     def unschedulable(self) -> list[Pod]:

@@ -136,6 +136,7 @@ def summary(world: Site) -> dict[str, object]:
             }
             for name, jobs in job_progress(world).items()
         },
+        **({"groups": _group_summaries(world)} if world.groups else {}),
         "completedJobs": len(world.cluster.completed_jobs),
         "submittedJobs": len(world.cluster.jobs),
         **_hours(world, now_ms),
@@ -193,6 +194,21 @@ def _hpa_summaries(world: Site, log: _Sizes) -> Mapping[str, Mapping[str, object
                 "activations": len(woken),
                 "deactivations": len(log.get((DEACTIVATED, scaled), [])),
             }
+    return found
+
+
+def _group_summaries(world: Site) -> Mapping[str, Mapping[str, object]]:
+    """Return the groups of each LeaderWorkerSet at the end, and how long they held GPUs in vain."""
+    found: dict[str, dict[str, object]] = {}
+    for key, groups in world.groups.items():
+        item, now = world.cluster.deployments[key], groups.now()
+        found[item.metadata.name] = {
+            "podsPerReplica": sum(count for _, count in item.templates),
+            "finalReplicas": item.replicas,
+            "readyReplicas": len(now.since_ms),
+            "finalPods": now.pods,
+            "heldGpuHours": round(world.held_gpu_ms[key] / 3_600_000, 4),
+        }
     return found
 
 

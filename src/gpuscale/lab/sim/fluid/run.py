@@ -12,7 +12,7 @@ import numpy
 
 from gpuscale.base.errors import UsageError
 from gpuscale.base.objects.hpa import ExternalMetric, HorizontalPodAutoscaler, PodsMetric
-from gpuscale.base.objects.workloads import Deployment
+from gpuscale.base.objects.workloads import Deployment, LeaderWorkerSet
 from gpuscale.hpa import ControllerSettings
 from gpuscale.hpa.cluster.nodes import ClusterAutoscaler
 from gpuscale.hpa.cluster.scheduling import NodeState, SchedulerSettings, free_share, misfits
@@ -84,6 +84,8 @@ def _demand(workloads: Sequence[FluidWorkload], times: Numbers) -> Table:
 def _faults(setup: Setup) -> Iterator[str]:
     if setup.scaled_objects:
         yield "found ScaledObjects, expected Deployments with HPAs or a fixed count"
+    if any(isinstance(each, LeaderWorkerSet) for each in setup.deployments):
+        yield "found LeaderWorkerSets, expected Deployments with HPAs or a fixed count"
     if setup.jobs:
         yield "found Jobs, expected Deployments with HPAs or a fixed count"
     if not setup.workloads:

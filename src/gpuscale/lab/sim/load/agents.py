@@ -1,6 +1,6 @@
 """The GPUs of simulated nodes: the work on them, and the pods they belong to."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from gpuscale.agent.gpu import (
@@ -29,6 +29,14 @@ class PodWork:
     """Whose requests keep it busy once it is ready."""
     steady_ratio: float = 0.0
     """How busy it is from its start on, where no service says so."""
+    group_since_ms: Callable[[Pod], int | None] | None = None
+    """Returns since when the group of a pod works; None: each pod works by itself."""
+
+    def serves_since_ms(self, pod: Pod) -> int | None:
+        """Return since when a pod serves requests; None if it does not yet."""
+        if self.group_since_ms is not None:
+            return self.group_since_ms(pod)
+        return pod.status.ready_transition_ms if pod.status.ready else None
 
 
 class SimulatedGpus:
@@ -96,9 +104,8 @@ class SimulatedGpus:
 
     def works_since_ms(self, pod: Pod, process: Process) -> int | None:
         """Return since when a pod does its owner's work; None if it does not yet."""
-        if self.work[owner_key(pod)].service is None:
-            return process.started_ms
-        return pod.status.ready_transition_ms if pod.status.ready else None
+        work = self.work[owner_key(pod)]
+        return process.started_ms if work.service is None else work.serves_since_ms(pod)
 
     def _work_on(self, node: str, index: int, from_ms: int, to_ms: int) -> Sequence[GpuWork]:
         found: list[GpuWork] = []
@@ -126,11 +133,11 @@ def _busy_ratio(pod: Pod, work: PodWork, started_ms: int, from_ms: int, to_ms: i
         return 0.0
     if work.service is None:
         return work.steady_ratio * _share(started_ms, from_ms, to_ms)
-    if not pod.status.ready or pod.status.ready_transition_ms is None:
+    serves_since_ms = work.serves_since_ms(pod)
+    if serves_since_ms is None:
         return 0.0
-    since_ms = max(from_ms, pod.status.ready_transition_ms)
-    busy = work.service.busy_ratio(since_ms, to_ms)
-    return busy * _share(pod.status.ready_transition_ms, from_ms, to_ms)
+    busy = work.service.busy_ratio(max(from_ms, serves_since_ms), to_ms)
+    return busy * _share(serves_since_ms, from_ms, to_ms)
 
 
 def _share(since_ms: int, from_ms: int, to_ms: int) -> float:

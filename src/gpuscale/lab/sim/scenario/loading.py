@@ -15,7 +15,13 @@ from gpuscale.base.objects.hpa import HorizontalPodAutoscaler
 from gpuscale.base.objects.manifests import KubernetesObject, read_manifests
 from gpuscale.base.objects.meta import ObjectMeta
 from gpuscale.base.objects.scaled_object import ScaledObject
-from gpuscale.base.objects.workloads import Deployment, Job, Service
+from gpuscale.base.objects.workloads import (
+    LWS_PREFIX,
+    Deployment,
+    Job,
+    LeaderWorkerSet,
+    Service,
+)
 from gpuscale.hpa.cluster.nodes import (
     AutoscalerSettings,
     ClusterAutoscaler,
@@ -247,7 +253,9 @@ class _Resolver:
                 self._priorities.update(map(read_priority_class, classes))
                 documents = tuple(each for each in documents if each not in classes)
                 found = read_manifests(documents)
-                objects.extend(found)
+                for each, document in zip(found, documents, strict=True):
+                    self._check_groups(each, document, objects)
+                    objects.append(each)
                 self._scaled += [
                     (each, document)
                     for each, document in zip(found, documents, strict=True)
@@ -258,17 +266,40 @@ class _Resolver:
                 self._references.problems.extend(error.problems)
         return objects
 
+    def _check_groups(
+        self, item: KubernetesObject, document: Document, before: Sequence[KubernetesObject]
+    ) -> None:
+        """Note what of a LeaderWorkerSet is not simulated."""
+        if not isinstance(item, Deployment):
+            return
+        key = item.metadata.key
+        for other in before:
+            is_same = isinstance(other, Deployment) and other.metadata.key == key
+            if is_same and type(other) is not type(item):
+                found = f"{type(item).__name__} {key} beside {type(other).__name__} {key}"
+                fix = "the simulation knows what is scaled by its name"
+                path: Path = ("metadata", "name")
+                problem = document.problem(path, "different names", found=found, fix=fix)
+                self._references.problems.append(problem)
+        subgroups = f"{LWS_PREFIX}/subgroup-exclusive-topology"
+        if isinstance(item, LeaderWorkerSet) and subgroups in item.metadata.annotations:
+            path = ("metadata", "annotations", subgroups)
+            expected = "none: places of subgroups are not simulated"
+            self._references.problems.append(document.problem(path, expected, found="one"))
+
     def _check_targets(
         self, hpas: tuple[HorizontalPodAutoscaler, ...], deployments: tuple[Deployment, ...]
     ) -> None:
-        known = {deployment.metadata.key for deployment in deployments}
+        known = {each.metadata.key: type(each).__name__ for each in deployments}
         for hpa in hpas:
             target = f"{hpa.metadata.namespace}/{hpa.target.name}"
-            if hpa.target.kind != "Deployment" or target not in known:
+            if hpa.target.kind != known.get(target):
                 found = f"{hpa.target.kind} {target} in HorizontalPodAutoscaler {hpa.metadata.name}"
                 there = ", ".join(sorted(known)) or "none"
                 self._references.note(
-                    ("manifests",), f"a Deployment of the manifests (there: {there})", found=found
+                    ("manifests",),
+                    f"a Deployment or LeaderWorkerSet of the manifests (there: {there})",
+                    found=found,
                 )
 
     def _check_zero(self, hpas: tuple[HorizontalPodAutoscaler, ...]) -> None:

@@ -403,15 +403,13 @@ LoadSpec = Annotated[
 ]
 
 
-class ServiceWorkload(Model):
-    """A Deployment that serves requests."""
+class ServedWorkload(Model):
+    """Pods that serve requests: how they start, what a request costs, and how many come."""
 
-    deployment: str
-    """`name`, or `namespace/name`."""
     image_pull: DurationOrTimes = 20.0
     """A duration or a distribution, drawn for each pod."""
     image_cached: DurationOrTimes | None = None
-    """The same on a node that had a pod of this Deployment before; absent: as on any other."""
+    """The same on a node that had a pod of this workload before; absent: as on any other."""
     startup: DurationOrTimes = 10.0
     """From the container's start to Ready: loading the model, warming up."""
     service: ServiceSpec
@@ -421,6 +419,20 @@ class ServiceWorkload(Model):
     slo: SloSpec | None = None
     metrics: MetricsSpec | None = None
     """Absent: the pods serve none."""
+
+
+class ServiceWorkload(ServedWorkload):
+    """A Deployment that serves requests."""
+
+    deployment: str
+    """`name`, or `namespace/name`."""
+
+
+class GroupWorkload(ServedWorkload):
+    """A LeaderWorkerSet whose groups serve requests: a request costs GPU-seconds of all pods of a group."""
+
+    leader_worker_set: str
+    """`name`, or `namespace/name`."""
 
 
 class JobRunSpec(Model):
@@ -447,12 +459,19 @@ class JobWorkload(Model):
 
 
 def _workload_kind(value: object) -> str:
-    is_job = isinstance(value, JobWorkload) or (isinstance(value, dict) and "job" in value)
-    return "(job)" if is_job else "(service)"
+    given = value if isinstance(value, dict) else {}
+    if isinstance(value, JobWorkload) or "job" in given:
+        return "(job)"
+    is_group = isinstance(value, GroupWorkload) or {"leaderWorkerSet", "leader_worker_set"} & {
+        *given
+    }
+    return "(group)" if is_group else "(service)"
 
 
 Workload = Annotated[
-    Annotated[ServiceWorkload, Tag("(service)")] | Annotated[JobWorkload, Tag("(job)")],
+    Annotated[ServiceWorkload, Tag("(service)")]
+    | Annotated[GroupWorkload, Tag("(group)")]
+    | Annotated[JobWorkload, Tag("(job)")],
     Discriminator(_workload_kind),
 ]
 
@@ -540,7 +559,8 @@ class ScenarioSpec(Model):
     duration: PositiveDuration
     seed: int = Field(default=1, ge=0)
     manifests: tuple[FileRef, ...] = Field(min_length=1)
-    """Kubernetes manifests as they are: Deployment, Service, Job, HorizontalPodAutoscaler, ScaledObject."""
+    """Kubernetes manifests as they are: Deployment, LeaderWorkerSet, Service, Job, HorizontalPodAutoscaler,
+    ScaledObject."""
     rules: FileRef | None = None
     """A prometheus-adapter rule file; absent: the adapter chart's default rules."""
     recording_rules: FileRef | None = None

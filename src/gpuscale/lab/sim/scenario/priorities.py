@@ -5,15 +5,16 @@ Source: kubernetes v1.37 plugin/pkg/admission/priority (admission.go), pkg/apis/
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from gpuscale.base.documents.documents import Document
 from gpuscale.base.objects.fields import Fields
-from gpuscale.base.objects.workloads import Deployment, Job
+from gpuscale.base.objects.pods import PodTemplate
+from gpuscale.base.objects.workloads import Deployment, Job, LeaderWorkerSet
 from gpuscale.lab.sim.scenario.references import References
 
 _KIND = ("scheduling.k8s.io/v1", "PriorityClass")
-Item = TypeVar("Item", Deployment, Job)
+Item = TypeVar("Item", bound=Deployment | Job)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,17 +57,26 @@ def read_priority_class(document: Document) -> tuple[str, PriorityClass]:
 
 def prioritized(item: Item, classes: Mapping[str, PriorityClass], references: References) -> Item:
     """Return a workload whose pods have the priority of their class; a class that is not there is a fault."""
-    spec = item.template.spec
+    by, there = f"{type(item).__name__} {item.metadata.name}", ", ".join(classes)
+    of_workers = item.worker_template if isinstance(item, LeaderWorkerSet) else item.template
+    for name in {each.spec.priority_class: None for each in (item.template, of_workers)}:
+        if name and name not in classes:
+            found = f"priorityClassName {name} in {by}"
+            expected = f"a PriorityClass of the manifests (there: {there})"
+            fix = "add the PriorityClass to the manifests; without it, no pod can be created"
+            references.note(("manifests",), expected, found=found, fix=fix)
+    changed: dict[str, Any] = {"template": _with_priority(item.template, classes)}
+    if isinstance(item, LeaderWorkerSet):
+        changed["worker_template"] = _with_priority(of_workers, classes)
+    return replace(item, **changed)
+
+
+def _with_priority(template: PodTemplate, classes: Mapping[str, PriorityClass]) -> PodTemplate:
+    spec = template.spec
     chosen = classes.get(spec.priority_class)
-    if spec.priority_class and chosen is None:
-        kind, there = type(item).__name__, ", ".join(classes)
-        found = f"priorityClassName {spec.priority_class} in {kind} {item.metadata.name}"
-        expected = f"a PriorityClass of the manifests (there: {there})"
-        fix = "add the PriorityClass to the manifests; without it, no pod can be created"
-        references.note(("manifests",), expected, found=found, fix=fix)
     if not spec.priority_class and not spec.priority:
         chosen = next((each for each in classes.values() if each.is_default), None)
     if chosen is None:
-        return item
+        return template
     spec = replace(spec, priority=chosen.value, may_preempt=spec.may_preempt and chosen.may_preempt)
-    return replace(item, template=replace(item.template, spec=spec))
+    return replace(template, spec=spec)

@@ -35,11 +35,12 @@ def scaled_object_problems(
         path: Path = ("triggers", fault.index, *fault.path)
         spec.note(path, fault.expected, found=fault.found, fix=fault.fix)
     target = f"{scaled.metadata.namespace}/{scaled.target_name}"
-    if scaled.target_kind != "Deployment" or target not in deployments:
+    known = deployments.get(target)
+    if scaled.target_kind != type(known).__name__:
         there = ", ".join(sorted(deployments)) or "none"
         spec.note(
             ("scaleTargetRef",),
-            f"a Deployment of the manifests (there: {there})",
+            f"a Deployment or LeaderWorkerSet of the manifests (there: {there})",
             found=f"{scaled.target_kind} {target}",
         )
     for owner in _owners(target, hpas, others):

@@ -3,12 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from gpuscale.base.errors import UsageError
 from gpuscale.base.loads import Load
 from gpuscale.base.objects.disruption_budgets import PodDisruptionBudget
 from gpuscale.base.objects.hpa import HorizontalPodAutoscaler
 from gpuscale.base.objects.pods import Lifecycle
 from gpuscale.base.objects.scaled_object import ScaledObject
-from gpuscale.base.objects.workloads import Deployment, Job, Service
+from gpuscale.base.objects.workloads import Deployment, Job, LeaderWorkerSet, Service
 from gpuscale.hpa.cluster.nodes import AutoscalerSettings, NodePolicyFactory
 from gpuscale.hpa.cluster.scheduling import SchedulerSettings
 from gpuscale.hpa.controller import ReplicaPolicyFactory
@@ -38,10 +39,10 @@ class StartTimes:
 
 @dataclass(frozen=True, slots=True)
 class ServiceSetup:
-    """A Deployment with its load and the cost of a request."""
+    """A Deployment or LeaderWorkerSet with its load and the cost of a request."""
 
     deployment: str
-    """`namespace/name`."""
+    """`namespace/name` of either."""
     model: ServiceModel
     load: Load
     lifecycle: Lifecycle
@@ -94,6 +95,7 @@ class Setup:
     currency: str
     """Of all prices."""
     deployments: tuple[Deployment, ...]
+    """And the LeaderWorkerSets."""
     services: tuple[Service, ...]
     hpas: tuple[HorizontalPodAutoscaler, ...]
     """Of the manifests; those that KEDA makes come with `scaled_objects`."""
@@ -113,3 +115,21 @@ class Setup:
     hpa_changes: tuple[HpaChange, ...] = ()
     """Oldest first."""
     scheduler: SchedulerSettings = SchedulerSettings()  # noqa: RUF009 - frozen
+
+
+def check_no_groups(setup: Setup, by: str) -> None:
+    """Raise if a scenario has LeaderWorkerSets.
+
+    Args:
+        setup: the scenario.
+        by: the command that can't do them.
+
+    Raises:
+        UsageError: it has.
+    """
+    groups = [each for each in setup.deployments if isinstance(each, LeaderWorkerSet)]
+    if groups:
+        raise UsageError(
+            f"{setup.name}: {by}: found LeaderWorkerSet {groups[0].metadata.key}, expected Deployments; "
+            "gpuscale simulate runs groups"
+        )

@@ -29,23 +29,30 @@ _SIGNALS: Mapping[Figure, str] = {"queue": "waiting", "inFlight": "running", "kv
 def read_services(
     run: spec.ScenarioSpec, deployments: tuple[Deployment, ...], references: References
 ) -> tuple[ServiceSetup, ...]:
-    """Return the Deployments that have a load; faults are collected."""
-    known = {deployment.metadata.key: deployment for deployment in deployments}
+    """Return the Deployments and LeaderWorkerSets that have a load; faults are collected."""
     found: list[ServiceSetup] = []
     for index, workload in enumerate(run.workloads):
-        if not isinstance(workload, spec.ServiceWorkload):
+        if isinstance(workload, spec.ServiceWorkload):
+            kind, field, name = "Deployment", "deployment", workload.deployment
+        elif isinstance(workload, spec.GroupWorkload):
+            kind, field, name = "LeaderWorkerSet", "leaderWorkerSet", workload.leader_worker_set
+        else:
             continue
         path: Path = ("workloads", index)
-        deployment = known.get(_key(workload.deployment))
+        known = {o.metadata.key: o for o in deployments if type(o).__name__ == kind}
+        deployment = known.get(_key(name))
         load = _load(workload.load, (*path, "load"), references)
         if deployment is None:
-            references.note_missing("Deployment", workload.deployment, (*path, "deployment"), known)
+            references.note_missing(kind, name, (*path, field), known)
             continue
-        gpus = sum(device_requests(deployment.template.spec).values())
+        gpus = sum(
+            count * sum(device_requests(template.spec).values())
+            for template, count in deployment.templates
+        )
         if gpus == 0:
             fix = "set resources.limits, such as nvidia.com/gpu: 1"
-            expected = "a Deployment whose pods ask for a GPU"
-            references.note((*path, "deployment"), expected, found=workload.deployment, fix=fix)
+            expected = f"a {kind} whose pods ask for a GPU"
+            references.note((*path, field), expected, found=name, fix=fix)
         model = _model(workload.service, gpus, path, references)
         _check_cache(workload, (*path, "metrics"), references)
         if load is not None and model is not None:
@@ -108,7 +115,7 @@ def _model(
     return model
 
 
-def _check_cache(workload: spec.ServiceWorkload, path: Path, references: References) -> None:
+def _check_cache(workload: spec.ServedWorkload, path: Path, references: References) -> None:
     """Refuse a metric name for cache usage if the cache size is unknown."""
     metrics, batching = workload.metrics, workload.service.batching
     if metrics is None or metrics.names.kv_cache is None or metrics.kv_cache_requests:
@@ -169,7 +176,7 @@ def _batched_model(cost: spec.ServiceSpec, batching: Batching, gpus: int) -> Ser
 
 
 def _service(
-    key: str, workload: spec.ServiceWorkload, load: Load, model: ServiceModel
+    key: str, workload: spec.ServedWorkload, load: Load, model: ServiceModel
 ) -> ServiceSetup:
     pull, startup = times_of(workload.image_pull), times_of(workload.startup)
     lifecycle = Lifecycle(round(1000 * pull.mean), round(1000 * startup.mean), stop_ms=STOP_MS)

@@ -26,7 +26,7 @@ GROUP_IN_PARTS = GROUP_CHECKS.add(
     "Let the group start whole or not at all, with a gang scheduler or a queue; or make fewer groups.",
 )
 
-_SET, _GROUP = "leaderworkerset.sh/name", "leaderworkerset.sh/group-index"
+_SET, _GROUP = "leaderworkerset.sigs.k8s.io/name", "leaderworkerset.sigs.k8s.io/group-index"
 _SIBLINGS = re.compile(
     r"cannot find enough sibling pods, current pods number: (?P<there>\d+), minMember of group: "
     r"(?P<least>\d+)"
