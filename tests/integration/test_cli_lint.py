@@ -6,6 +6,7 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 import pytest
 
@@ -296,3 +297,118 @@ def test_the_guide_for_eks(tmp_path: Path) -> None:
     (tmp_path / "values.yaml").write_text("rules: {default: true}\n")
     found = ids(tmp_path, "values.yaml", "hpa.yaml")
     assert found == ["removed-api-version", "recorded-gpu-series"]
+
+
+@pytest.fixture
+def faulty(folder):
+    """Return a folder that is a repository, with an HPA that has an error, a warning and a note."""
+    metrics = (
+        "  - {type: External, external: {metric: {name: queue}, "
+        "target: {type: AverageValue, averageValue: 5}}}\n"
+    )
+    (folder / ".git").mkdir()
+    (folder / "deploy").mkdir()
+    wrong = HPA.replace("gpu_util", "gpu_use").replace("AverageValue, a", "Utilization, a")
+    (folder / "deploy" / "hpa.yaml").write_text(wrong + metrics)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("options", "left", "code"),
+    [
+        ([], set(), 1),
+        (["--fail-on", "error"], {"unknown-metric"}, 0),
+        (["--fail-on", "warning"], {"unknown-metric"}, 1),
+        (["--fail-on", "warning"], {"unknown-metric", "ignored-target-type"}, 0),
+        (["--fail-on", "note"], {"unknown-metric", "ignored-target-type"}, 1),
+        (["--strict"], {"unknown-metric", "ignored-target-type"}, 1),
+    ],
+)
+def test_what_fails(faulty, options, left, code) -> None:
+    """`left` is what comments leave out."""
+    hpa = faulty / "deploy" / "hpa.yaml"
+    comments = "".join(f"# gpuscale: ignore {each} so it is\n" for each in left)
+    hpa.write_text(comments + hpa.read_text())
+    result = run("rules.yaml", "deploy/hpa.yaml", *options, cwd=faulty)
+    assert (result.returncode, result.stderr) == (code, "")
+    assert (f"; {len(left)} ignored\n" in result.stdout) is bool(left)
+
+
+def test_options_that_contradict_each_other(faulty) -> None:
+    for options in (["--strict", "--fail-on", "error"], ["--baseline=b", "--write-baseline=b"]):
+        result = run("rules.yaml", *options, cwd=faulty)
+        assert (result.returncode, result.stdout) == (2, "")
+        assert "expected one of them" in result.stderr
+
+
+def test_sarif_has_paths_as_the_repository_has_them(faulty) -> None:
+    result = run("-o", "sarif", "../rules.yaml", "hpa.yaml", cwd=faulty / "deploy")
+    assert (result.returncode, result.stderr) == (1, "")
+    (found,) = json.loads(result.stdout)["runs"]
+    uris = {
+        location["physicalLocation"]["artifactLocation"]["uri"]
+        for each in found["results"]
+        for location in each["locations"]
+    }
+    assert uris == {"deploy/hpa.yaml"}
+    levels = {each["level"] for each in found["results"]}
+    assert levels == {"error", "warning", "note"}
+
+
+def test_junit(faulty) -> None:
+    result = run("-o", "junit", "rules.yaml", "deploy/hpa.yaml", cwd=faulty)
+    assert (result.returncode, result.stderr) == (1, "")
+    suites = ET.fromstring(result.stdout)
+    assert [(each.get("name"), each.get("failures")) for each in suites] == [
+        ("rules.yaml", "0"),
+        ("deploy/hpa.yaml", "2"),
+    ]
+
+
+def test_a_baseline_from_another_folder(faulty) -> None:
+    files = ["rules.yaml", "deploy/hpa.yaml"]
+    result = run(*files, "--write-baseline", "deploy/known.yaml", cwd=faulty)
+    assert (result.returncode, result.stderr) == (0, "wrote deploy/known.yaml\n")
+    assert "; 3 in the baseline\n" in result.stdout
+    inside = faulty / "deploy"
+    result = run("--baseline", "known.yaml", "../rules.yaml", "hpa.yaml", cwd=inside)
+    assert (result.returncode, result.stderr) == (0, "")
+    hpa = inside / "hpa.yaml"
+    hpa.write_text(f"# more\n{hpa.read_text()}")
+    assert run("--baseline", "known.yaml", "../rules.yaml", "hpa.yaml", cwd=inside).returncode == 0
+    hpa.write_text(hpa.read_text().replace("name: web}\nspec", "name: web2}\nspec"))
+    assert run("--baseline", "known.yaml", "../rules.yaml", "hpa.yaml", cwd=inside).returncode == 1
+    (inside / "known.yaml").write_text("findings: [{id: 1}]\n")
+    result = run("--baseline", "deploy/known.yaml", *files, cwd=faulty)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr.startswith("gpuscale: deploy/known.yaml:1: ")
+
+
+def test_files_of_another_kind_are_passed_over_where_one_says_so(faulty) -> None:
+    (faulty / "compose.yaml").write_text("services: {}\n")
+    (faulty / "chart.yaml").write_text("a: {{ .Values.a }\n")
+    (faulty / "secret.yaml").write_text("kind: Secret\napiVersion: v1\n")
+    names = ["compose.yaml", "chart.yaml", "secret.yaml", "deploy/hpa.yaml", "rules.yaml"]
+    assert run(*names, cwd=faulty).returncode == 2
+    result = run("--skip-unknown", *names, cwd=faulty)
+    assert result.returncode == 1
+    assert "1 error, 1 warning, 1 note; 1 rule and 1 HPA in 3 files" in result.stdout
+    assert re.fullmatch(
+        r"gpuscale: passed over: compose.yaml:1: .*\ngpuscale: passed over: chart.yaml:1: .*\n",
+        result.stderr,
+    )
+    assert run("--skip-unknown", "secret.yaml", cwd=faulty).returncode == 0
+    assert run("--skip-unknown", "compose.yaml", cwd=faulty).returncode == 0
+
+
+def test_comments_in_values_and_in_files_of_a_scenario(folder, scenario) -> None:
+    values = VALUES.replace(
+        "target: 60", "target: 600 # gpuscale: ignore unreachable-target a test"
+    )
+    (folder / "v.yaml").write_text(values)
+    result = run("v.yaml", cwd=folder)
+    assert (result.returncode, "; 1 ignored" in result.stdout) == (0, True)
+    hpa = (scenario / "hpa.yaml").read_text().replace("gpu_util", "gpu_use")
+    (scenario / "hpa.yaml").write_text(f"# gpuscale: ignore unknown-metric served elsewhere\n{hpa}")
+    result = run("s/scenario.yaml", cwd=folder)
+    assert (result.returncode, "; 1 ignored" in result.stdout) == (0, True)

@@ -66,10 +66,31 @@ def _install_requirements(venv) -> None:
     _run([str(venv / "bin" / "pip"), "install", "--quiet", *wanted], ROOT, environment)
 
 
+@pytest.fixture(scope="session")
+def shell_of():
+    """Return the function that makes the environment of a stranger's shell, for what is in a virtual one."""
+    return environment_of
+
+
+@pytest.fixture(scope="session")
+def published(tmp_path_factory: pytest.TempPathFactory):
+    """Return a folder with what `pip install .` builds from, and what other tools find in the repository."""
+    folder = tmp_path_factory.mktemp("published")
+    _copy((*BUILT_FROM, ".pre-commit-hooks.yaml", "action.yml"), folder)
+    return folder
+
+
 def _install(venv, built_from=BUILT_FROM, source=".") -> None:
     checkout = venv.parent / "checkout"
-    for name in built_from:
-        original, target = ROOT / name, checkout / name
+    _copy(built_from, checkout)
+    environment = environment_of(venv)
+    _run([sys.executable, "-m", "venv", str(venv)], checkout, environment)
+    _run([str(venv / "bin" / "pip"), "install", "--quiet", source], checkout, environment)
+
+
+def _copy(names, folder) -> None:
+    for name in names:
+        original, target = ROOT / name, folder / name
         if original.is_dir():
             shutil.copytree(
                 original, target, ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True
@@ -77,9 +98,6 @@ def _install(venv, built_from=BUILT_FROM, source=".") -> None:
         else:
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(original, target)
-    environment = environment_of(venv)
-    _run([sys.executable, "-m", "venv", str(venv)], checkout, environment)
-    _run([str(venv / "bin" / "pip"), "install", "--quiet", source], checkout, environment)
 
 
 def environment_of(venv):

@@ -25,6 +25,11 @@ class Severity(Enum):
     NOTE = "note"
     """Worth a look; nothing has to be wrong."""
 
+    def is_at_least(self, other: "Severity") -> bool:
+        """Return whether it is as bad as another one, or worse."""
+        order = tuple(Severity)
+        return order.index(self) <= order.index(other)
+
 
 @dataclass(frozen=True, slots=True)
 class FixRequest:
@@ -121,11 +126,9 @@ class Report(Generic[Where]):
         """Return the number of findings of a severity."""
         return sum(finding.check.severity is severity for finding in self.findings)
 
-    def fails(self, *, strict: bool = False) -> bool:
-        """Return whether action is needed: on errors and warnings, with `strict` on notes too."""
-        return any(
-            strict or finding.check.severity is not Severity.NOTE for finding in self.findings
-        )
+    def fails(self, least: Severity = Severity.WARNING) -> bool:
+        """Return whether action is needed: whether a finding is as bad as `least`, or worse."""
+        return any(finding.check.severity.is_at_least(least) for finding in self.findings)
 
 
 @dataclass(frozen=True, slots=True)

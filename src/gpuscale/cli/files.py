@@ -1,7 +1,9 @@
 """Files that a command writes, which it names on standard error."""
 
+import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 
 from gpuscale.base.errors import UsageError
 from gpuscale.base.whole_files import Content, replace_files
@@ -34,3 +36,18 @@ def write_files(contents: Mapping[str, Content]) -> None:
     replace_files(contents)
     for name in contents:
         print(f"wrote {name}", file=sys.stderr)
+
+
+def names_from(folder: Path, names: Iterable[str]) -> dict[str, str]:
+    """Return the paths of files as seen from a folder, with slashes; what is no file is not among them."""
+    files = [name for name in names if Path(name).is_file()]
+    return {
+        name: Path(os.path.relpath(Path(name).resolve(), folder.resolve())).as_posix()
+        for name in files
+    }
+
+
+def repository_root() -> Path:
+    """Return the root of the Git repository that the current folder is in; otherwise the current folder."""
+    here = Path.cwd()
+    return next((each for each in (here, *here.parents) if (each / ".git").exists()), here)

@@ -2,14 +2,14 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path as FilePath
 from typing import Any
 
 from gpuscale.base.documents.documents import Document, Path, load_documents
 from gpuscale.base.documents.models import API_VERSION
 from gpuscale.base.errors import ConfigError, NotFoundError, Problem
-from gpuscale.base.findings import with_plugins
+from gpuscale.base.findings import Check, checks_by_id, with_plugins
 from gpuscale.base.text_files import STDIN, read_text, shown_name
 from gpuscale.cli.values_files import with_job_files
 from gpuscale.hpa.cluster.catalogue import parse_instance_types
@@ -23,6 +23,7 @@ from gpuscale.ops.lint import (
     lint,
     refused,
     together,
+    without_ignored,
 )
 from gpuscale.ops.lint.checks import JUDGES
 
@@ -44,25 +45,41 @@ _KEEPS_LABELS = {
 _EMPTY = LintReport((), (), files=0, rules=0, autoscalers=0)
 
 
+@dataclass(frozen=True, slots=True)
+class Linted:
+    """What lint found in files, and what it looked at."""
+
+    report: LintReport
+    texts: Mapping[str, str]
+    """Of the files by name, those that scenarios name included."""
+    checks: Mapping[str, Check]
+    """All by id."""
+    skipped: tuple[Problem, ...]
+    """Why files were passed over."""
+
+
 def linted(
     names: Sequence[str],
     kubernetes: KubernetesVersion | None = None,
     instance_types: str | None = None,
-) -> LintReport:
-    """Return what lint finds in files; a values file's rules count for manifests beside it.
+    *,
+    skips_unknown: bool = False,
+) -> Linted:
+    """Return what lint finds in files, but for what comments in them ignore.
 
-    Several values files, and scenarios, are looked at one by one.
+    A values file's rules count for manifests beside it. Several values files, and scenarios, are looked at
+    one by one.
 
     Args:
         names: of the files; - is standard input.
         kubernetes: release of the cluster that they are for; None where nobody said.
         instance_types: name of a file of instance types, which go before the built-in ones.
+        skips_unknown: whether files that lint can't read are passed over, all of them if need be.
 
     Raises:
         ConfigError: with every file that can't be read, or in which there is nothing to look at.
     """
     more = None if instance_types is None else (read_text(instance_types), instance_types)
-    types = None if more is None else parse_instance_types(*more)
     texts: list[Text] = []
     problems: list[Problem] = []
     for name in dict.fromkeys(names):
@@ -72,18 +89,17 @@ def linted(
             problems.extend(error.problems)
     if problems:
         raise ConfigError(*problems)
-    kinds = {name: _kind(name, text) for name, text in texts}
-    plain = [each for each in texts if kinds[each[0]] is None]
-    values = [each for each in texts if kinds[each[0]] == "Values"]
-    scenarios = [each for each in texts if kinds[each[0]] == "Scenario"]
-    alone = len(values) == 1
     judges = with_plugins(JUDGES, FileJudge)
-    reports = [_of_values(each, plain if alone else (), judges, kubernetes) for each in values]
-    if plain and not alone:
-        reports.append(lint(plain, judges=judges, kubernetes=kubernetes, instance_types=types))
-    reports += [_of_scenario(each, judges, kubernetes, more) for each in scenarios]
-    report = together(reports, [name for name, _ in texts])
-    if not report.has_checked:
+    skipped: tuple[Problem, ...] = ()
+    try:
+        report, read = _of_texts(texts, judges, kubernetes, more)
+    except ConfigError as error:
+        skipped, unknown = error.problems, {each.source for each in error.problems}
+        known = [each for each in texts if each[0] not in unknown]
+        if not skips_unknown or len(known) == len(texts):
+            raise
+        report, read = _of_texts(known, judges, kubernetes, more)
+    if not (report.has_checked or skips_unknown):
         objects = len(report.passed_over)
         found = "no rule, HPA, ScaledObject, Values or Scenario"
         if objects:
@@ -91,7 +107,32 @@ def linted(
         raise ConfigError(
             *(Problem(name, None, None, found, "at least one of them") for name, _ in texts)
         )
-    return report
+    checks = checks_by_id(judges)
+    return Linted(without_ignored(report, read, checks), read, checks, skipped)
+
+
+def _of_texts(
+    texts: Sequence[Text],
+    judges: Sequence[FileJudge],
+    kubernetes: KubernetesVersion | None,
+    instance_types: tuple[str, str] | None,
+) -> tuple[LintReport, Mapping[str, str]]:
+    """Return what lint finds in texts of all kinds, and all that it read."""
+    types = None if instance_types is None else parse_instance_types(*instance_types)
+    kinds = {name: _kind(name, text) for name, text in texts}
+    plain = [each for each in texts if kinds[each[0]] is None]
+    values = [each for each in texts if kinds[each[0]] == "Values"]
+    scenarios = [each for each in texts if kinds[each[0]] == "Scenario"]
+    alone = len(values) == 1
+    reports = [_of_values(each, plain if alone else (), judges, kubernetes) for each in values]
+    if plain and not alone:
+        reports.append(lint(plain, judges=judges, kubernetes=kubernetes, instance_types=types))
+    read = dict(texts)
+    for each in scenarios:
+        report, named = _of_scenario(each, judges, kubernetes, instance_types)
+        reports.append(report)
+        read = {**read, **{name: text for name, text in named if name not in read}}
+    return together(reports, [name for name, _ in texts]), read
 
 
 def _kind(name: str, text: str) -> str | None:
@@ -155,7 +196,8 @@ def _of_scenario(
     judges: Sequence[FileJudge],
     kubernetes: KubernetesVersion | None,
     instance_types: tuple[str, str] | None,
-) -> LintReport:
+) -> tuple[LintReport, Sequence[Text]]:
+    """Return what lint finds in a scenario and the files that it names, and the texts of these."""
     from gpuscale.lab import load_policy, read_beside
     from gpuscale.lab.sim.scenario import load_setup
 
@@ -187,7 +229,7 @@ def _of_scenario(
             objects.append(_KEEPS_LABELS)
     types = None if instance_types is None else parse_instance_types(*instance_types)
     inside = lint(texts, objects, judges, kubernetes, types)
-    return together([refusal, inside], [each for each, _ in texts])
+    return together([refusal, inside], [each for each, _ in texts]), texts
 
 
 def _named_texts(

@@ -16,6 +16,16 @@ class Output(Enum):
     YAML = "yaml"
 
 
+class ReportOutput(Enum):
+    """What is printed of a report about files."""
+
+    TEXT = "text"
+    JSON = "json"
+    YAML = "yaml"
+    SARIF = "sarif"
+    JUNIT = "junit"
+
+
 def print_document(document: Mapping[str, object], output: Output) -> None:
     """Print a document for programs: JSON on one line, or YAML."""
     if output is Output.YAML:

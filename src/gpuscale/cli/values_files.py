@@ -8,7 +8,8 @@ from gpuscale.base.text_files import read_text
 from gpuscale.hpa.terms import KubernetesVersion
 from gpuscale.ops.install import Values, lint_values, notes, parse_values
 from gpuscale.ops.install.scale import read_job
-from gpuscale.ops.lint import problems_of_errors
+from gpuscale.ops.lint import problems_of_errors, without_ignored
+from gpuscale.ops.lint.checks import CHECKS
 
 
 def with_job_files(values: Values, source: str) -> Values:
@@ -49,6 +50,7 @@ def checked_values(
     """
     values = with_job_files(parse_values(text, source), source)
     report = lint_values(values, text, source, kubernetes=kubernetes)
+    report = without_ignored(report, {source: text}, CHECKS)
     if errors := problems_of_errors(report):
         raise ConfigError(*errors)
     warnings = [

@@ -87,7 +87,9 @@ def _lint_summary(report: LintReport) -> str:
         *(counted(count, noun) for count, noun in others if count),
     ]
     read = f"{', '.join(checked[:-1])} and {checked[-1]} in {counted(report.files, 'file')}"
-    return f"{', '.join(counts)}; {read}"
+    left_out = ((report.ignored, "ignored"), (report.in_baseline, "in the baseline"))
+    out = "".join(f"; {count} {how}" for count, how in left_out if count)
+    return f"{', '.join(counts)}; {read}{out}"
 
 
 def lint_document(report: LintReport) -> dict[str, object]:
@@ -103,6 +105,8 @@ def lint_document(report: LintReport) -> dict[str, object]:
         "values": report.values,
         "scenarios": report.scenarios,
         "nodeObjects": report.node_objects,
+        "ignored": report.ignored,
+        "inBaseline": report.in_baseline,
     }
 
 

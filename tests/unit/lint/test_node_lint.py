@@ -117,7 +117,7 @@ def test_a_part_of_a_gpu_may_have_a_resource_by_a_node_overlay() -> None:
 def lint_scenario(folder, more="", gpus=1, instance_types=None):
     (folder / "s.yaml").write_text(SCENARIO.replace("MORE", more))
     (folder / "web.yaml").write_text(pods(f"{{limits: {{nvidia.com/gpu: {gpus}}}}}"))
-    report = linted([str(folder / "s.yaml")], instance_types=instance_types)
+    report = linted([str(folder / "s.yaml")], instance_types=instance_types).report
     return {each.check.id: each for each in report.findings}
 
 
@@ -146,7 +146,7 @@ def test_instance_types_of_ones_own_are_known(tmp_path) -> None:
     (tmp_path / "w.yaml").write_text(pods("{limits: {nvidia.com/gpu: 2}}"))
     (tmp_path / "t.csv").write_text("name,gpuModel,gpus,cpu,memory\nm9.large,NVIDIA L4,1,4,16Gi\n")
     files = [str(tmp_path / name) for name in ("p.yaml", "w.yaml")]
-    ids = {each.check.id for each in linted(files).findings}
+    ids = {each.check.id for each in linted(files).report.findings}
     assert "fits-no-pool" not in ids
-    ids = {each.check.id for each in linted(files, None, str(tmp_path / "t.csv")).findings}
+    ids = {each.check.id for each in linted(files, None, str(tmp_path / "t.csv")).report.findings}
     assert "fits-no-pool" in ids

@@ -1,12 +1,20 @@
 """`gpuscale lint`: what of rules and autoscalers can't work."""
 
-from typing import Annotated
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gpuscale.base.errors import UsageError
+from gpuscale.base.findings import Severity
 from gpuscale.cli.options.instance_types import InstanceTypes
 from gpuscale.cli.options.kubernetes import KubernetesVersionText, read_kubernetes_version
-from gpuscale.cli.texts import Output, print_document, printable
+from gpuscale.cli.texts import Output, ReportOutput, print_document, printable
+
+if TYPE_CHECKING:
+    from gpuscale.cli.linted import Linted
+    from gpuscale.ops.lint import LintReport
 
 
 def lint(
@@ -20,14 +28,39 @@ def lint(
     ],
     *,
     output: Annotated[
-        Output,
+        ReportOutput,
         typer.Option(
-            "--output", "-o", help="text, or one json or yaml document with all findings."
+            "--output",
+            "-o",
+            help="text; one json or yaml document with all findings; sarif for code hosts; junit for CI.",
         ),
-    ] = Output.TEXT,
+    ] = ReportOutput.TEXT,
     kubernetes_version: KubernetesVersionText = None,
     instance_types: InstanceTypes = None,
-    strict: Annotated[bool, typer.Option("--strict", help="Exit 1 for notes too.")] = False,
+    fail_on: Annotated[
+        Severity | None,
+        typer.Option(
+            "--fail-on", help="Exit 1 for these, and for what is worse.", show_default="warning"
+        ),
+    ] = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Exit 1 for notes too, as --fail-on note.")
+    ] = False,
+    baseline: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Leave out the findings that are listed there."),
+    ] = None,
+    write_baseline: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="List all findings there, for --baseline."),
+    ] = None,
+    skip_unknown: Annotated[
+        bool,
+        typer.Option(
+            "--skip-unknown",
+            help="Pass over files that are neither rules nor manifests; there may be nothing to check.",
+        ),
+    ] = False,
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="List the objects that have nothing to check.")
     ] = False,
@@ -35,7 +68,8 @@ def lint(
     """Hold prometheus-adapter rules, HPAs, GPU pods and node pools against each other, before they run.
 
     Reads rule files, HPAs and KEDA's ScaledObjects, what a values file renders, the files of a scenario, and
-    what GPU nodes come from: NodePools, node groups of eksctl, queues of Kueue.
+    what GPU nodes come from: NodePools, node groups of eksctl, queues of Kueue. A comment in a file,
+    `# gpuscale: ignore ID reason`, leaves findings out.
 
     Exit code 0: nothing to do; 1: errors or warnings were found; 2: a file can't be read, or there was
     nothing to check.
@@ -45,15 +79,62 @@ def lint(
     Example:  gpuscale lint hpa.yaml --kubernetes-version 1.37
 
     Example:  gpuscale lint nodepool.yaml deployment.yaml hpa.yaml
-    """
-    from gpuscale.cli.linted import linted
-    from gpuscale.ops import lint_document, lint_lines
 
-    report = linted(files, read_kubernetes_version(kubernetes_version), instance_types)
-    if output is Output.TEXT:
-        for line in lint_lines(report, lists_all=verbose):
-            print(printable(line))
-    else:
-        print_document(lint_document(report), output)
-    if report.fails(strict=strict):
+    Example:  gpuscale lint -o sarif --baseline known.yaml rules.yaml hpa.yaml > lint.sarif
+    """
+    if strict and fail_on is not None:
+        raise UsageError(f"--strict: found --fail-on {fail_on.value} too, expected one of them")
+    if baseline is not None and write_baseline is not None:
+        raise UsageError("--write-baseline: found --baseline too, expected one of them")
+    from gpuscale.cli.linted import linted
+
+    version = read_kubernetes_version(kubernetes_version)
+    found = linted(files, version, instance_types, skips_unknown=skip_unknown)
+    for each in found.skipped:
+        print(printable(f"gpuscale: passed over: {each}"), file=sys.stderr)
+    report = _beside_baseline(found, baseline, write_baseline)
+    least = Severity.NOTE if strict else fail_on or Severity.WARNING
+    _print(report, found, output, least, lists_all=verbose)
+    if report.fails(least):
         raise typer.Exit(1)
+
+
+def _beside_baseline(found: "Linted", baseline: str | None, written: str | None) -> "LintReport":
+    """Return the report without what is in the baseline, which is written first where one wants that."""
+    name = baseline if written is None else written
+    if name is None:
+        return found.report
+    from gpuscale.base.text_files import read_text
+    from gpuscale.base.whole_files import check_writable
+    from gpuscale.cli.files import names_from, write_files
+    from gpuscale.ops.lint import baseline_text, without_known
+
+    names = names_from(Path(name).parent, found.texts)
+    if written is None:
+        text = read_text(name)
+    else:
+        check_writable([name], "--write-baseline")
+        text = baseline_text(found.report, found.texts, names)
+        write_files({name: text})
+    return without_known(found.report, found.texts, names, text, name)
+
+
+def _print(
+    report: "LintReport", found: "Linted", output: ReportOutput, least: Severity, *, lists_all: bool
+) -> None:
+    from gpuscale.ops import junit_text, lint_document, lint_lines, sarif_document
+
+    if output is ReportOutput.TEXT:
+        for line in lint_lines(report, lists_all=lists_all):
+            print(printable(line))
+    elif output is ReportOutput.SARIF:
+        from gpuscale.cli.files import names_from, repository_root
+
+        names = names_from(repository_root(), found.texts)
+        print_document(sarif_document(report, found.checks, names), Output.JSON)
+    elif output is ReportOutput.JUNIT:
+        from gpuscale.base.clock import WallClock
+
+        print(junit_text(report, tuple(found.texts), least, WallClock().now_ms()))
+    else:
+        print_document(lint_document(report), Output(output.value))

@@ -5,7 +5,9 @@ from typing import TYPE_CHECKING
 from gpuscale.base.doors import door
 
 if TYPE_CHECKING:
+    from gpuscale.ops.lint.baseline import baseline_text, without_known
     from gpuscale.ops.lint.findings import LintReport
+    from gpuscale.ops.lint.ignores import without_ignored
     from gpuscale.ops.lint.inputs import FileJudge, is_block
     from gpuscale.ops.lint.linting import lint, together
     from gpuscale.ops.lint.problems import (
@@ -22,9 +24,12 @@ __all__ = [
     "REFUSED_VALUES",
     "FileJudge",
     "LintReport",
+    "baseline_text",
     "is_block",
     "lint",
     "problems_of_errors",
     "refused",
     "together",
+    "without_ignored",
+    "without_known",
 ]

@@ -52,6 +52,10 @@ class LintReport(Report[Place]):
     """Pools of nodes and what belongs to them, such as node classes and queues, that were looked at."""
     workloads: int = 0
     """Objects whose pods were looked at because they ask for GPUs, or are of a kind that mostly does."""
+    ignored: int = 0
+    """Findings that comments in the files leave out."""
+    in_baseline: int = 0
+    """Findings that a baseline leaves out."""
 
     @property
     def has_checked(self) -> bool:

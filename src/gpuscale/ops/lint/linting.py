@@ -1,6 +1,6 @@
 """All checks of lint, run in the order of the files."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from gpuscale.hpa.cluster.catalogue import ListedType
 from gpuscale.hpa.terms import KubernetesVersion
@@ -31,13 +31,8 @@ def lint(
     """
     inputs = read_inputs(texts, objects, kubernetes, instance_types)
     found = [each for judge in judges for each in judge.judge(inputs)]
-    order = {source: position for position, (source, _) in enumerate(texts)}
-
-    def place(finding: LintFinding) -> tuple[int, int]:
-        return order.get(finding.where.file, len(order)), finding.where.line or 0
-
     return LintReport(
-        findings=tuple(sorted(dict.fromkeys(found), key=place)),
+        findings=in_order(found, [source for source, _ in texts]),
         passed_over=tuple(inputs.passed_over),
         files=len(texts),
         rules=len(inputs.rules) + len(inputs.external_rules) if inputs.rule_files else 0,
@@ -56,14 +51,8 @@ def together(reports: Sequence[LintReport], sources: Sequence[str]) -> LintRepor
         reports: each of other files.
         sources: names of the files, in the order in which findings are wanted.
     """
-    order = {source: position for position, source in enumerate(sources)}
-
-    def place(finding: LintFinding) -> tuple[int, int]:
-        return order.get(finding.where.file, len(order)), finding.where.line or 0
-
-    found = dict.fromkeys(each for report in reports for each in report.findings)
     return LintReport(
-        findings=tuple(sorted(found, key=place)),
+        findings=in_order((each for report in reports for each in report.findings), sources),
         passed_over=tuple(each for report in reports for each in report.passed_over),
         files=sum(each.files for each in reports),
         rules=sum(each.rules for each in reports),
@@ -75,3 +64,13 @@ def together(reports: Sequence[LintReport], sources: Sequence[str]) -> LintRepor
         node_objects=sum(each.node_objects for each in reports),
         workloads=sum(each.workloads for each in reports),
     )
+
+
+def in_order(findings: Iterable[LintFinding], sources: Sequence[str]) -> tuple[LintFinding, ...]:
+    """Return findings, each once, in the order of the files and their lines."""
+    order = {source: position for position, source in enumerate(sources)}
+
+    def place(finding: LintFinding) -> tuple[int, int]:
+        return order.get(finding.where.file, len(order)), finding.where.line or 0
+
+    return tuple(sorted(dict.fromkeys(findings), key=place))

@@ -71,6 +71,18 @@ SECOND_LABEL = FILE_CHECKS.add(
     "Two labels for one resource; queries ask for the first.",
     "Leave one of the labels out, or write a rule for each.",
 )
+IGNORE_WITHOUT_REASON = FILE_CHECKS.add(
+    "ignore-without-reason",
+    Severity.WARNING,
+    "A comment `gpuscale: ignore` without an id or a reason, which ignores nothing.",
+    "Write # gpuscale: ignore ID reason.",
+)
+UNUSED_IGNORE = FILE_CHECKS.add(
+    "unused-ignore",
+    Severity.NOTE,
+    "A comment `gpuscale: ignore` where there is no such finding.",
+    "Take it out, or put it on the line of the finding, above that line, or above the document.",
+)
 
 
 def refused(check: Check, problem: Problem, who: str) -> LintFinding:

@@ -34,4 +34,4 @@ JUDGES = (
 CHECKS = checks_by_id(JUDGES)
 """Every check by its id, in the order in which the docs list them."""
 
-__all__ = ["JUDGES"]
+__all__ = ["CHECKS", "JUDGES"]
