@@ -2,7 +2,6 @@
 
 import asyncio
 import math
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,6 +14,7 @@ from gpuscale.base.text_files import read_text
 from gpuscale.base.words import counted
 from gpuscale.cli.files import write_files
 from gpuscale.cli.options.durations import seconds_of
+from gpuscale.cli.options.prometheus import end_of_range_ms, recorded_by
 from gpuscale.cli.progress import working
 from gpuscale.lab import load_policy, read_beside
 
@@ -338,12 +338,14 @@ def _asked(
             f"--range {recorded.range_text} in steps of {recorded.step_text}: found {steps} steps"
         )
         raise UsageError(f"{found}, expected 2 to {MAX_STEPS}; --step sets their length")
-    end_ms = _end_ms(recorded.until)
+    end_ms = end_of_range_ms(recorded.until)
     start_ms = end_ms - steps * step_ms
     with working("asking Prometheus") as show:
         columns, answers = asyncio.run(
             _answers(
-                _source(recorded),
+                recorded_by(
+                    "--from-prometheus", str(recorded.url), recorded.token_file, recorded.ca_file
+                ),
                 questions,
                 start_ms,
                 step_ms,
@@ -384,28 +386,6 @@ async def _answers(
         answers = await at_end(questions.facts(range_s))
         queries = {**questions.columns, **questions.of_hpa(answers)}
         return await columns(source, queries, start_ms, step_ms, steps, progress), answers
-
-
-def _source(recorded: Recorded) -> "PrometheusSource":
-    from gpuscale.server.sources.http import tls_to
-    from gpuscale.server.sources.prometheus import PrometheusSettings, PrometheusSource
-
-    try:
-        settings = PrometheusSettings(str(recorded.url), bearer_token_file=recorded.token_file)
-    except ValueError as error:
-        raise UsageError(f"--from-prometheus: {error}") from None
-    return PrometheusSource(settings, tls_to("Prometheus", recorded.ca_file, None))
-
-
-def _end_ms(until: str | None) -> int:
-    from gpuscale.lab.sim.load import seconds_of_time
-
-    if until is None:
-        return int(time.time()) * 1000
-    try:
-        return round(seconds_of_time(until) * 1000)
-    except ValueError as error:
-        raise UsageError(f"--until: {error}") from None
 
 
 def _gpus_per_pod(objects: list[dict[str, Any]]) -> int:

@@ -11,6 +11,21 @@ from gpuscale.base.quantity import Quantity
 if TYPE_CHECKING:
     from gpuscale.base.objects.fields import Fields  # it loads YAML, which most commands don't need
 
+INSTANCE_TYPE_LABEL = "node.kubernetes.io/instance-type"
+POOL_LABELS = (
+    *("karpenter.sh/nodepool", "eks.amazonaws.com/nodegroup", "kubernetes.azure.com/agentpool"),
+    *("agentpool", "cloud.google.com/gke-nodepool", "alibabacloud.com/nodepool-id"),
+)
+"""Labels by which clouds and Karpenter name a node's pool; the first that a node has counts."""
+SPOT_LABELS = {
+    "karpenter.sh/capacity-type": "spot",
+    "eks.amazonaws.com/capacityType": "SPOT",
+    "kubernetes.azure.com/scalesetpriority": "spot",
+    "cloud.google.com/gke-spot": "true",
+    "cloud.google.com/gke-preemptible": "true",
+}
+"""Labels of nodes, and the value that says that their cloud may take them back."""
+
 
 @dataclass(frozen=True, slots=True)
 class Taint:

@@ -1,5 +1,6 @@
-"""Options of commands that ask a Prometheus past the API server."""
+"""Options of commands that ask a Prometheus: past the API server, or about what it recorded."""
 
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,6 +10,7 @@ from gpuscale.base.errors import UsageError
 
 if TYPE_CHECKING:
     from gpuscale.server.sources.http import SourceAccess
+    from gpuscale.server.sources.prometheus import PrometheusSource
 
 PrometheusUrl = Annotated[
     str | None,
@@ -61,3 +63,37 @@ def prometheus_access(
     except ValueError as error:
         raise UsageError(f"--prometheus-identity: {error}") from None
     return SourceAccess(token=token_of(token_file, login))
+
+
+def recorded_by(
+    option: str, url: str, token_file: Path | None, ca_file: Path | None
+) -> "PrometheusSource":
+    """Return the Prometheus that recorded what is asked for.
+
+    Raises:
+        UsageError: the URL is none.
+    """
+    from gpuscale.server.sources.http import tls_to
+    from gpuscale.server.sources.prometheus import PrometheusSettings, PrometheusSource
+
+    try:
+        settings = PrometheusSettings(url, bearer_token_file=token_file)
+    except ValueError as error:
+        raise UsageError(f"{option}: {error}") from None
+    return PrometheusSource(settings, tls_to("Prometheus", ca_file, None))
+
+
+def end_of_range_ms(until: str | None) -> int:
+    """Return the end of a range by the text of --until; now where there is none.
+
+    Raises:
+        UsageError: it is no time.
+    """
+    from gpuscale.lab.sim.load import seconds_of_time
+
+    if until is None:
+        return int(time.time()) * 1000
+    try:
+        return round(seconds_of_time(until) * 1000)
+    except ValueError as error:
+        raise UsageError(f"--until: {error}") from None

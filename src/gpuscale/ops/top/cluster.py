@@ -8,6 +8,7 @@ from gpuscale.base.clock import Clock
 from gpuscale.base.errors import GpuscaleError
 from gpuscale.base.objects.fields import Fields
 from gpuscale.base.objects.hpa import targets_text, times_target
+from gpuscale.base.objects.nodes import INSTANCE_TYPE_LABEL, POOL_LABELS
 from gpuscale.kube.client import ApiStatusError, JsonObject, KubeClient
 from gpuscale.ops.doctor import facts
 from gpuscale.ops.doctor.agents import AgentReader
@@ -53,12 +54,7 @@ _SCALED_KINDS = frozenset(
 _POD_REASONS = frozenset(
     {"TriggeredScaleUp", "NotTriggerScaleUp", "Preempted", "Nominated", "Evicted", "ScaleDown"}
 )
-_POOL_LABELS = (
-    *("karpenter.sh/nodepool", "eks.amazonaws.com/nodegroup", "kubernetes.azure.com/agentpool"),
-    *("agentpool", "cloud.google.com/gke-nodepool", "alibabacloud.com/nodepool-id"),
-)
 _SHORT = {"HorizontalPodAutoscaler": "hpa"}
-_INSTANCE_TYPE = "node.kubernetes.io/instance-type"
 _NO_SERIES = (
     "GPU values: no node agent and no dcgm-exporter is ready on this cluster, and no Prometheus is known; "
     "name one with --prometheus-url"
@@ -344,8 +340,8 @@ def _node_rows(seen: Snapshot, gpus: Sequence[GpuRow]) -> tuple[NodeRow, ...]:
         rows.append(
             NodeRow(
                 name=name,
-                instance_type=labels.get(_INSTANCE_TYPE, ""),
-                pool=next((labels[each] for each in _POOL_LABELS if each in labels), ""),
+                instance_type=labels.get(INSTANCE_TYPE_LABEL, ""),
+                pool=next((labels[each] for each in POOL_LABELS if each in labels), ""),
                 status=_node_status(node),
                 gpus=facts.allocatable(node),
                 asked_gpus=sum(facts.wanted_gpus(facts.spec_of(pod)) for pod in on_it),

@@ -1,0 +1,168 @@
+"""`gpuscale money`: what GPUs cost, for whom, and how much of that is of no use."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gpuscale.base.errors import UsageError
+from gpuscale.cli.options.cluster import looking
+from gpuscale.cli.options.durations import seconds_of
+from gpuscale.cli.options.instance_types import InstanceTypes
+from gpuscale.cli.options.prometheus import end_of_range_ms, recorded_by
+from gpuscale.cli.progress import working
+from gpuscale.cli.texts import Output, print_document, printable
+
+if TYPE_CHECKING:
+    from gpuscale.ops.money import Bill, PriceBook
+    from gpuscale.server.sources.prometheus import PrometheusSource
+
+_LONGEST_S = 400 * 86_400
+
+
+def money(
+    *,
+    prometheus_url: Annotated[
+        str,
+        typer.Option(metavar="URL", help="That has kube-state-metrics and the GPUs' series."),
+    ],
+    prometheus_token_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Bearer token for it.")
+    ] = None,
+    prometheus_ca_file: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="CAs that its certificate is checked against."),
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DURATION", help="How far back, such as 7d.", show_default="this month (UTC)"
+        ),
+    ] = None,
+    until: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="End of the range.", show_default="now"),
+    ] = None,
+    by: Annotated[
+        str,
+        typer.Option(
+            metavar="PARTS",
+            help="Add up by these, with commas: namespace, workload, label, pool, gpu.",
+        ),
+    ] = "namespace",
+    label: Annotated[
+        str | None,
+        typer.Option(metavar="KEY", help="The pods' label that --by label means, such as team."),
+    ] = None,
+    gpu_price: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="MODEL=PRICE",
+            help="What a GPU of a model costs in an hour, before the instance type's price; '*=2' for every "
+            "other. May come again.",
+        ),
+    ] = None,
+    currency: Annotated[str, typer.Option(metavar="CODE", help="Of --gpu-price.")] = "USD",
+    instance_types: InstanceTypes = None,
+    output: Annotated[
+        Output, typer.Option("--output", "-o", help="json and yaml print one document.")
+    ] = Output.TEXT,
+) -> None:
+    """Show who holds the GPUs that are paid for, what they use of them, and what that costs.
+
+    Hours of nodes go to the pods that asked for their GPUs, by their shares, and the rest to nobody: the
+    lines add up to the nodes. A GPU-hour is used as far as the GPU worked in it.
+
+    Exit code 0: it was looked at; 2: the input is wrong, or Prometheus could not be asked.
+
+    Example:  gpuscale money --prometheus-url http://127.0.0.1:9090
+
+    Example:  gpuscale money --prometheus-url http://127.0.0.1:9090 --since 7d --by namespace,workload
+
+    Example:  gpuscale money --prometheus-url http://127.0.0.1:9090 --by label --label team
+    """
+    from gpuscale.base.text_files import read_text
+    from gpuscale.hpa.cluster.catalogue import built_in, parse_instance_types
+    from gpuscale.ops.money import (
+        PARTS,
+        PriceBook,
+        bill_document,
+        bill_lines,
+        read_gpu_prices,
+        series_label,
+    )
+
+    parts = [each.strip() for each in by.split(",")]
+    for each in parts:
+        if each not in PARTS:
+            raise UsageError(f"--by: found {each!r}, expected some of {', '.join(PARTS)}")
+    if ("label" in parts) != (label is not None):
+        raise UsageError("--by label, --label KEY: expected both or none")
+    start_s, end_s = _range(since, until)
+    types = (
+        built_in()
+        if instance_types is None
+        else parse_instance_types(read_text(instance_types), instance_types)
+    )
+    book = PriceBook(types, read_gpu_prices(gpu_price or ()), currency)
+    source = recorded_by(
+        "--prometheus-url", prometheus_url, prometheus_token_file, prometheus_ca_file
+    )
+    pod_label = None if label is None else series_label(label)
+    with looking(), working(f"asking {source.settings.shown_url}") as show:
+        bill = asyncio.run(_bill(source, (start_s, end_s), book, pod_label, show))
+    if output is not Output.TEXT:
+        print_document(bill_document(bill, parts), output)
+        return
+    for line in bill_lines(bill, parts):
+        print(printable(line))
+
+
+async def _bill(
+    source: "PrometheusSource",
+    span: tuple[int, int],
+    book: "PriceBook",
+    pod_label: str | None,
+    show: Callable[[str], None],
+) -> "Bill":
+    """Return the bill of a range, asked for a day at a time."""
+    from gpuscale.ops.money import Bill, BillQueries, days_of
+
+    bill = Bill(*span)
+    async with source:
+        for end_s, length_s in days_of(*span):
+            show(f"asking Prometheus: {(end_s - span[0]) / (span[1] - span[0]):.0%}")
+            queries = BillQueries(length_s, pod_label).all()
+            bill.add(await _answers(source, queries, end_s), book, pod_label)
+    return bill
+
+
+async def _answers(
+    source: "PrometheusSource", queries: Mapping[str, str], end_s: int
+) -> dict[str, Sequence[tuple[Mapping[str, str], float]]]:
+    from gpuscale.series import Vector
+    from gpuscale.server.sources.prometheus import persistently
+
+    found: dict[str, Sequence[tuple[Mapping[str, str], float]]] = {}
+    for name, query in queries.items():
+        value = await persistently(source.query, query, end_s * 1000)
+        rows = value.samples if isinstance(value, Vector) else ()
+        found[name] = [(row.labels, row.value) for row in rows]
+    return found
+
+
+def _range(since: str | None, until: str | None) -> tuple[int, int]:
+    """Return begin and end in seconds since the epoch."""
+    end_s = end_of_range_ms(until) // 1000
+    if since is not None:
+        length_s = round(seconds_of("--since", since))
+        if length_s > _LONGEST_S:
+            raise UsageError(f"--since: found {since!r}, expected 400 days at most")
+        return end_s - length_s, end_s
+    month = datetime.fromtimestamp(end_s, UTC).replace(
+        day=1, hour=0, minute=0, second=0, microsecond=0
+    )
+    return min(round(month.timestamp()), end_s - 3600), end_s

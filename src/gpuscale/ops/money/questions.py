@@ -1,0 +1,111 @@
+"""What a Prometheus is asked for a bill: sums over a day at most, one row for each node or pod.
+
+Each query sums a value of moments STEP_S apart, so that its unit is moments: see `hours`.
+
+Source: kube-state-metrics v2.13 docs/metrics (workload/pod-metrics.md, cluster/node-metrics.md);
+    dcgm-exporter's labels, with Prometheus' honor_labels on (`pod`) and off (`exported_pod`).
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+STEP_S = 300
+"""Between two moments; a pod that lives shorter may be missed."""
+_DAY_S = 86_400
+_RESOURCES = (
+    'resource=~"nvidia_com_gpu|nvidia_com_gpu_shared|nvidia_com_mig_.+|amd_com_gpu|aliyun_com_gpu"'
+)
+"""Whole GPUs, turns on them and partitions, as kube-state-metrics writes their names."""
+_USE = "DCGM_FI_DEV_GPU_UTIL"
+_ENGINE = "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
+
+
+def hours(moments: float) -> float:
+    """Return the hours of a sum over moments."""
+    return moments * STEP_S / 3600
+
+
+def days_of(start_s: int, end_s: int) -> Iterator[tuple[int, int]]:
+    """Yield the spans of at most a day that a range consists of: end, and length, in seconds."""
+    at = start_s
+    while at < end_s:
+        length = min(_DAY_S, end_s - at)
+        at += length
+        yield at, length
+
+
+@dataclass(frozen=True, slots=True)
+class BillQueries:
+    """The queries for a span.
+
+    Args:
+        length_s: of the span, which ends when they are asked about.
+        pod_label: of pods, as kube-state-metrics writes it without `label_`; None asks for none.
+    """
+
+    length_s: int
+    pod_label: str | None = None
+
+    def all(self) -> Mapping[str, str]:
+        """Return the queries by the names of `bill_of`."""
+        asked = (
+            "sum by (namespace, pod, node, resource) (max by (namespace, pod, container, node, resource) "
+            f'(kube_pod_container_resource_requests{{{_RESOURCES},node!=""}}))'
+        )
+        lives = 'max by (namespace, pod) (kube_pod_status_phase{phase=~"Pending|Running"}) == 1'
+        unready = 'max by (namespace, pod) (kube_pod_status_ready{condition="true"}) == 0'
+        held = f"({asked}) * on (namespace, pod) group_left () ({lives})"
+        allocatable = f"kube_node_status_allocatable{{{_RESOURCES}}}"
+        found = {
+            "nodes": self._sum(f"max by (node, resource) ({allocatable})"),
+            "nodeMoments": f"count_over_time((max by (node) ({allocatable} > 0))"
+            f"[{self.length_s}s:{STEP_S}s])",
+            "asked": self._sum(held),
+            # The other side of `and` has no values of its own.
+            "starting": self._sum(f"({held}) and on (namespace, pod) ({unready})"),
+            "owners": self._last("namespace, pod, owner_kind, owner_name", "kube_pod_owner"),
+            "replicaSets": self._last(
+                "namespace, replicaset, owner_kind, owner_name",
+                'kube_replicaset_owner{owner_kind!=""}',
+            ),
+            "labels": f"last_over_time(kube_node_labels{self._over})",
+            "models": self._last(
+                "Hostname, hostname, node, UUID, modelName", "DCGM_FI_DEV_GPU_TEMP"
+            ),
+        }
+        for name, own in (("used", ""), ("usedExported", "exported_")):
+            # A label that a target has too is `exported_` where Prometheus does not honour it; `pod` is then
+            # the exporter's own.
+            no_other = "" if own else ',exported_pod=""'
+            by = f"{own}namespace, {own}pod, UUID, GPU_I_PROFILE"
+            whole = f'{_USE}{{{own}pod!="",GPU_I_ID=""{no_other}}}'
+            part = f'{_ENGINE}{{{own}pod!="",GPU_I_ID!=""{no_other}}}'
+            found[name] = self._sum(
+                f"avg by ({by}) (({whole} <= 100 >= 0) or 100 * ({part} <= 1 >= 0))"
+            )
+        if self.pod_label is not None:
+            label = f"label_{self.pod_label}"
+            found["podLabels"] = self._last(
+                f"namespace, pod, {label}", f'kube_pod_labels{{{label}!=""}}'
+            )
+        return found
+
+    @property
+    def _over(self) -> str:
+        return f"[{self.length_s}s]"
+
+    def _sum(self, query: str) -> str:
+        return f"sum_over_time(({query})[{self.length_s}s:{STEP_S}s])"
+
+    def _last(self, by: str, selector: str) -> str:
+        return f"group by ({by}) (last_over_time({selector}{self._over}))"
+
+
+def series_label(key: str) -> str:
+    """Return a label's key as kube-state-metrics writes it: `app.kubernetes.io/partOf` is `..._part_of`.
+
+    Source: kube-state-metrics v2.13 internal/store/utils.go (labelName).
+    """
+    plain = re.sub("[^a-zA-Z0-9_]", "_", key)
+    return re.sub("([a-z0-9])([A-Z])", r"\1_\2", plain).lower()

@@ -1,0 +1,292 @@
+"""`gpuscale money` on a real Prometheus: hours and money by hand beside what it says."""
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from gpuscale.hpa.cluster.catalogue import parse_instance_types
+from gpuscale.ops.money.prices import HourPrice, PriceBook, node_facts
+from gpuscale.ops.money.questions import series_label
+from gpuscale.testing.prometheus import Sample, serve
+
+pytestmark = [
+    pytest.mark.prometheus,
+    pytest.mark.skipif(shutil.which("prometheus") is None, reason="needs Debian's prometheus"),
+]
+
+GPUSCALE = Path(sys.executable).parent / "gpuscale"
+START_S = 1_767_225_600
+HOUR_S = 3600
+HOURS = 10
+EVERY_S = 300
+"""As far as one sample reaches."""
+RESOURCE = {"resource": "nvidia_com_gpu"}
+
+
+def samples(
+    name: str, labels: Mapping[str, str], value: float, begin_h: float, end_h: float
+) -> Iterator[Sample]:
+    """Yield samples from just after one hour until the other; Prometheus looks back for a step."""
+    at_s = START_S + round(begin_h * HOUR_S) + EVERY_S
+    while at_s <= START_S + round(end_h * HOUR_S):
+        yield {"__name__": name, **labels}, at_s * 1000, value
+        at_s += EVERY_S
+
+
+def stale(name: str, labels: Mapping[str, str], at_h: float) -> Sample:
+    from gpuscale.series.values import STALE
+
+    return {"__name__": name, **labels}, START_S * 1000 + round(at_h * HOUR_S * 1000) + 1000, STALE
+
+
+def lived(
+    name: str, labels: Mapping[str, str], value: float, begin_h: float, end_h: float
+) -> list[Sample]:
+    found = list(samples(name, labels, value, begin_h, end_h))
+    return found if end_h >= HOURS else [*found, stale(name, labels, end_h)]
+
+
+def pod(
+    namespace: str, name: str, node: str, gpus: int, hours: tuple[float, float], **given: str
+) -> list[Sample]:
+    """Return what kube-state-metrics says of a pod that runs on a node for these hours."""
+    own = {"namespace": namespace, "pod": name}
+    at = {**own, "container": "main", "node": node, **RESOURCE}
+    owner = {"owner_kind": "ReplicaSet", "owner_name": f"{name.rpartition('-')[0]}"}
+    return [
+        *lived("kube_pod_container_resource_requests", at, gpus, *hours),
+        *lived("kube_pod_status_phase", {**own, "phase": "Running"}, 1, *hours),
+        *lived("kube_pod_owner", {**own, **owner}, 1, *hours),
+        *lived("kube_pod_labels", {**own, **given}, 1, *hours),
+    ]
+
+
+def gpus_of(node: str, model: str, count: int, hours: tuple[float, float]) -> list[Sample]:
+    found = lived("kube_node_status_allocatable", {"node": node, **RESOURCE}, count, *hours)
+    for index in range(count):
+        labels = {
+            "Hostname": node,
+            "UUID": f"{node}-{index}",
+            "modelName": model,
+            "gpu": str(index),
+        }
+        found += lived("DCGM_FI_DEV_GPU_TEMP", labels, 40, *hours)
+    return found
+
+
+def busy(
+    namespace: str, name: str, node: str, index: int, percent: float, hours: tuple[float, float]
+) -> list[Sample]:
+    labels = {"namespace": namespace, "pod": name, "UUID": f"{node}-{index}", "gpu": str(index)}
+    return lived("DCGM_FI_DEV_GPU_UTIL", labels, percent, *hours)
+
+
+def recorded() -> list[Sample]:
+    """Return ten hours of a cluster.
+
+    | node | what it is | for | pods |
+    | --- | --- | --- | --- |
+    | a | p5.48xlarge, 8 GPUs | 10 h | chat: 4 GPUs, 10 h, 50 % busy, not ready for 1 h; batch: 2, 5 h, idle |
+    | b | unknown, 2 NVIDIA L4 | 5 h | eval: 1 GPU for 5 h, 100 % busy |
+    """
+    both = (0.0, 10.0)
+    found = [
+        *gpus_of("a", "NVIDIA H100 80GB HBM3", 8, both),
+        *gpus_of("b", "NVIDIA L4", 2, (0, 5)),
+        *lived(
+            "kube_node_labels",
+            {"node": "a", "label_node_kubernetes_io_instance_type": "p5.48xlarge"},
+            1,
+            *both,
+        ),
+        *pod("llm", "chat-7c9d-x2v4q", "a", 4, both, label_team="talk"),
+        *pod("train", "batch-55d7-aaaaa", "a", 2, (0, 5), label_team="lab"),
+        *pod("train", "eval-66d8-bbbbb", "b", 1, (0, 5), label_team="lab"),
+        *lived(
+            "kube_replicaset_owner",
+            {
+                "namespace": "llm",
+                "replicaset": "chat-7c9d",
+                "owner_kind": "Deployment",
+                "owner_name": "chat",
+            },
+            1,
+            *both,
+        ),
+    ]
+    chat = {"namespace": "llm", "pod": "chat-7c9d-x2v4q", "condition": "true"}
+    found += samples("kube_pod_status_ready", chat, 0, 0, 1)
+    found += samples("kube_pod_status_ready", chat, 1, 1, 10)
+    for index in range(4):
+        found += busy("llm", "chat-7c9d-x2v4q", "a", index, 50, both)
+    for index in range(4, 6):
+        found += busy("train", "batch-55d7-aaaaa", "a", index, 0, (0, 5))
+    return found + busy("train", "eval-66d8-bbbbb", "b", 0, 100, (0, 5))
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with serve([], tmp_path_factory.mktemp("prometheus")) as prometheus:
+        by_hour: dict[int, list[Sample]] = {}
+        for sample in recorded():
+            by_hour.setdefault(sample[1] // 1_800_000, []).append(sample)
+        for _, slice_ in sorted(by_hour.items()):
+            prometheus.write(slice_)
+        yield prometheus.url
+
+
+def money(url: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    until = str(START_S + HOURS * HOUR_S)
+    return subprocess.run(
+        [
+            *(GPUSCALE, "money", f"--prometheus-url={url}", f"--since={HOURS}h"),
+            *(f"--until={until}", *arguments),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def document(url: str, *arguments: str):
+    done = money(url, *arguments, "-o", "json")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def near(value: float):
+    return pytest.approx(value, rel=0.01, abs=0.01)
+
+
+P5_USD_HOUR = 55.04  # catalogue/aws.csv
+
+
+def test_hours_and_money_add_up_to_the_nodes(url: str) -> None:
+    found = document(url, "--gpu-price=NVIDIA L4=0.8")
+    # 8 GPUs for 10 h, 2 for 5 h; the first at its type's price, the second at 0.8 USD a GPU
+    assert found["gpuHoursBought"] == near(8 * 10 + 2 * 5)
+    assert found["nodesMoney"] == near(P5_USD_HOUR * 10 + 2 * 0.8 * 5)
+    assert sum(each["gpuHours"] for each in found["lines"]) == near(found["gpuHoursBought"])
+    assert sum(each["money"] for each in found["lines"]) == near(found["nodesMoney"])
+    assert found["unpriced"] == found["unseen"] == []
+
+
+def test_each_namespace_has_what_its_pods_held(url: str) -> None:
+    lines = {
+        each["namespace"]: each for each in document(url, "--gpu-price=NVIDIA L4=0.8")["lines"]
+    }
+    chat, train, nobody = (lines[each] for each in ("llm", "train", "(asked for by nobody)"))
+    # 4 of 8 GPUs for 10 h, half busy; 4 GPUs for the first hour before the pod was ready
+    assert chat["gpuHours"] == near(40)
+    assert chat["gpuHoursUsed"] == near(20)
+    assert chat["gpuHoursStarting"] == near(4)
+    assert chat["gpuHoursIdle"] == near(16)
+    assert chat["money"] == near(P5_USD_HOUR * 10 * 4 / 8)
+    assert chat["moneyAMonth"] == near(P5_USD_HOUR * 4 / 8 * 730)
+    # batch: 2 of 8 for 5 h, idle; eval: 1 of the other node's 2 for 5 h, busy
+    assert train["gpuHours"] == near(2 * 5 + 1 * 5)
+    assert train["gpuHoursUsed"] == near(5)
+    assert train["money"] == near(P5_USD_HOUR * 5 * 2 / 8 + 0.8 * 5)
+    # 2 GPUs of the first node all the time, 2 more after batch, and 1 of the second
+    assert nobody["gpuHours"] == near(2 * 10 + 2 * 5 + 1 * 5)
+    assert nobody["gpuHoursUsed"] == 0
+
+
+def test_lines_are_added_up_as_one_asks(url: str) -> None:
+    by_workload = document(url, "--by=namespace,workload")["lines"]
+    assert {(each["namespace"], each["workload"]) for each in by_workload} >= {
+        ("llm", "Deployment/chat"),
+        ("train", "ReplicaSet/batch-55d7"),  # no series says who made it
+    }
+    teams = {each["label"]: each for each in document(url, "--by=label", "--label=team")["lines"]}
+    assert teams["talk"]["gpuHours"] == near(40)
+    assert teams["lab"]["gpuHours"] == near(15)
+    models = {each["gpu"]: each["gpuHours"] for each in document(url, "--by=gpu")["lines"]}
+    assert models == {"NVIDIA H100 80GB HBM3": near(80), "NVIDIA L4": near(10)}
+
+
+def test_what_has_no_price_is_said_and_not_guessed(url: str) -> None:
+    found = document(url)
+    ((gpu_hours, reason),) = [tuple(each.values()) for each in found["unpriced"]]
+    assert gpu_hours == near(10)
+    assert "kube_node_labels" in reason
+    assert found["nodesMoney"] == near(P5_USD_HOUR * 10)
+
+
+def test_text_has_the_same_numbers(url: str) -> None:
+    text = money(url, "--gpu-price=NVIDIA L4=0.8").stdout
+    assert "90.0 GPU-hours bought, 558.40 USD" in text
+    line = next(each for each in text.splitlines() if each.startswith("llm"))
+    assert line.split()[1:6] == ["40.0", "20.0", "4.0", "16.0", "40%"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--by=colour"], "--by: found 'colour', expected some of namespace, workload"),
+        (["--by=label"], "--by label, --label KEY: expected both or none"),
+        (["--gpu-price=L4"], "--gpu-price: found 'L4', expected a model and what a GPU costs"),
+        (["--gpu-price=L4=-1"], "--gpu-price: found 'L4=-1'"),
+        (["--since=1000d"], "--since: found '1000d', expected 400 days at most"),
+        (["--until=noon"], "--until: "),
+        (["--instance-types=gone.csv"], "gone.csv"),
+    ],
+)
+def test_what_it_refuses(arguments: list[str], told: str) -> None:
+    done = money("http://127.0.0.1:1", *arguments)
+    assert told in done.stderr
+    assert done.returncode == 2
+
+
+def test_a_prometheus_that_is_away() -> None:
+    done = money("http://127.0.0.1:1")
+    assert "127.0.0.1:1" in done.stderr
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+
+
+def test_a_prometheus_without_the_series_says_what_is_missing(tmp_path: Path) -> None:
+    with serve([({"__name__": "up"}, START_S * 1000, 1.0)], tmp_path) as prometheus:
+        found = document(prometheus.url)
+    assert found["gpuHoursBought"] == 0
+    assert found["unseen"] == [
+        "nodes: no kube_node_status_allocatable of GPUs; kube-state-metrics has it"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("key", "label"),
+    [
+        # kube-state-metrics v2.13 internal/store/utils_test.go and the rule beside it
+        ("team", "team"),
+        ("node.kubernetes.io/instance-type", "node_kubernetes_io_instance_type"),
+        ("eks.amazonaws.com/capacityType", "eks_amazonaws_com_capacity_type"),
+        ("camelCase", "camel_case"),
+    ],
+)
+def test_keys_of_labels_are_written_as_kube_state_metrics_writes_them(key: str, label: str) -> None:
+    assert series_label(key) == label
+
+
+def test_a_spot_node_has_the_spot_price() -> None:
+    labels = {
+        "label_node_kubernetes_io_instance_type": "m9.xlarge",
+        "label_eks_amazonaws_com_capacity_type": "SPOT",
+        "label_karpenter_sh_nodepool": "gpu",
+    }
+    types = parse_instance_types(
+        "name,gpuModel,gpus,cpu,memory,pricePerHour,spotPricePerHour\nm9.xlarge,NVIDIA L4,1,4,16Gi,3,1\n",
+        "own.csv",
+        {},
+    )
+    facts = node_facts(labels, "NVIDIA L4", 1)
+    assert (facts.pool, facts.is_spot) == ("gpu", True)
+    price = PriceBook(types).of(facts, 1)
+    assert isinstance(price, HourPrice)
+    assert price.amount == 1
