@@ -14,8 +14,14 @@ from typing import Any
 
 import pytest
 
-from gpuscale.base.objects.pods import NodeSelectorTerm, Pod, PodPhase
-from gpuscale.base.objects.selectors import Operator, Requirement
+from gpuscale.base.objects.pods import (
+    NodeSelectorTerm,
+    Pod,
+    PodAffinityTerm,
+    PodPhase,
+    SpreadConstraint,
+)
+from gpuscale.base.objects.selectors import Operator, Requirement, Selector
 from gpuscale.hpa.cluster.nodes import NodePool, NodeRequest, PoolNode
 from gpuscale.hpa.cluster.nodes.karpenter.disrupting import Command, Site, drifted, site_of
 from gpuscale.hpa.cluster.nodes.karpenter.solving import Solve
@@ -177,6 +183,13 @@ def _case(request: NodeRequest) -> dict[str, Any]:
         "pools": [_pool(pool) for pool in request.pools],
         "nodes": [_node(node, types[node.instance_type].labels) for node in request.nodes],
         "pods": [_pod(pod) for pod in pods],
+        "daemonSets": [
+            {
+                "metadata": {"name": pod.metadata.name, "namespace": "default"},
+                "spec": {"template": {"spec": _pod(pod)["spec"]}},
+            }
+            for pod in request.daemons
+        ],
         "pdbs": [
             {
                 "metadata": {"name": each.metadata.name, "namespace": each.metadata.namespace},
@@ -291,7 +304,12 @@ def _pod(pod: Pod) -> dict[str, Any]:
             "nodeSelector": dict(pod.spec.node_selector),
             "priority": pod.spec.priority,
             "tolerations": [_fields(each) for each in pod.spec.tolerations],
-            "affinity": {"nodeAffinity": affinity},
+            "affinity": {
+                "nodeAffinity": affinity,
+                "podAffinity": _pod_terms(pod, is_anti=False),
+                "podAntiAffinity": _pod_terms(pod, is_anti=True),
+            },
+            "topologySpreadConstraints": [_spread(each) for each in pod.spec.spread],
             "containers": [
                 {
                     "name": each.name,
@@ -301,6 +319,42 @@ def _pod(pod: Pod) -> dict[str, Any]:
             ],
         },
     }
+
+
+def _pod_terms(pod: Pod, *, is_anti: bool) -> dict[str, Any]:
+    terms = [each for each in pod.spec.affinity if each.is_anti is is_anti]
+    return {
+        "requiredDuringSchedulingIgnoredDuringExecution": [
+            _pod_term(each) for each in terms if each.weight is None
+        ],
+        "preferredDuringSchedulingIgnoredDuringExecution": [
+            {"weight": each.weight, "podAffinityTerm": _pod_term(each)}
+            for each in terms
+            if each.weight is not None
+        ],
+    }
+
+
+def _pod_term(term: PodAffinityTerm) -> dict[str, Any]:
+    return {"topologyKey": term.topology_key, "labelSelector": _selector(term.selector)}
+
+
+def _spread(constraint: SpreadConstraint) -> dict[str, Any]:
+    return {
+        "maxSkew": constraint.max_skew,
+        "topologyKey": constraint.topology_key,
+        "whenUnsatisfiable": "DoNotSchedule" if constraint.required else "ScheduleAnyway",
+        "labelSelector": _selector(constraint.selector),
+        "minDomains": constraint.min_domains,
+        "nodeAffinityPolicy": "Honor" if constraint.honors_affinity else "Ignore",
+        "nodeTaintsPolicy": "Honor" if constraint.honors_taints else "Ignore",
+    }
+
+
+def _selector(selector: Selector | None) -> dict[str, Any] | None:
+    if selector is None:
+        return None
+    return {"matchLabels": {each.key: each.values[0] for each in selector.requirements}}
 
 
 def _time(time_ms: int) -> str:

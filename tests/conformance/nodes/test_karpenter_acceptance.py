@@ -13,9 +13,17 @@ from itertools import pairwise
 import pytest
 
 from gpuscale.base.objects.disruption_budgets import PodDisruptionBudget
-from gpuscale.base.objects.meta import ObjectMeta
+from gpuscale.base.objects.meta import ObjectMeta, OwnerReference
 from gpuscale.base.objects.nodes import Taint
-from gpuscale.base.objects.pods import Container, Pod, PodPhase, PodSpec, PodStatus
+from gpuscale.base.objects.pods import (
+    Container,
+    Pod,
+    PodAffinityTerm,
+    PodPhase,
+    PodSpec,
+    PodStatus,
+    SpreadConstraint,
+)
 from gpuscale.base.objects.selectors import Operator, Requirement, selector_of_labels
 from gpuscale.base.quantity import Quantity, parse_quantity
 from gpuscale.hpa.cluster.nodes import (
@@ -219,6 +227,86 @@ def test_why_pods_get_no_node() -> None:
     unknown = replace(waiting, spec=replace(waiting.spec, containers=(slice_,)))
     (why,) = asked(facts([pool()], [unknown]))["errors"].values()
     assert why.startswith("no instance type has enough resources, ")
+
+
+ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
+APP = selector_of_labels({"app": "a"})
+
+
+def with_rules(waiting, spread=(), affinity=()):
+    return [replace(p, spec=replace(p.spec, spread=spread, affinity=affinity)) for p in waiting]
+
+
+# scheduling/topology_test.go (1.15.0): of 2 zones each gets half, a node takes as many as the skew allows
+@pytest.mark.parametrize(
+    ("rule", "count", "pods_of_nodes"),
+    [
+        (SpreadConstraint(1, ZONE, required=True, selector=APP), 4, [2, 2]),
+        (SpreadConstraint(1, HOST, required=True, selector=APP), 3, [1, 1, 1]),
+        (SpreadConstraint(2, HOST, required=True, selector=APP), 5, [1, 2, 2]),
+        (SpreadConstraint(1, ZONE, required=True, selector=None), 4, [4]),
+    ],
+)
+def test_pods_are_spread_over_new_nodes(rule, count, pods_of_nodes) -> None:
+    types = tuple(
+        replace(each, offerings=(*each.offerings, Offering("b", "on-demand", price)))
+        for each, price in ((S, 0.5), (M, 1.8), (L, 7.0))
+    )
+    waiting = with_rules(pods(count, labels={"app": "a"}), (rule,))
+    answer = asked(facts([pool(types=types)], waiting))
+    assert sorted(claim["pods"] for claim in answer["claims"]) == pods_of_nodes
+
+
+def test_pods_that_want_to_be_near_others_wait_for_them_in_the_queue() -> None:
+    # queue.go: the ones with more CPUs come first, fail, and are tried again after those they look for
+    near = PodAffinityTerm(HOST, APP, is_anti=False)
+    followers = with_rules(pods(2, cpus="2", prefix="b"), (), (near,))
+    answer = asked(facts([pool()], [*followers, *pods(1, labels={"app": "a"})]))
+    assert [claim["pods"] for claim in answer["claims"]] == [3]
+
+
+def test_pods_keep_others_away_that_have_no_rule_themselves() -> None:
+    # topology.go, inverseTopologyGroups: one runs already, and one waits
+    apart = PodAffinityTerm(HOST, APP, is_anti=True)
+    of = pool()
+    (lonely,) = with_rules(pods(1, prefix="lonely"), (), (apart,))
+    answer = asked(
+        facts([of], pods(2, labels={"app": "a"}), [(there(of, "node-0", M, [lonely]), [lonely])])
+    )
+    assert (answer["placed"], [claim["pods"] for claim in answer["claims"]]) == ({}, [2])
+
+
+def test_why_no_domain_is_left() -> None:
+    near = PodAffinityTerm(ZONE, APP, is_anti=False)
+    (waiting,) = with_rules(pods(1), (), (near,))
+    assert asked(facts([pool()], [waiting]))["errors"] == {
+        "pod-00": "unsatisfiable topology constraint for pod affinity, key=topology.kubernetes.io/zone "
+        "(counts = a: 0, podDomains = topology.kubernetes.io/zone Exists, "
+        "nodeDomains = topology.kubernetes.io/zone Exists"
+    }
+
+
+def test_new_nodes_have_room_for_daemonsets() -> None:
+    # scheduler.go, buildDaemonOverheadGroups: s has 3.9 CPUs, and 3 + 1 are asked of it
+    (daemon,) = pods(1, gpus=0, cpus="3", prefix="daemon")
+    request = facts([pool(types=(S, M))], pods(1))
+    assert bought(asked(request)) == Counter("s")
+    assert bought(asked(replace(request, daemons=(daemon,)))) == Counter("m")
+
+
+def test_nodes_that_are_there_keep_room_for_daemonsets_until_they_run() -> None:
+    # existingnode.go: of 3.9 CPUs the DaemonSet's pod takes 3, or has taken them
+    of = pool(types=(S,))
+    (daemon,) = pods(1, gpus=0, cpus="3", prefix="daemon")
+    runs = replace(
+        daemon, metadata=replace(daemon.metadata, owner=OwnerReference("DaemonSet", "o"))
+    )
+    for taken in ((), (runs,)):
+        request = facts([of], pods(1, cpus="800m"), [(there(of, "node-0", S, taken), list(taken))])
+        answer = asked(replace(request, daemons=(daemon,)))
+        assert answer["placed"] == {"node-0": ["pod-00"]}
+        request = facts([of], pods(1, cpus="1"), [(there(of, "node-0", S, taken), list(taken))])
+        assert not asked(replace(request, daemons=(daemon,)))["placed"]
 
 
 # 25, packages: of n nodes s with a pod each, how many are merged into one m

@@ -215,3 +215,18 @@ def test_why_a_node_stays_is_told_in_karpenters_words() -> None:
     of = run(world([pool(QUICK)], kept), 120)
     reasons = {reason for _, reason in told(of, "DisruptionBlocked")}
     assert any("do-not-disrupt" in reason for reason in reasons), reasons
+
+
+def test_a_node_whose_replacement_can_not_be_had_takes_pods_again() -> None:
+    """As above, but the cloud has no s: the command fails, and the pods that come at 120 s go to m.
+
+    Source: Karpenter 1.15.0 pkg/controllers/disruption/queue.go (Reconcile takes the taint back).
+    """
+    sold_out = ", stockOuts: [{start: 30s, length: 1h, instanceTypes: [s]}]"
+    of = run(
+        world([pool(QUICK, more=sold_out)], deployment("w", 3)), 150, (60, "w", 1), (120, "w", 4)
+    )
+    ((kind, _, gone_s),) = lives(of)
+    assert (kind, gone_s, of.ready_pods("default/w")) == ("m", None, 4)
+    ((failed_s, why),) = told(of, "DisruptionFailed")
+    assert (60 + 25 <= failed_s <= 60 + 36, why) == (True, "replacement was deleted")

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         Offering,
         ScaleDown,
         ScaleUp,
+        Uncordon,
     )
 else:
     __getattr__ = door(__name__)
@@ -57,4 +58,5 @@ __all__ = [
     "PoolNode",
     "ScaleDown",
     "ScaleUp",
+    "Uncordon",
 ]

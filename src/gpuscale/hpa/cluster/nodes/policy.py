@@ -100,6 +100,8 @@ class NodeRequest:
     provisioning_requests: tuple[ProvisioningRequest, ...] = ()
     """Oldest first."""
     capacity_buffers: tuple[CapacityBuffer, ...] = ()
+    daemons: tuple[Pod, ...] = ()
+    """A pod of each DaemonSet as it would be on a node."""
 
 
 class NodePolicy(Protocol):

@@ -234,6 +234,17 @@ class ScaleDown:
 
 
 @dataclass(frozen=True, slots=True)
+class Uncordon:
+    """Let nodes take pods again that were to be replaced, and now stay."""
+
+    nodes: tuple[str, ...]
+    message: str
+    """Why: `replacement was deleted`."""
+    kind: str = "DisruptionFailed"
+    """Of the event."""
+
+
+@dataclass(frozen=True, slots=True)
 class LookAgain:
     """Scan once more at that time, before the next regular scan."""
 
@@ -274,7 +285,9 @@ class ProvisioningCondition:
     """`CapacityIsFound`, `CapacityIsProvisioned` or `CapacityIsNotFound`."""
 
 
-Action = ScaleUp | ScaleDown | LookAgain | NotTriggered | LeftAlone | ProvisioningCondition
+Action = (
+    ScaleUp | ScaleDown | Uncordon | LookAgain | NotTriggered | LeftAlone | ProvisioningCondition
+)
 
 
 @dataclass(frozen=True, slots=True)

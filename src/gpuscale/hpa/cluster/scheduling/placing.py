@@ -626,10 +626,13 @@ class ByDemands(Generic[T]):
 
     Args:
         make: works it out, for one of them.
+        more: returns what else must be equal.
     """
 
-    def __init__(self, make: Callable[[PodSpec], T]) -> None:
-        self._make = make
+    def __init__(
+        self, make: Callable[[PodSpec], T], more: Callable[[PodSpec], Hashable] = lambda _spec: None
+    ) -> None:
+        self._make, self._more = make, more
         self._by_demands: dict[Hashable, T] = {}
         self._by_spec: dict[int, tuple[PodSpec, T]] = {}
         """By the identity of a spec; the spec is kept so that no other gets its number."""
@@ -637,7 +640,7 @@ class ByDemands(Generic[T]):
     def of(self, spec: PodSpec) -> T:
         known = self._by_spec.get(id(spec))
         if known is None:
-            key = demands(spec)
+            key = demands(spec), self._more(spec)
             if key not in self._by_demands:
                 self._by_demands[key] = self._make(spec)
             known = self._by_spec[id(spec)] = spec, self._by_demands[key]

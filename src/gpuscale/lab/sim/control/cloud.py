@@ -23,6 +23,7 @@ from gpuscale.hpa.cluster.nodes import (
     PoolNode,
     ScaleDown,
     ScaleUp,
+    Uncordon,
 )
 from gpuscale.hpa.cluster.scheduling import NodeState
 from gpuscale.lab.sim.cluster import Cluster
@@ -165,6 +166,10 @@ class Cloud:
                 case ScaleDown():
                     self._check_removal(action)
                     self._shrink(action, now_ms)
+                case Uncordon(names, message, kind):
+                    for name in names:
+                        self._open(self._nodes[name], _REPLACED)
+                        self._cluster.event(now_ms, kind, f"Node/{name}", message, type_="Warning")
                 case NotTriggered(pod, message, kind) if pod in self._cluster.pods:
                     self._tell(kind, "Pod", pod, message, now_ms)
                 case LeftAlone(names, message, kind):
@@ -499,13 +504,17 @@ class Cloud:
             self._cluster.set_node(replace(node, taints=(*node.taints, taint)))
             self._cordoned(rental.node, True)
 
-    def _stay(self, rental: Rental, taint: Taint, now_ms: int) -> None:
-        """Keep a node whose pods may not go."""
-        rental.leaving = False
+    def _open(self, rental: Rental, taint: Taint) -> None:
+        """Let pods on a node again."""
         node = self._cluster.nodes[rental.node]
         kept = tuple(each for each in node.taints if each != taint)
         self._cluster.set_node(replace(node, taints=kept))
         self._cordoned(rental.node, False)
+
+    def _stay(self, rental: Rental, taint: Taint, now_ms: int) -> None:
+        """Keep a node whose pods may not go."""
+        rental.leaving = False
+        self._open(rental, taint)
         self._cluster.event(
             now_ms,
             "ScaleDownFailed",

@@ -3,8 +3,10 @@
 It follows Karpenter 1.15.0, whose own code judges it in generated cases (`make test-nodes`). Not copied, or
 otherwise than there:
 
-- Topology spread and affinity to other pods are not looked at. Pods have no volumes, host ports and resource
-  claims here. Room for the pods of DaemonSets is not added to new nodes.
+- Pods have no volumes, host ports and resource claims here. Of namespaces a term sees the name alone.
+- Of domains that are equally good for a topology spread, or for the first of pods that are to be near each
+  other, Karpenter takes any; here the first by name is taken. New nodes have the zones and capacity types of
+  all instance types of all pools, as far as their own pool allows them.
 - Requirements have no `minValues`; pools have no `replicas`, no `terminationGracePeriod`, no overlays.
 - Reserved offerings are taken first, but there is no count of what a reservation still has.
 - A pool's `max_nodes`, which Karpenter does not know, bounds all that is bought; `min_nodes` does nothing.

@@ -1,9 +1,16 @@
 """What a class of equal pods asks of a node."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from gpuscale.base.objects.nodes import Taint
-from gpuscale.base.objects.pods import PodSpec, Toleration
+from gpuscale.base.objects.pods import (
+    NodeSelectorTerm,
+    PodAffinityTerm,
+    PodSpec,
+    SpreadConstraint,
+    Toleration,
+)
 from gpuscale.hpa.cluster.nodes.karpenter.requirements import (
     Requirements,
     all_of,
@@ -14,7 +21,8 @@ from gpuscale.hpa.cluster.scheduling.fit import tolerates
 from gpuscale.hpa.cluster.scheduling.placing import ByDemands
 from gpuscale.hpa.cluster.scheduling.resources import pod_requests
 
-_PREFERRED = "PreferNoSchedule"
+_CONTENT = Toleration(operator="Exists", effect="PreferNoSchedule")
+_NO_TERM = NodeSelectorTerm()
 MATCH_FIELDS = "ignoring pod, node selector term with matchFields is not supported"
 
 
@@ -26,6 +34,12 @@ class Ask:
     """Of those resources that it asks for at all, nano-units."""
     requirements: Requirements
     tolerations: tuple[Toleration, ...]
+    strict: Requirements = field(default_factory=dict)
+    """The requirements without preferences."""
+    alternatives: tuple[Requirements, ...] = ()
+    """What would do of a node's labels, also those that are tried later."""
+    spread: tuple[SpreadConstraint, ...] = ()
+    terms: tuple[PodAffinityTerm, ...] = ()
     found: list[int] = field(default_factory=list)
     """Existing nodes that had room for one before any was placed, in their order."""
     scanned: int = 0
@@ -33,7 +47,12 @@ class Ask:
 
     def untolerated(self, taints: tuple[Taint, ...]) -> list[Taint]:
         """Return the taints that keep its pods away; unlike for the scheduler, preferences do too."""
-        return [taint for taint in taints if not any(tolerates(t, taint) for t in self.tolerations)]
+        return untolerated(taints, self.tolerations)
+
+
+def untolerated(taints: Iterable[Taint], tolerations: tuple[Toleration, ...]) -> list[Taint]:
+    """Return the taints that none of the tolerations is for."""
+    return [taint for taint in taints if not any(tolerates(each, taint) for each in tolerations)]
 
 
 @dataclass(slots=True, eq=False)
@@ -56,7 +75,7 @@ class PodClasses:
 
     def __init__(self, *, tolerate_preferences: bool) -> None:
         self._tolerate_preferences = tolerate_preferences
-        self.of = ByDemands(self._class).of
+        self.of = ByDemands(self._class, lambda spec: (spec.spread, spec.affinity)).of
         """Returns the class of a pod's spec."""
 
     def _class(self, spec: PodSpec) -> PodClass:
@@ -68,21 +87,43 @@ class PodClasses:
         preferred = [
             term for _, term in sorted(spec.preferred_node_terms, key=lambda each: -each[0])
         ]
+        by_weight = sorted(spec.affinity, key=lambda term: -(term.weight or 0))
+        liked = [term for term in by_weight if term.weight is not None and not term.is_anti]
+        liked += [term for term in by_weight if term.weight is not None and term.is_anti]
+        terms = tuple(term for term in spec.affinity if term.weight is None)
+        spread = list(spec.spread)
         wanted = tuple((name, amount) for name, amount in requests.items() if amount)
+        tolerations = spec.tolerations
         asks: list[Ask] = []
         while True:
             # The first alternative and the heaviest preference count as required; what fails does without.
-            terms = (*required[:1], *preferred[:1])
-            parts = [values_of(each) for term in terms for each in term.labels]
-            asks.append(Ask(wanted, all_of((*selected, *parts)), spec.tolerations))
+            strict, *others = (
+                all_of((*selected, *map(values_of, term.labels))) for term in required or [_NO_TERM]
+            )
+            heaviest = [values_of(each) for term in preferred[:1] for each in term.labels]
+            asks.append(
+                Ask(
+                    wanted,
+                    all_of((*strict.values(), *heaviest)),
+                    tolerations,
+                    strict,
+                    (strict, *others),
+                    tuple(spread),
+                    (*terms, *liked),
+                )
+            )
+            soft = next((at for at, each in enumerate(spread) if not each.required), None)
             if len(required) > 1:
                 del required[0]
+            elif liked:
+                del liked[0]
             elif preferred:
                 del preferred[0]
+            elif soft is not None:
+                spread[soft] = spread[-1]
+                del spread[-1]
+            elif self._tolerate_preferences and _CONTENT not in tolerations:
+                tolerations = (*tolerations, _CONTENT)
             else:
                 break
-        content = Toleration(operator="Exists", effect=_PREFERRED)
-        if self._tolerate_preferences and content not in spec.tolerations:
-            last = asks[-1]
-            asks.append(Ask(wanted, last.requirements, (*last.tolerations, content)))
         return PodClass(tuple(asks), (-requests.get("cpu", 0), -requests.get("memory", 0)))

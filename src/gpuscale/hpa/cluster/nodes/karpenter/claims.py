@@ -9,9 +9,11 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from gpuscale.base.objects.nodes import Taint
+from gpuscale.base.objects.pods import Toleration
 from gpuscale.base.objects.requests import amounts_of, plus
 from gpuscale.base.quantity import Format, Quantity
-from gpuscale.hpa.cluster.nodes.karpenter.asking import Ask
+from gpuscale.hpa.cluster.nodes.karpenter.asking import Ask, untolerated
 from gpuscale.hpa.cluster.nodes.karpenter.requirements import (
     HOSTNAME,
     NODE_POOL,
@@ -21,6 +23,7 @@ from gpuscale.hpa.cluster.nodes.karpenter.requirements import (
     all_of,
     exactly,
     incompatibility,
+    suits,
     values_of,
 )
 from gpuscale.hpa.cluster.nodes.pools import (
@@ -69,12 +72,23 @@ class Shape:
     """An instance type as the solver needs it."""
 
     name: str
-    allocatable: dict[str, int]
+    room: dict[str, int]
+    """What its nodes have for pods."""
     capacity: dict[str, int]
     requirements: Requirements
     sold: tuple[Sold, ...]
     """Every way, those included that can't be had now."""
     available: tuple[Sold, ...]
+    overhead: dict[str, int] = field(default_factory=dict)
+    """What the pods of DaemonSets take of a new node, in its pool."""
+
+    def keep_free(self, requests: Mapping[str, int]) -> None:
+        """Leave room for the pod of one more DaemonSet; where there is none, there is none for others."""
+        self.overhead = plus(self.overhead, requests)
+        left = {name: self.room.get(name, 0) - amount for name, amount in requests.items()}
+        self.room = {**self.room, **left}
+        if any(amount < 0 for amount in left.values()):
+            self.room = dict.fromkeys(self.room, -1)
 
     def price(self, zone: str, capacity_type: str) -> float:
         """Return what a node had like this costs an hour; 0 where it is not sold so."""
@@ -146,28 +160,55 @@ class ClaimState:
     requirements: Requirements
     shapes: tuple[Shape, ...]
     requests: Mapping[str, int] = field(default_factory=dict)
-    after: dict[Ask, "ClaimState | None"] = field(default_factory=dict)
+    joined: dict[Ask, Requirements | None] = field(default_factory=dict)
+    after: dict[tuple[Ask, tuple[Values, ...]], "ClaimState | None"] = field(default_factory=dict)
     _offers: tuple[tuple[str, ...], tuple[Offering, ...]] | None = None
 
-    def with_pod(self, ask: Ask) -> "ClaimState | None":
-        """Return the claim with one pod more; None where it can't hold it."""
-        if ask not in self.after:
-            self.after[ask] = self._with_pod(ask)
-        return self.after[ask]
+    def with_ask(self, ask: Ask) -> Requirements | None:
+        """Return what the claim would promise with a pod on it; None where that keeps the pod away."""
+        if ask not in self.joined:
+            template = self.template
+            refused = ask.untolerated(template.pool.taints) or incompatibility(
+                self.requirements, ask.requirements, template.well_known
+            )
+            self.joined[ask] = None if refused else self._joined(ask)
+        return self.joined[ask]
 
-    def _with_pod(self, ask: Ask) -> "ClaimState | None":
-        template = self.template
-        if ask.untolerated(template.pool.taints):
+    def with_pod(self, ask: Ask, domains: tuple[Values, ...] = ()) -> "ClaimState | None":
+        """Return the claim with one pod more; None where it can't hold it.
+
+        Args:
+            ask: the pod's.
+            domains: what other pods leave of the claim's labels.
+        """
+        key = ask, domains
+        if key not in self.after:
+            self.after[key] = self._with_pod(ask, domains)
+        return self.after[key]
+
+    def _with_pod(self, ask: Ask, domains: tuple[Values, ...]) -> "ClaimState | None":
+        base = self.with_ask(ask)
+        if base is None or self._unmet(base, domains):
             return None
-        if incompatibility(self.requirements, ask.requirements, template.well_known):
-            return None
-        requirements = all_of((*self.requirements.values(), *ask.requirements.values()))
+        requirements = all_of((*base.values(), *domains)) if domains else base
         requests = plus(self.requests, dict(ask.requests))
         shapes = tuple(each for each in self.shapes if all(_judged(each, requirements, requests)))
-        return ClaimState(template, requirements, shapes, requests) if shapes else None
+        return ClaimState(self.template, requirements, shapes, requests) if shapes else None
 
-    def refusal(self, ask: Ask) -> str:
-        """Return why an empty claim can't hold a pod, in Karpenter's words."""
+    def _unmet(self, base: Requirements, domains: tuple[Values, ...]) -> str:
+        asked = {each.key: each for each in domains}
+        return incompatibility(base, asked, self.template.well_known) if asked else ""
+
+    def _joined(self, ask: Ask) -> Requirements:
+        return all_of((*self.requirements.values(), *ask.requirements.values()))
+
+    def refusal(self, ask: Ask, domains: tuple[Values, ...] | str = ()) -> str:
+        """Return why an empty claim can't hold a pod, in Karpenter's words.
+
+        Args:
+            ask: the pod's.
+            domains: what other pods leave of the claim's labels, or why they leave nothing.
+        """
         pool = self.template.pool
         if taints := ask.untolerated(pool.taints):
             return "; ".join(
@@ -178,12 +219,18 @@ class ClaimState:
             )
         if why := incompatibility(self.requirements, ask.requirements, self.template.well_known):
             return f"incompatible requirements, {why}"
-        requirements = all_of((*self.requirements.values(), *ask.requirements.values()))
+        if isinstance(domains, str):
+            return domains
+        requirements = self._joined(ask)
+        if why := self._unmet(requirements, domains):
+            return why
+        requirements = all_of((*requirements.values(), *domains))
         judged = [_judged(each, requirements, dict(ask.requests)) for each in self.shapes]
         listed = ", ".join(
             str(requirements[key]) for key in sorted(requirements) if key != HOSTNAME
         )
-        return f"{_reason(judged)}, requirements={listed}, resources={_resources(ask)}"
+        needed = _resources(dict(ask.requests), self.template.overheads)
+        return f"{_reason(judged)}, requirements={listed}, resources={needed}"
 
     def offers(self) -> tuple[tuple[str, ...], tuple[Offering, ...]]:
         """Return the names of types and the offerings to ask for, the cheapest first.
@@ -218,7 +265,7 @@ def _judged(
     shape: Shape, requirements: Requirements, requests: Mapping[str, int]
 ) -> tuple[bool, bool, bool]:
     """Return whether a type meets the requirements, has the resources, and can be had."""
-    room = shape.allocatable
+    room = shape.room
     fits = all(amount <= room.get(name, 0) for name, amount in requests.items())
     can_be_had = any(agree(requirements, each.requirements) for each in shape.available)
     return agree(requirements, shape.requirements), fits and can_be_had, can_be_had
@@ -261,12 +308,53 @@ def _reason(judged: Sequence[tuple[bool, bool, bool]]) -> str:
     return "no instance type met the requirements/resources/offering tuple"
 
 
-def _resources(ask: Ask) -> str:
+def _resources(requests: Mapping[str, int], overheads: Sequence[Mapping[str, int]]) -> str:
+    """Return what a pod asks for with the pods of DaemonSets: of them, the least and the most of any type."""
+    least, most = dict(overheads[0] if overheads else {}), dict[str, int]()
+    for overhead in overheads:
+        least = {name: min(least[name], overhead[name]) for name in least if name in overhead}
+        most = {
+            name: max(most.get(name, 0), overhead.get(name, 0)) for name in {**most, **overhead}
+        }
+    texts = [_amounts_text(plus(requests, each)) for each in (least, most)]
+    return texts[0] if texts[0] == texts[1] else f"min={texts[0]}, max={texts[1]}"
+
+
+def _amounts_text(requests: Mapping[str, int]) -> str:
     texts = {
         name: str(Quantity(amount, Format.BINARY_SI if name == "memory" else Format.DECIMAL_SI))
-        for name, amount in sorted(ask.requests)
+        for name, amount in sorted(requests.items())
+        if amount
     }
     return json.dumps(texts, separators=(",", ":"))
+
+
+@dataclass(slots=True, eq=False)
+class Daemon:
+    """The pods of a DaemonSet, one on each node that they suit."""
+
+    requests: dict[str, int]
+    alternatives: list[Requirements]
+    """Of node labels. One that a type did not meet is not tried again, for other types neither."""
+    tolerations: tuple[Toleration, ...]
+
+    def runs_on_new(self, template: "Template", shape: Shape) -> bool:
+        """Return whether a new node of a pool and type would get a pod."""
+        if untolerated(template.pool.taints, self.tolerations):
+            return False
+        while True:
+            asked = self.alternatives[0]
+            if not incompatibility(template.requirements, asked, template.well_known) and agree(
+                shape.requirements, asked
+            ):
+                return True
+            if len(self.alternatives) == 1:
+                return False
+            del self.alternatives[0]
+
+    def runs_on(self, labels: Mapping[str, str], taints: tuple[Taint, ...]) -> bool:
+        """Return whether a node that is there has such a pod, or gets one."""
+        return not untolerated(taints, self.tolerations) and suits(self.alternatives[0], labels)
 
 
 class Template:
@@ -276,9 +364,16 @@ class Template:
         pool: the pool.
         shapes: its instance types.
         well_known: labels that pods may ask for without the pool naming them.
+        daemons: the DaemonSets.
     """
 
-    def __init__(self, pool: NodePool, shapes: Iterable[Shape], well_known: Iterable[str]) -> None:
+    def __init__(
+        self,
+        pool: NodePool,
+        shapes: Iterable[Shape],
+        well_known: Iterable[str],
+        daemons: Iterable[Daemon] = (),
+    ) -> None:
         self.pool = pool
         self.well_known = frozenset((*_WELL_KNOWN, *well_known))
         labels = {
@@ -294,6 +389,14 @@ class Template:
             (*map(values_of, pool.requirements), *exactly(labels).values(), *types)
         )
         self.shapes = tuple(each for each in shapes if all(_judged(each, self.requirements, {})))
+        self.overheads: list[dict[str, int]] = []
+        """What DaemonSets take of a node, of each type where they take something."""
+        for shape in self.shapes:
+            here = [each.requests for each in daemons if each.runs_on_new(self, shape)]
+            for requests in here:
+                shape.keep_free(requests)
+            if here:
+                self.overheads.append(shape.overhead)
         self._empty: dict[tuple[Shape, ...], ClaimState] = {}
 
     def empty(self, shapes: tuple[Shape, ...]) -> ClaimState:

@@ -528,6 +528,8 @@ def site_of(
         lambda kind, offering: (kind, offering) in sold_out,
         rests,
         losing,
+        request.pods,
+        request.daemons,
     )
     return Site(request, snapshot, losing, nominated, spot_to_spot=spot_to_spot)
 

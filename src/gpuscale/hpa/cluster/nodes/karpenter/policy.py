@@ -29,6 +29,7 @@ from gpuscale.hpa.cluster.nodes.pools import (
     Offering,
     ScaleDown,
     ScaleUp,
+    Uncordon,
 )
 
 BATCH_IDLE_MS = 1_000
@@ -115,7 +116,8 @@ class Karpenter:
         now_ms = request.now_ms
         self._notice(request)
         overdue, expiry_ms = self._overdue(request)
-        gone = [*self._finish(request), *overdue]
+        finished, given_up = self._finish(request)
+        gone = [*finished, *overdue]
         marked = {name for each in self._running for name in each.command.names} | self._removed
         marked.update(name for name, _ in gone)
         site = site_of(
@@ -128,7 +130,7 @@ class Karpenter:
         waiting_ms = self._close_batch(request, site)
         sizes = Counter(node.pool for node in request.nodes)
         new: list[ScaleUp] = []
-        told: list[Action] = []
+        told: list[Action] = [*given_up]
         if waiting_ms is not None and waiting_ms <= now_ms:
             self._batch_ms = waiting_ms = None
             new = self._buy(site, request.unschedulable, sizes, now_ms)
@@ -196,23 +198,27 @@ class Karpenter:
                 purchase.command.replacements.add(node.state.name)
                 return
 
-    def _finish(self, request: NodeRequest) -> list[tuple[str, str]]:
-        """Return the nodes whose replacements are initialized; give up commands that failed."""
+    def _finish(self, request: NodeRequest) -> tuple[list[tuple[str, str]], list[Uncordon]]:
+        """Return the nodes whose replacements are initialized, and those of commands that failed."""
         if not self._running:
-            return []
+            return [], []
         ready = {node.state.name for node in request.nodes if node.ready}
         gone: list[tuple[str, str]] = []
+        given_up: list[Uncordon] = []
+        there = {node.state.name for node in request.nodes if not node.leaving} - self._removed
         kept: list[_Running] = []
         for each in self._running:
-            is_lost = each.failed or not each.replacements <= self._known
-            if is_lost or request.now_ms - each.began_ms > REPLACEMENT_MS:
-                continue
-            if each.missing or not each.replacements <= ready:
+            is_late = request.now_ms - each.began_ms > REPLACEMENT_MS
+            if each.failed or is_late or not each.replacements <= self._known:
+                staying = tuple(name for name in each.command.names if name in there)
+                why = "command reached timeout" if is_late else "replacement was deleted"
+                given_up += [Uncordon(staying, why)] if staying else []
+            elif each.missing or not each.replacements <= ready:
                 kept.append(each)
-                continue
-            gone += [(name, each.command.reason) for name in each.command.names]
+            else:
+                gone += [(name, each.command.reason) for name in each.command.names]
         self._running = kept
-        return gone
+        return gone, given_up
 
     def _removals(
         self, gone: Iterable[tuple[str, str]], request: NodeRequest, sizes: Counter[str]

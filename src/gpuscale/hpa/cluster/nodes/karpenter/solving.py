@@ -4,30 +4,48 @@ Source: Karpenter 1.15 pkg/controllers/provisioning/scheduling (scheduler.go, qu
 """
 
 import heapq
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from gpuscale.base.objects.nodes import Taint
-from gpuscale.base.objects.pods import Pod
+from gpuscale.base.objects.pods import NodeSelectorTerm, Pod, Toleration
+from gpuscale.base.objects.requests import plus
 from gpuscale.hpa.cluster.nodes.karpenter.asking import MATCH_FIELDS, Ask, PodClass, PodClasses
 from gpuscale.hpa.cluster.nodes.karpenter.claims import (
     ClaimState,
+    Daemon,
     Shape,
     Template,
     by_weight,
     room_of,
     shape_of,
 )
-from gpuscale.hpa.cluster.nodes.karpenter.requirements import NODE_POOL, suits
+from gpuscale.hpa.cluster.nodes.karpenter.requirements import (
+    HOSTNAME,
+    NODE_POOL,
+    Requirements,
+    all_of,
+    exactly,
+    suits,
+    values_of,
+)
+from gpuscale.hpa.cluster.nodes.karpenter.topology import (
+    Bearing,
+    Ground,
+    Place,
+    Topology,
+    repels,
+)
 from gpuscale.hpa.cluster.nodes.policy import PoolNode
 from gpuscale.hpa.cluster.nodes.pools import INSTANCE_TYPE, NodePool, Offering
-from gpuscale.hpa.cluster.scheduling.resources import NANO
+from gpuscale.hpa.cluster.scheduling.resources import NANO, pod_requests
 
 _CORDONED = Taint("node.kubernetes.io/unschedulable")
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(eq=False)
 class Existing:
     """A node that is there, or on its way."""
 
@@ -49,13 +67,48 @@ class Existing:
     def initialized(self) -> bool:
         return self.node.ready
 
-    @property
+    @cached_property
     def labels(self) -> dict[str, str]:
         """Return its labels, with those that Karpenter puts on each node of its own."""
         known = {NODE_POOL: self.node.pool, **self.node.offering.labels}
         if self.node.instance_type:
             known[INSTANCE_TYPE] = self.node.instance_type
         return {**known, **self.node.state.node.metadata.labels}
+
+    @cached_property
+    def requirements(self) -> Requirements:
+        """Return what its labels promise."""
+        return exactly({**self.labels, HOSTNAME: self.host})
+
+    @property
+    def host(self) -> str:
+        return self.labels.get(HOSTNAME, self.name)
+
+    @property
+    def is_there(self) -> bool:
+        """Return whether it has joined the cluster."""
+        return self.node.joined_ms is not None or self.node.ready
+
+    def keep_free(self, daemons: Iterable[Daemon], pods: Iterable[Pod]) -> None:
+        """Keep the room of pods that DaemonSets will still make here.
+
+        Args:
+            daemons: all DaemonSets.
+            pods: that are here.
+        """
+        coming: dict[str, int] = {}
+        for each in daemons:
+            if each.runs_on(self.labels, self.taints):
+                coming = plus(coming, each.requests)
+        for pod in pods if coming else ():
+            owner = pod.metadata.owner
+            if owner is not None and owner.kind == "DaemonSet":
+                for name, amount in pod_requests(pod.spec).items():
+                    coming[name] = coming.get(name, 0) - amount
+        for name, amount in coming.items():
+            if amount > 0:
+                self.free[name] = self.free.get(name, 0) - amount
+        self.overdrawn = min(self.free.values()) < 0
 
     def takes(self, ask: Ask) -> bool:
         """Return whether a pod may go here, as far as its room allows."""
@@ -73,6 +126,8 @@ class Snapshot:
         is_sold_out: says of a type's name and an offering whether it can't be had now.
         rests: says of a node whether its pods came or went too lately.
         leaving: further nodes of these pools that are still there.
+        pods: node to the pods on it.
+        daemons: a pod of each DaemonSet.
     """
 
     def __init__(
@@ -82,6 +137,8 @@ class Snapshot:
         is_sold_out: Callable[[str, Offering], bool],
         rests: Callable[[PoolNode], bool],
         leaving: Sequence[PoolNode],
+        pods: Mapping[str, Sequence[Pod]],
+        daemons: Iterable[Pod] = (),
     ) -> None:
         self.pools = {pool.name: pool for pool in pools}
         shapes = {
@@ -89,18 +146,25 @@ class Snapshot:
             for pool in pools
         }
         known = {key for pool in pools for kind in pool.instance_types for key in kind.labels}
-        templates = [Template(pool, shapes[pool.name].values(), known) for pool in by_weight(pools)]
-        self.templates = [each for each in templates if each.shapes]
         self.classes = PodClasses(
             tolerate_preferences=any(
                 taint.effect == "PreferNoSchedule" for pool in pools for taint in pool.taints
             )
         )
+        served = [_daemon(pod) for pod in daemons]
+        templates = [
+            Template(pool, shapes[pool.name].values(), known, served) for pool in by_weight(pools)
+        ]
+        self.templates = [each for each in templates if each.shapes]
+        self._shapes = [shape for of_pool in shapes.values() for shape in of_pool.values()]
+        self._pods = pods
         ordered = sorted(nodes, key=lambda node: (not node.ready, node.state.name))
         self.nodes = [
             _existing(node, shapes.get(node.pool, {}), rests=rests(node)) for node in ordered
         ]
         self.leaving = [_existing(node, shapes.get(node.pool, {}), rests=False) for node in leaving]
+        for each in self.nodes if served else ():
+            each.keep_free(served, pods.get(each.name, ()))
         self.sizes = Counter(node.pool for node in leaving)
         self.sizes.update(each.node.pool for each in self.nodes)
         self.left = {
@@ -113,6 +177,45 @@ class Snapshot:
             name for name, left in self.left.items() if any(amount < 0 for amount in left.values())
         }
         """Pools whose nodes exceed their limits, so that not even a replacement is created."""
+
+    @cached_property
+    def has_repelling_pods(self) -> bool:
+        """Return whether a pod that is there keeps others away."""
+        return any(
+            repels(term)
+            for each in (*self.nodes, *self.leaving)
+            for pod in self._pods.get(each.name, ())
+            for term in pod.spec.affinity
+        )
+
+    @cached_property
+    def ground(self) -> Ground:
+        """Return the nodes and their pods as rules about other pods see them."""
+        places = [
+            Place(
+                # One that has not joined has no labels yet.
+                {**each.labels, HOSTNAME: each.host} if each.is_there else {},
+                each.requirements,
+                each.node.state.node.taints,
+                self._pods.get(each.name, ()),
+            )
+            for each in (*self.nodes, *self.leaving)
+        ]
+        return Ground(places, len(self.nodes), self._domains)
+
+    def _domains(self) -> dict[str, dict[str, list[tuple[Taint, ...]]]]:
+        """Return the labels' values that the pools could make, of any type, with the pools' taints."""
+        found: dict[str, dict[str, list[tuple[Taint, ...]]]] = {}
+        for pool in self.pools.values():
+            own = (*map(values_of, pool.requirements), *exactly(pool.labels).values())
+            parts = [all_of((*own, *shape.requirements.values())) for shape in self._shapes]
+            parts.append({key: each for key, each in all_of(own).items() if not each.others})
+            for part in parts:
+                for key, values in part.items():
+                    of_key = found.setdefault(key, {})
+                    for value in values.values:
+                        of_key.setdefault(value, []).append(pool.taints)
+        return found
 
     def _charge(self, left: dict[str, dict[str, int]], node: Existing, sign: int) -> None:
         limits = left.get(node.node.pool)
@@ -154,6 +257,18 @@ def _existing(node: PoolNode, shapes: Mapping[str, Shape], *, rests: bool) -> Ex
     return Existing(node, shapes.get(node.instance_type), free, overdrawn, taints, rests)
 
 
+def _daemon(pod: Pod) -> Daemon:
+    spec = pod.spec
+    selected = exactly(spec.node_selector).values()
+    terms = spec.required_node_terms or (NodeSelectorTerm(),)
+    return Daemon(
+        pod_requests(spec),
+        [all_of((*selected, *map(values_of, term.labels))) for term in terms],
+        # Preferences don't keep DaemonSets away.
+        (*spec.tolerations, Toleration(operator="Exists", effect="PreferNoSchedule")),
+    )
+
+
 def _has(free: Mapping[str, int], ask: Ask) -> bool:
     for name, amount in ask.requests:  # noqa: SIM110 - `all` takes twice as long
         if free.get(name, 0) < amount:
@@ -169,6 +284,8 @@ class Claim:
     pods: list[Pod]
     turn: int
     """Where it stands among claims with as many pods: smaller comes first."""
+    host: str
+    """Its name until it has one."""
 
 
 @dataclass(slots=True, eq=False)
@@ -179,6 +296,16 @@ class _Queue:
     """How many of the claims it has taken in."""
     entries: list[tuple[int, int, int]] = field(default_factory=list)
     """Number of pods, turn, and the claim's place; what is out of date sorts too early, never too late."""
+
+
+@dataclass(slots=True, eq=False)
+class _Walk:
+    """How far the search for room on existing nodes has come for pods of one kind."""
+
+    position: int = 0
+    """In the nodes that had room; what is behind it has refused for good, or is set aside."""
+    aside: list[int] = field(default_factory=list)
+    """Places of nodes that other pods keep them off, for now."""
 
 
 class Solve:
@@ -204,11 +331,12 @@ class Solve:
         self._left = snapshot.left_without(self._without)
         self._free: dict[int, dict[str, int]] = {}
         """Of the existing nodes that took pods."""
-        self._from: dict[tuple[Ask, bool], int] = {}
-        """Where in `found` the search goes on: what refused one pod refuses all like it."""
-        self._queues: dict[Ask, _Queue] = {}
+        self._walks: dict[tuple[Hashable, bool], _Walk] = {}
+        self._queues: dict[Hashable, _Queue] = {}
         self._turn = 0
         self._bought: Counter[str] = Counter()
+        self._topology: Topology | None = None
+        """None where no pod has a rule about others."""
 
     def place(self, pods: Iterable[Pod], moved: Iterable[Pod] = ()) -> None:
         """Find a place for each pod, the largest first.
@@ -218,67 +346,136 @@ class Solve:
             moved: those of nodes that are taken away.
         """
         kinds = self._snapshot.classes.of
-        by_size: dict[tuple[int, int], list[tuple[Pod, PodClass, bool]]] = {}
+        by_size: dict[tuple[int, int], list[_Entry]] = {}
         for listed, is_moved in ((pods, False), (moved, True)):
             for pod in listed:
                 kind = kinds(pod.spec)
                 by_size.setdefault(kind.size, []).append((pod, kind, is_moved))
-        failed: list[tuple[PodClass, Pod]] = []
+        self._topology = self._rules_of(entry for entries in by_size.values() for entry in entries)
+        failed: deque[_Entry] = deque()
         for size in sorted(by_size):
-            for pod, kind, is_moved in sorted(by_size[size], key=_oldest):
-                if not any(
-                    self._on_existing(ask, pod, is_moved)
-                    or self._on_claim(ask, pod)
-                    or self._on_new(ask, pod)
-                    for ask in kind.asks
-                ):
-                    failed.append((kind, pod))
-        # Karpenter tries them once more in the end, and says what it found then.
-        reasons = {kind: self._why_not(kind) for kind, _ in failed}
-        self.errors.update({pod.metadata.key: reasons[kind] for kind, pod in failed})
+            failed.extend(
+                entry for entry in sorted(by_size[size], key=_oldest) if not self._try(*entry)
+            )
+        # What failed goes to the end of the queue: company that it asks for may have come meanwhile.
+        without_success = 0
+        while self._topology is not None and without_success < len(failed):
+            entry = failed.popleft()
+            if self._try(*entry):
+                without_success = 0
+            else:
+                failed.append(entry)
+                without_success += 1
+        reasons: dict[Hashable, str] = {}
+        for pod, kind, _ in failed:
+            who = kind, self._who(pod)
+            if who not in reasons:
+                reasons[who] = self._why_not(kind, pod)
+            self.errors[pod.metadata.key] = reasons[who]
 
-    def _on_existing(self, ask: Ask, pod: Pod, is_moved: bool) -> bool:
+    def _rules_of(self, entries: Iterable["_Entry"]) -> Topology | None:
+        """Return the groups of the pods' rules; None where neither they nor pods that are there have some."""
+        listed = list(entries)
+        has_rules = any(pod.spec.spread or pod.spec.affinity for pod, _, _ in listed)
+        if not listed or not (has_rules or self._snapshot.has_repelling_pods):
+            return None
+        keys = {pod.metadata.key for pod, _, _ in listed}
+        topology = Topology(self._snapshot.ground, self._without, keys)
+        for pod, kind, _ in listed:
+            if kind.asks and (pod.spec.spread or pod.spec.affinity):
+                topology.bearing(kind.asks[0], pod)
+        return None if topology.is_empty else topology
+
+    def _who(self, pod: Pod) -> Hashable:
+        """Return what is equal for pods that rules about other pods treat alike."""
+        if self._topology is None:
+            return None
+        return pod.metadata.namespace, frozenset(pod.metadata.labels.items())
+
+    def _try(self, pod: Pod, kind: PodClass, is_moved: bool) -> bool:
+        """Place a pod, if it has to be without what it only prefers."""
+        who = self._who(pod)
+        for ask in kind.asks:
+            bearing = None if self._topology is None else self._topology.bearing(ask, pod)
+            if (
+                self._on_existing(ask, who, bearing, pod, is_moved)
+                or self._on_claim(ask, who, bearing, pod)
+                or self._on_new(ask, bearing, pod)
+            ):
+                return True
+        return False
+
+    def _on_existing(
+        self, ask: Ask, who: Hashable, bearing: Bearing | None, pod: Pod, is_moved: bool
+    ) -> bool:
         snapshot, found = self._snapshot, ask.found
-        start = ask, is_moved
-        position = self._from.get(start, 0)
-        try:
-            while position < len(found) or snapshot.next_fitting(ask):
-                index = found[position]
-                if index not in self._without and not (
-                    is_moved and self._consolidating and snapshot.nodes[index].rests
-                ):
-                    free = self._free.get(index)
-                    if free is None:
-                        free = self._free[index] = dict(snapshot.nodes[index].free)
-                    if _has(free, ask):
-                        for name, amount in ask.requests:
-                            free[name] -= amount
-                        self.placed.setdefault(index, []).append(pod)
-                        return True
-                position += 1
-            return False
-        finally:
-            self._from[start] = position
+        walk = self._walks.setdefault(((ask, who), is_moved), _Walk())
+        for at, index in enumerate(walk.aside):
+            if not self._is_open(index, ask, bearing):
+                walk.aside[at] = -1
+            elif bearing is None or bearing.takes(self._domain_of(index)):
+                self._put(index, ask, bearing, pod)
+                walk.aside = [each for each in walk.aside if each >= 0]
+                return True
+        walk.aside = [each for each in walk.aside if each >= 0]
+        while walk.position < len(found) or snapshot.next_fitting(ask):
+            index = found[walk.position]
+            rests = is_moved and self._consolidating and snapshot.nodes[index].rests
+            if index not in self._without and not rests and self._is_open(index, ask, bearing):
+                if bearing is None or bearing.takes(self._domain_of(index)):
+                    self._put(index, ask, bearing, pod)
+                    return True
+                walk.aside.append(index)
+            walk.position += 1
+        return False
 
-    def _on_claim(self, ask: Ask, pod: Pod) -> bool:
-        queue = self._queues.get(ask)
-        if queue is None:
-            queue = self._queues[ask] = _Queue()
+    def _is_open(self, index: int, ask: Ask, bearing: Bearing | None) -> bool:
+        """Return whether nothing is against a node that would be so for good."""
+        free = self._free.get(index)
+        if free is None:
+            free = self._free[index] = dict(self._snapshot.nodes[index].free)
+        return _has(free, ask) and (
+            bearing is None or bearing.takes_host(self._snapshot.nodes[index].host)
+        )
+
+    def _domain_of(self, index: int) -> Callable[[str], str | None]:
+        existing = self._snapshot.nodes[index]
+        return lambda key: existing.host if key == HOSTNAME else existing.labels.get(key)
+
+    def _put(self, index: int, ask: Ask, bearing: Bearing | None, pod: Pod) -> None:
+        free = self._free[index]
+        for name, amount in ask.requests:
+            free[name] -= amount
+        self.placed.setdefault(index, []).append(pod)
+        if self._topology is not None and bearing is not None:
+            existing = self._snapshot.nodes[index]
+            self._topology.record(bearing, existing.taints, existing.requirements, existing.host)
+
+    def _on_claim(self, ask: Ask, who: Hashable, bearing: Bearing | None, pod: Pod) -> bool:
+        queue = self._queues.setdefault((ask, who), _Queue())
         entries = queue.entries
         for place in range(queue.seen, len(self.claims)):
             claim = self.claims[place]
             if claim.state.with_pod(ask) is not None:  # what refuses a pod now does so for good
                 heapq.heappush(entries, (len(claim.pods), claim.turn, place))
         queue.seen = len(self.claims)
-        while entries:
+        aside: list[tuple[int, int, int]] = []
+        is_placed = False
+        while entries and not is_placed:
             count, turn, place = entries[0]
             claim = self.claims[place]
             if (count, turn) != (len(claim.pods), claim.turn):
                 heapq.heapreplace(entries, (len(claim.pods), claim.turn, place))
                 continue
-            after = claim.state.with_pod(ask)
+            after = self._after(claim.state, ask, bearing, claim.host)
             if after is None:
                 heapq.heappop(entries)
+                if (
+                    bearing is not None
+                    and bearing.takes_host(claim.host)
+                    and claim.state.with_pod(ask) is not None
+                ):
+                    aside.append((count, turn, place))
                 continue
             claim.state = after
             claim.pods.append(pod)
@@ -286,17 +483,38 @@ class Solve:
             self._turn += 1
             claim.turn = -self._turn
             heapq.heapreplace(entries, (len(claim.pods), claim.turn, place))
-            return True
-        return False
+            self._count(claim, bearing)
+            is_placed = True
+        for entry in aside:
+            heapq.heappush(entries, entry)
+        return is_placed
 
-    def _on_new(self, ask: Ask, pod: Pod) -> bool:
+    def _after(
+        self, state: ClaimState, ask: Ask, bearing: Bearing | None, host: str
+    ) -> ClaimState | None:
+        """Return a claim with one pod more; None where it can't hold it."""
+        if bearing is None or bearing.is_free:
+            return state.with_pod(ask)
+        base = state.with_ask(ask)
+        domains = "" if base is None else bearing.narrowed(base, host)
+        return None if isinstance(domains, str) else state.with_pod(ask, domains)
+
+    def _count(self, claim: Claim, bearing: Bearing | None) -> None:
+        """Let the groups know of the last pod of a claim."""
+        if self._topology is not None and bearing is not None:
+            state = claim.state
+            taints = state.template.pool.taints
+            self._topology.record(bearing, taints, state.requirements, claim.host)
+
+    def _on_new(self, ask: Ask, bearing: Bearing | None, pod: Pod) -> bool:
         for template in self._snapshot.templates:
-            begun = self._begun(template)
-            state = None if isinstance(begun, str) else begun.with_pod(ask)
+            begun, host = self._begun(template), self._next_host
+            state = None if isinstance(begun, str) else self._after(begun, ask, bearing, host)
             if state is None:
                 continue
             self._turn += 1
-            self.claims.append(Claim(state, [pod], self._turn))
+            self.claims.append(Claim(state, [pod], self._turn, host))
+            self._count(self.claims[-1], bearing)
             self._bought[template.pool.name] += 1
             # The largest that it may become is charged, since nobody knows yet what will be had.
             limits = self._left[template.pool.name]
@@ -304,6 +522,10 @@ class Solve:
                 limits[name] -= max(each.capacity.get(name, 0) for each in state.shapes)
             return True
         return False
+
+    @property
+    def _next_host(self) -> str:
+        return f"hostname-placeholder-{len(self.claims) + 1:04}"
 
     def _begun(self, template: Template) -> ClaimState | str:
         """Return an empty claim of a pool, or why its limits allow none."""
@@ -322,18 +544,30 @@ class Solve:
             return f"all available instance types exceed limits for nodepool (NodePool={pool.name})"
         return template.empty(shapes)
 
-    def _why_not(self, kind: PodClass) -> str:
+    def _why_not(self, kind: PodClass, pod: Pod) -> str:
         if not kind.asks:
             return MATCH_FIELDS
         if not self._snapshot.templates:
             return "nodepool requirements filtered out all available instance types"
-        begun = map(self._begun, self._snapshot.templates)
+        ask = kind.asks[-1]
+        bearing = None if self._topology is None else self._topology.bearing(ask, pod)
         return "; ".join(
-            each if isinstance(each, str) else each.refusal(kind.asks[-1]) for each in begun
+            each if isinstance(each, str) else self._refusal(each, ask, bearing)
+            for each in map(self._begun, self._snapshot.templates)
         )
 
+    def _refusal(self, begun: ClaimState, ask: Ask, bearing: Bearing | None) -> str:
+        base = begun.with_ask(ask)
+        if bearing is None or base is None:
+            return begun.refusal(ask)
+        return begun.refusal(ask, bearing.narrowed(base, self._next_host))
 
-def _oldest(entry: tuple[Pod, PodClass, bool]) -> tuple[int, str, str]:
+
+_Entry = tuple[Pod, PodClass, bool]
+"""A pod, its class, and whether it loses its node by what is being looked at."""
+
+
+def _oldest(entry: _Entry) -> tuple[int, str, str]:
     """Order pods of one size: the API server keeps whole seconds, and then the UID decides there."""
     meta = entry[0].metadata
     return meta.creation_ms // 1000, meta.name, meta.namespace

@@ -19,6 +19,7 @@ import (
 
 	"github.com/awslabs/operatorpkg/status"
 	"github.com/go-logr/logr"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -65,6 +66,7 @@ type testCase struct {
 	Nodes       []node
 	Pods        []corev1.Pod
 	PDBs        []policyv1.PodDisruptionBudget
+	DaemonSets  []appsv1.DaemonSet
 }
 
 type node struct {
@@ -241,6 +243,9 @@ func newWorld(ctx context.Context, given *testCase, its []*cloudprovider.Instanc
 	}
 	for i := range given.PDBs {
 		objects = append(objects, given.PDBs[i].DeepCopy())
+	}
+	for i := range given.DaemonSets {
+		objects = append(objects, given.DaemonSets[i].DeepCopy())
 	}
 	w.client = indexed(fake.NewClientBuilder().WithScheme(scheme.Scheme)).WithObjects(objects...).
 		WithStatusSubresource(&v1.NodeClaim{}, &v1.NodePool{}).Build()
