@@ -57,7 +57,8 @@ def test_every_fault_of_every_document_is_told_at_once() -> None:
         "leaderworkerset.x-k8s.io/v1 LeaderWorkerSet, policy/v1 PodDisruptionBudget, batch/v1 Job, "
         "v1 Service, v1 Node, v1 Pod, autoscaling/v1 HorizontalPodAutoscaler, autoscaling/v2beta1 "
         "HorizontalPodAutoscaler, autoscaling/v2beta2 HorizontalPodAutoscaler, autoscaling/v2 "
-        "HorizontalPodAutoscaler, keda.sh/v1alpha1 ScaledObject",
+        "HorizontalPodAutoscaler, keda.sh/v1alpha1 ScaledObject, "
+        "scheduling.k8s.io/v1beta1 PodGroup, scheduling.k8s.io/v1alpha3 PodGroup",
     ]
 
 

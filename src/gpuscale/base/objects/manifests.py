@@ -8,6 +8,7 @@ from gpuscale.base.objects.disruption_budgets import PodDisruptionBudget, read_d
 from gpuscale.base.objects.fields import Fields
 from gpuscale.base.objects.hpa import HorizontalPodAutoscaler, read_hpa
 from gpuscale.base.objects.nodes import Node, read_node
+from gpuscale.base.objects.pod_groups import POD_GROUP_VERSIONS, PodGroup, read_pod_group
 from gpuscale.base.objects.pods import Pod, read_pod
 from gpuscale.base.objects.scaled_object import API_VERSION as KEDA_VERSION
 from gpuscale.base.objects.scaled_object import KIND as SCALED_OBJECT
@@ -31,6 +32,7 @@ KubernetesObject = (
     | Node
     | Pod
     | PodDisruptionBudget
+    | PodGroup
 )
 
 _READERS: dict[tuple[str, str], Callable[[Fields], KubernetesObject]] = {
@@ -46,6 +48,7 @@ _READERS: dict[tuple[str, str], Callable[[Fields], KubernetesObject]] = {
     ("autoscaling/v2beta2", "HorizontalPodAutoscaler"): read_hpa,
     ("autoscaling/v2", "HorizontalPodAutoscaler"): read_hpa,
     (KEDA_VERSION, SCALED_OBJECT): read_scaled_object,
+    **{(version, "PodGroup"): read_pod_group for version in POD_GROUP_VERSIONS},
 }
 
 

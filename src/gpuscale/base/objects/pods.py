@@ -124,6 +124,8 @@ class PodSpec:
     """`preemptionPolicy` is not Never."""
     scheduling_gates: tuple[str, ...] = ()
     """Names of what has to be lifted before the scheduler looks at it."""
+    scheduling_group: str = ""
+    """The PodGroup that it gets a node with; empty: by itself."""
     requests: Mapping[str, Quantity] = field(default_factory=dict)
     """Of the pod as a whole, as the API server completes them; empty where it has none of its own."""
     overhead: Mapping[str, Quantity] = field(default_factory=dict)
@@ -214,6 +216,7 @@ def read_pod_spec(fields: "Fields") -> PodSpec:
         scheduling_gates=tuple(
             item.text("name", required=True) for item in fields.items("schedulingGates")
         ),
+        scheduling_group=fields.child("schedulingGroup").text("podGroupName"),
         requests=_own_requests(fields.child("resources"), containers, init_containers),
         overhead=fields.quantities("overhead"),
         local_volumes=tuple(

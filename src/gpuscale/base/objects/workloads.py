@@ -70,6 +70,8 @@ class Job:
     template: PodTemplate
     completions: int = 1
     parallelism: int = 1
+    gang: int | None = None
+    """How many of its pods get nodes at once, or none does; None: each by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,11 +138,14 @@ def read_leader_worker_set(fields: Fields) -> LeaderWorkerSet:
 def read_job(fields: Fields) -> Job:
     """Return the Job of a manifest."""
     spec = fields.child("spec", required=True)
+    parallelism = _count(spec, "parallelism", 1)
+    policy = spec.child("scheduling").child("schedulingPolicy")
     return Job(
         metadata=read_meta(fields),
         template=read_pod_template(spec),
         completions=_count(spec, "completions", 1),
-        parallelism=_count(spec, "parallelism", 1),
+        parallelism=parallelism,
+        gang=_count(policy.child("gang"), "minCount", parallelism) if "gang" in policy else None,
     )
 
 

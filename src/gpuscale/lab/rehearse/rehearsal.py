@@ -169,6 +169,11 @@ class Rehearsal:
                 "a rehearsal does not change them; remove the field"
             )
         check_no_groups(self._setup, "rehearse")
+        if self._setup.pod_groups or any(each.job.gang for each in self._setup.jobs):
+            raise UsageError(
+                f"{self._setup.name}: rehearse: found PodGroups, expected none: a cluster has them only with "
+                "the feature gate GenericWorkload; gpuscale simulate places them"
+            )
         check_speed(self._setup, self._clock.speed)
         async with KubeClient(self._target.cluster) as client:
             check_named(self._target, client.server)

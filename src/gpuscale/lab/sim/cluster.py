@@ -45,6 +45,8 @@ class Cluster:
         """What makes pods, to its place among those and the key of its Deployment or Job."""
         self.worker_sets: dict[str, dict[int, int]] = {}
         """LeaderWorkerSet key to the groups with workers, and when the leader was made that these serve."""
+        self.gangs: dict[str, int] = {}
+        """PodGroup key to its minCount, of those whose pods get nodes at once or not at all."""
         self.completed_jobs: set[str] = set()
         self.starting_gpu_ms = 0
         """For how long GPUs were held by pods that had not become ready, of those that did."""

@@ -327,6 +327,11 @@ class Site:
         self.cluster.services = {item.metadata.key: item for item in setup.services}
         made = (made_hpa(each) for each in setup.scaled_objects if not each.is_paused)
         self.cluster.hpas = {item.metadata.key: item for item in (*setup.hpas, *made)}
+        self.cluster.gangs = {
+            each.metadata.key: each.min_count
+            for each in setup.pod_groups
+            if each.min_count is not None
+        }
         for deployment in setup.deployments:
             owner = owner_of_replicas(self.cluster, deployment)
             key = deployment.metadata.key
@@ -371,6 +376,8 @@ class Site:
             self._lifecycles[owner] = setup.lifecycle
             self.gpus.work[owner] = PodWork(setup.memory_mib, None, setup.utilization_ratio)
             self.cluster.jobs[meta.key] = setup.job
+            if setup.job.gang is not None:
+                self.cluster.gangs[meta.key] = setup.job.gang
             self.cluster.control(("Job", meta.namespace, meta.name), meta.key)
             self.control_plane.submit(setup)
 

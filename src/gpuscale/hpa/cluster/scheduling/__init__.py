@@ -13,6 +13,7 @@ if TYPE_CHECKING:
         node_state,
         untolerated,
     )
+    from gpuscale.hpa.cluster.scheduling.gangs import TOO_FEW_PODS, place_gang
     from gpuscale.hpa.cluster.scheduling.placing import Placer, demands
     from gpuscale.hpa.cluster.scheduling.preempting import find_victims
     from gpuscale.hpa.cluster.scheduling.resources import device_requests, gpu_count
@@ -27,6 +28,7 @@ else:
 __all__ = [
     "BLOCKING_EFFECTS",
     "DEFAULT_WEIGHTS",
+    "TOO_FEW_PODS",
     "NodeState",
     "Placer",
     "SchedulerSettings",
@@ -38,5 +40,6 @@ __all__ = [
     "gpu_count",
     "misfits",
     "node_state",
+    "place_gang",
     "untolerated",
 ]

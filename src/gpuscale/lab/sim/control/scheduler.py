@@ -5,16 +5,23 @@ doubling to 10 s, costs no time here: since 1.33 it takes pods out of it as soon
 (SchedulerPopFromBackoffQ; pkg/scheduler/backend/queue/active_queue.go), and an attempt takes no virtual time.
 """
 
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 
 from gpuscale.base.objects.disruption_budgets import PodDisruptionBudget
 from gpuscale.base.objects.pods import Pod
 from gpuscale.base.objects.selectors import Selector, selector_of_labels
 from gpuscale.base.objects.workloads import LWS_WORKER
-from gpuscale.hpa.cluster.scheduling import Placer, SchedulerSettings, find_victims
+from gpuscale.hpa.cluster.scheduling import (
+    TOO_FEW_PODS,
+    Placer,
+    SchedulerSettings,
+    find_victims,
+    place_gang,
+)
 from gpuscale.lab.sim.cluster import Cluster
 from gpuscale.lab.sim.control.groups import workers_selector
-from gpuscale.lab.sim.pod_index import owner_of
+from gpuscale.lab.sim.pod_index import FINISHED, owner_of
 
 
 class Scheduler:
@@ -39,6 +46,8 @@ class Scheduler:
         self._budgets = budgets
         self._placer = Placer((), settings, self._selector_of)
         self._reasons: dict[str, str] = {}
+        self._said: dict[str, str] = {}
+        """PodGroup key to why it waits, as it was last reported."""
         self._nominated: dict[str, str] = {}
         """Pods that wait for others to end, to the node on which they do."""
         self.found_none = False
@@ -60,31 +69,92 @@ class Scheduler:
             (pod for pod in cluster.unscheduled() if not pod.spec.scheduling_gates),
             key=lambda pod: (-pod.spec.priority, pod.metadata.creation_ms),
         )
+        gangs: dict[str, list[Pod]] = {}
+        for pod in waiting if cluster.gangs else ():
+            if gang := self._gang_of(pod):
+                gangs.setdefault(gang, []).append(pod)
+        placed = Counter(
+            gang
+            for pod in (cluster.pods.values() if gangs else ())
+            if pod.spec.node_name
+            and pod.status.phase not in FINISHED
+            and (gang := self._gang_of(pod))
+        )
         for pod in waiting:
-            key = pod.metadata.key
-            about, namespace = f"Pod/{pod.metadata.name}", pod.metadata.namespace
+            if gangs and (gang := self._gang_of(pod)):
+                # The first of its pods brings the whole gang to its turn.
+                if pod is gangs[gang][0]:
+                    bound += self._place_gang(gang, gangs[gang], placed[gang], now_ms)
+                continue
             placement = self._placer.place(pod)
             if placement.node is not None:
-                cluster.bind(key, placement.node)
-                self._reasons.pop(key, None)
-                self._nominated.pop(key, None)
-                message = f"Successfully assigned {key} to {placement.node}"
-                cluster.event(now_ms, "Scheduled", about, message, namespace=namespace)
-                bound.append(key)
+                self._bind(pod, placement.node, now_ms)
+                bound.append(pod.metadata.key)
                 continue
-            if self._reasons.get(key) != placement.message:
-                self.found_none |= key not in self._reasons
-                self._reasons[key] = placement.message
-                cluster.event(
+            self._refuse(pod, placement.message, now_ms)
+            self._preempt(pod, now_ms)
+        return tuple(bound)
+
+    def _gang_of(self, pod: Pod) -> str:
+        """Return the key of the PodGroup that a pod gets a node with; empty without one."""
+        key = f"{pod.metadata.namespace}/{pod.spec.scheduling_group}"
+        return key if key in self._cluster.gangs else ""
+
+    def _place_gang(self, gang: str, pods: Sequence[Pod], there: int, now_ms: int) -> list[str]:
+        """Bind enough pods of a gang, or none; return the keys of those that were bound."""
+        least = self._cluster.gangs[gang]
+        if len(pods) + there < least:
+            self._tell_gang(gang, TOO_FEW_PODS, now_ms)
+            return []
+        found = place_gang(self._placer, pods, least, there)
+        for pod in pods:
+            key = pod.metadata.key
+            if key in found.nodes:
+                self._bind(pod, found.nodes[key], now_ms)
+            else:
+                self._refuse(pod, found.messages[key], now_ms)
+        part = f"group of which a part fits: {found.fitting} of {len(pods)} pods; "
+        said = f"{part if found.fitting else ''}{found.message}"
+        self._tell_gang(gang, said if found.message else "", now_ms)
+        return list(found.nodes)
+
+    def _tell_gang(self, gang: str, said: str, now_ms: int) -> None:
+        """Report why a gang waits, once for each reason."""
+        if self._said.get(gang, "") != said:
+            self._said[gang] = said
+            namespace, _, name = gang.partition("/")
+            if said:
+                self._cluster.event(
                     now_ms,
-                    "FailedScheduling",
-                    about,
-                    placement.message,
+                    "Unschedulable",
+                    f"PodGroup/{name}",
+                    said,
                     namespace=namespace,
                     type_="Warning",
                 )
-            self._preempt(pod, now_ms)
-        return tuple(bound)
+
+    def _bind(self, pod: Pod, node: str, now_ms: int) -> None:
+        key, about = pod.metadata.key, f"Pod/{pod.metadata.name}"
+        self._cluster.bind(key, node)
+        self._reasons.pop(key, None)
+        self._nominated.pop(key, None)
+        message = f"Successfully assigned {key} to {node}"
+        namespace = pod.metadata.namespace
+        self._cluster.event(now_ms, "Scheduled", about, message, namespace=namespace)
+
+    def _refuse(self, pod: Pod, message: str, now_ms: int) -> None:
+        key = pod.metadata.key
+        if self._reasons.get(key) != message:
+            self.found_none |= key not in self._reasons
+            self._reasons[key] = message
+            self._cluster.event(
+                now_ms,
+                "FailedScheduling",
+                f"Pod/{pod.metadata.name}",
+                message,
+                namespace=pod.metadata.namespace,
+                type_="Warning",
+            )
 
     def _preempt(self, pod: Pod, now_ms: int) -> None:
         """End pods of lower priorities where that lets this one in, and keep their place for it."""

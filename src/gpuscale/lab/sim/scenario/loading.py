@@ -11,9 +11,11 @@ from typing import Any, TypeVar
 from gpuscale.base.documents.documents import Document, Path, load_documents
 from gpuscale.base.errors import ConfigError
 from gpuscale.base.objects.disruption_budgets import PodDisruptionBudget
+from gpuscale.base.objects.fields import Fields
 from gpuscale.base.objects.hpa import HorizontalPodAutoscaler
 from gpuscale.base.objects.manifests import KubernetesObject, read_manifests
 from gpuscale.base.objects.meta import ObjectMeta
+from gpuscale.base.objects.pod_groups import PodGroup
 from gpuscale.base.objects.scaled_object import ScaledObject
 from gpuscale.base.objects.workloads import (
     LWS_PREFIX,
@@ -125,6 +127,18 @@ def _scheduler(given: spec.SchedulerSpec) -> SchedulerSettings:
     )
 
 
+_NOT_OF_GANGS = frozenset(
+    {
+        "schedulingConstraints",
+        "resourceClaims",
+        "disruptionMode",
+        "parentCompositePodGroupName",
+        "preemptionPolicy",
+    }
+)
+"""Fields of PodGroups, and of Jobs' `scheduling`, that change where pods go or who ends."""
+
+
 class _Resolver:
     """Resolves a scenario's references, and collects faults."""
 
@@ -228,6 +242,7 @@ class _Resolver:
             triggers=triggers or (),
             hpa_changes=hpa_changes,
             scheduler=_scheduler(run.scheduler),
+            pod_groups=tuple(o for o in objects if isinstance(o, PodGroup)),
         )
 
     def _policy(
@@ -269,7 +284,13 @@ class _Resolver:
     def _check_groups(
         self, item: KubernetesObject, document: Document, before: Sequence[KubernetesObject]
     ) -> None:
-        """Note what of a LeaderWorkerSet is not simulated."""
+        """Note what of groups is not simulated."""
+        if isinstance(item, PodGroup | Job):
+            spec = Fields(document, document.data).child("spec")
+            scheduling = spec if isinstance(item, PodGroup) else spec.child("scheduling")
+            for name in _NOT_OF_GANGS & scheduling.data.keys():
+                scheduling.note((name,), "none: it is not simulated", found="one")
+            self._references.problems += spec.problems
         if not isinstance(item, Deployment):
             return
         key = item.metadata.key

@@ -7,6 +7,7 @@ from gpuscale.base.errors import UsageError
 from gpuscale.base.loads import Load
 from gpuscale.base.objects.disruption_budgets import PodDisruptionBudget
 from gpuscale.base.objects.hpa import HorizontalPodAutoscaler
+from gpuscale.base.objects.pod_groups import PodGroup
 from gpuscale.base.objects.pods import Lifecycle
 from gpuscale.base.objects.scaled_object import ScaledObject
 from gpuscale.base.objects.workloads import Deployment, Job, LeaderWorkerSet, Service
@@ -115,6 +116,8 @@ class Setup:
     hpa_changes: tuple[HpaChange, ...] = ()
     """Oldest first."""
     scheduler: SchedulerSettings = SchedulerSettings()  # noqa: RUF009 - frozen
+    pod_groups: tuple[PodGroup, ...] = ()
+    """Of the manifests; those of Jobs come with these."""
 
 
 def check_no_groups(setup: Setup, by: str) -> None:

@@ -240,6 +240,10 @@ def _copies(job: Job, workload: spec.JobWorkload) -> list[JobSetup]:
     for number in range(run.copies):
         name = job.metadata.name if run.copies == 1 else f"{job.metadata.name}-{number + 1}"
         copy = replace(job, metadata=replace(job.metadata, name=name))
+        if job.gang is not None:
+            # The Job controller makes a PodGroup for each Job.
+            grouped = replace(job.template.spec, scheduling_group=name)
+            copy = replace(copy, template=replace(job.template, spec=grouped))
         at_ms = run.at + number * run.every
         copies.append(
             JobSetup(

@@ -4,6 +4,8 @@
 // Each pod goes through the filters and scores of the framework that the configuration makes, and then takes
 // its room on the first of the best nodes, in the order of the case. Where none fits, the evaluator of
 // DefaultPreemption looks for victims; they go, and the pod takes their place.
+//
+// With the argument gangs, cases have PodGroups and go to the whole scheduler (gangs.go).
 package main
 
 import (
@@ -75,13 +77,18 @@ func main() {
 	for {
 		line, err := lines.ReadBytes('\n')
 		if len(line) > 1 {
-			found := answer{}
-			if pods, failed := answered(line); failed != nil {
-				found.Broken = failed.Error()
+			var text []byte
+			if len(os.Args) > 1 && os.Args[1] == "gangs" {
+				text, _ = json.Marshal(gangsAnswered(line))
 			} else {
-				found.Pods = pods
+				found := answer{}
+				if pods, failed := answered(line); failed != nil {
+					found.Broken = failed.Error()
+				} else {
+					found.Pods = pods
+				}
+				text, _ = json.Marshal(found)
 			}
-			text, _ := json.Marshal(found)
 			out.Write(append(text, '\n'))
 			out.Flush()
 		}
