@@ -59,6 +59,13 @@ spec: {endpoints: [{port: metrics, honorLabels: true}]}
 """
 
 
+PATCH = """\
+apiVersion: autoscaling/v2
+kind: HorizontalPodAutoscaler
+metadata: {name: web}
+"""
+
+
 def hpa(metric, version="v2", name="web", namespace="default", more=""):
     lines = [
         f"apiVersion: autoscaling/{version}",
@@ -208,6 +215,14 @@ CASES = {
             "rules.yaml": NAMED,
         },
         {"hpa.yaml": hpa(pods()), "rules.yaml": NAMED},
+    ),
+    "not-whole/placeholder": (
+        {"hpa.yaml": hpa(pods(), name="'${APP}'", more="minReplicas: '${LEAST}'")},
+        {"hpa.yaml": hpa(pods())},
+    ),
+    "not-whole/patch": (
+        {"patch-hpa.yaml": PATCH + "spec: {maxReplicas: 4}\n"},
+        {"patch-hpa.yaml": hpa(pods())},
     ),
     "not-read": (
         {"values.yaml": "prometheus: {url: 'http://p'}\n" + CHART},

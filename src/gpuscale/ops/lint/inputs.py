@@ -21,7 +21,7 @@ from gpuscale.hpa.terms import KubernetesVersion
 from gpuscale.ops.lint.findings import LintFinding, PassedOver, Place
 from gpuscale.ops.lint.node_inputs import NodeInputs, is_autoscaler_chart, sharing_of
 from gpuscale.ops.lint.parts import whole_document
-from gpuscale.ops.lint.problems import REFUSED_MANIFEST, UNKNOWN_FIELD, refused
+from gpuscale.ops.lint.problems import UNKNOWN_FIELD, refused_object
 from gpuscale.ops.lint.rule_inputs import PlacedRule, RuleReading, is_rules, read_preset, read_rules
 from gpuscale.ops.lint.serving import RuleIndex
 from gpuscale.triggers import Trigger, is_trigger_file, read_triggers
@@ -265,8 +265,7 @@ def _read_object(inputs: Inputs, document: Document) -> None:
     try:
         found = read_manifest(document)
     except ConfigError as error:
-        who = "the API server would refuse the object"
-        inputs.findings += [refused(REFUSED_MANIFEST, each, who) for each in error.problems]
+        inputs.findings += refused_object(document, error.problems)
         inputs.refused[str(kind)] += 1
         return
     if isinstance(found, ScaledObject):

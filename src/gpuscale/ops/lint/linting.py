@@ -7,6 +7,7 @@ from gpuscale.hpa.terms import KubernetesVersion
 from gpuscale.ops.lint.checks import JUDGES
 from gpuscale.ops.lint.findings import LintFinding, LintReport
 from gpuscale.ops.lint.inputs import FileJudge, read_inputs
+from gpuscale.ops.lint.problems import without_placeholders
 
 
 def lint(
@@ -30,7 +31,7 @@ def lint(
         ConfigError: a file is neither, or no YAML; with every such fault.
     """
     inputs = read_inputs(texts, objects, kubernetes, instance_types)
-    found = [each for judge in judges for each in judge.judge(inputs)]
+    found = [without_placeholders(each) for judge in judges for each in judge.judge(inputs)]
     return LintReport(
         findings=in_order(found, [source for source, _ in texts]),
         passed_over=tuple(inputs.passed_over),

@@ -1,5 +1,8 @@
 """Parse errors as findings, and findings as errors."""
 
+from collections.abc import Iterator, Sequence
+
+from gpuscale.base.documents.documents import Document, dotted
 from gpuscale.base.errors import Problem
 from gpuscale.base.findings import Check, Checks, Severity
 from gpuscale.ops.lint.findings import LintFinding, LintReport, Place
@@ -16,6 +19,12 @@ REFUSED_MANIFEST = FILE_CHECKS.add(
     Severity.ERROR,
     "A manifest that the API server would refuse.",
     "Correct it; the API server refuses it.",
+)
+NOT_WHOLE = FILE_CHECKS.add(
+    "not-whole",
+    Severity.NOTE,
+    "An object with placeholders such as `${NAME}`, or a patch: what is applied is made of it.",
+    "Lint what is made of it, such as `kustomize build | gpuscale lint -`.",
 )
 UNKNOWN_FIELD = FILE_CHECKS.add(
     "unknown-field",
@@ -91,6 +100,30 @@ def refused(check: Check, problem: Problem, who: str) -> LintFinding:
     what = sentence(found if problem.found else problem.expected)
     fix = sentence(problem.fix) if problem.fix else f"Correct it; {who}."
     return check.found(place_of(problem), what, "", fix)
+
+
+def refused_object(document: Document, problems: Sequence[Problem]) -> Iterator[LintFinding]:
+    """Yield the findings about an object that can't be parsed as it stands in its file."""
+    given = {dotted(path) for path in document.lines}
+    missing = [each.field for each in problems if each.field not in given]
+    # The file's name is all that tells a patch of kustomize from an object that lacks a field.
+    is_patch = bool(missing) and "patch" in document.source.rpartition("/")[2].lower()
+    if is_patch:
+        yield NOT_WHOLE.found(
+            Place(document.source, document.line(), None),
+            f"A patch: it has no {missing[0]}, which the object that it is for may have.",
+        )
+    for each in problems:
+        if not is_patch or each.field in given:
+            yield refused(REFUSED_MANIFEST, each, "the API server would refuse the object")
+
+
+def without_placeholders(finding: LintFinding) -> LintFinding:
+    """Return a finding, or where it is an error about a placeholder a note instead."""
+    if finding.check.severity is not Severity.ERROR or "${" not in finding.what:
+        return finding
+    what = "A placeholder, which something fills in before this is applied."
+    return NOT_WHOLE.found(finding.where, what)
 
 
 def place_of(problem: Problem) -> Place:
