@@ -84,6 +84,14 @@ _BY_FORM: tuple[tuple[str, GpuKind | None], ...] = (
     # Plug-ins may rename resources: `nvidia.com/gpu-a100`, `nvidia.com/vgpu`.
     (r"(nvidia|amd)\.com/.*gpu.*|.+/(.*\W)?[vp]?gpus?([\W_].*)?", GpuKind.WHOLE),
 )
+_NAMES = "|".join(
+    [
+        *map(re.escape, _EXACT),
+        *(form for form, kind in _BY_FORM if kind not in (None, GpuKind.SHARE)),
+    ]
+)
+GPU_PATTERN = rf"({_NAMES})(\.shared)?"
+"""A regular expression, RE2's too, for the names that `gpu_kind` knows."""
 _IMPLICIT_CLASS = "deviceclass.resource.kubernetes.io/"
 _FRACTION_KEYS = ("gpu-fraction", "gpu-memory", "runai-gpu-group", "runai/gpu-fraction")
 

@@ -17,6 +17,15 @@ if TYPE_CHECKING:
     from gpuscale.ops.lint import LintReport
 
 
+def _print_policies(*, wanted: bool) -> None:
+    if wanted:
+        from gpuscale.base.documents.documents import dump_documents
+        from gpuscale.ops.lint import admission_policies
+
+        print(dump_documents(admission_policies()), end="")
+        raise typer.Exit
+
+
 def lint(
     files: Annotated[
         list[str],
@@ -61,6 +70,15 @@ def lint(
             help="Pass over files that are neither rules nor manifests; there may be nothing to check.",
         ),
     ] = False,
+    print_policies: Annotated[
+        bool,
+        typer.Option(
+            "--print-policies",
+            callback=lambda value: _print_policies(wanted=value),
+            is_eager=True,
+            help="Print admission policies for what an API server can refuse itself; reads no file.",
+        ),
+    ] = False,
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="List the objects that have nothing to check.")
     ] = False,
@@ -79,6 +97,8 @@ def lint(
     Example:  gpuscale lint hpa.yaml --kubernetes-version 1.37
 
     Example:  gpuscale lint nodepool.yaml deployment.yaml hpa.yaml
+
+    Example:  gpuscale lint --print-policies | kubectl apply -f -
 
     Example:  gpuscale lint -o sarif --baseline known.yaml rules.yaml hpa.yaml > lint.sarif
     """

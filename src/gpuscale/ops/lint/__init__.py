@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from gpuscale.base.doors import door
 
 if TYPE_CHECKING:
+    from gpuscale.ops.lint.admission import admission_policies
     from gpuscale.ops.lint.baseline import baseline_text, without_known
     from gpuscale.ops.lint.findings import LintReport
     from gpuscale.ops.lint.ignores import without_ignored
@@ -24,6 +25,7 @@ __all__ = [
     "REFUSED_VALUES",
     "FileJudge",
     "LintReport",
+    "admission_policies",
     "baseline_text",
     "is_block",
     "lint",
