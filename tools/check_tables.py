@@ -15,10 +15,10 @@ from gpuscale.ops.lint.checks import CHECKS as LINT_CHECKS
 DOCS = Path(__file__).parents[1] / "docs"
 _TABLE = re.compile(r"^\| id \|.*\n(?:\|.*\n)+", re.MULTILINE)
 _FROM_LINT = (
-    "`lint/ID`",
+    "any of lint's",
     AUTOSCALER,
     "error or warning",
-    "A check of [`gpuscale lint`](lint.md), over the live HPAs and rules.",
+    "Another check of [`gpuscale lint`](lint.md#checks), over the live autoscalers and rules.",
     "As there.",
 )
 

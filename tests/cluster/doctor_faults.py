@@ -107,7 +107,7 @@ FAULTS = (
         "unit",
         """workload web; patch hpa/web '{"spec":{"metrics":[{"type":"Pods","pods":{"metric":{"name":
         "DCGM_FI_DEV_GPU_UTIL"},"target":{"type":"AverageValue","averageValue":"600m"}}}]}}'""",
-        "lint/wrong-unit",
+        "wrong-unit",
         "600m",
         "60",
         """patch hpa/web '{"spec":{"metrics":[{"type":"Pods","pods":{"metric":{"name":

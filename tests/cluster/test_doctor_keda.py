@@ -131,7 +131,7 @@ def test_an_hpa_beside_a_scaled_object_and_a_metrics_server_that_is_down(
         lambda: "keda-hpa-both" in plane.kubectl("get", "hpa", "-o", "name"), "KEDA's HPA", 60
     )
     plane.kubectl("autoscale", "deployment", "both", "--max=3", "--cpu-percent=50", "--name=both")
-    await_finding(plane, "both", "hpa-beside-scaledobject", "kubectl delete hpa -n default both")
+    await_finding(plane, "both", "two-hpas", "kubectl delete hpa -n default both")
     plane.kubectl("delete", "hpa", "both")
     wait_until(
         lambda: not {"keda-hpa-blind", "scaled-not-ready"} & diagnosed(plane, "both").keys(),

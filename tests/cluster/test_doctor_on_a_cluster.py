@@ -343,11 +343,11 @@ def small_quota(cluster):
 
 TROUBLES = [
     (unknown_metric, "no-value", "rule: ", "kubectl get --raw"),
-    (unknown_metric, "lint/unknown-metric", "", ""),
-    (unreachable_target, "lint/unreachable-target", "averageValue", "Choose a target below"),
+    (unknown_metric, "unknown-metric", "", ""),
+    (unreachable_target, "unreachable-target", "averageValue", "Choose a target below"),
     (one_replica, "min-is-max", "maxReplicas: 1", "kubectl patch hpa -n default web-gpu"),
     (hpa_of_nothing, "no-scale-target", "404", "scaleTargetRef"),
-    (hpa_written_for_old_clusters, "old-api-version", "autoscaling/v1", "autoscaling/v2"),
+    (hpa_written_for_old_clusters, "removed-api-version", "autoscaling/v1", "autoscaling/v2"),
     (external_metric, "no-metrics-api", "hpa/default/batch", "metricsApi.external"),
     (taint_without_toleration, "taint-not-tolerated", "1 GPU node", '"key": "sku"'),
     (hpa_controller_without_rights, "hpa-not-allowed", "", "kubectl create clusterrolebinding"),

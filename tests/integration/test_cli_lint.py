@@ -172,7 +172,10 @@ def test_what_render_writes(folder) -> None:
     assert re.fullmatch(r"\d+ objects have nothing to check: \d+ \w+, .*", passed)
     assert summary == "0 errors, 0 warnings, 0 notes; 9 rules and 1 HPA in 1 file"
     listed = run("--verbose", "-", cwd=folder, stdin=text).stdout.splitlines()
-    assert len(listed) == int(passed.split()[0]) + 2
+    assert len(listed) == int(passed.split()[0]) + 2 + 3
+    assert listed[-5] == (
+        "not looked at: HPA default/web-gpu: Deployment web, with its replicas, requests and labels"
+    )
 
 
 SCENARIO = """\
@@ -255,7 +258,7 @@ def test_notes_fail_where_one_wants_to_be_strict(folder) -> None:
 def test_a_shipped_scenario(folder) -> None:
     where = Path(gpuscale.__file__).parent / "lab" / "sim" / "scenarios" / "ack-bert"
     names = [str(where / f"{name}.yaml") for name in ("rules", "deployment", "hpa")]
-    assert ids(folder, *names) == ["ignored-target-type"]
+    assert ids(folder, *names) == ["replicas-owned", "ignored-target-type"]
 
 
 def seed(name):
@@ -287,8 +290,10 @@ def test_the_guide_of_alibaba_cloud(tmp_path: Path) -> None:
     workload, *_ = documents(text, "apiVersion: apps/v1")
     for name, content in (("rules", rules[0]), ("new", new), ("old", old), ("web", workload)):
         (tmp_path / f"{name}.yaml").write_text(content)
-    assert ids(tmp_path, "rules.yaml", "web.yaml", "new.yaml") == ["ignored-target-type"]
-    assert ids(tmp_path, "rules.yaml", "web.yaml", "old.yaml") == ["removed-api-version"]
+    found = ids(tmp_path, "rules.yaml", "web.yaml", "new.yaml")
+    assert found == ["replicas-owned", "ignored-target-type"]
+    found = ids(tmp_path, "rules.yaml", "web.yaml", "old.yaml")
+    assert found == ["replicas-owned", "removed-api-version"]
 
 
 def test_the_guide_for_eks(tmp_path: Path) -> None:

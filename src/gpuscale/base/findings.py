@@ -1,7 +1,7 @@
 """The types of checks and findings of `gpuscale lint` and `gpuscale doctor`."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Generic, TypeVar
 
@@ -66,7 +66,11 @@ class Check:
     fix: str
     """What to do in general; a finding may know better."""
     hop: str = ""
-    """The part of the chain that a check of the doctor is about."""
+    """The part of the chain that it is about, where the doctor of a cluster has it too."""
+
+    def at(self, severity: Severity) -> "Check":
+        """Return the check for a finding of which more or less is known than of others."""
+        return replace(self, severity=severity)
 
     def found(
         self, where: Where, what: str, evidence: str = "", fix: Fix | str | None = None
@@ -150,7 +154,7 @@ class Checks:
     """One judge's checks, in the order of the docs.
 
     Args:
-        hop: the part of the chain that they are about, for checks of the doctor.
+        hop: the part of the chain that they are about, for checks that the doctor has.
         including: checks of modules that the judge calls.
     """
 

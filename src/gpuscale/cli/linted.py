@@ -17,6 +17,7 @@ from gpuscale.hpa.terms import KubernetesVersion
 from gpuscale.ops.lint import (
     REFUSED_SCENARIO,
     REFUSED_VALUES,
+    Cluster,
     FileJudge,
     LintReport,
     is_block,
@@ -62,6 +63,7 @@ def linted(
     names: Sequence[str],
     kubernetes: KubernetesVersion | None = None,
     instance_types: str | None = None,
+    cluster: Cluster | None = None,
     *,
     skips_unknown: bool = False,
 ) -> Linted:
@@ -75,6 +77,7 @@ def linted(
         kubernetes: release of the cluster that they are for; None where nobody said.
         instance_types: name of a file of instance types, which go before the built-in ones.
         skips_unknown: whether files that lint can't read are passed over, all of them if need be.
+        cluster: what is there already, over which the files are laid; None where nobody looked.
 
     Raises:
         ConfigError: with every file that can't be read, or in which there is nothing to look at.
@@ -91,15 +94,17 @@ def linted(
         raise ConfigError(*problems)
     judges = with_plugins(JUDGES, FileJudge)
     skipped: tuple[Problem, ...] = ()
+    if cluster is not None and kubernetes is None:
+        kubernetes = cluster.kubernetes
     try:
-        report, read = _of_texts(texts, judges, kubernetes, more)
+        report, read = _of_texts(texts, judges, kubernetes, more, cluster)
     except ConfigError as error:
         skipped, unknown = error.problems, {each.source for each in error.problems}
         known = [each for each in texts if each[0] not in unknown]
         if not skips_unknown or len(known) == len(texts):
             raise
-        report, read = _of_texts(known, judges, kubernetes, more)
-    if not (report.has_checked or skips_unknown):
+        report, read = _of_texts(known, judges, kubernetes, more, cluster)
+    if names and not (report.has_checked or skips_unknown):
         objects = len(report.passed_over)
         found = "no rule, HPA, ScaledObject, Values or Scenario"
         if objects:
@@ -116,6 +121,7 @@ def _of_texts(
     judges: Sequence[FileJudge],
     kubernetes: KubernetesVersion | None,
     instance_types: tuple[str, str] | None,
+    cluster: Cluster | None,
 ) -> tuple[LintReport, Mapping[str, str]]:
     """Return what lint finds in texts of all kinds, and all that it read."""
     types = None if instance_types is None else parse_instance_types(*instance_types)
@@ -124,9 +130,20 @@ def _of_texts(
     values = [each for each in texts if kinds[each[0]] == "Values"]
     scenarios = [each for each in texts if kinds[each[0]] == "Scenario"]
     alone = len(values) == 1
-    reports = [_of_values(each, plain if alone else (), judges, kubernetes) for each in values]
-    if plain and not alone:
-        reports.append(lint(plain, judges=judges, kubernetes=kubernetes, instance_types=types))
+    reports = [
+        _of_values(each, plain if alone else (), judges, kubernetes, cluster if alone else None)
+        for each in values
+    ]
+    if not alone and (plain or cluster is not None):
+        reports.append(
+            lint(
+                plain,
+                judges=judges,
+                kubernetes=kubernetes,
+                instance_types=types,
+                cluster=cluster,
+            )
+        )
     read = dict(texts)
     for each in scenarios:
         report, named = _of_scenario(each, judges, kubernetes, instance_types)
@@ -173,6 +190,7 @@ def _of_values(
     beside: Sequence[Text],
     judges: Sequence[FileJudge],
     kubernetes: KubernetesVersion | None,
+    cluster: Cluster | None,
 ) -> LintReport:
     from gpuscale.ops.install import lint_values, parse_values
 
@@ -181,11 +199,13 @@ def _of_values(
         values = with_job_files(parse_values(text, name), name)
     except ConfigError as error:
         refusals = [refused(REFUSED_VALUES, each, "render refuses it") for each in error.problems]
-        alone = lint(beside, judges=judges, kubernetes=kubernetes) if beside else _EMPTY
+        alone = _EMPTY
+        if beside or cluster is not None:
+            alone = lint(beside, judges=judges, kubernetes=kubernetes, cluster=cluster)
         return together(
             [replace(_EMPTY, findings=tuple(refusals), values=1, files=1), alone], [name]
         )
-    return lint_values(values, text, name, beside, judges, kubernetes)
+    return lint_values(values, text, name, beside, judges, kubernetes, cluster)
 
 
 # Scenarios

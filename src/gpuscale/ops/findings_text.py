@@ -45,12 +45,15 @@ def _document(
 # Files
 
 
-def lint_lines(report: LintReport, *, lists_all: bool = False) -> Iterator[str]:
+def lint_lines(
+    report: LintReport, *, lists_all: bool = False, lists_unseen: bool = False
+) -> Iterator[str]:
     """Return lint's report as lines of text.
 
     Args:
         report: what was found.
         lists_all: whether each object is named that there is nothing to check in.
+        lists_unseen: whether it is said what was not looked at for want of an object.
     """
     for finding in report.findings:
         head = f"{finding.where}: {_name(finding)} {finding.where.field or ''}".rstrip()
@@ -59,6 +62,8 @@ def lint_lines(report: LintReport, *, lists_all: bool = False) -> Iterator[str]:
         yield ""
     if lists_all:
         yield from (f"{each.place}: nothing to check: {each.kind}" for each in report.passed_over)
+    if lists_unseen:
+        yield from _unseen_lines(report.unseen)
     if report.passed_over:
         yield _passed_over(report)
     yield _lint_summary(report)
@@ -96,6 +101,7 @@ def lint_document(report: LintReport) -> dict[str, object]:
     """Return lint's report as JSON-shaped data."""
     return {
         "findings": [_document(each, _place(each.where), {}) for each in report.findings],
+        "notLookedAt": [_unseen_document(each) for each in report.unseen],
         "passedOver": [{**_place(each.place), "kind": each.kind} for each in report.passed_over],
         "files": report.files,
         "rules": report.rules,
@@ -125,14 +131,7 @@ def chain_lines(report: ChainReport) -> Iterator[str]:
         yield f"{hop}: {_hop_summary(findings, unseen)}"
         for finding in findings:
             yield from (f"  {line}" for line in _chain_finding(finding))
-        for each in unseen[:_MOST_NAMED]:
-            yield f"  not looked at: {each.about}"
-            yield f"    | {each.why}"
-            yield f"    -> {each.fix.say}"
-            if each.fix.command:
-                yield f"       {each.fix.command}"
-        if len(unseen) > _MOST_NAMED:
-            yield f"  not looked at: {len(unseen) - _MOST_NAMED} more"
+        yield from (f"  {line}" for line in _unseen_lines(unseen))
     yield ""
     seen = ", ".join(f"{what} {count}" for what, count in report.seen.items())
     blind = [hop for hop in report.hops if any(each.hop == hop for each in report.unseen)]
@@ -141,6 +140,27 @@ def chain_lines(report: ChainReport) -> Iterator[str]:
 
 
 _MOST_NAMED = 5
+
+
+def _unseen_lines(unseen: Sequence[Unseen]) -> Iterator[str]:
+    for each in unseen[:_MOST_NAMED]:
+        yield f"not looked at: {each.about}"
+        yield f"  | {each.why}"
+        yield f"  -> {each.fix.say}"
+        if each.fix.command:
+            yield f"     {each.fix.command}"
+    if len(unseen) > _MOST_NAMED:
+        yield f"not looked at: {len(unseen) - _MOST_NAMED} more"
+
+
+def _unseen_document(unseen: Unseen) -> dict[str, object]:
+    return {
+        **({"hop": unseen.hop} if unseen.hop else {}),
+        "about": unseen.about,
+        "why": unseen.why,
+        "fix": unseen.fix.say,
+        "command": unseen.fix.command,
+    }
 
 
 def _chain_finding(finding: Finding[str]) -> Iterator[str]:
@@ -177,16 +197,7 @@ def chain_document(report: ChainReport) -> dict[str, object]:
     return {
         "healthy": report.is_healthy,
         "findings": [_chain_finding_document(each) for each in report.findings],
-        "notLookedAt": [
-            {
-                "hop": each.hop,
-                "about": each.about,
-                "why": each.why,
-                "fix": each.fix.say,
-                "command": each.fix.command,
-            }
-            for each in report.unseen
-        ],
+        "notLookedAt": [_unseen_document(each) for each in report.unseen],
         "seen": dict(report.seen),
     }
 

@@ -135,6 +135,18 @@ def is_of_gpu(name: str) -> bool:
     return found is not None and found.of_gpu
 
 
+def is_of_pods(name: str) -> bool:
+    """Return whether a series is of a workload's own GPUs or model server, and absent without pods."""
+    plain = name.removesuffix("_bucket").removesuffix("_sum").removesuffix("_count")
+    return is_of_gpu(name) or bool({name, plain} & _of_pods())
+
+
+@lru_cache(maxsize=1)
+def _of_pods() -> frozenset[str]:
+    own = (each for each in SIGNALS.values() if each.kind == "pods")
+    return frozenset(name for each in own for name in (*each.spellings, each.divisor) if name)
+
+
 def is_unknown_gpu_name(name: str) -> bool:
     """Return whether a name looks like a DCGM name that no exporter serves."""
     return name.startswith(_DCGM) and name not in _known() and name not in known_names()

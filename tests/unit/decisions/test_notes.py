@@ -105,6 +105,45 @@ def test_a_value_that_no_gpu_has_is_named_and_no_target_is_blamed(
     assert "16Gi" not in str(found(text))
 
 
+@pytest.mark.parametrize(
+    ("third", "says"),
+    [
+        # DCGM's and NVML's codes for "no value", under a name that nothing is known of.
+        (2**32 - 1, 'is 4294967295, a code of DCGM or NVML for "no value"'),
+        (0x7FFFFFF2, "is 2147483634, a code"),
+        # No code, and 20 * 10 000 is the most that another unit is looked for in.
+        (3_000_000, "is 3e+06, where other pods have 45 at most"),
+    ],
+)
+def test_one_pod_far_from_the_others_is_no_unit(third, says) -> None:
+    values = f"{{pod: p0, value: 40}}, {{pod: p1, value: 45}}, {{pod: p2, value: {third}}}"
+    pods = ", ".join(f'{{name: p{i}, ready: "True"}}' for i in range(3))
+    text = text_of(f"{{pods: [{values}]}}", spec=3, metrics=LOAD, pods=pods)
+    rules = {rule: effect for rule, effect, _ in found(text)}
+    assert rules["impossible value"].startswith(f"Pod p2: Pods load {says}")
+    assert "16Gi" not in str(found(text))
+
+
+@pytest.mark.parametrize(
+    ("metric", "values", "is_named"),
+    [
+        ("load", (300, 300, 300), True),
+        ("load", (300, 300, 301), False),
+        # As many requests by chance, and GPUs that are all busy.
+        ("load", (4, 4, 4), False),
+        ("DCGM_FI_DEV_GPU_UTIL", (100, 100, 100), False),
+        ("DCGM_FI_DEV_GPU_UTIL", (64, 64, 64), True),
+    ],
+)
+def test_one_number_of_all_pods_is_no_reason_for_more(metric, values, is_named) -> None:
+    pods = ", ".join(f'{{name: p{i}, ready: "True"}}' for i in range(3))
+    samples = ", ".join(f"{{pod: p{i}, value: {value}}}" for i, value in enumerate(values))
+    own = LOAD.replace("load", metric).replace("20", "2")
+    text = text_of(f"{{pods: [{samples}]}}", spec=3, metrics=own, pods=pods, high=4)
+    (remedy,) = (remedy for rule, _, remedy in found(text) if rule == "maxReplicas")
+    assert remedy.startswith("If it is one number" if is_named else "Raise spec.maxReplicas")
+
+
 def test_a_sum_over_the_gpus_of_a_pod_is_possible() -> None:
     pods = '{name: p0, ready: "True"}'
     text = text_of(

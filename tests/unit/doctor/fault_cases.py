@@ -355,7 +355,7 @@ FAULTS = {
     19: FaultCase(
         "vllm-project/vllm (memory is taken at start)",
         memory_taken_at_start(),
-        "lint/memory-at-start",
+        "memory-at-start",
         ("--gpu-memory-utilization", "vllm-waiting"),
     ),
     20: FaultCase(

@@ -23,7 +23,8 @@ def scaler_pod(name, **more):
 
 
 def trigger(kind="external-push", address="scaler.gpuscale:6000"):
-    return {"type": kind, "metadata": {"scalerAddress": address}}
+    asked = {"workload": "deployment/batch", "wakeQuery": "sum(queue)", "pollingInterval": "15s"}
+    return {"type": kind, "metadata": {"scalerAddress": address, **asked}}
 
 
 def scaled(name="batch", conditions=(), annotations=None, triggers=None, **spec):
@@ -127,7 +128,7 @@ KEDA_CASES = [
         ),
         "KEDA's metrics server",
     ),
-    ("hpa-beside-scaledobject", with_keda(scaled("web")), "kubectl delete hpa -n default web"),
+    ("two-hpas", with_keda(scaled("web")), "kubectl delete hpa -n default web"),
     (
         "zero-without-source",
         with_keda(scaled(triggers=[{"type": "cpu", "metadata": {}}])),

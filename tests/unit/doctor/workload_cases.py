@@ -28,7 +28,7 @@ from clusters import (
 )
 
 from gpuscale.base.objects.hpa import CrossVersionObjectReference as Reference
-from gpuscale.base.objects.hpa import MetricTarget, ObjectMetric, ResourceMetric, TargetType
+from gpuscale.base.objects.hpa import MetricTarget, ObjectMetric, TargetType
 from gpuscale.base.pki import make_ca, make_serving
 from gpuscale.ops.doctor.snapshot import AccountRight, AgentLook, PrometheusLook
 
@@ -157,10 +157,13 @@ def certificate(ends_in_days):
     ).certificate.decode()
 
 
-def resource_look(kind=TargetType.UTILIZATION):
-    found = look()
-    target = MetricTarget(kind, average_utilization=60)
-    metric = replace(found.metrics[0], spec=ResourceMetric("cpu", target), values=())
+def resource_look():
+    body = hpa_body()
+    target = {"type": "Utilization", "averageUtilization": 60}
+    metric = {"type": "Resource", "resource": {"name": "cpu", "target": target}}
+    body["spec"]["metrics"].append(metric)
+    found = look(body)
+    metric = replace(found.metrics[0], spec=found.hpa.metrics[1], values=())
     return (replace(found, metrics=(*found.metrics, metric)),)
 
 
@@ -178,9 +181,9 @@ def queue_body():
     return body
 
 
-def behaving(direction):
+def behaving(direction, **rules):
     body = hpa_body()
-    body["spec"]["behavior"] = {direction: {"selectPolicy": "Disabled"}}
+    body["spec"]["behavior"] = {direction: rules or {"selectPolicy": "Disabled"}}
     return (look(body),)
 
 
@@ -336,6 +339,11 @@ WORKLOAD_CASES = [
     ),
     ("scale-down-disabled", {"hpas": behaving("scaleDown")}, '"scaleDown"'),
     ("scale-up-disabled", {"hpas": behaving("scaleUp")}, '"scaleUp"'),
+    (
+        "slow-scale-up",
+        {"hpas": behaving("scaleUp", stabilizationWindowSeconds=3600)},
+        '"stabilizationWindowSeconds": 0',
+    ),
     ("described-object-absent", {"hpas": object_look()}, "Name a Service of namespace default"),
     (
         "pods-refused",

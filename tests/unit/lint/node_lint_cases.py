@@ -487,7 +487,7 @@ NODE_CASES = {
         ),
     ),
     # 500 replicas of one GPU over a NodePool of 8.
-    "maximum-above-pools": (
+    "pools-below-max": (
         files(
             p=node_pool([types("g6.xlarge"), SOLD], f"  limits: {{nvidia.com/gpu: 8}}\n{LATE}"),
             w=pods(),
@@ -500,7 +500,7 @@ NODE_CASES = {
         ),
     ),
     # A group of 4 nodes with a GPU each.
-    "maximum-above-pools/group": (
+    "pools-below-max/group": (
         files(g=groups(GROUP + LABELLED), w=pods(), h=hpa(5)),
         files(
             g=groups(GROUP + LABELLED),
@@ -509,7 +509,7 @@ NODE_CASES = {
             h=hpa(5),
         ),
     ),
-    "maximum-above-quota": (
+    "quota-below-max": (
         files(q=QUOTA, w=pods(), h=hpa(4)),
         files(q=QUOTA, w=pods(), h=hpa(3)),
     ),

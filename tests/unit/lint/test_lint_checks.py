@@ -10,6 +10,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 from node_lint_cases import NODE_CASES
+from scaled_cases import SCALED_CASES
 
 from gpuscale.base.errors import ConfigError
 from gpuscale.base.findings import Severity
@@ -877,15 +878,6 @@ CASES = {
         {"keda.yaml": keda("avg(queue_length)", metric_type="AverageValue")},
         {"keda.yaml": keda("sum(queue_length)", metric_type="AverageValue")},
     ),
-    "cannot-wake/resources": (
-        {
-            "keda.yaml": scaled(
-                "{type: cpu, metricType: Utilization, metadata: {value: '60'}}",
-                "maxReplicaCount: 4",
-            )
-        },
-        {"keda.yaml": scaled(OURS, "maxReplicaCount: 4")},
-    ),
     "fallback-to-zero": (
         {"keda.yaml": scaled(OURS, FALLBACK % 0)},
         {"keda.yaml": scaled(OURS, FALLBACK % 1)},
@@ -928,6 +920,7 @@ CASES = {
         },
     ),
     **NODE_CASES,
+    **SCALED_CASES,
 }
 OLD = {"tolerance-gate": parse_version("1.34")}
 """What release a case is for, where that matters."""
@@ -1217,6 +1210,14 @@ def test_the_report_for_programs() -> None:
                 "what": "No rule gives a custom metric 'gpu_utl'.",
                 "evidence": "The rules name gpu_util (rules.yaml:1).",
                 "fix": "Ask for gpu_util.",
+            }
+        ],
+        "notLookedAt": [
+            {
+                "about": "HPA default/web: Deployment web, with its replicas, requests and labels",
+                "why": "no file has it",
+                "fix": "Name the manifest of Deployment web too, or look at the cluster with --live.",
+                "command": "",
             }
         ],
         "passedOver": [],

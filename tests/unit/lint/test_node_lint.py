@@ -93,8 +93,8 @@ def test_a_replica_of_a_group_takes_the_gpus_of_all_its_pods(leader, most, gpus)
         "w": GROUP.replace("LEADER", leader),
         "h": scaled,
     }
-    assert f"take {gpus} GPUs" in found(**files)["maximum-above-pools"].what
-    assert "maximum-above-pools" not in found(
+    assert f"take {gpus} GPUs" in found(**files)["pools-below-max"].what
+    assert "pools-below-max" not in found(
         **{**files, "h": scaled.replace("maxReplicas: 2", "maxReplicas: 1")}
     )
 
@@ -105,8 +105,8 @@ def test_shared_gpus_say_nothing_about_sizes() -> None:
         "w": pods("{limits: {nvidia.com/gpu: 1}}"),
         "h": hpa(4),
     }
-    assert "maximum-above-pools" in found(**files)
-    assert "maximum-above-pools" not in found(**files, c=sharing())
+    assert "pools-below-max" in found(**files)
+    assert "pools-below-max" not in found(**files, c=sharing())
 
 
 def test_a_part_of_a_gpu_may_have_a_resource_by_a_node_overlay() -> None:

@@ -1,5 +1,6 @@
 """`gpuscale lint`: what of rules and autoscalers can't work."""
 
+import asyncio
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -8,13 +9,15 @@ import typer
 
 from gpuscale.base.errors import UsageError
 from gpuscale.base.findings import Severity
+from gpuscale.cli.options.cluster import PANEL, Context, Kubeconfig, cluster_settings, looking
 from gpuscale.cli.options.instance_types import InstanceTypes
 from gpuscale.cli.options.kubernetes import KubernetesVersionText, read_kubernetes_version
+from gpuscale.cli.progress import working
 from gpuscale.cli.texts import Output, ReportOutput, print_document, printable
 
 if TYPE_CHECKING:
     from gpuscale.cli.linted import Linted
-    from gpuscale.ops.lint import LintReport
+    from gpuscale.ops.lint import Cluster, LintReport
 
 
 def _print_policies(*, wanted: bool) -> None:
@@ -28,14 +31,24 @@ def _print_policies(*, wanted: bool) -> None:
 
 def lint(
     files: Annotated[
-        list[str],
+        list[str] | None,
         typer.Argument(
             metavar="FILE",
             help="Rule files, trigger files, manifests, values files and scenarios, in any order; "
             "- is standard input.",
         ),
-    ],
+    ] = None,
     *,
+    live: Annotated[
+        bool,
+        typer.Option(
+            "--live",
+            help="Look at what the cluster has too; files are laid over it, as if they were applied.",
+            rich_help_panel=PANEL,
+        ),
+    ] = False,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
     output: Annotated[
         ReportOutput,
         typer.Option(
@@ -89,14 +102,18 @@ def lint(
     what GPU nodes come from: NodePools, node groups of eksctl, queues of Kueue. A comment in a file,
     `# gpuscale: ignore ID reason`, leaves findings out.
 
-    Exit code 0: nothing to do; 1: errors or warnings were found; 2: a file can't be read, or there was
-    nothing to check.
+    With --live it judges the objects of a cluster too, and only reads them.
+
+    Exit code 0: nothing to do; 1: errors or warnings were found; 2: a file can't be read, there was nothing
+    to check, or the cluster could not be looked at.
 
     Example:  gpuscale lint rules.yaml hpa.yaml
 
     Example:  gpuscale lint hpa.yaml --kubernetes-version 1.37
 
     Example:  gpuscale lint nodepool.yaml deployment.yaml hpa.yaml
+
+    Example:  gpuscale lint hpa.yaml --live --context prod
 
     Example:  gpuscale lint --print-policies | kubectl apply -f -
 
@@ -106,15 +123,20 @@ def lint(
         raise UsageError(f"--strict: found --fail-on {fail_on.value} too, expected one of them")
     if baseline is not None and write_baseline is not None:
         raise UsageError("--write-baseline: found --baseline too, expected one of them")
+    if not live and (kubeconfig is not None or context is not None):
+        raise UsageError("--kubeconfig, --context: expected --live beside them")
+    if not live and not files:
+        raise UsageError("expected a FILE, or --live")
     from gpuscale.cli.linted import linted
 
+    cluster = _look(kubeconfig, context) if live else None
     version = read_kubernetes_version(kubernetes_version)
-    found = linted(files, version, instance_types, skips_unknown=skip_unknown)
+    found = linted(files or (), version, instance_types, cluster, skips_unknown=skip_unknown)
     for each in found.skipped:
         print(printable(f"gpuscale: passed over: {each}"), file=sys.stderr)
     report = _beside_baseline(found, baseline, write_baseline)
     least = Severity.NOTE if strict else fail_on or Severity.WARNING
-    _print(report, found, output, least, lists_all=verbose)
+    _print(report, found, output, least, lists_all=verbose, lists_unseen=verbose or live)
     if report.fails(least):
         raise typer.Exit(1)
 
@@ -140,12 +162,18 @@ def _beside_baseline(found: "Linted", baseline: str | None, written: str | None)
 
 
 def _print(
-    report: "LintReport", found: "Linted", output: ReportOutput, least: Severity, *, lists_all: bool
+    report: "LintReport",
+    found: "Linted",
+    output: ReportOutput,
+    least: Severity,
+    *,
+    lists_all: bool,
+    lists_unseen: bool,
 ) -> None:
     from gpuscale.ops import junit_text, lint_document, lint_lines, sarif_document
 
     if output is ReportOutput.TEXT:
-        for line in lint_lines(report, lists_all=lists_all):
+        for line in lint_lines(report, lists_all=lists_all, lists_unseen=lists_unseen):
             print(printable(line))
     elif output is ReportOutput.SARIF:
         from gpuscale.cli.files import names_from, repository_root
@@ -158,3 +186,20 @@ def _print(
         print(junit_text(report, tuple(found.texts), least, WallClock().now_ms()))
     else:
         print_document(lint_document(report), Output(output.value))
+
+
+def _look(kubeconfig: Path | None, context: str | None) -> "Cluster":
+    """Return the objects of a cluster that lint has checks for."""
+    settings = cluster_settings(kubeconfig, context)
+
+    async def objects() -> "Cluster":
+        from gpuscale.base.clock import WallClock
+        from gpuscale.kube.client import KubeClient, cluster_name
+        from gpuscale.ops.doctor import Gatherer, GatherSettings
+
+        with working(f"looking at cluster {cluster_name(settings)}") as report:
+            async with KubeClient(settings) as client:
+                return await Gatherer(client, WallClock(), GatherSettings(), report).objects()
+
+    with looking():
+        return asyncio.run(objects())

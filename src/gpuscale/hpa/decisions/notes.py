@@ -26,6 +26,7 @@ from gpuscale.hpa.replicas.numbers import scale_down_window_s
 from gpuscale.hpa.replicas.tolerances import tolerances_for_hpa, tolerances_text
 from gpuscale.hpa.terms.conditions import ABLE_TO_SCALE, SCALING_LIMITED, could_decide
 from gpuscale.hpa.terms.queries import metric_command, pods_command, scale_command, why_command
+from gpuscale.hpa.terms.samples import is_code, is_one_number
 from gpuscale.hpa.terms.units import spec_unit_fault
 from gpuscale.hpa.terms.versions import SCALE_TO_ZERO, TOLERANCE
 from gpuscale.hpa.types import (
@@ -83,6 +84,8 @@ def _units(request: DecisionRequest, decision: Decision) -> Iterator[DecisionNot
         fault = spec_unit_fault(spec)
         ratio = _times_target(spec, status)
         impossible = _impossible_values(spec, request.observations[status.index])
+        if ratio > ABSURD_RATIO and not impossible:
+            impossible = _no_readings(spec, request.observations[status.index])
         if impossible:
             yield DecisionNote("impossible value", impossible, _IMPOSSIBLE_REMEDY)
         if fault is not None:
@@ -104,19 +107,43 @@ _IMPOSSIBLE_REMEDY = (
 )
 
 
-def _impossible_values(spec: MetricSpec, observation: Observation) -> str:
-    """Return the metric values that no GPU can have; the controller counts them nevertheless."""
+def _values(spec: MetricSpec, observation: Observation) -> list[tuple[str, int]]:
+    """Return whose each value is, and the value in thousandths."""
     match spec, observation:
         case PodsMetric(), PodValues():
-            values = [
-                (f"Pod {each.object_name}: ", each.value_milli) for each in observation.samples
-            ]
+            return [(f"Pod {each.object_name}: ", each.value_milli) for each in observation.samples]
         case ObjectMetric(), ObjectValue():
-            values = [("", observation.value_milli)]
+            return [("", observation.value_milli)]
         case ExternalMetric(), ExternalValues():
-            values = [("", each) for each in observation.values_milli]
+            return [("", each) for each in observation.values_milli]
         case _:
-            return ""
+            return []
+
+
+def _no_readings(spec: MetricSpec, observation: Observation) -> str:
+    """Return the value that is a code or far from what other pods have, where no unit explains it."""
+    values = _values(spec, observation)
+    for whose, milli in values:
+        if is_code(milli / 1000):
+            said = f'{metric_label(spec)} is {milli // 1000}, a code of DCGM or NVML for "no value"'
+            return f"{whose}{said}. The controller counts it."
+    target = spec.target.average_value or spec.target.value
+    if target is None or not isinstance(spec, PodsMetric):
+        return ""
+    most = ABSURD_RATIO * target.milli_value()
+    usual = [milli for _, milli in values if milli <= most]
+    if not usual:
+        return ""  # All pods have it, so that the target may be in another unit.
+    whose, milli = max(values, key=lambda each: each[1])
+    return (
+        f"{whose}{metric_label(spec)} is {milli / 1000:.6g}, where other pods have {max(usual) / 1000:.6g} "
+        "at most. The controller counts it."
+    )
+
+
+def _impossible_values(spec: MetricSpec, observation: Observation) -> str:
+    """Return the metric values that no GPU can have; the controller counts them nevertheless."""
+    values = _values(spec, observation)
     most = _GPUS_OF_A_POD if isinstance(spec, PodsMetric) else _GPUS_OF_ALL
     found = [
         f"{whose}{said}"
@@ -378,6 +405,14 @@ def _stabilization(request: DecisionRequest, decision: Decision) -> Iterator[Dec
 def _limits(request: DecisionRequest, decision: Decision) -> Iterator[DecisionNote]:
     hpa = request.hpa
     match _reason(decision, SCALING_LIMITED):
+        case "TooManyReplicas" if (same := _one_number(request)) is not None:
+            yield DecisionNote(
+                "maxReplicas",
+                f"The count is cut to spec.maxReplicas, {hpa.max_replicas}, and {same}: a number of all of "
+                "them, such as a queue's length, is no smaller with more pods.",
+                "If it is one number, ask for it as an External or Object metric with averageValue, which "
+                "divides it by the pods; raise spec.maxReplicas only if each pod measured its own.",
+            )
         case "TooManyReplicas":
             yield DecisionNote(
                 "maxReplicas",
@@ -407,6 +442,15 @@ def _limits(request: DecisionRequest, decision: Decision) -> Iterator[DecisionNo
             )
         case "ScaleDownLimit" if hpa.behavior is not None:
             yield _policy_limit("scaleDown", hpa.behavior.scale_down, decision)
+
+
+def _one_number(request: DecisionRequest) -> str | None:
+    """Return which metric has the same value of every pod; None for none."""
+    for spec, observation in zip(request.hpa.metrics, request.observations, strict=True):
+        values = [milli for _, milli in _values(spec, observation)]
+        if isinstance(spec, PodsMetric) and is_one_number(spec.name, values):
+            return f"all {len(values)} pods report {metric_label(spec)} {values[0] / 1000:g}"
+    return None
 
 
 def _policy_limit(direction: str, rules: ScalingRules, decision: Decision) -> DecisionNote:

@@ -27,8 +27,7 @@ from gpuscale.hpa.replicas.tolerances import tolerances_text
 from gpuscale.hpa.types import MetricStatus
 
 _OVERFLOW = (
-    f"beyond 32 bits, which the controller on amd64 takes for {MIN_INT32}: it asks for none at all. "
-    "Does the target lack its unit?"
+    f"beyond 32 bits, which the controller on amd64 takes for {MIN_INT32}: it asks for none at all."
 )
 
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         is_true,
     )
     from gpuscale.hpa.terms.queries import is_namespace, metric_command, metric_path, scale_path
+    from gpuscale.hpa.terms.samples import is_one_number
     from gpuscale.hpa.terms.units import (
         UNITS,
         MetricUnit,
@@ -57,6 +58,7 @@ __all__ = [
     "counted_target",
     "counts_average",
     "is_namespace",
+    "is_one_number",
     "is_true",
     "metric_command",
     "metric_path",

@@ -39,7 +39,7 @@ from gpuscale.server.metricsapi.why import PARAMETER
 from gpuscale.server.metricsapi.wire import CUSTOM_GROUP
 
 _NOT_FOUND = 404
-_APPS = "apps/v1"
+_APPS = "apps"
 _BATCH = 100
 _SHARED = 3
 """HPAs with the same metric in a namespace from which on its pods' values are read at once."""
@@ -138,7 +138,8 @@ class HpaReader:
     ) -> tuple[str, str, bool]:
         target = hpa.target
         known = facts.named(seen, target.kind, hpa.metadata.namespace, target.name)
-        if known is not None and target.api_version == _APPS:
+        # The controller goes by group and kind, whatever the version.
+        if known is not None and target.api_version.rpartition("/")[0] == _APPS:
             selector = known.child("spec").selector("selector")
             return "" if selector is None else str(selector), "", False
         try:

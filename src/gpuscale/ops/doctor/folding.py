@@ -97,7 +97,7 @@ CAUSES: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     ),
     (
         ("wrong-prometheus-address", "prometheus-refuses"),
-        ("prometheus-unreachable", *_SERVED, *_VALUES, "lint/unknown-metric"),
+        ("prometheus-unreachable", *_SERVED, *_VALUES, "unknown-metric"),
     ),
     (("no-scrape-target", "target-down"), ("no-series", "api-without-metrics", *_VALUES)),
     (("node-not-scraped",), ("pods-without-value", "no-value", "not-scaling")),
@@ -112,17 +112,17 @@ CAUSES: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     (("keda-hpa-blind",), _VALUES),
     (_SERVED, _VALUES),
     (("no-resource-metrics", "no-resource-request"), ("not-scaling",)),
-    (("selectors-overlap", "target-is-owned"), ("not-scaling", "pods-without-value")),
+    (("selectors-overlap", "target-is-owned", "two-hpas"), ("not-scaling", "pods-without-value")),
     (("wrong-target-version", "no-scale-target"), ("not-scaling", "no-value")),
     (
         ("described-object-absent",),
-        ("not-scaling", "no-value", "lint/metric-not-for-resource", "lint/unknown-metric"),
+        ("not-scaling", "no-value", "metric-not-for-resource", "unknown-metric"),
     ),
     (
-        ("lint/unknown-metric", "lint/misspelled-metric"),
+        ("unknown-metric", "misspelled-metric"),
         ("not-scaling", "no-value"),
     ),
-    (("lint/metric-not-for-resource",), ("not-scaling", "no-value")),
+    (("metric-not-for-resource",), ("not-scaling", "no-value")),
     (("rules-unreadable",), _VALUES),
     (("no-value",), ("not-scaling",)),
     (

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from gpuscale.base.clock import Clock
 from gpuscale.base.errors import GpuscaleError
+from gpuscale.base.findings import Fix, Unseen
 from gpuscale.base.objects.fields import Fields
 from gpuscale.hpa.terms import version_or_none
 from gpuscale.kube import fields_of
@@ -25,12 +26,26 @@ from gpuscale.ops.doctor.prometheus import PrometheusReader
 from gpuscale.ops.doctor.rights import server_rights
 from gpuscale.ops.doctor.scalers import ScalerReader
 from gpuscale.ops.doctor.snapshot import Look, Snapshot
+from gpuscale.ops.lint.cluster import Cluster, as_applied
 from gpuscale.server.metricsapi.wire import CUSTOM_GROUP, EXTERNAL_GROUP
 from gpuscale.server.sources.http import SourceAccess
 
 _PAGE = "500"
 _NOT_FOUND = 404
 _FORBIDDEN = 403
+_OF_FILES = {
+    "hpas": ("autoscaling/v2", "HorizontalPodAutoscaler"),
+    "scaledobjects": ("keda.sh/v1alpha1", "ScaledObject"),
+    "triggerauthentications": ("keda.sh/v1alpha1", "TriggerAuthentication"),
+    "deployments": ("apps/v1", "Deployment"),
+    "statefulsets": ("apps/v1", "StatefulSet"),
+    "replicasets": ("apps/v1", "ReplicaSet"),
+    "servicemonitors": ("monitoring.coreos.com/v1", "ServiceMonitor"),
+    "poddisruptionbudgets": ("policy/v1", "PodDisruptionBudget"),
+    "resourcequotas": ("v1", "ResourceQuota"),
+    "nodepools": ("karpenter.sh/v1", "NodePool"),
+}
+"""Kinds that checks of files are about, by plural name."""
 _MOST_SECRETS = 50
 """With CAs of scalers; what is one cluster's rarely has more than one."""
 
@@ -120,6 +135,44 @@ class Gatherer:
             scaler_cas=await self._scaler_cas(seen),
             node_classes=await self._node_classes(seen),
             kubernetes=version_or_none(await self._client.git_version()),
+        )
+
+    async def objects(self) -> Cluster:
+        """Return the objects that checks of files are about, and no more: one look for `gpuscale lint`.
+
+        Raises:
+            ApiUnreachableError: the API server does not answer, or is not ready.
+            ApiStatusError: it does not accept us, or lets us see nothing at all.
+        """
+        await self._client.check_ready()
+        kinds = {each.plural: each for each in KINDS if each.plural in _OF_FILES}
+        self._report(f"listing {len(kinds)} kinds of objects")
+        listed = await at_once(self._list(kind) for kind in kinds.values())
+        looks = dict(zip(kinds, listed, strict=True))
+        if all(look.fault for look in looks.values() if look.is_served):
+            raise ApiStatusError(_FORBIDDEN, looks["hpas"].fault)
+        seen = Snapshot(self._clock.now_ms(), (), looks)
+        found: list[JsonObject] = []
+        for plural, look in looks.items():
+            version, kind = _OF_FILES[plural]
+            found += [
+                as_applied({"apiVersion": version, "kind": kind, **item}) for item in look.items
+            ]
+        workloads = (plural for plural in facts.WORKLOADS.values() if seen.serves(plural))
+        return Cluster(
+            [*found, *await self._rule_maps(seen)],
+            complete=frozenset(_OF_FILES[plural][1] for plural in workloads),
+            kubernetes=version_or_none(await self._client.git_version()),
+            unseen=tuple(
+                Unseen(
+                    "",
+                    plural,
+                    look.fault,
+                    Fix("Give the account the right.", facts.allowing(plural, look.needs)),
+                )
+                for plural, look in looks.items()
+                if look.fault
+            ),
         )
 
     async def _list(self, kind: Listed) -> Look:

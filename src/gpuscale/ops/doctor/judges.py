@@ -17,8 +17,6 @@ ACCESS, NODES, AGENT, PROMETHEUS, API, AUTOSCALER, WORKLOAD, CAPACITY = HOPS = (
     "capacity",
 )
 """The chain, in the order in which it is judged."""
-LINT = "lint/"
-"""Before the id of a check that is `gpuscale lint`'s."""
 ClusterFinding = Finding[str]
 """A finding about an object, named as `kind/name` or `kind/namespace/name`."""
 

@@ -12,6 +12,7 @@ from gpuscale.ops.install.common import Object
 from gpuscale.ops.install.rendering import outline
 from gpuscale.ops.install.values import Values
 from gpuscale.ops.lint.checks import JUDGES
+from gpuscale.ops.lint.cluster import Cluster
 from gpuscale.ops.lint.findings import LintFinding, LintReport, Place
 from gpuscale.ops.lint.inputs import FileJudge, is_block, object_name
 from gpuscale.ops.lint.linting import lint
@@ -68,6 +69,7 @@ def lint_values(
     beside: Sequence[tuple[str, str]] = (),
     judges: Sequence[FileJudge] = JUDGES,
     kubernetes: KubernetesVersion | None = None,
+    cluster: Cluster | None = None,
 ) -> LintReport:
     """Return lint's findings about the objects that values render to.
 
@@ -78,8 +80,9 @@ def lint_values(
         beside: name and text of rule files and manifests that are checked together with the values.
         judges: what looks at it.
         kubernetes: release of the cluster that it is for; None where it is not known.
+        cluster: what is there already; None where nobody looked.
     """
-    return lint_rendered(outline(values), text, source, beside, judges, kubernetes)
+    return lint_rendered(outline(values), text, source, beside, judges, kubernetes, cluster)
 
 
 def lint_rendered(
@@ -89,6 +92,7 @@ def lint_rendered(
     beside: Sequence[tuple[str, str]] = (),
     judges: Sequence[FileJudge] = JUDGES,
     kubernetes: KubernetesVersion | None = None,
+    cluster: Cluster | None = None,
 ) -> LintReport:
     """Return lint's findings about objects rendered from a values file.
 
@@ -99,6 +103,7 @@ def lint_rendered(
         beside: name and text of rule files and manifests that are checked together with the values.
         judges: what looks at them.
         kubernetes: release of the cluster that they are for; None where it is not known.
+        cluster: what is there already; None where nobody looked.
     """
     (values,) = load_documents(text, source)
     scales = {
@@ -115,7 +120,7 @@ def lint_rendered(
 
     arguments = set(_arguments(objects))
     preset = ((_PRESET, preset_text()),) if "--preset=on" in arguments else ()
-    report = lint((*beside, *preset), objects, judges, kubernetes)
+    report = lint((*beside, *preset), objects, judges, kubernetes, cluster=cluster)
     served = _Served(
         external=any(each["metadata"]["name"] == _EXTERNAL_API for each in objects),
         by_teams=any(each.startswith("--rules-configmaps=") for each in arguments),

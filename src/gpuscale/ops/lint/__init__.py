@@ -7,6 +7,7 @@ from gpuscale.base.doors import door
 if TYPE_CHECKING:
     from gpuscale.ops.lint.admission import admission_policies
     from gpuscale.ops.lint.baseline import baseline_text, without_known
+    from gpuscale.ops.lint.cluster import Cluster
     from gpuscale.ops.lint.findings import LintReport
     from gpuscale.ops.lint.ignores import without_ignored
     from gpuscale.ops.lint.inputs import FileJudge, is_block
@@ -23,6 +24,7 @@ else:
 __all__ = [
     "REFUSED_SCENARIO",
     "REFUSED_VALUES",
+    "Cluster",
     "FileJudge",
     "LintReport",
     "admission_policies",

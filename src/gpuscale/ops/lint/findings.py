@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from gpuscale.base.findings import Finding, Report
+from gpuscale.base.findings import Finding, Report, Unseen
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +56,8 @@ class LintReport(Report[Place]):
     """Findings that comments in the files leave out."""
     in_baseline: int = 0
     """Findings that a baseline leaves out."""
+    unseen: tuple[Unseen, ...] = ()
+    """What could not be judged for want of an object that no file has."""
 
     @property
     def has_checked(self) -> bool:

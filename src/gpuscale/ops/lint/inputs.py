@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from gpuscale.base.documents.documents import Document, Path, dotted, load_documents
 from gpuscale.base.errors import ConfigError, Problem
-from gpuscale.base.findings import Judge
+from gpuscale.base.findings import Judge, Unseen
 from gpuscale.base.objects.fields import Fields, shown
 from gpuscale.base.objects.hpa import HorizontalPodAutoscaler
 from gpuscale.base.objects.hpa.fields import unknown_fields
@@ -18,12 +18,14 @@ from gpuscale.base.objects.scaled_object import ScaledObject
 from gpuscale.base.objects.workloads import Deployment
 from gpuscale.hpa.cluster.catalogue import ListedType
 from gpuscale.hpa.terms import KubernetesVersion
+from gpuscale.ops.lint.cluster import Cluster
 from gpuscale.ops.lint.findings import LintFinding, PassedOver, Place
 from gpuscale.ops.lint.node_inputs import NodeInputs, is_autoscaler_chart, sharing_of
 from gpuscale.ops.lint.parts import whole_document
 from gpuscale.ops.lint.problems import UNKNOWN_FIELD, refused_object
 from gpuscale.ops.lint.rule_inputs import PlacedRule, RuleReading, is_rules, read_preset, read_rules
 from gpuscale.ops.lint.serving import RuleIndex
+from gpuscale.ops.lint.workloads import ObjectKey, Workload, key_of
 from gpuscale.triggers import Trigger, is_trigger_file, read_triggers
 from gpuscale.triggers.policies import policy_faults
 
@@ -86,10 +88,6 @@ def place_in(document: Document, path: Path) -> Place:
     return Place(document.source, document.line(path), dotted(path) or None)
 
 
-ObjectKey = tuple[str, str, str]
-"""Namespace, kind and name."""
-
-
 @dataclass(slots=True)
 class Inputs:
     """The content of all files, as checks read it."""
@@ -103,8 +101,8 @@ class Inputs:
     external: RuleIndex = field(default_factory=RuleIndex)
     deployments: dict[ObjectKey, Deployment] = field(default_factory=dict)
     """The first of each name."""
-    at_zero: dict[ObjectKey, Place] = field(default_factory=dict)
-    """Manifests that write `replicas: 0`, and where."""
+    workloads: dict[ObjectKey, Workload] = field(default_factory=dict)
+    """The first of each name, of any kind that has replicas or a pod template."""
     authentications: dict[ObjectKey, frozenset[str]] = field(default_factory=dict)
     """The parameters that KEDA's TriggerAuthentications give."""
     triggers: list[Trigger] = field(default_factory=list)
@@ -125,6 +123,16 @@ class Inputs:
     passed_over: list[PassedOver] = field(default_factory=list)
     kubernetes: KubernetesVersion | None = None
     """The release of the cluster that they are for; None where nobody said."""
+    cluster: Cluster = field(default_factory=Cluster)
+    """What a live one says beside its objects; nothing where there are files alone."""
+    is_simulated: bool = False
+    """Whether a scenario is among the files, where replicas are those to begin with."""
+    named: set[ObjectKey] = field(default_factory=set)
+    """The objects of files."""
+    live: set[str] = field(default_factory=set)
+    """The sources of documents that a cluster has so, and that are no manifests."""
+    unseen: list[Unseen] = field(default_factory=list)
+    """What checks would need to see, and don't."""
 
 
 def read_inputs(
@@ -132,20 +140,22 @@ def read_inputs(
     objects: Sequence[Mapping[str, object]] = (),
     kubernetes: KubernetesVersion | None = None,
     instance_types: Mapping[str, ListedType] | None = None,
+    cluster: Cluster | None = None,
 ) -> Inputs:
-    """Return the content of files, and of live objects without a file.
+    """Return the content of files, of objects without a file, and of a live cluster.
 
     Args:
         texts: file name and text of each.
         objects: as `render` makes them; `object_name` is their place.
         kubernetes: release of the cluster that they are for.
         instance_types: by name; None for the built-in ones.
+        cluster: what is there already; None where nobody looked.
 
     Raises:
         ConfigError: with every file or document that is neither a rule file nor a manifest.
     """
     nodes = NodeInputs() if instance_types is None else NodeInputs(instance_types)
-    inputs = Inputs(kubernetes=kubernetes, nodes=nodes)
+    inputs = Inputs(kubernetes=kubernetes, nodes=nodes, cluster=cluster or Cluster())
     problems: list[Problem] = []
     for source, text in texts:
         try:
@@ -156,11 +166,22 @@ def read_inputs(
         raise ConfigError(*problems)
     for index, each in enumerate(objects):
         _read_document(inputs, Document(object_name(each), index, each, {}), "")
+    _read_cluster(inputs)
+    inputs.unseen += inputs.cluster.unseen
     if inputs.rule_files == 0:
         inputs.has_all_rules = False
         _add_rules(inputs, read_preset())
     inputs.custom, inputs.external = RuleIndex(inputs.rules), RuleIndex(inputs.external_rules)
     return inputs
+
+
+def _read_cluster(inputs: Inputs) -> None:
+    """Read the live objects that no file stands in place of."""
+    for index, each in enumerate(inputs.cluster.objects):
+        document = Document(object_name(each), index, each, {})
+        if key_of(whole_document(document)) not in inputs.named:
+            inputs.live.add(document.source)
+            _read_document(inputs, document, "")
 
 
 def object_name(manifest: Mapping[str, object]) -> str:
@@ -217,11 +238,17 @@ def _read_document(inputs: Inputs, document: Document, text: str) -> None:
         expected = "a manifest with apiVersion and kind; rules stand alone in their file"
         raise ConfigError(document.problem((), expected, found=shown(data)))
     kind = str(data.get("kind"))
-    _note_zero(inputs, document, data)
     if isinstance(data.get("items"), list) and kind.endswith("List"):
         for item in _items(document, data["items"]):
             _read_document(inputs, item, text)
         return
+    whole = whole_document(document)
+    inputs.is_simulated |= kind == "Scenario"
+    if document.source not in inputs.live:
+        inputs.named.add(key_of(whole))
+    if {"replicas", "template"} & whole.fields("spec").keys():
+        workload = Workload(whole, document.source in inputs.live)
+        inputs.workloads.setdefault(key_of(whole), workload)
     is_of_nodes = inputs.nodes.read(document)
     if str(data.get("apiVersion")).rpartition("/")[0] == _GROUPS.get(kind):
         _read_object(inputs, document)
@@ -231,20 +258,6 @@ def _read_document(inputs: Inputs, document: Document, text: str) -> None:
         _read_config_map(inputs, document, text)
     else:
         _read_beside(inputs, document, kind)
-
-
-def _note_zero(inputs: Inputs, document: Document, data: Mapping[str, object]) -> None:
-    """Report a manifest that sets `replicas: 0` on a workload with an autoscaler."""
-    spec = data.get("spec")
-    if isinstance(spec, dict) and spec.get("replicas") == 0 and spec["replicas"] is not False:
-        inputs.at_zero[_key(data)] = place_in(document, ("spec", "replicas"))
-
-
-def _key(data: Mapping[str, object]) -> ObjectKey:
-    metadata = data.get("metadata")
-    names = metadata if isinstance(metadata, dict) else {}
-    namespace = str(names.get("namespace") or "default")
-    return namespace, str(data.get("kind")), str(names.get("name"))
 
 
 def _items(document: Document, items: list[object]) -> Iterator[Document]:
@@ -339,7 +352,9 @@ def _read_beside(inputs: Inputs, document: Document, kind: str) -> None:
     recorded = set(_recorded(spec))
     inputs.recorded |= recorded
     if kind in _AUTHENTICATIONS:
-        inputs.authentications[_key(data)] = frozenset(_parameters(data.get("spec")))
+        inputs.authentications[key_of(whole_document(document))] = frozenset(
+            _parameters(data.get("spec"))
+        )
     elif kind in _MONITORS:
         inputs.honors_labels |= _honors_labels(data.get("spec"))
     elif not recorded:

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from gpuscale.hpa.cluster.catalogue import ListedType
 from gpuscale.hpa.terms import KubernetesVersion
 from gpuscale.ops.lint.checks import JUDGES
+from gpuscale.ops.lint.cluster import Cluster
 from gpuscale.ops.lint.findings import LintFinding, LintReport
 from gpuscale.ops.lint.inputs import FileJudge, read_inputs
 from gpuscale.ops.lint.problems import without_placeholders
@@ -16,6 +17,7 @@ def lint(
     judges: Sequence[FileJudge] = JUDGES,
     kubernetes: KubernetesVersion | None = None,
     instance_types: Mapping[str, ListedType] | None = None,
+    cluster: Cluster | None = None,
 ) -> LintReport:
     """Return the findings about files and objects, which are also checked against each other.
 
@@ -26,11 +28,12 @@ def lint(
         judges: what looks at them.
         kubernetes: release of the cluster that they are for; None where it is not known.
         instance_types: by name; None for the built-in ones.
+        cluster: what is there already, over which the files are laid; None where nobody looked.
 
     Raises:
         ConfigError: a file is neither, or no YAML; with every such fault.
     """
-    inputs = read_inputs(texts, objects, kubernetes, instance_types)
+    inputs = read_inputs(texts, objects, kubernetes, instance_types, cluster)
     found = [without_placeholders(each) for judge in judges for each in judge.judge(inputs)]
     return LintReport(
         findings=in_order(found, [source for source, _ in texts]),
@@ -42,6 +45,7 @@ def lint(
         triggers=len(inputs.triggers),
         node_objects=inputs.nodes.count,
         workloads=inputs.nodes.workloads,
+        unseen=tuple(inputs.unseen),
     )
 
 
@@ -64,6 +68,7 @@ def together(reports: Sequence[LintReport], sources: Sequence[str]) -> LintRepor
         scenarios=sum(each.scenarios for each in reports),
         node_objects=sum(each.node_objects for each in reports),
         workloads=sum(each.workloads for each in reports),
+        unseen=tuple(each for report in reports for each in report.unseen),
     )
 
 

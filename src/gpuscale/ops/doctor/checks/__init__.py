@@ -3,6 +3,7 @@
 from gpuscale.base.findings import checks_by_id
 from gpuscale.ops.doctor.checks import (
     access,
+    as_written,
     autoscalers,
     capacity,
     gpu_health,
@@ -23,6 +24,7 @@ JUDGES = (
     prometheus.JUDGE,
     metrics_api.JUDGE,
     autoscalers.JUDGE,
+    as_written.JUDGE,
     workload.JUDGE,
     capacity.JUDGE,
 )

@@ -21,18 +21,13 @@ from gpuscale.ops.doctor.facts import once
 from gpuscale.ops.doctor.judges import CAPACITY, ClusterFinding, ClusterJudge
 from gpuscale.ops.doctor.node_pools import MAX_WAIT_MS, adds_nodes, may_come, verdict_of
 from gpuscale.ops.doctor.snapshot import HpaLook, Snapshot
+from gpuscale.ops.lint.checks.placement import QUOTA_BELOW_MAX, ROOM_CHECKS
 
-_CHECKS = Checks(CAPACITY, including=(NODE_AUTOSCALER_CHECKS,))
+_CHECKS = Checks(CAPACITY, including=(NODE_AUTOSCALER_CHECKS, ROOM_CHECKS))
 QUOTA_FULL = _CHECKS.add(
     "quota-full",
     Severity.ERROR,
     "A ResourceQuota whose GPUs are all used, and more are wanted.",
-    "Raise it, or lower maxReplicas.",
-)
-QUOTA_BELOW_MAX = _CHECKS.add(
-    "quota-below-max",
-    Severity.WARNING,
-    "A ResourceQuota with fewer GPUs than maxReplicas take.",
     "Raise it, or lower maxReplicas.",
 )
 NO_NODE_AUTOSCALER = _CHECKS.add(

@@ -35,6 +35,7 @@ from gpuscale.ops.doctor.node_pools import (
     verdict_of,
 )
 from gpuscale.ops.doctor.snapshot import Snapshot
+from gpuscale.ops.lint.checks.placement import POOLS_BELOW_MAX
 
 KARPENTER_CHECKS = Checks(CAPACITY)
 NODE_POOL_LIMIT = KARPENTER_CHECKS.add(
@@ -80,12 +81,6 @@ NODE_ON_ITS_WAY = KARPENTER_CHECKS.add(
     Severity.NOTE,
     "Pods wait for a node that the cloud has started and that has not joined yet.",
     "Wait: a GPU node takes minutes to start, and more until its GPUs are known.",
-)
-POOLS_BELOW_MAX = KARPENTER_CHECKS.add(
-    "pools-below-max",
-    Severity.WARNING,
-    "An HPA whose maxReplicas take more GPUs than the limits of its NodePools allow.",
-    "Raise the limits of the NodePools, or lower maxReplicas.",
 )
 CONSOLIDATION_TOO_FAST = KARPENTER_CHECKS.add(
     "consolidation-too-fast",

@@ -98,18 +98,6 @@ KEDA_HPA_BLIND = KEDA_CHECKS.add(
     "A ScaledObject whose HPA gets no metrics.",
     "Ask for the metric as the HPA does, and see KEDA's metrics server.",
 )
-HPA_BESIDE_SCALED = KEDA_CHECKS.add(
-    "hpa-beside-scaledobject",
-    Severity.ERROR,
-    "An HPA and a ScaledObject on one target, which undo each other.",
-    "Delete one of the two: the HPA, or the ScaledObject.",
-)
-ZERO_WITHOUT_SOURCE = KEDA_CHECKS.add(
-    "zero-without-source",
-    Severity.ERROR,
-    "minReplicaCount 0 with cpu and memory triggers alone, which nothing can wake.",
-    "Add a trigger that has a value without pods, or set minReplicaCount to 1.",
-)
 
 _SOON = timedelta(days=14)
 _ANNOTATION = "autoscaling.keda.sh/"
@@ -119,7 +107,6 @@ _PARTS = (
     ("metrics-apiserver", "metrics server", "HPAs of KEDA get no metrics"),
 )
 """How the names of KEDA's Deployments end, what they are, and what fails without them."""
-_WITHOUT_PODS = ("cpu", "memory")
 _PATCHING = "--enable-apiservice-patching"
 _MOST_EVENTS = 3
 
@@ -142,7 +129,6 @@ def keda_findings(snapshot: Snapshot) -> Iterator[ClusterFinding]:
             yield from _conditions(snapshot, about, body, is_paused=bool(pauses))
     for body in snapshot.all("scaledobjects"):
         yield from _hpa(snapshot, body)
-        yield from _zero(body)
 
 
 # KEDA's own pods
@@ -380,32 +366,3 @@ def _hpa(snapshot: Snapshot, body: Fields) -> Iterator[ClusterFinding]:
             f"status.hpaName: {own}",
             Fix(KEDA_HPA_ABSENT.fix, f"kubectl logs -n {_operator_place(snapshot)}"),
         )
-    own = own or f"keda-hpa-{name}"
-    target = body.child("spec").child("scaleTargetRef")
-    kind, called = target.text("kind") or "Deployment", target.text("name")
-    for look in facts.hpas_by_target(snapshot).get((kind, namespace, called), ()):
-        other = look.hpa.metadata.name
-        if other != own:
-            yield HPA_BESIDE_SCALED.found(
-                look.about,
-                f"It scales {kind} {called}, and ScaledObject {name} does too.",
-                f"KEDA's own HPA is {own}",
-                Fix(HPA_BESIDE_SCALED.fix, f"kubectl delete hpa -n {namespace} {other}"),
-            )
-
-
-def _zero(body: Fields) -> Iterator[ClusterFinding]:
-    spec = body.child("spec")
-    least = spec.integer("minReplicaCount")
-    kinds = [each.text("type") for each in spec.items("triggers")]
-    if (least or 0) > 0 or not kinds or any(kind not in _WITHOUT_PODS for kind in kinds):
-        return
-    yield ZERO_WITHOUT_SOURCE.found(
-        f"scaledobject/{facts.full_name(body)}",
-        "It may go to 0, and no trigger of it has a value without pods.",
-        f"minReplicaCount: {least or 0}; triggers: {', '.join(kinds)}",
-        Fix(
-            ZERO_WITHOUT_SOURCE.fix,
-            f"kubectl edit scaledobject -n {facts.namespace(body)} {facts.name(body)}",
-        ),
-    )

@@ -15,9 +15,10 @@ from gpuscale.ops.doctor.facts import UTILIZATION
 from gpuscale.ops.doctor.judges import AGENT, ClusterFinding, ClusterJudge
 from gpuscale.ops.doctor.snapshot import AgentLook, Snapshot
 from gpuscale.ops.install.common import WHILE_STARTING
+from gpuscale.ops.lint.checks.scale_targets import AGENT_SERIES_CHECKS, NO_GPU_UTIL
 from gpuscale.signals import is_of_gpu
 
-_CHECKS = Checks(AGENT)
+_CHECKS = Checks(AGENT, including=(AGENT_SERIES_CHECKS,))
 NO_NODE_AGENT = _CHECKS.add(
     "no-node-agent",
     Severity.ERROR,
@@ -89,12 +90,6 @@ AGENT_CLOCK = _CHECKS.add(
     Severity.WARNING,
     "An agent whose clock is off: its readings are new, and their times are not.",
     "Set the node's clock: its time service is off, or can't reach its server.",
-)
-NO_GPU_UTIL = _CHECKS.add(
-    "no-gpu-util",
-    Severity.ERROR,
-    "GPUs without DCGM_FI_DEV_GPU_UTIL, which is off or is MIG's lack.",
-    "Add its row to the counters file; a MIG instance has none: scale on DCGM_FI_PROF_GR_ENGINE_ACTIVE.",
 )
 ATTRIBUTION_LOST = _CHECKS.add(
     "attribution-lost",

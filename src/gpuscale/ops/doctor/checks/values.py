@@ -3,13 +3,11 @@
 from collections.abc import Iterator
 
 from gpuscale.base.findings import Checks, Fix, Severity
-from gpuscale.base.objects.fields import Fields
 from gpuscale.base.objects.hpa import (
     ContainerResourceMetric,
     ObjectMetric,
     PodsMetric,
     ResourceMetric,
-    TargetType,
 )
 from gpuscale.base.objects.metric_values import MetricValue
 from gpuscale.hpa.terms import is_namespace
@@ -17,6 +15,7 @@ from gpuscale.ops.doctor import facts
 from gpuscale.ops.doctor.checks.targets import is_paused
 from gpuscale.ops.doctor.judges import AUTOSCALER, ClusterFinding
 from gpuscale.ops.doctor.snapshot import HpaLook, MetricLook, Snapshot
+from gpuscale.ops.lint.checks.hpas import DESCRIBED_OBJECT_ABSENT
 from gpuscale.signals import SIGNALS
 
 VALUE_CHECKS = Checks(AUTOSCALER)
@@ -38,18 +37,6 @@ OLD_VALUE = VALUE_CHECKS.add(
     "A value that was measured more than two minutes ago.",
     "See which hop is late.",
 )
-DESCRIBED_OBJECT_ABSENT = VALUE_CHECKS.add(
-    "described-object-absent",
-    Severity.ERROR,
-    "An Object metric of an object that is not in the HPA's namespace.",
-    "Name an object of the HPA's own namespace; the controller looks nowhere else.",
-)
-NO_RESOURCE_REQUEST = VALUE_CHECKS.add(
-    "no-resource-request",
-    Severity.ERROR,
-    "A target in percent of a request that a container does not make.",
-    "Give each container a request, or set an averageValue.",
-)
 
 MAX_VALUE_AGE_MS = 120_000
 """dcgm-exporter's 30 s, a scrape's and a rule's period, twice."""
@@ -67,7 +54,6 @@ def value_findings(
     """Return the faults of the value of one metric of an HPA."""
     body = facts.workload_of(snapshot, look)
     if isinstance(metric.spec, ResourceMetric | ContainerResourceMetric):
-        yield from _request(look, metric.spec, body)
         return
     if isinstance(metric.spec, ObjectMetric) and not metric.values:
         absent = _absent(snapshot, look, metric.spec)
@@ -94,31 +80,6 @@ def value_findings(
             Fix(
                 OLD_VALUE.fix,
                 f"gpuscale metrics-api why 'pods/{look.namespace}/*' {name}",
-            ),
-        )
-
-
-def _request(
-    look: HpaLook, spec: ResourceMetric | ContainerResourceMetric, body: Fields | None
-) -> Iterator[ClusterFinding]:
-    if body is None or spec.target.type is not TargetType.UTILIZATION:
-        return
-    only = spec.container if isinstance(spec, ContainerResourceMetric) else None
-    without = [
-        each.name
-        for each in facts.template_of(body).containers
-        if only in (None, each.name) and spec.name not in each.requests
-    ]
-    if without:
-        kind, name = look.hpa.target.kind, look.hpa.target.name
-        yield NO_RESOURCE_REQUEST.found(
-            look.about,
-            f"Its target is a percentage of the {spec.name} request, and container {without[0]} makes none.",
-            f"{kind} {look.namespace}/{name}: no request of {spec.name} in {', '.join(without)}",
-            Fix(
-                f"Give container {without[0]} a request of {spec.name}, or set an averageValue.",
-                f"kubectl set resources -n {look.namespace} {kind.lower()} {name} "
-                f"-c {without[0]} --requests={spec.name}=AMOUNT",
             ),
         )
 

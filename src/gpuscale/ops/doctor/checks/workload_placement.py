@@ -40,8 +40,9 @@ from gpuscale.ops.doctor.facts import once
 from gpuscale.ops.doctor.judges import WORKLOAD, ClusterFinding
 from gpuscale.ops.doctor.node_pools import adds_nodes, karpenters_words, may_come, recent_by_pod
 from gpuscale.ops.doctor.snapshot import Snapshot
+from gpuscale.ops.lint.checks.placement import LARGER_THAN_ANY_NODE, SIZE_CHECKS
 
-PLACEMENT_CHECKS = Checks(WORKLOAD, including=(HELD_CHECKS, GROUP_CHECKS))
+PLACEMENT_CHECKS = Checks(WORKLOAD, including=(HELD_CHECKS, GROUP_CHECKS, SIZE_CHECKS))
 RESOURCE_NOT_OFFERED = PLACEMENT_CHECKS.add(
     "resource-not-offered",
     Severity.ERROR,
@@ -53,12 +54,6 @@ MIG_NOT_APPLIED = PLACEMENT_CHECKS.add(
     Severity.ERROR,
     "Pods that ask for a part of a GPU, and a node whose GPUs were not split as its label asks for.",
     "See what the MIG manager says: something may hold the GPU, or the profile is not one of its type.",
-)
-LARGER_THAN_ANY_NODE = PLACEMENT_CHECKS.add(
-    "larger-than-any-node",
-    Severity.ERROR,
-    "A pod that asks for more GPUs than any one node has.",
-    "Ask for fewer GPUs a pod, or add a pool of larger nodes.",
 )
 NO_MATCHING_NODE = PLACEMENT_CHECKS.add(
     "no-matching-node",

@@ -2,15 +2,18 @@
 
 from gpuscale.base.findings import checks_by_id
 from gpuscale.ops.lint.checks import (
+    budgets,
     gpu_pods,
     hpas,
     karpenter,
     keda,
+    limits,
     node_groups,
     pairs,
     placement,
     queues,
     rules,
+    scale_targets,
     scaled_objects,
 )
 from gpuscale.ops.lint.inputs import FileJudge
@@ -22,6 +25,9 @@ JUDGES = (
     READING,
     rules.JUDGE,
     hpas.JUDGE,
+    scale_targets.JUDGE,
+    limits.JUDGE,
+    budgets.JUDGE,
     scaled_objects.JUDGE,
     keda.JUDGE,
     pairs.JUDGE,
@@ -33,5 +39,13 @@ JUDGES = (
 )
 CHECKS = checks_by_id(JUDGES)
 """Every check by its id, in the order in which the docs list them."""
+CHAIN_CHECKS = (
+    scale_targets.SCALE_TARGET_CHECKS,
+    limits.LIMIT_CHECKS,
+    scaled_objects.CHAIN_CHECKS,
+    hpas.CHAIN_CHECKS,
+    budgets.BUDGET_CHECKS,
+)
+"""Checks of autoscalers and what is about them that the doctor of a cluster lists as its own."""
 
 __all__ = ["CHECKS", "JUDGES"]

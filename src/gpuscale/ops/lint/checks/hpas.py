@@ -6,7 +6,7 @@ Source: kubernetes v1.36 pkg/controller/podautoscaler/horizontal.go and metrics/
 
 from collections.abc import Iterator
 
-from gpuscale.base.findings import Checks, Severity
+from gpuscale.base.findings import Checks, Fix, Severity
 from gpuscale.base.objects.gpu_resources import gpu_kind
 from gpuscale.base.objects.hpa import (
     ContainerResourceMetric,
@@ -20,9 +20,11 @@ from gpuscale.base.objects.hpa import (
 )
 from gpuscale.base.quantity import Quantity
 from gpuscale.hpa.terms import MARKS_ZERO, SCALE_TO_ZERO, TOLERANCE, KubernetesVersion
-from gpuscale.ops.lint.findings import LintFinding, Place
+from gpuscale.ops.lint.autoscalers import Autoscaler, autoscalers
+from gpuscale.ops.lint.findings import LintFinding
 from gpuscale.ops.lint.hpa_places import PlacedMetric, placed_metrics
 from gpuscale.ops.lint.inputs import FileJudge, Inputs, PlacedHpa
+from gpuscale.ops.lint.workloads import ObjectKey
 from gpuscale.server.rules import (
     KUBERNETES,
     NAMESPACES,
@@ -74,12 +76,6 @@ GPU_RESOURCE_METRIC = _CHECKS.add(
     "A Resource metric on GPUs, which Kubernetes does not measure.",
     "Use a Pods metric such as DCGM_FI_DEV_GPU_UTIL, with a rule that serves it.",
 )
-REMOVED_API_VERSION = _CHECKS.add(
-    "removed-api-version",
-    Severity.ERROR,
-    "An API version that Kubernetes no longer serves.",
-    "Write autoscaling/v2.",
-)
 SCALE_TO_ZERO_GATE = _CHECKS.add(
     "scale-to-zero-gate",
     Severity.NOTE,
@@ -98,13 +94,27 @@ ZERO_IN_MANIFEST = _CHECKS.add(
     "An HPA whose target's manifest writes `replicas: 0`: it never wakes, or is paused at each apply.",
     "Take replicas out of the manifest; who applies it then leaves the count to the HPA.",
 )
-TWO_HPAS = _CHECKS.add(
+CHAIN_CHECKS = Checks("autoscaler")
+TWO_HPAS = CHAIN_CHECKS.add(
     "two-hpas",
     Severity.ERROR,
     "Two autoscalers of one target.",
     "Put the metrics of both into one HPA; the highest count wins.",
 )
+REMOVED_API_VERSION = CHAIN_CHECKS.add(
+    "removed-api-version",
+    Severity.ERROR,
+    "An API version that Kubernetes no longer serves.",
+    "Write autoscaling/v2.",
+)
+DESCRIBED_OBJECT_ABSENT = CHAIN_CHECKS.add(
+    "described-object-absent",
+    Severity.ERROR,
+    "An Object metric of an object that is not in the HPA's namespace, or of a kind that is not there.",
+    "Name an object of the HPA's own namespace; the controller looks nowhere else.",
+)
 
+_KINDS = {each.kind.lower(): each.kind for each in KUBERNETES.types}
 _REMOVED = {"v2beta1": "1.25", "v2beta2": "1.26"}
 
 
@@ -181,10 +191,10 @@ def _tolerance(placed: PlacedHpa, version: KubernetesVersion | None) -> Iterator
 
 def _zero_in_manifest(inputs: Inputs, placed: PlacedHpa) -> Iterator[LintFinding]:
     hpa = placed.hpa
-    where = inputs.at_zero.get((hpa.metadata.namespace, hpa.target.kind, hpa.target.name))
-    if where is None:
+    workload = inputs.workloads.get((hpa.metadata.namespace, hpa.target.kind, hpa.target.name))
+    if workload is None or workload.written_replicas != 0:
         return
-    what = f"The manifest of {hpa.target.kind} {hpa.target.name} writes replicas: 0"
+    what = f"The manifest of {workload.title} writes replicas: 0"
     if hpa.min_replicas != 0:
         says = f"{what}, which pauses the HPA each time it is applied."
     elif inputs.kubernetes is None or inputs.kubernetes >= MARKS_ZERO:
@@ -195,36 +205,29 @@ def _zero_in_manifest(inputs: Inputs, placed: PlacedHpa) -> Iterator[LintFinding
     else:
         says = f"{what}, so that each apply stops the workload whatever its load."
     yield ZERO_IN_MANIFEST.found(
-        placed.place("spec", "scaleTargetRef"), says, f"{where}: replicas: 0"
+        placed.place("spec", "scaleTargetRef"),
+        says,
+        f"{workload.part.place('spec', 'replicas')}: replicas: 0",
     )
 
 
 def _one_target(inputs: Inputs) -> Iterator[LintFinding]:
     """Report an object with two autoscalers; HPAs come first, in any file order."""
-    first: dict[tuple[str, str, str], tuple[str, Place]] = {}
-    for about, place, key in _claims(inputs):
-        other, where = first.setdefault(key, (about, place))
-        if other == about:
+    first: dict[ObjectKey, Autoscaler] = {}
+    for scaler in autoscalers(inputs):
+        other = first.setdefault(scaler.target, scaler)
+        if other is scaler or other.title == scaler.title:
             continue
-        _, kind, name = key
+        _, kind, name = scaler.target
+        kedas = ", of which KEDA makes an HPA" if other.is_kedas else ""
+        # What somebody made beside a ScaledObject goes: KEDA makes its own HPA again.
+        spare = other if scaler.is_kedas else scaler
         yield TWO_HPAS.found(
-            place,
+            scaler.reference,
             f"{kind} {name} has another HPA already: neither scales it (AmbiguousSelector).",
-            f"{where}: {other}",
+            f"{other.reference}: {other.title}{kedas}",
+            Fix(TWO_HPAS.fix, spare.kubectl("delete")),
         )
-
-
-def _claims(inputs: Inputs) -> Iterator[tuple[str, Place, tuple[str, str, str]]]:
-    """Return each autoscaler's name, the place of its target reference, and the target."""
-    for placed in inputs.hpas:
-        meta, target = placed.hpa.metadata, placed.hpa.target
-        place = placed.place("spec", "scaleTargetRef")
-        yield f"HPA {meta.key}", place, (meta.namespace, target.kind, target.name)
-    for found in inputs.scaled_objects:
-        meta, scaled = found.scaled.metadata, found.scaled
-        place = found.place("spec", "scaleTargetRef")
-        key = (meta.namespace, scaled.target_kind, scaled.target_name)
-        yield f"ScaledObject {meta.key}, of which KEDA makes an HPA", place, key
 
 
 def _metric_findings(metric: PlacedMetric) -> Iterator[LintFinding]:
@@ -347,9 +350,18 @@ def _fields(target: MetricTarget) -> dict[str, Quantity | int | None]:
 
 def _object(metric: PlacedMetric, spec: ObjectMetric) -> Iterator[LintFinding]:
     resource = described_resource(spec)
+    described = spec.described_object
+    is_own = "." not in described.api_version.rpartition("/")[0]
+    meant = _KINDS.get(described.kind.lower())
+    if resource is None and is_own and meant not in (None, described.kind):
+        yield DESCRIBED_OBJECT_ABSENT.found(
+            metric.described,
+            f"There is no kind {described.kind}; kinds are told apart by case.",
+            "",
+            f"Write kind: {meant}.",
+        )
     if resource is None or resource.namespaced:
         return
-    described = spec.described_object
     namespace = metric.placed.hpa.metadata.namespace
     if resource != NAMESPACES:
         yield CLUSTER_SCOPED_OBJECT.found(
@@ -368,4 +380,4 @@ def _object(metric: PlacedMetric, spec: ObjectMetric) -> Iterator[LintFinding]:
         )
 
 
-JUDGE = FileJudge("hpas", _CHECKS, hpa_findings)
+JUDGE = FileJudge("hpas", Checks(including=(_CHECKS, CHAIN_CHECKS)), hpa_findings)

@@ -1,6 +1,6 @@
 """Faults between autoscalers and the rules that answer them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from gpuscale.base.findings import Checks, Severity
 from gpuscale.base.objects.hpa import ExternalMetric, ObjectMetric
@@ -16,7 +16,7 @@ from gpuscale.ops.lint.findings import LintFinding
 from gpuscale.ops.lint.hpa_places import PlacedMetric, placed_metrics
 from gpuscale.ops.lint.inputs import FileJudge, Inputs, PlacedHpa
 from gpuscale.series.promql import parse_query
-from gpuscale.signals import is_of_gpu
+from gpuscale.signals import is_of_gpu, is_of_pods
 from gpuscale.triggers import Trigger
 
 _CHECKS = Checks(
@@ -93,12 +93,19 @@ def _waking(inputs: Inputs, placed: PlacedHpa) -> Iterator[LintFinding]:
         if isinstance(each.spec, ObjectMetric | ExternalMetric)
     ]
     behind = [_series_behind(inputs, each) for each in wakers]
-    if wakers and all(series is not None and is_of_gpu(series) for series in behind):
+    if wakers and all(series is not None and is_of_pods(series) for series in behind):
         yield CANNOT_WAKE.found(
             placed.place("spec", "minReplicas"),
-            "From 0 replicas nothing wakes the target: without a pod no GPU is at work.",
-            f"The metrics come from {', '.join(series or '' for series in behind)}.",
+            f"From 0 replicas nothing wakes the target: {why_asleep(map(str, behind))}.",
+            f"The metrics come from {', '.join(map(str, behind))}.",
         )
+
+
+def why_asleep(series: Iterable[str]) -> str:
+    """Return why series of a workload's own pods can't bring the first one."""
+    if all(map(is_of_gpu, series)):
+        return "without a pod no GPU is at work"
+    return "the series are its own pods', and without a pod nobody gives them"
 
 
 def _served(inputs: Inputs, metric: PlacedMetric) -> Trigger | None:

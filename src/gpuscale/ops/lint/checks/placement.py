@@ -4,7 +4,7 @@ Source: karpenter pkg/controllers/provisioning/scheduling (taints, requirements,
     Autoscaler's filters are the scheduler's; kubernetes plugin/pkg/admission/extendedresourcetoleration.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from gpuscale.base.findings import Checks, Severity
 from gpuscale.base.objects.gpu_resources import WHOLE_GPUS
@@ -61,17 +61,25 @@ LABEL_OF_RUNNING_NODES = _CHECKS.add(
     "Pods that select nodes by a label which an empty node group does not declare.",
     "Declare the label in the group, which Cluster Autoscaler knows before a node of it has run.",
 )
-MAXIMUM_ABOVE_POOLS = _CHECKS.add(
-    "maximum-above-pools",
+ROOM_CHECKS = Checks("capacity")
+POOLS_BELOW_MAX = ROOM_CHECKS.add(
+    "pools-below-max",
     Severity.WARNING,
     "An autoscaler whose maximum takes more GPUs than the pools may have.",
-    "Raise the pool's limit or size, or lower the maximum.",
+    "Raise the limit or size of the pools, or lower maxReplicas.",
 )
-MAXIMUM_ABOVE_QUOTA = _CHECKS.add(
-    "maximum-above-quota",
+QUOTA_BELOW_MAX = ROOM_CHECKS.add(
+    "quota-below-max",
     Severity.WARNING,
     "An autoscaler whose maximum takes more GPUs than the namespace's ResourceQuota.",
-    "Raise the quota, or lower the maximum.",
+    "Raise the quota, or lower maxReplicas.",
+)
+SIZE_CHECKS = Checks("workload")
+LARGER_THAN_ANY_NODE = SIZE_CHECKS.add(
+    "larger-than-any-node",
+    Severity.ERROR,
+    "A pod that asks for more GPUs than any one node has.",
+    "Ask for fewer GPUs a pod, or add a pool of larger nodes.",
 )
 
 
@@ -88,6 +96,8 @@ def placement_findings(inputs: Inputs) -> Iterator[LintFinding]:
             if pods.is_node_part:
                 yield from _node_part(pods, of_gpus)
             continue
+        if not pools:
+            yield from _beyond_all(pods, inputs.nodes.types.values(), shared)
         choice = _Choice(pods, named, of_gpus)
         yield from choice.findings(shared)
         key = pods.namespace, pods.kind, pods.name
@@ -212,6 +222,23 @@ class _Choice:
         return sum(self._pods.gpus.get(name, 0) for name in WHOLE_GPUS)
 
 
+def _beyond_all(
+    pods: GpuPods, types: Iterable[ListedType], shared: set[str]
+) -> Iterator[LintFinding]:
+    """Yield a finding where no known machine has as many GPUs as one pod asks for."""
+    largest = max(types, key=lambda each: each.whole_gpus)
+    for name in WHOLE_GPUS:
+        asked = pods.gpus.get(name, 0)
+        if asked > largest.whole_gpus and name not in shared:
+            yield LARGER_THAN_ANY_NODE.at(Severity.WARNING).found(
+                pods.part.place("containers"),
+                f"A pod of {pods.title} asks for {asked} {name}, and the largest known instance type, "
+                f"{largest.name}, has {largest.whole_gpus}: unless nodes share their GPUs, none takes it.",
+                "",
+                f"Ask for at most {largest.whole_gpus} a pod, and for more pods.",
+            )
+
+
 def _fits(pods: GpuPods, gpus: int, listed: ListedType) -> bool:
     nothing = Quantity(0)
     return (
@@ -266,7 +293,7 @@ def _maximum(
         for name, count in asked.items():
             hard = quota.at("spec", "hard", f"requests.{name}")
             if hard.text().isdigit() and int(hard.text()) < count:
-                yield MAXIMUM_ABOVE_QUOTA.found(
+                yield QUOTA_BELOW_MAX.found(
                     place,
                     f"{most} replicas of {title} take {count} {name}, and the namespace's quota is "
                     f"{hard.text()}.",
@@ -280,7 +307,7 @@ def _maximum(
     whole = sum(count for name, count in asked.items() if name in WHOLE_GPUS)
     if not bounds or len(known) < len(bounds) or shared.intersection(asked) or whole <= sum(known):
         return
-    yield MAXIMUM_ABOVE_POOLS.found(
+    yield POOLS_BELOW_MAX.found(
         place,
         f"{most} replicas of {title} take {whole} GPUs, and the pools of these files that its pods may go to "
         f"have {sum(known)} at most.",
@@ -302,4 +329,8 @@ def _toleration(taint: Taint) -> str:
     return f"{{key: {taint.key}, {operator}{value}effect: {taint.effect}}}"
 
 
-JUDGE = FileJudge("placement", _CHECKS, placement_findings)
+JUDGE = FileJudge(
+    "placement",
+    Checks(including=(_CHECKS, ROOM_CHECKS, SIZE_CHECKS)),
+    placement_findings,
+)

@@ -11,7 +11,7 @@ from gpuscale.base.objects.scaled_object import PROMETHEUS, RESOURCE_TRIGGERS, S
 from gpuscale.base.quantity import Quantity
 from gpuscale.hpa.controller import DEFAULT_SETTINGS
 from gpuscale.hpa.terms import unit_fault, unit_of_query
-from gpuscale.ops.lint.checks.pairs import CANNOT_WAKE
+from gpuscale.ops.lint.checks.pairs import CANNOT_WAKE, why_asleep
 from gpuscale.ops.lint.checks.queries import query_findings
 from gpuscale.ops.lint.checks.reach import Aim, reach_findings
 from gpuscale.ops.lint.checks.rules import gpu_name_findings
@@ -21,7 +21,7 @@ from gpuscale.ops.lint.inputs import FileJudge, Inputs, PlacedScaledObject
 from gpuscale.ops.lint.problems import QUERY_NOT_PROMQL, sentence
 from gpuscale.ops.lint.promql_facts import is_one_row, reads, values_of
 from gpuscale.series.promql import Aggregate, Node, parse_query
-from gpuscale.signals import facts_of, is_of_gpu
+from gpuscale.signals import facts_of, is_of_pods
 
 _CHECKS = Checks()
 SEVERAL_ROWS = _CHECKS.add(
@@ -35,6 +35,13 @@ AVERAGE_OF_A_MEAN = _CHECKS.add(
     Severity.WARNING,
     "A mean with `metricType: AverageValue`, which divides it by the target once more.",
     "Write metricType: Value beside the trigger, or take sum(...) instead of the mean.",
+)
+CHAIN_CHECKS = Checks("autoscaler")
+ZERO_WITHOUT_SOURCE = CHAIN_CHECKS.add(
+    "zero-without-source",
+    Severity.ERROR,
+    "minReplicaCount 0 with cpu and memory triggers alone, which nothing can wake.",
+    "Add a trigger that has a value without pods, or set minReplicaCount to 1.",
 )
 
 
@@ -82,7 +89,7 @@ def _findings(placed: PlacedScaledObject, recorded: set[str]) -> Iterator[LintFi
         return
     if not series:
         yield _only_resources(placed)
-    elif all(each is not None and is_of_gpu(each) for each in series):
+    elif all(each is not None and is_of_pods(each) for each in series):
         yield _never_wakes(placed, [str(each) for each in series])
 
 
@@ -151,23 +158,24 @@ def _mean(
 
 
 def _only_resources(placed: PlacedScaledObject) -> LintFinding:
-    return CANNOT_WAKE.found(
+    kinds = ", ".join(each.kind for each in placed.scaled.triggers)
+    return ZERO_WITHOUT_SOURCE.found(
         placed.place("spec", "minReplicaCount"),
-        "From 0 replicas nothing wakes the target: CPU and memory are measured of running pods.",
-        "KEDA refuses minReplicaCount 0, its default, with cpu and memory triggers alone.",
-        "Add a trigger on the load itself, such as the length of a queue, or write "
-        "minReplicaCount: 1.",
+        "It may go to 0, and no trigger of it has a value without pods: KEDA refuses it.",
+        f"minReplicaCount: {placed.scaled.least}; triggers: {kinds}",
     )
 
 
 def _never_wakes(placed: PlacedScaledObject, series: list[str]) -> LintFinding:
     return CANNOT_WAKE.found(
         placed.place("spec", "minReplicaCount"),
-        "From 0 replicas nothing wakes the target: without a pod no GPU is at work.",
+        f"From 0 replicas nothing wakes the target: {why_asleep(series)}.",
         f"The triggers read {', '.join(dict.fromkeys(series))}.",
         "Add a trigger on the load itself, such as the length of a queue, or write "
         "minReplicaCount: 1.",
     )
 
 
-JUDGE = FileJudge("scaled-objects", _CHECKS, scaled_object_findings)
+JUDGE = FileJudge(
+    "scaled-objects", Checks(including=(_CHECKS, CHAIN_CHECKS)), scaled_object_findings
+)

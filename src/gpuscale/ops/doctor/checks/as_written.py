@@ -1,0 +1,148 @@
+"""What live autoscalers and their targets say themselves, by the judges of `gpuscale lint`."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from gpuscale.base.documents.documents import dump_documents
+from gpuscale.base.errors import ConfigError
+from gpuscale.base.findings import Checks, Fix, Severity
+from gpuscale.base.objects.gpu_resources import GpuKind, gpu_kind
+from gpuscale.ops.doctor import facts
+from gpuscale.ops.doctor.facts import once
+from gpuscale.ops.doctor.judges import AUTOSCALER, ClusterFinding, ClusterJudge
+from gpuscale.ops.doctor.snapshot import HpaLook, Snapshot
+from gpuscale.ops.lint.checks import CHAIN_CHECKS
+from gpuscale.ops.lint.checks.scale_targets import NO_GPU_REQUEST, NO_RESOURCE_REQUEST
+from gpuscale.ops.lint.cluster import AbsentTarget, Cluster, as_applied
+from gpuscale.ops.lint.inputs import object_name
+from gpuscale.ops.lint.linting import lint
+
+_BESIDE = (
+    ("scaledobjects", "keda.sh/v1alpha1", "ScaledObject"),
+    ("poddisruptionbudgets", "policy/v1", "PodDisruptionBudget"),
+)
+_NEEDS_RULES = frozenset({"unknown-metric", "misspelled-metric", "metric-not-for-resource"})
+
+
+def written_findings(snapshot: Snapshot) -> Iterator[ClusterFinding]:
+    """Return lint's findings about the live autoscalers, without notes that are about files."""
+    rules = [as_applied(dict(body)) for body in snapshot.rule_maps]
+    texts = [(f"configmap/{index}", dump_documents([each])) for index, each in enumerate(rules)]
+    looks = {look.about: look for look in snapshot.hpas}
+    abouts = {object_name(look.body): look.about for look in snapshot.hpas}
+    objects = [as_applied(look.body) for look in snapshot.hpas]
+    for plural, version, kind in _BESIDE:
+        for body in snapshot.all(plural):
+            typed = {"apiVersion": version, "kind": kind, **body.data}
+            abouts[object_name(typed)] = f"{kind.lower()}/{facts.full_name(body)}"
+            objects.append(as_applied(typed))
+    if not abouts:
+        return
+    try:
+        report = lint(
+            texts,
+            kubernetes=snapshot.kubernetes,
+            cluster=Cluster(
+                [*objects, *_targets(snapshot)],
+                absent=_absent(snapshot),
+                measured=_measured(snapshot),
+            ),
+        )
+    except ConfigError:
+        return  # Something that lint can't read, such as rules that are no YAML.
+    for each in report.findings:
+        check, about = each.check, abouts.get(each.where.file)
+        if about is None or (check.severity is Severity.NOTE and not check.hop):
+            continue
+        if not rules and check.id in _NEEDS_RULES:
+            continue
+        look, fix = looks.get(about), each.fix
+        if look is not None and check.id == NO_RESOURCE_REQUEST.id and _has_request(snapshot, look):
+            continue
+        if look is not None and check.id == NO_GPU_REQUEST.id:
+            fix = _ask_for_gpu(snapshot, look)
+        evidence = "; ".join(filter(None, (each.where.field, *each.evidence.splitlines())))
+        yield replace(check, hop=check.hop or AUTOSCALER).found(about, each.what, evidence, fix)
+
+
+def _targets(snapshot: Snapshot) -> Iterator[dict[str, Any]]:
+    """Return what HPAs and ScaledObjects scale, each once, however many scale it."""
+    keys = {
+        (look.hpa.target.kind, look.namespace, look.hpa.target.name): None for look in snapshot.hpas
+    }
+    for body in snapshot.all("scaledobjects"):
+        target = body.child("spec").child("scaleTargetRef")
+        kind = target.text("kind") or "Deployment"
+        keys[kind, facts.namespace(body), target.text("name")] = None
+    for kind, namespace, name in keys:
+        found = facts.named(snapshot, kind, namespace, name)
+        if found is not None:
+            yield {"apiVersion": "apps/v1", **as_applied(found.data), "kind": kind}
+
+
+def _absent(snapshot: Snapshot) -> dict[str, AbsentTarget]:
+    found = {}
+    for look in snapshot.hpas:
+        target = look.hpa.target
+        if look.target_is_absent and facts.workload_of(snapshot, look) is None:
+            plural = facts.WORKLOADS.get(target.kind, "")
+            places = facts.namespaces_by_name(snapshot, plural).get(target.name, ())
+            key = f"{look.namespace}/{look.hpa.metadata.name}"
+            found[key] = AbsentTarget(look.target_fault, tuple(sorted(places)))
+    return found
+
+
+def _measured(snapshot: Snapshot) -> frozenset[tuple[str, str]]:
+    return frozenset(
+        (f"{look.namespace}/{look.hpa.metadata.name}", metric.spec.name)
+        for look in snapshot.hpas
+        for metric in look.metrics
+        if metric.values
+    )
+
+
+def _has_request(snapshot: Snapshot, look: HpaLook) -> bool:
+    """Return whether the pods make the requests that their template lacks, as a LimitRange gives them."""
+    pods = facts.pods_of(snapshot, look)
+    wanted = {each.spec.name for each in look.metrics}
+    return bool(pods) and all(
+        wanted & {"cpu", "memory"} <= each.requests.keys()
+        for pod in pods
+        for each in facts.spec_of(pod).containers
+    )
+
+
+def _ask_for_gpu(snapshot: Snapshot, look: HpaLook) -> Fix:
+    """Return the command where one container can be meant, and the nodes offer one kind of whole GPUs."""
+    workload = facts.workload_of(snapshot, look)
+    containers = () if workload is None else facts.template_of(workload).containers
+    offered, is_shared = _offered(snapshot)
+    target = look.hpa.target
+    if len(containers) == 1 and not is_shared and [*map(gpu_kind, offered)] == [GpuKind.WHOLE]:
+        return Fix(
+            NO_GPU_REQUEST.fix,
+            f"kubectl set resources -n {look.namespace} {target.kind.lower()} {target.name} "
+            f"-c {containers[0].name} --limits={next(iter(offered))}=1",
+        )
+    listed = f"; nodes offer {', '.join(sorted(offered))}" if offered else ""
+    return Fix(
+        f"{NO_GPU_REQUEST.fix.removesuffix('.')}{listed}.",
+        f"kubectl get {target.kind.lower()} -n {look.namespace} {target.name} -o yaml",
+    )
+
+
+@once
+def _offered(snapshot: Snapshot) -> tuple[frozenset[str], bool]:
+    """Return the names under which nodes offer GPUs, and whether any node counts one GPU as several."""
+    nodes = facts.gpu_nodes(snapshot)
+    offered = frozenset(
+        key
+        for node in nodes
+        for key, amount in node.child("status").quantities("allocatable").items()
+        if gpu_kind(key) is not None and amount.nano > 0
+    )
+    return offered, any(map(facts.shares_gpus, nodes))
+
+
+JUDGE = ClusterJudge("as-written", Checks(AUTOSCALER, including=CHAIN_CHECKS), written_findings)

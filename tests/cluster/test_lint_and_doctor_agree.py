@@ -1,0 +1,132 @@
+"""Faults that a manifest shows: `gpuscale lint` on files and `gpuscale doctor` on a cluster agree."""
+
+import asyncio
+import sys
+from pathlib import Path
+
+import pytest
+
+from gpuscale.base.clock import WallClock
+from gpuscale.base.findings import Severity
+from gpuscale.ops.doctor import Gatherer, GatherSettings, diagnose
+from gpuscale.ops.lint import lint
+from gpuscale.ops.lint.checks import CHECKS
+from gpuscale_testing import wait_until
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "lint"))
+from scaled_cases import SCALED_CASES
+
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.xdist_group("cluster"),
+    pytest.mark.timeout(300),
+]
+APPLIED_ONCE = (
+    "replicas-owned",
+    "replicas-owned/above",
+    "replicas-owned/within",
+    "replicas-owned/keda",
+)
+"""Manifests that a cluster does not have: it can't be seen there that they will be applied again."""
+NOT_ALIKE = (
+    "target-is-owned",  # the garbage collector ends what an absent owner owns
+    "no-gpu-util/by another name",  # by rules that no metrics server of this cluster has
+)
+CASES = {
+    f"case-{index}": (name, files)
+    for index, (name, (files, _)) in enumerate(SCALED_CASES.items())
+    if name not in (*APPLIED_ONCE, *NOT_ALIKE)
+}
+OF_FILES = {"no-rules"}
+
+
+def seen_by_lint(files, **more):
+    report = lint(list(files.items()), **more)
+    return {
+        each.check.id
+        for each in report.findings
+        if each.check.hop or each.check.severity is not Severity.NOTE
+    } - OF_FILES
+
+
+@pytest.fixture(scope="module")
+def cluster(plane):
+    plane.define("keda")
+    for namespace, (_, files) in CASES.items():
+        plane.kubectl("create", "namespace", namespace)
+        for text in files.values():
+            plane.kubectl("apply", "-n", namespace, "-f", "-", stdin=text)
+    return plane
+
+
+async def look(plane, gather):
+    async with plane.client() as client:
+        return await gather(Gatherer(client, WallClock(), GatherSettings()))
+
+
+@pytest.fixture(scope="module")
+def report(cluster):
+    return diagnose(asyncio.run(look(cluster, lambda gatherer: gatherer.snapshot())))
+
+
+@pytest.fixture(scope="module")
+def live(cluster):
+    return asyncio.run(look(cluster, lambda gatherer: gatherer.objects()))
+
+
+def test_there_are_faults_enough():
+    assert len(CASES) >= 20
+
+
+@pytest.mark.parametrize("namespace", CASES)
+def test_the_file_and_the_cluster_have_the_same_ids(report, namespace):
+    name, files = CASES[namespace]
+    told = {
+        each.check.id
+        for root in report.findings
+        for each in root.whole()
+        for where in (each.where, *(same.where for same in each.same))
+        if f"/{namespace}/" in where
+    }
+    expected = seen_by_lint(files)
+    assert name.partition("/")[0] in expected
+    assert told & CHECKS.keys() == expected
+
+
+@pytest.mark.parametrize("namespace", CASES)
+def test_lint_over_the_cluster_has_them_too(live, namespace):
+    told = {
+        each.check.id
+        for each in lint([], cluster=live).findings
+        if f" {namespace}/" in each.where.file
+        and (each.check.hop or each.check.severity is not Severity.NOTE)
+    }
+    assert told >= seen_by_lint(CASES[namespace][1])
+
+
+def test_a_file_that_is_laid_over_the_cluster_ends_its_fault(live):
+    namespace = next(key for key, (name, _) in CASES.items() if name == "min-is-max")
+    text = SCALED_CASES["min-is-max"][1]["web.yaml"]
+    mended = text.replace("name: web}\nspec", f"name: web, namespace: {namespace}}}\nspec", 1)
+    found = lint([("web.yaml", mended)], cluster=live).findings
+    assert not [
+        each
+        for each in found
+        if each.check.id == "min-is-max" and f" {namespace}/" in each.where.file
+    ]
+
+
+def test_a_target_of_an_old_version_is_found_by_the_controller(cluster):
+    """What lint notes and does not call an error: the controller looks by group and kind."""
+    namespace = next(
+        key for key, (name, _) in CASES.items() if name == "wrong-target-version/version alone"
+    )
+    text = SCALED_CASES["no-gpu-request"][1]["web.yaml"].partition("---\n")[0]
+    cluster.kubectl("apply", "-n", namespace, "-f", "-", stdin=text)
+
+    def is_able():
+        status = cluster.get("hpa", "web", "-n", namespace).get("status", {})
+        reasons = {each["type"]: each["reason"] for each in status.get("conditions", [])}
+        return reasons.get("AbleToScale") == "SucceededGetScale"
+
+    wait_until(is_able, "the controller to read the scale")

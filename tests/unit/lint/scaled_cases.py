@@ -1,0 +1,273 @@
+"""Autoscalers and workloads that contradict each other: each check's fault, and what is right beside it."""
+
+GPU = "resources: {limits: {nvidia.com/gpu: 1}}"
+MIG = "resources: {limits: {nvidia.com/mig-3g.20gb: 1}}"
+NONE = "ports: []"
+UTIL = "DCGM_FI_DEV_GPU_UTIL"
+
+
+def pods(name=UTIL, target="60"):
+    return (
+        f"{{type: Pods, pods: {{metric: {{name: {name}}}, target: {{type: AverageValue, "
+        f"averageValue: {target}}}}}}}"
+    )
+
+
+def of(kind):
+    described = f"{{apiVersion: v1, kind: {kind}, name: web}}"
+    return (
+        f"{{type: Object, object: {{metric: {{name: {UTIL}}}, describedObject: {described}, target: "
+        "{type: Value, value: 60}}}"
+    )
+
+
+def cpu(target="{type: Utilization, averageUtilization: 60}"):
+    return f"{{type: Resource, resource: {{name: cpu, target: {target}}}}}"
+
+
+def hpa(metric=None, target="apps/v1 Deployment web", name="web", least=1, most=8, more="{}"):
+    version, kind, called = target.split()
+    return f"""\
+apiVersion: autoscaling/v2
+kind: HorizontalPodAutoscaler
+metadata: {{name: {name}}}
+spec:
+  scaleTargetRef: {{apiVersion: {version}, kind: {kind}, name: {called}}}
+  minReplicas: {least}
+  maxReplicas: {most}
+  behavior: {more}
+  metrics:
+  - {metric or pods()}
+"""
+
+
+def scaled(target="name: web", limits="maxReplicaCount: 4", trigger=""):
+    prometheus = "{serverAddress: 'http://p', query: sum(queue), threshold: '5'}"
+    return f"""\
+apiVersion: keda.sh/v1alpha1
+kind: ScaledObject
+metadata: {{name: web}}
+spec:
+  scaleTargetRef: {{{target}}}
+  {limits}
+  triggers:
+  - {trigger or f"{{type: prometheus, metadata: {prometheus}}}"}
+"""
+
+
+def workload(
+    more="", resources=GPU, name="web", kind="Deployment", labels="app: web", metadata="", pod=""
+):
+    return f"""\
+apiVersion: apps/v1
+kind: {kind}
+metadata: {{name: {name}{metadata}}}
+spec:
+  {more or "revisionHistoryLimit: 1"}
+  selector: {{matchLabels: {{app: web}}}}
+  template:
+    metadata: {{labels: {{{pod or labels}}}}}
+    spec: {{containers: [{{name: c, image: i, {resources}}}]}}
+"""
+
+
+def budget(allows="maxUnavailable: 1", name="one", app="web"):
+    return f"""\
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata: {{name: {name}}}
+spec: {{{allows}, selector: {{matchLabels: {{app: {app}}}}}}}
+"""
+
+
+def files(autoscaler, *workloads):
+    return {"web.yaml": "---\n".join((*workloads, autoscaler))}
+
+
+def tracked(key):
+    return f", {key}: {{argocd.argoproj.io/tracking-id: web}}"
+
+
+OWNED = ", ownerReferences: [{apiVersion: apps/v1, kind: Deployment, name: up, uid: a, controller: true}]"
+CANARY = hpa(name="canary", target="apps/v1 Deployment canary")
+KEDA_CPU = "{type: cpu, metricType: Utilization, metadata: {value: '60'}}"
+
+SCALED_CASES = {
+    "no-scale-target": (
+        files(hpa(target="apps/v1 DaemonSet web")),
+        files(hpa(target="apps/v1 StatefulSet web")),
+    ),
+    "no-scale-target/case": (
+        files(hpa(target="apps/v1 deployment web")),
+        files(hpa(target="argoproj.io/v1alpha1 Rollout web")),
+    ),
+    "no-scale-target/plural": (
+        files(scaled("kind: statefulsets, name: web")),
+        files(scaled("kind: StatefulSet, name: web")),
+    ),
+    "no-scale-target/no kind of the group": (
+        files(hpa(target="apps/v1 Rollout web")),
+        # OpenKruise has a StatefulSet of its own.
+        files(hpa(target="apps.kruise.io/v1beta1 StatefulSet web")),
+    ),
+    "wrong-target-version": (
+        files(hpa(target="extensions/v1beta1 Deployment web")),
+        files(hpa()),
+    ),
+    "wrong-target-version/version alone": (
+        files(hpa(target="apps/v1beta1 Deployment web")),
+        files(hpa()),
+    ),
+    "wrong-target-version/keda": (
+        files(scaled("apiVersion: apps/v1beta2, kind: Deployment, name: web")),
+        files(scaled("kind: Deployment, name: web")),
+    ),
+    "target-is-owned": (
+        files(
+            hpa(target="apps/v1 ReplicaSet web"),
+            workload(kind="ReplicaSet", metadata=OWNED),
+        ),
+        files(hpa(target="apps/v1 ReplicaSet web"), workload(kind="ReplicaSet")),
+    ),
+    "selectors-overlap": (
+        {
+            "a.yaml": hpa(),
+            "b.yaml": CANARY,
+            "c.yaml": workload(),
+            "d.yaml": workload(name="canary"),
+        },
+        {
+            "a.yaml": hpa(),
+            "b.yaml": CANARY,
+            "c.yaml": workload(),
+            "d.yaml": workload(name="canary").replace("app: web", "app: canary"),
+        },
+    ),
+    "replicas-owned": (
+        files(hpa(least=4), workload("replicas: 2")),
+        files(hpa(least=4), workload()),
+    ),
+    "replicas-owned/above": (
+        files(hpa(most=8), workload("replicas: 20")),
+        files(
+            hpa(most=8), workload(metadata=", uid: 3, resourceVersion: '7'", more="replicas: 20")
+        ),
+    ),
+    "replicas-owned/within": (
+        files(hpa(), workload("replicas: 3")),
+        # A zero has a check of its own.
+        files(hpa(), workload("replicas: 0")),
+    ),
+    "replicas-owned/argo": (
+        files(hpa(), workload("replicas: 3", metadata=tracked("annotations"))),
+        files(hpa(), workload(metadata=tracked("annotations"))),
+    ),
+    "replicas-owned/keda": (
+        files(scaled(limits="maxReplicaCount: 4"), workload("replicas: 5")),
+        files(scaled(limits="maxReplicaCount: 4"), workload()),
+    ),
+    "no-resource-request": (
+        files(hpa(cpu()), workload()),
+        # The API server takes a limit for a request that is not there.
+        files(hpa(cpu()), workload(resources="resources: {limits: {cpu: 2}}")),
+    ),
+    "no-resource-request/of another resource": (
+        files(hpa(cpu()), workload(resources="resources: {requests: {memory: 1Gi}}")),
+        files(hpa(cpu("{type: AverageValue, averageValue: 2}")), workload()),
+    ),
+    "no-resource-request/keda": (
+        files(scaled(limits="minReplicaCount: 1", trigger=KEDA_CPU), workload()),
+        files(
+            scaled(limits="minReplicaCount: 1", trigger=KEDA_CPU),
+            workload(resources="resources: {requests: {cpu: 2}}"),
+        ),
+    ),
+    "no-gpu-request": (
+        files(hpa(), workload(resources=NONE)),
+        files(hpa(), workload(resources="resources: {limits: {nvidia.com/gpu.shared: 1}}")),
+    ),
+    "no-gpu-request/statefulset": (
+        files(hpa(target="apps/v1 StatefulSet web"), workload(kind="StatefulSet", resources=NONE)),
+        files(hpa(target="apps/v1 StatefulSet web"), workload(kind="StatefulSet")),
+    ),
+    "no-gpu-util": (
+        files(hpa(), workload(resources=MIG)),
+        files(hpa(pods("DCGM_FI_PROF_GR_ENGINE_ACTIVE", "600m")), workload(resources=MIG)),
+    ),
+    "no-gpu-util/by another name": (
+        {
+            **files(hpa(pods("gpu_util")), workload(resources=MIG)),
+            "rules.yaml": f"""\
+- seriesQuery: {UTIL}{{}}
+  resources: {{overrides: {{exported_namespace: {{resource: namespace}}, exported_pod: {{resource: pod}}}}}}
+  name: {{as: gpu_util}}
+  metricsQuery: avg(<<.Series>>{{<<.LabelMatchers>>}}) by (<<.GroupBy>>)
+""",
+        },
+        files(hpa(), workload()),
+    ),
+    "min-is-max": (files(hpa(least=8)), files(hpa(least=7))),
+    "min-is-max/keda": (
+        files(scaled(limits="minReplicaCount: 4\n  maxReplicaCount: 4")),
+        # KEDA scales between the two counts.
+        files(scaled(limits="idleReplicaCount: 0\n  minReplicaCount: 4\n  maxReplicaCount: 4")),
+    ),
+    "scale-down-disabled": (
+        files(hpa(more="{scaleDown: {selectPolicy: Disabled}}")),
+        files(hpa(more="{scaleDown: {selectPolicy: Min}}")),
+    ),
+    "scale-up-disabled": (
+        files(hpa(more="{scaleUp: {selectPolicy: Disabled}}")),
+        files(hpa(more="{scaleDown: {selectPolicy: Min}}")),
+    ),
+    "scale-up-disabled/keda": (
+        files(
+            scaled(
+                limits="maxReplicaCount: 4\n  advanced: {horizontalPodAutoscalerConfig: {behavior: {scaleUp: "
+                "{selectPolicy: Disabled}}}}"
+            )
+        ),
+        files(scaled()),
+    ),
+    "slow-scale-up": (
+        files(hpa(more="{scaleUp: {stabilizationWindowSeconds: 3600}}")),
+        files(hpa(more="{scaleDown: {stabilizationWindowSeconds: 3600}}")),
+    ),
+    "zero-without-source": (
+        files(scaled(limits="maxReplicaCount: 4", trigger=KEDA_CPU)),
+        files(scaled(limits="minReplicaCount: 1", trigger=KEDA_CPU)),
+    ),
+    "described-object-absent": (files(hpa(of("service"))), files(hpa(of("Service")))),
+    "pdb-blocks": (
+        {**files(hpa(), workload()), "b.yaml": budget("maxUnavailable: 0")},
+        {**files(hpa(), workload()), "b.yaml": budget("maxUnavailable: 1")},
+    ),
+    "pdb-blocks/as many as there are": (
+        {**files(hpa(most=8), workload()), "b.yaml": budget("minAvailable: 8")},
+        # One of the eight may go.
+        {**files(hpa(most=8), workload()), "b.yaml": budget("minAvailable: 7")},
+    ),
+    "pdbs-overlap": (
+        {**files(hpa(), workload()), "b.yaml": budget(), "c.yaml": budget(name="two")},
+        {**files(hpa(), workload()), "b.yaml": budget(), "c.yaml": budget(name="two", app="other")},
+    ),
+    "larger-than-any-node": (
+        {"web.yaml": workload(resources="resources: {limits: {nvidia.com/gpu: 17}}")},
+        {"web.yaml": workload(resources="resources: {limits: {nvidia.com/gpu: 16}}")},
+    ),
+    "cannot-wake/own queue": (
+        files(
+            scaled(
+                trigger="{type: prometheus, metadata: {serverAddress: 'http://p', threshold: '5', query: "
+                "'sum(vllm:num_requests_waiting)'}}"
+            )
+        ),
+        # The picker in front of the pods is there without them.
+        files(
+            scaled(
+                trigger="{type: prometheus, metadata: {serverAddress: 'http://p', threshold: '5', query: "
+                "'sum(llm_d_epp_flow_control_queue_size)'}}"
+            )
+        ),
+    ),
+}
