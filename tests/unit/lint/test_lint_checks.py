@@ -1181,6 +1181,8 @@ def test_notes_fail_only_where_one_wants_to_be_strict() -> None:
         ("", "a.yaml: found an empty file, expected rules or manifests"),
         ("a: 1\n", "a.yaml:1: found a mapping, expected a manifest with apiVersion and kind; "
          "rules stand alone in their file"),
+        ("- {name: install, hosts: all}\n", "a.yaml:1: found a list, expected a manifest with apiVersion "
+         "and kind; rules stand alone in their file"),
         ("text\n", "a.yaml:1: found 'text', expected a manifest with apiVersion and kind; "
          "rules stand alone in their file"),
     ],

@@ -142,6 +142,24 @@ def test_an_annotation_that_is_no_truth_value_counts_as_true(value: str, is_paus
     assert read(annotated(paused=value)).is_paused is is_paused
 
 
+@pytest.mark.parametrize(
+    ("fields", "is_taken"),
+    [
+        ("  minReplicaCount: 0\n  idleReplicaCount: 0\n", True),
+        ("  idleReplicaCount: 0\n", False),
+        ("  minReplicaCount: 0\n  idleReplicaCount: 1\n", False),
+    ],
+)
+def test_a_written_minimum_of_zero_counts_as_one_for_the_idle_count(fields, is_taken) -> None:
+    # CheckReplicaCountBoundsAreValid and GetHPAMinReplicas of scaledobject_types.go
+    text = SMALLEST.replace("  triggers:", f"{fields}  triggers:")
+    if is_taken:
+        assert read(text).idle == 0
+    else:
+        with pytest.raises(ConfigError, match="below minReplicaCount"):
+            read(text)
+
+
 def test_a_paused_count_pauses_by_itself() -> None:
     found = read(annotated(**{"paused-replicas": "2", "paused": "false"}))
     assert (found.is_paused, found.paused_replicas) == (True, 2)

@@ -186,8 +186,10 @@ def read_scaled_object(fields: Fields) -> ScaledObject:
     if least > most:
         spec.note(("maxReplicaCount",), f"at least minReplicaCount, {least}", found=str(most))
     idle = _count(spec, "idleReplicaCount", 0) if "idleReplicaCount" in spec else None
-    if idle is not None and idle >= least:
-        spec.note(("idleReplicaCount",), f"below minReplicaCount, {least}", found=str(idle))
+    # KEDA counts a minReplicaCount of 0 that is written as 1 here, and one that is not written as 0.
+    bound = max(least, 1) if "minReplicaCount" in spec else 0
+    if idle is not None and idle >= bound:
+        spec.note(("idleReplicaCount",), f"below minReplicaCount, {bound}", found=str(idle))
     _check_paused_replicas(fields, metadata)
     advanced = spec.child("advanced")
     config = advanced.child("horizontalPodAutoscalerConfig")

@@ -34,6 +34,7 @@ from gpuscale.server.rules import (
 _KUBERNETES_NAMES = frozenset(
     name for known in KUBERNETES.types for name in (known.plural, known.singular)
 )
+_OF_A_RULE = frozenset({"seriesQuery", "seriesFilters", "metricsQuery"})
 _RULE_KEYS = frozenset({"rules", "externalRules", "resourceRules"})
 
 
@@ -75,7 +76,8 @@ class RuleReading:
 def is_rules(data: object) -> bool:
     """Return whether a document is a rule file, in any of its forms."""
     if isinstance(data, list):
-        return True
+        # Tasks of Ansible and patches of kustomize are lists too.
+        return not data or any(isinstance(each, dict) and _OF_A_RULE & each.keys() for each in data)
     return isinstance(data, dict) and "kind" not in data and not _RULE_KEYS.isdisjoint(data)
 
 
