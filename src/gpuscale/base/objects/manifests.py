@@ -16,9 +16,11 @@ from gpuscale.base.objects.scaled_object import ScaledObject, read_scaled_object
 from gpuscale.base.objects.workloads import (
     Deployment,
     Job,
+    JobSet,
     Service,
     read_deployment,
     read_job,
+    read_job_set,
     read_leader_worker_set,
     read_service,
 )
@@ -26,6 +28,7 @@ from gpuscale.base.objects.workloads import (
 KubernetesObject = (
     Deployment
     | Job
+    | JobSet
     | Service
     | HorizontalPodAutoscaler
     | ScaledObject
@@ -40,6 +43,7 @@ _READERS: dict[tuple[str, str], Callable[[Fields], KubernetesObject]] = {
     ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet"): read_leader_worker_set,
     ("policy/v1", "PodDisruptionBudget"): read_disruption_budget,
     ("batch/v1", "Job"): read_job,
+    ("jobset.x-k8s.io/v1alpha2", "JobSet"): read_job_set,
     ("v1", "Service"): read_service,
     ("v1", "Node"): read_node,
     ("v1", "Pod"): read_pod,

@@ -75,6 +75,17 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
+class JobSet:
+    """A JobSet: Jobs that belong together, each with the name that the controller gives it.
+
+    Source: sigs.k8s.io/jobset v0.12 api/jobset/v1alpha2/jobset_types.go, pkg/util/placement (names).
+    """
+
+    metadata: ObjectMeta
+    jobs: tuple[Job, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Service:
     """A Service: a name for the pods that its selector finds."""
 
@@ -137,11 +148,34 @@ def read_leader_worker_set(fields: Fields) -> LeaderWorkerSet:
 
 def read_job(fields: Fields) -> Job:
     """Return the Job of a manifest."""
-    spec = fields.child("spec", required=True)
+    return _job(read_meta(fields), fields.child("spec", required=True))
+
+
+def read_job_set(fields: Fields) -> JobSet:
+    """Return the JobSet of a manifest."""
+    meta, jobs = read_meta(fields), list[Job]()
+    for item in fields.child("spec", required=True).items("replicatedJobs"):
+        role = item.text("name", required=True)
+        spec = item.child("template", required=True).child("spec", required=True)
+        for index in range(_count(item, "replicas", 1)):
+            job = _job(replace(meta, name=f"{meta.name}-{role}-{index}"), spec)
+            labels = {
+                "jobset.sigs.k8s.io/jobset-name": meta.name,
+                "jobset.sigs.k8s.io/replicatedjob-name": role,
+                "jobset.sigs.k8s.io/job-index": str(index),
+            }
+            template = replace(job.template, labels={**job.template.labels, **labels})
+            jobs.append(replace(job, template=template))
+    if not jobs:
+        fields.child("spec").note(("replicatedJobs",), "at least one Job")
+    return JobSet(meta, tuple(jobs))
+
+
+def _job(meta: ObjectMeta, spec: Fields) -> Job:
     parallelism = _count(spec, "parallelism", 1)
     policy = spec.child("scheduling").child("schedulingPolicy")
     return Job(
-        metadata=read_meta(fields),
+        metadata=meta,
         template=read_pod_template(spec),
         completions=_count(spec, "completions", 1),
         parallelism=parallelism,

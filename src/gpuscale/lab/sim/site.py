@@ -30,6 +30,7 @@ from gpuscale.lab.sim.control.cloud import Cloud
 from gpuscale.lab.sim.control.containers import Containers
 from gpuscale.lab.sim.control.controllers import live_pods, owner_of_replicas
 from gpuscale.lab.sim.control.groups import Groups
+from gpuscale.lab.sim.control.job_sets import JobSets
 from gpuscale.lab.sim.control.machines import CloudPool, Machine
 from gpuscale.lab.sim.energy import WorkEnergy
 from gpuscale.lab.sim.engine import Engine, EventStage
@@ -99,6 +100,7 @@ class Site:
         engine = self.engine
         self.cluster = Cluster(setup.seed, lambda: engine.now_ms)
         self.containers = Containers(self.cluster)
+        self.job_sets = JobSets(self.cluster)
         window_ms = setup.pipeline.collect_interval
         processes = self.containers.processes
         self.gpus = SimulatedGpus(self.cluster, processes, setup.seed, window_ms, fields)
@@ -242,8 +244,9 @@ class Site:
         if self.cluster.jobs:
             for key in self.containers.processes:
                 pod = self.cluster.pods[key]
-                busy = self.gpus.work[owner_key(pod)].steady_ratio
-                if busy:
+                work = self.gpus.work[owner_key(pod)]
+                busy = work.steady_ratio
+                if busy and work.since_ms(pod, 0) is not None:
                     gpus = sum(device_requests(pod.spec).values())
                     busy_gpu_ms = busy * gpus * elapsed_ms
                     self._busy_gpu_ms += busy_gpu_ms
@@ -374,7 +377,12 @@ class Site:
             meta = setup.job.metadata
             owner = f"Job {meta.namespace}/{meta.name}"
             self._lifecycles[owner] = setup.lifecycle
-            self.gpus.work[owner] = PodWork(setup.memory_mib, None, setup.utilization_ratio)
+            since_ms = self.job_sets.computes_since_ms if setup.with_jobs else None
+            self.gpus.work[owner] = PodWork(
+                setup.memory_mib, None, setup.utilization_ratio, since_ms
+            )
+            if setup.with_jobs and setup.job is setup.with_jobs[0]:
+                self.job_sets.add(setup.with_jobs)
             self.cluster.jobs[meta.key] = setup.job
             if setup.job.gang is not None:
                 self.cluster.gangs[meta.key] = setup.job.gang

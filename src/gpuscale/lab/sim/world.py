@@ -64,7 +64,12 @@ class SimulatedControlPlane:
             lambda: site.cloud.current_budgets(),
         )
         self._kubelet = Kubelet(
-            site.cluster, site.engine, self._lifecycle_of, self.touch, site.containers
+            site.cluster,
+            site.engine,
+            self._lifecycle_of,
+            self.touch,
+            site.containers,
+            site.job_sets,
         )
         self._reconciling = False
 

@@ -5,10 +5,12 @@ Each pod goes Pending → Running → Ready, or → Succeeded for a job, after t
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from gpuscale.base.objects.pods import Lifecycle, Pod, PodPhase, PodStatus
 from gpuscale.lab.sim.cluster import Cluster
 from gpuscale.lab.sim.control.containers import Containers
+from gpuscale.lab.sim.control.job_sets import JobSets
 from gpuscale.lab.sim.engine import Engine, EventStage
 from gpuscale.lab.sim.pod_index import FINISHED
 
@@ -22,6 +24,7 @@ class Kubelet:
         lifecycle_of: times of a pod.
         changed: called when something happened that controllers want to know.
         containers: started and ended here.
+        job_sets: say which pods wait for each other before they compute.
     """
 
     def __init__(
@@ -31,12 +34,14 @@ class Kubelet:
         lifecycle_of: Callable[[Pod], Lifecycle],
         changed: Callable[[], None],
         containers: Containers,
+        job_sets: JobSets,
     ) -> None:
         self._cluster = cluster
         self._engine = engine
         self._lifecycle_of = lifecycle_of
         self._changed = changed
         self._containers = containers
+        self._job_sets = job_sets
 
     def take(self, key: str) -> None:
         """Start the life of a newly bound pod."""
@@ -66,8 +71,11 @@ class Kubelet:
         self._cluster.set_status(key, status)
         self._containers.start(key, now_ms)
         self._later(lifecycle.startup_ms, key, lambda now: self._ready(key, now))
-        if lifecycle.run_ms is not None:
-            self._later(lifecycle.run_ms, key, lambda now: self._succeed(key, now))
+        if lifecycle.run_ms is None:
+            return
+        for each in self._job_sets.begun(pod, now_ms):
+            end = partial(self._succeed, each, now_ms)
+            self._later(lifecycle.run_ms, each, end)
 
     def _ready(self, key: str, now_ms: int) -> None:
         status = self._cluster.pods[key].status
@@ -75,8 +83,10 @@ class Kubelet:
             self._cluster.set_status(key, replace(status, ready=True, ready_transition_ms=now_ms))
             self._changed()
 
-    def _succeed(self, key: str, now_ms: int) -> None:
+    def _succeed(self, key: str, since_ms: int, now_ms: int) -> None:
         pod = self._cluster.pods[key]
+        if not self._job_sets.ends(pod, since_ms):
+            return
         self._containers.end(key)
         status = replace(
             pod.status, phase=PodPhase.SUCCEEDED, ready=False, ready_transition_ms=now_ms

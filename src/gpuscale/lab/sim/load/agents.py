@@ -32,10 +32,13 @@ class PodWork:
     group_since_ms: Callable[[Pod], int | None] | None = None
     """Returns since when the group of a pod works; None: each pod works by itself."""
 
-    def serves_since_ms(self, pod: Pod) -> int | None:
-        """Return since when a pod serves requests; None if it does not yet."""
+    def since_ms(self, pod: Pod, started_ms: int) -> int | None:
+        """Return since when a pod whose process started then does its work; None if it does not yet."""
         if self.group_since_ms is not None:
-            return self.group_since_ms(pod)
+            group_ms = self.group_since_ms(pod)
+            return None if group_ms is None else max(group_ms, started_ms)
+        if self.service is None:
+            return started_ms
         return pod.status.ready_transition_ms if pod.status.ready else None
 
 
@@ -104,8 +107,7 @@ class SimulatedGpus:
 
     def works_since_ms(self, pod: Pod, process: Process) -> int | None:
         """Return since when a pod does its owner's work; None if it does not yet."""
-        work = self.work[owner_key(pod)]
-        return process.started_ms if work.service is None else work.serves_since_ms(pod)
+        return self.work[owner_key(pod)].since_ms(pod, process.started_ms)
 
     def _work_on(self, node: str, index: int, from_ms: int, to_ms: int) -> Sequence[GpuWork]:
         found: list[GpuWork] = []
@@ -131,13 +133,13 @@ def _busy_ratio(pod: Pod, work: PodWork, started_ms: int, from_ms: int, to_ms: i
     """Return the busy share of a window, in which the pod may have worked at the end only."""
     if to_ms <= from_ms:
         return 0.0
-    if work.service is None:
-        return work.steady_ratio * _share(started_ms, from_ms, to_ms)
-    serves_since_ms = work.serves_since_ms(pod)
-    if serves_since_ms is None:
+    since_ms = work.since_ms(pod, started_ms)
+    if since_ms is None:
         return 0.0
-    busy = work.service.busy_ratio(max(from_ms, serves_since_ms), to_ms)
-    return busy * _share(serves_since_ms, from_ms, to_ms)
+    if work.service is None:
+        return work.steady_ratio * _share(since_ms, from_ms, to_ms)
+    busy = work.service.busy_ratio(max(from_ms, since_ms), to_ms)
+    return busy * _share(since_ms, from_ms, to_ms)
 
 
 def _share(since_ms: int, from_ms: int, to_ms: int) -> float:

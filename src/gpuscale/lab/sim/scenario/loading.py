@@ -21,6 +21,7 @@ from gpuscale.base.objects.workloads import (
     LWS_PREFIX,
     Deployment,
     Job,
+    JobSet,
     LeaderWorkerSet,
     Service,
 )
@@ -171,6 +172,13 @@ class _Resolver:
             for o in objects
             if isinstance(o, Job)
         }
+        job_sets = {
+            o.metadata.key: replace(
+                o, jobs=tuple(prioritized(each, priorities, references) for each in o.jobs)
+            )
+            for o in objects
+            if isinstance(o, JobSet)
+        }
         hpas = tuple(o for o in objects if isinstance(o, HorizontalPodAutoscaler))
         scaled_objects = tuple(o for o in objects if isinstance(o, ScaledObject))
         run = self._spec
@@ -187,7 +195,7 @@ class _Resolver:
         pools = read_pools(whole, references)
         currency = read_currency(whole, references)
         workloads = read_services(run, deployments, references) if has_objects else ()
-        runs = read_jobs(run, jobs, references) if has_objects else ()
+        runs = read_jobs(run, jobs, job_sets, references) if has_objects else ()
         hpa_changes = read_hpa_changes(run, hpas, references) if has_objects else ()
         if has_objects:
             self._check_targets(hpas, deployments)
@@ -291,6 +299,8 @@ class _Resolver:
             for name in _NOT_OF_GANGS & scheduling.data.keys():
                 scheduling.note((name,), "none: it is not simulated", found="one")
             self._references.problems += spec.problems
+        if isinstance(item, JobSet):
+            self._check_job_set(document)
         if not isinstance(item, Deployment):
             return
         key = item.metadata.key
@@ -307,6 +317,22 @@ class _Resolver:
             path = ("metadata", "annotations", subgroups)
             expected = "none: places of subgroups are not simulated"
             self._references.problems.append(document.problem(path, expected, found="one"))
+
+    def _check_job_set(self, document: Document) -> None:
+        fields = Fields(document, document.data)
+        spec = fields.child("spec")
+        if spec.child("startupPolicy").text("startupPolicyOrder", "AnyOrder") != "AnyOrder":
+            spec.note(("startupPolicy",), "AnyOrder: others are not simulated", found="InOrder")
+        if spec.child("successPolicy").text("operator", "All") != "All":
+            spec.note(("successPolicy",), "All: others are not simulated", found="Any")
+        for each in spec.items("replicatedJobs"):
+            if each.data.get("dependsOn"):
+                each.note(("dependsOn",), "none: it is not simulated", found="one")
+        annotation = "alpha.jobset.sigs.k8s.io/exclusive-topology"
+        if annotation in fields.child("metadata").child("annotations"):
+            path: Path = ("metadata", "annotations", annotation)
+            fields.note(path, "none: it is not simulated", found="one")
+        self._references.problems += fields.problems
 
     def _check_targets(
         self, hpas: tuple[HorizontalPodAutoscaler, ...], deployments: tuple[Deployment, ...]

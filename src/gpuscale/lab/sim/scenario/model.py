@@ -458,10 +458,21 @@ class JobWorkload(Model):
     run: JobRunSpec
 
 
+class JobSetWorkload(Model):
+    """A JobSet that is run a number of times; its pods compute once all of them run."""
+
+    job_set: str
+    """`name`, or `namespace/name`."""
+    image_pull: Milliseconds = 20_000
+    run: JobRunSpec
+
+
 def _workload_kind(value: object) -> str:
     given = value if isinstance(value, dict) else {}
     if isinstance(value, JobWorkload) or "job" in given:
         return "(job)"
+    if isinstance(value, JobSetWorkload) or {"jobSet", "job_set"} & {*given}:
+        return "(jobSet)"
     is_group = isinstance(value, GroupWorkload) or {"leaderWorkerSet", "leader_worker_set"} & {
         *given
     }
@@ -471,7 +482,8 @@ def _workload_kind(value: object) -> str:
 Workload = Annotated[
     Annotated[ServiceWorkload, Tag("(service)")]
     | Annotated[GroupWorkload, Tag("(group)")]
-    | Annotated[JobWorkload, Tag("(job)")],
+    | Annotated[JobWorkload, Tag("(job)")]
+    | Annotated[JobSetWorkload, Tag("(jobSet)")],
     Discriminator(_workload_kind),
 ]
 
@@ -559,8 +571,8 @@ class ScenarioSpec(Model):
     duration: PositiveDuration
     seed: int = Field(default=1, ge=0)
     manifests: tuple[FileRef, ...] = Field(min_length=1)
-    """Kubernetes manifests as they are: Deployment, LeaderWorkerSet, Service, Job, HorizontalPodAutoscaler,
-    ScaledObject."""
+    """Kubernetes manifests as they are: Deployment, LeaderWorkerSet, Service, Job, JobSet, PodGroup,
+    HorizontalPodAutoscaler, ScaledObject."""
     rules: FileRef | None = None
     """A prometheus-adapter rule file; absent: the adapter chart's default rules."""
     recording_rules: FileRef | None = None

@@ -69,6 +69,8 @@ class JobSetup:
     lifecycle: Lifecycle
     utilization_ratio: float
     memory_mib: int
+    with_jobs: tuple[Job, ...] = ()
+    """Of its JobSet, itself among them: their pods compute once all of them run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +123,7 @@ class Setup:
 
 
 def check_no_groups(setup: Setup, by: str) -> None:
-    """Raise if a scenario has LeaderWorkerSets.
+    """Raise if a scenario has LeaderWorkerSets or JobSets.
 
     Args:
         setup: the scenario.
@@ -135,4 +137,9 @@ def check_no_groups(setup: Setup, by: str) -> None:
         raise UsageError(
             f"{setup.name}: {by}: found LeaderWorkerSet {groups[0].metadata.key}, expected Deployments; "
             "gpuscale simulate runs groups"
+        )
+    sets = [each.manifest for each in setup.jobs if each.with_jobs]
+    if sets:
+        raise UsageError(
+            f"{setup.name}: {by}: found JobSet {sets[0]}, expected Jobs; gpuscale simulate runs JobSets"
         )

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 from gpuscale.base.documents.documents import Path
 from gpuscale.base.loads import Load, RampLoad, SineLoad, SpikesLoad, StepsLoad
+from gpuscale.base.objects.meta import ObjectMeta
 from gpuscale.base.objects.pods import Lifecycle
-from gpuscale.base.objects.workloads import Deployment, Job
+from gpuscale.base.objects.workloads import Deployment, Job, JobSet
 from gpuscale.hpa.cluster.scheduling import device_requests
 from gpuscale.lab.queueing.batching import Batching
 from gpuscale.lab.queueing.times import Constant
@@ -61,18 +62,27 @@ def read_services(
 
 
 def read_jobs(
-    run: spec.ScenarioSpec, jobs: Mapping[str, Job], references: References
+    run: spec.ScenarioSpec,
+    jobs: Mapping[str, Job],
+    job_sets: Mapping[str, JobSet],
+    references: References,
 ) -> tuple[JobSetup, ...]:
     """Return the Jobs to submit, each at its time; faults are collected."""
     found: list[JobSetup] = []
     for index, workload in enumerate(run.workloads):
-        if not isinstance(workload, spec.JobWorkload):
-            continue
-        job = jobs.get(_key(workload.job))
-        if job is None:
-            references.note_missing("Job", workload.job, ("workloads", index, "job"), jobs)
-            continue
-        found.extend(_copies(job, workload))
+        path: Path = ("workloads", index)
+        if isinstance(workload, spec.JobWorkload):
+            job = jobs.get(_key(workload.job))
+            if job is None:
+                references.note_missing("Job", workload.job, (*path, "job"), jobs)
+            else:
+                found.extend(_copies(job.metadata, (job,), workload))
+        elif isinstance(workload, spec.JobSetWorkload):
+            job_set = job_sets.get(_key(workload.job_set))
+            if job_set is None:
+                references.note_missing("JobSet", workload.job_set, (*path, "jobSet"), job_sets)
+            else:
+                found.extend(_copies(job_set.metadata, job_set.jobs, workload))
     return tuple(found)
 
 
@@ -232,22 +242,35 @@ def _served(metrics: spec.MetricsSpec, key: str) -> ServedMetrics:
     )
 
 
-def _copies(job: Job, workload: spec.JobWorkload) -> list[JobSetup]:
-    """Return a setup for each submission; several copies get numbered names."""
+def _copies(
+    of: ObjectMeta, jobs: tuple[Job, ...], workload: spec.JobWorkload | spec.JobSetWorkload
+) -> list[JobSetup]:
+    """Return the setups of each submission; several copies get numbered names.
+
+    Args:
+        of: the Job or JobSet of the manifests.
+        jobs: that it stands for, whose names begin with its own.
+        workload: how often it is run, and what one run does.
+    """
     run = workload.run
     lifecycle = Lifecycle(workload.image_pull, 0, run.duration, STOP_MS)
     copies: list[JobSetup] = []
     for number in range(run.copies):
-        name = job.metadata.name if run.copies == 1 else f"{job.metadata.name}-{number + 1}"
-        copy = replace(job, metadata=replace(job.metadata, name=name))
-        if job.gang is not None:
-            # The Job controller makes a PodGroup for each Job.
-            grouped = replace(job.template.spec, scheduling_group=name)
-            copy = replace(copy, template=replace(job.template, spec=grouped))
-        at_ms = run.at + number * run.every
-        copies.append(
-            JobSetup(
-                copy, job.metadata.key, at_ms, lifecycle, run.utilization / 100, run.memory_mib
-            )
-        )
+        stem = of.name if run.copies == 1 else f"{of.name}-{number + 1}"
+        named = tuple(_named(each, stem + each.metadata.name[len(of.name) :]) for each in jobs)
+        with_jobs = named if isinstance(workload, spec.JobSetWorkload) else ()
+        at_ms, busy = run.at + number * run.every, run.utilization / 100
+        copies += [
+            JobSetup(each, of.key, at_ms, lifecycle, busy, run.memory_mib, with_jobs)
+            for each in named
+        ]
     return copies
+
+
+def _named(job: Job, name: str) -> Job:
+    copy = replace(job, metadata=replace(job.metadata, name=name))
+    if job.gang is None:
+        return copy
+    # The Job controller makes a PodGroup for each Job.
+    grouped = replace(job.template.spec, scheduling_group=name)
+    return replace(copy, template=replace(job.template, spec=grouped))
