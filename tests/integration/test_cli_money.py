@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from cluster_samples import write_in_order
 from gpuscale.hpa.cluster.catalogue import parse_instance_types
 from gpuscale.ops.money.prices import HourPrice, PriceBook, node_facts
 from gpuscale.ops.money.questions import series_label
@@ -132,11 +133,7 @@ def recorded() -> list[Sample]:
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with serve([], tmp_path_factory.mktemp("prometheus")) as prometheus:
-        by_hour: dict[int, list[Sample]] = {}
-        for sample in recorded():
-            by_hour.setdefault(sample[1] // 1_800_000, []).append(sample)
-        for _, slice_ in sorted(by_hour.items()):
-            prometheus.write(slice_)
+        write_in_order(prometheus, recorded())
         yield prometheus.url
 
 

@@ -1,9 +1,10 @@
 """A simulated run as the samples that a real cluster's Prometheus would have: kube-state-metrics and DCGM."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from gpuscale.series.values import STALE
+from gpuscale.testing.prometheus import Prometheus
 
 Sample = tuple[Mapping[str, str], int, float]
 Column = tuple[Mapping[str, str], Sequence[float | None]]
@@ -122,3 +123,12 @@ def hpa_series(
         ({"__name__": f"{prefix}_spec_target_metric", **of_hpa, **kind}, target),
     ]
     return sliced([(labels, [value] * len(times_ms)) for labels, value in rows], times_ms)
+
+
+def write_in_order(prometheus: Prometheus, samples: Iterable[Sample]) -> None:
+    """Write samples that are not in the order of time, half an hour at once."""
+    slices: dict[int, list[Sample]] = {}
+    for sample in samples:
+        slices.setdefault(sample[1] // SLICE_MS, []).append(sample)
+    for _, of_slice in sorted(slices.items()):
+        prometheus.write(of_slice)

@@ -80,6 +80,8 @@ _ENTRIES: Mapping[str, _Entry] = {each.name: each for each in (
            "Check rules, HPAs, values and scenarios before they run."),
     _Entry(_LOOK, "top", "commands.top", "top",
            "Show what GPUs, nodes, workloads and Jobs do now."),
+    _Entry(_LOOK, "report", "commands.report", "report",
+           "Tell what happened, such as last night."),
     _Entry(_LOOK, "money", "commands.money", "money",
            "Show what GPUs cost, for whom, and what of it is idle."),
     _Entry(_LOOK, "decide", "commands.decide", "decide", "Explain what an HPA would do now, and why."),

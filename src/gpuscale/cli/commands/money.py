@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,7 +11,14 @@ from gpuscale.base.errors import UsageError
 from gpuscale.cli.options.cluster import looking
 from gpuscale.cli.options.durations import seconds_of
 from gpuscale.cli.options.instance_types import InstanceTypes
-from gpuscale.cli.options.prometheus import end_of_range_ms, recorded_by
+from gpuscale.cli.options.prometheus import (
+    RangeEnd,
+    RecordedCaFile,
+    RecordedTokenFile,
+    RecordedUrl,
+    end_of_range_ms,
+    recorded_by,
+)
 from gpuscale.cli.progress import working
 from gpuscale.cli.texts import Output, print_document, printable
 
@@ -25,27 +31,16 @@ _LONGEST_S = 400 * 86_400
 
 def money(
     *,
-    prometheus_url: Annotated[
-        str,
-        typer.Option(metavar="URL", help="That has kube-state-metrics and the GPUs' series."),
-    ],
-    prometheus_token_file: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Bearer token for it.")
-    ] = None,
-    prometheus_ca_file: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="CAs that its certificate is checked against."),
-    ] = None,
+    prometheus_url: RecordedUrl,
+    prometheus_token_file: RecordedTokenFile = None,
+    prometheus_ca_file: RecordedCaFile = None,
     since: Annotated[
         str | None,
         typer.Option(
             metavar="DURATION", help="How far back, such as 7d.", show_default="this month (UTC)"
         ),
     ] = None,
-    until: Annotated[
-        str | None,
-        typer.Option(metavar="TIME", help="End of the range.", show_default="now"),
-    ] = None,
+    until: RangeEnd = None,
     by: Annotated[
         str,
         typer.Option(

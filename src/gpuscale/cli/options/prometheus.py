@@ -28,6 +28,31 @@ PrometheusIdentity = Annotated[
     ),
 ]
 
+RecordedUrl = Annotated[
+    str,
+    typer.Option(
+        "--prometheus-url",
+        metavar="URL",
+        help="That has kube-state-metrics and the GPUs' series.",
+    ),
+]
+RecordedTokenFile = Annotated[
+    Path | None,
+    typer.Option("--prometheus-token-file", metavar="FILE", help="Bearer token for it."),
+]
+RecordedCaFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--prometheus-ca-file",
+        metavar="FILE",
+        help="CAs that its certificate is checked against.",
+    ),
+]
+RangeEnd = Annotated[
+    str | None,
+    typer.Option("--until", metavar="TIME", help="End of the range.", show_default="now"),
+]
+
 
 def check_url(option: str, url: str | None) -> None:
     """Check the text of an option that takes a URL.
