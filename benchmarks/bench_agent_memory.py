@@ -3,8 +3,9 @@
     python benchmarks/bench_agent_memory.py                                  # NVML where there is a GPU
     python benchmarks/bench_agent_memory.py --gpu "simulated:NVIDIA H200:8"  # anywhere
 
-Three agents run side by side and are scraped once a second for three minutes: one of GPUs alone, one that
-asks a kubelet for pods, and one that asks an API server too and serves both styles. Kubelet and API server
+Four agents run side by side and are scraped once a second for three minutes: one of GPUs alone, one that asks
+a kubelet for pods, one that takes a start-up taint off its node too, and one that asks an API server for pods
+and serves both styles. Kubelet and API server
 are this process' own, with 30 pods on the node. Resident memory counts pages that processes share once for
 each; the proportional part counts them once in all. The figures are those of the last minute.
 
@@ -35,6 +36,7 @@ NODE = "node-1"
 BUDGETS_MIB = {
     "GPUs alone": 48.0,
     "pods from the kubelet": 64.0,
+    "pods from the kubelet, a start-up taint": 64.0,
     "API server, both styles": 64.0,
 }
 _MAPPING = re.compile(r"^[0-9a-f]+-[0-9a-f]+ ")
@@ -55,12 +57,25 @@ async def main() -> int:
         async with FakeApiServer() as server:
             for n in range(NODE_PODS):
                 await server.put(PODS, pod(n))
+            server.others[f"/api/v1/nodes/{NODE}"] = {
+                "metadata": {"name": NODE},
+                "status": {"allocatable": {"nvidia.com/gpu": "8"}},
+            }
             kubeconfig = server.kubeconfig(folder)
             agents = {}
             for name, options in forms(kubelet.socket, kubeconfig).items():
                 port = free_port()
                 command = (
-                    *(sys.executable, "-m", "gpuscale.cli.main", "exporter", "--gpu", given.gpu),
+                    *(
+                        "env",
+                        f"NODE_NAME={NODE}",
+                        sys.executable,
+                        "-m",
+                        "gpuscale.cli.main",
+                        "exporter",
+                        "--gpu",
+                        given.gpu,
+                    ),
                     *("--address", f"{HOST}:{port}", *options),
                 )
                 agents[name] = (started(command, stack), port)
@@ -80,9 +95,11 @@ def forms(socket: Path, kubeconfig: Path) -> dict[str, tuple[str, ...]]:
         *("--kubernetes-enable-pod-uid", "--kubernetes-enable-pod-labels"),
         *("--kubeconfig", str(kubeconfig), "--style", "dcgm,ack"),
     )
+    taint = ("--ready-taint", "startup-taint.gpuscale.dev/gpu", "--kubeconfig", str(kubeconfig))
     return {
         "GPUs alone": (),
         "pods from the kubelet": kubelet,
+        "pods from the kubelet, a start-up taint": (*kubelet, *taint),
         "API server, both styles": (*kubelet, *server),
     }
 
