@@ -98,8 +98,12 @@ SCALED_CASES = {
         files(hpa(target="apps/v1 StatefulSet web")),
     ),
     "no-scale-target/case": (
-        files(hpa(target="apps/v1 deployment web")),
+        files(hpa(target="apps/v1 deploymenT web")),
         files(hpa(target="argoproj.io/v1alpha1 Rollout web")),
+    ),
+    "no-scale-target/lower case": (
+        files(hpa(target="apps/v1 deployment web"), workload()),
+        files(hpa(target="apps/v1 Deployment web"), workload()),
     ),
     "no-scale-target/plural": (
         files(scaled("kind: statefulsets, name: web")),
@@ -237,7 +241,11 @@ SCALED_CASES = {
         files(scaled(limits="maxReplicaCount: 4", trigger=KEDA_CPU)),
         files(scaled(limits="minReplicaCount: 1", trigger=KEDA_CPU)),
     ),
-    "described-object-absent": (files(hpa(of("service"))), files(hpa(of("Service")))),
+    "described-object-absent": (files(hpa(of("SERVICE"))), files(hpa(of("Service")))),
+    "described-object-absent/lower case": (
+        files(hpa(of("service"))),
+        files(hpa(of("gateway").replace("apiVersion: v1", "apiVersion: example.com/v1"))),
+    ),
     "pdb-blocks": (
         {**files(hpa(), workload()), "b.yaml": budget("maxUnavailable: 0")},
         {**files(hpa(), workload()), "b.yaml": budget("maxUnavailable: 1")},

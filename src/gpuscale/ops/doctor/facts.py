@@ -26,6 +26,7 @@ from gpuscale.kube import read_node_record
 from gpuscale.kube.informers import NodeRecord
 from gpuscale.ops.doctor.snapshot import HpaLook, Snapshot
 from gpuscale.ops.install.common import METRICS_API, NODE_AGENT
+from gpuscale.ops.lint.workloads import found_kind
 from gpuscale.ops.providers import every
 
 T = TypeVar("T")
@@ -454,7 +455,7 @@ def workload_of(snapshot: Snapshot, look: HpaLook) -> Fields | None:
 
 def named(snapshot: Snapshot, kind: str, place: str, called: str) -> Fields | None:
     """Return a workload by its name."""
-    return workloads(snapshot).get((kind, place, called))
+    return workloads(snapshot).get((found_kind(kind), place, called))
 
 
 @once

@@ -113,7 +113,10 @@ CAUSES: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     (_SERVED, _VALUES),
     (("no-resource-metrics", "no-resource-request"), ("not-scaling",)),
     (("selectors-overlap", "target-is-owned", "two-hpas"), ("not-scaling", "pods-without-value")),
-    (("wrong-target-version", "no-scale-target"), ("not-scaling", "no-value")),
+    (
+        ("wrong-target-version", "no-scale-target"),
+        ("not-scaling", "no-value", "scaled-not-ready", "keda-hpa-absent"),
+    ),
     (
         ("described-object-absent",),
         ("not-scaling", "no-value", "metric-not-for-resource", "unknown-metric"),

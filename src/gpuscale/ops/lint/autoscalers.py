@@ -9,7 +9,7 @@ from gpuscale.base.documents.documents import Path
 from gpuscale.ops.lint.findings import Place
 from gpuscale.ops.lint.inputs import Inputs
 from gpuscale.ops.lint.parts import Part, whole_document
-from gpuscale.ops.lint.workloads import ObjectKey, Workload
+from gpuscale.ops.lint.workloads import ObjectKey, Workload, found_kind
 
 _OF_KEDA: Path = ("spec", "advanced", "horizontalPodAutoscalerConfig", "behavior")
 
@@ -27,6 +27,8 @@ class Autoscaler:
     target_version: str
     """`apiVersion` of the target."""
     target: ObjectKey
+    written_kind: str
+    """The target's kind as it is written, which may be in lower case."""
     least: int
     most: int
 
@@ -98,7 +100,8 @@ def autoscalers(inputs: Inputs) -> Iterator[Autoscaler]:
             namespace=meta.namespace,
             name=meta.name,
             target_version=target.api_version,
-            target=(meta.namespace, target.kind, target.name),
+            target=(meta.namespace, found_kind(target.kind), target.name),
+            written_kind=target.kind,
             least=1 if placed.hpa.min_replicas is None else placed.hpa.min_replicas,
             most=placed.hpa.max_replicas,
         )
@@ -111,7 +114,8 @@ def autoscalers(inputs: Inputs) -> Iterator[Autoscaler]:
             namespace=meta.namespace,
             name=meta.name,
             target_version=each.target_api_version,
-            target=(meta.namespace, each.target_kind, each.target_name),
+            target=(meta.namespace, found_kind(each.target_kind), each.target_name),
+            written_kind=each.target_kind,
             least=each.least,
             most=each.most,
         )

@@ -28,7 +28,7 @@ class Cluster:
     complete: frozenset[str] = frozenset()
     """Kinds of which all objects are among them, so that others are not there."""
     absent: Mapping[str, AbsentTarget] = field(default_factory=dict)
-    """By `namespace/name` of the HPA."""
+    """By `HPA namespace/name`, or `ScaledObject namespace/name`."""
     measured: frozenset[tuple[str, str]] = frozenset()
     """HPAs, as `namespace/name`, with those of their metrics that have values."""
     kubernetes: KubernetesVersion | None = None

@@ -11,6 +11,22 @@ from gpuscale.ops.lint.parts import Part
 
 ObjectKey = tuple[str, str, str]
 """Namespace, kind and name."""
+SCALED = {
+    "Deployment": "apps/v1",
+    "StatefulSet": "apps/v1",
+    "ReplicaSet": "apps/v1",
+    "ReplicationController": "v1",
+}
+"""Kubernetes' own kinds that can be scaled, with their API version."""
+_IN_LOWER_CASE = {each.lower(): each for each in SCALED}
+
+
+def found_kind(kind: str) -> str:
+    """Return the kind that Kubernetes' clients find: one in lower case too, and no other case.
+
+    Source: client-go restmapper/discovery.go.
+    """
+    return _IN_LOWER_CASE.get(kind, kind)
 
 
 def key_of(whole: Part) -> ObjectKey:

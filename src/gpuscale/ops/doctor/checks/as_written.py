@@ -7,6 +7,7 @@ from typing import Any
 from gpuscale.base.documents.documents import dump_documents
 from gpuscale.base.errors import ConfigError
 from gpuscale.base.findings import Checks, Fix, Severity
+from gpuscale.base.objects.fields import Fields
 from gpuscale.base.objects.gpu_resources import GpuKind, gpu_kind
 from gpuscale.ops.doctor import facts
 from gpuscale.ops.doctor.facts import once
@@ -17,6 +18,7 @@ from gpuscale.ops.lint.checks.scale_targets import NO_GPU_REQUEST, NO_RESOURCE_R
 from gpuscale.ops.lint.cluster import AbsentTarget, Cluster, as_applied
 from gpuscale.ops.lint.inputs import object_name
 from gpuscale.ops.lint.linting import lint
+from gpuscale.ops.lint.workloads import found_kind
 
 _BESIDE = (
     ("scaledobjects", "keda.sh/v1alpha1", "ScaledObject"),
@@ -69,12 +71,12 @@ def written_findings(snapshot: Snapshot) -> Iterator[ClusterFinding]:
 def _targets(snapshot: Snapshot) -> Iterator[dict[str, Any]]:
     """Return what HPAs and ScaledObjects scale, each once, however many scale it."""
     keys = {
-        (look.hpa.target.kind, look.namespace, look.hpa.target.name): None for look in snapshot.hpas
+        (found_kind(look.hpa.target.kind), look.namespace, look.hpa.target.name): None
+        for look in snapshot.hpas
     }
     for body in snapshot.all("scaledobjects"):
-        target = body.child("spec").child("scaleTargetRef")
-        kind = target.text("kind") or "Deployment"
-        keys[kind, facts.namespace(body), target.text("name")] = None
+        kind, name = _target(body)
+        keys[kind, facts.namespace(body), name] = None
     for kind, namespace, name in keys:
         found = facts.named(snapshot, kind, namespace, name)
         if found is not None:
@@ -86,11 +88,28 @@ def _absent(snapshot: Snapshot) -> dict[str, AbsentTarget]:
     for look in snapshot.hpas:
         target = look.hpa.target
         if look.target_is_absent and facts.workload_of(snapshot, look) is None:
+            place = f"HPA {look.namespace}/{look.hpa.metadata.name}"
             plural = facts.WORKLOADS.get(target.kind, "")
-            places = facts.namespaces_by_name(snapshot, plural).get(target.name, ())
-            key = f"{look.namespace}/{look.hpa.metadata.name}"
-            found[key] = AbsentTarget(look.target_fault, tuple(sorted(places)))
+            found[place] = _elsewhere(snapshot, plural, target.name, look.target_fault)
+    for body in snapshot.all("scaledobjects"):
+        namespace = facts.namespace(body)
+        kind, name = _target(body)
+        plural = facts.WORKLOADS.get(kind, "")
+        if snapshot.serves(plural) and facts.named(snapshot, kind, namespace, name) is None:
+            said = f"no {plural} of the namespace has that name"
+            place = f"ScaledObject {facts.full_name(body)}"
+            found[place] = _elsewhere(snapshot, plural, name, said)
     return found
+
+
+def _elsewhere(snapshot: Snapshot, plural: str, name: str, said: str) -> AbsentTarget:
+    places = facts.namespaces_by_name(snapshot, plural).get(name, ())
+    return AbsentTarget(said, tuple(sorted(places)))
+
+
+def _target(scaled: Fields) -> tuple[str, str]:
+    target = scaled.child("spec").child("scaleTargetRef")
+    return found_kind(target.text("kind") or "Deployment"), target.text("name")
 
 
 def _measured(snapshot: Snapshot) -> frozenset[tuple[str, str]]:

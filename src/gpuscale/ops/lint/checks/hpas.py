@@ -24,7 +24,7 @@ from gpuscale.ops.lint.autoscalers import Autoscaler, autoscalers
 from gpuscale.ops.lint.findings import LintFinding
 from gpuscale.ops.lint.hpa_places import PlacedMetric, placed_metrics
 from gpuscale.ops.lint.inputs import FileJudge, Inputs, PlacedHpa
-from gpuscale.ops.lint.workloads import ObjectKey
+from gpuscale.ops.lint.workloads import ObjectKey, found_kind
 from gpuscale.server.rules import (
     KUBERNETES,
     NAMESPACES,
@@ -191,7 +191,8 @@ def _tolerance(placed: PlacedHpa, version: KubernetesVersion | None) -> Iterator
 
 def _zero_in_manifest(inputs: Inputs, placed: PlacedHpa) -> Iterator[LintFinding]:
     hpa = placed.hpa
-    workload = inputs.workloads.get((hpa.metadata.namespace, hpa.target.kind, hpa.target.name))
+    key = hpa.metadata.namespace, found_kind(hpa.target.kind), hpa.target.name
+    workload = inputs.workloads.get(key)
     if workload is None or workload.written_replicas != 0:
         return
     what = f"The manifest of {workload.title} writes replicas: 0"
@@ -354,9 +355,14 @@ def _object(metric: PlacedMetric, spec: ObjectMetric) -> Iterator[LintFinding]:
     is_own = "." not in described.api_version.rpartition("/")[0]
     meant = _KINDS.get(described.kind.lower())
     if resource is None and is_own and meant not in (None, described.kind):
-        yield DESCRIBED_OBJECT_ABSENT.found(
+        # Kubernetes' clients find kinds in lower case too: client-go restmapper/discovery.go.
+        is_found = described.kind == described.kind.lower()
+        yield DESCRIBED_OBJECT_ABSENT.at(Severity.NOTE if is_found else Severity.ERROR).found(
             metric.described,
-            f"There is no kind {described.kind}; kinds are told apart by case.",
+            f"The kind is {meant}. The HPA controller finds {described.kind} too; what compares kinds as "
+            "they are written doesn't."
+            if is_found
+            else f"There is no kind {described.kind}; kinds are told apart by case.",
             "",
             f"Write kind: {meant}.",
         )

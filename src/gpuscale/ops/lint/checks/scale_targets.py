@@ -27,7 +27,7 @@ from gpuscale.ops.lint.cluster import AbsentTarget
 from gpuscale.ops.lint.findings import LintFinding, Place
 from gpuscale.ops.lint.hpa_places import placed_metrics
 from gpuscale.ops.lint.inputs import FileJudge, Inputs
-from gpuscale.ops.lint.workloads import ObjectKey, Workload
+from gpuscale.ops.lint.workloads import SCALED, ObjectKey, Workload, found_kind
 from gpuscale.signals import GPU_SIGNALS
 
 SCALE_TARGET_CHECKS = Checks("autoscaler")
@@ -82,13 +82,6 @@ NO_GPU_UTIL = AGENT_SERIES_CHECKS.add(
 )
 
 _APPS = "apps/v1"
-_SCALED = {
-    "Deployment": _APPS,
-    "StatefulSet": _APPS,
-    "ReplicaSet": _APPS,
-    "ReplicationController": "v1",
-}
-"""Kubernetes' own kinds that can be scaled, with their API version."""
 _UNSCALABLE = ("DaemonSet", "Job", "CronJob", "Pod")
 _RECONCILERS = {
     "argocd": (
@@ -162,18 +155,18 @@ def _absent(
     if kind in inputs.cluster.complete and scaler.target not in inputs.workloads:
         elsewhere = tuple(sorted(places.get((kind, name), ())))
         return AbsentTarget("neither the files nor the cluster have it", elsewhere)
-    return inputs.cluster.absent.get(f"{scaler.namespace}/{scaler.name}")
+    return inputs.cluster.absent.get(scaler.title)
 
 
 def _reference(scaler: Autoscaler, absent: AbsentTarget | None) -> Iterator[LintFinding]:
     _, kind, name = scaler.target
     said = "" if absent is None else absent.said
     group = scaler.target_version.rpartition("/")[0]
-    right = scaler.target_version if "." in group else _SCALED.get(kind)
+    right = scaler.target_version if "." in group else SCALED.get(kind)
     edit = scaler.kubectl("edit")
     if right is None:
         what = f"There is no kind {kind} in {scaler.target_version} to scale; kinds are told apart by case."
-        meant = closest(kind, _SCALED) or closest(kind.removesuffix("s").title(), _SCALED)
+        meant = closest(kind, SCALED) or closest(kind.removesuffix("s").title(), SCALED)
         say = NO_SCALE_TARGET.fix
         if kind in _UNSCALABLE:
             what = f"Its target is a {kind}, which can't be scaled."
@@ -183,6 +176,14 @@ def _reference(scaler: Autoscaler, absent: AbsentTarget | None) -> Iterator[Lint
         place = scaler.part.place("spec", "scaleTargetRef", "kind")
         yield NO_SCALE_TARGET.found(place, what, said, Fix(say, edit))
         return
+    if scaler.written_kind != kind:
+        yield NO_SCALE_TARGET.at(Severity.NOTE).found(
+            scaler.part.place("spec", "scaleTargetRef", "kind"),
+            f"The kind is {kind}. The HPA controller finds {scaler.written_kind} too; what compares kinds "
+            "as they are written doesn't.",
+            said,
+            Fix(f"Write kind: {kind}.", edit),
+        )
     if scaler.target_version != right:
         # An HPA goes by group and kind, KEDA by the version too.
         is_found = group == right.rpartition("/")[0] and not scaler.is_kedas
@@ -302,7 +303,7 @@ def _requests(inputs: Inputs) -> Iterator[LintFinding]:
     """Yield metrics that the pods' requests leave without a value."""
     for placed in inputs.hpas:
         meta, target = placed.hpa.metadata, placed.hpa.target
-        workload = inputs.workloads.get((meta.namespace, target.kind, target.name))
+        workload = inputs.workloads.get((meta.namespace, found_kind(target.kind), target.name))
         if workload is None or not workload.has_template:
             continue
         is_live = workload.is_live
@@ -332,7 +333,8 @@ def _requests(inputs: Inputs) -> Iterator[LintFinding]:
                 series = next((each.series for each in served), None) or spec.name
                 yield from _of_mig(metric.name, workload, series)
     for found in inputs.scaled_objects:
-        key = found.scaled.metadata.namespace, found.scaled.target_kind, found.scaled.target_name
+        kind = found_kind(found.scaled.target_kind)
+        key = found.scaled.metadata.namespace, kind, found.scaled.target_name
         workload = inputs.workloads.get(key)
         if workload is None or not workload.has_template:
             continue
