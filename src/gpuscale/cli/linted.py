@@ -11,7 +11,6 @@ from gpuscale.base.documents.models import API_VERSION
 from gpuscale.base.errors import ConfigError, NotFoundError, Problem
 from gpuscale.base.findings import Check, checks_by_id, with_plugins
 from gpuscale.base.text_files import STDIN, read_text, shown_name
-from gpuscale.cli.values_files import with_job_files
 from gpuscale.hpa.cluster.catalogue import parse_instance_types
 from gpuscale.hpa.terms import KubernetesVersion
 from gpuscale.ops.lint import (
@@ -192,6 +191,7 @@ def _of_values(
     kubernetes: KubernetesVersion | None,
     cluster: Cluster | None,
 ) -> LintReport:
+    from gpuscale.cli.values_files import with_job_files
     from gpuscale.ops.install import lint_values, parse_values
 
     name, text = given

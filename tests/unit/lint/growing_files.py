@@ -189,6 +189,12 @@ def on_pools(size):
     ]
 
 
+def beside_pools(size):
+    """Workloads that may go to as many NodePools, and that all of these keep away by a taint."""
+    models = names("model", size)
+    return [whole("pools.yaml", map(node_pool, models)), whole("d.yaml", map(deployment, models))]
+
+
 GROWING = [
     ("memory-at-start", lambda size: pairs(size, "DCGM_FI_DEV_FB_USED")),
     ("sum-of-percentages", in_files),
@@ -198,5 +204,6 @@ GROWING = [
     ("ca-ignored", with_keda),
     ("exporter-pod", in_config_maps),
     ("untolerated-pool", on_pools),
+    ("no-tolerated-pool", beside_pools),
 ]
 """A check that finds something, and from a number to names and texts of files."""

@@ -1,6 +1,7 @@
 """`gpuscale lint`: what of rules and autoscalers can't work."""
 
 import asyncio
+import gc
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -129,6 +130,7 @@ def lint(
         raise UsageError("expected a FILE, or --live")
     from gpuscale.cli.linted import linted
 
+    gc.disable()  # It would search all documents for circles, again and again, and they have none.
     cluster = _look(kubeconfig, context) if live else None
     version = read_kubernetes_version(kubernetes_version)
     found = linted(files or (), version, instance_types, cluster, skips_unknown=skip_unknown)

@@ -120,7 +120,7 @@ class Pool:
             or any(taint.key in ("nvidia.com/gpu", "amd.com/gpu") for taint, _ in self.taints)
         )
 
-    @property
+    @cached_property
     def gpu_bound(self) -> int | None:
         """Return the most GPUs of all its nodes together; None where nothing bounds them."""
         bounds = [each.value() for name, each in self.limits.items() if name.endswith("/gpu")]

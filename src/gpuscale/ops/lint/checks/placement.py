@@ -5,10 +5,13 @@ Source: karpenter pkg/controllers/provisioning/scheduling (taints, requirements,
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
 from gpuscale.base.findings import Checks, Severity
 from gpuscale.base.objects.gpu_resources import WHOLE_GPUS
 from gpuscale.base.objects.nodes import Taint
+from gpuscale.base.objects.selectors import Requirement
 from gpuscale.base.quantity import Quantity
 from gpuscale.hpa.cluster.catalogue import ListedType
 from gpuscale.ops.lint.findings import LintFinding, Place
@@ -88,6 +91,7 @@ def placement_findings(inputs: Inputs) -> Iterator[LintFinding]:
     pools = inputs.nodes.pools
     named = {each.name: each for each in pools if each.kind == NODE_POOL}
     of_gpus = [each for each in pools if each.is_of_gpus]
+    pools_for = _Pools(named, of_gpus).of
     # Of shared GPUs the file does not say how many a node offers.
     shared = {each.resource for each in inputs.nodes.sharing}
     goes_to: dict[tuple[str, str, str], list[tuple[GpuPods, Sequence[Pool]]]] = {}
@@ -98,10 +102,10 @@ def placement_findings(inputs: Inputs) -> Iterator[LintFinding]:
             continue
         if not pools:
             yield from _beyond_all(pods, inputs.nodes.types.values(), shared)
-        choice = _Choice(pods, named, of_gpus)
-        yield from choice.findings(shared)
+        reach = pools_for(pods)
+        yield from _Choice(pods, reach).findings(shared)
         key = pods.namespace, pods.kind, pods.name
-        goes_to.setdefault(key, []).append((pods, choice.tolerated))
+        goes_to.setdefault(key, []).append((pods, reach.tolerated))
     quotas: dict[str, list[Part]] = {}
     for quota in inputs.nodes.beside.get("ResourceQuota", ()):
         namespace = quota.text("metadata", "namespace") or "default"
@@ -112,53 +116,102 @@ def placement_findings(inputs: Inputs) -> Iterator[LintFinding]:
             yield from _maximum(goes_to[target], most, place, of_namespace, shared)
 
 
-class _Choice:
-    """The pools of the files that pods may go to.
+@dataclass(frozen=True)
+class _Reach:
+    """The pools that pods may go to."""
+
+    wanted: tuple[Requirement, ...]
+    """What the pods require of a node."""
+    fitting: Sequence[Pool]
+    """Those that fulfil all of it."""
+    nearly: Sequence[Pool]
+    """Those that may, but for a label that they don't declare."""
+    tolerated: Sequence[Pool]
+    """Of the fitting ones, those whose taints the pods tolerate."""
+    is_pinned: bool
+    """Whether the pods select by what a pool declares."""
+
+    @cached_property
+    def types(self) -> Sequence[ListedType] | None:
+        """Return the instance types of the tolerated pools; None where not all are known."""
+        if not all(pool.types for pool in self.tolerated):
+            return None
+        return [*dict.fromkeys(each for pool in self.tolerated for each in pool.types or ())]
+
+    @cached_property
+    def most_gpus(self) -> int | None:
+        """Return the most GPUs that a node of the tolerated pools has; None where that is not known."""
+        largest = [pool.gpus_per_node for pool in self.tolerated]
+        known = [each for each in largest if each is not None]
+        return max(known) if len(known) == len(largest) else None
+
+
+class _Pools:
+    """The pools of the files, searched once for all pods that ask alike.
 
     Args:
-        pods: those that ask for GPUs.
         named: NodePools by name.
         of_gpus: pools whose nodes have GPUs.
     """
 
-    def __init__(self, pods: GpuPods, named: Mapping[str, Pool], of_gpus: Sequence[Pool]) -> None:
-        self._pods = pods
-        self._wanted = tuple(requirements_of(pods))
-        self._resources = tuple(pods.gpus)
-        asked = {
-            value for each in self._wanted if each.key == NODE_POOL_LABEL for value in each.values
-        }
-        pools = [named[name] for name in asked if name in named] if asked else of_gpus
-        verdicts = {id(pool): [pool.contradiction(each) for each in self._wanted] for pool in pools}
-        self._fitting = [
-            pool for pool in pools if all(each is False for each in verdicts[id(pool)])
-        ]
-        self._nearly = [
-            pool for pool in pools if None in verdicts[id(pool)] and True not in verdicts[id(pool)]
-        ]
-        self._is_pinned = bool(asked) or any(
-            each.key in pool.labels for pool in self._fitting for each in self._wanted
+    def __init__(self, named: Mapping[str, Pool], of_gpus: Sequence[Pool]) -> None:
+        self._named, self._of_gpus = named, of_gpus
+        self._found: dict[object, _Reach] = {}
+
+    def of(self, pods: GpuPods) -> _Reach:
+        wanted, resources = tuple(requirements_of(pods)), tuple(pods.gpus)
+        key = wanted, resources, pods.spec.tolerations
+        if key not in self._found:
+            self._found[key] = self._search(wanted, resources, pods)
+        return self._found[key]
+
+    def _search(
+        self, wanted: tuple[Requirement, ...], resources: Sequence[str], pods: GpuPods
+    ) -> _Reach:
+        asked = {value for each in wanted if each.key == NODE_POOL_LABEL for value in each.values}
+        pools = self._of_gpus
+        if asked:
+            pools = [self._named[name] for name in asked if name in self._named]
+        verdicts = {id(pool): [pool.contradiction(each) for each in wanted] for pool in pools}
+        fitting = [pool for pool in pools if all(each is False for each in verdicts[id(pool)])]
+        return _Reach(
+            wanted,
+            fitting,
+            nearly=[
+                pool
+                for pool in pools
+                if None in verdicts[id(pool)] and True not in verdicts[id(pool)]
+            ],
+            tolerated=[pool for pool in fitting if pool.lets_in(pods.spec, resources) is None],
+            is_pinned=bool(asked)
+            or any(each.key in pool.labels for pool in fitting for each in wanted),
         )
-        self.tolerated: Sequence[Pool] = [
-            pool for pool in self._fitting if pool.lets_in(pods.spec, self._resources) is None
-        ]
+
+
+class _Choice:
+    """What is wrong between pods and the pools that they may go to."""
+
+    def __init__(self, pods: GpuPods, reach: _Reach) -> None:
+        self._pods = pods
+        self._resources = tuple(pods.gpus)
+        self._reach = reach
 
     def findings(self, shared: set[str]) -> Iterator[LintFinding]:
-        if not self._fitting:
+        if not self._reach.fitting:
             yield from self._labels()
-        elif not self.tolerated:
+        elif not self._reach.tolerated:
             yield from self._taints()
         elif not shared.intersection(self._resources):
             yield from self._sizes()
 
     def _taints(self) -> Iterator[LintFinding]:
         pods = self._pods
-        kept = [(pool, pool.lets_in(pods.spec, self._resources)) for pool in self._fitting]
-        pool, taint = kept[0]
+        pool, kept = self._reach.fitting[0], len(self._reach.fitting)
+        taint = pool.lets_in(pods.spec, self._resources)
         if taint is None:
             return
-        check = UNTOLERATED_POOL if self._is_pinned else NO_TOLERATED_POOL
-        others = f" and {len(kept) - 1} more" if len(kept) > 1 else ""
+        check = UNTOLERATED_POOL if self._reach.is_pinned else NO_TOLERATED_POOL
+        others = f" and {kept - 1} more" if kept > 1 else ""
         yield check.found(
             pods.part.place("tolerations"),
             f"{pods.title} doesn't tolerate {taint}, which {pool.title} gives its nodes: "
@@ -168,15 +221,15 @@ class _Choice:
         )
 
     def _labels(self) -> Iterator[LintFinding]:
-        for wanted in self._wanted:
+        for wanted in self._reach.wanted:
             if not is_known_after_boot(wanted.key):
                 continue
             empty = [
                 pool
-                for pool in self._nearly
+                for pool in self._reach.nearly
                 if pool.least == 0 and pool.contradiction(wanted) is None
             ]
-            if empty and len(empty) == len(self._nearly):
+            if empty and len(empty) == len(self._reach.nearly):
                 pool = empty[0]
                 has = self._pods.part.at("nodeSelector", wanted.key).data is not None
                 where = ("nodeSelector", wanted.key) if has else ("affinity",)
@@ -195,27 +248,25 @@ class _Choice:
         pods, asked = self._pods, self._asked()
         if asked == 0:
             return
-        largest = [pool.gpus_per_node for pool in self.tolerated]
-        too_few = all(each is not None and each < asked for each in largest)
-        types = [each for pool in self.tolerated for each in pool.types or ()]
-        are_known = all(pool.types for pool in self.tolerated)
-        if not too_few and not (are_known and not any(_fits(pods, asked, each) for each in types)):
+        types, most = self._reach.types, self._reach.most_gpus
+        too_few = most is not None and most < asked
+        if not too_few and (types is None or any(_fits(pods, asked, each) for each in types)):
             return
         needs = f"{asked} GPUs" if asked > 1 else "1 GPU"
         for name, unit in (("cpu", "CPUs"), ("memory", "of memory")):
             if name in pods.requests:
                 needs += f", {pods.requests[name]} {unit}"
-        titles = ", ".join(pool.title for pool in self.tolerated)
-        if are_known:
+        titles = ", ".join(pool.title for pool in self._reach.tolerated)
+        if types is not None:
             best = max(types, key=lambda each: (each.whole_gpus, each.cpu.nano, each.memory.nano))
             has = f"The largest, {best.name}, has {best.whole_gpus} × {best.gpu_model}, {best.cpu} CPUs and "
             has += f"{best.memory}."
         else:
-            has = f"A node has {max(each or 0 for each in largest)} GPUs at most."
+            has = f"A node has {most} GPUs at most."
         yield FITS_NO_POOL.found(
             pods.part.place("containers"),
             f"{pods.title} asks for {needs}, and no node of {titles} is that large. {has}",
-            "\n".join(f"{pool.part.place()}: {pool.title}" for pool in self.tolerated),
+            "\n".join(f"{pool.part.place()}: {pool.title}" for pool in self._reach.tolerated),
         )
 
     def _asked(self) -> int:
