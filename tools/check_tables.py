@@ -41,7 +41,8 @@ def _id(check: Check) -> str:
 
 
 def _rest(check: Check) -> tuple[str, str, str]:
-    return check.severity.value, check.explanation, check.fix
+    explanation, fix = (text.replace("|", r"\|") for text in (check.explanation, check.fix))
+    return check.severity.value, explanation, fix
 
 
 def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -150,3 +150,36 @@ def test_a_target_that_is_only_noted_is_found_by_the_controller(cluster, case):
         return reasons.get("AbleToScale") == "SucceededGetScale"
 
     wait_until(is_able, "the controller to read the scale")
+
+
+POOL = """\
+apiVersion: karpenter.sh/v1
+kind: NodePool
+metadata: {name: h100}
+spec:
+  template:
+    spec:
+      nodeClassRef: {group: karpenter.k8s.aws, kind: EC2NodeClass, name: h100}
+      taints: [{key: example.com/h100, value: "true", effect: NoSchedule}]
+      requirements: [{key: node.kubernetes.io/instance-type, operator: In, values: [p5.48xlarge]}]
+"""
+
+
+def test_decide_says_whether_nodes_come_for_pods_that_wait(cluster):
+    namespace = next(key for key, (name, _) in CASES.items() if name == "no-gpu-util")
+    command = [sys.executable, "-m", "gpuscale.cli.main", "decide", "hpa/web", "-n", namespace]
+
+    def told(words):
+        done = subprocess.run(
+            [*command, f"--kubeconfig={cluster.admin}"], capture_output=True, text=True, check=False
+        )
+        return words in done.stdout and done.stdout
+
+    waits = "1 pod waits for a node, such as web-"
+    assert waits in wait_until(
+        lambda: told("no pool is known that could make a node"), "words", 20.0
+    )
+    cluster.define("karpenter-aws")
+    cluster.apply(POOL)
+    told_of_taint = wait_until(lambda: told("until something is changed: h100: "), "the pool", 20.0)
+    assert "its taint example.com/h100=true:NoSchedule is not tolerated" in told_of_taint

@@ -264,7 +264,8 @@ def test_every_fault_is_told_at_once_in_the_order_of_lines() -> None:
         pytest.param(
             text_of(more="  observations: []\n"),
             "why.yaml:16: spec.observations: no such field here; "
-            "the fields here are hpa, scale, pods, selectingHpas, observed, history, config, unknown",
+            "the fields here are hpa, scale, pods, selectingHpas, observed, history, config, unknown, "
+            "nodes",
             id="unknown field",
         ),
         pytest.param(text_of(hpa=""), "why.yaml:3: spec.hpa: this field is required", id="no HPA"),

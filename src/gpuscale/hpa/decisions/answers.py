@@ -15,7 +15,7 @@ _GAVE_UP = frozenset({"FailedComputeMetricsReplicas", "FailedGetScale"})
 def answer(request: DecisionRequest, decision: Decision) -> dict[str, object]:
     """Return a document's answer; unknown values are None.
 
-    `name`, `namespace`, `status` and `unknown` are there only where the document has them.
+    `name`, `namespace`, `status`, `nodes` and `unknown` are there only where the document has them.
     """
     event = deciding_event(decision)
     names = {"name": request.name, "namespace": request.namespace}
@@ -37,6 +37,8 @@ def answer(request: DecisionRequest, decision: Decision) -> dict[str, object]:
     }
     if request.reported is not None:
         found["status"] = _status(request.reported, request, decision)
+    if request.nodes:
+        found["nodes"] = list(request.nodes)
     if request.unknown:
         found["unknown"] = list(request.unknown)
     return found

@@ -78,6 +78,8 @@ class DecisionRequest:
     """Keys of all HPAs whose selector finds one of the pods; more than one stops each."""
     unknown: tuple[str, ...] = ()
     """A sentence for each thing that the controller knows and the writer of the document could not see."""
+    nodes: tuple[str, ...] = ()
+    """A sentence for pods that wait for a node: whether one comes, and why not. It decides nothing."""
     reported: ReportedStatus | None = None
     """The status in the HPA's manifest, which decides nothing."""
     kubernetes: KubernetesVersion | None = None
@@ -160,6 +162,7 @@ def read_decision(document: Document) -> DecisionRequest:
         scale_error=scale_error,
         selecting_hpas=selecting,
         unknown=unknown,
+        nodes=spec.texts("nodes"),
         reported=reported,
         kubernetes=kubernetes,
     )
@@ -199,6 +202,7 @@ def _spec(fields: Fields) -> Fields:
         "history",
         "config",
         "unknown",
+        "nodes",
     )
     return spec
 

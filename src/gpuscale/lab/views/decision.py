@@ -63,6 +63,7 @@ def decision_lines(request: DecisionRequest, decision: Decision) -> Iterator[Sty
     if request.reported is not None:
         found = differences(request, decision)
         yield from _section("Status in the cluster", _status_texts(request.reported, found))
+    yield from _section("Nodes", request.nodes)
     yield from _section("Not visible from outside the controller", request.unknown)
 
 

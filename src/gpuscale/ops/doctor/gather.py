@@ -20,7 +20,7 @@ from gpuscale.ops.doctor import facts
 from gpuscale.ops.doctor.agents import AgentReader
 from gpuscale.ops.doctor.autoscalers import HpaReader, custom_path
 from gpuscale.ops.doctor.direct import at_once
-from gpuscale.ops.doctor.judges import KINDS, Listed
+from gpuscale.ops.doctor.judges import CAPACITY, KINDS, Listed
 from gpuscale.ops.doctor.node_pools import is_unready
 from gpuscale.ops.doctor.prometheus import PrometheusReader
 from gpuscale.ops.doctor.rights import server_rights
@@ -174,6 +174,17 @@ class Gatherer:
                 if look.fault
             ),
         )
+
+    async def capacity(self) -> Snapshot:
+        """Return what says whether nodes come for pods, and no more."""
+        kinds = {
+            each.plural: each
+            for each in KINDS
+            if CAPACITY in each.hops or each.plural == "deployments"
+        }
+        listed = await at_once(self._list(kind) for kind in kinds.values())
+        seen = Snapshot(self._clock.now_ms(), (), dict(zip(kinds, listed, strict=True)))
+        return replace(seen, node_classes=await self._node_classes(seen))
 
     async def _list(self, kind: Listed) -> Look:
         params = {"limit": _PAGE}

@@ -25,7 +25,7 @@ from gpuscale.ops.lint.parts import whole_document
 from gpuscale.ops.lint.problems import UNKNOWN_FIELD, refused_object
 from gpuscale.ops.lint.rule_inputs import PlacedRule, RuleReading, is_rules, read_preset, read_rules
 from gpuscale.ops.lint.serving import RuleIndex
-from gpuscale.ops.lint.workloads import ObjectKey, Workload, key_of
+from gpuscale.ops.lint.workloads import SCALED, ObjectKey, Workload, key_of
 from gpuscale.triggers import Trigger, is_trigger_file, read_triggers
 from gpuscale.triggers.policies import policy_faults
 
@@ -246,7 +246,7 @@ def _read_document(inputs: Inputs, document: Document, text: str) -> None:
     inputs.is_simulated |= kind == "Scenario"
     if document.source not in inputs.live:
         inputs.named.add(key_of(whole))
-    if {"replicas", "template"} & whole.fields("spec").keys():
+    if kind in SCALED or {"replicas", "template"} & whole.fields("spec").keys():
         workload = Workload(whole, document.source in inputs.live)
         inputs.workloads.setdefault(key_of(whole), workload)
     is_of_nodes = inputs.nodes.read(document)

@@ -48,6 +48,8 @@ class Sight:
     history: History = field(default_factory=lambda: History({}, ()))
     unknown: tuple[str, ...] = ()
     """What could not be read beside."""
+    nodes: tuple[str, ...] = ()
+    """Whether nodes come for the pods that wait for one."""
     kubernetes: KubernetesVersion | None = None
     """The cluster's release; None where it can't be read."""
 
@@ -72,6 +74,8 @@ def decision_document(sight: Sight) -> dict[str, object]:
     unknown = [*sight.unknown, *((*sight.history.unknown, _FLAGS) if sight.observed else ())]
     if unknown:
         spec["unknown"] = unknown
+    if sight.nodes:
+        spec["nodes"] = list(sight.nodes)
     metadata = {"name": meta.name, "namespace": meta.namespace}
     return {"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, "spec": spec}
 

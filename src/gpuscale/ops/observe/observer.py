@@ -27,6 +27,7 @@ from gpuscale.ops.observe.document import Sight
 from gpuscale.ops.observe.history import read_history
 from gpuscale.ops.observe.lookup import could_not_look, find_hpas, list_all, name_of
 from gpuscale.ops.observe.metrics import MetricReader
+from gpuscale.ops.observe.nodes import NodeOutlook
 from gpuscale.ops.observe.words import refusal_text
 
 _NOT_OURS = (None, 401, 403)
@@ -47,6 +48,7 @@ class Observer:
         self._clock = clock
         self._discovery = Discovery(client)
         self._metrics = MetricReader(client, self._discovery)
+        self._nodes = NodeOutlook(client, clock)
         self._known: dict[str, asyncio.Future[dict[str, Selector]]] = {}
         """Of each namespace the selectors of its HPAs, by key."""
         self._version: asyncio.Future[str | None] | None = None
@@ -106,6 +108,7 @@ class Observer:
             selecting_hpas=selecting,
             observed=observed,
             unknown=(*unknown, *more),
+            nodes=await self._nodes.of(pods),
         )
 
     async def _events_on(self, kind: str, namespace: str, name: str) -> list[JsonObject]:
