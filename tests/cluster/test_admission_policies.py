@@ -49,6 +49,26 @@ def modified(target):
 
 CASES = [
     (
+        "no-scale-target",
+        manifest(target="{apiVersion: apps/v1, kind: DaemonSet, name: d}"),
+        manifest(target="{apiVersion: apps/v1, kind: statefulset, name: d}"),
+    ),
+    (
+        "no-scale-target",
+        manifest(target="{apiVersion: apps/v1, kind: Deployments, name: d}"),
+        manifest(target="{apiVersion: example.com/v1, kind: Deployments, name: d}"),
+    ),
+    (
+        "no-scale-target",
+        manifest(target="{apiVersion: apps/v1, kind: DEPLOYMENT, name: d}"),
+        manifest(target="{apiVersion: apps/v1, kind: deployment, name: d}"),
+    ),
+    (
+        "wrong-target-version",
+        manifest(target="{apiVersion: extensions/v1beta1, kind: Deployment, name: d}"),
+        manifest(target="{apiVersion: apps/v1beta1, kind: Deployment, name: d}"),
+    ),
+    (
         "contradicting-target-type",
         manifest(metric=of_object(SERVICE, "{type: Value, averageValue: 5}")),
         manifest(metric=of_object(SERVICE, "{type: AverageValue, averageValue: 5}")),
@@ -72,6 +92,16 @@ CASES = [
         "cluster-scoped-object",
         manifest(metric=of_object("{kind: StorageClass, name: n1, apiVersion: storage.k8s.io/v1}")),
         manifest(metric=of_object("{kind: StorageClass, name: n1, apiVersion: example.com/v1}")),
+    ),
+    (
+        "no-scale-target",
+        scaled("scaleTargetRef: {name: web, kind: DaemonSet}"),
+        scaled("scaleTargetRef: {name: web, kind: StatefulSet}"),
+    ),
+    (
+        "wrong-target-version",
+        scaled("scaleTargetRef: {name: web, apiVersion: apps/v1beta1}"),
+        scaled("scaleTargetRef: {name: web, apiVersion: example.com/v1, kind: Web}"),
     ),
     ("name-too-long", scaled(name=LONG), scaled(name=LONG[:54])),
     ("name-too-long", scaled(name=LONG + "bbbb"), scaled()),

@@ -18,7 +18,9 @@ from gpuscale.ops.lint.checks.hpas import (
     GPU_RESOURCE_METRIC,
 )
 from gpuscale.ops.lint.checks.keda import FALLBACK_WITHOUT_EFFECT, NAME_TOO_LONG
+from gpuscale.ops.lint.checks.scale_targets import NO_SCALE_TARGET, WRONG_TARGET_VERSION
 from gpuscale.ops.lint.problems import REFUSED_MANIFEST
+from gpuscale.ops.lint.workloads import SCALED
 from gpuscale.server.rules import KUBERNETES, NAMESPACES
 
 _API = "admissionregistration.k8s.io/v1"
@@ -47,17 +49,40 @@ class _Guard:
     """CEL by name, for the rules."""
 
 
+def _group_of(reference: str) -> str:
+    """Return CEL for the group of an object's `apiVersion`; empty for the core group."""
+    version = f"{reference}.apiVersion"
+    return f"has({version}) && {version}.contains('/') ? {version}.split('/')[0] : ''"
+
+
 _CLUSTER_SCOPED = [
     f"{each.group}/{each.kind}"
     for each in KUBERNETES.types
     if not each.namespaced and each != NAMESPACES
 ]
+_KNOWN = {name: version for kind, version in SCALED.items() for name in (kind, kind.lower())}
+"""The API versions of kinds, by the names that Kubernetes' clients find them by."""
+_GROUPS = {name: version.rpartition("/")[0] for name, version in _KNOWN.items()}
+_IS_CUSTOM = "variables.group.contains('.')"
+"""Whether the target is of a group with a domain, whose kinds are not Kubernetes' own."""
+_HAS_SCALE = _Rule(NO_SCALE_TARGET, f"{_IS_CUSTOM} || variables.kind in {_GROUPS}")
+
+
+def _right_version(wanted: Mapping[str, str], found: str) -> _Rule:
+    """Return the rule that the target's version, or its group, is that of its kind."""
+    right = f"{wanted}[variables.kind] == variables.{found}"
+    return _Rule(WRONG_TARGET_VERSION, f"{_IS_CUSTOM} || !(variables.kind in {wanted}) || {right}")
+
+
+_TARGET = "object.spec.scaleTargetRef"
 _DESCRIBED = "m.object.describedObject"
 _HPAS = _Guard(
     "autoscaling",
     "v2",
     "horizontalpodautoscalers",
     (
+        _HAS_SCALE,
+        _right_version(_GROUPS, "group"),
         _Rule(
             CONTRADICTING_TARGET_TYPE,
             "variables.objects.all(m, m.object.target.type == 'Value' ? has(m.object.target.value) : "
@@ -69,12 +94,13 @@ _HPAS = _Guard(
         ),
         _Rule(
             CLUSTER_SCOPED_OBJECT,
-            f"!variables.objects.exists(m, (has({_DESCRIBED}.apiVersion) && "
-            f"{_DESCRIBED}.apiVersion.contains('/') ? {_DESCRIBED}.apiVersion.split('/')[0] : '') + '/' + "
-            f"{_DESCRIBED}.kind in {_CLUSTER_SCOPED})",
+            f"!variables.objects.exists(m, ({_group_of(_DESCRIBED)}) + '/' + {_DESCRIBED}.kind in "
+            f"{_CLUSTER_SCOPED})",
         ),
     ),
     {
+        "kind": f"{_TARGET}.kind",
+        "group": _group_of(_TARGET),
         "metrics": "has(object.spec.metrics) ? object.spec.metrics : []",
         "objects": "variables.metrics.filter(m, m.type == 'Object')",
         "resources": "variables.metrics.filter(m, m.type == 'Resource').map(m, m.resource.name) + "
@@ -88,6 +114,8 @@ _SCALED_OBJECTS = _Guard(
     "v1alpha1",
     "scaledobjects",
     (
+        _HAS_SCALE,
+        _right_version(_KNOWN, "version"),
         _Rule(NAME_TOO_LONG, "size(object.metadata.name) <= 63 && size(variables.hpa) <= 63"),
         _Rule(
             FALLBACK_WITHOUT_EFFECT,
@@ -102,6 +130,9 @@ _SCALED_OBJECTS = _Guard(
         ),
     ),
     {
+        "kind": f"has({_TARGET}.kind) ? {_TARGET}.kind : 'Deployment'",
+        "version": f"has({_TARGET}.apiVersion) ? {_TARGET}.apiVersion : 'apps/v1'",
+        "group": "variables.version.contains('/') ? variables.version.split('/')[0] : ''",
         "hpa": f"has(object.spec.advanced) && has({_CONFIG}) && has({_CONFIG}.name) && "
         f"{_CONFIG}.name != '' ? {_CONFIG}.name : 'keda-hpa-' + object.metadata.name",
         "modified": f"has(object.spec.advanced) && has({_MODIFIERS}) && (has({_MODIFIERS}.formula) || "
