@@ -373,6 +373,18 @@ CASES = [
         {"hpas": (look(hpa_body(status=condition("ScalingLimited", "TooManyReplicas", "True"))),)},
         '"maxReplicas":3',
     ),
+    (
+        "at-max",
+        {
+            "hpas": (
+                look(
+                    hpa_body(status=condition("ScalingLimited", "TooManyReplicas", "True")),
+                    tuple(MetricValue(f"web-{i}", 64_000, NOW_MS - 5_000) for i in (1, 2)),
+                ),
+            )
+        },
+        f"All 2 pods report {UTIL} 64",
+    ),
     ("min-is-max", {"hpas": (look(hpa_body(least=2)),)}, '"maxReplicas": 3'),
     (
         "quota-full",

@@ -131,3 +131,14 @@ def test_an_external_metric_that_nobody_serves_is_not_said_to_be_ours():
     (found,) = (each for each in roots_of(cluster(hpas=(external(),))).values())
     assert "external rule that gives queue" in found.fix.say
     assert found.fix.command.startswith("kubectl get hpa")
+
+
+def test_nothing_follows_from_what_is_only_noted():
+    """The controller finds a target of an old version, so that this is not why a value is missing."""
+    body = hpa_body()
+    body["spec"]["scaleTargetRef"]["apiVersion"] = "apps/v1beta1"
+    found = roots_of(cluster(hpas=(look(body, values=()),)))
+    assert {"wrong-target-version", "no-value"} <= found.keys()
+    body["spec"]["scaleTargetRef"]["apiVersion"] = "extensions/v1beta1"
+    found = roots_of(cluster(hpas=(look(body, values=()),)))
+    assert "no-value" not in found

@@ -5,6 +5,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
+from gpuscale.base.findings import Severity
 from gpuscale.base.objects.fields import Fields
 from gpuscale.base.objects.hpa import MetricSpec, PodsMetric
 from gpuscale.kube import fields_of
@@ -18,6 +19,7 @@ from gpuscale.ops.doctor.judges import ClusterFinding
 from gpuscale.ops.doctor.node_pools import pools_for
 from gpuscale.ops.doctor.scalers import keda_deployments, triggers_by_object
 from gpuscale.ops.doctor.snapshot import HpaLook, Snapshot
+from gpuscale.ops.lint.checks import CHECKS as LINT_CHECKS
 from gpuscale.server.metricsapi.why import WRONG_SELECTOR
 from gpuscale.server.metricsapi.wire import CUSTOM_GROUP, RESOURCE_GROUP
 from gpuscale.signals import is_of_gpu
@@ -151,7 +153,8 @@ def folded(snapshot: Snapshot, findings: Sequence[ClusterFinding]) -> tuple[Clus
     """Return the findings that are root causes, each with its consequences folded under it."""
     by_check: dict[str, dict[str, int]] = {}
     for index, finding in enumerate(findings):
-        by_check.setdefault(finding.check.id, {}).setdefault(finding.where, index)
+        if not _is_only_noted(finding):
+            by_check.setdefault(finding.check.id, {}).setdefault(finding.where, index)
     under = {
         index: cause
         for index, finding in enumerate(findings)
@@ -171,6 +174,12 @@ def folded(snapshot: Snapshot, findings: Sequence[ClusterFinding]) -> tuple[Clus
         )
         for alike in _groups(roots, [_signature(findings[index]) for index in roots])
     )
+
+
+def _is_only_noted(finding: ClusterFinding) -> bool:
+    """Return whether a finding does no harm where others of its check do, so that nothing follows from it."""
+    check = LINT_CHECKS.get(finding.check.id, finding.check)
+    return finding.check.severity is Severity.NOTE is not check.severity
 
 
 def _cause_of(

@@ -1,9 +1,10 @@
 """What autoscalers scale: whether it can be scaled, who else sets its replicas, and whose pods are counted.
 
 Source: kubernetes v1.37 pkg/controller/podautoscaler/horizontal.go (reconcileAutoscaler: the target by group
-    and kind, in any version; AmbiguousSelector), replica_calculator.go (a missing request); KEDA v2.21
-    pkg/util/gvkr.go (by group, kind and version); managers of fields: Argo CD (argocd-controller), Flux
-    (kustomize-controller, helm-controller); NVML's reference (nvmlDeviceGetUtilizationRates: not with MIG).
+    and kind, in any version; AmbiguousSelector), replica_calculator.go (a missing request); client-go
+    restmapper/discovery.go (kinds in lower case); KEDA v2.21 apis/keda/v1alpha1/gvkr_types.go (by group, kind
+    and version); managers of fields: Argo CD (argocd-controller), Flux (kustomize-controller,
+    helm-controller); NVML's reference (nvmlDeviceGetUtilizationRates: not with MIG).
 """
 
 import json
