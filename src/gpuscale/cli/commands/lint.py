@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -84,6 +85,13 @@ def lint(
             help="Pass over files that are neither rules nor manifests; there may be nothing to check.",
         ),
     ] = False,
+    lsp: Annotated[
+        bool,
+        typer.Option(
+            "--lsp",
+            help="Serve an editor on standard input and output: the files that it opens, beside FILE.",
+        ),
+    ] = False,
     print_policies: Annotated[
         bool,
         typer.Option(
@@ -126,13 +134,23 @@ def lint(
         raise UsageError("--write-baseline: found --baseline too, expected one of them")
     if not live and (kubeconfig is not None or context is not None):
         raise UsageError("--kubeconfig, --context: expected --live beside them")
-    if not live and not files:
+    if lsp and (live or baseline is not None or write_baseline is not None):
+        raise UsageError("--lsp: expected no --live and no baseline beside it")
+    if not live and not files and not lsp:
         raise UsageError("expected a FILE, or --live")
     from gpuscale.cli.linted import linted
 
+    version = read_kubernetes_version(kubernetes_version)
+    if lsp:
+        from gpuscale.cli.language_server import LanguageServer
+
+        def look(names: Sequence[str]) -> "Linted":
+            return linted(names, version, instance_types, skips_unknown=True)
+
+        LanguageServer(files or (), look, sys.stdin.buffer, sys.stdout.buffer).serve()
+        return
     gc.disable()  # It would search all documents for circles, again and again, and they have none.
     cluster = _look(kubeconfig, context) if live else None
-    version = read_kubernetes_version(kubernetes_version)
     found = linted(files or (), version, instance_types, cluster, skips_unknown=skip_unknown)
     for each in found.skipped:
         print(printable(f"gpuscale: passed over: {each}"), file=sys.stderr)

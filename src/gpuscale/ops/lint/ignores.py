@@ -5,6 +5,7 @@ one above a document about all of it.
 """
 
 import re
+from bisect import bisect
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -102,7 +103,7 @@ def _ignores_in(file: str, text: str) -> Iterator[_Ignore]:
             elif at < content[0]:
                 about = document
             else:
-                line = next(each for each in content if each > at)
+                line = content[bisect(content, at)]
                 about = range(line, line + 1)
             place = Place(file, at + 1, None)
             yield _Ignore(
