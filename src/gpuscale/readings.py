@@ -72,12 +72,15 @@ class Gpus:
         self._reader.close()
 
 
-def open_gpus(source: str = "nvml", fields: Iterable[str] | None = None) -> Gpus:
+def open_gpus(
+    source: str = "nvml", fields: Iterable[str] | None = None, *, processes: bool = False
+) -> Gpus:
     """Open GPUs for reading.
 
     Args:
         source: `nvml`, `amd`, `simulated[:MODEL[:COUNT]]` or `replay:FILE`, as `gpuscale exporter --gpu`.
         fields: DCGM field names to read; None reads those of the built-in counters file.
+        processes: whether to list the processes on each GPU, which takes a call more a GPU.
 
     Raises:
         UsageError: the source has another form.
@@ -85,6 +88,8 @@ def open_gpus(source: str = "nvml", fields: Iterable[str] | None = None) -> Gpus
         NotFoundError: the recording is missing.
         ConfigError: the recording is damaged.
     """
-    settings = read_settings({"gpu": [source]}, {}, socket.gethostname())
+    # ACK's series are those that need processes.
+    style = {"style": ["ack"]} if processes else {}
+    settings = read_settings({"gpu": [source], **style}, {}, socket.gethostname())
     wanted = {row.field for row in DEFAULT_COUNTERS} if fields is None else fields
     return Gpus(make_reader(settings, frozenset(wanted), socket.gethostname()))

@@ -104,7 +104,7 @@ def top(
         if gpu is not None:
             from gpuscale.readings import open_gpus
 
-            with open_gpus(gpu) as gpus:
+            with open_gpus(gpu, processes=True) as gpus:
                 asyncio.run(_shown(_MachineReader(gpus), is_live, every, output))
             return
         if url:
