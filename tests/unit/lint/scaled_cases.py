@@ -25,6 +25,12 @@ def cpu(target="{type: Utilization, averageUtilization: 60}"):
     return f"{{type: Resource, resource: {{name: cpu, target: {target}}}}}"
 
 
+def of_container(name):
+    target = "{type: Utilization, averageUtilization: 60}"
+    source = f"{{name: cpu, container: {name}, target: {target}}}"
+    return f"{{type: ContainerResource, containerResource: {source}}}"
+
+
 def hpa(metric=None, target="apps/v1 Deployment web", name="web", least=1, most=8, more="{}"):
     version, kind, called = target.split()
     return f"""\
@@ -90,6 +96,10 @@ def tracked(key):
 
 OWNED = ", ownerReferences: [{apiVersion: apps/v1, kind: Deployment, name: up, uid: a, controller: true}]"
 CANARY = hpa(name="canary", target="apps/v1 Deployment canary")
+KEDA_UTIL = (
+    "{type: prometheus, metricType: Value, "
+    f"metadata: {{serverAddress: 'http://p', query: avg({UTIL}), threshold: '60'}}}}"
+)
 KEDA_CPU = "{type: cpu, metricType: Utilization, metadata: {value: '60'}}"
 
 SCALED_CASES = {
@@ -186,6 +196,10 @@ SCALED_CASES = {
             workload(resources="resources: {requests: {cpu: 2}}"),
         ),
     ),
+    "no-resource-request/of no container": (
+        files(hpa(of_container("d")), workload(resources="resources: {requests: {cpu: 2}}")),
+        files(hpa(of_container("c")), workload(resources="resources: {requests: {cpu: 2}}")),
+    ),
     "no-gpu-request": (
         files(hpa(), workload(resources=NONE)),
         files(hpa(), workload(resources="resources: {limits: {nvidia.com/gpu.shared: 1}}")),
@@ -209,6 +223,10 @@ SCALED_CASES = {
 """,
         },
         files(hpa(), workload()),
+    ),
+    "no-gpu-util/keda": (
+        files(scaled(trigger=KEDA_UTIL), workload(resources=MIG)),
+        files(scaled(trigger=KEDA_UTIL), workload()),
     ),
     "min-is-max": (files(hpa(least=8)), files(hpa(least=7))),
     "min-is-max/keda": (

@@ -10,10 +10,12 @@ Source: kubernetes v1.37 pkg/controller/podautoscaler/horizontal.go (reconcileAu
 import json
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from heapq import merge
 
-from gpuscale.base.findings import Checks, Fix, Severity, Unseen
+from gpuscale.base.errors import QueryError
+from gpuscale.base.findings import Check, Checks, Fix, Severity, Unseen
 from gpuscale.base.objects.hpa import (
     ContainerResourceMetric,
     PodsMetric,
@@ -21,6 +23,7 @@ from gpuscale.base.objects.hpa import (
     TargetType,
 )
 from gpuscale.base.objects.label_index import LabelIndex, SelectorIndex
+from gpuscale.base.objects.scaled_object import PROMETHEUS, ScaleTrigger
 from gpuscale.base.objects.selectors import Selector
 from gpuscale.base.words import closest
 from gpuscale.ops.lint.autoscalers import Autoscaler, autoscalers
@@ -28,7 +31,9 @@ from gpuscale.ops.lint.cluster import AbsentTarget
 from gpuscale.ops.lint.findings import LintFinding, Place
 from gpuscale.ops.lint.hpa_places import placed_metrics
 from gpuscale.ops.lint.inputs import FileJudge, Inputs
+from gpuscale.ops.lint.promql_facts import reads
 from gpuscale.ops.lint.workloads import SCALED, ObjectKey, Workload, found_kind
+from gpuscale.series.promql import parse_query
 from gpuscale.signals import GPU_SIGNALS
 
 SCALE_TARGET_CHECKS = Checks("autoscaler")
@@ -340,10 +345,25 @@ def _requests(inputs: Inputs) -> Iterator[LintFinding]:
         if workload is None or not workload.has_template:
             continue
         for index, trigger in enumerate(found.scaled.triggers):
+            for name in _series(trigger):
+                place = found.place("spec", "triggers", index, "metadata", "query")
+                # The query may read the GPUs of others.
+                check = NO_GPU_UTIL.at(Severity.WARNING)
+                yield from _of_mig(place, workload, name, check)
             if trigger.is_resource and trigger.metric_type == TargetType.UTILIZATION.value:
                 only = trigger.metadata.get("containerName")
                 place = found.place("spec", "triggers", index, "type")
                 yield from _without_request(place, workload, trigger.kind, only)
+
+
+def _series(trigger: ScaleTrigger) -> Iterator[str]:
+    """Yield the series of a prometheus trigger's query, each once."""
+    if trigger.kind != PROMETHEUS:
+        return
+    with suppress(QueryError):
+        yield from dict.fromkeys(
+            str(each.series) for each in reads(parse_query(trigger.query).root)
+        )
 
 
 def _get(workload: Workload) -> str:
@@ -355,6 +375,17 @@ def _without_request(
     place: Place, workload: Workload, resource: str, only: str | None
 ) -> Iterator[LintFinding]:
     pods = workload.pods
+    names = [each.name for each in pods.spec.containers]
+    names += [each.text("name") for each in pods.part.items("initContainers")]
+    if only is not None and only not in names:
+        yield NO_RESOURCE_REQUEST.at(Severity.WARNING).found(
+            place,
+            f"Its target is a percentage of the {resource} request of container {only}, and the pods have "
+            "no container of that name, unless something adds one to them.",
+            f"{workload.title} has {', '.join(names)}",
+            f"Name a container of {workload.title}.",
+        )
+        return
     without = [
         each.name
         for each in pods.spec.containers
@@ -383,11 +414,13 @@ def _without_request(
     )
 
 
-def _of_mig(place: Place, workload: Workload, series: str) -> Iterator[LintFinding]:
+def _of_mig(
+    place: Place, workload: Workload, series: str, check: Check = NO_GPU_UTIL
+) -> Iterator[LintFinding]:
     gpus = workload.pods.gpus
     is_mig = gpus and all(name.startswith("nvidia.com/mig-") for name in gpus)
     if series in _NOT_OF_MIG and is_mig:
-        yield NO_GPU_UTIL.found(
+        yield check.found(
             place,
             f"{workload.title} asks for {next(iter(gpus))}, and a MIG instance has no {series}: NVML gives "
             "no utilization where MIG is on, so the metric has no value.",
