@@ -122,6 +122,26 @@ spec:
 """
 
 
+def groups(of_leader):
+    return f"""\
+apiVersion: leaderworkerset.x-k8s.io/v1
+kind: LeaderWorkerSet
+metadata: {{name: web}}
+spec:
+  leaderWorkerTemplate:
+    size: 2
+    leaderTemplate: {{spec: {{containers: [{{name: l, image: i, resources: {of_leader}}}]}}}}
+    workerTemplate:
+      spec: {{containers: [{{name: w, image: i, resources: {{limits: {{nvidia.com/gpu: 8}}}}}}]}}
+"""
+
+
+def of_groups(text):
+    return text.replace(
+        "apps/v1, kind: Deployment", "leaderworkerset.x-k8s.io/v1, kind: LeaderWorkerSet"
+    )
+
+
 def rule(
     series, query="avg(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)", resources="", name=""
 ):
@@ -692,6 +712,18 @@ CASES = {
             "rules.yaml": rule("DCGM_FI_DEV_GPU_UTIL"),
             "hpa.yaml": hpa(pods("DCGM_FI_DEV_GPU_UTIL")),
             "web.yaml": deployment(1).replace("image: i", "image: vllm/vllm-openai"),
+        },
+    ),
+    "leaders-without-gpus": (
+        {
+            "rules.yaml": rule("DCGM_FI_DEV_GPU_UTIL"),
+            "hpa.yaml": of_groups(hpa(pods("DCGM_FI_DEV_GPU_UTIL"))),
+            "web.yaml": groups("{}"),
+        },
+        {
+            "rules.yaml": rule("DCGM_FI_DEV_GPU_UTIL"),
+            "hpa.yaml": of_groups(hpa(pods("DCGM_FI_DEV_GPU_UTIL"))),
+            "web.yaml": groups("{limits: {nvidia.com/gpu: 1}}"),
         },
     ),
     "scrape-job-label": (

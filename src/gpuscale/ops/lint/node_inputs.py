@@ -63,6 +63,8 @@ class NodeInputs:
     charts: list[Part] = field(default_factory=list)
     """Values of Cluster Autoscaler's Helm chart."""
     sharing: list[Sharing] = field(default_factory=list)
+    leaders_without_gpus: dict[tuple[str, str], Part] = field(default_factory=dict)
+    """LeaderWorkerSets, by namespace and name, whose workers alone ask for GPUs: their leaders' template."""
     workloads: int = 0
     """Objects with pods that ask for GPUs, and all of kinds whose pods mostly do."""
 
@@ -84,6 +86,10 @@ class NodeInputs:
             return True
         pods = tuple(gpu_pods_of(document))
         self.pods += pods
+        leaders = whole.at("spec", "leaderWorkerTemplate", "leaderTemplate")
+        is_bare = leaders.data and not any("leaderTemplate" in each.part.path for each in pods)
+        if kind == "LeaderWorkerSet" and pods and is_bare:
+            self.leaders_without_gpus[pods[0].namespace, pods[0].name] = leaders
         if whole.text("apiVersion").rpartition("/")[0] != _KINDS.get(kind):
             is_workload = bool(pods) or kind in _WORKLOADS
             self.workloads += is_workload

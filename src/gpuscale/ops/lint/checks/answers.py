@@ -46,6 +46,12 @@ MEMORY_AT_START = ANSWER_CHECKS.add(
     "GPU memory as the metric of a server that takes its memory when it starts.",
     "Scale on the requests that wait or run in it.",
 )
+LEADERS_WITHOUT_GPUS = ANSWER_CHECKS.add(
+    "leaders-without-gpus",
+    Severity.WARNING,
+    "A metric of pods' GPUs for a LeaderWorkerSet whose leaders have none: its HPA sees leaders alone.",
+    "Scale on what leaders serve, such as requests that wait, or on an External metric of the workers' GPUs.",
+)
 
 _JOBS = KUBERNETES.find("jobs")
 _MEMORY = ("_FB_USED", "_FB_FREE", "_MEM_USED")
@@ -68,6 +74,7 @@ def answer_findings(inputs: Inputs, answered: Answered) -> Iterator[LintFinding]
             answered.node, answered.metric.name, f"rule {answered.serving.rule.origin}"
         )
     yield from _labels(inputs, answered)
+    yield from _leaders(inputs, answered)
     yield from _memory(inputs, answered)
     yield from _sum(inputs, answered)
     yield from _rows(answered)
@@ -95,6 +102,24 @@ def _labels(inputs: Inputs, answered: Answered) -> Iterator[LintFinding]:
             "not that of a Kubernetes Job.",
             f"{answered.serving.placed.place()} takes it for the Job.",
         )
+
+
+def _leaders(inputs: Inputs, answered: Answered) -> Iterator[LintFinding]:
+    """Return that GPUs of workers don't count.
+
+    Source: lws v0.9.0 pkg/controllers/leaderworkerset_controller.go (updateStatus: HPAPodSelector).
+    """
+    hpa = answered.metric.placed.hpa
+    leaders = inputs.nodes.leaders_without_gpus.get((hpa.metadata.namespace, hpa.target.name))
+    is_of_pods = isinstance(answered.spec, PodsMetric) and hpa.target.kind == "LeaderWorkerSet"
+    if leaders is None or not is_of_pods or not answered.series.startswith("DCGM_"):
+        return
+    yield LEADERS_WITHOUT_GPUS.found(
+        answered.metric.name,
+        f"LeaderWorkerSet {hpa.target.name} shows its HPA leaders alone, and these ask for no GPU: "
+        f"{answered.series} has no value for them.",
+        f"{leaders.place()}: the leaders' template",
+    )
 
 
 def _memory(inputs: Inputs, answered: Answered) -> Iterator[LintFinding]:
