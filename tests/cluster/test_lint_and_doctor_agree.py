@@ -33,6 +33,8 @@ APPLIED_ONCE = (
 NOT_ALIKE = (
     "target-is-owned",  # the garbage collector ends what an absent owner owns
     "no-gpu-util/by another name",  # by rules that no metrics server of this cluster has
+    "replicas-owned/of an Application",  # by objects that no cluster here has the kinds of
+    "replicas-owned/of a Kustomization",
     "larger-than-any-node",  # in a cluster, by the nodes that are there
 )
 CASES = {

@@ -77,6 +77,17 @@ spec:
 """
 
 
+def application(*more):
+    lines = "".join(f"  {each}\n" for each in more)
+    return f"""\
+apiVersion: argoproj.io/v1alpha1
+kind: Application
+metadata: {{name: web}}
+spec:
+  source: {{repoURL: 'https://git', path: apps/web}}
+{lines}"""
+
+
 def budget(allows="maxUnavailable: 1", name="one", app="web"):
     return f"""\
 apiVersion: policy/v1
@@ -176,6 +187,31 @@ SCALED_CASES = {
         files(hpa(), workload("replicas: 3", metadata=tracked("annotations"))),
         files(hpa(), workload(metadata=tracked("annotations"))),
     ),
+    "replicas-owned/of an Application": (
+        {
+            "argo.yaml": application(),
+            "repo/apps/web/web.yaml": "---\n".join((hpa(), workload("replicas: 3"))),
+        },
+        {
+            "argo.yaml": application(
+                "ignoreDifferences: [{group: apps, kind: Deployment, jsonPointers: [/spec/replicas]}]",
+                "syncPolicy: {syncOptions: [RespectIgnoreDifferences=true]}",
+            ),
+            "repo/apps/web/web.yaml": "---\n".join((hpa(), workload("replicas: 3"))),
+        },
+    ),
+    "replicas-owned/of a Kustomization": (
+        {
+            "flux.yaml": """\
+apiVersion: kustomize.toolkit.fluxcd.io/v1
+kind: Kustomization
+metadata: {name: web}
+spec: {path: ./apps/web, interval: 5m}
+""",
+            "apps/web/base/web.yaml": "---\n".join((hpa(), workload("replicas: 3"))),
+        },
+        files(hpa(), workload()),
+    ),
     "replicas-owned/keda": (
         files(scaled(limits="maxReplicaCount: 4"), workload("replicas: 5")),
         files(scaled(limits="maxReplicaCount: 4"), workload()),
@@ -254,6 +290,16 @@ SCALED_CASES = {
     "slow-scale-up": (
         files(hpa(more="{scaleUp: {stabilizationWindowSeconds: 3600}}")),
         files(hpa(more="{scaleDown: {stabilizationWindowSeconds: 3600}}")),
+    ),
+    "scaled-paused": (
+        files(
+            scaled().replace(
+                "web}", "web, annotations: {autoscaling.keda.sh/paused-replicas: '2'}}", 1
+            )
+        ),
+        files(
+            scaled().replace("web}", "web, annotations: {autoscaling.keda.sh/paused: 'false'}}", 1)
+        ),
     ),
     "zero-without-source": (
         files(scaled(limits="maxReplicaCount: 4", trigger=KEDA_CPU)),

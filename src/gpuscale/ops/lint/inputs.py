@@ -23,6 +23,7 @@ from gpuscale.ops.lint.findings import LintFinding, PassedOver, Place
 from gpuscale.ops.lint.node_inputs import NodeInputs, is_autoscaler_chart, sharing_of
 from gpuscale.ops.lint.parts import whole_document
 from gpuscale.ops.lint.problems import UNKNOWN_FIELD, refused_object
+from gpuscale.ops.lint.reconcilers import Reconciler, reconciler_of
 from gpuscale.ops.lint.rule_inputs import PlacedRule, RuleReading, is_rules, read_preset, read_rules
 from gpuscale.ops.lint.serving import RuleIndex
 from gpuscale.ops.lint.workloads import SCALED, ObjectKey, Workload, key_of
@@ -125,6 +126,8 @@ class Inputs:
     """The release of the cluster that they are for; None where nobody said."""
     cluster: Cluster = field(default_factory=Cluster)
     """What a live one says beside its objects; nothing where there are files alone."""
+    reconcilers: list[Reconciler] = field(default_factory=list)
+    """What has manifests applied again and again."""
     is_simulated: bool = False
     """Whether a scenario is among the files, where replicas are those to begin with."""
     named: set[ObjectKey] = field(default_factory=set)
@@ -357,6 +360,8 @@ def _read_beside(inputs: Inputs, document: Document, kind: str) -> None:
         )
     elif kind in _MONITORS:
         inputs.honors_labels |= _honors_labels(data.get("spec"))
+    elif (reconciler := reconciler_of(whole_document(document))) is not None:
+        inputs.reconcilers.append(reconciler)
     elif not recorded:
         inputs.passed_over.append(_passed(document))
 

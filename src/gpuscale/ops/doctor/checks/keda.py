@@ -23,6 +23,7 @@ from gpuscale.ops.doctor.scalers import (
     triggers,
 )
 from gpuscale.ops.doctor.snapshot import Snapshot
+from gpuscale.ops.lint.checks.limits import ANNOTATION, PAUSES, SCALED_PAUSED
 from gpuscale.server.metricsapi.wire import EXTERNAL_GROUP
 
 KEDA_CHECKS = Checks(AUTOSCALER)
@@ -80,12 +81,6 @@ FALLBACK_ACTIVE = KEDA_CHECKS.add(
     "A ScaledObject whose fallback replicas stand in, as a trigger fails.",
     "See which trigger fails; its source may be down.",
 )
-SCALED_PAUSED = KEDA_CHECKS.add(
-    "scaled-paused",
-    Severity.NOTE,
-    "A ScaledObject or ScaledJob that is paused, or whose scaling in or out is.",
-    "Take the annotation away for it to go on.",
-)
 KEDA_HPA_ABSENT = KEDA_CHECKS.add(
     "keda-hpa-absent",
     Severity.ERROR,
@@ -100,8 +95,6 @@ KEDA_HPA_BLIND = KEDA_CHECKS.add(
 )
 
 _SOON = timedelta(days=14)
-_ANNOTATION = "autoscaling.keda.sh/"
-_PAUSES = ("paused", "paused-replicas", "paused-scale-in", "paused-scale-out")
 _PARTS = (
     ("keda-operator", "operator", "nothing is scaled between 0 and 1"),
     ("metrics-apiserver", "metrics server", "HPAs of KEDA get no metrics"),
@@ -124,7 +117,7 @@ def keda_findings(snapshot: Snapshot) -> Iterator[ClusterFinding]:
         for body in snapshot.all(kind):
             about = f"{kind[:-1]}/{facts.full_name(body)}"
             pauses = _pauses(body)
-            if pauses:
+            if pauses and kind == "scaledjobs":
                 yield _paused(about, body, pauses)
             yield from _conditions(snapshot, about, body, is_paused=bool(pauses))
     for body in snapshot.all("scaledobjects"):
@@ -264,30 +257,19 @@ def _authorities(snapshot: Snapshot) -> Iterator[ClusterFinding]:
 
 def _pauses(body: Fields) -> Mapping[str, str]:
     annotations = body.child("metadata").labels("annotations")
-    given = {key: annotations.get(_ANNOTATION + key) for key in _PAUSES}
+    given = {key: annotations.get(ANNOTATION + key) for key in PAUSES}
     return {key: text for key, text in given.items() if text is not None and text != "false"}
 
 
 def _paused(about: str, body: Fields, pauses: Mapping[str, str]) -> ClusterFinding:
+    place = ("kubectl", "annotate", about.partition("/")[0], "-n", facts.namespace(body))
+    command = facts.quoted(*place, facts.name(body), *(f"{ANNOTATION}{each}-" for each in pauses))
     key, text = next(iter(pauses.items()))
-    how = {
-        "paused": "nothing scales it",
-        "paused-replicas": f"it stays at {text} replicas",
-        "paused-scale-in": "it is never scaled in",
-        "paused-scale-out": "it is never scaled out",
-    }[key]
-    kind = about.partition("/")[0]
     return SCALED_PAUSED.found(
         about,
-        f"It is paused: {how}.",
-        f"annotation {_ANNOTATION}{key}: {text}",
-        Fix(
-            SCALED_PAUSED.fix,
-            facts.quoted(
-                *("kubectl", "annotate", kind, "-n", facts.namespace(body), facts.name(body)),
-                *(f"{_ANNOTATION}{each}-" for each in pauses),
-            ),
-        ),
+        f"It is paused: {PAUSES[key].format(text)}.",
+        f"annotation {ANNOTATION}{key}: {text}",
+        Fix(SCALED_PAUSED.fix, command),
     )
 
 

@@ -1,7 +1,8 @@
 """Limits and speeds of autoscalers by which nothing scales, or only one way.
 
 Source: kubernetes v1.37 pkg/controller/podautoscaler/horizontal.go (stabilizeRecommendationWithBehaviors: up
-    by the lowest recommendation of the window; calculateScaleUpLimitWithScalingRules: Disabled).
+    by the lowest recommendation of the window; calculateScaleUpLimitWithScalingRules: Disabled);
+    KEDA v2.21 apis/keda/v1alpha1/scaledobject_types.go (annotations that pause).
 """
 
 from collections.abc import Iterator
@@ -37,8 +38,22 @@ SLOW_SCALE_UP = LIMIT_CHECKS.add(
     "A stabilization window of half an hour or more for scaling up, which shorter load never passes.",
     "Leave it out, which is 0; the window of scaleDown is the one against flapping.",
 )
+SCALED_PAUSED = LIMIT_CHECKS.add(
+    "scaled-paused",
+    Severity.NOTE,
+    "A ScaledObject or ScaledJob that is paused, or whose scaling in or out is.",
+    "Take the annotation away for it to go on.",
+)
 
 _SLOW_S = 1800
+ANNOTATION = "autoscaling.keda.sh/"
+PAUSES = {
+    "paused": "nothing scales it",
+    "paused-replicas": "it stays at {} replicas",
+    "paused-scale-in": "it is never scaled in",
+    "paused-scale-out": "it is never scaled out",
+}
+"""What KEDA's annotations do, with their values."""
 
 
 def limit_findings(inputs: Inputs) -> Iterator[LintFinding]:
@@ -52,6 +67,8 @@ def limit_findings(inputs: Inputs) -> Iterator[LintFinding]:
                 Fix(f"Raise {scaler.most_key}.", scaler.patch({scaler.most_key: scaler.most + 1})),
             )
         yield from _one_way(scaler)
+        if scaler.is_kedas:
+            yield from _paused(scaler)
 
 
 def _one_way(scaler: Autoscaler) -> Iterator[LintFinding]:
@@ -77,6 +94,23 @@ def _one_way(scaler: Autoscaler) -> Iterator[LintFinding]:
             Fix(
                 SLOW_SCALE_UP.fix,
                 scaler.patch_behavior({"scaleUp": {"stabilizationWindowSeconds": 0}}),
+            ),
+        )
+
+
+def _paused(scaler: Autoscaler) -> Iterator[LintFinding]:
+    annotations = scaler.part.fields("metadata", "annotations")
+    pauses = {key: str(annotations.get(ANNOTATION + key, "false")) for key in PAUSES}
+    there = [key for key, text in pauses.items() if text.lower() != "false"]
+    if there:
+        key = there[0]
+        yield SCALED_PAUSED.found(
+            scaler.part.place("metadata", "annotations", ANNOTATION + key),
+            f"It is paused: {PAUSES[key].format(pauses[key])}.",
+            f"annotation {ANNOTATION}{key}: {pauses[key]}",
+            Fix(
+                SCALED_PAUSED.fix,
+                scaler.kubectl("annotate", *(f"{ANNOTATION}{each}-" for each in there)),
             ),
         )
 

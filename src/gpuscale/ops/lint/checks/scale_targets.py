@@ -133,7 +133,7 @@ def scale_target_findings(inputs: Inputs) -> Iterator[LintFinding]:
         yield from _owned(by_target, each, workload)
         yield from overlaps.findings(each, workload)
         if not inputs.is_simulated:
-            yield from _replicas(each, workload)
+            yield from _replicas(inputs, each, workload)
     yield from _requests(inputs)
 
 
@@ -432,7 +432,7 @@ def _of_mig(
 # Replicas
 
 
-def _replicas(scaler: Autoscaler, workload: Workload) -> Iterator[LintFinding]:
+def _replicas(inputs: Inputs, scaler: Autoscaler, workload: Workload) -> Iterator[LintFinding]:
     manager = _manager(workload)
     if manager is not None:
         who, say = next(
@@ -449,9 +449,14 @@ def _replicas(scaler: Autoscaler, workload: Workload) -> Iterator[LintFinding]:
     replicas = workload.written_replicas
     if not replicas:
         return  # Of 0, another check says what comes of it.
+    file = workload.part.document.source
+    reconcilers = [each for each in inputs.reconcilers if each.applies(file)]
+    if any(each.leaves_replicas for each in reconcilers):
+        return
     tracks = {*workload.part.fields("metadata", "annotations")}
     tracks |= {*workload.part.fields("metadata", "labels")}
-    by = next((each for key, each in _TRACKS.items() if key in tracks), None)
+    managers = (each for key, each in _TRACKS.items() if key in tracks)
+    by = next(managers, reconcilers[0].manager if reconcilers else None)
     who, say = (
         ("each apply", "Take replicas out of the manifest, and out of what was applied last.")
         if by is None
@@ -469,7 +474,12 @@ def _replicas(scaler: Autoscaler, workload: Workload) -> Iterator[LintFinding]:
         workload.part.place("spec", "replicas"),
         f"The manifest of {workload.title} writes replicas: {replicas}, and {scaler.title} scales it: {who} "
         f"sets it to {replicas}, {then}.",
-        f"{scaler.reference}: {scaler.title}",
+        "\n".join(
+            (
+                f"{scaler.reference}: {scaler.title}",
+                *(f"{each.part.place()}: {each.part.text('kind')}" for each in reconcilers),
+            )
+        ),
         say,
     )
 
