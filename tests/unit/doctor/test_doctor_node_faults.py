@@ -179,6 +179,17 @@ def test_a_group_whose_second_node_may_come_is_not_in_parts_yet():
     assert "group-in-parts" in roots(**later(growing, 1020))
 
 
+def test_a_gang_of_kube_scheduler_waits_in_its_own_words():
+    # What scheduler-judge answers for the third of four pods (kubernetes v1.37.2, GenericWorkload on).
+    said = (
+        "pod group is unschedulable, minCount (4) cannot be satisfied: 2 scheduled, 1 remaining, "
+        "deallocation and deletion of ResourceClaims completed, pod group preemption: not eligible due to "
+        "preemptionPolicy=Never."
+    )
+    found = roots(**pods(pending(said, **wanting(GPU))))["group-in-parts"]
+    assert "minCount (4) cannot be satisfied: 2 scheduled, 1 remaining" in found.what
+
+
 def test_a_job_of_a_job_set_that_kueue_holds_has_no_finding_of_its_own():
     found = suspended_job(**{"kueue.x-k8s.io/queue-name": "team-a"})
     (job,) = found["jobs"]

@@ -1,7 +1,8 @@
 """Groups of pods of which a part runs: LeaderWorkerSets, and gangs of other schedulers.
 
 Source: sigs.k8s.io/lws pkg/utils/pod (labels); scheduler-plugins pkg/coscheduling/core (PreFilter);
-    volcano pkg/scheduler/api (FitError of a pod group).
+    volcano pkg/scheduler/api (FitError of a pod group); kubernetes v1.37 pkg/scheduler
+    (schedule_one_podgroup.go, gangscheduling).
 """
 
 import re
@@ -31,7 +32,10 @@ _SIBLINGS = re.compile(
     r"cannot find enough sibling pods, current pods number: (?P<there>\d+), minMember of group: "
     r"(?P<least>\d+)"
 )
-_GANG = re.compile(r"pod group is not ready, .*?\d+ minAvailable")
+_GANG = re.compile(
+    r"pod group is not ready, .*?\d+ minAvailable"
+    r"|minCount \(\d+\) cannot be satisfied: \d+ scheduled, \d+ remaining"
+)
 
 
 def gang_words(pod: Fields) -> tuple[str, Fix] | None:
