@@ -143,7 +143,7 @@ def test_the_flag_for_traces_may_stand_anywhere(
             "--port: found '70000', expected 65535 or less",
             "up",
         ),
-        (["lint"], "missing argument FILE", "lint"),
+        (["render"], "missing argument VALUES", "render"),
         (["metrics-api", "why"], "missing argument OBJECT", "metrics-api why"),
         (
             ["doctor", "-o", "xml"],
