@@ -86,10 +86,14 @@ def pods(count: int, *args: Any, prefix: str = "p", **kwargs: Any) -> list[Pod]:
 
 @dataclass
 class Cluster:
-    """What an autoscaler is shown, and told by; its orders are not carried out."""
+    """What an autoscaler is shown, and told by; its orders are not carried out.
+
+    Each scan is a loop: the flag `frequent-loops-enabled` is off unless a case is about it.
+    """
 
     pools: list[NodePool]
     settings: AutoscalerSettings = AutoscalerSettings()  # noqa: RUF009 - frozen
+    frequent: bool = False
     nodes: dict[str, PoolNode] = field(default_factory=dict)
     on: dict[str, list[Pod]] = field(default_factory=dict)
     budgets: tuple[PodDisruptionBudget, ...] = ()
@@ -137,7 +141,7 @@ class Cluster:
             tuple(self.nodes.values()),
             tuple(pending),
             at,
-            self.settings,
+            replace(self.settings, frequent_loops_enabled=self.frequent),
             self.on,
             self.budgets,
             tuple(failures),

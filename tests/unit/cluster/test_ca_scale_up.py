@@ -425,15 +425,13 @@ def test_packing_by_kinds_is_packing_pod_by_pod(asked, limit):
 
 # The file loop/trigger.go
 
-FREQUENT = AutoscalerSettings(frequent_loops_enabled=True)
-
 
 def again(actions):
     return [each.at_ms // SECOND for each in actions if isinstance(each, LookAgain)]
 
 
 def test_frequent_loops_come_an_interval_after_the_last_one_and_at_once_after_a_change():
-    cluster = Cluster([pool()], FREQUENT)
+    cluster = Cluster([pool()], frequent=True)
     cluster.scan(0)
     assert cluster.policy.on_unschedulable
     # The pod is seen at 3 s, in between: from then on the loops are at 13, 23 and 33 s, when it is 30 s old.

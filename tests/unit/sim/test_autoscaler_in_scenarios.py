@@ -25,7 +25,7 @@ spec:
 """
 
 
-def setup(autoscaler: str = "", pool: str = "") -> Setup:
+def setup(autoscaler: str = "", pool: str = "", settings: tuple[str, ...] = ()) -> Setup:
     """Return a scenario of two pods, of which one fits on the node that is there."""
     text = f"""\
 apiVersion: gpuscale.dev/v1alpha1
@@ -38,7 +38,7 @@ spec:
   nodeAutoscaler: {{{autoscaler}}}
   nodePools: [{{name: gpu, gpuModel: Tesla T4, gpus: 1, min: 1, max: 4, {pool}}}]
 """
-    return load_setup(text, "s.yaml", lambda _: WEB)
+    return load_setup(text, "s.yaml", lambda _: WEB, settings=settings)
 
 
 def times(document: dict[str, Any], kind: str) -> list[float]:
@@ -109,13 +109,13 @@ def test_an_expander_that_is_not_known_is_named() -> None:
 
 
 def test_a_stock_out_closes_the_pool_for_5_and_10_minutes() -> None:
-    """The first try is at 30 s; it is told a loop later, from which on the pool is closed for 5 minutes.
+    """The first try is at 30 s. The next loop comes at once, is told, and closes the pool for 5 minutes.
 
-    At 340 s it still is. The second failure is told at 360 s and closes it until 960 s.
+    At 330 s it still is. The second failure, of 340 s, closes it until 940 s; then there is stock again.
     """
     document = simulate(setup(pool="stockOuts: [{length: 7m}]"))
-    assert times(document, "FailedToScaleUpGroup") == [30, 350]
-    assert times(document, "TriggeredScaleUp") == [970]
+    assert times(document, "FailedToScaleUpGroup") == [30, 340]
+    assert times(document, "TriggeredScaleUp") == [950]
 
 
 @pytest.mark.parametrize(
@@ -134,6 +134,13 @@ def test_on_eks_a_node_without_the_label_brings_another_before_its_gpu_is_there(
     pool = f"labels: {labels}, provisioningTime: 90s, gpuStartTime: 120s"
     document = simulate(setup("profile: eks", pool))
     assert len(times(document, "TriggeredScaleUp")) == orders
+
+
+@pytest.mark.parametrize(("release", "is_on"), [("1.34", False), ("1.35", True), ("1.36", True)])
+def test_frequent_loops_are_on_since_1_35(release: str, is_on: bool) -> None:
+    # config/flags/flags.go; changed by kubernetes/autoscaler #8019, after 1.34
+    of = setup(settings=(f"spec.pipeline.kubernetesVersion='{release}'",))
+    assert of.autoscaler.frequent_loops_enabled is is_on
 
 
 @pytest.mark.parametrize(("flag", "asked"), [("false", 50), ("true", 43)])

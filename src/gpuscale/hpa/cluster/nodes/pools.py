@@ -130,10 +130,10 @@ class AutoscalerSettings:
     seed: int = 0
     """Of what the expander `random` draws."""
     scan_interval_ms: int = 10_000
-    frequent_loops_enabled: bool = False
+    frequent_loops_enabled: bool = True
     """Loop also when a pod has become unschedulable, and after a loop that changed something.
 
-    Upstream's default is true since 1.33; here it is the loop each `scan-interval` of the releases before.
+    On since 1.35 (kubernetes/autoscaler #8019, of October 2025); 1.33 and 1.34 have it off.
     """
 
     expander: str = "least-waste"

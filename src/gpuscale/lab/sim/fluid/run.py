@@ -229,8 +229,10 @@ def _lag(setup: Setup, interval_ms: int) -> int:
 def fleet_pool(setup: Setup, pool: CloudPool) -> FleetPool:
     """Return a scenario's pool in its form for a fleet."""
     autoscaler = setup.autoscaler
-    # A pod must be old enough, and the next scan must find it.
-    seen_ms = autoscaler.gpu_pod_age_ms + setup.scan_interval_ms
+    # A pod must be old enough, and a scan must find it. Frequent loops begin with the pod.
+    scan_ms, age_ms = setup.scan_interval_ms, autoscaler.gpu_pod_age_ms
+    is_frequent = autoscaler.frequent_loops_enabled
+    seen_ms = math.ceil(age_ms / scan_ms) * scan_ms if is_frequent else age_ms + scan_ms
     return FleetPool(
         name=pool.pool.name,
         gpus=pool.gpus,

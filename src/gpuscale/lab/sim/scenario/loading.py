@@ -37,7 +37,7 @@ from gpuscale.hpa.cluster.scheduling import (
     ScoringStrategy,
 )
 from gpuscale.hpa.controller import HpaPolicy, ReplicaPolicyFactory
-from gpuscale.hpa.terms import SCALE_TO_ZERO, parse_version
+from gpuscale.hpa.terms import SCALE_TO_ZERO, KubernetesVersion, parse_version
 from gpuscale.lab.sim.scenario import model as spec
 from gpuscale.lab.sim.scenario.hpa_changes import read_hpa_changes
 from gpuscale.lab.sim.scenario.instance_types import with_instance_types
@@ -60,6 +60,8 @@ from gpuscale.triggers.policies import policy_faults
 
 _CHART_RULES = "rules: {default: true}\n"
 """The values with which the adapter's chart adds its default rules, and no others."""
+_FREQUENT_LOOPS = KubernetesVersion(1, 35)
+"""The first release of the Cluster Autoscaler whose `frequent-loops-enabled` is on."""
 P = TypeVar("P")
 LoadPolicy = Callable[[str, str], Callable[[], Any] | None]
 """Returns what makes an installed policy, by entry-point group and name; None where there is none."""
@@ -99,9 +101,11 @@ def load_setup(
     return _Resolver(scenario, document, read, load_policy, instance_types).setup()
 
 
-def _autoscaler_settings(flags: spec.NodeAutoscaler, seed: int) -> AutoscalerSettings:
-    """Return the profile's settings with the flags that the scenario gives."""
-    profile = AutoscalerSettings()
+def _autoscaler_settings(
+    flags: spec.NodeAutoscaler, seed: int, version: KubernetesVersion
+) -> AutoscalerSettings:
+    """Return the profile's settings in a release, with the flags that the scenario gives."""
+    profile = AutoscalerSettings(frequent_loops_enabled=version >= _FREQUENT_LOOPS)
     if flags.profile:
         cloud = next(iter(flags.profile.id_schemes), "")
         profile = replace(profile, cloud_provider=cloud, **flags.profile.autoscaler_flags)
@@ -230,7 +234,9 @@ class _Resolver:
             seed=self._spec.seed,
             pipeline=self._spec.pipeline,
             scan_interval_ms=autoscaler.scan_interval,
-            autoscaler=_autoscaler_settings(autoscaler, self._spec.seed),
+            autoscaler=_autoscaler_settings(
+                autoscaler, self._spec.seed, parse_version(self._spec.pipeline.kubernetes_version)
+            ),
             replica_policy=replica_policy,
             node_policy=node_policy,
             pools=pools,

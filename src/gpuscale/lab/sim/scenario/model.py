@@ -122,7 +122,8 @@ class NodeAutoscaler(Model):
     expander_priorities: dict[int, tuple[str, ...]] | None = None
     """Priority to expressions that pools' names match; the highest wins."""
     frequent_loops_enabled: bool | None = None
-    """Loop also when a pod has become unschedulable, and after a loop that changed something; absent: no."""
+    """Loop also when a pod has become unschedulable, and after a loop that changed something; absent: from
+    `pipeline.kubernetesVersion` 1.35 on, as upstream."""
     new_pod_scale_up_delay: Milliseconds | None = None
     expendable_pods_priority_cutoff: int | None = None
     max_nodes_total: Count | None = None

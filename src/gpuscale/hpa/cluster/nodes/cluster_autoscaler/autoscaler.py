@@ -33,6 +33,7 @@ from gpuscale.hpa.cluster.nodes.policy import NodeRequest
 from gpuscale.hpa.cluster.nodes.pools import (
     Action,
     AutoscalerSettings,
+    LaunchFailure,
     LookAgain,
     NotTriggered,
     ScaleDown,
@@ -52,7 +53,9 @@ class ClusterAutoscaler:
         self._due_ms = 0
         """When the next loop is due, with frequent loops."""
         self._waiting: frozenset[str] = frozenset()
-        """The unschedulable pods of the loop before."""
+        """The pods that were unschedulable when it was last asked."""
+        self._failures: list[LaunchFailure] = []
+        """Since the loop before."""
         self._told: dict[str, str] = {}
         """The pods for which no pool grew in the last pass, and why."""
         self._registry = Registry()
@@ -74,6 +77,12 @@ class ClusterAutoscaler:
         A pod for which no pool grows is in it once for each reason.
         """
         settings, now_ms = request.settings, request.now_ms
+        if settings.frequent_loops_enabled:
+            if not self._is_time(request):
+                self._failures += request.failures
+                return ()
+            request = replace(request, failures=(*self._failures, *request.failures))
+            self._failures.clear()
         registry = self._registry
         usage = self._usage
         registry.update(request)
@@ -156,24 +165,21 @@ class ClusterAutoscaler:
         if settings.enforce_node_group_min_size:
             actions += self._to_min_size(request, sizes)
         if settings.frequent_loops_enabled:
-            actions += self._next_loop(request, actions)
+            # At once after a change, otherwise an interval after this loop.
+            is_changed = any(isinstance(each, ScaleUp | ScaleDown) for each in actions)
+            self._due_ms = now_ms if is_changed else now_ms + settings.scan_interval_ms
+            actions.append(LookAgain(self._due_ms))
         return actions
 
-    def _next_loop(self, request: NodeRequest, actions: Sequence[Action]) -> list[LookAgain]:
-        """Return when to loop again: at once after a change, otherwise an interval after this loop.
+    def _is_time(self, request: NodeRequest) -> bool:
+        """Return whether a loop is due, or a pod has become unschedulable since it was last asked.
 
-        Source: cluster-autoscaler/loop/trigger.go (1.35). Scans that come from elsewhere change no time.
+        Source: cluster-autoscaler/loop/trigger.go (1.35).
         """
         self.on_unschedulable = True
-        now_ms, before = request.now_ms, self._waiting
+        before = self._waiting
         self._waiting = frozenset(pod.metadata.key for pod in request.unschedulable)
-        if any(isinstance(each, ScaleUp | ScaleDown) for each in actions):
-            self._due_ms = now_ms
-        elif now_ms >= self._due_ms or not self._waiting <= before:
-            self._due_ms = now_ms + request.settings.scan_interval_ms
-        else:
-            return []
-        return [LookAgain(self._due_ms)]
+        return request.now_ms >= self._due_ms or not self._waiting <= before
 
     def _grow(
         self, growth: Growth, sizes: Counter[str], actions: list[Action], now_ms: int
