@@ -88,8 +88,7 @@ def open_gpus(
         NotFoundError: the recording is missing.
         ConfigError: the recording is damaged.
     """
-    # ACK's series are those that need processes.
-    style = {"style": ["ack"]} if processes else {}
-    settings = read_settings({"gpu": [source], **style}, {}, socket.gethostname())
+    settings = read_settings({"gpu": [source]}, {}, socket.gethostname())
     wanted = {row.field for row in DEFAULT_COUNTERS} if fields is None else fields
-    return Gpus(make_reader(settings, frozenset(wanted), socket.gethostname()))
+    node = socket.gethostname()
+    return Gpus(make_reader(settings, frozenset(wanted), node, processes=processes))

@@ -14,6 +14,7 @@ import pytest
 from gpuscale.agent.nvml import faults, library
 from gpuscale.agent.nvml.values import windows
 from gpuscale.agent.nvml.values.plan import READABLE
+from gpuscale.readings import open_gpus
 from gpuscale.signals import DEFAULT_COUNTERS
 
 DEFAULTS = frozenset(row.field for row in DEFAULT_COUNTERS)
@@ -161,6 +162,16 @@ def test_two_processes_are_told_apart(pace, load, results) -> None:
         assert rows[begin + 9][0] + rows[begin + 9][1] == pytest.approx(whole, abs=8)
     held = {process.pid: process.memory_used_mib for process in reads.readings[-1].processes}
     assert all((held[worker.pid] or 0) > 100 for worker in (busier, idler))
+
+
+def test_processes_are_listed_where_they_are_asked_for(load, device) -> None:
+    worker = load("--steps", "6x1")
+    worker.go()
+    with open_gpus("nvml", processes=True) as gpus:
+        pids = {each.pid for reading in gpus.read() for each in reading.processes}
+    assert pids == {each.pid for each in pynvml.nvmlDeviceGetComputeRunningProcesses_v3(device)}
+    with open_gpus("nvml") as gpus:
+        assert not any(reading.processes for reading in gpus.read())
 
 
 def test_energy_is_the_integral_of_power(pace, load, results) -> None:

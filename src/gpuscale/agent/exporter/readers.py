@@ -52,6 +52,8 @@ def make_reader(
     node: str,
     work: "WorkSource | None" = None,
     clock: Clock | None = None,
+    *,
+    processes: bool = False,
 ) -> GpuReader:
     """Return a reader of the GPUs that the settings name.
 
@@ -61,6 +63,7 @@ def make_reader(
         node: its name.
         work: what simulated GPUs do; None is the usual.
         clock: the one that stamps readings; None is the machine's.
+        processes: whether to list processes even where the settings need none.
 
     Raises:
         UnavailableError: the vendor's library is not there.
@@ -88,7 +91,8 @@ def make_reader(
 
             reader = ReplayReader.open(source.file, loop=True)
         case "nvml":
-            reader = _nvml(settings, fields, clock)
+            paces = replace(settings.nvml, processes=processes or needs_processes(settings))
+            reader = _nvml(replace(settings, nvml=paces), fields, clock)
         case "amd":
             from gpuscale.agent.amd.reader import AmdReader
 
@@ -154,8 +158,7 @@ class ReplaceableReader:
 def _nvml(settings: ExporterSettings, fields: frozenset[str], clock: Clock | None) -> GpuReader:
     from gpuscale.agent.nvml.reader import NvmlReader
 
-    paces = replace(settings.nvml, processes=needs_processes(settings))
-    found = NvmlReader(paces, fields=fields, clock=clock)
+    found = NvmlReader(settings.nvml, fields=fields, clock=clock)
     if settings.host_engine is None:
         return found
     from gpuscale.agent.dcgm.engine import HostEngine
