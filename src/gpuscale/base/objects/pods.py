@@ -130,6 +130,8 @@ class PodSpec:
     """Of the pod as a whole, as the API server completes them; empty where it has none of its own."""
     overhead: Mapping[str, Quantity] = field(default_factory=dict)
     """Of its runtime class."""
+    claims: tuple[str, ...] = ()
+    """Names of its `resourceClaims`, which dynamic resource allocation finds devices for."""
     local_volumes: tuple[str, ...] = ()
     """Names of the volumes whose contents stay behind on the node: `hostPath`, and `emptyDir` on disk."""
     termination_grace_period_seconds: int = 30
@@ -219,6 +221,7 @@ def read_pod_spec(fields: "Fields") -> PodSpec:
         scheduling_group=fields.child("schedulingGroup").text("podGroupName"),
         requests=_own_requests(fields.child("resources"), containers, init_containers),
         overhead=fields.quantities("overhead"),
+        claims=tuple(item.text("name", required=True) for item in fields.items("resourceClaims")),
         local_volumes=tuple(
             item.text("name") for item in fields.items("volumes") if _is_local_volume(item)
         ),

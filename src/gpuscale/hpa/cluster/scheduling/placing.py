@@ -656,4 +656,5 @@ def demands(spec: PodSpec) -> Hashable:
         repr(spec.required_node_terms),
         repr(spec.preferred_node_terms),
         spec.tolerations,
+        spec.claims,
     )

@@ -4,7 +4,7 @@ The files that a scenario names are read through a function given by the caller;
 the disk.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any, TypeVar
 
@@ -202,6 +202,13 @@ class _Resolver:
         runs = read_jobs(run, jobs, job_sets, references) if has_objects else ()
         hpa_changes = read_hpa_changes(run, hpas, references) if has_objects else ()
         if has_objects:
+            self._check_claims(
+                (
+                    *deployments,
+                    *jobs.values(),
+                    *(j for each in job_sets.values() for j in each.jobs),
+                )
+            )
             self._check_targets(hpas, deployments)
             known = {deployment.metadata.key: deployment for deployment in deployments}
             before: list[ScaledObject] = []
@@ -339,6 +346,22 @@ class _Resolver:
             path: Path = ("metadata", "annotations", annotation)
             fields.note(path, "none: it is not simulated", found="one")
         self._references.problems += fields.problems
+
+    def _check_claims(self, workloads: Iterable[Deployment | Job]) -> None:
+        """Refuse pods that would run without the devices that they claim."""
+        for each in workloads:
+            parts = [each.template]
+            if isinstance(each, LeaderWorkerSet):
+                parts.append(each.worker_template)
+            claims = {name: None for part in parts for name in part.spec.claims}
+            if claims:
+                self._references.note(
+                    ("manifests",),
+                    "pods without claims: simulated nodes have GPUs of device plugins alone",
+                    found=f"resourceClaims {', '.join(claims)} in "
+                    f"{type(each).__name__} {each.metadata.name}",
+                    fix="ask for GPUs in resources.limits, such as nvidia.com/gpu: 1",
+                )
 
     def _check_targets(
         self, hpas: tuple[HorizontalPodAutoscaler, ...], deployments: tuple[Deployment, ...]

@@ -23,7 +23,9 @@ from gpuscale.hpa.cluster.scheduling.resources import pod_requests
 
 _CONTENT = Toleration(operator="Exists", effect="PreferNoSchedule")
 _NO_TERM = NodeSelectorTerm()
-MATCH_FIELDS = "ignoring pod, node selector term with matchFields is not supported"
+_MATCH_FIELDS = "ignoring pod, node selector term with matchFields is not supported"
+_CLAIMS = "pod has Dynamic Resource Allocation requirements that are not yet supported by Karpenter"
+"""What it says while IGNORE_DRA_REQUESTS is true, as by default."""
 
 
 @dataclass(slots=True, eq=False)
@@ -63,6 +65,8 @@ class PodClass:
     """In the order in which they are tried; empty where Karpenter ignores such pods."""
     size: tuple[int, int]
     """By which large ones come first: CPU and memory, negative."""
+    ignored: str = ""
+    """Why Karpenter ignores such pods."""
 
 
 class PodClasses:
@@ -79,11 +83,13 @@ class PodClasses:
         """Returns the class of a pod's spec."""
 
     def _class(self, spec: PodSpec) -> PodClass:
+        if spec.claims:
+            return PodClass((), (0, 0), _CLAIMS)
         requests = dict(sorted(pod_requests(spec).items()))
         selected = tuple(exactly(spec.node_selector).values())
         required = list(spec.required_node_terms or ())
         if any(each.names for each in required):
-            return PodClass((), (0, 0))
+            return PodClass((), (0, 0), _MATCH_FIELDS)
         preferred = [
             term for _, term in sorted(spec.preferred_node_terms, key=lambda each: -each[0])
         ]

@@ -12,7 +12,7 @@ from functools import cached_property
 from gpuscale.base.objects.nodes import Taint
 from gpuscale.base.objects.pods import NodeSelectorTerm, Pod, Toleration
 from gpuscale.base.objects.requests import plus
-from gpuscale.hpa.cluster.nodes.karpenter.asking import MATCH_FIELDS, Ask, PodClass, PodClasses
+from gpuscale.hpa.cluster.nodes.karpenter.asking import Ask, PodClass, PodClasses
 from gpuscale.hpa.cluster.nodes.karpenter.claims import (
     ClaimState,
     Daemon,
@@ -151,7 +151,7 @@ class Snapshot:
                 taint.effect == "PreferNoSchedule" for pool in pools for taint in pool.taints
             )
         )
-        served = [_daemon(pod) for pod in daemons]
+        served = [_daemon(pod) for pod in daemons if not pod.spec.claims]
         templates = [
             Template(pool, shapes[pool.name].values(), known, served) for pool in by_weight(pools)
         ]
@@ -546,7 +546,7 @@ class Solve:
 
     def _why_not(self, kind: PodClass, pod: Pod) -> str:
         if not kind.asks:
-            return MATCH_FIELDS
+            return kind.ignored
         if not self._snapshot.templates:
             return "nodepool requirements filtered out all available instance types"
         ask = kind.asks[-1]
