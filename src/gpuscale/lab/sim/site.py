@@ -24,6 +24,7 @@ from gpuscale.base.objects.pods import (
 )
 from gpuscale.base.objects.workloads import LeaderWorkerSet
 from gpuscale.base.streams import stream
+from gpuscale.hpa.cluster.nodes import CapacityBuffer, ProvisioningRequest
 from gpuscale.hpa.cluster.scheduling import device_requests
 from gpuscale.lab.sim.cluster import Cluster
 from gpuscale.lab.sim.control.cloud import Cloud
@@ -124,6 +125,7 @@ class Site:
             cordoned=self.control_plane.node_cordoned,
             evict=self.control_plane.evict,
             left=self._node_left,
+            room=self._room,
         )
         self.work_energy = WorkEnergy(self.cluster.index, self.cloud)
         self._lifecycles: dict[str, Lifecycle] = {}
@@ -396,6 +398,23 @@ class Site:
         self.gpus.join(name, machine.gpu_model, 0 if machine.is_split else machine.gpus)
         self.cluster.add_pod(self._agent_pod(name))
         self.control_plane.node_joined(name, pool, machine)
+
+    def _room(self) -> tuple[tuple[ProvisioningRequest, ...], tuple[CapacityBuffer, ...]]:
+        """Return the requests that are made by now, and the buffers as large as they are now."""
+        setup, now_ms = self.setup, self.engine.now_ms - self.start_ms
+        requests = tuple(
+            replace(
+                each,
+                metadata=replace(
+                    each.metadata, creation_ms=self.start_ms + each.metadata.creation_ms
+                ),
+            )
+            for each in setup.provisioning_requests
+            if each.metadata.creation_ms <= now_ms
+        )
+        return requests, tuple(
+            each.now(self.cluster.deployments) for each in setup.capacity_buffers
+        )
 
     def _node_left(self, name: str) -> None:
         self.gpus.leave(name)

@@ -8,10 +8,13 @@ if TYPE_CHECKING:
     from gpuscale.hpa.cluster.nodes.cluster_autoscaler.autoscaler import ClusterAutoscaler
     from gpuscale.hpa.cluster.nodes.karpenter.policy import Karpenter
     from gpuscale.hpa.cluster.nodes.policy import (
+        CapacityBuffer,
         NodePolicy,
         NodePolicyFactory,
         NodeRequest,
+        PodSet,
         PoolNode,
+        ProvisioningRequest,
     )
     from gpuscale.hpa.cluster.nodes.pools import (
         CAPACITY_TYPE,
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
         NodePool,
         NotTriggered,
         Offering,
+        ProvisioningCondition,
         ScaleDown,
         ScaleUp,
         Uncordon,
@@ -41,6 +45,7 @@ __all__ = [
     "ZONE",
     "Action",
     "AutoscalerSettings",
+    "CapacityBuffer",
     "ClusterAutoscaler",
     "Disruption",
     "DisruptionBudget",
@@ -55,7 +60,10 @@ __all__ = [
     "NodeRequest",
     "NotTriggered",
     "Offering",
+    "PodSet",
     "PoolNode",
+    "ProvisioningCondition",
+    "ProvisioningRequest",
     "ScaleDown",
     "ScaleUp",
     "Uncordon",

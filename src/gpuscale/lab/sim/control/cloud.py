@@ -13,6 +13,7 @@ from gpuscale.base.objects.pods import Pod
 from gpuscale.base.streams import name_suffix, stream
 from gpuscale.hpa.cluster.nodes import (
     AutoscalerSettings,
+    CapacityBuffer,
     LaunchFailure,
     LeftAlone,
     LookAgain,
@@ -21,6 +22,8 @@ from gpuscale.hpa.cluster.nodes import (
     NotTriggered,
     Offering,
     PoolNode,
+    ProvisioningCondition,
+    ProvisioningRequest,
     ScaleDown,
     ScaleUp,
     Uncordon,
@@ -54,6 +57,7 @@ class Cloud:
         cordoned: called with the name of each node that takes no more pods, or takes them again.
         evict: ends a pod, whose controller makes another.
         left: called with the name of each node that went.
+        room: returns what is asked for without pods.
     """
 
     def __init__(
@@ -71,6 +75,7 @@ class Cloud:
         cordoned: Callable[[str, bool], None],
         evict: Callable[[str], None],
         left: Callable[[str], None],
+        room: Callable[[], tuple[tuple[ProvisioningRequest, ...], tuple[CapacityBuffer, ...]]],
     ) -> None:
         self.pools = {item.pool.name: item for item in pools}
         self.rentals: list[Rental] = []
@@ -85,6 +90,7 @@ class Cloud:
         self._cordoned = cordoned
         self._evict = evict
         self._left = left
+        self._room = room
         self._policy = policy
         self._stocks = {
             name: Stock(item.supply, cluster.seed, name) for name, item in self.pools.items()
@@ -154,6 +160,7 @@ class Cloud:
             _PodsByNode(self._cluster),
             tuple(self.current_budgets()),
             tuple(self._failures),
+            *self._room(),
         )
         self._failures.clear()
         for action in self._policy.scan(request):
@@ -170,6 +177,16 @@ class Cloud:
                     for name in names:
                         self._open(self._nodes[name], _REPLACED)
                         self._cluster.event(now_ms, kind, f"Node/{name}", message, type_="Warning")
+                case ProvisioningCondition(key, is_found, reason):
+                    namespace, _, name = key.rpartition("/")
+                    self._cluster.event(
+                        now_ms,
+                        reason,
+                        f"ProvisioningRequest/{name}",
+                        f"condition Provisioned is {is_found}",
+                        type_="Normal" if is_found else "Warning",
+                        namespace=namespace,
+                    )
                 case NotTriggered(pod, message, kind) if pod in self._cluster.pods:
                     self._tell(kind, "Pod", pod, message, now_ms)
                 case LeftAlone(names, message, kind):

@@ -109,6 +109,8 @@ def _faults(setup: Setup) -> Iterator[str]:
             "found hpaChanges, expected HPAs that stay as they are; --set 'spec.hpaChanges=[]' leaves them "
             "as the manifests have them"
         )
+    if setup.provisioning_requests or setup.capacity_buffers:
+        yield "found provisioningRequests or capacityBuffers, expected none"
     for hpa in setup.hpas:
         target = f"{hpa.metadata.namespace}/{hpa.target.name}"
         scaled = next((each for each in setup.workloads if each.deployment == target), None)

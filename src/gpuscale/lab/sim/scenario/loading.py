@@ -39,6 +39,10 @@ from gpuscale.hpa.cluster.scheduling import (
 from gpuscale.hpa.controller import HpaPolicy, ReplicaPolicyFactory
 from gpuscale.hpa.terms import SCALE_TO_ZERO, KubernetesVersion, parse_version
 from gpuscale.lab.sim.scenario import model as spec
+from gpuscale.lab.sim.scenario.capacity import (
+    read_capacity_buffers,
+    read_provisioning_requests,
+)
 from gpuscale.lab.sim.scenario.hpa_changes import read_hpa_changes
 from gpuscale.lab.sim.scenario.instance_types import with_instance_types
 from gpuscale.lab.sim.scenario.node_pools import read_currency, read_pools
@@ -101,10 +105,9 @@ def load_setup(
     return _Resolver(scenario, document, read, load_policy, instance_types).setup()
 
 
-def _autoscaler_settings(
-    flags: spec.NodeAutoscaler, seed: int, version: KubernetesVersion
-) -> AutoscalerSettings:
+def _autoscaler_settings(run: spec.ScenarioSpec) -> AutoscalerSettings:
     """Return the profile's settings in a release, with the flags that the scenario gives."""
+    flags, version = run.node_autoscaler, parse_version(run.pipeline.kubernetes_version)
     profile = AutoscalerSettings(frequent_loops_enabled=version >= _FREQUENT_LOOPS)
     if flags.profile:
         cloud = next(iter(flags.profile.id_schemes), "")
@@ -115,7 +118,10 @@ def _autoscaler_settings(
         value = getattr(flags, name)
         if value is not None:
             given[name if name in known else f"{name}_ms"] = value
-    return replace(profile, seed=seed, **given)
+    # Of these features whoever uses them has switched them on.
+    given["enable_provisioning_requests"] = bool(run.provisioning_requests)
+    given["capacity_buffer_pod_injection_enabled"] = bool(run.capacity_buffers)
+    return replace(profile, seed=run.seed, **given)
 
 
 def _scheduler(given: spec.SchedulerSpec) -> SchedulerSettings:
@@ -201,6 +207,11 @@ class _Resolver:
         workloads = read_services(run, deployments, references) if has_objects else ()
         runs = read_jobs(run, jobs, job_sets, references) if has_objects else ()
         hpa_changes = read_hpa_changes(run, hpas, references) if has_objects else ()
+        by_key = {each.metadata.key: each for each in deployments}
+        templates = {key: each.template for key, each in by_key.items()}
+        templates.update((key, each.template) for key, each in jobs.items())
+        requests = read_provisioning_requests(run, templates, references) if has_objects else ()
+        buffers = read_capacity_buffers(run, templates, by_key, references) if has_objects else ()
         if has_objects:
             self._check_claims(
                 (
@@ -241,9 +252,7 @@ class _Resolver:
             seed=self._spec.seed,
             pipeline=self._spec.pipeline,
             scan_interval_ms=autoscaler.scan_interval,
-            autoscaler=_autoscaler_settings(
-                autoscaler, self._spec.seed, parse_version(self._spec.pipeline.kubernetes_version)
-            ),
+            autoscaler=_autoscaler_settings(run),
             replica_policy=replica_policy,
             node_policy=node_policy,
             pools=pools,
@@ -262,6 +271,8 @@ class _Resolver:
             budgets=tuple(o for o in objects if isinstance(o, PodDisruptionBudget)),
             triggers=triggers or (),
             hpa_changes=hpa_changes,
+            provisioning_requests=requests,
+            capacity_buffers=buffers,
             scheduler=_scheduler(run.scheduler),
             pod_groups=tuple(o for o in objects if isinstance(o, PodGroup)),
         )

@@ -21,6 +21,7 @@ from gpuscale.base.documents.models import (
 )
 from gpuscale.base.documents.validation import (
     EXPANDERS_PATTERN,
+    LABEL_PATTERN,
     METRIC_PATTERN,
     RELEASE_PATTERN,
     SUBDOMAIN_PATTERN,
@@ -565,6 +566,51 @@ class SchedulerSpec(Model):
     by itself. Absent: all are looked at, which no chance decides."""
 
 
+class PodSetSpec(Model):
+    """Equal pods of a ProvisioningRequest."""
+
+    count: int = Field(ge=1, le=100_000)
+    pod_template_ref: str = Field(min_length=1)
+    """The Deployment or Job of the manifests whose pods they are like: `name`, or `namespace/name`."""
+
+
+class ProvisioningRequestSpec(Model):
+    """Room that is asked for before its pods exist."""
+
+    name: str = Field(pattern=LABEL_PATTERN, max_length=63)
+    at: Milliseconds = 0
+    """When it is made."""
+    provisioning_class_name: Literal[
+        "check-capacity.autoscaling.x-k8s.io", "best-effort-atomic-scale-up.autoscaling.x-k8s.io"
+    ]
+    pod_sets: tuple[PodSetSpec, ...] = Field(min_length=1)
+
+
+class CapacityBufferSpec(Model):
+    """Room that is to stay free for pods to come; of several numbers the smallest counts."""
+
+    name: str = Field(pattern=LABEL_PATTERN, max_length=63)
+    pod_template_ref: str | None = Field(default=None, min_length=1)
+    """The Deployment or Job of the manifests whose pods it is for."""
+    scalable_ref: str | None = Field(default=None, min_length=1)
+    """The Deployment of the manifests whose pods it is for, and of whose replicas `percentage` is."""
+    replicas: Count | None = None
+    percentage: Count | None = None
+    """Rounded up, and at least 1."""
+    limits: dict[str, str] = {}
+    """Of what its pods ask for in all, such as `nvidia.com/gpu: 4`."""
+
+    @model_validator(mode="after")
+    def _one_shape(self) -> "CapacityBufferSpec":
+        if (self.pod_template_ref is None) == (self.scalable_ref is None):
+            raise ValueError(
+                "found both or neither, expected one of podTemplateRef and scalableRef"
+            )
+        if self.percentage is not None and self.scalable_ref is None:
+            raise ValueError("found percentage without scalableRef, expected both")
+        return self
+
+
 class ScenarioSpec(Model):
     """All that a run needs."""
 
@@ -588,6 +634,10 @@ class ScenarioSpec(Model):
     hpa_changes: tuple[HpaChangeSpec, ...] = ()
     """What HPAs of the manifests said at which time; empty: they stay as the manifests have them."""
     node_autoscaler: NodeAutoscaler = NodeAutoscaler()
+    provisioning_requests: tuple[ProvisioningRequestSpec, ...] = ()
+    """Served by the policy `cluster-autoscaler`."""
+    capacity_buffers: tuple[CapacityBufferSpec, ...] = ()
+    """Served by the policy `cluster-autoscaler`."""
     scheduler: SchedulerSpec = SchedulerSpec()
     gpu_models: tuple[GpuModelSpec, ...] = ()
     """Models that are described here; they go before known ones of the same name."""

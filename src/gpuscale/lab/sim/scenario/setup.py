@@ -11,7 +11,11 @@ from gpuscale.base.objects.pod_groups import PodGroup
 from gpuscale.base.objects.pods import Lifecycle
 from gpuscale.base.objects.scaled_object import ScaledObject
 from gpuscale.base.objects.workloads import Deployment, Job, LeaderWorkerSet, Service
-from gpuscale.hpa.cluster.nodes import AutoscalerSettings, NodePolicyFactory
+from gpuscale.hpa.cluster.nodes import (
+    AutoscalerSettings,
+    NodePolicyFactory,
+    ProvisioningRequest,
+)
 from gpuscale.hpa.cluster.scheduling import SchedulerSettings
 from gpuscale.hpa.controller import ReplicaPolicyFactory
 from gpuscale.lab.queueing.times import Times
@@ -19,6 +23,7 @@ from gpuscale.lab.sim.control.machines import CloudPool
 from gpuscale.lab.sim.load.costs import ServiceModel
 from gpuscale.lab.sim.load.pod_metrics import ServedMetrics
 from gpuscale.lab.sim.scenario import model as spec
+from gpuscale.lab.sim.scenario.capacity import Buffer
 from gpuscale.series.rules import RuleGroups
 from gpuscale.server.rules import AdapterConfig
 from gpuscale.signals import Counter
@@ -117,6 +122,9 @@ class Setup:
     """Those that are served as external metrics; KEDA's come with `scaled_objects`."""
     hpa_changes: tuple[HpaChange, ...] = ()
     """Oldest first."""
+    provisioning_requests: tuple[ProvisioningRequest, ...] = ()
+    """Oldest first; made at milliseconds of the scenario."""
+    capacity_buffers: tuple[Buffer, ...] = ()
     scheduler: SchedulerSettings = SchedulerSettings()  # noqa: RUF009 - frozen
     pod_groups: tuple[PodGroup, ...] = ()
     """Of the manifests; those of Jobs come with these."""
