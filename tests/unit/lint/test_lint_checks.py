@@ -1171,12 +1171,45 @@ def test_what_nothing_is_known_of_passes_by_and_is_named() -> None:
         ({"a.yaml": hpa(pods()).replace("maxReplicas: 10", "maxReplicas: -1")}, True),
         ({"a.yaml": deployment(1)}, True),
         ({"a.yaml": deployment(1).replace("nvidia.com/gpu", "cpu")}, False),
-        ({"a.yaml": MONITOR, "b.yaml": RECORDED}, False),
+        ({"a.yaml": MONITOR}, False),
+        # The query that is recorded is judged.
+        ({"a.yaml": MONITOR, "b.yaml": RECORDED}, True),
         ({"a.yaml": "rules: []\n"}, False),
     ],
 )
 def test_whether_there_was_anything_to_check(files, is_checked: bool) -> None:
     assert linted(files).has_checked is is_checked
+
+
+def alert(expr):
+    return (
+        "apiVersion: monitoring.coreos.com/v1\nkind: PrometheusRule\nmetadata: {name: a}\nspec:\n"
+        f"  groups:\n  - name: g\n    rules:\n    - alert: A\n      expr: '{expr}'\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("expr", "found"),
+    [
+        ("DCGM_FI_DEV_GPU_TEMPP > 85", ["unknown-gpu-series"]),
+        ("rate(DCGM_FI_DEV_FB_USED[10m]) > 0", ["rate-of-gauge"]),
+        # DCGM counts memory in MiB: 2 GiB are 2048.
+        ("DCGM_FI_DEV_FB_FREE < 2 * 1024 * 1024 * 1024", ["wrong-unit"]),
+        ("2147483648 > DCGM_FI_DEV_FB_FREE", ["wrong-unit"]),
+        ("max by (gpu) (DCGM_FI_DEV_GPU_TEMP) > 88", []),
+        ("DCGM_FI_DEV_FB_FREE < 2048", []),
+        ("DCGM_FI_DEV_XID_ERRORS > 0", []),
+        ("DCGM_FI_DEV_FB_USED / (DCGM_FI_DEV_FB_USED + DCGM_FI_DEV_FB_FREE) * 100 > 97", []),
+        # What only a newer Prometheus may know is left to it.
+        ("limitk(1, up)", []),
+    ],
+)
+def test_queries_of_alerts_are_judged(expr, found) -> None:
+    report = linted({"alerts.yaml": alert(expr)})
+    assert [each.check.id for each in report.findings] == found
+    assert {each.check.severity.value for each in report.findings} <= {"warning"}
+    assert {each.where.line for each in report.findings} <= {9}
+    assert report.has_checked
 
 
 def test_prometheus_own_files_in_a_config_map_count() -> None:

@@ -52,6 +52,8 @@ class LintReport(Report[Place]):
     """Pools of nodes and what belongs to them, such as node classes and queues, that were looked at."""
     workloads: int = 0
     """Objects whose pods were looked at because they ask for GPUs, or are of a kind that mostly does."""
+    prometheus_rules: int = 0
+    """Alerts and recording rules of Prometheus."""
     ignored: int = 0
     """Findings that comments in the files leave out."""
     in_baseline: int = 0
@@ -63,5 +65,5 @@ class LintReport(Report[Place]):
     def has_checked(self) -> bool:
         """Return whether the files had anything that lint checks."""
         objects = self.rules + self.autoscalers + self.scaled_objects + self.triggers
-        objects += self.node_objects + self.workloads
+        objects += self.node_objects + self.workloads + self.prometheus_rules
         return bool(objects or self.values or self.scenarios or self.findings)

@@ -21,7 +21,7 @@ from gpuscale.hpa.terms import KubernetesVersion
 from gpuscale.ops.lint.cluster import Cluster
 from gpuscale.ops.lint.findings import LintFinding, PassedOver, Place
 from gpuscale.ops.lint.node_inputs import NodeInputs, is_autoscaler_chart, sharing_of
-from gpuscale.ops.lint.parts import whole_document
+from gpuscale.ops.lint.parts import Part, whole_document
 from gpuscale.ops.lint.problems import UNKNOWN_FIELD, refused_object
 from gpuscale.ops.lint.reconcilers import Reconciler, reconciler_of
 from gpuscale.ops.lint.rule_inputs import PlacedRule, RuleReading, is_rules, read_preset, read_rules
@@ -110,6 +110,8 @@ class Inputs:
     """Of trigger files, whose metrics are served as external ones."""
     served: dict[tuple[str, str], Trigger] = field(default_factory=dict)
     """The trigger that serves an external metric, by namespace and name."""
+    prometheus_rules: list[Part] = field(default_factory=list)
+    """Alerts and recording rules of Prometheus."""
     recorded: set[str] = field(default_factory=set)
     """Series that recording rules make."""
     honors_labels: bool = False
@@ -171,6 +173,7 @@ def read_inputs(
         _read_document(inputs, Document(object_name(each), index, each, {}), "")
     _read_cluster(inputs)
     inputs.unseen += inputs.cluster.unseen
+    inputs.recorded |= {each.text("record") for each in inputs.prometheus_rules}
     if inputs.rule_files == 0:
         inputs.has_all_rules = False
         _add_rules(inputs, read_preset())
@@ -320,7 +323,7 @@ def _read_config_map(inputs: Inputs, document: Document, text: str) -> None:
         if len(inside) != 1:
             continue
         data = inside[0].data
-        if _read_prometheus_file(inputs, data):
+        if _read_prometheus_file(inputs, inside[0]):
             found = True
         elif is_trigger_file(data):
             found = True
@@ -333,14 +336,15 @@ def _read_config_map(inputs: Inputs, document: Document, text: str) -> None:
         inputs.passed_over.append(_passed(document))
 
 
-def _read_prometheus_file(inputs: Inputs, data: object) -> bool:
-    """Read a Prometheus file's recording rules and kept labels; return False if it is none."""
-    recorded = set(_recorded(data))
+def _read_prometheus_file(inputs: Inputs, document: Document) -> bool:
+    """Read a Prometheus file's rules and kept labels; return False if it is none."""
+    data = document.data
+    rules = tuple(_prometheus_rules(whole_document(document)))
+    inputs.prometheus_rules += rules
     listed = {"scrape_configs": data} if isinstance(data, list) else data
     jobs = [each for each in _dicts(listed, "scrape_configs") if "job_name" in each]
-    inputs.recorded |= recorded
     inputs.honors_labels |= any(each.get("honor_labels") is True for each in jobs)
-    return bool(recorded or jobs)
+    return bool(rules or jobs)
 
 
 def is_block(text: str, line: int, value: str) -> bool:
@@ -351,9 +355,11 @@ def is_block(text: str, line: int, value: str) -> bool:
 
 def _read_beside(inputs: Inputs, document: Document, kind: str) -> None:
     data = document.data if isinstance(document.data, dict) else {}
-    spec = data.get("spec", data) if kind == "PrometheusRule" or "groups" in data else {}
-    recorded = set(_recorded(spec))
-    inputs.recorded |= recorded
+    rules: tuple[Part, ...] = ()
+    if kind == "PrometheusRule" or "groups" in data:
+        whole = whole_document(document)
+        rules = tuple(_prometheus_rules(whole.at("spec") if "spec" in data else whole))
+        inputs.prometheus_rules += rules
     if kind in _AUTHENTICATIONS:
         inputs.authentications[key_of(whole_document(document))] = frozenset(
             _parameters(data.get("spec"))
@@ -362,15 +368,14 @@ def _read_beside(inputs: Inputs, document: Document, kind: str) -> None:
         inputs.honors_labels |= _honors_labels(data.get("spec"))
     elif (reconciler := reconciler_of(whole_document(document))) is not None:
         inputs.reconcilers.append(reconciler)
-    elif not recorded:
+    elif not rules:
         inputs.passed_over.append(_passed(document))
 
 
-def _recorded(spec: object) -> Iterator[str]:
-    for group in _dicts(spec, "groups"):
-        for rule in _dicts(group, "rules"):
-            if isinstance(rule.get("record"), str):
-                yield str(rule["record"])
+def _prometheus_rules(whole: Part) -> Iterator[Part]:
+    """Yield the alerts and recording rules of a file."""
+    for group in whole.items("groups"):
+        yield from (each for each in group.items("rules") if isinstance(each.at("expr").data, str))
 
 
 def _parameters(spec: object) -> Iterator[str]:

@@ -45,6 +45,7 @@ def lint(
         triggers=len(inputs.triggers),
         node_objects=inputs.nodes.count,
         workloads=inputs.nodes.workloads,
+        prometheus_rules=len(inputs.prometheus_rules),
         unseen=tuple(inputs.unseen),
     )
 
@@ -68,6 +69,7 @@ def together(reports: Sequence[LintReport], sources: Sequence[str]) -> LintRepor
         scenarios=sum(each.scenarios for each in reports),
         node_objects=sum(each.node_objects for each in reports),
         workloads=sum(each.workloads for each in reports),
+        prometheus_rules=sum(each.prometheus_rules for each in reports),
         unseen=tuple(each for report in reports for each in report.unseen),
     )
 

@@ -250,6 +250,14 @@ def reads(node: Node, function: str | None = None) -> Iterator[Read]:
             yield from reads(child, inner if takes else function)
 
 
+def comparisons(node: Node) -> Iterator[tree.Binary]:
+    """Yield all comparisons of an expression."""
+    if isinstance(node, tree.Binary) and node.operator in _COMPARISONS:
+        yield node
+    for child in _children(node):
+        yield from comparisons(child)
+
+
 def divides_vectors(node: Node) -> bool:
     """Return whether the expression divides a vector by a vector, as a ratio of counters does."""
     if isinstance(node, tree.Binary) and node.operator == "/":

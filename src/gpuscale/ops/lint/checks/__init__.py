@@ -2,6 +2,7 @@
 
 from gpuscale.base.findings import checks_by_id
 from gpuscale.ops.lint.checks import (
+    alerts,
     budgets,
     gpu_pods,
     hpas,
@@ -36,6 +37,7 @@ JUDGES = (
     gpu_pods.JUDGE,
     placement.JUDGE,
     queues.JUDGE,
+    alerts.JUDGE,
 )
 CHECKS = checks_by_id(JUDGES)
 """Every check by its id, in the order in which the docs list them."""
