@@ -91,7 +91,8 @@ def autoscalers(inputs: Inputs) -> Iterator[Autoscaler]:
             for each in whole.items("metadata", "ownerReferences")
             if each.text("kind") == "ScaledObject"
         )
-        if scaled.intersection(owners):
+        # An operator makes the HPA of a custom resource, and what it scales: on a cluster they are one.
+        if placed.inside or scaled.intersection(owners):
             continue
         yield Autoscaler(
             part=whole,

@@ -5,9 +5,9 @@ Judges look at these alone.
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from gpuscale.base.documents.documents import Document, Path, dotted, load_documents
+from gpuscale.base.documents.documents import Document, Path, dotted, load_documents, parts_of
 from gpuscale.base.errors import ConfigError, Problem
 from gpuscale.base.findings import Judge, Unseen
 from gpuscale.base.objects.fields import Fields, shown
@@ -20,6 +20,7 @@ from gpuscale.hpa.cluster.catalogue import ListedType
 from gpuscale.hpa.terms import KubernetesVersion
 from gpuscale.ops.lint.cluster import Cluster
 from gpuscale.ops.lint.findings import LintFinding, PassedOver, Place
+from gpuscale.ops.lint.hpas_inside import hpa_inside
 from gpuscale.ops.lint.node_inputs import NodeInputs, is_autoscaler_chart, sharing_of
 from gpuscale.ops.lint.parts import Part, whole_document
 from gpuscale.ops.lint.problems import UNKNOWN_FIELD, refused_object
@@ -47,14 +48,20 @@ class PlacedHpa:
 
     hpa: HorizontalPodAutoscaler
     document: Document
+    inside: Path = ()
+    """Where a custom resource holds the spec of the HPA that is made of it; empty for an HPA itself."""
 
     def place(self, *path: str | int) -> Place:
         """Return the place of a field in the manifest."""
+        if self.inside and path[:1] == ("spec",):
+            path = *self.inside, *path[1:]
         return place_in(self.document, path)
 
     @property
     def version(self) -> str:
         """Return the API version without group, such as `v2`."""
+        if self.inside:
+            return "v2"
         data = self.document.data
         text = data.get("apiVersion") if isinstance(data, dict) else ""
         return str(text).removeprefix("autoscaling/")
@@ -256,6 +263,9 @@ def _read_document(inputs: Inputs, document: Document, text: str) -> None:
         workload = Workload(whole, document.source in inputs.live)
         inputs.workloads.setdefault(key_of(whole), workload)
     is_of_nodes = inputs.nodes.read(document)
+    if (inside := hpa_inside(whole)) is not None:
+        _read_hpa_inside(inputs, document, *inside)
+        return
     if str(data.get("apiVersion")).rpartition("/")[0] == _GROUPS.get(kind):
         _read_object(inputs, document)
     elif is_of_nodes:
@@ -294,6 +304,28 @@ def _read_object(inputs: Inputs, document: Document) -> None:
     elif isinstance(found, Deployment):
         key = found.metadata.namespace, "Deployment", found.metadata.name
         inputs.deployments.setdefault(key, found)
+
+
+def _read_hpa_inside(
+    inputs: Inputs, document: Document, manifest: dict[str, object], inside: Path
+) -> None:
+    """Read the HPA that an operator makes of a custom resource; a fault is where the resource has it."""
+    try:
+        made = read_manifest(Document(document.source, document.index, manifest, {}))
+    except ConfigError as error:
+        placed = [_moved(document, each, inside) for each in error.problems]
+        inputs.findings += refused_object(document, placed)
+        inputs.refused["HorizontalPodAutoscaler"] += 1
+        return
+    if isinstance(made, HorizontalPodAutoscaler):
+        inputs.hpas.append(PlacedHpa(made, document, inside))
+
+
+def _moved(document: Document, problem: Problem, inside: Path) -> Problem:
+    path = parts_of(problem.field or "")
+    if path[:1] == ("spec",):
+        path = *inside, *path[1:]
+    return replace(problem, field=dotted(path) or None, line=document.line(path))
 
 
 def _unknown_fields(document: Document) -> Iterator[LintFinding]:

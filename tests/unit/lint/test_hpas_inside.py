@@ -1,0 +1,107 @@
+"""HPAs that custom resources hold: judged as others are, at their own place in the file."""
+
+import pytest
+
+from gpuscale.ops.lint.linting import lint
+
+RULES = """\
+- seriesQuery: DCGM_FI_DEV_GPU_UTIL{}
+  resources: {overrides: {exported_namespace: {resource: namespace}, exported_pod: {resource: pod}}}
+  name: {as: gpu_util}
+  metricsQuery: avg(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)
+"""
+NIM = """\
+apiVersion: apps.nvidia.com/v1alpha1
+kind: NIMService
+metadata: {name: llama, namespace: nim}
+spec:
+  image: {repository: nvcr.io/nim/meta/llama, tag: 1.0.0}
+  resources: {limits: {nvidia.com/gpu: 1}}
+  scale:
+    enabled: true
+    hpa:
+      minReplicas: 1
+      maxReplicas: 4
+      metrics:
+      - type: Pods
+        pods: {metric: {name: gpu_util}, target: {type: AverageValue, averageValue: 70}}
+"""
+CLIQUE = """\
+apiVersion: grove.io/v1alpha1
+kind: PodClique
+metadata: {name: decode}
+spec:
+  roleName: decode
+  replicas: 1
+  podSpec: {containers: [{name: c, image: i, resources: {limits: {nvidia.com/gpu: 1}}}]}
+  autoScalingConfig:
+    maxReplicas: 4
+    metrics:
+    - type: Pods
+      pods: {metric: {name: gpu_util}, target: {type: AverageValue, averageValue: 70}}
+"""
+UNKNOWN = ("gpu_util}", "gpu_utli}")
+TOO_HIGH = ("averageValue: 70", "averageValue: 700")
+IGNORED = ("type: AverageValue", "type: Utilization")
+REFUSED = ("refused-manifest",)
+NIM_METRIC = "spec.scale.hpa.metrics[0].pods"
+CLIQUE_METRIC = "spec.autoScalingConfig.metrics[0].pods"
+
+
+def found(text):
+    report = lint([("rules.yaml", RULES), ("object.yaml", text)])
+    return report.autoscalers, {
+        (each.check.id, each.where.line, each.where.field) for each in report.findings
+    }
+
+
+@pytest.mark.parametrize("text", [NIM, CLIQUE], ids=["NIMService", "PodClique"])
+def test_one_that_works_is_counted_and_gives_nothing(text) -> None:
+    assert found(text) == (1, set())
+
+
+@pytest.mark.parametrize(
+    ("text", "change", "expected"),
+    [
+        (NIM, UNKNOWN, ("unknown-metric", 14, f"{NIM_METRIC}.metric.name")),
+        (NIM, TOO_HIGH, ("unreachable-target", 14, f"{NIM_METRIC}.target.averageValue")),
+        (NIM, IGNORED, ("ignored-target-type", 14, f"{NIM_METRIC}.target.type")),
+        (CLIQUE, UNKNOWN, ("unknown-metric", 12, f"{CLIQUE_METRIC}.metric.name")),
+        (CLIQUE, TOO_HIGH, ("unreachable-target", 12, f"{CLIQUE_METRIC}.target.averageValue")),
+        (CLIQUE, IGNORED, ("ignored-target-type", 12, f"{CLIQUE_METRIC}.target.type")),
+        (NIM, ("maxReplicas: 4", "maxReplicas: 0"), (*REFUSED, 11, "spec.scale.hpa.maxReplicas")),
+        (CLIQUE, ("s: 4", "s: 0"), (*REFUSED, 9, "spec.autoScalingConfig.maxReplicas")),
+    ],
+)
+def test_a_fault_has_its_place_in_the_custom_resource(text, change, expected) -> None:
+    _, findings = found(text.replace(*change))
+    assert expected in findings
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        NIM.replace("enabled: true", "enabled: false"),
+        NIM.replace("    enabled: true\n", ""),
+        NIM.replace("apps.nvidia.com", "apps.example.com"),
+        CLIQUE.replace("grove.io", "other.io"),
+    ],
+    ids=["switched off", "without its switch", "of another group", "another PodClique"],
+)
+def test_without_an_hpa_nothing_is_said_of_one(text) -> None:
+    assert found(text.replace(*UNKNOWN))[0] == 0
+
+
+def test_the_hpa_that_the_operator_made_is_no_second_one() -> None:
+    made = """\
+apiVersion: autoscaling/v2
+kind: HorizontalPodAutoscaler
+metadata: {name: llama, namespace: nim}
+spec:
+  scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: llama}
+  maxReplicas: 4
+  metrics:
+  - type: Pods
+    pods: {metric: {name: gpu_util}, target: {type: AverageValue, averageValue: 70}}
+"""
+    assert found(f"{made}---\n{NIM}") == (2, set())
