@@ -166,6 +166,11 @@ def is_one_row(node: Node) -> bool:
         case tree.Call():
             if node.function in {"vector", "scalar", "time", "absent", "absent_over_time"}:
                 return True
+            if node.function == "histogram_quantile":
+                buckets = node.arguments[1]
+                if not isinstance(buckets, tree.Aggregate) or buckets.operator in _WHOLE_ROWS:
+                    return False
+                return buckets.by and set(buckets.labels) <= {"le"}
             return node.function in _AS_THEY_ARE and is_one_row(node.arguments[0])
         case tree.Binary():
             both = is_one_row(node.left) and is_one_row(node.right)
