@@ -40,12 +40,43 @@ spec:
     - type: Pods
       pods: {metric: {name: gpu_util}, target: {type: AverageValue, averageValue: 70}}
 """
+SET = """\
+apiVersion: grove.io/v1alpha1
+kind: PodCliqueSet
+metadata: {name: llama}
+spec:
+  replicas: 1
+  template:
+    cliques:
+    - name: router
+      spec: {roleName: router, replicas: 1, podSpec: {containers: [{name: c, image: i}]}}
+    - name: decode
+      spec:
+        roleName: decode
+        replicas: 1
+        podSpec: {containers: [{name: c, image: i, resources: {limits: {nvidia.com/gpu: 1}}}]}
+        autoScalingConfig:
+          maxReplicas: 4
+          metrics:
+          - type: Pods
+            pods: {metric: {name: gpu_util}, target: {type: AverageValue, averageValue: 70}}
+    podCliqueScalingGroups:
+    - name: workers
+      cliqueNames: [router]
+      scaleConfig:
+        maxReplicas: 3
+        metrics:
+        - type: Pods
+          pods: {metric: {name: gpu_util}, target: {type: AverageValue, averageValue: 70}}
+"""
 UNKNOWN = ("gpu_util}", "gpu_utli}")
 TOO_HIGH = ("averageValue: 70", "averageValue: 700")
 IGNORED = ("type: AverageValue", "type: Utilization")
 REFUSED = ("refused-manifest",)
 NIM_METRIC = "spec.scale.hpa.metrics[0].pods"
 CLIQUE_METRIC = "spec.autoScalingConfig.metrics[0].pods"
+CLIQUE_OF_SET = "spec.template.cliques[1].spec.autoScalingConfig"
+GROUP_OF_SET = "spec.template.podCliqueScalingGroups[0].scaleConfig"
 
 
 def found(text):
@@ -55,9 +86,9 @@ def found(text):
     }
 
 
-@pytest.mark.parametrize("text", [NIM, CLIQUE], ids=["NIMService", "PodClique"])
-def test_one_that_works_is_counted_and_gives_nothing(text) -> None:
-    assert found(text) == (1, set())
+@pytest.mark.parametrize(("text", "count"), [(NIM, 1), (CLIQUE, 1), (SET, 2)])
+def test_those_that_work_are_counted_and_give_nothing(text, count) -> None:
+    assert found(text) == (count, set())
 
 
 @pytest.mark.parametrize(
@@ -71,6 +102,9 @@ def test_one_that_works_is_counted_and_gives_nothing(text) -> None:
         (CLIQUE, IGNORED, ("ignored-target-type", 12, f"{CLIQUE_METRIC}.target.type")),
         (NIM, ("maxReplicas: 4", "maxReplicas: 0"), (*REFUSED, 11, "spec.scale.hpa.maxReplicas")),
         (CLIQUE, ("s: 4", "s: 0"), (*REFUSED, 9, "spec.autoScalingConfig.maxReplicas")),
+        (SET, UNKNOWN, ("unknown-metric", 19, f"{CLIQUE_OF_SET}.metrics[0].pods.metric.name")),
+        (SET, UNKNOWN, ("unknown-metric", 27, f"{GROUP_OF_SET}.metrics[0].pods.metric.name")),
+        (SET, ("s: 3", "s: 0"), (*REFUSED, 24, f"{GROUP_OF_SET}.maxReplicas")),
     ],
 )
 def test_a_fault_has_its_place_in_the_custom_resource(text, change, expected) -> None:

@@ -20,7 +20,7 @@ from gpuscale.hpa.cluster.catalogue import ListedType
 from gpuscale.hpa.terms import KubernetesVersion
 from gpuscale.ops.lint.cluster import Cluster
 from gpuscale.ops.lint.findings import LintFinding, PassedOver, Place
-from gpuscale.ops.lint.hpas_inside import hpa_inside
+from gpuscale.ops.lint.hpas_inside import hpas_inside
 from gpuscale.ops.lint.node_inputs import NodeInputs, is_autoscaler_chart, sharing_of
 from gpuscale.ops.lint.parts import Part, whole_document
 from gpuscale.ops.lint.problems import UNKNOWN_FIELD, refused_object
@@ -263,8 +263,10 @@ def _read_document(inputs: Inputs, document: Document, text: str) -> None:
         workload = Workload(whole, document.source in inputs.live)
         inputs.workloads.setdefault(key_of(whole), workload)
     is_of_nodes = inputs.nodes.read(document)
-    if (inside := hpa_inside(whole)) is not None:
-        _read_hpa_inside(inputs, document, *inside)
+    inside = tuple(hpas_inside(whole))
+    for manifest, path in inside:
+        _read_hpa_inside(inputs, document, manifest, path)
+    if inside:
         return
     if str(data.get("apiVersion")).rpartition("/")[0] == _GROUPS.get(kind):
         _read_object(inputs, document)
