@@ -261,6 +261,13 @@ def list_of_image(path: Path) -> str | None:
 
 
 @lru_cache(maxsize=1)
+def first_release_counters() -> tuple[Counter, ...]:
+    """Return the rows of the list that keeps the names of dcgm-exporter 1.x."""
+    name = "1.x-compatibility-metrics.csv"
+    return load_counters((_FOLDER / name).read_text(encoding="utf-8"), name)
+
+
+@lru_cache(maxsize=1)
 def switched_off_counters() -> tuple[Counter, ...]:
     """Return the rows of the built-in file that are commented out."""
     every = load_counters(_OFF_ROW.sub("", _BUILT_IN), "default-counters.csv")

@@ -21,7 +21,11 @@ from gpuscale.base.ranges import Range
 from gpuscale.base.words import closest
 from gpuscale.signals.amd.families import amd_family_meanings
 from gpuscale.signals.catalogue import SIGNALS
-from gpuscale.signals.counters import DEFAULT_COUNTERS, switched_off_counters
+from gpuscale.signals.counters import (
+    DEFAULT_COUNTERS,
+    first_release_counters,
+    switched_off_counters,
+)
 from gpuscale.signals.fields import FIELDS
 from gpuscale.signals.known_fields import known_names
 from gpuscale.signals.names import NEW_NAMES
@@ -181,6 +185,10 @@ def _fields() -> Iterator[tuple[str, SeriesFacts]]:
             found[new.name] = SeriesFacts(new.unit or field.unit, _kind(new.type) or kind)
         for each, facts in found.items():
             yield each, facts if field.kind == "string" else _bounded(each, facts)
+    for row in first_release_counters():
+        if row.name != row.field and row.field in FIELDS:
+            unit = FIELDS[row.field].unit
+            yield row.name, _bounded(row.field, SeriesFacts(unit, _kind(row.type)))
 
 
 def _bounded(name: str, facts: SeriesFacts) -> SeriesFacts:
@@ -223,6 +231,10 @@ def _of_amd() -> Iterator[tuple[str, SeriesFacts]]:
         yield name, SeriesFacts(unit, "gauge", range=limits)
 
 
+_TS_TIME = SeriesFacts("", "counter", of_gpu=False, range=_NOT_NEGATIVE)
+"""TorchServe adds its times up: serve v0.12 frontend/server/src/main/resources/config.yaml (counter)."""
+
+
 def _of_servers() -> Iterator[tuple[str, SeriesFacts]]:
     # vLLM's `perc` is a ratio: 1 means all of the cache.
     share = _RANGES["ratio"]
@@ -238,6 +250,8 @@ def _of_servers() -> Iterator[tuple[str, SeriesFacts]]:
             # If matchers select ratios, other series have the same name.
             limits = share if is_share and not signal.matchers else _NOT_NEGATIVE
             yield name, SeriesFacts(unit, kind, of_gpu=False, range=limits)
+    yield "ts_queue_latency_microseconds", _TS_TIME
+    yield "ts_inference_latency_microseconds", _TS_TIME
     yield "nv_gpu_utilization", SeriesFacts("ratio", "gauge", range=share)
     for name in ("request_success", "request_failure", "count", "queue_duration_us"):
         yield f"nv_inference_{name}", SeriesFacts("", "counter", of_gpu=False, range=_NOT_NEGATIVE)

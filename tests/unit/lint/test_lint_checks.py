@@ -10,6 +10,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 from node_lint_cases import NODE_CASES
+from query_cases import QUERY_CASES
 from scaled_cases import SCALED_CASES
 
 from gpuscale.base.errors import ConfigError
@@ -953,6 +954,7 @@ CASES = {
     ),
     **NODE_CASES,
     **SCALED_CASES,
+    **QUERY_CASES,
 }
 OLD = {"tolerance-gate": parse_version("1.34")}
 """What release a case is for, where that matters."""

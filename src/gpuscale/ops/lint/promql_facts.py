@@ -155,6 +155,51 @@ def summed_share(node: Node) -> float | None:
             return None
 
 
+_TIMES = ("_seconds", "_milliseconds", "_microseconds", "_nanoseconds", "_ms", "_us")
+
+
+def does_not_grow(node: Node) -> str | None:
+    """Return what of an expression stays the same however many pods share the load; None where it may grow.
+
+    The highest or lowest of several may be one queue that several exporters show: only those of times count.
+    """
+    match node:
+        case tree.Aggregate(operator="avg" | "quantile"):
+            return f"{node.operator}()"
+        case tree.Aggregate(operator="max" | "min"):
+            times = [each for each in reads(node) if (each.series or "").endswith(_TIMES)]
+            return f"{node.operator}() of {times[0].series}" if times else None
+        case tree.Call(function="histogram_quantile"):
+            return "histogram_quantile()"
+        case tree.Call() if node.function in _AS_THEY_ARE | {"clamp_max", "clamp_min"}:
+            return does_not_grow(node.arguments[0])
+        case tree.Binary(operator="*" | "/", right=tree.Number()):
+            return does_not_grow(node.left)
+        case tree.Binary(operator="*", left=tree.Number()):
+            return does_not_grow(node.right)
+        case _:
+            return None
+
+
+def may_be_empty(node: Node) -> bool:
+    """Return whether an expression may answer nothing, as it does where its series are not there."""
+    match node:
+        case tree.Number() | tree.Call(function="vector" | "time" | "scalar"):
+            return False
+        case tree.Binary(operator="or"):
+            return may_be_empty(node.left) and may_be_empty(node.right)
+        case tree.Binary() if (
+            node.operator not in _COMPARISONS | _SET_OPERATORS or node.return_bool
+        ):
+            return may_be_empty(node.left) or may_be_empty(node.right)
+        case tree.Aggregate() | tree.Negate():
+            return may_be_empty(node.expression)
+        case tree.Call() if node.function in _AS_THEY_ARE | {"clamp_max", "clamp_min"}:
+            return may_be_empty(node.arguments[0])
+        case _:
+            return True
+
+
 def is_one_row(node: Node) -> bool:
     """Return whether the expression returns at most one row, whatever the data."""
     match node:

@@ -144,6 +144,12 @@ def _resource(spec: AskedMetric) -> ResourceType | None:
     return described_resource(spec) if isinstance(spec, ObjectMetric) else None
 
 
+def node_of(answered: Answered, spec: AskedMetric) -> Node | None:
+    """Return the query of a metric as it would be for another spec."""
+    serving = answered.serving
+    return _node(answered.metric, spec, serving, answered.series, _resource(spec))
+
+
 def _node(
     metric: PlacedMetric,
     spec: AskedMetric,

@@ -1,6 +1,8 @@
 """Whether an answer is usable: its labels, its number of rows, and whether it can reach the target."""
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from gpuscale.base.findings import Checks, Severity
 from gpuscale.base.objects.hpa import ExternalMetric, ObjectMetric, PodsMetric
@@ -9,15 +11,21 @@ from gpuscale.hpa.cluster.scheduling import gpu_count
 from gpuscale.hpa.controller import DEFAULT_SETTINGS
 from gpuscale.hpa.replicas import tolerances_for_hpa
 from gpuscale.hpa.terms import counted_target, counts_average, unit_of_query
-from gpuscale.ops.lint.checks.answering import Answered, AskedMetric
+from gpuscale.ops.lint.checks.answering import Answered, AskedMetric, node_of
 from gpuscale.ops.lint.checks.hpas import described_resource
 from gpuscale.ops.lint.checks.queries import query_findings
 from gpuscale.ops.lint.checks.reach import Aim, reach_findings
 from gpuscale.ops.lint.checks.rules import sum_finding
 from gpuscale.ops.lint.checks.targets import unit_findings
 from gpuscale.ops.lint.findings import LintFinding
+from gpuscale.ops.lint.hpa_places import PlacedMetric
 from gpuscale.ops.lint.inputs import Inputs, PlacedHpa
-from gpuscale.ops.lint.promql_facts import is_one_row, summed_share, values_of
+from gpuscale.ops.lint.promql_facts import (
+    does_not_grow,
+    is_one_row,
+    summed_share,
+    values_of,
+)
 from gpuscale.server.rules import KUBERNETES, PODS
 from gpuscale.signals import facts_of
 
@@ -45,6 +53,24 @@ MEMORY_AT_START = ANSWER_CHECKS.add(
     Severity.WARNING,
     "GPU memory as the metric of a server that takes its memory when it starts.",
     "Scale on the requests that wait or run in it.",
+)
+SELECTOR_WITHOUT_EFFECT = ANSWER_CHECKS.add(
+    "selector-without-effect",
+    Severity.WARNING,
+    "A metric selector that the rule's query does not use.",
+    "Put <<.LabelMatchers>> between the braces of each series of the query.",
+)
+AVERAGE_OF_A_MEAN = ANSWER_CHECKS.add(
+    "average-of-a-mean",
+    Severity.WARNING,
+    "A mean, a quantile or a time under an average: it is divided by the pods once more.",
+    "Write type: Value (KEDA: metricType: Value), or take sum(...) instead of the mean.",
+)
+ABOVE_SERVER_LIMIT = ANSWER_CHECKS.add(
+    "above-server-limit",
+    Severity.WARNING,
+    "A target above what the server takes at a time, by its own options.",
+    "Choose a target below the limit, raise the limit, or scale on what waits.",
 )
 LEADERS_WITHOUT_GPUS = ANSWER_CHECKS.add(
     "leaders-without-gpus",
@@ -76,6 +102,9 @@ def answer_findings(inputs: Inputs, answered: Answered) -> Iterator[LintFinding]
     yield from _labels(inputs, answered)
     yield from _leaders(inputs, answered)
     yield from _memory(inputs, answered)
+    yield from _selector(answered)
+    yield from _mean(answered)
+    yield from limit_findings(inputs, answered.metric, answered.series)
     yield from _sum(inputs, answered)
     yield from _rows(answered)
     unit = unit_of_query(answered.node)
@@ -137,6 +166,84 @@ def _memory(inputs: Inputs, answered: Answered) -> Iterator[LintFinding]:
                     f"Scale on the requests that wait or run in it: {family}-waiting, {family}-running.",
                 )
                 return
+
+
+def _selector(answered: Answered) -> Iterator[LintFinding]:
+    spec = answered.spec
+    if not spec.selector or answered.node != node_of(answered, replace(spec, selector=None)):
+        return
+    yield SELECTOR_WITHOUT_EFFECT.found(
+        answered.metric.name,
+        f"The query is the same with the selector and without it: {spec.selector}.",
+        _evidence(answered),
+    )
+
+
+def _mean(answered: Answered) -> Iterator[LintFinding]:
+    """Report what does not grow with the pods and is divided by them.
+
+    Source: kubernetes pkg/controller/podautoscaler/replica_calculator.go (GetExternalPerPodMetricReplicas,
+        GetObjectPerPodMetricReplicas: the value over the target is the count).
+    """
+    spec = answered.spec
+    what = None if isinstance(spec, PodsMetric) else does_not_grow(answered.node)
+    target = _target(spec)
+    if what is None or not counts_average(spec) or not target:
+        return
+    yield AVERAGE_OF_A_MEAN.found(
+        answered.metric.target("averageValue"),
+        f"{what} does not grow with the pods, and averageValue asks for value / target of them: at "
+        f"{2 * target:g} it asks for 2, whether there is 1 pod or 50.",
+        _evidence(answered),
+        "Write type: Value and value in place of averageValue.",
+    )
+
+
+_LIMITS = {
+    "vllm:num_requests_running": ("--max-num-seqs", "vllm"),
+    "sglang:num_running_reqs": ("--max-running-requests", "sglang"),
+    "llamacpp:requests_processing": ("--parallel", "llama"),
+    "tgi_batch_current_size": ("--max-batch-size", "text-generation-inference"),
+}
+"""Series of requests at work: the option that bounds them, and a word of the server's image.
+
+Source: vLLM 0.11 engine/arg_utils.py, SGLang 0.5 server_args.py, llama.cpp common/arg.cpp,
+    text-generation-inference 3.3 launcher/src/main.rs.
+"""
+
+
+def limit_findings(inputs: Inputs, metric: PlacedMetric, series: str) -> Iterator[LintFinding]:
+    """Report a target that a server's own limit keeps out of reach.
+
+    Args:
+        inputs: the files.
+        metric: with the target.
+        series: that it is of.
+    """
+    option, word = _LIMITS.get(series, ("", ""))
+    if not option or not isinstance(metric.spec, PodsMetric):
+        return
+    target, hpa = _target(metric.spec), metric.placed.hpa
+    key = (hpa.metadata.namespace, hpa.target.kind, hpa.target.name)
+    workload = inputs.workloads.get(key)
+    if target is None or workload is None:
+        return
+    for container in workload.pods.part.items("containers"):
+        limit = _number_of(option, [*container.texts("command"), *container.texts("args")])
+        if word in container.text("image") and limit is not None and target >= limit:
+            yield ABOVE_SERVER_LIMIT.found(
+                metric.target("averageValue"),
+                f"The server takes {limit} at a time ({option}), and the target is {target:g}: however many "
+                "wait, the metric does not pass it.",
+                f"{container.place('args')}: {option} {limit}",
+            )
+            return
+
+
+def _number_of(option: str, words: Sequence[str]) -> int | None:
+    """Return the number of an option as `--option 8` or `--option=8`."""
+    found = re.search(rf"(?:^|\s){re.escape(option)}[=\s]+(\d+)(?:\s|$)", " ".join(words))
+    return int(found[1]) if found else None
 
 
 def _sum(inputs: Inputs, answered: Answered) -> Iterator[LintFinding]:

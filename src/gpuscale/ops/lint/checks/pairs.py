@@ -6,7 +6,7 @@ from gpuscale.base.findings import Checks, Severity
 from gpuscale.base.objects.hpa import ExternalMetric, ObjectMetric
 from gpuscale.hpa.controller import DEFAULT_SETTINGS
 from gpuscale.ops.lint.checks.answering import ANSWERING_CHECKS, AskedMetric, answer_of
-from gpuscale.ops.lint.checks.answers import ANSWER_CHECKS, answer_findings
+from gpuscale.ops.lint.checks.answers import ANSWER_CHECKS, answer_findings, limit_findings
 from gpuscale.ops.lint.checks.policies import POLICY_CHECKS, policy_findings
 from gpuscale.ops.lint.checks.queries import query_findings
 from gpuscale.ops.lint.checks.reach import REACH_CHECKS, signal_findings
@@ -16,7 +16,7 @@ from gpuscale.ops.lint.findings import LintFinding
 from gpuscale.ops.lint.hpa_places import PlacedMetric, placed_metrics
 from gpuscale.ops.lint.inputs import FileJudge, Inputs, PlacedHpa
 from gpuscale.series.promql import parse_query
-from gpuscale.signals import is_of_gpu, is_of_pods
+from gpuscale.signals import SIGNALS, is_of_gpu, is_of_pods
 from gpuscale.triggers import Trigger
 
 _CHECKS = Checks(
@@ -67,6 +67,16 @@ def pair_findings(inputs: Inputs) -> Iterator[LintFinding]:
         answered = answer_of(inputs, metric, metric.spec, found)
         if answered is None:
             found.extend(unit_findings(metric, None))
+            # Of other servers' rules, the usual name says which series it is.
+            series = next(
+                (
+                    each.series
+                    for each in SIGNALS.values()
+                    if metric.spec.name in (each.metric, each.series)
+                ),
+                "",
+            )
+            found.extend(limit_findings(inputs, metric, series))
         else:
             used.add(answered.serving.rule.origin)
             found.extend(answer_findings(inputs, answered))

@@ -7,7 +7,7 @@ from gpuscale.base.golang.durations import format_duration
 from gpuscale.ops.lint.findings import LintFinding, Place
 from gpuscale.ops.lint.promql_facts import Read, divides_vectors, reads
 from gpuscale.series.promql import Node
-from gpuscale.signals import facts_of
+from gpuscale.signals import SIGNALS, facts_of
 
 QUERY_CHECKS = Checks()
 RATE_OF_GAUGE = QUERY_CHECKS.add(
@@ -15,6 +15,18 @@ RATE_OF_GAUGE = QUERY_CHECKS.add(
     Severity.WARNING,
     "`rate` of a series that goes up and down by itself.",
     "Leave rate() out; for a mean over time use avg_over_time(), for a change delta().",
+)
+DELTA_OF_COUNTER = QUERY_CHECKS.add(
+    "delta-of-counter",
+    Severity.WARNING,
+    "`delta` or `deriv` of a counter, which fall with every restart.",
+    "Take increase() or rate(), which know restarts.",
+)
+RENAMED_SERIES = QUERY_CHECKS.add(
+    "renamed-series",
+    Severity.NOTE,
+    "A series that newer releases of its server have under another name.",
+    "Ask for the newer name, or for both with `or`.",
 )
 COUNTER_WITHOUT_RATE = QUERY_CHECKS.add(
     "counter-without-rate",
@@ -38,6 +50,7 @@ SHORT_RATE_WINDOW = QUERY_CHECKS.add(
 SHORTEST_WINDOW_MS = 60_000
 """Two scrapes at the 30 s that many exporters are scraped at; Prometheus' own default needs 2 min."""
 _OF_COUNTERS = frozenset({"rate", "irate", "increase"})
+_OF_GAUGES = frozenset({"delta", "idelta", "deriv", "predict_linear"})
 _ANY_COUNTER_GOES = frozenset(
     {*_OF_COUNTERS, "resets", "changes", "absent", "absent_over_time", "present_over_time"}
 )
@@ -52,9 +65,13 @@ def query_findings(node: Node, place: Place, query: str) -> Iterator[LintFinding
         query: the text that the user wrote, as evidence.
     """
     grows = not divides_vectors(node)
+    names = {read.series for read in reads(node)}
+    for name in sorted(each for each in names if each is not None):
+        yield from _renamed(name, names, place, query)
     for read in dict.fromkeys(reads(node)):
         yield from _kind_findings(read, place, query, grows=grows)
-        if read.function in _OF_COUNTERS and (read.range_ms or 0) < SHORTEST_WINDOW_MS:
+        needs_two = read.function in _OF_COUNTERS | {"delta", "idelta", "deriv"}
+        if needs_two and (read.range_ms or 0) < SHORTEST_WINDOW_MS:
             yield _short(read, place)
 
 
@@ -70,6 +87,13 @@ def _kind_findings(read: Read, place: Place, query: str, *, grows: bool) -> Iter
             query,
             f"Leave {read.function}() out; for a mean over time use avg_over_time(), "
             "for a change delta().",
+        )
+    elif known.kind == "counter" and read.function in _OF_GAUGES and not known.is_guessed:
+        yield DELTA_OF_COUNTER.found(
+            place,
+            f"{read.function}() of {read.series}, which is a counter: it falls to 0 when its process starts "
+            "again, and the value is negative then.",
+            query,
         )
     elif known.kind != "counter" or not grows or read.function in _ANY_COUNTER_GOES:
         return
@@ -87,6 +111,21 @@ def _kind_findings(read: Read, place: Place, query: str, *, grows: bool) -> Iter
             "so that an HPA ends at maxReplicas and stays there.",
             query,
         )
+
+
+def _renamed(name: str, names: set[str | None], place: Place, query: str) -> Iterator[LintFinding]:
+    """Report an older name where the newer one is not asked for beside it."""
+    for signal in SIGNALS.values():
+        if name in signal.older and signal.series not in names:
+            server = signal.family.title
+            yield RENAMED_SERIES.found(
+                place,
+                f"{name} is {signal.series} in newer releases of {server}, which have no series of the older "
+                "name.",
+                query,
+                f"Ask for {signal.series}, or for both: {signal.series} or {name}.",
+            )
+            return
 
 
 def _short(read: Read, place: Place) -> LintFinding:

@@ -21,7 +21,7 @@ from gpuscale.ops.lint.serving import (
     mapped_resources,
     selector_of_series,
 )
-from gpuscale.series.promql import Node
+from gpuscale.series.promql import Node, selectors
 from gpuscale.server.rules import (
     KUBERNETES,
     NAMESPACES,
@@ -51,6 +51,18 @@ NO_GROUP_BY = _CHECKS.add(
     Severity.ERROR,
     "A query whose rows don't carry the label of the object.",
     "Group by it: by (<<.GroupBy>>).",
+)
+FOREIGN_DELIMITERS = _CHECKS.add(
+    "foreign-delimiters",
+    Severity.ERROR,
+    "A template with `{{` and `}}`: rule files have `<<` and `>>`, and take the others for text.",
+    "Write <<.Series>>, <<.LabelMatchers>> and <<.GroupBy>>.",
+)
+NAMESPACES_MIXED = _CHECKS.add(
+    "namespaces-mixed",
+    Severity.NOTE,
+    "A query that takes nothing from the request, so that objects of all namespaces are among its rows.",
+    "Put <<.LabelMatchers>> between the braces of each series.",
 )
 IMPOSSIBLE_LABEL = _CHECKS.add(
     "impossible-label",
@@ -89,6 +101,8 @@ RECORDED_GPU_SERIES = _CHECKS.add(
     "Let Prometheus record it; a PrometheusRule among the files counts as that.",
 )
 
+_FOREIGN = re.compile(r"\{\{-?\s*(\.[A-Za-z]+)[^}]*\}\}")
+"""A value of a template by the delimiters of Go, Helm and Grafana."""
 _LABEL = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PLACEHOLDER = "some_series"
 """Placeholder for a series name that the rule leaves open."""
@@ -96,6 +110,7 @@ _NAME = "some_object"
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\'|`[^`]*`', re.DOTALL)
 """A string of PromQL."""
 _NAMESPACE = "default"
+_TWO = ("one-namespace", "another-namespace")
 GROUPED = "by (<<.GroupBy>>)"
 """What a query has to end with for its rows to belong to objects."""
 
@@ -107,7 +122,18 @@ def rule_findings(inputs: Inputs) -> Iterator[LintFinding]:
             continue
         yield from _label_findings(placed)
         yield from _namespace_findings(placed)
+        foreign = _FOREIGN.search(placed.text("metricsQuery") or "")
+        if foreign is not None:
+            yield FOREIGN_DELIMITERS.found(
+                placed.place("metricsQuery"),
+                f"{foreign[0]} stays in the query as it is: templates of rules stand between << and >>.",
+                placed.text("metricsQuery"),
+                f"Write <<{foreign[1]}>>; the request's namespace, names and selector come with "
+                "<<.LabelMatchers>>.",
+            )
+            continue
         yield from _grouping_findings(placed)
+        yield from _mixed_findings(placed)
         for series in sorted((named_series(placed.rule) or set()) - inputs.recorded):
             yield from gpu_name_findings(series, placed.place("seriesQuery"))
         yield from _query_findings(placed)
@@ -231,6 +257,37 @@ def _carried(rule: AdapterRule) -> dict[ResourceType, bool]:
         for each, node in nodes.items()
         if node is not None
     }
+
+
+def _mixed_findings(placed: PlacedRule) -> Iterator[LintFinding]:
+    """Report a query that gives the same rows to every namespace, and does not tell them apart.
+
+    Source: prometheus-adapter v0.12 pkg/custom-provider/provider.go (getMetrics: rows are found by the label
+        of the object's name alone).
+    """
+    rule = placed.rule
+    if rule.external or not has_namespaces(rule):
+        return
+    series = min(named_series(rule) or (_PLACEHOLDER,))
+    for resource in mapped_resources(rule):
+        if not resource.namespaced:
+            continue
+        here, there = (custom_node(rule, series, resource, each, Selector()) for each in _TWO)
+        label = rule.labels.label_for(NAMESPACES)
+        is_fixed = here is not None and all(
+            any(matcher.name == label for matcher in selector.matchers)
+            for selector in selectors(here)
+        )
+        # Names of a Deployment's pods hardly come twice, those of a StatefulSet's do.
+        if here is None or here != there or is_fixed:
+            continue
+        yield NAMESPACES_MIXED.found(
+            placed.place("metricsQuery"),
+            f"Whatever is asked for, the query is the same: {resource.plural} of all namespaces are among "
+            "its rows, of one name the last counts, and a selector is without effect.",
+            placed.text("metricsQuery"),
+        )
+        return
 
 
 # Names

@@ -11,6 +11,7 @@ from gpuscale.base.objects.scaled_object import PROMETHEUS, RESOURCE_TRIGGERS, S
 from gpuscale.base.quantity import Quantity
 from gpuscale.hpa.controller import DEFAULT_SETTINGS
 from gpuscale.hpa.terms import unit_fault, unit_of_query
+from gpuscale.ops.lint.checks.answers import AVERAGE_OF_A_MEAN
 from gpuscale.ops.lint.checks.pairs import CANNOT_WAKE, why_asleep
 from gpuscale.ops.lint.checks.queries import query_findings
 from gpuscale.ops.lint.checks.reach import Aim, reach_findings
@@ -19,8 +20,14 @@ from gpuscale.ops.lint.checks.targets import unit_finding
 from gpuscale.ops.lint.findings import LintFinding, Place
 from gpuscale.ops.lint.inputs import FileJudge, Inputs, PlacedScaledObject
 from gpuscale.ops.lint.problems import QUERY_NOT_PROMQL, sentence
-from gpuscale.ops.lint.promql_facts import is_one_row, reads, values_of
-from gpuscale.series.promql import Aggregate, Node, parse_query
+from gpuscale.ops.lint.promql_facts import (
+    does_not_grow,
+    is_one_row,
+    may_be_empty,
+    reads,
+    values_of,
+)
+from gpuscale.series.promql import Node, parse_query
 from gpuscale.signals import facts_of, is_of_pods
 
 _CHECKS = Checks()
@@ -30,11 +37,23 @@ SEVERAL_ROWS = _CHECKS.add(
     "A KEDA query that may give more rows than the one that it takes.",
     "Aggregate to one row, with avg(...), max(...) or sum(...).",
 )
-AVERAGE_OF_A_MEAN = _CHECKS.add(
-    "average-of-a-mean",
+NULL_IS_ZERO = _CHECKS.add(
+    "null-is-zero",
     Severity.WARNING,
-    "A mean with `metricType: AverageValue`, which divides it by the target once more.",
-    "Write metricType: Value beside the trigger, or take sum(...) instead of the mean.",
+    "A fallback beside a query whose empty answer counts as 0, so that the fallback never comes.",
+    'Write ignoreNullValues: "false" beside the query.',
+)
+THRESHOLD_NOT_POSITIVE = _CHECKS.add(
+    "threshold-not-positive",
+    Severity.ERROR,
+    "A threshold that is no number above 0.",
+    "Write what one replica can take.",
+)
+COOLDOWN_WITHOUT_EFFECT = _CHECKS.add(
+    "cooldown-without-effect",
+    Severity.NOTE,
+    "A cooldownPeriod where nothing is scaled to 0 or to the idle count: KEDA waits for it only then.",
+    "Leave it out; scale-down is slowed by advanced.horizontalPodAutoscalerConfig.behavior.",
 )
 CHAIN_CHECKS = Checks("autoscaler")
 ZERO_WITHOUT_SOURCE = CHAIN_CHECKS.add(
@@ -54,7 +73,10 @@ def scaled_object_findings(inputs: Inputs) -> Iterator[LintFinding]:
 def _findings(placed: PlacedScaledObject, recorded: set[str]) -> Iterator[LintFinding]:
     scaled = placed.scaled
     series: list[str | None] = []
+    yield from _cooldown(placed)
     for index, trigger in enumerate(scaled.triggers):
+        if trigger.kind == PROMETHEUS:
+            yield from _threshold(placed, index, trigger)
         if trigger.kind in RESOURCE_TRIGGERS:
             continue  # Their value is never 0, so they never deactivate.
         if trigger.kind != PROMETHEUS:
@@ -78,6 +100,7 @@ def _findings(placed: PlacedScaledObject, recorded: set[str]) -> Iterator[LintFi
             if name is not None and name not in recorded:
                 yield from gpu_name_findings(name, place)
         yield from query_findings(node, place, trigger.query)
+        yield from _null(placed, index, trigger, node)
         yield from _rows(trigger, node, place)
         in_another_unit = tuple(_unit(placed, index, trigger, node))
         yield from (
@@ -91,6 +114,48 @@ def _findings(placed: PlacedScaledObject, recorded: set[str]) -> Iterator[LintFi
         yield _only_resources(placed)
     elif all(each is not None and is_of_pods(each) for each in series):
         yield _never_wakes(placed, [str(each) for each in series])
+
+
+def _cooldown(placed: PlacedScaledObject) -> Iterator[LintFinding]:
+    """Source: KEDA v2.21 pkg/scaling/executor/scale_scaledobjects.go (scaleToZeroOrIdle)."""
+    spec = placed.written("spec")
+    if "cooldownPeriod" in spec and placed.scaled.least > 0 and "idleReplicaCount" not in spec:
+        yield COOLDOWN_WITHOUT_EFFECT.found(
+            placed.place("spec", "cooldownPeriod"),
+            f"It never goes below {placed.scaled.least}, and has no idleReplicaCount: nothing waits for the "
+            "cooldownPeriod.",
+            f"cooldownPeriod: {spec['cooldownPeriod']}",
+        )
+
+
+def _threshold(
+    placed: PlacedScaledObject, index: int, trigger: ScaleTrigger
+) -> Iterator[LintFinding]:
+    """Source: KEDA v2.21 pkg/scalers/scaler.go (GetMetricTargetMili); HPAs want targets above 0."""
+    text = str(trigger.metadata.get("threshold", "")).strip()
+    is_reference = not text or "$" in text or "(" in text
+    if is_reference or (trigger.threshold is not None and trigger.threshold > 0):
+        return
+    unread = trigger.threshold is None
+    found = "KEDA can't read it" if unread else "the HPA would have no target above 0"
+    yield THRESHOLD_NOT_POSITIVE.found(
+        placed.place("spec", "triggers", index, "metadata", "threshold"),
+        f"Found {text!r}, expected a number above 0: {found}.",
+        trigger.query,
+    )
+
+
+def _null(
+    placed: PlacedScaledObject, index: int, trigger: ScaleTrigger, node: Node
+) -> Iterator[LintFinding]:
+    given = str(trigger.metadata.get("ignoreNullValues", "true")).lower()
+    ignores = given not in ("false", "f", "0")
+    if "fallback" in placed.written("spec") and ignores and may_be_empty(node):
+        yield NULL_IS_ZERO.found(
+            placed.place("spec", "triggers", index, "metadata", "query"),
+            "Where the query answers nothing, KEDA takes that for 0; the fallback is for errors alone.",
+            trigger.query,
+        )
 
 
 def _rows(trigger: ScaleTrigger, node: Node, place: Place) -> Iterator[LintFinding]:
@@ -144,14 +209,14 @@ def _mean(
     placed: PlacedScaledObject, index: int, trigger: ScaleTrigger, node: Node
 ) -> Iterator[LintFinding]:
     """Report an average over pods or GPUs: KEDA's HPA divides by the target, whatever the pod count."""
-    is_mean = isinstance(node, Aggregate) and node.operator == "avg"
-    if not (is_mean and trigger.is_average and trigger.threshold):
+    what = does_not_grow(node)
+    if what is None or not trigger.is_average or not trigger.threshold:
         return
     has_type = "metricType" in placed.written("spec", "triggers", index)
     place = ("metricType",) if has_type else ("metadata", "query")
     yield AVERAGE_OF_A_MEAN.found(
         placed.place("spec", "triggers", index, *place),
-        "AverageValue, KEDA's default, asks for value / threshold pods; a mean does not grow with the pods, "
+        f"AverageValue, KEDA's default, asks for value / threshold pods; {what} does not grow with the pods, "
         f"so at {2 * trigger.threshold:g} it asks for 2, whether there is 1 pod or 50.",
         trigger.query,
     )
