@@ -2,8 +2,8 @@
 
 Prints:
 
-    nodes after 40s: ready 120 s after the load rose
-    nodes after 100s: ready 180 s after the load rose
+    nodes after 40s: ready 115 s after the load rose
+    nodes after 100s: ready 175 s after the load rose
 """
 
 import gpuscale

@@ -127,6 +127,19 @@ CASES = {
         (["doctor", "--kubeconfig", "kubeconfig"], 2, CAN_NOT_LOOK),
         (["doctor"], 2, "found no kubeconfig"),
     ],
+    "top": [
+        (["top", "--gpu", "simulated:NVIDIA L4:2", "--once"], 0, "GPUs of "),
+        (["top", "--kubeconfig", "kubeconfig"], 2, CAN_NOT_LOOK),
+        (["top"], 2, "found no kubeconfig"),
+    ],
+    "report": [
+        (["report", "--prometheus-url", "http://127.0.0.1:9"], 2, "does not answer"),
+        (["report"], 2, "--prometheus-url"),
+    ],
+    "money": [
+        (["money", "--prometheus-url", "http://127.0.0.1:9"], 2, "does not answer"),
+        (["money", "--prometheus-url", "http://127.0.0.1:9", "--by", "x"], 2, "--by: found 'x'"),
+    ],
     "init": [(["init", *INIT, "-o", "yaml"], 0, "provider: eks")],
     "render": [(["render", "values.yaml"], 0, "kind: HorizontalPodAutoscaler")],
     "install": [

@@ -152,6 +152,8 @@ class TopApp(App[None]):
     # What is shown
 
     def _show(self) -> None:
+        if not self.query("#overview"):
+            return  # A picture came before the screen is there, or after it is gone.
         picture = self._picture
         line = Text()
         if picture is not None:
