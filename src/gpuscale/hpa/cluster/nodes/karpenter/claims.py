@@ -329,6 +329,9 @@ def _amounts_text(requests: Mapping[str, int]) -> str:
     return json.dumps(texts, separators=(",", ":"))
 
 
+_PREFERENCES = Toleration(operator="Exists", effect="PreferNoSchedule")
+
+
 @dataclass(slots=True, eq=False)
 class Daemon:
     """The pods of a DaemonSet, one on each node that they suit."""
@@ -337,9 +340,13 @@ class Daemon:
     alternatives: list[Requirements]
     """Of node labels. One that a type did not meet is not tried again, for other types neither."""
     tolerations: tuple[Toleration, ...]
+    """Preferences don't keep DaemonSets away, but Karpenter adds that as it looks at the first type of a
+    pool: where no pool has types, nodes keep no room for a pod that a preference speaks against."""
 
     def runs_on_new(self, template: "Template", shape: Shape) -> bool:
         """Return whether a new node of a pool and type would get a pod."""
+        if _PREFERENCES not in self.tolerations:
+            self.tolerations = (*self.tolerations, _PREFERENCES)
         if untolerated(template.pool.taints, self.tolerations):
             return False
         while True:

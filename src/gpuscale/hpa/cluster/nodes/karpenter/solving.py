@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from gpuscale.base.objects.nodes import Taint
-from gpuscale.base.objects.pods import NodeSelectorTerm, Pod, Toleration
+from gpuscale.base.objects.pods import NodeSelectorTerm, Pod
 from gpuscale.base.objects.requests import plus
 from gpuscale.hpa.cluster.nodes.karpenter.asking import Ask, PodClass, PodClasses
 from gpuscale.hpa.cluster.nodes.karpenter.claims import (
@@ -264,8 +264,7 @@ def _daemon(pod: Pod) -> Daemon:
     return Daemon(
         pod_requests(spec),
         [all_of((*selected, *map(values_of, term.labels))) for term in terms],
-        # Preferences don't keep DaemonSets away.
-        (*spec.tolerations, Toleration(operator="Exists", effect="PreferNoSchedule")),
+        spec.tolerations,
     )
 
 
@@ -335,6 +334,10 @@ class Solve:
         self._queues: dict[Hashable, _Queue] = {}
         self._turn = 0
         self._bought: Counter[str] = Counter()
+        self._found = 0
+        """How many pods have a place."""
+        self._refused: dict[tuple[PodClass, Hashable, bool], int] = {}
+        """How many had one when a pod of a kind had none: until there are more, none like it has."""
         self._topology: Topology | None = None
         """None where no pod has a rule about others."""
 
@@ -395,6 +398,8 @@ class Solve:
     def _try(self, pod: Pod, kind: PodClass, is_moved: bool) -> bool:
         """Place a pod, if it has to be without what it only prefers."""
         who = self._who(pod)
+        if self._refused.get((kind, who, is_moved)) == self._found:
+            return False
         for ask in kind.asks:
             bearing = None if self._topology is None else self._topology.bearing(ask, pod)
             if (
@@ -402,7 +407,9 @@ class Solve:
                 or self._on_claim(ask, who, bearing, pod)
                 or self._on_new(ask, bearing, pod)
             ):
+                self._found += 1
                 return True
+        self._refused[kind, who, is_moved] = self._found
         return False
 
     def _on_existing(
