@@ -76,11 +76,10 @@ hpa.yaml:9: error [unknown-metric] spec.metrics[0].pods.metric.name
 
 def test_wrong_input(folder) -> None:
     (folder / "binary.yaml").write_bytes(b"a: b\n\x80")
-    result = run("rules.yaml", "none.yaml", ".", "binary.yaml", cwd=folder)
+    result = run("rules.yaml", "none.yaml", "binary.yaml", cwd=folder)
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr.splitlines() == [
         "gpuscale: none.yaml: no such file",
-        "gpuscale: .: is a folder, expected a file",
         "gpuscale: binary.yaml: not UTF-8 text (byte 0x80 at offset 5)",
     ]
 
@@ -404,6 +403,39 @@ def test_files_of_another_kind_are_passed_over_where_one_says_so(faulty) -> None
     )
     assert run("--skip-unknown", "secret.yaml", cwd=faulty).returncode == 0
     assert run("--skip-unknown", "compose.yaml", cwd=faulty).returncode == 0
+
+
+def test_a_folder_is_read_at_any_depth(faulty) -> None:
+    chart = faulty / "charts" / "web"
+    for made in (
+        chart / "templates",
+        faulty / ".git",
+        faulty / "node_modules",
+        faulty / "deep" / "er",
+    ):
+        made.mkdir(parents=True, exist_ok=True)
+    (chart / "Chart.yaml").write_text("name: web\n")
+    (chart / "templates" / "hpa.yaml").write_text("a: {{ .Values.a }\n")
+    for hidden in (".git", "node_modules"):
+        (faulty / hidden / "hpa.yaml").write_text("a: {\n")
+    (faulty / "deep" / "er" / "data.json").write_text("[1]\n")
+    (faulty / "deep" / "binary.yaml").write_bytes(b"\xff\xfe")
+    (faulty / "notes.txt").write_text("a: {\n")
+    result = run(".", cwd=faulty)
+    assert result.returncode == 1
+    assert "1 error, 1 warning, 1 note; 1 rule and 2 HPAs in 3 files" in result.stdout
+    told = result.stderr
+    assert "charts/web/templates: found templates of a Helm chart, expected manifests" in told
+    assert "passed over 1 more; --verbose lists them" in told
+    assert "deep/er/data.json" in run("-v", ".", cwd=faulty).stderr
+
+
+def test_a_folder_without_anything_to_check_is_no_fault(tmp_path) -> None:
+    (tmp_path / "inside").mkdir()
+    result = run(".", cwd=tmp_path)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert "0 rules and 0 HPAs in 0 files" in result.stdout
+    assert run("gone", cwd=tmp_path).returncode == 2
 
 
 def test_comments_in_values_and_in_files_of_a_scenario(folder, scenario) -> None:

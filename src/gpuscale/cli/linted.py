@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from os import walk
 from pathlib import Path as FilePath
 from typing import Any
 
@@ -34,6 +35,8 @@ _MAYBE_OURS = re.compile(
     rf"{re.escape(_GROUP)}|\b(Values|Scenario)\b|\A(?!.*^[\"']?kind)", re.MULTILINE | re.DOTALL
 )
 """What a text has that may be a values file or a scenario: our group or kinds, or no kind at all."""
+_ENDINGS = (".yaml", ".yml", ".json")
+"""Of the files that are read of a folder."""
 _CHART_RULES = "rules: {default: true}\n"
 """What a scenario without rules is run with: the default ones of prometheus-adapter's chart."""
 _KEEPS_LABELS = {
@@ -72,7 +75,8 @@ def linted(
     one by one.
 
     Args:
-        names: of the files; - is standard input.
+        names: of files, and of folders with manifests at any depth; - is standard input. What lint can't read
+            of a folder's is passed over.
         kubernetes: release of the cluster that they are for; None where nobody said.
         instance_types: name of a file of instance types, which go before the built-in ones.
         skips_unknown: whether files that lint can't read are passed over, all of them if need be.
@@ -84,26 +88,36 @@ def linted(
     more = None if instance_types is None else (read_text(instance_types), instance_types)
     texts: list[Text] = []
     problems: list[Problem] = []
+    skipped: list[Problem] = []
+    may_skip: set[str] = set()
     for name in dict.fromkeys(names):
-        try:
-            texts.append((shown_name(name), read_text(name)))
-        except ConfigError as error:
-            problems.extend(error.problems)
+        inside = (
+            tuple(_manifests_in(name, skipped))
+            if name != STDIN and FilePath(name).is_dir()
+            else None
+        )
+        for each in (name,) if inside is None else inside:
+            try:
+                texts.append((shown_name(each), read_text(each)))
+            except ConfigError as error:
+                (problems if inside is None else skipped).extend(error.problems)
+            if inside is not None or skips_unknown:
+                may_skip.add(shown_name(each))
     if problems:
         raise ConfigError(*problems)
     judges = with_plugins(JUDGES, FileJudge)
-    skipped: tuple[Problem, ...] = ()
     if cluster is not None and kubernetes is None:
         kubernetes = cluster.kubernetes
     try:
         report, read = _of_texts(texts, judges, kubernetes, more, cluster)
     except ConfigError as error:
-        skipped, unknown = error.problems, {each.source for each in error.problems}
+        unknown = {each.source for each in error.problems}
         known = [each for each in texts if each[0] not in unknown]
-        if not skips_unknown or len(known) == len(texts):
+        if not unknown <= may_skip or len(known) == len(texts):
             raise
+        skipped += error.problems
         report, read = _of_texts(known, judges, kubernetes, more, cluster)
-    if names and not (report.has_checked or skips_unknown):
+    if texts and not report.has_checked and not {name for name, _ in texts} <= may_skip:
         objects = len(report.passed_over)
         found = "no rule, HPA, ScaledObject, Values or Scenario"
         if objects:
@@ -112,7 +126,28 @@ def linted(
             *(Problem(name, None, None, found, "at least one of them") for name, _ in texts)
         )
     checks = checks_by_id(judges)
-    return Linted(without_ignored(report, read, checks), read, checks, skipped)
+    return Linted(without_ignored(report, read, checks), read, checks, tuple(skipped))
+
+
+def _manifests_in(folder: str, skipped: list[Problem]) -> Iterator[str]:
+    """Yield the YAML and JSON files below a folder, but for hidden ones and charts' templates.
+
+    Args:
+        folder: to search; links to other folders are not followed.
+        skipped: gets why folders are passed over.
+    """
+    for place, folders, files in walk(folder):
+        if "Chart.yaml" in files and "templates" in folders:
+            folders.remove("templates")
+            source = str(FilePath(place, "templates"))
+            expected = "manifests: render the chart first, with helm template"
+            skipped.append(Problem(source, None, None, "templates of a Helm chart", expected))
+        folders[:] = sorted(
+            each for each in folders if not each.startswith(".") and each != "node_modules"
+        )
+        for name in sorted(files):
+            if name.endswith(_ENDINGS) and not name.startswith("."):
+                yield str(FilePath(place, name))
 
 
 def _of_texts(

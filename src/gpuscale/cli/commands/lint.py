@@ -31,13 +31,17 @@ def _print_policies(*, wanted: bool) -> None:
         raise typer.Exit
 
 
+_SHOWN_SKIPPED = 3
+"""Of the files that are passed over; a folder may have many."""
+
+
 def lint(
     files: Annotated[
         list[str] | None,
         typer.Argument(
             metavar="FILE",
-            help="Rule files, trigger files, manifests, values files and scenarios, in any order; "
-            "- is standard input.",
+            help="Rule files, trigger files, manifests, values files and scenarios, in any order, and "
+            "folders of them; - is standard input.",
         ),
     ] = None,
     *,
@@ -152,8 +156,12 @@ def lint(
     gc.disable()  # It would search all documents for circles, again and again, and they have none.
     cluster = _look(kubeconfig, context) if live else None
     found = linted(files or (), version, instance_types, cluster, skips_unknown=skip_unknown)
-    for each in found.skipped:
+    shown = found.skipped if verbose else found.skipped[:_SHOWN_SKIPPED]
+    for each in shown:
         print(printable(f"gpuscale: passed over: {each}"), file=sys.stderr)
+    if len(found.skipped) > len(shown):
+        more = len(found.skipped) - len(shown)
+        print(f"gpuscale: passed over {more} more; --verbose lists them", file=sys.stderr)
     report = _beside_baseline(found, baseline, write_baseline)
     least = Severity.NOTE if strict else fail_on or Severity.WARNING
     _print(report, found, output, least, lists_all=verbose, lists_unseen=verbose or live)
