@@ -9,6 +9,7 @@ from gpuscale.base.errors import ConfigError
 from gpuscale.base.findings import Checks, Fix, Severity
 from gpuscale.base.objects.fields import Fields
 from gpuscale.base.objects.gpu_resources import GpuKind, gpu_kind
+from gpuscale.base.objects.hpa import ContainerResourceMetric
 from gpuscale.ops.doctor import facts
 from gpuscale.ops.doctor.facts import once
 from gpuscale.ops.doctor.judges import AUTOSCALER, ClusterFinding, ClusterJudge
@@ -124,11 +125,14 @@ def _measured(snapshot: Snapshot) -> frozenset[tuple[str, str]]:
 def _has_request(snapshot: Snapshot, look: HpaLook) -> bool:
     """Return whether the pods make the requests that their template lacks, as a LimitRange gives them."""
     pods = facts.pods_of(snapshot, look)
-    wanted = {each.spec.name for each in look.metrics}
+    wanted = {each.spec.name for each in look.metrics} & {"cpu", "memory"}
+    named = {
+        each.container for each in look.hpa.metrics if isinstance(each, ContainerResourceMetric)
+    }
     return bool(pods) and all(
-        wanted & {"cpu", "memory"} <= each.requests.keys()
-        for pod in pods
-        for each in facts.spec_of(pod).containers
+        named <= {each.name for each in containers}
+        and all(wanted <= each.requests.keys() for each in containers)
+        for containers in (facts.spec_of(pod).containers for pod in pods)
     )
 
 
