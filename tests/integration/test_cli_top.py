@@ -1,5 +1,6 @@
 """`gpuscale top` as users run it: one look, the live screen, and what it refuses."""
 
+import asyncio
 import json
 import os
 import subprocess
@@ -173,6 +174,20 @@ async def test_it_looks_again_until_it_is_paused() -> None:
         assert reader.looks == held
         assert "paused" in overview_of(app)
         assert len(cells(app, "GPUs")) == held
+
+
+async def test_a_look_that_takes_longer_than_the_pace_still_ends() -> None:
+    class Slow(Reader):
+        async def look(self) -> Picture:
+            await asyncio.sleep(0.3)
+            return await super().look()
+
+    reader = Slow()
+    app = TopApp(reader, every_s=0.05)
+    async with app.run_test() as pilot:
+        await pilot.pause(1.5)
+        assert reader.looks > 1
+        assert len(cells(app, "Workloads")) == 2
 
 
 async def test_a_cluster_that_goes_away_leaves_the_last_picture_and_the_reason() -> None:

@@ -14,6 +14,7 @@ from textual.widgets import DataTable, Footer, Input, Static, TabbedContent, Tab
 
 from gpuscale.base.errors import GpuscaleError
 from gpuscale.base.pages.words import plain_text
+from gpuscale.base.words import printable
 from gpuscale.ops.top import TABLES, Picture, Table, WorkloadRow, overview
 
 _TABLE_MARGIN = 4
@@ -72,8 +73,8 @@ class _Details(ModalScreen[None]):
         self._show("")
 
     def _show(self, last: str) -> None:
-        text = "\n".join([*self._lines, *([last] if last else [])])
-        self.query_one("#words", Static).update(Text(text))
+        lines = [*self._lines, *([last] if last else [])]
+        self.query_one("#words", Static).update(Text("\n".join(map(printable, lines))))
 
 
 class TopApp(App[None]):
@@ -116,6 +117,7 @@ class TopApp(App[None]):
         self._picture: Picture | None = None
         self._fault = ""
         self._is_paused = False
+        self._is_looking = False
         self._wanted = ""
         self._sorting: dict[str, tuple[int, bool]] = {}
         """By table: the column it is sorted by, and whether that is turned around."""
@@ -137,16 +139,20 @@ class TopApp(App[None]):
         self.set_interval(self._every_s, self._look_again)
 
     def _look_again(self) -> None:
-        if not self._is_paused:
+        # A look that takes longer than the time between two goes on: begun anew, it would never end.
+        if not (self._is_paused or self._is_looking):
             self._look()
 
-    @work(exclusive=True, group="look")
+    @work
     async def _look(self) -> None:
+        self._is_looking = True
         try:
             self._picture = await self._reader.look()
             self._fault = ""
         except GpuscaleError as error:
             self._fault = plain_text(error)
+        finally:
+            self._is_looking = False
         self._show()
 
     # What is shown
