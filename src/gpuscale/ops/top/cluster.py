@@ -17,7 +17,7 @@ from gpuscale.ops.doctor.judges import KINDS
 from gpuscale.ops.doctor.prometheus import PrometheusReader, configured
 from gpuscale.ops.doctor.snapshot import AgentLook, Look, Snapshot
 from gpuscale.ops.observe.lookup import list_all
-from gpuscale.ops.top.gpu_rows import SERIES, gpu_rows
+from gpuscale.ops.top.gpu_rows import SERIES, gpu_rows, samples_of
 from gpuscale.ops.top.picture import (
     EventRow,
     GpuRow,
@@ -164,18 +164,7 @@ class ClusterReader:
                 "a Prometheus has them all, named with --prometheus-url"
             )
         unseen += _agent_faults(agents.looks)
-        rows = (
-            gpu_rows(
-                (
-                    (family.name, dict(sample.labels), sample.value)
-                    for name in SERIES
-                    if (family := look.families.get(name)) is not None
-                    for sample in family.samples
-                ),
-                node=look.node,
-            )
-            for look in agents.looks
-        )
+        rows = (gpu_rows(samples_of(look.families), node=look.node) for look in agents.looks)
         return tuple(row for of_node in rows for row in of_node)
 
     async def _by_prometheus(self, seen: Snapshot, unseen: list[str]) -> tuple[GpuRow, ...]:

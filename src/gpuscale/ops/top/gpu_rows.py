@@ -1,8 +1,9 @@
 """Rows of GPUs from their series, whoever serves them: node agents, dcgm-exporter, a Prometheus."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from gpuscale.base.exposition.families import Family
 from gpuscale.ops.top.picture import GpuRow
 from gpuscale.signals import NEW_NAMES, impossible
 
@@ -39,6 +40,14 @@ class _Seen:
     values: dict[str, float] = field(default_factory=dict)
     owners: dict[str, None] = field(default_factory=dict)
     faults: dict[str, None] = field(default_factory=dict)
+
+
+def samples_of(families: Mapping[str, Family]) -> Iterator[tuple[str, Labels, float]]:
+    """Yield name, labels and value of what is read of a metrics page."""
+    for name in SERIES:
+        if (family := families.get(name)) is not None:
+            for sample in family.samples:
+                yield name, dict(sample.labels), sample.value
 
 
 def gpu_rows(

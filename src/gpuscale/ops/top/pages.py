@@ -8,7 +8,7 @@ from gpuscale.base.clock import Clock
 from gpuscale.base.errors import GpuscaleError, UnavailableError
 from gpuscale.base.exposition.parse import parse_text
 from gpuscale.ops.doctor.direct import at_once, fetch
-from gpuscale.ops.top.gpu_rows import SERIES, gpu_rows
+from gpuscale.ops.top.gpu_rows import gpu_rows, samples_of
 from gpuscale.ops.top.picture import GpuRow, Picture
 from gpuscale.server.sources.http import SourceAccess
 
@@ -54,11 +54,5 @@ class PageReader:
             families = {family.name: family for family in parse_text(text, source=url)}
         except GpuscaleError as error:
             return (), str(error)
-        samples = (
-            (name, dict(sample.labels), sample.value)
-            for name in SERIES
-            if (family := families.get(name)) is not None
-            for sample in family.samples
-        )
-        rows = gpu_rows(samples)
+        rows = gpu_rows(samples_of(families))
         return rows, "" if rows else f"{url}: no series of DCGM's names"
