@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import pytest_asyncio
 from aiohttp import web
 
-from gpuscale.lab.views.live import add_routes
+from gpuscale.server.page import add_page
 
 FLAGS = [
     "--headless",
@@ -52,7 +52,7 @@ class Served:
         self.run = make()
         self.run.advance(steps)
         app = web.Application()
-        add_routes(app, self.run)
+        add_page(app, self.run)
         self._runner = web.AppRunner(app, shutdown_timeout=2)
         await self._runner.setup()
         await web.TCPSite(self._runner, "127.0.0.1", self.port, reuse_address=True).start()

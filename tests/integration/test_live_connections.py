@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuscale.lab.local.front import LIMITS
+from gpuscale.server.page.front import LIMITS
 from live_loop import Loop
 
 pytestmark = pytest.mark.xdist_group("live")

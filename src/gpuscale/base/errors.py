@@ -31,7 +31,7 @@ GpuscaleError
 │   ├── ListError                 server.metricsapi.wire.statuses
 │   ├── NotDiscoveredError        server.metricsapi.wire.statuses
 │   ├── ObjectsUnavailableError   kube.informers.directory
-│   ├── PortTakenError            lab.local.front
+│   ├── PortTakenError            server.page.front
 │   ├── TooManyTriggersError      triggers.answer
 │   ├── TriggerUnknownError       server.metricsapi.triggers.served
 │   └── UnreadableError           ops.observe.lookup

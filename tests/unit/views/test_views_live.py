@@ -9,10 +9,10 @@ from aiohttp.test_utils import TestClient, TestServer, make_mocked_request
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuscale.lab.views import live
-from gpuscale.lab.views.live import (
+from gpuscale.server.page import routes as live
+from gpuscale.server.page.routes import (
     LoadOrder,
-    add_routes,
+    add_page,
     parse_cursor,
     parse_load_order,
     same_origin,
@@ -24,7 +24,7 @@ WORKLOAD = "bert-intent-detection"
 @pytest.fixture
 async def client(run):
     app = web.Application()
-    add_routes(app, run)
+    add_page(app, run)
     async with TestClient(TestServer(app)) as connected:
         yield connected
 
@@ -139,7 +139,7 @@ async def test_stream_sends_at_most_two_messages_a_second(client) -> None:
 
 async def test_streams_end_when_the_server_stops(run) -> None:
     app = web.Application()
-    add_routes(app, run)
+    add_page(app, run)
     client = TestClient(TestServer(app))
     await client.start_server()
     response = await client.get("/ui/stream")

@@ -103,7 +103,8 @@ async def _up(
     rules: tuple[Path, ...],
     receivers: tuple[str, ...],
 ) -> None:
-    from gpuscale.lab.local import LiveOptions, PortTakenError
+    from gpuscale.lab.local import LiveOptions
+    from gpuscale.server.page import PortTakenError
     from gpuscale.server.sources.remote_write import endpoint_of_url
 
     try:

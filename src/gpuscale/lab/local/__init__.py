@@ -5,9 +5,8 @@ from typing import TYPE_CHECKING
 from gpuscale.base.doors import door
 
 if TYPE_CHECKING:
-    from gpuscale.lab.local.front import PortTakenError
     from gpuscale.lab.local.loop import LiveLoop, LiveOptions
 else:
     __getattr__ = door(__name__)
 
-__all__ = ["LiveLoop", "LiveOptions", "PortTakenError"]
+__all__ = ["LiveLoop", "LiveOptions"]

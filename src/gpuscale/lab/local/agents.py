@@ -4,8 +4,8 @@ from gpuscale.agent.exporter import NodeAgent
 from gpuscale.agent.formats import FamilyOptions, Style
 from gpuscale.agent.gpu import CallStats, GpuIdentity, GpuReading
 from gpuscale.base.clock import Clock
-from gpuscale.lab.local.addresses import own_host, url_host
 from gpuscale.lab.local.present import Present
+from gpuscale.server.page import own_host, url_host
 
 
 class PresentReader:

@@ -19,9 +19,7 @@ from gpuscale.base.exposition.write import CONTENT_TYPE, render_text
 from gpuscale.lab.kube_api.kubeconfig import written_kubeconfig
 from gpuscale.lab.kube_api.objects.cluster import WorldObjects
 from gpuscale.lab.kube_api.routes import KubeApi
-from gpuscale.lab.local.addresses import only_host, openable_hosts, own_host, url_host
 from gpuscale.lab.local.external import LiveExternal
-from gpuscale.lab.local.front import Front
 from gpuscale.lab.local.present import LiveHpas, every, paced
 from gpuscale.lab.local.prometheus_view import live_view
 from gpuscale.lab.local.runner import OnEvent, Runner
@@ -34,11 +32,11 @@ from gpuscale.lab.sim.keda import FIRST_POLL_MS, ExternalOfRun, KedaOperator, Me
 from gpuscale.lab.sim.scenario.setup import Setup, check_no_groups
 from gpuscale.lab.sim.triggers import LOOK_MS, SimulatedTriggers
 from gpuscale.lab.sim.world import World
-from gpuscale.lab.views.live import add_routes as add_page
 from gpuscale.series.promapi import TimeAxis
 from gpuscale.series.promapi import add_routes as add_prometheus_api
 from gpuscale.server.collector import store_families
 from gpuscale.server.metricsapi import MetricsApiRoutes, MetricsProvider
+from gpuscale.server.page import Front, add_page, only_host, openable_hosts, own_host, url_host
 from gpuscale.server.sources.http import HttpMetricsClient, HttpSession
 from gpuscale.server.sources.remote_write import RemoteWriteEndpoint, RemoteWriter
 from gpuscale.server.sources.ruler import PrometheusRuleFiles, ruler_families

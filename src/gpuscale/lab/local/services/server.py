@@ -9,7 +9,6 @@ import json
 
 from aiohttp import web
 
-from gpuscale.lab.local.addresses import only_host
 from gpuscale.lab.local.services.desk import Desk, UnservedError
 from gpuscale.server.metricsapi.connections import (
     Connection,
@@ -18,6 +17,7 @@ from gpuscale.server.metricsapi.connections import (
     Port,
     without_server,
 )
+from gpuscale.server.page import only_host
 
 LIMITS = ConnectionLimits(total=1_000, per_address=1_000, proxies=1, header_s=10.0, idle_s=60.0)
 """One request at a time on each. All clients may be one address.

@@ -6,10 +6,10 @@ from typing import Any
 
 from gpuscale.base.clock import Clock
 from gpuscale.base.errors import UnavailableError
-from gpuscale.lab.local.addresses import own_host, url_host
 from gpuscale.lab.local.present import Present, every
 from gpuscale.lab.local.services.desk import Desk
 from gpuscale.lab.local.services.server import ServiceServer
+from gpuscale.server.page import own_host, url_host
 
 _LOOK_S = 0.05
 """Real seconds in which a pod that became ready is noticed by those who wait."""

@@ -4,7 +4,7 @@ from ipaddress import ip_address
 
 import pytest
 
-from gpuscale.lab.local.addresses import (
+from gpuscale.server.page.addresses import (
     is_every_interface,
     openable_hosts,
     own_host,

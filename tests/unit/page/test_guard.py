@@ -1,6 +1,6 @@
 import pytest
 
-from gpuscale.lab.local.addresses import is_named
+from gpuscale.server.page.addresses import is_named
 
 
 @pytest.mark.parametrize(

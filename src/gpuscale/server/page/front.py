@@ -11,8 +11,8 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from gpuscale.base.errors import UnavailableError
-from gpuscale.lab.local.addresses import port_holder, url_host
 from gpuscale.server.metricsapi.connections import Connection, ConnectionLimits, CountedLog, Port
+from gpuscale.server.page.addresses import port_holder, url_host
 
 LIMITS = ConnectionLimits(total=1_500, per_address=1_000, proxies=1, header_s=10.0, idle_s=60.0)
 """All watches that there may be, and as many others. All clients of this machine are one address."""

@@ -77,7 +77,7 @@ class LoadOrder:
     """Requests per second; None follows the scenario again."""
 
 
-def add_routes(app: web.Application, run: LiveRun) -> None:
+def add_page(app: web.Application, run: LiveRun) -> None:
     """Add the live page of `run` to `app`, before the app runs."""
     page = _Page(run)
     app.add_routes(
