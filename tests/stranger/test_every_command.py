@@ -140,6 +140,9 @@ CASES = {
         (["money", "--prometheus-url", "http://127.0.0.1:9"], 2, "does not answer"),
         (["money", "--prometheus-url", "http://127.0.0.1:9", "--by", "x"], 2, "--by: found 'x'"),
     ],
+    "mcp": [
+        (["mcp"], 2, "found no Python package mcp; install it with: pip install 'gpuscale[mcp]'"),
+    ],
     "init": [(["init", *INIT, "-o", "yaml"], 0, "provider: eks")],
     "render": [(["render", "values.yaml"], 0, "kind: HorizontalPodAutoscaler")],
     "install": [

@@ -17,7 +17,7 @@ _DEBUG_VARIABLE = "GPUSCALE_DEBUG"
 _EXTRAS = {
     "h2": "kubernetes", "google": "keda", "grpc": "keda", "pynvml": "nvidia", "amdsmi": "amd",
     "numpy": "plan", "numba": "plan", "joblib": "plan",
-    "pyarrow": "parquet",
+    "pyarrow": "parquet", "mcp": "mcp",
     "hdrh": "load", "httptools": "load", "uvloop": "load", "opentelemetry": "otlp",
 }  # fmt: skip
 """Packages that come with an extra only, by the name that they are imported by."""

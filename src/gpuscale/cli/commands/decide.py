@@ -91,7 +91,7 @@ def decide(
 
     Example:  gpuscale decide why.yaml
     """
-    sources = list(_sources(what))
+    sources = list(named_sources(what))
     live = [source for source in sources if isinstance(source, _Names)]
     _check_options(
         sources, live, save=save, watch=watch, everywhere=all_namespaces, namespace=namespace
@@ -129,7 +129,7 @@ class _Names:
     names: tuple[str, ...]
 
 
-def _sources(words: Sequence[str]) -> Iterator[str | _Names]:
+def named_sources(words: Sequence[str]) -> Iterator[str | _Names]:
     """Return the files and the HPAs that the words name, as kubectl reads them: hpa/NAME, or hpa NAME..."""
     for index, word in enumerate(words):
         kind, slash, name = word.partition("/")
