@@ -199,7 +199,8 @@ def test_an_unknown_scenario_names_those_there_are() -> None:
     assert result.stderr == (
         "gpuscale: found no scenario 'bert', expected a file or one of: "
         "ack-bert, ack-bert-quick, ack-bert-v2beta1, aks-mnist-jobs, aks-mnist-jobs-quick, eks-vision, "
-        "eks-vision-karpenter, eks-vision-quick, in-flight-credit, keda-zero, keda-zero-quick, lws-llm\n"
+        "eks-vision-karpenter, eks-vision-karpenter-quick, eks-vision-quick, in-flight-credit, keda-zero, "
+        "keda-zero-quick, lws-llm\n"
     )
 
 

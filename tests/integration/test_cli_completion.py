@@ -26,7 +26,7 @@ printf '%s\\n' "${{COMPREPLY[@]}}"
         ("gpuscale doctor -o ''", {"text", "json", "yaml"}),
         ("gpuscale metrics-api w", {"why"}),
         ("gpuscale exporter --collect-i", {"--collect-interval"}),
-        ("gpuscale simulate eks", {"eks-vision", "eks-vision-karpenter", "eks-vision-quick"}),
+        ("gpuscale simulate aks", {"aks-mnist-jobs", "aks-mnist-jobs-quick"}),
         ("gpuscale doctor --context pr", {"prod", "preview"}),
     ],
 )

@@ -36,7 +36,7 @@ def test_the_promised_scenarios_ship() -> None:
     assert shipped_names() == [
         *("ack-bert", "ack-bert-quick", "ack-bert-v2beta1"),
         *("aks-mnist-jobs", "aks-mnist-jobs-quick"),
-        *("eks-vision", "eks-vision-karpenter", "eks-vision-quick"),
+        *("eks-vision", "eks-vision-karpenter", "eks-vision-karpenter-quick", "eks-vision-quick"),
         *("in-flight-credit", "keda-zero", "keda-zero-quick", "lws-llm"),
     ]
 
@@ -76,6 +76,20 @@ def test_a_quick_variant_scales_to_the_counts_of_the_whole_one(name: str) -> Non
     assert {hpa: found["maxReplicas"] for hpa, found in quick.items()} == {
         hpa: found["maxReplicas"] for hpa, found in whole.items()
     }
+
+
+# 2.16 GPUs' worth of work is 54 % of a node of four against 30: ceil(2 x 1.8) = 4 pods, then ceil(4 x 1.8)
+# = 8, of which four need a second node; over eight GPUs it is 27 %, within the tolerance of a tenth.
+def test_karpenters_quick_variant_buys_all_its_nodes_of_the_same_types() -> None:
+    whole, quick = find_setup("eks-vision-karpenter"), find_setup("eks-vision-karpenter-quick")
+    assert [replace(hpa, behavior=None) for hpa in quick.hpas] == list(whole.hpas)
+    assert (quick.deployments, quick.node_policy) == (whole.deployments, whole.node_policy)
+    (mine,), (others,) = quick.pools, whole.pools
+    assert mine.pool.instance_types == others.pool.instance_types
+    summary = run("eks-vision-karpenter-quick")["summary"]
+    assert summary["nodePools"] == {"gpu": {"maxNodes": 2, "finalNodes": 1}}
+    ((_, hpa),) = summary["hpas"].items()
+    assert (hpa["maxReplicas"], hpa["finalReplicas"]) == (8, 2)
 
 
 @pytest.mark.parametrize("name", ["keda-zero", "keda-zero-quick"])
