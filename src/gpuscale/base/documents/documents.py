@@ -83,7 +83,12 @@ class Document:
         self, path: Path, expected: str, *, found: str | None = None, fix: str | None = None
     ) -> Problem:
         """Return a problem that names this document's file, line and field."""
-        return Problem(self.source, self.line(path), dotted(path) or None, found, expected, fix)
+        field = dotted(self.written(path)) or None
+        return Problem(self.source, self.line(path), field, found, expected, fix)
+
+    def written(self, path: Path) -> Path:
+        """Return where the file has a value; elsewhere than here where this is made of another document."""
+        return path
 
 
 def dotted(path: Path) -> str:

@@ -8,15 +8,16 @@ from dataclasses import dataclass
 from gpuscale.base.documents.documents import Path
 from gpuscale.ops.lint.findings import Place
 from gpuscale.ops.lint.inputs import Inputs
+from gpuscale.ops.lint.operators.made import LIMITS, Made, written_in
 from gpuscale.ops.lint.parts import Part, whole_document
-from gpuscale.ops.lint.workloads import ObjectKey, Workload, found_kind
+from gpuscale.ops.lint.workloads import ObjectKey, Workload, found_kind, key_of
 
 _OF_KEDA: Path = ("spec", "advanced", "horizontalPodAutoscalerConfig", "behavior")
 
 
 @dataclass(frozen=True, slots=True)
 class Autoscaler:
-    """An HPA, or a ScaledObject, of which KEDA makes one."""
+    """An HPA, a ScaledObject, of which KEDA makes one, or the limits of an operator that scales by itself."""
 
     part: Part
     is_live: bool
@@ -34,8 +35,21 @@ class Autoscaler:
 
     @property
     def title(self) -> str:
-        """Return kind and name, as `HPA default/web`."""
+        """Return kind and name of what was written, as `HPA default/web`."""
+        if self.is_made:
+            whole = whole_document(written_in(self.part.document))
+            return f"{whole.text('kind')} {self.namespace}/{whole.text('metadata', 'name')}"
         return f"{'ScaledObject' if self.is_kedas else 'HPA'} {self.namespace}/{self.name}"
+
+    @property
+    def is_made(self) -> bool:
+        """Return whether an operator makes it of a custom resource."""
+        return isinstance(self.part.document, Made)
+
+    @property
+    def is_own(self) -> bool:
+        """Return whether an operator scales by itself, without an HPA."""
+        return self.part.text("kind") == LIMITS[1]
 
     @property
     def reference(self) -> Place:
@@ -61,7 +75,7 @@ class Autoscaler:
         """Return a kubectl command for the live object; empty for one of a file, which is edited."""
         kind = "scaledobject" if self.is_kedas else "hpa"
         words = ("kubectl", verb, kind, "-n", self.namespace, self.name, *more)
-        return shlex.join(words) if self.is_live else ""
+        return shlex.join(words) if self.is_live and not self.is_made else ""
 
     def patch(self, spec: Mapping[str, object]) -> str:
         """Return the command that merges fields into the live object's spec."""
@@ -85,14 +99,13 @@ def autoscalers(inputs: Inputs) -> Iterator[Autoscaler]:
     scaled = {each.scaled.metadata.key for each in inputs.scaled_objects}
     for placed in inputs.hpas:
         whole = whole_document(placed.document)
-        meta, target = placed.hpa.metadata, placed.hpa.target
+        meta, scaled_is = placed.hpa.metadata, placed.hpa.target
         owners = (
             f"{meta.namespace}/{each.text('name')}"
             for each in whole.items("metadata", "ownerReferences")
             if each.text("kind") == "ScaledObject"
         )
-        # An operator makes the HPA of a custom resource, and what it scales: on a cluster they are one.
-        if placed.inside or scaled.intersection(owners):
+        if scaled.intersection(owners):
             continue
         yield Autoscaler(
             part=whole,
@@ -100,9 +113,9 @@ def autoscalers(inputs: Inputs) -> Iterator[Autoscaler]:
             is_kedas=False,
             namespace=meta.namespace,
             name=meta.name,
-            target_version=target.api_version,
-            target=(meta.namespace, found_kind(target.kind), target.name),
-            written_kind=target.kind,
+            target_version=scaled_is.api_version,
+            target=(meta.namespace, found_kind(scaled_is.kind), scaled_is.name),
+            written_kind=scaled_is.kind,
             least=1 if placed.hpa.min_replicas is None else placed.hpa.min_replicas,
             most=placed.hpa.max_replicas,
         )
@@ -119,4 +132,24 @@ def autoscalers(inputs: Inputs) -> Iterator[Autoscaler]:
             written_kind=each.target_kind,
             least=each.least,
             most=each.most,
+        )
+    for made in inputs.limits:
+        whole = whole_document(made)
+        target = whole.at("spec", "scaleTargetRef")
+        namespace, kind = key_of(whole)[0], target.text("kind")
+        most = whole.whole("spec", "maxReplicas")
+        if most is None:
+            continue
+        least = whole.whole("spec", "minReplicas")
+        yield Autoscaler(
+            part=whole,
+            is_live=made.source in inputs.live,
+            is_kedas=False,
+            namespace=namespace,
+            name=whole.text("metadata", "name"),
+            target_version=target.text("apiVersion"),
+            target=(namespace, found_kind(kind), target.text("name")),
+            written_kind=kind,
+            least=1 if least is None else least,
+            most=most,
         )

@@ -10,6 +10,7 @@ from gpuscale.base.objects.gpu_resources import counts_gpus, gpu_kind
 from gpuscale.base.objects.pods import PodSpec, read_pod_spec
 from gpuscale.base.objects.requests import total_requests
 from gpuscale.base.quantity import Quantity
+from gpuscale.ops.lint.operators.made import Made, written_in
 from gpuscale.ops.lint.parts import Part, whole_document
 
 _NANO = 1_000_000_000
@@ -33,8 +34,12 @@ class GpuPods:
 
     @property
     def title(self) -> str:
-        """Return the kind and name of the object."""
-        return f"{self.kind} {self.name}"
+        """Return the kind and name of the object that was written."""
+        document = written_in(self.part.document)
+        if document is self.part.document:
+            return f"{self.kind} {self.name}"
+        whole = whole_document(document)
+        return f"{whole.text('kind')} {whole.text('metadata', 'name')}"
 
     @property
     def template(self) -> Part:
@@ -136,6 +141,10 @@ def _role(path: Path) -> str:
 
 def _copies(whole: Part, path: Path) -> int:
     """Return how many pods of a template one replica of an object has."""
+    if isinstance(whole.document, Made):
+        made = whole.whole("spec", "copies")
+        if made is not None:
+            return made
     if whole.text("kind") == "LeaderWorkerSet":
         group = whole.at("spec", "leaderWorkerTemplate")
         size = group.whole("size") or 1

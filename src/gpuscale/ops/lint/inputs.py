@@ -5,9 +5,9 @@ Judges look at these alone.
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
-from gpuscale.base.documents.documents import Document, Path, dotted, load_documents, parts_of
+from gpuscale.base.documents.documents import Document, Path, load_documents
 from gpuscale.base.errors import ConfigError, Problem
 from gpuscale.base.findings import Judge, Unseen
 from gpuscale.base.objects.fields import Fields, shown
@@ -15,15 +15,15 @@ from gpuscale.base.objects.hpa import HorizontalPodAutoscaler
 from gpuscale.base.objects.hpa.fields import unknown_fields
 from gpuscale.base.objects.manifests import read_manifest
 from gpuscale.base.objects.scaled_object import ScaledObject
-from gpuscale.base.objects.workloads import Deployment
 from gpuscale.hpa.cluster.catalogue import ListedType
 from gpuscale.hpa.terms import KubernetesVersion
 from gpuscale.ops.lint.cluster import Cluster
 from gpuscale.ops.lint.findings import LintFinding, PassedOver, Place
-from gpuscale.ops.lint.hpas_inside import hpas_inside
 from gpuscale.ops.lint.node_inputs import NodeInputs, is_autoscaler_chart, sharing_of
-from gpuscale.ops.lint.parts import Part, whole_document
-from gpuscale.ops.lint.problems import UNKNOWN_FIELD, refused_object
+from gpuscale.ops.lint.operators.kinds import custom_kind
+from gpuscale.ops.lint.operators.made import LIMITS, Made
+from gpuscale.ops.lint.parts import Part, place_in, whole_document
+from gpuscale.ops.lint.problems import UNKNOWN_FIELD, refused_by, refused_object
 from gpuscale.ops.lint.reconcilers import Reconciler, reconciler_of
 from gpuscale.ops.lint.rule_inputs import PlacedRule, RuleReading, is_rules, read_preset, read_rules
 from gpuscale.ops.lint.serving import RuleIndex
@@ -48,20 +48,14 @@ class PlacedHpa:
 
     hpa: HorizontalPodAutoscaler
     document: Document
-    inside: Path = ()
-    """Where a custom resource holds the spec of the HPA that is made of it; empty for an HPA itself."""
 
     def place(self, *path: str | int) -> Place:
         """Return the place of a field in the manifest."""
-        if self.inside and path[:1] == ("spec",):
-            path = *self.inside, *path[1:]
         return place_in(self.document, path)
 
     @property
     def version(self) -> str:
         """Return the API version without group, such as `v2`."""
-        if self.inside:
-            return "v2"
         data = self.document.data
         text = data.get("apiVersion") if isinstance(data, dict) else ""
         return str(text).removeprefix("autoscaling/")
@@ -91,11 +85,6 @@ class PlacedScaledObject:
         return found if isinstance(found, dict) else {}
 
 
-def place_in(document: Document, path: Path) -> Place:
-    """Return the place of a field in a document."""
-    return Place(document.source, document.line(path), dotted(path) or None)
-
-
 @dataclass(slots=True)
 class Inputs:
     """The content of all files, as checks read it."""
@@ -104,11 +93,13 @@ class Inputs:
     external_rules: list[PlacedRule] = field(default_factory=list)
     hpas: list[PlacedHpa] = field(default_factory=list)
     scaled_objects: list[PlacedScaledObject] = field(default_factory=list)
+    limits: list[Made] = field(default_factory=list)
+    """Of operators that scale by themselves."""
+    made: list[Made] = field(default_factory=list)
+    """What operators make of custom resources, still to be read."""
     custom: RuleIndex = field(default_factory=RuleIndex)
     """The same rules by the metrics that they give."""
     external: RuleIndex = field(default_factory=RuleIndex)
-    deployments: dict[ObjectKey, Deployment] = field(default_factory=dict)
-    """The first of each name."""
     workloads: dict[ObjectKey, Workload] = field(default_factory=dict)
     """The first of each name, of any kind that has replicas or a pod template."""
     authentications: dict[ObjectKey, frozenset[str]] = field(default_factory=dict)
@@ -178,7 +169,9 @@ def read_inputs(
         raise ConfigError(*problems)
     for index, each in enumerate(objects):
         _read_document(inputs, Document(object_name(each), index, each, {}), "")
+    _read_made(inputs)
     _read_cluster(inputs)
+    _read_made(inputs)
     inputs.unseen += inputs.cluster.unseen
     inputs.recorded |= {each.text("record") for each in inputs.prometheus_rules}
     if inputs.rule_files == 0:
@@ -194,6 +187,14 @@ def _read_cluster(inputs: Inputs) -> None:
         document = Document(object_name(each), index, each, {})
         if key_of(whole_document(document)) not in inputs.named:
             inputs.live.add(document.source)
+            _read_document(inputs, document, "")
+
+
+def _read_made(inputs: Inputs) -> None:
+    """Read what operators make of the objects so far, but for what is among these itself."""
+    while inputs.made:
+        document = inputs.made.pop()
+        if key_of(whole_document(document)) not in inputs.named:
             _read_document(inputs, document, "")
 
 
@@ -257,20 +258,27 @@ def _read_document(inputs: Inputs, document: Document, text: str) -> None:
         return
     whole = whole_document(document)
     inputs.is_simulated |= kind == "Scenario"
-    if document.source not in inputs.live:
-        inputs.named.add(key_of(whole))
+    inputs.named.add(key_of(whole))
+    if isinstance(document, Made) and kind == LIMITS[1]:
+        inputs.limits.append(document)
+        return
     if kind in SCALED or {"replicas", "template"} & whole.fields("spec").keys():
         workload = Workload(whole, document.source in inputs.live)
         inputs.workloads.setdefault(key_of(whole), workload)
-    is_of_nodes = inputs.nodes.read(document)
-    inside = tuple(hpas_inside(whole))
-    for manifest, path in inside:
-        _read_hpa_inside(inputs, document, manifest, path)
-    if inside:
-        return
-    if str(data.get("apiVersion")).rpartition("/")[0] == _GROUPS.get(kind):
+    known = custom_kind(whole.text("apiVersion"), kind)
+    made: tuple[Made, ...] = ()
+    if known is not None and known.makes is not None:
+        refused = tuple(known.refuses(whole)) if known.refuses is not None else ()
+        inputs.findings += refused_by(known.refuser, refused)
+        made = () if refused else tuple(known.makes(whole))
+        inputs.made += made
+    # Pods of what is made of it are read there.
+    has_pods = all(each.is_autoscaler for each in made)
+    is_of_nodes = inputs.nodes.read(document, has_pods=has_pods)
+    is_pods = isinstance(document, Made) and not document.is_autoscaler
+    if str(data.get("apiVersion")).rpartition("/")[0] == _GROUPS.get(kind) and not is_pods:
         _read_object(inputs, document)
-    elif is_of_nodes:
+    elif is_of_nodes or is_pods:
         return
     elif kind == "ConfigMap":
         _read_config_map(inputs, document, text)
@@ -291,7 +299,7 @@ def _items(document: Document, items: list[object]) -> Iterator[Document]:
 
 def _read_object(inputs: Inputs, document: Document) -> None:
     kind = document.data.get("kind") if isinstance(document.data, dict) else None
-    if kind == "HorizontalPodAutoscaler":
+    if kind == "HorizontalPodAutoscaler" and not isinstance(document, Made):
         inputs.findings += _unknown_fields(document)
     try:
         found = read_manifest(document)
@@ -303,31 +311,6 @@ def _read_object(inputs: Inputs, document: Document) -> None:
         inputs.scaled_objects.append(PlacedScaledObject(found, document))
     elif isinstance(found, HorizontalPodAutoscaler):
         inputs.hpas.append(PlacedHpa(found, document))
-    elif isinstance(found, Deployment):
-        key = found.metadata.namespace, "Deployment", found.metadata.name
-        inputs.deployments.setdefault(key, found)
-
-
-def _read_hpa_inside(
-    inputs: Inputs, document: Document, manifest: dict[str, object], inside: Path
-) -> None:
-    """Read the HPA that an operator makes of a custom resource; a fault is where the resource has it."""
-    try:
-        made = read_manifest(Document(document.source, document.index, manifest, {}))
-    except ConfigError as error:
-        placed = [_moved(document, each, inside) for each in error.problems]
-        inputs.findings += refused_object(document, placed)
-        inputs.refused["HorizontalPodAutoscaler"] += 1
-        return
-    if isinstance(made, HorizontalPodAutoscaler):
-        inputs.hpas.append(PlacedHpa(made, document, inside))
-
-
-def _moved(document: Document, problem: Problem, inside: Path) -> Problem:
-    path = parts_of(problem.field or "")
-    if path[:1] == ("spec",):
-        path = *inside, *path[1:]
-    return replace(problem, field=dotted(path) or None, line=document.line(path))
 
 
 def _unknown_fields(document: Document) -> Iterator[LintFinding]:

@@ -8,6 +8,8 @@ from gpuscale.base.errors import ConfigError
 from gpuscale.hpa.cluster.catalogue import ListedType, built_in
 from gpuscale.ops.lint.gpu_pods import GpuPods, gpu_pods_of
 from gpuscale.ops.lint.node_pools import Pool, pools_of
+from gpuscale.ops.lint.operators.kinds import custom_kind
+from gpuscale.ops.lint.operators.made import Made
 from gpuscale.ops.lint.parts import Part, whole_document
 
 _KINDS = {
@@ -26,7 +28,7 @@ _KINDS = {
 }
 """Kinds that checks of nodes look at, with the group that makes them these."""
 _WORKLOADS = frozenset(
-    {"Job", "CronJob", "JobSet", "LeaderWorkerSet", "RayCluster", "RayJob", "RayService"}
+    {"Job", "CronJob", "JobSet", "LeaderWorkerSet"}
     | {f"{each}Job" for each in ("JAX", "MPI", "Paddle", "PyTorch", "TF", "Train", "XGBoost")}
 )
 _BESIDE = frozenset({"ResourceQuota", "PodDisruptionBudget"})
@@ -73,8 +75,13 @@ class NodeInputs:
         """Return how many objects were looked at."""
         return sum(map(len, self.objects.values())) + len(self.charts)
 
-    def read(self, document: Document) -> bool:
-        """Take what a manifest has; return whether a check looks at it."""
+    def read(self, document: Document, *, has_pods: bool = True) -> bool:
+        """Take what a manifest has; return whether a check looks at it.
+
+        Args:
+            document: the manifest.
+            has_pods: False where its pods are those of objects that are made of it.
+        """
         whole = whole_document(document)
         kind = whole.text("kind")
         if kind in _BESIDE:
@@ -84,15 +91,17 @@ class NodeInputs:
             self.pools += pools_of(document, self.types)
             self.sharing += _of_scenario(whole)
             return True
-        pods = tuple(gpu_pods_of(document))
+        pods = tuple(gpu_pods_of(document)) if has_pods else ()
         self.pods += pods
         leaders = whole.at("spec", "leaderWorkerTemplate", "leaderTemplate")
         is_bare = leaders.data and not any("leaderTemplate" in each.part.path for each in pods)
         if kind == "LeaderWorkerSet" and pods and is_bare:
             self.leaders_without_gpus[pods[0].namespace, pods[0].name] = leaders
         if whole.text("apiVersion").rpartition("/")[0] != _KINDS.get(kind):
-            is_workload = bool(pods) or kind in _WORKLOADS
-            self.workloads += is_workload
+            known = custom_kind(whole.text("apiVersion"), kind)
+            is_made_of = known is not None and known.makes is not None
+            is_workload = bool(pods) or kind in _WORKLOADS or is_made_of
+            self.workloads += is_workload and not isinstance(document, Made)
             return is_workload
         self.objects.setdefault(kind, []).append(whole)
         self.pools += pools_of(document, self.types)

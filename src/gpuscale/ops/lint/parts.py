@@ -55,8 +55,12 @@ class Part:
 
     def place(self, *keys: str | int) -> Place:
         """Return the place of a value below."""
-        whole = (*self.path, *keys)
-        return Place(self.document.source, self.document.line(whole), dotted(whole) or None)
+        return place_in(self.document, (*self.path, *keys))
+
+
+def place_in(document: Document, path: Path) -> Place:
+    """Return the place of a field in a document."""
+    return Place(document.source, document.line(path), dotted(document.written(path)) or None)
 
 
 def whole_document(document: Document) -> Part:

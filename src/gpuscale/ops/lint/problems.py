@@ -1,11 +1,13 @@
 """Parse errors as findings, and findings as errors."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from gpuscale.base.documents.documents import Document, dotted
 from gpuscale.base.errors import Problem
 from gpuscale.base.findings import Check, Checks, Severity
+from gpuscale.base.objects.fields import shown
 from gpuscale.ops.lint.findings import LintFinding, LintReport, Place
+from gpuscale.ops.lint.operators.refusals import Refusal
 
 FILE_CHECKS = Checks()
 REFUSED_RULES = FILE_CHECKS.add(
@@ -116,6 +118,20 @@ def refused_object(document: Document, problems: Sequence[Problem]) -> Iterator[
     for each in problems:
         if not is_patch or each.field in given:
             yield refused(REFUSED_MANIFEST, each, "the API server would refuse the object")
+
+
+def refused_by(who: str, refusals: Iterable[Refusal]) -> Iterator[LintFinding]:
+    """Yield the findings about values of a custom resource that are refused."""
+    for each in refusals:
+        part = each.part
+        found = "nothing" if part.data is None else shown(part.data)
+        if "${" not in found:
+            yield REFUSED_MANIFEST.found(
+                part.place(),
+                f"Found {found}, expected {each.expected}.",
+                "",
+                f"Correct it; {who} refuses it.",
+            )
 
 
 def without_placeholders(finding: LintFinding) -> LintFinding:

@@ -46,9 +46,8 @@ class Workload:
 
     @property
     def title(self) -> str:
-        """Return kind and name."""
-        _, kind, name = key_of(self.part)
-        return f"{kind} {name}"
+        """Return kind and name of what was written."""
+        return self.pods.title
 
     @cached_property
     def pods(self) -> GpuPods:

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 from gpuscale.base.findings import Checks, Severity
 from gpuscale.base.objects.hpa import ExternalMetric, ObjectMetric, PodsMetric
-from gpuscale.base.objects.workloads import Deployment
 from gpuscale.hpa.cluster.scheduling import gpu_count
 from gpuscale.hpa.controller import DEFAULT_SETTINGS
 from gpuscale.hpa.replicas import tolerances_for_hpa
@@ -26,6 +25,7 @@ from gpuscale.ops.lint.promql_facts import (
     summed_share,
     values_of,
 )
+from gpuscale.ops.lint.workloads import Workload, found_kind
 from gpuscale.server.rules import KUBERNETES, PODS
 from gpuscale.signals import facts_of
 
@@ -152,10 +152,10 @@ def _leaders(inputs: Inputs, answered: Answered) -> Iterator[LintFinding]:
 
 
 def _memory(inputs: Inputs, answered: Answered) -> Iterator[LintFinding]:
-    deployment = _target_of(inputs, answered.metric.placed)
-    if deployment is None or not any(each in answered.series for each in _MEMORY):
+    workload = _target_of(inputs, answered.metric.placed)
+    if workload is None or not any(each in answered.series for each in _MEMORY):
         return
-    for container in deployment.template.spec.containers:
+    for container in workload.pods.spec.containers:
         for word, (option, family) in _TAKES_ALL.items():
             if word in container.image:
                 yield MEMORY_AT_START.found(
@@ -223,9 +223,7 @@ def limit_findings(inputs: Inputs, metric: PlacedMetric, series: str) -> Iterato
     option, word = _LIMITS.get(series, ("", ""))
     if not option or not isinstance(metric.spec, PodsMetric):
         return
-    target, hpa = _target(metric.spec), metric.placed.hpa
-    key = (hpa.metadata.namespace, hpa.target.kind, hpa.target.name)
-    workload = inputs.workloads.get(key)
+    target, workload = _target(metric.spec), _target_of(inputs, metric.placed)
     if target is None or workload is None:
         return
     for container in workload.pods.part.items("containers"):
@@ -266,13 +264,15 @@ def _sum(inputs: Inputs, answered: Answered) -> Iterator[LintFinding]:
 def _gpus_per_pod(inputs: Inputs, placed: PlacedHpa) -> int | None:
     """Return the number of GPUs of each target pod; None if the files don't say."""
     found = _target_of(inputs, placed)
-    return None if found is None else gpu_count(found.template.spec)
+    return None if found is None or not found.has_template else gpu_count(found.pods.spec)
 
 
-def _target_of(inputs: Inputs, placed: PlacedHpa) -> Deployment | None:
-    """Return the Deployment that an HPA scales; None if the files don't include it."""
+def _target_of(inputs: Inputs, placed: PlacedHpa) -> Workload | None:
+    """Return what an HPA scales; None if the files don't include it."""
     target = placed.hpa.target
-    return inputs.deployments.get((placed.hpa.metadata.namespace, target.kind, target.name))
+    return inputs.workloads.get(
+        (placed.hpa.metadata.namespace, found_kind(target.kind), target.name)
+    )
 
 
 def _rows(answered: Answered) -> Iterator[LintFinding]:

@@ -221,11 +221,15 @@ def _one_target(inputs: Inputs) -> Iterator[LintFinding]:
             continue
         _, kind, name = scaler.target
         kedas = ", of which KEDA makes an HPA" if other.is_kedas else ""
+        check, what = TWO_HPAS, "has another HPA already: neither scales it (AmbiguousSelector)."
+        if other.is_own or scaler.is_own:
+            check = TWO_HPAS.at(Severity.WARNING)
+            what = "has another autoscaler already: each sets back what the other wrote."
         # What somebody made beside a ScaledObject goes: KEDA makes its own HPA again.
         spare = other if scaler.is_kedas else scaler
-        yield TWO_HPAS.found(
+        yield check.found(
             scaler.reference,
-            f"{kind} {name} has another HPA already: neither scales it (AmbiguousSelector).",
+            f"{kind} {name} {what}",
             f"{other.reference}: {other.title}{kedas}",
             Fix(TWO_HPAS.fix, spare.kubectl("delete")),
         )

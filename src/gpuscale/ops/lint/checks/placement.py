@@ -14,6 +14,7 @@ from gpuscale.base.objects.nodes import Taint
 from gpuscale.base.objects.selectors import Requirement
 from gpuscale.base.quantity import Quantity
 from gpuscale.hpa.cluster.catalogue import ListedType
+from gpuscale.ops.lint.autoscalers import autoscalers
 from gpuscale.ops.lint.findings import LintFinding, Place
 from gpuscale.ops.lint.gpu_pods import GpuPods
 from gpuscale.ops.lint.inputs import FileJudge, Inputs
@@ -110,10 +111,11 @@ def placement_findings(inputs: Inputs) -> Iterator[LintFinding]:
     for quota in inputs.nodes.beside.get("ResourceQuota", ()):
         namespace = quota.text("metadata", "namespace") or "default"
         quotas.setdefault(namespace, []).append(quota)
-    for target, most, place in _maxima(inputs):
-        if target in goes_to:
-            of_namespace = quotas.get(target[0], ())
-            yield from _maximum(goes_to[target], most, place, of_namespace, shared)
+    for scaler in autoscalers(inputs):
+        if scaler.target in goes_to:
+            of_namespace = quotas.get(scaler.namespace, ())
+            place = scaler.part.place("spec", scaler.most_key)
+            yield from _maximum(goes_to[scaler.target], scaler.most, place, of_namespace, shared)
 
 
 @dataclass(frozen=True)
@@ -313,19 +315,6 @@ def _node_part(pods: GpuPods, pools: Sequence[Pool]) -> Iterator[LintFinding]:
                 f"{_taint_place(pool, taint)}: {pool.title}",
                 f"Add {_toleration(taint)} to its tolerations.",
             )
-
-
-def _maxima(inputs: Inputs) -> Iterator[tuple[tuple[str, str, str], int, Place]]:
-    """Yield the targets of HPAs and ScaledObjects, with the most replicas."""
-    for hpa in inputs.hpas:
-        target = hpa.hpa.target
-        key = hpa.hpa.metadata.namespace, target.kind, target.name
-        yield key, hpa.hpa.max_replicas, hpa.place("spec", "maxReplicas")
-    for scaled in inputs.scaled_objects:
-        reference = scaled.written("spec", "scaleTargetRef")
-        kind, name = str(reference.get("kind") or "Deployment"), str(reference.get("name"))
-        namespace = scaled.scaled.metadata.namespace
-        yield (namespace, kind, name), scaled.scaled.most, scaled.place("spec", "maxReplicaCount")
 
 
 def _maximum(

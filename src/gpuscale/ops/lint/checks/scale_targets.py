@@ -31,6 +31,7 @@ from gpuscale.ops.lint.cluster import AbsentTarget
 from gpuscale.ops.lint.findings import LintFinding, Place
 from gpuscale.ops.lint.hpa_places import placed_metrics
 from gpuscale.ops.lint.inputs import FileJudge, Inputs
+from gpuscale.ops.lint.operators.made import Made, written_in
 from gpuscale.ops.lint.promql_facts import reads
 from gpuscale.ops.lint.workloads import SCALED, ObjectKey, Workload, found_kind
 from gpuscale.series.promql import parse_query
@@ -132,7 +133,10 @@ def scale_target_findings(inputs: Inputs) -> Iterator[LintFinding]:
             continue
         yield from _owned(by_target, each, workload)
         yield from overlaps.findings(each, workload)
-        if not inputs.is_simulated:
+        # An operator knows whose the replicas are, of what it makes and of what it makes an autoscaler for.
+        document = workload.part.document
+        is_operators = isinstance(document, Made) or written_in(each.part.document) is document
+        if not inputs.is_simulated and not is_operators:
             yield from _replicas(inputs, each, workload)
     yield from _requests(inputs)
 

@@ -1,6 +1,12 @@
-"""HPAs that custom resources hold: judged as others are, at their own place in the file."""
+"""Custom resources: what is made of them is judged as others are, at its own place in the file."""
+
+import sys
+from pathlib import Path
 
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+from custom_resource_cases import CASES, POOL
 
 from gpuscale.ops.lint.linting import lint
 
@@ -138,4 +144,24 @@ spec:
   - type: Pods
     pods: {metric: {name: gpu_util}, target: {type: AverageValue, averageValue: 70}}
 """
-    assert found(f"{made}---\n{NIM}") == (2, set())
+    assert found(f"{made}---\n{NIM}") == (1, set())
+
+
+@pytest.mark.parametrize("text", [*dict.fromkeys(text for text, *_ in CASES)])
+def test_a_custom_resource_that_works_gives_nothing(text) -> None:
+    assert not judged(text)
+
+
+@pytest.mark.parametrize(("text", "change", "finding", "field"), CASES)
+def test_a_fault_in_a_custom_resource(text, change, finding, field) -> None:
+    assert change[0] in text
+    assert judged(text.replace(*change, 1)) == ({(finding, field)} if finding else set())
+
+
+def judged(text):
+    report = lint([("object.yaml", text), ("pool.yaml", POOL)])
+    return {
+        (f"{each.check.severity.value} {each.check.id}", each.where.field)
+        for each in report.findings
+        if each.check.id != "no-rules"
+    }

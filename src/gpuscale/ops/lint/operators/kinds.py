@@ -1,0 +1,96 @@
+"""Custom resources that lint knows: what their operators make of them, refuse, and let others scale.
+
+A kind is one entry. What is made is judged as if it had been written, with places where the custom resource
+says the same.
+
+Source: of scale subresources, the CRDs of the releases that the modules name; leaderworkerset v0.10, rbg
+    v0.8, kthena v1.0, llmaz v0.1, kaito v0.12, kubeai v0.23, argo-rollouts v1.9.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from gpuscale.ops.lint.operators import aibrix, keda_http, kserve, nvidia, ray
+from gpuscale.ops.lint.operators.made import Made
+from gpuscale.ops.lint.operators.refusals import Refusal
+from gpuscale.ops.lint.parts import Part
+
+
+class Scale(Enum):
+    """Whether an HPA can scale objects of a kind."""
+
+    NONE = auto()
+    """There is no scale subresource."""
+    UNCOUNTED = auto()
+    """There is one without `labelSelectorPath`: nobody can tell the pods."""
+    WHOLE = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class CustomKind:
+    """What is known of a kind."""
+
+    scale: Scale = Scale.NONE
+    makes: Callable[[Part], Iterator[Made]] | None = None
+    refuses: Callable[[Part], Iterator[Refusal]] | None = None
+    refuser: str = ""
+    """Who refuses, as in `KServe's webhook`."""
+
+
+_RAY = CustomKind(Scale.NONE, ray.ray_cluster, ray.refused_ray_cluster, "KubeRay's operator")
+_SCALED = CustomKind(Scale.WHOLE)
+_KINDS: Mapping[tuple[str, str], CustomKind] = {
+    ("apps.nvidia.com", "NIMService"): CustomKind(makes=nvidia.nim_service),
+    ("apps.nvidia.com", "NIMPipeline"): CustomKind(makes=nvidia.nim_pipeline),
+    ("grove.io", "PodClique"): CustomKind(Scale.WHOLE, nvidia.clique),
+    ("grove.io", "PodCliqueSet"): CustomKind(Scale.WHOLE, nvidia.clique_set),
+    ("grove.io", "PodCliqueScalingGroup"): _SCALED,
+    ("nvidia.com", "DynamoGraphDeployment"): CustomKind(makes=nvidia.graph),
+    ("nvidia.com", "DynamoComponentDeployment"): CustomKind(),
+    ("nvidia.com", "DynamoGraphDeploymentScalingAdapter"): _SCALED,
+    ("serving.kserve.io", "InferenceService"): CustomKind(
+        Scale.NONE,
+        kserve.inference_service,
+        kserve.refused_inference_service,
+        "KServe's webhook",
+    ),
+    ("serving.kserve.io", "LLMInferenceService"): CustomKind(
+        Scale.NONE,
+        kserve.llm_inference_service,
+        kserve.refused_llm_inference_service,
+        "the schema of KServe's kind",
+    ),
+    ("ray.io", "RayCluster"): _RAY,
+    ("ray.io", "RayService"): _RAY,
+    ("ray.io", "RayJob"): _RAY,
+    ("autoscaling.aibrix.ai", "PodAutoscaler"): CustomKind(
+        Scale.NONE,
+        aibrix.pod_autoscaler,
+        aibrix.refused_pod_autoscaler,
+        "AIBrix' webhook",
+    ),
+    ("orchestration.aibrix.ai", "StormService"): _SCALED,
+    ("orchestration.aibrix.ai", "RayClusterFleet"): _SCALED,
+    ("http.keda.sh", "HTTPScaledObject"): CustomKind(
+        Scale.NONE,
+        keda_http.http_scaled_object,
+        keda_http.refused_http_scaled_object,
+        "the schema of the add-on's kind, or KEDA",
+    ),
+    ("argoproj.io", "Rollout"): _SCALED,
+    ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"): _SCALED,
+    ("jobset.x-k8s.io", "JobSet"): CustomKind(),
+    ("workload.serving.volcano.sh", "ModelServing"): _SCALED,
+    ("workloads.x-k8s.io", "RoleBasedGroupScalingAdapter"): _SCALED,
+    ("workloads.x-k8s.io", "RoleBasedGroupSet"): CustomKind(Scale.UNCOUNTED),
+    ("inference.llmaz.io", "Playground"): _SCALED,
+    ("inference.llmaz.io", "Service"): _SCALED,
+    ("kaito.sh", "InferenceSet"): _SCALED,
+    ("kubeai.org", "Model"): CustomKind(Scale.UNCOUNTED),
+}
+
+
+def custom_kind(api_version: str, kind: str) -> CustomKind | None:
+    """Return what is known of a kind; None where that is nothing."""
+    return _KINDS.get((api_version.rpartition("/")[0], kind))

@@ -1,0 +1,24 @@
+"""What an operator, its webhook or the schema of its kinds refuses."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from gpuscale.ops.lint.parts import Part
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A value that is refused."""
+
+    part: Part
+    expected: str
+
+
+def bounds(section: Part, least: str, most: str) -> Iterator[Refusal]:
+    """Yield the refusal of a lower limit above the upper one, and of negative ones."""
+    low, high = section.whole(least), section.whole(most)
+    for key, count in ((least, low), (most, high)):
+        if count is not None and count < 0:
+            yield Refusal(section.at(key), "0 or more")
+    if low is not None and high is not None and low > high:
+        yield Refusal(section.at(least), f"at most {most}, {high}")
