@@ -3,6 +3,7 @@
 import pytest
 
 from autoscaler_cases import pool
+from gpuscale.base.objects.devices import PodClaim
 from gpuscale.base.objects.manifests import load_manifests
 from gpuscale.base.objects.pods import Pod
 from gpuscale.hpa.cluster.nodes import (
@@ -41,7 +42,7 @@ def pod_of(text: str) -> Pod:
 
 def test_a_claim_makes_pods_unlike_others() -> None:
     claiming, plain = pod_of(CLAIMING).spec, pod_of(PLAIN).spec
-    assert claiming.claims == ("gpu",)
+    assert claiming.claims == (PodClaim("gpu", "one-gpu"),)
     assert demands(claiming) != demands(plain)
 
 

@@ -11,7 +11,7 @@ from gpuscale.base.objects.pods import Container, Pod, PodAffinityTerm, PodSpec,
 from gpuscale.base.objects.selectors import selector_of_labels
 from gpuscale.base.quantity import parse_quantity
 from gpuscale.hpa.cluster.scheduling import placing
-from gpuscale.hpa.cluster.scheduling.fit import NodeState, misfits
+from gpuscale.hpa.cluster.scheduling.fit import NodeState, misfits_but_devices
 from gpuscale.hpa.cluster.scheduling.neighbours import HOSTNAME
 from gpuscale.hpa.cluster.scheduling.placing import Placer
 
@@ -89,9 +89,9 @@ def test_pods_that_are_alike_look_at_a_node_once_and_after_each_change(monkeypat
 
     def counted(spec, there):
         looks[there.name] += 1
-        return misfits(spec, there)
+        return misfits_but_devices(spec, there)
 
-    monkeypatch.setattr(placing, "misfits", counted)
+    monkeypatch.setattr(placing, "misfits_but_devices", counted)
     placer = Placer([state(f"n{number:04}", 8) for number in range(1_000)])
     # A thousand services with specs of their own that ask for the same; all fit.
     assert all(placer.place(pod(1)).node for _ in range(4_000))

@@ -58,7 +58,12 @@ def test_every_fault_of_every_document_is_told_at_once() -> None:
         "v1 Service, v1 Node, v1 Pod, autoscaling/v1 HorizontalPodAutoscaler, autoscaling/v2beta1 "
         "HorizontalPodAutoscaler, autoscaling/v2beta2 HorizontalPodAutoscaler, autoscaling/v2 "
         "HorizontalPodAutoscaler, keda.sh/v1alpha1 ScaledObject, scheduling.k8s.io/v1beta1 PodGroup, "
-        "scheduling.k8s.io/v1alpha3 PodGroup",
+        "scheduling.k8s.io/v1alpha3 PodGroup, "
+        + ", ".join(
+            f"resource.k8s.io/{version} {kind}"
+            for kind in ("DeviceClass", "ResourceClaim", "ResourceClaimTemplate")
+            for version in ("v1", "v1beta2", "v1beta1")
+        ),
     ]
 
 

@@ -4,6 +4,15 @@ from collections.abc import Callable, Iterable, Mapping
 
 from gpuscale.base.documents.documents import Document, load_documents
 from gpuscale.base.errors import ConfigError, Problem
+from gpuscale.base.objects.devices import API_VERSIONS as DEVICE_VERSIONS
+from gpuscale.base.objects.devices import (
+    DeviceClass,
+    ResourceClaim,
+    ResourceClaimTemplate,
+    read_claim_template,
+    read_device_class,
+    read_resource_claim,
+)
 from gpuscale.base.objects.disruption_budgets import PodDisruptionBudget, read_disruption_budget
 from gpuscale.base.objects.fields import Fields
 from gpuscale.base.objects.hpa import HorizontalPodAutoscaler, read_hpa
@@ -36,6 +45,9 @@ KubernetesObject = (
     | Pod
     | PodDisruptionBudget
     | PodGroup
+    | DeviceClass
+    | ResourceClaim
+    | ResourceClaimTemplate
 )
 
 _READERS: dict[tuple[str, str], Callable[[Fields], KubernetesObject]] = {
@@ -53,6 +65,9 @@ _READERS: dict[tuple[str, str], Callable[[Fields], KubernetesObject]] = {
     ("autoscaling/v2", "HorizontalPodAutoscaler"): read_hpa,
     (KEDA_VERSION, SCALED_OBJECT): read_scaled_object,
     **{(version, "PodGroup"): read_pod_group for version in POD_GROUP_VERSIONS},
+    **{(version, "DeviceClass"): read_device_class for version in DEVICE_VERSIONS},
+    **{(version, "ResourceClaim"): read_resource_claim for version in DEVICE_VERSIONS},
+    **{(version, "ResourceClaimTemplate"): read_claim_template for version in DEVICE_VERSIONS},
 }
 
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from gpuscale.base.objects.devices import NodeDevices
 from gpuscale.base.objects.meta import ObjectMeta, read_meta
 from gpuscale.base.objects.pods import EFFECTS
 from gpuscale.base.quantity import Quantity
@@ -51,6 +52,8 @@ class Node:
     taints: tuple[Taint, ...] = ()
     unschedulable: bool = False
     ready: bool = True
+    devices: NodeDevices | None = None
+    """For claims; None where none is known."""
 
 
 def read_node(fields: "Fields") -> Node:

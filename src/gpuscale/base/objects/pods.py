@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from gpuscale.base.objects.devices import DeviceKey, PodClaim
 from gpuscale.base.objects.meta import ObjectMeta, read_meta
 from gpuscale.base.objects.requests import container_requests
 from gpuscale.base.objects.selectors import Requirement, Selector, selector_of_expressions
@@ -130,8 +131,8 @@ class PodSpec:
     """Of the pod as a whole, as the API server completes them; empty where it has none of its own."""
     overhead: Mapping[str, Quantity] = field(default_factory=dict)
     """Of its runtime class."""
-    claims: tuple[str, ...] = ()
-    """Names of its `resourceClaims`, which dynamic resource allocation finds devices for."""
+    claims: tuple[PodClaim, ...] = ()
+    """Its `resourceClaims`, which dynamic resource allocation finds devices for."""
     local_volumes: tuple[str, ...] = ()
     """Names of the volumes whose contents stay behind on the node: `hostPath`, and `emptyDir` on disk."""
     termination_grace_period_seconds: int = 30
@@ -171,6 +172,8 @@ class Pod:
     metadata: ObjectMeta
     spec: PodSpec
     status: PodStatus = PodStatus()
+    devices: frozenset[DeviceKey] = frozenset()
+    """What its claims have got."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +224,14 @@ def read_pod_spec(fields: "Fields") -> PodSpec:
         scheduling_group=fields.child("schedulingGroup").text("podGroupName"),
         requests=_own_requests(fields.child("resources"), containers, init_containers),
         overhead=fields.quantities("overhead"),
-        claims=tuple(item.text("name", required=True) for item in fields.items("resourceClaims")),
+        claims=tuple(
+            PodClaim(
+                item.text("name", required=True),
+                item.text("resourceClaimTemplateName"),
+                item.text("resourceClaimName"),
+            )
+            for item in fields.items("resourceClaims")
+        ),
         local_volumes=tuple(
             item.text("name") for item in fields.items("volumes") if _is_local_volume(item)
         ),

@@ -8,9 +8,11 @@ Source: kube-scheduler plugins NodeUnschedulable, TaintToleration, NodeAffinity,
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from gpuscale.base.objects.devices import DeviceKey
 from gpuscale.base.objects.nodes import Node, Taint
 from gpuscale.base.objects.pods import NodeSelectorTerm, Pod, PodSpec, Toleration
 from gpuscale.base.objects.requests import Amounts, amounts_of, plus
+from gpuscale.hpa.cluster.scheduling.claims import devices_for, is_served
 from gpuscale.hpa.cluster.scheduling.resources import pod_requests, unasked
 
 BLOCKING_EFFECTS = ("NoSchedule", "NoExecute")
@@ -45,6 +47,8 @@ class NodeState:
     """What the score counts beside it, for containers that ask for no CPU or memory."""
     pods: tuple[Pod, ...] = ()
     """The bound pods, as far as rules about other pods look at them."""
+    held: frozenset[DeviceKey] = frozenset()
+    """The devices that claims have."""
 
     @property
     def name(self) -> str:
@@ -64,11 +68,15 @@ class NodeState:
         """
         pods = self.pods if pod is None else (*self.pods, pod)
         more = unasked(spec)
+        got = pod.devices if pod else frozenset()
+        if not got and (spec.claims or self.node.devices):
+            got = devices_for(spec, self.node, self.held).keys
         return NodeState(
             self.node,
             plus(self.used, pod_requests(spec)),
             plus(self.unasked, more) if more else self.unasked,
             pods,
+            self.held | got if got else self.held,
         )
 
 
@@ -85,6 +93,15 @@ def misfits(spec: PodSpec, state: NodeState) -> tuple[str, ...]:
 
     As in the scheduler, the first plugin that refuses ends the list; only resources name every shortage.
     """
+    found = misfits_but_devices(spec, state)
+    if not found:
+        refused = devices_for(spec, state.node, state.held).refused
+        found = (refused,) if refused else ()
+    return found
+
+
+def misfits_but_devices(spec: PodSpec, state: NodeState) -> tuple[str, ...]:
+    """Return why a pod can't go to a node, whatever it claims."""
     refused = refusal_of(spec, state.node)
     return (refused,) if refused else shortages(pod_requests(spec), state)
 
@@ -128,7 +145,11 @@ def shortages(requests: Amounts, state: NodeState) -> tuple[str, ...]:
     needed: Sequence[str] = sorted(
         name for name, amount in requests.items() if amount and name != "pods"
     )
-    short.extend(f"Insufficient {name}" for name in needed if state.free(name) < requests[name])
+    short.extend(
+        f"Insufficient {name}"
+        for name in needed
+        if state.free(name) < requests[name] and not is_served(name, state.node)
+    )
     return tuple(short)
 
 

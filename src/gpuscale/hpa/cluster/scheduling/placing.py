@@ -14,16 +14,24 @@ import heapq
 import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain, zip_longest
 from typing import Generic, TypeVar
 
+from gpuscale.base.objects.devices import DeviceKey
 from gpuscale.base.objects.nodes import Node
 from gpuscale.base.objects.pods import Pod, PodSpec
 from gpuscale.base.objects.selectors import Selector
+from gpuscale.hpa.cluster.scheduling.claims import (
+    FAULT,
+    NO_DEVICES,
+    DeviceFit,
+    devices_for,
+    is_served,
+)
 from gpuscale.hpa.cluster.scheduling.fit import (
     NodeState,
-    misfits,
+    misfits_but_devices,
     refusal,
     refusal_of,
     term_matches,
@@ -60,6 +68,8 @@ class Placement:
     node: str | None
     message: str
     """Why no node was found; empty where one was."""
+    devices: frozenset[DeviceKey] = frozenset()
+    """What the pod's claims get there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +82,8 @@ class _Kind:
     """The weights of preferred node terms that hold."""
     values: tuple[str | None, ...]
     """Of the topology keys; of the host name only whether there is one."""
+    devices: DeviceFit = DeviceFit()  # noqa: RUF009 - frozen
+    """What the pods' claims get there, without the devices themselves."""
 
 
 @dataclass(slots=True, eq=False)
@@ -205,6 +217,10 @@ class _Members:
         if even and (weight := weights.get("PodTopologySpread", 0)):
             for each, points in self._evenness(even, cells).items():
                 found[each] += weight * points
+        weight = weights.get("DynamicResources", 0)
+        if weight and (most := max(each.kind.devices.points for each in cells)) > 0:
+            for each in cells:
+                found[each] += weight * (MOST * each.kind.devices.points // most)
         if weight := weights.get("InterPodAffinity", 0):
             sums = {
                 each: sum(sum_ or 0 for tally, sum_ in self._sums(each) if tally.rule is Rule.LIKED)
@@ -312,7 +328,8 @@ class Placer:
         members = self._members_of(pod)
         cells, reasons = self._cells(members)
         if not cells:
-            return Placement(None, refusal(len(self._states), reasons))
+            fault = next((each for each in reasons if each.startswith(FAULT)), "")
+            return Placement(None, fault or refusal(len(self._states), reasons))
         if self._settings.percentage_of_nodes is not None:
             cells = self._in_turn(members, cells, self._settings.percentage_of_nodes)
         points = members.points({c: b.size for c, b in cells.items()}, self._settings.weights)
@@ -320,8 +337,10 @@ class Placer:
             (-points[cell] - found.score, found.order, found.name) for cell, found in cells.items()
         )
         name = best[2]
-        self._put(name, self._states[name].with_pod(pod.spec, pod))
-        return Placement(name, "")
+        before = self._states[name]
+        state = before.with_pod(pod.spec, pod)
+        self._put(name, state)
+        return Placement(name, "", state.held - before.held)
 
     def best_nodes(self, pod: Pod) -> tuple[str, ...]:
         """Return all nodes with the most points, oldest first; Kubernetes takes any of them."""
@@ -360,7 +379,9 @@ class Placer:
         kind = members.fit
         found = []
         for name, state in self._states.items():
-            reasons = kind.reasons.get(name) or self._refused(members, state)
+            reasons = kind.reasons.get(name) or self._refused(
+                members, state, kind.fitting[name][0].devices
+            )
             if reasons and not any(map(self._is_final(kind, state).__contains__, reasons)):
                 found.append(name)
         return found
@@ -368,21 +389,21 @@ class Placer:
     def misfits_with(self, pod: Pod, state: NodeState) -> tuple[str, ...]:
         """Return why a pod would not fit on a node in this state; empty means it would."""
         members = self._members_of(pod)
-        found = misfits(pod.spec, state)
+        found = misfits_but_devices(pod.spec, state)
         if found:
             return found
         before = [(tally, tally.parts.get(state.name)) for tally in members.tallies]
         for tally in members.tallies:
             tally.put(state.name, tally.share(state))
-        found = self._refused(members, state)
+        found = self._refused(members, state, devices_for(pod.spec, state.node, state.held))
         for tally, share in before:
             tally.put(state.name, share)
         return found
 
-    def _refused(self, members: _Members, state: NodeState) -> tuple[str, ...]:
+    def _refused(self, members: _Members, state: NodeState, devices: DeviceFit) -> tuple[str, ...]:
         hosts = tuple(tally.parts.get(state.name, ("", 0))[1] for tally in members.hosts)
         cell = _Cell(members.fit.kind_of(state.node), hosts)
-        refused = members.refusal(cell, least_of(members.tallies))
+        refused = members.refusal(cell, least_of(members.tallies)) or devices.refused
         return (refused,) if refused else ()
 
     @staticmethod
@@ -392,8 +413,11 @@ class Placer:
             f"Insufficient {name}"
             for name, amount in kind.requests.items()
             if amount > (state.node.allocatable[name].nano if name in state.node.allocatable else 0)
+            and not is_served(name, state.node)
         )
-        return frozenset((refusal_of(kind.spec, state.node), NO_LABEL, NOT_NEAR, *short))
+        return frozenset(
+            (refusal_of(kind.spec, state.node), NO_LABEL, NOT_NEAR, NO_DEVICES, *short)
+        )
 
     # Nodes and their pods
 
@@ -482,12 +506,15 @@ class Placer:
             if state is None:
                 kind.kinds.pop(name, None)
                 continue
-            found = misfits(kind.spec, state)
+            found = misfits_but_devices(kind.spec, state)
             if found:
                 kind.reasons[name] = found
                 kind.counts.update(found)
                 continue
             group_kind = kind.kind_of(state.node)
+            if kind.spec.claims or state.node.devices:
+                devices = devices_for(kind.spec, state.node, state.held)
+                group_kind = replace(group_kind, devices=replace(devices, keys=frozenset()))
             score = resource_score(self._settings, kind.requests, kind.more, state)
             kind.fitting[name] = group_kind, score
             group = kind.groups.setdefault(group_kind, _Group())
@@ -552,11 +579,14 @@ class Placer:
         sized += [(cell, group, group.size, {}) for cell, group in members.cells.items()]
         for cell, group, size, without in sized:
             refused = members.refusal(cell, least) if size and members.tallies else ""
+            refused = refused or cell.kind.devices.refused
             if refused:
                 reasons[refused] += size
             elif size:
                 score, order, name = self._first(group, without, members, cell)
                 found[cell] = _Best(size, score, order, name)
+        if any(each.startswith(FAULT) for each in reasons):
+            found.clear()  # one node whose claims can't be judged ends the attempt
         return found, reasons
 
     def _in_turn(

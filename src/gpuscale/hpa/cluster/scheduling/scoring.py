@@ -19,6 +19,7 @@ DEFAULT_WEIGHTS = {
     "NodeAffinity": 2,
     "PodTopologySpread": 2,
     "InterPodAffinity": 2,
+    "DynamicResources": 2,
     "NodeResourcesFit": 1,
     "NodeResourcesBalancedAllocation": 1,
 }

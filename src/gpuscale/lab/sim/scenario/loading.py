@@ -364,7 +364,7 @@ class _Resolver:
             parts = [each.template]
             if isinstance(each, LeaderWorkerSet):
                 parts.append(each.worker_template)
-            claims = {name: None for part in parts for name in part.spec.claims}
+            claims = {each.name: None for part in parts for each in part.spec.claims}
             if claims:
                 self._references.note(
                     ("manifests",),
