@@ -75,13 +75,13 @@ cluster-tools: $(VENV)/.dev ## build etcd, Kubernetes and prometheus-adapter, fe
 keda-tools: $(VENV)/.dev ## build KEDA's programs too, for the tests with KEDA (8 min or more, once)
 	@$(BIN)/python -m gpuscale_testing.tools build keda-operator keda-adapter keda-webhooks keda
 
-node-tools: $(VENV)/.dev ## build what judges us on nodes: kube-scheduler's own plugins and Karpenter's own code (7 min, once)
-	@$(BIN)/python -m gpuscale_testing.tools build scheduler-judge karpenter-judge
+node-tools: $(VENV)/.dev ## build what judges us on nodes: kube-scheduler's own plugins, and the code of Karpenter and Kueue (10 min, once)
+	@$(BIN)/python -m gpuscale_testing.tools build scheduler-judge karpenter-judge kueue-judge
 
 test-cluster: $(VENV)/.dev cluster-tools ## the tests on a real control plane
 	@$(BIN)/python tools/suite.py -n 4 --dist loadfile -m cluster tests/cluster
 
-test-nodes: $(VENV)/.dev cluster-tools node-tools ## placement and node autoscalers beside kube-scheduler's and Karpenter's own code, and Karpenter on a control plane (30 min)
+test-nodes: $(VENV)/.dev cluster-tools node-tools ## placement and node autoscalers beside the code of kube-scheduler, Karpenter and Kueue, and Karpenter on a control plane (30 min)
 	@$(BIN)/python -m gpuscale_testing.tools build karpenter-kwok
 	@$(BIN)/python -m pytest -n 0 -q tests/conformance/nodes tests/nodes
 

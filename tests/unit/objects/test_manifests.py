@@ -63,6 +63,11 @@ def test_every_fault_of_every_document_is_told_at_once() -> None:
             f"resource.k8s.io/{version} {kind}"
             for kind in ("DeviceClass", "ResourceClaim", "ResourceClaimTemplate")
             for version in ("v1", "v1beta2", "v1beta1")
+        )
+        + "".join(
+            f", kueue.x-k8s.io/{version} {kind}"
+            for version in ("v1beta2", "v1beta1")
+            for kind in ("ResourceFlavor", "ClusterQueue", "LocalQueue", "WorkloadPriorityClass")
         ),
     ]
 

@@ -16,6 +16,14 @@ from gpuscale.base.objects.devices import (
 from gpuscale.base.objects.disruption_budgets import PodDisruptionBudget, read_disruption_budget
 from gpuscale.base.objects.fields import Fields
 from gpuscale.base.objects.hpa import HorizontalPodAutoscaler, read_hpa
+from gpuscale.base.objects.kueue import (
+    KUEUE_VERSIONS,
+    KueueObject,
+    read_cluster_queue,
+    read_local_queue,
+    read_resource_flavor,
+    read_workload_priority_class,
+)
 from gpuscale.base.objects.nodes import Node, read_node
 from gpuscale.base.objects.pod_groups import POD_GROUP_VERSIONS, PodGroup, read_pod_group
 from gpuscale.base.objects.pods import Pod, read_pod
@@ -48,6 +56,7 @@ KubernetesObject = (
     | DeviceClass
     | ResourceClaim
     | ResourceClaimTemplate
+    | KueueObject
 )
 
 _READERS: dict[tuple[str, str], Callable[[Fields], KubernetesObject]] = {
@@ -68,6 +77,16 @@ _READERS: dict[tuple[str, str], Callable[[Fields], KubernetesObject]] = {
     **{(version, "DeviceClass"): read_device_class for version in DEVICE_VERSIONS},
     **{(version, "ResourceClaim"): read_resource_claim for version in DEVICE_VERSIONS},
     **{(version, "ResourceClaimTemplate"): read_claim_template for version in DEVICE_VERSIONS},
+    **{
+        (version, kind): read
+        for version in KUEUE_VERSIONS
+        for kind, read in (
+            ("ResourceFlavor", read_resource_flavor),
+            ("ClusterQueue", read_cluster_queue),
+            ("LocalQueue", read_local_queue),
+            ("WorkloadPriorityClass", read_workload_priority_class),
+        )
+    },
 }
 
 

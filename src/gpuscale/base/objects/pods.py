@@ -213,7 +213,7 @@ def read_pod_spec(fields: "Fields") -> PodSpec:
         preferred_node_terms=_preferred_node_terms(fields),
         spread=tuple(_spread(item) for item in fields.items("topologySpreadConstraints")),
         affinity=tuple(_pod_terms(fields.child("affinity"))),
-        tolerations=tuple(_toleration(item) for item in fields.items("tolerations")),
+        tolerations=read_tolerations(fields),
         restart_policy=fields.text("restartPolicy", "Always"),
         priority=fields.integer("priority", 0) or 0,
         priority_class=fields.text("priorityClassName"),
@@ -271,6 +271,11 @@ def _container(fields: "Fields") -> Container:
         limits=limits,
         restart_policy=fields.text("restartPolicy"),
     )
+
+
+def read_tolerations(fields: "Fields") -> tuple[Toleration, ...]:
+    """Return the tolerations of a pod spec, or of what adds some."""
+    return tuple(_toleration(item) for item in fields.items("tolerations"))
 
 
 def _toleration(fields: "Fields") -> Toleration:

@@ -54,6 +54,8 @@ LWS_PREFIX = "leaderworkerset.sigs.k8s.io"
 LWS_NAME, LWS_GROUP = f"{LWS_PREFIX}/name", f"{LWS_PREFIX}/group-index"
 LWS_WORKER, LWS_KEY = f"{LWS_PREFIX}/worker-index", f"{LWS_PREFIX}/group-key"
 """Labels of a LeaderWorkerSet's pods."""
+REPLICATED_JOB = "jobset.sigs.k8s.io/replicatedjob-name"
+"""The label of a JobSet's pods that says of which of its templates they are."""
 _RESTART_POLICIES = (
     "RecreateGroupOnPodRestart",
     "RecreateGroupAfterStart",
@@ -161,7 +163,7 @@ def read_job_set(fields: Fields) -> JobSet:
             job = _job(replace(meta, name=f"{meta.name}-{role}-{index}"), spec)
             labels = {
                 "jobset.sigs.k8s.io/jobset-name": meta.name,
-                "jobset.sigs.k8s.io/replicatedjob-name": role,
+                REPLICATED_JOB: role,
                 "jobset.sigs.k8s.io/job-index": str(index),
             }
             template = replace(job.template, labels={**job.template.labels, **labels})

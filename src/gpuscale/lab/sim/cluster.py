@@ -48,6 +48,8 @@ class Cluster:
         self.gangs: dict[str, int] = {}
         """PodGroup key to its minCount, of those whose pods get nodes at once or not at all."""
         self.completed_jobs: set[str] = set()
+        self.suspended: set[str] = set()
+        """Keys of the Jobs that make no pods yet."""
         self.starting_gpu_ms = 0
         """For how long GPUs were held by pods that had not become ready, of those that did."""
         self.succeeded_pods: Counter[str] = Counter()

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Protocol, Self
 
 from gpuscale.base.golang.durations import format_duration
+from gpuscale.base.objects.kueue import QUEUE_LABEL
 from gpuscale.base.objects.meta import ObjectMeta, OwnerReference
 from gpuscale.base.objects.pods import (
     Container,
@@ -33,6 +34,7 @@ from gpuscale.lab.sim.control.controllers import live_pods, owner_of_replicas
 from gpuscale.lab.sim.control.groups import Groups
 from gpuscale.lab.sim.control.job_sets import JobSets
 from gpuscale.lab.sim.control.machines import CloudPool, Machine
+from gpuscale.lab.sim.control.queues import JobQueues
 from gpuscale.lab.sim.energy import WorkEnergy
 from gpuscale.lab.sim.engine import Engine, EventStage
 from gpuscale.lab.sim.load.agents import PodWork, SimulatedGpus, owner_key
@@ -102,6 +104,7 @@ class Site:
         self.cluster = Cluster(setup.seed, lambda: engine.now_ms)
         self.containers = Containers(self.cluster)
         self.job_sets = JobSets(self.cluster)
+        self.queues = JobQueues(self.cluster, setup.queues) if setup.queues else None
         window_ms = setup.pipeline.collect_interval
         processes = self.containers.processes
         self.gpus = SimulatedGpus(self.cluster, processes, setup.seed, window_ms, fields)
@@ -375,7 +378,7 @@ class Site:
         self.engine.at(self.start_ms + round(moment * 1000), EventStage.LOAD, announce)
 
     def _submit_later(self, setup: JobSetup) -> None:
-        def submit(_now_ms: int) -> None:
+        def submit(now_ms: int) -> None:
             meta = setup.job.metadata
             owner = f"Job {meta.namespace}/{meta.name}"
             self._lifecycles[owner] = setup.lifecycle
@@ -389,6 +392,9 @@ class Site:
             if setup.job.gang is not None:
                 self.cluster.gangs[meta.key] = setup.job.gang
             self.cluster.control(("Job", meta.namespace, meta.name), meta.key)
+            is_first = not setup.with_jobs or setup.job is setup.with_jobs[0]
+            if self.queues is not None and QUEUE_LABEL in meta.labels and is_first:
+                self.queues.submit(setup.name, setup.with_jobs or (setup.job,), now_ms)
             self.control_plane.submit(setup)
 
         self.engine.at(self.start_ms + setup.at_ms, EventStage.CONTROLLERS, submit)

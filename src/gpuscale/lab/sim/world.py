@@ -117,6 +117,8 @@ class SimulatedControlPlane:
     def _reconcile(self, now_ms: int) -> None:
         self._reconciling = False
         outcome = reconcile(self._site.cluster, now_ms)
+        if self._site.queues is not None and self._site.queues.look(outcome.jobs, now_ms):
+            self.touch()
         for key in outcome.deleted:
             self._kubelet.stop(key)
         if outcome.deleted and self._site.groups:

@@ -63,6 +63,7 @@ TOOLS = (
     ),
     Tool("promql-engine", "prometheus", "github.com/prometheus/prometheus", "./program"),
     Tool("scheduler-judge", "kubernetes", "k8s.io/kubernetes", "./scheduler", apart=True),
+    Tool("kueue-judge", "kueue", "sigs.k8s.io/kueue", "./program", apart=True),
     Tool("karpenter-judge", "karpenter", "sigs.k8s.io/karpenter", "./program", apart=True),
     Tool(
         "karpenter-kwok",

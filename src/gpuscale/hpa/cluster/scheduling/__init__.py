@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from gpuscale.hpa.cluster.scheduling.gangs import TOO_FEW_PODS, place_gang
     from gpuscale.hpa.cluster.scheduling.placing import Placer, demands
     from gpuscale.hpa.cluster.scheduling.preempting import find_victims
-    from gpuscale.hpa.cluster.scheduling.resources import device_requests, gpu_count
+    from gpuscale.hpa.cluster.scheduling.resources import device_requests, gpu_count, pod_requests
     from gpuscale.hpa.cluster.scheduling.scoring import (
         DEFAULT_WEIGHTS,
         SchedulerSettings,
@@ -41,5 +41,6 @@ __all__ = [
     "misfits",
     "node_state",
     "place_gang",
+    "pod_requests",
     "untolerated",
 ]

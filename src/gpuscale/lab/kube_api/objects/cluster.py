@@ -200,6 +200,7 @@ class WorldObjects:
                 PodCounts(own.all, own.ready, cluster.succeeded_pods[key]),
                 self._world.start_ms + setup.at_ms,
                 None if completed is None else completed.first_ms,
+                key in cluster.suspended,
             )
             yield _facts(JOB, meta, (job, facts), partial(job_body, self.run))
 

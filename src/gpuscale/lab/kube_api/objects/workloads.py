@@ -52,6 +52,7 @@ class JobFacts:
     counts: PodCounts
     created_ms: int
     completed_ms: int | None
+    is_suspended: bool
 
 
 def deployment_body(run: Run, deployment: Deployment, facts: DeploymentFacts) -> Json:
@@ -203,12 +204,16 @@ def job_body(run: Run, job: Job, facts: JobFacts) -> Json:
     done_ms = facts.completed_ms
     created = run.time(facts.created_ms)
     status: Json = {
-        "startTime": created,
+        **({} if facts.is_suspended else {"startTime": created}),
         **_given(active=counts.all, succeeded=counts.succeeded),
         "ready": counts.ready,
         "terminating": 0,
         "uncountedTerminatedPods": {},
     }
+    if facts.is_suspended:
+        why = ("JobSuspended", "Job suspended")
+        suspended = run.condition("Suspended", True, *why, facts.created_ms, lastProbeTime=created)
+        status["conditions"] = [suspended]
     if done_ms is not None:
         why = ("CompletionsReached", "Reached expected number of succeeded pods")
         status["completionTime"] = run.time(done_ms)
@@ -225,8 +230,8 @@ def job_body(run: Run, job: Job, facts: JobFacts) -> Json:
             "completionMode": "NonIndexed",
             "manualSelector": False,
             "podReplacementPolicy": "TerminatingOrFailed",
-            "suspend": False,
             **written,
+            "suspend": facts.is_suspended,
             "completions": job.completions,
             "parallelism": job.parallelism,
             "selector": {"matchLabels": {"batch.kubernetes.io/controller-uid": uid}},

@@ -23,6 +23,8 @@ class Reconciled:
     created: tuple[str, ...]
     deleted: tuple[str, ...]
     """Pods to stop; the kubelet takes them away."""
+    jobs: tuple[str, ...]
+    """Keys of the Jobs that were looked at."""
 
 
 def reconcile(cluster: Cluster, now_ms: int) -> Reconciled:
@@ -32,6 +34,7 @@ def reconcile(cluster: Cluster, now_ms: int) -> Reconciled:
     """
     created: list[str] = []
     deleted: list[str] = []
+    jobs: list[str] = []
     changed = cluster.index.changed_owners
     done: set[str] = set()
     for _, owner in sorted(
@@ -39,6 +42,7 @@ def reconcile(cluster: Cluster, now_ms: int) -> Reconciled:
     ):
         key = cluster.controlled[owner][1]
         if owner[0] == "Job":
+            jobs.append(key)
             created += _reconcile_job(cluster, cluster.jobs[key], now_ms)
             continue
         deployment, live = cluster.deployments[key], cluster.index.live[owner]
@@ -57,7 +61,7 @@ def reconcile(cluster: Cluster, now_ms: int) -> Reconciled:
         if live > deployment.replicas:
             deleted += _scale_in(cluster, deployment, live_pods(cluster, deployment), now_ms)
     changed.clear()
-    return Reconciled(tuple(created), tuple(deleted))
+    return Reconciled(tuple(created), tuple(deleted), tuple(jobs))
 
 
 def replica_set_name(cluster: Cluster, deployment: Deployment) -> str:
@@ -123,7 +127,7 @@ def _leaves_first(pod: Pod) -> tuple[bool, bool, bool, int]:
 
 
 def _reconcile_job(cluster: Cluster, job: Job, now_ms: int) -> list[str]:
-    if job.metadata.key in cluster.completed_jobs:
+    if job.metadata.key in cluster.completed_jobs or job.metadata.key in cluster.suspended:
         return []
     pods = cluster.owned_by("Job", job.metadata.namespace, job.metadata.name)
     succeeded = cluster.succeeded_pods[job.metadata.key]

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from gpuscale.base.objects.scaled_object import KIND
 from gpuscale.lab.sim.autoscaler import SyncFigures
 from gpuscale.lab.sim.control.machines import Rental
+from gpuscale.lab.sim.control.queues import JobQueues
 from gpuscale.lab.sim.document.jobs import job_progress
 from gpuscale.lab.sim.document.requests import request_summaries
 from gpuscale.lab.sim.document.timeline import SeriesRecorder
@@ -137,6 +138,7 @@ def summary(world: Site) -> dict[str, object]:
             for name, jobs in job_progress(world).items()
         },
         **({"groups": _group_summaries(world)} if world.groups else {}),
+        **({"queues": _queue_summaries(world.queues, now_ms)} if world.queues else {}),
         "completedJobs": len(world.cluster.completed_jobs),
         "submittedJobs": len(world.cluster.jobs),
         **_hours(world, now_ms),
@@ -208,6 +210,21 @@ def _group_summaries(world: Site) -> Mapping[str, Mapping[str, object]]:
             "readyReplicas": len(now.since_ms),
             "finalPods": now.pods,
             "heldGpuHours": round(world.held_gpu_ms[key] / 3_600_000, 4),
+        }
+    return found
+
+
+def _queue_summaries(queues: JobQueues, now_ms: int) -> Mapping[str, Mapping[str, object]]:
+    """Return what became of the workloads of each ClusterQueue, and how long they waited for quota."""
+    found: dict[str, dict[str, object]] = {}
+    for name, waited_ms in queues.waits_ms.items():
+        still_ms = [now_ms - since for queue, since in queues.since_ms.values() if queue == name]
+        found[name] = {
+            "submitted": len(waited_ms) + len(still_ms),
+            "admitted": len(waited_ms),
+            "waiting": len(still_ms),
+            "meanWaitTime": _mean_seconds(waited_ms),
+            "longestWaitTime": _ranked_seconds([*waited_ms, *still_ms], 100),
         }
     return found
 

@@ -13,6 +13,7 @@ from gpuscale.base.errors import ConfigError
 from gpuscale.base.objects.disruption_budgets import PodDisruptionBudget
 from gpuscale.base.objects.fields import Fields
 from gpuscale.base.objects.hpa import HorizontalPodAutoscaler
+from gpuscale.base.objects.kueue import KueueObject
 from gpuscale.base.objects.manifests import KubernetesObject, read_manifests
 from gpuscale.base.objects.meta import ObjectMeta
 from gpuscale.base.objects.pod_groups import PodGroup
@@ -52,6 +53,7 @@ from gpuscale.lab.sim.scenario.priorities import (
     prioritized,
     read_priority_class,
 )
+from gpuscale.lab.sim.scenario.queues import check_queues, queue_problems
 from gpuscale.lab.sim.scenario.references import ReadFile, References
 from gpuscale.lab.sim.scenario.scaled import scaled_object_problems
 from gpuscale.lab.sim.scenario.setup import Setup
@@ -220,6 +222,7 @@ class _Resolver:
                     *(j for each in job_sets.values() for j in each.jobs),
                 )
             )
+            check_queues(objects, references)
             self._check_targets(hpas, deployments)
             known = {deployment.metadata.key: deployment for deployment in deployments}
             before: list[ScaledObject] = []
@@ -275,6 +278,7 @@ class _Resolver:
             capacity_buffers=buffers,
             scheduler=_scheduler(run.scheduler),
             pod_groups=tuple(o for o in objects if isinstance(o, PodGroup)),
+            queues=tuple(o for o in objects if isinstance(o, KueueObject)),
         )
 
     def _policy(
@@ -316,7 +320,8 @@ class _Resolver:
     def _check_groups(
         self, item: KubernetesObject, document: Document, before: Sequence[KubernetesObject]
     ) -> None:
-        """Note what of groups is not simulated."""
+        """Note what of groups and queues is not simulated."""
+        self._references.problems += queue_problems(item, document)
         if isinstance(item, PodGroup | Job):
             spec = Fields(document, document.data).child("spec")
             scheduling = spec if isinstance(item, PodGroup) else spec.child("scheduling")

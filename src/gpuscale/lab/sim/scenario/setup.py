@@ -7,6 +7,7 @@ from gpuscale.base.errors import UsageError
 from gpuscale.base.loads import Load
 from gpuscale.base.objects.disruption_budgets import PodDisruptionBudget
 from gpuscale.base.objects.hpa import HorizontalPodAutoscaler
+from gpuscale.base.objects.kueue import QUEUE_LABEL, KueueObject
 from gpuscale.base.objects.pod_groups import PodGroup
 from gpuscale.base.objects.pods import Lifecycle
 from gpuscale.base.objects.scaled_object import ScaledObject
@@ -69,7 +70,9 @@ class JobSetup:
 
     job: Job
     manifest: str
-    """`namespace/name` of the Job in the manifests that this is a copy of."""
+    """`namespace/name` of the Job or JobSet in the manifests that this is a copy of."""
+    name: str
+    """Of the copy."""
     at_ms: int
     lifecycle: Lifecycle
     utilization_ratio: float
@@ -128,10 +131,12 @@ class Setup:
     scheduler: SchedulerSettings = SchedulerSettings()  # noqa: RUF009 - frozen
     pod_groups: tuple[PodGroup, ...] = ()
     """Of the manifests; those of Jobs come with these."""
+    queues: tuple[KueueObject, ...] = ()
+    """Of Kueue; without any, Jobs start at once."""
 
 
 def check_no_groups(setup: Setup, by: str) -> None:
-    """Raise if a scenario has LeaderWorkerSets or JobSets.
+    """Raise if a scenario has LeaderWorkerSets, JobSets or queues.
 
     Args:
         setup: the scenario.
@@ -150,4 +155,10 @@ def check_no_groups(setup: Setup, by: str) -> None:
     if sets:
         raise UsageError(
             f"{setup.name}: {by}: found JobSet {sets[0]}, expected Jobs; gpuscale simulate runs JobSets"
+        )
+    queued = [each.manifest for each in setup.jobs if QUEUE_LABEL in each.job.metadata.labels]
+    if queued:
+        raise UsageError(
+            f"{setup.name}: {by}: found Job {queued[0]} in a queue of Kueue, expected none; gpuscale "
+            "simulate runs queues"
         )

@@ -261,7 +261,7 @@ def _copies(
         with_jobs = named if isinstance(workload, spec.JobSetWorkload) else ()
         at_ms, busy = run.at + number * run.every, run.utilization / 100
         copies += [
-            JobSetup(each, of.key, at_ms, lifecycle, busy, run.memory_mib, with_jobs)
+            JobSetup(each, of.key, stem, at_ms, lifecycle, busy, run.memory_mib, with_jobs)
             for each in named
         ]
     return copies
