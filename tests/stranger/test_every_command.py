@@ -140,6 +140,11 @@ CASES = {
         (["money", "--prometheus-url", "http://127.0.0.1:9"], 2, "does not answer"),
         (["money", "--prometheus-url", "http://127.0.0.1:9", "--by", "x"], 2, "--by: found 'x'"),
     ],
+    "bundle": [
+        (["bundle", "--kubeconfig=kubeconfig", "--output-file=b.zip"], 1, CAN_NOT_LOOK),
+        (["bundle", "--output-file=b.rar"], 2, "expected one that ends in .tar.gz or .zip"),
+        (["bundle"], 2, "found no kubeconfig"),
+    ],
     "mcp": [
         (["mcp"], 2, "found no Python package mcp; install it with: pip install 'gpuscale[mcp]'"),
     ],

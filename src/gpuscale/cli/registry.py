@@ -94,6 +94,8 @@ _ENTRIES: Mapping[str, _Entry] = {each.name: each for each in (
            "Apply a values file, and wait until it works."),
     _Entry(_CLUSTER, "uninstall", "commands.install", "uninstall",
            "Remove an installation, and what it changed."),
+    _Entry(_LOOK, "bundle", "commands.bundle", "bundle",
+           "Write a support archive of a cluster, without its secrets."),
     _Entry(_LOOK, "mcp", "commands.mcp", "mcp",
            "Serve the commands that look to an assistant, as tools (MCP)."),
     _Entry(_SERVE, "exporter", "servers.exporter", "exporter",
