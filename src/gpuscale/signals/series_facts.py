@@ -65,6 +65,10 @@ _OWN_RANGES: Mapping[str, Range] = MappingProxyType(
 """Of series that may go further than their unit says."""
 _NOT_NEGATIVE = Range(0)
 _FIRST_WORD = re.compile("[A-Za-z]+[_:]")
+_COUNTED_ENDINGS = ("_total", "_sum", "_count", "_bucket", "_success", "_failure")
+_OF_SERVERS = ("vllm:", "sglang:", "llamacpp:", "tgi_", "nv_inference_", "ts_", "dynamo_")
+"""How names of model servers begin. With these endings they are counters, but for those that signals are of:
+by their clients' convention and, of TGI and Triton, by their sources (signals.servers)."""
 _UNIT_IN_HELP = re.compile(r"\(([^()]+)\)\.?$")
 _DCGM = "DCGM_"
 _RECORDED_ENDINGS = ("_AVG", "_MEAN", "_MAX", "_MIN", "_SUM")
@@ -94,6 +98,8 @@ class SeriesFacts:
 def facts_of(name: str) -> SeriesFacts | None:
     """Return the facts about a series; for an unknown name only what its suffix implies."""
     found = _known().get(name)
+    if found is None and name.endswith(_COUNTED_ENDINGS) and name.startswith(_OF_SERVERS):
+        return SeriesFacts("", "counter", of_gpu=False)
     if found is None and name.endswith("_total"):
         return SeriesFacts("", "counter", of_gpu=False, is_guessed=True)
     return found

@@ -1,7 +1,8 @@
 """Signals of model servers: waiting and running requests, KV cache, time to first token, token rate.
 
 Sources, where each name, type and label was read:
-    vLLM 0.33.0: vllm/v1/metrics/loggers.py. `gpu_cache_usage_perc` until 0.10 is `kv_cache_usage_perc` now.
+    vLLM 0.33.0: vllm/v1/metrics/loggers.py. `gpu_cache_usage_perc` until 0.10 is `kv_cache_usage_perc` now:
+        hidden in 0.11 (vllm#24245), gone in 0.12 (vllm#29330).
     SGLang 0.5.23: python/sglang/srt/observability/metrics_collector.py.
     Text Generation Inference 3.3.7: router/src/server.rs, backends/v3/src/queue.rs and backend.rs.
     Triton, core of June 2026 (73aad7c): src/metrics.cc; with TensorRT-LLM the families
@@ -109,6 +110,7 @@ SERVER_SIGNALS = {
         0.8,
         family=VLLM,
         older=("vllm:gpu_cache_usage_perc",),
+        older_until=(0, 12),
         what=_KV_USED,
         why=_KV,
     ),

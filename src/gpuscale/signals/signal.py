@@ -72,6 +72,8 @@ class Signal:
     """What a value is divided by to be in `unit`."""
     older: tuple[str, ...] = ()
     """What older releases call the series; where a pod has several, the newest counts."""
+    older_until: tuple[int, ...] = ()
+    """The release that has no older name any more, as far as one is known."""
     matchers: str = ""
     """What selects its series among those of their name."""
     label: str = ""

@@ -71,6 +71,28 @@ spec:
 """
 
 
+def monitor(interval):
+    """Return a PodMonitor that takes samples so often."""
+    return f"""\
+apiVersion: monitoring.coreos.com/v1
+kind: PodMonitor
+metadata: {{name: web}}
+spec:
+  selector: {{matchLabels: {{app: web}}}}
+  podMetricsEndpoints: [{{port: metrics, interval: {interval}}}]
+"""
+
+
+RATED = "sum(rate(<<.Series>>{<<.LabelMatchers>>}[1m])) by (<<.GroupBy>>)"
+OF_CPU = """\
+apiVersion: keda.sh/v1alpha1
+kind: ScaledObject
+metadata: {name: web}
+spec:
+  scaleTargetRef: {name: web}
+  minReplicaCount: 1
+  triggers: [{type: cpu, metricType: Utilization, metadata: {value: '60'}}]
+"""
 RUNNING = rule(
     TAKEN.replace("<<.Series>>", "vllm:num_requests_running"), "vllm:num_requests_running{pod!=''}"
 )
@@ -127,6 +149,68 @@ QUERY_CASES = {
             "d.yaml": server("vllm/vllm-openai:v0.11.0", "--max-num-seqs=64"),
             "h.yaml": hpa(target="averageValue: 32"),
         },
+    ),
+    "above-server-limit/keda": (
+        {
+            "d.yaml": server("vllm/vllm-openai:v0.11.0", "--max-num-seqs=16"),
+            "k.yaml": keda("sum(vllm:num_requests_running)", threshold="'40'"),
+        },
+        {
+            "d.yaml": server("vllm/vllm-openai:v0.11.0", "--max-num-seqs=64"),
+            "k.yaml": keda("sum(vllm:num_requests_running)", threshold="'40'"),
+        },
+    ),
+    "memory-at-start/keda": (
+        {
+            "d.yaml": server("vllm/vllm-openai:v0.11.0"),
+            "k.yaml": keda("sum(DCGM_FI_DEV_FB_USED)", threshold="'60000'"),
+        },
+        {
+            "d.yaml": server("pytorch/torchserve"),
+            "k.yaml": keda("sum(DCGM_FI_DEV_FB_USED)", threshold="'60000'"),
+        },
+    ),
+    "renamed-series/release": (
+        {
+            "d.yaml": server("vllm/vllm-openai:v0.12.0"),
+            "k.yaml": keda("sum(vllm:gpu_cache_usage_perc)", threshold="'0.7'"),
+        },
+        {
+            "d.yaml": server("vllm/vllm-openai:v0.12.0"),
+            "k.yaml": keda("sum(vllm:kv_cache_usage_perc)", threshold="'0.7'"),
+        },
+    ),
+    "one-number-for-all": (
+        {
+            "r.yaml": rule(
+                "sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>) * 0 + on() group_left() sum(lag)"
+            )
+        },
+        {"r.yaml": rule("sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>) * 2")},
+    ),
+    "short-rate-window/monitor": (
+        {"r.yaml": rule(RATED), "m.yaml": monitor("60s")},
+        {"r.yaml": rule(RATED), "m.yaml": monitor("15s")},
+    ),
+    "fallback-without-effect/cpu": (
+        {"k.yaml": OF_CPU + "  fallback: {failureThreshold: 3, replicas: 4}\n"},
+        {"k.yaml": OF_CPU},
+    ),
+    "refused-manifest/formula": (
+        {
+            "k.yaml": keda(
+                spec="advanced: {scalingModifiers: {formula: 'a * 2'}}\n  minReplicaCount: 1"
+            )
+        },
+        {
+            "k.yaml": keda(
+                spec="advanced: {scalingModifiers: {formula: 'a * 2', target: '4'}}\n  minReplicaCount: 1"
+            )
+        },
+    ),
+    "counter-without-rate/server": (
+        {"k.yaml": keda("sum(tgi_request_count)")},
+        {"k.yaml": keda("sum(rate(tgi_request_count[2m]))")},
     ),
     "delta-of-counter": (
         {

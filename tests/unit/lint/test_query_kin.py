@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-from query_cases import EXTERNAL, TAKEN, hpa, keda, rule, server
+from query_cases import EXTERNAL, OF_CPU, TAKEN, hpa, keda, monitor, rule, server
 
 from gpuscale.ops.lint.linting import lint
 
@@ -14,6 +14,8 @@ NEW = {
     *("foreign-delimiters", "namespaces-mixed", "selector-without-effect", "average-of-a-mean"),
     *("above-server-limit", "delta-of-counter", "renamed-series", "null-is-zero"),
     *("threshold-not-positive", "cooldown-without-effect"),
+    *("memory-at-start", "one-number-for-all", "short-rate-window", "fallback-without-effect"),
+    *("counter-without-rate", "counter-by-name"),
 }
 
 
@@ -102,6 +104,11 @@ def test_a_selector_that_reaches_no_matcher(kind: str) -> None:
         "max(wait_seconds{<<.LabelMatchers>>})",
         "ceil(avg(<<.Series>>{<<.LabelMatchers>>}) * 100)",
         "1000 * max(step_ms{<<.LabelMatchers>>})",
+        "sum(<<.Series>>{<<.LabelMatchers>>}) / count(<<.Series>>{<<.LabelMatchers>>})",
+        "sum(<<.Series>>{<<.LabelMatchers>>}) / count(up)",
+        "sum(<<.Series>>{<<.LabelMatchers>>}) / sum(kube_deployment_status_replicas{<<.LabelMatchers>>})",
+        "sum(rate(wait_ms_sum{<<.LabelMatchers>>}[5m])) / sum(rate(wait_ms_count{<<.LabelMatchers>>}[5m]))",
+        "100 * (sum(busy{<<.LabelMatchers>>}) / count(busy{<<.LabelMatchers>>}))",
     ],
 )
 def test_what_does_not_grow_with_the_pods(query: str) -> None:
@@ -119,6 +126,9 @@ def test_what_does_not_grow_with_the_pods(query: str) -> None:
         "sum(rate(<<.Series>>{<<.LabelMatchers>>}[5m]))",
         "count(<<.Series>>{<<.LabelMatchers>>})",
         "avg(<<.Series>>{<<.LabelMatchers>>}) * count(up)",
+        "sum(<<.Series>>{<<.LabelMatchers>>}) / 60",
+        "sum(backlog_bytes{<<.LabelMatchers>>}) / sum(bytes_per_second{<<.LabelMatchers>>})",
+        "sum(<<.Series>>{<<.LabelMatchers>>}) / count(kube_node_info)",
     ],
 )
 def test_what_grows_or_may_grow(query: str) -> None:
@@ -232,3 +242,125 @@ def test_both_names_are_right() -> None:
         "by (<<.GroupBy>>)"
     )
     assert found(rule(both)) == set()
+
+
+@pytest.mark.parametrize(
+    ("query", "kind", "threshold", "is_above"),
+    [
+        (
+            "sum(vllm:num_requests_running)",
+            "AverageValue",
+            8,
+            True,
+        ),  # a share of the total is one pod's
+        ("avg(vllm:num_requests_running)", "Value", 8, True),
+        ("max(avg_over_time(vllm:num_requests_running[1m]))", "Value", 20, True),
+        ("sum(vllm:num_requests_running) or vector(0)", "AverageValue", 8, True),
+        ("sum(vllm:num_requests_running)", "Value", 8, False),  # many pods' total passes it
+        ("sum(vllm:num_requests_running) / 8", "AverageValue", 8, False),  # in other numbers
+        ("sum(vllm:num_requests_running)", "AverageValue", 6, False),
+        ("sum(vllm:num_requests_waiting)", "AverageValue", 8, False),
+    ],
+)
+def test_thresholds_beside_the_servers_own_limits(
+    query: str, kind: str, threshold: int, is_above: bool
+) -> None:
+    asked = keda(query, f"'{threshold}'").replace(
+        "type: prometheus", f"type: prometheus, metricType: {kind}"
+    )
+    served = server("vllm/vllm-openai:v0.11.0", "--max-num-seqs", "8")
+    assert ("above-server-limit" in found(asked, served)) is is_above
+
+
+@pytest.mark.parametrize(
+    ("image", "args", "query", "is_taken"),
+    [
+        ("vllm/vllm-openai:v0.11.0", [], "avg(DCGM_FI_DEV_FB_USED)", True),
+        ("lmsysorg/sglang", [], "max(DCGM_FI_DEV_FB_USED_PERCENT)", True),
+        (
+            "nvcr.io/nvidia/tritonserver:25.08-trtllm-python-py3",
+            [],
+            "sum(DCGM_FI_DEV_FB_USED)",
+            True,
+        ),
+        ("example.com/own", ["vllm serve /models/q"], "sum(DCGM_FI_DEV_FB_USED)", True),
+        (
+            "vllm/vllm-openai",
+            [],
+            "sum(DCGM_FI_DEV_FB_USED) / (sum(DCGM_FI_DEV_FB_USED) + sum(DCGM_FI_DEV_FB_FREE))",
+            True,
+        ),
+        ("nvcr.io/nvidia/tritonserver:25.08-py3", [], "sum(DCGM_FI_DEV_FB_USED)", False),
+        (
+            "vllm/vllm-openai",
+            [],
+            "sum(DCGM_FI_DEV_FB_USED) * sum(vllm:num_requests_running)",
+            False,
+        ),
+        ("lmsysorg/sglang", ["--model", "vllm-tuned"], "sum(DCGM_FI_DEV_GPU_UTIL)", False),
+    ],
+)
+def test_memory_as_a_trigger(image: str, args: list[str], query: str, is_taken: bool) -> None:
+    assert ("memory-at-start" in found(keda(query), server(image, *args))) is is_taken
+
+
+@pytest.mark.parametrize(
+    ("query", "is_one"),
+    [
+        ("group(up) by (pod) * on() group_left() sum(lag)", True),
+        ("sum(q{<<.LabelMatchers>>}) by (pod) * 0 + on() group_left() sum(lag)", True),
+        ("(q{<<.LabelMatchers>>} - q{<<.LabelMatchers>>}) + on() group_left() max(lag)", True),
+        ("max(group(q{<<.LabelMatchers>>}) by (pod) * scalar(sum(lag))) by (pod)", True),
+        ("ceil(group(q{<<.LabelMatchers>>}) by (pod) * on() group_left() sum(lag) / 10)", True),
+        ("sum(q{<<.LabelMatchers>>}) by (pod) + on() group_left() sum(lag)", False),
+        ("sum(q{<<.LabelMatchers>>}) by (pod) / scalar(sum(lag))", False),
+        ("q{<<.LabelMatchers>>} and on() sum(lag) > 0", False),
+        ("q{<<.LabelMatchers>>} / q_limit{<<.LabelMatchers>>}", False),
+    ],
+)
+def test_numbers_of_the_whole_on_every_pod(query: str, is_one: bool) -> None:
+    assert ("one-number-for-all" in found(rule(query))) is is_one
+
+
+@pytest.mark.parametrize(
+    ("window", "intervals", "is_short"),
+    [
+        ("1m", ["60s"], True),
+        ("2m", ["60s"], False),  # two samples, a minute apart
+        ("1m", ["15s", "60s"], False),  # the series may be those that are scraped more often
+        ("30s", ["10s"], False),
+        ("30s", [], True),  # by what is usual
+        ("1m", [], False),
+    ],
+)
+def test_ranges_beside_how_often_samples_are_taken(
+    window: str, intervals: list[str], is_short: bool
+) -> None:
+    asked = rule(f"sum(rate(q{{<<.LabelMatchers>>}}[{window}])) by (<<.GroupBy>>)")
+    assert ("short-rate-window" in found(asked, *map(monitor, intervals))) is is_short
+
+
+@pytest.mark.parametrize(
+    ("series", "expected"),
+    [
+        ("vllm:prompt_tokens_total", "counter-without-rate"),
+        ("tgi_request_count", "counter-without-rate"),
+        ("vllm:e2e_request_latency_seconds_sum", "counter-without-rate"),
+        ("sglang:num_requests_total", "counter-without-rate"),
+        ("own_jobs_total", "counter-by-name"),
+        ("nv_inference_pending_request_count", None),
+        ("tgi_queue_size", None),
+    ],
+)
+def test_counters_of_servers(series: str, expected: str | None) -> None:
+    assert found(keda(f"sum({series})")) == ({expected} if expected else set())
+
+
+def test_fallbacks_beside_triggers_that_keda_asks_nothing() -> None:
+    fallback = "  fallback: {failureThreshold: 3, replicas: 4}\n"
+    memory = OF_CPU.replace("type: cpu", "type: memory")
+    both = OF_CPU.replace(
+        "triggers: [", "triggers: [{type: cron, metadata: {desiredReplicas: '2'}}, "
+    )
+    assert found(OF_CPU + fallback) == found(memory + fallback) == {"fallback-without-effect"}
+    assert found(both + fallback) == set()

@@ -4,7 +4,8 @@ What the API server refuses (by the CRD's schema) or KEDA's controller (bounds, 
 What a trigger's metadata means is its scaler's own, so only what prometheus triggers need is looked at.
 
 Source: KEDA v2.21 apis/keda/v1alpha1/scaledobject_types.go, scaletriggers_types.go, withtriggers_types.go
-    (defaults and limits), pkg/scalers/prometheus_scaler.go, pkg/scaling/executor/scale_executor.go (periods).
+    (defaults and limits), pkg/scalers/prometheus_scaler.go, scaledobject_webhook.go
+    (ValidateAndCompileScalingModifiers), pkg/scaling/executor/scale_executor.go (periods).
 """
 
 from collections.abc import Mapping
@@ -288,6 +289,13 @@ def _modifiers(advanced: Fields) -> ScalingModifiers | None:
     fields = advanced.child("scalingModifiers")
     if not fields.data:
         return None
+    for key in ("formula", "target"):
+        if not fields.text(key):
+            fields.note((key,), "this field is required")
+    target = fields.text("target")
+    # What isn't a number may be a placeholder.
+    if (number := _number(target)) is not None and number <= 0:
+        fields.note(("target",), "a number above 0", found=repr(target))
     return ScalingModifiers(
         formula=fields.text("formula"),
         target=fields.text("target"),

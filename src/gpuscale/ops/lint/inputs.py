@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from gpuscale.base.documents.documents import Document, Path, load_documents
 from gpuscale.base.errors import ConfigError, Problem
 from gpuscale.base.findings import Judge, Unseen
+from gpuscale.base.golang.durations import parse_duration_ms
 from gpuscale.base.objects.fields import Fields, shown
 from gpuscale.base.objects.hpa import HorizontalPodAutoscaler
 from gpuscale.base.objects.hpa.fields import unknown_fields
@@ -114,6 +115,8 @@ class Inputs:
     """Series that recording rules make."""
     honors_labels: bool = False
     """Whether a monitor keeps the labels of the exporter."""
+    scrapes: list[tuple[int | None, Place]] = field(default_factory=list)
+    """How often samples are taken, in milliseconds, and by whom. None: by default."""
     rule_files: int = 0
     has_all_rules: bool = True
     """False where a rule file can't be used or is not there, so that a metric may be served all the same."""
@@ -355,12 +358,14 @@ def _read_config_map(inputs: Inputs, document: Document, text: str) -> None:
 
 def _read_prometheus_file(inputs: Inputs, document: Document) -> bool:
     """Read a Prometheus file's rules and kept labels; return False if it is none."""
-    data = document.data
-    rules = tuple(_prometheus_rules(whole_document(document)))
+    whole = whole_document(document)
+    rules = tuple(_prometheus_rules(whole))
     inputs.prometheus_rules += rules
-    listed = {"scrape_configs": data} if isinstance(data, list) else data
-    jobs = [each for each in _dicts(listed, "scrape_configs") if "job_name" in each]
-    inputs.honors_labels |= any(each.get("honor_labels") is True for each in jobs)
+    listed = whole.items() if isinstance(whole.data, list) else whole.items("scrape_configs")
+    jobs = [each for each in listed if "job_name" in each.fields()]
+    inputs.honors_labels |= any(each.at("honor_labels").data is True for each in jobs)
+    overall = whole.at("global", "scrape_interval")
+    inputs.scrapes += (_scrape(each, "scrape_interval", overall) for each in jobs)
     return bool(rules or jobs)
 
 
@@ -382,7 +387,10 @@ def _read_beside(inputs: Inputs, document: Document, kind: str) -> None:
             _parameters(data.get("spec"))
         )
     elif kind in _MONITORS:
-        inputs.honors_labels |= _honors_labels(data.get("spec"))
+        spec = whole_document(document).at("spec")
+        ends = (*spec.items("endpoints"), *spec.items("podMetricsEndpoints"))
+        inputs.honors_labels |= any(each.at("honorLabels").data is True for each in ends)
+        inputs.scrapes += (_scrape(each, "interval") for each in ends)
     elif (reconciler := reconciler_of(whole_document(document))) is not None:
         inputs.reconcilers.append(reconciler)
     elif not rules:
@@ -403,9 +411,13 @@ def _parameters(spec: object) -> Iterator[str]:
                 yield str(each["parameter"])
 
 
-def _honors_labels(spec: object) -> bool:
-    ends = (*_dicts(spec, "endpoints"), *_dicts(spec, "podMetricsEndpoints"))
-    return any(each.get("honorLabels") is True for each in ends)
+def _scrape(end: Part, key: str, overall: Part | None = None) -> tuple[int | None, Place]:
+    """Return how often something is scraped, and the place that says so."""
+    found = end.at(key) if overall is None or end.at(key).data is not None else overall
+    try:
+        return parse_duration_ms(found.text()), found.place()
+    except ValueError:
+        return None, end.place()
 
 
 def _dicts(data: object, key: str) -> Iterator[Mapping[str, object]]:

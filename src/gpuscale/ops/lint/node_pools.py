@@ -40,6 +40,9 @@ _GPU_KEYS = (
     "karpenter.azure.com/sku-gpu-manufacturer",
     "karpenter.k8s.gcp/instance-gpu-name",
 )
+_CATEGORY_KEYS = ("karpenter.k8s.aws/instance-category", "eks.amazonaws.com/instance-category")
+_GPU_CATEGORIES = frozenset({"g", "gr", "p"})
+"""Of AWS' instance types: all of them have GPUs."""
 _AFTER_BOOT = re.compile(
     r"nvidia\.com/(gpu\.(product|count|memory|family|machine|compute\..+|replicas|sharing-strategy|mode|present)"
     r"|cuda\..+|gfd\..+|mig.+|mps\..+|vgpu\..+)|amd\.com/gpu\..+|feature\.node\.kubernetes\.io/.+"
@@ -113,6 +116,9 @@ class Pool:
             if each.operator is not Operator.DOES_NOT_EXIST
         }
         if self.types is not None and any(each.gpus for each in self.types):
+            return True
+        categories = self._allowed(_CATEGORY_KEYS)
+        if categories and _GPU_CATEGORIES.issuperset(categories):
             return True
         return bool(
             not keys.isdisjoint(_GPU_KEYS)

@@ -153,8 +153,12 @@ def sentence(text: str) -> str:
     return f"{text[:1].upper()}{text[1:]}{end}"
 
 
+_NEVER_MEANT = frozenset({"wrong-unit", "unreachable-target"})
+"""Targets that Kubernetes takes, and that a command which writes the objects itself does not write."""
+
+
 def problems_of_errors(report: LintReport) -> tuple[Problem, ...]:
-    """Return a report's errors, for a command that refuses its input because of them."""
+    """Return errors and targets that nobody means, for a command that refuses its input for them."""
     return tuple(
         Problem(
             each.where.file,
@@ -165,5 +169,5 @@ def problems_of_errors(report: LintReport) -> tuple[Problem, ...]:
             each.fix.say,
         )
         for each in report.findings
-        if each.check.severity is Severity.ERROR
+        if each.check.severity is Severity.ERROR or each.check.id in _NEVER_MEANT
     )

@@ -1,12 +1,13 @@
 """What a PromQL expression can return, judged by its text: range of values, labels, series."""
 
 import math
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 
 from gpuscale.series import Matcher, MatchOp
 from gpuscale.series.promql import Node, Query, metric_names, tree
-from gpuscale.signals import facts_of
+from gpuscale.signals import facts_of, is_of_pods
 
 _KEEPS_RANGE = frozenset({"avg", "min", "max", "quantile", "topk", "bottomk", "limitk"})
 _WHOLE_ROWS = frozenset({"topk", "bottomk", "limitk", "limit_ratio"})
@@ -177,6 +178,84 @@ def does_not_grow(node: Node) -> str | None:
             return does_not_grow(node.left)
         case tree.Binary(operator="*", left=tree.Number()):
             return does_not_grow(node.right)
+        case tree.Binary(
+            operator="/", left=tree.Aggregate() as total, right=tree.Aggregate() as count
+        ):
+            is_mean = total.operator == "sum" and _counts(count, total)
+            return f"sum() / {count.operator}()" if is_mean else None
+        case _:
+            return None
+
+
+_PODS = re.compile(
+    r"up|kube_pod_\w+|kube_(deployment|statefulset|replicaset|horizontalpodautoscaler)_\w*replicas\w*"
+)
+"""Series of kube-state-metrics and Prometheus of which there is one for each pod, or that count pods."""
+
+
+def _counts(count: tree.Aggregate, total: tree.Aggregate) -> bool:
+    """Return whether an aggregation counts the pods or events of which another is the total."""
+    totals = {each.series for each in reads(total)}
+    for each in (each.series or "" for each in reads(count)):
+        if count.operator == "count" and (
+            each in totals or _PODS.fullmatch(each) or is_of_pods(each)
+        ):
+            return True
+        if count.operator in {"sum", "max"} and "_replicas" in each and _PODS.fullmatch(each):
+            return True
+        if count.operator == "sum" and f"{each.removesuffix('_count')}_sum" in totals:
+            return True
+    return False
+
+
+def is_same_for_all(node: Node) -> bool:
+    """Return whether all rows of an expression have one value, such as a number of the whole."""
+    match node:
+        case tree.Aggregate() if not is_one_row(node):
+            if node.operator == "group":
+                return True
+            return node.operator in _KEEPS_RANGE and is_same_for_all(node.expression)
+        case tree.Call() if node.function in _AS_THEY_ARE | {"clamp_max", "clamp_min"}:
+            return is_same_for_all(node.arguments[0])
+        case tree.Call(function="vector" | "scalar" | "time"):
+            return True
+        case tree.Negate():
+            return is_same_for_all(node.expression)
+        case tree.Binary(operator="and" | "unless"):
+            return is_same_for_all(node.left)
+        case tree.Binary(operator="or"):
+            return False
+        case tree.Binary():
+            both = is_same_for_all(node.left) and is_same_for_all(node.right)
+            filters = node.operator in _COMPARISONS and not node.return_bool
+            zero = tree.Number(0.0)
+            is_zero = node.operator == "*" and zero in (node.left, node.right)
+            cancels = node.operator in {"-", "/"} and node.left == node.right
+            return is_same_for_all(node.left) if filters else both or is_zero or cancels
+        case _:
+            return is_one_row(node)
+
+
+def as_measured(node: Node) -> tuple[str, str] | None:
+    """Return series and aggregation of a value that is one of its series', or the sum or mean of several.
+
+    The aggregation is empty where there is none. None for a value that is computed.
+    """
+    match node:
+        case tree.Select():
+            name = _fixed_name(node)
+            return None if name is None else (name, "")
+        case tree.SelectRange():
+            return as_measured(node.selector)
+        case tree.Call() if node.function in _OVER_TIME:
+            return as_measured(node.arguments[-1])
+        case tree.Call() if node.function in _AS_THEY_ARE:
+            return as_measured(node.arguments[0])
+        case tree.Aggregate() if node.operator in {*_KEEPS_RANGE, "sum"}:
+            inside = as_measured(node.expression)
+            return None if inside is None else (inside[0], node.operator)
+        case tree.Binary(operator="or"):
+            return as_measured(node.left) or as_measured(node.right)
         case _:
             return None
 

@@ -1,10 +1,11 @@
 """Parses a rule file into rules with their places."""
 
+import re
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
-from gpuscale.base.documents.documents import Document, Path, dotted
+from gpuscale.base.documents.documents import Document, Path, dotted, parts_of
 from gpuscale.base.errors import ConfigError
 from gpuscale.base.findings import Check
 from gpuscale.base.words import closest
@@ -35,6 +36,8 @@ _KUBERNETES_NAMES = frozenset(
     name for known in KUBERNETES.types for name in (known.plural, known.singular)
 )
 _OF_A_RULE = frozenset({"seriesQuery", "seriesFilters", "metricsQuery"})
+FOREIGN = re.compile(r"\{\{-?\s*(\.[A-Za-z]+)[^}]*\}\}")
+"""A value of a template by the delimiters of Go, Helm and Grafana."""
 _RULE_KEYS = frozenset({"rules", "externalRules", "resourceRules"})
 
 
@@ -208,6 +211,10 @@ def _warnings(config: AdapterConfig, document: Document) -> Iterator[LintFinding
         found = f"found {problem.found}; " if problem.found else ""
         what = sentence(f"{found}{problem.expected}")
         check = _check_of_warning(problem.field or "", given)
+        if check is QUERY_NOT_PROMQL and FOREIGN.search(
+            str(_at(document.data, parts_of(problem.field or "")))
+        ):
+            continue  # The delimiters are what is wrong with it, which a check of rules says.
         yield check.found(place_of(problem), what, "", problem.fix or None)
 
 

@@ -6,7 +6,7 @@ Prometheus takes all of it, so nothing here is an error.
 from collections.abc import Iterator
 
 from gpuscale.base.errors import QueryError
-from gpuscale.base.findings import Checks, Severity
+from gpuscale.base.findings import Checks
 from gpuscale.base.quantity import Quantity
 from gpuscale.hpa.terms import unit_fault, unit_of_query
 from gpuscale.ops.lint.checks.queries import RATE_OF_GAUGE, query_findings
@@ -30,7 +30,7 @@ def prometheus_rule_findings(inputs: Inputs) -> Iterator[LintFinding]:
             if name is not None and name not in inputs.recorded:
                 found = gpu_name_findings(name, place)
                 yield from (finding for finding in found if finding.check is UNKNOWN_GPU_SERIES)
-        faults = query_findings(node, place, query)
+        faults = query_findings(inputs, node, place, query)
         yield from (finding for finding in faults if finding.check is RATE_OF_GAUGE)
         yield from _limits(node, place, query)
 
@@ -45,9 +45,7 @@ def _limits(node: Node, place: Place, query: str) -> Iterator[LintFinding]:
             series = next((read.series for read in reads(side)), None)
             fault = unit_fault(series or "the query", Quantity(round(bound.low * 1e9)), unit)
             if fault is not None and fault.is_certain:
-                yield WRONG_UNIT.at(Severity.WARNING).found(
-                    place, fault.what, query, fault.fix(as_number=True)
-                )
+                yield WRONG_UNIT.found(place, fault.what, query, fault.fix(as_number=True))
 
 
 JUDGE = FileJudge("alerts", Checks(), prometheus_rule_findings)

@@ -289,8 +289,11 @@ def _ungrouped(
     metric: PlacedMetric, spec: AskedMetric, serving: Serving, resource: ResourceType | None
 ) -> Iterator[LintFinding]:
     """Report a query whose rows carry labels of some resources, but not of the requested one."""
-    if resource is None or resource not in resources_without_rows(serving.rule):
+    without = resources_without_rows(serving.rule)
+    if resource is None or resource not in without:
         return
+    if serving.placed.document is not None and set(mapped_resources(serving.rule)) <= set(without):
+        return  # None has rows, which is said of the rule.
     label = serving.rule.labels.label_for(resource)
     yield NO_GROUP_BY.found(
         metric.name,

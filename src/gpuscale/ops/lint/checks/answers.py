@@ -1,7 +1,6 @@
 """Whether an answer is usable: its labels, its number of rows, and whether it can reach the target."""
 
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 
 from gpuscale.base.findings import Checks, Severity
@@ -12,9 +11,10 @@ from gpuscale.hpa.replicas import tolerances_for_hpa
 from gpuscale.hpa.terms import counted_target, counts_average, unit_of_query
 from gpuscale.ops.lint.checks.answering import Answered, AskedMetric, node_of
 from gpuscale.ops.lint.checks.hpas import described_resource
-from gpuscale.ops.lint.checks.queries import query_findings
+from gpuscale.ops.lint.checks.queries import query_findings, renamed_findings
 from gpuscale.ops.lint.checks.reach import Aim, reach_findings
 from gpuscale.ops.lint.checks.rules import sum_finding
+from gpuscale.ops.lint.checks.server_options import Load, server_findings
 from gpuscale.ops.lint.checks.targets import unit_findings
 from gpuscale.ops.lint.findings import LintFinding
 from gpuscale.ops.lint.hpa_places import PlacedMetric
@@ -26,6 +26,7 @@ from gpuscale.ops.lint.promql_facts import (
     values_of,
 )
 from gpuscale.ops.lint.workloads import Workload, found_kind
+from gpuscale.series.promql import Node
 from gpuscale.server.rules import KUBERNETES, PODS
 from gpuscale.signals import facts_of
 
@@ -48,12 +49,6 @@ SCRAPE_JOB_LABEL = ANSWER_CHECKS.add(
     "The scrape job's name, taken for a Kubernetes Job's.",
     "Map the label that names the Job, such as job_name, in an override of its own.",
 )
-MEMORY_AT_START = ANSWER_CHECKS.add(
-    "memory-at-start",
-    Severity.WARNING,
-    "GPU memory as the metric of a server that takes its memory when it starts.",
-    "Scale on the requests that wait or run in it.",
-)
 SELECTOR_WITHOUT_EFFECT = ANSWER_CHECKS.add(
     "selector-without-effect",
     Severity.WARNING,
@@ -66,12 +61,6 @@ AVERAGE_OF_A_MEAN = ANSWER_CHECKS.add(
     "A mean, a quantile or a time under an average: it is divided by the pods once more.",
     "Write type: Value (KEDA: metricType: Value), or take sum(...) instead of the mean.",
 )
-ABOVE_SERVER_LIMIT = ANSWER_CHECKS.add(
-    "above-server-limit",
-    Severity.WARNING,
-    "A target above what the server takes at a time, by its own options.",
-    "Choose a target below the limit, raise the limit, or scale on what waits.",
-)
 LEADERS_WITHOUT_GPUS = ANSWER_CHECKS.add(
     "leaders-without-gpus",
     Severity.WARNING,
@@ -80,31 +69,23 @@ LEADERS_WITHOUT_GPUS = ANSWER_CHECKS.add(
 )
 
 _JOBS = KUBERNETES.find("jobs")
-_MEMORY = ("_FB_USED", "_FB_FREE", "_MEM_USED")
-_TAKES_ALL = {
-    "vllm": ("--gpu-memory-utilization", "vllm"),
-    "sglang": ("--mem-fraction-static", "sglang"),
-    "text-generation-inference": ("--cuda-memory-fraction", "tgi"),
-}
-"""A word of its image: the share of memory that a server takes as it starts, and the family of its signals.
-
-Source: vLLM 0.11 vllm/config/cache.py (0.9 by default); SGLang 0.5 server_args.py (worked out from the
-    GPU); text-generation-inference 3.3 launcher (1.0).
-"""
 
 
 def answer_findings(inputs: Inputs, answered: Answered) -> Iterator[LintFinding]:
     """Return the faults of a metric that a rule answers: labels, rows, target."""
-    if not answered.serving.certain:
-        yield from query_findings(
-            answered.node, answered.metric.name, f"rule {answered.serving.rule.origin}"
-        )
+    place, where = answered.metric.name, f"rule {answered.serving.rule.origin}"
+    workload = workload_of(inputs, answered.metric.placed)
+    if answered.serving.certain:
+        # What holds of all who ask is said of the rule.
+        found = renamed_findings(answered.node, place, where, workload)
+        yield from (each for each in found if each.check.severity is Severity.WARNING)
+    else:
+        yield from query_findings(inputs, answered.node, place, where, workload)
     yield from _labels(inputs, answered)
     yield from _leaders(inputs, answered)
-    yield from _memory(inputs, answered)
     yield from _selector(answered)
     yield from _mean(answered)
-    yield from limit_findings(inputs, answered.metric, answered.series)
+    yield from server_metric_findings(inputs, answered.metric, answered.node)
     yield from _sum(inputs, answered)
     yield from _rows(answered)
     unit = unit_of_query(answered.node)
@@ -151,21 +132,30 @@ def _leaders(inputs: Inputs, answered: Answered) -> Iterator[LintFinding]:
     )
 
 
-def _memory(inputs: Inputs, answered: Answered) -> Iterator[LintFinding]:
-    workload = _target_of(inputs, answered.metric.placed)
-    if workload is None or not any(each in answered.series for each in _MEMORY):
+def server_metric_findings(
+    inputs: Inputs, metric: PlacedMetric, node: Node
+) -> Iterator[LintFinding]:
+    """Return what the target's server makes of a metric with such a query."""
+    spec = metric.spec
+    if not isinstance(spec, AskedMetric):
         return
-    for container in workload.pods.spec.containers:
-        for word, (option, family) in _TAKES_ALL.items():
-            if word in container.image:
-                yield MEMORY_AT_START.found(
-                    answered.metric.name,
-                    f"Container {container.name} takes its share of the GPU's memory when it starts, and "
-                    "keeps it: the metric says nothing of the load.",
-                    f"image {container.image}, whose option {option} is that share",
-                    f"Scale on the requests that wait or run in it: {family}-waiting, {family}-running.",
-                )
-                return
+    is_divided = counts_average(spec)
+    load = Load(
+        node,
+        metric.name,
+        metric.target("averageValue" if is_divided else "value"),
+        _target(spec),
+        is_divided=is_divided,
+        is_of_each=isinstance(spec, PodsMetric),
+    )
+    yield from server_findings(workload_of(inputs, metric.placed), load)
+
+
+def workload_of(inputs: Inputs, placed: PlacedHpa) -> Workload | None:
+    """Return what an HPA scales; None if the files don't include it."""
+    target = placed.hpa.target
+    key = placed.hpa.metadata.namespace, found_kind(target.kind), target.name
+    return inputs.workloads.get(key)
 
 
 def _selector(answered: Answered) -> Iterator[LintFinding]:
@@ -199,51 +189,6 @@ def _mean(answered: Answered) -> Iterator[LintFinding]:
     )
 
 
-_LIMITS = {
-    "vllm:num_requests_running": ("--max-num-seqs", "vllm"),
-    "sglang:num_running_reqs": ("--max-running-requests", "sglang"),
-    "llamacpp:requests_processing": ("--parallel", "llama"),
-    "tgi_batch_current_size": ("--max-batch-size", "text-generation-inference"),
-}
-"""Series of requests at work: the option that bounds them, and a word of the server's image.
-
-Source: vLLM 0.11 engine/arg_utils.py, SGLang 0.5 server_args.py, llama.cpp common/arg.cpp,
-    text-generation-inference 3.3 launcher/src/main.rs.
-"""
-
-
-def limit_findings(inputs: Inputs, metric: PlacedMetric, series: str) -> Iterator[LintFinding]:
-    """Report a target that a server's own limit keeps out of reach.
-
-    Args:
-        inputs: the files.
-        metric: with the target.
-        series: that it is of.
-    """
-    option, word = _LIMITS.get(series, ("", ""))
-    if not option or not isinstance(metric.spec, PodsMetric):
-        return
-    target, workload = _target(metric.spec), _target_of(inputs, metric.placed)
-    if target is None or workload is None:
-        return
-    for container in workload.pods.part.items("containers"):
-        limit = _number_of(option, [*container.texts("command"), *container.texts("args")])
-        if word in container.text("image") and limit is not None and target >= limit:
-            yield ABOVE_SERVER_LIMIT.found(
-                metric.target("averageValue"),
-                f"The server takes {limit} at a time ({option}), and the target is {target:g}: however many "
-                "wait, the metric does not pass it.",
-                f"{container.place('args')}: {option} {limit}",
-            )
-            return
-
-
-def _number_of(option: str, words: Sequence[str]) -> int | None:
-    """Return the number of an option as `--option 8` or `--option=8`."""
-    found = re.search(rf"(?:^|\s){re.escape(option)}[=\s]+(\d+)(?:\s|$)", " ".join(words))
-    return int(found[1]) if found else None
-
-
 def _sum(inputs: Inputs, answered: Answered) -> Iterator[LintFinding]:
     share = summed_share(answered.node)
     target = _target(answered.spec)
@@ -251,7 +196,8 @@ def _sum(inputs: Inputs, answered: Answered) -> Iterator[LintFinding]:
         return
     if not isinstance(answered.spec, PodsMetric) and counts_average(answered.spec):
         return
-    gpus = _gpus_per_pod(inputs, answered.metric.placed)
+    workload = workload_of(inputs, answered.metric.placed)
+    gpus = None if workload is None else gpu_count(workload.pods.spec)
     if gpus == 1 and isinstance(answered.spec, PodsMetric):
         return
     why = f"two make {2 * share:g}, held against a target of {target:g}"
@@ -259,20 +205,6 @@ def _sum(inputs: Inputs, answered: Answered) -> Iterator[LintFinding]:
         why = f"the {gpus} of a pod make {gpus * share:g}, held against a target of {target:g}"
     place = answered.metric.name
     yield sum_finding(place, answered.serving.placed, answered.series, share, why)
-
-
-def _gpus_per_pod(inputs: Inputs, placed: PlacedHpa) -> int | None:
-    """Return the number of GPUs of each target pod; None if the files don't say."""
-    found = _target_of(inputs, placed)
-    return None if found is None or not found.has_template else gpu_count(found.pods.spec)
-
-
-def _target_of(inputs: Inputs, placed: PlacedHpa) -> Workload | None:
-    """Return what an HPA scales; None if the files don't include it."""
-    target = placed.hpa.target
-    return inputs.workloads.get(
-        (placed.hpa.metadata.namespace, found_kind(target.kind), target.name)
-    )
 
 
 def _rows(answered: Answered) -> Iterator[LintFinding]:

@@ -1,6 +1,7 @@
 """Faults of ScaledObjects, whatever their triggers measure: fallbacks, names, settings without effect.
 
-Source: KEDA v2.21 pkg/fallback/fallback.go (HasValidFallback), pkg/scaling/executor/scale_scaledobjects.go,
+Source: KEDA v2.21 apis/keda/v1alpha1/scaledobject_types.go (CheckFallbackValid),
+    pkg/fallback/fallback.go (HasValidFallback), pkg/scaling/executor/scale_scaledobjects.go,
     pkg/scaling/scale_handler.go (no fallback without a metric spec: kedacore/keda#8056),
     pkg/scalers/prometheus_scaler.go, apis/keda/v1alpha1/scaledobject_webhook.go (verifyName,
     verifyScaledObjects).
@@ -31,8 +32,9 @@ FALLBACK_TO_ZERO = _CHECKS.add(
 FALLBACK_WITHOUT_EFFECT = _CHECKS.add(
     "fallback-without-effect",
     Severity.ERROR,
-    "A `fallback` that KEDA takes for invalid, because `scalingModifiers.target` is no whole number above 0.",
-    "Write a whole number, and multiply the formula where the target was a fraction.",
+    "A `fallback` that KEDA refuses or never applies: beside cpu and memory triggers alone, or beside a "
+    "`scalingModifiers.target` that is no whole number above 0.",
+    "Leave the fallback out, or write a whole number, and multiply the formula where it was a fraction.",
 )
 FALLBACK_OF_A_SCALER = _CHECKS.add(
     "fallback-of-a-scaler",
@@ -117,6 +119,14 @@ def _fallback(placed: PlacedScaledObject) -> Iterator[LintFinding]:
             "With any other number KEDA waits for the fallback instead.",
         )
     modifiers = scaled.modifiers
+    if modifiers is None and scaled.triggers and all(each.is_resource for each in scaled.triggers):
+        kinds = ", ".join(each.kind for each in scaled.triggers)
+        yield FALLBACK_WITHOUT_EFFECT.found(
+            placed.place("spec", "fallback"),
+            "KEDA's webhook refuses a fallback where no trigger but cpu and memory has a value of KEDA's.",
+            f"triggers: {kinds}",
+            "Leave the fallback out: what such triggers ask, the HPA asks the resource metrics API.",
+        )
     if modifiers is not None and not _is_whole(modifiers.target):
         yield FALLBACK_WITHOUT_EFFECT.found(
             placed.place("spec", "advanced", "scalingModifiers", "target"),

@@ -6,11 +6,17 @@ from gpuscale.base.findings import Checks, Severity
 from gpuscale.base.objects.hpa import ExternalMetric, ObjectMetric
 from gpuscale.hpa.controller import DEFAULT_SETTINGS
 from gpuscale.ops.lint.checks.answering import ANSWERING_CHECKS, AskedMetric, answer_of
-from gpuscale.ops.lint.checks.answers import ANSWER_CHECKS, answer_findings, limit_findings
+from gpuscale.ops.lint.checks.answers import (
+    ANSWER_CHECKS,
+    answer_findings,
+    server_metric_findings,
+    workload_of,
+)
 from gpuscale.ops.lint.checks.policies import POLICY_CHECKS, policy_findings
 from gpuscale.ops.lint.checks.queries import query_findings
 from gpuscale.ops.lint.checks.reach import REACH_CHECKS, signal_findings
 from gpuscale.ops.lint.checks.rules import unused_sum_findings
+from gpuscale.ops.lint.checks.server_options import SERVER_CHECKS
 from gpuscale.ops.lint.checks.targets import TARGET_CHECKS, unit_findings
 from gpuscale.ops.lint.findings import LintFinding
 from gpuscale.ops.lint.hpa_places import PlacedMetric, placed_metrics
@@ -23,6 +29,7 @@ _CHECKS = Checks(
     including=(
         ANSWERING_CHECKS,
         ANSWER_CHECKS,
+        SERVER_CHECKS,
         TARGET_CHECKS,
         REACH_CHECKS,
         POLICY_CHECKS,
@@ -61,22 +68,19 @@ def pair_findings(inputs: Inputs) -> Iterator[LintFinding]:
                 tolerance = DEFAULT_SETTINGS.tolerance
                 found.extend(policy_findings(metric, trigger.policy, tolerance))
             if trigger.load is not None and trigger.load.query:
-                query = trigger.load.query
-                found.extend(query_findings(parse_query(query).root, metric.name, query))
+                query, node = trigger.load.query, parse_query(trigger.load.query).root
+                workload = workload_of(inputs, metric.placed)
+                found.extend(query_findings(inputs, node, metric.name, query, workload))
             continue
         answered = answer_of(inputs, metric, metric.spec, found)
         if answered is None:
             found.extend(unit_findings(metric, None))
             # Of other servers' rules, the usual name says which series it is.
-            series = next(
-                (
-                    each.series
-                    for each in SIGNALS.values()
-                    if metric.spec.name in (each.metric, each.series)
-                ),
-                "",
-            )
-            found.extend(limit_findings(inputs, metric, series))
+            for each in SIGNALS.values():
+                if metric.spec.name in (each.metric, each.series):
+                    node = parse_query(each.series).root
+                    found.extend(server_metric_findings(inputs, metric, node))
+                    break
         else:
             used.add(answered.serving.rule.origin)
             found.extend(answer_findings(inputs, answered))
@@ -105,7 +109,7 @@ def _waking(inputs: Inputs, placed: PlacedHpa) -> Iterator[LintFinding]:
     behind = [_series_behind(inputs, each) for each in wakers]
     if wakers and all(series is not None and is_of_pods(series) for series in behind):
         yield CANNOT_WAKE.found(
-            placed.place("spec", "minReplicas"),
+            wakers[0].name,
             f"From 0 replicas nothing wakes the target: {why_asleep(map(str, behind))}.",
             f"The metrics come from {', '.join(map(str, behind))}.",
         )

@@ -32,7 +32,8 @@ _CHECKS = Checks()
 UNTOLERATED_POOL = _CHECKS.add(
     "untolerated-pool",
     Severity.ERROR,
-    "Pods that select a pool and don't tolerate its taint: no node is added for them, and none takes them.",
+    "Pods that select a pool by its name and don't tolerate its taint: no node is added for them, and none "
+    "takes them; a warning where they select it by a label that other pools may have.",
     "Add the toleration to the pods.",
 )
 NO_TOLERATED_POOL = _CHECKS.add(
@@ -132,6 +133,8 @@ class _Reach:
     """Of the fitting ones, those whose taints the pods tolerate."""
     is_pinned: bool
     """Whether the pods select by what a pool declares."""
+    is_named: bool
+    """Whether they select a NodePool by its name."""
 
     @cached_property
     def types(self) -> Sequence[ListedType] | None:
@@ -187,6 +190,7 @@ class _Pools:
             tolerated=[pool for pool in fitting if pool.lets_in(pods.spec, resources) is None],
             is_pinned=bool(asked)
             or any(each.key in pool.labels for pool in fitting for each in wanted),
+            is_named=bool(asked),
         )
 
 
@@ -213,6 +217,8 @@ class _Choice:
         if taint is None:
             return
         check = UNTOLERATED_POOL if self._reach.is_pinned else NO_TOLERATED_POOL
+        if check is UNTOLERATED_POOL and not self._reach.is_named:
+            check = check.at(Severity.WARNING)
         others = f" and {kept - 1} more" if kept > 1 else ""
         yield check.found(
             pods.part.place("tolerations"),

@@ -5,7 +5,10 @@ from collections.abc import Iterator
 from gpuscale.base.findings import Checks, Severity
 from gpuscale.base.golang.durations import format_duration
 from gpuscale.ops.lint.findings import LintFinding, Place
+from gpuscale.ops.lint.inputs import Inputs
 from gpuscale.ops.lint.promql_facts import Read, divides_vectors, reads
+from gpuscale.ops.lint.servers import release_of
+from gpuscale.ops.lint.workloads import Workload
 from gpuscale.series.promql import Node
 from gpuscale.signals import SIGNALS, facts_of
 
@@ -25,7 +28,7 @@ DELTA_OF_COUNTER = QUERY_CHECKS.add(
 RENAMED_SERIES = QUERY_CHECKS.add(
     "renamed-series",
     Severity.NOTE,
-    "A series that newer releases of its server have under another name.",
+    "A series that newer releases of its server have under another name; a warning where such a one runs.",
     "Ask for the newer name, or for both with `or`.",
 )
 COUNTER_WITHOUT_RATE = QUERY_CHECKS.add(
@@ -43,7 +46,7 @@ COUNTER_BY_NAME = QUERY_CHECKS.add(
 SHORT_RATE_WINDOW = QUERY_CHECKS.add(
     "short-rate-window",
     Severity.NOTE,
-    "A range that may hold fewer than two samples.",
+    "A range that may hold fewer than two samples; a warning where a monitor says that it does.",
     "Take four scrape intervals, such as [2m] at 30 s.",
 )
 
@@ -56,23 +59,25 @@ _ANY_COUNTER_GOES = frozenset(
 )
 
 
-def query_findings(node: Node, place: Place, query: str) -> Iterator[LintFinding]:
+def query_findings(
+    inputs: Inputs, node: Node, place: Place, query: str, workload: Workload | None = None
+) -> Iterator[LintFinding]:
     """Return a query's faults that follow from the kinds of its series, each series once.
 
     Args:
+        inputs: the files, for how often series are scraped.
         node: the query.
         place: of the finding.
         query: the text that the user wrote, as evidence.
+        workload: whose pods have the series; None where that is not known.
     """
     grows = not divides_vectors(node)
-    names = {read.series for read in reads(node)}
-    for name in sorted(each for each in names if each is not None):
-        yield from _renamed(name, names, place, query)
+    yield from renamed_findings(node, place, query, workload)
     for read in dict.fromkeys(reads(node)):
         yield from _kind_findings(read, place, query, grows=grows)
         needs_two = read.function in _OF_COUNTERS | {"delta", "idelta", "deriv"}
-        if needs_two and (read.range_ms or 0) < SHORTEST_WINDOW_MS:
-            yield _short(read, place)
+        if needs_two:
+            yield from _short(inputs, read, place)
 
 
 def _kind_findings(read: Read, place: Place, query: str, *, grows: bool) -> Iterator[LintFinding]:
@@ -113,25 +118,53 @@ def _kind_findings(read: Read, place: Place, query: str, *, grows: bool) -> Iter
         )
 
 
-def _renamed(name: str, names: set[str | None], place: Place, query: str) -> Iterator[LintFinding]:
-    """Report an older name where the newer one is not asked for beside it."""
+def renamed_findings(
+    node: Node, place: Place, query: str, workload: Workload | None
+) -> Iterator[LintFinding]:
+    """Report older names where the newer one is not asked for beside them; see `query_findings`."""
+    names = {read.series for read in reads(node)}
+    for name in sorted(each for each in names if each is not None):
+        yield from _renamed(name, names, place, query, workload)
+
+
+def _renamed(
+    name: str, names: set[str | None], place: Place, query: str, workload: Workload | None
+) -> Iterator[LintFinding]:
     for signal in SIGNALS.values():
-        if name in signal.older and signal.series not in names:
-            server = signal.family.title
-            yield RENAMED_SERIES.found(
-                place,
-                f"{name} is {signal.series} in newer releases of {server}, which have no series of the older "
-                "name.",
-                query,
-                f"Ask for {signal.series}, or for both: {signal.series} or {name}.",
-            )
-            return
+        if name not in signal.older or signal.series in names:
+            continue
+        server, what = signal.family.title, f"{name} is {signal.series}"
+        check, evidence = RENAMED_SERIES, query
+        what += f" in newer releases of {server}, which have no series of the older name."
+        running = None if workload is None else release_of(workload, signal.family.name)
+        if signal.older_until and running is not None and running[0] >= signal.older_until:
+            check, evidence = RENAMED_SERIES.at(Severity.WARNING), f"{running[1]}; {query}"
+            gone = ".".join(map(str, signal.older_until))
+            what = f"{server} {gone} and later have no {name}: it is {signal.series} there."
+        fix = f"Ask for {signal.series}, or for both: {signal.series} or {name}."
+        yield check.found(place, what, evidence, fix)
+        return
 
 
-def _short(read: Read, place: Place) -> LintFinding:
-    window = format_duration(read.range_ms or 0)
-    return SHORT_RATE_WINDOW.found(
-        place,
-        f"{read.function}() over {window} needs two samples in {window}.",
-        "Prometheus scrapes every minute by default, with kube-prometheus-stack every 30 s.",
-    )
+def _short(inputs: Inputs, read: Read, place: Place) -> Iterator[LintFinding]:
+    """Report a range without room for two samples, by what the files say of scrapes or by what is usual."""
+    range_ms = read.range_ms or 0
+    window = format_duration(range_ms)
+    what = f"{read.function}() over {window} needs two samples in {window}"
+    known = [(each, where) for each, where in inputs.scrapes if each is not None]
+    is_known = bool(known) and len(known) == len(inputs.scrapes)
+    if is_known and 2 * min(known, key=lambda each: each[0])[0] > range_ms:
+        shortest, where = min(known, key=lambda each: each[0])
+        interval = format_duration(shortest)
+        yield SHORT_RATE_WINDOW.at(Severity.WARNING).found(
+            place,
+            f"{what}, and one is taken every {interval}: it has no value.",
+            f"{where}: every {interval}",
+            f"Take [{format_duration(4 * shortest)}], four scrape intervals.",
+        )
+    elif range_ms < SHORTEST_WINDOW_MS and not is_known:
+        yield SHORT_RATE_WINDOW.found(
+            place,
+            f"{what}.",
+            "Prometheus scrapes every minute by default, with kube-prometheus-stack every 30 s.",
+        )

@@ -12,7 +12,7 @@ from gpuscale.triggers import Trigger
 REACH_CHECKS = Checks()
 UNREACHABLE_TARGET = REACH_CHECKS.add(
     "unreachable-target",
-    Severity.ERROR,
+    Severity.WARNING,
     "A target that the metric can't get far enough above.",
     "Choose a target below what the metric can be.",
 )

@@ -11,8 +11,14 @@ from gpuscale.base.objects.selectors import Selector
 from gpuscale.ops.lint.checks.queries import QUERY_CHECKS, query_findings
 from gpuscale.ops.lint.findings import LintFinding, Place
 from gpuscale.ops.lint.inputs import FileJudge, Inputs
-from gpuscale.ops.lint.promql_facts import calls, carries, contradiction, summed_share
-from gpuscale.ops.lint.rule_inputs import PlacedRule
+from gpuscale.ops.lint.promql_facts import (
+    calls,
+    carries,
+    contradiction,
+    is_same_for_all,
+    summed_share,
+)
+from gpuscale.ops.lint.rule_inputs import FOREIGN, PlacedRule
 from gpuscale.ops.lint.serving import (
     contradicting_label,
     custom_node,
@@ -64,6 +70,12 @@ NAMESPACES_MIXED = _CHECKS.add(
     "A query that takes nothing from the request, so that objects of all namespaces are among its rows.",
     "Put <<.LabelMatchers>> between the braces of each series.",
 )
+ONE_NUMBER = _CHECKS.add(
+    "one-number-for-all",
+    Severity.WARNING,
+    "A query that gives every pod the same number, such as the length of the one queue.",
+    "Ask for it as an External or Object metric with averageValue, which divides it by the pods.",
+)
 IMPOSSIBLE_LABEL = _CHECKS.add(
     "impossible-label",
     Severity.ERROR,
@@ -101,8 +113,6 @@ RECORDED_GPU_SERIES = _CHECKS.add(
     "Let Prometheus record it; a PrometheusRule among the files counts as that.",
 )
 
-_FOREIGN = re.compile(r"\{\{-?\s*(\.[A-Za-z]+)[^}]*\}\}")
-"""A value of a template by the delimiters of Go, Helm and Grafana."""
 _LABEL = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PLACEHOLDER = "some_series"
 """Placeholder for a series name that the rule leaves open."""
@@ -122,7 +132,7 @@ def rule_findings(inputs: Inputs) -> Iterator[LintFinding]:
             continue
         yield from _label_findings(placed)
         yield from _namespace_findings(placed)
-        foreign = _FOREIGN.search(placed.text("metricsQuery") or "")
+        foreign = FOREIGN.search(placed.text("metricsQuery") or "")
         if foreign is not None:
             yield FOREIGN_DELIMITERS.found(
                 placed.place("metricsQuery"),
@@ -134,9 +144,10 @@ def rule_findings(inputs: Inputs) -> Iterator[LintFinding]:
             continue
         yield from _grouping_findings(placed)
         yield from _mixed_findings(placed)
+        yield from _one_number_findings(placed)
         for series in sorted((named_series(placed.rule) or set()) - inputs.recorded):
             yield from gpu_name_findings(series, placed.place("seriesQuery"))
-        yield from _query_findings(placed)
+        yield from _query_findings(inputs, placed)
         yield from _unquoted_findings(placed)
     yield from _shadowed(inputs.rules, external=False)
     yield from _shadowed(inputs.external_rules, external=True)
@@ -290,6 +301,26 @@ def _mixed_findings(placed: PlacedRule) -> Iterator[LintFinding]:
         return
 
 
+def _one_number_findings(placed: PlacedRule) -> Iterator[LintFinding]:
+    """Report rows of pods that have one value, whichever pod.
+
+    Source: kubernetes pkg/controller/podautoscaler/replica_calculator.go (calcPlainMetricReplicas: the mean
+        of equal numbers is the number, however many pods there are).
+    """
+    rule = placed.rule
+    if rule.external or not maps(rule, PODS) or PODS in resources_without_rows(rule):
+        return
+    series = min(named_series(rule) or (_PLACEHOLDER,))
+    node = custom_node(rule, series, PODS, _NAMESPACE, Selector())
+    if node is not None and is_same_for_all(node):
+        yield ONE_NUMBER.found(
+            placed.place("metricsQuery"),
+            "Every pod gets the same number. An HPA compares the mean of the pods with its target, and more "
+            "pods don't lower it: above the target it goes to maxReplicas.",
+            placed.text("metricsQuery"),
+        )
+
+
 # Names
 
 
@@ -319,13 +350,13 @@ def gpu_name_findings(series: str, place: Place) -> Iterator[LintFinding]:
 # Queries of known series
 
 
-def _query_findings(placed: PlacedRule) -> Iterator[LintFinding]:
+def _query_findings(inputs: Inputs, placed: PlacedRule) -> Iterator[LintFinding]:
     rule = placed.rule
     place = placed.place("metricsQuery")
     for series, _ in api_names(placed.rule)[:1]:
         node = _filled(rule, series)
         if node is not None:
-            yield from query_findings(node, place, placed.text("metricsQuery"))
+            yield from query_findings(inputs, node, place, placed.text("metricsQuery"))
             if not rule.nan_is_zero and calls(node, "histogram_quantile"):
                 yield NAN_WITHOUT_TRAFFIC.found(
                     place,

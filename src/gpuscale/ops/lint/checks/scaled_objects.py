@@ -16,6 +16,7 @@ from gpuscale.ops.lint.checks.pairs import CANNOT_WAKE, why_asleep
 from gpuscale.ops.lint.checks.queries import query_findings
 from gpuscale.ops.lint.checks.reach import Aim, reach_findings
 from gpuscale.ops.lint.checks.rules import gpu_name_findings
+from gpuscale.ops.lint.checks.server_options import Load, server_findings
 from gpuscale.ops.lint.checks.targets import unit_finding
 from gpuscale.ops.lint.findings import LintFinding, Place
 from gpuscale.ops.lint.inputs import FileJudge, Inputs, PlacedScaledObject
@@ -27,6 +28,7 @@ from gpuscale.ops.lint.promql_facts import (
     reads,
     values_of,
 )
+from gpuscale.ops.lint.workloads import found_kind
 from gpuscale.series.promql import Node, parse_query
 from gpuscale.signals import facts_of, is_of_pods
 
@@ -67,12 +69,14 @@ ZERO_WITHOUT_SOURCE = CHAIN_CHECKS.add(
 def scaled_object_findings(inputs: Inputs) -> Iterator[LintFinding]:
     """Return the faults of the files' ScaledObjects."""
     for each in inputs.scaled_objects:
-        yield from _findings(each, inputs.recorded)
+        yield from _findings(inputs, each)
 
 
-def _findings(placed: PlacedScaledObject, recorded: set[str]) -> Iterator[LintFinding]:
+def _findings(inputs: Inputs, placed: PlacedScaledObject) -> Iterator[LintFinding]:
     scaled = placed.scaled
     series: list[str | None] = []
+    target = scaled.metadata.namespace, found_kind(scaled.target_kind), scaled.target_name
+    workload = inputs.workloads.get(target)
     yield from _cooldown(placed)
     for index, trigger in enumerate(scaled.triggers):
         if trigger.kind == PROMETHEUS:
@@ -97,9 +101,18 @@ def _findings(placed: PlacedScaledObject, recorded: set[str]) -> Iterator[LintFi
         names = [read.series for read in reads(node)]
         series.extend(names or [None])
         for name in dict.fromkeys(names):
-            if name is not None and name not in recorded:
+            if name is not None and name not in inputs.recorded:
                 yield from gpu_name_findings(name, place)
-        yield from query_findings(node, place, trigger.query)
+        yield from query_findings(inputs, node, place, trigger.query, workload)
+        load = Load(
+            node,
+            place,
+            placed.place("spec", "triggers", index, "metadata", "threshold"),
+            trigger.threshold,
+            is_divided=trigger.is_average,
+            is_of_each=False,
+        )
+        yield from server_findings(workload, load)
         yield from _null(placed, index, trigger, node)
         yield from _rows(trigger, node, place)
         in_another_unit = tuple(_unit(placed, index, trigger, node))
@@ -152,9 +165,9 @@ def _null(
     ignores = given not in ("false", "f", "0")
     if "fallback" in placed.written("spec") and ignores and may_be_empty(node):
         yield NULL_IS_ZERO.found(
-            placed.place("spec", "triggers", index, "metadata", "query"),
+            placed.place("spec", "fallback"),
             "Where the query answers nothing, KEDA takes that for 0; the fallback is for errors alone.",
-            trigger.query,
+            f"{placed.place('spec', 'triggers', index, 'metadata', 'query')}: {trigger.query}",
         )
 
 
@@ -232,8 +245,11 @@ def _only_resources(placed: PlacedScaledObject) -> LintFinding:
 
 
 def _never_wakes(placed: PlacedScaledObject, series: list[str]) -> LintFinding:
+    first = next(
+        index for index, each in enumerate(placed.scaled.triggers) if each.kind == PROMETHEUS
+    )
     return CANNOT_WAKE.found(
-        placed.place("spec", "minReplicaCount"),
+        placed.place("spec", "triggers", first, "metadata", "query"),
         f"From 0 replicas nothing wakes the target: {why_asleep(series)}.",
         f"The triggers read {', '.join(dict.fromkeys(series))}.",
         "Add a trigger on the load itself, such as the length of a queue, or write "

@@ -10,7 +10,7 @@ from gpuscale.ops.lint.hpa_places import PlacedMetric
 TARGET_CHECKS = Checks()
 WRONG_UNIT = TARGET_CHECKS.add(
     "wrong-unit",
-    Severity.ERROR,
+    Severity.WARNING,
     "A target in another unit than its metric's, such as 600m of a percentage.",
     "Write the target in the metric's unit.",
 )
