@@ -117,7 +117,7 @@ def test_a_claim_that_cannot_be_judged_keeps_a_pod_off_all_nodes() -> None:
     found = of.place(pod("p", claim))
     assert (found.node, found.message) == (
         None,
-        'running "DynamicResources" filter plugin: claim gpu: selector #0 on device d0: '
+        'running "DynamicResources" filter plugin: claim gpu: selector #0 on device gpu.example.com/n/d0: '
         "CEL runtime error: no such key: rack",
     )
 

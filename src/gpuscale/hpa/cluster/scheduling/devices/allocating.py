@@ -171,8 +171,8 @@ class _Search:
                     if ask.count is None:
                         self._all[which] = [
                             index
-                            for index, (_, device, _) in enumerate(self._devices)
-                            if self._selects(named, ask, device) and _is_large(device, ask)
+                            for index, (key, device, _) in enumerate(self._devices)
+                            if self._selects(named, ask, key, device) and _is_large(device, ask)
                         ]
                     counts.append(self._count_of(which, ask))
                 if min(counts) > MOST_DEVICES - least:
@@ -244,7 +244,7 @@ class _Search:
             if (
                 key not in self._held
                 and key not in self._in_use
-                and self._selects(named, ask, device)
+                and self._selects(named, ask, key, device)
                 and _is_large(device, ask)
                 and self._try(at, ask, key, device, pool, then, index + 1)
             ):
@@ -269,7 +269,7 @@ class _Search:
         if device.counters:
             self._count(device, pool, 1)
         added: list[_Constraint] = []
-        is_free = not device.counters or self._has_counters(device, pool)
+        is_free = not device.counters or self._has_counters(pool)
         if is_free and not any(
             taint.effect in BLOCKING_EFFECTS
             and not any(each.tolerates(taint) for each in ask.tolerations)
@@ -322,14 +322,11 @@ class _Search:
         for set_, counter, amount in device.counters:
             taken[set_, counter] += sign * amount
 
-    def _has_counters(self, device: Device, pool: DevicePool) -> bool:
+    def _has_counters(self, pool: DevicePool) -> bool:
         taken = self._counters[pool.driver, pool.name]
-        return all(
-            taken[set_, counter] <= pool.counters[set_, counter]
-            for set_, counter, _ in device.counters
-        )
+        return all(taken[each] <= most for each, most in pool.counters.items())
 
-    def _selects(self, named: NamedClaim, ask: DeviceAsk, device: Device) -> bool:
+    def _selects(self, named: NamedClaim, ask: DeviceAsk, key: DeviceKey, device: Device) -> bool:
         """Return whether a device is one that a request may have, by its class and its own selectors."""
         selectors = self._classes[ask.class_name].selectors
         about = f"class {ask.class_name}"
@@ -340,7 +337,7 @@ class _Search:
                         return False
                 except SelectorError as error:
                     raise AllocationError(
-                        f"{about}: selector #{number} on device {device.name}: {error}"
+                        f"{about}: selector #{number} on device {'/'.join(key)}: {error}"
                     ) from None
             about = f"claim {named.name}"
         return True

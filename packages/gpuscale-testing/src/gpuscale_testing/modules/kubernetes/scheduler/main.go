@@ -3,7 +3,8 @@
 // A case is a scheduler's configuration, the objects of a cluster, and pods that come one after the other.
 // Each pod goes through the filters and scores of the framework that the configuration makes, and then takes
 // its room on the first of the best nodes, in the order of the case. Where none fits, the evaluator of
-// DefaultPreemption looks for victims; they go, and the pod takes their place.
+// DefaultPreemption looks for victims; they go, and the pod takes their place. Claims of a case are its pods' by
+// name; those of a pod that is placed count as allocated from then on.
 //
 // With the argument gangs, cases have PodGroups and go to the whole scheduler (gangs.go).
 package main
@@ -20,6 +21,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -30,6 +32,7 @@ import (
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	corev1 "k8s.io/kubernetes/pkg/apis/core/v1"
+	resourcev1 "k8s.io/kubernetes/pkg/apis/resource/v1"
 	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
@@ -51,6 +54,9 @@ type testCase struct {
 	Services      []*v1.Service                   `json:"services"`
 	ReplicaSets   []*appsv1.ReplicaSet            `json:"replicaSets"`
 	Budgets       []*policyv1.PodDisruptionBudget `json:"budgets"`
+	Slices        []*resourceapi.ResourceSlice    `json:"slices"`
+	Classes       []*resourceapi.DeviceClass      `json:"classes"`
+	Claims        []*resourceapi.ResourceClaim    `json:"claims"`
 }
 
 type answer struct {
@@ -62,6 +68,10 @@ type podAnswer struct {
 	Best    []string                    `json:"best,omitempty"`
 	Scores  map[string]map[string]int64 `json:"scores,omitempty"`
 	Message string                      `json:"message,omitempty"`
+	// Faults has why plugins could not judge the pod, on any node; one of them ends the attempt.
+	Faults []string `json:"faults,omitempty"`
+	// Allocated has all devices that claims have after the pod's turn.
+	Allocated []string `json:"allocated,omitempty"`
 	// Victims has the equally good choices, by node; ties are broken at random.
 	Victims   map[string][]string `json:"victims,omitempty"`
 	NoVictims string              `json:"noVictims,omitempty"`
@@ -131,6 +141,8 @@ type judge struct {
 	informers informers.SharedInformerFactory
 	nodes     []*v1.Node
 	pods      []*v1.Pod
+	// hasClasses says that claims may be made for resources.
+	hasClasses bool
 }
 
 func newJudge(ctx context.Context, given *testCase) (*judge, error) {
@@ -158,6 +170,17 @@ func newJudge(ctx context.Context, given *testCase) (*judge, error) {
 			pod.UID = types.UID(pod.Namespace + "/" + pod.Name)
 		}
 	}
+	for _, each := range given.Slices {
+		objects = append(objects, each)
+	}
+	for _, each := range given.Classes {
+		objects = append(objects, each)
+	}
+	for _, each := range given.Claims {
+		resourcev1.SetObjectDefaults_ResourceClaim(each)
+		each.UID = types.UID(each.Namespace + "/" + each.Name)
+		objects = append(objects, each)
+	}
 	client := fake.NewClientset(objects...)
 	factory := informers.NewSharedInformerFactory(client, 0)
 	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: client.EventsV1()})
@@ -176,7 +199,12 @@ func newJudge(ctx context.Context, given *testCase) (*judge, error) {
 	}
 	factory.Start(ctx.Done())
 	factory.WaitForCacheSync(ctx.Done())
-	return &judge{found, plugin.Evaluator, snapshot, factory, given.Nodes, given.Pods}, nil
+	if len(given.Classes) > 0 {
+		if err := made.WaitForHandlersSync(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return &judge{found, plugin.Evaluator, snapshot, factory, given.Nodes, given.Pods, len(given.Classes) > 0}, nil
 }
 
 func (j *judge) place(ctx context.Context, pod *v1.Pod) (found podAnswer, err error) {
@@ -209,7 +237,8 @@ func (j *judge) place(ctx context.Context, pod *v1.Pod) (found podAnswer, err er
 			}
 			status := j.framework.RunFilterPluginsWithNominatedPods(ctx, state, pod, info)
 			if status.Code() == fwk.Error {
-				return found, status.AsError()
+				found.Faults = append(found.Faults, status.Message())
+				continue
 			}
 			if status.IsSuccess() {
 				fitting = append(fitting, info)
@@ -217,6 +246,9 @@ func (j *judge) place(ctx context.Context, pod *v1.Pod) (found podAnswer, err er
 				diagnosis.NodeToStatus.Set(node.Name, status)
 			}
 		}
+	}
+	if len(found.Faults) > 0 {
+		return found, nil
 	}
 	if len(fitting) == 0 {
 		refusal := &framework.FitError{Pod: pod, NumAllNodes: len(j.nodes), Diagnosis: diagnosis}
@@ -244,7 +276,18 @@ func (j *judge) place(ctx context.Context, pod *v1.Pod) (found podAnswer, err er
 		}
 	}
 	j.bind(pod, found.Best[0])
-	return found, nil
+	if len(pod.Spec.ResourceClaims) == 0 && !j.hasClasses {
+		return found, nil
+	}
+	if status := j.framework.RunReservePluginsReserve(ctx, state, pod, found.Best[0]); !status.IsSuccess() {
+		return found, status.AsError()
+	}
+	allocated, err := j.framework.SharedDRAManager().ResourceClaims().ListAllAllocatedDevices()
+	for each := range allocated {
+		found.Allocated = append(found.Allocated, each.String())
+	}
+	sort.Strings(found.Allocated)
+	return found, err
 }
 
 // preempt looks for victims as DefaultPreemption's evaluator does it, and lets the first choice happen.
