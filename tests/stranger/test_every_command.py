@@ -136,6 +136,16 @@ CASES = {
         (["report", "--prometheus-url", "http://127.0.0.1:9"], 2, "does not answer"),
         (["report"], 2, "--prometheus-url"),
     ],
+    "history": [(["history"], 2, "pip install 'gpuscale[history]'")],
+    "history keep": [
+        (
+            ["history", "keep", "--prometheus-url", "http://127.0.0.1:9"],
+            2,
+            "pip install 'gpuscale[history]'",
+        ),
+        (["history", "keep"], 2, "--prometheus-url"),
+    ],
+    "history sql": [(["history", "sql", "SELECT 1"], 2, "pip install 'gpuscale[history]'")],
     "money": [
         (["money", "--prometheus-url", "http://127.0.0.1:9"], 2, "does not answer"),
         (["money", "--prometheus-url", "http://127.0.0.1:9", "--by", "x"], 2, "--by: found 'x'"),

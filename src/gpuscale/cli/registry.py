@@ -84,6 +84,8 @@ _ENTRIES: Mapping[str, _Entry] = {each.name: each for each in (
            "Tell what happened, such as last night."),
     _Entry(_LOOK, "money", "commands.money", "money",
            "Show what GPUs cost, for whom, and what of it is idle."),
+    _Entry(_LOOK, "history", "commands.history", "app",
+           "Show what GPUs did, from a history that is kept for months."),
     _Entry(_LOOK, "decide", "commands.decide", "decide", "Explain what an HPA would do now, and why."),
     _Entry(_LOOK, "doctor", "commands.doctor", "doctor",
            "Find what is wrong on a live cluster, each with its fix."),

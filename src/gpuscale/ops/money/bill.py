@@ -98,7 +98,7 @@ class Bill:
             book: prices.
             pod_label: the label that was asked for.
         """
-        nodes = _nodes(answers)
+        nodes = nodes_of(answers)
         if not answers["nodes"]:
             self.unseen.add(
                 "nodes: no kube_node_status_allocatable of GPUs; kube-state-metrics has it"
@@ -143,7 +143,7 @@ class Bill:
             if isinstance(price, HourPrice):
                 self.nodes_money += price.amount * node.hours
 
-    def _price_of(self, node: "_Node", book: PriceBook) -> HourPrice | str:
+    def _price_of(self, node: "BilledNode", book: PriceBook) -> HourPrice | str:
         """Return a node's price; why not where it is not known, or in another currency than the first."""
         price = book.of(node.facts, node.gpus)
         if isinstance(price, HourPrice):
@@ -152,7 +152,9 @@ class Bill:
                 return f"{price.source}: in {price.currency}, and others in {self.currency}"
         return price
 
-    def _price(self, keys: Keys, line: Line, node: "_Node", share: float, book: PriceBook) -> None:
+    def _price(
+        self, keys: Keys, line: Line, node: "BilledNode", share: float, book: PriceBook
+    ) -> None:
         price = self._price_of(node, book)
         if isinstance(price, HourPrice):
             line.money = price.amount * share / node.shares
@@ -164,7 +166,7 @@ class Bill:
 
 
 @dataclass(frozen=True, slots=True)
-class _Node:
+class BilledNode:
     """A node in a span. Its shares are whole GPUs, or parts of them that add up to its GPUs."""
 
     share_hours: float
@@ -183,7 +185,8 @@ class _Node:
         return self.gpus / self.shares
 
 
-def _nodes(answers: Mapping[str, Rows]) -> dict[str, _Node]:
+def nodes_of(answers: Mapping[str, Rows]) -> dict[str, BilledNode]:
+    """Return the nodes of a span, from the answers `nodes`, `nodeMoments`, `labels` and `models`."""
     labels = {row.get("node", ""): row for row, _ in answers["labels"]}
     models: dict[str, str] = {}
     uuids: dict[str, set[str]] = defaultdict(set)
@@ -204,7 +207,7 @@ def _nodes(answers: Mapping[str, Rows]) -> dict[str, _Node]:
         shares = share_hours / longest[name]
         gpus = len(uuids[name]) or shares
         facts = node_facts(labels.get(name, {}), models.get(name, ""), len(uuids[name]))
-        found[name] = _Node(share_hours, shares, float(gpus), facts)
+        found[name] = BilledNode(share_hours, shares, float(gpus), facts)
     return found
 
 

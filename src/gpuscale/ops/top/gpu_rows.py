@@ -7,15 +7,15 @@ from gpuscale.base.exposition.families import Family
 from gpuscale.ops.top.picture import GpuRow
 from gpuscale.signals import NEW_NAMES, impossible
 
-_USE = "DCGM_FI_DEV_GPU_UTIL"
-_ENGINE = "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
-_USED, _FREE, _RESERVED, _TOTAL = (
+USE = "DCGM_FI_DEV_GPU_UTIL"
+ENGINE = "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
+USED, FREE, RESERVED, TOTAL = (
     f"DCGM_FI_DEV_FB_{each}" for each in ("USED", "FREE", "RESERVED", "TOTAL")
 )
-_POWER, _TEMPERATURE = "DCGM_FI_DEV_POWER_USAGE", "DCGM_FI_DEV_GPU_TEMP"
+POWER, _TEMPERATURE = "DCGM_FI_DEV_POWER_USAGE", "DCGM_FI_DEV_GPU_TEMP"
 _XID = "DCGM_FI_DEV_XID_ERRORS"
 _PROBLEM = "gpuscale_gpu_health_problem"
-_FIELDS = (_USE, _ENGINE, _USED, _FREE, _RESERVED, _TOTAL, _POWER, _TEMPERATURE, _XID)
+_FIELDS = (USE, ENGINE, USED, FREE, RESERVED, TOTAL, POWER, _TEMPERATURE, _XID)
 _OLDER = {NEW_NAMES[name].name: name for name in _FIELDS if name in NEW_NAMES}
 """Names from dcgm-exporter 4.9 on to the ones before."""
 _ACK_OWNERS = ("DCGM_CUSTOM_PROCESS_SM_UTIL", "DCGM_CUSTOM_CONTAINER_CP_ALLOCATED")
@@ -27,10 +27,11 @@ Labels = Mapping[str, str]
 _NODE = ("Hostname", "hostname", "node", "kubernetes_node", "instance")
 """Labels that name the node, the surest first."""
 _OWNER_LABELS = (
-    ("exported_namespace", "exported_pod"),  # Prometheus' name for labels that its targets have too
-    ("NamespaceName", "PodName"),  # ACK
-    ("namespace", "pod"),
-    ("pod_namespace", "pod_name"),  # dcgm-exporter before 2.0
+    # Prometheus' name for labels that its targets have too
+    ("exported_namespace", "exported_pod", "exported_container"),
+    ("NamespaceName", "PodName", "ContainerName"),  # ACK
+    ("namespace", "pod", "container"),
+    ("pod_namespace", "pod_name", "container_name"),  # dcgm-exporter before 2.0
 )
 
 
@@ -65,23 +66,21 @@ def gpu_rows(
     """
     found: dict[tuple[str, str, str], _Seen] = {}
     for name, labels, value in samples:
-        place = node or next((labels[each] for each in _NODE if labels.get(each)), "")
-        gpu = labels.get("UUID") or labels.get("uuid") or labels.get("gpu", "")
-        if not gpu:
+        key = gpu_key(labels, node)
+        if not key[1]:
             continue
-        seen = found.setdefault((place, gpu, labels.get("GPU_I_ID", "")), _Seen(labels))
+        seen = found.setdefault(key, _Seen(labels))
         if len(labels) > len(seen.labels):
             seen.labels = labels
-        owner = _owner(labels)
+        owner = "/".join(filter(None, owner_of(labels)[:2]))
         if owner and owner not in not_owners:
             seen.owners[owner] = None
         if name == _PROBLEM:
             if value and (reason := labels.get("reason")):
                 seen.faults[reason] = None
             continue
-        older = _OLDER.get(name, name)
-        unit = NEW_NAMES[older] if older != name else None
-        amount = value if unit is None else value * unit.divide / unit.multiply
+        older, factor = field_of(name)
+        amount = value * factor
         if older in _FIELDS and not impossible(older, amount):
             seen.values[older] = amount
     split = {(place, gpu) for place, gpu, instance in found if instance}
@@ -91,6 +90,20 @@ def gpu_rows(
         if (instance or (place, gpu) not in split) and seen.values
     )
     return tuple(sorted(rows, key=lambda row: (row.node, _numbers(row.index))))
+
+
+def gpu_key(labels: Labels, node: str = "") -> tuple[str, str, str]:
+    """Return what tells GPUs and MIG instances apart: node, GPU and instance; the GPU may be empty."""
+    place = node or next((labels[each] for each in _NODE if labels.get(each)), "")
+    gpu = labels.get("UUID") or labels.get("uuid") or labels.get("gpu", "")
+    return place, gpu, labels.get("GPU_I_ID", "")
+
+
+def field_of(name: str) -> tuple[str, float]:
+    """Return the name of a series until dcgm-exporter 4.8, and what turns its values into that one's unit."""
+    older = _OLDER.get(name, name)
+    unit = NEW_NAMES[older] if older != name else None
+    return older, 1 if unit is None else unit.divide / unit.multiply
 
 
 def gpu_row(
@@ -103,10 +116,10 @@ def gpu_row(
     """Return the row of a GPU from its labels and values, which have DCGM's names and units."""
     instance = labels.get("GPU_I_ID", "")
     index = labels.get("gpu", "")
-    engine = values.get(_ENGINE)
+    engine = values.get(ENGINE)
     by_engine = None if engine is None else 100 * engine
-    parts = [values[each] for each in (_USED, _FREE, _RESERVED) if each in values]
-    total = values.get(_TOTAL, sum(parts) if _USED in values and _FREE in values else None)
+    parts = [values[each] for each in (USED, FREE, RESERVED) if each in values]
+    total = values.get(TOTAL, sum(parts) if USED in values and FREE in values else None)
     xid = values.get(_XID)
     if xid and not faults:
         faults = (f"Xid {xid:g}",)
@@ -117,22 +130,22 @@ def gpu_row(
         model=" ".join(
             each for each in (labels.get("modelName", ""), labels.get("GPU_I_PROFILE", "")) if each
         ),
-        use_percent=by_engine if instance else values.get(_USE, by_engine),
-        memory_used_mib=values.get(_USED),
+        use_percent=by_engine if instance else values.get(USE, by_engine),
+        memory_used_mib=values.get(USED),
         memory_total_mib=total,
-        power_watts=None if instance else values.get(_POWER),
+        power_watts=None if instance else values.get(POWER),
         temperature_celsius=None if instance else values.get(_TEMPERATURE),
         owners=owners,
         faults=faults,
     )
 
 
-def _owner(labels: Labels) -> str:
-    """Return the pod that has the GPU; empty where no label says it."""
-    for namespace, pod in _OWNER_LABELS:
+def owner_of(labels: Labels) -> tuple[str, str, str]:
+    """Return namespace, pod and container that have the GPU; each is empty where no label says it."""
+    for namespace, pod, container in _OWNER_LABELS:
         if labels.get(pod):
-            return f"{labels[namespace]}/{labels[pod]}" if labels.get(namespace) else labels[pod]
-    return ""
+            return labels.get(namespace, ""), labels[pod], labels.get(container, "")
+    return "", "", ""
 
 
 def _numbers(index: str) -> tuple[int | str, ...]:
