@@ -269,7 +269,7 @@ CASES = [
         REFUSED,
         f"{P}.scaleMetric",
     ),
-    (ISVC_KEDA, ("minReplicas: 1", "minReplicas: 0"), "warning cannot-wake", f"{P}.minReplicas"),
+    (ISVC_KEDA, ("minReplicas: 1", "minReplicas: 0"), "warning cannot-wake", f"{E}.metric.query"),
     (ISVC_KNATIVE, WITHOUT_TOLERATION, KEPT, f"{P}.tolerations"),
     (ISVC_KNATIVE, MANY_CPUS, SMALL, P),
     (ISVC_KNATIVE, MOST, BELOW, f"{P}.maxReplicas"),
@@ -396,3 +396,151 @@ CASES = [
     (PIPELINE, ("enabled: true\n    spec", "enabled: false\n    spec"), None, ""),
 ]
 """A resource, a change of its text, and the finding that comes of it with its place; None for none."""
+
+
+def hpa_of(version, kind, name="web"):
+    return f"""\
+apiVersion: autoscaling/v2
+kind: HorizontalPodAutoscaler
+metadata: {{name: web}}
+spec:
+  scaleTargetRef: {{apiVersion: {version}, kind: {kind}, name: {name}}}
+  maxReplicas: 3
+  metrics:
+  - type: Resource
+    resource: {{name: cpu, target: {{type: AverageValue, averageValue: "4"}}}}
+"""
+
+
+def definition(scale, served="v1"):
+    return f"""\
+---
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {{name: models.example.com}}
+spec:
+  group: example.com
+  names: {{kind: Model, plural: models}}
+  scope: Namespaced
+  versions:
+  - name: {served}
+    served: true
+    storage: true
+    schema: {{openAPIV3Schema: {{type: object, x-kubernetes-preserve-unknown-fields: true}}}}
+    subresources: {{{scale}}}
+"""
+
+
+COUNTED = (
+    "scale: {specReplicasPath: .spec.size, statusReplicasPath: .status.size, "
+    "labelSelectorPath: .status.pods}"
+)
+UNCOUNTED = COUNTED.replace(", labelSelectorPath: .status.pods", "")
+MODEL = hpa_of("example.com/v1", "Model")
+KEDA_MODEL = """\
+apiVersion: keda.sh/v1alpha1
+kind: ScaledObject
+metadata: {name: web}
+spec:
+  scaleTargetRef: {apiVersion: example.com/v1, kind: Model, name: web}
+  minReplicaCount: 1
+  triggers:
+  - {type: cron, metadata: {timezone: UTC, start: 0 8 * * *, end: 0 18 * * *, desiredReplicas: "3"}}
+"""
+ROLLOUT = (
+    hpa_of("argoproj.io/v1alpha1", "Rollout")
+    + "---\n"
+    + LLAMA.replace("apps/v1", "argoproj.io/v1alpha1")
+    .replace("kind: Deployment", "kind: Rollout")
+    .replace("name: llama}", "name: web}")
+)
+REFERRING = f"""\
+{hpa_of("argoproj.io/v1alpha1", "Rollout")}---
+apiVersion: argoproj.io/v1alpha1
+kind: Rollout
+metadata: {{name: web}}
+spec: {{workloadRef: {{apiVersion: apps/v1, kind: Deployment, name: llama}}}}
+---
+{LLAMA}"""
+NO_TARGET, KIND = "error no-scale-target", "spec.scaleTargetRef.kind"
+VERSION = "spec.scaleTargetRef.apiVersion"
+PERCENT = ('AverageValue, averageValue: "4"', "Utilization, averageUtilization: 70")
+REQUEST = "warning no-resource-request", "spec.metrics[0].resource.name"
+SCALE_CASES = [
+    (hpa_of("ray.io/v1", "RayCluster"), NO_TARGET, KIND),
+    (hpa_of("ray.io/v1", "RayService"), NO_TARGET, KIND),
+    (hpa_of("serving.kserve.io/v1beta1", "InferenceService"), NO_TARGET, KIND),
+    (hpa_of("serving.kserve.io/v1alpha2", "LLMInferenceService"), NO_TARGET, KIND),
+    (hpa_of("nvidia.com/v1alpha1", "DynamoGraphDeployment"), NO_TARGET, KIND),
+    (hpa_of("apps.nvidia.com/v1alpha1", "NIMService"), NO_TARGET, KIND),
+    (hpa_of("kubeai.org/v1", "Model"), NO_TARGET, KIND),
+    (hpa_of("workloads.x-k8s.io/v1alpha2", "RoleBasedGroupSet"), NO_TARGET, KIND),
+    (hpa_of("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet"), None, ""),
+    (hpa_of("orchestration.aibrix.ai/v1alpha1", "StormService"), None, ""),
+    (hpa_of("nvidia.com/v1beta1", "DynamoGraphDeploymentScalingAdapter"), None, ""),
+    (MODEL, None, ""),
+    (MODEL + definition(COUNTED), None, ""),
+    (MODEL + definition(UNCOUNTED), NO_TARGET, KIND),
+    (MODEL + definition("status: {}"), NO_TARGET, KIND),
+    (MODEL + definition(COUNTED, served="v2"), "note wrong-target-version", VERSION),
+    (KEDA_MODEL + definition(COUNTED), None, ""),
+    (KEDA_MODEL + definition(UNCOUNTED), NO_TARGET, KIND),
+    (KEDA_MODEL + definition("status: {}"), NO_TARGET, KIND),
+    (KEDA_MODEL + definition(COUNTED, served="v2"), "error wrong-target-version", VERSION),
+    (ROLLOUT, None, ""),
+    (ROLLOUT.replace("maxReplicas: 3", "maxReplicas: 4"), BELOW, "spec.maxReplicas"),
+    (ROLLOUT.replace(*PERCENT), *REQUEST),
+    (ROLLOUT.replace(TOLERATES, "tolerations: []"), KEPT, "spec.template.spec.tolerations"),
+    (
+        ROLLOUT.replace("spec:\n  selector", "spec:\n  replicas: 4\n  selector"),
+        "warning replicas-owned",
+        "spec.replicas",
+    ),
+    (ROLLOUT.replace("argoproj.io/v1alpha1, k", "apps/v1, k"), NO_TARGET, KIND),
+    (REFERRING, None, ""),
+    (REFERRING.replace("maxReplicas: 3", "maxReplicas: 4"), BELOW, "spec.maxReplicas"),
+    (REFERRING.replace(*PERCENT), *REQUEST),
+]
+"""What an HPA or ScaledObject scales, and the finding that comes of it with its place; None for none."""
+
+
+def with_formula(modifiers):
+    return f"""\
+apiVersion: keda.sh/v1alpha1
+kind: ScaledObject
+metadata: {{name: web}}
+spec:
+  scaleTargetRef: {{name: web}}
+  minReplicaCount: 1
+  advanced: {{scalingModifiers: {{{modifiers}}}}}
+  triggers:
+  - {{type: prometheus, name: waiting, metadata: {{query: sum(up), threshold: "1"}}}}
+  - {{type: prometheus, name: busy_gpus, metadata: {{query: avg(up), threshold: "1"}}}}
+  - {{type: prometheus, metadata: {{query: sum(up), threshold: "1"}}}}
+  - {{type: cpu, name: cpus, metricType: AverageValue, metadata: {{value: "4"}}}}
+"""
+
+
+FORMULAS = [
+    ("waiting + busy_gpus * 2", None),
+    ("waiting > 3 ? max(waiting, busy_gpus) : 1e2", None),
+    ("let total = waiting + busy_gpus; total / 2", None),
+    ("float(waiting) ?? 0 + count([waiting, busy_gpus], {# > 1})", None),
+    ("$env['waiting'] + 1 and not (busy_gpus in [1, 2])", None),
+    ("waiting + busy-gpus", "busy"),
+    ("waiting + bussy_gpus", "bussy_gpus"),
+    ("waiting + cpus", "cpus"),
+    ("max(waiting, trig_one)", "trig_one"),
+    ("Waiting * 2", "Waiting"),
+]
+"""A formula, and the name in it that no trigger of use has; KEDA compiles it with expr-lang."""
+MODIFIERS = [
+    ('formula: waiting, target: "2"', None),
+    ('formula: waiting, target: "0"', "target"),
+    ("formula: waiting, target: many", "target"),
+    ("formula: waiting", "target"),
+    ('target: "2"', "formula"),
+    ('formula: waiting, target: "2", metricType: Utilization', "metricType"),
+    ('formula: waiting, target: "2", metricType: Value', None),
+]
+"""Settings beside a formula, and the one that KEDA refuses."""

@@ -6,7 +6,15 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-from custom_resource_cases import CASES, POOL
+from custom_resource_cases import (
+    CASES,
+    FORMULAS,
+    MODIFIERS,
+    POD_AUTOSCALER,
+    POOL,
+    SCALE_CASES,
+    with_formula,
+)
 
 from gpuscale.ops.lint.linting import lint
 
@@ -165,3 +173,32 @@ def judged(text):
         for each in report.findings
         if each.check.id != "no-rules"
     }
+
+
+@pytest.mark.parametrize(("text", "finding", "field"), SCALE_CASES)
+def test_what_can_be_scaled(text, finding, field) -> None:
+    assert judged(text) == ({(finding, field)} if finding else set())
+
+
+@pytest.mark.parametrize(("formula", "unknown"), FORMULAS)
+def test_a_formula_knows_the_names_of_triggers_alone(formula, unknown) -> None:
+    text = with_formula(f'formula: "{formula}", target: "2"')
+    found = [each.what for each in lint([("a.yaml", text)]).findings]
+    assert [f"and {unknown} is none" in each for each in found] == ([True] if unknown else [])
+
+
+@pytest.mark.parametrize(("modifiers", "key"), MODIFIERS)
+def test_settings_of_a_formula(modifiers, key) -> None:
+    place = f"spec.advanced.scalingModifiers.{key}"
+    assert judged(with_formula(modifiers)) == (
+        {("error refused-manifest", place)} if key else set()
+    )
+
+
+def test_a_patch_may_lack_what_the_object_has() -> None:
+    text = POD_AUTOSCALER.replace("  scalingStrategy: APA\n", "")
+    named = {
+        name: [each.check.id for each in lint([(name, text)]).findings]
+        for name in ("scaler.yaml", "deploy/patch_scaler.yaml")
+    }
+    assert named == {"scaler.yaml": ["refused-manifest"], "deploy/patch_scaler.yaml": []}

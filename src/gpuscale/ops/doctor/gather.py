@@ -162,7 +162,7 @@ class Gatherer:
             ]
         workloads = (plural for plural in facts.WORKLOADS.values() if seen.serves(plural))
         return Cluster(
-            [*found, *await self._rule_maps(seen)],
+            [*found, *await self._rule_maps(seen), *await self._scaled_by_definition(seen)],
             complete=frozenset(_OF_FILES[plural][1] for plural in workloads),
             kubernetes=version_or_none(await self._client.git_version()),
             unseen=tuple(
@@ -282,6 +282,32 @@ class Gatherer:
         return [
             {**body, "apiVersion": "v1", "kind": "ConfigMap"} for body in found if body.get("data")
         ]
+
+    async def _scaled_by_definition(self, seen: Snapshot) -> Sequence[JsonObject]:
+        """Return what autoscalers scale that is a custom resource, and how its kind is defined."""
+        targets = {
+            (*(target.text(key) for key in ("apiVersion", "kind", "name")), facts.namespace(body))
+            for plural in ("hpas", "scaledobjects")
+            for body in seen.all(plural)
+            if "." in (target := body.child("spec").child("scaleTargetRef")).text("apiVersion")
+        }
+        plurals: dict[tuple[str, str], str] = {}
+        found: list[JsonObject] = []
+        for version, kind, name, namespace in sorted(targets):
+            if (version, kind) not in plurals:
+                served = (await self._maybe(f"/apis/{version}")).get("resources") or ()
+                names = (each["name"] for each in served if each.get("kind") == kind)
+                plural = next((each for each in names if "/" not in each), "")
+                plurals[version, kind] = plural
+                path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+                defined = await self._maybe(f"{path}/{plural}.{version.partition('/')[0]}")
+                if plural and defined:
+                    found.append(as_applied(defined))
+            if plurals[version, kind]:
+                place = f"namespaces/{namespace}/{plurals[version, kind]}/{name}"
+                body = await self._maybe(f"/apis/{version}/{place}")
+                found += [as_applied(body)] if body else []
+        return found
 
     async def _maybe(self, path: str) -> JsonObject:
         """Return an optional object, which improves findings; None if it can't be read."""

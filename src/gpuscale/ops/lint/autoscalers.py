@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from gpuscale.base.documents.documents import Path
 from gpuscale.ops.lint.findings import Place
 from gpuscale.ops.lint.inputs import Inputs
-from gpuscale.ops.lint.operators.made import LIMITS, Made, written_in
+from gpuscale.ops.lint.operators.made import LIMITS, Made, title_of
 from gpuscale.ops.lint.parts import Part, whole_document
 from gpuscale.ops.lint.workloads import ObjectKey, Workload, found_kind, key_of
 
@@ -37,8 +37,7 @@ class Autoscaler:
     def title(self) -> str:
         """Return kind and name of what was written, as `HPA default/web`."""
         if self.is_made:
-            whole = whole_document(written_in(self.part.document))
-            return f"{whole.text('kind')} {self.namespace}/{whole.text('metadata', 'name')}"
+            return title_of(self.part.document).replace(" ", f" {self.namespace}/")
         return f"{'ScaledObject' if self.is_kedas else 'HPA'} {self.namespace}/{self.name}"
 
     @property

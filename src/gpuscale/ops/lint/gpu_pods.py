@@ -10,7 +10,7 @@ from gpuscale.base.objects.gpu_resources import counts_gpus, gpu_kind
 from gpuscale.base.objects.pods import PodSpec, read_pod_spec
 from gpuscale.base.objects.requests import total_requests
 from gpuscale.base.quantity import Quantity
-from gpuscale.ops.lint.operators.made import Made, written_in
+from gpuscale.ops.lint.operators.made import Made, title_of
 from gpuscale.ops.lint.parts import Part, whole_document
 
 _NANO = 1_000_000_000
@@ -35,11 +35,7 @@ class GpuPods:
     @property
     def title(self) -> str:
         """Return the kind and name of the object that was written."""
-        document = written_in(self.part.document)
-        if document is self.part.document:
-            return f"{self.kind} {self.name}"
-        whole = whole_document(document)
-        return f"{whole.text('kind')} {whole.text('metadata', 'name')}"
+        return title_of(self.part.document)
 
     @property
     def template(self) -> Part:

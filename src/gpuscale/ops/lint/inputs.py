@@ -5,7 +5,7 @@ Judges look at these alone.
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from gpuscale.base.documents.documents import Document, Path, load_documents
 from gpuscale.base.errors import ConfigError, Problem
@@ -21,7 +21,7 @@ from gpuscale.hpa.terms import KubernetesVersion
 from gpuscale.ops.lint.cluster import Cluster
 from gpuscale.ops.lint.findings import LintFinding, PassedOver, Place
 from gpuscale.ops.lint.node_inputs import NodeInputs, is_autoscaler_chart, sharing_of
-from gpuscale.ops.lint.operators.kinds import custom_kind
+from gpuscale.ops.lint.operators.kinds import CustomKind, custom_kind, kind_of_definition
 from gpuscale.ops.lint.operators.made import LIMITS, Made
 from gpuscale.ops.lint.parts import Part, place_in, whole_document
 from gpuscale.ops.lint.problems import UNKNOWN_FIELD, refused_by, refused_object
@@ -96,6 +96,8 @@ class Inputs:
     scaled_objects: list[PlacedScaledObject] = field(default_factory=list)
     limits: list[Made] = field(default_factory=list)
     """Of operators that scale by themselves."""
+    defined: dict[tuple[str, str], CustomKind] = field(default_factory=dict)
+    """Kinds whose CustomResourceDefinition is among the objects, by group and kind."""
     made: list[Made] = field(default_factory=list)
     """What operators make of custom resources, still to be read."""
     custom: RuleIndex = field(default_factory=RuleIndex)
@@ -175,6 +177,7 @@ def read_inputs(
     _read_made(inputs)
     _read_cluster(inputs)
     _read_made(inputs)
+    _find_templates(inputs)
     inputs.unseen += inputs.cluster.unseen
     inputs.recorded |= {each.text("record") for each in inputs.prometheus_rules}
     if inputs.rule_files == 0:
@@ -199,6 +202,18 @@ def _read_made(inputs: Inputs) -> None:
         document = inputs.made.pop()
         if key_of(whole_document(document)) not in inputs.named:
             _read_document(inputs, document, "")
+
+
+def _find_templates(inputs: Inputs) -> None:
+    """Give Rollouts the template of the Deployment that they name.
+
+    Source: argo-rollouts v1.9 pkg/apis/rollouts/v1alpha1/types.go (WorkloadRef).
+    """
+    for key, each in inputs.workloads.items():
+        reference = each.part.at("spec", "workloadRef")
+        named = key[0], reference.text("kind"), reference.text("name")
+        if reference.fields() and named in inputs.workloads:
+            inputs.workloads[key] = replace(each, template_of=inputs.workloads[named].part)
 
 
 def object_name(manifest: Mapping[str, object]) -> str:
@@ -265,7 +280,7 @@ def _read_document(inputs: Inputs, document: Document, text: str) -> None:
     if isinstance(document, Made) and kind == LIMITS[1]:
         inputs.limits.append(document)
         return
-    if kind in SCALED or {"replicas", "template"} & whole.fields("spec").keys():
+    if kind in SCALED or {"replicas", "template", "workloadRef"} & whole.fields("spec").keys():
         workload = Workload(whole, document.source in inputs.live)
         inputs.workloads.setdefault(key_of(whole), workload)
     known = custom_kind(whole.text("apiVersion"), kind)
@@ -378,6 +393,9 @@ def is_block(text: str, line: int, value: str) -> bool:
 def _read_beside(inputs: Inputs, document: Document, kind: str) -> None:
     data = document.data if isinstance(document.data, dict) else {}
     rules: tuple[Part, ...] = ()
+    if kind == "CustomResourceDefinition":
+        key, found = kind_of_definition(whole_document(document))
+        inputs.defined[key] = found
     if kind == "PrometheusRule" or "groups" in data:
         whole = whole_document(document)
         rules = tuple(_prometheus_rules(whole.at("spec") if "spec" in data else whole))

@@ -108,8 +108,7 @@ def refused_object(document: Document, problems: Sequence[Problem]) -> Iterator[
     """Yield the findings about an object that can't be parsed as it stands in its file."""
     given = {dotted(path) for path in document.lines}
     missing = [each.field for each in problems if each.field not in given]
-    # The file's name is all that tells a patch of kustomize from an object that lacks a field.
-    is_patch = bool(missing) and "patch" in document.source.rpartition("/")[2].lower()
+    is_patch = bool(missing) and _is_patch(document)
     if is_patch:
         yield NOT_WHOLE.found(
             Place(document.source, document.line(), None),
@@ -120,12 +119,18 @@ def refused_object(document: Document, problems: Sequence[Problem]) -> Iterator[
             yield refused(REFUSED_MANIFEST, each, "the API server would refuse the object")
 
 
+def _is_patch(document: Document) -> bool:
+    """Return whether the name of the file, which alone can tell, calls it a patch."""
+    return "patch" in document.source.rpartition("/")[2].lower()
+
+
 def refused_by(who: str, refusals: Iterable[Refusal]) -> Iterator[LintFinding]:
     """Yield the findings about values of a custom resource that are refused."""
     for each in refusals:
         part = each.part
         found = "nothing" if part.data is None else shown(part.data)
-        if "${" not in found:
+        is_of_patch = part.data is None and _is_patch(part.document)
+        if "${" not in found and not is_of_patch:
             yield REFUSED_MANIFEST.found(
                 part.place(),
                 f"Found {found}, expected {each.expected}.",

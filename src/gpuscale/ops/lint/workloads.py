@@ -7,6 +7,7 @@ from gpuscale.base.objects.fields import Fields
 from gpuscale.base.objects.gpu_resources import gpu_kind, has_fraction
 from gpuscale.base.objects.selectors import Selector
 from gpuscale.ops.lint.gpu_pods import GpuPods
+from gpuscale.ops.lint.operators.made import title_of
 from gpuscale.ops.lint.parts import Part
 
 ObjectKey = tuple[str, str, str]
@@ -43,17 +44,20 @@ class Workload:
     """All of it."""
     is_live: bool
     """Whether a cluster has it so; otherwise it is a manifest, which may be applied again."""
+    template_of: Part | None = None
+    """The object whose template it takes, as an Argo Rollout does with `workloadRef`; None for its own."""
 
     @property
     def title(self) -> str:
         """Return kind and name of what was written."""
-        return self.pods.title
+        return title_of(self.part.document)
 
     @cached_property
     def pods(self) -> GpuPods:
         """Return the pods of its template; a workload without one has pods that ask for nothing."""
-        namespace, kind, name = key_of(self.part)
-        return GpuPods(self.part.at("spec", "template", "spec"), kind, name, namespace, "", 1)
+        whole = self.template_of or self.part
+        namespace, kind, name = key_of(whole)
+        return GpuPods(whole.at("spec", "template", "spec"), kind, name, namespace, "", 1)
 
     @property
     def has_template(self) -> bool:

@@ -4,9 +4,10 @@ Source: KEDA v2.21 apis/keda/v1alpha1/scaledobject_types.go (CheckFallbackValid)
     pkg/fallback/fallback.go (HasValidFallback), pkg/scaling/executor/scale_scaledobjects.go,
     pkg/scaling/scale_handler.go (no fallback without a metric spec: kedacore/keda#8056),
     pkg/scalers/prometheus_scaler.go, apis/keda/v1alpha1/scaledobject_webhook.go (verifyName,
-    verifyScaledObjects).
+    verifyScaledObjects, ValidateAndCompileScalingModifiers: the formula knows the names of triggers).
 """
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -18,7 +19,9 @@ from gpuscale.hpa.controller import DEFAULT_SETTINGS
 from gpuscale.ops.lint.checks.reach import signal_findings
 from gpuscale.ops.lint.findings import LintFinding
 from gpuscale.ops.lint.inputs import FileJudge, Inputs, PlacedScaledObject
-from gpuscale.ops.lint.problems import sentence
+from gpuscale.ops.lint.operators.refusals import Refusal
+from gpuscale.ops.lint.parts import whole_document
+from gpuscale.ops.lint.problems import refused_by, sentence
 from gpuscale.triggers import read_metadata
 from gpuscale.triggers.policies import policy_faults
 
@@ -67,6 +70,17 @@ WRONG_TRIGGER = _CHECKS.add(
     "Correct it; the scaler answers such a trigger with an error.",
 )
 
+_TEXTS = re.compile(r"""("[^"]*"|'[^']*'|`[^`]*`)""")
+_NAMES = re.compile(r"(?<![\w.$#])[A-Za-z_]\w*(?!\w|\s*\()")
+"""Of values in a formula: neither functions nor fields of something."""
+_LET = re.compile(r"\blet\s+(\w+)")
+_WORDS = frozenset(
+    (
+        *("true", "false", "nil", "and", "or", "not", "in", "let", "if", "else"),
+        *("matches", "contains", "startsWith", "endsWith"),
+    )
+)
+"""Source: expr-lang v1.17 docs/language-definition.md."""
 _MOST_CHARACTERS = 63
 _EXTERNAL = frozenset({"external", "external-push"})
 _OURS = frozenset({"workload", "wake", "wakeQuery", "wakeStart"})
@@ -81,6 +95,7 @@ def keda_findings(inputs: Inputs) -> Iterator[LintFinding]:
     for placed in inputs.scaled_objects:
         yield from _names(placed)
         yield from _fallback(placed)
+        yield from refused_by("KEDA's webhook", _refused_modifiers(placed))
         yield from _polling(placed)
         for index, trigger in enumerate(placed.scaled.triggers):
             if trigger.kind == PROMETHEUS:
@@ -142,6 +157,36 @@ def _fallback(placed: PlacedScaledObject) -> Iterator[LintFinding]:
             "KEDA counts failures of metrics that it knows, and it learns them from the scaler: while that "
             "can't be reached, the fallback does not apply (kedacore/keda#8056).",
             f"scalerAddress: {address}" if address else "",
+        )
+
+
+def _refused_modifiers(placed: PlacedScaledObject) -> Iterator[Refusal]:
+    modifiers, scaled = placed.scaled.modifiers, placed.scaled
+    path = ("spec", "advanced", "scalingModifiers")
+    part = whole_document(placed.document).at(*path)
+    if modifiers is None:
+        if scaled.fallback is not None and scaled.fallback.behavior.value == path[-1]:
+            behavior = whole_document(placed.document).at("spec", "fallback", "behavior")
+            yield Refusal(behavior, "another one: there is no scalingModifiers.formula")
+        return
+    try:
+        float(modifiers.target)
+    except ValueError:
+        if "$" not in modifiers.target and "{" not in modifiers.target:
+            yield Refusal(
+                part.at("target"), "a number above 0, to hold the formula's value against"
+            )
+    if modifiers.metric_type == "Utilization":
+        yield Refusal(part.at("metricType"), "AverageValue or Value")
+    named = {each.name for each in scaled.triggers if each.name and not each.is_resource}
+    formula = _TEXTS.sub(" ", modifiers.formula)
+    known = named | _WORDS | {*_LET.findall(formula)}
+    unknown = [name for name in dict.fromkeys(_NAMES.findall(formula)) if name not in known]
+    if unknown:
+        names = ", ".join(sorted(named)) or "none, as no trigger but cpu and memory has one"
+        yield Refusal(
+            part.at("formula"),
+            f"the names of triggers alone, and {unknown[0]} is none; there are {names}",
         )
 
 

@@ -27,6 +27,7 @@ from gpuscale.ops.lint.node_pools import (
     requirements_of,
 )
 from gpuscale.ops.lint.parts import Part
+from gpuscale.ops.lint.workloads import key_of
 
 _CHECKS = Checks()
 UNTOLERATED_POOL = _CHECKS.add(
@@ -113,10 +114,14 @@ def placement_findings(inputs: Inputs) -> Iterator[LintFinding]:
         namespace = quota.text("metadata", "namespace") or "default"
         quotas.setdefault(namespace, []).append(quota)
     for scaler in autoscalers(inputs):
-        if scaler.target in goes_to:
+        workload = scaler.workload(inputs)
+        target = (
+            scaler.target if workload is None else key_of(workload.template_of or workload.part)
+        )
+        if target in goes_to:
             of_namespace = quotas.get(scaler.namespace, ())
             place = scaler.part.place("spec", scaler.most_key)
-            yield from _maximum(goes_to[scaler.target], scaler.most, place, of_namespace, shared)
+            yield from _maximum(goes_to[target], scaler.most, place, of_namespace, shared)
 
 
 @dataclass(frozen=True)

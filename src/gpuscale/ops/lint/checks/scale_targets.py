@@ -31,6 +31,7 @@ from gpuscale.ops.lint.cluster import AbsentTarget
 from gpuscale.ops.lint.findings import LintFinding, Place
 from gpuscale.ops.lint.hpa_places import placed_metrics
 from gpuscale.ops.lint.inputs import FileJudge, Inputs
+from gpuscale.ops.lint.operators.kinds import Scale, custom_kind
 from gpuscale.ops.lint.operators.made import Made, written_in
 from gpuscale.ops.lint.promql_facts import reads
 from gpuscale.ops.lint.workloads import SCALED, ObjectKey, Workload, found_kind
@@ -124,7 +125,7 @@ def scale_target_findings(inputs: Inputs) -> Iterator[LintFinding]:
     for namespace, kind, name in inputs.workloads:
         places.setdefault((kind, name), []).append(namespace)
     for each in scaled:
-        faults = [*_reference(each, _absent(inputs, each, places))]
+        faults = [*_reference(inputs, each, _absent(inputs, each, places))]
         yield from faults
         workload = each.workload(inputs)
         if workload is None:
@@ -168,12 +169,29 @@ def _absent(
     return inputs.cluster.absent.get(scaler.title)
 
 
-def _reference(scaler: Autoscaler, absent: AbsentTarget | None) -> Iterator[LintFinding]:
+def _reference(
+    inputs: Inputs, scaler: Autoscaler, absent: AbsentTarget | None
+) -> Iterator[LintFinding]:
     _, kind, name = scaler.target
     said = "" if absent is None else absent.said
-    group = scaler.target_version.rpartition("/")[0]
+    group, _, version = scaler.target_version.rpartition("/")
     right = scaler.target_version if "." in group else SCALED.get(kind)
     edit = scaler.kubectl("edit")
+    known = inputs.defined.get((group, kind)) or custom_kind(scaler.target_version, kind)
+    if known is not None and known.served and version not in known.served:
+        right = f"{group}/{min(known.served)}"
+    if known is not None and known.scale is not Scale.WHOLE and not scaler.is_own:
+        what = f"A {kind} has no scale subresource, so nothing else can set its replicas."
+        if known.scale is Scale.UNCOUNTED:
+            what = (
+                f"The scale subresource of {kind} has no labelSelectorPath, so that an HPA can't tell its "
+                "pods and never scales it (InvalidSelector)."
+            )
+        place = scaler.part.place("spec", "scaleTargetRef", "kind")
+        yield NO_SCALE_TARGET.found(
+            place, what, said, Fix(known.instead or NO_SCALE_TARGET.fix, edit)
+        )
+        return
     if right is None:
         what = f"There is no kind {kind} in {scaler.target_version} to scale; kinds are told apart by case."
         meant = closest(kind, SCALED) or closest(kind.removesuffix("s").title(), SCALED)

@@ -115,6 +115,8 @@ def _findings(inputs: Inputs, placed: PlacedScaledObject) -> Iterator[LintFindin
         yield from server_findings(workload, load)
         yield from _null(placed, index, trigger, node)
         yield from _rows(trigger, node, place)
+        if scaled.modifiers is not None:
+            continue  # What counts is the formula's target, not the thresholds.
         in_another_unit = tuple(_unit(placed, index, trigger, node))
         yield from (
             in_another_unit

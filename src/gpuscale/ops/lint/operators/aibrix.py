@@ -14,7 +14,8 @@ from gpuscale.ops.lint.parts import Part
 
 _STRATEGIES = ("HPA", "KPA", "APA")
 _SOURCES = ("pod", "resource", "custom", "external", "domain")
-_NEEDS = {"pod": ("protocolType", "port", "path"), "external": ("protocolType",)}
+_NEEDS = {"pod": ("protocolType", "port", "path")}
+"""Others need less from one release to the next."""
 
 
 def pod_autoscaler(whole: Part) -> Making:

@@ -8,7 +8,7 @@ Source: of scale subresources, the CRDs of the releases that the modules name; l
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 
 from gpuscale.ops.lint.operators import aibrix, keda_http, kserve, nvidia, ray
@@ -36,17 +36,33 @@ class CustomKind:
     refuses: Callable[[Part], Iterator[Refusal]] | None = None
     refuser: str = ""
     """Who refuses, as in `KServe's webhook`."""
+    instead: str = ""
+    """What to do in place of an HPA of such an object."""
+    served: frozenset[str] = frozenset()
+    """The versions that a cluster serves; empty where that is unknown."""
 
 
-_RAY = CustomKind(Scale.NONE, ray.ray_cluster, ray.refused_ray_cluster, "KubeRay's operator")
+_RAY = CustomKind(
+    Scale.NONE,
+    ray.ray_cluster,
+    ray.refused_ray_cluster,
+    "KubeRay's operator",
+    "Set enableInTreeAutoscaling, with minReplicas and maxReplicas of the worker groups.",
+)
 _SCALED = CustomKind(Scale.WHOLE)
 _KINDS: Mapping[tuple[str, str], CustomKind] = {
-    ("apps.nvidia.com", "NIMService"): CustomKind(makes=nvidia.nim_service),
+    ("apps.nvidia.com", "NIMService"): CustomKind(
+        makes=nvidia.nim_service,
+        instead="Name its Deployment, or write the HPA into spec.scale.hpa.",
+    ),
     ("apps.nvidia.com", "NIMPipeline"): CustomKind(makes=nvidia.nim_pipeline),
     ("grove.io", "PodClique"): CustomKind(Scale.WHOLE, nvidia.clique),
     ("grove.io", "PodCliqueSet"): CustomKind(Scale.WHOLE, nvidia.clique_set),
     ("grove.io", "PodCliqueScalingGroup"): _SCALED,
-    ("nvidia.com", "DynamoGraphDeployment"): CustomKind(makes=nvidia.graph),
+    ("nvidia.com", "DynamoGraphDeployment"): CustomKind(
+        makes=nvidia.graph,
+        instead="Give the service a scalingAdapter, and name its DynamoGraphDeploymentScalingAdapter.",
+    ),
     ("nvidia.com", "DynamoComponentDeployment"): CustomKind(),
     ("nvidia.com", "DynamoGraphDeploymentScalingAdapter"): _SCALED,
     ("serving.kserve.io", "InferenceService"): CustomKind(
@@ -54,12 +70,14 @@ _KINDS: Mapping[tuple[str, str], CustomKind] = {
         kserve.inference_service,
         kserve.refused_inference_service,
         "KServe's webhook",
+        "Write its autoScaling, or autoscalerClass: external and name Deployment NAME-predictor.",
     ),
     ("serving.kserve.io", "LLMInferenceService"): CustomKind(
         Scale.NONE,
         kserve.llm_inference_service,
         kserve.refused_llm_inference_service,
         "the schema of KServe's kind",
+        "Write its scaling.",
     ),
     ("ray.io", "RayCluster"): _RAY,
     ("ray.io", "RayService"): _RAY,
@@ -89,6 +107,26 @@ _KINDS: Mapping[tuple[str, str], CustomKind] = {
     ("kaito.sh", "InferenceSet"): _SCALED,
     ("kubeai.org", "Model"): CustomKind(Scale.UNCOUNTED),
 }
+
+
+def kind_of_definition(whole: Part) -> tuple[tuple[str, str], CustomKind]:
+    """Return group and kind of a CustomResourceDefinition, and how objects of it are scaled.
+
+    Source: kubernetes apiextensions v1 CustomResourceSubresourceScale (labelSelectorPath is optional there,
+    and an HPA needs it).
+    """
+    versions = [
+        each for each in whole.items("spec", "versions") if each.at("served").data is not False
+    ]
+    scales = [each.at("subresources", "scale") for each in (whole.at("spec"), *versions)]
+    given = [each for each in scales if each.fields()]
+    scale = Scale.NONE if not given else Scale.UNCOUNTED
+    if any(each.text("labelSelectorPath") for each in given):
+        scale = Scale.WHOLE
+    served = frozenset(each.text("name") for each in versions)
+    key = whole.text("spec", "group"), whole.text("spec", "names", "kind")
+    known = _KINDS.get(key, CustomKind())
+    return key, replace(known, scale=scale, served=served)
 
 
 def custom_kind(api_version: str, kind: str) -> CustomKind | None:

@@ -87,6 +87,12 @@ def written_in(document: Document) -> Document:
     return document
 
 
+def title_of(document: Document) -> str:
+    """Return kind and name of the object that was written."""
+    whole = whole_document(written_in(document))
+    return f"{whole.text('kind')} {whole.text('metadata', 'name')}"
+
+
 def _plain(value: object, path: Path, origins: dict[Path, Path]) -> object:
     if isinstance(value, Part):
         origins[path] = value.path
