@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from gpuscale.lab.kube_api.kinds import KINDS, SCALED_OBJECT
+from gpuscale.lab.kube_api.kinds import GROUP_KINDS, KINDS, SCALED_OBJECT
 from gpuscale.lab.kube_api.objects.cluster import WorldObjects
 from gpuscale.lab.kube_api.store import Store
 from gpuscale.lab.scenarios import find_setup
@@ -38,7 +38,7 @@ class StoredRun:
 
     def all(self) -> Mapping[str, list[dict[str, Any]]]:
         """Return all objects by resource."""
-        resources = {kind.stored_as for kind in (*KINDS, SCALED_OBJECT)}
+        resources = {kind.stored_as for kind in (*KINDS, SCALED_OBJECT, *GROUP_KINDS)}
         return {resource: self.bodies(resource) for resource in sorted(resources)}
 
 

@@ -318,5 +318,8 @@ def test_faults_name_file_and_line() -> None:
 def test_what_does_no_groups_says_so() -> None:
     with pytest.raises(UsageError, match="--fidelity fluid: found LeaderWorkerSets, expected"):
         simulate(setup_of(), fidelity="fluid")
-    with pytest.raises(UsageError, match="groups: up: found LeaderWorkerSet default/llm, expected"):
-        check_no_groups(setup_of(), "up")
+    with pytest.raises(
+        UsageError,
+        match="groups: tune: found LeaderWorkerSet default/llm, expected",
+    ):
+        check_no_groups(setup_of(), "tune")

@@ -129,5 +129,5 @@ def test_what_is_not_simulated_is_refused(old, new, field) -> None:
 def test_a_job_set_that_is_not_there_is_named() -> None:
     with pytest.raises(ConfigError, match=r"jobSet: found 'other', expected a JobSet of the"):
         setup_of(scenario=SCENARIO.replace("jobSet: train", "jobSet: other"))
-    with pytest.raises(UsageError, match=r"sets: up: found JobSet default/train, expected Jobs"):
-        check_no_groups(setup_of(), "up")
+    with pytest.raises(UsageError, match=r"sets: tune: found JobSet default/train, expected Jobs"):
+        check_no_groups(setup_of(), "tune")

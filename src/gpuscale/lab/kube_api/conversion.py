@@ -18,8 +18,9 @@ def converted(kind: ApiResource, body: Json) -> Json:
 
 
 def scale_of(body: Json) -> Json:
-    """Return the `Scale` of a Deployment or ReplicaSet."""
-    metadata = body["metadata"]
+    """Return the `Scale` of a Deployment, ReplicaSet, StatefulSet or LeaderWorkerSet."""
+    metadata, status = body["metadata"], body["status"]
+    selector = status.get("hpaPodSelector") or label_selector(body["spec"]["selector"])
     kept = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
     return {
         "kind": "Scale",
@@ -27,7 +28,7 @@ def scale_of(body: Json) -> Json:
         "metadata": {key: metadata[key] for key in kept},
         "spec": {"replicas": body["spec"]["replicas"]},
         "status": {
-            "replicas": body["status"].get("replicas", 0),
-            "selector": label_selector(body["spec"]["selector"]),
+            "replicas": status.get("replicas", 0),
+            "selector": selector,
         },
     }

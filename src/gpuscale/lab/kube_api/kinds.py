@@ -209,6 +209,25 @@ SCALED_OBJECT = ApiResource(
     short_names=("so",),
     subresources=_status("keda.sh", "v1alpha1", "ScaledObject"),
 )
+STATEFUL_SET = ApiResource(
+    "apps",
+    "v1",
+    "StatefulSet",
+    "statefulsets",
+    "statefulset",
+    short_names=("sts",),
+    categories=_EVERYWHERE,
+    subresources={**_status("apps", "v1", "StatefulSet"), **_SCALE},
+)
+LEADER_WORKER_SET = ApiResource(
+    "leaderworkerset.x-k8s.io",
+    "v1",
+    "LeaderWorkerSet",
+    "leaderworkersets",
+    "leaderworkerset",
+    short_names=("lws",),
+    subresources={**_status("leaderworkerset.x-k8s.io", "v1", "LeaderWorkerSet"), **_SCALE},
+)
 
 KINDS = (
     NAMESPACE,
@@ -227,7 +246,11 @@ KINDS = (
     NEW_EVENT,
 )
 """Those of every cluster; preferred versions come first."""
+GROUP_KINDS = (LEADER_WORKER_SET, STATEFUL_SET)
+"""Those of a cluster with LeaderWorkerSets."""
 API_VERSIONS = {
-    each.kind: each.group_version for each in reversed((*KINDS, SCALED_OBJECT)) if not each.stored
+    each.kind: each.group_version
+    for each in reversed((*KINDS, SCALED_OBJECT, *GROUP_KINDS))
+    if not each.stored
 }
 """Kind to the version that references to its objects name."""

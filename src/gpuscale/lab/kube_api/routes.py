@@ -19,7 +19,14 @@ from gpuscale.lab.kube_api.discovery import (
     ServedGroups,
 )
 from gpuscale.lab.kube_api.forms import wanted
-from gpuscale.lab.kube_api.kinds import KINDS, NODE, POD, SCALED_OBJECT, ApiResource
+from gpuscale.lab.kube_api.kinds import (
+    GROUP_KINDS,
+    KINDS,
+    NODE,
+    POD,
+    SCALED_OBJECT,
+    ApiResource,
+)
 from gpuscale.lab.kube_api.objects.cluster import WorldObjects
 from gpuscale.lab.kube_api.reviews import answer
 from gpuscale.lab.kube_api.selecting import ObjectSelection, parse_fields
@@ -81,7 +88,7 @@ class KubeApi:
     ) -> None:
         self._agent_url = agent_url
         scaled = (SCALED_OBJECT,) if world.setup.scaled_objects else ()
-        self._kinds = (*KINDS, *scaled)
+        self._kinds = (*KINDS, *scaled, *(GROUP_KINDS if world.groups else ()))
         self._by_path = {(each.group, each.version, each.plural): each for each in self._kinds}
         self._objects = objects
         self._world = world

@@ -29,7 +29,7 @@ from gpuscale.lab.sim.autoscaler import HpaController
 from gpuscale.lab.sim.cluster import ClusterDirectory
 from gpuscale.lab.sim.engine import EventStage
 from gpuscale.lab.sim.keda import FIRST_POLL_MS, ExternalOfRun, KedaOperator, MetricsOfHpas
-from gpuscale.lab.sim.scenario.setup import Setup, check_no_groups
+from gpuscale.lab.sim.scenario.setup import Setup
 from gpuscale.lab.sim.triggers import LOOK_MS, SimulatedTriggers
 from gpuscale.lab.sim.world import World
 from gpuscale.series.promapi import TimeAxis
@@ -80,7 +80,6 @@ class LiveLoop:
         on_event: OnEvent,
         on_end: Callable[[], None],
     ) -> None:
-        check_no_groups(setup, "up")
         self._setup = setup
         self._options = options
         self._clock = WallClock(options.speed)

@@ -9,6 +9,7 @@ import pytest
 from gpuscale.hpa.types import FetchError
 from gpuscale.lab.kube_api.kinds import (
     ENDPOINT_SLICE,
+    GROUP_KINDS,
     HPA,
     KINDS,
     LEASE,
@@ -18,7 +19,10 @@ from gpuscale.lab.kube_api.tables.table import table
 from gpuscale.lab.scenarios import find_setup
 from live_objects import StoredRun, shipped
 
-MOMENTS = [("ack-bert", 130), ("eks-vision", 620), ("aks-mnist-jobs", 400), ("keda-zero", 700)]
+MOMENTS = [
+    *(("ack-bert", 130), ("eks-vision", 620), ("aks-mnist-jobs", 400)),
+    *(("keda-zero", 700), ("lws-llm", 900)),
+]
 SCENARIOS = pytest.mark.parametrize(("scenario", "seconds"), MOMENTS)
 
 
@@ -69,9 +73,30 @@ def test_selectors_find_the_pods_that_counts_are_of(scenario: str, seconds: int)
 @SCENARIOS
 def test_every_row_has_a_cell_for_each_column(scenario: str, seconds: int) -> None:
     run = shipped(scenario).run_to(seconds)
-    for kind in (*KINDS, SCALED_OBJECT):
+    for kind in (*KINDS, SCALED_OBJECT, *GROUP_KINDS):
         shown = table(kind, run.bodies(kind.stored_as), {}, 0)
         assert {len(row["cells"]) for row in shown["rows"]} <= {len(shown["columnDefinitions"])}
+
+
+def test_a_group_is_counted_when_all_of_it_is_ready_and_the_hpa_finds_its_leader() -> None:
+    # Five nodes: two groups of two are whole, the third has a leader and no room for its worker.
+    run = shipped("lws-llm").run_to(900)
+    (item,) = run.bodies("leaderworkersets.leaderworkerset.x-k8s.io")
+    assert item["spec"]["replicas"] == 3
+    assert (item["status"]["replicas"], item["status"]["readyReplicas"]) == (3, 2)
+    assert item["status"]["conditions"][0]["reason"] == "GroupsProgressing"
+    wanted = dict(each.split("=") for each in item["status"]["hpaPodSelector"].split(","))
+    found = [
+        pod["metadata"]["name"]
+        for pod in run.bodies("pods")
+        if wanted.items() <= pod["metadata"]["labels"].items()
+    ]
+    assert sorted(found) == ["llm-0", "llm-1", "llm-2"]
+    ready = {
+        each["metadata"]["name"]: each["status"].get("readyReplicas", 0)
+        for each in run.bodies("statefulsets.apps")
+    }
+    assert ready == {"llm": 3, "llm-0": 1, "llm-1": 1, "llm-2": 0}
 
 
 def test_times_are_those_of_the_machine() -> None:

@@ -8,7 +8,13 @@ from typing import Any
 from gpuscale.base.objects.meta import ObjectMeta
 from gpuscale.base.objects.nodes import Node
 from gpuscale.base.objects.pods import Pod, PodTemplate
-from gpuscale.base.objects.workloads import Deployment
+from gpuscale.base.objects.workloads import (
+    LWS_GROUP,
+    LWS_NAME,
+    LWS_WORKER,
+    Deployment,
+    LeaderWorkerSet,
+)
 from gpuscale.lab.kube_api.kinds import (
     DAEMON_SET,
     DEPLOYMENT,
@@ -16,6 +22,7 @@ from gpuscale.lab.kube_api.kinds import (
     EVENT,
     HPA,
     JOB,
+    LEADER_WORKER_SET,
     LEASE,
     NAMESPACE,
     NODE,
@@ -23,6 +30,7 @@ from gpuscale.lab.kube_api.kinds import (
     REPLICA_SET,
     SCALED_OBJECT,
     SERVICE,
+    STATEFUL_SET,
     ApiResource,
 )
 from gpuscale.lab.kube_api.objects.endpoints import slice_body, slice_name
@@ -48,7 +56,9 @@ from gpuscale.lab.kube_api.objects.workloads import (
     deployment_body,
     is_available,
     job_body,
+    leader_worker_set_body,
     replica_set_body,
+    stateful_set_body,
 )
 from gpuscale.lab.kube_api.store import ObjectFacts
 from gpuscale.lab.sim.autoscaler import HpaController
@@ -134,7 +144,10 @@ class WorldObjects:
                 behind = (service, book.behind(service))
                 yield _facts(ENDPOINT_SLICE, meta, behind, partial(slice_body, run))
         for deployment in cluster.deployments.values():
-            yield from self._deployment(deployment, counts)
+            if isinstance(deployment, LeaderWorkerSet):
+                yield from self._leader_worker_set(deployment, counts)
+            else:
+                yield from self._deployment(deployment, counts)
         yield from self._daemon_set(counts)
         yield from self._jobs_facts(counts)
         for key, hpa in cluster.hpas.items():
@@ -173,6 +186,24 @@ class WorldObjects:
         yield _facts(DEPLOYMENT, meta, known, partial(deployment_body, self.run))
         set_meta = ObjectMeta(name, meta.namespace)
         yield _facts(REPLICA_SET, set_meta, known, partial(replica_set_body, self.run))
+
+    def _leader_worker_set(
+        self, item: LeaderWorkerSet, counts: dict[Owner, PodCounts]
+    ) -> Iterator[ObjectFacts]:
+        meta, run = item.metadata, self.run
+        leaders = counts.get(("StatefulSet", meta.namespace, meta.name), PodCounts())
+        known = (item, leaders.all, self._world.ready_pods(meta.key))
+        yield _facts(LEADER_WORKER_SET, meta, known, partial(leader_worker_set_body, run))
+        of_leaders = {LWS_NAME: meta.name, LWS_WORKER: "0"}
+        of_groups = {
+            f"{meta.name}-{index}": {LWS_NAME: meta.name, LWS_GROUP: str(index)}
+            for index in self._world.cluster.worker_sets.get(meta.key, ())
+        }
+        for name, selected in {meta.name: of_leaders, **of_groups}.items():
+            own = counts.get(("StatefulSet", meta.namespace, name), PodCounts())
+            known_set = (item, name, own, selected)
+            body = partial(stateful_set_body, run)
+            yield _facts(STATEFUL_SET, ObjectMeta(name, meta.namespace), known_set, body)
 
     def _daemon_set(self, counts: dict[Owner, PodCounts]) -> Iterator[ObjectFacts]:
         pods = self._world.cluster.pods.values()

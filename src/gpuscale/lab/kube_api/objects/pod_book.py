@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from gpuscale.base.objects.pods import Pod, PodPhase
 from gpuscale.base.objects.selectors import selector_of_labels
-from gpuscale.base.objects.workloads import Service
+from gpuscale.base.objects.workloads import LWS_NAME, Service
 from gpuscale.lab.kube_api.objects.endpoints import Endpoint
 from gpuscale.lab.kube_api.objects.events import EventBook
 from gpuscale.lab.kube_api.objects.pods import PodFacts
@@ -100,6 +100,8 @@ class PodBook:
         if owner is None:
             return ""
         key = f"{pod.metadata.namespace}/{owner.name}"
+        if owner.kind == "StatefulSet":
+            return f"LeaderWorkerSet {pod.metadata.namespace}/{pod.metadata.labels[LWS_NAME]}"
         if owner.kind == "ReplicaSet":
             return f"Deployment {key.rpartition('-')[0]}"
         if owner.kind == "Job" and key in self._jobs:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuscale.base.objects.pods import Container, Pod, PodPhase
+from gpuscale.base.objects.workloads import LWS_WORKER
 from gpuscale.lab.kube_api.objects.run import Json, Run, address
 
 GRACE_S = 30
@@ -62,8 +63,9 @@ def pod_body(run: Run, pod: Pod, facts: PodFacts) -> Json:
         metadata["deletionTimestamp"] = run.time(pod.metadata.deletion_ms + grace_ms)
         metadata["deletionGracePeriodSeconds"] = GRACE_S
     kind, _, key = facts.template.partition(" ")
-    template = run.manifest(kind, key).get("spec", {}).get("template", {}).get("spec", {})
-    spec = pod_spec(template, pod.spec.containers)
+    is_worker = pod.metadata.labels.get(LWS_WORKER, "0") != "0"
+    template = run.template(kind, key, of_workers=is_worker)
+    spec = pod_spec(template.get("spec", {}), pod.spec.containers)
     spec["tolerations"] = [*spec.get("tolerations", ()), *_DEFAULT_TOLERATIONS]
     if pod.spec.node_name:
         spec["nodeName"] = pod.spec.node_name

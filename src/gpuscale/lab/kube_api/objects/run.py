@@ -54,6 +54,15 @@ class Run:
         """Return an object as its manifest file has it; empty if no file does."""
         return self.manifests.get((kind, key), {})
 
+    def template(self, kind: str, key: str, *, of_workers: bool = False) -> Mapping[str, Any]:
+        """Return the pod template of a manifest file's workload; empty if no file has it."""
+        spec = self.manifest(kind, key).get("spec", {})
+        if kind != "LeaderWorkerSet":
+            return dict(spec.get("template", {}))
+        group = spec.get("leaderWorkerTemplate", {})
+        workers = group.get("workerTemplate", {})
+        return dict(workers if of_workers else group.get("leaderTemplate") or workers)
+
     def metadata(self, kind: str, meta: ObjectMeta, *, generation: int | None = None) -> Json:
         """Return an object's metadata; the store adds `resourceVersion`."""
         body: Json = {"name": meta.name}

@@ -4,12 +4,14 @@ Source: kubernetes v1.36 pkg/controller/deployment (sync.go, util/deployment_uti
     pkg/controller/replicaset, pkg/controller/daemon, pkg/controller/job: who writes what of a status.
 """
 
+from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from typing import Any
 
 from gpuscale.base.objects.meta import ObjectMeta, OwnerReference
 from gpuscale.base.objects.pods import PodTemplate
-from gpuscale.base.objects.workloads import Deployment, Job
+from gpuscale.base.objects.workloads import Deployment, Job, LeaderWorkerSet
 from gpuscale.lab.kube_api.objects.pods import job_labels, pod_spec
 from gpuscale.lab.kube_api.objects.run import Json, Run
 from gpuscale.server.metricsapi.wire import selector_body
@@ -241,8 +243,78 @@ def job_body(run: Run, job: Job, facts: JobFacts) -> Json:
     }
 
 
+def leader_worker_set_body(run: Run, item: LeaderWorkerSet, groups: int, ready: int) -> Json:
+    """Return a LeaderWorkerSet.
+
+    Args:
+        run: it belongs to.
+        item: as it is now.
+        groups: how many have a leader.
+        ready: of how many all pods are ready.
+    """
+    meta = item.metadata
+    is_whole = ready >= item.replicas
+    kind, reason, message = (
+        ("Available", "AllGroupsReady", "All replicas are ready")
+        if is_whole
+        else ("Progressing", "GroupsProgressing", "Replicas are progressing")
+    )
+    return {
+        "apiVersion": "leaderworkerset.x-k8s.io/v1",
+        "kind": "LeaderWorkerSet",
+        "metadata": run.metadata("LeaderWorkerSet", meta, generation=1),
+        "spec": {
+            **deepcopy(dict(run.manifest("LeaderWorkerSet", meta.key).get("spec", {}))),
+            "replicas": item.replicas,
+        },
+        "status": {
+            **_given(replicas=groups, readyReplicas=ready, updatedReplicas=groups),
+            "hpaPodSelector": str(item.selector),
+            "conditions": [run.condition(kind, True, reason, message, run.start_ms)],
+        },
+    }
+
+
+def stateful_set_body(
+    run: Run, item: LeaderWorkerSet, name: str, counts: PodCounts, selected: Mapping[str, str]
+) -> Json:
+    """Return the StatefulSet of the leaders, or of the workers of a group.
+
+    Args:
+        run: it belongs to.
+        item: whose it is.
+        name: its own.
+        counts: of its pods.
+        selected: the labels of its pods that it selects by.
+    """
+    meta, is_worker = item.metadata, name != item.metadata.name
+    owner = OwnerReference("Pod" if is_worker else "LeaderWorkerSet", name)
+    own = ObjectMeta(name, meta.namespace, dict(selected), {}, meta.creation_ms, None, owner)
+    template = item.worker_template if is_worker else item.template
+    written = run.template("LeaderWorkerSet", meta.key, of_workers=is_worker)
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": run.metadata("StatefulSet", own, generation=1),
+        "spec": {
+            "replicas": item.size - 1 if is_worker else item.replicas,
+            "selector": {"matchLabels": dict(selected)},
+            "serviceName": meta.name,
+            "podManagementPolicy": "Parallel",
+            "template": _completed(written, template),
+        },
+        "status": {
+            "replicas": counts.all,
+            **_given(readyReplicas=counts.ready, availableReplicas=counts.ready),
+        },
+    }
+
+
 def _template(run: Run, kind: str, key: str, template: PodTemplate) -> Json:
-    written = run.manifest(kind, key).get("spec", {}).get("template", {})
+    return _completed(run.template(kind, key), template)
+
+
+def _completed(written: Mapping[str, Any], template: PodTemplate) -> Json:
     metadata = {**written.get("metadata", {}), "labels": dict(template.labels)}
     spec = pod_spec(written.get("spec", {}), template.spec.containers)
     return {"metadata": metadata, "spec": spec}

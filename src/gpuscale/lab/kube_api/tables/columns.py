@@ -3,8 +3,8 @@
 Columns of priority 1 are those of `-o wide`. The API server's descriptions of columns, which kubectl does not
 show, are left out.
 
-Source: kubernetes v1.36 pkg/printers/internalversion/printers.go; KEDA v2.21 for ScaledObjects (its CRD's
-    additionalPrinterColumns).
+Source: kubernetes v1.36 pkg/printers/internalversion/printers.go; KEDA v2.21 for ScaledObjects and lws v0.9
+    for LeaderWorkerSets (additionalPrinterColumns of their CRDs).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,6 +17,7 @@ from gpuscale.lab.kube_api.kinds import (
     EVENT,
     HPA,
     JOB,
+    LEADER_WORKER_SET,
     LEASE,
     NAMESPACE,
     NODE,
@@ -24,6 +25,7 @@ from gpuscale.lab.kube_api.kinds import (
     REPLICA_SET,
     SCALED_OBJECT,
     SERVICE,
+    STATEFUL_SET,
     ApiResource,
 )
 from gpuscale.lab.kube_api.tables.rows import ROWS, Cell, Object
@@ -101,6 +103,8 @@ _COLUMNS: Mapping[ApiResource, tuple[Column, ...]] = {
     ),
     JOB: (_NAME, *_texts("Status", "Completions", "Duration", "Age"), *_OF_TEMPLATE),
     HPA: (_NAME, *_texts("Reference", "Targets", "MinPods", "MaxPods", "Replicas", "Age")),
+    STATEFUL_SET: (_NAME, *_texts("Ready", "Age"), *_wide("Containers", "Images")),
+    LEADER_WORKER_SET: (_NAME, *_integer("Ready", "Desired", "Up-to-date"), Column("Age", "date")),
     SCALED_OBJECT: (
         _NAME,
         *_texts("ScaleTargetKind", "ScaleTargetName"),

@@ -15,6 +15,7 @@ from gpuscale.lab.kube_api.kinds import (
     EVENT,
     HPA,
     JOB,
+    LEADER_WORKER_SET,
     LEASE,
     NAMESPACE,
     NODE,
@@ -22,6 +23,7 @@ from gpuscale.lab.kube_api.kinds import (
     REPLICA_SET,
     SCALED_OBJECT,
     SERVICE,
+    STATEFUL_SET,
     ApiResource,
 )
 from gpuscale.lab.kube_api.tables.ages import age, human_duration, time_ms
@@ -268,6 +270,27 @@ def _scaled_object(item: Object, now_ms: int) -> Sequence[Cell]:
     )
 
 
+def _stateful_set(item: Object, now_ms: int) -> Sequence[Cell]:
+    ready, wanted = item["status"].get("readyReplicas", 0), item["spec"]["replicas"]
+    return (
+        item["metadata"]["name"],
+        f"{ready}/{wanted}",
+        _created(item, now_ms),
+        *_template(item),
+    )
+
+
+def _leader_worker_set(item: Object, now_ms: int) -> Sequence[Cell]:
+    status = item["status"]
+    return (
+        item["metadata"]["name"],
+        status.get("readyReplicas"),
+        item["spec"]["replicas"],
+        status.get("updatedReplicas"),
+        _created(item, now_ms),
+    )
+
+
 ROWS: Mapping[ApiResource, Callable[[Object, int], Sequence[Cell]]] = {
     NAMESPACE: _namespace,
     NODE: _node,
@@ -282,5 +305,7 @@ ROWS: Mapping[ApiResource, Callable[[Object, int], Sequence[Cell]]] = {
     JOB: _job,
     HPA: _hpa,
     SCALED_OBJECT: _scaled_object,
+    STATEFUL_SET: _stateful_set,
+    LEADER_WORKER_SET: _leader_worker_set,
 }
 """What returns the cells of one object, given the time in milliseconds since the epoch."""

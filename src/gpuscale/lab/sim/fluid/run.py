@@ -85,7 +85,10 @@ def _faults(setup: Setup) -> Iterator[str]:
     if setup.scaled_objects:
         yield "found ScaledObjects, expected Deployments with HPAs or a fixed count"
     if any(isinstance(each, LeaderWorkerSet) for each in setup.deployments):
-        yield "found LeaderWorkerSets, expected Deployments with HPAs or a fixed count"
+        yield (
+            "found LeaderWorkerSets, expected Deployments with HPAs or a fixed count; simulate without it "
+            "and up run groups"
+        )
     if setup.jobs:
         yield "found Jobs, expected Deployments with HPAs or a fixed count"
     if not setup.workloads:

@@ -149,16 +149,17 @@ def check_no_groups(setup: Setup, by: str) -> None:
     if groups:
         raise UsageError(
             f"{setup.name}: {by}: found LeaderWorkerSet {groups[0].metadata.key}, expected Deployments; "
-            "gpuscale simulate runs groups"
+            "gpuscale simulate and up run groups"
         )
     sets = [each.manifest for each in setup.jobs if each.with_jobs]
     if sets:
         raise UsageError(
-            f"{setup.name}: {by}: found JobSet {sets[0]}, expected Jobs; gpuscale simulate runs JobSets"
+            f"{setup.name}: {by}: found JobSet {sets[0]}, expected Jobs; gpuscale simulate and up run "
+            "JobSets"
         )
     queued = [each.manifest for each in setup.jobs if QUEUE_LABEL in each.job.metadata.labels]
     if queued:
         raise UsageError(
             f"{setup.name}: {by}: found Job {queued[0]} in a queue of Kueue, expected none; gpuscale "
-            "simulate runs queues"
+            "simulate and up run queues"
         )
