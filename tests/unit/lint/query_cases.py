@@ -50,7 +50,7 @@ spec:
   maxReplicaCount: 8
   {spec}
   triggers:
-  - {{type: prometheus, metadata: {metadata}}}
+  - {{type: prometheus, name: a, metadata: {metadata}}}
 """
 
 

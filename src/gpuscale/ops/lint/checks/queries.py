@@ -10,7 +10,7 @@ from gpuscale.ops.lint.promql_facts import Read, divides_vectors, reads
 from gpuscale.ops.lint.servers import release_of
 from gpuscale.ops.lint.workloads import Workload
 from gpuscale.series.promql import Node
-from gpuscale.signals import SIGNALS, facts_of
+from gpuscale.signals import facts_of, former_series
 
 QUERY_CHECKS = Checks()
 RATE_OF_GAUGE = QUERY_CHECKS.add(
@@ -28,7 +28,8 @@ DELTA_OF_COUNTER = QUERY_CHECKS.add(
 RENAMED_SERIES = QUERY_CHECKS.add(
     "renamed-series",
     Severity.NOTE,
-    "A series that newer releases of its server have under another name; a warning where such a one runs.",
+    "A series that newer releases of its server have under another name or not at all; a warning where such "
+    "a one runs.",
     "Ask for the newer name, or for both with `or`.",
 )
 COUNTER_WITHOUT_RATE = QUERY_CHECKS.add(
@@ -130,20 +131,22 @@ def renamed_findings(
 def _renamed(
     name: str, names: set[str | None], place: Place, query: str, workload: Workload | None
 ) -> Iterator[LintFinding]:
-    for signal in SIGNALS.values():
-        if name not in signal.older or signal.series in names:
-            continue
-        server, what = signal.family.title, f"{name} is {signal.series}"
-        check, evidence = RENAMED_SERIES, query
-        what += f" in newer releases of {server}, which have no series of the older name."
-        running = None if workload is None else release_of(workload, signal.family.name)
-        if signal.older_until and running is not None and running[0] >= signal.older_until:
-            check, evidence = RENAMED_SERIES.at(Severity.WARNING), f"{running[1]}; {query}"
-            gone = ".".join(map(str, signal.older_until))
-            what = f"{server} {gone} and later have no {name}: it is {signal.series} there."
-        fix = f"Ask for {signal.series}, or for both: {signal.series} or {name}."
-        yield check.found(place, what, evidence, fix)
+    former = former_series(name)
+    if former is None or former.successor in names:
         return
+    server, now = former.family.title, former.successor
+    check, evidence = RENAMED_SERIES, query
+    what = f"Newer releases of {server} have no {name}, and nothing stands in its place."
+    if now:
+        what = f"{name} is {now} in newer releases of {server}, which have no series of the older name."
+    running = None if workload is None else release_of(workload, former.family.name)
+    if former.gone and running is not None and running[0] >= former.gone:
+        check, evidence = RENAMED_SERIES.at(Severity.WARNING), f"{running[1]}; {query}"
+        gone = ".".join(map(str, former.gone))
+        what = f"{server} {gone} and later have no {name}"
+        what += f": it is {now} there." if now else ", and nothing stands in its place."
+    fix = f"Ask for {now}, or for both: {now} or {name}." if now else "Ask for another series."
+    yield check.found(place, what, evidence, fix)
 
 
 def _short(inputs: Inputs, read: Read, place: Place) -> Iterator[LintFinding]:
