@@ -80,7 +80,12 @@ class TwoServices(FAKE.FakeRun):
             "ready": 6,
             "queue": 12.5,
         }
-        hpa = {**now["hpas"][0], "name": "vision-hpa", "reference": "Deployment/vision-api"}
+        hpa = {
+            **now["hpas"][0],
+            "name": "vision-hpa",
+            "workload": "vision-api",
+            "reference": "Deployment/vision-api",
+        }
         hpa["targets"] = "<unknown>/30, 12/50"
         hpa["metrics"] = [FAKE.metric_figure(None, 30), FAKE.metric_figure(60, 50, decides=True)]
         hpa["conditions"] = [{**hpa["conditions"][0], "message": SELECTED}]
@@ -219,7 +224,7 @@ async def test_one_of_several_workloads_is_looked_at(open_page, served) -> None:
     await served.restart(62, TwoServices)
     page = await open_page(served.url)
     await expect(stage(page, "load")).to_have_text("18.4")
-    await page.get_by_label("Workload").select_option("vision-api")
+    await page.get_by_label("Workload", exact=True).select_option("vision-api")
     await expect(stage(page, "load")).to_have_text("31.5")
     await expect(stage(page, "load", "note")).to_have_text("follows the scenario · 12.5 waiting")
     await expect(stage(page, "value")).to_have_text("60")

@@ -7,10 +7,10 @@ from importlib import resources
 
 import pytest
 
+from gpuscale.base.pages.timeline import SeriesRecorder
 from gpuscale.lab.local.view import LiveView
 from gpuscale.lab.sim.autoscaler import HpaController
 from gpuscale.lab.sim.document.document import row
-from gpuscale.lab.sim.document.timeline import SeriesRecorder
 from gpuscale.lab.sim.needs import needs_of
 from gpuscale.lab.sim.pipeline import VirtualPipeline
 from gpuscale.lab.sim.scenario.loading import load_setup

@@ -132,6 +132,11 @@ CASES = {
         (["top", "--kubeconfig", "kubeconfig"], 2, CAN_NOT_LOOK),
         (["top"], 2, "found no kubeconfig"),
     ],
+    "dashboard": [
+        (["dashboard", "--kubeconfig", "kubeconfig"], 2, CAN_NOT_LOOK),
+        (["dashboard"], 2, "found no kubeconfig"),
+        (["dashboard", "--url", "http://127.0.0.1:9"], 2, "does not answer"),
+    ],
     "report": [
         (["report", "--prometheus-url", "http://127.0.0.1:9"], 2, "does not answer"),
         (["report"], 2, "--prometheus-url"),

@@ -80,6 +80,8 @@ _ENTRIES: Mapping[str, _Entry] = {each.name: each for each in (
            "Check rules, HPAs, values and scenarios before they run."),
     _Entry(_LOOK, "top", "commands.top", "top",
            "Show what GPUs, nodes, workloads and Jobs do now."),
+    _Entry(_LOOK, "dashboard", "commands.dashboard", "dashboard",
+           "Serve a page of what a cluster does now, and did in the last hours."),
     _Entry(_LOOK, "report", "commands.report", "report",
            "Tell what happened, such as last night."),
     _Entry(_LOOK, "money", "commands.money", "money",

@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 from rich.text import Text
 from textual import work
@@ -15,17 +15,11 @@ from textual.widgets import DataTable, Footer, Input, Static, TabbedContent, Tab
 from gpuscale.base.errors import GpuscaleError
 from gpuscale.base.pages.words import plain_text
 from gpuscale.base.words import printable
-from gpuscale.ops.top import TABLES, Picture, Table, WorkloadRow, overview
+from gpuscale.ops.top import TABLES, Picture, Reader, Table, WorkloadRow, overview
 
 _TABLE_MARGIN = 4
 """Letters beside a table: before its first cell, after its last, and its scroll bar."""
 _MARKS = {True: "▼", False: "▲"}
-
-
-class Reader(Protocol):
-    """What takes pictures."""
-
-    async def look(self) -> Picture: ...
 
 
 Explain = Callable[[Any], Awaitable[Sequence[str]]]

@@ -2,10 +2,10 @@
 
 import pytest
 
+from gpuscale.base.pages.timeline import SeriesRecorder
 from gpuscale.lab.scenarios import find_setup
 from gpuscale.lab.sim import simulation
 from gpuscale.lab.sim.document.details import Details
-from gpuscale.lab.sim.document.timeline import SeriesRecorder
 from gpuscale.lab.sim.simulation import simulate
 
 

@@ -1,9 +1,9 @@
 # mypy: disable-error-code="attr-defined"
 """How far Jobs have got, held against a time table that is worked out by hand."""
 
+from gpuscale.base.pages.timeline import SeriesRecorder
 from gpuscale.lab.sim.document.document import document, row
 from gpuscale.lab.sim.document.jobs import JobProgress, job_progress
-from gpuscale.lab.sim.document.timeline import SeriesRecorder
 from gpuscale.lab.sim.scenario.loading import load_setup
 from gpuscale.lab.sim.world import World
 

@@ -1,7 +1,7 @@
 import pytest
 
-from gpuscale.lab.sim.document import timeline as recorder
-from gpuscale.lab.sim.document.timeline import SeriesRecorder
+from gpuscale.base.pages import timeline as recorder
+from gpuscale.base.pages.timeline import SeriesRecorder
 
 
 def test_a_series_that_comes_late_has_gaps_before_and_after() -> None:

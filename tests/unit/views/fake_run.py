@@ -330,6 +330,7 @@ class FakeRun:
         )
         return {
             "name": "gpu-hpa",
+            "workload": WORKLOAD,
             "reference": f"Deployment/{WORKLOAD}",
             "targets": f"{shown}/{TARGET:g}",
             "metrics": [metric_figure(self.value, TARGET)],

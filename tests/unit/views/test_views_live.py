@@ -24,7 +24,7 @@ WORKLOAD = "bert-intent-detection"
 @pytest.fixture
 async def client(run):
     app = web.Application()
-    add_page(app, run)
+    add_page(app, run, run.set_load)
     async with TestClient(TestServer(app)) as connected:
         yield connected
 
@@ -139,7 +139,7 @@ async def test_stream_sends_at_most_two_messages_a_second(client) -> None:
 
 async def test_streams_end_when_the_server_stops(run) -> None:
     app = web.Application()
-    add_page(app, run)
+    add_page(app, run, run.set_load)
     client = TestClient(TestServer(app))
     await client.start_server()
     response = await client.get("/ui/stream")

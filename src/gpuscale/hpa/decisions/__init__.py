@@ -16,7 +16,7 @@ if TYPE_CHECKING:
         read_decision,
     )
     from gpuscale.hpa.decisions.notes import decision_notes
-    from gpuscale.hpa.decisions.observed import metric_label
+    from gpuscale.hpa.decisions.observed import metric_label, oldest_age_s
     from gpuscale.hpa.decisions.reported import ReportedStatus
 else:
     __getattr__ = door(__name__)
@@ -35,5 +35,6 @@ __all__ = [
     "decision_notes",
     "differences",
     "metric_label",
+    "oldest_age_s",
     "read_decision",
 ]

@@ -15,6 +15,7 @@ from gpuscale.base.objects.hpa import (
 from gpuscale.base.objects.metric_values import DEFAULT_WINDOW_MS, MetricValue
 from gpuscale.base.objects.selectors import Selector
 from gpuscale.hpa.decisions.document_fields import (
+    NOW_MS,
     measured_ms,
     milli_of,
     note_unknown,
@@ -127,6 +128,15 @@ def _of_pods(entry: Fields, metric: MetricSpec | None) -> Observation:
     if has_containers:
         return ContainerUsages(tuple(_pod_usage(item) for item in items))
     return PodValues(tuple(_pod_value(item) for item in items))
+
+
+def oldest_age_s(observation: Observation) -> float | None:
+    """Return the age of the oldest of the pods' values, in seconds; None where values have no times."""
+    match observation:
+        case PodValues(samples) | ContainerUsages(samples) if samples:
+            return (NOW_MS - min(each.measured_ms for each in samples)) / 1000
+        case _:
+            return None
 
 
 def note_repeated(items: Sequence[Fields], key: str) -> None:

@@ -242,7 +242,7 @@ class LiveLoop:
 
     async def _serve(self) -> Front:
         app = web.Application(middlewares=[only_host(self._options.host)])
-        add_page(app, self.view)
+        add_page(app, self.view, self.view.set_load)
         self._kube_api.add_routes(app)
         view = live_view(
             self._runner.store,

@@ -10,12 +10,12 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from gpuscale.agent.gpu import GpuReading
 from gpuscale.base.clock import Clock
+from gpuscale.base.pages.timeline import SeriesRecorder
 from gpuscale.lab.local.agents import NodeAgents
 from gpuscale.lab.local.present import Present
 from gpuscale.lab.local.scraping import AgentScraper
 from gpuscale.lab.sim.autoscaler import SyncFigures
 from gpuscale.lab.sim.document.document import events, row
-from gpuscale.lab.sim.document.timeline import SeriesRecorder
 from gpuscale.lab.sim.events import SimulationEvent
 from gpuscale.lab.sim.load.requests import RequestTarget
 from gpuscale.lab.sim.pipeline import utilization

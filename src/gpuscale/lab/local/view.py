@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 from gpuscale.agent.gpu import GpuReading
 from gpuscale.base.objects.pods import Pod, PodPhase
+from gpuscale.base.pages.timeline import SeriesRecorder
 from gpuscale.hpa import targets_cell
 from gpuscale.lab.local.metric_figures import metric_figures
 from gpuscale.lab.sim.autoscaler import HpaController
 from gpuscale.lab.sim.document.document import document, events, summary
 from gpuscale.lab.sim.document.jobs import job_progress
-from gpuscale.lab.sim.document.timeline import SeriesRecorder
 from gpuscale.lab.sim.load.service import SimulatedService
 from gpuscale.lab.sim.pod_index import FINISHED
 from gpuscale.lab.sim.scenario.setup import JobSetup
@@ -135,6 +135,7 @@ class LiveView:
             "t": self._world.seconds(now_ms),
             "running": True,
             "speed": self._speed,
+            "fault": "",
             "addresses": self._addresses(),
             "workloads": [self._workload(key, item) for key, item in self._world.services.items()],
             "hpas": [self._hpa(key) for key in self._world.cluster.hpas],
@@ -146,6 +147,7 @@ class LiveView:
             ],
             "jobs": self._jobs(),
             "figures": self._figures(),
+            "unseen": [],
         }
 
     def set_load(self, workload: str, rate: float | None) -> None:
@@ -194,6 +196,7 @@ class LiveView:
         target = self._controller.target(hpa)
         return {
             "name": hpa.metadata.name,
+            "workload": hpa.target.name,
             "reference": f"{hpa.target.kind}/{hpa.target.name}",
             "targets": targets_cell(hpa, statuses),
             "metrics": metric_figures(hpa, statuses),
@@ -201,6 +204,7 @@ class LiveView:
             "max": hpa.max_replicas,
             "current": target.scale.spec_replicas,
             "desired": decision.desired_replicas if decision else target.scale.spec_replicas,
+            "next": None,  # the page shows what the last sync decided
             "conditions": [
                 {"type": c.type, "status": c.status, "reason": c.reason, "message": c.message}
                 for c in (decision.conditions if decision else ())
@@ -225,6 +229,7 @@ class LiveView:
                     "temperatureC": reading.values.get("DCGM_FI_DEV_GPU_TEMP"),
                     "powerW": reading.values.get("DCGM_FI_DEV_POWER_USAGE"),
                     "pod": ", ".join(holders[reading.gpu.index]) or None,
+                    "faults": [],
                 }
                 for reading in self._readings(name)
             ],

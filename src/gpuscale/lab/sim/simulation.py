@@ -5,12 +5,12 @@ from dataclasses import replace
 from typing import Literal
 
 from gpuscale.base.memory import CycleCollector, collecting_rarely
+from gpuscale.base.pages.timeline import SeriesRecorder
 from gpuscale.hpa.cluster.nodes import NodePolicyFactory
 from gpuscale.hpa.controller import ReplicaPolicyFactory
 from gpuscale.lab.sim.autoscaler import HpaController
 from gpuscale.lab.sim.document.details import MAX_VALUES, Details
 from gpuscale.lab.sim.document.document import document, row
-from gpuscale.lab.sim.document.timeline import SeriesRecorder
 from gpuscale.lab.sim.engine import EventStage
 from gpuscale.lab.sim.formula.hops import GpusByFormula
 from gpuscale.lab.sim.formula.reasons import why_not

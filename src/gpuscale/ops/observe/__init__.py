@@ -10,7 +10,13 @@ if TYPE_CHECKING:
     from gpuscale.ops.observe.lookup import find_hpa, find_hpas, list_all, name_of
     from gpuscale.ops.observe.metrics import MetricReader
     from gpuscale.ops.observe.observer import Observer
-    from gpuscale.ops.observe.reading import HpaSelection, SeenHpa, read_hpas, saved_text
+    from gpuscale.ops.observe.reading import (
+        HpaSelection,
+        SeenHpa,
+        read_hpas,
+        read_request,
+        saved_text,
+    )
 else:
     __getattr__ = door(__name__)
 
@@ -26,5 +32,6 @@ __all__ = [
     "list_all",
     "name_of",
     "read_hpas",
+    "read_request",
     "saved_text",
 ]

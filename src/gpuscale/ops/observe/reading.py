@@ -5,8 +5,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from gpuscale.base.clock import Clock
+from gpuscale.base.documents.documents import load_each
 from gpuscale.base.errors import GpuscaleError
 from gpuscale.base.words import printable
+from gpuscale.hpa.decisions import DecisionRequest, read_decision
 from gpuscale.kube.client import JsonObject, KubeClient, KubeSettings
 from gpuscale.ops.doctor.direct import at_once
 from gpuscale.ops.observe.document import Sight, document_text
@@ -63,6 +65,23 @@ async def read_hpas(
         except GpuscaleError as error:
             return (error,)
         return await at_once(_seen(observer, body) for body in bodies)
+
+
+async def read_request(
+    client: KubeClient, clock: Clock, namespace: str, name: str
+) -> DecisionRequest:
+    """Return what the controller of one HPA would read now, as `decide` takes it.
+
+    Raises:
+        GpuscaleError: the HPA, or what its decision depends on, can't be read.
+    """
+    seen = await _named(client, Observer(client, clock), namespace, name)
+    if isinstance(seen, GpuscaleError):
+        raise seen
+    (document,) = load_each(seen.document, seen.place)
+    if isinstance(document, GpuscaleError):
+        raise document
+    return read_decision(document)
 
 
 async def _named(

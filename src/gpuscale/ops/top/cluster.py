@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from gpuscale.base.clock import Clock
 from gpuscale.base.errors import GpuscaleError
 from gpuscale.base.objects.fields import Fields
-from gpuscale.base.objects.hpa import targets_text, times_target
+from gpuscale.base.objects.hpa import MetricAmounts, metric_amounts, targets_text
 from gpuscale.base.objects.nodes import INSTANCE_TYPE_LABEL, POOL_LABELS
 from gpuscale.kube.client import ApiStatusError, JsonObject, KubeClient
 from gpuscale.ops.doctor import facts
@@ -107,13 +107,17 @@ class ClusterReader:
         seen = Snapshot(self._clock.now_ms(), looks=looks)
         gpus = _with_only_owners(await self._gpus(seen, unseen), seen)
         pods = _PodBook(facts.active_pods(seen))
+        held: dict[str, list[GpuRow]] = defaultdict(list)
+        for gpu in gpus:
+            for owner in gpu.owners:
+                held[owner].append(gpu)
         return Picture(
             at_ms=seen.now_ms,
             source=f"cluster {self._name}",
             gpus=gpus,
             nodes=_node_rows(seen, gpus),
             workloads=tuple(
-                _workload_row(hpa, pods) for hpa in self._inside(seen.looks["hpas"].items)
+                _workload_row(hpa, pods, held) for hpa in self._inside(seen.looks["hpas"].items)
             ),
             jobs=tuple(_job_rows(self._inside(seen.looks["jobs"].items), pods, seen.now_ms)),
             events=_event_rows(self._inside(seen.looks["events"].items)),
@@ -231,22 +235,24 @@ def _is_unplaced(pod: Fields) -> bool:
     return facts.condition(pod, "PodScheduled") == "False"
 
 
-def _workload_row(hpa: Fields, pods: _PodBook) -> WorkloadRow:
+def _workload_row(hpa: Fields, pods: _PodBook, gpus: Mapping[str, Sequence[GpuRow]]) -> WorkloadRow:
     spec, status = hpa.child("spec"), hpa.child("status")
     reference = spec.child("scaleTargetRef")
     kind, target = reference.text("kind"), reference.text("name")
     own = pods.of(facts.namespace(hpa), kind, target)
     waiting = [pod for pod in own if _is_unplaced(pod)]
-    specs = [dict(each.data) for each in spec.items("metrics")]
-    current = [dict(each.data) for each in status.items("currentMetrics")]
+    metrics = _deciding_first(hpa)
+    deciding = metrics[0][2] if metrics else MetricAmounts("", None, None, is_percent=False)
     return WorkloadRow(
         namespace=facts.namespace(hpa),
         name=facts.name(hpa),
         target=f"{kind}/{target}",
-        metrics=targets_text(*_deciding_first(specs, current)),
-        times_target=max(
-            (each for each in map(times_target, specs, current) if each is not None), default=None
-        ),
+        metrics=targets_text([each[0] for each in metrics], [each[1] for each in metrics]),
+        signal=deciding.name,
+        value=deciding.value,
+        target_value=deciding.target,
+        is_percent=deciding.is_percent,
+        times_target=deciding.times_target,
         least=1 if (least := spec.integer("minReplicas")) is None else least,
         most=spec.integer("maxReplicas") or 0,
         replicas=status.integer("currentReplicas") or 0,
@@ -254,18 +260,19 @@ def _workload_row(hpa: Fields, pods: _PodBook) -> WorkloadRow:
         running=sum(map(facts.is_ready, own)),
         pending=len(waiting),
         reason=facts.why_waiting(waiting[0]) if waiting else _controllers_reason(hpa),
+        use_percent=mean_use([gpu for pod in own for gpu in gpus.get(facts.full_name(pod), ())]),
     )
 
 
-def _deciding_first(
-    specs: Sequence[JsonObject], current: Sequence[JsonObject]
-) -> tuple[list[JsonObject], list[JsonObject]]:
-    """Return metrics and their values, that with the highest multiple of its target first."""
+def _deciding_first(hpa: Fields) -> list[tuple[JsonObject, JsonObject, MetricAmounts]]:
+    """Return metrics, their values, and both as numbers; the highest multiple of its target first."""
+    specs = [dict(each.data) for each in hpa.child("spec").items("metrics")]
+    current = [dict(each.data) for each in hpa.child("status").items("currentMetrics")]
     padded = [current[index] if index < len(current) else {} for index in range(len(specs))]
-    order = sorted(
-        range(len(specs)), key=lambda index: -(times_target(specs[index], padded[index]) or 0)
-    )
-    return [specs[index] for index in order], [padded[index] for index in order]
+    found = [
+        (spec, now, metric_amounts(spec, now)) for spec, now in zip(specs, padded, strict=True)
+    ]
+    return sorted(found, key=lambda each: -(each[2].times_target or 0))
 
 
 def _controllers_reason(hpa: Fields) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from typing import Protocol
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +75,15 @@ class WorkloadRow:
     """Pods without a node."""
     reason: str
     """Why it has the replicas that it has; why pods wait, where some do."""
+    signal: str = ""
+    """Name of the deciding metric."""
+    value: float | None = None
+    """Of it, as the controller saw it last."""
+    target_value: float | None = None
+    is_percent: bool = False
+    """Whether both are percent of the request."""
+    use_percent: float | None = None
+    """Mean over the GPUs that its pods have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +132,18 @@ class Picture:
     """The newest first."""
     unseen: tuple[str, ...] = ()
     """What could not be looked at, each with the reason and what would let it."""
+
+
+class Reader(Protocol):
+    """What takes pictures."""
+
+    async def look(self) -> Picture:
+        """Return what is there now.
+
+        Raises:
+            GpuscaleError: nothing of it can be looked at.
+        """
+        ...
 
 
 def mean_use(gpus: Sequence[GpuRow]) -> float | None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
@@ -18,6 +18,8 @@ MAX_BODY_BYTES = 4096
 MAX_STREAMS = 64
 """Pages that follow one run at a time; each costs the run a state and a slice per update."""
 UPDATE_SECONDS = 0.5
+QUIET_SECONDS = 15.0
+"""Until a page that gets nothing new is written to, so that one that is gone is noticed."""
 WRITE_TIMEOUT_SECONDS = 10.0
 """A page that takes no data for this long, say on a machine that sleeps, may ask again later."""
 RETRY_MS = 1000
@@ -52,18 +54,10 @@ class LiveRun(Protocol):
         ...
 
     def state(self) -> dict[str, object]:
-        """Return the current state of the run.
+        """Return the current state of the run; the same object again is a state that pages have.
 
         Of each HPA, `metrics` has plain numbers to compare and `targets` the text that kubectl shows;
         `figures` are the summary's numbers so far, as pairs of words and text.
-        """
-        ...
-
-    def set_load(self, workload: str, rate: float | None) -> None:
-        """Give a workload this many requests per second; None follows the scenario again.
-
-        Raises:
-            ValueError: no such workload, or a rate it can't have; the message is shown to the user.
         """
         ...
 
@@ -77,9 +71,21 @@ class LoadOrder:
     """Requests per second; None follows the scenario again."""
 
 
-def add_page(app: web.Application, run: LiveRun) -> None:
-    """Add the live page of `run` to `app`, before the app runs."""
-    page = _Page(run)
+SetLoad = Callable[[str, float | None], None]
+"""Gives a workload so many requests per second; None follows the scenario again.
+
+Raises ValueError where there is no such workload, or for a rate it can't have; the user sees its message."""
+
+
+def add_page(app: web.Application, run: LiveRun, set_load: SetLoad | None = None) -> None:
+    """Add the live page of `run` to `app`, before the app runs.
+
+    Args:
+        app: that serves it.
+        run: what is watched.
+        set_load: what the page's load buttons call; None where the load is not ours.
+    """
+    page = _Page(run, set_load)
     app.add_routes(
         [
             web.get("/", page.index),
@@ -87,7 +93,7 @@ def add_page(app: web.Application, run: LiveRun) -> None:
             web.get("/ui/document", page.document),
             web.get("/ui/state", page.state),
             web.get("/ui/stream", page.stream),
-            web.post("/ui/load", page.load),
+            *([] if set_load is None else [web.post("/ui/load", page.load)]),
         ]
     )
     app.on_shutdown.append(page.stop)
@@ -155,8 +161,11 @@ def _count(name: str, text: str) -> int:
 class _Page:
     """The page's handlers, with their open streams."""
 
-    def __init__(self, run: LiveRun) -> None:
+    def __init__(self, run: LiveRun, set_load: SetLoad | None) -> None:
         self._run = run
+        self._set_load = set_load
+        self._encoded: tuple[object, tuple[int, int], tuple[int, int], str] | None = None
+        """The last message, from which cursor to which: all pages that are up to date want the same."""
         self._streams = 0
         self._stopping = asyncio.Event()
 
@@ -185,7 +194,8 @@ class _Page:
             return _error(403, "the request comes from another site's page")
         try:
             order = parse_load_order(await _bounded_body(request))
-            self._run.set_load(order.workload, order.rate)
+            if self._set_load is not None:
+                self._set_load(order.workload, order.rate)
         except ValueError as error:
             return _error(400, str(error))
         return _json(self._run.state())
@@ -209,22 +219,40 @@ class _Page:
         try:
             await response.prepare(request)
             await response.write(f"retry: {RETRY_MS}\n\n".encode())
+            sent, quiet_s = None, 0.0
             while not self._stopping.is_set():
-                since = self._run.since(*cursor)
-                totals = since.get("totals")
-                if not isinstance(totals, Mapping):
-                    raise BugError("LiveRun.since returned no totals")
-                cursor = int(totals["points"]), int(totals["events"])
-                data = json.dumps({"state": self._run.state(), "since": since}, allow_nan=False)
-                message = f"id: {cursor[0]}-{cursor[1]}\ndata: {data}\n\n"
-                async with asyncio.timeout(WRITE_TIMEOUT_SECONDS):
-                    await response.write(message.encode())
+                state = self._run.state()
+                message = ""
+                if state is not sent:
+                    cursor, message = self._message(state, cursor)
+                    sent, quiet_s = state, 0.0
+                elif quiet_s >= QUIET_SECONDS:
+                    message, quiet_s = ": still here\n\n", 0.0
+                quiet_s += UPDATE_SECONDS
+                if message:
+                    async with asyncio.timeout(WRITE_TIMEOUT_SECONDS):
+                        await response.write(message.encode())
                 with suppress(TimeoutError):
                     async with asyncio.timeout(UPDATE_SECONDS):
                         await self._stopping.wait()
         except (ConnectionError, TimeoutError):
             pass  # the page is gone, or has stopped reading
         return response
+
+    def _message(
+        self, state: Mapping[str, object], cursor: tuple[int, int]
+    ) -> tuple[tuple[int, int], str]:
+        """Return how far a page is with the message, and the message."""
+        if self._encoded is not None and self._encoded[0] is state and self._encoded[1] == cursor:
+            return self._encoded[2:]
+        since = self._run.since(*cursor)
+        totals = since.get("totals")
+        if not isinstance(totals, Mapping):
+            raise BugError("LiveRun.since returned no totals")
+        now = int(totals["points"]), int(totals["events"])
+        data = json.dumps({"state": state, "since": since}, allow_nan=False)
+        self._encoded = state, cursor, now, f"id: {now[0]}-{now[1]}\ndata: {data}\n\n"
+        return self._encoded[2:]
 
 
 async def _bounded_body(request: web.Request) -> bytes:

@@ -3,7 +3,7 @@
 from gpuscale.base.objects.hpa.behavior import BEHAVIOR_ANNOTATION
 from gpuscale.base.objects.hpa.metrics import METRICS_ANNOTATION
 from gpuscale.base.objects.hpa.reading import read_hpa
-from gpuscale.base.objects.hpa.targets import targets_text, times_target
+from gpuscale.base.objects.hpa.targets import MetricAmounts, metric_amounts, targets_text
 from gpuscale.base.objects.hpa.types import (
     DEFAULT_SCALE_DOWN,
     DEFAULT_SCALE_UP,
@@ -35,6 +35,7 @@ __all__ = [
     "CrossVersionObjectReference",
     "ExternalMetric",
     "HorizontalPodAutoscaler",
+    "MetricAmounts",
     "MetricSpec",
     "MetricTarget",
     "ObjectMetric",
@@ -45,8 +46,8 @@ __all__ = [
     "ScalingRules",
     "SelectPolicy",
     "TargetType",
+    "metric_amounts",
     "read_hpa",
     "selector_fault",
     "targets_text",
-    "times_target",
 ]

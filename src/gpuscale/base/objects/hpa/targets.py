@@ -4,6 +4,7 @@ Source: kubernetes v1.36 pkg/printers/internalversion/printers.go (formatHPAMetr
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from gpuscale.base.quantity import parse_quantity
@@ -56,14 +57,38 @@ def _percent(amounts: Mapping[str, Any], otherwise: str) -> str:
     return otherwise if found is None else f"{found}%"
 
 
-def times_target(spec: Mapping[str, Any], status: Mapping[str, Any]) -> float | None:
-    """Return a metric's value as a multiple of its target; None where it has no value."""
-    field = _FIELDS.get(spec.get("type", ""), "")
-    wanted: Mapping[str, Any] = (spec.get(field) or {}).get("target") or {}
-    current: Mapping[str, Any] = (status.get(field) or {}).get("current") or {}
+@dataclass(frozen=True, slots=True)
+class MetricAmounts:
+    """A metric's value and target as plain numbers; None where the HPA has none."""
+
+    name: str
+    value: float | None
+    target: float | None
+    is_percent: bool
+    """Of the request."""
+
+    @property
+    def times_target(self) -> float | None:
+        """Return the value as a multiple of the target."""
+        if self.value is None or not self.target:
+            return None
+        return self.value / self.target
+
+
+def metric_amounts(spec: Mapping[str, Any], status: Mapping[str, Any]) -> MetricAmounts:
+    """Return what a metric of an HPA is, and should be."""
+    kind = _FIELDS.get(spec.get("type", ""), "")
+    source: Mapping[str, Any] = spec.get(kind) or {}
+    wanted: Mapping[str, Any] = source.get("target") or {}
+    current: Mapping[str, Any] = (status.get(kind) or {}).get("current") or {}
     key = next((each for each in _AMOUNTS if each in wanted), "")
+    name = source.get("name") or (source.get("metric") or {}).get("name") or ""
+    value, target = _amount(current, key), _amount(wanted, key)
+    return MetricAmounts(str(name), value, target, key == "averageUtilization")
+
+
+def _amount(amounts: Mapping[str, Any], key: str) -> float | None:
     try:
-        target = parse_quantity(str(wanted[key]))
-        return float(parse_quantity(str(current[key]))) / float(target) if target.nano else None
+        return float(parse_quantity(str(amounts[key])))
     except (KeyError, ValueError):
         return None

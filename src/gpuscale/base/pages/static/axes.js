@@ -1,5 +1,5 @@
 // Scales and their ticks: round numbers on the value axis, round times on the time axis.
-import { clock, number } from "./format.js";
+import { clock, number, zoneShift } from "./format.js";
 
 const TIME_STEPS = [
   1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800, 2592000,
@@ -11,9 +11,10 @@ const SMALLEST = 1e-300;
 // `room` is how many labels fit side by side.
 export function timeTicks([from, to], room) {
   const step = TIME_STEPS.find((candidate) => (to - from) / candidate <= room) ?? TIME_STEPS.at(-1) * Math.ceil((to - from) / TIME_STEPS.at(-1) / room);
-  const first = Math.ceil(from / step - 1e-9);
-  const last = Math.floor(to / step + 1e-9);
-  return Array.from({ length: Math.max(0, last - first + 1) }, (_, i) => ({ at: (first + i) * step, text: clock((first + i) * step) }));
+  const shift = zoneShift(from);
+  const first = Math.ceil((from + shift) / step - 1e-9);
+  const last = Math.floor((to + shift) / step + 1e-9);
+  return Array.from({ length: Math.max(0, last - first + 1) }, (_, i) => (first + i) * step - shift).map((at) => ({ at, text: clock(at) }));
 }
 
 // The lowest and highest of all lines, which are `{ y }` with gaps as null; zero is always part of the axis.

@@ -3,7 +3,7 @@
 import { timeTicks, valueAxis, valueExtent } from "./axes.js";
 import { element, keyed, setAttribute, setText } from "./dom.js";
 import { CATEGORIES, categoryOf } from "./events.js";
-import { clock, isNumber } from "./format.js";
+import { clock, isNumber, moment } from "./format.js";
 import { Legends, MAX_LINES } from "./legend.js";
 import { CHARTS, LANES } from "./lines.js";
 import { paint } from "./plot.js";
@@ -16,6 +16,7 @@ const TIME_LABELS = 16; // pixels below the first and the last chart, which carr
 const MARKED = ["scaling", "nodes", "warning"]; // the few kinds of events worth a line across every chart
 const DESCRIBE_MS = 3000; // a screen reader that reads a description must get to its end
 const REPEAT_SECONDS = 600;
+const LEAST_SECONDS = 60; // that a cluster's charts show before there is more
 const WINDOWS = [[600, "10 min"], [1800, "30 min"], [7200, "2 h"], [null, "All"]];
 
 export class ChartStack {
@@ -67,7 +68,8 @@ export class ChartStack {
     const canvas = element("canvas", { "aria-hidden": "true" });
     const plot = element("div", { class: "plot", role: "img", "aria-label": spec.title, "aria-describedby": text.id }, canvas);
     const unit = element("span", { class: "unit" }, spec.unit ?? "");
-    const caption = element("figcaption", {}, element("h3", {}, spec.title, unit), legend);
+    const csv = element("button", { type: "button", class: "quiet csv", "aria-label": `${spec.title} as CSV`, onclick: () => this.saveCsv(spec.id) }, "CSV");
+    const caption = element("figcaption", {}, element("h3", {}, spec.title, unit), legend, ...(spec.lines && !spec.spans ? [csv] : []));
     const figure = element("figure", { class: "chart", "data-chart": spec.id }, caption, plot, text);
     return { ...spec, figure, plot, canvas, legend, text, describedAt: -Infinity };
   }
@@ -82,12 +84,14 @@ export class ChartStack {
   extent() {
     if (this.zoom) return this.zoom;
     const last = this.store.last();
-    if (this.window && last > this.window) return [last - this.window, last];
-    return [0, this.end(last)];
+    const first = this.store.first();
+    if (this.window && last - first > this.window) return [last - this.window, last];
+    return [first, this.end(last)];
   }
 
   // While a run grows the axis ends on a round time ahead of it, so that it moves rarely, not always.
   end(last) {
+    if (this.store.document.clock === "wall") return Math.max(last, this.store.first() + LEAST_SECONDS);
     const known = this.store.document.started === undefined ? this.store.document.summary?.duration : undefined;
     if (isNumber(known) && known >= last) return Math.max(known, 1);
     if (this.store.document.started === undefined) return Math.max(last, 1);
@@ -263,6 +267,16 @@ export class ChartStack {
     chart.plot.drawn = { range, ...content }; // what the canvas shows, for who can't look at it
   }
 
+  // The lines that a chart shows, over the time that it shows, as a file.
+  saveCsv(id) {
+    const chart = this.charts.find((each) => each.id === id);
+    const lines = (chart.lineItems ?? []).filter((line) => this.legends.shows(line));
+    const [from, to] = this.extent();
+    const link = element("a", { download: `${id}.csv`, href: URL.createObjectURL(new Blob([csvText(this.store, lines, from, to)], { type: "text/csv" })) });
+    link.click();
+    URL.revokeObjectURL(link.href);
+  }
+
   describe(chart, range, inWords) {
     const now = performance.now();
     if (chart.describedRange === range.join() && now - chart.describedAt < DESCRIBE_MS) return;
@@ -274,6 +288,16 @@ export class ChartStack {
   margins() {
     return { left: MARGIN.left * this.theme.unit, right: MARGIN.right * this.theme.unit };
   }
+}
+
+// Numbers as they were sent; where there is none, nothing.
+function csvText(store, lines, from, to) {
+  const quoted = (text) => `"${String(text).replaceAll('"', '""')}"`;
+  const columns = lines.map((line) => store.points(line.key));
+  const times = [...new Set(columns.flatMap(({ t }) => t))].filter((time) => time >= from && time <= to).sort((a, b) => a - b);
+  const at = columns.map(({ t, values }) => new Map(t.map((time, index) => [time, values[index]])));
+  const rows = times.map((time) => [moment(time), ...at.map((values) => values.get(time) ?? "")].join(","));
+  return `${["time", ...lines.map((line) => quoted(line.full ?? line.name))].join(",")}\n${rows.join("\n")}\n`;
 }
 
 // A warning that repeats is marked once, as Kubernetes counts repeats of an event within ten minutes

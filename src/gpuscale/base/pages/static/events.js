@@ -12,13 +12,15 @@ export const CATEGORIES = {
 
 const WARNINGS = /^(Failed|BackOff|Unhealthy|Evicted|OOMKill|NotTriggerScaleUp|SpotInterrupted|ReservationEnds|Invalid|Ambiguous|KEDA\w*Failed)/;
 const OF_NODES = /^(TriggeredScaleUp|ScaleDown|ScaledUpGroup|Node)/;
+const NODE_OBJECTS = /^node/i;
+const AUTOSCALERS = /^(hpa|horizontalpodautoscaler|scaledobject)\//i;
 const PAGE = 200; // rows made at once; thousands of rows would slow the page down
 
 export function categoryOf(event) {
-  if (WARNINGS.test(event.kind)) return "warning";
+  if (WARNINGS.test(event.kind) || event.warning) return "warning";
   if (event.kind === "LoadChanged") return "load";
-  if (OF_NODES.test(event.kind) || /^Node/.test(event.object ?? "")) return "nodes";
-  if (/^(HorizontalPodAutoscaler|ScaledObject)\//.test(event.object ?? "") || event.kind === "ScalingReplicaSet") return "scaling";
+  if (OF_NODES.test(event.kind) || NODE_OBJECTS.test(event.object ?? "")) return "nodes";
+  if (AUTOSCALERS.test(event.object ?? "") || event.kind === "ScalingReplicaSet") return "scaling";
   return "pods";
 }
 
@@ -110,15 +112,16 @@ export class EventList {
 
   row(event) {
     const change = isNumber(event.from) && isNumber(event.to) && event.from !== event.to ? `${event.from} → ${event.to}` : "";
+    const why = event.why?.length ? [element("ul", { class: "event-why" }, ...event.why.map((line) => element("li", {}, shortSelectors(line))))] : [];
     const head = element("span", { class: "event-head" },
       element("span", { class: `dot dot-${categoryOf(event)}` }),
       element("strong", {}, event.kind), element("span", { class: "event-object" }, event.object ?? ""),
-      element("span", { class: "event-change" }, change));
+      ...(event.why?.length ? [element("span", { class: "event-more" }, "why")] : []), element("span", { class: "event-change" }, change));
     const reason = event.reason ?? "", short = shortSelectors(reason);
     const exact = short === reason ? [] : [element("code", { class: "event-exact" }, reason)];
     const item = element("li", {}, element("button", { type: "button", onclick: () => { this.mark(item); this.onPick(event); } },
       element("time", {}, clock(event.t)),
-      element("span", { class: "event-text" }, head, element("span", { class: "event-reason" }, short), ...exact)));
+      element("span", { class: "event-text" }, head, element("span", { class: "event-reason" }, short), ...exact)), ...why);
     return item;
   }
 

@@ -6,15 +6,21 @@ export function isNumber(value) {
   return typeof value === "number" && Number.isFinite(value);
 }
 
+const written = (options) => new Intl.NumberFormat("en", options); // made once: each takes as long as writing many numbers
+const COMPACT = written({ notation: "compact", maximumSignificantDigits: 4 });
+const SMALL = written({ maximumSignificantDigits: 2 });
+const USUAL = [0, 1, 2].map((digits) => written({ maximumFractionDigits: digits, useGrouping: false }));
+const GROUPED = written({ maximumFractionDigits: 0 });
+
 // Three or four digits that count, whatever the size: 18.4, 1,200, 524.3M, 0.0032, 1.5e-9.
 export function number(value) {
   if (!isNumber(value)) return NO_DATA;
   const size = Math.abs(value);
   if (size >= 1e15 || (size > 0 && size < 1e-4)) return value.toExponential(2).replace(/\.?0+e/, "e").replace("e+", "e");
-  if (size >= 1e6) return value.toLocaleString("en", { notation: "compact", maximumSignificantDigits: 4 });
-  if (size < 0.1) return value.toLocaleString("en", { maximumSignificantDigits: 2 });
-  const digits = size >= 100 ? 0 : size >= 10 ? 1 : 2;
-  return value.toLocaleString("en", { maximumFractionDigits: digits, useGrouping: size >= 10000 });
+  if (size >= 1e6) return COMPACT.format(value);
+  if (size < 0.1) return SMALL.format(value);
+  if (size >= 10000) return GROUPED.format(value);
+  return USUAL[size >= 100 ? 0 : size >= 10 ? 1 : 2].format(value);
 }
 
 const BINARY = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
@@ -32,8 +38,25 @@ export function withUnit(value, unit) {
   return unit === "%" ? `${number(value)}%` : `${number(value)} ${unit}`;
 }
 
+let wall = false; // whether seconds are those since 1970 and not of a run
+
+export function useWallClock() {
+  wall = true;
+}
+
+// How far the local clock is ahead of the seconds that are counted.
+export function zoneShift(seconds) {
+  return wall ? -60 * new Date(seconds * 1000).getTimezoneOffset() : 0;
+}
+
+// A moment for a file: seconds of the run, or date and time.
+export function moment(seconds) {
+  return wall ? new Date(seconds * 1000).toISOString() : String(seconds);
+}
+
 export function clock(seconds) {
   if (!isNumber(seconds)) return NO_DATA;
+  if (wall) return new Date(seconds * 1000).toLocaleTimeString("en-GB");
   const whole = Math.max(0, Math.floor(seconds));
   const two = (part) => String(part).padStart(2, "0");
   return `${two(Math.floor(whole / 3600))}:${two(Math.floor(whole / 60) % 60)}:${two(whole % 60)}`;

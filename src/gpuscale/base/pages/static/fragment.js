@@ -1,12 +1,13 @@
 // What a page shows, kept in its address behind the "#", so that a link shows the same times and events.
 
-// Returns `{ window, zoom, words, hidden }`, with undefined for what the address leaves open or has wrong.
+// Returns `{ window, zoom, workload, words, hidden }`, with undefined for what the address leaves open or has wrong.
 export function readFragment() {
   const given = new URLSearchParams(location.hash.slice(1));
   const [from, to] = [seconds(given.get("from")), seconds(given.get("to"))];
   return {
     window: given.get("window") === "all" ? null : seconds(given.get("window")) || undefined,
     zoom: from !== undefined && to !== undefined && to - from >= 1 ? [from, to] : undefined,
+    workload: given.get("workload") ?? undefined,
     words: given.get("words") ?? undefined,
     hidden: given.get("hide")?.split(",") ?? undefined,
   };

@@ -20,12 +20,15 @@ const DASHED = { step: true, dash: [5, 4] };
 const DOTTED = { step: true, dash: [1, 3] };
 const FILLED = { step: true, fill: true };
 
-// One entry per name; where there is but one, its role says enough.
+const OF_WORKLOADS = ["hpa", "replicas"];
+
+// One entry per name, of the workload that is looked at where it is one; where there is but one, its role says enough.
 function parts(store, prefix, suffix = "") {
   const found = store
     .keys(`${prefix}/`)
     .filter((key) => key.endsWith(suffix))
-    .map((key) => ({ key, full: key.slice(prefix.length + 1, key.length - suffix.length) }));
+    .map((key) => ({ key, full: key.slice(prefix.length + 1, key.length - suffix.length) }))
+    .filter(({ full }) => store.focus === null || full === store.focus || !OF_WORKLOADS.includes(prefix));
   return found.map((entry, i) => ({ ...entry, colour: i, only: found.length === 1 }));
 }
 
@@ -61,11 +64,15 @@ function utilisationLines(store) {
     ...entry, name: shortName(entry.full.replace(/\/([^/]*)$/, " · $1"), 22), full: entry.full.replace(/\/([^/]*)$/, ", GPU $1"),
     group: "GPUs", dash: DOTTED.dash, churns: true,
   }));
-  return [...utilisationTargets(store), ...pods, ...gpus];
+  const means = parts(store, "use").filter(({ full }) => full === store.focus || full === "all GPUs")
+    .map((entry) => ({ ...entry, name: shortName(entry.full), dash: entry.full === store.focus ? undefined : DOTTED.dash }));
+  return [...utilisationTargets(store), ...means, ...pods, ...gpus];
 }
 
 // A target above 100 is no percentage: it would only press the others down. Each has its own chart too.
+// A cluster's signals are of all kinds.
 function utilisationTargets(store) {
+  if (store.focus !== null) return [];
   return targets(store).filter(({ key }) => !store.series.get(key).some((value) => value > 100));
 }
 
@@ -81,6 +88,7 @@ function valueLines(store) {
 function replicaLines(store) {
   const lines = [
     ...parts(store, "replicas", "/ready").map((entry) => named(entry, "ready", FILLED)),
+    ...parts(store, "replicas", "/pending").map((entry) => named(entry, "pending", { ...FILLED, role: "pending" })),
     ...parts(store, "hpa", "/desired").map((entry) => named(entry, "wanted", DASHED)),
     ...parts(store, "hpa", "/current").map((entry) => named(entry, "current", { ...DOTTED, off: true })),
   ];

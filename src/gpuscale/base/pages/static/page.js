@@ -3,14 +3,17 @@ import { ChartStack } from "./charts.js";
 import { byId, element, keepTallest, keyed, part, setAttribute, setText } from "./dom.js";
 import { EventList } from "./events.js";
 import { readFragment, writeFragment, writeRange } from "./fragment.js";
-import { clock, isNumber, number } from "./format.js";
+import { clock, isNumber, number, useWallClock } from "./format.js";
+import { GpuMap } from "./map.js";
 import { drawPanels } from "./panels.js";
 import { RunStore } from "./store.js";
-import { drawTiles } from "./tiles.js";
+import { drawTiles, gpusOf } from "./tiles.js";
+import { WorkloadTable } from "./workloads.js";
 
 const MOST_AGENTS = 3; // the others are one link
 const RETRY_MS = 2000;
 const FOLLOWED_SECONDS = 1800;
+const MOST_CARDS = 12; // GPUs; more of them are a map
 const PANELS = ["loop", "total-panel", "hpa-panel", "gpu-panel", "job-panel", "pod-panel"];
 
 let store;
@@ -18,6 +21,8 @@ let stack;
 let events;
 let state = null;
 let focused = null;
+let map = null;
+let table = null;
 let clockBase = null;
 let resyncing = false;
 
@@ -31,8 +36,15 @@ async function start() {
     setTimeout(start, RETRY_MS);
     return;
   }
+  if (isOfCluster()) {
+    useWallClock();
+    store.focus = "";
+    setText(byId("total-title"), "In use");
+    table = new WorkloadTable(byId("workload-table"), focusOn);
+  }
   drawHeader();
-  const { window = FOLLOWED_SECONDS, zoom = null, words, hidden } = readFragment();
+  const { window = FOLLOWED_SECONDS, zoom = null, words, hidden, workload } = readFragment();
+  focused = workload ?? null;
   stack = new ChartStack(byId("charts"), store, {
     window, zoom, onEvent: (event) => events.reveal(event), onRange: (range) => writeRange(range, FOLLOWED_SECONDS),
   });
@@ -52,10 +64,22 @@ async function start() {
 
 // A link pasted into the address shows its times and events; a jump such as "#charts" changes nothing.
 function followAddress() {
-  const { window, zoom, words, hidden } = readFragment();
+  const { window, zoom, words, hidden, workload } = readFragment();
+  if (workload !== undefined) focusOn(workload);
   if (window !== undefined) stack.setWindow(window);
   if (zoom) stack.setZoom(zoom);
   if (words !== undefined || hidden) events.setFilter(words ?? "", hidden ?? []);
+}
+
+// A cluster's times are those of the day; of its workloads one is looked at, as their signals differ.
+function isOfCluster() {
+  return store.document.clock === "wall";
+}
+
+function focusOn(name) {
+  focused = name;
+  writeFragment({ workload: name });
+  drawState(state);
 }
 
 async function fetchDocument() {
@@ -135,11 +159,14 @@ function tick() {
 
 function drawTime() {
   setText(byId("speed"), isNumber(state.speed) ? `${number(state.speed)}×` : "");
-  byId("speed").title = `One second here is ${number(state.speed)} s of the scenario`;
-  if (state.running) setStatus("running", "running");
+  byId("speed").title = isNumber(state.speed) ? `One second here is ${number(state.speed)} s of the scenario` : "";
+  setText(byId("fault"), state.fault ? `No new picture since ${clock(state.t)}: ${state.fault}` : "");
+  byId("fault").hidden = !state.fault;
+  if (state.fault) setStatus("offline", "no new picture");
+  else if (state.running) setStatus("running", isOfCluster() ? "as of" : "running");
   else setStatus("ended", "ended");
   setText(byId("clock"), clock(state.t));
-  clockBase = state.running ? { t: state.t, speed: state.speed, at: performance.now() } : null;
+  clockBase = state.running && isNumber(state.speed) ? { t: state.t, speed: state.speed, at: performance.now() } : null;
 }
 
 function drawAddresses({ prometheus, metricsApi, services = {}, nodeAgents = {} }) {
@@ -172,7 +199,9 @@ function drawState(newState) {
   drawFocus();
   drawTiles(state, focused);
   drawLoads();
-  drawPanels(state);
+  drawMap();
+  drawWorkloads();
+  drawPanels(state, isOfCluster() ? focused : null);
   for (const id of PANELS) keepTallest(byId(id));
 }
 
@@ -182,6 +211,25 @@ function drawFocus() {
   byId("focus").hidden = names.length < 2;
   keyed(byId("focus-choice"), names, (name) => name, (name) => element("option", { value: name }, name), () => {});
   byId("focus-choice").value = focused ?? "";
+  if (!isOfCluster() || store.focus === (focused ?? "")) return;
+  store.focus = focused ?? "";
+  stack.refresh();
+}
+
+function drawMap() {
+  const count = gpusOf(state).length;
+  const isMap = count > MOST_CARDS;
+  byId("map-panel").hidden = !isMap;
+  byId("gpu-panel").hidden = isMap;
+  if (!isMap) return;
+  setText(byId("map-note"), `${number(count)} on ${number(state.nodes.length)} nodes`);
+  map ??= new GpuMap(byId("map"));
+  map.update(state.nodes);
+}
+
+function drawWorkloads() {
+  byId("workload-panel").hidden = table === null || state.hpas.length === 0;
+  table?.update(state, focused);
 }
 
 // ---- load
@@ -231,8 +279,5 @@ function say(text, level) {
   setAttribute(byId("load-message"), "data-level", level);
 }
 
-byId("focus-choice").addEventListener("change", (event) => {
-  focused = event.target.value;
-  drawTiles(state, focused);
-});
+byId("focus-choice").addEventListener("change", (event) => focusOn(event.target.value));
 start();

@@ -3,19 +3,24 @@ import { byId, element, keyed, part, setAttribute, setText } from "./dom.js";
 import { NO_DATA, age, isNumber, memory, number, podName, shortName, shortPod, shortSelectors, withUnit } from "./format.js";
 import { gpusOf } from "./tiles.js";
 
-export function drawPanels(state) {
+const MOST_CARDS = 12;
+
+// `focused` is the one workload whose HPA is shown; null is all of them.
+export function drawPanels(state, focused) {
   drawFigures(state);
-  drawHpas(state);
-  drawNodes(state);
+  drawHpas(state, focused);
+  if (gpusOf(state).length <= MOST_CARDS) drawNodes(state);
   drawJobs(state);
   drawPods(state);
+  drawUnseen(state.unseen ?? []);
 }
 
 // ---- HPAs in words
 
-function drawHpas(state) {
-  byId("hpa-panel").hidden = state.hpas.length === 0;
-  keyed(byId("hpas"), state.hpas, ({ name }) => name, createHpa, updateHpa);
+function drawHpas(state, focused) {
+  const shown = focused === null ? state.hpas : state.hpas.filter(({ workload }) => workload === focused);
+  byId("hpa-panel").hidden = shown.length === 0;
+  keyed(byId("hpas"), shown, ({ name }) => name, createHpa, updateHpa);
 }
 
 function createHpa({ name }) {
@@ -28,7 +33,8 @@ function createHpa({ name }) {
 
 function updateHpa(node, hpa) {
   setText(part(node, "reference"), hpa.reference ?? "");
-  const facts = [["Targets", hpa.targets], ["Min", number(hpa.min)], ["Max", number(hpa.max)], ["Current", number(hpa.current)], ["Desired", number(hpa.desired)]];
+  const facts = [["Targets", hpa.targets], ["Min", number(hpa.min)], ["Max", number(hpa.max)], ["Current", number(hpa.current)], ["Desired", number(hpa.desired)],
+    ...(isNumber(hpa.next) && hpa.next !== hpa.desired ? [["At the next sync", number(hpa.next)]] : [])];
   keyed(part(node, "facts"), facts, ([term]) => term,
     ([term]) => element("div", {}, element("dt", {}, term), element("dd", {})),
     (fact, [, text]) => setText(fact.lastChild, text ?? NO_DATA));
@@ -63,7 +69,6 @@ function setControllerText(node, text) {
 // ---- nodes, GPUs, pods
 
 function drawNodes(state) {
-  byId("nodes").classList.toggle("many", gpusOf(state).length > 12);
   keyed(byId("nodes"), state.nodes, ({ name }) => name, createNode, updateNode);
 }
 
@@ -89,7 +94,7 @@ function createGpu({ index, uuid, model }) {
     element("p", { class: "gpu-util", "data-part": "util" }), meter("util-meter", "Utilisation"),
     element("p", { class: "gpu-row" }, element("span", {}, "Memory"), element("span", { "data-part": "memory" })), meter("memory-meter", "Memory"),
     element("p", { class: "gpu-row" }, element("span", { "data-part": "temperature" }), element("span", { "data-part": "power" })),
-    element("p", { class: "gpu-pod", "data-part": "pod" }));
+    element("p", { class: "gpu-pod", "data-part": "pod" }), element("p", { class: "gpu-fault", "data-part": "faults" }));
 }
 
 function updateGpu(node, gpu) {
@@ -103,6 +108,7 @@ function updateGpu(node, gpu) {
   setText(part(node, "pod"), gpu.pod ? shortPod(podName(gpu.pod)) : "free");
   setAttribute(part(node, "pod"), "title", gpu.pod ?? null);
   setAttribute(part(node, "pod"), "data-level", gpu.pod ? "plain" : "quiet");
+  setText(part(node, "faults"), (gpu.faults ?? []).join(", "));
 }
 
 function fillMeter(meter, percent) {
@@ -144,7 +150,13 @@ function updateJob(row, job) {
   setAttribute(row, "data-level", job.pending > 0 ? "notice" : job.succeeded >= job.completions ? "done" : "plain");
 }
 
+function drawUnseen(sentences) {
+  byId("unseen-panel").hidden = sentences.length === 0;
+  keyed(byId("unseen"), sentences, (text) => text, (text) => element("li", {}, text), () => {});
+}
+
 function drawPods(state) {
+  byId("pod-panel").hidden = state.pods.length === 0;
   keyed(byId("pods").tBodies[0], state.pods, ({ namespace, name }) => `${namespace}/${name}`, createPod, updatePod);
 }
 

@@ -121,7 +121,7 @@ export class Pointing {
   drawCallout(event) {
     this.callout.hidden = event === undefined;
     if (event === undefined) return;
-    setText(this.callout, `${clock(event.t)}  ${event.kind}  ${event.object}\n${event.reason ?? ""}`);
+    setText(this.callout, `${clock(event.t)}  ${event.kind}  ${event.object}\n${[event.reason ?? "", ...(event.why ?? [])].join("\n")}`);
     const room = this.body.clientWidth - this.callout.offsetWidth - 12;
     this.callout.style.transform = `translateX(${Math.max(12, Math.min(this.xOf(event.t) + 10, room))}px)`;
   }
@@ -158,7 +158,7 @@ export class Pointing {
 
   zoomAround(from, to, factor) {
     const middle = this.stack.cursor ?? (from + to) / 2;
-    const first = Math.max(0, middle - (middle - from) * factor);
+    const first = Math.max(this.stack.store.first(), middle - (middle - from) * factor);
     const last = Math.min(this.stack.end(this.stack.store.last()), middle + (to - middle) * factor);
     this.zoomTo(first, last);
   }

@@ -4,6 +4,7 @@ const MAX_KEPT = 120000; // points; the oldest sixth goes once a page has follow
 
 export class RunStore {
   constructor(document) {
+    this.focus = null; // the one workload whose series are shown; null is all
     this.replace(document);
   }
 
@@ -63,6 +64,13 @@ export class RunStore {
 
   last() {
     return this.t.length ? this.t[this.t.length - 1] : 0;
+  }
+
+  // Where the time axis begins: a run's at 0, a cluster's when it was first looked at, with the events of the hour before.
+  first() {
+    if (this.document.clock !== "wall") return 0;
+    const [point, event] = [this.t[0] ?? 0, this.events[0]?.t ?? Infinity];
+    return Math.max(point - 3600, Math.min(point, event));
   }
 
   // The position of the last point at or before `time`; -1 before the first.

@@ -14,7 +14,7 @@ function drawStage(name, values, level = "plain") {
 
 export function drawTiles(state, focused) {
   const workload = state.workloads.find(({ name }) => name === focused);
-  const hpa = state.hpas.find(({ reference }) => reference?.endsWith(`/${focused}`)) ?? state.hpas[0];
+  const hpa = state.hpas.find(({ workload: of }) => of === focused) ?? state.hpas[0];
   drawLoadStage(state, workload);
   drawGpuStage(state);
   drawValueStage(hpa);
@@ -24,6 +24,13 @@ export function drawTiles(state, focused) {
 }
 
 function drawLoadStage(state, workload) {
+  if (workload && !isNumber(workload.rate)) {
+    const above = state.hpas.filter(({ metrics }) => metrics[0]?.ratio > 1.1).length;
+    const silent = state.hpas.filter(({ metrics }) => !isNumber(metrics[0]?.value)).length;
+    const note = [above && `${above} above target`, silent && `${silent} without a value`].filter(Boolean).join(" · ");
+    drawStage("load", { title: "Workloads", value: number(state.hpas.length), unit: "with an HPA", note: note || "all have values" }, silent ? "quiet" : "plain");
+    return;
+  }
   if (!workload) {
     const { total, active, completed, workloads = [] } = state.jobs ?? {};
     const waiting = workloads.reduce((sum, { pending }) => sum + pending, 0);
@@ -45,8 +52,9 @@ function drawGpuStage(state) {
   const mean = measured.length ? measured.reduce((sum, util) => sum + util, 0) / measured.length : null;
   const used = gpus.filter((gpu) => gpu.pod).length;
   const silent = gpus.length - measured.length;
-  const note = `${used} of ${gpus.length} in use${silent ? ` · ${silent} without data` : ""}`;
-  drawStage("gpus", { value: withUnit(mean, "%"), note });
+  const faulty = gpus.filter((gpu) => gpu.faults?.length).length;
+  const note = `${used} of ${gpus.length} in use${silent ? ` · ${silent} without data` : ""}${faulty ? ` · ${faulty} with a fault` : ""}`;
+  drawStage("gpus", { value: withUnit(mean, "%"), note }, faulty ? "high" : "plain");
 }
 
 function drawValueStage(hpa) {

@@ -6,7 +6,7 @@ judged by, its loads, queues, replicas, nodes and HPAs, is a few hundred.
 
 from collections.abc import Mapping
 
-from gpuscale.lab.sim.document.timeline import SeriesRecorder
+from gpuscale.base.pages.timeline import SeriesRecorder
 
 MAX_VALUES = 20_000_000
 """About 1 GiB; 1 000 nodes of 8 GPUs with a pod each, once a minute, for 20 hours."""

@@ -8,12 +8,12 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from gpuscale.base.objects.scaled_object import KIND
+from gpuscale.base.pages.timeline import SeriesRecorder
 from gpuscale.lab.sim.autoscaler import SyncFigures
 from gpuscale.lab.sim.control.machines import Rental
 from gpuscale.lab.sim.control.queues import JobQueues
 from gpuscale.lab.sim.document.jobs import job_progress
 from gpuscale.lab.sim.document.requests import request_summaries
-from gpuscale.lab.sim.document.timeline import SeriesRecorder
 from gpuscale.lab.sim.events import SimulationEvent
 from gpuscale.lab.sim.site import Site
 from gpuscale.triggers.keda import ACTIVATED, DEACTIVATED

@@ -1,0 +1,78 @@
+"""`gpuscale dashboard` as users run it: of a cluster, with the numbers of its API; and what it refuses."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from live_loop import Loop
+
+GPUSCALE = Path(sys.executable).parent / "gpuscale"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--url=http://127.0.0.1:1"], "does not answer"),
+        (["--kubeconfig=gone.yaml"], "gone.yaml"),
+        (["--gpu=simulated:NVIDIA L4", "--host=192.0.2.1"], "--host takes an address"),
+    ],
+)
+def test_what_it_refuses(arguments: list[str], told: str) -> None:
+    done = subprocess.run(
+        [GPUSCALE, "dashboard", *arguments], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert told in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert done.returncode == 2
+
+
+@pytest.fixture
+def loop(tmp_path: Path) -> Iterator[Loop]:
+    running = Loop(tmp_path, "ack-bert", "--speed", "20")
+    try:
+        yield running
+    finally:
+        running.kill()
+
+
+def test_a_cluster_by_its_kubeconfig(loop: Loop, tmp_path: Path) -> None:
+    kubeconfig = loop.wait(r"KUBECONFIG=(\S+)", 10)[1]
+    loop.wait("SuccessfulRescale", 60)
+    out = tmp_path / "page.txt"
+    with out.open("w") as written:
+        board = subprocess.Popen(
+            [GPUSCALE, "dashboard", "--port=0", "--every=1"],
+            stdout=written,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, "KUBECONFIG": kubeconfig},
+        )
+    try:
+        while not (found := re.search(r"page  (http://\S+)\n", out.read_text())):
+            assert board.poll() is None, out.read_text()
+            time.sleep(0.05)
+        with urllib.request.urlopen(f"{found[1]}/ui/document", timeout=30) as response:
+            document = json.load(response)
+            assert "default-src 'none'" in response.headers["Content-Security-Policy"]
+        with urllib.request.urlopen(f"{found[1]}/ui/state", timeout=30) as response:
+            state = json.load(response)
+        (listed,) = loop.json("/apis/autoscaling/v2/horizontalpodautoscalers")["items"]
+        (hpa,) = state["hpas"]
+        assert hpa["name"] == "default/gpu-hpa"
+        assert (hpa["min"], hpa["max"]) == (1, listed["spec"]["maxReplicas"])
+        assert hpa["metrics"][0]["target"] == 20.0
+        assert hpa["explanation"]
+        assert "SuccessfulRescale" in {each["kind"] for each in document["events"]}
+        owners = [gpu["pod"] for node in state["nodes"] for gpu in node["gpus"]]
+        assert any(owner and owner.startswith("default/bert") for owner in owners)
+    finally:
+        board.send_signal(signal.SIGINT)
+        assert board.wait(30) == 0
