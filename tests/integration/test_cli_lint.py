@@ -84,14 +84,17 @@ def test_wrong_input(folder) -> None:
     ]
 
 
-def test_nothing_to_check_is_wrong_input(folder) -> None:
+def test_nothing_to_check_is_said(folder) -> None:
     (folder / "more.yaml").write_text("kind: Secret\napiVersion: v1\n")
     result = run("more.yaml", cwd=folder)
-    assert (result.returncode, result.stdout) == (2, "")
-    assert result.stderr == (
-        "gpuscale: more.yaml: found no rule, HPA, ScaledObject, Values or Scenario among 1 object, "
-        "expected at least one of them\n"
-    )
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout.splitlines()[:2] == [
+        "1 object has nothing to check: 1 Secret",
+        "Nothing to check: no rules, autoscalers, pods with GPUs or pools of nodes.",
+    ]
+    assert run("more.yaml", "--strict", cwd=folder).returncode == 2
+    (folder / "empty").mkdir()
+    assert run("empty", "--strict", cwd=folder).returncode == 2
     result = run("more.yaml", "rules.yaml", "hpa.yaml", cwd=folder)
     assert result.returncode == 0
     assert result.stdout.splitlines()[0] == "1 object has nothing to check: 1 Secret"
@@ -155,9 +158,9 @@ def test_values_that_render_refuses(folder) -> None:
 def test_values_stand_alone_in_their_file(folder) -> None:
     (folder / "v.yaml").write_text(f"{VALUES}---\n{HPA}")
     result = run("v.yaml", cwd=folder)
-    assert (result.returncode, result.stdout) == (2, "")
-    assert result.stderr == (
-        "gpuscale: v.yaml: found 2 documents, expected one Values document in a file of its own\n"
+    assert result.returncode == 1
+    assert result.stdout.startswith(
+        "v.yaml: error [refused-values]\n  Found 2 documents, expected "
     )
 
 

@@ -1,7 +1,7 @@
 """What `gpuscale lint` reads besides rules and manifests: what values render, and the files of scenarios."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import walk
 from pathlib import Path as FilePath
@@ -83,7 +83,7 @@ def linted(
         cluster: what is there already, over which the files are laid; None where nobody looked.
 
     Raises:
-        ConfigError: with every file that can't be read, or in which there is nothing to look at.
+        ConfigError: with every file that can't be opened, or is no text.
     """
     more = None if instance_types is None else (read_text(instance_types), instance_types)
     texts: list[Text] = []
@@ -108,24 +108,9 @@ def linted(
     judges = with_plugins(JUDGES, FileJudge)
     if cluster is not None and kubernetes is None:
         kubernetes = cluster.kubernetes
-    try:
-        report, read = _of_texts(texts, judges, kubernetes, more, cluster)
-    except ConfigError as error:
-        unknown = {each.source for each in error.problems}
-        known = [each for each in texts if each[0] not in unknown]
-        if not unknown <= may_skip or len(known) == len(texts):
-            raise
-        skipped += error.problems
-        report, read = _of_texts(known, judges, kubernetes, more, cluster)
-    if texts and not report.has_checked and not {name for name, _ in texts} <= may_skip:
-        objects = len(report.passed_over)
-        found = "no rule, HPA, ScaledObject, Values or Scenario"
-        if objects:
-            found += f" among {objects} object{'' if objects == 1 else 's'}"
-        raise ConfigError(
-            *(Problem(name, None, None, found, "at least one of them") for name, _ in texts)
-        )
+    report, read = _of_texts(texts, judges, kubernetes, more, cluster, may_skip)
     checks = checks_by_id(judges)
+    skipped += report.skipped
     return Linted(without_ignored(report, read, checks), read, checks, tuple(skipped))
 
 
@@ -156,6 +141,7 @@ def _of_texts(
     kubernetes: KubernetesVersion | None,
     instance_types: tuple[str, str] | None,
     cluster: Cluster | None,
+    may_skip: Collection[str],
 ) -> tuple[LintReport, Mapping[str, str]]:
     """Return what lint finds in texts of all kinds, and all that it read."""
     types = None if instance_types is None else parse_instance_types(*instance_types)
@@ -165,7 +151,14 @@ def _of_texts(
     scenarios = [each for each in texts if kinds[each[0]] == "Scenario"]
     alone = len(values) == 1
     reports = [
-        _of_values(each, plain if alone else (), judges, kubernetes, cluster if alone else None)
+        _of_values(
+            each,
+            plain if alone else (),
+            judges,
+            kubernetes,
+            cluster if alone else None,
+            may_skip,
+        )
         for each in values
     ]
     if not alone and (plain or cluster is not None):
@@ -176,6 +169,7 @@ def _of_texts(
                 kubernetes=kubernetes,
                 instance_types=types,
                 cluster=cluster,
+                may_skip=may_skip,
             )
         )
     read = dict(texts)
@@ -187,23 +181,14 @@ def _of_texts(
 
 
 def _kind(name: str, text: str) -> str | None:
-    """Return `Values` or `Scenario` for a document of ours; None for what lint itself reads.
-
-    Raises:
-        ConfigError: one of ours that shares its file with another document.
-    """
+    """Return `Values` or `Scenario` for a file with a document of ours; None for what lint itself reads."""
     if not _MAYBE_OURS.search(text):
         return None
     try:
         documents = load_documents(text, name)
     except ConfigError:
         return None  # Lint reports it, with the faults of other files.
-    kinds = [_kind_of(each) for each in documents]
-    found = next((kind for kind in kinds if kind is not None), None)
-    if found is not None and len(documents) > 1:
-        expected = f"one {found} document in a file of its own"
-        raise ConfigError(Problem(name, None, None, f"{len(documents)} documents", expected))
-    return found
+    return next(filter(None, map(_kind_of, documents)), None)
 
 
 def _kind_of(document: Document) -> str | None:
@@ -225,6 +210,7 @@ def _of_values(
     judges: Sequence[FileJudge],
     kubernetes: KubernetesVersion | None,
     cluster: Cluster | None,
+    may_skip: Collection[str],
 ) -> LintReport:
     from gpuscale.cli.values_files import with_job_files
     from gpuscale.ops.install import lint_values, parse_values
@@ -236,11 +222,17 @@ def _of_values(
         refusals = [refused(REFUSED_VALUES, each, "render refuses it") for each in error.problems]
         alone = _EMPTY
         if beside or cluster is not None:
-            alone = lint(beside, judges=judges, kubernetes=kubernetes, cluster=cluster)
+            alone = lint(
+                beside,
+                judges=judges,
+                kubernetes=kubernetes,
+                cluster=cluster,
+                may_skip=may_skip,
+            )
         return together(
             [replace(_EMPTY, findings=tuple(refusals), values=1, files=1), alone], [name]
         )
-    return lint_values(values, text, name, beside, judges, kubernetes, cluster)
+    return lint_values(values, text, name, beside, judges, kubernetes, cluster, may_skip)
 
 
 # Scenarios

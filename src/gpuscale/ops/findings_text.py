@@ -2,19 +2,25 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from gpuscale.base.findings import ChainReport, Finding, Severity, Unseen, Where
 from gpuscale.base.words import counted
-from gpuscale.ops.lint.findings import LintReport, Place
+from gpuscale.ops.lint.findings import LintFinding, LintReport, Place
+
+_MOST_NAMED = 5
 
 
 def _lines(finding: Finding[Where], head: str, evidence: Sequence[str]) -> Iterator[str]:
-    yield head
+    yield f"{head} and {len(finding.same)} more" if finding.same else head
     yield f"  {finding.what}"
     yield from (f"  | {line}" for line in evidence)
     yield f"  -> {finding.fix.say}"
     if finding.fix.command:
         yield f"     {finding.fix.command}"
+    if finding.same:
+        named = ", ".join(str(each.where) for each in finding.same[:_MOST_NAMED])
+        yield f"  the same: {named}{' ...' if len(finding.same) > _MOST_NAMED else ''}"
 
 
 def _name(finding: Finding[Where]) -> str:
@@ -52,10 +58,11 @@ def lint_lines(
 
     Args:
         report: what was found.
-        lists_all: whether each object is named that there is nothing to check in.
+        lists_all: whether each note stands by itself, and each object is named that there is nothing to
+            check in.
         lists_unseen: whether it is said what was not looked at for want of an object.
     """
-    for finding in report.findings:
+    for finding in report.findings if lists_all else _folded_notes(report.findings):
         head = f"{finding.where}: {_name(finding)} {finding.where.field or ''}".rstrip()
         yield from _lines(finding, head, finding.evidence.splitlines())
     if report.findings:
@@ -66,7 +73,23 @@ def lint_lines(
         yield from _unseen_lines(report.unseen)
     if report.passed_over:
         yield _passed_over(report)
+    if not report.has_checked:
+        yield "Nothing to check: no rules, autoscalers, pods with GPUs or pools of nodes."
     yield _lint_summary(report)
+
+
+def _folded_notes(findings: Sequence[LintFinding]) -> Iterator[LintFinding]:
+    """Yield findings, with the notes of each check under the first of them."""
+    notes: dict[str, list[LintFinding]] = {}
+    for each in findings:
+        if each.check.severity is Severity.NOTE:
+            notes.setdefault(each.check.id, []).append(each)
+    for each in findings:
+        first, *same = notes.get(each.check.id, (each,))
+        if each.check.severity is not Severity.NOTE:
+            yield each
+        elif each is first:
+            yield replace(each, same=tuple(same))
 
 
 def _passed_over(report: LintReport) -> str:
@@ -139,9 +162,6 @@ def chain_lines(report: ChainReport) -> Iterator[str]:
     yield f"{_chain_summary(report.findings)}; looked at {seen}{passed}"
 
 
-_MOST_NAMED = 5
-
-
 def _unseen_lines(unseen: Sequence[Unseen]) -> Iterator[str]:
     for each in unseen[:_MOST_NAMED]:
         yield f"not looked at: {each.about}"
@@ -164,12 +184,8 @@ def _unseen_document(unseen: Unseen) -> dict[str, object]:
 
 
 def _chain_finding(finding: Finding[str]) -> Iterator[str]:
-    more = f" and {len(finding.same)} more" if finding.same else ""
     evidence = [finding.evidence] if finding.evidence else []
-    yield from _lines(finding, f"{_name(finding)} {finding.where}{more}", evidence)
-    if finding.same:
-        named = ", ".join(each.where for each in finding.same[:_MOST_NAMED])
-        yield f"  the same: {named}{' ...' if len(finding.same) > _MOST_NAMED else ''}"
+    yield from _lines(finding, f"{_name(finding)} {finding.where}", evidence)
     if finding.consequences:
         count = sum(1 + len(each.same) for each in finding.consequences)
         named = ", ".join(

@@ -13,7 +13,6 @@ from node_lint_cases import NODE_CASES
 from query_cases import QUERY_CASES
 from scaled_cases import SCALED_CASES
 
-from gpuscale.base.errors import ConfigError
 from gpuscale.base.findings import Severity
 from gpuscale.hpa.terms.versions import parse_version
 from gpuscale.ops.findings_text import lint_document as document
@@ -225,6 +224,7 @@ EXACT = "behavior: {scaleUp: {tolerance: 0}, scaleDown: {tolerance: 0}}"
 
 
 CASES = {
+    "broken-file": ({"rules.yaml": "rules: [\n"}, {"rules.yaml": NAMED}),
     "refused-rules": (
         {"rules.yaml": NAMED.replace("gpu_util}", "gpu_util, matches: '(?=x)'}")},
         {"rules.yaml": NAMED},
@@ -1254,16 +1254,43 @@ def test_notes_fail_only_where_one_wants_to_be_strict() -> None:
          "rules stand alone in their file"),
     ],
 )  # fmt: skip
-def test_a_file_that_is_neither_rules_nor_manifests_is_wrong_input(text: str, message: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        linted({"a.yaml": text})
-    assert str(caught.value) == message
+def test_a_file_that_is_neither_rules_nor_manifests_is_passed_over(text: str, message: str) -> None:
+    report = linted({"a.yaml": text, "hpa.yaml": hpa(pods("gpu_util")), "rules.yaml": NAMED})
+    assert [str(each) for each in report.skipped] == [message]
+    assert (report.findings, report.files, report.has_checked) == ((), 2, True)
+    assert not linted({"a.yaml": text}).has_checked
 
 
-def test_every_wrong_file_is_named_at_once() -> None:
-    with pytest.raises(ConfigError) as caught:
-        linted({"a.yaml": "", "b.yaml": "x: ["})
-    assert [problem.source for problem in caught.value.problems] == ["a.yaml", "b.yaml"]
+def test_a_broken_file_is_a_finding_and_hides_no_other() -> None:
+    files = {"b.yaml": "x: [", "c.yaml": f"{MONITOR}---\na: 1\n", "hpa.yaml": hpa(pods("gpu_utl"))}
+    report = linted({**files, "rules.yaml": SUMS})
+    assert [(each.where.file, each.check.id) for each in report.findings] == [
+        ("b.yaml", "broken-file"),
+        ("c.yaml", "broken-file"),
+        ("rules.yaml", "sum-of-percentages"),
+    ]
+    # A broken file may have had the rule, so nothing is said of a metric that no other file names.
+    assert ids({"hpa.yaml": files["hpa.yaml"], "rules.yaml": SUMS}).count("unknown-metric") == 1
+
+
+def test_broken_files_that_may_be_are_passed_over() -> None:
+    report = lint([("b.yaml", "x: ["), ("rules.yaml", NAMED)], may_skip={"b.yaml"})
+    assert ([each.source for each in report.skipped], report.findings) == (["b.yaml"], ())
+
+
+def test_notes_of_one_check_are_one_in_text_and_all_in_the_document() -> None:
+    never = hpa(pods("gpu_util")).replace(
+        "spec:", "spec:\n  behavior: {scaleDown: {selectPolicy: Disabled}}", 1
+    )
+    files = {f"{name}.yaml": never.replace("web", name) for name in "abcdefg"}
+    report = linted({**files, "rules.yaml": NAMED})
+    assert [each.check.id for each in report.findings] == ["scale-down-disabled"] * 7
+    assert str(document(report)).count("scale-down-disabled") == 7
+    text = "\n".join(text_lines(report))
+    assert text.count("[scale-down-disabled]") == 1
+    assert "[scale-down-disabled] spec.behavior.scaleDown.selectPolicy and 6 more\n" in text
+    assert "  the same: b.yaml:5, c.yaml:5, d.yaml:5, e.yaml:5, f.yaml:5 ...\n" in text
+    assert "\n".join(text_lines(report, lists_all=True)).count("[scale-down-disabled]") == 7
 
 
 def test_the_report_for_programs() -> None:

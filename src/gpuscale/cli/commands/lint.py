@@ -72,7 +72,11 @@ def lint(
         ),
     ] = None,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Exit 1 for notes too, as --fail-on note.")
+        bool,
+        typer.Option(
+            "--strict",
+            help="Exit 1 for notes too, as --fail-on note, and 2 where there was nothing to check.",
+        ),
     ] = False,
     baseline: Annotated[
         str | None,
@@ -86,7 +90,7 @@ def lint(
         bool,
         typer.Option(
             "--skip-unknown",
-            help="Pass over files that are neither rules nor manifests; there may be nothing to check.",
+            help="Pass over broken files too, as of folders; else each is an error.",
         ),
     ] = False,
     lsp: Annotated[
@@ -117,8 +121,8 @@ def lint(
 
     With --live it judges the objects of a cluster too, and only reads them.
 
-    Exit code 0: nothing to do; 1: errors or warnings were found; 2: a file can't be read, there was nothing
-    to check, or the cluster could not be looked at.
+    Exit code 0: nothing to do, or nothing to check; 1: errors or warnings were found; 2: a file can't be
+    read, or the cluster could not be looked at.
 
     Example:  gpuscale lint rules.yaml hpa.yaml
 
@@ -143,6 +147,7 @@ def lint(
     if not live and not files and not lsp:
         raise UsageError("expected a FILE, or --live")
     from gpuscale.cli.linted import linted
+    from gpuscale.ops.lint import BROKEN_FILE
 
     version = read_kubernetes_version(kubernetes_version)
     if lsp:
@@ -165,6 +170,9 @@ def lint(
     report = _beside_baseline(found, baseline, write_baseline)
     least = Severity.NOTE if strict else fail_on or Severity.WARNING
     _print(report, found, output, least, lists_all=verbose, lists_unseen=verbose or live)
+    is_blind = any(each.check.id == BROKEN_FILE.id for each in report.findings)
+    if is_blind or (strict and not report.has_checked):
+        raise typer.Exit(2)
     if report.fails(least):
         raise typer.Exit(1)
 

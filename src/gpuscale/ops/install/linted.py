@@ -3,7 +3,7 @@
 A target that can't be reached stands there as `spec.scale[0].target`, not in an object of the renderer's.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from gpuscale.base.documents.documents import Document, Path, dotted, load_documents, parts_of
@@ -70,6 +70,7 @@ def lint_values(
     judges: Sequence[FileJudge] = JUDGES,
     kubernetes: KubernetesVersion | None = None,
     cluster: Cluster | None = None,
+    may_skip: Collection[str] = (),
 ) -> LintReport:
     """Return lint's findings about the objects that values render to.
 
@@ -81,8 +82,11 @@ def lint_values(
         judges: what looks at it.
         kubernetes: release of the cluster that it is for; None where it is not known.
         cluster: what is there already; None where nobody looked.
+        may_skip: names of files beside that are passed over where they are broken.
     """
-    return lint_rendered(outline(values), text, source, beside, judges, kubernetes, cluster)
+    return lint_rendered(
+        outline(values), text, source, beside, judges, kubernetes, cluster, may_skip
+    )
 
 
 def lint_rendered(
@@ -93,6 +97,7 @@ def lint_rendered(
     judges: Sequence[FileJudge] = JUDGES,
     kubernetes: KubernetesVersion | None = None,
     cluster: Cluster | None = None,
+    may_skip: Collection[str] = (),
 ) -> LintReport:
     """Return lint's findings about objects rendered from a values file.
 
@@ -104,6 +109,7 @@ def lint_rendered(
         judges: what looks at them.
         kubernetes: release of the cluster that they are for; None where it is not known.
         cluster: what is there already; None where nobody looked.
+        may_skip: names of files beside that are passed over where they are broken.
     """
     (values,) = load_documents(text, source)
     scales = {
@@ -120,7 +126,9 @@ def lint_rendered(
 
     arguments = set(_arguments(objects))
     preset = ((_PRESET, preset_text()),) if "--preset=on" in arguments else ()
-    report = lint((*beside, *preset), objects, judges, kubernetes, cluster=cluster)
+    report = lint(
+        (*beside, *preset), objects, judges, kubernetes, cluster=cluster, may_skip=may_skip
+    )
     served = _Served(
         external=any(each["metadata"]["name"] == _EXTERNAL_API for each in objects),
         by_teams=any(each.startswith("--rules-configmaps=") for each in arguments),

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from gpuscale.ops.lint.inputs import FileJudge, is_block
     from gpuscale.ops.lint.linting import lint, together
     from gpuscale.ops.lint.problems import (
+        BROKEN_FILE,
         REFUSED_SCENARIO,
         REFUSED_VALUES,
         problems_of_errors,
@@ -22,6 +23,7 @@ else:
     __getattr__ = door(__name__)
 
 __all__ = [
+    "BROKEN_FILE",
     "REFUSED_SCENARIO",
     "REFUSED_VALUES",
     "Cluster",

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from gpuscale.base.errors import Problem
 from gpuscale.base.findings import Finding, Report, Unseen
 
 
@@ -58,6 +59,8 @@ class LintReport(Report[Place]):
     """Findings that comments in the files leave out."""
     in_baseline: int = 0
     """Findings that a baseline leaves out."""
+    skipped: tuple[Problem, ...] = ()
+    """Why files were passed over: those that are neither rules nor manifests, and broken ones that may be."""
     unseen: tuple[Unseen, ...] = ()
     """What could not be judged for want of an object that no file has."""
 

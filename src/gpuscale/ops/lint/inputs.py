@@ -4,7 +4,7 @@ Judges look at these alone.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from gpuscale.base.documents.documents import Document, Path, load_documents
@@ -24,7 +24,7 @@ from gpuscale.ops.lint.node_inputs import NodeInputs, is_autoscaler_chart, shari
 from gpuscale.ops.lint.operators.kinds import CustomKind, custom_kind, kind_of_definition
 from gpuscale.ops.lint.operators.made import LIMITS, Made
 from gpuscale.ops.lint.parts import Part, place_in, whole_document
-from gpuscale.ops.lint.problems import UNKNOWN_FIELD, refused_by, refused_object
+from gpuscale.ops.lint.problems import BROKEN_FILE, UNKNOWN_FIELD, refused, refused_by, refused_object
 from gpuscale.ops.lint.reconcilers import Reconciler, reconciler_of
 from gpuscale.ops.lint.rule_inputs import PlacedRule, RuleReading, is_rules, read_preset, read_rules
 from gpuscale.ops.lint.serving import RuleIndex
@@ -39,6 +39,7 @@ _GROUPS = {
     "ScaledObject": "keda.sh",
 }
 """Kinds that are read, with the group that makes them these."""
+_WITHOUT_IT = "the other files were read without it"
 _MONITORS = frozenset({"ServiceMonitor", "PodMonitor"})
 _AUTHENTICATIONS = frozenset({"TriggerAuthentication", "ClusterTriggerAuthentication"})
 
@@ -139,6 +140,8 @@ class Inputs:
     """The objects of files."""
     live: set[str] = field(default_factory=set)
     """The sources of documents that a cluster has so, and that are no manifests."""
+    skipped: list[Problem] = field(default_factory=list)
+    """Why files were passed over."""
     unseen: list[Unseen] = field(default_factory=list)
     """What checks would need to see, and don't."""
 
@@ -149,6 +152,7 @@ def read_inputs(
     kubernetes: KubernetesVersion | None = None,
     instance_types: Mapping[str, ListedType] | None = None,
     cluster: Cluster | None = None,
+    may_skip: Collection[str] = (),
 ) -> Inputs:
     """Return the content of files, of objects without a file, and of a live cluster.
 
@@ -158,20 +162,19 @@ def read_inputs(
         kubernetes: release of the cluster that they are for.
         instance_types: by name; None for the built-in ones.
         cluster: what is there already; None where nobody looked.
-
-    Raises:
-        ConfigError: with every file or document that is neither a rule file nor a manifest.
+        may_skip: names of files that are passed over where they are broken. The others' faults are findings.
     """
     nodes = NodeInputs() if instance_types is None else NodeInputs(instance_types)
     inputs = Inputs(kubernetes=kubernetes, nodes=nodes, cluster=cluster or Cluster())
-    problems: list[Problem] = []
     for source, text in texts:
         try:
             _read_file(inputs, source, text)
         except ConfigError as error:
-            problems.extend(error.problems)
-    if problems:
-        raise ConfigError(*problems)
+            if source in may_skip:
+                inputs.skipped += error.problems
+                continue
+            inputs.findings += (refused(BROKEN_FILE, each, _WITHOUT_IT) for each in error.problems)
+            inputs.has_all_rules = False  # It may have some.
     for index, each in enumerate(objects):
         _read_document(inputs, Document(object_name(each), index, each, {}), "")
     _read_made(inputs)
@@ -227,7 +230,7 @@ def object_name(manifest: Mapping[str, object]) -> str:
 def _read_file(inputs: Inputs, source: str, text: str) -> None:
     documents = load_documents(text, source)
     if not documents:
-        raise ConfigError(Problem(source, None, None, "an empty file", "rules or manifests"))
+        inputs.skipped.append(Problem(source, None, None, "an empty file", "rules or manifests"))
     if any(is_trigger_file(document.data) for document in documents):
         _add_triggers(inputs, text, source)
         return
@@ -241,6 +244,9 @@ def _read_file(inputs: Inputs, source: str, text: str) -> None:
             _read_document(inputs, document, text)
         except ConfigError as error:
             problems.extend(error.problems)
+    if len(documents) == 1 and not _is_manifest(documents[0].data):
+        inputs.skipped += problems
+        return
     if problems:
         raise ConfigError(*problems)
 
@@ -266,7 +272,7 @@ def _read_document(inputs: Inputs, document: Document, text: str) -> None:
     if is_autoscaler_chart(data):
         inputs.nodes.charts.append(whole_document(document))
         return
-    if not isinstance(data, dict) or not ("kind" in data or "groups" in data):
+    if not (isinstance(data, dict) and _is_manifest(data)):
         expected = "a manifest with apiVersion and kind; rules stand alone in their file"
         raise ConfigError(document.problem((), expected, found=shown(data)))
     kind = str(data.get("kind"))
@@ -302,6 +308,11 @@ def _read_document(inputs: Inputs, document: Document, text: str) -> None:
         _read_config_map(inputs, document, text)
     else:
         _read_beside(inputs, document, kind)
+
+
+def _is_manifest(data: object) -> bool:
+    """Return whether a document is an object of Kubernetes, or a file of Prometheus' rules."""
+    return isinstance(data, dict) and ("kind" in data or "groups" in data)
 
 
 def _items(document: Document, items: list[object]) -> Iterator[Document]:

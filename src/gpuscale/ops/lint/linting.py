@@ -1,6 +1,6 @@
 """All checks of lint, run in the order of the files."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from gpuscale.hpa.cluster.catalogue import ListedType
 from gpuscale.hpa.terms import KubernetesVersion
@@ -18,6 +18,7 @@ def lint(
     kubernetes: KubernetesVersion | None = None,
     instance_types: Mapping[str, ListedType] | None = None,
     cluster: Cluster | None = None,
+    may_skip: Collection[str] = (),
 ) -> LintReport:
     """Return the findings about files and objects, which are also checked against each other.
 
@@ -29,16 +30,14 @@ def lint(
         kubernetes: release of the cluster that they are for; None where it is not known.
         instance_types: by name; None for the built-in ones.
         cluster: what is there already, over which the files are laid; None where nobody looked.
-
-    Raises:
-        ConfigError: a file is neither, or no YAML; with every such fault.
+        may_skip: names of files that are passed over where they are broken. The others' faults are findings.
     """
-    inputs = read_inputs(texts, objects, kubernetes, instance_types, cluster)
+    inputs = read_inputs(texts, objects, kubernetes, instance_types, cluster, may_skip)
     found = [without_placeholders(each) for judge in judges for each in judge.judge(inputs)]
     return LintReport(
         findings=in_order(found, [source for source, _ in texts]),
         passed_over=tuple(inputs.passed_over),
-        files=len(texts),
+        files=len({source for source, _ in texts} - {each.source for each in inputs.skipped}),
         rules=len(inputs.rules) + len(inputs.external_rules) if inputs.rule_files else 0,
         autoscalers=len(inputs.hpas) + inputs.refused["HorizontalPodAutoscaler"],
         scaled_objects=len(inputs.scaled_objects) + inputs.refused["ScaledObject"],
@@ -46,6 +45,7 @@ def lint(
         node_objects=inputs.nodes.count,
         workloads=inputs.nodes.workloads,
         prometheus_rules=len(inputs.prometheus_rules),
+        skipped=tuple(inputs.skipped),
         unseen=tuple(inputs.unseen),
     )
 
@@ -70,6 +70,7 @@ def together(reports: Sequence[LintReport], sources: Sequence[str]) -> LintRepor
         node_objects=sum(each.node_objects for each in reports),
         workloads=sum(each.workloads for each in reports),
         prometheus_rules=sum(each.prometheus_rules for each in reports),
+        skipped=tuple(each for report in reports for each in report.skipped),
         unseen=tuple(each for report in reports for each in report.unseen),
     )
 

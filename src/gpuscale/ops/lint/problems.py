@@ -10,6 +10,12 @@ from gpuscale.ops.lint.findings import LintFinding, LintReport, Place
 from gpuscale.ops.lint.operators.refusals import Refusal
 
 FILE_CHECKS = Checks()
+BROKEN_FILE = FILE_CHECKS.add(
+    "broken-file",
+    Severity.ERROR,
+    "A file that can't be read, as it is no YAML or its triggers are wrong; the others are read.",
+    "Correct it; what is in it was not held against the other files.",
+)
 REFUSED_RULES = FILE_CHECKS.add(
     "refused-rules",
     Severity.ERROR,
