@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Literal, get_args
 
 from gpuscale.base.errors import ConfigError, Problem
@@ -251,7 +251,7 @@ _LISTS = {
 """The lists of dcgm-exporter 4.8.2's image, by name, and which of ours each is."""
 
 
-def list_of_image(path: Path) -> str | None:
+def list_of_image(path: PurePath) -> str | None:
     """Return the text of a counters file in dcgm-exporter's image; None for any other path.
 
     gpu-operator and many public values files name such a path, and nobody else's image has the file.

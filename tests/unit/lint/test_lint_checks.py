@@ -223,7 +223,28 @@ ONE = '{type: AverageValue, averageValue: "1"}'
 EXACT = "behavior: {scaleUp: {tolerance: 0}, scaleDown: {tolerance: 0}}"
 
 
+EXPORTER_ROWS = """\
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: rows}
+data:
+  rows.csv: |
+    # DCGM_FI_DEV_GPU_UTIL, gauge, off
+    DCGM_FI_DEV_FB_USED, gauge, Memory in use (MiB).
+"""
 CASES = {
+    "wrong-counters": (
+        {"rows.yaml": EXPORTER_ROWS.replace("in use", "in use,")},
+        {"rows.yaml": EXPORTER_ROWS},
+    ),
+    "series-not-exported": (
+        {"rules.yaml": NAMED, "hpa.yaml": hpa(pods("gpu_util")), "rows.yaml": EXPORTER_ROWS},
+        {
+            "rules.yaml": NAMED,
+            "hpa.yaml": hpa(pods("gpu_util")),
+            "rows.yaml": EXPORTER_ROWS.replace("# DCGM", "DCGM"),
+        },
+    ),
     "broken-file": ({"rules.yaml": "rules: [\n"}, {"rules.yaml": NAMED}),
     "refused-rules": (
         {"rules.yaml": NAMED.replace("gpu_util}", "gpu_util, matches: '(?=x)'}")},

@@ -145,7 +145,7 @@ def lint_rendered(
         report,
         findings=tuple(dict.fromkeys(there)),
         passed_over=passed,
-        values=1,
+        values=1 + report.values,
         files=1 + len(beside),
     )
 

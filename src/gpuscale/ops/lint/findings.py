@@ -46,7 +46,7 @@ class LintReport(Report[Place]):
     triggers: int = 0
     """Triggers of trigger files."""
     values: int = 0
-    """Values files whose rendering was read."""
+    """Values files whose rendering was read, ours and those of other charts."""
     scenarios: int = 0
     """Scenarios whose files were read."""
     node_objects: int = 0

@@ -3,8 +3,10 @@
 Judges look at these alone.
 """
 
+import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from gpuscale.base.documents.documents import Document, Path, load_documents
@@ -18,17 +20,25 @@ from gpuscale.base.objects.manifests import read_manifest
 from gpuscale.base.objects.scaled_object import ScaledObject
 from gpuscale.hpa.cluster.catalogue import ListedType
 from gpuscale.hpa.terms import KubernetesVersion
+from gpuscale.ops.lint.charts import objects_of_values
 from gpuscale.ops.lint.cluster import Cluster
 from gpuscale.ops.lint.findings import LintFinding, PassedOver, Place
 from gpuscale.ops.lint.node_inputs import NodeInputs, is_autoscaler_chart, sharing_of
 from gpuscale.ops.lint.operators.kinds import CustomKind, custom_kind, kind_of_definition
 from gpuscale.ops.lint.operators.made import LIMITS, Made
 from gpuscale.ops.lint.parts import Part, place_in, whole_document
-from gpuscale.ops.lint.problems import BROKEN_FILE, UNKNOWN_FIELD, refused, refused_by, refused_object
+from gpuscale.ops.lint.problems import (
+    BROKEN_FILE,
+    UNKNOWN_FIELD,
+    refused,
+    refused_by,
+    refused_object,
+)
 from gpuscale.ops.lint.reconcilers import Reconciler, reconciler_of
 from gpuscale.ops.lint.rule_inputs import PlacedRule, RuleReading, is_rules, read_preset, read_rules
 from gpuscale.ops.lint.serving import RuleIndex
 from gpuscale.ops.lint.workloads import SCALED, ObjectKey, Workload, key_of
+from gpuscale.signals import CountersRead, read_counters
 from gpuscale.triggers import Trigger, is_trigger_file, read_triggers
 from gpuscale.triggers.policies import policy_faults
 
@@ -39,6 +49,9 @@ _GROUPS = {
     "ScaledObject": "keda.sh",
 }
 """Kinds that are read, with the group that makes them these."""
+_ADAPTER = "prometheus-adapter"
+_COUNTERS = re.compile(r"^\s*DCGM_FI_\w+\s*,\s*\w+\s*,", re.MULTILINE)
+"""A row of dcgm-exporter's list of fields."""
 _WITHOUT_IT = "the other files were read without it"
 _MONITORS = frozenset({"ServiceMonitor", "PodMonitor"})
 _AUTHENTICATIONS = frozenset({"TriggerAuthentication", "ClusterTriggerAuthentication"})
@@ -87,6 +100,14 @@ class PlacedScaledObject:
         return found if isinstance(found, dict) else {}
 
 
+@dataclass(frozen=True, slots=True)
+class Exporter:
+    """The list of fields that a dcgm-exporter serves."""
+
+    part: Part
+    read: CountersRead
+
+
 @dataclass(slots=True)
 class Inputs:
     """The content of all files, as checks read it."""
@@ -114,6 +135,8 @@ class Inputs:
     """The trigger that serves an external metric, by namespace and name."""
     prometheus_rules: list[Part] = field(default_factory=list)
     """Alerts and recording rules of Prometheus."""
+    exporters: list[Exporter] = field(default_factory=list)
+    """Exporters with the list of what they serve."""
     recorded: set[str] = field(default_factory=set)
     """Series that recording rules make."""
     honors_labels: bool = False
@@ -123,6 +146,8 @@ class Inputs:
     rule_files: int = 0
     has_all_rules: bool = True
     """False where a rule file can't be used or is not there, so that a metric may be served all the same."""
+    values: int = 0
+    """Values files of other projects' charts."""
     refused: Counter[str] = field(default_factory=Counter)
     """How many objects of a kind can't be read."""
     nodes: NodeInputs = field(default_factory=NodeInputs)
@@ -238,6 +263,8 @@ def _read_file(inputs: Inputs, source: str, text: str) -> None:
         inputs.rule_files += 1
         _add_rules(inputs, read_rules(documents[0], text))
         return
+    if len(documents) == 1 and _read_adapter_section(inputs, documents[0], text):
+        return
     problems: list[Problem] = []
     for document in documents:
         try:
@@ -249,6 +276,27 @@ def _read_file(inputs: Inputs, source: str, text: str) -> None:
         return
     if problems:
         raise ConfigError(*problems)
+
+
+def _read_adapter_section(inputs: Inputs, document: Document, text: str) -> bool:
+    """Read the values of prometheus-adapter's chart in those of a chart around it; return whether it is all.
+
+    Rules are compiled from their text, so the section's lines are read as a file of their own.
+    """
+    data = document.data
+    if not isinstance(data, dict) or not is_rules(data.get(_ADAPTER)) or _is_manifest(data):
+        return False
+    start = document.line((_ADAPTER,)) or 0
+    lines = [document.line((key,)) or 0 for key in data]
+    end = min((each for each in lines if each > start), default=None)
+    body = text.split("\n")[start : None if end is None else end - 1]
+    inside = "\n" * start + "\n".join(body)
+    with suppress(ConfigError):
+        for each in load_documents(inside, document.source):
+            inputs.values += 1
+            inputs.rule_files += 1
+            _add_rules(inputs, read_rules(each, inside))
+    return objects_of_values(whole_document(document)) is None
 
 
 def _add_rules(inputs: Inputs, reading: RuleReading) -> None:
@@ -271,6 +319,11 @@ def _read_document(inputs: Inputs, document: Document, text: str) -> None:
     data = document.data
     if is_autoscaler_chart(data):
         inputs.nodes.charts.append(whole_document(document))
+        return
+    if (objects := objects_of_values(whole_document(document))) is not None:
+        inputs.values += 1
+        for each in objects:
+            _read_document(inputs, each, text)
         return
     if not (isinstance(data, dict) and _is_manifest(data)):
         expected = "a manifest with apiVersion and kind; rules stand alone in their file"
@@ -299,7 +352,7 @@ def _read_document(inputs: Inputs, document: Document, text: str) -> None:
     # Pods of what is made of it are read there.
     has_pods = all(each.is_autoscaler for each in made)
     is_of_nodes = inputs.nodes.read(document, has_pods=has_pods)
-    is_pods = isinstance(document, Made) and not document.is_autoscaler
+    is_pods = isinstance(document, Made) and "template" in whole.fields("spec")
     if str(data.get("apiVersion")).rpartition("/")[0] == _GROUPS.get(kind) and not is_pods:
         _read_object(inputs, document)
     elif is_of_nodes or is_pods:
@@ -361,10 +414,16 @@ def _read_config_map(inputs: Inputs, document: Document, text: str) -> None:
     inputs.nodes.sharing += sharing
     found = bool(sharing)
     for name, value in Fields(document, document.data).child("data").data.items():
-        if not isinstance(value, str) or not name.endswith((".yaml", ".yml")):
+        if not isinstance(value, str):
             continue
         line = document.line(("data", name)) or 0
         padded = "\n" * line + value if is_block(text, line, value) else value
+        if _COUNTERS.search(value):
+            found = True
+            read = read_counters(padded, document.source)
+            inputs.exporters.append(Exporter(whole_document(document).at("data", name), read))
+        if not name.endswith((".yaml", ".yml")):
+            continue
         inside = load_documents(padded, document.source)
         if len(inside) != 1:
             continue

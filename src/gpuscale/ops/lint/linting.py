@@ -42,6 +42,7 @@ def lint(
         autoscalers=len(inputs.hpas) + inputs.refused["HorizontalPodAutoscaler"],
         scaled_objects=len(inputs.scaled_objects) + inputs.refused["ScaledObject"],
         triggers=len(inputs.triggers),
+        values=inputs.values,
         node_objects=inputs.nodes.count,
         workloads=inputs.nodes.workloads,
         prometheus_rules=len(inputs.prometheus_rules),

@@ -4,6 +4,7 @@ from gpuscale.base.findings import checks_by_id
 from gpuscale.ops.lint.checks import (
     alerts,
     budgets,
+    exporters,
     gpu_pods,
     hpas,
     karpenter,
@@ -38,6 +39,7 @@ JUDGES = (
     placement.JUDGE,
     queues.JUDGE,
     alerts.JUDGE,
+    exporters.JUDGE,
 )
 CHECKS = checks_by_id(JUDGES)
 """Every check by its id, in the order in which the docs list them."""

@@ -1,4 +1,4 @@
-"""Objects that operators make of custom resources, with the places where these say each field."""
+"""Objects made of others, by operators or charts, with the places where these say each field."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -39,7 +39,11 @@ class Made(Document):
 
 
 def made(
-    section: Part, version_and_kind: tuple[str, str], name: str, spec: Mapping[str, object]
+    section: Part,
+    version_and_kind: tuple[str, str],
+    name: str,
+    spec: Mapping[str, object] | Part | None,
+    data: Mapping[str, object] | Part | None = None,
 ) -> Made:
     """Return an object that is made of a part of another one.
 
@@ -49,6 +53,7 @@ def made(
         name: of what is made.
         spec: with parts of the other object in it, each standing for its value, and left out where it has
             none; a finding about it, or about what is below it, is placed there.
+        data: of a ConfigMap, in the same way.
     """
     document = section.document
     meta = whole_document(document).at("metadata")
@@ -61,9 +66,10 @@ def made(
             "name": replace(meta.at("name"), data=name),
         },
         "spec": spec,
+        "data": data,
     }
-    data = _plain(manifest, (), origins)
-    return Made(document.source, document.index, data, document.lines, section, origins)
+    plain = _plain(manifest, (), origins)
+    return Made(document.source, document.index, plain, document.lines, section, origins)
 
 
 Making = Iterator[Made]
