@@ -7,7 +7,9 @@ from autoscaler_cases import MINUTE, Cluster, pod, pods, pool
 from gpuscale.base.objects.pods import PodAffinityTerm, SpreadConstraint
 from gpuscale.base.objects.selectors import selector_of_labels
 from gpuscale.hpa.cluster.nodes import AutoscalerSettings
+from gpuscale.hpa.cluster.nodes.cluster_autoscaler.snapshot import PodKinds, Snapshot, Trial
 from gpuscale.hpa.cluster.nodes.pools import NotTriggered
+from gpuscale.hpa.cluster.scheduling import NodeState
 
 HOST, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
 WEB = {"app": "web"}
@@ -35,6 +37,25 @@ def test_pods_that_keep_apart_get_a_node_each():
     assert cluster.grown(MINUTE, pods(3, 1, **APART)) == {"gpu": 3}
     # Without the rule there is room for seven.
     assert cluster.grown(MINUTE, pods(3, 1, labels=WEB, prefix="q", namespace="other")) == {}
+
+
+def test_a_pod_that_was_refused_is_tried_again_where_pods_moved():
+    of, there = pool(), [pod(f"on-{number}", 1, **APART) for number in range(3)]
+    states = [NodeState(of.node(f"n{number}")) for number in range(3)]
+    on = {f"n{number}": [each] for number, each in enumerate(there)}
+    snapshot = Snapshot(states, PodKinds(), {}, on.__getitem__, frozenset({HOST}))
+    asked = pod("asked", 1, **APART)
+    assert snapshot.place(asked, Trial(), but=0) is None
+    # What was left out is looked at next time, and what was not, stays.
+    assert snapshot.place(asked, Trial(), but=1) is None
+    snapshot.company.take(there[0], 0)
+    assert snapshot.place(asked, Trial(), but=0) is None
+    snapshot.company.take(there[2], 2)
+    trial = Trial()
+    assert snapshot.place(asked, trial, but=0) == 2
+    assert snapshot.place(pod("next", 1, **APART), trial, but=0) is None
+    snapshot.drop(trial)
+    assert snapshot.place(asked, Trial()) == 0
 
 
 def test_pods_on_a_node_may_keep_others_off():

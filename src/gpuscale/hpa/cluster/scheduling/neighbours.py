@@ -89,6 +89,8 @@ class Tally:
     """Node to its value and what it contributes."""
     domains: Counter[str] = field(default_factory=Counter)
     """Of a constraint that has to hold: how many nodes that count each value has."""
+    levels: Counter[int] = field(default_factory=Counter)
+    """Of those values, how many have each sum."""
 
     @property
     def of_node(self) -> bool:
@@ -110,18 +112,45 @@ class Tally:
         """Replace what a node contributes."""
         value, count = self.parts.pop(name, ("", 0))
         if count:
-            self.sums[value] -= count
+            self._add(value, -count)
         if share is not None and share[1]:
             self.parts[name] = share
-            self.sums[share[0]] = self.sums.get(share[0], 0) + share[1]
+            self._add(*share)
+
+    def _add(self, value: str, count: int) -> None:
+        before = self.sums.get(value, 0)
+        self.sums[value] = before + count
+        if value in self.domains:
+            self._shift(before, -1)
+            self._shift(before + count, 1)
+
+    def _shift(self, level: int, by: int) -> None:
+        self.levels[level] += by
+        if not self.levels[level]:
+            del self.levels[level]
+
+    def enter(self, state: NodeState) -> None:
+        """Let a node's domain count, if the node does."""
+        share = self.share(state)
+        if share is not None:
+            if share[0] not in self.domains:
+                self._shift(self.sums.get(share[0], 0), 1)
+            self.domains[share[0]] += 1
+
+    def leave(self, state: NodeState) -> None:
+        """Let a node count no more towards its domain."""
+        share = self.share(state)
+        if share is not None:
+            self.domains[share[0]] -= 1
+            if not self.domains[share[0]]:
+                del self.domains[share[0]]
+                self._shift(self.sums.get(share[0], 0), -1)
 
     def least(self) -> int:
         """Return the smallest sum of a domain that counts."""
         if self.spread is None or len(self.domains) < self.spread.min_domains:
             return 0
-        if self.of_node and len(self.parts) < len(self.domains):
-            return 0  # at least one node has none
-        return min(self.sums.get(value, 0) for value in self.domains)
+        return min(self.levels, default=0)
 
 
 def least_of(tallies: Iterable[Tally]) -> dict[int, int]:

@@ -488,9 +488,7 @@ class Placer:
         for tally in tallies:
             if tally.rule is Rule.SPREAD:
                 for state in self._states.values():
-                    share = tally.share(state)
-                    if share is not None:
-                        tally.domains[share[0]] += 1
+                    tally.enter(state)
         return members
 
     def _look(self, kind: _Class) -> None:

@@ -6,7 +6,7 @@ Source: cluster-autoscaler/simulator/clustersnapshot/predicate/plugin_runner.go 
 scheduler's filters.
 """
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import replace
 
@@ -54,6 +54,8 @@ class Company:
         self._nodes = nodes
         self._pods_of = pods_of
         self._repelling = repelling
+        self.changed: list[int] = []
+        """The nodes whose pods changed, one after the other."""
         self._has_begun = False
         """Somebody has asked for a rule, so that pods are counted."""
         self._early: list[tuple[Callable[[Pod, int], None], Pod, int]] = []
@@ -77,17 +79,19 @@ class Company:
     def key_of(self, pod: Pod) -> Hashable:
         """Return a key that is equal for pods that the same rules hold for."""
         spec, meta = pod.spec, pod.metadata
-        where = (
-            repr(spec.node_selector),
-            repr(spec.required_node_terms),
-            spec.tolerations,
-        )
+        selected = frozenset(spec.node_selector.items())
+        where = selected, spec.required_node_terms, spec.tolerations
         labels = frozenset(meta.labels.items())
-        return meta.namespace, labels, repr(spec.spread), repr(spec.affinity), where
+        return meta.namespace, labels, spec.spread, spec.affinity, where
 
-    def refusals(self, pod: Pod) -> Callable[[int], str]:
-        """Return what tells which rule keeps a pod off a node, until pods move; empty where none does."""
-        tallies = self._tallies_of(pod)
+    def refusals(self, pod: Pod, key: Hashable = None) -> Callable[[int], str]:
+        """Return what tells which rule keeps a pod off a node, until pods move; empty where none does.
+
+        Args:
+            pod: the pod.
+            key: as `key_of` returns it, where it is known.
+        """
+        tallies = self._tallies_of(pod, self.key_of(pod) if key is None else key)
         least = least_of(tallies)
 
         def refusal(index: int) -> str:
@@ -100,8 +104,19 @@ class Company:
 
         return refusal
 
+    def least(self, pod: Pod, key: Hashable) -> tuple[int, ...] | None:
+        """Return the smallest sums of a pod's constraints; None where more than one node makes a domain.
+
+        While they stay equal, only a change of a node's own pods changes what keeps the pod off that node.
+        """
+        tallies = self._tallies_of(pod, key)
+        if all(each.of_node and each.rule is not Rule.NEAR for each in tallies):
+            return tuple(least_of(tallies).values())
+        return None
+
     def put(self, pod: Pod, index: int) -> None:
         """Let a pod be on a node."""
+        self.changed.append(index)
         if self._has_begun:
             state = self._states[index]
             self._states[index] = replace(state, pods=(*state.pods, pod))
@@ -111,6 +126,7 @@ class Company:
 
     def take(self, pod: Pod, index: int) -> None:
         """Let a pod be on a node no more."""
+        self.changed.append(index)
         if self._has_begun:
             state, key = self._states[index], pod.metadata.key
             left = tuple(each for each in state.pods if each.metadata.key != key)
@@ -123,10 +139,8 @@ class Company:
         """Have one more node, without pods, and return its index."""
         self._begin()
         self._states.append(NodeState(node))
-        for tally in self._all():
-            share = tally.share(self._states[-1])
-            if share is not None:
-                tally.domains[share[0]] += 1
+        for tally in self._spreads():
+            tally.enter(self._states[-1])
         return len(self._states) - 1
 
     def shut(self, index: int) -> None:
@@ -137,10 +151,8 @@ class Company:
             for watch in watches_of(pod):
                 self._groups[watch].discard(index)
         state = self._states.pop()
-        for tally in self._all():
-            share = tally.share(state)
-            if share is not None:
-                tally.domains -= Counter((share[0],))  # which drops those that come to 0
+        for tally in self._spreads():
+            tally.leave(state)
 
     def _begin(self) -> None:
         if not self._has_begun:
@@ -156,8 +168,13 @@ class Company:
             for move, pod, index in self._early:
                 move(pod, index)
 
-    def _all(self) -> Iterable[Tally]:
-        return (tally for tallies in self._tallies.values() for tally in tallies)
+    def _spreads(self) -> Iterable[Tally]:
+        return (
+            tally
+            for tallies in self._tallies.values()
+            for tally in tallies
+            if tally.rule is Rule.SPREAD
+        )
 
     def _count(self, pod: Pod, index: int) -> None:
         state = self._states[index]
@@ -166,8 +183,7 @@ class Company:
             for tally in self._by_watch.get(watch, ()):
                 tally.put(state.name, tally.share(state))
 
-    def _tallies_of(self, pod: Pod) -> list[Tally]:
-        key = self.key_of(pod)
+    def _tallies_of(self, pod: Pod, key: Hashable) -> list[Tally]:
         tallies = self._tallies.get(key)
         if tallies is None:
             self._begin()
@@ -180,7 +196,5 @@ class Company:
                     tally.put(state.name, tally.share(state))
                 if tally.rule is Rule.SPREAD:
                     for state in self._states:
-                        share = tally.share(state)
-                        if share is not None:
-                            tally.domains[share[0]] += 1
+                        tally.enter(state)
         return tallies

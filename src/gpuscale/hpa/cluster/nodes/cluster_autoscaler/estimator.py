@@ -3,8 +3,10 @@
 Source: cluster-autoscaler/estimator/binpacking_estimator.go and decreasing_pod_orderer.go (1.35).
 """
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from gpuscale.base.objects.meta import ObjectMeta
 from gpuscale.base.objects.pods import Pod
@@ -119,32 +121,39 @@ def _one_by_one(
     placed: list[Pod] = []
     turn, may_open = 0, True
 
-    def put(pod: Pod, at: int) -> str:
-        """Put a pod on a new node, or return what keeps it off."""
-        found = misfits(pod.spec, opened[at])
-        refused = found[0] if found else company.refusals(pod)(indices[at])
-        if not refused:
-            opened[at] = opened[at].with_pod(pod.spec)
-            company.put(pod, indices[at])
-            with_pods.add(at)
-            placed.append(pod)
-        return refused
+    def put(pod: Pod, key: Hashable, places: Iterable[int]) -> tuple[int, str]:
+        """Put a pod on the first of some new nodes that takes it; return the last tried, and what refused."""
+        at, refused, refusal = 0, "", company.refusals(pod, key)
+        for at in places:
+            refused = refusal(indices[at])
+            # A node that has no room is not full by the constraint.
+            if not refused or refused == SPREAD:
+                found = misfits(pod.spec, opened[at])
+                refused = found[0] if found else refused
+            if not refused:
+                opened[at] = opened[at].with_pod(pod.spec)
+                company.put(pod, indices[at])
+                with_pods.add(at)
+                placed.append(pod)
+                break
+        return at, refused
 
     for group in groups:
-        waiting = list(group.pods)
-        while waiting:
-            in_turn = [(turn + step) % len(opened) for step in range(len(opened))]
-            found = next((at for at in in_turn if not put(waiting[0], at)), None)
-            if found is None:
+        key = company.key_of(group.pods[0])
+        waiting = deque(group.pods)
+        while waiting and opened:
+            in_turn = chain(range(turn, len(opened)), range(turn))
+            found, refused = put(waiting[0], key, in_turn)
+            if refused:
                 break
-            waiting.pop(0)
+            waiting.popleft()
             turn = (found + 1) % len(opened)
         for pod in waiting if may_open else ():
             last = len(opened) - 1
-            refused = put(pod, last) if opened else "no node"
+            refused = put(pod, key, [last])[1] if opened else "no node"
             if refused == SPREAD and any(each.topology_key == HOSTNAME for each in pod.spec.spread):
                 # A node that is as full as it may be is no reason to open one more.
-                refused = next(("" for at in range(last) if not put(pod, at)), refused)
+                refused = put(pod, key, range(last))[1] if last else refused
             if not refused:
                 continue
             if opened and last not in with_pods:
@@ -155,7 +164,7 @@ def _one_by_one(
             node = replace(template.node, metadata=_renamed(template.node.metadata, len(opened)))
             opened.append(replace(template, node=node))
             indices.append(company.open(node))
-            if put(pod, last + 1):
+            if put(pod, key, [last + 1])[1]:
                 break
     for index in reversed(indices):
         company.shut(index)

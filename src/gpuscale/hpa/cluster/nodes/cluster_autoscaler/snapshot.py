@@ -9,7 +9,7 @@ the next node in turn that it fits on. The order of nodes is theirs in the reque
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gpuscale.base.objects.nodes import Node
@@ -80,6 +80,18 @@ class _Fitting:
 
 
 @dataclass(slots=True)
+class _Refused:
+    """Pods with rules about others that fit on no node when all were looked at."""
+
+    least: tuple[int, ...]
+    """Of the rules; nodes that did not change refuse them while it stays so."""
+    seen: int
+    """How many changes of nodes there had been."""
+    unknown: set[int]
+    """Nodes that were left out."""
+
+
+@dataclass(slots=True)
 class Trial:
     """Pods put on nodes for the time being."""
 
@@ -117,6 +129,7 @@ class Snapshot:
         self._states = states
         self._hopeless: set[tuple[PodKind, Hashable]] = set()
         """Pods that rules about other pods hold for, and that were found to fit nowhere."""
+        self._refused: dict[tuple[PodKind, Hashable], _Refused] = {}
         self._open = [True] * len(states)
         self._turn = 0
         self._free: dict[str, list[int]] = {}
@@ -161,13 +174,35 @@ class Snapshot:
             but: not on this node.
         """
         company = self.company
-        refusal = company.refusals(pod) if company.is_bound(pod) else None
-        return self._place(pod, trial, but, refusal)
+        if not company.is_bound(pod):
+            return self._place(pod, trial, but, None)
+        key = company.key_of(pod)
+        known = self.kinds.of(pod.spec), key
+        least = company.least(pod, key)
+        refused = self._refused.get(known)
+        only = None
+        if refused is not None and refused.least == least:
+            # New nodes of an estimate are not of this snapshot.
+            changed = (each for each in company.changed[refused.seen :] if each < len(self.nodes))
+            only = refused.unknown.union(changed)
+        found = self._place(pod, trial, but, company.refusals(pod, key), only)
+        if found is None and least is not None:
+            self._refused[known] = _Refused(least, len(company.changed), {but} - {-1})
+        return found
 
-    def _place(self, pod: Pod, trial: Trial, but: int, refusal: Refusal | None) -> int | None:
+    def _place(
+        self,
+        pod: Pod,
+        trial: Trial,
+        but: int,
+        refusal: Refusal | None,
+        only: Collection[int] | None = None,
+    ) -> int | None:
         kind = self.kinds.of(pod.spec)
         found = self._hinted(pod, kind, trial, but, refusal)
-        if found is None:
+        if found is None and only is not None:
+            found = self._next_of(only, kind, trial, but, refusal)
+        elif found is None:
             found = self._next(kind, trial, but, refusal)
         if found is None:
             return None
@@ -188,7 +223,7 @@ class Snapshot:
             key = self.kinds.of(pod.spec), self.company.key_of(pod)
             if key in self._hopeless:
                 return False
-            refusal = self.company.refusals(pod)
+            refusal = self.company.refusals(pod, key[1])
         if self._place(pod, trial, -1, refusal) is None:
             if key is not None:
                 self._hopeless.add(key)
@@ -214,14 +249,37 @@ class Snapshot:
         if not self._old_hints:
             return None
         index = self.index.get(self._old_hints.get(pod.metadata.key, ""))
-        if index is None or index == but or not self._open[index]:
-            return None
+        return index if index is not None and self._fits(index, kind, trial, but, refusal) else None
+
+    def _fits(
+        self, index: int, kind: PodKind, trial: Trial, but: int, refusal: Refusal | None
+    ) -> bool:
+        if index == but or not self._open[index]:
+            return False
         taken = trial.taken.get(index, {})
-        fits = not refusal_of(kind.spec, self.nodes[index]) and all(
-            self.free(resource)[index] - taken.get(resource, 0) >= amount
-            for resource, amount in kind.requests.items()
+        return (
+            not (refusal and refusal(index))
+            and not refusal_of(kind.spec, self.nodes[index])
+            and all(
+                self.free(resource)[index] - taken.get(resource, 0) >= amount
+                for resource, amount in kind.requests.items()
+            )
         )
-        return index if fits and not (refusal and refusal(index)) else None
+
+    def _next_of(
+        self,
+        some: Collection[int],
+        kind: PodKind,
+        trial: Trial,
+        but: int,
+        refusal: Refusal | None,
+    ) -> int | None:
+        """Return the next of some nodes in turn that a kind fits on."""
+        for index in sorted(some, key=lambda each: (each < self._turn, each)):
+            if self._fits(index, kind, trial, but, refusal):
+                self._turn = index + 1
+                return index
+        return None
 
     def _next(self, kind: PodKind, trial: Trial, but: int, refusal: Refusal | None) -> int | None:
         """Return the next node in turn that a kind fits on."""
