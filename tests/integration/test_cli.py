@@ -198,9 +198,9 @@ def test_an_unknown_scenario_names_those_there_are() -> None:
     assert result.returncode == 2
     assert result.stderr == (
         "gpuscale: found no scenario 'bert', expected a file or one of: "
-        "ack-bert, ack-bert-quick, ack-bert-v2beta1, aks-mnist-jobs, aks-mnist-jobs-quick, eks-vision, "
-        "eks-vision-karpenter, eks-vision-karpenter-quick, eks-vision-quick, in-flight-credit, keda-zero, "
-        "keda-zero-quick, lws-llm\n"
+        "ack-bert, ack-bert-quick, ack-bert-v2beta1, aks-mnist-jobs, aks-mnist-jobs-quick, claims-jobs, "
+        "eks-vision, eks-vision-karpenter, eks-vision-karpenter-quick, eks-vision-quick, in-flight-credit, "
+        "keda-zero, keda-zero-quick, lws-llm\n"
     )
 
 

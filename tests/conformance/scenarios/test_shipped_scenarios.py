@@ -35,7 +35,7 @@ def rescales(document):
 def test_the_promised_scenarios_ship() -> None:
     assert shipped_names() == [
         *("ack-bert", "ack-bert-quick", "ack-bert-v2beta1"),
-        *("aks-mnist-jobs", "aks-mnist-jobs-quick"),
+        *("aks-mnist-jobs", "aks-mnist-jobs-quick", "claims-jobs"),
         *("eks-vision", "eks-vision-karpenter", "eks-vision-karpenter-quick", "eks-vision-quick"),
         *("in-flight-credit", "keda-zero", "keda-zero-quick", "lws-llm"),
     ]

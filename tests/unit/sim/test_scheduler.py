@@ -133,15 +133,6 @@ def test_a_class_that_is_not_there_is_named() -> None:
     assert "found priorityClassName urgent in Job train" in str(caught.value)
 
 
-def test_pods_with_claims_are_refused() -> None:
-    claiming = TRAIN.replace(
-        "priority: 100", "resourceClaims: [{name: gpu, resourceClaimTemplateName: one}]"
-    )
-    with pytest.raises(ConfigError) as caught:
-        setup(WEB, claiming)
-    assert "found resourceClaims gpu in Job train" in str(caught.value)
-
-
 def test_a_gated_pod_waits_without_a_word() -> None:
     world = World(setup(WEB, TRAIN, nodes=2, more="schedulingGates: [{name: queue}],"), 0)
     assert at(world, 200) == ["web", "web"]

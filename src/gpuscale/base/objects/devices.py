@@ -194,6 +194,8 @@ class PodClaim:
     """`resourceClaimName`: one that pods share."""
     asks: DeviceClaim | None = None
     """What the template asks for, once it is looked up."""
+    gpus: int = 0
+    """How many devices that are GPUs, or parts of one, it gets; on a node, all claims of the pod together."""
 
 
 @dataclass(frozen=True, slots=True)

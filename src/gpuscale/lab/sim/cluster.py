@@ -7,8 +7,10 @@ named for it.
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 
 from gpuscale.base.errors import BugError
+from gpuscale.base.objects.devices import DeviceKey
 from gpuscale.base.objects.hpa import HorizontalPodAutoscaler
 from gpuscale.base.objects.nodes import Node
 from gpuscale.base.objects.pods import Pod, PodPhase, PodStatus
@@ -107,16 +109,23 @@ class Cluster:
 
     # Nodes
 
-    def add_node(self, node: Node, gpus: int, offers: Mapping[str, int] = WHOLE) -> None:
+    def add_node(
+        self,
+        node: Node,
+        gpus: int,
+        offers: Mapping[str, int] = WHOLE,
+        gpu_of: Mapping[tuple[str, str], tuple[int, ...]] = MappingProxyType({}),
+    ) -> None:
         """Add a node with `gpus` free GPUs.
 
         Args:
             node: as it is known.
             gpus: how many.
             offers: how many pods may ask one GPU for a unit of a resource.
+            gpu_of: driver and name of a device for claims, to the GPUs that it is, or is a part of.
         """
         self.nodes[node.metadata.name] = node
-        self.devices.join(node.metadata.name, gpus, offers)
+        self.devices.join(node.metadata.name, gpus, offers, gpu_of)
         self._states[node.metadata.name] = NodeState(node)
         self.version += 1
 
@@ -182,15 +191,18 @@ class Cluster:
         pod = self.pods[key]
         self._put(replace(pod, metadata=replace(pod.metadata, deletion_ms=now_ms)))
 
-    def bind(self, key: str, node: str) -> None:
-        """Bind a pod to a node, and give it GPUs there.
+    def bind(self, key: str, node: str, devices: frozenset[DeviceKey] = frozenset()) -> None:
+        """Bind a pod to a node, and give it GPUs there, and the devices that its claims have got.
 
         Raises:
             BugError: the node has too few free GPUs; the scheduler has checked.
         """
         pod = self.pods[key]
-        self.devices.take(key, node, pod.spec)
-        self._put(replace(pod, spec=replace(pod.spec, node_name=node)))
+        gpus, claims = self.devices.take(key, node, pod.spec, devices), pod.spec.claims
+        if claims:  # some alternatives are of more GPUs than others
+            claims = (replace(claims[0], gpus=gpus), *(replace(c, gpus=0) for c in claims[1:]))
+        spec = replace(pod.spec, node_name=node, claims=claims)
+        self._put(replace(pod, spec=spec, devices=devices))
 
     def pods_on(self, node: str) -> list[Pod]:
         return self.index.on(node)

@@ -1,4 +1,4 @@
-"""The GPUs of simulated nodes, as device plugins hand them out.
+"""The GPUs of simulated nodes, as device plugins hand them out, and as claims have got them.
 
 A plugin that shares GPUs offers each of them several times, or splits it in parts; then several pods are on
 one GPU.
@@ -8,13 +8,14 @@ is handed out first.
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from gpuscale.base.errors import BugError
+from gpuscale.base.objects.devices import DeviceKey
 from gpuscale.base.objects.gpu_resources import WHOLE_GPUS
 from gpuscale.base.objects.pods import PodSpec
-from gpuscale.hpa.cluster.scheduling import device_requests
+from gpuscale.hpa.cluster.scheduling import CLAIMED, device_requests
 
 WHOLE: Mapping[str, int] = dict.fromkeys(WHOLE_GPUS, 1)
 """What one GPU offers that nobody shares."""
@@ -30,6 +31,8 @@ class _Gpus:
     """The keys of the pods on each of them."""
     used: list[Counter[str]]
     """Units of each that are handed out."""
+    of_devices: Mapping[tuple[str, str], tuple[int, ...]]
+    """Driver and name of a device for claims, to the GPUs that it is, or is a part of."""
 
 
 @dataclass(slots=True, eq=False)
@@ -40,9 +43,16 @@ class Devices:
     _held: dict[str, list[tuple[str, int, str]]] = field(default_factory=dict)
     """Pod key to node, GPU and resource of each unit."""
 
-    def join(self, node: str, gpus: int, offers: Mapping[str, int]) -> None:
+    def join(
+        self,
+        node: str,
+        gpus: int,
+        offers: Mapping[str, int],
+        of_devices: Mapping[tuple[str, str], tuple[int, ...]],
+    ) -> None:
         """Add a node's GPUs."""
-        self._nodes[node] = _Gpus(offers, [()] * gpus, [Counter() for _ in range(gpus)])
+        counts = [Counter[str]() for _ in range(gpus)]
+        self._nodes[node] = _Gpus(offers, [()] * gpus, counts, of_devices)
 
     def leave(self, node: str) -> None:
         """Remove a node's GPUs."""
@@ -66,10 +76,13 @@ class Devices:
         return gpus is not None and all(
             sum(gpus.offers.get(name, 0) - used[name] for used in gpus.used) >= count
             for name, count in device_requests(spec).items()
+            if name != CLAIMED
         )
 
-    def take(self, key: str, node: str, spec: PodSpec) -> None:
-        """Give a pod what it asks for: of the least shared GPUs, the first.
+    def take(self, key: str, node: str, spec: PodSpec, claimed: Collection[DeviceKey] = ()) -> int:
+        """Give a pod what it asks for: of the least shared GPUs, the first; and what its claims have got.
+
+        Returns how many GPUs, or parts of some, the claims have.
 
         Raises:
             BugError: there is less.
@@ -77,18 +90,30 @@ class Devices:
         if not self.has_room(node, spec):
             raise BugError(f"{node} has too few free GPUs for pod {key}")
         gpus = self._nodes[node]
+        of_claims = [
+            index
+            for driver, _, device in sorted(claimed)
+            for index in gpus.of_devices.get((driver, device), ())
+        ]
+        for index in of_claims:
+            self._give(key, node, index, CLAIMED)
         for name, count in device_requests(spec).items():
-            for _ in range(count):
+            for _ in range(count if name != CLAIMED else 0):
                 free = (
                     (used[name], index)
                     for index, used in enumerate(gpus.used)
                     if used[name] < gpus.offers[name]
                 )
                 _, index = min(free)
-                gpus.used[index][name] += 1
-                if key not in gpus.holders[index]:
-                    gpus.holders[index] = (*gpus.holders[index], key)
-                self._held.setdefault(key, []).append((node, index, name))
+                self._give(key, node, index, name)
+        return len(of_claims)
+
+    def _give(self, key: str, node: str, index: int, resource: str) -> None:
+        gpus = self._nodes[node]
+        gpus.used[index][resource] += 1
+        if key not in gpus.holders[index]:
+            gpus.holders[index] = (*gpus.holders[index], key)
+        self._held.setdefault(key, []).append((node, index, resource))
 
     def release(self, key: str) -> None:
         """Take back what a pod has."""

@@ -3,6 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from gpuscale.base.objects.devices import (
+    DeviceClasses,
+    NodeDevices,
+    ResourceSlice,
+    node_devices,
+)
 from gpuscale.base.objects.meta import ObjectMeta
 from gpuscale.base.objects.nodes import Node, Taint
 from gpuscale.base.objects.selectors import Requirement
@@ -42,6 +48,14 @@ class InstanceType:
     labels: Mapping[str, str] = field(default_factory=dict)
     """That each node of it has, beside name, zone and capacity type."""
     offerings: tuple[Offering, ...] = (Offering(),)
+    slices: tuple[ResourceSlice, ...] = ()
+    """That drivers publish of each node of it."""
+    classes: DeviceClasses | None = None
+    """Of devices; None where nothing is known of claims."""
+
+    def devices(self, node: str) -> NodeDevices | None:
+        """Return the devices for claims of a node of this name."""
+        return None if self.classes is None else node_devices(self.slices, node, self.classes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +124,7 @@ class NodePool:
         sold = offering or kind.offerings[0]
         labels = {"kubernetes.io/hostname": name, **kind.labels, **sold.labels, **self.labels}
         meta = ObjectMeta(name, namespace="", labels=labels, creation_ms=creation_ms)
-        return Node(meta, kind.allocatable, self.taints)
+        return Node(meta, kind.allocatable, self.taints, devices=kind.devices(name))
 
 
 @dataclass(frozen=True, slots=True)

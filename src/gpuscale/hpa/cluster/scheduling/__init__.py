@@ -5,6 +5,12 @@ from typing import TYPE_CHECKING
 from gpuscale.base.doors import door
 
 if TYPE_CHECKING:
+    from gpuscale.hpa.cluster.scheduling.claims import claim_for_resources
+    from gpuscale.hpa.cluster.scheduling.devices.selecting import (
+        SelectorError,
+        check_selector,
+        matches,
+    )
     from gpuscale.hpa.cluster.scheduling.fit import (
         BLOCKING_EFFECTS,
         NodeState,
@@ -16,7 +22,12 @@ if TYPE_CHECKING:
     from gpuscale.hpa.cluster.scheduling.gangs import TOO_FEW_PODS, place_gang
     from gpuscale.hpa.cluster.scheduling.placing import Placer, demands
     from gpuscale.hpa.cluster.scheduling.preempting import find_victims
-    from gpuscale.hpa.cluster.scheduling.resources import device_requests, gpu_count, pod_requests
+    from gpuscale.hpa.cluster.scheduling.resources import (
+        CLAIMED,
+        device_requests,
+        gpu_count,
+        pod_requests,
+    )
     from gpuscale.hpa.cluster.scheduling.scoring import (
         DEFAULT_WEIGHTS,
         SchedulerSettings,
@@ -27,17 +38,22 @@ else:
 
 __all__ = [
     "BLOCKING_EFFECTS",
+    "CLAIMED",
     "DEFAULT_WEIGHTS",
     "TOO_FEW_PODS",
     "NodeState",
     "Placer",
     "SchedulerSettings",
     "ScoringStrategy",
+    "SelectorError",
+    "check_selector",
+    "claim_for_resources",
     "demands",
     "device_requests",
     "find_victims",
     "free_share",
     "gpu_count",
+    "matches",
     "misfits",
     "node_state",
     "place_gang",

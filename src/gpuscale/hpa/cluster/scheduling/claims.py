@@ -19,6 +19,7 @@ from gpuscale.base.objects.nodes import Node
 from gpuscale.base.objects.pods import PodSpec
 from gpuscale.hpa.cluster.scheduling.devices.allocating import AllocationError, NamedClaim, allocate
 
+FOR_RESOURCES = "<extended-resources>"
 NO_DEVICES = "cannot allocate all claims"
 FAULT = 'running "DynamicResources" filter plugin: '
 """With this begins that a pod's claims can't be judged on a node."""
@@ -51,9 +52,9 @@ def devices_for(spec: PodSpec, node: Node, held: frozenset[DeviceKey]) -> Device
     if not spec.claims and node.devices is None:
         return _NOTHING
     claims = [NamedClaim(each.name, each.asks) for each in spec.claims if each.asks is not None]
-    requests = tuple(_requests_by_resources(spec, node, node.devices)) if node.devices else ()
-    if requests:
-        claims.append(NamedClaim("<extended-resources>", DeviceClaim(requests)))
+    by_resources = claim_for_resources(spec, node)
+    if by_resources is not None:
+        claims.append(NamedClaim(FOR_RESOURCES, by_resources))
     if not claims:
         return _NOTHING
     try:
@@ -71,6 +72,12 @@ def is_served(resource: str, node: Node) -> bool:
         return False
     by_plugin = node.allocatable.get(resource)
     return by_plugin is None or by_plugin.nano <= 0
+
+
+def claim_for_resources(spec: PodSpec, node: Node) -> DeviceClaim | None:
+    """Return the claim that stands for the resources that a pod gets of a node's devices, if any."""
+    requests = tuple(_requests_by_resources(spec, node, node.devices)) if node.devices else ()
+    return DeviceClaim(requests) if requests else None
 
 
 def _requests_by_resources(

@@ -8,6 +8,7 @@ preempts nobody.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from gpuscale.base.objects.devices import DeviceKey
 from gpuscale.base.objects.pods import Pod
 from gpuscale.hpa.cluster.scheduling.placing import Placer
 
@@ -21,6 +22,8 @@ class GangPlacement:
 
     nodes: dict[str, str] = field(default_factory=dict)
     """Pod key to its node; empty where the gang waits."""
+    devices: dict[str, frozenset[DeviceKey]] = field(default_factory=dict)
+    """Pod key to what its claims get there."""
     messages: dict[str, str] = field(default_factory=dict)
     """Pod key to why it has no node."""
     fitting: int = 0
@@ -40,6 +43,7 @@ def place_gang(placer: Placer, pods: Sequence[Pod], least: int, there: int) -> G
     """
     before = dict(placer.states)
     nodes, refused = dict[str, str](), dict[str, str]()
+    devices: dict[str, frozenset[DeviceKey]] = {}
     left, scheduled = len(pods), there
     for pod in pods:
         if left + scheduled < least:
@@ -50,9 +54,10 @@ def place_gang(placer: Placer, pods: Sequence[Pod], least: int, there: int) -> G
             refused[pod.metadata.key] = placement.message
         else:
             nodes[pod.metadata.key] = placement.node
+            devices[pod.metadata.key] = placement.devices
             scheduled += 1
     if scheduled >= least:
-        return GangPlacement(nodes, refused, len(nodes))
+        return GangPlacement(nodes, devices, refused, len(nodes))
     placer.update(before)
     message = f"minCount ({least}) cannot be satisfied: {scheduled} scheduled, {left} remaining"
     messages = {
@@ -61,4 +66,4 @@ def place_gang(placer: Placer, pods: Sequence[Pod], least: int, there: int) -> G
         else refused.get(pod.metadata.key, message)
         for pod in pods
     }
-    return GangPlacement({}, messages, len(nodes), message)
+    return GangPlacement({}, {}, messages, len(nodes), message)

@@ -9,6 +9,8 @@ from gpuscale.base.objects.requests import Amounts, container_requests, total_re
 from gpuscale.base.quantity import Quantity
 
 NANO = 1_000_000_000
+CLAIMED = "resourceClaims"
+"""Stands for GPUs of claims, where others are counted by resource."""
 _ASSUMED = {"cpu": Quantity(100_000_000), "memory": Quantity(200 * 2**20 * NANO)}
 """What the score takes a container for that asks for none; kubernetes pkg/scheduler/util/pod_resources.go."""
 
@@ -54,6 +56,11 @@ def gpu_count(spec: PodSpec) -> int:
 
 
 def device_requests(spec: PodSpec) -> dict[str, int]:
-    """Return how many GPUs, partitions or shares of them a pod asks for, by resource."""
+    """Return how many GPUs, partitions or shares of them a pod asks for, by resource.
+
+    What its claims get counts as `CLAIMED`.
+    """
     requests = pod_requests(spec).items()
-    return {name: amount // NANO for name, amount in requests if amount and counts_gpus(name)}
+    found = {name: amount // NANO for name, amount in requests if amount and counts_gpus(name)}
+    claimed = sum(each.gpus for each in spec.claims)
+    return {**found, CLAIMED: claimed} if claimed else found

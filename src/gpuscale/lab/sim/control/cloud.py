@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import partial
 
 from gpuscale.base.errors import UsageError
+from gpuscale.base.objects.devices import NodeDevices
 from gpuscale.base.objects.disruption_budgets import PodDisruptionBudget
 from gpuscale.base.objects.gpu_resources import counts_gpus
 from gpuscale.base.objects.nodes import Taint
@@ -440,8 +441,13 @@ class Cloud:
         node = item.pool.node(name, now_ms, rental.machine.shape, rental.offering)
         offered = {key: most for key, most in node.allocatable.items() if not counts_gpus(key)}
         rental.joined_ms = now_ms
+        if node.devices:  # their driver publishes them when it has started, as a plugin does
+            node = replace(node, devices=NodeDevices((), node.devices.classes))
         self._cluster.add_node(
-            replace(node, allocatable=offered), rental.gpus, rental.machine.offers
+            replace(node, allocatable=offered),
+            rental.gpus,
+            rental.machine.offers,
+            rental.machine.gpu_of,
         )
         self._cluster.event(
             now_ms, "NodeReady", f"Node/{name}", f"Node {name} status is now: NodeReady"
@@ -450,8 +456,10 @@ class Cloud:
 
     def _use(self, rental: Rental) -> None:
         """Let the node's GPUs be scheduled on."""
-        node = self._cluster.nodes[rental.node]
-        self._cluster.set_node(replace(node, allocatable=rental.machine.shape.allocatable))
+        node, shape = self._cluster.nodes[rental.node], rental.machine.shape
+        self._cluster.set_node(
+            replace(node, allocatable=shape.allocatable, devices=shape.devices(rental.node))
+        )
         rental.ready_ms = self._engine.now_ms
         self._ready[rental.pool] += 1
         self._usable(rental.node)

@@ -24,16 +24,20 @@ class Machine:
     """In seconds, from then until its GPUs can be scheduled on."""
     offers: Mapping[str, int] = field(default_factory=lambda: WHOLE)
     """How many units of a resource one GPU offers: more where pods share it, or parts of it."""
+    gpu_of: Mapping[tuple[str, str], tuple[int, ...]] = field(default_factory=dict)
+    """Driver and name of a device for claims, to the GPUs that it is, or is a part of."""
 
     @property
     def is_shared(self) -> bool:
         """Return whether pods get less than whole GPUs."""
-        return self.is_split or max(self.offers.values()) > 1
+        return self.is_split or max(self.offers.values(), default=1) > 1
 
     @property
     def is_split(self) -> bool:
-        """Return whether MIG splits its GPUs."""
-        return any(gpu_kind(name) is GpuKind.PARTITION for name in self.offers)
+        """Return whether MIG splits its GPUs, or claims can have parts of them."""
+        return any(gpu_kind(name) is GpuKind.PARTITION for name in self.offers) or any(
+            device.counters for each in self.shape.slices for device in each.devices
+        )
 
 
 @dataclass(frozen=True, slots=True)

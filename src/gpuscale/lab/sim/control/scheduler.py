@@ -8,6 +8,7 @@ doubling to 10 s, costs no time here: since 1.33 it takes pods out of it as soon
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
+from gpuscale.base.objects.devices import DeviceKey
 from gpuscale.base.objects.disruption_budgets import PodDisruptionBudget
 from gpuscale.base.objects.pods import Pod
 from gpuscale.base.objects.selectors import Selector, selector_of_labels
@@ -88,7 +89,7 @@ class Scheduler:
                 continue
             placement = self._placer.place(pod)
             if placement.node is not None:
-                self._bind(pod, placement.node, now_ms)
+                self._bind(pod, placement.node, placement.devices, now_ms)
                 bound.append(pod.metadata.key)
                 continue
             self._refuse(pod, placement.message, now_ms)
@@ -110,7 +111,7 @@ class Scheduler:
         for pod in pods:
             key = pod.metadata.key
             if key in found.nodes:
-                self._bind(pod, found.nodes[key], now_ms)
+                self._bind(pod, found.nodes[key], found.devices[key], now_ms)
             else:
                 self._refuse(pod, found.messages[key], now_ms)
         part = f"group of which a part fits: {found.fitting} of {len(pods)} pods; "
@@ -133,9 +134,9 @@ class Scheduler:
                     type_="Warning",
                 )
 
-    def _bind(self, pod: Pod, node: str, now_ms: int) -> None:
+    def _bind(self, pod: Pod, node: str, devices: frozenset[DeviceKey], now_ms: int) -> None:
         key, about = pod.metadata.key, f"Pod/{pod.metadata.name}"
-        self._cluster.bind(key, node)
+        self._cluster.bind(key, node, devices)
         self._reasons.pop(key, None)
         self._nominated.pop(key, None)
         message = f"Successfully assigned {key} to {node}"

@@ -89,6 +89,8 @@ def _faults(setup: Setup) -> Iterator[str]:
             "found LeaderWorkerSets, expected Deployments with HPAs or a fixed count; simulate without it "
             "and up run groups"
         )
+    if any(each.template.spec.claims for each in setup.deployments):
+        yield "found pods that claim devices, expected GPUs of a device plugin"
     if setup.jobs:
         yield "found Jobs, expected Deployments with HPAs or a fixed count"
     if not setup.workloads:

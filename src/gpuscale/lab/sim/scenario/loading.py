@@ -4,12 +4,13 @@ The files that a scenario names are read through a function given by the caller;
 the disk.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any, TypeVar
 
 from gpuscale.base.documents.documents import Document, Path, load_documents
 from gpuscale.base.errors import ConfigError
+from gpuscale.base.objects.devices import DeviceClasses
 from gpuscale.base.objects.disruption_budgets import PodDisruptionBudget
 from gpuscale.base.objects.fields import Fields
 from gpuscale.base.objects.hpa import HorizontalPodAutoscaler
@@ -44,11 +45,13 @@ from gpuscale.lab.sim.scenario.capacity import (
     read_capacity_buffers,
     read_provisioning_requests,
 )
+from gpuscale.lab.sim.scenario.devices import Claims, check_queued, read_classes
 from gpuscale.lab.sim.scenario.hpa_changes import read_hpa_changes
 from gpuscale.lab.sim.scenario.instance_types import with_instance_types
 from gpuscale.lab.sim.scenario.node_pools import read_currency, read_pools
 from gpuscale.lab.sim.scenario.priorities import (
     BUILT_IN,
+    Item,
     is_priority_class,
     prioritized,
     read_priority_class,
@@ -175,25 +178,27 @@ class _Resolver:
     def setup(self) -> Setup:
         objects = self._objects()
         has_objects = not self._references.problems
-        priorities, references = self._priorities, self._references
-        deployments = tuple(
-            prioritized(o, priorities, references) for o in objects if isinstance(o, Deployment)
-        )
-        jobs = {
-            o.metadata.key: prioritized(o, priorities, references)
-            for o in objects
-            if isinstance(o, Job)
-        }
+        priorities, references, run = self._priorities, self._references, self._spec
+        whole = with_instance_types(run, references, self._instance_types)
+        classes = read_classes(objects, whole.node_pools, references)
+        pools = read_pools(whole, classes, references)
+        is_karpenter = run.node_autoscaler.policy == "karpenter"
+        claims = Claims(objects, classes, pools, references, is_karpenter=is_karpenter)
+        if classes is not None:
+            self._check_scored(classes)
+
+        def completed(item: Item) -> Item:
+            return claims.resolved(prioritized(item, priorities, references))
+
+        deployments = tuple(completed(o) for o in objects if isinstance(o, Deployment))
+        jobs = {o.metadata.key: completed(o) for o in objects if isinstance(o, Job)}
         job_sets = {
-            o.metadata.key: replace(
-                o, jobs=tuple(prioritized(each, priorities, references) for each in o.jobs)
-            )
+            o.metadata.key: replace(o, jobs=tuple(map(completed, o.jobs)))
             for o in objects
             if isinstance(o, JobSet)
         }
         hpas = tuple(o for o in objects if isinstance(o, HorizontalPodAutoscaler))
         scaled_objects = tuple(o for o in objects if isinstance(o, ScaledObject))
-        run = self._spec
         adapter = references.text(run.rules, ("rules",))
         rules = references.parsed(adapter, load_rules)
         prometheus = references.text(run.recording_rules, ("recordingRules",))
@@ -203,8 +208,6 @@ class _Resolver:
             lambda text, name: read_triggers(text, name, policy_faults),
         )
         counters = references.parsed(references.text(run.counters, ("counters",)), load_counters)
-        whole = with_instance_types(run, references, self._instance_types)
-        pools = read_pools(whole, references)
         currency = read_currency(whole, references)
         workloads = read_services(run, deployments, references) if has_objects else ()
         runs = read_jobs(run, jobs, job_sets, references) if has_objects else ()
@@ -215,14 +218,8 @@ class _Resolver:
         requests = read_provisioning_requests(run, templates, references) if has_objects else ()
         buffers = read_capacity_buffers(run, templates, by_key, references) if has_objects else ()
         if has_objects:
-            self._check_claims(
-                (
-                    *deployments,
-                    *jobs.values(),
-                    *(j for each in job_sets.values() for j in each.jobs),
-                )
-            )
             check_queues(objects, references)
+            check_queued((*jobs.values(), *job_sets.values()), references)
             self._check_targets(hpas, deployments)
             known = {deployment.metadata.key: deployment for deployment in deployments}
             before: list[ScaledObject] = []
@@ -363,20 +360,14 @@ class _Resolver:
             fields.note(path, "none: it is not simulated", found="one")
         self._references.problems += fields.problems
 
-    def _check_claims(self, workloads: Iterable[Deployment | Job]) -> None:
-        """Refuse pods that would run without the devices that they claim."""
-        for each in workloads:
-            parts = [each.template]
-            if isinstance(each, LeaderWorkerSet):
-                parts.append(each.worker_template)
-            claims = {each.name: None for part in parts for each in part.spec.claims}
-            if claims:
+    def _check_scored(self, classes: DeviceClasses) -> None:
+        """Refuse points for resources that devices serve, which are not counted."""
+        for index, each in enumerate(self._spec.scheduler.scoring_strategy.resources):
+            if each.name in classes.by_resource:
                 self._references.note(
-                    ("manifests",),
-                    "pods without claims: simulated nodes have GPUs of device plugins alone",
-                    found=f"resourceClaims {', '.join(claims)} in "
-                    f"{type(each).__name__} {each.metadata.name}",
-                    fix="ask for GPUs in resources.limits, such as nvidia.com/gpu: 1",
+                    ("scheduler", "scoringStrategy", "resources", index, "name"),
+                    "a resource that no DeviceClass serves: points for others are not simulated",
+                    found=each.name,
                 )
 
     def _check_targets(

@@ -37,6 +37,7 @@ ScorePlugin = Literal[
     "NodeAffinity",
     "PodTopologySpread",
     "InterPodAffinity",
+    "DynamicResources",
     "NodeResourcesFit",
     "NodeResourcesBalancedAllocation",
 ]

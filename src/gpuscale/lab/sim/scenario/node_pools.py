@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from gpuscale.agent.gpu import MODELS, PCIE_4, GpuModel, expected_models, find_model
 from gpuscale.base.documents.documents import Path
+from gpuscale.base.objects.devices import DeviceClasses
 from gpuscale.base.objects.nodes import Taint
 from gpuscale.base.objects.selectors import Operator, Requirement
 from gpuscale.base.quantity import Quantity, parse_quantity
@@ -19,13 +20,22 @@ from gpuscale.hpa.cluster.nodes import (
 from gpuscale.lab.sim.control.machines import CloudPool, Machine
 from gpuscale.lab.sim.control.supply import Reservation, StockOut, Supply
 from gpuscale.lab.sim.scenario import model as spec
+from gpuscale.lab.sim.scenario.devices import gpus_of_devices, read_slices
 from gpuscale.lab.sim.scenario.pool_model import InstanceTypeSpec, NodePoolSpec
 from gpuscale.lab.sim.scenario.references import References
 from gpuscale.lab.sim.scenario.times import times_of
 
 
-def read_pools(run: spec.ScenarioSpec, references: References) -> tuple[CloudPool, ...]:
-    """Return the pools; faults are collected."""
+def read_pools(
+    run: spec.ScenarioSpec, classes: DeviceClasses | None, references: References
+) -> tuple[CloudPool, ...]:
+    """Return the pools; faults are collected.
+
+    Args:
+        run: the scenario's `spec`.
+        classes: of devices for claims; None where nothing is known of these.
+        references: collects faults.
+    """
     described = tuple(map(_described_model, run.gpu_models))
     for index, model in enumerate(described):
         if find_model(model.name, described[:index]) is not None:
@@ -39,7 +49,7 @@ def read_pools(run: spec.ScenarioSpec, references: References) -> tuple[CloudPoo
         if pool.name in seen:
             references.note((*path, "name"), "each pool's name once", found=repr(pool.name))
         seen.add(pool.name)
-        machines = tuple(_machines(pool, path, models, references))
+        machines = tuple(_machines(pool, path, models, classes, references))
         names = {each.shape.name for each in machines}
         if len(names) < len(machines):
             references.note((*path, "instanceTypes"), "each instance type's name once")
@@ -69,7 +79,11 @@ def read_currency(run: spec.ScenarioSpec, references: References) -> str:
 
 
 def _machines(
-    pool: NodePoolSpec, path: Path, models: Sequence[GpuModel], references: References
+    pool: NodePoolSpec,
+    path: Path,
+    models: Sequence[GpuModel],
+    classes: DeviceClasses | None,
+    references: References,
 ) -> Iterator[Machine]:
     gpu_start = times_of(pool.gpu_start_time)
     if not pool.instance_types:
@@ -80,10 +94,18 @@ def _machines(
         offered = _allocatable(pool, gpus, offers, path, references)
         labels |= _sharing_labels(pool)
         offering = Offering(price_per_hour=pool.price_per_hour)
+        slices = read_slices(pool, path, references)
         shape = InstanceType(
-            pool.instance_type or pool.name, offered, labels=labels, offerings=(offering,)
+            pool.instance_type or pool.name,
+            offered,
+            labels=labels,
+            offerings=(offering,),
+            slices=slices,
+            classes=classes,
         )
-        yield Machine(shape, model, gpus, times_of(pool.provisioning_time), gpu_start, offers)
+        gpu_of = gpus_of_devices(slices, gpus, path, references)
+        coming = times_of(pool.provisioning_time)
+        yield Machine(shape, model, gpus, coming, gpu_start, offers, gpu_of)
     for index, each in enumerate(pool.instance_types):
         where = (*path, "instanceTypes", index)
         gpus = each.gpus or 0
@@ -95,11 +117,12 @@ def _machines(
         )
         labels = {INSTANCE_TYPE: each.name, **each.labels}
         labels |= _sharing_labels(pool)
-        shape = InstanceType(each.name, offered, labels=labels, offerings=offerings)
-        coming = (
-            pool.provisioning_time if each.provisioning_time is None else each.provisioning_time
+        shape = InstanceType(
+            each.name, offered, labels=labels, offerings=offerings, classes=classes
         )
-        yield Machine(shape, model, gpus, times_of(coming), gpu_start, offers)
+        own = each.provisioning_time
+        coming = times_of(pool.provisioning_time if own is None else own)
+        yield Machine(shape, model, gpus, coming, gpu_start, offers)
 
 
 def _model(name: str, path: Path, models: Sequence[GpuModel], references: References) -> GpuModel:
@@ -133,6 +156,8 @@ def _offers(
 
     Source: NVIDIA k8s-device-plugin 0.20, README (shared access to GPUs), MIG strategy mixed.
     """
+    if pool.resource_slices:
+        return {}
     if pool.mig:
         slices = sum(int(profile[0]) * count for profile, count in pool.mig.items())
         if slices > model.mig_slices:

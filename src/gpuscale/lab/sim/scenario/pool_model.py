@@ -1,6 +1,6 @@
 """Node pools in the scenario file: their machines, what a cloud refuses, and what Karpenter may take away."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 from pydantic.alias_generators import to_camel
@@ -162,6 +162,9 @@ class NodePoolSpec(Model):
     mig: dict[Annotated[str, Field(pattern=MIG_PATTERN)], Annotated[int, Field(ge=1, le=7)]] = {}
     """Into which instances each GPU is split, such as `1g.10gb: 7`; offered one by one as
     `nvidia.com/mig-1g.10gb`."""
+    resource_slices: tuple[dict[str, Any], ...] = ()
+    """What drivers publish of each node for claims, as `spec` of a ResourceSlice has it: `driver`, and
+    `devices` or `sharedCounters`. The GPUs are then had by claims, and not of a device plugin."""
     stock_outs: tuple[StockOutSpec, ...] = ()
     quota_gpus: int | None = Field(default=None, ge=0, le=1_000_000)
     """GPUs that the cloud lets the pool's nodes have in all; absent: no limit."""
@@ -189,6 +192,10 @@ class NodePoolSpec(Model):
     def _one_way_to_share(self) -> "NodePoolSpec":
         if self.sharing and self.mig:
             raise ValueError("found sharing beside mig, expected one of them")
+        if self.resource_slices and (self.sharing or self.mig or self.instance_types):
+            raise ValueError(
+                "found resourceSlices beside sharing, mig or instanceTypes, expected none of them"
+            )
         return self
 
     @model_validator(mode="after")

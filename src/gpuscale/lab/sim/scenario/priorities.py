@@ -3,13 +3,13 @@
 Source: kubernetes v1.37 plugin/pkg/admission/priority (admission.go), pkg/apis/scheduling (helpers.go).
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from gpuscale.base.documents.documents import Document
 from gpuscale.base.objects.fields import Fields
-from gpuscale.base.objects.pods import PodTemplate
+from gpuscale.base.objects.pods import PodSpec, PodTemplate
 from gpuscale.base.objects.workloads import Deployment, Job, LeaderWorkerSet
 from gpuscale.lab.sim.scenario.references import References
 
@@ -65,18 +65,26 @@ def prioritized(item: Item, classes: Mapping[str, PriorityClass], references: Re
             expected = f"a PriorityClass of the manifests (there: {there})"
             fix = "add the PriorityClass to the manifests; without it, no pod can be created"
             references.note(("manifests",), expected, found=found, fix=fix)
-    changed: dict[str, Any] = {"template": _with_priority(item.template, classes)}
+    return with_specs(item, lambda spec: _with_priority(spec, classes))
+
+
+def with_specs(item: Item, change: Callable[[PodSpec], PodSpec]) -> Item:
+    """Return a workload with the specs of its pods changed."""
+    changed: dict[str, Any] = {"template": _changed(item.template, change)}
     if isinstance(item, LeaderWorkerSet):
-        changed["worker_template"] = _with_priority(of_workers, classes)
+        changed["worker_template"] = _changed(item.worker_template, change)
     return replace(item, **changed)
 
 
-def _with_priority(template: PodTemplate, classes: Mapping[str, PriorityClass]) -> PodTemplate:
-    spec = template.spec
+def _changed(template: PodTemplate, change: Callable[[PodSpec], PodSpec]) -> PodTemplate:
+    return replace(template, spec=change(template.spec))
+
+
+def _with_priority(spec: PodSpec, classes: Mapping[str, PriorityClass]) -> PodSpec:
     chosen = classes.get(spec.priority_class)
     if not spec.priority_class and not spec.priority:
         chosen = next((each for each in classes.values() if each.is_default), None)
     if chosen is None:
-        return template
-    spec = replace(spec, priority=chosen.value, may_preempt=spec.may_preempt and chosen.may_preempt)
-    return replace(template, spec=spec)
+        return spec
+    may_preempt = spec.may_preempt and chosen.may_preempt
+    return replace(spec, priority=chosen.value, may_preempt=may_preempt)

@@ -5,6 +5,7 @@ from typing import TypeVar
 
 from gpuscale.base.documents.documents import Document, Path
 from gpuscale.base.errors import ConfigError, NotFoundError, Problem
+from gpuscale.base.objects.fields import Fields
 from gpuscale.lab.sim.scenario import model as spec
 
 R = TypeVar("R")
@@ -31,6 +32,10 @@ class References:
         self.problems.append(
             self._document.problem(("spec", *path), expected, found=found, fix=fix)
         )
+
+    def fields(self, data: object, path: Path) -> Fields:
+        """Return a mapping of the scenario as one of a manifest, to be read field by field."""
+        return Fields(self._document, data, ("spec", *path), self.problems)
 
     def note_missing(self, kind: str, name: str, path: Path, known: Mapping[str, object]) -> None:
         """Record that the manifests lack an object."""

@@ -136,7 +136,7 @@ class Setup:
 
 
 def check_no_groups(setup: Setup, by: str) -> None:
-    """Raise if a scenario has LeaderWorkerSets, JobSets or queues.
+    """Raise if a scenario has LeaderWorkerSets, JobSets, queues or pods with claims.
 
     Args:
         setup: the scenario.
@@ -150,6 +150,13 @@ def check_no_groups(setup: Setup, by: str) -> None:
         raise UsageError(
             f"{setup.name}: {by}: found LeaderWorkerSet {groups[0].metadata.key}, expected Deployments; "
             "gpuscale simulate and up run groups"
+        )
+    workloads: list[Deployment | Job] = [*setup.deployments, *(each.job for each in setup.jobs)]
+    claiming = [each.metadata.key for each in workloads if each.template.spec.claims]
+    if claiming:
+        raise UsageError(
+            f"{setup.name}: {by}: found {claiming[0]}, whose pods claim devices, expected GPUs of a device "
+            "plugin; gpuscale simulate runs claims"
         )
     sets = [each.manifest for each in setup.jobs if each.with_jobs]
     if sets:

@@ -1,4 +1,4 @@
-"""Where pods' rules about other pods let them go: required topology spread and pod affinity.
+"""Where rules about other pods, and claims, let pods go: topology spread, pod affinity and devices.
 
 Pods that such rules hold for are looked at one by one, as upstream does it for all. Preferences don't count.
 
@@ -10,8 +10,10 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import replace
 
+from gpuscale.base.objects.devices import DeviceKey
 from gpuscale.base.objects.nodes import Node
 from gpuscale.base.objects.pods import Pod
+from gpuscale.hpa.cluster.scheduling.claims import devices_for
 from gpuscale.hpa.cluster.scheduling.fit import NodeState
 from gpuscale.hpa.cluster.scheduling.neighbours import (
     Rule,
@@ -23,6 +25,7 @@ from gpuscale.hpa.cluster.scheduling.neighbours import (
     watches_of,
 )
 
+_NONE: frozenset[DeviceKey] = frozenset()
 _REQUIRED = (Rule.SPREAD, Rule.NEAR, Rule.APART, Rule.REPELLED)
 
 
@@ -61,13 +64,17 @@ class Company:
         self._early: list[tuple[Callable[[Pod, int], None], Pod, int]] = []
         """What was done before that."""
         self._states: list[NodeState] = []
+        self._got: dict[tuple[str, int], frozenset[DeviceKey]] = {}
+        """Pod key and node to the devices of those that were put there."""
         self._groups: defaultdict[Watch, set[int]] = defaultdict(set)
         self._tallies: dict[Hashable, list[Tally]] = {}
         self._by_watch: defaultdict[Watch, list[Tally]] = defaultdict(list)
 
     def is_bound(self, pod: Pod) -> bool:
-        """Return whether a rule about other pods holds for a pod."""
+        """Return whether a rule about other pods, or about devices, holds for a pod."""
         spread, affinity = pod.spec.spread, pod.spec.affinity
+        if pod.spec.claims:
+            return True
         if not spread and not affinity:
             return bool(self._repelling)
         return (
@@ -82,7 +89,7 @@ class Company:
         selected = frozenset(spec.node_selector.items())
         where = selected, spec.required_node_terms, spec.tolerations
         labels = frozenset(meta.labels.items())
-        return meta.namespace, labels, spec.spread, spec.affinity, where
+        return meta.namespace, labels, spec.spread, spec.affinity, where, spec.claims
 
     def refusals(self, pod: Pod, key: Hashable = None) -> Callable[[int], str]:
         """Return what tells which rule keeps a pod off a node, until pods move; empty where none does.
@@ -95,12 +102,14 @@ class Company:
         least = least_of(tallies)
 
         def refusal(index: int) -> str:
-            labels = self._states[index].node.metadata.labels
+            state = self._states[index]
+            labels = state.node.metadata.labels
             sums = (
                 (tally, tally.sums.get(labels[tally.key], 0) if tally.key in labels else None)
                 for tally in tallies
             )
-            return refusal_by(sums, least, tallies)
+            refused = refusal_by(sums, least, tallies)
+            return refused or devices_for(pod.spec, state.node, state.held).refused
 
         return refusal
 
@@ -119,7 +128,10 @@ class Company:
         self.changed.append(index)
         if self._has_begun:
             state = self._states[index]
-            self._states[index] = replace(state, pods=(*state.pods, pod))
+            got = devices_for(pod.spec, state.node, state.held).keys if pod.spec.claims else _NONE
+            if got:
+                self._got[pod.metadata.key, index] = got
+            self._states[index] = replace(state, pods=(*state.pods, pod), held=state.held | got)
             self._count(pod, index)
         else:
             self._early.append((self.put, pod, index))
@@ -130,7 +142,8 @@ class Company:
         if self._has_begun:
             state, key = self._states[index], pod.metadata.key
             left = tuple(each for each in state.pods if each.metadata.key != key)
-            self._states[index] = replace(state, pods=left)
+            got = self._got.pop((key, index), pod.devices)
+            self._states[index] = replace(state, pods=left, held=state.held - got)
             self._count(pod, index)
         else:
             self._early.append((self.take, pod, index))
@@ -158,8 +171,9 @@ class Company:
         if not self._has_begun:
             self._has_begun = True
             self._states = [
-                NodeState(node, pods=tuple(self._pods_of(node.metadata.name)))
+                NodeState(node, pods=pods, held=_NONE.union(*(pod.devices for pod in pods)))
                 for node in self._nodes
+                for pods in (tuple(self._pods_of(node.metadata.name)),)
             ]
             for index, state in enumerate(self._states):
                 for pod in state.pods:

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from gpuscale.base.objects.devices import DeviceKey, NodeDevices
 from gpuscale.base.objects.pods import Pod, PodPhase
 from gpuscale.base.objects.requests import Amounts
 from gpuscale.hpa.cluster.nodes.cluster_autoscaler.company import repelling_keys
@@ -134,6 +135,9 @@ class Usage:
             # Where its GPUs are not there yet, none of them is used.
             resources = [name for name in GPU_RESOURCES if _offers(state, name)][:1]
             threshold = settings.scale_down_gpu_utilization_threshold
+        elif state.node.devices and state.node.devices.pools:
+            threshold = settings.scale_down_utilization_threshold
+            return _most_of_devices(state.node.devices, state.held) <= threshold
         else:
             resources, threshold = ["cpu", "memory"], settings.scale_down_utilization_threshold
         return all(
@@ -159,6 +163,20 @@ class Usage:
                 used -= amount
                 allocatable -= amount if is_ignored else 0
         return used / allocatable if allocatable else 0.0
+
+
+def _most_of_devices(devices: NodeDevices, held: frozenset[DeviceKey]) -> float:
+    """Return the use of the fullest pool of devices, of its counters where it has any."""
+    shares = [0.0]
+    for pool in devices.pools:
+        had = [each for each in pool.devices if (pool.driver, pool.name, each.name) in held]
+        if not pool.counters:
+            shares.append(len(had) / max(1, len(pool.devices)))
+        taken = Counter[tuple[str, str]]()
+        for set_, counter, amount in (each for device in had for each in device.counters):
+            taken[set_, counter] += amount
+        shares += (taken[each] / most for each, most in pool.counters.items() if most)
+    return max(shares)
 
 
 def _is_over(time_ms: int | None, now_ms: int) -> bool:
