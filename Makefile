@@ -123,7 +123,7 @@ reference: $(VENV)/.dev ## write the pages that are made from the code: docs/met
 	@$(BIN)/python tools/settings_reference.py > docs/settings.md
 	@$(BIN)/python tools/instance_types_reference.py > docs/instance-types.md
 
-picture: $(VENV)/.dev ## docs/page.png, the page of make run
+picture: $(VENV)/.dev ## docs/page.png and docs/dashboard.png, the pages of make run and of a live cluster
 	@$(BIN)/python tools/page_picture.py
 
 DOCS_VENV := build/docs-environment

@@ -133,7 +133,8 @@ def why_scaled(before: DecisionRequest, now: DecisionRequest, replicas: int) -> 
     It decided between two looks. So the state before is decided with the values of then, and where that gives
     another count, with those of now. Where neither gives it, there are no words.
     """
-    later = replace(before, pods=now.pods, observations=now.observations)
+    # Of the pods that there were: those of the new size are not ready, and would count as idle.
+    later = replace(before, observations=now.observations)
     for request in (before, later):
         decision = decide_request(request)
         if decision.desired_replicas == replicas:
@@ -161,6 +162,6 @@ def _sentences(request: DecisionRequest, decision: Decision) -> Sequence[str]:
     return (
         *request.notes,
         *decision.explanation,
-        *(f"{each.rule}: {each.effect}; {each.remedy}" for each in notes),
+        *(f"{each.rule}: {each.effect} {each.remedy}" for each in notes),
         *request.nodes,
     )

@@ -41,6 +41,7 @@ async function start() {
   if (isOfCluster()) {
     useWallClock();
     store.focus = "";
+    byId("addresses").parentElement.hidden = true;
     setText(byId("total-title"), "In use");
     if (store.document.whatIf) whatIf = new WhatIf(byId("what-if"));
     table = new WorkloadTable(byId("workload-table"), focusOn);
