@@ -208,6 +208,18 @@ QUERY_CASES = {
             )
         },
     ),
+    "removed-api-version/keda": (
+        {"k.yaml": keda().replace("keda.sh/", "keda.k8s.io/")},
+        {"k.yaml": keda()},
+    ),
+    "removed-api-version/karpenter": (
+        {"p.yaml": "apiVersion: karpenter.sh/v1alpha5\nkind: Provisioner\nmetadata: {name: gpu}\n"},
+        {"k.yaml": keda()},
+    ),
+    "removed-api-version/target": (
+        {"d.yaml": server("m").replace("apps/v1", "apps/v1beta2")},
+        {"d.yaml": server("m")},
+    ),
     "counter-without-rate/server": (
         {"k.yaml": keda("sum(tgi_request_count)")},
         {"k.yaml": keda("sum(rate(tgi_request_count[2m]))")},

@@ -2,7 +2,8 @@
 
 import pytest
 
-from gpuscale.ops.lint.promql_facts import (
+from gpuscale.series.promql.parse import parse_matchers, parse_query
+from gpuscale.server.rules.queries.facts import (
     Interval,
     carries,
     contradiction,
@@ -12,7 +13,6 @@ from gpuscale.ops.lint.promql_facts import (
     summed_share,
     values_of,
 )
-from gpuscale.series.promql.parse import parse_matchers, parse_query
 
 UTIL = "DCGM_FI_DEV_GPU_UTIL"
 RATIO = "DCGM_FI_PROF_SM_ACTIVE"

@@ -109,7 +109,7 @@ async def _opened_port(board: "Dashboard", host: str, port: int | None) -> "tupl
 
     for each in (DEFAULT_PORT, 0) if port is None else (port,):
         app = web.Application(middlewares=[only_host(host)])
-        add_page(app, board, what_if=board.what_if)
+        add_page(app, board)
         front = Front(app, host)
         try:
             return front, await front.open(each)

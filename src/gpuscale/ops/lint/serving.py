@@ -5,21 +5,23 @@ from dataclasses import dataclass
 from functools import cached_property
 from heapq import merge
 
-from gpuscale.base.errors import NotFoundError, QueryError
-from gpuscale.base.objects.selectors import Selector
+from gpuscale.base.errors import NotFoundError
 from gpuscale.base.words import closest
-from gpuscale.ops.lint.promql_facts import contradiction
 from gpuscale.ops.lint.rule_inputs import PlacedRule
 from gpuscale.series import Matcher, MatchOp
-from gpuscale.series.promql import Node, parse_matchers, parse_query
+from gpuscale.series.promql import parse_matchers
 from gpuscale.server.rules import (
     NAMESPACES,
     AdapterRule,
     ResourceType,
-    custom_query,
-    external_query,
 )
-from gpuscale.server.rules.queries import api_names, candidates, fixed_name, named_series
+from gpuscale.server.rules.queries import (
+    api_names,
+    candidates,
+    contradiction,
+    fixed_name,
+    named_series,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,41 +111,6 @@ def has_namespaces(rule: AdapterRule) -> bool:
     except NotFoundError:
         return False
     return True
-
-
-ANY_NAME = "object"
-"""Stands for the name of an object that the files don't give, such as a pod's."""
-
-
-def custom_node(
-    rule: AdapterRule,
-    series: str,
-    resource: ResourceType,
-    namespace: str,
-    selector: Selector,
-    name: str = ANY_NAME,
-) -> Node | None:
-    """Return the syntax tree of the query for one object; None if there is none or it is no PromQL."""
-    within = namespace if resource.namespaced else None
-    try:
-        text = custom_query(
-            rule.metrics_query, series, rule.labels, resource, within, (name,), selector
-        )
-        return parse_query(text).root
-    except (NotFoundError, QueryError):
-        return None
-
-
-def external_node(
-    rule: AdapterRule, series: str, namespace: str, selector: Selector
-) -> Node | None:
-    """Return the syntax tree of an external metric's query; None if there is none or it is no PromQL."""
-    within = namespace if rule.namespaced else None
-    try:
-        text = external_query(rule.metrics_query, series, rule.labels, within, selector)
-        return parse_query(text).root
-    except (NotFoundError, QueryError):
-        return None
 
 
 def selector_of_series(rule: AdapterRule) -> tuple[Matcher, ...]:

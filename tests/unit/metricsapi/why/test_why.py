@@ -65,12 +65,16 @@ rules:
 - seriesQuery: gone
   resources: {template: <<.Resource>>}
   metricsQuery: avg(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)
+- seriesQuery: pinned
+  resources: {template: <<.Resource>>}
+  metricsQuery: avg(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>) * 0 + on() group_left() sum(depth)
 externalRules:
 - {seriesQuery: depth, resources: {namespaced: false}, metricsQuery: 'depth{<<.LabelMatchers>>}'}
 - seriesQuery: backlog
   resources: {template: <<.Resource>>}
   metricsQuery: sum(backlog{<<.LabelMatchers>>})
 - {seriesQuery: homeless, resources: {overrides: {pod: {resource: pod}}}, metricsQuery: 'sum(homeless)'}
+- {seriesQuery: lag, resources: {namespaced: false}, metricsQuery: sum(lag)}
 - {seriesQuery: nothing, resources: {namespaced: false}, metricsQuery: 'sum(nothing) / 0 * 0'}
 - {seriesQuery: broken, resources: {namespaced: false}, metricsQuery: sum(<<.Serie>>)}
 """
@@ -96,6 +100,9 @@ SAMPLES = (
     ("once", 2.5, 5.0, {"namespace": "ml", "pod": "web-0", "x": "1"}),
     ("depth", 2.5, 42.0, {"q": "a"}),
     ("backlog", 2.5, 42.0, {"namespace": "other"}),
+    ("pinned", 2.5, 1.0, {"namespace": "ml", "pod": "web-0"}),
+    ("lag", 2.5, 5000.0, {"group": "frames"}),
+    ("lag", 2.5, 10.0, {"group": "audio"}),
     ("homeless", 2.5, 42.0, {"pod": "web-0"}),
     ("nothing", 2.5, 42.0, {}),
 )  # fmt: skip
@@ -129,12 +136,15 @@ CASES = {
     "rows: without the label": f"{POD}/ungrouped",
     "rows: of other objects": f"{POD}/renamed",
     "rows: some of other objects": f"{POD}/wide",
+    "there is a value: a selector that reaches no matcher": f"{POD}/wide?metricLabelSelector=gpu=7",
+    "there is a value: one number for all": f"{CUSTOM}/namespaces/ml/pods/*/pinned",
     "value: infinite": f"{POD}/ratio",
     "external: there is a value": f"{EXTERNAL}/namespaces/ml/depth",
     "external: it is custom": f"{EXTERNAL}/namespaces/ml/ungrouped",
     "external: no label for the namespace": f"{EXTERNAL}/namespaces/ml/homeless",
     "external: another namespace": f"{EXTERNAL}/namespaces/ml/backlog",
     "external: the selector": f"{EXTERNAL}/namespaces/ml/depth?labelSelector=q=b",
+    "external: a selector that reaches no matcher": f"{EXTERNAL}/namespaces/ml/lag?labelSelector=group=audio",
     "external: NaN": f"{EXTERNAL}/namespaces/ml/nothing",
 }
 

@@ -8,7 +8,6 @@ import { GpuMap } from "./map.js";
 import { drawPanels } from "./panels.js";
 import { RunStore } from "./store.js";
 import { drawTiles, gpusOf } from "./tiles.js";
-import { WhatIf } from "./whatif.js";
 import { WorkloadTable } from "./workloads.js";
 
 const MOST_AGENTS = 3; // the others are one link
@@ -24,7 +23,6 @@ let state = null;
 let focused = null;
 let map = null;
 let table = null;
-let whatIf = null;
 let clockBase = null;
 let resyncing = false;
 
@@ -43,7 +41,6 @@ async function start() {
     store.focus = "";
     byId("addresses").parentElement.hidden = true;
     setText(byId("total-title"), "In use");
-    if (store.document.whatIf) whatIf = new WhatIf(byId("what-if"));
     table = new WorkloadTable(byId("workload-table"), focusOn);
   }
   drawHeader();
@@ -234,9 +231,6 @@ function drawMap() {
 function drawWorkloads() {
   byId("workload-panel").hidden = table === null || state.hpas.length === 0;
   table?.update(state, focused);
-  const hpa = state.hpas.find(({ workload }) => workload === focused);
-  byId("what-if-panel").hidden = whatIf === null || !hpa;
-  if (hpa) whatIf?.update(hpa);
 }
 
 // ---- load

@@ -14,8 +14,8 @@ from gpuscale.ops.lint.checks.rules import UNKNOWN_GPU_SERIES, gpu_name_findings
 from gpuscale.ops.lint.checks.targets import WRONG_UNIT
 from gpuscale.ops.lint.findings import LintFinding, Place
 from gpuscale.ops.lint.inputs import FileJudge, Inputs
-from gpuscale.ops.lint.promql_facts import comparisons, reads, values_of
 from gpuscale.series.promql import Node, parse_query
+from gpuscale.server.rules.queries import comparisons, reads, values_of
 
 
 def prometheus_rule_findings(inputs: Inputs) -> Iterator[LintFinding]:

@@ -20,20 +20,16 @@ from gpuscale.ops.lint.checks.rules import (
 from gpuscale.ops.lint.findings import LintFinding
 from gpuscale.ops.lint.hpa_places import PlacedMetric
 from gpuscale.ops.lint.inputs import Inputs
-from gpuscale.ops.lint.promql_facts import contradiction
 from gpuscale.ops.lint.rule_inputs import PlacedRule
 from gpuscale.ops.lint.serving import (
-    ANY_NAME,
     RuleIndex,
     Serving,
-    custom_node,
-    external_node,
     mapped_resources,
 )
 from gpuscale.series import Matcher, MatchOp
 from gpuscale.series.promql import Node, selectors
 from gpuscale.server.rules import PODS, ResourceType
-from gpuscale.server.rules.queries import maps
+from gpuscale.server.rules.queries import ANY_NAME, contradiction, custom_node, external_node, maps
 from gpuscale.signals import SIGNALS, closest_series, facts_of, is_unknown_gpu_name, recorded_from
 
 ANSWERING_CHECKS = Checks()
@@ -90,7 +86,7 @@ def answer_of(
     inputs: Inputs, metric: PlacedMetric, spec: AskedMetric, found: list[LintFinding]
 ) -> Answered | None:
     """Return the rule and query that answer a metric; add the reason to `found` if there is none."""
-    resource = _resource(spec)
+    resource = resource_of(spec)
     if resource is None and not isinstance(spec, ExternalMetric):
         return None
     if resource is not None and not (resource.namespaced or resource.plural == "namespaces"):
@@ -138,16 +134,11 @@ def _likelihood(inputs: Inputs, metric: str, serving: Serving) -> int:
     return 2 if series == metric else 1
 
 
-def _resource(spec: AskedMetric) -> ResourceType | None:
+def resource_of(spec: AskedMetric) -> ResourceType | None:
+    """Return what a metric is of; None for an external one, and for a kind that is not built in."""
     if isinstance(spec, PodsMetric):
         return PODS
     return described_resource(spec) if isinstance(spec, ObjectMetric) else None
-
-
-def node_of(answered: Answered, spec: AskedMetric) -> Node | None:
-    """Return the query of a metric as it would be for another spec."""
-    serving = answered.serving
-    return _node(answered.metric, spec, serving, answered.series, _resource(spec))
 
 
 def _node(

@@ -1,15 +1,15 @@
 """Whether an answer is usable: its labels, its number of rows, and whether it can reach the target."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from gpuscale.base.findings import Checks, Severity
 from gpuscale.base.objects.hpa import ExternalMetric, ObjectMetric, PodsMetric
+from gpuscale.base.objects.selectors import Selector
 from gpuscale.hpa.cluster.scheduling import gpu_count
 from gpuscale.hpa.controller import DEFAULT_SETTINGS
 from gpuscale.hpa.replicas import tolerances_for_hpa
 from gpuscale.hpa.terms import counted_target, counts_average, unit_of_query
-from gpuscale.ops.lint.checks.answering import Answered, AskedMetric, node_of
+from gpuscale.ops.lint.checks.answering import Answered, AskedMetric, resource_of
 from gpuscale.ops.lint.checks.hpas import described_resource
 from gpuscale.ops.lint.checks.queries import query_findings, renamed_findings
 from gpuscale.ops.lint.checks.reach import Aim, reach_findings
@@ -19,15 +19,17 @@ from gpuscale.ops.lint.checks.targets import unit_findings
 from gpuscale.ops.lint.findings import LintFinding
 from gpuscale.ops.lint.hpa_places import PlacedMetric
 from gpuscale.ops.lint.inputs import Inputs, PlacedHpa
-from gpuscale.ops.lint.promql_facts import (
-    does_not_grow,
-    is_one_row,
-    summed_share,
-    values_of,
-)
 from gpuscale.ops.lint.workloads import Workload, found_kind
 from gpuscale.series.promql import Node
 from gpuscale.server.rules import KUBERNETES, PODS
+from gpuscale.server.rules.queries import (
+    ANY_NAME,
+    does_not_grow,
+    is_one_row,
+    selector_fault,
+    summed_share,
+    values_of,
+)
 from gpuscale.signals import facts_of
 
 ANSWER_CHECKS = Checks()
@@ -159,14 +161,13 @@ def workload_of(inputs: Inputs, placed: PlacedHpa) -> Workload | None:
 
 
 def _selector(answered: Answered) -> Iterator[LintFinding]:
-    spec = answered.spec
-    if not spec.selector or answered.node != node_of(answered, replace(spec, selector=None)):
-        return
-    yield SELECTOR_WITHOUT_EFFECT.found(
-        answered.metric.name,
-        f"The query is the same with the selector and without it: {spec.selector}.",
-        _evidence(answered),
-    )
+    rule, spec = answered.serving.rule, answered.spec
+    name = spec.described_object.name if isinstance(spec, ObjectMetric) else ANY_NAME
+    resource = resource_of(spec)
+    fault = selector_fault(rule, answered.series, resource, spec.selector or Selector(), name)
+    if fault is not None:
+        place = answered.metric.name
+        yield SELECTOR_WITHOUT_EFFECT.found(place, fault.what, _evidence(answered), fault.fix)
 
 
 def _mean(answered: Answered) -> Iterator[LintFinding]:

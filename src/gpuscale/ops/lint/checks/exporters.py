@@ -14,8 +14,8 @@ from gpuscale.ops.lint.findings import LintFinding, Place
 from gpuscale.ops.lint.hpa_places import placed_metrics
 from gpuscale.ops.lint.inputs import FileJudge, Inputs
 from gpuscale.ops.lint.problems import refused
-from gpuscale.ops.lint.promql_facts import reads
 from gpuscale.series.promql import parse_query
+from gpuscale.server.rules.queries import reads
 
 _CHECKS = Checks()
 WRONG_COUNTERS = _CHECKS.add(

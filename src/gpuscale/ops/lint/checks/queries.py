@@ -6,10 +6,10 @@ from gpuscale.base.findings import Checks, Severity
 from gpuscale.base.golang.durations import format_duration
 from gpuscale.ops.lint.findings import LintFinding, Place
 from gpuscale.ops.lint.inputs import Inputs
-from gpuscale.ops.lint.promql_facts import Read, divides_vectors, reads
 from gpuscale.ops.lint.servers import release_of
 from gpuscale.ops.lint.workloads import Workload
 from gpuscale.series.promql import Node
+from gpuscale.server.rules.queries import Read, divides_vectors, reads
 from gpuscale.signals import facts_of, former_series
 
 QUERY_CHECKS = Checks()

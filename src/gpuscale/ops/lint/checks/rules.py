@@ -11,23 +11,14 @@ from gpuscale.base.objects.selectors import Selector
 from gpuscale.ops.lint.checks.queries import QUERY_CHECKS, query_findings
 from gpuscale.ops.lint.findings import LintFinding, Place
 from gpuscale.ops.lint.inputs import FileJudge, Inputs
-from gpuscale.ops.lint.promql_facts import (
-    calls,
-    carries,
-    contradiction,
-    is_same_for_all,
-    summed_share,
-)
 from gpuscale.ops.lint.rule_inputs import FOREIGN, PlacedRule
 from gpuscale.ops.lint.serving import (
     contradicting_label,
-    custom_node,
-    external_node,
     has_namespaces,
     mapped_resources,
     selector_of_series,
 )
-from gpuscale.series.promql import Node, selectors
+from gpuscale.series.promql import Node
 from gpuscale.server.rules import (
     KUBERNETES,
     NAMESPACES,
@@ -36,7 +27,19 @@ from gpuscale.server.rules import (
     NoLabelError,
     ResourceType,
 )
-from gpuscale.server.rules.queries import api_names, maps, named_series
+from gpuscale.server.rules.queries import (
+    api_names,
+    calls,
+    carries,
+    contradiction,
+    custom_node,
+    external_node,
+    maps,
+    mixed_fault,
+    named_series,
+    one_number_fault,
+    summed_share,
+)
 from gpuscale.signals import closest_series, is_unknown_gpu_name, recorded_from
 
 _CHECKS = Checks(including=(QUERY_CHECKS,))
@@ -66,7 +69,7 @@ FOREIGN_DELIMITERS = _CHECKS.add(
 )
 NAMESPACES_MIXED = _CHECKS.add(
     "namespaces-mixed",
-    Severity.NOTE,
+    Severity.NOTE,  # Names of a Deployment's pods hardly come twice, those of a StatefulSet's do.
     "A query that takes nothing from the request, so that objects of all namespaces are among its rows.",
     "Put <<.LabelMatchers>> between the braces of each series.",
 )
@@ -120,7 +123,6 @@ _NAME = "some_object"
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\'|`[^`]*`', re.DOTALL)
 """A string of PromQL."""
 _NAMESPACE = "default"
-_TWO = ("one-namespace", "another-namespace")
 GROUPED = "by (<<.GroupBy>>)"
 """What a query has to end with for its rows to belong to objects."""
 
@@ -143,8 +145,7 @@ def rule_findings(inputs: Inputs) -> Iterator[LintFinding]:
             )
             continue
         yield from _grouping_findings(placed)
-        yield from _mixed_findings(placed)
-        yield from _one_number_findings(placed)
+        yield from _fault_findings(placed)
         for series in sorted((named_series(placed.rule) or set()) - inputs.recorded):
             yield from gpu_name_findings(series, placed.place("seriesQuery"))
         yield from _query_findings(inputs, placed)
@@ -270,55 +271,16 @@ def _carried(rule: AdapterRule) -> dict[ResourceType, bool]:
     }
 
 
-def _mixed_findings(placed: PlacedRule) -> Iterator[LintFinding]:
-    """Report a query that gives the same rows to every namespace, and does not tell them apart.
-
-    Source: prometheus-adapter v0.12 pkg/custom-provider/provider.go (getMetrics: rows are found by the label
-        of the object's name alone).
-    """
+def _fault_findings(placed: PlacedRule) -> Iterator[LintFinding]:
+    """Report what is wrong with the query for all who ask."""
     rule = placed.rule
-    if rule.external or not has_namespaces(rule):
-        return
     series = min(named_series(rule) or (_PLACEHOLDER,))
-    for resource in mapped_resources(rule):
-        if not resource.namespaced:
-            continue
-        here, there = (custom_node(rule, series, resource, each, Selector()) for each in _TWO)
-        label = rule.labels.label_for(NAMESPACES)
-        is_fixed = here is not None and all(
-            any(matcher.name == label for matcher in selector.matchers)
-            for selector in selectors(here)
-        )
-        # Names of a Deployment's pods hardly come twice, those of a StatefulSet's do.
-        if here is None or here != there or is_fixed:
-            continue
-        yield NAMESPACES_MIXED.found(
-            placed.place("metricsQuery"),
-            f"Whatever is asked for, the query is the same: {resource.plural} of all namespaces are among "
-            "its rows, of one name the last counts, and a selector is without effect.",
-            placed.text("metricsQuery"),
-        )
-        return
-
-
-def _one_number_findings(placed: PlacedRule) -> Iterator[LintFinding]:
-    """Report rows of pods that have one value, whichever pod.
-
-    Source: kubernetes pkg/controller/podautoscaler/replica_calculator.go (calcPlainMetricReplicas: the mean
-        of equal numbers is the number, however many pods there are).
-    """
-    rule = placed.rule
-    if rule.external or not maps(rule, PODS) or PODS in resources_without_rows(rule):
-        return
-    series = min(named_series(rule) or (_PLACEHOLDER,))
-    node = custom_node(rule, series, PODS, _NAMESPACE, Selector())
-    if node is not None and is_same_for_all(node):
-        yield ONE_NUMBER.found(
-            placed.place("metricsQuery"),
-            "Every pod gets the same number. An HPA compares the mean of the pods with its target, and more "
-            "pods don't lower it: above the target it goes to maxReplicas.",
-            placed.text("metricsQuery"),
-        )
+    mixed = (mixed_fault(rule, series, each) for each in mapped_resources(rule))
+    faults = (next(filter(None, mixed), None), one_number_fault(rule, series))
+    for check, fault in zip((NAMESPACES_MIXED, ONE_NUMBER), faults, strict=True):
+        if fault is not None:
+            place, query = placed.place("metricsQuery"), placed.text("metricsQuery")
+            yield check.found(place, fault.what, query, fault.fix)
 
 
 # Names

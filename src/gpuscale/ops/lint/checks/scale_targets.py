@@ -33,9 +33,9 @@ from gpuscale.ops.lint.hpa_places import placed_metrics
 from gpuscale.ops.lint.inputs import FileJudge, Inputs
 from gpuscale.ops.lint.operators.kinds import Scale, custom_kind
 from gpuscale.ops.lint.operators.made import Made, written_in
-from gpuscale.ops.lint.promql_facts import reads
 from gpuscale.ops.lint.workloads import SCALED, ObjectKey, Workload, found_kind
 from gpuscale.series.promql import parse_query
+from gpuscale.server.rules.queries import reads
 from gpuscale.signals import GPU_SIGNALS
 
 SCALE_TARGET_CHECKS = Checks("autoscaler")

@@ -21,15 +21,15 @@ from gpuscale.ops.lint.checks.targets import unit_finding
 from gpuscale.ops.lint.findings import LintFinding, Place
 from gpuscale.ops.lint.inputs import FileJudge, Inputs, PlacedScaledObject
 from gpuscale.ops.lint.problems import QUERY_NOT_PROMQL, sentence
-from gpuscale.ops.lint.promql_facts import (
+from gpuscale.ops.lint.workloads import found_kind
+from gpuscale.series.promql import Node, parse_query
+from gpuscale.server.rules.queries import (
     does_not_grow,
     is_one_row,
     may_be_empty,
     reads,
     values_of,
 )
-from gpuscale.ops.lint.workloads import found_kind
-from gpuscale.series.promql import Node, parse_query
 from gpuscale.signals import facts_of, is_of_pods
 
 _CHECKS = Checks()

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 from gpuscale.base.findings import Checks, Severity
 from gpuscale.ops.lint.findings import LintFinding, Place
-from gpuscale.ops.lint.promql_facts import as_measured, reads
 from gpuscale.ops.lint.servers import number_of, servers_in
 from gpuscale.ops.lint.workloads import Workload
 from gpuscale.series.promql import Node
+from gpuscale.server.rules.queries import as_measured, reads
 
 SERVER_CHECKS = Checks()
 MEMORY_AT_START = SERVER_CHECKS.add(

@@ -21,6 +21,7 @@ from gpuscale.server.metricsapi.why.series import (
 from gpuscale.server.metricsapi.why.shared import (
     PLAIN,
     explain_values,
+    fault_lines,
     left_out_or_missing,
     row_of,
     rows_text,
@@ -119,6 +120,7 @@ async def why_custom(
     if plan is None or not isinstance(value, Vector):
         return without_rows(rule, record, refusal, explanation)
     explanation.query = plan.promql
+    faults = fault_lines(rule, entry.series, resource, series)
     seen = await seen_parts(look, rule, plan.query, label)
     left_out = await look.left_out_of(plan.promql, label, plan.names)
     if not value.samples:
@@ -133,9 +135,11 @@ async def why_custom(
             finding = why_no_match(found, label, plan.names, resource.singular)
         if finding is None:
             finding = await _lost_in_query(look, plan)
-        return explanation.failed("query", f"0 rows. {finding.said}", finding.fix, *finding.more)
+        return explanation.failed(
+            "query", f"0 rows. {finding.said}", finding.fix, *finding.more, *faults
+        )
     ages = await sample_ages(look, plan.query(PLAIN), label)
-    explanation.ok("query", rows_text(len(value.samples)), *ages.age_remarks, *left_out)
+    explanation.ok("query", rows_text(len(value.samples)), *ages.age_remarks, *left_out, *faults)
 
     # Rows of other namespaces are counted, and not shown.
     shows_all = _asks_only_here(target, plan, namespace_label)

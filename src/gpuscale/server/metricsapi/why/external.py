@@ -13,6 +13,7 @@ from gpuscale.server.metricsapi.why.series import SeriesLook, label_names, why_n
 from gpuscale.server.metricsapi.why.shared import (
     PLAIN,
     explain_values,
+    fault_lines,
     left_out_or_missing,
     note_value,
     row_of,
@@ -70,6 +71,7 @@ async def why_external(
     if plan is None or not isinstance(value, Vector | Scalar):
         return without_rows(rule, record, refusal, explanation)
     explanation.query = plan.promql
+    faults = fault_lines(rule, entry.series, None, series)
     seen = await seen_parts(look, rule, plan.query, "")
     left_out = await look.left_out_of(plan.promql)
     if isinstance(value, Vector) and not value.samples:
@@ -85,6 +87,7 @@ async def why_external(
             f"0 rows. The series are there{chosen and ', but the query finds none'}{chosen}.",
             "Look at metricsQuery and the selector: a range has to hold two samples, and a "
             "selector has to name labels of the series.",
+            *faults,
         )
     rows = value.samples if isinstance(value, Vector) else ()
     ages = await sample_ages(look, plan.query(PLAIN), "")
@@ -92,7 +95,7 @@ async def why_external(
     have = rows_text(len(rows)) if rows else "a scalar"
     several = ("an HPA takes the sum of all rows",) if len(rows) > 1 else ()
     parts = part_lines(seen, [""])
-    explanation.ok("query", have, *several, *ages.age_remarks, *parts, *left_out)
+    explanation.ok("query", have, *several, *ages.age_remarks, *parts, *left_out, *faults)
 
     if isinstance(value, Vector):
         by_labels = {_labels_text(row.labels): row for row in rows}

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from gpuscale.base.errors import GpuscaleError, QueryError, UncoveredError
 from gpuscale.base.golang.template import parse_template
 from gpuscale.base.objects.metric_values import ExternalValue, MetricValue
+from gpuscale.base.objects.selectors import Selector
 from gpuscale.base.quantity import Quantity
 from gpuscale.series import MAX_AHEAD_MS, VectorSample
 from gpuscale.server.metricsapi.provider import (
@@ -24,8 +25,10 @@ from gpuscale.server.metricsapi.why.series import (
 from gpuscale.server.metricsapi.why.text import age_text
 from gpuscale.server.rules.catalogue import Entry
 from gpuscale.server.rules.config import AdapterRule
+from gpuscale.server.rules.queries.faults import mixed_fault, one_number_fault, selector_fault
 from gpuscale.server.rules.queries.plan import CustomPlan, ExternalPlan, MetricFetchError
 from gpuscale.server.rules.query import FIELDS
+from gpuscale.server.rules.resources import PODS, ResourceType
 from gpuscale.server.sources.freshness import is_ahead
 
 PLAIN = parse_template("<<.Series>>{<<.LabelMatchers>>}", FIELDS)
@@ -231,6 +234,25 @@ def explain_values(
     if any(map(math.isnan, unusable)):
         fix += " Or say `nan: zero` in the rule, where NaN means that there is nothing to do."
     return explanation.failed("value", "None of the rows is a value to scale by.", fix, *more)
+
+
+def fault_lines(
+    rule: AdapterRule, series: str, resource: ResourceType | None, selector: Selector
+) -> tuple[str, ...]:
+    """Return what lint says of a request's query, by the ids of its checks.
+
+    Args:
+        rule: answers.
+        series: that it reads.
+        resource: what is asked for; None for an external metric.
+        selector: conditions on the labels of the series.
+    """
+    faults = [selector_fault(rule, series, resource, selector)]
+    if resource is not None:
+        faults.append(mixed_fault(rule, series, resource))
+    if resource == PODS:
+        faults.append(one_number_fault(rule, series))
+    return tuple(f"{each.id}: {each.what} {each.fix}" for each in faults if each is not None)
 
 
 def note_value(
