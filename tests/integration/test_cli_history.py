@@ -4,8 +4,10 @@ import csv
 import io
 import json
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from xml.etree import ElementTree
@@ -161,8 +163,8 @@ def test_hours_are_made_of_all_their_minutes(folder: Path) -> None:
 
 
 def test_hpas_decisions_nodes_and_prices(folder: Path) -> None:
-    asked = 'SELECT epoch(time)::BIGINT, hpa, "from", "to", metric, times_target FROM decisions'
-    assert rows(folder, asked) == [(START_S + 61 * 60, "chat", 2, 4, "queue", 2.0)]
+    asked = 'SELECT epoch(time)::BIGINT, hpa, "from", "to", metric, value, target FROM decisions'
+    assert rows(folder, asked) == [(START_S + 61 * 60, "chat", 2, 4, "queue", 200, 100)]
     asked = (
         "SELECT epoch(time)::BIGINT, node, instance_type, gpus, hour_price > 0, currency FROM nodes"
     )
@@ -237,3 +239,33 @@ def test_sql_in_a_shell(folder: Path) -> None:
         2,
         "gpuscale: found COPY, expected one SELECT: a history is only read\n",
     )
+
+
+def test_following_begins_with_the_last_hours_and_ends_by_a_signal(tmp_path: Path) -> None:
+    now_s, kept = int(time.time()), tmp_path / "kept"
+    samples = [
+        ({"__name__": "DCGM_FI_DEV_GPU_UTIL", **gpu(0, **CHAT)}, (now_s - age) * 1000, 50.0)
+        for age in range(1800, 0, -15)
+    ]
+    with serve(samples, tmp_path) as prometheus:
+        arguments = ["history", "keep", "--prometheus-url", prometheus.url, f"--to={kept}"]
+        with subprocess.Popen(
+            [str(GPUSCALE), *arguments], stdout=subprocess.PIPE, text=True
+        ) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline() == f"keeping minutes in {kept}; Ctrl-C ends it\n"
+            while not rows(kept, "SELECT 1 FROM gpus"):
+                time.sleep(0.2)
+            process.send_signal(signal.SIGTERM)
+    assert process.returncode == 0
+    ((count, use),) = rows(kept, "SELECT count(*), max(use_max) FROM gpus")
+    assert count in (29, 30, 31)  # of 30 minutes, the first and the last in part
+    assert use == 50
+
+
+def test_a_live_run_keeps_its_own_history(tmp_path: Path) -> None:
+    up = ["up", "ack-bert-quick", "--port=0", "--for=8s", f"--history={tmp_path / 'kept'}"]
+    done = subprocess.run([GPUSCALE, *up], capture_output=True, text=True, timeout=110, check=False)
+    assert done.returncode == 0, done.stderr
+    asked = "SELECT DISTINCT hpa, question FROM hpas, answers WHERE question = 'report/present'"
+    assert rows(tmp_path / "kept", asked) == [("gpu-hpa", "report/present")]

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -287,3 +288,46 @@ def test_a_spot_node_has_the_spot_price() -> None:
     price = PriceBook(types).of(facts, 1)
     assert isinstance(price, HourPrice)
     assert price.amount == 1
+
+
+def test_a_history_that_was_kept_says_the_same(url: str, tmp_path: Path) -> None:
+    until = str(START_S + HOURS * HOUR_S)
+    kept = subprocess.run(
+        [
+            *(GPUSCALE, "history", "keep", f"--prometheus-url={url}", f"--since={HOURS}h"),
+            *(f"--until={until}", f"--to={tmp_path / 'kept'}", "--label=team"),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert kept.returncode == 0, kept.stderr
+    arguments = ("--by=namespace,workload,label", "--label=team", "--gpu-price=NVIDIA L4=0.8")
+    asked = document(url, *arguments)
+    done = subprocess.run(
+        [
+            *(GPUSCALE, "money", f"--history={tmp_path / 'kept'}", f"--since={HOURS}h"),
+            *(f"--until={until}", *arguments, "-o", "json"),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    recalled = json.loads(done.stdout)
+    assert recalled["unseen"] == []
+    assert recalled["nodesMoney"] == near(asked["nodesMoney"])
+    assert _by_keys(recalled) == {
+        key: {name: near(value) for name, value in line.items()}
+        for key, line in _by_keys(asked).items()
+    }
+
+
+def _by_keys(bill: Mapping[str, Any]) -> dict[tuple[str, ...], dict[str, float]]:
+    names = ("namespace", "workload", "label")
+    figures = ("gpuHours", "gpuHoursUsed", "gpuHoursStarting", "money")
+    return {
+        tuple(each[name] for name in names): {name: each[name] for name in figures}
+        for each in bill["lines"]
+    }

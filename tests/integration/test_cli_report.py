@@ -242,3 +242,55 @@ def test_what_it_refuses(arguments: list[str], told: str) -> None:
     done = report("http://127.0.0.1:1", *arguments)
     assert told in done.stderr
     assert done.returncode == 2
+
+
+def test_a_history_that_was_kept_tells_the_same(url: str, tmp_path: Path) -> None:
+    """In moments of a minute, where Prometheus is asked for each 15 s."""
+    span = (f"--since={HOURS * 60 - 1}m", f"--until={START_S + HOURS * HOUR_S - STEP_S}")
+    kept = [
+        str(GPUSCALE),
+        "history",
+        "keep",
+        f"--prometheus-url={url}",
+        f"--to={tmp_path / 'kept'}",
+    ]
+    assert subprocess.run([*kept, *span], check=False, timeout=60).returncode == 0
+    done = subprocess.run(
+        [GPUSCALE, "report", f"--history={tmp_path / 'kept'}", *span, "-o", "json"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    recalled, asked = json.loads(done.stdout), document(url)
+    assert recalled["unseen"] == []
+    words = [sorted((e["about"], e["what"]) for e in d["incidents"]) for d in (recalled, asked)]
+    assert words[0] == words[1]
+    begins = {(e["about"], e["what"]): hours(e["from"]) for e in asked["incidents"]}
+    for each in recalled["incidents"]:
+        begin_h = begins[each["about"], each["what"]]
+        assert hours(each["from"]) == pytest.approx(begin_h, abs=STEP_S / HOUR_S)
+    later = f"--until={START_S + (HOURS + 1) * HOUR_S}"
+    done = subprocess.run(
+        [GPUSCALE, "report", f"--history={tmp_path / 'kept'}", "--since=2h", later],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (
+        "Not seen: 2026-01-01 05:59 to 2026-01-01 07:00: no minutes of it are kept" in done.stdout
+    )
+
+
+def test_it_asks_a_prometheus_or_a_history() -> None:
+    for arguments in ([], ["--prometheus-url=http://127.0.0.1:1", "--history=x"]):
+        done = subprocess.run(
+            [GPUSCALE, "report", *arguments],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+        assert done.stderr == "gpuscale: --prometheus-url, --history: expected one of them\n"
+        assert done.returncode == 2

@@ -139,7 +139,8 @@ CASES = {
     ],
     "report": [
         (["report", "--prometheus-url", "http://127.0.0.1:9"], 2, "does not answer"),
-        (["report"], 2, "--prometheus-url"),
+        (["report"], 2, "--prometheus-url, --history: expected one of them"),
+        (["report", "--history", "x"], 2, "pip install 'gpuscale[history]'"),
     ],
     "history": [(["history"], 2, "pip install 'gpuscale[history]'")],
     "history keep": [
@@ -148,7 +149,7 @@ CASES = {
             2,
             "pip install 'gpuscale[history]'",
         ),
-        (["history", "keep"], 2, "--prometheus-url"),
+        (["history", "keep"], 2, "found no kubeconfig"),
     ],
     "history sql": [(["history", "sql", "SELECT 1"], 2, "pip install 'gpuscale[history]'")],
     "money": [

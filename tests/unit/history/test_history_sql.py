@@ -17,7 +17,17 @@ MINUTE_MS = 60_000
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("histories") / "it's kept"
     hpas = [
-        (START_MS + minute * MINUTE_MS, "prod", "chat", "queue", times, wanted, *[None] * 4)
+        (
+            START_MS + minute * MINUTE_MS,
+            "prod",
+            "chat",
+            "queue",
+            5 * times,
+            5,
+            times,
+            wanted,
+            *[None] * 4,
+        )
         for minute, (times, wanted) in enumerate([(1, 2), (2, 4), (1, 4), (0.2, 1)])
     ]
     with HistoryWriter(folder, 64 * MIB) as writer:
@@ -39,10 +49,10 @@ def rows(history: History, sql: str) -> list[tuple[object, ...]]:
 
 
 def test_decisions_are_the_changes_of_what_an_hpa_wants(history: History) -> None:
-    asked = 'SELECT strftime(time, \'%M\'), hpa, "from", "to", metric, times_target FROM decisions ORDER BY 1'
+    asked = 'SELECT strftime(time, \'%M\'), hpa, "from", "to", metric, value, target FROM decisions'
     assert rows(history, asked) == [
-        ("01", "chat", 2, 4, "queue", 2.0),
-        ("03", "chat", 4, 1, "queue", 0.2),
+        ("01", "chat", 2, 4, "queue", 10, 5),
+        ("03", "chat", 4, 1, "queue", 1, 5),
     ]
 
 

@@ -1,14 +1,12 @@
 """`gpuscale history`: keep what GPUs did, and ask about it."""
 
 import asyncio
-import contextlib
 import csv
 import json
 import math
 import shutil
 import sys
-import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import date, datetime
 from decimal import Decimal
 from enum import Enum
@@ -18,10 +16,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpuscale.base.errors import GpuscaleError, UsageError
+from gpuscale.base.errors import UsageError
 from gpuscale.cli.exits import stop_event
 from gpuscale.cli.help import Command, CommandGroup
-from gpuscale.cli.options.cluster import looking
+from gpuscale.cli.keeping import (
+    DEFAULT_FOLDER,
+    DEFAULT_MIB,
+    MIB,
+    MINUTE_S,
+    follow_cluster,
+    follow_prometheus,
+)
+from gpuscale.cli.options.cluster import Context, Kubeconfig, cluster_settings, looking
 from gpuscale.cli.options.durations import seconds_of
 from gpuscale.cli.options.instance_types import InstanceTypes
 from gpuscale.cli.options.prometheus import (
@@ -38,14 +44,7 @@ from gpuscale.cli.texts import printable
 if TYPE_CHECKING:
     from gpuscale.ops.history import HistoryWriter, PrometheusTaker
 
-_FOLDER = "gpuscale-history"
 _LONGEST_S = 400 * 86_400
-_MINUTE_S = 60
-_CATCH_UP_S = 3600
-"""How far back the minutes are looked at again that could not be kept."""
-_LATE_S = 15
-"""After the end of a minute, until a Prometheus has what was scraped in it."""
-_MIB = 1024 * 1024
 _CELL = 60
 
 Place = Annotated[
@@ -80,7 +79,7 @@ class RowsOutput(Enum):
 def history(
     ctx: typer.Context,
     *,
-    place: Place = _FOLDER,
+    place: Place = DEFAULT_FOLDER,
     since: Annotated[
         str, typer.Option(metavar="DURATION", help="How far back, such as 25m or 30d.")
     ] = "1h",
@@ -144,7 +143,7 @@ def history(
 def sql(
     query: Annotated[str, typer.Argument(metavar="SELECT", help="The question, in DuckDB's SQL.")],
     *,
-    place: Place = _FOLDER,
+    place: Place = DEFAULT_FOLDER,
     rows: Annotated[
         int, typer.Option(min=1, metavar="N", help="Print this many at most.")
     ] = 10_000,
@@ -180,11 +179,13 @@ def sql(
 
 def keep(
     *,
-    prometheus_url: RecordedUrl,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    prometheus_url: RecordedUrl = None,
     prometheus_token_file: RecordedTokenFile = None,
     prometheus_ca_file: RecordedCaFile = None,
     to: Annotated[Path, typer.Option("--to", metavar="DIR", help="Folder of the history.")] = Path(
-        _FOLDER
+        DEFAULT_FOLDER
     ),
     since: Annotated[
         str | None,
@@ -200,23 +201,26 @@ def keep(
         typer.Option(
             min=16, metavar="MIB", help="Of all files together; beyond it the oldest days go."
         ),
-    ] = 10_240,
+    ] = DEFAULT_MIB,
     label: Annotated[
         str | None,
         typer.Option(metavar="KEY", help="Keep this label of the pods too, for money --by label."),
     ] = None,
     instance_types: InstanceTypes = None,
 ) -> None:
-    """Keep minutes of GPUs and HPAs, and hours of nodes and prices, from a Prometheus.
+    """Keep minutes of GPUs and HPAs, and hours of nodes and prices: of a Prometheus, or of a cluster.
 
-    What is kept already is not asked for again. Without --since it goes on, a minute at a time, until
-    it is stopped, and makes up for what it missed in the last hour.
+    Without --since it goes on, a minute at a time, until it is stopped. From a Prometheus it begins two hours
+    back, takes what is not kept yet, and makes up later for what could not be had. Without --prometheus-url
+    it looks at a cluster every 15 seconds, as gpuscale top does.
 
     Exit code 0: it is kept; 2: the input is wrong, or Prometheus could not be asked.
 
     Example:  gpuscale history keep --prometheus-url http://127.0.0.1:9090 --since 24h --to gpuscale-history
 
     Example:  gpuscale history keep --prometheus-url http://127.0.0.1:9090
+
+    Example:  gpuscale history keep --kubeconfig kubeconfig
     """
     from gpuscale.base.text_files import read_text
     from gpuscale.hpa.cluster.catalogue import built_in, parse_instance_types
@@ -231,14 +235,26 @@ def keep(
         if instance_types is None
         else parse_instance_types(read_text(instance_types), instance_types)
     )
+    book = PriceBook(types)
+    if prometheus_url is None:
+        for option, given in (("--since", since), ("--label", label)):
+            if given is not None:
+                raise UsageError(f"{option}: expected --prometheus-url; a cluster knows no past")
+        from gpuscale.ops.top import TopSettings
+
+        cluster = cluster_settings(kubeconfig, context)
+        with looking(), HistoryWriter(to, size * MIB) as writer:
+            asyncio.run(
+                _follow(lambda stop: follow_cluster(cluster, TopSettings(), book, writer, stop), to)
+            )
+        return
     source = recorded_by(
         "--prometheus-url", prometheus_url, prometheus_token_file, prometheus_ca_file
     )
-    pod_label = None if label is None else series_label(label)
-    taker = PrometheusTaker(source, PriceBook(types), pod_label)
-    with looking(), HistoryWriter(to, size * _MIB) as writer:
+    taker = PrometheusTaker(source, book, None if label is None else series_label(label))
+    with looking(), HistoryWriter(to, size * MIB) as writer:
         if span is None:
-            asyncio.run(_follow(taker, writer))
+            asyncio.run(_follow(lambda stop: follow_prometheus(taker, writer, stop), to))
         else:
             with working(f"asking {source.settings.shown_url}") as show:
                 asyncio.run(_keep(taker, writer, span, show))
@@ -250,46 +266,27 @@ async def _keep(
     span: tuple[int, int],
     show: Callable[[str], None],
 ) -> None:
-    from gpuscale.ops.history import covered, keep_range
+    from gpuscale.ops.history import History, keep_range, spans_kept
 
+    with History(str(writer.folder)) as before:
+        known = spans_kept(before)
     async with taker.source:
-        minutes = await keep_range(taker, writer, covered(writer.folder), *span, show)
+        minutes = await keep_range(taker, writer, known, *span, show)
     print(f"kept {minutes} minutes in {writer.folder}")
 
 
-async def _follow(taker: "PrometheusTaker", writer: "HistoryWriter") -> None:
-    """Keep each minute once it is over, until a signal; what can't be had now is tried again."""
-    from gpuscale.ops.history import covered, keep_range
-
-    stop = stop_event()
-    known = covered(writer.folder)
-    begun_s = int(time.time()) // _MINUTE_S * _MINUTE_S
-    fault = ""
-    async with taker.source:
-        while not stop.is_set():
-            end_s = int(time.time() - _LATE_S) // _MINUTE_S * _MINUTE_S
-            try:
-                begin_s = max(begun_s, end_s - _CATCH_UP_S)
-                await keep_range(taker, writer, known, begin_s, end_s, lambda _: None)
-                fault = ""
-            except GpuscaleError as error:
-                if str(error) != fault:
-                    fault = str(error)
-                    print(
-                        f"gpuscale: {printable(fault)}; trying again each minute", file=sys.stderr
-                    )
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(end_s + _MINUTE_S + _LATE_S - time.time()):
-                    await stop.wait()
+async def _follow(following: Callable[[asyncio.Event], Awaitable[None]], folder: Path) -> None:
+    print(f"keeping minutes in {folder}; Ctrl-C ends it", flush=True)
+    await following(stop_event())
 
 
 def _range(since: str, until: str | None) -> tuple[int, int]:
     """Return begin and end in whole minutes, as seconds since the epoch."""
-    end_s = end_of_range_ms(until) // 1000 // _MINUTE_S * _MINUTE_S
+    end_s = end_of_range_ms(until) // 1000 // MINUTE_S * MINUTE_S
     length_s = round(seconds_of("--since", since))
-    if not _MINUTE_S <= length_s <= _LONGEST_S:
+    if not MINUTE_S <= length_s <= _LONGEST_S:
         raise UsageError(f"--since: found {since!r}, expected 1m to 400 days")
-    return end_s - length_s // _MINUTE_S * _MINUTE_S, end_s
+    return end_s - length_s // MINUTE_S * MINUTE_S, end_s
 
 
 def _bin_s(length_s: int) -> int:

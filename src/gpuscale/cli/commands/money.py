@@ -12,12 +12,13 @@ from gpuscale.cli.options.cluster import looking
 from gpuscale.cli.options.durations import seconds_of
 from gpuscale.cli.options.instance_types import InstanceTypes
 from gpuscale.cli.options.prometheus import (
+    KeptHistory,
     RangeEnd,
     RecordedCaFile,
     RecordedTokenFile,
     RecordedUrl,
     end_of_range_ms,
-    recorded_by,
+    recorded_or_kept,
 )
 from gpuscale.cli.progress import working
 from gpuscale.cli.texts import Output, print_document, printable
@@ -31,9 +32,10 @@ _LONGEST_S = 400 * 86_400
 
 def money(
     *,
-    prometheus_url: RecordedUrl,
+    prometheus_url: RecordedUrl = None,
     prometheus_token_file: RecordedTokenFile = None,
     prometheus_ca_file: RecordedCaFile = None,
+    history: KeptHistory = None,
     since: Annotated[
         str | None,
         typer.Option(
@@ -71,7 +73,7 @@ def money(
     Hours of nodes go to the pods that asked for their GPUs, by their shares, and the rest to nobody: the
     lines add up to the nodes. A GPU-hour is used as far as the GPU worked in it.
 
-    Exit code 0: it was looked at; 2: the input is wrong, or Prometheus could not be asked.
+    Exit code 0: it was looked at; 2: the input is wrong, or nothing could be asked.
 
     Example:  gpuscale money --prometheus-url http://127.0.0.1:9090
 
@@ -103,12 +105,16 @@ def money(
         else parse_instance_types(read_text(instance_types), instance_types)
     )
     book = PriceBook(types, read_gpu_prices(gpu_price or ()), currency)
-    source = recorded_by(
-        "--prometheus-url", prometheus_url, prometheus_token_file, prometheus_ca_file
-    )
+    source = recorded_or_kept(prometheus_url, prometheus_token_file, prometheus_ca_file, history)
     pod_label = None if label is None else series_label(label)
-    with looking(), working(f"asking {source.settings.shown_url}") as show:
-        bill = asyncio.run(_bill(source, (start_s, end_s), book, pod_label, show))
+    if source is None:
+        from gpuscale.ops.history import History, recall_bill
+
+        with looking(), History(history or "") as kept:
+            bill = recall_bill(kept, start_s, end_s, book, pod_label)
+    else:
+        with looking(), working(f"asking {source.settings.shown_url}") as show:
+            bill = asyncio.run(_bill(source, (start_s, end_s), book, pod_label, show))
     if output is not Output.TEXT:
         print_document(bill_document(bill, parts), output)
         return

@@ -11,12 +11,13 @@ from gpuscale.base.errors import QueryError, UsageError
 from gpuscale.cli.options.cluster import looking
 from gpuscale.cli.options.durations import seconds_of
 from gpuscale.cli.options.prometheus import (
+    KeptHistory,
     RangeEnd,
     RecordedCaFile,
     RecordedTokenFile,
     RecordedUrl,
     end_of_range_ms,
-    recorded_by,
+    recorded_or_kept,
 )
 from gpuscale.cli.progress import working
 from gpuscale.cli.texts import Output, print_document, printable
@@ -42,9 +43,10 @@ class ReportOutput(Enum):
 
 def report(
     *,
-    prometheus_url: RecordedUrl,
+    prometheus_url: RecordedUrl = None,
     prometheus_token_file: RecordedTokenFile = None,
     prometheus_ca_file: RecordedCaFile = None,
+    history: KeptHistory = None,
     since: Annotated[
         str, typer.Option(metavar="DURATION", help="How far back, such as 12h.")
     ] = "24h",
@@ -68,9 +70,9 @@ def report(
     """Tell what happened: scaling steps with their metric, pods that waited, nodes and GPUs that failed.
 
     HPAs at their maximum or without a metric, exporters that were away and GPUs that were held and idle too.
-    Only asks a Prometheus that has kube-state-metrics; what it has no series for is said.
+    Only asks a Prometheus that has kube-state-metrics, or a history that was kept; what is not there is said.
 
-    Exit code 0: it was looked at; 2: the input is wrong, or Prometheus could not be asked.
+    Exit code 0: it was looked at; 2: the input is wrong, or nothing could be asked.
 
     Example:  gpuscale report --prometheus-url http://127.0.0.1:9090
 
@@ -82,11 +84,15 @@ def report(
     if not 60 <= length_s <= _LONGEST_S:
         raise UsageError(f"--since: found {since!r}, expected 1m to 31d")
     end_s = end_of_range_ms(until) // 1000
-    source = recorded_by(
-        "--prometheus-url", prometheus_url, prometheus_token_file, prometheus_ca_file
-    )
-    with looking(), working(f"asking {source.settings.shown_url}") as show:
-        past = asyncio.run(_past(source, end_s - length_s, end_s, namespace, show))
+    source = recorded_or_kept(prometheus_url, prometheus_token_file, prometheus_ca_file, history)
+    if source is None:
+        from gpuscale.ops.history import History, recall_past
+
+        with looking(), History(history or "") as kept:
+            past = recall_past(kept, end_s - length_s, end_s, namespace)
+    else:
+        with looking(), working(f"asking {source.settings.shown_url}") as show:
+            past = asyncio.run(_past(source, end_s - length_s, end_s, namespace, show))
     if output in (ReportOutput.JSON, ReportOutput.YAML):
         print_document(past_document(past), Output(output.value))
         return

@@ -10,12 +10,14 @@ import typer
 
 from gpuscale.base.errors import UnavailableError, UsageError
 from gpuscale.cli.exits import stop_event
+from gpuscale.cli.keeping import default_writer, follow_run
 from gpuscale.cli.scenarios import PrometheusRules, scenario_help
 from gpuscale.lab import find_setup, shipped_names
 
 if TYPE_CHECKING:
     from gpuscale.lab.local import LiveOptions
     from gpuscale.lab.sim.scenario import Setup
+    from gpuscale.ops.history import HistoryWriter
 
 DEFAULT_SCENARIO = "ack-bert"
 DEFAULT_PORT = 9480
@@ -61,6 +63,12 @@ def up(
             "later. May be given several times.",
         ),
     ] = None,
+    history: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Keep minutes of the run there, for gpuscale history and report."
+        ),
+    ] = None,
 ) -> None:
     """Run the whole loop live: simulated GPUs, real servers between the hops. Ctrl-C ends it.
 
@@ -68,7 +76,9 @@ def up(
     """
     setup = find_setup(scenario)
     limit_s = limit_seconds(for_)
-    with contextlib.suppress(KeyboardInterrupt):
+    with contextlib.ExitStack() as stack:
+        writer = None if history is None else stack.enter_context(default_writer(history))
+        stack.enter_context(contextlib.suppress(KeyboardInterrupt))
         asyncio.run(
             _up(
                 setup,
@@ -78,6 +88,7 @@ def up(
                 limit_s,
                 tuple(prometheus_rules or ()),
                 tuple(remote_write_url or ()),
+                writer,
             )
         )
 
@@ -102,6 +113,7 @@ async def _up(
     limit_s: float | None,
     rules: tuple[Path, ...],
     receivers: tuple[str, ...],
+    writer: "HistoryWriter | None",
 ) -> None:
     from gpuscale.lab.local import LiveOptions
     from gpuscale.server.page import PortTakenError
@@ -119,24 +131,30 @@ async def _up(
     if limit_s is not None:
         asyncio.get_running_loop().call_later(limit_s, stop.set)
     try:
-        await _run(setup, options(DEFAULT_PORT if port is None else port), stop)
+        await _run(setup, options(DEFAULT_PORT if port is None else port), stop, writer)
     except PortTakenError as error:
         if port is not None:
             advice = "choose another with --port, or --port 0 for any that is free"
             raise UsageError(f"port {error}: {advice}") from None
-        await _run(setup, options(0), stop, instead_of=str(error))
+        await _run(setup, options(0), stop, writer, instead_of=str(error))
     except UnavailableError as error:
         raise UsageError(f"{error}; --host takes an address of this machine") from None
 
 
 async def _run(
-    setup: "Setup", options: "LiveOptions", stop: asyncio.Event, instead_of: str = ""
+    setup: "Setup",
+    options: "LiveOptions",
+    stop: asyncio.Event,
+    writer: "HistoryWriter | None",
+    instead_of: str = "",
 ) -> None:
     from gpuscale.cli.screen import Screen
     from gpuscale.lab.local import LiveLoop
 
     screen = Screen(sys.stdout, stop.set)
     live = LiveLoop(setup, options, screen.event, screen.scenario_over)
+
+    following: list[asyncio.Task[None]] = []
 
     def announce() -> None:
         if instead_of:
@@ -153,9 +171,15 @@ async def _run(
             "resources": resources,
         }
         screen.announce(setup.name, setup.description, options.speed, addresses)
+        if writer is not None:
+            following.append(asyncio.create_task(follow_run(live.kubeconfig, writer, stop)))
 
-    async with screen.showing(live.view.state):
-        await live.run(stop, announce)
+    try:
+        async with screen.showing(live.view.state):
+            await live.run(stop, announce)
+    finally:
+        stop.set()
+        await asyncio.gather(*following)
     screen.farewell(live.view.document())
     if screen.is_gone:
         raise BrokenPipeError

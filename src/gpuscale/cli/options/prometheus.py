@@ -29,11 +29,20 @@ PrometheusIdentity = Annotated[
 ]
 
 RecordedUrl = Annotated[
-    str,
+    str | None,
     typer.Option(
         "--prometheus-url",
         metavar="URL",
         help="That has kube-state-metrics and the GPUs' series.",
+    ),
+]
+KeptHistory = Annotated[
+    str | None,
+    typer.Option(
+        "--history",
+        metavar="DIR",
+        help="Instead of a Prometheus: what gpuscale history keep kept, in a folder or at an address "
+        "such as s3://.",
     ),
 ]
 RecordedTokenFile = Annotated[
@@ -88,6 +97,19 @@ def prometheus_access(
     except ValueError as error:
         raise UsageError(f"--prometheus-identity: {error}") from None
     return SourceAccess(token=token_of(token_file, login))
+
+
+def recorded_or_kept(
+    url: str | None, token_file: Path | None, ca_file: Path | None, history: str | None
+) -> "PrometheusSource | None":
+    """Return the Prometheus that is asked; None where a history is read instead.
+
+    Raises:
+        UsageError: both or neither are given, or the URL is none.
+    """
+    if (url is None) == (history is None):
+        raise UsageError("--prometheus-url, --history: expected one of them")
+    return None if url is None else recorded_by("--prometheus-url", url, token_file, ca_file)
 
 
 def recorded_by(

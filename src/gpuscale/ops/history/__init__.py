@@ -5,8 +5,10 @@ from typing import TYPE_CHECKING
 from gpuscale.base.doors import door
 
 if TYPE_CHECKING:
-    from gpuscale.ops.history.questions import ask_use, covered
+    from gpuscale.ops.history.pictures import PictureTaker
+    from gpuscale.ops.history.questions import ask_use
     from gpuscale.ops.history.reading import History
+    from gpuscale.ops.history.recalling import recall_bill, recall_past, spans_kept
     from gpuscale.ops.history.shown import use_columns, use_lines, use_picture, use_rows
     from gpuscale.ops.history.taking import PrometheusTaker, keep_range
     from gpuscale.ops.history.writing import HistoryWriter
@@ -16,10 +18,13 @@ else:
 __all__ = [
     "History",
     "HistoryWriter",
+    "PictureTaker",
     "PrometheusTaker",
     "ask_use",
-    "covered",
     "keep_range",
+    "recall_bill",
+    "recall_past",
+    "spans_kept",
     "use_columns",
     "use_lines",
     "use_picture",

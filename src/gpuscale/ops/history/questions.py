@@ -2,14 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from gpuscale.base.errors import UsageError
 from gpuscale.ops.history.reading import History
 from gpuscale.ops.history.tables import MEASURES
+from gpuscale.ops.history.taking import HOUR_S, Span
 
-Span = tuple[int, int]
-HOUR_S = 3600
 _PARTS = {
     "container": "namespace, pod, container",
     "pod": "namespace, pod",
@@ -74,13 +72,3 @@ def ask_use(history: History, measure: str, by: str, every_s: int, span: Span) -
         for begin, *key, mean, least, most in answer.rows:
             found.setdefault(tuple(map(str, key)), []).append((begin, mean, least, most))
     return Use(measure, every_s, *span, names, dict(sorted(found.items())))
-
-
-def covered(folder: Path) -> dict[str, list[Span]]:
-    """Return the spans that a folder keeps, in seconds since the epoch, by `minutes` and `hours`."""
-    found: dict[str, list[Span]] = {"minutes": [], "hours": []}
-    sql = "SELECT what, epoch_ms(time) // 1000, epoch_ms(until) // 1000 FROM kept"
-    with History(str(folder)) as history, history.ask(sql) as answer:
-        for what, begin, end in answer.rows:
-            found[what].append((begin, end))
-    return found

@@ -110,7 +110,7 @@ def _headline(use: Use) -> str:
 
 
 def _name(key: Key) -> str:
-    return plain_text("/".join(key)) or "all"
+    return plain_text("/".join(filter(None, key))) or "all"
 
 
 def _mean(bins: Bins) -> float:

@@ -57,12 +57,14 @@ TABLES: Mapping[str, Table] = {
     ),
     "gpu_hours": Table("the same by the hour", {**_GPU, **_GPU_MEASURES}, "node, gpu, time"),
     "hpas": Table(
-        "each HPA at each minute: its deciding metric as a multiple of the target, and the replicas it wants",
+        "each HPA at each minute: its deciding metric with value and target, and the replicas it wants",
         {
             "time": "TIMESTAMP",
             "namespace": "VARCHAR",
             "hpa": "VARCHAR",
             "metric": "VARCHAR",
+            "value": "DOUBLE",
+            "target": "DOUBLE",
             "times_target": "DOUBLE",
             "wanted": "INTEGER",
             "replicas": "INTEGER",
@@ -115,7 +117,7 @@ TABLES: Mapping[str, Table] = {
     ),
 }
 DECISIONS = """
-SELECT time, namespace, hpa, before AS "from", wanted AS "to", metric, times_target, reason
+SELECT time, namespace, hpa, before AS "from", wanted AS "to", metric, value, target, reason
 FROM (SELECT *, lag(wanted) OVER (PARTITION BY namespace, hpa ORDER BY time) AS before FROM hpas)
 WHERE before <> wanted
 """

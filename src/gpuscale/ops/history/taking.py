@@ -12,7 +12,7 @@ from gpuscale.base.errors import UpstreamError
 from gpuscale.ops.history.tables import Batch, Rows
 from gpuscale.ops.history.writing import HistoryWriter
 from gpuscale.ops.money.bill import nodes_of
-from gpuscale.ops.money.prices import HourPrice, PriceBook
+from gpuscale.ops.money.prices import HourPrice, NodeFacts, PriceBook
 from gpuscale.ops.money.questions import BillQueries
 from gpuscale.ops.past.incidents import queries
 from gpuscale.ops.past.kinds import makers_query
@@ -33,9 +33,10 @@ from gpuscale.signals import impossible
 
 HOUR_S = 3600
 MINUTE_S = 60
-_WINDOW_S = 600
-"""Of samples that are asked for at a time; less where that is too many for an answer."""
-_NOT_KEPT = ("TEMP", "XID", "health_problem")
+_VALUES = "kube_horizontalpodautoscaler_status_target_metric"
+"""What each HPA's metrics were."""
+_NAMES = [name for name in SERIES if not any(each in name for each in ("TEMP", "XID", "health"))]
+"""Series of GPUs of which minutes are kept."""
 
 Key = tuple[str, str, str]
 Owner = tuple[str, str, str]
@@ -52,7 +53,7 @@ class _Minute:
     labels: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class PrometheusTaker:
     """Takes rows from a Prometheus.
 
@@ -65,6 +66,8 @@ class PrometheusTaker:
     source: PrometheusSource
     book: PriceBook
     pod_label: str | None = None
+    _window_s: int = HOUR_S
+    """Of samples that are asked for at a time; less once that was too many for an answer."""
 
     async def minutes(self, begin_s: int, end_s: int) -> Batch:
         """Return the rows of whole minutes.
@@ -74,18 +77,12 @@ class PrometheusTaker:
         """
         found = {}
         for name, query in queries().items():
-            value = await persistently(
-                self.source.query_range,
-                query,
-                (begin_s + MINUTE_S) * 1000,
-                end_s * 1000,
-                MINUTE_S * 1000,
-            )
-            found[name] = value.series if isinstance(value, Matrix) else ()
+            found[name] = await self._range(query, begin_s, end_s)
+        found["values"] = await self._range(_VALUES, begin_s, end_s)
         makers = await self._rows(makers_query(end_s - begin_s), end_s)
         return {
             "gpus": await self._gpus(begin_s, end_s),
-            "hpas": list(_hpa_rows(found["scaled"], found["metrics"])),
+            "hpas": list(_hpa_rows(found["scaled"], found["metrics"], found.pop("values"))),
             "answers": [
                 *(
                     (time_ms, f"report/{name}", _text(each.labels), value)
@@ -105,25 +102,15 @@ class PrometheusTaker:
             UnavailableError, UpstreamError: Prometheus could not be asked.
         """
         end_s = begin_s + HOUR_S
-        asked = BillQueries(HOUR_S, self.pod_label).all()
+        # A second less, as Prometheus 2 takes the moment at the begin too: each moment is in one hour.
+        asked = BillQueries(HOUR_S - 1, self.pod_label).all()
         answers = {name: await self._rows(query, end_s) for name, query in asked.items()}
         begin_ms = begin_s * 1000
-        nodes = []
-        for name, node in nodes_of(answers).items():
-            facts, price = node.facts, self.book.of(node.facts, node.gpus)
-            nodes.append(
-                (
-                    *(begin_ms, name, facts.instance_type, facts.pool, facts.is_spot),
-                    *(facts.model, node.gpus),
-                    *(
-                        (price.amount, price.currency, price.source)
-                        if isinstance(price, HourPrice)
-                        else (None, None, price)
-                    ),
-                )
-            )
         return {
-            "nodes": nodes,
+            "nodes": [
+                node_row(begin_ms, name, node.facts, node.gpus, self.book)
+                for name, node in nodes_of(answers).items()
+            ],
             "answers": [
                 (begin_ms, f"money/{name}", _text(row), value)
                 for name, rows in answers.items()
@@ -131,6 +118,11 @@ class PrometheusTaker:
             ],
             "kept": [(begin_ms, end_s * 1000, "hours", self.source.settings.shown_url)],
         }
+
+    async def _range(self, query: str, begin_s: int, end_s: int) -> Sequence[MatrixSeries]:
+        span = ((begin_s + MINUTE_S) * 1000, end_s * 1000, MINUTE_S * 1000)
+        value = await persistently(self.source.query_range, query, *span)
+        return value.series if isinstance(value, Matrix) else ()
 
     async def _rows(self, query: str, at_s: int) -> list[tuple[Mapping[str, str], float]]:
         value = await persistently(self.source.query, query, at_s * 1000)
@@ -144,18 +136,19 @@ class PrometheusTaker:
             for row, _ in up
         }
         minutes: dict[tuple[Key, int], _Minute] = defaultdict(_Minute)
-        for name in SERIES:
-            if not any(each in name for each in _NOT_KEPT):
-                for series in await self._samples(name, begin_s, end_s):
-                    _add(series, name, begin_s, targets, minutes)
+        known = f'{{__name__=~"{"|".join(_NAMES)}"}}[{end_s - begin_s}s]'
+        for labels, _ in await self._rows(f"group by (__name__) (last_over_time({known}))", end_s):
+            name = labels["__name__"]
+            for series in await self._samples(name, begin_s, end_s):
+                _add(series, name, begin_s, targets, minutes)
         return list(_gpu_rows(minutes))
 
     async def _samples(self, name: str, begin_s: int, end_s: int) -> Sequence[MatrixSeries]:
         """Return all samples of a name in a span, asked for in windows that an answer can hold."""
         found: list[MatrixSeries] = []
-        at_s, window_s = begin_s, min(_WINDOW_S, end_s - begin_s)
+        at_s = begin_s
         while at_s < end_s:
-            window_s = min(window_s, end_s - at_s)
+            window_s = min(self._window_s, end_s - at_s)
             try:
                 value: Value = await persistently(
                     self.source.query, f"{name}[{window_s}s]", (at_s + window_s) * 1000
@@ -163,11 +156,26 @@ class PrometheusTaker:
             except UpstreamError:
                 if window_s <= MINUTE_S:
                     raise
-                window_s = max(MINUTE_S, window_s // 2 // MINUTE_S * MINUTE_S)
+                self._window_s = max(MINUTE_S, window_s // 2 // MINUTE_S * MINUTE_S)
                 continue
             found += value.series if isinstance(value, Matrix) else ()
             at_s += window_s
         return found
+
+
+def node_row(
+    hour_ms: int, name: str, facts: NodeFacts, gpus: float, book: PriceBook
+) -> Sequence[object]:
+    """Return a row of `nodes`, with the price or why it is not known."""
+    price = book.of(facts, gpus)
+    return (
+        *(hour_ms, name, facts.instance_type, facts.pool, facts.is_spot, facts.model, gpus),
+        *(
+            (price.amount, price.currency, price.source)
+            if isinstance(price, HourPrice)
+            else (None, None, price)
+        ),
+    )
 
 
 def _add(
@@ -226,7 +234,9 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def _hpa_rows(
-    wanted: Iterable[MatrixSeries], metrics: Iterable[MatrixSeries]
+    wanted: Iterable[MatrixSeries],
+    metrics: Iterable[MatrixSeries],
+    values: Iterable[MatrixSeries],
 ) -> Iterator[Sequence[object]]:
     """Yield what each HPA wanted at each minute, with the metric that was highest above its target."""
     highest: dict[tuple[str, str, int], tuple[float, str]] = {}
@@ -235,11 +245,21 @@ def _hpa_rows(
         for time_ms, value in series.points:
             at = (*_hpa(series.labels), time_ms)
             highest[at] = max(highest.get(at, (value, name)), (value, name))
+    seen = {
+        (*_hpa(series.labels), series.labels.get("metric_name", ""), time_ms): value
+        for series in values
+        for time_ms, value in series.points
+    }
     for series in wanted:
         namespace, hpa = _hpa(series.labels)
         for time_ms, replicas in series.points:
             times, metric = highest.get((namespace, hpa, time_ms), (None, None))
-            yield time_ms, namespace, hpa, metric, times, round(replicas), None, None, None, None
+            amount = None if metric is None else seen.get((namespace, hpa, metric, time_ms))
+            target = amount / times if amount is not None and times else None
+            yield (
+                *(time_ms, namespace, hpa, metric, amount, target, times),
+                *(round(replicas), None, None, None, None),
+            )
 
 
 def _hpa(labels: Mapping[str, str]) -> tuple[str, str]:

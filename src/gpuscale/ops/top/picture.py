@@ -49,6 +49,7 @@ class NodeRow:
     age_s: float | None
     notes: tuple[str, ...]
     """Why pods stay off it for now."""
+    is_spot: bool = False
 
 
 @dataclass(frozen=True, slots=True)
