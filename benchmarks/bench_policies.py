@@ -23,7 +23,9 @@ from pathlib import Path
 import harness
 import policy_traces
 from gpuscale.base.errors import UsageError
+from gpuscale.base.promises import PromiseTerm
 from gpuscale.lab.plan.bounds import GpuHourBounds, bounds
+from gpuscale.lab.plan.promise import Promise
 from gpuscale.lab.plan.score import Nodes, Score, score
 from gpuscale.lab.plan.search import best_settings
 from gpuscale.triggers.policies.compiled import policy_function, replay
@@ -34,6 +36,7 @@ from gpuscale.triggers.policies.registry import POLICIES
 from gpuscale.triggers.policies.replaying import ReplaySettings
 
 PROMISE = 0.005
+PROMISED = Promise((PromiseTerm("short", PROMISE),))
 """Share of the steps that may be short of capacity."""
 SEARCHED_WITH = 0.8
 """Settings are chosen to keep this share of the promise, because the scored days are others."""
@@ -86,7 +89,7 @@ def chosen(policy: Policy, demand: Numbers, service: ReplaySettings, tries: int)
     """Return the settings that the first half of a trace gives a policy."""
     half = demand[: len(demand) // 2]
     if policy.name == "static":
-        return policy.settings(replicas=bounds(half, service, PROMISE).static_replicas)
+        return policy.settings(replicas=bounds(half, service, PROMISED).static_replicas)
     if policy.learns:
         return policy.settings()
     return best_settings(
@@ -94,7 +97,7 @@ def chosen(policy: Policy, demand: Numbers, service: ReplaySettings, tries: int)
         half,
         service,
         first_step=len(half) // 2,
-        promise=PROMISE * SEARCHED_WITH,
+        promise=PROMISED.scaled(SEARCHED_WITH),
         count=tries,
     )
 
@@ -104,7 +107,7 @@ def scored(policy: Policy, demand: Numbers, service: ReplaySettings, tries: int)
     settings = chosen(policy, demand, service, tries)
     desired = policy_function(policy.desired)
     replayed = replay(desired, settings, policy.memory, demand, service)
-    return score(replayed, len(demand) // 2, NODES)
+    return score(replayed, len(demand) // 2, NODES, PROMISED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +128,7 @@ def begin(
     service = ReplaySettings(step_s=policy_traces.STEP_S, start_up_s=trace.start_up_s, most=most)
     return Running(
         trace,
-        pool.submit(bounds, demand[len(demand) // 2 :], service, PROMISE),
+        pool.submit(bounds, demand[len(demand) // 2 :], service, PROMISED),
         [(each.name, pool.submit(scored, each, demand, service, tries)) for each in policies],
     )
 

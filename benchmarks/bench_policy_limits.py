@@ -17,7 +17,7 @@ import numpy
 
 import harness
 import policy_traces
-from bench_policies import FOLDER, PROMISE
+from bench_policies import FOLDER, PROMISE, PROMISED
 from gpuscale.lab.plan.bounds import bounds
 from gpuscale.triggers.policies.policy import Numbers
 from gpuscale.triggers.policies.replaying import ReplaySettings
@@ -68,7 +68,7 @@ def share_of(trace: policy_traces.Trace, drawn_from: list[tuple[float, float]]) 
     weight = numpy.array(weights) / sum(weights)
     mean = least_mean(numpy.array(exceeded), weight, PROMISE)
     service = ReplaySettings(step_s=policy_traces.STEP_S, start_up_s=trace.start_up_s)
-    limits = bounds(trace.demand[first:], service, PROMISE)
+    limits = bounds(trace.demand[first:], service, PROMISED)
     return 100 * (limits.share(mean * (steps - first) * service.step_s / 3600) or 0.0)
 
 

@@ -30,13 +30,16 @@ import policy_traces
 from gpuscale.base.documents.documents import Document
 from gpuscale.base.objects.fields import Fields
 from gpuscale.base.objects.hpa import HorizontalPodAutoscaler, read_hpa
+from gpuscale.base.promises import PromiseTerm
 from gpuscale.hpa.deciding import decide
 from gpuscale.hpa.types import HpaState, ObjectValue, PodInfo, Scale
 from gpuscale.lab.plan.bounds import GpuHourBounds, bounds
+from gpuscale.lab.plan.promise import Promise
 from gpuscale.triggers.policies.policy import Numbers
 from gpuscale.triggers.policies.replaying import ReplaySettings
 
 PROMISE = 0.005
+PROMISED = Promise((PromiseTerm("short", PROMISE),))
 FOLDER = Path(__file__).parents[2] / "shared" / "data" / "traces"
 TARGETS = (0.6, 0.7, 0.8, 0.9, 1.0)
 USUAL = 0.6
@@ -141,7 +144,7 @@ def rows_of(trace: policy_traces.Trace, days: float) -> Iterator[Row]:
     demand = trace.demand[: int(days * 86_400 / policy_traces.STEP_S)]
     half = len(demand) // 2
     service = ReplaySettings(step_s=policy_traces.STEP_S, start_up_s=trace.start_up_s)
-    limits: GpuHourBounds = bounds(demand[half:], service, PROMISE)
+    limits: GpuHourBounds = bounds(demand[half:], service, PROMISED)
     most = 2 * limits.static_replicas
     start_up = max(1, math.ceil(trace.start_up_s / policy_traces.STEP_S))
     is_long = len(demand) * policy_traces.STEP_S / 86_400 >= LONG_DAYS

@@ -16,11 +16,14 @@ import numpy
 
 import harness
 from gpuscale.base.objects.hpa import Behavior
+from gpuscale.base.promises import PromiseTerm
+from gpuscale.lab.plan.promise import Promise
 from gpuscale.lab.plan.tuning import sobol
 from gpuscale.lab.plan.tuning.contender import LEAST, Contender, Setting, at_share
 from gpuscale.lab.plan.tuning.outcomes import Trial
 from gpuscale.lab.plan.tuning.rates import behavior_searched
 from gpuscale.lab.plan.tuning.workers import workers
+from gpuscale.lab.plan.waiting import Requests
 from gpuscale.triggers.policies.behavior import behavior_settings
 from gpuscale.triggers.policies.hpa import HPA
 from gpuscale.triggers.policies.policy import Numbers, Parameter
@@ -31,6 +34,9 @@ SERVICE = ReplaySettings()
 SIZES = (1250, 2500, 5000, 10_000)
 DAYS = (1, 2, 4, 8)
 BUDGET_S = 120.0
+SHORT = Promise()
+WAITS = Promise((PromiseTerm("wait", 0.005, 5.0),))
+WAITS_BUDGET_S = 240.0
 BATCH = 16
 INTERPRETED = 6
 CONTENDER = Contender(
@@ -60,9 +66,9 @@ def settings(count: int) -> list[Numbers]:
     ]
 
 
-def seconds(count: int, days: int, threads: int) -> tuple[float, float]:
+def seconds(count: int, days: int, threads: int, promise: Promise = SHORT) -> tuple[float, float]:
     """Return how long so many settings take, and the processor time of that."""
-    trial = Trial(CONTENDER, demand(days), SERVICE, PER_DAY)
+    trial = Trial(CONTENDER, demand(days), SERVICE, promise, Requests(1.0), PER_DAY)
     points = settings(count)
     batches = [points[first : first + BATCH] for first in range(0, count, BATCH)]
     with workers(None, threads) as each:
@@ -83,9 +89,11 @@ def interpreted() -> float:
     return (time.process_time() - started) / INTERPRETED
 
 
-def measured(count: int, days: int, threads: int, runs: int) -> tuple[list[float], float]:
+def measured(
+    count: int, days: int, threads: int, runs: int, promise: Promise = SHORT
+) -> tuple[list[float], float]:
     """Return the times of several runs, and the middle one of their processor times."""
-    found = [seconds(count, days, threads) for _ in range(runs)]
+    found = [seconds(count, days, threads, promise) for _ in range(runs)]
     return [wall for wall, _ in found], median(cpu for _, cpu in found)
 
 
@@ -113,6 +121,9 @@ def main() -> int:
     for name, sizes in (("settings", SIZES), ("days", DAYS)):
         slope = exponent(sizes, growths[name])
         figures.append(harness.figure(f"exponent over {name}", "", [slope], at_most=1.1))
+    took, _ = measured(SIZES[-1], 1, 2, runs, WAITS)
+    name = f"{SIZES[-1]} settings, 1 day, {WAITS}"
+    figures.append(harness.figure(name, "s", took, at_most=WAITS_BUDGET_S))
     alone, cpu_s = measured(SIZES[0], 1, 1, runs)
     together, _ = measured(SIZES[0], 1, 2, runs)
     ratio = median(alone) / median(together)

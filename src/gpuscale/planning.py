@@ -14,13 +14,13 @@ from os import PathLike, cpu_count
 from typing import Any, Literal
 
 from gpuscale.base.errors import UsageError
+from gpuscale.base.promises import promise_terms
 from gpuscale.lab.tuning import (
     HELD_BACK_PERCENT,
     LIMITS,
+    PROMISE,
     SEED,
-    SHORT_PERCENT,
     TRIES,
-    WAIT_S,
     is_within,
 )
 
@@ -180,8 +180,7 @@ def tune(
     currency: str | None = None,
     policies: Sequence[str] = ("hpa-demand",),
     keep: Sequence[str] = (),
-    short_percent: float = SHORT_PERCENT,
-    wait_s: float = WAIT_S,
+    promise: str | Sequence[str] = PROMISE,
     held_back_percent: float = HELD_BACK_PERCENT,
     tries: int = TRIES,
     seed: int = SEED,
@@ -206,8 +205,7 @@ def tune(
         currency: of the price.
         policies: compared with the HPA, by name.
         keep: settings that stay as they are.
-        short_percent: of the time, at most, demand may exceed the ready pods.
-        wait_s: a request that waits no longer is in time.
+        promise: to users, such as `wait=5s:99.5%`; several are kept together.
         held_back_percent: of the days, at the end, that are scored and not searched.
         tries: settings tried in breadth, of each policy.
         seed: of what is tried.
@@ -226,6 +224,7 @@ def tune(
     from gpuscale.lab import find_setup
     from gpuscale.lab.tuning import (
         Overrides,
+        Promise,
         TuningRequest,
         answer,
         manifest_of,
@@ -242,8 +241,6 @@ def tune(
         seconds_per_request=seconds_per_request,
         metric_full=metric_full,
         price_per_hour=price_per_hour,
-        short_percent=short_percent,
-        wait_s=wait_s,
         held_back_percent=held_back_percent,
         tries=tries,
         seed=seed,
@@ -257,8 +254,7 @@ def tune(
     )
     asked = TuningRequest(
         policy_names(policies or ("none",)),
-        short_percent / 100,
-        wait_s,
+        Promise(promise_terms("promise", [promise] if isinstance(promise, str) else promise)),
         held_back_percent / 100,
         tries,
         seed,

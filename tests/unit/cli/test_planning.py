@@ -69,7 +69,6 @@ def test_the_node_pool_is_searched_unless_told_otherwise():
     ("name", "value", "expected"),
     [
         ("tries", 0, "1 to 1,000,000"),
-        ("short_percent", -3, "0 to 50"),
         ("held_back_percent", 100, "1 to 90"),
         ("seed", -1, "0 or more"),
         ("start_up_s", math.nan, "0.001 to 2,678,400"),

@@ -89,7 +89,7 @@ def test_the_behavior_of_an_hpa_is_replayed():
 def test_the_replay_is_as_near_to_the_simulation_as_the_page_says(name, most):
     workload, autoscaler = of_setup(find_setup(name), name, None, None, Overrides())
     one = autoscaler.contender(workload.service, 1, 1.0)
-    replayed = one.replay(one.today, workload.demand, workload.service)
+    replayed, _ = one.replayed_and_paid(one.today, workload.demand, workload.service)
     replay_s = float(replayed.replicas.sum()) * workload.service.step_s
     series: Any = simulate(find_setup(name))["series"]
     current = next(key for key in series if key.startswith("hpa/") and key.endswith("/current"))
@@ -245,7 +245,14 @@ def test_values_are_written_with_four_digits():
 def test_the_tuned_hpa_is_written_with_its_comments_and_is_better(tmp_path):
     four_days(tmp_path)
     done = gpuscale(
-        *("tune", "--demand", "demand.csv", "--start-up=2m", "--hpa=hpa.yaml", "--short=3"),
+        *(
+            "tune",
+            "--demand",
+            "demand.csv",
+            "--start-up=2m",
+            "--hpa=hpa.yaml",
+            "--promise=short=3%",
+        ),
         *("--policy=hpa-demand", "--tries=64", "-o", "json", "--write=tuned.yaml"),
         *("--output-file=run.html", "--output-file=run.json"),
         cwd=tmp_path,
@@ -256,8 +263,9 @@ def test_the_tuned_hpa_is_written_with_its_comments_and_is_better(tmp_path):
     assert [row["name"] for row in document["rows"]] == ["today", "tuned", "hpa-demand"]
     assert document["isHeldBack"]
     offers = [each for each in document["offers"] if each["name"] == "tuned"]
-    assert [each["promise"] for each in offers] == sorted({each["promise"] for each in offers})
-    assert next(each for each in offers if each["promise"] == 0.03)["settings"] == tuned["settings"]
+    percents = [float(each["promise"].removeprefix("short=")[:-1]) for each in offers]
+    assert percents == sorted(set(percents))
+    assert offers[percents.index(3)]["settings"] == tuned["settings"]
     assert json.loads((tmp_path / "run.json").read_text()) == document
     assert f"{tuned['gpuHours']:,.1f}" in (tmp_path / "run.html").read_text()
     assert tuned["gpuHours"] < today["gpuHours"]
@@ -276,7 +284,7 @@ def test_a_manifest_that_is_there_is_changed_only_when_told_to(tmp_path):
     four_days(tmp_path)
     words = [
         *("tune", "--demand=demand.csv", "--start-up=2m", "--hpa=hpa.yaml", "--policy=none"),
-        *("--short=3", "--tries=16", "--write=hpa.yaml"),
+        *("--promise=short=3%", "--tries=16", "--write=hpa.yaml"),
     ]
     done = gpuscale(*words, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
@@ -304,7 +312,7 @@ def test_the_replay_on_nodes_is_near_to_the_simulation(name, most):
     workload, autoscaler = of_setup(find_setup(name), name, None, None, Overrides())
     assert workload.pool is not None
     one = on_nodes(autoscaler.contender(workload.service, 1, 1.0), workload.pool, 1)
-    _, nodes = one.replay(one.today, workload.demand, workload.service)
+    _, nodes = one.replayed_and_paid(one.today, workload.demand, workload.service)
     exact: Any = simulate(find_setup(name))["summary"]
     hours = float(nodes.sum()) * workload.service.step_s / 3600
     assert abs(hours / exact["nodeHours"] - 1) < most

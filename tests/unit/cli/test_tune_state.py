@@ -11,6 +11,7 @@ import numpy
 import pytest
 
 from gpuscale.base.errors import ConfigError, UsageError
+from gpuscale.lab.plan.promise import Promise
 from gpuscale.lab.plan.tuning.contender import Contender
 from gpuscale.lab.plan.tuning.search import ReplayCase, Search
 from gpuscale.lab.tuning.state import TuningState
@@ -19,7 +20,7 @@ from gpuscale.triggers.policies.replaying import ReplaySettings
 
 STEPS = 3 * 1440
 DEMAND = 8 + 6 * numpy.sin(2 * numpy.pi * numpy.arange(STEPS) / 1440)
-QUESTION = ReplayCase(DEMAND, ReplaySettings(step_s=60.0, most=50.0), 0.005, seed=3)
+QUESTION = ReplayCase(DEMAND, ReplaySettings(step_s=60.0, most=50.0), Promise(), seed=3)
 ONE = Contender(HPA_ON_DEMAND)
 
 
@@ -101,7 +102,7 @@ def test_ctrl_c_shows_the_best_so_far_and_keeps_the_state(tmp_path):
             "--demand=demand.csv",
             "--start-up=2m",
         ),
-        *("--state=state.json", "--tries=200000", "--short=3", "--policy=hpa-demand"),
+        *("--state=state.json", "--tries=200000", "--promise=short=3%", "--policy=hpa-demand"),
     ]
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as running:
         state = Path(tmp_path / "state.json")

@@ -4,6 +4,7 @@ import numpy
 import pytest
 
 from gpuscale.lab.plan.bounds import bounds
+from gpuscale.lab.plan.promise import Promise
 from gpuscale.lab.plan.windows import lowest_behind, mean_behind
 from gpuscale.triggers.policies.compiled import policy_function, replay
 from gpuscale.triggers.policies.hpa import HPA_ON_DEMAND
@@ -73,7 +74,7 @@ def test_it_keeps_its_promise_on_demand_that_it_never_saw(seed):
     demand = bursts(60_000, seed)
     result = replayed(demand)
     assert 0 < short_share(result, 20_000) <= 0.005
-    limits = bounds(demand[20_000:], SERVICE, 0.005)
+    limits = bounds(demand[20_000:], SERVICE, Promise())
     assert result.replicas[20_000:].sum() * 15 / 3600 < limits.static_hours
 
 
@@ -144,4 +145,4 @@ def test_the_best_simple_rule_is_no_dearer_than_a_mean_with_the_margin_that_keep
         if (demand > lowest_behind(wanted, 8)).mean() <= 0.005:
             break
     # Margins are searched to 1/4096 of the highest demand here, to half a pod in the test.
-    assert bounds(demand, SERVICE, 0.005).simple_rule_hours <= wanted.sum() * 15 / 3600
+    assert bounds(demand, SERVICE, Promise()).simple_rule_hours <= wanted.sum() * 15 / 3600

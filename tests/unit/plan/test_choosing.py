@@ -11,6 +11,7 @@ from gpuscale.lab.plan.comparing import (
     row_of,
     split_of,
 )
+from gpuscale.lab.plan.promise import Promise
 from gpuscale.lab.plan.score import Nodes
 from gpuscale.lab.plan.tuning.contender import LEAST, Contender, Setting
 from gpuscale.lab.plan.tuning.search import Search
@@ -19,7 +20,7 @@ from gpuscale.triggers.policies.hpa import HPA
 from gpuscale.triggers.policies.policy import Parameter
 from gpuscale.triggers.policies.replaying import ReplaySettings
 
-PROMISE = 0.005
+PROMISE = Promise()  # short=0.5%
 PER_DAY = 5760
 SERVICE = ReplaySettings(start_up_s=120.0, most=100.0)
 HPA_TODAY = Contender(HPA, more=(Setting(Parameter(LEAST, 1.0, 1.0, 20.0), "least"),))
@@ -42,7 +43,7 @@ def chosen(
     split = split_of(workload, 0.33)
 
     def scored(values: numpy.ndarray) -> ScoredPolicy:
-        return row_of(workload, split, HPA_TODAY, values, 1.0, "tuned", "tuned")
+        return row_of(workload, split, HPA_TODAY, values, PROMISE, "tuned", "tuned")
 
     search = Search(question_of(workload, split, PROMISE, seed=1), HPA_TODAY)
     for _ in search.run(32):
@@ -61,9 +62,9 @@ def test_what_is_taken_keeps_the_promise_and_no_looser_one_costs_more(noise, lat
     hours = [each.row.score.gpu_hours for each in found.offers]
     assert hours == sorted(hours, reverse=True)
     if found.is_gain:
-        assert found.taken.row.score.short_share <= PROMISE
+        assert found.taken.row.score.short_share <= 0.005
         assert (
-            today.score.short_share > PROMISE
+            today.score.short_share > 0.005
             or found.taken.row.score.gpu_hours < today.score.gpu_hours
         )
     else:
@@ -73,11 +74,11 @@ def test_what_is_taken_keeps_the_promise_and_no_looser_one_costs_more(noise, lat
 def test_a_stricter_answer_that_held_is_taken_where_the_cheapest_broke_its_promise():
     # Noise that is twice as strong later uses up a reserve that was just enough before.
     found, _ = chosen(days(6, 0.3, 2.0, seed=1))
-    asked = next(each for each in found.offers if each.promise == PROMISE)
-    assert asked.row.score.short_share > PROMISE
+    asked = next(each for each in found.offers if each.share == 1)
+    assert asked.row.score.short_share > 0.005
     assert found.is_gain
-    assert found.taken.promise < PROMISE
-    assert f"a promise of {100 * found.taken.promise:.2f} %" in found.said
+    assert found.taken.share < 1
+    assert f"the settings for short={0.5 * found.taken.share:g}%:" in found.said
 
 
 def test_nothing_is_gained_where_no_answer_held():
@@ -87,7 +88,7 @@ def test_nothing_is_gained_where_no_answer_held():
     found, _ = chosen(demand, SERVICE._replace(most=17.0))
     assert not found.is_gain
     assert "the searched days were not like these. Nothing to gain" in found.said
-    assert found.taken.row.score.short_share > PROMISE
+    assert found.taken.row.score.short_share > 0.005
 
 
 def test_nothing_is_gained_where_today_is_the_cheapest():

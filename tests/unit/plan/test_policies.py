@@ -5,6 +5,7 @@ import pytest
 
 from gpuscale.base import compiling
 from gpuscale.base.errors import UsageError
+from gpuscale.lab.plan.promise import Promise
 from gpuscale.lab.plan.search import best_settings, candidates
 from gpuscale.triggers.policies.compiled import policy_function, replay
 from gpuscale.triggers.policies.hpa import HPA, HPA_ON_DEMAND
@@ -198,7 +199,7 @@ def test_guarded_keeps_its_promise_on_demand_that_it_never_saw():
 def test_settings_are_found_on_the_days_given():
     policy = POLICIES["trend"]
     demand = wave(4_000)
-    found = best_settings(policy, demand, SERVICE, first_step=500, promise=0.005, count=32)
+    found = best_settings(policy, demand, SERVICE, first_step=500, promise=Promise(), count=32)
     assert any((found == each).all() for each in candidates(policy, 32))
     for value, parameter in zip(found, policy.parameters, strict=True):
         assert parameter.least <= value <= parameter.most

@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpuscale.base.promises import PromiseTerm
 from gpuscale.lab.plan.bounds import bounds
+from gpuscale.lab.plan.promise import Promise
 from gpuscale.lab.plan.score import Nodes, node_count, score
 from gpuscale.lab.plan.windows import highest_ahead, highest_behind, lowest_behind
 from gpuscale.triggers.policies.policy import Seen
@@ -106,7 +108,7 @@ def test_windows_agree_with_their_definition(values, steps):
 def test_bounds_of_a_square_wave():
     # 10 of 40 steps need 4 pods, the others 1; start-up is 3 steps. No step may be short.
     demand = numpy.array(([1.0] * 15 + [4.0] * 5) * 2)
-    found = bounds(demand, SERVICE, 0.0)
+    found = bounds(demand, SERVICE, Promise((PromiseTerm("short", 0.0),)))
     hours = 15 / 3600
     assert found.static_replicas == 4
     assert found.static_hours == pytest.approx(160 * hours)
@@ -119,24 +121,26 @@ def test_bounds_of_a_square_wave():
 
 
 def test_a_demand_without_a_saving_has_no_share():
-    assert bounds(numpy.full(50, 2.0), SERVICE, 0.005).share(1.0) is None
+    assert bounds(numpy.full(50, 2.0), SERVICE, Promise()).share(1.0) is None
 
 
 def test_the_figures_of_a_replay():
-    result = replayed(wanting(1, 3), [1.0, 1.0, 2.0, 2.0, 2.0, 2.0])
+    result = replayed(wanting(1, 3), [0.5, 0.5, 2.0, 2.0, 2.0, 2.0])
     nodes = Nodes(gpus_per_replica=2, gpus_per_node=4, unneeded_s=15, price_per_hour=8.0)
-    found = score(result, 0, nodes)
+    found = score(result, 0, nodes, Promise())
     assert found.gpu_hours == pytest.approx((1 + 5 * 3) * 2 * 15 / 3600)
     assert found.short_share == pytest.approx(2 / 6)  # steps 2 and 3
     assert found.events == 1
     # Two replicas fit a node: 1 node for the first step, 2 from the second on.
     assert found.node_hours == pytest.approx((1 + 5 * 2) * 15 / 3600)
     assert found.cost == pytest.approx(found.node_hours * 8)
-    # After steps 2, 3 and 4 work waits: 15 and 30 s on one pod, 5 s on each of three. They have 6 of the
-    # 10 pods' work. In the last step 2 of 3 servers are busy: Erlang's C is 4/9, of which exp(-1) wait longer
-    # than a second.
-    assert found.wait_p99_s == pytest.approx(30.0)
-    assert found.within_share == pytest.approx(1 - (0.6 + 0.2 * 4 / 9 * math.exp(-1)))
+    # In steps 0 and 1, with a ninth of all work, one pod is half busy: half of them wait, 2 s in the mean,
+    # exp(-1/2) of those longer than a second. After that work waits: 15 s of it at the end of step 2 take one
+    # pod 15 s, 30 s at the end of step 3 take three pods 10 s, then it is 5 s and 0 s.
+    late = 14 / 15 + 1 + 1 + 4 / 5
+    assert found.within_share == pytest.approx(1 - 2 / 9 * late - 1 / 9 * math.exp(-1 / 2) / 2)
+    # Longer than 15 s less x wait x / 15 of step 2 and x / 5 of step 3: together 1 % of all.
+    assert found.wait_p99_s == pytest.approx(15 - 0.01 * 9 / 2 / (1 / 15 + 1 / 5), abs=0.01)
 
 
 def test_nodes_stay_for_a_while():
@@ -145,4 +149,4 @@ def test_nodes_stay_for_a_while():
 
 
 def test_no_price_is_no_cost():
-    assert score(replayed(wanting(1), [1.0] * 3), 0, Nodes()).cost is None
+    assert score(replayed(wanting(1), [1.0] * 3), 0, Nodes(), Promise()).cost is None

@@ -7,6 +7,7 @@ import numpy
 import pytest
 
 from gpuscale.base.objects.hpa import Behavior
+from gpuscale.base.promises import PromiseTerm
 from gpuscale.lab.plan.bounds import bounds
 from gpuscale.lab.plan.comparing import (
     ReplayedWorkload,
@@ -17,6 +18,7 @@ from gpuscale.lab.plan.comparing import (
     verdicts,
 )
 from gpuscale.lab.plan.demand import demand_column
+from gpuscale.lab.plan.promise import Promise
 from gpuscale.lab.plan.score import Nodes
 from gpuscale.lab.plan.tuning.contender import LEAST, Contender, Setting
 from gpuscale.lab.plan.tuning.search import ReplayCase, Search
@@ -27,7 +29,7 @@ from gpuscale.triggers.policies.policy import Parameter
 from gpuscale.triggers.policies.replaying import ReplaySettings
 from gpuscale.triggers.policies.static import STATIC
 
-PROMISE = 0.005
+PROMISE = Promise()  # short=0.5%
 PER_DAY = 5760
 SERVICE = ReplaySettings(start_up_s=120.0, most=100.0)
 
@@ -68,7 +70,7 @@ def test_a_constant_demand_gets_as_many_pods_as_it_fills():
     for _ in search.run(64):
         pass
     assert search.best.paid_steps == 3 * PER_DAY * 7
-    assert search.best.short_steps == 0
+    assert search.best.missed_by_day.sum() == 0
 
 
 def test_settings_that_bring_nothing_stay_as_they_are():
@@ -89,11 +91,11 @@ def test_the_tuned_hpa_is_cheaper_than_the_default_on_held_back_days_and_keeps_t
     one = contender()
     best = searched(question, one).best.values
     rows = [
-        row_of(found, split, one, values, 1.0, name, name)
+        row_of(found, split, one, values, PROMISE, name, name)
         for name, values in (("today", one.today), ("tuned", best))
     ]
     today, tuned = (row.score for row in rows)
-    assert tuned.short_share <= PROMISE
+    assert tuned.short_share <= 0.005
     # 60 % of the pods' time are used today; whatever is above 80 % saves a quarter.
     assert tuned.gpu_hours < 0.8 * today.gpu_hours
     assert tuned.gpu_hours >= bounds_of(found, split, PROMISE).oracle_hours
@@ -103,7 +105,7 @@ def test_a_policy_that_can_not_keep_the_promise_is_tuned_to_break_it_least():
     demand = numpy.full(3 * PER_DAY, 30.0)
     search = searched(ReplayCase(demand, SERVICE._replace(most=10.0), PROMISE), contender())
     assert not search.keeps(search.best)
-    assert search.best.short_steps == len(demand)
+    assert search.best.missed_by_day.sum() == len(demand)
 
 
 def test_a_search_is_the_same_each_time_and_on_threads():
@@ -129,9 +131,10 @@ def test_a_bad_day_counts_more_than_once_where_days_are_drawn():
     demand = numpy.ones(4 * PER_DAY)
     demand[100 : 100 + PER_DAY // 100] = 5.0
     fixed = Contender(replace(STATIC, parameters=(Parameter("replicas", 1, 1, 1),)))
-    held = Search(ReplayCase(demand, SERVICE, 0.004, is_held_back=True), fixed)
-    same = Search(ReplayCase(demand, SERVICE, 0.004, is_held_back=False), fixed)
-    assert held.best.short_steps == same.best.short_steps > 0
+    promise = Promise((PromiseTerm("short", 0.004),))
+    held = Search(ReplayCase(demand, SERVICE, promise, is_held_back=True), fixed)
+    same = Search(ReplayCase(demand, SERVICE, promise, is_held_back=False), fixed)
+    assert held.best.missed_by_day.sum() == same.best.missed_by_day.sum() > 0
     assert same.keeps(same.best)
     assert not held.keeps(held.best)
 
@@ -162,7 +165,7 @@ def test_it_says_when_autoscaling_costs_more_than_standing_still():
     found = workload(numpy.full(3 * PER_DAY, 6.3))
     split = split_of(found, 0.33)
     one = contender()
-    today = row_of(found, split, one, one.today, 1.0, "today", "as it is")
+    today = row_of(found, split, one, one.today, PROMISE, "today", "as it is")
     said = " ".join(
         verdicts(found, split, bounds_of(found, split, PROMISE), today, today, [], PROMISE)
     )
@@ -174,7 +177,7 @@ def test_it_says_when_there_may_not_be_enough_pods():
     found = workload(numpy.full(PER_DAY, 6.3), SERVICE._replace(most=5.0))
     split = split_of(found, 0.33)
     one = contender()
-    today = row_of(found, split, one, one.today, 1.0, "today", "as it is")
+    today = row_of(found, split, one, one.today, PROMISE, "today", "as it is")
     limits = bounds(found.demand, found.service, PROMISE)
     said = " ".join(verdicts(found, split, limits, today, today, [], PROMISE))
     assert "Demand needs 7 pods and there may be 5" in said

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy
 import pytest
 
+from gpuscale.base.promises import PromiseTerm
 from gpuscale.lab.plan.comparing import (
     ReplayedWorkload,
     bounds_of,
@@ -13,6 +14,7 @@ from gpuscale.lab.plan.comparing import (
     split_of,
 )
 from gpuscale.lab.plan.fleet.fleet import FleetPool
+from gpuscale.lab.plan.promise import Promise
 from gpuscale.lab.plan.score import Nodes
 from gpuscale.lab.plan.tuning.contender import Contender
 from gpuscale.lab.plan.tuning.pooled import (
@@ -39,7 +41,10 @@ OWN = ("target", "down_window_s", "tolerance")
 
 def searched(demand: numpy.ndarray, one: OnNodes, promise: float, tries: int = 64) -> Search:
     """Return a search at its end."""
-    search = Search(ReplayCase(demand, SERVICE, promise, is_held_back=False), one)
+    search = Search(
+        ReplayCase(demand, SERVICE, Promise((PromiseTerm("short", promise),)), is_held_back=False),
+        one,
+    )
     for _ in search.run(tries):
         pass
     return search
@@ -50,7 +55,7 @@ def test_nodes_that_no_pod_needs_go():
     one = on_nodes(Contender(HPA_ON_DEMAND), POOL, 7)
     demand = numpy.full(PER_DAY, 6.3)
     found = searched(demand, one, 0.005)
-    assert Search(ReplayCase(demand, SERVICE, 0.005), one).best.paid_steps == 8 * PER_DAY
+    assert Search(ReplayCase(demand, SERVICE, Promise()), one).best.paid_steps == 8 * PER_DAY
     assert found.best.paid_steps == 4 * PER_DAY
     named = one.named(found.best.values)
     assert named[MIN_NODES] <= 4
@@ -70,10 +75,10 @@ def test_nodes_are_kept_for_what_comes_sooner_than_a_node():
     # Today each of the 20 steps is short; with three nodes, those until pods are ready: the step in which
     # work came, and one of 15 s after it.
     today = searched(demand, one.keeping([MIN_NODES, UNNEEDED, DELAY]), 0.01).best
-    assert today.short_steps == 24 * 20
+    assert today.missed_by_day.sum() == 24 * 20
     best = searched(demand, one, 0.01)
     assert best.keeps(best.best)
-    assert best.best.short_steps <= 24 * 2
+    assert best.best.missed_by_day.sum() <= 24 * 2
     # The third node and the second stay from the first hour on, at the latest.
     assert 3 * (PER_DAY - 240) <= best.best.paid_steps <= 3 * PER_DAY
 
@@ -98,10 +103,10 @@ def test_it_says_when_nodes_standing_still_cost_less_or_are_too_few():
         "w", numpy.full(PER_DAY, 6.3), SERVICE, Requests(1.0), Nodes(1, 2, price_per_hour=2.0), POOL
     )
     split = split_of(found, 0.33)
-    today = row_on_nodes(found, split, one, one.today, 1.0, "today", "as it is")
+    today = row_on_nodes(found, split, one, one.today, Promise(), "today", "as it is")
     # Eight nodes for a day, at 2 an hour.
     assert (today.score.node_hours, today.score.cost) == pytest.approx((192, 384))
-    limits = bounds_of(found, split, 0.005)
+    limits = bounds_of(found, split, Promise())
     said = " ".join(node_verdicts(found, split, limits, [today] * 3))
     assert "4 nodes standing still would take 96.0 node-hours: autoscaling costs more." in said
     small = replace(found, pool=replace(POOL, nodes=replace(NODES, most=3), has_times=False))

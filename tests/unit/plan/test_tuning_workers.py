@@ -12,6 +12,7 @@ import numpy
 import pytest
 
 from gpuscale.base.errors import UnavailableError, UsageError
+from gpuscale.lab.plan.promise import Promise
 from gpuscale.lab.plan.tuning.contender import Contender
 from gpuscale.lab.plan.tuning.search import ReplayCase, Search
 from gpuscale.lab.plan.tuning.workers import workers
@@ -20,7 +21,7 @@ from gpuscale.triggers.policies.replaying import ReplaySettings
 
 STEPS = 3 * 1440
 DEMAND = 8 + 6 * numpy.sin(2 * numpy.pi * numpy.arange(STEPS) / 1440)
-QUESTION = ReplayCase(DEMAND, ReplaySettings(step_s=60.0, most=50.0), 0.005, seed=3)
+QUESTION = ReplayCase(DEMAND, ReplaySettings(step_s=60.0, most=50.0), Promise(), seed=3)
 TRIES = 48
 RAY_CLUSTER = """
 import sys

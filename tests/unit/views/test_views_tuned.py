@@ -13,6 +13,8 @@ ROW: dict[str, Any] = {
     "title": "the HPA as it is",
     "settings": {"target": 0.6},
     "gpuHours": 200.0,
+    "isKept": True,
+    "kept": "0.00 %",
     "shortShare": 0.0,
     "waitP95Seconds": 0.0,
     "waitP99Seconds": 0.5,
@@ -25,13 +27,13 @@ FOUND: dict[str, Any] = {
     "scoredDays": 5.0,
     "settingsTried": 1234,
     "isGain": True,
-    "promise": {"shortShare": 0.005, "waitSeconds": 1.0},
+    "promise": ["short=0.5%"],
     "rows": [
         ROW,
         ROW | {"name": "tuned", "gpuHours": 150.0, "settings": {"target": 0.8}},
-        ROW | {"name": "kpa", "gpuHours": 100.0, "shortShare": 0.02, "settings": {}},
+        ROW | {"name": "kpa", "gpuHours": 100.0, "isKept": False, "settings": {}},
     ],
-    "offers": [ROW | {"name": "tuned", "promise": 0.0025, "gpuHours": 160.0}],
+    "offers": [ROW | {"name": "tuned", "promise": "short=0.25%", "gpuHours": 160.0}],
     "nodePool": None,
     "bounds": {
         "staticReplicas": 3,
@@ -49,7 +51,7 @@ def test_it_says_what_was_found():
     assert "autoscaling costs more than 3 pods standing still" in page
     assert '<th scope="row">target</th><td class="number" data-title="today">0.6</td>' in page
     assert "cost" not in re.findall(r'<th scope="col" class="number">(.*?)</th>', page)
-    assert "0.25 %" in page
+    assert "short=0.25%" in page
     assert "default/chat: 14 days of demand, scored on 5 days" in page
     assert "<dd>150.0 GPU-hours</dd>" in page
 

@@ -1,25 +1,35 @@
 """Bounds for comparing policies: a constant replica count, an oracle, and the best simple rule in hindsight.
 
-The oracle is a bound. The best simple rule is none: a rule outside of its family may save more.
+The oracle is a bound of plans that serve all work as it comes. A promise that lets requests wait can be kept
+for less. The best simple rule is no bound: a rule outside of its family may save more.
 
-All keep the same promise: a share of steps, at the most, in which demand exceeds the ready pods. A pod
-serves once it was wanted throughout the start-up time, so the pods that are ready are the lowest of what was
-wanted within it, and the pods that are paid for are what is wanted.
+All keep the same promise to users. A pod serves once it was wanted throughout the start-up time, so the pods
+that are ready are the lowest of what was wanted within it, and the pods that are paid for are what is wanted.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
+from types import FunctionType
+from typing import cast
 
 import numpy
 
+from gpuscale.base import compiling
+from gpuscale.base.errors import UsageError
+from gpuscale.lab.plan.promise import Promise
+from gpuscale.lab.plan.score import DEFAULT_REQUESTS
+from gpuscale.lab.plan.waiting import Requests
 from gpuscale.lab.plan.windows import highest_ahead, highest_behind, lowest_behind, mean_behind
-from gpuscale.triggers.policies import Numbers, ReplaySettings
+from gpuscale.triggers.policies import Numbers, Replayed, ReplaySettings
 
 _HOLDS_S = (0, 120, 300, 600, 1200, 2400, 3600, 7200)
 _HEADROOMS = (1.0, 1.1, 1.25, 1.5, 2.0)
 _MEANS_S = (120, 300, 600, 1200, 2400)
 _DEVIATIONS = (0.0, 1.0, 2.0, 3.0)
 _MEANS_HELD_S = (0, 300, 1200)
+_MORE_THAN_ENOUGH = 100
+"""Pods for each that work is there for: nothing waits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,21 +52,39 @@ class GpuHourBounds:
         return (self.static_hours - hours) / saving if saving > 0 else None
 
 
-def bounds(demand: Numbers, service: ReplaySettings, promise: float) -> GpuHourBounds:
+def bounds(
+    demand: Numbers,
+    service: ReplaySettings,
+    promise: Promise,
+    requests: Requests = DEFAULT_REQUESTS,
+) -> GpuHourBounds:
     """Return the bounds of a demand.
 
     Args:
         demand: pods' worth of work, one number a step.
-        service: start-up time and step.
-        promise: share of steps that may be short.
+        service: start-up time, step and patience.
+        promise: to users.
+        requests: what one takes.
+
+    Raises:
+        UsageError: no number of pods keeps the promise.
     """
     start_up = max(1, int(numpy.ceil(service.start_up_s / service.step_s)))
     hours_per_step = service.step_s / 3600
-    static = max(service.least, float(numpy.ceil(_quantile(demand, 1 - promise))))
+
+    def keeps(ready: Numbers) -> bool:
+        replayed = _served(demand, ready, service, has_queue=promise.needs_queue)
+        return promise.used(promise.missed_shares(replayed, requests)) <= 1
+
+    most = _MORE_THAN_ENOUGH * (1 + float(demand.max()))
+    if not keeps(numpy.full(len(demand), most)):
+        takes = f"a request takes {requests.service_s:g} s where nothing waits"
+        raise UsageError(f"--promise: found {promise}, which no number of pods keeps: {takes}")
+    static = _fewest(lambda pods: keeps(numpy.full(len(demand), pods)), service.least)
     known = numpy.ceil(highest_ahead(numpy.minimum(demand, static), start_up) - 1e-9)
     simple = static * len(demand)
     for base in _bases(demand, service.step_s):
-        simple = min(simple, _least_steps(demand, base, start_up, promise, simple))
+        simple = min(simple, _least_steps(demand, base, start_up, keeps, simple))
     return GpuHourBounds(
         static_replicas=int(static),
         static_hours=static * len(demand) * hours_per_step,
@@ -65,10 +93,52 @@ def bounds(demand: Numbers, service: ReplaySettings, promise: float) -> GpuHourB
     )
 
 
-def _quantile(column: Numbers, share: float) -> float:
-    """Return the smallest value that at most `1 - share` of the values exceed."""
-    ordered = numpy.sort(column)
-    return float(ordered[min(len(ordered) - 1, max(0, int(numpy.ceil(share * len(ordered))) - 1))])
+def _fewest(keeps: Callable[[float], bool], least: float) -> float:
+    """Return the fewest pods that keep a promise standing still."""
+    low, high = -1.0, max(1.0, float(numpy.ceil(least)))
+    while not keeps(high):
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if keeps(middle) else (middle, high)
+    return max(least, high)
+
+
+def _served(
+    demand: Numbers, ready: Numbers, service: ReplaySettings, *, has_queue: bool
+) -> Replayed:
+    """Return what ready pods make of a demand; the queue stays empty where nobody asks for it."""
+    queue, given_up = numpy.zeros(len(demand)), numpy.zeros(len(demand))
+    if has_queue:
+        _queue_filler()(demand, ready, service.step_s, service.patience_s, queue, given_up)
+    return Replayed(service, demand, ready, ready, queue, given_up)
+
+
+def _fill_queue(
+    demand: Numbers,
+    ready: Numbers,
+    step_s: float,
+    patience_s: float,
+    queue: Numbers,
+    given_up: Numbers,
+) -> None:
+    waiting = 0.0
+    for at in range(len(demand)):
+        left = max(0.0, waiting + (demand[at] - ready[at]) * step_s)
+        waiting = min(left, ready[at] * patience_s)
+        queue[at] = waiting
+        given_up[at] = left - waiting
+
+
+@cache
+def _queue_filler() -> Callable[[Numbers, Numbers, float, float, Numbers, Numbers], None]:
+    """Return `_fill_queue`, compiled if numba is installed."""
+    numba = compiling.numba()
+    if numba is None:
+        return _fill_queue
+    column, number = numba.float64[::1], numba.float64
+    signature = numba.void(column, column, number, number, column, column)
+    return compiling.compiled(cast("FunctionType", _fill_queue), signature, lambda line: None)
 
 
 def _bases(demand: Numbers, step_s: float) -> Iterator[Numbers]:
@@ -85,29 +155,32 @@ def _bases(demand: Numbers, step_s: float) -> Iterator[Numbers]:
 
 
 def _least_steps(
-    demand: Numbers, base: Numbers, start_up: int, promise: float, known: float
+    demand: Numbers,
+    base: Numbers,
+    start_up: int,
+    keeps: Callable[[Numbers], bool],
+    known: float,
 ) -> float:
     """Return the pod-steps of the smallest margin on a base that keeps the promise.
 
     Infinity where that can't be fewer than the `known` ones: a margin that takes as many is too small.
     """
 
-    def keeps(wanted: Numbers) -> bool:
-        return float((demand > lowest_behind(wanted, start_up) + 1e-9).mean()) <= promise
-
     def wanted_with(margin: float) -> Numbers:
         wanted: Numbers = numpy.maximum(numpy.ceil(base + margin - 1e-9), 1.0)
         return wanted
 
-    if not keeps(wanted_with((known - float(base.sum())) / len(base) + 2e-9)):
+    def ready_with(margin: float) -> Numbers:
+        return lowest_behind(wanted_with(margin), start_up)
+
+    if not keeps(ready_with((known - float(base.sum())) / len(base) + 2e-9)):
         return numpy.inf
     low, high = -1.0, float(demand.max()) + 1.0
     best = numpy.inf
     for _ in range(12):
         margin = (low + high) / 2
-        wanted = wanted_with(margin)
-        if keeps(wanted):
-            best, high = float(wanted.sum()), margin
+        if keeps(ready_with(margin)):
+            best, high = float(wanted_with(margin).sum()), margin
         else:
             low = margin
     return best

@@ -7,13 +7,14 @@ the second; then the next stricter answer that held is taken, or none.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from gpuscale.lab.plan.comparing import ScoredPolicy, percent_text
+from gpuscale.lab.plan.comparing import ScoredPolicy
+from gpuscale.lab.plan.promise import Promise
 from gpuscale.lab.plan.tuning.contender import Searched, is_whole
 from gpuscale.lab.plan.tuning.search import Search
 from gpuscale.triggers.policies import Numbers, Parameter
 
 _SHARES = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0)
-"""Of the promise that was asked for."""
+"""Of what the promise lets be missed."""
 _ROUNDING_MAY_COST = 1.005
 """So many times as much, at the most."""
 _MOST_DIGITS = 3
@@ -24,8 +25,8 @@ _MOST_DIGITS = 3
 class Offer:
     """The cheapest settings found for a promise, with their score."""
 
-    promise: float
-    """Share of the steps that may be short."""
+    share: float
+    """How much may be missed of what the promise that was asked for lets be missed."""
     values: Numbers
     row: ScoredPolicy
 
@@ -47,7 +48,7 @@ class SearchChoice:
 def choose(
     search: Search,
     contender: Searched,
-    promise: float,
+    promise: Promise,
     today: ScoredPolicy,
     scored: Callable[[Numbers], ScoredPolicy],
     cost: Callable[[ScoredPolicy], float],
@@ -60,7 +61,7 @@ def choose(
     Args:
         search: at its end, or stopped.
         contender: that was searched.
-        promise: share of the steps that may be short.
+        promise: to users.
         today: the row of today's settings.
         scored: returns the row of settings on the days that count.
         cost: of a row.
@@ -68,46 +69,39 @@ def choose(
         tuned: how a sentence about the result begins.
     """
     lines: list[Offer] = []
-    for share in _SHARES if promise else (1.0,):
-        asked = share * promise
-        keeping = [each for each in search.whole if search.short_share(each) <= asked]
+    allows = any(each.allowed for each in promise.terms)
+    for share in _SHARES if allows else (1.0,):
+        keeping = [each for each in search.whole if search.used(each) <= share]
         if not keeping:
             continue
         is_best = share == 1.0 and search.keeps(search.best)
         best = search.best if is_best else min(keeping, key=lambda each: each.paid_steps)
-        lines.append(Offer(asked, best.values, scored(best.values)))
+        lines.append(Offer(share, best.values, scored(best.values)))
     lines = _falling(lines, cost)
-    strict = [each for each in lines if each.promise <= promise]
+    strict = [each for each in lines if each.share <= 1]
     if not strict:
-        strict = [Offer(promise, search.best.values, scored(search.best.values))]
-    holding = [each for each in strict if each.row.score.short_share <= promise]
+        strict = [Offer(1.0, search.best.values, scored(search.best.values))]
+    holding = [each for each in strict if promise.used(each.row.score.missed) <= 1]
     if not holding:
         said = (
-            f"{tuned}, {_short(strict[-1].row)} of the steps are short of pods, and at most"
-            f" {percent_text(promise)} may be: the searched days were not like these. Nothing to gain: no"
-            " stricter answer kept the promise either."
+            f"{tuned}, {promise.told(strict[-1].row.score.missed)}: the searched days were not like"
+            " these. Nothing to gain: no stricter answer kept the promise either."
         )
         return SearchChoice(tuple(lines), strict[-1], is_gain=False, said=said)
     taken = holding[-1]
     rounded = _rounded(search, contender, promise, lines, taken, scored, cost, units)
     lines = _falling(
-        [
-            replace(rounded, promise=each.promise) if each.row is taken.row else each
-            for each in lines
-        ],
+        [replace(rounded, share=each.share) if each.row is taken.row else each for each in lines],
         cost,
     )
-    said = (
-        f"{tuned}, {_short(rounded.row)} of the steps are short of pods; at most"
-        f" {percent_text(promise)} may be."
-    )
+    said = f"{tuned}, {promise.told(rounded.row.score.missed)}."
     if taken is not strict[-1]:
         said += (
-            f" These are the settings for a promise of {percent_text(taken.promise)}: the cheapest on the"
-            f" searched days were short in {_short(strict[-1].row)} of the steps that count."
+            f" These are the settings for {promise.scaled(taken.share)}: of the cheapest on the searched"
+            f" days, {promise.told(strict[-1].row.score.missed)}."
         )
     is_gain = bool((rounded.values != contender.today).any()) and (
-        today.score.short_share > promise or cost(rounded.row) < cost(today)
+        promise.used(today.score.missed) > 1 or cost(rounded.row) < cost(today)
     )
     if not is_gain:
         said += " Nothing to gain: what is set today keeps the promise, and nothing that held costs less."
@@ -119,18 +113,14 @@ def _falling(lines: list[Offer], cost: Callable[[ScoredPolicy], float]) -> list[
     found: list[Offer] = []
     for each in lines:
         is_dearer = found and cost(found[-1].row) < cost(each.row)
-        found.append(replace(found[-1], promise=each.promise) if is_dearer else each)
+        found.append(replace(found[-1], share=each.share) if is_dearer else each)
     return found
-
-
-def _short(row: ScoredPolicy) -> str:
-    return percent_text(row.score.short_share)
 
 
 def _rounded(
     search: Search,
     contender: Searched,
-    promise: float,
+    promise: Promise,
     lines: list[Offer],
     taken: Offer,
     scored: Callable[[Numbers], ScoredPolicy],
@@ -140,12 +130,10 @@ def _rounded(
     """Return an offer with values rounded where that costs nothing."""
     before = search.tried(taken.values)
     # Equal settings may keep stricter promises too, and a stricter promise must never be cheaper.
-    strictest = min((each.promise for each in lines if each.row is taken.row), default=promise)
-    short = max(search.short_share(before), strictest)
+    strictest = min((each.share for each in lines if each.row is taken.row), default=1.0)
+    used = max(search.used(before), strictest)
     dearer = [
-        cost(each.row)
-        for each in lines
-        if each.promise < taken.promise and each.row is not taken.row
+        cost(each.row) for each in lines if each.share < taken.share and each.row is not taken.row
     ]
     most = min([_ROUNDING_MAY_COST * cost(taken.row), *dearer])
     found = taken
@@ -161,12 +149,12 @@ def _rounded(
             outcome = search.tried(values)
             if (
                 outcome.paid_steps > _ROUNDING_MAY_COST * before.paid_steps
-                or search.short_share(outcome) > short
+                or search.used(outcome) > used
             ):
                 continue
             row = scored(values)
-            if row.score.short_share <= promise and cost(row) <= most:
-                found = Offer(taken.promise, values, row)
+            if promise.used(row.score.missed) <= 1 and cost(row) <= most:
+                found = Offer(taken.share, values, row)
     return found
 
 

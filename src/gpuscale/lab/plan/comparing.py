@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from gpuscale.base.golang.durations import format_duration
 from gpuscale.base.words import counted
 from gpuscale.lab.plan.bounds import GpuHourBounds, bounds
+from gpuscale.lab.plan.promise import Promise, percent_text
 from gpuscale.lab.plan.score import Nodes, Score, score
 from gpuscale.lab.plan.tuning.contender import Contender
 from gpuscale.lab.plan.tuning.pooled import DedicatedPool, OnNodes
@@ -80,10 +81,14 @@ def split_of(workload: ReplayedWorkload, held_back: float) -> Split:
     return Split(searched, searched)
 
 
-def question_of(workload: ReplayedWorkload, split: Split, promise: float, seed: int) -> ReplayCase:
+def question_of(
+    workload: ReplayedWorkload, split: Split, promise: Promise, seed: int
+) -> ReplayCase:
     """Return the replay case of a search."""
     demand = workload.demand[: split.searched]
-    return ReplayCase(demand, workload.service, promise, seed, is_held_back=split.is_held_back)
+    return ReplayCase(
+        demand, workload.service, promise, workload.requests, seed, is_held_back=split.is_held_back
+    )
 
 
 def row_of(
@@ -91,13 +96,13 @@ def row_of(
     split: Split,
     contender: Contender,
     values: Numbers,
-    wait_s: float,
+    promise: Promise,
     name: str,
     title: str,
 ) -> ScoredPolicy:
     """Return a policy's row; a learning policy learns from the searched days."""
     replayed = contender.replay(values, workload.demand, workload.service)
-    found = score(replayed, split.first_scored, workload.nodes, workload.requests, wait_s)
+    found = score(replayed, split.first_scored, workload.nodes, promise, workload.requests)
     return ScoredPolicy(name, title, contender.named(values), found)
 
 
@@ -106,13 +111,13 @@ def row_on_nodes(
     split: Split,
     contender: OnNodes,
     values: Numbers,
-    wait_s: float,
+    promise: Promise,
     name: str,
     title: str,
 ) -> ScoredPolicy:
     """Return a row whose pods need nodes: a pod on an existing node starts sooner."""
-    replayed, rented = contender.replay(values, workload.demand, workload.service)
-    found = score(replayed, split.first_scored, workload.nodes, workload.requests, wait_s)
+    replayed, rented = contender.replayed_and_paid(values, workload.demand, workload.service)
+    found = score(replayed, split.first_scored, workload.nodes, promise, workload.requests)
     node_hours = float(rented[split.first_scored :].sum()) * workload.service.step_s / 3600
     price = workload.nodes.price_per_hour
     cost = None if price is None else node_hours * price
@@ -153,9 +158,10 @@ def node_verdicts(
         )
 
 
-def bounds_of(workload: ReplayedWorkload, split: Split, promise: float) -> GpuHourBounds:
+def bounds_of(workload: ReplayedWorkload, split: Split, promise: Promise) -> GpuHourBounds:
     """Return the bounds of the scored steps, with one GPU for each replica."""
-    return bounds(workload.demand[split.first_scored :], workload.service, promise)
+    demand = workload.demand[split.first_scored :]
+    return bounds(demand, workload.service, promise, workload.requests)
 
 
 def verdicts(
@@ -165,7 +171,7 @@ def verdicts(
     today: ScoredPolicy,
     tuned: ScoredPolicy,
     others: list[ScoredPolicy],
-    promise: float,
+    promise: Promise,
 ) -> Iterator[str]:
     """Yield conclusions from the rows, one sentence each."""
     gpus = workload.nodes.gpus_per_replica
@@ -191,18 +197,13 @@ def verdicts(
     keeping = [
         row
         for row in others
-        if row.score.short_share <= promise and row.score.gpu_hours < tuned.score.gpu_hours
+        if promise.used(row.score.missed) <= 1 and row.score.gpu_hours < tuned.score.gpu_hours
     ]
     best = min(keeping, key=lambda row: row.score.gpu_hours, default=None)
     for row in keeping:
         if row is best or row.name == HPA_ON_DEMAND.name:
             saved = percent_text(1 - row.score.gpu_hours / tuned.score.gpu_hours)
             yield f"{row.name}, {row.title}, would need {saved} fewer GPU-hours than the tuned HPA."
-
-
-def percent_text(share: float) -> str:
-    """Return a share as a percentage with two decimals."""
-    return f"{100 * share:.2f} %"
 
 
 def length_text(days: float) -> str:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy
 
+from gpuscale.lab.plan.promise import Promise
 from gpuscale.lab.plan.waiting import Requests, waits
 from gpuscale.lab.plan.windows import highest_behind
 from gpuscale.triggers.policies import Numbers, Replayed
@@ -39,7 +40,9 @@ class Score:
     wait_p95_s: float
     wait_p99_s: float
     within_share: float
-    """Share of the requests that wait no longer than was promised."""
+    """Share of the requests that wait no longer than was promised, or than a second."""
+    missed: tuple[float, ...]
+    """Share that misses each term of the promise."""
     events: int
     """Changes of the replicas asked for."""
     node_hours: float
@@ -51,8 +54,8 @@ def score(
     replayed: Replayed,
     first_step: int,
     nodes: Nodes,
+    promise: Promise,
     requests: Requests = DEFAULT_REQUESTS,
-    wait_s: float = 1.0,
 ) -> Score:
     """Return the score of a replay from a step on.
 
@@ -60,8 +63,8 @@ def score(
         replayed: all of it, since nodes stay from before.
         first_step: where scoring begins.
         nodes: that replicas are packed on.
+        promise: to users.
         requests: what one takes, which says how long it waits.
-        wait_s: how long it may wait.
     """
     scored = slice(first_step, None)
     step_s = replayed.service.step_s
@@ -77,7 +80,8 @@ def score(
         wait_p50_s=waiting.percentile(50),
         wait_p95_s=waiting.percentile(95),
         wait_p99_s=waiting.percentile(99),
-        within_share=1 - waiting.exceeding(wait_s),
+        within_share=1 - waiting.exceeding(promise.in_time_s),
+        missed=promise.missed_shares(replayed, requests, first_step),
         events=int((numpy.diff(replicas) != 0).sum()),
         node_hours=node_hours,
         cost=None if nodes.price_per_hour is None else node_hours * nodes.price_per_hour,

@@ -4,7 +4,9 @@ from collections.abc import Iterator
 
 import numpy
 
-from gpuscale.lab.plan.score import pod_hours, short_share
+from gpuscale.lab.plan.promise import Promise
+from gpuscale.lab.plan.score import DEFAULT_REQUESTS, pod_hours
+from gpuscale.lab.plan.waiting import Requests
 from gpuscale.triggers.policies import Numbers, Policy, ReplaySettings, policy_function, replay
 
 
@@ -40,7 +42,8 @@ def best_settings(
     service: ReplaySettings,
     *,
     first_step: int,
-    promise: float,
+    promise: Promise,
+    requests: Requests = DEFAULT_REQUESTS,
     count: int = 64,
 ) -> Numbers:
     """Return the settings with the fewest GPU-hours among those that keep the promise.
@@ -52,14 +55,16 @@ def best_settings(
         demand: of the days to choose on.
         service: that is replayed.
         first_step: where scoring begins; what lies before lets a policy that learns begin.
-        promise: share of steps that may be short.
+        promise: to users.
+        requests: what one takes.
         count: settings that are tried.
     """
     desired = policy_function(policy.desired)
     best, best_key = policy.settings(), (numpy.inf, numpy.inf)
     for settings in candidates(policy, count):
         found = replay(desired, settings, policy.memory, demand, service)
-        key = (max(0.0, short_share(found, first_step) - promise), pod_hours(found, first_step))
+        used = promise.used(promise.missed_shares(found, requests, first_step))
+        key = (max(0.0, used - 1), pod_hours(found, first_step))
         if key < best_key:
             best, best_key = settings, key
     return best

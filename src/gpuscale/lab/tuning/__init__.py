@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from gpuscale.base.doors import door
 
 if TYPE_CHECKING:
+    from gpuscale.lab.plan.promise import Promise
     from gpuscale.lab.tuning.answers import TuningRequest
     from gpuscale.lab.tuning.asking import answer
     from gpuscale.lab.tuning.autoscaler import TunedHpa
@@ -20,10 +21,9 @@ if TYPE_CHECKING:
     from gpuscale.lab.tuning.limits import (
         HELD_BACK_PERCENT,
         LIMITS,
+        PROMISE,
         SEED,
-        SHORT_PERCENT,
         TRIES,
-        WAIT_S,
         is_within,
     )
     from gpuscale.lab.tuning.shown import text_of
@@ -33,12 +33,12 @@ else:
 __all__ = [
     "HELD_BACK_PERCENT",
     "LIMITS",
+    "PROMISE",
     "SEED",
-    "SHORT_PERCENT",
     "TRIES",
-    "WAIT_S",
     "Manifest",
     "Overrides",
+    "Promise",
     "TunedHpa",
     "TuningRequest",
     "answer",

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from gpuscale.lab.plan.bounds import GpuHourBounds
 from gpuscale.lab.plan.choosing import Offer, SearchChoice
 from gpuscale.lab.plan.comparing import ReplayedWorkload, ScoredPolicy, Split
+from gpuscale.lab.plan.promise import Promise
 from gpuscale.lab.plan.tuning.pooled import DedicatedPool
 
 
@@ -15,10 +16,7 @@ class TuningRequest:
 
     policies: Sequence[str]
     """Compared with the HPA."""
-    promise: float
-    """Share of the steps that may be short."""
-    wait_s: float
-    """How long a request in time waits."""
+    promise: Promise
     held_back: float
     """Share of the days."""
     tries: int
@@ -56,6 +54,7 @@ class TuningResult:
     offered: tuple[Offer, ...]
     """Of the HPA, and of the HPA on demand, by their rows' names."""
     limits: GpuHourBounds
+    promise: Promise
     choice: SearchChoice
     """The tuned HPA's."""
     pooled: Pooled | None = None

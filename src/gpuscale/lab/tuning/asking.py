@@ -44,6 +44,10 @@ _WITHOUT_REQUESTS = (
     "How long a request takes is not known, so the HPA on requests in flight and on those that wait are left"
     " out; --seconds-per-request says it."
 )
+_GUESSED_REQUESTS = (
+    "How long a request takes is not known: while pods keep up, waits are those of requests that take a"
+    " second. --seconds-per-request says it."
+)
 _SLOW = (
     "gpuscale: numba is not installed, so this takes some 50 times as long;"
     " install it with: pip install 'gpuscale[plan]'"
@@ -67,10 +71,22 @@ def answer(
     asked: TuningRequest,
     progress: Progress = _unseen,
 ) -> TuningResult:
-    """Search, and return the result; Ctrl-C ends the search with the best result so far."""
+    """Search, and return the result; Ctrl-C ends the search with the best result so far.
+
+    Raises:
+        UsageError: the promise is of latencies, and how long a request takes is not known.
+    """
+    if not workload.knows_requests and any(
+        each.measure == "latency" for each in asked.promise.terms
+    ):
+        unknown = f"found {asked.promise}, and how long a request takes is not known"
+        raise UsageError(
+            f"--promise: {unknown}; give --seconds-per-request, or promise wait= instead"
+        )
     split = split_of(workload, asked.held_back)
     question = question_of(workload, split, asked.promise, asked.seed)
-    static = bounds(question.demand, workload.service, asked.promise).static_replicas
+    limits = bounds(question.demand, workload.service, asked.promise, workload.requests)
+    static = limits.static_replicas
     peak = float(question.demand.max())
     contender, nodes = _keeping(
         autoscaler.contender(workload.service, static, peak), workload, static, asked
@@ -104,6 +120,8 @@ def answer(
     said += verdicts(workload, split, limits, today, tuned, others, asked.promise)
     if not workload.knows_requests and OF_REQUESTS.keys() & set(asked.policies):
         said.append(_WITHOUT_REQUESTS)
+    if asked.promise.needs_requests and not workload.knows_requests:
+        said.append(_GUESSED_REQUESTS)
     if pooled is not None:
         said.append(pooled.choice.said)
         said += node_verdicts(workload, split, limits, list(pooled.rows))
@@ -123,7 +141,9 @@ def answer(
         is_whole=is_whole,
     )
     rows, offered = tuple(found.rows), tuple(found.offered)
-    return TuningResult(workload, split, document, rows, offered, limits, choice, pooled)
+    return TuningResult(
+        workload, split, document, rows, offered, limits, asked.promise, choice, pooled
+    )
 
 
 def _keeping(
@@ -222,8 +242,10 @@ class _Found:
         is_whole = self._run(search, WITH_NODES, hours_per_step, "node-hours")
 
         def scored(values: Numbers, name: str, title: str) -> ScoredPolicy:
-            wait_s = self._asked.wait_s
-            return row_on_nodes(self._workload, self._split, contender, values, wait_s, name, title)
+            promise = self._asked.promise
+            return row_on_nodes(
+                self._workload, self._split, contender, values, promise, name, title
+            )
 
         today = scored(contender.today, TODAY, "the HPA and its nodes as they are")
         choice = choose(
@@ -260,5 +282,5 @@ class _Found:
         self.rows.append(self._row(name, title, contender, values))
 
     def _row(self, name: str, title: str, contender: Contender, values: Numbers) -> ScoredPolicy:
-        wait_s = self._asked.wait_s
-        return row_of(self._workload, self._split, contender, values, wait_s, name, title)
+        promise = self._asked.promise
+        return row_of(self._workload, self._split, contender, values, promise, name, title)

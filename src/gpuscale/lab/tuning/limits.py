@@ -11,15 +11,12 @@ LIMITS: Mapping[str, Range] = {
     "seconds_per_request": Range(1e-9, 1e12),
     "metric_full": Range(1e-9, 1e12),
     "price_per_hour": Range(0, 1e6),
-    "short_percent": Range(0, 50),
-    "wait_s": Range(1e-3, _MONTH_S),
     "held_back_percent": Range(1, 90),
     "tries": Range(1, 1_000_000),
     "seed": Range(0, math.inf),
     "workers": Range(1, 1024),
 }
-SHORT_PERCENT = 0.5
-WAIT_S = 1.0
+PROMISE = "short=0.5%"
 HELD_BACK_PERCENT = 33.0
 TRIES = 512
 SEED = 1

@@ -12,8 +12,8 @@ from gpuscale.lab.plan.comparing import (
     ScoredPolicy,
     Split,
     length_text,
-    percent_text,
 )
+from gpuscale.lab.plan.promise import Promise, percent_text
 from gpuscale.lab.plan.tuning.search import DAY_S
 from gpuscale.lab.tuning.answers import Pooled, TuningRequest, TuningResult
 
@@ -51,12 +51,18 @@ def document_of(
         "isWhole": is_whole,
         "isGain": choice.is_gain,
         "settingsTried": tried,
-        "promise": {"shortShare": asked.promise, "waitSeconds": asked.wait_s},
+        "promise": [str(each) for each in asked.promise.terms],
         "service": service._asdict(),
         "nodes": asdict(nodes),
-        "rows": [_row(row, nodes.currency) for row in rows],
-        "offers": [{"promise": each.promise, **_row(each.row, nodes.currency)} for each in offered],
-        "nodePool": None if pooled is None else _pooled(pooled, nodes.currency),
+        "rows": [_row(row, nodes.currency, asked.promise) for row in rows],
+        "offers": [
+            {
+                "promise": str(asked.promise.scaled(each.share)),
+                **_row(each.row, nodes.currency, asked.promise),
+            }
+            for each in offered
+        ],
+        "nodePool": None if pooled is None else _pooled(pooled, nodes.currency, asked.promise),
         "bounds": {
             "staticReplicas": limits.static_replicas,
             "staticGpuHours": limits.static_hours * gpus,
@@ -67,16 +73,16 @@ def document_of(
     }
 
 
-def _pooled(pooled: Pooled, currency: str) -> dict[str, object]:
+def _pooled(pooled: Pooled, currency: str, promise: Promise) -> dict[str, object]:
     return {
         "name": pooled.pool.name,
         "provider": pooled.pool.provider,
         "isGain": pooled.choice.is_gain,
-        "rows": [_row(row, currency) for row in pooled.rows],
+        "rows": [_row(row, currency, promise) for row in pooled.rows],
     }
 
 
-def _row(row: ScoredPolicy, currency: str) -> dict[str, object]:
+def _row(row: ScoredPolicy, currency: str, promise: Promise) -> dict[str, object]:
     score = row.score
     cost = {} if score.cost is None else {"cost": score.cost, "currency": currency}
     return {
@@ -86,6 +92,8 @@ def _row(row: ScoredPolicy, currency: str) -> dict[str, object]:
         "gpuHours": score.gpu_hours,
         "nodeHours": score.node_hours,
         **cost,
+        "isKept": promise.used(score.missed) <= 1,
+        "kept": promise.figures(score.missed),
         "shortShare": score.short_share,
         "givenUpShare": score.given_up_share,
         "waitP50Seconds": score.wait_p50_s,
@@ -133,7 +141,7 @@ def text_of(answer: TuningResult) -> str:
         "",
         *fitted(cells, width, columns, len(columns) - 1),
         "",
-        *_offers_text(answer.offered, width),
+        *_offers_text(answer.offered, answer.promise, width),
         *_nodes_text(answer.pooled, nodes.currency, width),
         *(
             line
@@ -152,26 +160,26 @@ def text_of(answer: TuningResult) -> str:
     return "\n".join([*parts, *(line for each in said for line in wrap(each, width))])
 
 
-def _offers_text(offered: Sequence[Offer], width: int) -> list[str]:
+def _offers_text(offered: Sequence[Offer], promise: Promise, width: int) -> list[str]:
     """Return the cost of stricter and looser promises, a line each; empty if there is no choice."""
     from gpuscale.base.pages.columns import fitted
 
     names = list(dict.fromkeys(each.row.name for each in offered))
-    by_promise: dict[float, dict[str, ScoredPolicy]] = {}
+    by_share: dict[float, dict[str, ScoredPolicy]] = {}
     for each in offered:
-        by_promise.setdefault(each.promise, {})[each.row.name] = each.row
-    if len(by_promise) < 2:
+        by_share.setdefault(each.share, {})[each.row.name] = each.row
+    if len(by_share) < 2:
         return []
-    cells = [("short at most", *(part for name in names for part in (name, "was short")))]
-    for promise in sorted(by_promise):
-        rows = (by_promise[promise].get(name) for name in names)
+    cells = [("promise", *(part for name in names for part in (name, "was")))]
+    for share in sorted(by_share):
+        rows = (by_share[share].get(name) for name in names)
         figures = (
             ("-", "-")
             if row is None
-            else (f"{row.score.gpu_hours:,.1f}", percent_text(row.score.short_share))
+            else (f"{row.score.gpu_hours:,.1f}", promise.figures(row.score.missed))
             for row in rows
         )
-        cells.append((percent_text(promise), *(part for pair in figures for part in pair)))
+        cells.append((str(promise.scaled(share)), *(part for pair in figures for part in pair)))
     columns = range(1, len(cells[0]))
     return ["GPU-hours by what is promised:", "", *fitted(cells, width, columns, 0), ""]
 

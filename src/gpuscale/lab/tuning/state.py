@@ -23,7 +23,7 @@ _EVERY_S = 5.0
 
 class _File(msgspec.Struct, forbid_unknown_fields=True):
     question: str
-    """Names the demand, the service and the release of gpuscale."""
+    """Names the demand, the service, what is promised and the release of gpuscale."""
     outcomes: dict[str, list[Row]]
     """Of each contender, by the name of what it is."""
 
@@ -42,7 +42,11 @@ class TuningState:
     def __init__(self, path: str | None, question: ReplayCase) -> None:
         self._path = path
         self._question = _digest(
-            gpuscale.__version__, question.demand.tobytes(), repr(question.service)
+            gpuscale.__version__,
+            question.demand.tobytes(),
+            repr((question.service, question.requests)),
+            # How much may be missed is not in the outcomes: a stricter search can go on with them.
+            repr([(each.measure, each.limit_s) for each in question.promise.terms]),
         )
         self._known: dict[str, Known] = {}
         self._rows: dict[str, list[Row]] = {}
@@ -85,7 +89,7 @@ class TuningState:
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise ConfigError(Problem(path, None, None, str(error), expected)) from None
         if found.question != self._question:
-            found_other = "the state of another demand, service or release of gpuscale"
+            found_other = "the state of another demand, service, promise or release of gpuscale"
             raise ConfigError(Problem(path, None, None, found_other, expected))
         return found.outcomes
 

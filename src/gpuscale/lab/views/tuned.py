@@ -35,10 +35,10 @@ def render_tuned(found: Found) -> str:
     days, scored = found["days"], found["scoredDays"]
     how = "searched and scored" if scored == days else f"scored on {_length(scored)}"
     said = "".join(f"<li>{html.escape(each)}</li>" for each in found["said"])
-    promise = _percent(found["promise"]["shortShare"])
+    promise = html.escape(", ".join(found["promise"]))
     parts = [
         section("summary", "Summary", f'<ul class="said">{said}</ul>{totals_html(_totals(found))}'),
-        section("cost", f"GPU-hours; red: more than {promise} short", bars(found)),
+        section("cost", f"GPU-hours; red: breaks {promise}", bars(found)),
         section("rows", "Compared", _table(*_compared(found))),
     ]
     if found["offers"]:
@@ -60,9 +60,9 @@ def render_tuned(found: Found) -> str:
 
 def bars(found: Found) -> str:
     """Return the GPU-hours of rows and bounds as charts, one for wide and one for narrow screens."""
-    promise, bounds = found["promise"]["shortShare"], found["bounds"]
+    bounds = found["bounds"]
     figures = [
-        (row["name"], row["gpuHours"], "kept" if row["shortShare"] <= promise else "missed")
+        (row["name"], row["gpuHours"], "kept" if row["isKept"] else "missed")
         for row in found["rows"]
     ]
     figures += [
@@ -96,7 +96,7 @@ def _totals(found: Found) -> Iterator[tuple[str, str]]:
         yield "saved", "nothing to gain"
     elif today["gpuHours"]:
         yield "saved", _percent(1 - tuned["gpuHours"] / today["gpuHours"])
-    yield "short", _percent(tuned["shortShare"])
+    yield ", ".join(found["promise"]), tuned["kept"]
     yield "settings tried", f"{found['settingsTried']:,}"
 
 
@@ -129,13 +129,13 @@ def _compared(found: Found) -> tuple[Cells, list[Cells]]:
 
 
 def _offered(found: Found) -> tuple[Cells, list[Cells]]:
-    head = ["", "short at most", "GPU-hours", "was short", "changes"]
+    head = ["", "promise", "GPU-hours", "was", "changes"]
     return head, [
         [
             row["name"],
-            _percent(row["promise"]),
+            row["promise"],
             f"{row['gpuHours']:,.1f}",
-            _percent(row["shortShare"]),
+            row["kept"],
             f"{row['changes']:,}",
         ]
         for row in found["offers"]

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from gpuscale.lab.tuning import LIMITS
+from gpuscale.lab.tuning import LIMITS, PROMISE
 
 _DEMAND, _REPLAY, _SEARCH, _NODES = "Demand file", "Replay", "Search", "Nodes and money"
 
@@ -78,21 +78,15 @@ Patience = Annotated[
         rich_help_panel=_REPLAY,
     ),
 ]
-Short = Annotated[
-    float,
+Promised = Annotated[
+    list[str] | None,
     typer.Option(
-        metavar="PERCENT",
-        help="Of the time, at most, demand may exceed the ready pods.",
-        min=LIMITS["short_percent"].lowest,
-        max=LIMITS["short_percent"].highest,
-        rich_help_panel=_SEARCH,
-    ),
-]
-Wait = Annotated[
-    str,
-    typer.Option(
-        metavar="DURATION",
-        help="A request that waits no longer is in time.",
+        "--promise",
+        metavar="wait=5s:99.5%|...",
+        help="To users: how many requests wait how long (wait=5s:99.5%) or are answered within what"
+        " (latency=2s:95%), how many are given up (errors=0.1%), or how often demand exceeds the ready pods"
+        " (short=0.5%). May be given again; all are kept.",
+        show_default=PROMISE,
         rich_help_panel=_SEARCH,
     ),
 ]

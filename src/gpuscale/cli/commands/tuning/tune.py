@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from gpuscale.base.errors import UsageError
+from gpuscale.base.promises import promise_terms
 from gpuscale.base.text_files import read_text
 from gpuscale.base.whole_files import check_writable
 from gpuscale.cli.commands.tuning.options import (
@@ -29,14 +30,13 @@ from gpuscale.cli.commands.tuning.options import (
     Patience,
     Policies,
     PricePerHour,
+    Promised,
     SecondsPerRequest,
     Seed,
-    Short,
     StartUp,
     StateFile,
     TimeColumn,
     Tries,
-    Wait,
     Workers,
     Write,
     WriteScenario,
@@ -67,10 +67,9 @@ from gpuscale.lab import find_setup, shipped_names
 from gpuscale.lab.tuning import (
     HELD_BACK_PERCENT,
     LIMITS,
+    PROMISE,
     SEED,
-    SHORT_PERCENT,
     TRIES,
-    WAIT_S,
     is_within,
 )
 
@@ -91,8 +90,7 @@ def tune(
     start_up: StartUp = None,
     lag: Lag = None,
     patience: Patience = None,
-    short: Short = SHORT_PERCENT,
-    wait: Wait = f"{WAIT_S:g}s",
+    promised: Promised = None,
     policies: Policies = None,
     tries: Tries = TRIES,
     keep: Keep = None,
@@ -175,6 +173,7 @@ def tune(
     from gpuscale.lab.plan.tuning import check_address
     from gpuscale.lab.tuning import (
         Overrides,
+        Promise,
         TuningRequest,
         answer,
         manifest_of,
@@ -196,8 +195,7 @@ def tune(
     )
     asked = TuningRequest(
         policy_names(policies),
-        short / 100,
-        seconds_of("--wait", wait),
+        Promise(promise_terms("--promise", promised or (PROMISE,))),
         held_back / 100,
         tries,
         seed,

@@ -56,10 +56,10 @@ class Searched(ABC):
         """Return texts that identify the object: with another identity, equal values give other outcomes."""
 
     @abstractmethod
-    def ready_and_paid(
+    def replayed_and_paid(
         self, values: Numbers, demand: Numbers, service: ReplaySettings
-    ) -> tuple[Numbers, Numbers]:
-        """Return, for each step of a replay, the serving pods, and what is paid for: pods or nodes."""
+    ) -> tuple[Replayed, Numbers]:
+        """Replay a demand, and return what is paid for at each step too: pods or nodes."""
 
     def sensible(self, values: Numbers) -> Numbers:
         """Return values that have an effect; a value without one is replaced by the nearest that has."""
@@ -157,12 +157,12 @@ class Contender(Searched):
         desired = policy_function(self.policy.desired)
         return replay(desired, settings, self.policy.memory, demand, service)
 
-    def ready_and_paid(
+    def replayed_and_paid(
         self, values: Numbers, demand: Numbers, service: ReplaySettings
-    ) -> tuple[Numbers, Numbers]:
-        """Return, for each step of a replay, the serving pods and all pods, which are paid for."""
+    ) -> tuple[Replayed, Numbers]:
+        """Replay a demand, and return all pods of each step too, which are paid for."""
         replayed = self.replay(values, demand, service)
-        return replayed.ready, replayed.replicas
+        return replayed, replayed.replicas
 
 
 def kept(parameters: Iterable[Parameter], names: Collection[str]) -> tuple[Parameter, ...]:

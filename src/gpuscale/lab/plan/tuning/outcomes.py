@@ -5,7 +5,9 @@ from dataclasses import dataclass
 
 import numpy
 
+from gpuscale.lab.plan.promise import Promise, Rows
 from gpuscale.lab.plan.tuning.contender import Searched
+from gpuscale.lab.plan.waiting import Requests
 from gpuscale.triggers.policies import Numbers, ReplaySettings
 
 
@@ -16,25 +18,20 @@ class SettingOutcome:
     values: Numbers
     paid_steps: float
     """Sum over the steps of the replicas that were paid for, or of the nodes."""
-    short_by_day: Numbers
-    """Steps that were short."""
-
-    @property
-    def short_steps(self) -> float:
-        """Return the sum of the days' short steps."""
-        return float(self.short_by_day.sum())
+    missed_by_day: Rows
+    """How much missed each term of the promise: a row for each term, a column for each day."""
 
 
 Known = MutableMapping[tuple[int, int, bytes], SettingOutcome]
 """Outcomes by the steps of their slice, from and until, and by their settings."""
-Row = tuple[int, int, list[float], float, list[float]]
-"""An outcome as plain data: the slice, from and until; settings, paid steps, and short steps by day."""
+Row = tuple[int, int, list[float], float, list[list[float]]]
+"""An outcome as plain data: the slice, from and until; settings, paid steps, and what was missed by day."""
 
 
 def rows_of(known: Known) -> list[Row]:
     """Return outcomes as plain data."""
     return [
-        (begin, end, [*map(float, each.values)], each.paid_steps, [*map(float, each.short_by_day)])
+        (begin, end, each.values.tolist(), each.paid_steps, each.missed_by_day.tolist())
         for (begin, end, _), each in known.items()
     ]
 
@@ -43,9 +40,9 @@ def known_of(rows: Iterable[Row]) -> Known:
     """Return outcomes from plain data."""
     return {
         (begin, end, numpy.array(values).tobytes()): SettingOutcome(
-            numpy.array(values), paid_steps, numpy.array(short)
+            numpy.array(values), paid_steps, numpy.array(missed)
         )
-        for begin, end, values, paid_steps, short in rows
+        for begin, end, values, paid_steps, missed in rows
     }
 
 
@@ -59,6 +56,8 @@ class Trial:
     contender: Searched
     demand: Numbers
     service: ReplaySettings
+    promise: Promise
+    requests: Requests
     per_day: int
     """Steps of a day."""
 
@@ -69,25 +68,35 @@ class Trial:
         return [self._outcome(values, demand) for values in settings]
 
     def _outcome(self, values: Numbers, demand: Numbers) -> SettingOutcome:
-        ready, paid = self.contender.ready_and_paid(values, demand, self.service)
-        short = demand > ready + 1e-9
-        days = numpy.arange(0, len(demand), self.per_day)
-        by_day = numpy.add.reduceat(short.astype(numpy.float64), days)
-        return SettingOutcome(values, float(paid.sum()), by_day)
+        replayed, paid = self.contender.replayed_and_paid(values, demand, self.service)
+        missed = by_day(self.promise.missed(replayed, self.requests), self.per_day)
+        return SettingOutcome(values, float(paid.sum()), missed)
 
 
-def undominated_first(outcomes: Sequence[SettingOutcome]) -> list[SettingOutcome]:
-    """Return outcomes in layers: first those that none beats in both cost and short steps, and so on."""
-    waiting = sorted(outcomes, key=lambda each: (each.paid_steps, each.short_steps))
+def by_day(rows: Rows, per_day: int) -> Rows:
+    """Return the sum of each day, of rows with a column for each step; the last day may be shorter."""
+    found: Rows = numpy.add.reduceat(rows, numpy.arange(0, rows.shape[1], per_day), axis=1)
+    return found
+
+
+def undominated_first(
+    outcomes: Iterable[tuple[float, SettingOutcome]],
+) -> list[SettingOutcome]:
+    """Return outcomes in layers: first those that none beats in both cost and misses, and so on.
+
+    Args:
+        outcomes: each with the part that it used up of what may be missed.
+    """
+    waiting = sorted(outcomes, key=lambda each: (each[1].paid_steps, each[0]))
     ordered: list[SettingOutcome] = []
     while waiting:
         layer, rest, least = [], [], numpy.inf
-        for each in waiting:
-            if each.short_steps < least:
+        for used, each in waiting:
+            if used < least:
                 layer.append(each)
-                least = each.short_steps
+                least = used
             else:
-                rest.append(each)
+                rest.append((used, each))
         ordered += layer
         waiting = rest
     return ordered

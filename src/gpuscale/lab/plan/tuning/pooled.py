@@ -112,14 +112,7 @@ class OnNodes(Searched):
         """Return the object with some parameters fixed."""
         return replace(self, hpa=self.hpa.keeping(names), of_nodes=kept(self.of_nodes, names))
 
-    def ready_and_paid(
-        self, values: Numbers, demand: Numbers, service: ReplaySettings
-    ) -> tuple[Numbers, Numbers]:
-        """Return, for each step of a replay, the serving pods, and the nodes, which are paid for."""
-        replayed, nodes = self.replay(values, demand, service)
-        return replayed.ready, nodes
-
-    def replay(
+    def replayed_and_paid(
         self, values: Numbers, demand: Numbers, service: ReplaySettings
     ) -> tuple[Replayed, Numbers]:
         """Replay a demand, and return each step's nodes too, including those on their way."""

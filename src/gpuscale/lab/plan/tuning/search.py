@@ -1,11 +1,11 @@
 """Searches for the cheapest settings that keep the promise, on some days, for use on others.
 
 Breadth first: Sobol points are replayed on the day around the highest demand, the best of them on a quarter
-of the days, the best of those on all. A setting stays as long as few others are both cheaper and less often
-short, so that none is lost that only looks dear on a hard day. Half of the points move only the parameters
-that matter most, the others all. Then the parameters of the best settings are moved one by one, by smaller
-and smaller steps. A setting keeps the promise when days drawn from the searched ones do, some of them several
-times, in 95 of 100 draws.
+of the days, the best of those on all. A setting stays as long as few others are both cheaper and miss less
+of the promise, so that none is lost that only looks dear on a hard day. Half of the points move only the
+parameters that matter most, the others all. Then the parameters of the best settings are moved one by one,
+by smaller and smaller steps. A setting keeps the promise when days drawn from the searched ones do, some of
+them several times, in 95 of 100 draws.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -13,9 +13,18 @@ from dataclasses import dataclass
 
 import numpy
 
+from gpuscale.lab.plan.promise import Promise
+from gpuscale.lab.plan.score import DEFAULT_REQUESTS
 from gpuscale.lab.plan.tuning import sobol
 from gpuscale.lab.plan.tuning.contender import Searched, at_share, moved, rounded
-from gpuscale.lab.plan.tuning.outcomes import Known, SettingOutcome, Trial, undominated_first
+from gpuscale.lab.plan.tuning.outcomes import (
+    Known,
+    SettingOutcome,
+    Trial,
+    by_day,
+    undominated_first,
+)
+from gpuscale.lab.plan.waiting import Requests
 from gpuscale.triggers.policies import Numbers, ReplaySettings
 
 DAY_S = 86_400.0
@@ -33,6 +42,8 @@ _REFINED = 2
 """Settings that are refined."""
 _FIRST_MOVE, _LAST_MOVE = 0.16, 0.01
 """Of a parameter's range."""
+_LEAST = 1e-9
+"""Instead of no work at all."""
 _ROUNDS = 24
 """Of moves, at the most."""
 
@@ -50,8 +61,8 @@ class ReplayCase:
     demand: Numbers
     """Of the days to search on, in pods, one number a step."""
     service: ReplaySettings
-    promise: float
-    """Share of steps that may be short of capacity."""
+    promise: Promise
+    requests: Requests = DEFAULT_REQUESTS
     seed: int = 1
     """Of the points, and of the days that are drawn."""
     is_held_back: bool = True
@@ -85,6 +96,9 @@ class Search:
         self._steps = len(question.demand)
         self._per_day = max(1, round(DAY_S / question.service.step_s))
         self._draws = self._drawn_days()
+        counted = question.promise.counted(question.demand, question.service.step_s)
+        self._counted_by_day = by_day(counted, self._per_day)
+        self._counted = numpy.maximum(counted.sum(axis=1), _LEAST)
         self._whole: dict[bytes, SettingOutcome] = {}
         self.best = self._replayed(0, self._steps, [contender.today])[0]
         """Of all settings that were replayed on all days; today's to begin with."""
@@ -103,12 +117,13 @@ class Search:
                 tried = waiting[first : first + _ROUND]
                 outcomes += self._replayed(begin, end, tried)
                 yield len(tried)
-            # Settings with more short steps on the slice than allowed in all can't keep the
-            # promise.
-            most = self._question.promise * self._steps
-            may = undominated_first([each for each in outcomes if each.short_steps <= most])
-            may_not = sorted(outcomes, key=lambda each: (each.short_steps, each.paid_steps))
-            may += [each for each in may_not if each.short_steps > most]
+            # Settings that miss more on the slice than they may in all can't keep the promise.
+            spent = [(self._spent(each), each) for each in outcomes]
+            may = undominated_first(each for each in spent if each[0] <= 1)
+            may_not = [each for each in spent if each[0] > 1]
+            may += [
+                each for _, each in sorted(may_not, key=lambda each: (each[0], each[1].paid_steps))
+            ]
             kept = may[: max(_REFINED, len(outcomes) // _KEPT)]
             waiting = [outcome.values for outcome in kept]
         for outcome in sorted(self._whole.values(), key=self._rank)[:_REFINED]:
@@ -116,7 +131,7 @@ class Search:
 
     def keeps(self, outcome: SettingOutcome) -> bool:
         """Return whether a setting that was replayed on all days keeps the promise."""
-        return self.short_share(outcome) <= self._question.promise
+        return self.used(outcome) <= 1
 
     def tried(self, values: Numbers) -> SettingOutcome:
         """Return the outcomes of settings on all days."""
@@ -163,7 +178,14 @@ class Search:
         new = list({key: values for key, values in pairs if key not in self._known}.values())
         batches = [new[first : first + _BATCH] for first in range(0, len(new), _BATCH)]
         demand = self._question.demand[begin:end]
-        trial = Trial(self._contender, demand, self._question.service, self._per_day)
+        trial = Trial(
+            self._contender,
+            demand,
+            self._question.service,
+            self._question.promise,
+            self._question.requests,
+            self._per_day,
+        )
         for outcomes in self._each(trial, batches):
             for outcome in outcomes:
                 self._known[begin, end, outcome.values.tobytes()] = outcome
@@ -176,20 +198,28 @@ class Search:
 
     def _rank(self, outcome: SettingOutcome) -> tuple[float, float, int]:
         """Return a setting's sort key: excess over the promise, cost, number of changed values."""
-        excess = max(0.0, self.short_share(outcome) - self._question.promise)
+        excess = max(0.0, self.used(outcome) - 1)
         changed = int((outcome.values != self._contender.today).sum())
         return excess, outcome.paid_steps, changed
 
-    def short_share(self, outcome: SettingOutcome) -> float:
-        """Return the share of short steps that 95 of 100 bootstrap draws of the days stay below."""
-        share = outcome.short_steps / self._steps
+    def used(self, outcome: SettingOutcome) -> float:
+        """Return the part of what may be missed that 95 of 100 bootstrap draws of the days stay below.
+
+        Of a setting that was replayed on all days.
+        """
+        used = self._spent(outcome)
         if not self._question.is_held_back:
-            return share
+            return used
         if self._draws is None:
-            return share / _UNDRAWN
-        whole = outcome.short_by_day[: self._draws.shape[1]]
-        drawn = whole[self._draws].mean(axis=1) / self._per_day
-        return max(share, float(numpy.quantile(drawn, _QUANTILE)))
+            return used / _UNDRAWN
+        missed = outcome.missed_by_day[:, self._draws].sum(axis=2)
+        shares = missed / numpy.maximum(self._counted_by_day[:, self._draws].sum(axis=2), _LEAST)
+        drawn = numpy.quantile(shares, _QUANTILE, axis=1)
+        return max(used, self._question.promise.used(drawn))
+
+    def _spent(self, outcome: SettingOutcome) -> float:
+        """Return how much of what may be missed on all days a setting misses on its slice."""
+        return self._question.promise.used(outcome.missed_by_day.sum(axis=1) / self._counted)
 
     def _drawn_days(self) -> "numpy.ndarray[tuple[int, int], numpy.dtype[numpy.int64]] | None":
         """Return day numbers drawn with replacement, a row for each draw; None for a single day."""
