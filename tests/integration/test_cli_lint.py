@@ -74,6 +74,16 @@ hpa.yaml:9: error [unknown-metric] spec.metrics[0].pods.metric.name
     )
 
 
+def test_doctor_of_files_is_the_same(folder) -> None:
+    (folder / "hpa.yaml").write_text(HPA.replace("name: gpu_util", "name: gpu_use"))
+    of_lint = run("rules.yaml", "hpa.yaml", "-o", "json", cwd=folder)
+    command = [sys.executable, "-m", "gpuscale.cli.main", "doctor", "rules.yaml", "hpa.yaml"]
+    done = subprocess.run([*command, "-o", "json"], capture_output=True, text=True, cwd=folder)
+    assert (done.returncode, done.stdout) == (1, of_lint.stdout)
+    done = subprocess.run([*command, "--fix"], capture_output=True, text=True, cwd=folder)
+    assert (done.returncode, done.stderr[:15]) == (2, "gpuscale: FILE:")
+
+
 def test_wrong_input(folder) -> None:
     (folder / "binary.yaml").write_bytes(b"a: b\n\x80")
     result = run("rules.yaml", "none.yaml", "binary.yaml", cwd=folder)

@@ -5,15 +5,17 @@ from typing import TYPE_CHECKING
 from gpuscale.base.doors import door
 
 if TYPE_CHECKING:
-    from gpuscale.ops.findings_junit import junit_text
-    from gpuscale.ops.findings_sarif import sarif_document
+    from gpuscale.ops.findings_junit import chain_junit_text, junit_text
+    from gpuscale.ops.findings_sarif import chain_sarif_document, sarif_document
     from gpuscale.ops.findings_text import chain_document, chain_lines, lint_document, lint_lines
 else:
     __getattr__ = door(__name__)
 
 __all__ = [
     "chain_document",
+    "chain_junit_text",
     "chain_lines",
+    "chain_sarif_document",
     "junit_text",
     "lint_document",
     "lint_lines",

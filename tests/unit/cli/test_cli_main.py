@@ -147,7 +147,7 @@ def test_the_flag_for_traces_may_stand_anywhere(
         (["metrics-api", "why"], "missing argument OBJECT", "metrics-api why"),
         (
             ["doctor", "-o", "xml"],
-            "--output / -o: found 'xml', expected one of: text, json, yaml",
+            "--output / -o: found 'xml', expected one of: text, json, yaml, sarif, junit",
             "doctor",
         ),
     ],

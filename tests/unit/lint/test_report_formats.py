@@ -4,13 +4,14 @@ Source: OASIS sarif-schema-2.1.0.json (properties, types); windyroad/JUnit-Schem
 """
 
 import re
+from dataclasses import replace
 from xml.etree import ElementTree as ET
 
 import pytest
 
-from gpuscale.base.findings import Severity
-from gpuscale.ops.findings_junit import junit_text
-from gpuscale.ops.findings_sarif import sarif_document
+from gpuscale.base.findings import ChainReport, Fix, Severity, Unseen
+from gpuscale.ops.findings_junit import chain_junit_text, junit_text
+from gpuscale.ops.findings_sarif import chain_sarif_document, sarif_document
 from gpuscale.ops.lint.checks import CHECKS
 from gpuscale.ops.lint.linting import lint
 
@@ -187,7 +188,7 @@ def test_a_failed_test_says_all() -> None:
     (failure,) = case
     assert failure.get("type") == "error"
     assert failure.text.splitlines() == [
-        f"{NAME}:10: error [unknown-metric]",
+        f"{NAME}:10: error [unknown-metric] spec.metrics[0].pods.metric.name",
         "No rule gives a custom metric 'gpu_use'.",
         "The rules name gpu_util (rules.yaml:1).",
         "Ask for gpu_util.",
@@ -198,3 +199,56 @@ def test_signs_that_xml_can_not_carry_are_written_out() -> None:
     file = "a\x1b.yaml"  # no version of XML 1.0 has this sign, not even as a reference
     (suite,) = suites(Severity.NOTE, lint([(file, HPA)]), (file,))
     assert suite.get("name") == "a\\x1b.yaml"
+
+
+# A cluster
+
+LIMIT, OWNED = CHECKS["min-is-max"], CHECKS["replicas-owned"]
+CHAIN = ChainReport(
+    (
+        replace(
+            LIMIT.found("hpa/a/web", "Nothing scales."),
+            same=(LIMIT.found("hpa/b/web", "Nothing scales here."),),
+            consequences=(OWNED.found("deployment/a/web", "Set back."),),
+        ),
+    ),
+    hops=("access", "autoscaler", "capacity"),
+    seen={"HPAs": 2},
+    unseen=(Unseen("capacity", "nodes", "forbidden", Fix("Give the right.")),),
+)
+
+
+def test_findings_of_a_cluster_are_results_about_its_objects() -> None:
+    (run,) = chain_sarif_document(CHAIN, CHECKS)["runs"]
+    named = [
+        (each["ruleId"], each["locations"][0]["logicalLocations"][0]["fullyQualifiedName"])
+        for each in run["results"]
+    ]
+    assert named == [
+        ("min-is-max", "hpa/a/web"),
+        ("min-is-max", "hpa/b/web"),
+        ("replicas-owned", "deployment/a/web"),
+    ]
+    (invocation,) = run["invocations"]
+    assert invocation["executionSuccessful"] is True
+    (note,) = invocation["toolExecutionNotifications"]
+    assert note["message"]["text"] == "not looked at: nodes: forbidden"
+
+
+def test_each_hop_is_a_suite_and_what_was_not_seen_is_no_success() -> None:
+    root = ET.fromstring(chain_junit_text(CHAIN, Severity.WARNING, AT_MS))
+    access, autoscaler, capacity = root
+    assert [each.get("name") for each in root] == ["access", "autoscaler", "capacity"]
+    assert [each.get("name") for each in access.iter("testcase")] == ["nothing to do"]
+    assert [each.get("name") for each in autoscaler.iter("testcase")] == [
+        "min-is-max hpa/a/web",
+        "min-is-max hpa/b/web",
+        "replicas-owned deployment/a/web",
+    ]
+    assert (autoscaler.get("tests"), autoscaler.get("failures")) == ("3", "3")
+    (case,) = capacity.iter("testcase")
+    assert (case.get("name"), case[0].tag, case[0].text) == (
+        "nodes",
+        "skipped",
+        "forbidden\nGive the right.",
+    )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gpuscale.base.errors import UsageError
+from gpuscale.cli.commands.lint import lint
 from gpuscale.cli.commands.pulse import check_pulse, run_pulse
 from gpuscale.cli.options.cluster import (
     Context,
@@ -24,17 +25,24 @@ from gpuscale.cli.options.prometheus import (
     prometheus_access,
 )
 from gpuscale.cli.progress import working
-from gpuscale.cli.texts import Output, print_document, printable
+from gpuscale.cli.texts import Output, ReportOutput, print_document, printable
 from gpuscale.ops.doctor.pulse import AT_ONCE, PULSE_S
 
 if TYPE_CHECKING:
-    from gpuscale.base.findings import ChainReport
+    from gpuscale.base.findings import ChainReport, Check
     from gpuscale.kube.client import KubeSettings
     from gpuscale.ops.doctor import ClusterFinding, GatherSettings
     from gpuscale.server.sources.http import SourceAccess
 
 
 def doctor(
+    files: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="FILE",
+            help="Look at these and at no cluster, as gpuscale lint does; a folder is read at any depth.",
+        ),
+    ] = None,
     *,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
@@ -43,8 +51,13 @@ def doctor(
         namespace_option("Look at the HPAs of this namespace only.", "all"),
     ] = None,
     output: Annotated[
-        Output, typer.Option("--output", "-o", help="json and yaml print one document.")
-    ] = Output.TEXT,
+        ReportOutput,
+        typer.Option(
+            "--output",
+            "-o",
+            help="text; one json or yaml document; sarif for code hosts; junit for CI.",
+        ),
+    ] = ReportOutput.TEXT,
     fix: Annotated[
         bool, typer.Option("--fix", help="Apply the fixes that restart nothing, each after asking.")
     ] = False,
@@ -120,7 +133,7 @@ def doctor(
 ) -> None:
     """Walk the chain from GPU nodes to replicas on a live cluster, and name everything that is wrong.
 
-    Only reads, unless --fix or --pulse-url.
+    Only reads, unless --fix or --pulse-url. With FILE it judges files, as gpuscale lint does.
 
     Exit code 0: healthy; 1: something was found, or a hop of --pulse did not move; 2: the input is wrong, or
     the cluster could not be looked at.
@@ -128,18 +141,37 @@ def doctor(
     Example:  gpuscale doctor
 
     Example:  gpuscale doctor --context prod -n vision -o json
+
+    Example:  gpuscale doctor hpa.yaml
     """
+    if files:
+        given = (
+            *(kubeconfig, context, namespace, fix, yes, prometheus_url, prometheus_token_file),
+            *(agent, agent_ca_file, agent_username, pulse, pulse_url, pulse_wait, pulse_hpa),
+        )
+        if any(given):
+            raise UsageError(
+                "FILE: expected no option of a cluster beside it; gpuscale lint --live FILE looks at both"
+            )
+        lint(files, output=output)
+        return
     if yes and not fix:
         raise UsageError("--yes: expected --fix beside it")
-    if fix and not yes and output is not Output.TEXT:
+    if fix and not yes and output is not ReportOutput.TEXT:
         raise UsageError(
             f"--fix: expected --yes beside --output {output.value}, which leaves nobody to ask"
         )
     if fix and not yes and not sys.stdin.isatty():
         raise UsageError("--fix: expected a terminal to ask at, or --yes")
     check_pulse(pulse=pulse, url=pulse_url, waits=pulse_wait, hpa=pulse_hpa, fixes=fix)
+    from gpuscale.base.clock import WallClock
     from gpuscale.base.findings import Severity
-    from gpuscale.ops import chain_document, chain_lines
+    from gpuscale.ops import (
+        chain_document,
+        chain_junit_text,
+        chain_lines,
+        chain_sarif_document,
+    )
     from gpuscale.ops.doctor import GatherSettings
     from gpuscale.ops.doctor.pulse import PulseSettings
 
@@ -150,28 +182,37 @@ def doctor(
     settings = GatherSettings(namespace, prometheus_url, access, urls, to_agents)
     cluster = cluster_settings(kubeconfig, context)
     if pulse:
+        if output in (ReportOutput.SARIF, ReportOutput.JUNIT):
+            raise UsageError(f"--pulse: found --output {output.value}, expected text, json or yaml")
         wanted = PulseSettings(pulse_hpa, pulse_url, pulse_at_once, pulse_for)
         with looking():
-            run_pulse(cluster, settings, wanted, output)
+            run_pulse(cluster, settings, wanted, Output(output.value))
         return
     with looking():
-        report = asyncio.run(_examine(cluster, settings))
-    if output is Output.TEXT:
+        report, checks = asyncio.run(_examine(cluster, settings))
+    if output is ReportOutput.TEXT:
         for line in chain_lines(report):
             print(printable(line))
     fixed = _repaired(cluster, report, output, asks=not yes) if fix else []
-    if output is not Output.TEXT:
+    if output is ReportOutput.SARIF:
+        print_document(chain_sarif_document(report, checks), Output.JSON)
+    elif output is ReportOutput.JUNIT:
+        print(chain_junit_text(report, Severity.WARNING, WallClock().now_ms()))
+    elif output is not ReportOutput.TEXT:
         applied = [{"id": each.check.id, "about": each.where} for each in fixed]
-        print_document({**chain_document(report), "fixed": applied}, output)
+        print_document({**chain_document(report), "fixed": applied}, Output(output.value))
     done = {each.fix.command for each in fixed}
     left = [each for each in report.findings if each.fix.command not in done]
     if any(each.check.severity is not Severity.NOTE for each in left):
         raise typer.Exit(1)
 
 
-async def _examine(cluster: "KubeSettings", settings: "GatherSettings") -> "ChainReport":
+async def _examine(
+    cluster: "KubeSettings", settings: "GatherSettings"
+) -> "tuple[ChainReport, Mapping[str, Check]]":
+    """Return what was found, and all checks that looked by id."""
     from gpuscale.base.clock import WallClock
-    from gpuscale.base.findings import with_plugins
+    from gpuscale.base.findings import checks_by_id, with_plugins
     from gpuscale.kube.client import KubeClient, cluster_name
     from gpuscale.ops.doctor import ClusterJudge, Gatherer, diagnose
     from gpuscale.ops.doctor.checks import JUDGES
@@ -180,11 +221,11 @@ async def _examine(cluster: "KubeSettings", settings: "GatherSettings") -> "Chai
     with working(f"looking at cluster {cluster_name(cluster)}") as report:
         async with KubeClient(cluster) as client:
             snapshot = await Gatherer(client, WallClock(), settings, report).snapshot()
-    return diagnose(snapshot, judges)
+    return diagnose(snapshot, judges), checks_by_id(judges)
 
 
 def _repaired(
-    cluster: "KubeSettings", report: "ChainReport", output: Output, *, asks: bool
+    cluster: "KubeSettings", report: "ChainReport", output: ReportOutput, *, asks: bool
 ) -> "list[ClusterFinding]":
     """Return the findings whose fix was applied, each as soon as it was, as Ctrl-C may come next.
 
@@ -204,7 +245,7 @@ def _repaired(
             print(printable(f"gpuscale: not fixed: {name}: {error}"), file=sys.stderr)
             continue
         done.append(finding)
-        if output is Output.TEXT:
+        if output is ReportOutput.TEXT:
             print(printable(f"fixed: {name}"), flush=True)
     return done
 
