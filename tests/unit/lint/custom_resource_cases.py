@@ -212,6 +212,28 @@ spec:
           - type: Resource
             resource: {{name: cpu, target: {{type: AverageValue, averageValue: "4"}}}}
 """
+KUBEAI = """\
+apiVersion: kubeai.org/v1
+kind: Model
+metadata: {name: llama}
+spec:
+  url: hf://meta-llama/Llama-3.1-8B
+  engine: VLLM
+  resourceProfile: nvidia-gpu-l4:1
+  minReplicas: 0
+  maxReplicas: 3
+  targetRequests: 32
+"""
+SCALED_OBJECT = """\
+apiVersion: keda.sh/v1alpha1
+kind: ScaledObject
+metadata: {name: web}
+spec:
+  scaleTargetRef: {name: web}
+  minReplicaCount: 1
+  triggers:
+  - {type: prometheus, metadata: {query: sum(up), threshold: "1"}}
+"""
 WITHOUT_TOLERATION = (TOLERATES, "tolerations: []")
 MANY_CPUS = ("limits: {nvidia.com/gpu: 2}", "requests: {cpu: 96}, limits: {nvidia.com/gpu: 2}")
 """Twice as many as the pool's type has."""
@@ -378,6 +400,21 @@ CASES = [
         "warning no-resource-request",
         "spec.metrics[0].resource.name",
     ),
+    (KUBEAI, ("minReplicas: 0", "minReplicas: 4"), REFUSED, "spec.minReplicas"),
+    (KUBEAI, ("maxReplicas: 3", "maxReplicas: -1"), REFUSED, "spec.maxReplicas"),
+    (KUBEAI, ("name: llama", f"name: {'llama-' * 7}"), REFUSED, "metadata.name"),
+    (
+        KUBEAI + "---\n" + POD_AUTOSCALER,
+        (
+            "{apiVersion: apps/v1, kind: Deployment, name",
+            "{apiVersion: kubeai.org/v1, kind: Model, name",
+        ),
+        "warning two-hpas",
+        "spec.scaleTargetRef",
+    ),
+    (KUBEAI, ("maxReplicas: 3", "maxReplicas: 3\n  autoscalingDisabled: true"), None, ""),
+    (SCALED_OBJECT, ("keda.sh", "keda.k8s.io"), REFUSED, "apiVersion"),
+    (SCALED_OBJECT, ("apiVersion", "piVersion"), REFUSED, "apiVersion"),
     (PIPELINE, WITHOUT_TOLERATION, KEPT, "spec.services[0].spec.tolerations"),
     (PIPELINE, MANY_CPUS, SMALL, "spec.services[0].spec"),
     (PIPELINE, MOST, BELOW, "spec.services[0].spec.scale.hpa.maxReplicas"),

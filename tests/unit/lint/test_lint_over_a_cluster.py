@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
+from custom_resource_cases import ISVC
 from scaled_cases import files, hpa, scaled, workload
 
 from gpuscale.base.documents.documents import load_documents
@@ -110,3 +111,25 @@ def test_what_was_not_looked_at_says_what_would_show_it(given, cluster, names) -
         f"not looked at: {each}" for each in names
     ]
     assert all("--live" in each.fix.say for each in report.unseen)
+
+
+def test_what_an_operator_made_is_read_once() -> None:
+    """The live HPA of a custom resource counts; a file of the resource stands in place of both."""
+    hpa = """\
+apiVersion: autoscaling/v2
+kind: HorizontalPodAutoscaler
+metadata: {name: phi-predictor}
+spec:
+  scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: phi-predictor}
+  minReplicas: 3
+  maxReplicas: 3
+  metrics:
+  - type: Resource
+    resource: {name: cpu, target: {type: Utilization, averageUtilization: 70}}
+"""
+    objects = live(hpa, ISVC)
+    alone = lint([], cluster=objects)
+    assert [each.check.id for each in alone.findings] == ["min-is-max"]
+    assert alone.autoscalers == 1
+    laid = lint([("isvc.yaml", ISVC)], cluster=objects)
+    assert (laid.findings, laid.autoscalers) == ((), 1)

@@ -230,9 +230,13 @@ def _read_cluster(inputs: Inputs) -> None:
 def _read_made(inputs: Inputs) -> None:
     """Read what operators make of the objects so far, but for what is among these itself."""
     while inputs.made:
-        document = inputs.made.pop()
-        if key_of(whole_document(document)) not in inputs.named:
-            _read_document(inputs, document, "")
+        made, inputs.made = inputs.made, []
+        for document in made:
+            key = key_of(whole_document(document))
+            if key[1] == LIMITS[1]:
+                inputs.limits.append(document)
+            elif key not in inputs.named:
+                _read_document(inputs, document, "")
 
 
 def _find_templates(inputs: Inputs) -> None:
@@ -332,6 +336,10 @@ def _read_document(inputs: Inputs, document: Document, text: str) -> None:
         expected = "a manifest with apiVersion and kind; rules stand alone in their file"
         raise ConfigError(document.problem((), expected, found=shown(data)))
     kind = str(data.get("kind"))
+    if kind in _GROUPS and data.get("apiVersion") is None:
+        missing = document.problem(("apiVersion",), "this field is required")
+        inputs.findings += refused_object(document, [missing])
+        return
     if isinstance(data.get("items"), list) and kind.endswith("List"):
         for item in _items(document, data["items"]):
             _read_document(inputs, item, text)
@@ -342,19 +350,16 @@ def _read_document(inputs: Inputs, document: Document, text: str) -> None:
         inputs.removed.append(whole)
         return
     inputs.named.add(key_of(whole))
-    if isinstance(document, Made) and kind == LIMITS[1]:
-        inputs.limits.append(document)
-        return
     if kind in SCALED or {"replicas", "template", "workloadRef"} & whole.fields("spec").keys():
         workload = Workload(whole, document.source in inputs.live)
         inputs.workloads.setdefault(key_of(whole), workload)
     known = custom_kind(whole.text("apiVersion"), kind)
-    made: tuple[Made, ...] = ()
-    if known is not None and known.makes is not None:
-        refused = tuple(known.refuses(whole)) if known.refuses is not None else ()
+    refused = tuple(known.refuses(whole)) if known is not None and known.refuses is not None else ()
+    if known is not None and refused:
         inputs.findings += refused_by(known.refuser, refused)
-        made = () if refused else tuple(known.makes(whole))
-        inputs.made += made
+    makes = None if known is None or refused else known.makes
+    made = () if makes is None else tuple(makes(whole))
+    inputs.made += made
     # Pods of what is made of it are read there.
     has_pods = all(each.is_autoscaler for each in made)
     is_of_nodes = inputs.nodes.read(document, has_pods=has_pods)

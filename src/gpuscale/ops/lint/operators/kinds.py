@@ -4,14 +4,14 @@ A kind is one entry. What is made is judged as if it had been written, with plac
 says the same.
 
 Source: of scale subresources, the CRDs of the releases that the modules name; leaderworkerset v0.10, rbg
-    v0.8, kthena v1.0, llmaz v0.1, kaito v0.12, kubeai v0.23, argo-rollouts v1.9.
+    v0.8, kthena v1.0, llmaz v0.1, kaito v0.12, kubeai v0.21, argo-rollouts v1.9.
 """
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 
-from gpuscale.ops.lint.operators import aibrix, keda_http, kserve, nvidia, ray
+from gpuscale.ops.lint.operators import aibrix, keda_http, kserve, kubeai, nvidia, ray
 from gpuscale.ops.lint.operators.made import Made
 from gpuscale.ops.lint.operators.refusals import Refusal
 from gpuscale.ops.lint.parts import Part
@@ -42,6 +42,14 @@ class CustomKind:
     """The versions that a cluster serves; empty where that is unknown."""
 
 
+def _of_keda_1(whole: Part) -> Iterator[Refusal]:
+    """Source: KEDA's guide of the migration from v1 to v2 (another group, and other fields)."""
+    yield Refusal(
+        whole.at("apiVersion"), "keda.sh/v1alpha1, with the fields that it has since KEDA 2"
+    )
+
+
+_KEDA_1 = CustomKind(refuses=_of_keda_1, refuser="an API server with KEDA 2")
 _RAY = CustomKind(
     Scale.NONE,
     ray.ray_cluster,
@@ -105,7 +113,15 @@ _KINDS: Mapping[tuple[str, str], CustomKind] = {
     ("inference.llmaz.io", "Playground"): _SCALED,
     ("inference.llmaz.io", "Service"): _SCALED,
     ("kaito.sh", "InferenceSet"): _SCALED,
-    ("kubeai.org", "Model"): CustomKind(Scale.UNCOUNTED),
+    ("kubeai.org", "Model"): CustomKind(
+        Scale.UNCOUNTED,
+        kubeai.model,
+        kubeai.refused_model,
+        "the schema of KubeAI's kind",
+        "Write its minReplicas, maxReplicas and targetRequests.",
+    ),
+    ("keda.k8s.io", "ScaledObject"): _KEDA_1,
+    ("keda.k8s.io", "TriggerAuthentication"): _KEDA_1,
 }
 
 

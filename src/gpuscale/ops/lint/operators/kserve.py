@@ -14,13 +14,13 @@ from dataclasses import replace
 from gpuscale.ops.lint.operators.made import (
     DEPLOYMENT,
     HPA,
-    LIMITS,
     SCALED_OBJECT,
     Made,
     Making,
     as_text,
     default,
     fields,
+    limits_of,
     made,
     name_of,
     target,
@@ -73,12 +73,7 @@ def inference_service(whole: Part) -> Making:
         elif mode in _STANDARD and klass in ("", "hpa"):
             yield _hpa(part, name, least, most)
         elif most and klass not in ("external", "none"):
-            limits = {
-                "scaleTargetRef": target(kind, name),
-                "minReplicas": default(part.at("minReplicas"), 1),
-                "maxReplicas": part.at("maxReplicas"),
-            }
-            yield made(part, LIMITS, name, limits)
+            yield limits_of(part, kind, name, least=1)
 
 
 def _template(part: Part) -> dict[str, object]:

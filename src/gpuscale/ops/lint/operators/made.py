@@ -86,6 +86,16 @@ def hpa_of(section: Part, version_and_kind: tuple[str, str], name: str) -> Made:
     return made(section, HPA, name, spec)
 
 
+def limits_of(section: Part, version_and_kind: tuple[str, str], name: str, least: int) -> Made:
+    """Return the limits of a section that has an HPA's, and where it has none their least."""
+    spec = {
+        "scaleTargetRef": target(version_and_kind, name),
+        "minReplicas": default(section.at("minReplicas"), least),
+        "maxReplicas": section.at("maxReplicas"),
+    }
+    return made(section, LIMITS, name, spec)
+
+
 def written_in(document: Document) -> Document:
     """Return the document of a file or cluster that one is made of, or the document itself."""
     while isinstance(document, Made):

@@ -6,7 +6,7 @@ Source: kuberay v1.7 ray-operator/apis/ray/v1/raycluster_types.go (WorkerGroupSp
 
 from collections.abc import Iterator
 
-from gpuscale.ops.lint.operators.made import LIMITS, Making, default, fields, made, name_of, target
+from gpuscale.ops.lint.operators.made import Making, fields, limits_of, made, name_of
 from gpuscale.ops.lint.operators.refusals import Refusal, bounds
 from gpuscale.ops.lint.parts import Part
 
@@ -27,12 +27,7 @@ def ray_cluster(whole: Part) -> Making:
             least, most = group.whole("minReplicas") or 0, group.whole("maxReplicas")
             is_scaled = cluster.at("enableInTreeAutoscaling").data is True
             if is_scaled and most is not None and least < most:
-                limits = {
-                    "scaleTargetRef": target(kind, name),
-                    "minReplicas": default(group.at("minReplicas"), 0),
-                    "maxReplicas": group.at("maxReplicas"),
-                }
-                yield made(group, LIMITS, name, limits)
+                yield limits_of(group, kind, name, least=0)
 
 
 def _clusters(whole: Part) -> Iterator[Part]:

@@ -17,8 +17,7 @@ class Refusal:
 def bounds(section: Part, least: str, most: str) -> Iterator[Refusal]:
     """Yield the refusal of a lower limit above the upper one, and of negative ones."""
     low, high = section.whole(least), section.whole(most)
-    for key, count in ((least, low), (most, high)):
-        if count is not None and count < 0:
-            yield Refusal(section.at(key), "0 or more")
-    if low is not None and high is not None and low > high:
+    negative = [key for key, count in ((least, low), (most, high)) if (count or 0) < 0]
+    yield from (Refusal(section.at(key), "0 or more") for key in negative)
+    if low is not None and high is not None and low > high and not negative:
         yield Refusal(section.at(least), f"at most {most}, {high}")
