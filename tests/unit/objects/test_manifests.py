@@ -53,8 +53,9 @@ def test_every_fault_of_every_document_is_told_at_once() -> None:
     assert problems(text) == [
         "m.yaml:14: spec.template.spec.containers[0].resources.limits.cpu: found 'lots', expected "
         "a quantity such as 20, 500m or 1Gi",
-        "m.yaml:17: found v1 Secret, expected one of apps/v1 Deployment, leaderworkerset.x-k8s.io/v1 "
-        "LeaderWorkerSet, policy/v1 PodDisruptionBudget, batch/v1 Job, jobset.x-k8s.io/v1alpha2 JobSet, "
+        "m.yaml:17: found v1 Secret, expected one of apps/v1 Deployment, apps/v1 DaemonSet, "
+        "leaderworkerset.x-k8s.io/v1 LeaderWorkerSet, policy/v1 PodDisruptionBudget, batch/v1 Job, "
+        "jobset.x-k8s.io/v1alpha2 JobSet, "
         "v1 Service, v1 Node, v1 Pod, autoscaling/v1 HorizontalPodAutoscaler, autoscaling/v2beta1 "
         "HorizontalPodAutoscaler, autoscaling/v2beta2 HorizontalPodAutoscaler, autoscaling/v2 "
         "HorizontalPodAutoscaler, keda.sh/v1alpha1 ScaledObject, scheduling.k8s.io/v1beta1 PodGroup, "

@@ -31,10 +31,12 @@ from gpuscale.base.objects.scaled_object import API_VERSION as KEDA_VERSION
 from gpuscale.base.objects.scaled_object import KIND as SCALED_OBJECT
 from gpuscale.base.objects.scaled_object import ScaledObject, read_scaled_object
 from gpuscale.base.objects.workloads import (
+    DaemonSet,
     Deployment,
     Job,
     JobSet,
     Service,
+    read_daemon_set,
     read_deployment,
     read_job,
     read_job_set,
@@ -44,6 +46,7 @@ from gpuscale.base.objects.workloads import (
 
 KubernetesObject = (
     Deployment
+    | DaemonSet
     | Job
     | JobSet
     | Service
@@ -61,6 +64,7 @@ KubernetesObject = (
 
 _READERS: dict[tuple[str, str], Callable[[Fields], KubernetesObject]] = {
     ("apps/v1", "Deployment"): read_deployment,
+    ("apps/v1", "DaemonSet"): read_daemon_set,
     ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet"): read_leader_worker_set,
     ("policy/v1", "PodDisruptionBudget"): read_disruption_budget,
     ("batch/v1", "Job"): read_job,

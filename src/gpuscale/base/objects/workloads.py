@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from gpuscale.base.objects.fields import Fields
 from gpuscale.base.objects.meta import ObjectMeta, read_meta
-from gpuscale.base.objects.pods import PodTemplate, read_pod_template
+from gpuscale.base.objects.pods import PodTemplate, Toleration, read_pod_template
 from gpuscale.base.objects.selectors import Selector, selector_of_labels
 
 
@@ -62,6 +62,28 @@ _RESTART_POLICIES = (
     "None",
     "Default",  # the old name of None
 )
+
+
+@dataclass(frozen=True, slots=True)
+class DaemonSet:
+    """A DaemonSet: a pod on each node that takes it."""
+
+    metadata: ObjectMeta
+    template: PodTemplate
+
+
+_OF_DAEMONS = tuple(
+    Toleration(f"node.kubernetes.io/{what}", "Exists", "", effect)
+    for what, effect in (
+        ("not-ready", "NoExecute"),
+        ("unreachable", "NoExecute"),
+        ("disk-pressure", "NoSchedule"),
+        ("memory-pressure", "NoSchedule"),
+        ("pid-pressure", "NoSchedule"),
+        ("unschedulable", "NoSchedule"),
+    )
+)
+"""What the controller adds; kubernetes v1.37 pkg/controller/daemon/util/daemonset_util.go."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +168,13 @@ def read_leader_worker_set(fields: Fields) -> LeaderWorkerSet:
         startup_policy=startup,
         exclusive_topology=meta.annotations.get(f"{LWS_PREFIX}/exclusive-topology", ""),
     )
+
+
+def read_daemon_set(fields: Fields) -> DaemonSet:
+    """Return the DaemonSet of a manifest, with the tolerations that the controller gives its pods."""
+    template = read_pod_template(fields.child("spec", required=True))
+    spec = replace(template.spec, tolerations=(*template.spec.tolerations, *_OF_DAEMONS))
+    return DaemonSet(read_meta(fields), replace(template, spec=spec))
 
 
 def read_job(fields: Fields) -> Job:

@@ -259,7 +259,9 @@ class KubeApi:
         if pod is None:
             raise RequestError(not_found(POD, name))
         owners = pod.body["metadata"].get("ownerReferences") or ({"kind": ""},)
-        node = pod.body["spec"].get("nodeName", "") if owners[0]["kind"] == "DaemonSet" else ""
+        agent = "DaemonSet", self._world.setup.pipeline.agent_service
+        is_agent = (owners[0]["kind"], owners[0].get("name")) == agent
+        node = pod.body["spec"].get("nodeName", "") if is_agent else ""
         url = self._agent_url(node)
         if request.method != "GET" or url is None:
             raise RequestError(read_only(POD.plural, "", "proxy"))

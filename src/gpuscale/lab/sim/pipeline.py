@@ -15,6 +15,7 @@ from gpuscale.agent.gpu import GpuReading
 from gpuscale.base.errors import QueryError
 from gpuscale.base.exposition.write import render_text, six_decimals
 from gpuscale.base.objects.hpa import HorizontalPodAutoscaler
+from gpuscale.base.objects.meta import OwnerReference
 from gpuscale.base.streams import stream
 from gpuscale.hpa import Observation
 from gpuscale.hpa.controller import observe
@@ -56,10 +57,8 @@ def common_labels(setup: Setup) -> dict[str, str]:
 
 def target_labels(world: Site, node: str) -> dict[str, str]:
     """Return the labels that a ServiceMonitor gives the node agent of a node."""
-    pods = world.cluster.pods_on(node)
-    agent = next(
-        pod for pod in pods if pod.metadata.owner and pod.metadata.owner.kind == "DaemonSet"
-    )
+    owner = OwnerReference("DaemonSet", world.setup.pipeline.agent_service)
+    agent = next(pod for pod in world.cluster.pods_on(node) if pod.metadata.owner == owner)
     return {
         **common_labels(world.setup),
         "pod": agent.metadata.name,

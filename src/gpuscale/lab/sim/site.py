@@ -23,10 +23,10 @@ from gpuscale.base.objects.pods import (
     PodStatus,
     Toleration,
 )
-from gpuscale.base.objects.workloads import LeaderWorkerSet
+from gpuscale.base.objects.workloads import DaemonSet, LeaderWorkerSet
 from gpuscale.base.streams import stream
 from gpuscale.hpa.cluster.nodes import CapacityBuffer, ProvisioningRequest
-from gpuscale.hpa.cluster.scheduling import device_requests
+from gpuscale.hpa.cluster.scheduling import device_requests, misfits, refusal_of
 from gpuscale.lab.sim.cluster import Cluster
 from gpuscale.lab.sim.control.cloud import Cloud
 from gpuscale.lab.sim.control.containers import Containers
@@ -107,6 +107,8 @@ class Site:
         self.queues = JobQueues(self.cluster, setup.queues) if setup.queues else None
         window_ms = setup.pipeline.collect_interval
         processes = self.containers.processes
+        self.daemons = tuple(map(_daemon, setup.daemon_sets))
+        """A pod of each DaemonSet of the manifests, on no node."""
         self.gpus = SimulatedGpus(self.cluster, processes, setup.seed, window_ms, fields)
         self.services: dict[str, SimulatedService] = {}
         """Deployment key to its requests."""
@@ -129,6 +131,7 @@ class Site:
             evict=self.control_plane.evict,
             left=self._node_left,
             room=self._room,
+            daemons=self.daemons,
         )
         self.work_energy = WorkEnergy(self.cluster.index, self.cloud)
         self._lifecycles: dict[str, Lifecycle] = {}
@@ -403,6 +406,8 @@ class Site:
         # A split GPU reports its instances, which simulated GPUs don't have: better nothing.
         self.gpus.join(name, machine.gpu_model, 0 if machine.is_split else machine.gpus)
         self.cluster.add_pod(self._agent_pod(name))
+        for pod in self.daemons:
+            self._start_daemon(pod, name)
         self.control_plane.node_joined(name, pool, machine)
 
     def _room(self) -> tuple[tuple[ProvisioningRequest, ...], tuple[CapacityBuffer, ...]]:
@@ -426,6 +431,28 @@ class Site:
         self.gpus.leave(name)
         self.control_plane.node_left(name)
 
+    def _start_daemon(self, pod: Pod, node: str) -> None:
+        """Start the pod of a DaemonSet on a new node, if that takes it; it is there at once."""
+        state, meta = self.cluster.node_states()[node], pod.metadata
+        if refusal_of(pod.spec, state.node):
+            return
+        now_ms = self.engine.now_ms
+        if missing := misfits(pod.spec, state):
+            about, reason = f"DaemonSet/{meta.name}", f"no pod on {node}: {', '.join(missing)}"
+            self.cluster.event(
+                now_ms,
+                "FailedScheduling",
+                about,
+                reason,
+                namespace=meta.namespace,
+                type_="Warning",
+            )
+            return
+        name = self.cluster.new_pod_name(meta.namespace, meta.name, "daemon", meta.name, node)
+        made = replace(meta, name=name, creation_ms=now_ms)
+        spec = replace(pod.spec, node_name=node)
+        self.cluster.add_pod(Pod(made, spec, PodStatus(PodPhase.RUNNING, now_ms, True, now_ms)))
+
     def _agent_pod(self, node: str) -> Pod:
         """Return the pod of the node agent, as a DaemonSet would create it."""
         pipeline = self.setup.pipeline
@@ -444,6 +471,13 @@ class Site:
             priority_class="system-node-critical",
         )
         return Pod(meta, spec, PodStatus(PodPhase.RUNNING, now_ms, True, now_ms))
+
+
+def _daemon(item: DaemonSet) -> Pod:
+    owner = OwnerReference("DaemonSet", item.metadata.name)
+    labels, annotations = dict(item.template.labels), dict(item.template.annotations)
+    meta = replace(item.metadata, labels=labels, annotations=annotations, owner=owner)
+    return Pod(meta, item.template.spec)
 
 
 def _work_key(owner: OwnerKey) -> str:

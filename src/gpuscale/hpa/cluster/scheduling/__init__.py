@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         free_share,
         misfits,
         node_state,
+        refusal_of,
         untolerated,
     )
     from gpuscale.hpa.cluster.scheduling.gangs import TOO_FEW_PODS, place_gang
@@ -58,5 +59,6 @@ __all__ = [
     "node_state",
     "place_gang",
     "pod_requests",
+    "refusal_of",
     "untolerated",
 ]

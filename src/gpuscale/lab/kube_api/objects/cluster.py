@@ -65,7 +65,7 @@ from gpuscale.lab.sim.autoscaler import HpaController
 from gpuscale.lab.sim.control.controllers import replica_set_name
 from gpuscale.lab.sim.events import SimulationEvent
 from gpuscale.lab.sim.keda import ScaledStatus
-from gpuscale.lab.sim.pod_index import FINISHED
+from gpuscale.lab.sim.pod_index import FINISHED, is_daemon
 from gpuscale.lab.sim.scenario.setup import JobSetup
 from gpuscale.lab.sim.world import World
 from gpuscale.series.promapi import TimeAxis
@@ -148,7 +148,7 @@ class WorldObjects:
                 yield from self._leader_worker_set(deployment, counts)
             else:
                 yield from self._deployment(deployment, counts)
-        yield from self._daemon_set(counts)
+        yield from self._daemon_sets(counts)
         yield from self._jobs_facts(counts)
         for key, hpa in cluster.hpas.items():
             decided = (hpa, self._controller.decisions.get(key))
@@ -205,19 +205,18 @@ class WorldObjects:
             body = partial(stateful_set_body, run)
             yield _facts(STATEFUL_SET, ObjectMeta(name, meta.namespace), known_set, body)
 
-    def _daemon_set(self, counts: dict[Owner, PodCounts]) -> Iterator[ObjectFacts]:
-        pods = self._world.cluster.pods.values()
-        template = next((pod for pod in pods if _owner(pod)[0] == "DaemonSet"), None)
-        if template is None:
-            return
-        _, namespace, name = owner = _owner(template)
-        labels = template.metadata.labels
-        meta = ObjectMeta(name, namespace, labels, creation_ms=self.run.start_ms)
-        of_pods = PodTemplate(labels, template.spec)
-        known = (meta, of_pods, len(self._world.cluster.nodes), counts.get(owner, PodCounts()))
-        shown = (meta, known[2], known[3])
-        body = partial(daemon_set_body, self.run, *known)
-        yield ObjectFacts(DAEMON_SET.resource, namespace, name, shown, body)
+    def _daemon_sets(self, counts: dict[Owner, PodCounts]) -> Iterator[ObjectFacts]:
+        first: dict[Owner, Pod] = {}
+        for pod in self._world.cluster.pods.values():
+            if is_daemon(pod):
+                first.setdefault(_owner(pod), pod)
+        for owner, pod in first.items():
+            (_, namespace, name), labels = owner, pod.metadata.labels
+            meta = ObjectMeta(name, namespace, labels, creation_ms=self.run.start_ms)
+            own = counts.get(owner, PodCounts())
+            known = (meta, PodTemplate(labels, pod.spec), own.all, own)
+            body = partial(daemon_set_body, self.run, *known)
+            yield ObjectFacts(DAEMON_SET.resource, namespace, name, (meta, own), body)
 
     def _jobs_facts(self, counts: dict[Owner, PodCounts]) -> Iterator[ObjectFacts]:
         cluster = self._world.cluster

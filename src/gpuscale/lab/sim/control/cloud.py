@@ -59,6 +59,7 @@ class Cloud:
         evict: ends a pod, whose controller makes another.
         left: called with the name of each node that went.
         room: returns what is asked for without pods.
+        daemons: a pod of each DaemonSet.
     """
 
     def __init__(
@@ -77,6 +78,7 @@ class Cloud:
         evict: Callable[[str], None],
         left: Callable[[str], None],
         room: Callable[[], tuple[tuple[ProvisioningRequest, ...], tuple[CapacityBuffer, ...]]],
+        daemons: tuple[Pod, ...] = (),
     ) -> None:
         self.pools = {item.pool.name: item for item in pools}
         self.rentals: list[Rental] = []
@@ -92,6 +94,7 @@ class Cloud:
         self._evict = evict
         self._left = left
         self._room = room
+        self._daemons = daemons
         self._policy = policy
         self._stocks = {
             name: Stock(item.supply, cluster.seed, name) for name, item in self.pools.items()
@@ -162,6 +165,7 @@ class Cloud:
             tuple(self.current_budgets()),
             tuple(self._failures),
             *self._room(),
+            self._daemons,
         )
         self._failures.clear()
         for action in self._policy.scan(request):

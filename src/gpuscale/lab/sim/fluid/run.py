@@ -91,6 +91,8 @@ def _faults(setup: Setup) -> Iterator[str]:
         )
     if any(each.template.spec.claims for each in setup.deployments):
         yield "found pods that claim devices, expected GPUs of a device plugin"
+    if setup.daemon_sets:
+        yield "found DaemonSets, expected Deployments with HPAs or a fixed count"
     if setup.jobs:
         yield "found Jobs, expected Deployments with HPAs or a fixed count"
     if not setup.workloads:

@@ -21,6 +21,7 @@ from gpuscale.base.objects.pod_groups import PodGroup
 from gpuscale.base.objects.scaled_object import ScaledObject
 from gpuscale.base.objects.workloads import (
     LWS_PREFIX,
+    DaemonSet,
     Deployment,
     Job,
     JobSet,
@@ -37,6 +38,7 @@ from gpuscale.hpa.cluster.scheduling import (
     DEFAULT_WEIGHTS,
     SchedulerSettings,
     ScoringStrategy,
+    device_requests,
 )
 from gpuscale.hpa.controller import HpaPolicy, ReplicaPolicyFactory
 from gpuscale.hpa.terms import SCALE_TO_ZERO, KubernetesVersion, parse_version
@@ -197,6 +199,10 @@ class _Resolver:
             for o in objects
             if isinstance(o, JobSet)
         }
+        daemon_sets = tuple(
+            prioritized(o, priorities, references) for o in objects if isinstance(o, DaemonSet)
+        )
+        self._check_daemons(daemon_sets)
         hpas = tuple(o for o in objects if isinstance(o, HorizontalPodAutoscaler))
         scaled_objects = tuple(o for o in objects if isinstance(o, ScaledObject))
         adapter = references.text(run.rules, ("rules",))
@@ -275,6 +281,7 @@ class _Resolver:
             capacity_buffers=buffers,
             scheduler=_scheduler(run.scheduler),
             pod_groups=tuple(o for o in objects if isinstance(o, PodGroup)),
+            daemon_sets=daemon_sets,
             queues=tuple(o for o in objects if isinstance(o, KueueObject)),
         )
 
@@ -369,6 +376,19 @@ class _Resolver:
                     "a resource that no DeviceClass serves: points for others are not simulated",
                     found=each.name,
                 )
+
+    def _check_daemons(self, daemon_sets: Sequence[DaemonSet]) -> None:
+        agent = self._spec.pipeline.agent_namespace, self._spec.pipeline.agent_service
+        for each in daemon_sets:
+            meta, found = each.metadata, f"DaemonSet {each.metadata.name}"
+            if device_requests(each.template.spec) or each.template.spec.claims:
+                expected = "DaemonSets that ask for no GPU: others have to get those"
+                self._references.note(("manifests",), expected, found=f"{found} with GPUs")
+            if (meta.namespace, meta.name) == agent:
+                expected = (
+                    "none of this name: it is that of the node agents, which are there anyway"
+                )
+                self._references.note(("manifests",), expected, found=found)
 
     def _check_targets(
         self, hpas: tuple[HorizontalPodAutoscaler, ...], deployments: tuple[Deployment, ...]

@@ -10,11 +10,11 @@ from typing import Any, TypeVar
 from gpuscale.base.documents.documents import Document
 from gpuscale.base.objects.fields import Fields
 from gpuscale.base.objects.pods import PodSpec, PodTemplate
-from gpuscale.base.objects.workloads import Deployment, Job, LeaderWorkerSet
+from gpuscale.base.objects.workloads import DaemonSet, Deployment, Job, LeaderWorkerSet
 from gpuscale.lab.sim.scenario.references import References
 
 _KIND = ("scheduling.k8s.io/v1", "PriorityClass")
-Item = TypeVar("Item", bound=Deployment | Job)
+Item = TypeVar("Item", bound=DaemonSet | Deployment | Job)
 
 
 @dataclass(frozen=True, slots=True)

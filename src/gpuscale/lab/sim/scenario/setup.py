@@ -11,7 +11,7 @@ from gpuscale.base.objects.kueue import QUEUE_LABEL, KueueObject
 from gpuscale.base.objects.pod_groups import PodGroup
 from gpuscale.base.objects.pods import Lifecycle
 from gpuscale.base.objects.scaled_object import ScaledObject
-from gpuscale.base.objects.workloads import Deployment, Job, LeaderWorkerSet, Service
+from gpuscale.base.objects.workloads import DaemonSet, Deployment, Job, LeaderWorkerSet, Service
 from gpuscale.hpa.cluster.nodes import (
     AutoscalerSettings,
     NodePolicyFactory,
@@ -131,12 +131,13 @@ class Setup:
     scheduler: SchedulerSettings = SchedulerSettings()  # noqa: RUF009 - frozen
     pod_groups: tuple[PodGroup, ...] = ()
     """Of the manifests; those of Jobs come with these."""
+    daemon_sets: tuple[DaemonSet, ...] = ()
     queues: tuple[KueueObject, ...] = ()
     """Of Kueue; without any, Jobs start at once."""
 
 
 def check_no_groups(setup: Setup, by: str) -> None:
-    """Raise if a scenario has LeaderWorkerSets, JobSets, queues or pods with claims.
+    """Raise if a scenario has LeaderWorkerSets, JobSets, queues, DaemonSets or pods with claims.
 
     Args:
         setup: the scenario.
@@ -163,6 +164,11 @@ def check_no_groups(setup: Setup, by: str) -> None:
         raise UsageError(
             f"{setup.name}: {by}: found JobSet {sets[0]}, expected Jobs; gpuscale simulate and up run "
             "JobSets"
+        )
+    if setup.daemon_sets:
+        raise UsageError(
+            f"{setup.name}: {by}: found DaemonSet {setup.daemon_sets[0].metadata.key}, expected none; "
+            "gpuscale simulate and up run DaemonSets"
         )
     queued = [each.manifest for each in setup.jobs if QUEUE_LABEL in each.job.metadata.labels]
     if queued:

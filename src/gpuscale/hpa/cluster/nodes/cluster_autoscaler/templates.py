@@ -1,7 +1,8 @@
 """What a new node of each pool would be, learnt from nodes that are there.
 
 Source: cluster-autoscaler/processors/nodeinfosprovider/mixed_nodeinfos_processor.go (1.35). Labels and taints
-are the pool's; what is allocatable, and what DaemonSets take of it, are those of a real node.
+are the pool's; what is allocatable, and what DaemonSets take of it, are those of a real node where
+there was one.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,7 +13,7 @@ from gpuscale.hpa.cluster.nodes.cluster_autoscaler.drainability import is_daemon
 from gpuscale.hpa.cluster.nodes.cluster_autoscaler.registry import Registry
 from gpuscale.hpa.cluster.nodes.policy import NodeRequest, PoolNode
 from gpuscale.hpa.cluster.nodes.pools import NodePool
-from gpuscale.hpa.cluster.scheduling import NodeState, node_state
+from gpuscale.hpa.cluster.scheduling import NodeState, node_state, refusal_of
 
 SETTLED_MS = 60_000
 """How long a node must have been ready to serve as a template."""
@@ -37,9 +38,12 @@ class Templates:
                 fills = registry.cloud.fills_templates
                 template = _template_of(pool, settled, pods, fills=fills)
                 learnt = self._learnt[pool.name] = settled.state, template
-            found[pool.name] = (
-                learnt[1] if learnt else NodeState(pool.node(f"{pool.name}-template"))
-            )
+            if learnt:
+                found[pool.name] = learnt[1]
+                continue
+            node = pool.node(f"{pool.name}-template")
+            daemons = (pod.spec for pod in request.daemons if not refusal_of(pod.spec, node))
+            found[pool.name] = node_state(node, daemons)
         return found
 
 
