@@ -413,7 +413,6 @@ CASES = [
         "spec.scaleTargetRef",
     ),
     (KUBEAI, ("maxReplicas: 3", "maxReplicas: 3\n  autoscalingDisabled: true"), None, ""),
-    (SCALED_OBJECT, ("keda.sh", "keda.k8s.io"), REFUSED, "apiVersion"),
     (SCALED_OBJECT, ("apiVersion", "piVersion"), REFUSED, "apiVersion"),
     (PIPELINE, WITHOUT_TOLERATION, KEPT, "spec.services[0].spec.tolerations"),
     (PIPELINE, MANY_CPUS, SMALL, "spec.services[0].spec"),

@@ -42,14 +42,6 @@ class CustomKind:
     """The versions that a cluster serves; empty where that is unknown."""
 
 
-def _of_keda_1(whole: Part) -> Iterator[Refusal]:
-    """Source: KEDA's guide of the migration from v1 to v2 (another group, and other fields)."""
-    yield Refusal(
-        whole.at("apiVersion"), "keda.sh/v1alpha1, with the fields that it has since KEDA 2"
-    )
-
-
-_KEDA_1 = CustomKind(refuses=_of_keda_1, refuser="an API server with KEDA 2")
 _RAY = CustomKind(
     Scale.NONE,
     ray.ray_cluster,
@@ -120,8 +112,6 @@ _KINDS: Mapping[tuple[str, str], CustomKind] = {
         "the schema of KubeAI's kind",
         "Write its minReplicas, maxReplicas and targetRequests.",
     ),
-    ("keda.k8s.io", "ScaledObject"): _KEDA_1,
-    ("keda.k8s.io", "TriggerAuthentication"): _KEDA_1,
 }
 
 
