@@ -44,8 +44,8 @@ def test_a_policy_in_one_file_is_found_by_its_entry_point(tmp_path):
     (tmp_path / "hpa.yaml").write_text(BLOCKS["hpa.yaml"])
     refused = gpuscale(tmp_path, "lint", "triggers.yaml", "hpa.yaml")
     assert refused.returncode == 2
-    expected = "triggers.yaml:7: triggers[0].policy.settings.spare: found 'spare', expected one of headroom"
-    assert expected in refused.stdout
+    where = "triggers.yaml:7: error [broken-file] triggers[0].policy.settings.spare"
+    assert f"{where}\n  Found 'spare', expected one of headroom" in refused.stdout
     (tmp_path / "triggers.yaml").write_text(triggers.replace(", spare: 1", ""))
     done = gpuscale(tmp_path, "lint", "triggers.yaml", "hpa.yaml")
     assert done.returncode == 0, done.stdout + done.stderr
