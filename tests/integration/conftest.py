@@ -52,7 +52,7 @@ class Served:
         self.run = make()
         self.run.advance(steps)
         app = web.Application()
-        add_page(app, self.run, self.run.set_load)
+        add_page(app, self.run, self.run.set_load, what_if=getattr(self.run, "what_if", None))
         self._runner = web.AppRunner(app, shutdown_timeout=2)
         await self._runner.setup()
         await web.TCPSite(self._runner, "127.0.0.1", self.port, reuse_address=True).start()

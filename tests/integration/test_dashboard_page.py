@@ -13,8 +13,9 @@ import pytest_asyncio
 
 from gpuscale.base.clock import ManualClock
 from gpuscale.base.pages.assets import static_text
-from gpuscale.ops.dashboard import Dashboard
+from gpuscale.ops.dashboard import Dashboard, Decider
 from gpuscale.ops.top.picture import EventRow, GpuRow, JobRow, NodeRow, Picture, WorkloadRow
+from seen_hpa import seen
 
 playwright = pytest.importorskip(
     "playwright.async_api", reason="needs playwright: pip install -e '.[dev]'"
@@ -94,6 +95,16 @@ class Reader:
     async def look(self) -> Picture:
         self.looks += 1
         return picture(self.looks)
+
+
+class Decided(Decider):
+    """Has looked at one HPA, with two pods at 40 and a target of 20."""
+
+    def __init__(self) -> None:
+        pass
+
+    async def request(self, namespace, name):
+        return seen(2, "40")
 
 
 class Board(Dashboard):
@@ -195,6 +206,21 @@ async def test_a_chart_is_saved_as_it_was_sent(open_page, served, board) -> None
     assert rows[0] == ["time", "prod/chat value", "prod/chat target"]
     assert rows[1] == ["2027-01-15T08:00:05.000Z", "11.5", "20"]
     assert len(rows) == 4
+
+
+async def test_what_if_is_asked_and_answered_in_words(open_page, served, board) -> None:
+    board._hpas = {"prod/chat": ("prod", "chat")}
+    board._decider = Decided()
+    page = await open_page(served.url, ignore="400")
+    panel = page.locator("#what-if-panel")
+    await expect(panel.get_by_label("Target")).to_have_attribute("placeholder", "20")
+    await panel.get_by_label("Target").fill("30")
+    # 2 pods x 40/20 = 4, and x 40/30 = 2.7
+    answer = panel.locator('[data-part="answer"]')
+    await expect(answer).to_have_text("goes from 2 to 3. As it is: goes from 2 to 4.")
+    await expect(panel.locator("li").first).to_contain_text("against a target of 30")
+    await panel.get_by_label("Min").fill("-1")
+    await expect(answer).to_have_text("min: found '-1', expected a whole number of replicas")
 
 
 async def test_it_says_when_the_cluster_or_the_server_is_away(open_page, served, board) -> None:

@@ -2,40 +2,8 @@
 
 import pytest
 
-from gpuscale.base.documents.documents import load_documents
-from gpuscale.hpa.decisions import DecisionRequest, read_decision
 from gpuscale.ops.dashboard.deciding import Scaled, explain, why_scaled
-
-
-def seen(replicas: int, value: str) -> DecisionRequest:
-    """Return what an HPA with a target of 20 for its pods sees."""
-    pods = ", ".join(
-        f"{{name: {each}, labels: {{app: chat}}, phase: Running, ready: 'True'}}" for each in "ab"
-    )
-    values = ", ".join(f"{{pod: {each}, value: '{value}', age: 12}}" for each in "ab")
-    text = f"""
-apiVersion: gpuscale.dev/v1alpha1
-kind: Decision
-metadata: {{name: chat}}
-spec:
-  hpa:
-    apiVersion: autoscaling/v2
-    kind: HorizontalPodAutoscaler
-    metadata: {{name: chat, namespace: prod}}
-    spec:
-      scaleTargetRef: {{apiVersion: apps/v1, kind: Deployment, name: chat}}
-      minReplicas: 1
-      maxReplicas: 9
-      metrics:
-      - type: Pods
-        pods: {{metric: {{name: queue}}, target: {{type: AverageValue, averageValue: "20"}}}}
-  scale: {{specReplicas: {replicas}, statusReplicas: {replicas}, selector: app=chat}}
-  pods: [{pods}]
-  observed:
-  - pods: [{values}]
-"""
-    (document,) = load_documents(text, "seen")
-    return read_decision(document)
+from seen_hpa import seen
 
 
 @pytest.mark.parametrize(

@@ -81,13 +81,17 @@ def dashboard(
 async def _serve(looked: Looked, every_s: float, host: str, port: int | None) -> None:
     from gpuscale.base.clock import WallClock
     from gpuscale.ops.dashboard import Dashboard, Decider
+    from gpuscale.ops.doctor import PrometheusReader
     from gpuscale.server.page import openable_hosts, url_host
 
     stop = stop_event()
     clock = WallClock()
     async with opened(looked) as (reader, client):
         decider = None if client is None else Decider(client, clock)
-        board = Dashboard(reader, clock, every_s, decider)
+        prometheus = None
+        if client is not None and looked.prometheus_url is not None:
+            prometheus = PrometheusReader(client, looked.prometheus_url, looked.prometheus_access)
+        board = Dashboard(reader, clock, every_s, decider, prometheus)
         with working("looking at GPUs, nodes and workloads"):
             await board.look()
         front, taken = await _opened_port(board, host, port)
@@ -109,7 +113,7 @@ async def _opened_port(board: "Dashboard", host: str, port: int | None) -> "tupl
 
     for each in (DEFAULT_PORT, 0) if port is None else (port,):
         app = web.Application(middlewares=[only_host(host)])
-        add_page(app, board)
+        add_page(app, board, what_if=board.what_if)
         front = Front(app, host)
         try:
             return front, await front.open(each)

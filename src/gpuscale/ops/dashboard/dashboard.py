@@ -1,13 +1,18 @@
 """Follows a cluster or a machine, and keeps what the page shows of it: now, and the last hours."""
 
 from collections import deque
+from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from gpuscale.base.clock import Clock
 from gpuscale.base.errors import GpuscaleError
 from gpuscale.base.pages.timeline import SeriesRecorder
-from gpuscale.ops.dashboard.deciding import Decider
-from gpuscale.ops.dashboard.state import chart_row, new_size, page_state
+from gpuscale.ops.dashboard.deciding import Decider, explain
+from gpuscale.ops.dashboard.recorded import recorded
+from gpuscale.ops.dashboard.state import chart_row, key_of, new_size, page_state
+from gpuscale.ops.dashboard.what_if import changed, read_change
+from gpuscale.ops.doctor.prometheus import PrometheusReader
 from gpuscale.ops.top.picture import EventRow, Picture, Reader
 
 HISTORY_BYTES = 64 << 20
@@ -27,11 +32,19 @@ class Dashboard:
         clock: of this machine.
         every_s: between two pictures.
         decider: explains HPAs; None where there is no cluster to ask.
+        prometheus: has the hours before; None: charts begin with the first look.
     """
 
     def __init__(
-        self, reader: Reader, clock: Clock, every_s: float, decider: Decider | None = None
+        self,
+        reader: Reader,
+        clock: Clock,
+        every_s: float,
+        decider: Decider | None = None,
+        prometheus: PrometheusReader | None = None,
     ) -> None:
+        self._prometheus = prometheus
+        self._no_past: tuple[str, ...] = ()
         self._reader = reader
         self._clock = clock
         self._every_s = every_s
@@ -42,6 +55,7 @@ class Dashboard:
         self._events_total = 0
         self._told: dict[tuple[str, str, str], int] = {}
         self._source = ""
+        self._hpas: Mapping[str, tuple[str, str]] = {}
         self._state: dict[str, object] = {}
 
     async def look(self) -> None:
@@ -52,12 +66,26 @@ class Dashboard:
         """
         picture = await self._reader.look()
         if self._decider is not None:
-            await self._decider.look((row.namespace, row.name) for row in picture.workloads)
+            await self._decider.look(
+                {(row.namespace, row.name): row.wanted for row in picture.workloads}
+            )
         self._source = picture.source
+        self._hpas = {key_of(row): (row.namespace, row.name) for row in picture.workloads}
         for event in reversed(picture.events):
             self._tell(event)
+        if self._prometheus is not None and not self._state:
+            await self._recall(self._prometheus, picture)
+        if self._no_past:
+            picture = replace(picture, unseen=(*picture.unseen, *self._no_past))
         self._recorder.add(picture.at_ms / 1000, chart_row(picture))
         self._state = self._page_state(picture)
+
+    async def _recall(self, prometheus: PrometheusReader, picture: Picture) -> None:
+        try:
+            for seconds, row in await recorded(prometheus, picture):
+                self._recorder.add(seconds, row)
+        except GpuscaleError as error:
+            self._no_past = (f"charts of the hours before: {error}",)
 
     async def run(self) -> None:
         """Look again and again until cancelled."""
@@ -79,6 +107,7 @@ class Dashboard:
             "scenario": self._source,
             "description": "",
             "clock": "wall",
+            "whatIf": self._decider is not None,
             "started": self._started,
             "summary": {},
             "events": list(self._events),
@@ -100,6 +129,26 @@ class Dashboard:
     def state(self) -> dict[str, object]:
         """Return what the page shows of now; another object after each look."""
         return self._state
+
+    async def what_if(self, query: Mapping[str, str]) -> Mapping[str, object]:
+        """Return what the HPA `hpa` of the query would do with the changes in it.
+
+        Raises:
+            ValueError: it is none that is shown, or a change that can't be.
+            GpuscaleError: it can't be read.
+        """
+        change = read_change(query)
+        if self._decider is None or query.get("hpa") not in self._hpas:
+            raise ValueError(
+                f"hpa: found {query.get('hpa', '')[:80]!r}, expected one of the page's"
+            )
+        request = await self._decider.request(*self._hpas[query["hpa"]])
+        return {
+            "current": request.scale.spec_replicas,
+            "asItIs": explain(request).desired,
+            "desired": (found := explain(changed(request, change))).desired,
+            "explanation": list(found.explanation),
+        }
 
     def _page_state(self, picture: Picture) -> dict[str, object]:
         decider = self._decider

@@ -1,6 +1,6 @@
 """What a cluster's HPAs would do now and why, in the words of `decide`."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from gpuscale.base.clock import Clock
@@ -67,17 +67,24 @@ class Decider:
         self._clock = clock
         self._known: dict[tuple[str, str], _Known] = {}
 
-    async def look(self, hpas: Iterable[tuple[str, str]]) -> None:
-        """Decide again those HPAs, by namespace and name, that were decided longest ago."""
-        wanted = list(hpas)
-        self._known = {each: self._known[each] for each in wanted if each in self._known}
-        now_ms = self._clock.now_ms()
-        ages = {
-            each: now_ms - self._known[each].at_ms if each in self._known else now_ms
-            for each in wanted
-        }
-        due = sorted((each for each in wanted if ages[each] >= _FRESH_MS), key=lambda e: -ages[e])
+    async def look(self, hpas: Mapping[tuple[str, str], int]) -> None:
+        """Decide HPAs again: first those whose replicas changed, then those decided longest ago.
+
+        Args:
+            hpas: namespace and name to the replicas that each wants.
+        """
+        self._known = {each: known for each, known in self._known.items() if each in hpas}
+        due_ms = self._clock.now_ms() - _FRESH_MS
+        decided = {each: self._decided_ms(each, wanted) for each, wanted in hpas.items()}
+        due = sorted((each for each in hpas if decided[each] <= due_ms), key=lambda e: decided[e])
         await at_once(self._decide(*each) for each in due[:MOST_AT_ONCE])
+
+    def _decided_ms(self, hpa: tuple[str, str], wanted: int) -> int:
+        """Return when an HPA was decided last; the beginning of time where that says no more."""
+        known = self._known.get(hpa)
+        if known is None or (known.request and known.request.scale.spec_replicas != wanted):
+            return 0
+        return known.at_ms
 
     async def request(self, namespace: str, name: str) -> DecisionRequest:
         """Return what an HPA sees, some seconds old at most.

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from gpuscale.ops.doctor.facts import is_ready
     from gpuscale.ops.doctor.gather import Gatherer, GatherSettings
     from gpuscale.ops.doctor.judges import ClusterFinding, ClusterJudge
+    from gpuscale.ops.doctor.prometheus import PrometheusReader
 else:
     __getattr__ = door(__name__)
 
@@ -17,6 +18,7 @@ __all__ = [
     "ClusterJudge",
     "GatherSettings",
     "Gatherer",
+    "PrometheusReader",
     "diagnose",
     "is_ready",
     "repair",

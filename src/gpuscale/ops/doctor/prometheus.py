@@ -23,7 +23,9 @@ from gpuscale.ops.doctor.facts import UTILIZATION
 from gpuscale.ops.doctor.snapshot import PrometheusLook, Row, Snapshot
 from gpuscale.server.sources.http import SourceAccess
 
-_PATH = "/api/v1/query"
+_PATH, _RANGE_PATH = "/api/v1/query", "/api/v1/query_range"
+Line = tuple[dict[str, str], list[tuple[float, float]]]
+"""Labels, and points of seconds since 1970 and a value."""
 _LIMIT_S = 15.0
 _REFUSALS = (401, 403)
 URL_USER = re.compile("//[^/@]*@")
@@ -100,12 +102,31 @@ class PrometheusReader:
         except _MALFORMED as error:
             raise UpstreamError(f"{address} answered {query} with no vector") from error
 
-    async def _ask(self, address: str, params: Mapping[str, str]) -> Mapping[str, Any]:
+    async def matrix(self, query: str, begin_s: int, end_s: int, step_s: int) -> list[Line]:
+        """Return the lines of a range query to the address that was given.
+
+        Raises:
+            GpuscaleError: it gives no answer.
+        """
+        address = self._url or ""
+        params = {"query": query, "start": str(begin_s), "end": str(end_s), "step": str(step_s)}
+        answer = await self._ask(address, params, _RANGE_PATH)
+        try:
+            return [
+                (dict(row["metric"]), [(float(at), float(value)) for at, value in row["values"]])
+                for row in answer["data"]["result"]
+            ]
+        except _MALFORMED as error:
+            raise UpstreamError(f"{address} answered {query} with no matrix") from error
+
+    async def _ask(
+        self, address: str, params: Mapping[str, str], path: str = _PATH
+    ) -> Mapping[str, Any]:
         service = service_in(address)
         if self._url is None and service is not None:
-            return await self._connection.get(service_path(URL(address), *service, _PATH), params)
+            return await self._connection.get(service_path(URL(address), *service, path), params)
         try:
-            found = json.loads(await fetch(address, _PATH, params, self._access))
+            found = json.loads(await fetch(address, path, params, self._access))
         except (ValueError, RecursionError) as error:
             raise UpstreamError(f"{address} answered with no JSON") from error
         return found if isinstance(found, dict) else {}

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from aiohttp import web
 
-from gpuscale.base.errors import BugError, NotFoundError
+from gpuscale.base.errors import BugError, GpuscaleError, NotFoundError
 from gpuscale.base.pages.assets import asset
 
 MAX_BODY_BYTES = 4096
@@ -77,15 +77,27 @@ SetLoad = Callable[[str, float | None], None]
 Raises ValueError where there is no such workload, or for a rate it can't have; the user sees its message."""
 
 
-def add_page(app: web.Application, run: LiveRun, set_load: SetLoad | None = None) -> None:
+WhatIf = Callable[[Mapping[str, str]], Awaitable[Mapping[str, object]]]
+"""Answers a question of the page, given as the fields of its form.
+
+Raises ValueError for fields that can't be, and GpuscaleError where there is no answer."""
+
+
+def add_page(
+    app: web.Application,
+    run: LiveRun,
+    set_load: SetLoad | None = None,
+    what_if: WhatIf | None = None,
+) -> None:
     """Add the live page of `run` to `app`, before the app runs.
 
     Args:
         app: that serves it.
         run: what is watched.
         set_load: what the page's load buttons call; None where the load is not ours.
+        what_if: what an HPA would do with other numbers; None where nobody can say.
     """
-    page = _Page(run, set_load)
+    page = _Page(run, set_load, what_if)
     app.add_routes(
         [
             web.get("/", page.index),
@@ -93,6 +105,7 @@ def add_page(app: web.Application, run: LiveRun, set_load: SetLoad | None = None
             web.get("/ui/document", page.document),
             web.get("/ui/state", page.state),
             web.get("/ui/stream", page.stream),
+            *([] if what_if is None else [web.get("/ui/what-if", page.what_if)]),
             *([] if set_load is None else [web.post("/ui/load", page.load)]),
         ]
     )
@@ -161,9 +174,10 @@ def _count(name: str, text: str) -> int:
 class _Page:
     """The page's handlers, with their open streams."""
 
-    def __init__(self, run: LiveRun, set_load: SetLoad | None) -> None:
+    def __init__(self, run: LiveRun, set_load: SetLoad | None, what_if: WhatIf | None) -> None:
         self._run = run
         self._set_load = set_load
+        self._what_if = what_if
         self._encoded: tuple[object, tuple[int, int], tuple[int, int], str] | None = None
         """The last message, from which cursor to which: all pages that are up to date want the same."""
         self._streams = 0
@@ -199,6 +213,16 @@ class _Page:
         except ValueError as error:
             return _error(400, str(error))
         return _json(self._run.state())
+
+    async def what_if(self, request: web.Request) -> web.Response:
+        if self._what_if is None:
+            raise BugError("the page has a route for what nobody answers")
+        try:
+            return _json(await self._what_if(request.query))
+        except ValueError as error:
+            return _error(400, str(error))
+        except GpuscaleError as error:
+            return _error(503, str(error))
 
     async def stream(self, request: web.Request) -> web.StreamResponse:
         try:

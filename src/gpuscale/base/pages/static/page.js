@@ -8,6 +8,7 @@ import { GpuMap } from "./map.js";
 import { drawPanels } from "./panels.js";
 import { RunStore } from "./store.js";
 import { drawTiles, gpusOf } from "./tiles.js";
+import { WhatIf } from "./whatif.js";
 import { WorkloadTable } from "./workloads.js";
 
 const MOST_AGENTS = 3; // the others are one link
@@ -23,6 +24,7 @@ let state = null;
 let focused = null;
 let map = null;
 let table = null;
+let whatIf = null;
 let clockBase = null;
 let resyncing = false;
 
@@ -41,6 +43,7 @@ async function start() {
     store.focus = "";
     byId("addresses").parentElement.hidden = true;
     setText(byId("total-title"), "In use");
+    if (store.document.whatIf) whatIf = new WhatIf(byId("what-if"));
     table = new WorkloadTable(byId("workload-table"), focusOn);
   }
   drawHeader();
@@ -231,6 +234,9 @@ function drawMap() {
 function drawWorkloads() {
   byId("workload-panel").hidden = table === null || state.hpas.length === 0;
   table?.update(state, focused);
+  const hpa = state.hpas.find(({ workload }) => workload === focused);
+  byId("what-if-panel").hidden = whatIf === null || !hpa;
+  if (hpa) whatIf?.update(hpa);
 }
 
 // ---- load

@@ -19,7 +19,7 @@ export class WorkloadTable {
       ...COLUMNS.map(([key, title]) => element("th", { scope: "col", class: WORDS.includes(key) ? null : "number" }, title)));
     this.note = element("p", { class: "note", role: "status" });
     root.replaceChildren(this.search,
-      element("div", { class: "table-scroll", tabindex: "0", role: "region", "aria-label": "Workloads" }, element("table", { class: "stacking workloads" }, element("thead", {}, head), this.body)),
+      element("div", { class: "table-scroll", tabindex: "0", role: "region", "aria-label": "Rows of workloads" }, element("table", { class: "stacking workloads" }, element("thead", {}, head), this.body)),
       this.note);
   }
 
