@@ -167,6 +167,16 @@ def files(**texts):
     return {f"{name}.yaml": text for name, text in texts.items()}
 
 
+_PLUGIN = """\
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: plugin}
+spec:
+  template:
+    spec:
+      containers:
+      - {name: c, image: "nvcr.io/nvidia/k8s-device-plugin:v0.20.0", args: [--mig-strategy=single]}
+"""
 NODE_CASES = {
     # The API server's own validation, by Karpenter's CRD: numbers, percentages, one of two fields, names.
     "refused-manifest/node-pool": (
@@ -372,6 +382,13 @@ NODE_CASES = {
             g=groups(LARGE + LABELLED),
             a=pods("{limits: {nvidia.com/gpu: 8}}", name="a"),
             b=pods(more="schedulerName: packing", name="b"),
+        ),
+    ),
+    "no-mig-resources": (
+        files(p=_PLUGIN, a=pods("{limits: {nvidia.com/mig-1g.10gb: 1}}", name="a")),
+        files(
+            p=_PLUGIN.replace("=single", "=mixed"),
+            a=pods("{limits: {nvidia.com/mig-1g.10gb: 1}}", name="a"),
         ),
     ),
     "several-shares": (

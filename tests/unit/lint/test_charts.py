@@ -64,6 +64,7 @@ kind: Pod
 metadata: {name: two}
 spec: {containers: [{name: c, image: i, resources: {limits: {nvidia.com/gpu: 2}}}]}
 """
+MIG = TWO_GPUS.replace("nvidia.com/gpu: 2", "nvidia.com/mig-1g.10gb: 1")
 ALERT = """\
     groups:
     - name: gpu
@@ -146,6 +147,21 @@ SPEC = "servingEngineSpec.modelSpec[0]"
             id="the router's HPA",
         ),
         pytest.param(
+            {"op.yaml": "migManager: {enabled: true}\n", "pod.yaml": MIG},
+            [("no-mig-resources", 4, "spec.containers[0].resources.limits.nvidia.com/mig-1g.10gb")],
+            id="the operator's MIG strategy, which is single by default",
+        ),
+        pytest.param(
+            {"op.yaml": "mig: {strategy: mixed}\n", "pod.yaml": MIG},
+            [],
+            id="and may be mixed",
+        ),
+        pytest.param(
+            {"op.yaml": SLICED, "pod.yaml": MIG},
+            [],
+            id="or one that the plugin's configuration says",
+        ),
+        pytest.param(
             {"op.yaml": SLICED, "pod.yaml": TWO_GPUS},
             [("several-shares", 4, GPUS)],
             id="the operator's time-slicing",
@@ -165,7 +181,7 @@ SPEC = "servingEngineSpec.modelSpec[0]"
                 "op.yaml": "dcgmExporter: {enabled: true}\ndevicePlugin: {enabled: false}\n",
                 "pool.yaml": TEAM,
             },
-            [("kept-from-pool", 1, "dcgmExporter")],
+            [("kept-from-pool", 1, "daemonsets.tolerations")],
             id="the operator's exporter tolerates nvidia.com/gpu alone",
         ),
         pytest.param(
@@ -260,6 +276,34 @@ def test_rules_under_the_adapters_name_are_read_with_their_lines() -> None:
     found = [(str(each.where), each.check.id) for each in report.findings]
     assert ("values.yaml:9", "rate-of-gauge") in found
     assert (report.values, report.rules) == (1, 1)
+
+
+FLUX = """\
+apiVersion: helm.toolkit.fluxcd.io/v2
+kind: HelmRelease
+metadata: {name: p, namespace: monitoring}
+spec:
+  chart: {spec: {chart: kube-prometheus-stack}}
+  values:
+"""
+ARGO = """\
+apiVersion: argoproj.io/v1alpha1
+kind: Application
+metadata: {name: op}
+spec:
+  source: {chart: gpu-operator, helm: {valuesObject: {driver: {enabled: false}}}}
+"""
+
+
+def test_values_inside_a_release_are_read_by_the_charts_name() -> None:
+    inside = "".join(f"    {line}\n" for line in ALERTS.replace("0.9", "90").splitlines())
+    report = lint([("flux.yaml", FLUX + inside), ("argo.yaml", ARGO), ("pod.yaml", MIG)])
+    assert [(str(each.where), each.check.id) for each in report.findings] == [
+        ("flux.yaml:13", "wrong-unit"),
+        ("flux.yaml:13", "series-not-exported"),
+        ("pod.yaml:4", "no-mig-resources"),
+    ]
+    assert (report.values, report.passed_over) == (2, ())
 
 
 def test_honored_labels_of_a_chart_count() -> None:

@@ -9,7 +9,7 @@ Source: NVIDIA dcgm-exporter 4.8.2 deployment/, gpu-operator 26.3 deployments/gp
     of cluster-autoscaler are node objects (`node_inputs`).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import PurePath
 
@@ -46,8 +46,10 @@ class Chart:
     usual: frozenset[str] = frozenset()
     """Its other keys, as many charts have them: a file of these alone needs the chart's name in its path."""
 
-    def has_made(self, values: Part) -> bool:
-        """Return whether values are of this chart."""
+    def has_made(self, values: Part, named: str) -> bool:
+        """Return whether values are of this chart, whose name is what names them or not."""
+        if self.name == named:
+            return True
         given = values.fields().keys()
         if any(path[-1] in values.fields(*path[:-1]) for path in self.own):
             return True
@@ -56,10 +58,24 @@ class Chart:
         return is_named and bool(given) and given <= known
 
 
-def objects_of_values(values: Part) -> list[Made] | None:
+def values_within(whole: Part) -> Iterator[tuple[Part, str]]:
+    """Yield the values that an object of Flux or Argo CD gives a chart, with the chart's name."""
+    match whole.text("apiVersion").rpartition("/")[0], whole.text("kind"):
+        case "helm.toolkit.fluxcd.io", "HelmRelease":
+            yield whole.at("spec", "values"), whole.text("spec", "chart", "spec", "chart")
+        case "argoproj.io", "Application":
+            for each in (whole.at("spec", "source"), *whole.items("spec", "sources")):
+                yield each.at("helm", "valuesObject"), each.text("chart")
+
+
+def objects_of_values(values: Part, named: str = "") -> list[Made] | None:
     """Return the objects that a chart of the table makes of values; None for values of no such chart.
 
     Values of a chart around it have those of a chart under its name.
+
+    Args:
+        values: all that is given.
+        named: the chart, where that is known.
     """
     if "kind" in values.fields() or "apiVersion" in values.fields():
         return None
@@ -68,14 +84,17 @@ def objects_of_values(values: Part) -> list[Made] | None:
     for chart in CHARTS:
         below = values.at(chart.name)
         for part in (values, below) if isinstance(below.data, dict) else (values,):
-            if part is below or chart.has_made(part):
+            if part is below or chart.has_made(part, named):
                 found = True
                 objects += chart.objects(part)
     return objects if found else None
 
 
-def _daemon_set(part: Part, name: str, image: str, tolerations: object) -> Made:
-    containers = [{"name": name, "image": image}]
+def _daemon_set(
+    part: Part, name: str, image: str, tolerations: object, env: dict[str, Part] | None = None
+) -> Made:
+    variables = [{"name": key, "value": each} for key, each in (env or {}).items() if each.data]
+    containers = [{"name": name, "image": image, "env": variables}]
     pod = {
         "containers": containers,
         "tolerations": tolerations,
@@ -125,13 +144,15 @@ def _variable(env: Part, name: str) -> str:
 
 
 def _gpu_operator(values: Part) -> Making:
-    tolerations: object = values.at("daemonsets", "tolerations")
-    if values.at("daemonsets", "tolerations").data is None:
-        tolerations = _FOR_GPUS
+    tolerations = default(values.at("daemonsets", "tolerations"), _FOR_GPUS)
     exporter, plugin = values.at("dcgmExporter"), values.at("devicePlugin")
-    for part, name in ((exporter, "dcgm-exporter"), (plugin, "device-plugin")):
+    strategy = default(values.at("mig", "strategy"), "single")
+    for part, name, env in (
+        (exporter, "dcgm-exporter", {}),
+        (plugin, "device-plugin", _plugin_env(strategy, plugin.at("config", "name"))),
+    ):
         if part.at("enabled").data is not False:
-            yield _daemon_set(part, f"nvidia-{name}", name, tolerations)
+            yield _daemon_set(part, f"nvidia-{name}", name, tolerations, env)
     if exporter.at("enabled").data is not False:
         yield from _monitor(
             exporter.at("serviceMonitor"), "nvidia-dcgm-exporter", usual=True, interval="15s"
@@ -145,11 +166,20 @@ def _gpu_operator(values: Part) -> Making:
         yield _config_map(plugin, plugin.text("config", "name"), plugin.at("config", "data"))
 
 
+def _plugin_env(strategy: Part, config: Part) -> dict[str, Part]:
+    return {"MIG_STRATEGY": strategy, "CONFIG_FILE": config}
+
+
 def _device_plugin(values: Part) -> Making:
     name = "nvidia-device-plugin"
     if values.at("devicePlugin", "enabled").data is not False:
-        given = values.at("tolerations")
-        yield _daemon_set(values, name, name, _FOR_GPUS if given.data is None else given)
+        config = values.at("config")
+        is_given = bool(config.text("name") or config.fields("map"))
+        env = _plugin_env(
+            default(values.at("migStrategy"), "none"),
+            replace(config, data="/config.yaml" if is_given else None),
+        )
+        yield _daemon_set(values, name, name, default(values.at("tolerations"), _FOR_GPUS), env)
     if values.fields("config", "map"):
         yield _config_map(values.at("config"), f"{name}-configs", values.at("config", "map"))
 

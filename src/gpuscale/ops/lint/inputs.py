@@ -20,7 +20,7 @@ from gpuscale.base.objects.manifests import read_manifest
 from gpuscale.base.objects.scaled_object import ScaledObject
 from gpuscale.hpa.cluster.catalogue import ListedType
 from gpuscale.hpa.terms import KubernetesVersion
-from gpuscale.ops.lint.charts import objects_of_values
+from gpuscale.ops.lint.charts import objects_of_values, values_within
 from gpuscale.ops.lint.cluster import Cluster
 from gpuscale.ops.lint.findings import LintFinding, PassedOver, Place
 from gpuscale.ops.lint.node_inputs import NodeInputs, is_autoscaler_chart, sharing_of
@@ -371,7 +371,8 @@ def _read_document(inputs: Inputs, document: Document, text: str) -> None:
     elif kind == "ConfigMap":
         _read_config_map(inputs, document, text)
     else:
-        _read_beside(inputs, document, kind)
+        has_values = _read_values_within(inputs, whole, text)
+        _read_beside(inputs, document, kind, has_values=has_values)
 
 
 def _is_manifest(data: object) -> bool:
@@ -432,6 +433,9 @@ def _read_config_map(inputs: Inputs, document: Document, text: str) -> None:
         if _COUNTERS.search(value):
             found = True
             read = read_counters(padded, document.source)
+            if padded is value:  # in quotes, or folded: its lines are not those of the file
+                problems = tuple(replace(each, line=line or None) for each in read.problems)
+                read = replace(read, problems=problems)
             inputs.exporters.append(Exporter(whole_document(document).at("data", name), read))
         if not name.endswith((".yaml", ".yml")):
             continue
@@ -448,7 +452,7 @@ def _read_config_map(inputs: Inputs, document: Document, text: str) -> None:
             found = True
             inputs.rule_files += 1
             _add_rules(inputs, read_rules(inside[0], padded))
-    if not found:
+    if not found and not isinstance(document, Made):
         inputs.passed_over.append(_passed(document))
 
 
@@ -471,7 +475,19 @@ def is_block(text: str, line: int, value: str) -> bool:
     return bool(below) and below[0].strip() == value.split("\n", 1)[0].strip()
 
 
-def _read_beside(inputs: Inputs, document: Document, kind: str) -> None:
+def _read_values_within(inputs: Inputs, whole: Part, text: str) -> bool:
+    found = False
+    for values, chart in values_within(whole):
+        objects = objects_of_values(values, chart) if values.fields() else None
+        if objects is not None:
+            found = True
+            inputs.values += 1
+            for each in objects:
+                _read_document(inputs, each, text)
+    return found
+
+
+def _read_beside(inputs: Inputs, document: Document, kind: str, *, has_values: bool) -> None:
     data = document.data if isinstance(document.data, dict) else {}
     rules: tuple[Part, ...] = ()
     if kind == "CustomResourceDefinition":
@@ -492,7 +508,7 @@ def _read_beside(inputs: Inputs, document: Document, kind: str) -> None:
         inputs.scrapes += (_scrape(each, "interval") for each in ends)
     elif (reconciler := reconciler_of(whole_document(document))) is not None:
         inputs.reconcilers.append(reconciler)
-    elif not rules:
+    elif not (rules or has_values or isinstance(document, Made)):
         inputs.passed_over.append(_passed(document))
 
 

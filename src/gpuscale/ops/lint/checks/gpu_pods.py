@@ -8,6 +8,7 @@ Source: kubernetes v1.37 pkg/apis/core/validation (ValidateResourceRequirements:
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from gpuscale.base.findings import Checks, Severity
 from gpuscale.base.objects.gpu_resources import GpuKind, gpu_kind
@@ -40,7 +41,14 @@ CLAIMS_UNDER_KARPENTER = _CHECKS.add(
     "Ask for the extended resource instead, keep nodes for such pods, or set IGNORE_DRA_REQUESTS=false where "
     "the provider has device templates.",
 )
+NO_MIG_RESOURCES = _CHECKS.add(
+    "no-mig-resources",
+    Severity.WARNING,
+    "Pods that ask for MIG instances by profile, of a device plugin that does not offer these.",
+    "Give the device plugin the MIG strategy mixed, or ask for nvidia.com/gpu.",
+)
 
+_MIG = "nvidia.com/mig-"
 _RESOURCES_TAG = "k8s.io/cluster-autoscaler/node-template/resources/"
 _NANO = 1_000_000_000
 _PLACEHOLDER = re.compile(r"[$<{]|[A-Z]{2,}_")
@@ -65,6 +73,7 @@ def gpu_pod_findings(inputs: Inputs) -> Iterator[LintFinding]:
         for claim in inputs.nodes.objects.get(kind, ()):
             yield from _requests(claim, kind)
     yield from _unseen(inputs)
+    yield from _mig(inputs)
 
 
 def _amounts(container: Part) -> Iterator[LintFinding]:
@@ -92,6 +101,42 @@ def _amounts(container: Part) -> Iterator[LintFinding]:
                 f"found a request of {asked} and a limit of {most}, expected the same of both: {name} is "
                 "never overcommitted",
             )
+
+
+def _mig(inputs: Inputs) -> Iterator[LintFinding]:
+    """Source: NVIDIA k8s-device-plugin v0.20 README (strategies none, single and mixed)."""
+    plugins = [
+        container
+        for pods in inputs.nodes.pods
+        if pods.is_node_part
+        for container in containers_of(pods.part)
+        if "device-plugin" in container.text("image")
+    ]
+    strategies = [*map(_strategy, plugins)]
+    if not plugins or not {each.text() for each in strategies} <= {"none", "single"}:
+        return
+    for pods in inputs.nodes.pods:
+        for container in containers_of(pods.part):
+            for name in container.fields("resources", "limits"):
+                if str(name).startswith(_MIG):
+                    yield NO_MIG_RESOURCES.found(
+                        container.place("resources", "limits", name),
+                        f"The device plugin's MIG strategy is {strategies[0].text()}: no node offers {name}, "
+                        "as single offers instances as nvidia.com/gpu, and none offers whole GPUs.",
+                        f"{strategies[0].place()}",
+                    )
+
+
+def _strategy(plugin: Part) -> Part:
+    """Return a device plugin's MIG strategy; another text where a file decides."""
+    words = (*plugin.texts("command"), *plugin.texts("args"))
+    given = [word.partition("=")[2] for word in words if word.startswith("--mig-strategy=")]
+    variables = {each.text("name"): each.at("value") for each in plugin.items("env")}
+    if "CONFIG_FILE" in variables or any("--config-file" in word for word in words):
+        return replace(plugin, data="of a file")
+    if given:
+        return replace(plugin.at("args"), data=given[-1])
+    return variables.get("MIG_STRATEGY", replace(plugin, data="none"))
 
 
 def _claims(pods: GpuPods, container: Part) -> Iterator[LintFinding]:
