@@ -13,6 +13,7 @@ import pytest_asyncio
 
 from gpuscale.base.clock import ManualClock
 from gpuscale.base.pages.assets import static_text
+from gpuscale.base.pages.timeline import SeriesRecorder
 from gpuscale.ops.dashboard import Dashboard, Decider
 from gpuscale.ops.top.picture import EventRow, GpuRow, JobRow, NodeRow, Picture, WorkloadRow
 from seen_hpa import seen
@@ -86,6 +87,10 @@ def picture(look: int = 0) -> Picture:
         (EventRow(NOW_MS, "Warning", "FailedScheduling", f"pod/prod/x{MARKUP}", MARKUP, 1),),
         (f"events: {MARKUP}",),
     )
+
+
+async def machine() -> Picture:
+    return Picture(NOW_MS, "GPUs of here", (gpu(0, 30.0), gpu(1, None)))
 
 
 class Reader:
@@ -221,6 +226,19 @@ async def test_what_if_is_asked_and_answered_in_words(open_page, served, board) 
     await expect(panel.locator("li").first).to_contain_text("against a target of 30")
     await panel.get_by_label("Min").fill("-1")
     await expect(answer).to_have_text("min: found '-1', expected a whole number of replicas")
+
+
+async def test_a_machine_has_the_use_of_its_gpus_alone(open_page, served, board) -> None:
+    board._reader.look = machine
+    board._recorder = SeriesRecorder()
+    await board.look()
+    page = await open_page(served.url)
+    await expect(page.locator(".gpu-util:visible")).to_have_text(["30%", "no data"])
+    await expect(page.locator(".chart:visible h3")).to_have_text(["GPU utilisation%"])
+    names = page.locator(".legend-name")
+    await expect(names).to_have_text(["GPUs", "all GPUs", "node-0 · 0"])  # no line without a value
+    for hidden in ("#loop", "#workload-panel", ".panel.events"):
+        await expect(page.locator(hidden)).to_be_hidden()
 
 
 async def test_it_says_when_the_cluster_or_the_server_is_away(open_page, served, board) -> None:

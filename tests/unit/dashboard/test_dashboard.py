@@ -60,6 +60,7 @@ def test_gpus_without_a_node_are_shown_too() -> None:
     machine = Picture(NOW_MS, "GPUs of here", (replace(GPU, node=""),))
     state: Any = page_state(machine, lambda *_: None)
     (node,) = state["nodes"]
+    assert chart_row(machine) == {"use/all GPUs": 96.0, "gpu/GPU/0": 96.0}
     assert (node["name"], len(node["gpus"])) == ("GPUs of here", 1)
 
 

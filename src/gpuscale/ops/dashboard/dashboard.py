@@ -107,6 +107,7 @@ class Dashboard:
             "scenario": self._source,
             "description": "",
             "clock": "wall",
+            "machine": not self._state["workloads"] and self._decider is None,
             "whatIf": self._decider is not None,
             "started": self._started,
             "summary": {},

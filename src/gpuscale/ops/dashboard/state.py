@@ -10,6 +10,8 @@ from gpuscale.ops.top.picture import EventRow, GpuRow, JobRow, Picture, Workload
 
 _MOST_JOBS = 200
 """That a page lists: more than anyone reads."""
+_MOST_LINES = 60
+"""GPUs without a cluster that have a line each in the charts."""
 _NEW_SIZE = re.compile(r"New size: (\d+)")
 """Source: kubernetes v1.36 pkg/controller/podautoscaler/horizontal.go (SuccessfulRescale)."""
 RESCALED = "SuccessfulRescale"
@@ -67,6 +69,8 @@ def chart_row(picture: Picture) -> dict[str, float | None]:
             f"replicas/{key}/ready": row.running,
             f"replicas/{key}/pending": row.pending,
         }
+    if not picture.nodes and len(picture.gpus) <= _MOST_LINES:
+        found |= {f"gpu/{gpu.node or 'GPU'}/{gpu.index}": gpu.use_percent for gpu in picture.gpus}
     pools: dict[str, list[bool]] = defaultdict(list)
     for node in picture.nodes:
         pools[node.pool or "all"].append(node.status == "Ready")

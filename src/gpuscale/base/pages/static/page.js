@@ -4,6 +4,7 @@ import { byId, element, keepTallest, keyed, part, setAttribute, setText } from "
 import { EventList } from "./events.js";
 import { readFragment, writeFragment, writeRange } from "./fragment.js";
 import { clock, isNumber, number, useWallClock } from "./format.js";
+import { CHARTS } from "./lines.js";
 import { GpuMap } from "./map.js";
 import { drawPanels } from "./panels.js";
 import { RunStore } from "./store.js";
@@ -46,11 +47,12 @@ async function start() {
     if (store.document.whatIf) whatIf = new WhatIf(byId("what-if"));
     table = new WorkloadTable(byId("workload-table"), focusOn);
   }
+  const charts = store.document.machine ? machineCharts() : CHARTS;
   drawHeader();
   const { window = FOLLOWED_SECONDS, zoom = null, words, hidden, workload } = readFragment();
   focused = workload ?? null;
   stack = new ChartStack(byId("charts"), store, {
-    window, zoom, onEvent: (event) => events.reveal(event), onRange: (range) => writeRange(range, FOLLOWED_SECONDS),
+    charts, window, zoom, onEvent: (event) => events.reveal(event), onRange: (range) => writeRange(range, FOLLOWED_SECONDS),
   });
   events = new EventList(byId("events"), store, {
     words, hidden,
@@ -73,6 +75,13 @@ function followAddress() {
   if (window !== undefined) stack.setWindow(window);
   if (zoom) stack.setZoom(zoom);
   if (words !== undefined || hidden) events.setFilter(words ?? "", hidden ?? []);
+}
+
+// GPUs without a cluster have no pods, nodes and events: their use is all there is to see.
+function machineCharts() {
+  byId("loop").hidden = true;
+  byId("events").parentElement.hidden = true;
+  return CHARTS.filter(({ id }) => id === "utilisation").map((chart) => ({ ...chart, height: 320, timed: true }));
 }
 
 // A cluster's times are those of the day; of its workloads one is looked at, as their signals differ.
