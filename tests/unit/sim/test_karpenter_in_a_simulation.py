@@ -103,6 +103,40 @@ def test_equal_pods_share_a_node_for_as_long_as_any_type_holds_them(
     assert {asked for _, asked, _ in lives(of)} == {1.0}
 
 
+RESERVED = """[{name: s, gpuModel: l4, gpus: 1, cpu: "4", memory: 16Gi, offerings: [
+  {capacityType: reserved, count: 2, pricePerHour: 0.1}, {pricePerHour: 0.5}]}]"""
+
+
+def test_a_reservation_is_counted_before_it_is_asked_for() -> None:
+    """Of three claims of one batch two have the reservation; a fourth node later has none of it left."""
+    of = run(world([pool(NEVER, RESERVED)], deployment("w", 3)), 100, (60, "w", 4))
+    kinds = [
+        (each.offering.capacity_type, asked)
+        for each, (_, asked, _) in zip(of.cloud.rentals, lives(of), strict=True)
+    ]
+    assert kinds == [("reserved", 1.0), ("reserved", 1.0), ("on-demand", 1.0), ("on-demand", 61.0)]
+    assert told(of, "FailedToScaleUpGroup") == []
+
+
+def test_a_type_that_is_only_reserved_is_asked_for_in_vain() -> None:
+    alone = RESERVED.replace(", {pricePerHour: 0.5}", "")
+    of = run(world([pool(NEVER, alone)], deployment("w", 3)), 60)
+    assert bought(of) == "ss"
+    ((_, why),) = told(of, "FailedToScaleUpGroup")
+    assert "ReservationCapacityExceeded" in why
+
+
+def test_a_reservation_that_ended_gives_no_more_nodes() -> None:
+    ended = RESERVED.replace("count: 2", "count: 2, start: 0s, end: 3m")
+    of = run(world([pool(NEVER, ended)], deployment("w", 1)), 400, (200, "w", 2))
+    late = [
+        each.offering.capacity_type for each in of.cloud.rentals if each.from_ms > START_MS + 60_000
+    ]
+    # What ends is replaced, and one is added; the reservation is asked for neither.
+    assert late == ["on-demand", "on-demand"]
+    assert told(of, "FailedToScaleUpGroup") == []
+
+
 def test_a_limit_leaves_pods_without_a_node_and_they_are_told_why() -> None:
     limited = pool(NEVER, more=", limits: {nvidia.com/gpu: '4'}")
     of = run(world([limited], deployment("w", 6)), 60)

@@ -102,6 +102,8 @@ class NodeRequest:
     capacity_buffers: tuple[CapacityBuffer, ...] = ()
     daemons: tuple[Pod, ...] = ()
     """A pod of each DaemonSet as it would be on a node."""
+    reserved: Mapping[tuple[str, Offering], int] = field(default_factory=dict)
+    """How many nodes more each reservation gives now, by instance type and offering."""
 
 
 class NodePolicy(Protocol):

@@ -166,6 +166,7 @@ class Cloud:
             tuple(self._failures),
             *self._room(),
             self._daemons,
+            self._reserved(now_ms),
         )
         self._failures.clear()
         for action in self._policy.scan(request):
@@ -264,6 +265,18 @@ class Cloud:
                 self._cluster.index.changed_ms.get(name),
                 rental.leaving,
             )
+
+    def _reserved(self, now_ms: int) -> Mapping[tuple[str, Offering], int]:
+        """Return how many nodes more the reservations of all pools give."""
+        left: Counter[tuple[str, Offering]] = Counter()
+        for name, stock in self._stocks.items():
+            had = partial(self._had_of, name)
+            for key, count in stock.reserved(now_ms - self._start_ms, had):
+                left[key] += count
+        return left
+
+    def _had_of(self, pool: str, instance_type: str, offering: Offering) -> int:
+        return self._had[pool, instance_type, offering]
 
     def current_budgets(self) -> Iterator[PodDisruptionBudget]:
         """Yield the budgets with how many pods they let go now."""

@@ -1,7 +1,7 @@
 """What a cloud has to give: times without stock, a quota of GPUs, and nodes that it takes back."""
 
 import bisect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from gpuscale.base.streams import stream
@@ -108,6 +108,20 @@ class Stock:
             if each.concerns(instance_type, offering) and windows.hold(time_ms):
                 return each.code
         return ""
+
+    def reserved(
+        self, time_ms: int, had: Callable[[str, Offering], int]
+    ) -> Iterator[tuple[tuple[str, Offering], int]]:
+        """Yield how many nodes more each reservation gives at that time of the scenario.
+
+        Args:
+            time_ms: of the scenario.
+            had: says how many nodes of a type there are that were had in one way.
+        """
+        for each in self._reservations:
+            key = each.instance_type, each.offering
+            is_over = self.refusal(time_ms, *key, 0)
+            yield key, 0 if is_over else max(0, each.count - had(*key))
 
 
 class _Windows:

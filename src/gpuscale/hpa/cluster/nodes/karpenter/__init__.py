@@ -8,7 +8,8 @@ otherwise than there:
   other, Karpenter takes any; here the first by name is taken. New nodes have the zones and capacity types of
   all instance types of all pools, as far as their own pool allows them.
 - Requirements have no `minValues`; pools have no `replicas`, no `terminationGracePeriod`, no overlays.
-- Reserved offerings are taken first, but there is no count of what a reservation still has.
+- Reserved offerings are taken first, and counted by type and offering; a claim that loses them to another is
+  not packed again.
 - A pool's `max_nodes`, which Karpenter does not know, bounds all that is bought; `min_nodes` does nothing.
 - What is behind gates that are off: node repair, capacity buffers, static capacity, terminate-first.
 - Where candidates, or claims beyond a dozen, are equal, Karpenter's choice is left to chance or to its sort;

@@ -6,7 +6,7 @@ pkg/cloudprovider/types.go.
 
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gpuscale.base.objects.nodes import Taint
@@ -232,16 +232,22 @@ class ClaimState:
         needed = _resources(dict(ask.requests), self.template.overheads)
         return f"{_reason(judged)}, requirements={listed}, resources={needed}"
 
-    def offers(self) -> tuple[tuple[str, ...], tuple[Offering, ...]]:
+    def offers(
+        self, given: Collection[tuple[str, Offering]] = ()
+    ) -> tuple[tuple[str, ...], tuple[Offering, ...]]:
         """Return the names of types and the offerings to ask for, the cheapest first.
 
         They are of the first kind of capacity that the claim allows and some type is sold as.
+
+        Args:
+            given: reserved offerings, with their types, that other claims have.
         """
-        if self._offers is None:
+        if self._offers is None or given:
             choices = [
                 (each.price, shape.name, each.offering)
                 for shape in self.cheapest_first()
                 for each in shape.choices(self.requirements)
+                if (shape.name, each.offering) not in given
             ]
             kinds = {offering.capacity_type for _, _, offering in choices}
             kind = next((each for each in CAPACITY_TYPES if each in kinds), "")
@@ -249,10 +255,14 @@ class ClaimState:
                 (each for each in choices if each[2].capacity_type in {kind, ""}),
                 key=lambda each: each[0],
             )
-            self._offers = (
+            found = (
                 tuple(dict.fromkeys(name for _, name, _ in chosen)),
                 tuple(dict.fromkeys(offering for _, _, offering in chosen)),
             )
+            if given:
+                # One that can be had reserved alone is asked for in vain.
+                return found if chosen else self.offers()
+            self._offers = found
         return self._offers
 
     def cheapest_first(self) -> tuple[Shape, ...]:

@@ -8,6 +8,7 @@ liveness.go); the time for which a stock-out is remembered is karpenter-provider
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 
 from gpuscale.base.objects.pods import Pod
 from gpuscale.hpa.cluster.nodes.karpenter.claims import ClaimState
@@ -107,6 +108,8 @@ class Karpenter:
         self._nominated_ms: dict[str, int] = {}
         """Name of a node to the end of a promise to pods."""
         self._sold_out_ms: dict[tuple[str, Offering], int] = {}
+        self._reserved: dict[tuple[str, Offering], int] = {}
+        """Type and offering to how many nodes more a reservation gives."""
         self._drifted_ms: dict[str, int] = {}
         self._asked_ms: set[int] = set()
         """When it will be asked again for a reason of its own."""
@@ -118,13 +121,14 @@ class Karpenter:
         overdue, expiry_ms = self._overdue(request)
         finished, given_up = self._finish(request)
         gone = [*finished, *overdue]
+        self._reserved = dict(request.reserved)
         marked = {name for each in self._running for name in each.command.names} | self._removed
         marked.update(name for name, _ in gone)
         site = site_of(
             request,
             marked=marked,
             nominated=frozenset(self._nominated_ms),
-            sold_out=self._sold_out_ms,
+            sold_out={*self._sold_out_ms, *self._given()},
             spot_to_spot=self._spot_to_spot,
         )
         waiting_ms = self._close_batch(request, site)
@@ -156,6 +160,10 @@ class Karpenter:
         times = (next_ms, expiry_ms, waiting_ms)
         again = self._look_again(min(each for each in times if each is not None), now_ms)
         return [*new, *self._removals(gone, request, sizes), *told, *again]
+
+    def _given(self) -> list[tuple[str, Offering]]:
+        """Return the reserved offerings of which nothing is left."""
+        return [key for key, left in self._reserved.items() if not left]
 
     def _notice(self, request: NodeRequest) -> None:
         """Take in what became of purchases and removals since the last scan."""
@@ -291,7 +299,11 @@ class Karpenter:
     ) -> ScaleUp:
         """Ask for one node: any of the claim's types, of the first kind of capacity that it allows."""
         pool = claim.template.pool.name
-        types, offerings = claim.offers()
+        types, offerings = claim.offers(self._given())
+        for key in product(types, offerings):
+            # Until it is launched, a claim keeps a place in each reservation that would do.
+            if self._reserved.get(key):
+                self._reserved[key] -= 1
         if command is not None:
             self._purchases.append(_Purchase(pool, types, command))
         keys = tuple(pod.metadata.key for pod in pods)
