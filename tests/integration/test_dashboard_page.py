@@ -264,3 +264,19 @@ async def test_every_key_of_the_state_is_read(open_page, served, board) -> None:
     )
     keys = {*state, *state["hpas"][0], *state["nodes"][0]["gpus"][0]}
     assert [key for key in keys if not re.search(rf"\b{key}\b", text)] == []
+
+
+async def test_times_are_those_of_the_day_with_the_day_where_it_is_another(
+    open_page, served, board
+) -> None:
+    page = await open_page(served.url)
+    script = """async () => {
+        const { clock, tick, useWallClock } = await import('/static/format.js');
+        useWallClock();
+        const noon = new Date(); noon.setHours(12, 30, 5, 0);
+        const [today, other] = [noon / 1000, new Date(2024, 1, 9, 8, 7, 6) / 1000];
+        return [clock(today), tick(today, 60), tick(today, 30), clock(other), tick(other, 3600)];
+    }"""
+    assert await page.evaluate(script) == [
+        *("12:30:05", "12:30", "12:30:05", "9 Feb 08:07:06", "9 Feb 08:07")
+    ]

@@ -1,5 +1,5 @@
 // Scales and their ticks: round numbers on the value axis, round times on the time axis.
-import { clock, number, zoneShift } from "./format.js";
+import { number, tick, zoneShift } from "./format.js";
 
 const TIME_STEPS = [
   1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800, 2592000,
@@ -14,7 +14,7 @@ export function timeTicks([from, to], room) {
   const shift = zoneShift(from);
   const first = Math.ceil((from + shift) / step - 1e-9);
   const last = Math.floor((to + shift) / step + 1e-9);
-  return Array.from({ length: Math.max(0, last - first + 1) }, (_, i) => (first + i) * step - shift).map((at) => ({ at, text: clock(at) }));
+  return Array.from({ length: Math.max(0, last - first + 1) }, (_, i) => (first + i) * step - shift).map((at) => ({ at, text: tick(at, step) }));
 }
 
 // The lowest and highest of all lines, which are `{ y }` with gaps as null; zero is always part of the axis.

@@ -56,10 +56,23 @@ export function moment(seconds) {
 
 export function clock(seconds) {
   if (!isNumber(seconds)) return NO_DATA;
-  if (wall) return new Date(seconds * 1000).toLocaleTimeString("en-GB");
+  if (wall) return timeOfDay(new Date(seconds * 1000));
   const whole = Math.max(0, Math.floor(seconds));
   const two = (part) => String(part).padStart(2, "0");
   return `${two(Math.floor(whole / 3600))}:${two(Math.floor(whole / 60) % 60)}:${two(whole % 60)}`;
+}
+
+const TIME = new Intl.DateTimeFormat("en-GB", { timeStyle: "medium" });
+const DAY = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short" });
+
+// With the day where it is another than today's.
+function timeOfDay(at) {
+  return at.toDateString() === new Date().toDateString() ? TIME.format(at) : `${DAY.format(at)} ${TIME.format(at)}`;
+}
+
+// A time on an axis; of the day's, seconds are left out where all ticks are whole minutes.
+export function tick(seconds, step) {
+  return wall && step >= 60 ? clock(seconds).replace(/:\d\d$/, "") : clock(seconds);
 }
 
 export function memory(usedMib, totalMib) {
