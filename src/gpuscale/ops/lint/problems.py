@@ -164,7 +164,7 @@ def sentence(text: str) -> str:
     return f"{text[:1].upper()}{text[1:]}{end}"
 
 
-_NEVER_MEANT = frozenset({"wrong-unit", "unreachable-target"})
+_NEVER_MEANT = frozenset({"wrong-unit", "unreachable-target", "policy-target"})
 """Targets that Kubernetes takes, and that a command which writes the objects itself does not write."""
 
 

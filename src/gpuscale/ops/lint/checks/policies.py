@@ -16,7 +16,7 @@ from gpuscale.triggers import ServedPolicy
 POLICY_CHECKS = Checks()
 POLICY_TARGET = POLICY_CHECKS.add(
     "policy-target",
-    Severity.ERROR,
+    Severity.WARNING,
     "A target on the replicas that a policy wants, and another one than an averageValue of 1.",
     'Write target: {type: AverageValue, averageValue: "1"}.',
 )

@@ -53,7 +53,7 @@ WRONG_TARGET_VERSION = SCALE_TARGET_CHECKS.add(
 )
 TARGET_IS_OWNED = SCALE_TARGET_CHECKS.add(
     "target-is-owned",
-    Severity.ERROR,
+    Severity.WARNING,
     "An HPA of a ReplicaSet that a Deployment owns, which sets its replicas back.",
     "Name the Deployment in scaleTargetRef.",
 )
