@@ -266,6 +266,11 @@ class Replay:
             raise NotFoundError(f"no such file: {name}")
         return self._files[name]
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Return what was assumed instead of seen."""
+        return self._facts.notes
+
     def save(self) -> None:
         """Write the files, where they are to be kept.
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gpuscale.base.errors import UsageError
+from gpuscale.cli.commands.savings import DAYS, check_savings, show_savings
 from gpuscale.cli.options.cluster import looking
 from gpuscale.cli.options.durations import seconds_of
 from gpuscale.cli.options.instance_types import InstanceTypes
@@ -64,6 +65,18 @@ def money(
     ] = None,
     currency: Annotated[str, typer.Option(metavar="CODE", help="Of --gpu-price.")] = "USD",
     instance_types: InstanceTypes = None,
+    savings: Annotated[
+        bool,
+        typer.Option(
+            "--savings",
+            help="Show instead what tuned HPAs would save in a month, how sure that is, and why their pods "
+            "are idle; of the last 14 days where --since is not given.",
+        ),
+    ] = False,
+    most: Annotated[
+        int,
+        typer.Option(min=1, max=500, metavar="N", help="With --savings: the N dearest workloads."),
+    ] = 20,
     output: Annotated[
         Output, typer.Option("--output", "-o", help="json and yaml print one document.")
     ] = Output.TEXT,
@@ -80,6 +93,8 @@ def money(
     Example:  gpuscale money --prometheus-url http://127.0.0.1:9090 --since 7d --by namespace,workload
 
     Example:  gpuscale money --prometheus-url http://127.0.0.1:9090 --by label --label team
+
+    Example:  gpuscale money --prometheus-url http://127.0.0.1:9090 --savings
     """
     from gpuscale.base.text_files import read_text
     from gpuscale.hpa.cluster.catalogue import built_in, parse_instance_types
@@ -98,7 +113,13 @@ def money(
             raise UsageError(f"--by: found {each!r}, expected some of {', '.join(PARTS)}")
     if ("label" in parts) != (label is not None):
         raise UsageError("--by label, --label KEY: expected both or none")
+    if savings and history is not None:
+        raise UsageError("--savings: found --history, expected --prometheus-url")
+    if savings and since is None:
+        since = f"{DAYS}d"
     start_s, end_s = _range(since, until)
+    if savings:
+        check_savings(end_s - start_s)
     types = (
         built_in()
         if instance_types is None
@@ -115,6 +136,10 @@ def money(
     else:
         with looking(), working(f"asking {source.settings.shown_url}") as show:
             bill = asyncio.run(_bill(source, (start_s, end_s), book, pod_label, show))
+            if savings:
+                to = (str(prometheus_url), prometheus_token_file, prometheus_ca_file)
+                show_savings(to, (start_s, end_s), bill, most, output, show)
+                return
     if output is not Output.TEXT:
         print_document(bill_document(bill, parts), output)
         return

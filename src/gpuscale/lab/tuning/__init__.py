@@ -26,6 +26,12 @@ if TYPE_CHECKING:
         TRIES,
         is_within,
     )
+    from gpuscale.lab.tuning.saving import (
+        WorkloadSaving,
+        saving_of,
+        savings_document,
+        savings_lines,
+    )
     from gpuscale.lab.tuning.shown import text_of
 else:
     __getattr__ = door(__name__)
@@ -41,6 +47,7 @@ __all__ = [
     "Promise",
     "TunedHpa",
     "TuningRequest",
+    "WorkloadSaving",
     "answer",
     "changes",
     "is_within",
@@ -48,5 +55,8 @@ __all__ = [
     "of_demand",
     "of_setup",
     "policy_names",
+    "saving_of",
+    "savings_document",
+    "savings_lines",
     "text_of",
 ]

@@ -7,6 +7,7 @@ from gpuscale.lab.plan.bounds import GpuHourBounds
 from gpuscale.lab.plan.choosing import Offer, SearchChoice
 from gpuscale.lab.plan.comparing import ReplayedWorkload, ScoredPolicy, Split
 from gpuscale.lab.plan.promise import Promise
+from gpuscale.lab.plan.tuning.contender import Contender
 from gpuscale.lab.plan.tuning.pooled import DedicatedPool
 
 
@@ -57,5 +58,7 @@ class TuningResult:
     promise: Promise
     choice: SearchChoice
     """The tuned HPA's."""
+    contender: Contender
+    """The HPA, as it was searched."""
     pooled: Pooled | None = None
     """None where no node pool was searched."""

@@ -142,7 +142,7 @@ def answer(
     )
     rows, offered = tuple(found.rows), tuple(found.offered)
     return TuningResult(
-        workload, split, document, rows, offered, limits, asked.promise, choice, pooled
+        workload, split, document, rows, offered, limits, asked.promise, choice, contender, pooled
     )
 
 

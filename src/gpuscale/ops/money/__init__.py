@@ -7,7 +7,7 @@ from gpuscale.base.doors import door
 if TYPE_CHECKING:
     from gpuscale.ops.money.bill import PARTS, Bill
     from gpuscale.ops.money.prices import PriceBook, read_gpu_prices
-    from gpuscale.ops.money.questions import BillQueries, days_of, series_label
+    from gpuscale.ops.money.questions import BillQueries, days_of, scaled_query, series_label
     from gpuscale.ops.money.report import bill_document, bill_lines
 else:
     __getattr__ = door(__name__)
@@ -21,5 +21,6 @@ __all__ = [
     "bill_lines",
     "days_of",
     "read_gpu_prices",
+    "scaled_query",
     "series_label",
 ]

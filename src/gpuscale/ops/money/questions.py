@@ -102,6 +102,14 @@ class BillQueries:
         return f"group by ({by}) (last_over_time({selector}{self._over}))"
 
 
+def scaled_query(range_s: int) -> str:
+    """Return the instant query, at the end of a range, for the Deployments that an HPA scaled in it."""
+    return (
+        "group by (namespace, scaletargetref_name) (last_over_time("
+        f'kube_horizontalpodautoscaler_info{{scaletargetref_kind="Deployment"}}[{range_s}s]))'
+    )
+
+
 def series_label(key: str) -> str:
     """Return a label's key as kube-state-metrics writes it: `app.kubernetes.io/partOf` is `..._part_of`.
 
