@@ -2,13 +2,15 @@
 
 from dataclasses import replace
 
+import pytest
+
 from device_objects import CLASS, claim_of, node_of
 from gpuscale.base.objects.devices import PodClaim
 from gpuscale.base.objects.meta import ObjectMeta
 from gpuscale.base.objects.nodes import Node
 from gpuscale.base.objects.pods import Container, Pod, PodSpec
 from gpuscale.base.quantity import parse_quantity
-from gpuscale.hpa.cluster.scheduling import Placer, find_victims, misfits, node_state
+from gpuscale.hpa.cluster.scheduling import Placer, find_victims, misfits, node_state, unmatched
 
 ONE = "{requests: [{name: r, exactly: {deviceClassName: gpu}}]}"
 SERVED = CLASS + "  extendedResourceName: example.com/gpu\n"
@@ -120,6 +122,38 @@ def test_a_claim_that_cannot_be_judged_keeps_a_pod_off_all_nodes() -> None:
         'running "DynamicResources" filter plugin: claim gpu: selector #0 on device gpu.example.com/n/d0: '
         "CEL runtime error: no such key: rack",
     )
+
+
+@pytest.mark.parametrize(
+    ("requests", "expected"),
+    [
+        ("{name: r, exactly: {deviceClassName: gpu, count: 9}}", ""),
+        (
+            "{name: r, exactly: {deviceClassName: gpu, selectors: [{cel: {expression: SMALL}}]}}",
+            "",
+        ),
+        (
+            "{name: r, exactly: {deviceClassName: gpu, selectors: "
+            "[{cel: {expression: SMALL}}, {cel: {expression: LARGE}}]}}",
+            "LARGE",
+        ),
+        (
+            "{name: r, firstAvailable: [{name: a, deviceClassName: gpu, selectors: "
+            "[{cel: {expression: LARGE}}]}, {name: b, deviceClassName: gpu}]}",
+            "",
+        ),
+    ],
+)
+def test_the_expression_that_no_device_satisfies_is_named(requests, expected) -> None:
+    small = 'device.attributes["gpu.example.com"].large == false'
+    large = 'device.attributes["gpu.example.com"].large'
+    of = {"SMALL": f"'{small}'", "LARGE": f"'{large}'"}
+    for name, text in of.items():
+        requests = requests.replace(name, text)
+    has = devices("d0", "d1")
+    claim = claim_of(f"{{requests: [{requests}]}}")
+    found = unmatched(claim, has.classes, has.pools[0].devices)
+    assert found == of.get(expected, "''").strip("'")
 
 
 def test_nobody_is_preempted_for_devices() -> None:

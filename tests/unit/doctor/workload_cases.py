@@ -129,6 +129,8 @@ def claim(template="gpu", device_class="gpu.nvidia.com"):
 
 
 CLAIMS = {"resourceClaims": [{"name": "g", "resourceClaimTemplateName": "gpu"}]}
+OF_NVIDIA = {"cel": {"expression": 'device.driver == "gpu.nvidia.com"'}}
+NICS = {"driver": "nic.example.com", "nodeName": "gpu-1", "devices": [{"name": "nic-0"}]}
 WITHOUT_LIMIT = {"containers": [container()], **CLAIMS}
 DOWN = replace(PROMETHEUS, targets=((JOB, 0.0),))
 
@@ -442,6 +444,16 @@ WORKLOAD_CASES = [
             "deviceclasses": [],
         },
         "makes DeviceClass gpu.nvidia.com",
+    ),
+    (
+        "claim-not-allocated",
+        {
+            **pods(pending("1 cannot allocate all claims", **WITHOUT_LIMIT)),
+            **claim(),
+            "deviceclasses": [{**meta("gpu.nvidia.com"), "spec": {"selectors": [OF_NVIDIA]}}],
+            "resourceslices": [{**meta("nics"), "spec": NICS}],
+        },
+        'Loosen device.driver == "gpu.nvidia.com"',
     ),
     (
         "container-waiting",

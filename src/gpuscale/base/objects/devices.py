@@ -252,12 +252,13 @@ def read_device_class(fields: "Fields") -> DeviceClass:
 def read_claim_template(fields: "Fields") -> ResourceClaimTemplate:
     """Return the ResourceClaimTemplate of a manifest."""
     spec = fields.child("spec", required=True).child("spec", required=True)
-    return ResourceClaimTemplate(read_meta(fields), _claim(spec))
+    return ResourceClaimTemplate(read_meta(fields), read_device_claim(spec))
 
 
 def read_resource_claim(fields: "Fields") -> ResourceClaim:
     """Return the ResourceClaim of a manifest."""
-    return ResourceClaim(read_meta(fields), _claim(fields.child("spec", required=True)))
+    spec = fields.child("spec", required=True)
+    return ResourceClaim(read_meta(fields), read_device_claim(spec))
 
 
 def read_resource_slice(fields: "Fields", name: str) -> ResourceSlice:
@@ -372,7 +373,8 @@ def _amounts(fields: "Fields") -> Iterator[tuple[str, Quantity]]:
             yield key, amount
 
 
-def _claim(fields: "Fields") -> DeviceClaim:
+def read_device_claim(fields: "Fields") -> DeviceClaim:
+    """Return what the `spec` of a ResourceClaim asks for."""
     devices = fields.child("devices")
     requests = tuple(_request(each) for each in devices.items("requests"))
     if not requests:

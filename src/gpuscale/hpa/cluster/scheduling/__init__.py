@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING
 from gpuscale.base.doors import door
 
 if TYPE_CHECKING:
-    from gpuscale.hpa.cluster.scheduling.claims import claim_for_resources
+    from gpuscale.hpa.cluster.scheduling.claims import claim_for_resources, unmatched
     from gpuscale.hpa.cluster.scheduling.devices.selecting import (
         SelectorError,
         check_selector,
-        matches,
+        selects,
     )
     from gpuscale.hpa.cluster.scheduling.fit import (
         BLOCKING_EFFECTS,
@@ -54,11 +54,12 @@ __all__ = [
     "find_victims",
     "free_share",
     "gpu_count",
-    "matches",
     "misfits",
     "node_state",
     "place_gang",
     "pod_requests",
     "refusal_of",
+    "selects",
+    "unmatched",
     "untolerated",
 ]

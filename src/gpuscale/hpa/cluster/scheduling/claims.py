@@ -4,10 +4,11 @@ Source: kubernetes v1.37 pkg/scheduler/framework/plugins/dynamicresources (dynam
 extendeddynamicresources.go) and noderesources/fit.go (shouldDelegateResourceToDRA).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from gpuscale.base.objects.devices import (
+    Device,
     DeviceAsk,
     DeviceClaim,
     DeviceClasses,
@@ -18,6 +19,7 @@ from gpuscale.base.objects.devices import (
 from gpuscale.base.objects.nodes import Node
 from gpuscale.base.objects.pods import PodSpec
 from gpuscale.hpa.cluster.scheduling.devices.allocating import AllocationError, NamedClaim, allocate
+from gpuscale.hpa.cluster.scheduling.devices.selecting import selects
 
 FOR_RESOURCES = "<extended-resources>"
 NO_DEVICES = "cannot allocate all claims"
@@ -64,6 +66,30 @@ def devices_for(spec: PodSpec, node: Node, held: frozenset[DeviceKey]) -> Device
     if found is None:
         return DeviceFit(NO_DEVICES)
     return DeviceFit(keys=found.keys, points=found.points)
+
+
+def unmatched(claim: DeviceClaim, classes: DeviceClasses, devices: Sequence[Device]) -> str:
+    """Return the expression of a claim that no device satisfies; empty where each request has devices.
+
+    Args:
+        claim: what is asked for; of a request with alternatives the first is named, where none has a device.
+        classes: of devices; one that is not there selects all.
+        devices: all that there are, whoever has them.
+    """
+    for request in claim.requests:
+        failed = [_first_unmatched(ask, classes, devices) for ask in request.asks]
+        if all(failed):
+            return failed[0]
+    return ""
+
+
+def _first_unmatched(ask: DeviceAsk, classes: DeviceClasses, left: Sequence[Device]) -> str:
+    known = classes.by_name.get(ask.class_name)
+    for expression in (*(known.selectors if known else ()), *ask.selectors):
+        left = [each for each in left if selects(expression, each)]
+        if not left:
+            return expression
+    return ""
 
 
 def is_served(resource: str, node: Node) -> bool:

@@ -5,7 +5,6 @@ from dataclasses import replace
 
 from gpuscale.base.documents.documents import Path
 from gpuscale.base.objects.devices import (
-    Device,
     DeviceAsk,
     DeviceClaim,
     DeviceClass,
@@ -28,7 +27,7 @@ from gpuscale.hpa.cluster.scheduling import (
     SelectorError,
     check_selector,
     claim_for_resources,
-    matches,
+    selects,
 )
 from gpuscale.lab.sim.control.machines import CloudPool
 from gpuscale.lab.sim.scenario.pool_model import NodePoolSpec
@@ -195,7 +194,7 @@ class Claims:
         most = max(
             (
                 sum(
-                    _is_selected(device, selectors)
+                    all(selects(each, device) for each in selectors)
                     for each in machine.shape.slices
                     for device in each.devices
                     if (device.driver, device.name) in machine.gpu_of
@@ -231,13 +230,6 @@ def _check(selectors: Iterable[str], by: str, references: References) -> None:
             references.note(
                 ("manifests",), "an expression in CEL", found=f"{expression!r} in {by}: {error}"
             )
-
-
-def _is_selected(device: Device, selectors: Iterable[str]) -> bool:
-    try:
-        return all(matches(each, device) for each in selectors)
-    except SelectorError:
-        return False
 
 
 def _without(container: Container, resources: set[str]) -> Container:

@@ -6,12 +6,21 @@ Source: kubernetes v1.36 pkg/scheduler/framework/plugins (schedulinggates, volum
 """
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
+from gpuscale.base.errors import UnavailableError
 from gpuscale.base.findings import Check, Checks, Fix, Severity
+from gpuscale.base.objects.devices import (
+    Device,
+    device_classes,
+    read_device_claim,
+    read_device_class,
+    read_resource_slice,
+)
 from gpuscale.base.objects.fields import Fields
+from gpuscale.hpa.cluster.scheduling import unmatched
 from gpuscale.ops.doctor import facts
 from gpuscale.ops.doctor.facts import once
 from gpuscale.ops.doctor.judges import WORKLOAD, ClusterFinding
@@ -332,23 +341,26 @@ def _claim(snapshot: Snapshot, pod: Fields, each: Fields, said: str) -> Iterator
         )
         return
     spec = found.child("spec").child("spec") if template else found.child("spec")
-    yield from _devices(snapshot, pod, spec, said)
+    yield from _devices(snapshot, pod, spec, said, plural, f"{namespace}/{name}")
 
 
-def _devices(snapshot: Snapshot, pod: Fields, spec: Fields, said: str) -> Iterator[HoldReason]:
+def _devices(
+    snapshot: Snapshot, pod: Fields, spec: Fields, said: str, plural: str, name: str
+) -> Iterator[HoldReason]:
     classes = _names(snapshot, "deviceclasses")
     asked = [
         (request.child("exactly") if "exactly" in request else request).text("deviceClassName")
         for request in spec.child("devices").items("requests")
     ]
-    for name in filter(None, asked):
-        if snapshot.serves("deviceclasses") and name not in classes:
+    for class_name in filter(None, asked):
+        if snapshot.serves("deviceclasses") and class_name not in classes:
             yield HoldReason(
                 CLAIM_NOT_ALLOCATED,
-                f"Its pods claim a device of DeviceClass {name}, which is not there.",
+                f"Its pods claim a device of DeviceClass {class_name}, which is not there.",
                 said,
                 Fix(
-                    f"Install the driver for dynamic resource allocation that makes DeviceClass {name}.",
+                    "Install the driver for dynamic resource allocation that makes DeviceClass "
+                    f"{class_name}.",
                     "kubectl get deviceclass,resourceslice",
                 ),
             )
@@ -364,12 +376,48 @@ def _devices(snapshot: Snapshot, pod: Fields, spec: Fields, said: str) -> Iterat
             ),
         )
     elif "claim" in said and facts.full_name(pod) not in karpenters_words(snapshot):
+        expression = _unmatched(snapshot, plural, name)
         yield HoldReason(
             CLAIM_NOT_ALLOCATED,
-            "Its pods claim a device, and none that is free matches.",
+            "Its pods claim a device, and no device of the cluster matches its selector."
+            if expression
+            else "Its pods claim a device, and none that is free matches.",
             said,
             Fix(
-                "Free a device, let a node come, or loosen the selectors of the claim.",
+                f"Loosen {expression}, or add a node with such a device."
+                if expression
+                else "Free a device, let a node come, or loosen the selectors of the claim.",
                 "kubectl get resourceclaim -A; kubectl get resourceslice -o yaml",
             ),
         )
+
+
+@once
+def _unmatched(snapshot: Snapshot, plural: str, name: str) -> str:
+    """Return the expression of a claim or template that no device satisfies; empty without one.
+
+    Empty too where the package that evaluates expressions is not installed.
+    """
+    body = facts.by_full_name(snapshot, plural)[name]
+    spec = body.child("spec")
+    try:
+        return unmatched(
+            read_device_claim(_alone(spec.child("spec") if plural == "claimtemplates" else spec)),
+            device_classes(
+                read_device_class(_alone(each)) for each in snapshot.all("deviceclasses")
+            ),
+            _all_devices(snapshot),
+        )
+    except UnavailableError:
+        return ""
+
+
+@once
+def _all_devices(snapshot: Snapshot) -> Sequence[Device]:
+    slices = (_alone(each.child("spec")) for each in snapshot.all("resourceslices"))
+    return [device for each in slices for device in read_resource_slice(each, "").devices]
+
+
+def _alone(fields: Fields) -> Fields:
+    """Return the same fields with faults of their own, such as what only simulations refuse."""
+    return Fields(fields.document, fields.data)

@@ -68,6 +68,14 @@ def matches(expression: str, device: Device) -> bool:
     return answer
 
 
+def selects(expression: str, device: Device) -> bool:
+    """Return what `matches` does, False for a device that the expression can't be evaluated for."""
+    try:
+        return matches(expression, device)
+    except SelectorError:
+        return False
+
+
 def _evaluated(expression: str, device: Device) -> bool:
     attributes: dict[str, dict[str, object]] = {}
     capacity: dict[str, dict[str, object]] = {}
