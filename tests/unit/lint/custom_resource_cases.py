@@ -247,7 +247,50 @@ REFUSED = "error refused-manifest"
 BELOW = "warning pools-below-max"
 SMALL = "warning fits-no-pool"
 KEPT = "note no-tolerated-pool"
+IGNORED = "warning ignored-field"
 CASES = [
+    (
+        ISVC_KEDA,
+        ("    serving.kserve.io/autoscalerClass: keda\n", ""),
+        IGNORED,
+        f"{P}.autoScaling.metrics[0].type",
+    ),
+    (
+        ISVC_KEDA,
+        ("    autoScaling:", "    scaleTarget: 5\n    autoScaling:"),
+        IGNORED,
+        f"{P}.scaleTarget",
+    ),
+    (
+        ISVC,
+        (
+            "    scaleMetric: cpu\n    scaleTarget: 70\n",
+            "    autoScaling: {metrics: [{type: PodMetric, podmetric: {}}]}\n",
+        ),
+        IGNORED,
+        f"{P}.autoScaling.metrics[0].type",
+    ),
+    (
+        ISVC,
+        (
+            "    scaleMetric: cpu\n    scaleTarget: 70\n",
+            "    autoScaling: {metrics: [{type: Resource, resource: {name: cpu}}]}\n",
+        ),
+        None,
+        "",
+    ),
+    (
+        DYNAMO,
+        ("    Decode:\n", "    Decode:\n      autoscaling: {enabled: true, maxReplicas: 4}\n"),
+        IGNORED,
+        "spec.services.Decode.autoscaling",
+    ),
+    (
+        DYNAMO,
+        ("    Decode:\n", "    Decode:\n      autoscaling: {enabled: false}\n"),
+        None,
+        "",
+    ),
     (ISVC, WITHOUT_TOLERATION, KEPT, f"{P}.tolerations"),
     (ISVC, MANY_CPUS, SMALL, P),
     (ISVC, MOST, BELOW, f"{P}.maxReplicas"),

@@ -1,5 +1,11 @@
 """Queries that don't say what was meant: each check's fault, and what is right beside it."""
 
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+from custom_resource_cases import ISVC_KEDA
+
 OVERRIDES = "{namespace: {resource: namespace}, pod: {resource: pod}}"
 TAKEN = "avg(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)"
 
@@ -256,5 +262,9 @@ QUERY_CASES = {
     "cooldown-without-effect": (
         {"k.yaml": keda(spec="cooldownPeriod: 60\n  minReplicaCount: 1")},
         {"k.yaml": keda("sum(queue_length)", spec="cooldownPeriod: 60\n  minReplicaCount: 0")},
+    ),
+    "ignored-field": (
+        {"i.yaml": ISVC_KEDA.replace("    serving.kserve.io/autoscalerClass: keda\n", "")},
+        {"i.yaml": ISVC_KEDA},
     ),
 }

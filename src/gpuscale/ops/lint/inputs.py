@@ -30,6 +30,7 @@ from gpuscale.ops.lint.parts import Part, place_in, whole_document
 from gpuscale.ops.lint.problems import (
     BROKEN_FILE,
     UNKNOWN_FIELD,
+    ignored_by,
     refused,
     refused_by,
     refused_object,
@@ -357,6 +358,8 @@ def _read_document(inputs: Inputs, document: Document, text: str) -> None:
     refused = tuple(known.refuses(whole)) if known is not None and known.refuses is not None else ()
     if known is not None and refused:
         inputs.findings += refused_by(known.refuser, refused)
+    if known is not None and known.ignores is not None and not refused:
+        inputs.findings += ignored_by(known.ignores(whole))
     makes = None if known is None or refused else known.makes
     made = () if makes is None else tuple(makes(whole))
     inputs.made += made

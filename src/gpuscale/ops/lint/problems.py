@@ -7,7 +7,7 @@ from gpuscale.base.errors import Problem
 from gpuscale.base.findings import Check, Checks, Severity
 from gpuscale.base.objects.fields import shown
 from gpuscale.ops.lint.findings import LintFinding, LintReport, Place
-from gpuscale.ops.lint.operators.refusals import Refusal
+from gpuscale.ops.lint.operators.refusals import Ignored, Refusal
 
 FILE_CHECKS = Checks()
 BROKEN_FILE = FILE_CHECKS.add(
@@ -39,6 +39,12 @@ UNKNOWN_FIELD = FILE_CHECKS.add(
     Severity.ERROR,
     "A field of an HPA or NodePool that its API version does not have.",
     "Leave it out, or correct its name.",
+)
+IGNORED_FIELD = FILE_CHECKS.add(
+    "ignored-field",
+    Severity.WARNING,
+    "A field of a custom resource that its operator does not read, beside what else is written.",
+    "Leave it out, or write what the operator reads.",
 )
 REFUSED_VALUES = FILE_CHECKS.add(
     "refused-values",
@@ -143,6 +149,11 @@ def refused_by(who: str, refusals: Iterable[Refusal]) -> Iterator[LintFinding]:
                 "",
                 f"Correct it; {who} refuses it.",
             )
+
+
+def ignored_by(ignored: Iterable[Ignored]) -> Iterator[LintFinding]:
+    """Yield the findings about values of a custom resource that nothing reads."""
+    yield from (IGNORED_FIELD.found(each.part.place(), each.what, "", each.fix) for each in ignored)
 
 
 def without_placeholders(finding: LintFinding) -> LintFinding:

@@ -13,7 +13,7 @@ from enum import Enum, auto
 
 from gpuscale.ops.lint.operators import aibrix, keda_http, kserve, kubeai, nvidia, ray
 from gpuscale.ops.lint.operators.made import Made
-from gpuscale.ops.lint.operators.refusals import Refusal
+from gpuscale.ops.lint.operators.refusals import Ignored, Refusal
 from gpuscale.ops.lint.parts import Part
 
 
@@ -36,6 +36,7 @@ class CustomKind:
     refuses: Callable[[Part], Iterator[Refusal]] | None = None
     refuser: str = ""
     """Who refuses, as in `KServe's webhook`."""
+    ignores: Callable[[Part], Iterator[Ignored]] | None = None
     instead: str = ""
     """What to do in place of an HPA of such an object."""
     served: frozenset[str] = frozenset()
@@ -47,7 +48,7 @@ _RAY = CustomKind(
     ray.ray_cluster,
     ray.refused_ray_cluster,
     "KubeRay's operator",
-    "Set enableInTreeAutoscaling, with minReplicas and maxReplicas of the worker groups.",
+    instead="Set enableInTreeAutoscaling, with minReplicas and maxReplicas of the worker groups.",
 )
 _SCALED = CustomKind(Scale.WHOLE)
 _KINDS: Mapping[tuple[str, str], CustomKind] = {
@@ -61,6 +62,7 @@ _KINDS: Mapping[tuple[str, str], CustomKind] = {
     ("grove.io", "PodCliqueScalingGroup"): _SCALED,
     ("nvidia.com", "DynamoGraphDeployment"): CustomKind(
         makes=nvidia.graph,
+        ignores=nvidia.ignored_in_graph,
         instead="Give the service a scalingAdapter, and name its DynamoGraphDeploymentScalingAdapter.",
     ),
     ("nvidia.com", "DynamoComponentDeployment"): CustomKind(),
@@ -70,6 +72,7 @@ _KINDS: Mapping[tuple[str, str], CustomKind] = {
         kserve.inference_service,
         kserve.refused_inference_service,
         "KServe's webhook",
+        kserve.ignored_in_inference_service,
         "Write its autoScaling, or autoscalerClass: external and name Deployment NAME-predictor.",
     ),
     ("serving.kserve.io", "LLMInferenceService"): CustomKind(
@@ -77,7 +80,7 @@ _KINDS: Mapping[tuple[str, str], CustomKind] = {
         kserve.llm_inference_service,
         kserve.refused_llm_inference_service,
         "the schema of KServe's kind",
-        "Write its scaling.",
+        instead="Write its scaling.",
     ),
     ("ray.io", "RayCluster"): _RAY,
     ("ray.io", "RayService"): _RAY,
@@ -110,7 +113,7 @@ _KINDS: Mapping[tuple[str, str], CustomKind] = {
         kubeai.model,
         kubeai.refused_model,
         "the schema of KubeAI's kind",
-        "Write its minReplicas, maxReplicas and targetRequests.",
+        instead="Write its minReplicas, maxReplicas and targetRequests.",
     ),
 }
 

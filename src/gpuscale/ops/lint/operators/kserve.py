@@ -25,7 +25,7 @@ from gpuscale.ops.lint.operators.made import (
     name_of,
     target,
 )
-from gpuscale.ops.lint.operators.refusals import Refusal, bounds
+from gpuscale.ops.lint.operators.refusals import Ignored, Refusal, bounds
 from gpuscale.ops.lint.parts import Part
 
 _GROUP_SET = "leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet"
@@ -211,6 +211,28 @@ def refused_inference_service(whole: Part) -> Iterator[Refusal]:
                 yield Refusal(metric, "concurrency or rps, which Knative has")
             if part.fields("deploymentStrategy"):
                 yield Refusal(part.at("deploymentStrategy"), "nothing: it is for Standard mode")
+
+
+def ignored_in_inference_service(whole: Part) -> Iterator[Ignored]:
+    """Yield metrics that what scales a component does not read."""
+    mode, klass = whole.text(*_MODE), whole.text(*_CLASS)
+    for part in (whole.at("spec", key) for key in _COMPONENTS):
+        metrics = tuple(part.items("autoScaling", "metrics"))
+        if mode not in _STANDARD or klass not in ("", "hpa", "keda") or not metrics:
+            continue
+        for key in ("scaleMetric", "scaleTarget"):
+            if part.at(key).data is not None:
+                what = f"{key} has no effect: KServe reads autoScaling in its place."
+                yield Ignored(part.at(key), what, f"Leave {key} out.")
+        resources = [each for each in metrics if each.fields("resource")]
+        then = "" if resources else ", and with no other it scales on 80 % of the cpu's request"
+        for each in metrics:
+            if klass != "keda" and each not in resources:
+                yield Ignored(
+                    each.at("type"),
+                    f"Without autoscalerClass: keda, KServe makes an HPA of Resource metrics alone{then}.",
+                    "Write the annotation serving.kserve.io/autoscalerClass: keda.",
+                )
 
 
 def _refused_by_hpa(part: Part) -> Iterator[Refusal]:

@@ -6,7 +6,7 @@ Source: NVIDIA k8s-nim-operator v3.1 api/apps/v1alpha1 (NIMServiceSpec, Autoscal
     ResourceItem, MultinodeSpec, ScalingAdapter; `autoscaling` is ignored).
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from gpuscale.ops.lint.operators.made import (
@@ -19,6 +19,7 @@ from gpuscale.ops.lint.operators.made import (
     made,
     name_of,
 )
+from gpuscale.ops.lint.operators.refusals import Ignored
 from gpuscale.ops.lint.parts import Part
 
 CLIQUE = "grove.io/v1alpha1", "PodClique"
@@ -105,6 +106,19 @@ def graph(whole: Part) -> Making:
         template = fields(component.at("podTemplate"))
         is_scaled = component.at("scalingAdapter").data is not None
         yield _component(component, component.text("name"), template, is_scaled=is_scaled)
+
+
+def ignored_in_graph(whole: Part) -> Iterator[Ignored]:
+    """Yield limits that older releases scaled within."""
+    for name in whole.fields("spec", "services"):
+        scaling = whole.at("spec", "services", name, "autoscaling")
+        if scaling.at("enabled").data is True:
+            yield Ignored(
+                scaling,
+                f"Dynamo no longer reads autoscaling, so nothing scales {name}.",
+                "Write scalingAdapter: {enabled: true}, and an HPA of the "
+                f"DynamoGraphDeploymentScalingAdapter {name_of(whole)}-{name.lower()}.",
+            )
 
 
 def _component(

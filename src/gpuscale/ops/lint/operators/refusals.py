@@ -1,4 +1,4 @@
-"""What an operator, its webhook or the schema of its kinds refuses."""
+"""What an operator, its webhook or the schema of its kinds refuses, and what an operator ignores."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,6 +12,15 @@ class Refusal:
 
     part: Part
     expected: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ignored:
+    """A value that is taken, and that nothing reads."""
+
+    part: Part
+    what: str
+    fix: str
 
 
 def bounds(section: Part, least: str, most: str) -> Iterator[Refusal]:
