@@ -150,7 +150,7 @@ def calibrated(case: Case, hold: str) -> tuple[dict[str, Any], float]:
     ) as server:
         assert server.stdout is not None
         url = f"http://127.0.0.1:{int(server.stdout.readline())}/"
-        options = (f"--slo=p95={case.p95_ms}ms", f"--hold={hold}", "-o", "json")
+        options = (f"--promise=p95={case.p95_ms}ms", f"--hold={hold}", "-o", "json")
         started = time.monotonic()
         done = subprocess.run(
             [*GPUSCALE, "calibrate", url, *options], stdout=subprocess.PIPE, text=True, check=False

@@ -77,7 +77,7 @@ def url():
 def calibrate(plane, url, *options):
     return subprocess.run(
         [
-            *(GPUSCALE, "calibrate", url, "--slo=p95=500ms", f"--workload={NAMESPACE}/bert"),
+            *(GPUSCALE, "calibrate", url, "--promise=p95=500ms", f"--workload={NAMESPACE}/bert"),
             *(f"--kubeconfig={plane.admin}", "-o", "json", *options),
         ],
         capture_output=True,

@@ -141,7 +141,7 @@ def test_calibrate_predicts_what_a_model_server_does(bert, lanes, tmp_path, resu
         done = subprocess.run(
             [
                 *(sys.executable, "-m", "gpuscale.cli.main", "calibrate", url + path),
-                *(f"--slo=p95={5 * alone:.0f}ms", "--hold=8s", "--for=15m", "-o", "json"),
+                *(f"--promise=p95={5 * alone:.0f}ms", "--hold=8s", "--for=15m", "-o", "json"),
                 *(f"--metrics={url}/metrics", "--signal=http_requests_in_flight"),
                 *("--hpa=hpa.yaml", "--scenario=scenario.yaml"),
             ],

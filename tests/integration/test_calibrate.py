@@ -47,7 +47,7 @@ def test_a_deterministic_worker_gets_its_limit_its_signal_and_files_that_work(
 ) -> None:
     with replica("--service-ms=10") as url:
         _, found, said = calibrate(
-            f"{url}/predict", "--slo=p95=60ms", "--hold=3s", f"--metrics={url}/metrics",
+            f"{url}/predict", "--promise=p95=60ms", "--hold=3s", f"--metrics={url}/metrics",
             "--signal=requests_running", "--signal=gpu_busy",
             "--signal=handled=rate(requests_handled_total[4s])",
             "--hpa=hpa.yaml", "--scenario=scenario.yaml", "--name=web", cwd=tmp_path,
@@ -78,7 +78,7 @@ def test_a_deterministic_worker_gets_its_limit_its_signal_and_files_that_work(
 def test_lanes_that_slow_each_other_down_are_answered_with_a_check_or_refused() -> None:
     # One request takes 10 ms alone, two at once 25 ms each: 80 requests/s at most, where one lane has 100.
     with replica("--service-ms=10", "--workers=2", "--slower=1.5") as url:
-        code, found, _ = calibrate(url, "--slo=p95=100ms", "--hold=4s")
+        code, found, _ = calibrate(url, "--promise=p95=100ms", "--hold=4s")
     if "unchecked" in found or not found["end"]["isWhole"]:
         assert code == 1
         said = " ".join((found["end"]["why"], found.get("unchecked", ""), *found["notes"]))
@@ -94,7 +94,7 @@ def test_lanes_that_slow_each_other_down_are_answered_with_a_check_or_refused() 
 def test_an_answer_that_had_no_time_for_its_check_is_none(tmp_path: Path) -> None:
     with replica("--service-ms=10") as url:
         code, found, said = calibrate(
-            url, "--slo=p95=60ms", "--hold=2s", "--for=15s", "--scenario=s.yaml", cwd=tmp_path
+            url, "--promise=p95=60ms", "--hold=2s", "--for=15s", "--scenario=s.yaml", cwd=tmp_path
         )
     assert code == 1
     assert "check" not in found
@@ -105,7 +105,7 @@ def test_an_answer_that_had_no_time_for_its_check_is_none(tmp_path: Path) -> Non
 
 def test_an_objective_that_no_rate_keeps_is_said_after_single_requests(tmp_path: Path) -> None:
     with replica("--service-ms=20") as url:
-        code, found, said = calibrate(url, "--slo=p95=10ms", "--scenario=s.yaml", cwd=tmp_path)
+        code, found, said = calibrate(url, "--promise=p95=10ms", "--scenario=s.yaml", cwd=tmp_path)
     assert code == 1
     assert found["levels"] == []
     if "too busy" in found["end"]["why"]:
@@ -117,7 +117,7 @@ def test_an_objective_that_no_rate_keeps_is_said_after_single_requests(tmp_path:
 
 def test_a_server_that_dies_in_the_ramp_ends_it_with_what_was_measured() -> None:
     with replica("--service-ms=5", "--dies-after=500") as url:
-        code, found, _ = calibrate(url, "--slo=p95=100ms", "--hold=3s")
+        code, found, _ = calibrate(url, "--promise=p95=100ms", "--hold=3s")
     assert code == 1
     assert not found["end"]["isWhole"]
     assert "no good answer any more" in found["end"]["why"]
@@ -126,20 +126,20 @@ def test_a_server_that_dies_in_the_ramp_ends_it_with_what_was_measured() -> None
 
 def test_a_rate_limiter_is_named() -> None:
     with replica("--service-ms=10", "--most-running=2") as url:
-        code, found, _ = calibrate(url, "--slo=p95=200ms", "--hold=3s")
+        code, found, _ = calibrate(url, "--promise=p95=200ms", "--hold=3s")
     assert code == 1
     assert "a rate limiter stands before the service" in found["end"]["why"]
 
 
 def test_a_service_that_slows_down_is_named() -> None:
     with replica("--service-ms=10", "--slower-per-s=0.06") as url:
-        _, found, _ = calibrate(url, "--slo=p95=80ms", "--hold=2s", "--for=60s")
+        _, found, _ = calibrate(url, "--promise=p95=80ms", "--hold=2s", "--for=60s")
     assert any("has become slower meanwhile" in note for note in found["notes"]), found["notes"]
 
 
 def test_a_cache_is_named() -> None:
     with replica("--service-ms=5", "--header=X-Cache: HIT") as url:
-        _, found, _ = calibrate(url, "--slo=p95=3ms")
+        _, found, _ = calibrate(url, "--promise=p95=3ms")
     assert "a cache answers (x-cache: HIT)" in found["notes"][0]
 
 
@@ -165,7 +165,7 @@ def test_what_is_no_service_is_said_at_the_first_request(
             GPUSCALE,
             "calibrate",
             f"{scheme}://127.0.0.1:{listener.getsockname()[1]}/",
-            "--slo=p95=1s",
+            "--promise=p95=1s",
         ]
         with subprocess.Popen(
             command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -183,7 +183,7 @@ def test_what_is_no_service_is_said_at_the_first_request(
 def test_ctrl_c_keeps_what_was_measured(tmp_path: Path) -> None:
     with replica("--service-ms=5") as url:
         command = [
-            GPUSCALE, "calibrate", url, "--slo=p95=100ms", "--hold=3s",
+            GPUSCALE, "calibrate", url, "--promise=p95=100ms", "--hold=3s",
             "--output-file=r.json", "--scenario=s.yaml",
         ]  # fmt: skip
         with subprocess.Popen(
@@ -206,14 +206,14 @@ def test_ctrl_c_keeps_what_was_measured(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["--slo=p95=1s", "--slo=p99=2s"], "found 2 percentiles"),
-        (["--slo=errors=1%"], "found 0 percentiles"),
-        (["--slo=p95=1s", "--signal=up"], "found one without the other"),
-        (["--slo=p95=1s", "--metrics=http://127.0.0.1:9/", "--signal=sum("], "expected PromQL"),
-        (["--slo=p95=1s", "--hpa=hpa.yaml"], "found no --signal"),
-        (["--slo=p95=1s", "--scenario=there.yaml"], "add --force to replace it"),
-        (["--slo=p95=1s", "--for=40h"], "expected a day at most"),
-        (["--slo=p95=1s", "--scenario=a", "--output-file=a"], "the same file twice"),
+        (["--promise=p95=1s", "--promise=p99=2s"], "found 2 latencies"),
+        (["--promise=errors=1%"], "found 0 latencies"),
+        (["--promise=p95=1s", "--signal=up"], "found one without the other"),
+        (["--promise=p95=1s", "--metrics=http://127.0.0.1:9/", "--signal=sum("], "expected PromQL"),
+        (["--promise=p95=1s", "--hpa=hpa.yaml"], "found no --signal"),
+        (["--promise=p95=1s", "--scenario=there.yaml"], "add --force to replace it"),
+        (["--promise=p95=1s", "--for=40h"], "expected a day at most"),
+        (["--promise=p95=1s", "--scenario=a", "--output-file=a"], "the same file twice"),
     ],
 )
 def test_wrong_arguments_send_nothing(tmp_path: Path, arguments: list[str], expected: str) -> None:

@@ -103,7 +103,7 @@ def test_requests_that_wait_for_a_stalled_server_count_from_when_they_were_due()
             "--for=2s",
             "--arrivals=even",
             "--connections=1",
-            "--slo=p80=400ms",
+            "--promise=p80=400ms",
             code=1,
         )
     assert result["requests"]["ok"] == 100
@@ -189,7 +189,7 @@ def test_each_fault_is_counted_and_told_once(answer, kind) -> None:
 def test_failures_of_the_server_are_errors() -> None:
     with serving(fails) as (url, _):
         result, said = load(
-            url, "--rate=40", "--for=1s", "--arrivals=even", "--slo=errors=5%", code=1
+            url, "--rate=40", "--for=1s", "--arrivals=even", "--promise=errors=5%", code=1
         )
     assert result["requests"]["statuses"] == {"503": 40}
     assert result["slo"] == ["errors: found 100 %, expected at most 5 %"]

@@ -114,8 +114,12 @@ CASES = {
         (["load", "gpu", "--util=60"], 2, "found no --for"),
     ],
     "calibrate": [
-        (["calibrate", "http://127.0.0.1:9", "--slo=p95=1s"], 2, "pip install 'gpuscale[load]'"),
-        (["calibrate", "http://127.0.0.1:9", "--slo=p95"], 2, "such as p99=500ms"),
+        (
+            ["calibrate", "http://127.0.0.1:9", "--promise=p95=1s"],
+            2,
+            "pip install 'gpuscale[load]'",
+        ),
+        (["calibrate", "http://127.0.0.1:9", "--promise=p95"], 2, "latency=2s:95% or p95=2s"),
     ],
     "tune": [
         (["tune"], 2, "expected one of: a SCENARIO, --demand FILE.csv"),

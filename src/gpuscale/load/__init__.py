@@ -7,7 +7,7 @@ from gpuscale.base.doors import door
 if TYPE_CHECKING:
     from gpuscale.load import shapes
     from gpuscale.load.limits import MAX_GPU_PROCESSES, MAX_JOBS, USUAL_JOBS
-    from gpuscale.load.plan import MAX_DURATION_S, LoadPlan, LoadRequest, RunLimits, Slo, parse_slo
+    from gpuscale.load.plan import MAX_DURATION_S, LoadPlan, LoadRequest, RunLimits, Slo
     from gpuscale.load.recording import RunSecond
     from gpuscale.load.result import load_document, load_text, load_timeline, load_totals
     from gpuscale.load.run import new_runner, run_load
@@ -46,7 +46,6 @@ __all__ = [
     "new_runner",
     "openai_template",
     "parse_lengths",
-    "parse_slo",
     "read_lengths",
     "run_load",
     "shapes",

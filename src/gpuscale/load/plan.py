@@ -1,10 +1,8 @@
 """A load run's plan and objectives."""
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from gpuscale.base.golang.durations import parse_duration_ms
 from gpuscale.base.loads import Load
 from gpuscale.base.words import shown_ms
 from gpuscale.load.arrivals import Arrivals
@@ -12,8 +10,6 @@ from gpuscale.load.tokens import TokenBodies
 
 MAX_RATE = 1_000_000.0
 MAX_DURATION_S = 7 * 24 * 3600.0
-_SLO = re.compile(r"p(\d{1,2}(?:\.\d+)?)=(\S+)")
-_ERRORS = re.compile(r"errors=(\d+(?:\.\d+)?)%")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,25 +81,3 @@ class LoadPlan:
     slo: Slo = field(default_factory=Slo)
     shape: str = ""
     """The load in the user's words, for the result."""
-
-
-def parse_slo(texts: tuple[str, ...]) -> Slo:
-    """Parse `p99=500ms` or `errors=1%`.
-
-    Raises:
-        ValueError: a text is neither; with what was found and expected.
-    """
-    percentiles: list[tuple[float, float]] = []
-    errors: float | None = None
-    for text in texts:
-        if found := _SLO.fullmatch(text):
-            try:
-                limit_ms = float(parse_duration_ms(found[2]))
-            except ValueError:
-                raise ValueError(f"found {text!r}, expected a duration as in p99=500ms") from None
-            percentiles.append((float(found[1]), limit_ms))
-        elif found := _ERRORS.fullmatch(text):
-            errors = float(found[1])
-        else:
-            raise ValueError(f"found {text!r}, expected one such as p99=500ms or errors=1%")
-    return Slo(tuple(percentiles), errors)

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from gpuscale.base.errors import UsageError
 from gpuscale.cli.commands.loads.shaped import shaped_load
-from gpuscale.cli.options.requests import request_of
+from gpuscale.cli.options.requests import request_of, slo_of
 from gpuscale.load import shapes
 from gpuscale.load.http.target import resolve
-from gpuscale.load.plan import parse_slo
 
 
 def test_shapes_have_the_rates_they_say() -> None:
@@ -45,7 +45,7 @@ def test_steps_of_gpu_use_are_asked_for_in_percent() -> None:
 
 
 def test_promises_are_held_against_what_was_measured() -> None:
-    slo = parse_slo(("p99=500ms", "p50=0.1s", "errors=1%"))
+    slo = slo_of(["p99=500ms", "latency=0.1s:50%", "errors=1%"])
     assert [*slo.faults({99.0: 499.0, 50.0: 100.0}, 1.0)] == []
     assert [*slo.faults({99.0: 500.5, 50.0: None}, 1.5)] == [
         "p99: found 500.5 ms, expected at most 500 ms",
@@ -54,10 +54,12 @@ def test_promises_are_held_against_what_was_measured() -> None:
     ]
 
 
-@pytest.mark.parametrize("text", ["p99", "p99=fast", "errors=1", "p100=1s"])
+@pytest.mark.parametrize(
+    "text", ["p99", "p99=fast", "errors=1", "p100=1s", "wait=1s:99%", "short=1%"]
+)
 def test_other_promises_are_refused(text) -> None:
-    with pytest.raises(ValueError, match="expected"):
-        parse_slo((text,))
+    with pytest.raises(UsageError, match="expected"):
+        slo_of([text])
 
 
 @pytest.mark.parametrize(

@@ -39,9 +39,10 @@ def calibrate(
         typer.Argument(help="Of one replica, such as http://host/predict?query=Music."),
     ] = None,
     *,
-    slo: Annotated[
+    promised: Annotated[
         list[str],
         typer.Option(
+            "--promise",
             metavar="p95=200ms|errors=1%",
             help="What users were promised: a percentile, and errors.",
         ),
@@ -198,11 +199,11 @@ def calibrate(
     Exit code 0: a limit was found, and the check agrees; 1: it wasn't, it doesn't, or there was no check;
     2: the input is wrong.
 
-    Example:  gpuscale calibrate http://pod:8000/predict?query=Music --slo p95=200ms
+    Example:  gpuscale calibrate http://pod:8000/predict?query=Music --promise p95=200ms
 
-    Example:  gpuscale calibrate http://pod/ --slo p95=1s --metrics http://pod/metrics --signal load
+    Example:  gpuscale calibrate http://pod/ --promise p95=1s --metrics http://pod/metrics --signal load
     """
-    objective = read_objective(slo)
+    objective = read_objective(promised)
     replica, cluster = None, None
     if workload is not None:
         cluster = cluster_settings(kubeconfig, context)

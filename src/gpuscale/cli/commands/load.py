@@ -165,9 +165,11 @@ def http(
     ] = 1,
     ca_file: CaFile = None,
     is_insecure: Insecure = False,
-    slo: Annotated[
+    promised: Annotated[
         list[str] | None,
-        typer.Option(metavar="p99=500ms|errors=1%", help="Exit with 1 where it isn't kept."),
+        typer.Option(
+            "--promise", metavar="p99=500ms|errors=1%", help="Exit with 1 where it isn't kept."
+        ),
     ] = None,
     users: Annotated[
         int | None,
@@ -252,7 +254,7 @@ def http(
         seed=seed,
         users=max(1, users // processes) if is_closed else 0,
         bounds=RunLimits(max(1, requests // processes), max(1, connections // processes)),
-        slo=slo_of(slo or []),
+        slo=slo_of(promised or []),
         shape=f"{users} users" if is_closed else words,
     )
     document, timeline = _run(plan, processes, watch)

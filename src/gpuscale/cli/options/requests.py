@@ -147,14 +147,19 @@ def _body(data: str) -> bytes:
 
 
 def slo_of(texts: list[str]) -> "Slo":
-    """Return what `--slo` says, once or several times.
+    """Return what `--promise` says, once or several times, as far as a client can see it.
 
     Raises:
-        UsageError: a text is none.
+        UsageError: a text is none, or of what only a server knows.
     """
-    from gpuscale.load import parse_slo
+    from gpuscale.base.promises import promise_terms
+    from gpuscale.load import Slo
 
-    try:
-        return parse_slo(tuple(texts))
-    except ValueError as error:
-        raise UsageError(f"--slo: {error}") from None
+    terms = promise_terms("--promise", texts, ("latency", "errors")) if texts else ()
+    percentiles = tuple(
+        (round(100 * (1 - each.allowed), 6), 1000 * each.limit_s)
+        for each in terms
+        if each.measure == "latency"
+    )
+    errors = [100 * each.allowed for each in terms if each.measure == "errors"]
+    return Slo(percentiles, errors[0] if errors else None)

@@ -25,7 +25,7 @@ class Objective:
 
     @property
     def text(self) -> str:
-        """Return the objective in the form of `--slo`."""
+        """Return the objective in the form of `--promise`."""
         return f"p{self.percentile:g}={self.limit_ms:g}ms"
 
     @property

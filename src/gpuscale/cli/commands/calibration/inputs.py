@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def read_objective(texts: list[str]) -> "Objective":
-    """Return what `--slo` promises.
+    """Return what `--promise` says.
 
     Raises:
         UsageError: it is not one percentile and errors at most.
@@ -27,11 +27,9 @@ def read_objective(texts: list[str]) -> "Objective":
     slo = slo_of(texts)
     if len(slo.percentiles) != 1:
         raise UsageError(
-            f"--slo: found {len(slo.percentiles)} percentiles, expected one such as p95=200ms"
+            f"--promise: found {len(slo.percentiles)} latencies, expected one such as p95=200ms"
         )
     percentile, limit_ms = slo.percentiles[0]
-    if not 0 < percentile < 100 or limit_ms <= 0:
-        raise UsageError("--slo: expected a percentile between 0 and 100, and more than 0 ms")
     errors = 1.0 if slo.errors_percent is None else slo.errors_percent
     return Objective(percentile, limit_ms, errors)
 
