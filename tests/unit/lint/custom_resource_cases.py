@@ -456,7 +456,7 @@ CASES = [
         "spec.scaleTargetRef",
     ),
     (KUBEAI, ("maxReplicas: 3", "maxReplicas: 3\n  autoscalingDisabled: true"), None, ""),
-    (SCALED_OBJECT, ("apiVersion", "piVersion"), REFUSED, "apiVersion"),
+    (SCALED_OBJECT, ("apiVersion", "piVersion"), REFUSED, "piVersion"),
     (PIPELINE, WITHOUT_TOLERATION, KEPT, "spec.services[0].spec.tolerations"),
     (PIPELINE, MANY_CPUS, SMALL, "spec.services[0].spec"),
     (PIPELINE, MOST, BELOW, "spec.services[0].spec.scale.hpa.maxReplicas"),

@@ -18,6 +18,7 @@ from gpuscale.base.objects.hpa import HorizontalPodAutoscaler
 from gpuscale.base.objects.hpa.fields import unknown_fields
 from gpuscale.base.objects.manifests import read_manifest
 from gpuscale.base.objects.scaled_object import ScaledObject
+from gpuscale.base.words import closest
 from gpuscale.hpa.cluster.catalogue import ListedType
 from gpuscale.hpa.terms import KubernetesVersion
 from gpuscale.ops.lint.charts import objects_of_values, values_within
@@ -29,6 +30,7 @@ from gpuscale.ops.lint.operators.made import LIMITS, Made
 from gpuscale.ops.lint.parts import Part, place_in, whole_document
 from gpuscale.ops.lint.problems import (
     BROKEN_FILE,
+    REFUSED_MANIFEST,
     UNKNOWN_FIELD,
     ignored_by,
     refused,
@@ -36,7 +38,7 @@ from gpuscale.ops.lint.problems import (
     refused_object,
 )
 from gpuscale.ops.lint.reconcilers import Reconciler, reconciler_of
-from gpuscale.ops.lint.removed_apis import removed_api
+from gpuscale.ops.lint.removed import Removed, removed
 from gpuscale.ops.lint.rule_inputs import PlacedRule, RuleReading, is_rules, read_preset, read_rules
 from gpuscale.ops.lint.serving import RuleIndex
 from gpuscale.ops.lint.workloads import SCALED, ObjectKey, Workload, key_of
@@ -150,8 +152,8 @@ class Inputs:
     """False where a rule file can't be used or is not there, so that a metric may be served all the same."""
     values: int = 0
     """Values files of other projects' charts."""
-    removed: list[Part] = field(default_factory=list)
-    """Objects of API versions that nothing serves any more."""
+    removed: list[tuple[Part, Removed]] = field(default_factory=list)
+    """Objects of versions and kinds that are no longer served, with what replaced them."""
     refused: Counter[str] = field(default_factory=Counter)
     """How many objects of a kind can't be read."""
     nodes: NodeInputs = field(default_factory=NodeInputs)
@@ -337,20 +339,21 @@ def _read_document(inputs: Inputs, document: Document, text: str) -> None:
         expected = "a manifest with apiVersion and kind; rules stand alone in their file"
         raise ConfigError(document.problem((), expected, found=shown(data)))
     kind = str(data.get("kind"))
-    if kind in _GROUPS and data.get("apiVersion") is None:
-        missing = document.problem(("apiVersion",), "this field is required")
-        inputs.findings += refused_object(document, [missing])
-        return
     if isinstance(data.get("items"), list) and kind.endswith("List"):
         for item in _items(document, data["items"]):
             _read_document(inputs, item, text)
         return
     whole = whole_document(document)
     inputs.is_simulated |= kind == "Scenario"
-    if removed_api(whole) is not None:
-        inputs.removed.append(whole)
-        return
     inputs.named.add(key_of(whole))
+    gone = removed(whole)
+    if gone is not None:
+        inputs.removed.append((whole, gone))
+        if not gone.is_read:
+            return
+    if kind in _GROUPS and data.get("apiVersion") is None:
+        inputs.findings.append(_without_version(whole))
+        return
     if kind in SCALED or {"replicas", "template", "workloadRef"} & whole.fields("spec").keys():
         workload = Workload(whole, document.source in inputs.live)
         inputs.workloads.setdefault(key_of(whole), workload)
@@ -381,6 +384,16 @@ def _read_document(inputs: Inputs, document: Document, text: str) -> None:
 def _is_manifest(data: object) -> bool:
     """Return whether a document is an object of Kubernetes, or a file of Prometheus' rules."""
     return isinstance(data, dict) and ("kind" in data or "groups" in data)
+
+
+def _without_version(whole: Part) -> LintFinding:
+    meant = closest("apiVersion", whole.fields(), cutoff=0.8)
+    return REFUSED_MANIFEST.found(
+        whole.place(meant or "kind"),
+        "Found no apiVersion, expected one, as of each object.",
+        "",
+        f"Write apiVersion in place of {meant}." if meant else None,
+    )
 
 
 def _items(document: Document, items: list[object]) -> Iterator[Document]:

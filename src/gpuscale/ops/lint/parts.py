@@ -49,8 +49,10 @@ class Part:
         return tuple(each.text() for each in self.items(*keys))
 
     def whole(self, *keys: str | int) -> int | None:
-        """Return a whole number below; None where there is none."""
+        """Return a whole number below, as which 3.0 counts too; None where there is none."""
         data = self.at(*keys).data
+        if isinstance(data, float) and data.is_integer():
+            return int(data)
         return data if isinstance(data, int) and not isinstance(data, bool) else None
 
     def place(self, *keys: str | int) -> Place:

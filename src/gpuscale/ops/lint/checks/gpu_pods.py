@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from gpuscale.base.findings import Checks, Severity
+from gpuscale.base.objects.fields import QUANTITY
 from gpuscale.base.objects.gpu_resources import GpuKind, gpu_kind
 from gpuscale.base.quantity import Quantity, parse_quantity
 from gpuscale.ops.lint.findings import LintFinding
@@ -59,7 +60,7 @@ def gpu_pod_findings(inputs: Inputs) -> Iterator[LintFinding]:
     has_pool = any(each.kind == NODE_POOL for each in inputs.nodes.pools)
     for pods in inputs.nodes.pods:
         for container in containers_of(pods.part):
-            yield from _amounts(container)
+            yield from _amounts(pods, container)
             yield from _claims(pods, container)
         yield from _pod_claims(pods)
         yield from _several(inputs, pods)
@@ -76,14 +77,18 @@ def gpu_pod_findings(inputs: Inputs) -> Iterator[LintFinding]:
     yield from _mig(inputs)
 
 
-def _amounts(container: Part) -> Iterator[LintFinding]:
+def _amounts(pods: GpuPods, container: Part) -> Iterator[LintFinding]:
     limits, requests = (container.at("resources", each) for each in ("limits", "requests"))
     for part in (limits, requests):
         for name in part.fields():
-            if gpu_kind(str(name)) is None or _is_placeholder(part.at(name).data):
+            if _is_placeholder(part.at(name).data):
                 continue
             amount = _quantity(part.at(name).data)
-            if amount is None or amount.nano % _NANO or amount.nano < 0:
+            if gpu_kind(str(name)) is None:
+                if amount is None and pods.kind != "Deployment":  # which is read whole elsewhere
+                    found = part.text(name) or "another form"
+                    yield _refused(part.at(name), f"found {found}, expected {QUANTITY}")
+            elif amount is None or amount.nano % _NANO or amount.nano < 0:
                 shown = part.text(name) or "another form"
                 yield _refused(part.at(name), f"found {shown}, expected a whole number of {name}")
     for name in requests.fields():

@@ -24,7 +24,6 @@ from gpuscale.ops.lint.autoscalers import Autoscaler, autoscalers
 from gpuscale.ops.lint.findings import LintFinding
 from gpuscale.ops.lint.hpa_places import PlacedMetric, placed_metrics
 from gpuscale.ops.lint.inputs import FileJudge, Inputs, PlacedHpa
-from gpuscale.ops.lint.removed_apis import removed_api
 from gpuscale.ops.lint.workloads import ObjectKey, found_kind
 from gpuscale.server.rules import (
     KUBERNETES,
@@ -105,8 +104,8 @@ TWO_HPAS = CHAIN_CHECKS.add(
 REMOVED_API_VERSION = CHAIN_CHECKS.add(
     "removed-api-version",
     Severity.ERROR,
-    "An API version that Kubernetes, KEDA or Karpenter no longer serves.",
-    "Write the version that is served, such as autoscaling/v2.",
+    "An API version, or a kind, that is no longer served.",
+    "Write what replaced it, such as autoscaling/v2.",
 )
 DESCRIBED_OBJECT_ABSENT = CHAIN_CHECKS.add(
     "described-object-absent",
@@ -116,22 +115,18 @@ DESCRIBED_OBJECT_ABSENT = CHAIN_CHECKS.add(
 )
 
 _KINDS = {each.kind.lower(): each.kind for each in KUBERNETES.types}
-_REMOVED = {"v2beta1": "1.25", "v2beta2": "1.26"}
 
 
 def hpa_findings(inputs: Inputs) -> Iterator[LintFinding]:
-    """Return the faults of the files' autoscalers, and objects that nothing reads any more."""
-    for whole in inputs.removed:
-        if (removed := removed_api(whole)) is not None:
-            version = whole.text("apiVersion")
-            yield REMOVED_API_VERSION.found(
-                whole.place("apiVersion"),
-                f"{removed.since} and later do not serve {version}: the API server refuses the object.",
-                "",
-                f"Write {removed.instead}.",
-            )
+    """Return the faults of the files' autoscalers."""
+    for whole, gone in inputs.removed:
+        yield REMOVED_API_VERSION.found(
+            whole.place("apiVersion"),
+            f"{gone.since} and later do not serve {whole.text('apiVersion')}.",
+            "",
+            f"Write {gone.instead}: {gone.how}.",
+        )
     for placed in inputs.hpas:
-        yield from _version(placed)
         yield from _scale_to_zero(placed, inputs.kubernetes)
         yield from _tolerance(placed, inputs.kubernetes)
         for metric in placed_metrics(placed):
@@ -147,24 +142,6 @@ def described_resource(spec: ObjectMetric) -> ResourceType | None:
         return KUBERNETES.find_kind(described.kind, described.api_version)
     except UnknownResourceError:
         return None
-
-
-def _version(placed: PlacedHpa) -> Iterator[LintFinding]:
-    removed = _REMOVED.get(placed.version)
-    if removed is None:
-        return
-    change = "the fields are the same"
-    if placed.version == "v2beta1":
-        change = (
-            "metricName becomes metric.name, and targetAverageValue becomes target: "
-            "{type: AverageValue, averageValue: ...}"
-        )
-    yield REMOVED_API_VERSION.found(
-        placed.place("apiVersion"),
-        f"Kubernetes {removed} and later do not serve autoscaling/{placed.version}.",
-        "",
-        f"Write autoscaling/v2: {change}.",
-    )
 
 
 def _scale_to_zero(placed: PlacedHpa, version: KubernetesVersion | None) -> Iterator[LintFinding]:

@@ -126,8 +126,7 @@ def _schema(pool: Part) -> Iterator[LintFinding]:
     for budget in disruption.items("budgets"):
         yield from _budget(budget)
     weight = pool.at("spec", "weight")
-    is_whole = isinstance(weight.data, int) and 1 <= weight.data <= 100
-    if weight.data is not None and not is_whole:
+    if weight.data is not None and not 1 <= (weight.whole() or 0) <= 100:
         yield _refused(weight, "a number from 1 to 100")
 
 
