@@ -290,8 +290,9 @@ def _range(since: str, until: str | None) -> tuple[int, int]:
 
 
 def _bin_s(length_s: int) -> int:
-    """Return the length of a bin with which a range has some hundreds."""
-    return next(each for each in (60, 300, 3600, 86_400) if length_s <= 800 * each)
+    """Return the length of a bin with which a range has 200 at most, or a day."""
+    lengths = (60, 300, 900, 3600, 4 * 3600)
+    return next((each for each in lengths if length_s <= 200 * each), 86_400)
 
 
 def _print_rows(

@@ -102,8 +102,7 @@ class PrometheusTaker:
             UnavailableError, UpstreamError: Prometheus could not be asked.
         """
         end_s = begin_s + HOUR_S
-        # A second less, as Prometheus 2 takes the moment at the begin too: each moment is in one hour.
-        asked = BillQueries(HOUR_S - 1, self.pod_label).all()
+        asked = BillQueries(HOUR_S, self.pod_label).all()
         answers = {name: await self._rows(query, end_s) for name, query in asked.items()}
         begin_ms = begin_s * 1000
         return {

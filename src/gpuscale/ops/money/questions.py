@@ -59,8 +59,7 @@ class BillQueries:
         allocatable = f"kube_node_status_allocatable{{{_RESOURCES}}}"
         found = {
             "nodes": self._sum(f"max by (node, resource) ({allocatable})"),
-            "nodeMoments": f"count_over_time((max by (node) ({allocatable} > 0))"
-            f"[{self.length_s}s:{STEP_S}s])",
+            "nodeMoments": f"count_over_time((max by (node) ({allocatable} > 0))[{self._moments}])",
             "asked": self._sum(held),
             # The other side of `and` has no values of its own.
             "starting": self._sum(f"({held}) and on (namespace, pod) ({unready})"),
@@ -95,8 +94,13 @@ class BillQueries:
     def _over(self) -> str:
         return f"[{self.length_s}s]"
 
+    @property
+    def _moments(self) -> str:
+        """Of the span; a second less, as Prometheus 2 takes the moment at the begin too."""
+        return f"{self.length_s - 1}s:{STEP_S}s"
+
     def _sum(self, query: str) -> str:
-        return f"sum_over_time(({query})[{self.length_s}s:{STEP_S}s])"
+        return f"sum_over_time(({query})[{self._moments}])"
 
     def _last(self, by: str, selector: str) -> str:
         return f"group by ({by}) (last_over_time({selector}{self._over}))"
