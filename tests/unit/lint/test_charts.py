@@ -306,6 +306,31 @@ def test_values_inside_a_release_are_read_by_the_charts_name() -> None:
     assert (report.values, report.passed_over) == (2, ())
 
 
+def test_an_interval_counts_for_the_series_that_are_scraped_so() -> None:
+    trigger = """\
+apiVersion: keda.sh/v1alpha1
+kind: ScaledObject
+metadata: {name: w}
+spec:
+  scaleTargetRef: {name: w}
+  minReplicaCount: 1
+  triggers:
+  - {type: prometheus, metadata: {query: "sum(rate(SERIES[1m]))", threshold: "5"}}
+"""
+    energy = "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"
+    slow = "dcgmExporter: {serviceMonitor: {interval: 60s}}\n"
+    jobs = "[{job_name: gpu-metrics, scrape_interval: 60s}, {job_name: web, scrape_interval: 5m}]"
+    stack = f"prometheus: {{prometheusSpec: {{additionalScrapeConfigs: {jobs}}}}}\n"
+    for values in (slow, stack):
+        for series, expected in (
+            (energy, ["short-rate-window"]),
+            ("vllm:generation_tokens_total", []),
+        ):
+            text = trigger.replace("SERIES", series)
+            found = lint([("v.yaml", values), ("so.yaml", text)]).findings
+            assert [each.check.id for each in found] == expected
+
+
 def test_honored_labels_of_a_chart_count() -> None:
     rules = """\
 - seriesQuery: DCGM_FI_DEV_GPU_UTIL{pod!=""}

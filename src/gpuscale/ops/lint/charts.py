@@ -194,9 +194,11 @@ def _prometheus_stack(values: Part) -> Making:
         spec = {"groups": each.at("groups")}
         yield made(each, (_MONITORING, "PrometheusRule"), each.text("name"), spec)
     prometheus = values.at("prometheus")
-    overall = prometheus.at("prometheusSpec", "scrapeInterval").data
+    usual = prometheus.at("prometheusSpec", "scrapeInterval").text() or "30s"
+    # Others are scraped too, by monitors that are not in the values.
+    yield made(prometheus, (_MONITORING, "ServiceMonitor"), "others", {"endpoints": [{}]})
     for each in prometheus.items("prometheusSpec", "additionalScrapeConfigs"):
-        interval = default(each.at("scrape_interval"), overall)
+        interval = default(each.at("scrape_interval"), usual)
         endpoint = {"honorLabels": each.at("honor_labels"), "interval": interval}
         name, ends = each.text("job_name"), {"podMetricsEndpoints": [endpoint]}
         yield made(each, (_MONITORING, "PodMonitor"), name, ends)

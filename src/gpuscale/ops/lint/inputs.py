@@ -56,6 +56,8 @@ _GROUPS = {
 _ADAPTER = "prometheus-adapter"
 _COUNTERS = re.compile(r"^\s*DCGM_FI_\w+\s*,\s*\w+\s*,", re.MULTILINE)
 """A row of dcgm-exporter's list of fields."""
+_SERIES_OF = (("dcgm", "DCGM_"), ("gpu-metrics", "DCGM_"), ("engine-servicemonitor", "vllm:"))
+"""Words in the names of monitors and jobs that say which series these are for."""
 _WITHOUT_IT = "the other files were read without it"
 _MONITORS = frozenset({"ServiceMonitor", "PodMonitor"})
 _AUTHENTICATIONS = frozenset({"TriggerAuthentication", "ClusterTriggerAuthentication"})
@@ -105,6 +107,17 @@ class PlacedScaledObject:
 
 
 @dataclass(frozen=True, slots=True)
+class Scrape:
+    """How often samples are taken."""
+
+    interval_ms: int | None
+    """None: by default."""
+    place: Place
+    of: str
+    """How the names of its series begin; empty where that is not known."""
+
+
+@dataclass(frozen=True, slots=True)
 class Exporter:
     """The list of fields that a dcgm-exporter serves."""
 
@@ -145,8 +158,7 @@ class Inputs:
     """Series that recording rules make."""
     honors_labels: bool = False
     """Whether a monitor keeps the labels of the exporter."""
-    scrapes: list[tuple[int | None, Place]] = field(default_factory=list)
-    """How often samples are taken, in milliseconds, and by whom. None: by default."""
+    scrapes: list[Scrape] = field(default_factory=list)
     rule_files: int = 0
     has_all_rules: bool = True
     """False where a rule file can't be used or is not there, so that a metric may be served all the same."""
@@ -481,7 +493,9 @@ def _read_prometheus_file(inputs: Inputs, document: Document) -> bool:
     jobs = [each for each in listed if "job_name" in each.fields()]
     inputs.honors_labels |= any(each.at("honor_labels").data is True for each in jobs)
     overall = whole.at("global", "scrape_interval")
-    inputs.scrapes += (_scrape(each, "scrape_interval", overall) for each in jobs)
+    inputs.scrapes += (
+        _scrape(each, "scrape_interval", each.text("job_name"), overall) for each in jobs
+    )
     return bool(rules or jobs)
 
 
@@ -518,10 +532,10 @@ def _read_beside(inputs: Inputs, document: Document, kind: str, *, has_values: b
             _parameters(data.get("spec"))
         )
     elif kind in _MONITORS:
-        spec = whole_document(document).at("spec")
+        spec, (_, _, name) = whole_document(document).at("spec"), key_of(whole_document(document))
         ends = (*spec.items("endpoints"), *spec.items("podMetricsEndpoints"))
         inputs.honors_labels |= any(each.at("honorLabels").data is True for each in ends)
-        inputs.scrapes += (_scrape(each, "interval") for each in ends)
+        inputs.scrapes += (_scrape(each, "interval", name) for each in ends)
     elif (reconciler := reconciler_of(whole_document(document))) is not None:
         inputs.reconcilers.append(reconciler)
     elif not (rules or has_values or isinstance(document, Made)):
@@ -542,13 +556,14 @@ def _parameters(spec: object) -> Iterator[str]:
                 yield str(each["parameter"])
 
 
-def _scrape(end: Part, key: str, overall: Part | None = None) -> tuple[int | None, Place]:
-    """Return how often something is scraped, and the place that says so."""
+def _scrape(end: Part, key: str, name: str, overall: Part | None = None) -> Scrape:
+    """Return how often something is scraped, which the name of the job or monitor may say."""
     found = end.at(key) if overall is None or end.at(key).data is not None else overall
+    of = next((prefix for word, prefix in _SERIES_OF if word in name), "")
     try:
-        return parse_duration_ms(found.text()), found.place()
+        return Scrape(parse_duration_ms(found.text()), found.place(), of)
     except ValueError:
-        return None, end.place()
+        return Scrape(None, end.place(), of)
 
 
 def _dicts(data: object, key: str) -> Iterator[Mapping[str, object]]:

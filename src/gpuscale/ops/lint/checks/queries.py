@@ -154,10 +154,14 @@ def _short(inputs: Inputs, read: Read, place: Place) -> Iterator[LintFinding]:
     range_ms = read.range_ms or 0
     window = format_duration(range_ms)
     what = f"{read.function}() over {window} needs two samples in {window}"
-    known = [(each, where) for each, where in inputs.scrapes if each is not None]
-    is_known = bool(known) and len(known) == len(inputs.scrapes)
-    if is_known and 2 * min(known, key=lambda each: each[0])[0] > range_ms:
-        shortest, where = min(known, key=lambda each: each[0])
+    scrapes = [each for each in inputs.scrapes if not each.of]
+    own = [each for each in inputs.scrapes if each.of and (read.series or "").startswith(each.of)]
+    known = [
+        (each.interval_ms, each.place) for each in own or scrapes if each.interval_ms is not None
+    ]
+    is_known = bool(known) and len(known) == len(own or scrapes)
+    shortest, where = min(known, key=lambda each: each[0], default=(0, None))
+    if is_known and 2 * shortest > range_ms:
         interval = format_duration(shortest)
         yield SHORT_RATE_WINDOW.at(Severity.WARNING).found(
             place,
