@@ -268,8 +268,8 @@ CASES = {
         {"patch-hpa.yaml": hpa(pods())},
     ),
     "not-read": (
+        {"values.yaml": "rules: {existing: adapter-rules}\n"},
         {"values.yaml": "prometheus: {url: 'http://p'}\n" + CHART},
-        {"values.yaml": CHART},
     ),
     "no-rules": (
         {"hpa.yaml": hpa(pods())},
@@ -1106,6 +1106,12 @@ def test_two_rules_for_two_labels_of_one_metric_are_meant() -> None:
 def test_a_refused_rule_file_makes_no_metric_unknown() -> None:
     files = {"rules.yaml": "rules: [{seriesQuery: 1 2}]\n", "hpa.yaml": hpa(pods("anything"))}
     assert ids(files) == ["refused-rules"]
+
+
+def test_rules_that_are_elsewhere_make_no_metric_unknown() -> None:
+    values = "rules: {existing: adapter-rules}\n"
+    files = {"values.yaml": values, "hpa.yaml": hpa(pods("anything"))}
+    assert ids(files) == ["not-read"]
 
 
 def test_rules_inside_a_config_map_are_read_with_their_lines() -> None:

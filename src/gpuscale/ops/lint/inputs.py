@@ -325,7 +325,7 @@ def _add_rules(inputs: Inputs, reading: RuleReading) -> None:
     inputs.rules.extend(reading.rules)
     inputs.external_rules.extend(reading.external_rules)
     inputs.findings.extend(reading.findings)
-    inputs.has_all_rules &= not reading.is_refused
+    inputs.has_all_rules &= reading.has_all
 
 
 def _add_triggers(inputs: Inputs, text: str, source: str) -> None:

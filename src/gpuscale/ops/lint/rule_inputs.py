@@ -72,8 +72,8 @@ class RuleReading:
     rules: tuple[PlacedRule, ...] = ()
     external_rules: tuple[PlacedRule, ...] = ()
     findings: tuple[LintFinding, ...] = ()
-    is_refused: bool = False
-    """Whether the file can't be used, so that there are no rules."""
+    has_all: bool = True
+    """False where the file can't be used, or names rules elsewhere, so that there may be others."""
 
 
 def is_rules(data: object) -> bool:
@@ -104,13 +104,14 @@ def read_rules(document: Document, text: str) -> RuleReading:
                 "starts and fails what is asked of the rule"
             )
         refusals = (refused(REFUSED_RULES, problem, who) for problem in error.problems)
-        return RuleReading(findings=tuple(refusals), is_refused=True)
+        return RuleReading(findings=tuple(refusals), has_all=False)
     custom = (_custom_resource(document, path, type_) for path, type_ in unknown.items())
     paths = _RulePaths(document)
     return RuleReading(
         tuple(paths.placed(rule) for rule in config.rules),
         tuple(paths.placed(rule) for rule in config.external_rules),
         (*_warnings(config, document), *custom),
+        has_all=not _at(document.data, ("rules", "existing")),
     )
 
 
@@ -207,10 +208,13 @@ def _at(data: object, path: Path) -> object:
 def _warnings(config: AdapterConfig, document: Document) -> Iterator[LintFinding]:
     """Return the warnings from parsing the rules, each as a check's finding, by field."""
     given = {dotted(path) for path in document.lines}
+    is_values = isinstance(_at(document.data, ("rules",)), dict)
     for problem in config.warnings:
         found = f"found {problem.found}; " if problem.found else ""
         what = sentence(f"{found}{problem.expected}")
         check = _check_of_warning(problem.field or "", given)
+        if check is NOT_READ and is_values and not (problem.field or "").startswith("rules."):
+            continue  # The chart reads it.
         if check is QUERY_NOT_PROMQL and FOREIGN.search(
             str(_at(document.data, parts_of(problem.field or "")))
         ):
