@@ -93,7 +93,8 @@ def recorded() -> list[Sample]:
 
     | node | what it is | for | pods |
     | --- | --- | --- | --- |
-    | a | p5.48xlarge, 8 GPUs | 10 h | chat: 4 GPUs, 10 h, 50 % busy, not ready for 1 h; batch: 2, 5 h, idle |
+    | a | p5.48xlarge, 8 GPUs | 10 h | notebook: 1 GPU, 10 h |
+    | | | | chat: 4 GPUs, 10 h, 50 % busy, not ready for 1 h; batch: 2, 5 h, idle |
     | b | unknown, 2 NVIDIA L4 | 5 h | eval: 1 GPU for 5 h, 100 % busy |
     """
     both = (0.0, 10.0)
@@ -128,7 +129,27 @@ def recorded() -> list[Sample]:
         found += busy("llm", "chat-7c9d-x2v4q", "a", index, 50, both)
     for index in range(4, 6):
         found += busy("train", "batch-55d7-aaaaa", "a", index, 0, (0, 5))
+    for index in range(4):
+        found += peaks("llm", "chat-7c9d-x2v4q", f"a-{index}", "NVIDIA H100 80GB HBM3", 30_000, 0.9)
+    found += peaks("train", "eval-66d8-bbbbb", "b-0", "NVIDIA L4", 20_000, 0.2)
+    found += [
+        *pod("dev", "notebook-5c5c-ccccc", "a", 1, both),
+        *peaks("dev", "notebook-5c5c-ccccc", "a-7", "NVIDIA H100 80GB HBM3", 12_000, 0.2),
+    ]
     return found + busy("train", "eval-66d8-bbbbb", "b", 0, 100, (0, 5))
+
+
+def peaks(
+    namespace: str, name: str, uuid: str, model: str, memory_mib: float, sms: float
+) -> list[Sample]:
+    """Return a GPU's memory and SMs: a moment of so much, and half of it in the others."""
+    labels = {"namespace": namespace, "pod": name, "UUID": uuid, "modelName": model}
+    return [
+        *samples("DCGM_FI_DEV_FB_USED", labels, memory_mib / 2, 0, 2),
+        *samples("DCGM_FI_DEV_FB_USED", labels, memory_mib, 2, 2.1),
+        *samples("DCGM_FI_PROF_SM_ACTIVE", labels, sms / 2, 0, 2),
+        *samples("DCGM_FI_PROF_SM_ACTIVE", labels, sms, 2, 2.1),
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -191,8 +212,8 @@ def test_each_namespace_has_what_its_pods_held(url: str) -> None:
     assert train["gpuHours"] == near(2 * 5 + 1 * 5)
     assert train["gpuHoursUsed"] == near(5)
     assert train["money"] == near(P5_USD_HOUR * 5 * 2 / 8 + 0.8 * 5)
-    # 2 GPUs of the first node all the time, 2 more after batch, and 1 of the second
-    assert nobody["gpuHours"] == near(2 * 10 + 2 * 5 + 1 * 5)
+    # 1 GPU of the first node all the time, 2 more after batch, and 1 of the second
+    assert nobody["gpuHours"] == near(1 * 10 + 2 * 5 + 1 * 5)
     assert nobody["gpuHoursUsed"] == 0
 
 
@@ -215,6 +236,25 @@ def test_what_has_no_price_is_said_and_not_guessed(url: str) -> None:
     assert gpu_hours == near(10)
     assert "kube_node_labels" in reason
     assert found["nodesMoney"] == near(P5_USD_HOUR * 10)
+
+
+def test_whole_gpus_that_a_part_would_do_for_are_named_with_what_they_used(url: str) -> None:
+    found = {(each["workload"], next(iter(each["to"]))): each for each in document(url)["smaller"]}
+    # 12 000 MiB and a fifth of the SMs are more than 1g's eighth and seventh, and fit 2g's quarters.
+    (notebook,) = (each for key, each in found.items() if key[1] == "migProfile")
+    assert notebook["workload"] == "ReplicaSet/notebook-5c5c"
+    assert notebook["to"] == {"migProfile": "2g", "memoryMib": near(81_559 / 4)}
+    assert (notebook["memoryMibHighest"], notebook["smShareHighest"]) == (12_000, 0.2)
+    # 30 000 MiB of four H100s fit the L40S or A100 of a cheaper type, and the L4's 20 000 MiB have no price.
+    chat = found["Deployment/chat", "instanceType"]
+    assert chat["gpusPerPod"] == 4
+    assert chat["to"]["memoryMib"] * 0.9 >= 30_000
+    assert chat["to"]["memoryMib"] < 81_559 * 0.9
+    assert not any(key[0] == "ReplicaSet/eval-66d8" for key in found)
+    assert (
+        "Could be smaller: dev/ReplicaSet/notebook-5c5c: at most 11.7 of 80 GiB"
+        in money(url).stdout
+    )
 
 
 def test_text_has_the_same_numbers(url: str) -> None:

@@ -96,15 +96,18 @@ def money(
 
     Example:  gpuscale money --prometheus-url http://127.0.0.1:9090 --savings
     """
+    from gpuscale.agent.gpu import MODELS
     from gpuscale.base.text_files import read_text
     from gpuscale.hpa.cluster.catalogue import built_in, parse_instance_types
     from gpuscale.ops.money import (
         PARTS,
+        GpuSize,
         PriceBook,
         bill_document,
         bill_lines,
         read_gpu_prices,
         series_label,
+        smaller,
     )
 
     parts = [each.strip() for each in by.split(",")]
@@ -140,10 +143,12 @@ def money(
                 to = (str(prometheus_url), prometheus_token_file, prometheus_ca_file)
                 show_savings(to, (start_s, end_s), bill, most, output, show)
                 return
+    sizes = {each.name: GpuSize(each.memory_mib, each.mig_slices) for each in MODELS.values()}
+    less = list(smaller(bill.peaks, sizes, types))
     if output is not Output.TEXT:
-        print_document(bill_document(bill, parts), output)
+        print_document(bill_document(bill, parts, less), output)
         return
-    for line in bill_lines(bill, parts):
+    for line in bill_lines(bill, parts, less):
         print(printable(line))
 
 
@@ -161,7 +166,8 @@ async def _bill(
     async with source:
         for end_s, length_s in days_of(*span):
             show(f"asking Prometheus: {(end_s - span[0]) / (span[1] - span[0]):.0%}")
-            queries = BillQueries(length_s, pod_label).all()
+            asked = BillQueries(length_s, pod_label)
+            queries = {**asked.all(), **asked.peaks()}
             bill.add(await _answers(source, queries, end_s), book, pod_label)
     return bill
 

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from gpuscale.ops.money.prices import PriceBook, read_gpu_prices
     from gpuscale.ops.money.questions import BillQueries, days_of, scaled_query, series_label
     from gpuscale.ops.money.report import bill_document, bill_lines
+    from gpuscale.ops.money.sizes import GpuSize, smaller
 else:
     __getattr__ = door(__name__)
 
@@ -16,6 +17,7 @@ __all__ = [
     "PARTS",
     "Bill",
     "BillQueries",
+    "GpuSize",
     "PriceBook",
     "bill_document",
     "bill_lines",
@@ -23,4 +25,5 @@ __all__ = [
     "read_gpu_prices",
     "scaled_query",
     "series_label",
+    "smaller",
 ]

@@ -1,16 +1,18 @@
 """The arithmetic of a bill: a node's hours go to the pods that asked for its GPUs, the rest to nobody."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from re import search
 
 from gpuscale.ops.money.prices import HourPrice, NodeFacts, PriceBook, node_facts
 from gpuscale.ops.money.questions import hours
+from gpuscale.ops.money.sizes import Peak
 
 NOBODY = "(asked for by nobody)"
 PARTS = ("namespace", "workload", "label", "pool", "gpu")
 """By what lines can be added up: the parts of `Keys`."""
+_WHOLE = ("nvidia_com_gpu", "amd_com_gpu", "aliyun_com_gpu")
 _SLICES = 7
 """Compute slices of a GPU under MIG."""
 
@@ -82,6 +84,8 @@ class Bill:
     """GPU-hours without a price, by the reason."""
     unseen: set[str] = field(default_factory=set)
     """What no series says, and what it would be for."""
+    peaks: dict[tuple[str, str, str], Peak] = field(default_factory=lambda: defaultdict(Peak))
+    """The most that pods with whole GPUs used, by namespace, workload and GPU model."""
 
     def grouped(self, *by: str) -> dict[tuple[str, ...], Line]:
         """Return the lines added up by some parts of their keys, the dearest first."""
@@ -94,7 +98,7 @@ class Bill:
         """Add a span's hours.
 
         Args:
-            answers: by the names of `BillQueries.all`.
+            answers: by the names of `BillQueries.all`, and of `peaks` where they were asked.
             book: prices.
             pod_label: the label that was asked for.
         """
@@ -133,6 +137,7 @@ class Bill:
                 node.facts.model,
             )
             self._price(keys, line, node, share, book)
+        self._add_peaks(answers, workloads, nodes)
         for name, node in nodes.items():
             left = max(0.0, free[name])
             line = Line(asked=left * node.gpus_a_share)
@@ -142,6 +147,33 @@ class Bill:
             price = self._price_of(node, book)
             if isinstance(price, HourPrice):
                 self.nodes_money += price.amount * node.hours
+
+    def _add_peaks(
+        self,
+        answers: Mapping[str, Rows],
+        workloads: Mapping[tuple[str, str], str],
+        nodes: "Mapping[str, BilledNode]",
+    ) -> None:
+        """Add the highest memory and SMs of GPUs that pods have for themselves."""
+        whole = {
+            _pod(row): nodes[row["node"]].facts.instance_type
+            for row, _ in answers["asked"]
+            if row.get("resource") in _WHOLE and row.get("node") in nodes
+        }
+        gpus = Counter(_pod(row) for row, _ in answers.get("memory", ()))
+        for name in ("memory", "sms"):
+            for row, value in answers.get(name, ()):
+                pod = _pod(row)
+                if pod not in whole:
+                    continue
+                workload = workloads.get(pod, f"Pod/{pod[1]}")
+                peak = self.peaks[pod[0], workload, row.get("modelName", "")]
+                peak.types.add(whole[pod])
+                peak.gpus = max(peak.gpus, gpus[pod])
+                if name == "memory":
+                    peak.memory_mib = max(peak.memory_mib, value)
+                elif 0 <= value <= 1:
+                    peak.sms = max(peak.sms or 0.0, value)
 
     def _price_of(self, node: "BilledNode", book: PriceBook) -> HourPrice | str:
         """Return a node's price; why not where it is not known, or in another currency than the first."""

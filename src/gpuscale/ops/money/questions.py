@@ -90,6 +90,19 @@ class BillQueries:
             )
         return found
 
+    def peaks(self) -> Mapping[str, str]:
+        """Return the queries for the most that GPUs of pods used; sums of spans make no sense of them."""
+        series = {"memory": "DCGM_FI_DEV_FB_USED", "sms": "DCGM_FI_PROF_SM_ACTIVE"}
+        return {name: self._highest(each) for name, each in series.items()}
+
+    def _highest(self, series: str) -> str:
+        """Return the query for the most that each whole GPU of each pod had."""
+        named = f'max_over_time({series}{{exported_pod!="",GPU_I_ID=""}}{self._over})'
+        for label in ("pod", "namespace"):
+            named = f'label_replace({named}, "{label}", "$1", "exported_{label}", "(.+)")'
+        own = f'max_over_time({series}{{exported_pod="",pod!="",GPU_I_ID=""}}{self._over})'
+        return f"max by (namespace, pod, UUID, modelName) ({named} or {own})"
+
     @property
     def _over(self) -> str:
         return f"[{self.length_s}s]"

@@ -6,14 +6,15 @@ from datetime import UTC, datetime
 from gpuscale.base.pages.columns import aligned
 from gpuscale.base.pages.words import NO_DATA, plain_text
 from gpuscale.ops.money.bill import Bill, Line
+from gpuscale.ops.money.sizes import Smaller
 
 _MONTH_HOURS = 730.0
 """Of a month, as clouds count it: 365 * 24 / 12."""
 _HEADS = ("GPU-HOURS", "USED", "STARTING", "IDLE", "IDLE %", "MONEY", "OF THAT IDLE", "A MONTH")
 
 
-def bill_lines(bill: Bill, by: Sequence[str]) -> Iterator[str]:
-    """Return a bill as text, its lines added up by parts of their keys."""
+def bill_lines(bill: Bill, by: Sequence[str], sizes: Sequence[Smaller] = ()) -> Iterator[str]:
+    """Return a bill as text, its lines added up by parts of their keys, and what would do with less."""
     days = (bill.end_s - bill.start_s) / 86_400
     yield (
         f"{_moment(bill.start_s)} to {_moment(bill.end_s)} UTC, {days:.1f} days: "
@@ -30,13 +31,17 @@ def bill_lines(bill: Bill, by: Sequence[str]) -> Iterator[str]:
     yield ""
     if bill.prices:
         yield f"Prices: {'; '.join(sorted(bill.prices))}."
+    for less in sizes:
+        yield f"Could be smaller: {less.namespace}/{less.workload}: {less.says}."
     for reason, gpu_hours in sorted(bill.unpriced.items()):
         yield f"Without a price: {gpu_hours:,.1f} GPU-hours; {reason}."
     for each in sorted(bill.unseen):
         yield f"Not seen: {each}."
 
 
-def bill_document(bill: Bill, by: Sequence[str]) -> Mapping[str, object]:
+def bill_document(
+    bill: Bill, by: Sequence[str], sizes: Sequence[Smaller] = ()
+) -> Mapping[str, object]:
     """Return a bill for programs; hours and money are not rounded."""
     return {
         "from": f"{_moment(bill.start_s)}Z".replace(" ", "T"),
@@ -54,6 +59,22 @@ def bill_document(bill: Bill, by: Sequence[str]) -> Mapping[str, object]:
             {"gpuHours": hours, "reason": reason} for reason, hours in sorted(bill.unpriced.items())
         ],
         "unseen": sorted(bill.unseen),
+        "smaller": [
+            {
+                "namespace": each.namespace,
+                "workload": each.workload,
+                "gpu": each.gpu,
+                "gpusPerPod": each.peak.gpus,
+                "memoryMibHighest": each.peak.memory_mib,
+                "smShareHighest": each.peak.sms,
+                "to": {
+                    "migProfile" if each.is_mig else "instanceType": each.to,
+                    "memoryMib": each.memory_mib,
+                },
+                "says": each.says,
+            }
+            for each in sizes
+        ],
     }
 
 
