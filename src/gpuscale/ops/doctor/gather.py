@@ -6,6 +6,7 @@ at the others.
 
 import asyncio
 import base64
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -46,6 +47,8 @@ _OF_FILES = {
     "nodepools": ("karpenter.sh/v1", "NodePool"),
 }
 """Kinds that checks of files are about, by plural name."""
+_CUSTOM = re.compile(r"[a-z0-9-]+(\.[a-z0-9-]+)+/v[a-z0-9]+")
+"""API versions of custom resources, as objects name them."""
 _MOST_SECRETS = 50
 """With CAs of scalers; what is one cluster's rarely has more than one."""
 
@@ -285,28 +288,27 @@ class Gatherer:
 
     async def _scaled_by_definition(self, seen: Snapshot) -> Sequence[JsonObject]:
         """Return what autoscalers scale that is a custom resource, and how its kind is defined."""
-        targets = {
-            (*(target.text(key) for key in ("apiVersion", "kind", "name")), facts.namespace(body))
+        references = (
+            body.child("spec").child("scaleTargetRef")
             for plural in ("hpas", "scaledobjects")
             for body in seen.all(plural)
-            if "." in (target := body.child("spec").child("scaleTargetRef")).text("apiVersion")
-        }
-        plurals: dict[tuple[str, str], str] = {}
+        )
+        kinds = {(each.text("apiVersion"), each.text("kind")) for each in references}
         found: list[JsonObject] = []
-        for version, kind, name, namespace in sorted(targets):
-            if (version, kind) not in plurals:
-                served = (await self._maybe(f"/apis/{version}")).get("resources") or ()
-                names = (each["name"] for each in served if each.get("kind") == kind)
-                plural = next((each for each in names if "/" not in each), "")
-                plurals[version, kind] = plural
-                path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-                defined = await self._maybe(f"{path}/{plural}.{version.partition('/')[0]}")
-                if plural and defined:
-                    found.append(as_applied(defined))
-            if plurals[version, kind]:
-                place = f"namespaces/{namespace}/{plurals[version, kind]}/{name}"
-                body = await self._maybe(f"/apis/{version}/{place}")
-                found += [as_applied(body)] if body else []
+        for version, kind in sorted(each for each in kinds if _CUSTOM.fullmatch(each[0])):
+            served = (await self._maybe(f"/apis/{version}")).get("resources") or ()
+            names = (each["name"] for each in served if each.get("kind") == kind)
+            plural = next((each for each in names if "/" not in each), None)
+            if plural is None:
+                continue
+            name = f"{plural}.{version.partition('/')[0]}"
+            path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+            defined = await self._maybe(f"{path}/{name}")
+            found += [as_applied(defined)] if defined else []
+            look = await self._list(Listed(plural, f"/apis/{version}/{plural}", name, ()))
+            found += [
+                as_applied({"apiVersion": version, "kind": kind, **each}) for each in look.items
+            ]
         return found
 
     async def _maybe(self, path: str) -> JsonObject:
