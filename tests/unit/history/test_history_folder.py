@@ -198,6 +198,35 @@ def test_a_full_disk_loses_nothing_that_was_kept(tmp_path: Path) -> None:
     assert numbers(tmp_path / "kept") == [1, 3]
 
 
+def test_rows_are_kept_where_no_parquet_file_can_be_written(tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    with HistoryWriter(kept, 64 * MIB, journal_bytes=1) as writer:
+        (kept / "events").touch()  # in the way of the table's folder
+        writer.write({"events": [event(1)]})
+        writer.write({"events": [event(2)]})
+        assert numbers(kept) == [1, 2]
+        (kept / "events").unlink()
+    assert numbers(kept) == [1, 2]
+    assert len(files(kept)) == 2
+
+
+def test_a_damaged_file_is_named_and_stops_no_writer(tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    with HistoryWriter(kept, 64 * MIB) as writer:
+        writer.write({"events": [event(1)]})
+        writer.compact()
+        (damaged,) = kept.glob("events/*/*")
+        damaged.write_bytes(damaged.read_bytes()[:-8])
+        writer.write({"events": [event(2)]})
+        writer.compact()
+        writer.write({"events": [event(3, START_MS + DAY_MS)]})  # so that the first day is merged
+        writer.compact()
+        with pytest.raises(UnavailableError, match=damaged.name):
+            numbers(kept)
+        damaged.unlink()
+    assert numbers(kept) == [2, 3]
+
+
 def test_what_a_writer_refuses(tmp_path: Path) -> None:
     kept = tmp_path / "kept"
     with (

@@ -69,7 +69,7 @@ def write_parquet(connection: "duckdb.DuckDBPyConnection", rows: str, path: Path
         connection.execute(
             f"COPY ({rows}) TO {literal(beside)} (FORMAT parquet, COMPRESSION zstd, USE_TMP_FILE false)"
         )
-    except (duckdb.IOException, duckdb.OutOfMemoryException) as error:
+    except duckdb.Error as error:
         raise UnavailableError(f"can't write {path}: {error}") from None
     with beside.open("rb") as file:
         os.fsync(file.fileno())

@@ -73,9 +73,14 @@ class History:
         paths: dict[str, list[str]] = {name: [] for name in TABLES}
         for part in parts:
             paths[part.table].append(part.path)
-        for name in TABLES:
-            self._connection.execute(f"CREATE VIEW {name} AS {_view(name, paths[name])}")
-        self._connection.execute(f"CREATE VIEW decisions AS {DECISIONS}")
+        import duckdb
+
+        try:
+            for name in TABLES:
+                self._connection.execute(f"CREATE VIEW {name} AS {_view(name, paths[name])}")
+            self._connection.execute(f"CREATE VIEW decisions AS {DECISIONS}")
+        except duckdb.Error as error:  # a file is damaged, or somebody else's
+            raise UnavailableError(f"can't read {place}: {_first_line(error)}") from None
         allowed = ", ".join(literal(path) for of_table in paths.values() for path in of_table)
         for setting in (
             f"allowed_paths = [{allowed}]",

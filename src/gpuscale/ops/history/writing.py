@@ -3,6 +3,7 @@
 import fcntl
 import json
 from collections import defaultdict
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -97,7 +98,8 @@ class HistoryWriter:
         """
         self._journal.append(batch)
         if self._journal.size >= self._journal_bytes or self._journal.frames >= _FRAMES:
-            self.compact()
+            with suppress(UnavailableError):  # they are kept; the next write and `close` try again
+                self.compact()
 
     def close(self) -> None:
         """Make Parquet files of what is left, and let other processes write."""
@@ -181,7 +183,10 @@ class HistoryWriter:
                 if table == "gpu_hours":
                     rows = hours_of(rows)
                 name = f"{of_day[0].first:08}-{of_day[-1].last:08}"
-                self._write_file(connection, table, day, name, f"SELECT * FROM ({rows})")
+                try:
+                    self._write_file(connection, table, day, name, f"SELECT * FROM ({rows})")
+                except UnavailableError:  # one of them is damaged, which readers say
+                    continue
             for part in of_day:
                 Path(part.path).unlink()
 
