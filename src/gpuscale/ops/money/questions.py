@@ -10,13 +10,11 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from gpuscale.ops.gpu_series import GPU_RESOURCES, of_pods
+
 STEP_S = 300
 """Between two moments; a pod that lives shorter may be missed."""
 _DAY_S = 86_400
-_RESOURCES = (
-    'resource=~"nvidia_com_gpu|nvidia_com_gpu_shared|nvidia_com_mig_.+|amd_com_gpu|aliyun_com_gpu"'
-)
-"""Whole GPUs, turns on them and partitions, as kube-state-metrics writes their names."""
 _USE = "DCGM_FI_DEV_GPU_UTIL"
 _ENGINE = "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
 
@@ -51,12 +49,12 @@ class BillQueries:
         """Return the queries by the names of `bill_of`."""
         asked = (
             "sum by (namespace, pod, node, resource) (max by (namespace, pod, container, node, resource) "
-            f'(kube_pod_container_resource_requests{{{_RESOURCES},node!=""}}))'
+            f'(kube_pod_container_resource_requests{{{GPU_RESOURCES},node!=""}}))'
         )
         lives = 'max by (namespace, pod) (kube_pod_status_phase{phase=~"Pending|Running"}) == 1'
         unready = 'max by (namespace, pod) (kube_pod_status_ready{condition="true"}) == 0'
         held = f"({asked}) * on (namespace, pod) group_left () ({lives})"
-        allocatable = f"kube_node_status_allocatable{{{_RESOURCES}}}"
+        allocatable = f"kube_node_status_allocatable{{{GPU_RESOURCES}}}"
         found = {
             "nodes": self._sum(f"max by (node, resource) ({allocatable})"),
             "nodeMoments": f"count_over_time((max by (node) ({allocatable} > 0))[{self._moments}])",
@@ -97,11 +95,8 @@ class BillQueries:
 
     def _highest(self, series: str) -> str:
         """Return the query for the most that each whole GPU of each pod had."""
-        named = f'max_over_time({series}{{exported_pod!="",GPU_I_ID=""}}{self._over})'
-        for label in ("pod", "namespace"):
-            named = f'label_replace({named}, "{label}", "$1", "exported_{label}", "(.+)")'
-        own = f'max_over_time({series}{{exported_pod="",pod!="",GPU_I_ID=""}}{self._over})'
-        return f"max by (namespace, pod, UUID, modelName) ({named} or {own})"
+        highest = of_pods(series, 'GPU_I_ID="",', f"max_over_time({{}}{self._over})")
+        return f"max by (namespace, pod, UUID, modelName) ({highest})"
 
     @property
     def _over(self) -> str:

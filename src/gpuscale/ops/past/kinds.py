@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from gpuscale.base.words import counted
+from gpuscale.ops.gpu_series import GPU_RESOURCES, of_pods
 
 Labels = Mapping[str, str]
-_GPUS = 'resource=~"nvidia_com_.+|amd_com_gpu|aliyun_com_gpu.*"'
 _HPA = "namespace, horizontalpodautoscaler"
 _OF_HPA = "kube_horizontalpodautoscaler"
 _WAITS = (
@@ -25,14 +25,10 @@ _OWNER = (
 )
 _HAS_GPUS = (
     "and on (namespace, pod) "
-    f"max by (namespace, pod) (kube_pod_container_resource_requests{{{_GPUS}}})"
+    f"max by (namespace, pod) (kube_pod_container_resource_requests{{{GPU_RESOURCES}}})"
 )
 _GPU = "Hostname, hostname, gpu, UUID"
-_OWNED_USE = (
-    'label_replace(label_replace(DCGM_FI_DEV_GPU_UTIL{exported_pod!=""}, '
-    '"pod", "$1", "exported_pod", "(.+)"), "namespace", "$1", "exported_namespace", "(.+)") '
-    'or DCGM_FI_DEV_GPU_UTIL{exported_pod="",pod!=""}'
-)
+_OWNED_USE = of_pods("DCGM_FI_DEV_GPU_UTIL")
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +128,7 @@ KINDS = (
         "node-not-ready",
         "kube_node_status_condition",
         'max by (node) (kube_node_status_condition{condition="Ready",status=~"false|unknown"} == 1) '
-        f"and on (node) max by (node) (kube_node_status_allocatable{{{_GPUS}}} > 0)",
+        f"and on (node) max by (node) (kube_node_status_allocatable{{{GPU_RESOURCES}}} > 0)",
         lambda labels: f"node/{labels.get('node', '')}",
         lambda labels, most: "was not Ready",
     ),
@@ -199,7 +195,8 @@ STEPS = (
     Steps(
         "nodes",
         "kube_node_status_allocatable",
-        f"count(max by (node) (kube_node_status_allocatable{{{_GPUS}}}) > 0) or 0 * count(kube_node_info)",
+        f"count(max by (node) (kube_node_status_allocatable{{{GPU_RESOURCES}}}) > 0) "
+        "or 0 * count(kube_node_info)",
         lambda labels: "nodes",
         lambda before, after: f"GPU nodes: {_number(before)} to {_number(after)}",
     ),

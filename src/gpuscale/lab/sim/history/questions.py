@@ -13,17 +13,15 @@ from typing import Any
 
 from gpuscale.base.errors import UsageError
 from gpuscale.base.golang.durations import go_quote
-from gpuscale.base.objects.gpu_resources import WHOLE_GPUS
 from gpuscale.base.ranges import Range
 from gpuscale.base.words import counted
 from gpuscale.lab.sim.history.recording import MOST_TARGETS, RecordingFacts, target_column
+from gpuscale.ops import WHOLE_GPU_RESOURCES
 from gpuscale.series import Value, Vector, VectorSample
 from gpuscale.signals import range_of
 
 _UTIL = "DCGM_FI_DEV_GPU_UTIL"
 _PERCENT = range_of(_UTIL) or Range(0, 100)
-_GPU_RESOURCES = f'resource=~"{"|".join(re.sub("[^a-z0-9]", "_", each) for each in WHOLE_GPUS)}"'
-"""As kube-state-metrics writes their names."""
 _DEFAULT_MODEL = "NVIDIA A100-SXM4-80GB"
 _DEFAULT_STARTUP_S = 60.0
 _DEFAULT_PROVISIONING_S = 120.0
@@ -79,7 +77,7 @@ class DeploymentQueries:
     def columns(self) -> Mapping[str, str]:
         """Return the range queries for the columns of `from_answers`; each gives one series."""
         deployment = f"namespace={go_quote(self.namespace)},deployment={go_quote(self.name)}"
-        gpus = f"max by (node) (kube_node_status_allocatable{{{_GPU_RESOURCES}}})"
+        gpus = f"max by (node) (kube_node_status_allocatable{{{WHOLE_GPU_RESOURCES}}})"
         found = {
             "replicas": f"max(kube_deployment_spec_replicas{{{deployment}}})",
             "ready": f"max(kube_deployment_status_replicas_ready{{{deployment}}})",
@@ -108,11 +106,11 @@ class DeploymentQueries:
         """Return the queries, at the end of the range, for facts; see `facts_of`."""
         over = f"[{range_s}s]"
         pods = self._pods("")
-        limits = f"kube_pod_container_resource_limits{{{pods},{_GPU_RESOURCES}}}"
+        limits = f"kube_pod_container_resource_limits{{{pods},{WHOLE_GPU_RESOURCES}}}"
         bound = f"max by (pod) (max_over_time(kube_pod_status_scheduled_time{{{pods}}}{over}))"
         ready = f"min by (pod) (min_over_time(kube_pod_status_ready_time{{{pods}}}{over}))"
         made = f"max by (pod) (max_over_time(kube_pod_created{{{pods}}}{over}))"
-        allocatable = f"max_over_time(kube_node_status_allocatable{{{_GPU_RESOURCES}}}{over})"
+        allocatable = f"max_over_time(kube_node_status_allocatable{{{WHOLE_GPU_RESOURCES}}}{over})"
         return {
             "gpusPerPod": f"max(sum by (pod) (max by (pod, container) (max_over_time({limits}{over}))))",
             "gpusPerNode": f"max({allocatable})",
