@@ -137,7 +137,7 @@ def test_a_target_of_values_that_is_out_of_reach(folder) -> None:
     (folder / "v.yaml").write_text(VALUES.replace("target: 60", "target: 600"))
     result = run("v.yaml", cwd=folder)
     assert result.returncode == 1
-    assert result.stdout.startswith("v.yaml:6: error [unreachable-target] spec.scale[0].target\n")
+    assert result.stdout.startswith("v.yaml:6: warning [unreachable-target] spec.scale[0].target\n")
 
 
 def test_an_hpa_is_held_against_the_rules_of_values_beside_it(folder) -> None:
