@@ -33,7 +33,7 @@ check: $(VENV)/.dev ## format, lint, types, import contracts
 
 # Tests wait for servers more than they compute: three workers for two cores, four where a control plane is waited for.
 test: check ## everything in check, then the tests; those on a control plane where its programs are built
-	@$(BIN)/python tools/suite.py -n 3 --dist loadgroup -m "not cluster and not gpu and not scale"
+	@$(BIN)/python tools/suite.py -n 4 --dist loadgroup -m "not cluster and not gpu and not scale"
 	@if $(BIN)/python -m gpuscale_testing.tools where >/dev/null 2>&1; then \
 		$(BIN)/python tools/suite.py -n 4 --dist loadfile -m cluster tests/cluster; \
 	elif [ -n "$$GPUSCALE_REQUIRE_CLUSTER" ]; then \

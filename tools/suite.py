@@ -5,7 +5,7 @@ two busy cores one of thousands may miss its time. A test counts as failed if it
 the machine to itself; one that passes then is named, so that it gets mended. More than a few modules
 with failures are no bad luck: then nothing runs again.
 
-    python tools/suite.py -n 3 --dist loadgroup -m "not cluster"
+    python tools/suite.py -n 4 --dist loadgroup -m "not cluster"
 """
 
 import json

@@ -23,7 +23,7 @@ printf '%s\\n' "${{COMPREPLY[@]}}"
     [
         ("gpuscale rend", {"render"}),
         ("gpuscale doctor --kubec", {"--kubeconfig"}),
-        ("gpuscale doctor -o ''", {"text", "json", "yaml"}),
+        ("gpuscale doctor -o ''", {"text", "json", "yaml", "sarif", "junit"}),
         ("gpuscale metrics-api w", {"why"}),
         ("gpuscale exporter --collect-i", {"--collect-interval"}),
         ("gpuscale simulate aks", {"aks-mnist-jobs", "aks-mnist-jobs-quick"}),

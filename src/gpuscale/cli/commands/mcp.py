@@ -191,7 +191,7 @@ class Calls:
                 continue
             if parameter.name in self._connection:
                 options.append(f"{parameter.opts[0]}={self._connection[parameter.name]}")
-            elif parameter.required:
+            elif parameter.name == "prometheus_url" and _TOOLS[name].connection is _PROMETHEUS:
                 raise UsageError(
                     f"{name} needs {parameter.opts[0]}: start gpuscale mcp with {parameter.opts[0]} "
                     f"{parameter.metavar}"
