@@ -224,6 +224,28 @@ spec:
   maxReplicas: 3
   targetRequests: 32
 """
+OME = f"""\
+apiVersion: ome.io/v1beta1
+kind: InferenceService
+metadata: {{name: qwen}}
+spec:
+  model: {{name: qwen}}
+  engine:
+    minReplicas: 1
+    maxReplicas: 3
+    {TOLERATES}
+    runner: {{name: ome-container, image: i, resources: {{limits: {{nvidia.com/gpu: 2}}}}}}
+"""
+OME_RUNTIME = f"""\
+apiVersion: ome.io/v1beta1
+kind: ClusterServingRuntime
+metadata: {{name: srt-qwen}}
+spec:
+  supportedModelFormats: [{{name: safetensors}}]
+  engineConfig:
+    {TOLERATES}
+    runner: {{name: ome-container, image: i, resources: {{limits: {{nvidia.com/gpu: 2}}}}}}
+"""
 SCALED_OBJECT = """\
 apiVersion: keda.sh/v1alpha1
 kind: ScaledObject
@@ -457,6 +479,13 @@ CASES = [
     ),
     (KUBEAI, ("maxReplicas: 3", "maxReplicas: 3\n  autoscalingDisabled: true"), None, ""),
     (SCALED_OBJECT, ("apiVersion", "piVersion"), REFUSED, "piVersion"),
+    (OME, WITHOUT_TOLERATION, KEPT, "spec.engine.tolerations"),
+    (OME, MOST, BELOW, "spec.engine.maxReplicas"),
+    (OME, ("minReplicas: 1", "minReplicas: 4"), REFUSED, "spec.engine.minReplicas"),
+    (OME, ("maxReplicas: 3", "maxReplicas: 0"), None, ""),
+    (OME, ("    runner", "    scaleTarget: 5\n    runner"), None, ""),
+    (OME_RUNTIME, WITHOUT_TOLERATION, KEPT, "spec.engineConfig.tolerations"),
+    (OME_RUNTIME, ("gpu: 2", "gpu: 16"), SMALL, "spec.engineConfig"),
     (PIPELINE, WITHOUT_TOLERATION, KEPT, "spec.services[0].spec.tolerations"),
     (PIPELINE, MANY_CPUS, SMALL, "spec.services[0].spec"),
     (PIPELINE, MOST, BELOW, "spec.services[0].spec.scale.hpa.maxReplicas"),

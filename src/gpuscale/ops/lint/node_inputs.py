@@ -28,7 +28,8 @@ _KINDS = {
 }
 """Kinds that checks of nodes look at, with the group that makes them these."""
 _WORKLOADS = frozenset(
-    {"Job", "CronJob", "JobSet", "LeaderWorkerSet"}
+    {"Job", "CronJob", "JobSet", "LeaderWorkerSet", "ModelServing", "RoleBasedGroup"}
+    | {"ServingRuntime", "ClusterServingRuntime"}
     | {f"{each}Job" for each in ("JAX", "MPI", "Paddle", "PyTorch", "TF", "Train", "XGBoost")}
 )
 _BESIDE = frozenset({"ResourceQuota", "PodDisruptionBudget"})
