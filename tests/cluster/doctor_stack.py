@@ -18,7 +18,7 @@ from upstream_kinds import upstream_kinds
 from gpuscale.base.clock import WallClock
 from gpuscale.base.errors import UnavailableError
 from gpuscale.base.exposition.parse import parse_text
-from gpuscale.base.objects.nodes import Taint
+from gpuscale.base.objects.taints import Taint
 from gpuscale.kube.client.client import KubeClient
 from gpuscale.kube.client.settings import KubeSettings
 from gpuscale.ops.doctor.diagnosis import diagnose

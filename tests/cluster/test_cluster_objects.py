@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gpuscale.base.errors import UnavailableError
-from gpuscale.base.objects.nodes import Taint
+from gpuscale.base.objects.taints import Taint
 from gpuscale.kube.aggregation import AggregatedServer, aggregation_objects
 from gpuscale.kube.simulated.nodes import node_object, node_status
 from gpuscale.kube.simulated.pod_status import Placed, creating, running, succeeded

@@ -6,8 +6,8 @@ import time
 import pytest
 
 from gpuscale.base.objects.manifests import load_manifests
-from gpuscale.base.objects.nodes import Taint
 from gpuscale.base.objects.pods import Pod
+from gpuscale.base.objects.taints import Taint
 from gpuscale.hpa.cluster.scheduling.fit import node_state
 from gpuscale.hpa.cluster.scheduling.placing import Placer
 from gpuscale_testing import Lifecycle, SimulatedNode, simulated_nodes, wait_until

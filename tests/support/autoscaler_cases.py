@@ -6,8 +6,8 @@ from typing import Any
 
 from gpuscale.base.objects.disruption_budgets import PodDisruptionBudget
 from gpuscale.base.objects.meta import ObjectMeta, OwnerReference
-from gpuscale.base.objects.nodes import Taint
 from gpuscale.base.objects.pods import Container, Pod, PodSpec
+from gpuscale.base.objects.taints import Taint
 from gpuscale.base.quantity import Quantity, parse_quantity
 from gpuscale.hpa.cluster.nodes import (
     AutoscalerSettings,

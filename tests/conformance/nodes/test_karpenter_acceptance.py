@@ -14,7 +14,6 @@ import pytest
 
 from gpuscale.base.objects.disruption_budgets import PodDisruptionBudget
 from gpuscale.base.objects.meta import ObjectMeta, OwnerReference
-from gpuscale.base.objects.nodes import Taint
 from gpuscale.base.objects.pods import (
     Container,
     Pod,
@@ -25,6 +24,7 @@ from gpuscale.base.objects.pods import (
     SpreadConstraint,
 )
 from gpuscale.base.objects.selectors import Operator, Requirement, selector_of_labels
+from gpuscale.base.objects.taints import Taint
 from gpuscale.base.quantity import Quantity, parse_quantity
 from gpuscale.hpa.cluster.nodes import (
     AutoscalerSettings,

@@ -20,7 +20,6 @@ import pytest
 
 from gpuscale.base.objects.disruption_budgets import PodDisruptionBudget
 from gpuscale.base.objects.meta import ObjectMeta, OwnerReference
-from gpuscale.base.objects.nodes import Taint
 from gpuscale.base.objects.pods import (
     Container,
     NodeSelectorTerm,
@@ -28,9 +27,9 @@ from gpuscale.base.objects.pods import (
     PodAffinityTerm,
     PodSpec,
     SpreadConstraint,
-    Toleration,
 )
 from gpuscale.base.objects.selectors import Operator, Requirement, selector_of_labels
+from gpuscale.base.objects.taints import Taint, Toleration
 from gpuscale.base.quantity import parse_quantity
 from gpuscale.hpa.cluster.nodes import (
     AutoscalerSettings,

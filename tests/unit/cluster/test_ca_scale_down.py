@@ -7,9 +7,9 @@ import pytest
 from autoscaler_cases import MINUTE, SECOND, Cluster, pod, pods, pool
 from gpuscale.base.objects.disruption_budgets import PodDisruptionBudget
 from gpuscale.base.objects.meta import ObjectMeta
-from gpuscale.base.objects.nodes import Taint
-from gpuscale.base.objects.pods import PodPhase, Toleration
+from gpuscale.base.objects.pods import PodPhase
 from gpuscale.base.objects.selectors import selector_of_labels
+from gpuscale.base.objects.taints import Taint, Toleration
 from gpuscale.hpa.cluster.nodes import AutoscalerSettings, ScaleDown
 
 AT_ONCE = AutoscalerSettings(unneeded_time_ms=0, delay_after_add_ms=0)

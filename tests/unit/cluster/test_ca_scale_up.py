@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autoscaler_cases import MINUTE, SECOND, Cluster, pod, pods, pool
-from gpuscale.base.objects.nodes import Taint
+from gpuscale.base.objects.taints import Taint
 from gpuscale.hpa.cluster.nodes import AutoscalerSettings, LookAgain, ScaleUp
 from gpuscale.hpa.cluster.nodes.cluster_autoscaler.estimator import PodGroup, estimate
 from gpuscale.hpa.cluster.nodes.cluster_autoscaler.scale_up import balance

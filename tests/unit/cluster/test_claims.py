@@ -3,9 +3,8 @@
 import pytest
 
 from autoscaler_cases import pool
-from gpuscale.base.objects.devices import PodClaim
 from gpuscale.base.objects.manifests import load_manifests
-from gpuscale.base.objects.pods import Pod
+from gpuscale.base.objects.pods import Pod, PodClaim
 from gpuscale.hpa.cluster.nodes import (
     AutoscalerSettings,
     Karpenter,

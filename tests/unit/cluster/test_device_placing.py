@@ -5,10 +5,9 @@ from dataclasses import replace
 import pytest
 
 from device_objects import CLASS, claim_of, node_of
-from gpuscale.base.objects.devices import PodClaim
 from gpuscale.base.objects.meta import ObjectMeta
 from gpuscale.base.objects.nodes import Node
-from gpuscale.base.objects.pods import Container, Pod, PodSpec
+from gpuscale.base.objects.pods import Container, Pod, PodClaim, PodSpec
 from gpuscale.base.quantity import parse_quantity
 from gpuscale.hpa.cluster.scheduling import Placer, find_victims, misfits, node_state, unmatched
 

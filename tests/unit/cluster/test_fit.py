@@ -2,16 +2,11 @@ import pytest
 
 from gpuscale.base.objects.manifests import load_manifests
 from gpuscale.base.objects.meta import ObjectMeta
-from gpuscale.base.objects.nodes import Node, Taint
-from gpuscale.base.objects.pods import Pod, Toleration
+from gpuscale.base.objects.nodes import Node
+from gpuscale.base.objects.pods import Pod
+from gpuscale.base.objects.taints import Taint, Toleration, tolerates, untolerated
 from gpuscale.base.quantity import parse_quantity
-from gpuscale.hpa.cluster.scheduling.fit import (
-    NodeState,
-    misfits,
-    node_state,
-    tolerates,
-    untolerated,
-)
+from gpuscale.hpa.cluster.scheduling.fit import NodeState, misfits, node_state
 from gpuscale.hpa.cluster.scheduling.placing import Placer
 from gpuscale.hpa.cluster.scheduling.resources import NANO, gpu_count, pod_requests
 

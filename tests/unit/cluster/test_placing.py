@@ -6,9 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuscale.base.objects.meta import ObjectMeta
-from gpuscale.base.objects.nodes import Node, Taint
-from gpuscale.base.objects.pods import Container, Pod, PodAffinityTerm, PodSpec, Toleration
+from gpuscale.base.objects.nodes import Node
+from gpuscale.base.objects.pods import Container, Pod, PodAffinityTerm, PodSpec
 from gpuscale.base.objects.selectors import selector_of_labels
+from gpuscale.base.objects.taints import Taint, Toleration
 from gpuscale.base.quantity import parse_quantity
 from gpuscale.hpa.cluster.scheduling import placing
 from gpuscale.hpa.cluster.scheduling.fit import NodeState, misfits_but_devices

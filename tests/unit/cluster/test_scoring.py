@@ -8,9 +8,10 @@ import pytest
 
 from gpuscale.base.objects.manifests import load_manifests
 from gpuscale.base.objects.meta import ObjectMeta
-from gpuscale.base.objects.nodes import Node, Taint
+from gpuscale.base.objects.nodes import Node
 from gpuscale.base.objects.pods import Container, PodSpec
 from gpuscale.base.objects.selectors import selector_of_labels
+from gpuscale.base.objects.taints import Taint
 from gpuscale.base.quantity import parse_quantity
 from gpuscale.hpa.cluster.scheduling.fit import NodeState, node_state
 from gpuscale.hpa.cluster.scheduling.placing import Placer

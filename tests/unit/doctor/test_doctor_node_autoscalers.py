@@ -27,7 +27,7 @@ from workload_cases import at, pending, pods, started, wanting
 
 from gpuscale.base.objects.nodes import read_taint
 from gpuscale.base.objects.pods import read_pod_spec
-from gpuscale.hpa.cluster.scheduling.fit import untolerated
+from gpuscale.base.objects.taints import untolerated
 from gpuscale.kube.reading import fields_of
 from gpuscale.ops.doctor.snapshot import PrometheusLook
 

@@ -3,8 +3,9 @@
 import pytest
 
 from gpuscale.base.objects.meta import ObjectMeta
-from gpuscale.base.objects.nodes import Node, Taint
-from gpuscale.base.objects.pods import Container, PodSpec, Toleration
+from gpuscale.base.objects.nodes import Node
+from gpuscale.base.objects.pods import Container, PodSpec
+from gpuscale.base.objects.taints import Taint, Toleration
 from gpuscale.base.quantity import parse_quantity
 from gpuscale.hpa.cluster.scheduling import NodeState
 from gpuscale.hpa.cluster.verdicts import (

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpuscale.base.objects.nodes import Taint
+from gpuscale.base.objects.taints import Taint
 from gpuscale.lab.rehearse.manifests import (
     hpa_manifests,
     job_manifest,

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from gpuscale.base.errors import ConfigError
-from gpuscale.base.objects.nodes import Taint
+from gpuscale.base.objects.taints import Taint
 from gpuscale.hpa.cluster.nodes import (
     LaunchFailure,
     LookAgain,

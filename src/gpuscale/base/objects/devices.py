@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from gpuscale.base.objects.gpu_resources import class_resources
 from gpuscale.base.objects.meta import ObjectMeta, read_meta
+from gpuscale.base.objects.taints import Taint, Toleration
 from gpuscale.base.quantity import Quantity
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ MOST_DEVICES = 32
 """In one claim."""
 MOST_ALTERNATIVES = 8
 """In one request's `firstAvailable`."""
-BLOCKING_EFFECTS = ("NoSchedule", "NoExecute")
 _NOT_SIMULATED = "none: it is not simulated"
 
 
@@ -38,33 +38,6 @@ DeviceKey = tuple[str, str, str]
 """Driver, pool and name of a device."""
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceTaint:
-    """What keeps requests without a matching toleration off a device."""
-
-    key: str
-    value: str
-    effect: str
-
-
-@dataclass(frozen=True, slots=True)
-class DeviceToleration:
-    """What lets a request have tainted devices."""
-
-    key: str
-    operator: str
-    value: str
-    effect: str
-
-    def tolerates(self, taint: DeviceTaint) -> bool:
-        """Return whether it lets a request have a device with this taint."""
-        if self.effect and self.effect != taint.effect:
-            return False
-        if self.key and self.key != taint.key:
-            return False
-        return self.operator == "Exists" or self.value == taint.value
-
-
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Device:
     """A device that a driver has published."""
@@ -74,7 +47,7 @@ class Device:
     attributes: Mapping[str, Attribute] = field(default_factory=dict)
     """By name; one without a domain has that of the driver."""
     capacity: Mapping[str, Quantity] = field(default_factory=dict)
-    taints: tuple[DeviceTaint, ...] = ()
+    taints: tuple[Taint, ...] = ()
     counters: tuple[tuple[str, str, int], ...] = ()
     """Set, counter and amount in billionths, of the pool's, that it takes."""
 
@@ -149,7 +122,7 @@ class DeviceAsk:
     count: int | None = 1
     """None: all devices that match."""
     selectors: tuple[str, ...] = ()
-    tolerations: tuple[DeviceToleration, ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
     capacity: tuple[tuple[str, Quantity], ...] = ()
     """The least that a device must have."""
 
@@ -181,21 +154,6 @@ class DeviceClaim:
 
     requests: tuple[DeviceRequest, ...]
     constraints: tuple[DeviceConstraint, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class PodClaim:
-    """One of a pod's `resourceClaims`."""
-
-    name: str
-    template: str = ""
-    """`resourceClaimTemplateName`: each pod gets a claim of its own."""
-    claim: str = ""
-    """`resourceClaimName`: one that pods share."""
-    asks: DeviceClaim | None = None
-    """What the template asks for, once it is looked up."""
-    gpus: int = 0
-    """How many devices that are GPUs, or parts of one, it gets; on a node, all claims of the pod together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,7 +291,7 @@ def _device(fields: "Fields", driver: str) -> Device:
         },
         capacity,
         tuple(
-            DeviceTaint(each.text("key", required=True), each.text("value"), each.text("effect"))
+            Taint(each.text("key", required=True), each.text("value"), each.text("effect"))
             for each in fields.items("taints")
         ),
         tuple(
@@ -418,7 +376,7 @@ def _ask(fields: "Fields", name: str) -> DeviceAsk:
     )
 
 
-def _toleration(fields: "Fields") -> DeviceToleration:
+def _toleration(fields: "Fields") -> Toleration:
     operator, key = fields.text("operator", "Equal"), fields.text("key")
     if operator not in ("Equal", "Exists"):
         fields.note(("operator",), "Equal or Exists", found=repr(operator))
@@ -426,7 +384,7 @@ def _toleration(fields: "Fields") -> DeviceToleration:
         fields.note(("operator",), "Exists where no key is given", found=operator)
     if fields.data.get("tolerationSeconds") is not None:
         fields.note(("tolerationSeconds",), _NOT_SIMULATED, found="one")
-    return DeviceToleration(key, operator, fields.text("value"), fields.text("effect"))
+    return Toleration(key, operator, fields.text("value"), fields.text("effect"))
 
 
 def _constraint(fields: "Fields") -> DeviceConstraint:

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 
 from gpuscale.base.objects.fields import QUANTITY, Fields
 from gpuscale.base.objects.meta import ObjectMeta, read_meta
-from gpuscale.base.objects.nodes import Taint
-from gpuscale.base.objects.pods import Toleration, read_tolerations
+from gpuscale.base.objects.pods import read_tolerations
 from gpuscale.base.objects.selectors import Selector
+from gpuscale.base.objects.taints import Taint, Toleration
 
 KUEUE_VERSIONS = ("kueue.x-k8s.io/v1beta2", "kueue.x-k8s.io/v1beta1")
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"

@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from gpuscale.base.objects.devices import NodeDevices
 from gpuscale.base.objects.meta import ObjectMeta, read_meta
-from gpuscale.base.objects.pods import EFFECTS
+from gpuscale.base.objects.taints import EFFECTS, Taint
 from gpuscale.base.quantity import Quantity
 
 if TYPE_CHECKING:
+    from gpuscale.base.objects.devices import NodeDevices
     from gpuscale.base.objects.fields import Fields  # it loads YAML, which most commands don't need
 
 INSTANCE_TYPE_LABEL = "node.kubernetes.io/instance-type"
@@ -29,20 +29,6 @@ SPOT_LABELS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Taint:
-    """What keeps pods without a matching toleration off a node."""
-
-    key: str
-    value: str = ""
-    effect: str = "NoSchedule"
-
-    def __str__(self) -> str:
-        return (
-            f"{self.key}={self.value}:{self.effect}" if self.value else f"{self.key}:{self.effect}"
-        )
-
-
-@dataclass(frozen=True, slots=True)
 class Node:
     """A node."""
 
@@ -52,7 +38,7 @@ class Node:
     taints: tuple[Taint, ...] = ()
     unschedulable: bool = False
     ready: bool = True
-    devices: NodeDevices | None = None
+    devices: "NodeDevices | None" = None
     """For claims; None where none is known."""
 
 

@@ -5,16 +5,15 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from gpuscale.base.objects.devices import DeviceKey, PodClaim
 from gpuscale.base.objects.meta import ObjectMeta, read_meta
 from gpuscale.base.objects.requests import container_requests
 from gpuscale.base.objects.selectors import Requirement, Selector, selector_of_expressions
+from gpuscale.base.objects.taints import EFFECTS, Toleration
 from gpuscale.base.quantity import Quantity
 
 if TYPE_CHECKING:
+    from gpuscale.base.objects.devices import DeviceClaim, DeviceKey
     from gpuscale.base.objects.fields import Fields  # it loads YAML, which most commands don't need
-
-EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
 class PodPhase(Enum):
@@ -26,18 +25,6 @@ class PodPhase(Enum):
     FAILED = "Failed"
     UNKNOWN = "Unknown"
     """Its node has not answered for a while; API servers no longer write it, and still have it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Toleration:
-    """What lets a pod onto a tainted node."""
-
-    key: str = ""
-    """Empty with operator Exists: every taint."""
-    operator: str = "Equal"
-    value: str = ""
-    effect: str = ""
-    """Empty: every effect."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +86,21 @@ class PodAffinityTerm:
     """Where those pods are; empty without `namespace_selector`: in the namespace of the pod itself."""
     namespace_selector: Selector | None = None
     """Others, by their labels; without requirements: all."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodClaim:
+    """One of a pod's `resourceClaims`."""
+
+    name: str
+    template: str = ""
+    """`resourceClaimTemplateName`: each pod gets a claim of its own."""
+    claim: str = ""
+    """`resourceClaimName`: one that pods share."""
+    asks: "DeviceClaim | None" = None
+    """What the template asks for, once it is looked up."""
+    gpus: int = 0
+    """How many devices that are GPUs, or parts of one, it gets; on a node, all claims of the pod together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +174,7 @@ class Pod:
     metadata: ObjectMeta
     spec: PodSpec
     status: PodStatus = PodStatus()
-    devices: frozenset[DeviceKey] = frozenset()
+    devices: "frozenset[DeviceKey]" = frozenset()
     """What its claims have got."""
 
 

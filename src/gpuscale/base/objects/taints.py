@@ -1,6 +1,6 @@
-"""Temporary taints: of a node that is starting, unhealthy or about to be removed.
+"""Taints of nodes and devices, what tolerates them, and which are temporary.
 
-No pod should tolerate one: it would be put on a machine that is being taken away, or on one
+No pod should tolerate a temporary one: it would be put on a machine that is being taken away, or on one
 without its network. Taints that stay, which a pool gives all its nodes, are the others.
 
 | taint | who sets it, and takes it off |
@@ -19,9 +19,57 @@ without its network. Taints that stay, which a pool gives all its nodes, are the
 """
 
 import re
+from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import Enum
 
 from gpuscale.base.objects.names import qualified_name_fault
+
+EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+BLOCKING_EFFECTS = ("NoSchedule", "NoExecute")
+
+
+@dataclass(frozen=True, slots=True)
+class Taint:
+    """What keeps pods without a matching toleration off a node, or requests off a device."""
+
+    key: str
+    value: str = ""
+    effect: str = "NoSchedule"
+
+    def __str__(self) -> str:
+        return (
+            f"{self.key}={self.value}:{self.effect}" if self.value else f"{self.key}:{self.effect}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Toleration:
+    """What lets a pod onto a tainted node, or a request have a tainted device."""
+
+    key: str = ""
+    """Empty with operator Exists: every taint."""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+    """Empty: every effect."""
+
+
+def tolerates(toleration: Toleration, taint: Taint) -> bool:
+    """Return whether this toleration passes this taint."""
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if toleration.key and toleration.key != taint.key:
+        return False
+    return toleration.operator == "Exists" or toleration.value == taint.value
+
+
+def untolerated(taints: Sequence[Taint], tolerations: Sequence[Toleration]) -> Taint | None:
+    """Return the first taint that these tolerations don't pass and that keeps away, or None."""
+    for taint in taints:
+        if taint.effect in BLOCKING_EFFECTS and not any(tolerates(t, taint) for t in tolerations):
+            return taint
+    return None
 
 
 class PassingTaint(Enum):

@@ -5,8 +5,9 @@ from dataclasses import dataclass, field, replace
 
 from gpuscale.base.objects.fields import Fields
 from gpuscale.base.objects.meta import ObjectMeta, read_meta
-from gpuscale.base.objects.pods import PodTemplate, Toleration, read_pod_template
+from gpuscale.base.objects.pods import PodTemplate, read_pod_template
 from gpuscale.base.objects.selectors import Selector, selector_of_labels
+from gpuscale.base.objects.taints import Toleration
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpuscale.base.objects.nodes import Taint
+from gpuscale.base.objects.taints import Taint
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 NOT_READY = "node.kubernetes.io/not-ready"

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from gpuscale.base.objects.nodes import Taint
+from gpuscale.base.objects.taints import Taint
 
 LABEL = "gpuscale.dev/rehearsal"
 """On every object that a rehearsal makes, with the rehearsal's id; what has no such label is left alone."""

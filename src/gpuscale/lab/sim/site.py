@@ -14,15 +14,8 @@ from typing import Protocol, Self
 from gpuscale.base.golang.durations import format_duration
 from gpuscale.base.objects.kueue import QUEUE_LABEL
 from gpuscale.base.objects.meta import ObjectMeta, OwnerReference
-from gpuscale.base.objects.pods import (
-    Container,
-    Lifecycle,
-    Pod,
-    PodPhase,
-    PodSpec,
-    PodStatus,
-    Toleration,
-)
+from gpuscale.base.objects.pods import Container, Lifecycle, Pod, PodPhase, PodSpec, PodStatus
+from gpuscale.base.objects.taints import Toleration
 from gpuscale.base.objects.workloads import DaemonSet, LeaderWorkerSet
 from gpuscale.base.streams import stream
 from gpuscale.hpa.cluster.nodes import CapacityBuffer, ProvisioningRequest

@@ -7,10 +7,11 @@ from typing import TypeVar
 from gpuscale.base.objects.fields import Fields
 from gpuscale.base.objects.label_index import LabelIndex
 from gpuscale.base.objects.meta import ObjectMeta
-from gpuscale.base.objects.nodes import Node, Taint
-from gpuscale.base.objects.pods import NodeSelectorTerm, PodSpec, Toleration
+from gpuscale.base.objects.nodes import Node
+from gpuscale.base.objects.pods import NodeSelectorTerm, PodSpec
 from gpuscale.base.objects.selectors import Operator, Requirement, selector_of_labels
-from gpuscale.hpa.cluster.scheduling import NodeState, misfits, untolerated
+from gpuscale.base.objects.taints import Taint, Toleration, untolerated
+from gpuscale.hpa.cluster.scheduling import NodeState, misfits
 from gpuscale.ops.doctor import facts
 from gpuscale.ops.doctor.facts import once
 from gpuscale.ops.doctor.snapshot import Snapshot

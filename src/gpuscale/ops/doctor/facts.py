@@ -17,11 +17,10 @@ from gpuscale.base.objects.gpu_resources import (
     shares_by,
 )
 from gpuscale.base.objects.label_index import LabelIndex
-from gpuscale.base.objects.nodes import Taint, read_taint
+from gpuscale.base.objects.nodes import read_taint
 from gpuscale.base.objects.pods import PodSpec, read_pod_spec
 from gpuscale.base.objects.selectors import Selector, parse_selector
-from gpuscale.base.objects.taints import PassingTaint, moment_of
-from gpuscale.hpa.cluster.scheduling import BLOCKING_EFFECTS
+from gpuscale.base.objects.taints import BLOCKING_EFFECTS, PassingTaint, Taint, moment_of
 from gpuscale.kube import read_node_record
 from gpuscale.kube.informers import NodeRecord
 from gpuscale.ops.doctor.snapshot import HpaLook, Snapshot

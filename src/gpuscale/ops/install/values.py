@@ -10,10 +10,8 @@ from typing import Literal
 from pydantic import model_validator
 
 from gpuscale.base.documents.models import Model, parse_file
-from gpuscale.base.objects import nodes
-from gpuscale.base.objects.pods import Toleration
-from gpuscale.base.objects.taints import STARTUP_PREFIX
-from gpuscale.hpa.cluster.scheduling import untolerated
+from gpuscale.base.objects import taints
+from gpuscale.base.objects.taints import STARTUP_PREFIX, Toleration, untolerated
 from gpuscale.ops.install.pods import SecretName
 from gpuscale.ops.install.scale.jobs import ScaledJob
 from gpuscale.ops.install.scale.keda import (
@@ -271,7 +269,7 @@ class ValuesSpec(Model):
                 )
                 for each in part.tolerations or ()
             ]
-            if part.enabled and untolerated((nodes.Taint(key, "true"),), given) is not None:
+            if part.enabled and untolerated((taints.Taint(key, "true"),), given) is not None:
                 yield f"found {name}.tolerations without agent.readyTaint, expected one for {key} too"
 
     def pool(self, pool: NodePool) -> Pool:
@@ -291,10 +289,10 @@ class ValuesSpec(Model):
             max_nodes=pool.max_nodes,
             spot=pool.spot,
             disk_gib=pool.disk_gib,
-            taint=nodes.Taint(self.taint.key, self.taint.value, self.taint.effect),
+            taint=taints.Taint(self.taint.key, self.taint.value, self.taint.effect),
             slices=self.device_plugin.replicas,
             has_own_plugin=self.device_plugin.enabled,
-            ready_taint=nodes.Taint(ready, "true") if ready and self.agent.enabled else None,
+            ready_taint=taints.Taint(ready, "true") if ready and self.agent.enabled else None,
         )
 
 

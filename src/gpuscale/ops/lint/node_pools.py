@@ -8,13 +8,12 @@ from fractions import Fraction
 from functools import cached_property
 
 from gpuscale.base.documents.documents import Document
-from gpuscale.base.objects.nodes import Taint
 from gpuscale.base.objects.pods import PodSpec
 from gpuscale.base.objects.selectors import Operator, Requirement, selector_of_expressions
+from gpuscale.base.objects.taints import Taint, untolerated
 from gpuscale.base.quantity import Quantity, parse_quantity
 from gpuscale.hpa.cluster.catalogue import ListedType, built_in
 from gpuscale.hpa.cluster.nodes import INSTANCE_TYPE
-from gpuscale.hpa.cluster.scheduling import untolerated
 from gpuscale.hpa.cluster.verdicts import PoolLabels
 from gpuscale.ops.lint.gpu_pods import GpuPods
 from gpuscale.ops.lint.parts import Part, whole_document

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from gpuscale.base.doors import door
 
 if TYPE_CHECKING:
-    from gpuscale.base.objects.nodes import Taint
+    from gpuscale.base.objects.taints import Taint
     from gpuscale.ops.providers.field import ProviderField, default_provider
     from gpuscale.ops.providers.files import PoolFile, command, script, taint_object, yaml_file
     from gpuscale.ops.providers.provider import (

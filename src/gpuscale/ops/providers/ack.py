@@ -6,7 +6,7 @@ Source: Alibaba Cloud Container Service API (CreateClusterNodePool), node autosc
 import json
 from collections.abc import Sequence
 
-from gpuscale.base.objects.nodes import Taint
+from gpuscale.base.objects.taints import Taint
 from gpuscale.ops.providers.files import PoolFile, command, ready_taint_notes, script, taint_object
 from gpuscale.ops.providers.provider import NodeLabel, Pool, Provider
 

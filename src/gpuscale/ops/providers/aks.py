@@ -5,7 +5,7 @@ Source: azure-aks-docs (use-nvidia-gpu, cluster-autoscaler), Azure/AKS issues 44
 
 from collections.abc import Sequence
 
-from gpuscale.base.objects.nodes import Taint
+from gpuscale.base.objects.taints import Taint
 from gpuscale.ops.providers.files import PoolFile, command, ready_taint_notes, script
 from gpuscale.ops.providers.provider import AcceleratorLabel, Karpenter, NodeLabel, Pool, Provider
 

@@ -4,7 +4,7 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gpuscale.base.objects.nodes import Taint
+from gpuscale.base.objects.taints import Taint
 
 _WIDTH = 110
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from gpuscale.base.objects.nodes import Taint
+from gpuscale.base.objects.taints import Taint
 from gpuscale.ops.providers.files import PoolFile
 
 OWN_LABEL = "gpuscale.dev/gpu"

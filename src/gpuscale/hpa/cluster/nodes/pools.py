@@ -10,8 +10,9 @@ from gpuscale.base.objects.devices import (
     node_devices,
 )
 from gpuscale.base.objects.meta import ObjectMeta
-from gpuscale.base.objects.nodes import Node, Taint
+from gpuscale.base.objects.nodes import Node
 from gpuscale.base.objects.selectors import Requirement
+from gpuscale.base.objects.taints import Taint
 from gpuscale.base.quantity import Quantity
 
 CAPACITY_TYPE = "karpenter.sh/capacity-type"

@@ -15,9 +15,10 @@ from gpuscale.base.objects.meta import ObjectMeta
 from gpuscale.base.objects.nodes import Node
 from gpuscale.base.objects.pods import PodSpec
 from gpuscale.base.objects.requests import Amounts
+from gpuscale.base.objects.taints import untolerated
 from gpuscale.base.quantity import Format, Quantity
 from gpuscale.hpa.cluster.queues.quotas import Quotas, Share
-from gpuscale.hpa.cluster.scheduling.fit import matches_affinity, untolerated
+from gpuscale.hpa.cluster.scheduling.fit import matches_affinity
 from gpuscale.hpa.cluster.scheduling.resources import NANO
 
 _NO_FIT, _WAIT, _FIT = range(3)

@@ -12,13 +12,11 @@ if TYPE_CHECKING:
         selects,
     )
     from gpuscale.hpa.cluster.scheduling.fit import (
-        BLOCKING_EFFECTS,
         NodeState,
         free_share,
         misfits,
         node_state,
         refusal_of,
-        untolerated,
     )
     from gpuscale.hpa.cluster.scheduling.gangs import TOO_FEW_PODS, place_gang
     from gpuscale.hpa.cluster.scheduling.placing import Placer, demands
@@ -38,7 +36,6 @@ else:
     __getattr__ = door(__name__)
 
 __all__ = [
-    "BLOCKING_EFFECTS",
     "CLAIMED",
     "DEFAULT_WEIGHTS",
     "TOO_FEW_PODS",
@@ -61,5 +58,4 @@ __all__ = [
     "refusal_of",
     "selects",
     "unmatched",
-    "untolerated",
 ]

@@ -9,32 +9,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gpuscale.base.objects.devices import DeviceKey
-from gpuscale.base.objects.nodes import Node, Taint
-from gpuscale.base.objects.pods import NodeSelectorTerm, Pod, PodSpec, Toleration
+from gpuscale.base.objects.nodes import Node
+from gpuscale.base.objects.pods import NodeSelectorTerm, Pod, PodSpec
 from gpuscale.base.objects.requests import Amounts, amounts_of, plus
+from gpuscale.base.objects.taints import Taint, untolerated
 from gpuscale.hpa.cluster.scheduling.claims import devices_for, is_served
 from gpuscale.hpa.cluster.scheduling.resources import pod_requests, unasked
 
-BLOCKING_EFFECTS = ("NoSchedule", "NoExecute")
 _CORDONED = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
 """A pod that tolerates it may go to a cordoned node."""
-
-
-def tolerates(toleration: Toleration, taint: Taint) -> bool:
-    """Return whether this toleration lets a pod pass this taint."""
-    if toleration.effect and toleration.effect != taint.effect:
-        return False
-    if toleration.key and toleration.key != taint.key:
-        return False
-    return toleration.operator == "Exists" or toleration.value == taint.value
-
-
-def untolerated(taints: Sequence[Taint], tolerations: Sequence[Toleration]) -> Taint | None:
-    """Return the first taint that keeps a pod with these tolerations away, or None."""
-    for taint in taints:
-        if taint.effect in BLOCKING_EFFECTS and not any(tolerates(t, taint) for t in tolerations):
-            return taint
-    return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,8 @@ from enum import Enum, auto
 from gpuscale.base.objects.nodes import Node
 from gpuscale.base.objects.pods import Pod, PodAffinityTerm, SpreadConstraint
 from gpuscale.base.objects.selectors import Operator, Requirement, Selector
-from gpuscale.hpa.cluster.scheduling.fit import NodeState, matches_affinity, untolerated
+from gpuscale.base.objects.taints import untolerated
+from gpuscale.hpa.cluster.scheduling.fit import NodeState, matches_affinity
 
 HOSTNAME = "kubernetes.io/hostname"
 ZONE = "topology.kubernetes.io/zone"

@@ -22,6 +22,7 @@ from gpuscale.base.objects.devices import DeviceKey
 from gpuscale.base.objects.nodes import Node
 from gpuscale.base.objects.pods import Pod, PodSpec
 from gpuscale.base.objects.selectors import Selector
+from gpuscale.base.objects.taints import tolerates
 from gpuscale.hpa.cluster.scheduling.claims import (
     FAULT,
     NO_DEVICES,
@@ -35,7 +36,6 @@ from gpuscale.hpa.cluster.scheduling.fit import (
     refusal,
     refusal_of,
     term_matches,
-    tolerates,
 )
 from gpuscale.hpa.cluster.scheduling.neighbours import (
     HOSTNAME,

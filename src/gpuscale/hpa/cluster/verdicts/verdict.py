@@ -8,11 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
-from gpuscale.base.objects.nodes import Taint
 from gpuscale.base.objects.pods import PodSpec
 from gpuscale.base.objects.selectors import Operator
+from gpuscale.base.objects.taints import Taint, untolerated
 from gpuscale.base.quantity import Quantity
-from gpuscale.hpa.cluster.scheduling.fit import NodeState, misfits, untolerated
+from gpuscale.hpa.cluster.scheduling.fit import NodeState, misfits
 from gpuscale.hpa.cluster.scheduling.resources import NANO, pod_requests
 from gpuscale.hpa.cluster.verdicts.reasons import LASTING, Reason, Why
 

@@ -9,8 +9,8 @@ from gpuscale.base.errors import UsageError
 from gpuscale.base.objects.devices import NodeDevices
 from gpuscale.base.objects.disruption_budgets import PodDisruptionBudget
 from gpuscale.base.objects.gpu_resources import counts_gpus
-from gpuscale.base.objects.nodes import Taint
 from gpuscale.base.objects.pods import Pod
+from gpuscale.base.objects.taints import Taint
 from gpuscale.base.streams import name_suffix, stream
 from gpuscale.hpa.cluster.nodes import (
     AutoscalerSettings,

@@ -10,7 +10,6 @@ from gpuscale.base.objects.devices import (
     DeviceClass,
     DeviceClasses,
     NodeDevices,
-    PodClaim,
     ResourceClaimTemplate,
     ResourceSlice,
     device_classes,
@@ -21,7 +20,7 @@ from gpuscale.base.objects.kueue import QUEUE_LABEL
 from gpuscale.base.objects.manifests import KubernetesObject
 from gpuscale.base.objects.meta import ObjectMeta
 from gpuscale.base.objects.nodes import Node
-from gpuscale.base.objects.pods import Container, PodSpec
+from gpuscale.base.objects.pods import Container, PodClaim, PodSpec
 from gpuscale.base.objects.workloads import Job, JobSet
 from gpuscale.hpa.cluster.scheduling import (
     SelectorError,

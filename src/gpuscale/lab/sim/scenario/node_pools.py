@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from gpuscale.agent.gpu import MODELS, PCIE_4, GpuModel, expected_models, find_model
 from gpuscale.base.documents.documents import Path
 from gpuscale.base.objects.devices import DeviceClasses
-from gpuscale.base.objects.nodes import Taint
 from gpuscale.base.objects.selectors import Operator, Requirement
+from gpuscale.base.objects.taints import Taint
 from gpuscale.base.quantity import Quantity, parse_quantity
 from gpuscale.hpa.cluster.nodes import (
     CAPACITY_TYPE,

@@ -11,8 +11,7 @@ from datetime import UTC, datetime
 from gpuscale.base.findings import Checks, Fix, Severity
 from gpuscale.base.objects.fields import Fields
 from gpuscale.base.objects.gpu_resources import gpu_kind
-from gpuscale.base.objects.nodes import Taint
-from gpuscale.base.objects.taints import moment_of
+from gpuscale.base.objects.taints import Taint, moment_of
 from gpuscale.hpa.cluster.verdicts import DenialKind, Reason, Why, denial_in
 from gpuscale.ops.doctor import facts
 from gpuscale.ops.doctor.checks.nodes import tolerate

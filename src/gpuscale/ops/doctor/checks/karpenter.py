@@ -10,11 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from gpuscale.base.findings import Checks, Fix, Severity
 from gpuscale.base.objects.fields import Fields
 from gpuscale.base.objects.nodes import read_taint
-from gpuscale.base.objects.pods import Toleration
-from gpuscale.base.objects.taints import moment_of
+from gpuscale.base.objects.taints import Toleration, moment_of, untolerated
 from gpuscale.base.quantity import Quantity
 from gpuscale.base.words import counted
-from gpuscale.hpa.cluster.scheduling import untolerated
 from gpuscale.hpa.cluster.verdicts import Outlook, Reason, Why, denial_in
 from gpuscale.ops.doctor import facts
 from gpuscale.ops.doctor.checks.nodes import tolerate

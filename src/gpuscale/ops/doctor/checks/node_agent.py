@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from gpuscale.base.exposition.families import Family
 from gpuscale.base.findings import Checks, Fix, Severity
 from gpuscale.base.objects.fields import Fields
+from gpuscale.base.objects.taints import untolerated
 from gpuscale.base.words import counted
-from gpuscale.hpa.cluster.scheduling import untolerated
 from gpuscale.ops.doctor import facts
 from gpuscale.ops.doctor.checks.nodes import tolerate
 from gpuscale.ops.doctor.checks.workload_containers import last_words

@@ -6,10 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from gpuscale.base.findings import Checks, Fix, FixRequest, Severity
 from gpuscale.base.objects.fields import Fields
 from gpuscale.base.objects.label_index import LabelIndex
-from gpuscale.base.objects.nodes import Taint
-from gpuscale.base.objects.pods import PodSpec, Toleration
+from gpuscale.base.objects.pods import PodSpec
+from gpuscale.base.objects.taints import Taint, Toleration, untolerated
 from gpuscale.base.words import counted
-from gpuscale.hpa.cluster.scheduling import untolerated
 from gpuscale.ops.doctor import facts
 from gpuscale.ops.doctor.checks.node_state import NODE_STATE_CHECKS, node_state_findings
 from gpuscale.ops.doctor.choices import NodeChoice, by_first_taint, chosen, past_first

@@ -4,9 +4,8 @@ from collections.abc import Iterator
 
 from gpuscale.base.findings import Checks, Fix, Severity
 from gpuscale.base.objects.fields import Fields
-from gpuscale.base.objects.nodes import Taint, read_taint
-from gpuscale.base.objects.taints import READY_TAINT
-from gpuscale.hpa.cluster.scheduling import untolerated
+from gpuscale.base.objects.nodes import read_taint
+from gpuscale.base.objects.taints import READY_TAINT, Taint, untolerated
 from gpuscale.ops.doctor import facts
 from gpuscale.ops.doctor.checks.nodes import tolerate
 from gpuscale.ops.doctor.judges import NODES, ClusterFinding, ClusterJudge

@@ -15,10 +15,8 @@ from gpuscale.base.findings import Check, Checks, Fix, Severity
 from gpuscale.base.objects.fields import Fields
 from gpuscale.base.objects.gpu_resources import GpuKind, counts_gpus, gpu_kind
 from gpuscale.base.objects.label_index import LabelIndex
-from gpuscale.base.objects.nodes import Taint
-from gpuscale.base.objects.pods import Toleration
+from gpuscale.base.objects.taints import Taint, Toleration, untolerated
 from gpuscale.base.words import counted
-from gpuscale.hpa.cluster.scheduling import untolerated
 from gpuscale.ops.doctor import facts
 from gpuscale.ops.doctor.checks.node_state import OUT_OF_USE, uncordon
 from gpuscale.ops.doctor.checks.nodes import TAINT_NOT_TOLERATED, keeping_off, tolerate

@@ -10,8 +10,8 @@ from functools import cached_property
 
 from gpuscale.base.findings import Checks, Severity
 from gpuscale.base.objects.gpu_resources import WHOLE_GPUS
-from gpuscale.base.objects.nodes import Taint
 from gpuscale.base.objects.selectors import Requirement
+from gpuscale.base.objects.taints import Taint
 from gpuscale.base.quantity import Quantity
 from gpuscale.hpa.cluster.catalogue import ListedType
 from gpuscale.ops.lint.autoscalers import autoscalers

@@ -3,21 +3,14 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from gpuscale.base.objects.nodes import Taint
-from gpuscale.base.objects.pods import (
-    NodeSelectorTerm,
-    PodAffinityTerm,
-    PodSpec,
-    SpreadConstraint,
-    Toleration,
-)
+from gpuscale.base.objects.pods import NodeSelectorTerm, PodAffinityTerm, PodSpec, SpreadConstraint
+from gpuscale.base.objects.taints import Taint, Toleration, tolerates
 from gpuscale.hpa.cluster.nodes.karpenter.requirements import (
     Requirements,
     all_of,
     exactly,
     values_of,
 )
-from gpuscale.hpa.cluster.scheduling.fit import tolerates
 from gpuscale.hpa.cluster.scheduling.placing import ByDemands
 from gpuscale.hpa.cluster.scheduling.resources import pod_requests
 

@@ -9,9 +9,8 @@ import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from gpuscale.base.objects.nodes import Taint
-from gpuscale.base.objects.pods import Toleration
 from gpuscale.base.objects.requests import amounts_of, plus
+from gpuscale.base.objects.taints import Taint, Toleration
 from gpuscale.base.quantity import Format, Quantity
 from gpuscale.hpa.cluster.nodes.karpenter.asking import Ask, untolerated
 from gpuscale.hpa.cluster.nodes.karpenter.requirements import (

@@ -14,8 +14,8 @@ from functools import cached_property
 from gpuscale.base.cron import next_time_ms
 from gpuscale.base.golang.durations import parse_duration_ms
 from gpuscale.base.objects.disruption_budgets import PodDisruptionBudget
-from gpuscale.base.objects.nodes import Taint
 from gpuscale.base.objects.pods import Pod, PodPhase
+from gpuscale.base.objects.taints import Taint, tolerates
 from gpuscale.hpa.cluster.nodes.karpenter.claims import ClaimState, Shape
 from gpuscale.hpa.cluster.nodes.karpenter.requirements import Values, suits, values_of
 from gpuscale.hpa.cluster.nodes.karpenter.solving import Existing, Snapshot, Solve
@@ -27,7 +27,6 @@ from gpuscale.hpa.cluster.nodes.pools import (
     NodePool,
     Offering,
 )
-from gpuscale.hpa.cluster.scheduling.fit import tolerates
 
 DISRUPTED = Taint("karpenter.sh/disrupted")
 """What nodes get that are taken away."""

@@ -9,9 +9,9 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from gpuscale.base.objects.nodes import Taint
 from gpuscale.base.objects.pods import NodeSelectorTerm, Pod
 from gpuscale.base.objects.requests import plus
+from gpuscale.base.objects.taints import Taint
 from gpuscale.hpa.cluster.nodes.karpenter.asking import Ask, PodClass, PodClasses
 from gpuscale.hpa.cluster.nodes.karpenter.claims import (
     ClaimState,

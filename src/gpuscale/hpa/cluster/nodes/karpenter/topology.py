@@ -12,9 +12,9 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 from dataclasses import dataclass, field
 from enum import Enum
 
-from gpuscale.base.objects.nodes import Taint
-from gpuscale.base.objects.pods import Pod, PodAffinityTerm, SpreadConstraint, Toleration
+from gpuscale.base.objects.pods import Pod, PodAffinityTerm, SpreadConstraint
 from gpuscale.base.objects.selectors import Operator, Requirement, Selector
+from gpuscale.base.objects.taints import Taint, Toleration
 from gpuscale.hpa.cluster.nodes.karpenter.asking import Ask, untolerated
 from gpuscale.hpa.cluster.nodes.karpenter.requirements import (
     HOSTNAME,

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from gpuscale.base.objects.devices import (
-    BLOCKING_EFFECTS,
     MOST_ALTERNATIVES,
     MOST_DEVICES,
     Attribute,
@@ -24,6 +23,7 @@ from gpuscale.base.objects.devices import (
     DevicePool,
     NodeDevices,
 )
+from gpuscale.base.objects.taints import untolerated
 from gpuscale.hpa.cluster.scheduling.devices.selecting import SelectorError, matches
 
 _MOST_STEPS = 200_000
@@ -270,11 +270,7 @@ class _Search:
             self._count(device, pool, 1)
         added: list[_Constraint] = []
         is_free = not device.counters or self._has_counters(pool)
-        if is_free and not any(
-            taint.effect in BLOCKING_EFFECTS
-            and not any(each.tolerates(taint) for each in ask.tolerations)
-            for taint in device.taints
-        ):
+        if is_free and untolerated(device.taints, ask.tolerations) is None:
             concerned = [
                 each for each in self._constraints[at.claim] if each.concerns(request, ask.name)
             ]
