@@ -1,5 +1,6 @@
 """`gpuscale dashboard` as users run it: of a cluster, with the numbers of its API; and what it refuses."""
 
+import asyncio
 import json
 import os
 import re
@@ -13,6 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from gpuscale.base.clock import WallClock
+from gpuscale.kube.client import KubeClient, KubeSettings
+from gpuscale.ops.dashboard import Decider, deciding
+from gpuscale.ops.observe import read_request
 from live_loop import Loop
 
 GPUSCALE = Path(sys.executable).parent / "gpuscale"
@@ -76,3 +81,19 @@ def test_a_cluster_by_its_kubeconfig(loop: Loop, tmp_path: Path) -> None:
     finally:
         board.send_signal(signal.SIGINT)
         assert board.wait(30) == 0
+
+
+async def test_many_who_ask_at_once_make_one_read(loop: Loop, monkeypatch) -> None:
+    kubeconfig = Path((await asyncio.to_thread(loop.wait, r"KUBECONFIG=(\S+)", 10))[1])
+    reads: list[tuple[object, ...]] = []
+
+    async def counted(*asked):
+        reads.append(asked[2:])
+        return await read_request(*asked)
+
+    monkeypatch.setattr(deciding, "read_request", counted)
+    async with KubeClient(KubeSettings(kubeconfig=kubeconfig)) as client:
+        decider = Decider(client, WallClock())
+        found = await asyncio.gather(*(decider.request("default", "gpu-hpa") for _ in range(50)))
+    assert reads == [("default", "gpu-hpa")]
+    assert {request.hpa.metadata.name for request in found} == {"gpu-hpa"}

@@ -1,5 +1,6 @@
 """What a cluster's HPAs would do now and why, in the words of `decide`."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -66,6 +67,7 @@ class Decider:
         self._client = client
         self._clock = clock
         self._known: dict[tuple[str, str], _Known] = {}
+        self._asked = asyncio.Lock()
 
     async def look(self, hpas: Mapping[tuple[str, str], int]) -> None:
         """Decide HPAs again: first those whose replicas changed, then those decided longest ago.
@@ -89,14 +91,17 @@ class Decider:
     async def request(self, namespace: str, name: str) -> DecisionRequest:
         """Return what an HPA sees, some seconds old at most.
 
+        However many ask, one HPA is read at a time, and each once in some seconds.
+
         Raises:
             GpuscaleError: it can't be read.
         """
-        known = self._known.get((namespace, name))
-        is_fresh = known is not None and self._clock.now_ms() - known.at_ms < _FRESH_MS
-        if is_fresh and known is not None and known.request is not None:
-            return known.request
-        return await read_request(self._client, self._clock, namespace, name)
+        async with self._asked:
+            known = self._known.get((namespace, name))
+            is_fresh = known is not None and self._clock.now_ms() - known.at_ms < _FRESH_MS
+            if is_fresh and known is not None and known.request is not None:
+                return known.request
+            return await self._read(namespace, name)
 
     def explained(self, namespace: str, name: str) -> Explained | None:
         """Return what was decided last; None where it was not looked at yet."""
@@ -114,17 +119,23 @@ class Decider:
         return None if before is None else why_scaled(before, now, replicas)
 
     async def _decide(self, namespace: str, name: str) -> None:
-        known = self._known.setdefault((namespace, name), _Known(0))
         try:
-            request = await read_request(self._client, self._clock, namespace, name)
+            await self._read(namespace, name)
         except GpuscaleError as error:
+            known = self._known.setdefault((namespace, name), _Known(0))
             known.explained = Explained(None, (), (str(error),), None)
-        else:
-            if known.request and known.request.scale.spec_replicas != request.scale.spec_replicas:
-                known.earlier = known.request
-            known.request = request
-            known.explained = explain(request)
+            known.at_ms = self._clock.now_ms()
+
+    async def _read(self, namespace: str, name: str) -> DecisionRequest:
+        """Read what an HPA sees, and remember it with the decision."""
+        request = await read_request(self._client, self._clock, namespace, name)
+        known = self._known.setdefault((namespace, name), _Known(0))
+        if known.request and known.request.scale.spec_replicas != request.scale.spec_replicas:
+            known.earlier = known.request
+        known.request = request
+        known.explained = explain(request)
         known.at_ms = self._clock.now_ms()
+        return request
 
 
 def why_scaled(before: DecisionRequest, now: DecisionRequest, replicas: int) -> Scaled:
