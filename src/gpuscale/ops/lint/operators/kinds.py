@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 
-from gpuscale.ops.lint.operators import aibrix, keda_http, kserve, kubeai, nvidia, ray, single
+from gpuscale.ops.lint.operators import aibrix, keda_http, kserve, kthena, kubeai, nvidia, ome, ray
 from gpuscale.ops.lint.operators.made import Made
 from gpuscale.ops.lint.operators.refusals import Ignored, Refusal
 from gpuscale.ops.lint.parts import Part
@@ -103,11 +103,11 @@ _KINDS: Mapping[tuple[str, str], CustomKind] = {
     ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"): _SCALED,
     ("jobset.x-k8s.io", "JobSet"): CustomKind(),
     ("ome.io", "InferenceService"): CustomKind(
-        Scale.NONE, single.ome_service, single.refused_ome_service, "OME's webhook"
+        Scale.NONE, ome.ome_service, ome.refused_ome_service, "OME's webhook"
     ),
-    ("ome.io", "ServingRuntime"): CustomKind(makes=single.ome_runtime),
-    ("ome.io", "ClusterServingRuntime"): CustomKind(makes=single.ome_runtime),
-    ("workload.serving.volcano.sh", "ModelBooster"): CustomKind(makes=single.model_booster),
+    ("ome.io", "ServingRuntime"): CustomKind(makes=ome.ome_runtime),
+    ("ome.io", "ClusterServingRuntime"): CustomKind(makes=ome.ome_runtime),
+    ("workload.serving.volcano.sh", "ModelBooster"): CustomKind(makes=kthena.model_booster),
     ("workload.serving.volcano.sh", "ModelServing"): _SCALED,
     ("workloads.x-k8s.io", "RoleBasedGroupScalingAdapter"): _SCALED,
     ("workloads.x-k8s.io", "RoleBasedGroupSet"): CustomKind(Scale.UNCOUNTED),

@@ -1,8 +1,7 @@
-"""OME and kthena: services and runtimes whose pods have one container, which is a field of its own.
+"""OME: InferenceServices and ServingRuntimes, whose components have one container beside the fields of a pod.
 
 Source: sgl-project/ome pkg/apis/ome/v1beta1/inference_service.go, servingruntime_types.go (engine, decoder,
-    router: `runner` beside the fields of a pod), component.go (validateReplicas);
-    kthena v1.0 ModelBooster (`spec.backend.workers`).
+    router, `runner`), component.go (validateReplicas).
 """
 
 from collections.abc import Iterator
@@ -40,14 +39,6 @@ def ome_runtime(whole: Part) -> Making:
         if part.fields("runner"):
             name = f"{name_of(whole)}-{key}"
             yield made(part, DEPLOYMENT, name, {"template": _template(part)})
-
-
-def model_booster(whole: Part) -> Making:
-    """Yield the pods of its workers."""
-    for worker in whole.items("spec", "backend", "workers"):
-        name = f"{name_of(whole)}-{worker.text('type')}"
-        template = {"spec": {"containers": [fields(worker, "type", "replicas", "pods", "config")]}}
-        yield made(worker, DEPLOYMENT, name, {"copies": worker.at("pods"), "template": template})
 
 
 def _template(part: Part) -> dict[str, object]:
