@@ -56,6 +56,8 @@ class _Tool:
     """That a call may give. Those that write, ask, serve or go to other addresses are left out."""
     connection: tuple[str, ...]
     """That the server gives: where to look, and with what credentials."""
+    needs: str = ""
+    """Of the connection, what it can't do without."""
 
 
 _TOOLS: Mapping[str, _Tool] = {
@@ -69,11 +71,12 @@ _TOOLS: Mapping[str, _Tool] = {
     "why": _Tool(
         ("metrics-api", "why"), ("whose", "metric", "selector", "metric_selector"), _CLUSTER
     ),
-    "report": _Tool(("report",), ("since", "until", "namespace"), _PROMETHEUS),
+    "report": _Tool(("report",), ("since", "until", "namespace"), _PROMETHEUS, "prometheus_url"),
     "money": _Tool(
         ("money",),
         ("since", "until", "by", "label", "gpu_price", "currency", "instance_types"),
         _PROMETHEUS,
+        "prometheus_url",
     ),
     "top": _Tool(("top",), ("namespace",), (*_CLUSTER, *_BESIDE)),
 }
@@ -191,7 +194,7 @@ class Calls:
                 continue
             if parameter.name in self._connection:
                 options.append(f"{parameter.opts[0]}={self._connection[parameter.name]}")
-            elif parameter.name == "prometheus_url" and _TOOLS[name].connection is _PROMETHEUS:
+            elif parameter.name == _TOOLS[name].needs:
                 raise UsageError(
                     f"{name} needs {parameter.opts[0]}: start gpuscale mcp with {parameter.opts[0]} "
                     f"{parameter.metavar}"
