@@ -71,10 +71,11 @@ def bounds(
     """
     start_up = max(1, int(numpy.ceil(service.start_up_s / service.step_s)))
     hours_per_step = service.step_s / 3600
+    counted = promise.counted_in_all(demand, service.step_s)
 
     def keeps(ready: Numbers) -> bool:
         replayed = _served(demand, ready, service, has_queue=promise.needs_queue)
-        return promise.used(promise.missed_shares(replayed, requests)) <= 1
+        return promise.used(promise.missed(replayed, requests).sum(axis=1) / counted) <= 1
 
     most = _MORE_THAN_ENOUGH * (1 + float(demand.max()))
     if not keeps(numpy.full(len(demand), most)):

@@ -59,6 +59,11 @@ class Promise:
         steps, work = numpy.ones(len(demand)), demand * step_s
         return _rows(steps if each.measure == "short" else work for each in self.terms)
 
+    def counted_in_all(self, demand: Numbers, step_s: float) -> Numbers:
+        """Return, for each term, the sum of what is counted; a trifle where there is nothing."""
+        found: Numbers = numpy.maximum(self.counted(demand, step_s).sum(axis=1), _LEAST_ALLOWED)
+        return found
+
     def missed(self, replayed: Replayed, requests: Requests, first_step: int = 0) -> Rows:
         """Return, for each term and each step from one on, how much of what is counted misses it."""
         scored = slice(first_step, None)
@@ -80,9 +85,9 @@ class Promise:
         self, replayed: Replayed, requests: Requests, first_step: int = 0
     ) -> tuple[float, ...]:
         """Return the share that misses each term, from a step on."""
-        counted = self.counted(replayed.demand[first_step:], replayed.service.step_s).sum(axis=1)
+        counted = self.counted_in_all(replayed.demand[first_step:], replayed.service.step_s)
         missed = self.missed(replayed, requests, first_step).sum(axis=1)
-        return tuple(map(float, missed / numpy.maximum(counted, _LEAST_ALLOWED)))
+        return tuple(map(float, missed / counted))
 
     def used(self, shares: Iterable[float]) -> float:
         """Return the part that is used up of what may be missed: beyond 1 the promise is broken.

@@ -96,9 +96,9 @@ class Search:
         self._steps = len(question.demand)
         self._per_day = max(1, round(DAY_S / question.service.step_s))
         self._draws = self._drawn_days()
-        counted = question.promise.counted(question.demand, question.service.step_s)
-        self._counted_by_day = by_day(counted, self._per_day)
-        self._counted = numpy.maximum(counted.sum(axis=1), _LEAST)
+        of_demand = question.demand, question.service.step_s
+        self._counted_by_day = by_day(question.promise.counted(*of_demand), self._per_day)
+        self._counted = question.promise.counted_in_all(*of_demand)
         self._whole: dict[bytes, SettingOutcome] = {}
         self.best = self._replayed(0, self._steps, [contender.today])[0]
         """Of all settings that were replayed on all days; today's to begin with."""
