@@ -21,7 +21,7 @@ from gpuscale.lab.plan.promise import Promise
 from gpuscale.lab.plan.score import DEFAULT_REQUESTS
 from gpuscale.lab.plan.waiting import Requests
 from gpuscale.lab.plan.windows import highest_ahead, highest_behind, lowest_behind, mean_behind
-from gpuscale.triggers.policies import Numbers, Replayed, ReplaySettings
+from gpuscale.triggers.policies import Numbers, Replayed, ReplaySettings, work_of_step
 
 _HOLDS_S = (0, 120, 300, 600, 1200, 2400, 3600, 7200)
 _HEADROOMS = (1.0, 1.1, 1.25, 1.5, 2.0)
@@ -125,10 +125,8 @@ def _fill_queue(
 ) -> None:
     waiting = 0.0
     for at in range(len(demand)):
-        left = max(0.0, waiting + (demand[at] - ready[at]) * step_s)
-        waiting = min(left, ready[at] * patience_s)
+        _, waiting, given_up[at] = work_of_step(waiting, demand[at], ready[at], step_s, patience_s)
         queue[at] = waiting
-        given_up[at] = left - waiting
 
 
 @cache

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from gpuscale.triggers.policies.naming import find_policy, policy_faults
     from gpuscale.triggers.policies.policy import Desired, Numbers, Parameter, Policy, Seen
     from gpuscale.triggers.policies.registry import POLICIES
-    from gpuscale.triggers.policies.replaying import Replayed, ReplaySettings
+    from gpuscale.triggers.policies.replaying import Replayed, ReplaySettings, work_of_step
     from gpuscale.triggers.policies.requests import OF_REQUESTS
     from gpuscale.triggers.policies.served import NextQuery, PolicyRun, run_bytes
     from gpuscale.triggers.policies.static import STATIC
@@ -55,4 +55,5 @@ __all__ = [
     "ready_before",
     "replay",
     "run_bytes",
+    "work_of_step",
 ]

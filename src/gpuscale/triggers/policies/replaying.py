@@ -168,16 +168,25 @@ def advance(
 def _serve(cells: Numbers, service: ReplaySettings, step: int, demand: float) -> None:
     """Serve a step's work with the pods ready at it, and record the observations."""
     ready = cells[_served_place(service, step)]
-    work = cells[_QUEUE] + demand * service.step_s
-    capacity = ready * service.step_s
-    done = min(work, capacity)
-    queue = min(work - done, ready * service.patience_s)
-    cells[_GIVEN_UP] = work - done - queue
+    done, queue, given_up = work_of_step(
+        cells[_QUEUE], demand, ready, service.step_s, service.patience_s
+    )
+    cells[_GIVEN_UP] = given_up
     cells[_QUEUE] = queue
     cells[_DEMAND] = demand
-    cells[_UTILIZATION] = done / capacity if ready > 0 else math.nan
+    cells[_UTILIZATION] = done / (ready * service.step_s) if ready > 0 else math.nan
     cells[_SHORT] = 1.0 if demand > ready + 1e-9 else 0.0
     cells[SHORT_STEPS] += cells[_SHORT]
+
+
+def work_of_step(
+    queue: float, demand: float, ready: float, step_s: float, patience_s: float
+) -> tuple[float, float, float]:
+    """Return what ready pods do in a step, what waits at its end, and what is given up, in pod-seconds."""
+    work = queue + demand * step_s
+    done = min(work, ready * step_s)
+    waiting = min(work - done, ready * patience_s)
+    return done, waiting, work - done - waiting
 
 
 def _served_place(service: ReplaySettings, step: int) -> int:
