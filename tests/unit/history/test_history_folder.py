@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -58,7 +59,7 @@ def test_rows_are_there_before_and_after_they_are_parquet_files(tmp_path: Path) 
 
 def test_a_torn_frame_ends_a_journal(tmp_path: Path) -> None:
     path = tmp_path / "1.journal"
-    with Journal(path) as journal:
+    with closing(Journal(path)) as journal:
         journal.append({"events": [event(1)]})
         journal.append({"events": [event(2)]})
     whole = path.read_bytes()
@@ -69,7 +70,7 @@ def test_a_torn_frame_ends_a_journal(tmp_path: Path) -> None:
     flipped = bytearray(whole)
     flipped[-1] ^= 1
     path.write_bytes(flipped)
-    with Journal(path) as journal:  # what is written after a torn frame is read again
+    with closing(Journal(path)) as journal:  # what is written after a torn frame is read again
         journal.append({"events": [event(3)]})
     found = [frame["events"].decode() for frame in frames(path)]
     assert ["hpa/prod/1" in found[0], "hpa/prod/3" in found[1], len(found)] == [True, True, 2]

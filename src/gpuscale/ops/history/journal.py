@@ -9,8 +9,6 @@ import struct
 import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 import msgspec
 
@@ -56,17 +54,6 @@ class Journal:
             sync_folder(path.parent)
         except OSError as error:
             raise UnavailableError(f"can't write {path}: {error.strerror}") from None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def append(self, batch: Batch) -> None:
         """Keep rows; once this returns, a kill of the process or a failure of the machine loses none.
