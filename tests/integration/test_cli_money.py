@@ -136,7 +136,10 @@ def recorded() -> list[Sample]:
         *pod("dev", "notebook-5c5c-ccccc", "a", 1, both),
         *peaks("dev", "notebook-5c5c-ccccc", "a-7", "NVIDIA H100 80GB HBM3", 12_000, 0.2),
     ]
-    return found + busy("train", "eval-66d8-bbbbb", "b", 0, 100, (0, 5))
+    # A Prometheus that doesn't honour labels calls the exporter's pod `pod`.
+    theirs = {"exported_namespace": "train", "exported_pod": "eval-66d8-bbbbb"}
+    theirs |= {"namespace": "dcgm", "pod": "exporter-b", "UUID": "b-0", "gpu": "0"}
+    return [*found, *lived("DCGM_FI_DEV_GPU_UTIL", theirs, 100, 0, 5)]
 
 
 def peaks(

@@ -104,6 +104,8 @@ async def test_files_of_its_folders_are_judged_as_the_command_does(tmp_path: Pat
         ("money", {"instance_types": "/etc/passwd"}, "expected a file in "),
         ("lint", {"files": "hpa.yaml"}, "files: found 'hpa.yaml', expected array"),
         ("lint", {"live": "yes"}, "live: found 'yes', expected boolean"),
+        ("money", {"most": "3"}, "most: found '3', expected integer"),
+        ("money", {"most": True}, "most: found True, expected integer"),
         ("lint", {"write_baseline": "x"}, "found 'write_baseline', expected some of files, live"),
         ("decide", {"what": ["hpa/a"], "kubeconfig": "k"}, "found 'kubeconfig', expected some of"),
         ("doctor", {"fix": True}, "found 'fix', expected some of namespace"),
@@ -129,6 +131,9 @@ def test_values_never_become_options(tmp_path: Path) -> None:
     assert calls.words("money", {"gpu_price": ["--until=x", "*=2"]}) == [
         *("money", "--output=json", "--gpu-price=--until=x", "--gpu-price=*=2"),
         *("--prometheus-url=http://p", "--"),
+    ]
+    assert calls.words("money", {"savings": True, "most": 3}) == [
+        *("money", "--output=json", "--savings", "--most=3", "--prometheus-url=http://p", "--"),
     ]
 
 

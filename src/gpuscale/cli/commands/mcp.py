@@ -74,7 +74,10 @@ _TOOLS: Mapping[str, _Tool] = {
     "report": _Tool(("report",), ("since", "until", "namespace"), _PROMETHEUS, "prometheus_url"),
     "money": _Tool(
         ("money",),
-        ("since", "until", "by", "label", "gpu_price", "currency", "instance_types"),
+        (
+            *("since", "until", "by", "label", "gpu_price", "currency", "instance_types"),
+            *("savings", "most"),
+        ),
         _PROMETHEUS,
         "prometheus_url",
     ),
@@ -322,6 +325,8 @@ def _schema(parameter: Any) -> dict[str, object]:  # noqa: ANN401 - as above
         help_ += f" Default: {parameter.default}."
     if kind is bool:
         return {"type": "boolean", "description": help_}
+    if kind is int:
+        return {"type": "integer", "description": help_}
     if _is_list(parameter):
         return {"type": "array", "items": {"type": "string"}, "description": help_}
     choices = {"enum": [each.value for each in kind]} if issubclass(kind, Enum) else {}
@@ -338,7 +343,9 @@ def _texts(parameter: Any, value: object) -> list[str]:  # noqa: ANN401 - as abo
         return []
     if _is_list(parameter) and isinstance(value, list) and all(isinstance(x, str) for x in value):
         return value
-    if isinstance(value, str) and not _is_list(parameter) and _kind(parameter) is not bool:
+    if _kind(parameter) is int and type(value) is int:
+        return [str(value)]
+    if isinstance(value, str) and _schema(parameter)["type"] == "string":
         return [value]
     expected = _schema(parameter)["type"]
     raise UsageError(f"{parameter.name}: found {value!r}, expected {expected}")

@@ -260,12 +260,10 @@ def _by_pod_and_node(rows: Rows) -> dict[tuple[tuple[str, str], str], float]:
 def _used(answers: Mapping[str, Rows]) -> dict[tuple[str, str], float]:
     """Return the GPU-hours in which each pod's GPUs worked."""
     found: dict[tuple[str, str], float] = defaultdict(float)
-    for name, own in (("used", ""), ("usedExported", "exported_")):
-        for row, moments in answers[name]:
-            part = search(r"(\d)g", row.get("GPU_I_PROFILE", ""))
-            weight = int(part[1]) / _SLICES if part else 1.0
-            pod = (row.get(f"{own}namespace", ""), row.get(f"{own}pod", ""))
-            found[pod] += hours(moments) / 100 * weight
+    for row, moments in answers["used"]:
+        part = search(r"(\d)g", row.get("GPU_I_PROFILE", ""))
+        weight = int(part[1]) / _SLICES if part else 1.0
+        found[_pod(row)] += hours(moments) / 100 * weight
     return found
 
 

@@ -15,8 +15,6 @@ from gpuscale.ops.gpu_series import GPU_RESOURCES, of_pods
 STEP_S = 300
 """Between two moments; a pod that lives shorter may be missed."""
 _DAY_S = 86_400
-_USE = "DCGM_FI_DEV_GPU_UTIL"
-_ENGINE = "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
 
 
 def hours(moments: float) -> float:
@@ -55,6 +53,8 @@ class BillQueries:
         unready = 'max by (namespace, pod) (kube_pod_status_ready{condition="true"}) == 0'
         held = f"({asked}) * on (namespace, pod) group_left () ({lives})"
         allocatable = f"kube_node_status_allocatable{{{GPU_RESOURCES}}}"
+        whole = of_pods("DCGM_FI_DEV_GPU_UTIL", 'GPU_I_ID="",')
+        part = of_pods("DCGM_FI_PROF_GR_ENGINE_ACTIVE", 'GPU_I_ID!="",')
         found = {
             "nodes": self._sum(f"max by (node, resource) ({allocatable})"),
             "nodeMoments": f"count_over_time((max by (node) ({allocatable} > 0))[{self._moments}])",
@@ -66,21 +66,15 @@ class BillQueries:
                 "namespace, replicaset, owner_kind, owner_name",
                 'kube_replicaset_owner{owner_kind!=""}',
             ),
+            "used": self._sum(
+                "avg by (namespace, pod, UUID, GPU_I_PROFILE) "
+                f"((({whole}) <= 100 >= 0) or 100 * (({part}) <= 1 >= 0))"
+            ),
             "labels": f"last_over_time(kube_node_labels{self._over})",
             "models": self._last(
                 "Hostname, hostname, node, UUID, modelName", "DCGM_FI_DEV_GPU_TEMP"
             ),
         }
-        for name, own in (("used", ""), ("usedExported", "exported_")):
-            # A label that a target has too is `exported_` where Prometheus does not honour it; `pod` is then
-            # the exporter's own.
-            no_other = "" if own else ',exported_pod=""'
-            by = f"{own}namespace, {own}pod, UUID, GPU_I_PROFILE"
-            whole = f'{_USE}{{{own}pod!="",GPU_I_ID=""{no_other}}}'
-            part = f'{_ENGINE}{{{own}pod!="",GPU_I_ID!=""{no_other}}}'
-            found[name] = self._sum(
-                f"avg by ({by}) (({whole} <= 100 >= 0) or 100 * ({part} <= 1 >= 0))"
-            )
         if self.pod_label is not None:
             label = f"label_{self.pod_label}"
             found["podLabels"] = self._last(
