@@ -1,5 +1,8 @@
 """The charts' own modules in a real browser: what is on the canvas, odd names and odd numbers."""
 
+import base64
+import csv
+import io
 import json
 import re
 from pathlib import Path
@@ -387,3 +390,73 @@ async def test_sixty_lines_of_many_points_are_thinned_to_the_pixels(open_page, s
     }"""
     # a first, lowest, highest and last value for each of 800 columns of pixels
     assert max(json.loads(await page.evaluate(script))) <= 4 * 801
+
+
+# ---- files
+
+
+async def saved(page, name):
+    async with page.expect_download() as saving:
+        await page.get_by_role("button", name=name, exact=True).click()
+    download = await saving.value
+    return download.suggested_filename, Path(await download.path()).read_bytes()
+
+
+PICTURE = """async ([text, id]) => {
+    const picture = new Image();
+    picture.src = `data:image/png;base64,${text}`;
+    await picture.decode();
+    const pixels = (image, width, height, top) => {
+        const canvas = document.createElement('canvas');
+        [canvas.width, canvas.height] = [width, height];
+        const context = canvas.getContext('2d');
+        context.drawImage(image, 0, -top);
+        return context.getImageData(0, 0, width, height).data;
+    };
+    const chart = document.querySelector(`[data-chart=${id}] canvas`);
+    const { width, height } = chart;
+    const top = picture.height - height;
+    const [there, here] = [pixels(picture, width, height, top), pixels(chart, width, height, 0)];
+    let [opaque, other] = [0, 0];
+    for (let at = 0; at < here.length; at += 4) {
+        if (here[at + 3] < 255) continue;
+        opaque += 1;
+        if ([0, 1, 2].some((part) => Math.abs(here[at + part] - there[at + part]) > 2)) other += 1;
+    }
+    const head = pixels(picture, width, top, 0);
+    const [edge, clear] = [[...head.slice(0, 4)], head.every((value, at) => at % 4 < 3 || value === 255)];
+    const inked = head.some((value, at) => value !== head[at % 4]);
+    return { wide: picture.width - width, top, opaque, other, edge, clear, inked };
+}"""
+
+
+@pytest.mark.parametrize("chart", ["events", "utilisation"])
+async def test_a_picture_of_a_chart_is_what_the_page_shows_below_its_legend(
+    open_page, served, chart: str
+) -> None:
+    page = await open_page(served.url)
+    await expect(page.locator(f'[data-chart="{chart}"] canvas')).to_be_visible()
+    title = {"events": "Events", "utilisation": "GPU utilisation"}[chart]
+    name, picture = await saved(page, f"{title} as PNG")
+    assert name == f"{chart}.png"
+    found = await page.evaluate(PICTURE, [base64.b64encode(picture).decode(), chart])
+    assert (found["wide"], found["other"]) == (0, 0)
+    assert found["opaque"] > 100
+    # --surface of the light theme, no transparent background, and words above the chart
+    assert found["edge"] == [0xFD, 0xFD, 0xFC, 0xFF]
+    assert found["clear"]
+    assert found["inked"]
+    assert found["top"] >= 32  # a line of the title and one of the legend
+
+
+async def test_events_are_saved_as_text_that_no_spreadsheet_runs(open_page, served) -> None:
+    served.run.events.append(
+        {"t": 930, "kind": "Ready", "object": "=1+2", "from": None, "to": -4, "reason": 'a "b", c'}
+    )
+    page = await open_page(served.url)
+    await expect(page.locator('[data-chart="events"] canvas')).to_be_visible()
+    _, text = await saved(page, "Events as CSV")
+    rows = list(csv.reader(io.StringIO(text.decode())))
+    assert rows[0] == ["time", "kind", "object", "from", "to", "reason"]
+    assert rows[-1] == ["930", "Ready", " =1+2", "", "-4", 'a "b", c']
+    assert len(rows) == 1 + len(served.run.events)

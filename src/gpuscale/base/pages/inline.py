@@ -25,6 +25,7 @@ _MODULES = (
     "legend.js",
     "pointing.js",
     "words.js",
+    "saving.js",
     "charts.js",
     "finished.js",
 )

@@ -3,11 +3,12 @@
 import { timeTicks, valueAxis, valueExtent } from "./axes.js";
 import { element, keyed, setAttribute, setText } from "./dom.js";
 import { CATEGORIES, categoryOf } from "./events.js";
-import { clock, isNumber, moment } from "./format.js";
+import { clock, isNumber } from "./format.js";
 import { Legends, MAX_LINES } from "./legend.js";
 import { CHARTS, LANES } from "./lines.js";
 import { paint } from "./plot.js";
 import { Pointing } from "./pointing.js";
+import { barsCsv, eventsCsv, linesCsv, save, savePng } from "./saving.js";
 import { decimate, slice, upperBound } from "./store.js";
 import { eventsInWords, lanesInWords, linesInWords } from "./words.js";
 
@@ -68,10 +69,12 @@ export class ChartStack {
     const canvas = element("canvas", { "aria-hidden": "true" });
     const plot = element("div", { class: "plot", role: "img", "aria-label": spec.title, "aria-describedby": text.id }, canvas);
     const unit = element("span", { class: "unit" }, spec.unit ?? "");
-    const csv = element("button", { type: "button", class: "quiet csv", "aria-label": `${spec.title} as CSV`, onclick: () => this.saveCsv(spec.id) }, "CSV");
-    const caption = element("figcaption", {}, element("h3", {}, spec.title, unit), legend, ...(spec.lines && !spec.spans ? [csv] : []));
-    const figure = element("figure", { class: "chart", "data-chart": spec.id }, caption, plot, text);
-    return { ...spec, figure, plot, canvas, legend, text, describedAt: -Infinity };
+    const chart = { ...spec, plot, canvas, legend, text, describedAt: -Infinity };
+    const button = (kind, onclick) => element("button", { type: "button", class: "quiet", "aria-label": `${spec.title} as ${kind}`, onclick }, kind);
+    const files = element("span", { class: "files" }, button("CSV", () => this.saveCsv(chart)), button("PNG", () => this.savePng(chart)));
+    const caption = element("figcaption", {}, element("h3", {}, spec.title, unit), legend, files);
+    chart.figure = element("figure", { class: "chart", "data-chart": spec.id }, caption, plot, text);
+    return chart;
   }
 
   listen() {
@@ -267,14 +270,23 @@ export class ChartStack {
     chart.plot.drawn = { range, ...content }; // what the canvas shows, for who can't look at it
   }
 
-  // The lines that a chart shows, over the time that it shows, as a file.
-  saveCsv(id) {
-    const chart = this.charts.find((each) => each.id === id);
-    const lines = (chart.lineItems ?? []).filter((line) => this.legends.shows(line));
-    const [from, to] = this.extent();
-    const link = element("a", { download: `${id}.csv`, href: URL.createObjectURL(new Blob([csvText(this.store, lines, from, to)], { type: "text/csv" })) });
-    link.click();
-    URL.revokeObjectURL(link.href);
+  shownLines(chart) {
+    return (chart.lineItems ?? []).filter((line) => this.legends.shows(line));
+  }
+
+  saveCsv(chart) {
+    const range = this.extent();
+    const shown = this.shownLines(chart);
+    const bars = () => chart.spans(this.store).lanes.map((lane) => ({ ...lane, bars: lane.bars.filter(({ state, from, to }) => to >= range[0] && from <= range[1] && shown.some(({ key }) => key === state)) }));
+    save(`${chart.id}.csv`, chart.lanes ? eventsCsv(this.eventsWithin(...range)) : chart.spans ? barsCsv(bars()) : linesCsv(this.store, shown, ...range));
+  }
+
+  savePng(chart) {
+    const items = chart.lanes
+      ? LANES.map((lane) => ({ name: CATEGORIES[lane].name, colour: this.theme[lane] }))
+      : this.shownLines(chart).slice(0, MAX_LINES).map((line) => ({ name: line.name, dash: line.dash, colour: this.colour(line) }));
+    const title = [this.store.document.scenario, chart.title, chart.unit].filter(Boolean).join(" · ");
+    savePng(`${chart.id}.png`, chart.canvas, { title, items, range: this.extent().map(clock).join(" – ") }, this.theme);
   }
 
   describe(chart, range, inWords) {
@@ -288,16 +300,6 @@ export class ChartStack {
   margins() {
     return { left: MARGIN.left * this.theme.unit, right: MARGIN.right * this.theme.unit };
   }
-}
-
-// Numbers as they were sent; where there is none, nothing.
-function csvText(store, lines, from, to) {
-  const quoted = (text) => `"${String(text).replaceAll('"', '""')}"`;
-  const columns = lines.map((line) => store.points(line.key));
-  const times = [...new Set(columns.flatMap(({ t }) => t))].filter((time) => time >= from && time <= to).sort((a, b) => a - b);
-  const at = columns.map(({ t, values }) => new Map(t.map((time, index) => [time, values[index]])));
-  const rows = times.map((time) => [moment(time), ...at.map((values) => values.get(time) ?? "")].join(","));
-  return `${["time", ...lines.map((line) => quoted(line.full ?? line.name))].join(",")}\n${rows.join("\n")}\n`;
 }
 
 // A warning that repeats is marked once, as Kubernetes counts repeats of an event within ten minutes
