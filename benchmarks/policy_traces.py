@@ -68,8 +68,18 @@ def _helios(path: Path) -> Numbers:
     return _held(asked, 60)
 
 
+def running_gpus(path: Path) -> Numbers:
+    """Return the GPUs that ran in each minute of a cluster of Helios."""
+    return numpy.array([float(row["running_gpu_num"]) for row in _rows(path)])
+
+
+def nodes_in_use(path: Path) -> Numbers:
+    """Return the nodes in use in each minute of Philly."""
+    return numpy.array([float(row["active"]) for row in _rows(path)])
+
+
 def _philly(path: Path) -> Numbers:
-    return _held([float(row["active"]) for row in _rows(path)], 60)
+    return _held(nodes_in_use(path).tolist(), 60)
 
 
 def _duty(path: Path) -> Numbers:

@@ -367,6 +367,81 @@ def test_a_history_that_was_kept_says_the_same(url: str, tmp_path: Path) -> None
     }
 
 
+DAYS = 4
+
+
+@pytest.fixture(scope="module")
+def nightly(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Serve four days of 8 GPUs, and of 2 more in the second half of each day."""
+    found = gpus_of("a", "NVIDIA H100 80GB HBM3", 8, (0, 24 * DAYS))
+    found += samples("kube_node_info", {"node": "a"}, 1, 0, 24 * DAYS)
+    allocatable = {"node": "b", **RESOURCE}
+    for day in range(DAYS):
+        found += samples(
+            "kube_node_status_allocatable", allocatable, 2, 24 * day + 12, 24 * day + 24
+        )
+        found.append(stale("kube_node_status_allocatable", allocatable, 24 * day + 24))
+    with serve([], tmp_path_factory.mktemp("nightly")) as prometheus:
+        write_in_order(prometheus, found)
+        yield prometheus.url
+
+
+def forecast(*source: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [
+            *(GPUSCALE, "money", "--forecast", f"--since={24 * DAYS}h"),
+            *source,
+            *(f"--until={START_S + DAYS * 86_400}", "--gpu-price=*=2"),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def assert_nights_go_on(done: "subprocess.CompletedProcess[str]") -> None:
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    a_day = 8 * 24 + 2 * 12
+    assert found["gpuHoursBought"] == near(DAYS * a_day)
+    assert found["next"]["gpuHours"] == near(14 * a_day)
+    assert found["next"]["gpuHoursInterval"] == [near(14 * a_day)] * 2
+    assert found["next"]["money"] == near(14 * a_day * 2)
+    assert found["next"]["gpuHoursByDay"] == [near(a_day)] * 14
+    assert found["pattern"] == "daily"
+
+
+def test_the_next_two_weeks_are_as_the_days_before(nightly: str) -> None:
+    assert_nights_go_on(forecast(f"--prometheus-url={nightly}", "-o", "json"))
+    lines = forecast(f"--prometheus-url={nightly}").stdout.splitlines()
+    assert lines[1].startswith("The next 14 days: 3,024 (90 of 100: ")
+    assert lines[4].split() == ["2026-01-05", "00:00", "216.0", "432.00"]
+    assert "Fewer than two weeks say nothing of weekends or of a trend." in lines
+
+
+def test_a_kept_history_has_the_same_next_two_weeks(tmp_path: Path) -> None:
+    from gpuscale.ops.history import HistoryWriter
+
+    answers = []
+    for hour in range(24 * DAYS):
+        gpus = {"a": 8} if hour % 24 < 12 else {"a": 8, "b": 2}
+        for node, count in gpus.items():
+            at_ms, labels = (START_S + hour * HOUR_S) * 1000, {"node": node, **RESOURCE}
+            answers.append((at_ms, "money/nodes", json.dumps(labels), 12.0 * count))
+            answers.append((at_ms, "money/nodeMoments", json.dumps({"node": node}), 12.0))
+    until_ms = (START_S + DAYS * 86_400) * 1000
+    with HistoryWriter(tmp_path, 1 << 40) as writer:
+        writer.write({"answers": answers, "kept": [(START_S * 1000, until_ms, "hours", "made up")]})
+    assert_nights_go_on(forecast(f"--history={tmp_path}", "-o", "json"))
+
+
+def test_too_few_days_are_not_looked_ahead_from(url: str) -> None:
+    done = money(url, "--forecast")
+    assert "--forecast: 0 of 10 hours are known, expected 3 days" in done.stderr
+    assert done.returncode == 2
+
+
 def _by_keys(bill: Mapping[str, Any]) -> dict[tuple[str, ...], dict[str, float]]:
     names = ("namespace", "workload", "label")
     figures = ("gpuHours", "gpuHoursUsed", "gpuHoursStarting", "money")

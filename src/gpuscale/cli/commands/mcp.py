@@ -76,7 +76,7 @@ _TOOLS: Mapping[str, _Tool] = {
         ("money",),
         (
             *("since", "until", "by", "label", "gpu_price", "currency", "instance_types"),
-            *("savings", "most"),
+            *("savings", "most", "forecast"),
         ),
         _PROMETHEUS,
         "prometheus_url",

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from gpuscale.server.sources.prometheus import PrometheusSource
 
 _LONGEST_S = 400 * 86_400
+_FORECAST_DAYS = 28
+"""Of a range that is not said: four of each day of the week."""
 
 
 def money(
@@ -73,6 +75,13 @@ def money(
             "are idle; of the last 14 days where --since is not given.",
         ),
     ] = False,
+    forecast: Annotated[
+        bool,
+        typer.Option(
+            "--forecast",
+            help="Show instead what the next 14 days take; of the last 28 days where --since is not given.",
+        ),
+    ] = False,
     most: Annotated[
         int,
         typer.Option(min=1, max=500, metavar="N", help="With --savings: the N dearest workloads."),
@@ -95,6 +104,8 @@ def money(
     Example:  gpuscale money --prometheus-url http://127.0.0.1:9090 --by label --label team
 
     Example:  gpuscale money --prometheus-url http://127.0.0.1:9090 --savings
+
+    Example:  gpuscale money --prometheus-url http://127.0.0.1:9090 --forecast
     """
     from gpuscale.agent.gpu import MODELS
     from gpuscale.base.text_files import read_text
@@ -105,6 +116,9 @@ def money(
         PriceBook,
         bill_document,
         bill_lines,
+        forecast_document,
+        forecast_lines,
+        look_ahead,
         read_gpu_prices,
         series_label,
         smaller,
@@ -118,8 +132,10 @@ def money(
         raise UsageError("--by label, --label KEY: expected both or none")
     if savings and history is not None:
         raise UsageError("--savings: found --history, expected --prometheus-url")
-    if savings and since is None:
-        since = f"{DAYS}d"
+    if savings and forecast:
+        raise UsageError("found --savings and --forecast, expected one of them")
+    if since is None:
+        since = f"{DAYS}d" if savings else f"{_FORECAST_DAYS}d" if forecast else None
     start_s, end_s = _range(since, until)
     if savings:
         check_savings(end_s - start_s)
@@ -132,17 +148,31 @@ def money(
     source = recorded_or_kept(prometheus_url, prometheus_token_file, prometheus_ca_file, history)
     pod_label = None if label is None else series_label(label)
     if source is None:
-        from gpuscale.ops.history import History, recall_bill
+        from gpuscale.ops.history import History, recall_bill, recall_hours
 
         with looking(), History(history or "") as kept:
             bill = recall_bill(kept, start_s, end_s, book, pod_label)
+            hours = recall_hours(kept, bill) if forecast else []
     else:
         with looking(), working(f"asking {source.settings.shown_url}") as show:
-            bill = asyncio.run(_bill(source, (start_s, end_s), book, pod_label, show))
+            bill, hours = asyncio.run(
+                _bill(source, (start_s, end_s), book, pod_label, show, by_hour=forecast)
+            )
             if savings:
                 to = (str(prometheus_url), prometheus_token_file, prometheus_ca_file)
                 show_savings(to, (start_s, end_s), bill, most, output, show)
                 return
+    if forecast:
+        try:
+            found = look_ahead(hours)
+        except ValueError as error:
+            raise UsageError(f"--forecast: {error}; ask for more with --since") from None
+        if output is not Output.TEXT:
+            print_document(forecast_document(bill, found), output)
+            return
+        for line in forecast_lines(bill, found):
+            print(printable(line))
+        return
     sizes = {each.name: GpuSize(each.memory_mib, each.mig_slices) for each in MODELS.values()}
     less = list(smaller(bill.peaks, sizes, types))
     if output is not Output.TEXT:
@@ -158,9 +188,20 @@ async def _bill(
     book: "PriceBook",
     pod_label: str | None,
     show: Callable[[str], None],
-) -> "Bill":
-    """Return the bill of a range, asked for a day at a time."""
-    from gpuscale.ops.money import Bill, BillQueries, days_of
+    *,
+    by_hour: bool,
+) -> "tuple[Bill, list[float | None]]":
+    """Return the bill of a range, asked for a day at a time, and what each hour bought if that is asked."""
+    from gpuscale.ops.money import (
+        HOUR_S,
+        Bill,
+        BillQueries,
+        bought_by_hour,
+        days_of,
+        hourly_queries,
+    )
+    from gpuscale.series import Matrix
+    from gpuscale.server.sources.prometheus import persistently
 
     bill = Bill(*span)
     async with source:
@@ -169,7 +210,20 @@ async def _bill(
             asked = BillQueries(length_s, pod_label)
             queries = {**asked.all(), **asked.peaks()}
             bill.add(await _answers(source, queries, end_s), book, pod_label)
-    return bill
+        if not by_hour:
+            return bill, []
+        found: dict[str, list[tuple[int, Mapping[str, str], float]]] = {}
+        times_ms = ((span[0] + (span[1] - span[0]) % HOUR_S + HOUR_S) * 1000, span[1] * 1000)
+        for name, query in hourly_queries().items():
+            value = await persistently(source.query_range, query, *times_ms, HOUR_S * 1000)
+            series = value.series if isinstance(value, Matrix) else ()
+            found[name] = [
+                (at_ms // 1000, each.labels, value)
+                for each in series
+                for at_ms, value in each.points
+            ]
+    moments = {end_s: value for end_s, _, value in found["moments"]}
+    return bill, bought_by_hour(bill, found["nodes"], moments)
 
 
 async def _answers(

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from gpuscale.base.errors import UsageError
 from gpuscale.ops.history.reading import History
 from gpuscale.ops.history.tables import MEASURES
-from gpuscale.ops.history.taking import HOUR_S, Span
+from gpuscale.ops.history.taking import Span
+from gpuscale.ops.money.questions import HOUR_S
 
 _PARTS = {
     "container": "namespace, pod, container",

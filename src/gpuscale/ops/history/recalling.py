@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
 from gpuscale.ops.history.reading import History
-from gpuscale.ops.history.taking import HOUR_S, MINUTE_S, Span, gaps
-from gpuscale.ops.money.bill import Bill
+from gpuscale.ops.history.taking import MINUTE_S, Span, gaps
+from gpuscale.ops.money.bill import Bill, bought_by_hour
 from gpuscale.ops.money.prices import PriceBook
-from gpuscale.ops.money.questions import BillQueries
+from gpuscale.ops.money.questions import HOUR_S, STEP_S, BillQueries
 from gpuscale.ops.past.incidents import Past, past_of
 
 _DAY_S = 86_400
@@ -76,6 +76,26 @@ def recall_bill(
             bill.unseen.add(f"label {pod_label}: not kept; gpuscale history keep --label keeps one")
     bill.unseen.update(_unkept(history, "hours", start_s, end_s))
     return bill
+
+
+def recall_hours(history: History, bill: Bill) -> list[float | None]:
+    """Return the GPU-hours that were bought in each hour of a bill's range; None where it was not kept.
+
+    Raises:
+        UnavailableError: the history can't be read.
+    """
+    moments = {
+        end: HOUR_S / STEP_S
+        for begin, until in spans_kept(history)["hours"]
+        for end in range(begin + HOUR_S, until + 1, HOUR_S)
+    }
+    sql = (
+        f"SELECT epoch_ms(time) // 1000 + {HOUR_S}, labels, value FROM answers "
+        f"WHERE question = 'money/nodes' AND {_SPAN}"
+    )
+    with history.ask(sql, bill.start_s * 1_000_000, bill.end_s * 1_000_000 - 1) as answer:
+        rows = [(end_s, json.loads(labels), value) for end_s, labels, value in answer.rows]
+    return bought_by_hour(bill, rows, moments)
 
 
 def _unkept(history: History, what: str, begin_s: int, end_s: int) -> Iterator[str]:

@@ -13,7 +13,7 @@ from gpuscale.ops.history.tables import Batch, Rows
 from gpuscale.ops.history.writing import HistoryWriter
 from gpuscale.ops.money.bill import nodes_of
 from gpuscale.ops.money.prices import HourPrice, NodeFacts, PriceBook
-from gpuscale.ops.money.questions import BillQueries
+from gpuscale.ops.money.questions import HOUR_S, BillQueries
 from gpuscale.ops.past.incidents import queries
 from gpuscale.ops.past.kinds import makers_query
 from gpuscale.ops.top.gpu_rows import (
@@ -31,7 +31,6 @@ from gpuscale.series import Matrix, MatrixSeries, Value, Vector
 from gpuscale.server.sources.prometheus import PrometheusSource, persistently
 from gpuscale.signals import impossible
 
-HOUR_S = 3600
 MINUTE_S = 60
 _VALUES = "kube_horizontalpodautoscaler_status_target_metric"
 """What each HPA's metrics were."""

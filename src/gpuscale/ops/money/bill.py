@@ -1,12 +1,12 @@
 """The arithmetic of a bill: a node's hours go to the pods that asked for its GPUs, the rest to nobody."""
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from re import search
 
 from gpuscale.ops.money.prices import HourPrice, NodeFacts, PriceBook, node_facts
-from gpuscale.ops.money.questions import hours
+from gpuscale.ops.money.questions import HOUR_S, hours
 from gpuscale.ops.money.sizes import Peak
 
 NOBODY = "(asked for by nobody)"
@@ -241,6 +241,29 @@ def nodes_of(answers: Mapping[str, Rows]) -> dict[str, BilledNode]:
         facts = node_facts(labels.get(name, {}), models.get(name, ""), len(uuids[name]))
         found[name] = BilledNode(share_hours, shares, float(gpus), facts)
     return found
+
+
+def bought_by_hour(
+    bill: Bill, rows: Iterable[tuple[int, Mapping[str, str], float]], moments: Mapping[int, float]
+) -> list[float | None]:
+    """Return the GPU-hours of each hour of a bill's range; None where nothing was recorded.
+
+    Args:
+        bill: of the range, which says what the hours add up to: turns on shared GPUs look like GPUs here.
+        rows: the end of an hour in seconds, the labels of a node's GPUs, and their sum over its moments.
+        moments: that were recorded of each hour.
+    """
+    found: dict[int, float] = dict.fromkeys((end for end, seen in moments.items() if seen), 0.0)
+    for end_s, labels, summed in rows:
+        if end_s in found:
+            part = hours(summed) * _weight(labels.get("resource", ""))
+            found[end_s] += part / hours(moments[end_s])
+    whole = sum(each * hours(moments[end_s]) for end_s, each in found.items())
+    scale = bill.bought / whole if whole else 1.0
+    ends = range(bill.end_s - (bill.end_s - bill.start_s) // HOUR_S * HOUR_S, bill.end_s, HOUR_S)
+    return [
+        None if end_s + HOUR_S not in found else found[end_s + HOUR_S] * scale for end_s in ends
+    ]
 
 
 def _weight(resource: str) -> float:

@@ -14,12 +14,13 @@ from gpuscale.ops.gpu_series import GPU_RESOURCES, of_pods
 
 STEP_S = 300
 """Between two moments; a pod that lives shorter may be missed."""
+HOUR_S = 3600
 _DAY_S = 86_400
 
 
 def hours(moments: float) -> float:
     """Return the hours of a sum over moments."""
-    return moments * STEP_S / 3600
+    return moments * STEP_S / HOUR_S
 
 
 def days_of(start_s: int, end_s: int) -> Iterator[tuple[int, int]]:
@@ -57,7 +58,7 @@ class BillQueries:
         part = of_pods("DCGM_FI_PROF_GR_ENGINE_ACTIVE", 'GPU_I_ID!="",')
         found = {
             "nodes": self._sum(f"max by (node, resource) ({allocatable})"),
-            "nodeMoments": f"count_over_time((max by (node) ({allocatable} > 0))[{self._moments}])",
+            "nodeMoments": f"count_over_time((max by (node) ({allocatable} > 0))[{self.moments}])",
             "asked": self._sum(held),
             # The other side of `and` has no values of its own.
             "starting": self._sum(f"({held}) and on (namespace, pod) ({unready})"),
@@ -97,15 +98,24 @@ class BillQueries:
         return f"[{self.length_s}s]"
 
     @property
-    def _moments(self) -> str:
+    def moments(self) -> str:
         """Of the span; a second less, as Prometheus 2 takes the moment at the begin too."""
         return f"{self.length_s - 1}s:{STEP_S}s"
 
     def _sum(self, query: str) -> str:
-        return f"sum_over_time(({query})[{self._moments}])"
+        return f"sum_over_time(({query})[{self.moments}])"
 
     def _last(self, by: str, selector: str) -> str:
         return f"group by ({by}) (last_over_time({selector}{self._over}))"
+
+
+def hourly_queries() -> Mapping[str, str]:
+    """Return the range queries, at the ends of hours, for what `bought_by_hour` takes."""
+    hour = BillQueries(HOUR_S)
+    return {
+        "nodes": f"sum by (resource) ({hour.all()['nodes']})",
+        "moments": f"count_over_time((count(kube_node_info))[{hour.moments}])",
+    }
 
 
 def scaled_query(range_s: int) -> str:

@@ -1,11 +1,15 @@
 """A bill as text and for programs."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from statistics import fmean
 
 from gpuscale.base.pages.columns import aligned
 from gpuscale.base.pages.words import NO_DATA, plain_text
+from gpuscale.base.words import counted
 from gpuscale.ops.money.bill import Bill, Line
+from gpuscale.ops.money.forecast import Forecast
 from gpuscale.ops.money.sizes import Smaller
 
 _MONTH_HOURS = 730.0
@@ -15,11 +19,7 @@ _HEADS = ("GPU-HOURS", "USED", "STARTING", "IDLE", "IDLE %", "MONEY", "OF THAT I
 
 def bill_lines(bill: Bill, by: Sequence[str], sizes: Sequence[Smaller] = ()) -> Iterator[str]:
     """Return a bill as text, its lines added up by parts of their keys, and what would do with less."""
-    days = (bill.end_s - bill.start_s) / 86_400
-    yield (
-        f"{_moment(bill.start_s)} to {_moment(bill.end_s)} UTC, {days:.1f} days: "
-        f"{bill.bought:,.1f} GPU-hours bought{_cost(bill)}"
-    )
+    yield _range_line(bill)
     yield ""
     rows = [
         (*(plain_text(each) or NO_DATA for each in keys), *_cells(line, bill))
@@ -29,14 +29,9 @@ def bill_lines(bill: Bill, by: Sequence[str], sizes: Sequence[Smaller] = ()) -> 
     rows.append(("all", *("" for _ in by[1:]), *_cells(total, bill)))
     yield from aligned([(*(each.upper() for each in by), *_HEADS), *rows], range(len(by)))
     yield ""
-    if bill.prices:
-        yield f"Prices: {'; '.join(sorted(bill.prices))}."
     for less in sizes:
         yield f"Could be smaller: {less.namespace}/{less.workload}: {less.says}."
-    for reason, gpu_hours in sorted(bill.unpriced.items()):
-        yield f"Without a price: {gpu_hours:,.1f} GPU-hours; {reason}."
-    for each in sorted(bill.unseen):
-        yield f"Not seen: {each}."
+    yield from _known_lines(bill)
 
 
 def bill_document(
@@ -44,21 +39,12 @@ def bill_document(
 ) -> Mapping[str, object]:
     """Return a bill for programs; hours and money are not rounded."""
     return {
-        "from": f"{_moment(bill.start_s)}Z".replace(" ", "T"),
-        "to": f"{_moment(bill.end_s)}Z".replace(" ", "T"),
-        "currency": bill.currency or None,
-        "gpuHoursBought": bill.bought,
-        "nodesMoney": bill.nodes_money,
+        **_known(bill),
         "lines": [
             {**dict(zip(by, keys, strict=True)), **_fields(line, bill)}
             for keys, line in bill.grouped(*by).items()
         ],
         "total": _fields(_total(bill), bill),
-        "prices": sorted(bill.prices),
-        "unpriced": [
-            {"gpuHours": hours, "reason": reason} for reason, hours in sorted(bill.unpriced.items())
-        ],
-        "unseen": sorted(bill.unseen),
         "smaller": [
             {
                 "namespace": each.namespace,
@@ -75,6 +61,116 @@ def bill_document(
             }
             for each in sizes
         ],
+    }
+
+
+def forecast_lines(bill: Bill, found: Forecast) -> Iterator[str]:
+    """Return a forecast as text: the sum, each day, and how sure that is."""
+    price = _price_of_hour(bill)
+    money = "" if price is None else f", {_between(found, price, 2)} {bill.currency}"
+    yield _range_line(bill)
+    yield f"The next {len(found.days)} days: {_between(found, 1, 0)} GPU-hours{money}"
+    yield ""
+    rows = [
+        (_moment(bill.end_s + day * 86_400), f"{each:,.1f}", _cell(price, each))
+        for day, each in enumerate(found.days)
+    ]
+    yield from aligned([("24 HOURS FROM", "GPU-HOURS", "MONEY"), *rows])
+    yield ""
+    if found.season == "none":
+        yield "Pattern: none that repeats by the day or week, so all days are alike but for a trend."
+    else:
+        yield (
+            f"Pattern: {found.season}; it explains {found.skill:.0%} of the ups and downs of hours that "
+            "were held back."
+        )
+    if bill.end_s - bill.start_s < 14 * 86_400:
+        yield "Fewer than two weeks say nothing of weekends or of a trend."
+    if found.errors:
+        off = math.sqrt(fmean(each**2 for each in found.errors))
+        yield (
+            f"Sure to: {counted(len(found.errors), 'forecast')} of {counted(found.held_back_days, 'day')} "
+            f"out of a part of this past, {off:.0%} off (root mean square)."
+        )
+    yield from _known_lines(bill)
+
+
+def forecast_document(bill: Bill, found: Forecast) -> Mapping[str, object]:
+    """Return a forecast for programs; nothing is rounded."""
+    price = _price_of_hour(bill)
+    interval = _interval(found)
+    return {
+        **_known(bill),
+        "next": {
+            "days": len(found.days),
+            "gpuHours": found.total,
+            "gpuHoursInterval": interval,
+            "money": None if price is None else found.total * price,
+            "moneyInterval": None
+            if price is None or interval is None
+            else [each * price for each in interval],
+            "gpuHoursByDay": list(found.days),
+        },
+        "pattern": found.season,
+        "patternExplains": found.skill,
+        "heldBackErrors": list(found.errors),
+        "heldBackDays": found.held_back_days,
+    }
+
+
+def _price_of_hour(bill: Bill) -> float | None:
+    """Return what a GPU-hour costs on average; None where a part of them has no price."""
+    return bill.nodes_money / bill.bought if bill.bought and not bill.unpriced else None
+
+
+def _interval(found: Forecast) -> list[float] | None:
+    return [found.low, found.high] if found.errors else None
+
+
+def _between(found: Forecast, price: float, digits: int) -> str:
+    """Return the sum with what it is between."""
+    shown = f"{found.total * price:,.{digits}f}"
+    if not found.errors:
+        return shown
+    return (
+        f"{shown} (90 of 100: {found.low * price:,.{digits}f} to {found.high * price:,.{digits}f})"
+    )
+
+
+def _cell(price: float | None, gpu_hours: float) -> str:
+    return NO_DATA if price is None else f"{gpu_hours * price:,.2f}"
+
+
+def _range_line(bill: Bill) -> str:
+    days = (bill.end_s - bill.start_s) / 86_400
+    return (
+        f"{_moment(bill.start_s)} to {_moment(bill.end_s)} UTC, {days:.1f} days: "
+        f"{bill.bought:,.1f} GPU-hours bought{_cost(bill)}"
+    )
+
+
+def _known_lines(bill: Bill) -> Iterator[str]:
+    """Yield whose prices were taken, what has none, and what no series says."""
+    if bill.prices:
+        yield f"Prices: {'; '.join(sorted(bill.prices))}."
+    for reason, gpu_hours in sorted(bill.unpriced.items()):
+        yield f"Without a price: {gpu_hours:,.1f} GPU-hours; {reason}."
+    for each in sorted(bill.unseen):
+        yield f"Not seen: {each}."
+
+
+def _known(bill: Bill) -> dict[str, object]:
+    return {
+        "from": f"{_moment(bill.start_s)}Z".replace(" ", "T"),
+        "to": f"{_moment(bill.end_s)}Z".replace(" ", "T"),
+        "currency": bill.currency or None,
+        "gpuHoursBought": bill.bought,
+        "nodesMoney": bill.nodes_money,
+        "prices": sorted(bill.prices),
+        "unpriced": [
+            {"gpuHours": hours, "reason": reason} for reason, hours in sorted(bill.unpriced.items())
+        ],
+        "unseen": sorted(bill.unseen),
     }
 
 
