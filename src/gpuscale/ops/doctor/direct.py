@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import aiohttp
 from yarl import URL
 
-from gpuscale.base.errors import UnavailableError, UpstreamError
+from gpuscale.base.errors import GpuscaleError, UnavailableError, UpstreamError
 from gpuscale.base.unreachable import reason_of
 from gpuscale.server.sources.http import HttpSession, SourceAccess
 
@@ -90,13 +90,23 @@ _MOST = 16
 
 
 async def at_once(calls: Iterable[Coroutine[Any, Any, T]]) -> tuple[T, ...]:
-    """Return the results of calls, in their order; at most 16 run at a time."""
+    """Return the results of calls, in their order; at most 16 run at a time.
+
+    Raises:
+        GpuscaleError: the first one that a call raised, which ends the others: where a server is gone, each
+            raises its own.
+    """
     free = asyncio.Semaphore(_MOST)
 
     async def run(call: Coroutine[Any, Any, T]) -> T:
         async with free:
             return await call
 
-    async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(run(call)) for call in calls]
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(run(call)) for call in calls]
+    except ExceptionGroup as errors:
+        if all(isinstance(each, GpuscaleError) for each in errors.exceptions):
+            raise errors.exceptions[0] from None
+        raise
     return tuple(task.result() for task in tasks)
