@@ -26,7 +26,7 @@ from gpuscale.signals.counters import (
     read_counters,
 )
 from gpuscale.signals.fields import FIELDS, NVLINK_LINKS, Field, ValueKind
-from gpuscale.signals.former import former_series
+from gpuscale.signals.former import former_label, former_series
 from gpuscale.signals.gpus import GPU_SIGNALS, pod_labels
 from gpuscale.signals.known_fields import field_named, why_not_read
 from gpuscale.signals.names import NEW_NAMES, NEWER_NAMES, Names, NewName, new_name
@@ -65,6 +65,7 @@ __all__ = [
     "facts_of",
     "field_named",
     "filled_in",
+    "former_label",
     "former_series",
     "impossible",
     "is_of_gpu",

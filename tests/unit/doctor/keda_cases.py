@@ -1,6 +1,6 @@
 """KEDA on the healthy cluster, and what can go wrong with it."""
 
-from clusters import EXTERNAL, OBJECTS, api_service, both, hpa_body, look, meta, pod
+from clusters import EXTERNAL, OBJECTS, api_service, both, hpa_body, look, meta, pod, workload
 
 from gpuscale.ops.doctor.snapshot import ScalerLook
 
@@ -71,6 +71,16 @@ def with_keda(*objects, without=(), **changed):
 
 
 FAILED = ("Ready", "False", "TriggerError", "error in gRPC")
+ARRIVALS = {
+    "type": "prometheus",
+    "metadata": {
+        "serverAddress": "http://p",
+        "query": "sum(rate(requests_total[1m]))",
+        "threshold": "5",
+    },
+}
+SLOW = workload("batch", gpus=1)
+SLOW["spec"]["template"]["spec"]["containers"][0]["readinessProbe"] = {"initialDelaySeconds": 600}
 ROTATING = keda(args=["--enable-cert-rotation=true"])
 KEDA_CASES = [
     (
@@ -119,6 +129,19 @@ KEDA_CASES = [
         "scaled-paused",
         with_keda(scaled(annotations={"autoscaling.keda.sh/paused-replicas": "3"})),
         "autoscaling.keda.sh/paused-replicas-",
+    ),
+    (
+        "cooldown-below-start",
+        with_keda(
+            scaled(triggers=[ARRIVALS], cooldownPeriod=60),
+            deployments=both("deployments", keda(), SLOW),
+        ),
+        "Write a cooldownPeriod above 600",
+    ),
+    (
+        "cooldown-below-polling",
+        with_keda(scaled(cooldownPeriod=30)),
+        "several pollingIntervals",
     ),
     ("keda-hpa-absent", with_keda(), "restart its operator"),
     (

@@ -55,6 +55,16 @@ def deployments(*more):
     return {"deployments": [*kept, *more]}
 
 
+LOOKS = {"httpGet": {"path": "/health", "port": 8000}}
+
+
+def serving(**fields):
+    """Return the workload whose container has more fields."""
+    body = deployment()
+    body["spec"]["template"]["spec"]["containers"][0] |= fields
+    return deployments(body)
+
+
 def refused(message):
     condition = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate"}
     return deployments(deployment(conditions=[{**condition, "message": message}]))
@@ -345,6 +355,24 @@ WORKLOAD_CASES = [
         "slow-scale-up",
         {"hpas": behaving("scaleUp", stabilizationWindowSeconds=3600)},
         '"stabilizationWindowSeconds": 0',
+    ),
+    (
+        "killed-while-starting",
+        serving(
+            livenessProbe={**LOOKS, "initialDelaySeconds": 60},
+            readinessProbe={**LOOKS, "initialDelaySeconds": 600},
+        ),
+        "Write a startupProbe",
+    ),
+    (
+        "grace-below-pre-stop",
+        serving(lifecycle={"preStop": {"exec": {"command": ["sleep", "60"]}}}),
+        "terminationGracePeriodSeconds",
+    ),
+    (
+        "deadline-below-start",
+        serving(startupProbe={**LOOKS, "failureThreshold": 120}),
+        "progressDeadlineSeconds",
     ),
     ("described-object-absent", {"hpas": object_look()}, "Name a Service of namespace default"),
     (

@@ -246,6 +246,24 @@ QUERY_CASES = {
         {"r.yaml": rule(TAKEN, "vllm:gpu_cache_usage_perc{pod!=''}")},
         {"r.yaml": rule(TAKEN, "vllm:kv_cache_usage_perc{pod!=''}")},
     ),
+    "renamed-label": (
+        {
+            "r.yaml": rule(
+                "sum(rate(<<.Series>>{<<.LabelMatchers>>,container_name!='POD'}[5m])) by (<<.GroupBy>>)",
+                "container_cpu_usage_seconds_total{pod!=''}",
+            )
+        },
+        {
+            "r.yaml": rule(
+                "sum(rate(<<.Series>>{<<.LabelMatchers>>,container!='POD'}[5m])) by (<<.GroupBy>>)",
+                "container_cpu_usage_seconds_total{pod!=''}",
+            )
+        },
+    ),
+    "renamed-label/grouped": (
+        {"k.yaml": keda("max(sum(DCGM_FI_DEV_GPU_UTIL) by (pod_name))")},
+        {"k.yaml": keda("max(sum(DCGM_FI_DEV_GPU_UTIL) by (pod))")},
+    ),
     "null-is-zero": (
         {"k.yaml": keda(spec="fallback: {failureThreshold: 3, replicas: 4}")},
         {

@@ -111,6 +111,18 @@ KEDA_UTIL = (
     "{type: prometheus, metricType: Value, "
     f"metadata: {{serverAddress: 'http://p', query: avg({UTIL}), threshold: '60'}}}}"
 )
+
+
+def container(fields):
+    """Return a container's resources with more of its fields."""
+    return f"{GPU}, {fields}"
+
+
+ARRIVALS = (
+    "{type: prometheus, metadata: {serverAddress: 'http://p', threshold: '5', query: "
+    "'sum(rate(requests_total[1m]))'}}"
+)
+PROBE = "httpGet: {path: /health, port: 8000}"
 KEDA_CPU = "{type: cpu, metricType: Utilization, metadata: {value: '60'}}"
 
 SCALED_CASES = {
@@ -340,6 +352,84 @@ spec: {path: ./apps/web, interval: 5m}
                 trigger="{type: prometheus, metadata: {serverAddress: 'http://p', threshold: '5', query: "
                 "'sum(llm_d_epp_flow_control_queue_size)'}}"
             )
+        ),
+    ),
+    # 60 s of the cooldown and 60 s in which the rate sees a request, beside 300 s before the first look.
+    "cooldown-below-start": (
+        files(
+            scaled(limits="cooldownPeriod: 60", trigger=ARRIVALS),
+            workload(resources=container("readinessProbe: {initialDelaySeconds: 300}")),
+        ),
+        files(
+            scaled(limits="cooldownPeriod: 240", trigger=ARRIVALS),
+            workload(resources=container("readinessProbe: {initialDelaySeconds: 300}")),
+        ),
+    ),
+    "cooldown-below-start/by what a startupProbe allows": (
+        files(
+            scaled(limits="idleReplicaCount: 0\n  minReplicaCount: 2", trigger=ARRIVALS),
+            workload(
+                resources=container("startupProbe: {failureThreshold: 60, periodSeconds: 10}")
+            ),
+        ),
+        files(
+            scaled(limits="cooldownPeriod: 60"),
+            workload(
+                resources=container("startupProbe: {failureThreshold: 60, periodSeconds: 10}")
+            ),
+        ),
+    ),
+    "cooldown-below-polling": (
+        files(scaled(limits="cooldownPeriod: 30")),
+        files(scaled(limits="cooldownPeriod: 31")),
+    ),
+    # Three looks, 10 s apart, after 30 s: 60 s.
+    "killed-while-starting": (
+        files(
+            hpa(),
+            workload(
+                resources=container(
+                    f"livenessProbe: {{{PROBE}, initialDelaySeconds: 30}}, "
+                    f"readinessProbe: {{{PROBE}, initialDelaySeconds: 61}}"
+                )
+            ),
+        ),
+        files(
+            hpa(),
+            workload(
+                resources=container(
+                    f"livenessProbe: {{{PROBE}, initialDelaySeconds: 31}}, "
+                    f"readinessProbe: {{{PROBE}, initialDelaySeconds: 61}}"
+                )
+            ),
+        ),
+    ),
+    "grace-below-pre-stop": (
+        files(
+            hpa(),
+            workload(
+                resources=container("lifecycle: {preStop: {exec: {command: [sh, -c, 'sleep 30']}}}")
+            ),
+        ),
+        files(
+            hpa(),
+            workload(
+                resources=container("lifecycle: {preStop: {exec: {command: [sh, -c, 'sleep 29']}}}")
+            ),
+        ),
+    ),
+    "deadline-below-start": (
+        files(
+            hpa(),
+            workload(
+                resources=container("startupProbe: {failureThreshold: 61, periodSeconds: 10}")
+            ),
+        ),
+        files(
+            hpa(),
+            workload(
+                resources=container("startupProbe: {failureThreshold: 60, periodSeconds: 10}")
+            ),
         ),
     ),
 }

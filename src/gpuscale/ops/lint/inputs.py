@@ -179,6 +179,8 @@ class Inputs:
     """What has manifests applied again and again."""
     is_simulated: bool = False
     """Whether a scenario is among the files, where replicas are those to begin with."""
+    scenario_workloads: list[Part] = field(default_factory=list)
+    """What scenarios say of workloads, such as the time in which they start."""
     named: set[ObjectKey] = field(default_factory=set)
     """The objects of files."""
     live: set[str] = field(default_factory=set)
@@ -356,7 +358,9 @@ def _read_document(inputs: Inputs, document: Document, text: str) -> None:
             _read_document(inputs, item, text)
         return
     whole = whole_document(document)
-    inputs.is_simulated |= kind == "Scenario"
+    if kind == "Scenario":
+        inputs.is_simulated = True
+        inputs.scenario_workloads += whole.items("spec", "workloads")
     inputs.named.add(key_of(whole))
     gone = removed(whole)
     if gone is not None:

@@ -11,10 +11,12 @@ from gpuscale.base.objects.fields import Fields
 from gpuscale.base.objects.gpu_resources import GpuKind, gpu_kind
 from gpuscale.base.objects.hpa import ContainerResourceMetric
 from gpuscale.ops.doctor import facts
+from gpuscale.ops.doctor.checks.workload_subjects import about
 from gpuscale.ops.doctor.facts import once
 from gpuscale.ops.doctor.judges import AUTOSCALER, ClusterFinding, ClusterJudge
 from gpuscale.ops.doctor.snapshot import HpaLook, Snapshot
 from gpuscale.ops.lint.checks import CHAIN_CHECKS
+from gpuscale.ops.lint.checks.placement import LARGER_THAN_ANY_NODE
 from gpuscale.ops.lint.checks.scale_targets import NO_GPU_REQUEST, NO_RESOURCE_REQUEST
 from gpuscale.ops.lint.cluster import AbsentTarget, Cluster, as_applied
 from gpuscale.ops.lint.inputs import object_name
@@ -42,12 +44,16 @@ def written_findings(snapshot: Snapshot) -> Iterator[ClusterFinding]:
             objects.append(as_applied(typed))
     if not abouts:
         return
+    targets = [*_targets(snapshot)]
+    for target in targets:
+        meta = target["metadata"]
+        abouts[object_name(target)] = about((target["kind"], meta["namespace"], meta["name"]))
     try:
         report = lint(
             texts,
             kubernetes=snapshot.kubernetes,
             cluster=Cluster(
-                [*objects, *_targets(snapshot)],
+                [*objects, *targets],
                 absent=_absent(snapshot),
                 measured=_measured(snapshot),
             ),
@@ -55,18 +61,20 @@ def written_findings(snapshot: Snapshot) -> Iterator[ClusterFinding]:
     except ConfigError:
         return  # Something that lint can't read, such as rules that are no YAML.
     for each in report.findings:
-        check, about = each.check, abouts.get(each.where.file)
-        if about is None or (check.severity is Severity.NOTE and not check.hop):
+        check, where = each.check, abouts.get(each.where.file)
+        if where is None or (check.severity is Severity.NOTE and not check.hop):
             continue
+        if check.id == LARGER_THAN_ANY_NODE.id:
+            continue  # The nodes that are there say more than the known types of machines.
         if not rules and check.id in _NEEDS_RULES:
             continue
-        look, fix = looks.get(about), each.fix
+        look, fix = looks.get(where), each.fix
         if look is not None and check.id == NO_RESOURCE_REQUEST.id and _has_request(snapshot, look):
             continue
         if look is not None and check.id == NO_GPU_REQUEST.id:
             fix = _ask_for_gpu(snapshot, look)
         evidence = "; ".join(filter(None, (each.where.field, *each.evidence.splitlines())))
-        yield replace(check, hop=check.hop or AUTOSCALER).found(about, each.what, evidence, fix)
+        yield replace(check, hop=check.hop or AUTOSCALER).found(where, each.what, evidence, fix)
 
 
 def _targets(snapshot: Snapshot) -> Iterator[dict[str, Any]]:

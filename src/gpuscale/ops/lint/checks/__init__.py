@@ -17,6 +17,7 @@ from gpuscale.ops.lint.checks import (
     rules,
     scale_targets,
     scaled_objects,
+    times,
 )
 from gpuscale.ops.lint.inputs import FileJudge
 from gpuscale.ops.lint.problems import FILE_CHECKS
@@ -32,6 +33,7 @@ JUDGES = (
     budgets.JUDGE,
     scaled_objects.JUDGE,
     keda.JUDGE,
+    times.JUDGE,
     pairs.JUDGE,
     karpenter.JUDGE,
     node_groups.JUDGE,
@@ -47,6 +49,8 @@ CHAIN_CHECKS = (
     scale_targets.SCALE_TARGET_CHECKS,
     limits.LIMIT_CHECKS,
     scaled_objects.CHAIN_CHECKS,
+    times.COOLDOWN_CHECKS,
+    times.START_CHECKS,
     hpas.CHAIN_CHECKS,
     budgets.BUDGET_CHECKS,
 )

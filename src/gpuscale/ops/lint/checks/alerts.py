@@ -9,7 +9,7 @@ from gpuscale.base.errors import QueryError
 from gpuscale.base.findings import Checks
 from gpuscale.base.quantity import Quantity
 from gpuscale.hpa.terms import unit_fault, unit_of_query
-from gpuscale.ops.lint.checks.queries import RATE_OF_GAUGE, query_findings
+from gpuscale.ops.lint.checks.queries import RATE_OF_GAUGE, RENAMED_LABEL, query_findings
 from gpuscale.ops.lint.checks.rules import UNKNOWN_GPU_SERIES, gpu_name_findings
 from gpuscale.ops.lint.checks.targets import WRONG_UNIT
 from gpuscale.ops.lint.findings import LintFinding, Place
@@ -31,7 +31,8 @@ def prometheus_rule_findings(inputs: Inputs) -> Iterator[LintFinding]:
                 found = gpu_name_findings(name, place)
                 yield from (finding for finding in found if finding.check is UNKNOWN_GPU_SERIES)
         faults = query_findings(inputs, node, place, query)
-        yield from (finding for finding in faults if finding.check is RATE_OF_GAUGE)
+        of_alerts = {RATE_OF_GAUGE.id, RENAMED_LABEL.id}
+        yield from (finding for finding in faults if finding.check.id in of_alerts)
         yield from _limits(node, place, query)
 
 

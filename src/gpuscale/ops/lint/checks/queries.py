@@ -9,8 +9,8 @@ from gpuscale.ops.lint.inputs import Inputs
 from gpuscale.ops.lint.servers import release_of
 from gpuscale.ops.lint.workloads import Workload
 from gpuscale.series.promql import Node
-from gpuscale.server.rules.queries import Read, divides_vectors, reads
-from gpuscale.signals import facts_of, former_series
+from gpuscale.server.rules.queries import Read, divides_vectors, labels_read, reads
+from gpuscale.signals import facts_of, former_label, former_series
 
 QUERY_CHECKS = Checks()
 RATE_OF_GAUGE = QUERY_CHECKS.add(
@@ -31,6 +31,13 @@ RENAMED_SERIES = QUERY_CHECKS.add(
     "A series that newer releases of its server have under another name or not at all; a warning where such "
     "a one runs.",
     "Ask for the newer name, or for both with `or`.",
+)
+RENAMED_LABEL = QUERY_CHECKS.add(
+    "renamed-label",
+    Severity.WARNING,
+    "A label that series have under another name since a release of who gives them, so that a query by it "
+    "finds nothing; a note where an option brings it back.",
+    "Ask for the newer label.",
 )
 COUNTER_WITHOUT_RATE = QUERY_CHECKS.add(
     "counter-without-rate",
@@ -74,6 +81,7 @@ def query_findings(
     """
     grows = not divides_vectors(node)
     yield from renamed_findings(node, place, query, workload)
+    yield from _renamed_labels(node, place, query)
     for read in dict.fromkeys(reads(node)):
         yield from _kind_findings(read, place, query, grows=grows)
         needs_two = read.function in _OF_COUNTERS | {"delta", "idelta", "deriv"}
@@ -147,6 +155,30 @@ def _renamed(
         what += f": it is {now} there." if now else ", and nothing stands in its place."
     fix = f"Ask for {now}, or for both: {now} or {name}." if now else "Ask for another series."
     yield check.found(place, what, evidence, fix)
+
+
+def _renamed_labels(node: Node, place: Place, query: str) -> Iterator[LintFinding]:
+    """Report each label that is gone, unless the query asks for the newer one beside it."""
+    read = tuple(labels_read(node))
+    asked = {label for _, label, _ in read}
+    told: set[str] = set()
+    for series, label, matcher in read:
+        former = former_label(series, label)
+        if former is None or former.successor in asked or label in told:
+            continue
+        told.add(label)
+        since = f"Since {former.server} {former.gone}"
+        since += f", unless it runs with {former.unless}," if former.unless else ""
+        if matcher is None:
+            then = "the rows that are grouped by it are one"
+        else:
+            then = f"{matcher} " + ("leaves none out" if matcher.predicate()("") else "finds none")
+        yield RENAMED_LABEL.at(Severity.NOTE if former.unless else Severity.WARNING).found(
+            place,
+            f"{since} series such as {series} have {former.successor} in place of {label}: {then}.",
+            query,
+            f"Write {former.successor} in place of {label}.",
+        )
 
 
 def _short(inputs: Inputs, read: Read, place: Place) -> Iterator[LintFinding]:

@@ -331,7 +331,8 @@ def _query_findings(inputs: Inputs, placed: PlacedRule) -> Iterator[LintFinding]
 def _filled(rule: AdapterRule, series: str) -> Node | None:
     if rule.external:
         return external_node(rule, series, _NAMESPACE, Selector())
-    asked = next((each for each in mapped_resources(rule) if each != NAMESPACES), PODS)
+    mapped = mapped_resources(rule)
+    asked = next((each for each in mapped if each != NAMESPACES), (*mapped, PODS)[0])
     return custom_node(rule, series, asked, _NAMESPACE, Selector())
 
 

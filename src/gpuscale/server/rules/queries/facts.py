@@ -379,6 +379,21 @@ def reads(node: Node, function: str | None = None) -> Iterator[Read]:
             yield from reads(child, inner if takes else function)
 
 
+def labels_read(node: Node) -> Iterator[tuple[str, str, Matcher | None]]:
+    """Yield the labels that series of known names are chosen or grouped by.
+
+    Each comes with the name of the series, and with the matcher that chooses by it.
+    """
+    if isinstance(node, tree.Select):
+        name = _fixed_name(node)
+        yield from ((name, each.name, each) for each in node.matchers if name is not None)
+    if isinstance(node, tree.Aggregate) and node.by:
+        names = [each.series for each in reads(node.expression) if each.series is not None]
+        yield from ((name, label, None) for name in names for label in node.labels)
+    for child in _children(node):
+        yield from labels_read(child)
+
+
 def comparisons(node: Node) -> Iterator[tree.Binary]:
     """Yield all comparisons of an expression."""
     if isinstance(node, tree.Binary) and node.operator in _COMPARISONS:
