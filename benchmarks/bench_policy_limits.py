@@ -17,8 +17,9 @@ import numpy
 
 import harness
 import policy_traces
-from bench_policies import FOLDER, PROMISE, PROMISED
+from bench_policies import ALLOWED, FOLDER
 from gpuscale.lab.plan.bounds import bounds
+from gpuscale.lab.plan.promise import Promise
 from gpuscale.triggers.policies.policy import Numbers
 from gpuscale.triggers.policies.replaying import ReplaySettings
 
@@ -66,9 +67,9 @@ def share_of(trace: policy_traces.Trace, drawn_from: list[tuple[float, float]]) 
             exceeded.append(1 - numpy.searchsorted(drawn, numpy.arange(most), side="right") / DRAWS)
             weights.append(float(scored))
     weight = numpy.array(weights) / sum(weights)
-    mean = least_mean(numpy.array(exceeded), weight, PROMISE)
+    mean = least_mean(numpy.array(exceeded), weight, ALLOWED)
     service = ReplaySettings(step_s=policy_traces.STEP_S, start_up_s=trace.start_up_s)
-    limits = bounds(trace.demand[first:], service, PROMISED)
+    limits = bounds(trace.demand[first:], service, Promise())
     return 100 * (limits.share(mean * (steps - first) * service.step_s / 3600) or 0.0)
 
 
@@ -84,7 +85,7 @@ def main() -> int:
     if not figures:
         print(f"{given.traces}: found no trace whose demand is drawn", file=sys.stderr)
         return 2
-    settings = {"promise": PROMISE, "draws": DRAWS}
+    settings = {"promise": ALLOWED, "draws": DRAWS}
     return harness.write("policy_limits", figures, packages=["numpy"], settings=settings)
 
 

@@ -6,7 +6,7 @@ file in it, its source and its licence.
     azure-conv          Azure LLM inference trace 2023 (CC BY 4.0), an hour of chat requests
     mooncake            Mooncake's conversation trace (Apache-2.0), an hour of long prompts
     servegen-*          ServeGen (Apache-2.0): rates of production endpoints in windows of ten minutes; work
-                        within one is drawn with the clients' own spread, from a fixed seed
+                        within one is drawn with the clients' own spread, from a fixed seed for each draw
     gentd26             Alibaba GenTD26 (research use): GPU duty of a day of image generation, summed
     helios-*            SenseTime Helios, cluster Earth (MIT): GPUs running and asked for, in nodes of 8
     philly              Microsoft Philly (MIT, CC BY 4.0): nodes in use, scaled to a peak of 40, before the
@@ -38,6 +38,13 @@ class Trace:
     name: str
     demand: Numbers
     start_up_s: float
+    draw: int = 1
+    """Of the arrivals; a recorded trace has one."""
+
+    @property
+    def days(self) -> float:
+        """Return its length."""
+        return len(self.demand) * STEP_S / 86_400
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +103,8 @@ def _duty(path: Path) -> Numbers:
     return _held(values, period_s)
 
 
-def _servegen(path: Path) -> Numbers:
-    draw = numpy.random.default_rng(1)
+def _servegen(path: Path, seed: int = 1) -> Numbers:
+    draw = numpy.random.default_rng(seed)
     each = int(WINDOW_S / STEP_S)
     return numpy.concatenate(
         [
@@ -189,16 +196,23 @@ def known_distributions(folder: Path) -> Iterator[tuple[Trace, list[tuple[float,
             )
 
 
-def traces(folder: Path) -> Iterator[Trace]:
-    """Yield the traces whose files are there, and name those that are not on standard output."""
+def traces(folder: Path, draws: int = 1) -> Iterator[Trace]:
+    """Yield the traces whose files are there, and name those that are not on standard output.
+
+    Args:
+        folder: that they lie in.
+        draws: of arrivals, where they are drawn; each is a trace.
+    """
     for source in _SOURCES:
         path = folder / source.file
         if not path.exists():
             print(f"left out: {source.name}, because {path} is not there")
             continue
-        demand = source.read(path)
-        if source.days is not None:
-            demand = demand[: int(source.days * 86_400 / STEP_S)]
-        if source.peak is not None:
-            demand = demand * (source.peak / numpy.quantile(demand, 0.999))
-        yield Trace(source.name, demand, source.start_up_s)
+        is_drawn = source.read is _servegen
+        for draw in range(1, draws + 1 if is_drawn else 2):
+            demand = _servegen(path, draw) if is_drawn else source.read(path)
+            if source.days is not None:
+                demand = demand[: int(source.days * 86_400 / STEP_S)]
+            if source.peak is not None:
+                demand = demand * (source.peak / numpy.quantile(demand, 0.999))
+            yield Trace(source.name, demand, source.start_up_s, draw)

@@ -10,6 +10,7 @@ import numpy
 import pytest
 
 from gpuscale.triggers.policies.compiled import policy_function, replay
+from gpuscale.triggers.policies.hpa import HPA_ON_DEMAND
 from gpuscale.triggers.policies.registry import POLICIES
 from gpuscale.triggers.policies.replaying import ReplaySettings
 
@@ -40,6 +41,13 @@ def test_the_pages_policy_replays(tmp_path, monkeypatch):
     assert result.replicas[fell:].tolist() == [2] * (120 - fell)
 
 
+@pytest.fixture
+def bench(monkeypatch):
+    """Return the benchmark's module."""
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    return importlib.import_module("bench_policies")
+
+
 @pytest.mark.parametrize("name", [SIMPLE_RULE, *POLICIES])
 def test_the_table_is_that_of_the_result(name):
     rows = [row for row in RESULT["settings"]["rows"] if row["policy"] == name]
@@ -56,6 +64,22 @@ def test_the_table_is_that_of_the_result(name):
         assert kept == ("-" if name == SIMPLE_RULE else f"{count} of {len(those)}")
     if name != SIMPLE_RULE:
         assert cells[2] == f"{sum(row['changes'] for row in long):,}"
+
+
+def test_what_is_fitted_on_the_scored_half_is_caught(bench):
+    demand = 5 + 3 * numpy.sin(numpy.arange(400) / 20)
+    service = ReplaySettings(start_up_s=60.0)
+
+    def on_the_first_half(days):
+        return bench.chosen(HPA_ON_DEMAND, days, service, 16)
+
+    def on_all_of_it(days):
+        # `chosen` takes the first half of what it is given: here that is the whole trace.
+        return bench.chosen(HPA_ON_DEMAND, numpy.concatenate([days, days]), service, 16)
+
+    bench.must_not_leak(on_the_first_half, demand)
+    with pytest.raises(SystemExit, match="fitted on it"):
+        bench.must_not_leak(on_all_of_it, demand)
 
 
 def test_every_policy_is_described():

@@ -199,7 +199,7 @@ def test_guarded_keeps_its_promise_on_demand_that_it_never_saw():
 def test_settings_are_found_on_the_days_given():
     policy = POLICIES["trend"]
     demand = wave(4_000)
-    found = best_settings(policy, demand, SERVICE, first_step=500, promise=Promise(), count=32)
+    (found,) = best_settings(policy, demand, SERVICE, first_step=500, promise=Promise(), count=32)
     assert any((found == each).all() for each in candidates(policy, 32))
     for value, parameter in zip(found, policy.parameters, strict=True):
         assert parameter.least <= value <= parameter.most

@@ -71,17 +71,8 @@ def bounds(
     """
     start_up = max(1, int(numpy.ceil(service.start_up_s / service.step_s)))
     hours_per_step = service.step_s / 3600
-    counted = promise.counted_in_all(demand, service.step_s)
-
-    def keeps(ready: Numbers) -> bool:
-        replayed = _served(demand, ready, service, has_queue=promise.needs_queue)
-        return promise.used(promise.missed(replayed, requests).sum(axis=1) / counted) <= 1
-
-    most = _MORE_THAN_ENOUGH * (1 + float(demand.max()))
-    if not keeps(numpy.full(len(demand), most)):
-        takes = f"a request takes {requests.service_s:g} s where nothing waits"
-        raise UsageError(f"--promise: found {promise}, which no number of pods keeps: {takes}")
-    static = _fewest(lambda pods: keeps(numpy.full(len(demand), pods)), service.least)
+    keeps = _keeper(demand, service, promise, requests)
+    static = fewest_standing(demand, service, promise, requests)
     known = numpy.ceil(highest_ahead(numpy.minimum(demand, static), start_up) - 1e-9)
     simple = static * len(demand)
     for base in _bases(demand, service.step_s):
@@ -94,15 +85,41 @@ def bounds(
     )
 
 
-def _fewest(keeps: Callable[[float], bool], least: float) -> float:
-    """Return the fewest pods that keep a promise standing still."""
-    low, high = -1.0, max(1.0, float(numpy.ceil(least)))
-    while not keeps(high):
+def fewest_standing(
+    demand: Numbers,
+    service: ReplaySettings,
+    promise: Promise,
+    requests: Requests = DEFAULT_REQUESTS,
+) -> float:
+    """Return the fewest pods that keep a promise standing still; arguments and errors as `bounds`."""
+    keeps = _keeper(demand, service, promise, requests)
+
+    def stands(pods: float) -> bool:
+        return keeps(numpy.full(len(demand), pods))
+
+    if not stands(_MORE_THAN_ENOUGH * (1 + float(demand.max()))):
+        takes = f"a request takes {requests.service_s:g} s where nothing waits"
+        raise UsageError(f"--promise: found {promise}, which no number of pods keeps: {takes}")
+    low, high = -1.0, max(1.0, float(numpy.ceil(service.least)))
+    while not stands(high):
         low, high = high, 2 * high
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if keeps(middle) else (middle, high)
-    return max(least, high)
+        low, high = (low, middle) if stands(middle) else (middle, high)
+    return max(service.least, high)
+
+
+def _keeper(
+    demand: Numbers, service: ReplaySettings, promise: Promise, requests: Requests
+) -> Callable[[Numbers], bool]:
+    """Return what says whether ready pods keep a promise."""
+    counted = promise.counted_in_all(demand, service.step_s)
+
+    def keeps(ready: Numbers) -> bool:
+        replayed = _served(demand, ready, service, has_queue=promise.needs_queue)
+        return promise.used(promise.missed(replayed, requests).sum(axis=1) / counted) <= 1
+
+    return keeps
 
 
 def _served(

@@ -43,8 +43,6 @@ def saving_of_values(
 ) -> Saving:
     """Return what settings save on the scored days.
 
-    The interval is a block bootstrap: whole days are drawn with replacement, since hours of a day are alike.
-
     Args:
         workload: with its demand.
         split: of its days.
@@ -66,7 +64,7 @@ def saving_of_values(
         days=round(hours / 24),
         today=float(before.replicas[first:].sum()) * step_hours * month,
         saved=float(per_step.sum()) * month,
-        interval=_interval(per_step, round(DAY_S / workload.service.step_s)),
+        interval=month_interval(per_step, round(DAY_S / workload.service.step_s)),
         short_today=short_share(before, first),
         short=short_share(after, first),
         used=used * step_hours * month,
@@ -74,7 +72,15 @@ def saving_of_values(
     )
 
 
-def _interval(per_step: Numbers, per_day: int) -> tuple[float, float] | None:
+def month_interval(per_step: Numbers, per_day: int) -> tuple[float, float] | None:
+    """Return where a month's sum lies in 90 of 100 draws; None for fewer than three days.
+
+    This is a block bootstrap: whole days are drawn with replacement, since hours of a day are alike.
+
+    Args:
+        per_step: hours at each step.
+        per_day: steps.
+    """
     days = len(per_step) // per_day
     if days < 3:
         return None

@@ -45,8 +45,8 @@ def best_settings(
     promise: Promise,
     requests: Requests = DEFAULT_REQUESTS,
     count: int = 64,
-) -> Numbers:
-    """Return the settings with the fewest GPU-hours among those that keep the promise.
+) -> list[Numbers]:
+    """Return, for each term of a promise alone, the settings with the fewest GPU-hours of those that keep it.
 
     Where none keeps it, those that break it least.
 
@@ -60,11 +60,14 @@ def best_settings(
         count: settings that are tried.
     """
     desired = policy_function(policy.desired)
-    best, best_key = policy.settings(), (numpy.inf, numpy.inf)
+    terms = [Promise((each,)) for each in promise.terms]
+    best = [(numpy.inf, numpy.inf, policy.settings()) for _ in terms]
     for settings in candidates(policy, count):
         found = replay(desired, settings, policy.memory, demand, service)
-        used = promise.used(promise.missed_shares(found, requests, first_step))
-        key = (max(0.0, used - 1), pod_hours(found, first_step))
-        if key < best_key:
-            best, best_key = settings, key
-    return best
+        hours = pod_hours(found, first_step)
+        shares = promise.missed_shares(found, requests, first_step)
+        for at, (term, share) in enumerate(zip(terms, shares, strict=True)):
+            excess = max(0.0, term.used([share]) - 1)
+            if (excess, hours) < best[at][:2]:
+                best[at] = excess, hours, settings
+    return [settings for _, _, settings in best]
