@@ -1,16 +1,16 @@
 """The controllers that turn Deployments, LeaderWorkerSets and Jobs into pods.
 
-Source: kubernetes pkg/controller/replicaset, pkg/controller/controller_utils.go (ActivePods: which pod
-goes first), pkg/controller/job.
+Source: kubernetes pkg/controller/replicaset, pkg/controller/job.
 """
 
 from dataclasses import dataclass
 from functools import lru_cache
 
 from gpuscale.base.objects.meta import ObjectMeta, OwnerReference
-from gpuscale.base.objects.pods import Pod, PodPhase, PodTemplate
+from gpuscale.base.objects.pods import Pod, PodTemplate
 from gpuscale.base.objects.workloads import Deployment, Job, LeaderWorkerSet
 from gpuscale.base.streams import name_suffix
+from gpuscale.hpa.cluster.victims import victims_first
 from gpuscale.lab.sim.cluster import Cluster
 from gpuscale.lab.sim.control.groups import GroupMaker, leaders_owner
 from gpuscale.lab.sim.pod_index import FINISHED, OwnerKey
@@ -102,10 +102,9 @@ def status_replicas(cluster: Cluster, deployment: Deployment) -> int:
 
 def _scale_in(cluster: Cluster, deployment: Deployment, pods: list[Pod], now_ms: int) -> list[str]:
     surplus = max(0, len(pods) - deployment.replicas)
-    # Among pods created together Kubernetes' choice is arbitrary; here it must not depend on their
-    # random names.
+    # Among pods of like age Kubernetes' choice is arbitrary; here it must not depend on their random names.
     latest_first = pods[::-1]
-    leaving = sorted(latest_first, key=_leaves_first)[:surplus]
+    leaving = victims_first(latest_first, pods, now_ms)[:surplus]
     owner = f"ReplicaSet/{replica_set_name(cluster, deployment)}"
     for pod in leaving:
         cluster.mark_deleted(pod.metadata.key, now_ms)
@@ -113,17 +112,6 @@ def _scale_in(cluster: Cluster, deployment: Deployment, pods: list[Pod], now_ms:
         namespace = pod.metadata.namespace
         cluster.event(now_ms, "SuccessfulDelete", owner, message, namespace=namespace)
     return [pod.metadata.key for pod in leaving]
-
-
-def _leaves_first(pod: Pod) -> tuple[bool, bool, bool, int]:
-    """Sort key for deletion: unassigned first, then pending, unready, younger."""
-    status = pod.status
-    return (
-        bool(pod.spec.node_name),
-        status.phase is not PodPhase.PENDING,
-        status.ready is True,
-        -pod.metadata.creation_ms,
-    )
 
 
 def _reconcile_job(cluster: Cluster, job: Job, now_ms: int) -> list[str]:
