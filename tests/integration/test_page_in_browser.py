@@ -170,8 +170,36 @@ async def test_page_shows_the_numbers_of_the_state(open_page, served) -> None:
     await expect(stage(page, "replicas", "wanted")).to_have_text(f"ready, {hpa['desired']} wanted")
     await expect(stage(page, "pending")).to_have_text(str(workload["pending"]))
     await expect(stage(page, "nodes")).to_have_text(str(len(state["nodes"])))
-    await expect(page.locator("#speed")).to_have_text("10×")
+    await expect(page.locator("#speed")).to_have_value("10")
     assert re.fullmatch(r"00:15:[345]\d", await page.locator("#clock").inner_text())
+
+
+async def test_time_is_paused_and_sped_up_from_the_keyboard(open_page, served) -> None:
+    page = await open_page(served.url, ignore="400")
+    pause, speed = page.locator("#pause"), page.get_by_label("Speed")
+    await expect(pause).to_be_visible()
+    await pause.focus()
+    await page.keyboard.press("Enter")
+    await expect(page.locator("#status")).to_have_text("paused")
+    await expect(page.locator("#pace-message")).to_contain_text("Requests to the services wait")
+    await expect(pause).to_be_focused()
+    stopped = await page.locator("#clock").inner_text()
+    assert served.run.paused
+    await page.keyboard.press("Space")
+    await expect(page.locator("#status")).to_have_text("running")
+    await expect(page.locator("#pace-message")).to_have_text("")
+    assert await page.locator("#clock").inner_text() >= stopped
+    await speed.select_option("100×")
+    await expect(speed).to_have_value("100")
+    assert served.run.speed == 100
+    served.run.set_pace = refuse
+    await speed.select_option("5×")
+    await expect(page.locator("#pace-message")).to_have_text("The pace was not changed: no <b>")
+    await expect(speed).to_have_value("100")  # what it is, not what was asked
+
+
+async def refuse(_asked):
+    raise ValueError("no <b>")
 
 
 async def test_gpu_cards_show_each_gpu_and_its_pod(open_page, served) -> None:

@@ -7,6 +7,7 @@ from importlib import resources
 
 import pytest
 
+from gpuscale.base.clock import PacedClock
 from gpuscale.base.pages.timeline import SeriesRecorder
 from gpuscale.lab.local.view import LiveView
 from gpuscale.lab.sim.autoscaler import HpaController
@@ -80,7 +81,7 @@ def followed_run(scenario):
         controller,
         recorder,
         lambda node: world.gpus.read(node, world.engine.now_ms),
-        1.0,
+        PacedClock(1.0),
         "1970-01-01T00:00:00+00:00",
         dict,
     )

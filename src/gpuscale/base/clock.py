@@ -7,10 +7,15 @@ can be sped up, and tests can move time by hand. This is the only module that re
 import asyncio
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import NamedTuple, Protocol
 
 _SMALLEST_STEP_MS = 50
 """A time server that corrects less than so much slows or speeds the clock up, the monotonic one with it."""
+
+
+SLOWEST, FASTEST = 0.1, 100.0
+"""Between which a live run's speed may be set."""
 
 
 class Clock(Protocol):
@@ -54,6 +59,42 @@ class WallClock:
     async def sleep(self, seconds: float) -> None:
         """Return once `seconds` of this clock's time have passed."""
         await asyncio.sleep(max(0.0, seconds) / self.speed)
+
+
+class PacedClock(WallClock):
+    """A clock whose speed can be changed while it runs, and that can be stopped; sleepers follow it."""
+
+    def __init__(self, speed: float) -> None:
+        super().__init__(speed)
+        self.is_paused = False
+        self._changed = asyncio.Event()
+
+    def pace(self, speed: float, *, is_paused: bool) -> None:
+        """Go on at this speed from now, or stand still."""
+        now_s = time.monotonic()
+        self.origin = Origin(self._at_ms(now_s), now_s)
+        self.speed, self.is_paused = speed, is_paused
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+    def now_ms(self) -> int:
+        return self._at_ms(time.monotonic())
+
+    def _at_ms(self, monotonic_s: float) -> int:
+        elapsed_s = 0.0 if self.is_paused else monotonic_s - self.origin.monotonic_s
+        return self.origin.unix_ms + int(elapsed_s * self.speed * 1000)
+
+    async def sleep(self, seconds: float) -> None:
+        """Return once `seconds` of this clock's time have passed, at whatever speeds."""
+        left_ms = seconds * 1000
+        due_ms = self.now_ms() + left_ms
+        while left_ms > 0:
+            limit_s = None if self.is_paused else left_ms / 1000 / self.speed
+            with suppress(TimeoutError):
+                async with asyncio.timeout(limit_s):
+                    await self._changed.wait()
+            left_ms = due_ms - self.now_ms()
+        await asyncio.sleep(0)
 
 
 class FollowingClock(WallClock):

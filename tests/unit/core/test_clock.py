@@ -1,8 +1,9 @@
+import asyncio
 import time
 
 import pytest
 
-from gpuscale.base.clock import FollowingClock, ManualClock, WallClock
+from gpuscale.base.clock import FollowingClock, ManualClock, PacedClock, WallClock
 
 
 async def test_a_sped_up_clock_sleeps_less() -> None:
@@ -70,3 +71,33 @@ async def test_sleeping_takes_as_long_while_the_clock_is_set_back() -> None:
     before_ms = clock.now_ms()
     await clock.sleep(0.01)
     assert 0 <= clock.now_ms() - before_ms < BUSY_MS
+
+
+async def test_a_paused_clock_stands_still_and_goes_on_where_it_was() -> None:
+    clock = PacedClock(1e6)  # a thousand seconds of it in each millisecond
+    clock.pace(1e6, is_paused=True)
+    stopped_ms = clock.now_ms()
+    sleeping = asyncio.create_task(clock.sleep(1_000))
+    await asyncio.sleep(0.005)
+    assert clock.now_ms() == stopped_ms
+    assert not sleeping.done()
+    clock.pace(1e6, is_paused=False)
+    await sleeping
+    assert clock.now_ms() >= stopped_ms + 1_000_000
+
+
+async def test_sleepers_follow_a_new_speed() -> None:
+    clock = PacedClock(0.001)  # it would take days
+    started_ms = clock.now_ms()
+    sleeping = asyncio.create_task(clock.sleep(3_600))
+    await asyncio.sleep(0)
+    clock.pace(1e9, is_paused=False)
+    await sleeping
+    assert clock.now_ms() >= started_ms + 3_600_000
+
+
+async def test_who_sleeps_no_time_is_not_held_by_a_pause() -> None:
+    clock = PacedClock(1.0)
+    clock.pace(1.0, is_paused=True)
+    await clock.sleep(0)
+    await clock.sleep(-1)

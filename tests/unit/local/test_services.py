@@ -21,7 +21,7 @@ async def slow():
     world = World(find_setup("ack-bert"), clock.now_ms() - 30_000)  # half a minute before its load
     present = Present(world, clock)
     present.catch_up()
-    desk = Desk(present, clock, KEY, look_s=0.0005)
+    desk = Desk(present, clock, KEY, look_s=lambda: 0.0005)
     assert desk.ready_pods == 1
     serving = server.ServiceServer(desk, "127.0.0.1")
     port = await serving.open(0)

@@ -26,6 +26,7 @@ class FakeRun:
     def __init__(self, seed=1) -> None:
         self.seed = seed
         self.speed = 10.0
+        self.paused = False
         self.now = 0.0
         self.manual = None
         self.max_rate = 1000
@@ -288,6 +289,7 @@ class FakeRun:
             "t": self.now,
             "running": True,
             "speed": self.speed,
+            "paused": self.paused,
             "addresses": {
                 "page": "http://127.0.0.1:8080",
                 "prometheus": "http://127.0.0.1:9090",
@@ -399,6 +401,16 @@ class FakeRun:
             "age": self.now - pod["created"],
         }
 
+    @property
+    def orders(self):
+        return {"pace": order_of(self, "set_pace")}
+
+    async def set_pace(self, asked) -> None:
+        if asked.get("speed", 1) > 100:
+            raise ValueError("speed: found too much")
+        self.speed = asked.get("speed", self.speed)
+        self.paused = asked.get("paused", self.paused)
+
     def set_load(self, workload, rate) -> None:
         if workload != WORKLOAD:
             raise ValueError(f"no workload is called {workload!r}; there is {WORKLOAD}")
@@ -412,6 +424,15 @@ def metric_figure(value, target, unit="", *, decides=False):
     ratio = None if value is None else value / target
     figure = {"name": METRIC, "value": value, "target": target, "ratio": ratio, "unit": unit}
     return {**figure, "decides": decides}
+
+
+def order_of(run, name):
+    """Return an order that a test may replace while the page is served."""
+
+    async def give(asked) -> None:
+        await getattr(run, name)(asked)
+
+    return give
 
 
 def hash_of(text):

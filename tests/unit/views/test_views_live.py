@@ -309,3 +309,48 @@ def test_cursor_of_any_text_is_two_counts_or_a_value_error(text) -> None:
     request = make_mocked_request("GET", "/ui/stream", headers={"Last-Event-ID": text})
     with contextlib.suppress(ValueError):
         assert min(parse_cursor(request)) >= 0
+
+
+# ---- other controls
+
+
+@pytest.fixture
+async def controlled(run):
+    app = web.Application()
+    add_page(app, run, orders=run.orders)
+    async with TestClient(TestServer(app)) as connected:
+        yield connected
+
+
+async def test_an_order_is_answered_with_the_new_state(controlled, run) -> None:
+    response = await controlled.post("/ui/pace", json={"paused": True, "speed": 20})
+    assert response.status == 200
+    assert await response.json() == run.state()
+    assert (run.paused, run.speed) == (True, 20)
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (b"[]", "expected JSON such as {}"),
+        (b"{", "expected JSON such as {}"),
+        (b" " * 5000, "expected a body of at most 4096 bytes"),
+        (b'{"speed": 101}', "speed: found too much"),
+    ],
+)
+async def test_orders_that_are_wrong_change_nothing(controlled, run, body, message: str) -> None:
+    response = await controlled.post("/ui/pace", data=body)
+    assert (response.status, (await response.json())["error"]) == (400, message)
+    assert (run.paused, run.speed) == (False, 10)
+
+
+async def test_orders_of_other_sites_are_refused(controlled, run) -> None:
+    headers = {"Sec-Fetch-Site": "cross-site"}
+    response = await controlled.post("/ui/pace", json={"paused": True}, headers=headers)
+    assert response.status == 403
+    assert not run.paused
+
+
+async def test_who_offers_no_orders_takes_none(client) -> None:
+    response = await client.post("/ui/pace", json={"paused": True})
+    assert response.status in {404, 405}

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gpuscale.base.clock import FASTEST, SLOWEST
 from gpuscale.base.errors import UnavailableError, UsageError
 from gpuscale.cli.exits import stop_event
 from gpuscale.cli.keeping import default_writer, follow_run
@@ -31,7 +32,7 @@ def up(
     ] = DEFAULT_SCENARIO,
     *,
     speed: Annotated[
-        float, typer.Option(help="Seconds of scenario time per second.", min=0.1, max=100.0)
+        float, typer.Option(help="Seconds of scenario time per second.", min=SLOWEST, max=FASTEST)
     ] = DEFAULT_SPEED,
     for_: Annotated[
         str | None,

@@ -14,12 +14,13 @@ from pathlib import Path
 
 from aiohttp import web
 
-from gpuscale.base.clock import WallClock
+from gpuscale.base.clock import PacedClock
 from gpuscale.base.exposition.write import CONTENT_TYPE, render_text
 from gpuscale.lab.kube_api.kubeconfig import written_kubeconfig
 from gpuscale.lab.kube_api.objects.cluster import WorldObjects
 from gpuscale.lab.kube_api.routes import KubeApi
 from gpuscale.lab.local.external import LiveExternal
+from gpuscale.lab.local.pace import Pace
 from gpuscale.lab.local.present import LiveHpas, every, paced
 from gpuscale.lab.local.prometheus_view import live_view
 from gpuscale.lab.local.runner import OnEvent, Runner
@@ -82,7 +83,7 @@ class LiveLoop:
     ) -> None:
         self._setup = setup
         self._options = options
-        self._clock = WallClock(options.speed)
+        self._clock = PacedClock(options.speed)
         self._world = World(setup, self._clock.now_ms())
         self._controller = HpaController(self._world)
         self._rule_files = PrometheusRuleFiles(
@@ -91,10 +92,9 @@ class LiveLoop:
         self._runner = Runner(
             self._world, self._clock, self._rule_files.groups, options.host, on_event
         )
-        self._services = ServiceServers(
-            self._runner.present, self._clock, options.speed, options.host
-        )
+        self._services = ServiceServers(self._runner.present, self._clock, options.host)
         self._axis = TimeAxis(self._world.start_ms, options.speed)
+        self._pace = Pace(self._runner.present, self._clock, self._axis)
         self._writers = tuple(
             # In the machine's time, as clients of the Prometheus API see it.
             RemoteWriter(self._runner.store, endpoint, self._clock, self._axis.to_caller_ms)
@@ -128,7 +128,7 @@ class LiveLoop:
             self._controller,
             self._runner.recorder,
             lambda node: self._runner.readings.get(node, ()),
-            options.speed,
+            self._clock,
             datetime.fromtimestamp(self._world.start_ms / 1000, UTC).isoformat(),
             self.addresses,
         )
@@ -242,14 +242,14 @@ class LiveLoop:
 
     async def _serve(self) -> Front:
         app = web.Application(middlewares=[only_host(self._options.host)])
-        add_page(app, self.view, self.view.set_load)
+        add_page(app, self.view, self.view.set_load, orders={"pace": self._pace.order})
         self._kube_api.add_routes(app)
         view = live_view(
             self._runner.store,
             self._runner.ruler,
             self._rule_files,
             self._setup.pipeline,
-            self._options.speed,
+            self._clock,
         )
         add_prometheus_api(app, self._runner.store, self._clock, self._axis, view=view)
         app.router.add_get("/metrics", self._metrics)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from gpuscale.base.clock import PacedClock
 from gpuscale.base.golang.durations import format_duration
 from gpuscale.lab.sim.scenario.model import Pipeline
 from gpuscale.series import Vector
@@ -12,21 +13,26 @@ from gpuscale.server.sources.ruler import PrometheusRuleFiles, Ruler
 
 
 def live_view(
-    store: SeriesStore, ruler: Ruler, files: PrometheusRuleFiles, pipeline: Pipeline, speed: float
+    store: SeriesStore,
+    ruler: Ruler,
+    files: PrometheusRuleFiles,
+    pipeline: Pipeline,
+    clock: PacedClock,
 ) -> ServerView:
     """Return a live run's rules, targets and settings; durations are in the caller's time scale."""
 
     def caller_ms(length_ms: int) -> int:
-        return max(1, round(length_ms / speed))
+        return max(1, round(length_ms / clock.speed))
 
-    interval_ms = caller_ms(pipeline.scrape_interval)
-    config = {
-        "global": {
-            "scrape_interval": format_duration(interval_ms),
-            "evaluation_interval": format_duration(caller_ms(ruler.interval_ms)),
-        },
-        "rule_files": sorted({group.file for group in ruler.groups.groups}),
-    }
+    def config() -> dict[str, object]:
+        return {
+            "global": {
+                "scrape_interval": format_duration(caller_ms(pipeline.scrape_interval)),
+                "evaluation_interval": format_duration(caller_ms(ruler.interval_ms)),
+            },
+            "rule_files": sorted({group.file for group in ruler.groups.groups}),
+        }
+
     flags = {
         "query.lookback-delta": format_duration(LOOKBACK_MS),
         "storage.tsdb.retention.time": format_duration(store.retention_ms),
@@ -35,9 +41,9 @@ def live_view(
     }
     return ServerView(
         ruler,
-        lambda: _targets(store, interval_ms / 1000),
+        lambda: _targets(store, caller_ms(pipeline.scrape_interval) / 1000),
         flags,
-        lambda: config,
+        config,
         lambda: not files.faults,
     )
 

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from gpuscale.agent.gpu import GpuReading
+from gpuscale.base.clock import PacedClock
 from gpuscale.base.objects.pods import Pod, PodPhase
 from gpuscale.base.pages.timeline import SeriesRecorder
 from gpuscale.hpa import targets_cell
@@ -78,7 +79,7 @@ class LiveView:
         controller: its HPAs' decisions.
         recorder: its past.
         readings: the latest readings by node.
-        speed: seconds of scenario time per second.
+        clock: which it follows.
         addresses: returns where the servers are, node agents included.
     """
 
@@ -88,7 +89,7 @@ class LiveView:
         controller: HpaController,
         recorder: SeriesRecorder,
         readings: Callable[[str], tuple[GpuReading, ...]],
-        speed: float,
+        clock: PacedClock,
         started: str,
         addresses: Callable[[], dict[str, object]],
     ) -> None:
@@ -96,7 +97,7 @@ class LiveView:
         self._controller = controller
         self._recorder = recorder
         self._readings = readings
-        self._speed = speed
+        self._clock = clock
         self._started = started
         self._addresses = addresses
         self._summed_ms = -_SUM_MS
@@ -113,7 +114,7 @@ class LiveView:
         """Return the whole run so far."""
         return {
             **document(self._world, self._recorder),
-            "speed": self._speed,
+            "speed": self._clock.speed,
             "started": self._started,
         }
 
@@ -134,7 +135,8 @@ class LiveView:
         return {
             "t": self._world.seconds(now_ms),
             "running": True,
-            "speed": self._speed,
+            "speed": self._clock.speed,
+            "paused": self._clock.is_paused,
             "fault": "",
             "addresses": self._addresses(),
             "workloads": [self._workload(key, item) for key, item in self._world.services.items()],

@@ -121,6 +121,8 @@ def _caption_lines(state: Mapping[str, object], width: int) -> list[str]:
     seconds = state.get("t")
     time = clock_text(seconds) if isinstance(seconds, (int, float)) else NO_DATA
     speed = f" at {number_text(state.get('speed'))}x" if state.get("speed") is not None else ""
+    if state.get("paused") is True:
+        speed = ", paused"
     nodes = list(mappings(state.get("nodes")))
     ready = sum(1 for node in nodes if node.get("ready") is True)
     used = [gpu.get("util") for node in nodes for gpu in mappings(node.get("gpus"))]

@@ -12,8 +12,8 @@ Source: prometheus web/api/v1 (json_codec.go), prometheus.io/docs/prometheus/lat
 
 import struct
 from array import array
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import assert_never
 
 from gpuscale.base.exposition.write import positional
@@ -31,22 +31,40 @@ from gpuscale.series.values import (
 )
 
 
-@dataclass(frozen=True, slots=True)
 class TimeAxis:
-    """A mapping from the caller's time to the store's; by default they are equal."""
+    """A mapping from the caller's time to the store's; by default they are equal.
 
-    origin_ms: int = 0
-    """The moment at which both show the same."""
-    speed: float = 1.0
-    """Seconds of the store per second of the caller."""
+    Args:
+        origin_ms: the moment at which both show the same.
+        speed: seconds of the store per second of the caller.
+    """
+
+    def __init__(self, origin_ms: int = 0, speed: float = 1.0) -> None:
+        self.speed = speed
+        """As it is now; while time stands still, as it was before."""
+        self._callers = [origin_ms]
+        """When each stretch of one speed begins, in the caller's time; the first has no beginning."""
+        self._stores = [origin_ms]
+        self._speeds = [speed]
+
+    def turn(self, caller_ms: int, store_ms: int, speed: float, *, is_paused: bool) -> None:
+        """Go on at another speed from a moment of both times, or stand still."""
+        self.speed = speed
+        self._callers.append(caller_ms)
+        self._stores.append(store_ms)
+        self._speeds.append(0.0 if is_paused else speed)
 
     def to_store_ms(self, caller_ms: int) -> int:
         """Return the store's time for a time of the caller."""
-        return self.origin_ms + round((caller_ms - self.origin_ms) * self.speed)
+        at = max(0, bisect_right(self._callers, caller_ms) - 1)
+        return self._stores[at] + round((caller_ms - self._callers[at]) * self._speeds[at])
 
     def to_caller_ms(self, store_ms: int) -> int:
-        """Return the caller's time for a time of the store."""
-        return self.origin_ms + round((store_ms - self.origin_ms) / self.speed)
+        """Return the caller's time for a time of the store; where it stood still, when it stopped."""
+        at = max(0, bisect_left(self._stores, store_ms) - 1)
+        return self._callers[at] + round(
+            (store_ms - self._stores[at]) / (self._speeds[at] or self.speed)
+        )
 
     def step_to_store_ms(self, step_ms: int) -> int:
         """Return the store's time span for a step of the caller."""

@@ -5,7 +5,7 @@ import json
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from aiohttp import web
@@ -77,6 +77,12 @@ SetLoad = Callable[[str, float | None], None]
 Raises ValueError where there is no such workload, or for a rate it can't have; the user sees its message."""
 
 
+Order = Callable[[Mapping[str, object]], Awaitable[None]]
+"""Does what a control of the page asks for, given as a JSON object.
+
+Raises ValueError for what can't be done; the user sees its message."""
+
+
 WhatIf = Callable[[Mapping[str, str]], Awaitable[Mapping[str, object]]]
 """Answers a question of the page, given as the fields of its form.
 
@@ -88,6 +94,7 @@ def add_page(
     run: LiveRun,
     set_load: SetLoad | None = None,
     what_if: WhatIf | None = None,
+    orders: Mapping[str, Order] | None = None,
 ) -> None:
     """Add the live page of `run` to `app`, before the app runs.
 
@@ -96,8 +103,10 @@ def add_page(
         run: what is watched.
         set_load: what the page's load buttons call; None where the load is not ours.
         what_if: what an HPA would do with other numbers; None where nobody can say.
+        orders: what the page's other controls call, by name.
     """
     page = _Page(run, set_load, what_if)
+
     app.add_routes(
         [
             web.get("/", page.index),
@@ -107,6 +116,7 @@ def add_page(
             web.get("/ui/stream", page.stream),
             *([] if what_if is None else [web.get("/ui/what-if", page.what_if)]),
             *([] if set_load is None else [web.post("/ui/load", page.load)]),
+            *(web.post(f"/ui/{name}", page.taker(order)) for name, order in (orders or {}).items()),
         ]
     )
     app.on_shutdown.append(page.stop)
@@ -118,13 +128,8 @@ def parse_load_order(body: bytes) -> LoadOrder:
     Raises:
         ValueError: not an order; the message says what is wrong.
     """
-    if len(body) > MAX_BODY_BYTES:
-        raise ValueError(f"expected a body of at most {MAX_BODY_BYTES} bytes")
-    try:
-        data = json.loads(body)
-    except (ValueError, RecursionError):
-        raise ValueError(f"expected JSON such as {_example()}") from None
-    if not isinstance(data, dict) or not isinstance(data.get("workload"), str):
+    data = parse_order(body, _example())
+    if not isinstance(data.get("workload"), str):
         raise ValueError(f"workload: expected the name of a workload, as in {_example()}")
     if "rate" not in data:
         raise ValueError("rate: expected requests per second, or null to follow the scenario")
@@ -136,6 +141,23 @@ def parse_load_order(body: bytes) -> LoadOrder:
     if not 0 <= rate < 1e9:  # also refuses NaN, as comparisons with it are false
         raise ValueError(f"rate: found {str(rate)[:30]}, expected 0 or more, below 1e9")
     return LoadOrder(data["workload"], float(rate))
+
+
+def parse_order(body: bytes, example: str) -> dict[str, Any]:
+    """Parse the JSON object of a request's body.
+
+    Raises:
+        ValueError: not an object, or too long; the message says what is wrong.
+    """
+    if len(body) > MAX_BODY_BYTES:
+        raise ValueError(f"expected a body of at most {MAX_BODY_BYTES} bytes")
+    try:
+        data = json.loads(body)
+    except (ValueError, RecursionError):
+        data = None
+    if not isinstance(data, dict):
+        raise ValueError(f"expected JSON such as {example}")
+    return data
 
 
 def _example() -> str:
@@ -204,12 +226,29 @@ class _Page:
         return _json(self._run.state())
 
     async def load(self, request: web.Request) -> web.Response:
-        if not same_origin(request):
-            return _error(403, "the request comes from another site's page")
-        try:
+        async def give() -> None:
             order = parse_load_order(await _bounded_body(request))
             if self._set_load is not None:
                 self._set_load(order.workload, order.rate)
+
+        return await self._ordered(request, give)
+
+    def taker(self, order: Order) -> Callable[[web.Request], Awaitable[web.Response]]:
+        async def take(request: web.Request) -> web.Response:
+            async def give() -> None:
+                await order(parse_order(await _bounded_body(request), "{}"))
+
+            return await self._ordered(request, give)
+
+        return take
+
+    async def _ordered(
+        self, request: web.Request, give: Callable[[], Awaitable[None]]
+    ) -> web.Response:
+        if not same_origin(request):
+            return _error(403, "the request comes from another site's page")
+        try:
+            await give()
         except ValueError as error:
             return _error(400, str(error))
         return _json(self._run.state())

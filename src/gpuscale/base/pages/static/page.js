@@ -1,6 +1,7 @@
 // The live page: follows one run over a stream and shows it as numbers, charts, cards and words.
 import { ChartStack } from "./charts.js";
-import { byId, element, keepTallest, keyed, part, setAttribute, setText } from "./dom.js";
+import { drawControls, whenOrdered } from "./controls.js";
+import { byId, element, keepTallest, keyed, setAttribute, setText } from "./dom.js";
 import { EventList } from "./events.js";
 import { readFragment, writeFragment, writeRange } from "./fragment.js";
 import { clock, isNumber, number, useWallClock } from "./format.js";
@@ -171,15 +172,15 @@ function tick() {
 }
 
 function drawTime() {
-  setText(byId("speed"), isNumber(state.speed) ? `${number(state.speed)}×` : "");
-  byId("speed").title = isNumber(state.speed) ? `One second here is ${number(state.speed)} s of the scenario` : "";
+  const speed = isNumber(state.speed) && !state.paused ? state.speed : null;
   setText(byId("fault"), state.fault ? `No new picture since ${clock(state.t)}: ${state.fault}` : "");
   byId("fault").hidden = !state.fault;
   if (state.fault) setStatus("offline", "no new picture");
+  else if (state.paused) setStatus("paused", "paused");
   else if (state.running) setStatus("running", isOfCluster() ? "as of" : "running");
   else setStatus("ended", "ended");
   setText(byId("clock"), clock(state.t));
-  clockBase = state.running && isNumber(state.speed) ? { t: state.t, speed: state.speed, at: performance.now() } : null;
+  clockBase = state.running && speed ? { t: state.t, speed, at: performance.now() } : null;
 }
 
 function drawAddresses({ prometheus, metricsApi, services = {}, nodeAgents = {} }) {
@@ -211,7 +212,7 @@ function drawState(newState) {
   drawAddresses(state.addresses ?? {});
   drawFocus();
   drawTiles(state, focused);
-  drawLoads();
+  drawControls(state);
   drawMap();
   drawWorkloads();
   drawPanels(state, isOfCluster() ? focused : null);
@@ -248,52 +249,6 @@ function drawWorkloads() {
   if (hpa) whatIf?.update(hpa);
 }
 
-// ---- load
-
-function drawLoads() {
-  const driven = state.workloads.filter((workload) => workload.steps?.length);
-  byId("load-panel").hidden = driven.length === 0;
-  keyed(byId("loads"), driven, ({ name }) => name, createLoad, updateLoad);
-}
-
-function createLoad({ name }) {
-  return element("div", { class: "load" },
-    element("p", { class: "load-name" }, element("span", {}, name), element("span", { "data-part": "now" })),
-    element("div", { class: "segments", role: "group", "aria-label": `Load of ${name}`, "data-part": "steps" }),
-    element("button", { type: "button", class: "follow", "data-part": "follow", onclick: () => sendLoad(name, null) }, "Follow scenario"));
-}
-
-function updateLoad(node, workload) {
-  const { rate, received = 0, receivedRate } = workload;
-  const real = received > 0 ? `, ${number(receivedRate)} of them real` : "";
-  setText(part(node, "now"), `${number(rate)} requests/s${real}`);
-  part(node, "now").title = received > 0 ? `${number(received)} real requests so far` : "";
-  keyed(part(node, "steps"), workload.steps, (step) => `${step.label} ${step.rate}`,
-    (step) => element("button", { type: "button", title: `${number(step.rate)} requests/s`, onclick: () => sendLoad(workload.name, step.rate) }, step.label),
-    (button, step) => setAttribute(button, "aria-pressed", workload.mode === "manual" && workload.rate === step.rate));
-  const follows = workload.mode === "scenario";
-  setAttribute(part(node, "follow"), "aria-pressed", follows);
-  setText(part(node, "follow"), follows ? "Following the scenario" : `Follow scenario (${number(workload.scenarioRate)} requests/s now)`);
-}
-
-async function sendLoad(workload, rate) {
-  say("sending…", "busy");
-  try {
-    const body = JSON.stringify({ workload, rate });
-    const response = await fetch("/ui/load", { method: "POST", headers: { "Content-Type": "application/json" }, body });
-    const answer = await response.json();
-    if (!response.ok) throw new Error(answer.error);
-    drawState(answer);
-    say(rate === null ? `${workload} follows the scenario again` : `${workload} now gets ${number(rate)} requests/s`, "done");
-  } catch (error) {
-    say(`The load was not changed: ${error.message}`, "failed");
-  }
-}
-
-function say(text, level) {
-  setText(byId("load-message"), text);
-  setAttribute(byId("load-message"), "data-level", level);
-}
-
 byId("focus-choice").addEventListener("change", (event) => focusOn(event.target.value));
+whenOrdered(drawState);
 start();

@@ -1,6 +1,7 @@
 """A service's real requests, each delayed for as long as the simulated pods need."""
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from gpuscale.base.clock import Clock
@@ -33,10 +34,12 @@ class Desk:
         present: the world as of now.
         clock: which it follows.
         deployment: key of the Deployment.
-        look_s: how often the line is looked at while pods may come and go, in seconds of the clock.
+        look_s: returns how often the line is looked at while pods may come and go, in seconds of the clock.
     """
 
-    def __init__(self, present: Present, clock: Clock, deployment: str, look_s: float) -> None:
+    def __init__(
+        self, present: Present, clock: Clock, deployment: str, look_s: Callable[[], float]
+    ) -> None:
         self.deployment = deployment
         self._present = present
         self._clock = clock
@@ -88,7 +91,7 @@ class Desk:
             while self._line:
                 # A millisecond more, as times are rounded down: the first request is served then.
                 left_s = (self._line.due_ms(self.ready_pods) - self._clock.now_ms() + 1) / 1000
-                await self._clock.sleep(min(left_s, self._look_s))
+                await self._clock.sleep(min(left_s, self._look_s()))
                 self._line.look(self._present.catch_up(), self.ready_pods)
             self._has_come.clear()
 

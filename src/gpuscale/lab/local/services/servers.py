@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
-from gpuscale.base.clock import Clock
+from gpuscale.base.clock import PacedClock
 from gpuscale.base.errors import UnavailableError
 from gpuscale.lab.local.present import Present, every
 from gpuscale.lab.local.services.desk import Desk
@@ -24,14 +24,12 @@ class ServiceServers:
     Args:
         present: the world as of now.
         clock: which it follows.
-        speed: seconds of the clock per second.
         host: address to listen on.
     """
 
-    def __init__(self, present: Present, clock: Clock, speed: float, host: str) -> None:
+    def __init__(self, present: Present, clock: PacedClock, host: str) -> None:
         self._present = present
         self._clock = clock
-        self._speed = speed
         self._host = host
         self._desks: list[Desk] = []
         self._servers: list[ServiceServer] = []
@@ -45,7 +43,7 @@ class ServiceServers:
             UnavailableError: there is no port at all.
         """
         for key in self._present.world.services:
-            desk = Desk(self._present, self._clock, key, _LOOK_S * self._speed)
+            desk = Desk(self._present, self._clock, key, lambda: _LOOK_S * self._clock.speed)
             server = ServiceServer(desk, self._host)
             self._desks.append(desk)
             self._servers.append(server)
