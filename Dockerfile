@@ -11,27 +11,35 @@ FROM python:3.13-slim-trixie AS source
 
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
 WORKDIR /source
+COPY locks ./locks
+# Nothing is installed when an image runs, so pip stays behind.
+RUN python -m pip install --require-hashes --requirement locks/build.txt && \
+    python -m venv --without-pip /opt/gpuscale
 COPY pyproject.toml README.md LICENSE ./
 COPY packages/gpuscale-agent ./packages/gpuscale-agent
 COPY packages/gpuscale-server ./packages/gpuscale-server
 COPY tools/wheel_hook.py tools/wheel_part.py ./tools/
 COPY src ./src
 COPY charts ./charts
-# Nothing is installed when an image runs, so pip stays behind.
-RUN python -m venv --without-pip /opt/gpuscale
 
+# All that is installed is named with its hash in a lock; byte code is made now, as nothing can be written when it runs.
 FROM source AS build-agent
 
-# Byte code is made now: nothing can be written when it runs.
-RUN python -m pip --python /opt/gpuscale/bin/python install --compile ./packages/gpuscale-agent
+RUN python -m pip --python /opt/gpuscale/bin/python install --compile --require-hashes --requirement locks/agent.txt && \
+    python -m pip wheel --no-deps --no-build-isolation --wheel-dir /wheels ./packages/gpuscale-agent && \
+    python -m pip --python /opt/gpuscale/bin/python install --compile --no-deps /wheels/*.whl
 
 FROM source AS build-server
 
-RUN python -m pip --python /opt/gpuscale/bin/python install --compile './packages/gpuscale-server[otlp]'
+RUN python -m pip --python /opt/gpuscale/bin/python install --compile --require-hashes --requirement locks/server.txt && \
+    python -m pip wheel --no-deps --no-build-isolation --wheel-dir /wheels ./packages/gpuscale-server && \
+    python -m pip --python /opt/gpuscale/bin/python install --compile --no-deps /wheels/*.whl
 
 FROM source AS build
 
-RUN python -m pip --python /opt/gpuscale/bin/python install --compile '.[nvidia,kubernetes,keda,streams,otlp]'
+RUN python -m pip --python /opt/gpuscale/bin/python install --compile --require-hashes --requirement locks/all.txt && \
+    python -m pip wheel --no-deps --no-build-isolation --wheel-dir /wheels . && \
+    python -m pip --python /opt/gpuscale/bin/python install --compile --no-deps /wheels/*.whl
 
 FROM python:3.13-slim-trixie AS runtime
 

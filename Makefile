@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 VERSION := import sys; print("Python %d.%d.%d" % sys.version_info[:3]); sys.exit(sys.version_info < (3, 11))
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-long check image chart-package cluster-tools keda-tools node-tools test-cluster test-nodes test-keda test-scale test-gpu proto reference picture house bench bench-policies soak soak-live soak-load docs clean
+.PHONY: help run test test-long check image chart-package cluster-tools keda-tools node-tools test-cluster test-nodes test-keda test-scale test-gpu proto reference picture house bench bench-policies soak soak-live soak-load docs locks release-dry-run clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
@@ -135,6 +135,19 @@ $(DOCS_VENV)/.done: pyproject.toml
 docs: $(DOCS_VENV)/.done ## the pages of docs/ as a site with search, in build/site
 	@NO_MKDOCS_2_WARNING=1 $(DOCS_VENV)/bin/mkdocs build --strict --quiet
 	@echo "the site is in build/site; to read it: python3 -m http.server --directory build/site"
+
+RELEASE_VENV := build/release-environment
+$(RELEASE_VENV)/.done: locks/release.txt
+	@rm -rf $(RELEASE_VENV)
+	@'$(PYTHON)' -m venv $(RELEASE_VENV)
+	@$(RELEASE_VENV)/bin/python -m pip install --quiet --require-hashes --requirement locks/release.txt
+	@touch $@
+
+release-dry-run: $(RELEASE_VENV)/.done ## make and check all that a release publishes, in build/release: wheels, chart, stand-alone program, SBOMs, licences (3 min)
+	@$(RELEASE_VENV)/bin/python tools/release.py build/release
+
+locks: $(RELEASE_VENV)/.done ## write locks/*.txt, the distributions of images and releases with their hashes; UPGRADE=1 takes newer ones
+	@$(RELEASE_VENV)/bin/python tools/locks.py $(if $(UPGRADE),--upgrade)
 
 house: $(VENV)/.dev ## the figures of the code: sizes, names, prose, what starting each server costs
 	@$(BIN)/python tools/house.py --servers

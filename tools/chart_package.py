@@ -101,11 +101,13 @@ def _with_times(packaged: bytes, made_s: int) -> bytes:
 def _layout(folder: Path, archive: Path, made_s: int) -> None:
     found = yaml.safe_load((CHART / "Chart.yaml").read_text(encoding="utf-8"))
     meta = {name: found[name] for name in _FIELDS if name in found}
-    annotations = {
+    annotations = dict(meta.get("annotations", {})) | {
         f"org.opencontainers.image.{name}": meta[field]
         for name, field in _ANNOTATIONS.items()
         if field in meta
     }
+    if sources := meta.get("sources"):
+        annotations["org.opencontainers.image.source"] = sources[0]
     created = datetime.fromtimestamp(made_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     annotations["org.opencontainers.image.created"] = created
     blobs = folder / "blobs" / "sha256"

@@ -50,11 +50,28 @@ def test_it_runs_as_the_user_that_pods_run_it_as() -> None:
 
 def test_nothing_is_written_when_it_runs() -> None:
     installs = [
-        part for line in instructions("RUN") for part in line.split("&&") if " install " in part
+        part
+        for line in instructions("RUN")
+        for part in line.split("&&")
+        if " install " in part and "/opt/gpuscale" in part
     ]
-    assert len(installs) == 3
+    assert len(installs) == 6
     assert all("--compile" in part for part in installs)
     assert any("PYTHONDONTWRITEBYTECODE=1" in line for line in instructions("ENV"))
+
+
+def test_all_that_is_fetched_is_named_with_its_hash() -> None:
+    fetches = [
+        part
+        for line in instructions("RUN")
+        for part in line.split("&&")
+        if " pip " in part and "--no-deps" not in part
+    ]
+    assert len(fetches) == 4
+    for part in fetches:
+        assert "--require-hashes" in part
+        lock = ROOT / part.split("--requirement ")[1].strip()
+        assert lock.is_file()
 
 
 def test_byte_code_is_made_for_the_library_of_the_base_too() -> None:

@@ -7,7 +7,6 @@ with Helm.
 import json
 from typing import Any
 
-from gpuscale import __version__
 from gpuscale.base.documents.described import described_schema
 from gpuscale.base.documents.documents import dump_documents
 from gpuscale.ops.install.chart.queues import queue_texts
@@ -25,7 +24,6 @@ _DATA_NOTE = "# Made by `python -m gpuscale.ops.install.chart`.\n"
 def chart_files() -> dict[str, str]:
     """Return the chart's generated files, by name."""
     return {
-        "Chart.yaml": dump_documents([_chart()]),
         "values.yaml": _VALUES_NOTE + values_reference(described_schema(Values)),
         "values.schema.json": json.dumps(_schema(), indent=2, sort_keys=True) + "\n",
         "files/providers.yaml": _data({each.name: provider_data(each) for each in BUILT_IN}),
@@ -71,18 +69,6 @@ def _signal(name: str, signal: Signal) -> dict[str, object]:
         described = {"apiVersion": signal.described.api_version, "kind": signal.described.kind}
         found |= {"described": described, "isTotal": signal.is_total}
     return {**found, "rule": signal_rule(signal)} if has_rule(signal) else found
-
-
-def _chart() -> dict[str, object]:
-    return {
-        "apiVersion": "v2",
-        "name": "gpuscale",
-        "description": "Scale GPU workloads on Kubernetes by what their GPUs really do.",
-        "type": "application",
-        "version": __version__,
-        "appVersion": __version__,
-        "kubeVersion": ">=1.21.0-0",
-    }
 
 
 _VALUES_NOTE = """\
