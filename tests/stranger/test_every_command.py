@@ -141,6 +141,13 @@ CASES = {
         (["dashboard"], 2, "found no kubeconfig"),
         (["dashboard", "--url", "http://127.0.0.1:9"], 2, "does not answer"),
     ],
+    "shadow": [
+        (["shadow", "hpa/x", "--set", "max=3", "--kubeconfig", "kubeconfig"], 2, CAN_NOT_LOOK),
+        (["shadow", "hpa/x"], 2, "FILE, --set: expected one of them"),
+        (["shadow", "x", "--set", "max=3"], 2, "expected an HPA on the cluster such as hpa/vision"),
+        (["shadow", "hpa/x", "--set", "value=3"], 2, "expected some of target, min and max"),
+        (["shadow", "hpa/x", "values.yaml"], 2, "found 0 HorizontalPodAutoscalers"),
+    ],
     "report": [
         (["report", "--prometheus-url", "http://127.0.0.1:9"], 2, "does not answer"),
         (["report"], 2, "--prometheus-url, --history: expected one of them"),

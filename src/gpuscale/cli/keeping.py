@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpuscale.base.errors import GpuscaleError
+from gpuscale.cli.options.prices import price_book
 from gpuscale.cli.texts import printable
 
 if TYPE_CHECKING:
@@ -27,22 +28,25 @@ _LATE_S = 15
 _LOOK_EVERY_S = 15
 
 
-class _Faults:
+class Faults:
     """Says a fault once, and again after it was over."""
 
     def __init__(self) -> None:
         self._told = ""
 
     def tell(self, error: GpuscaleError) -> None:
+        """Say it on standard error, unless it was the last that was said."""
         if str(error) != self._told:
             self._told = str(error)
             print(f"gpuscale: {printable(self._told)}; trying again", file=sys.stderr, flush=True)
 
     def over(self) -> None:
+        """Note that it went well."""
         self._told = ""
 
 
-async def _wait(stop: asyncio.Event, seconds: float) -> None:
+async def wait(stop: asyncio.Event, seconds: float) -> None:
+    """Wait until the time is over or the event is set."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(max(0.0, seconds)):
             await stop.wait()
@@ -56,7 +60,7 @@ async def follow_prometheus(
 
     with History(str(writer.folder)) as before:
         known = spans_kept(before)
-    faults = _Faults()
+    faults = Faults()
     async with taker.source:
         while not stop.is_set():
             end_s = int(time.time() - _LATE_S) // MINUTE_S * MINUTE_S
@@ -65,7 +69,7 @@ async def follow_prometheus(
                 faults.over()
             except GpuscaleError as error:
                 faults.tell(error)
-            await _wait(stop, end_s + MINUTE_S + _LATE_S - time.time())
+            await wait(stop, end_s + MINUTE_S + _LATE_S - time.time())
 
 
 def default_writer(folder: Path) -> "HistoryWriter":
@@ -81,13 +85,11 @@ def default_writer(folder: Path) -> "HistoryWriter":
 
 async def follow_run(kubeconfig: Path | None, writer: "HistoryWriter", stop: asyncio.Event) -> None:
     """Keep minutes of a live run, at the catalogue's prices."""
-    from gpuscale.hpa.cluster.catalogue import built_in
     from gpuscale.kube.client import KubeSettings
-    from gpuscale.ops.money import PriceBook
     from gpuscale.ops.top import TopSettings
 
     cluster = KubeSettings(kubeconfig)
-    await follow_cluster(cluster, TopSettings(), PriceBook(built_in()), writer, stop)
+    await follow_cluster(cluster, TopSettings(), price_book(None), writer, stop)
 
 
 async def follow_cluster(
@@ -103,7 +105,7 @@ async def follow_cluster(
     from gpuscale.ops.history import PictureTaker
     from gpuscale.ops.top import ClusterReader
 
-    taker, faults, minute = PictureTaker(book), _Faults(), int(time.time()) // MINUTE_S
+    taker, faults, minute = PictureTaker(book), Faults(), int(time.time()) // MINUTE_S
     async with KubeClient(cluster) as client:
         reader = ClusterReader(client, str(cluster_name(cluster)), WallClock(), settings)
         while True:
@@ -112,7 +114,7 @@ async def follow_cluster(
                 faults.over()
             except GpuscaleError as error:
                 faults.tell(error)
-            await _wait(stop, _LOOK_EVERY_S - time.time() % _LOOK_EVERY_S)
+            await wait(stop, _LOOK_EVERY_S - time.time() % _LOOK_EVERY_S)
             now = int(time.time()) // MINUTE_S
             if now != minute or stop.is_set():
                 try:

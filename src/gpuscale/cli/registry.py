@@ -89,6 +89,8 @@ _ENTRIES: Mapping[str, _Entry] = {each.name: each for each in (
     _Entry(_LOOK, "history", "commands.history", "app",
            "Show what GPUs did, from a history that is kept for months."),
     _Entry(_LOOK, "decide", "commands.decide", "decide", "Explain what an HPA would do now, and why."),
+    _Entry(_LOOK, "shadow", "commands.shadow", "shadow",
+           "Run another HPA beside a real one, and see what it would do."),
     _Entry(_LOOK, "doctor", "commands.doctor", "doctor",
            "Find what is wrong on a live cluster, each with its fix."),
     _Entry(_CLUSTER, "init", "commands.init", "init", "Write a values file, from questions or flags."),

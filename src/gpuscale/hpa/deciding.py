@@ -102,6 +102,8 @@ class _Sync:
     limits: Limits
     memory: Cells
     zero: _Zero
+    measured_replicas: int
+    """That the metrics are of."""
 
     @property
     def current_replicas(self) -> int:
@@ -118,6 +120,7 @@ def decide(
     settings: ControllerSettings = DEFAULT_SETTINGS,
     *,
     selecting_hpas: Sequence[str] = (),
+    measured_replicas: int | None = None,
     kernel: Kernel = PLAIN,
 ) -> Decision:
     """Return what Kubernetes' HPA controller would do now.
@@ -133,6 +136,8 @@ def decide(
         settings: the controller's flags.
         selecting_hpas: keys of all HPAs whose selector finds one of the pods; more than one stops
             each of them.
+        measured_replicas: the target's real count where the scale is one that is only imagined: pods and
+            their values are of those replicas.
         kernel: the arithmetic, interpreted or compiled; both give the same.
 
     Raises:
@@ -142,7 +147,8 @@ def decide(
     current = scale.spec_replicas
     kernel.begin(memory, current, now_ms)
     zero = _Zero(hpa, state.conditions, settings)
-    sync = _Sync(hpa, scale, settings, now_ms, kernel, limits, memory, zero)
+    measured = current if measured_replicas is None else measured_replicas
+    sync = _Sync(hpa, scale, settings, now_ms, kernel, limits, memory, zero, measured)
     state = replace(
         state,
         conditions=set_condition(state.conditions, SUCCEEDED_GET_SCALE, now_ms),
@@ -193,7 +199,7 @@ def _from_metrics(
 ) -> Decision:
     current, now_ms = sync.current_replicas, sync.now_ms
     context = SyncContext(
-        current_replicas=current,
+        current_replicas=sync.measured_replicas,
         status_replicas=sync.scale.status_replicas,
         pods=pods,
         tolerances=tolerances_for_hpa(sync.hpa, sync.settings),

@@ -143,6 +143,18 @@ def named_sources(words: Sequence[str]) -> Iterator[str | _Names]:
             return
 
 
+def named_hpa(word: str) -> str:
+    """Return the name in a word such as `hpa/vision`.
+
+    Raises:
+        UsageError: it names no HPA.
+    """
+    kind, slash, name = word.partition("/")
+    if not slash or not _KIND.fullmatch(kind):
+        raise UsageError(f"found {word!r}, expected an HPA on the cluster such as hpa/vision")
+    return _checked_name(name, word)
+
+
 def _checked_name(name: str, word: str) -> str:
     if not re.fullmatch(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?", name):
         raise UsageError(f"found {word!r}, expected an HPA's name such as hpa/vision")

@@ -30,6 +30,7 @@ from gpuscale.cli.keeping import (
 from gpuscale.cli.options.cluster import Context, Kubeconfig, cluster_settings, looking
 from gpuscale.cli.options.durations import seconds_of
 from gpuscale.cli.options.instance_types import InstanceTypes
+from gpuscale.cli.options.prices import price_book
 from gpuscale.cli.options.prometheus import (
     RangeEnd,
     RecordedCaFile,
@@ -222,20 +223,13 @@ def keep(
 
     Example:  gpuscale history keep --kubeconfig kubeconfig
     """
-    from gpuscale.base.text_files import read_text
-    from gpuscale.hpa.cluster.catalogue import built_in, parse_instance_types
     from gpuscale.ops.history import HistoryWriter, PrometheusTaker
-    from gpuscale.ops.money import PriceBook, series_label
+    from gpuscale.ops.money import series_label
 
     if since is None and until is not None:
         raise UsageError("--until: expected --since beside it")
     span = None if since is None else _range(since, until)
-    types = (
-        built_in()
-        if instance_types is None
-        else parse_instance_types(read_text(instance_types), instance_types)
-    )
-    book = PriceBook(types)
+    book = price_book(instance_types)
     if prometheus_url is None:
         for option, given in (("--since", since), ("--label", label)):
             if given is not None:

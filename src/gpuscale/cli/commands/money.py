@@ -12,6 +12,7 @@ from gpuscale.cli.commands.savings import DAYS, check_savings, show_savings
 from gpuscale.cli.options.cluster import looking
 from gpuscale.cli.options.durations import seconds_of
 from gpuscale.cli.options.instance_types import InstanceTypes
+from gpuscale.cli.options.prices import GpuCurrency, GpuPrices, price_book
 from gpuscale.cli.options.prometheus import (
     KeptHistory,
     RangeEnd,
@@ -57,15 +58,8 @@ def money(
         str | None,
         typer.Option(metavar="KEY", help="The pods' label that --by label means, such as team."),
     ] = None,
-    gpu_price: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="MODEL=PRICE",
-            help="What a GPU of a model costs in an hour, before the instance type's price; '*=2' for every "
-            "other. May come again.",
-        ),
-    ] = None,
-    currency: Annotated[str, typer.Option(metavar="CODE", help="Of --gpu-price.")] = "USD",
+    gpu_price: GpuPrices = None,
+    currency: GpuCurrency = "USD",
     instance_types: InstanceTypes = None,
     savings: Annotated[
         bool,
@@ -108,18 +102,14 @@ def money(
     Example:  gpuscale money --prometheus-url http://127.0.0.1:9090 --forecast
     """
     from gpuscale.agent.gpu import MODELS
-    from gpuscale.base.text_files import read_text
-    from gpuscale.hpa.cluster.catalogue import built_in, parse_instance_types
     from gpuscale.ops.money import (
         PARTS,
         GpuSize,
-        PriceBook,
         bill_document,
         bill_lines,
         forecast_document,
         forecast_lines,
         look_ahead,
-        read_gpu_prices,
         series_label,
         smaller,
     )
@@ -139,12 +129,7 @@ def money(
     start_s, end_s = _range(since, until)
     if savings:
         check_savings(end_s - start_s)
-    types = (
-        built_in()
-        if instance_types is None
-        else parse_instance_types(read_text(instance_types), instance_types)
-    )
-    book = PriceBook(types, read_gpu_prices(gpu_price or ()), currency)
+    book = price_book(instance_types, gpu_price, currency)
     source = recorded_or_kept(prometheus_url, prometheus_token_file, prometheus_ca_file, history)
     pod_label = None if label is None else series_label(label)
     if source is None:
@@ -174,7 +159,7 @@ def money(
             print(printable(line))
         return
     sizes = {each.name: GpuSize(each.memory_mib, each.mig_slices) for each in MODELS.values()}
-    less = list(smaller(bill.peaks, sizes, types))
+    less = list(smaller(bill.peaks, sizes, book.types))
     if output is not Output.TEXT:
         print_document(bill_document(bill, parts, less), output)
         return

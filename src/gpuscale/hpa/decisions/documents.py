@@ -91,8 +91,13 @@ class DecisionRequest:
         return not self.state.recommendations
 
 
-def decide_request(request: DecisionRequest) -> Decision:
-    """Return what the controller would do in the situation of a document."""
+def decide_request(request: DecisionRequest, measured_replicas: int | None = None) -> Decision:
+    """Return what the controller would do in the situation of a document.
+
+    Args:
+        request: the document.
+        measured_replicas: as `hpa.decide` has it.
+    """
     if request.scale_error:
         outcome = scale_unreadable(request.state, request.scale_error, NOW_MS)
         count = request.scale.spec_replicas
@@ -116,6 +121,7 @@ def decide_request(request: DecisionRequest) -> Decision:
         NOW_MS,
         request.settings,
         selecting_hpas=request.selecting_hpas,
+        measured_replicas=measured_replicas,
     )
 
 

@@ -7,7 +7,13 @@ from gpuscale.base.doors import door
 if TYPE_CHECKING:
     from gpuscale.ops.dashboard.dashboard import Dashboard
     from gpuscale.ops.dashboard.deciding import Decider
+    from gpuscale.ops.dashboard.what_if import Change, read_change
 else:
     __getattr__ = door(__name__)
 
-__all__ = ["Dashboard", "Decider"]
+__all__ = [
+    "Change",
+    "Dashboard",
+    "Decider",
+    "read_change",
+]

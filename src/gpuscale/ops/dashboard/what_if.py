@@ -47,8 +47,13 @@ def read_change(query: Mapping[str, str]) -> Change:
     )
 
 
-def changed(request: DecisionRequest, change: Change) -> DecisionRequest:
+def changed(request: DecisionRequest, change: Change, metric: int | None = None) -> DecisionRequest:
     """Return what an HPA would see.
+
+    Args:
+        request: what it sees.
+        change: to make.
+        metric: whose target and value are changed, by its place; None is the one that decides now.
 
     Raises:
         ValueError: the change makes no HPA, or there is no metric to change.
@@ -63,24 +68,35 @@ def changed(request: DecisionRequest, change: Change) -> DecisionRequest:
     request = replace(request, hpa=replace(hpa, min_replicas=least, max_replicas=most))
     if change.target is None and change.value is None:
         return request
-    statuses = decide_request(request).metrics
-    if not statuses:
-        raise ValueError("the HPA looks at no metric now, so there is none to change")
-    status = deciding_metric(statuses) or statuses[0]
+    index = deciding_index(request) if metric is None else metric
     metrics, observations = list(hpa.metrics), list(request.observations)
-    spec = metrics[status.index]
-    if change.target is not None:
-        metrics[status.index] = replace(spec, target=_target(spec.target, change.target))
-    if change.value is not None:
-        replicas = request.scale.status_replicas
-        observations[status.index] = _observed(
-            observations[status.index], spec, status, change.value, replicas
+    if index >= len(metrics):
+        raise ValueError(
+            f"the HPA has {len(metrics)} metrics now, and number {index + 1} is changed"
         )
+    spec = metrics[index]
+    if change.target is not None:
+        metrics[index] = replace(spec, target=_target(spec.target, change.target))
+    if change.value is not None:
+        status, replicas = decide_request(request).metrics[index], request.scale.status_replicas
+        observations[index] = _observed(observations[index], spec, status, change.value, replicas)
     return replace(
         request,
         hpa=replace(request.hpa, metrics=tuple(metrics)),
         observations=tuple(observations),
     )
+
+
+def deciding_index(request: DecisionRequest) -> int:
+    """Return the place of the metric that decides now.
+
+    Raises:
+        ValueError: the HPA looks at none.
+    """
+    statuses = decide_request(request).metrics
+    if not statuses:
+        raise ValueError("the HPA looks at no metric now, so there is none to change")
+    return (deciding_metric(statuses) or statuses[0]).index
 
 
 def _target(target: MetricTarget, amount: Quantity) -> MetricTarget:

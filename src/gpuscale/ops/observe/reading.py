@@ -1,6 +1,6 @@
 """Reads the Decision documents of a cluster's HPAs."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -68,14 +68,25 @@ async def read_hpas(
 
 
 async def read_request(
-    client: KubeClient, clock: Clock, namespace: str, name: str
+    client: KubeClient,
+    clock: Clock,
+    namespace: str,
+    name: str,
+    spec: Mapping[str, object] | None = None,
 ) -> DecisionRequest:
     """Return what the controller of one HPA would read now, as `decide` takes it.
+
+    Args:
+        client: to the API server.
+        clock: that ages count back from.
+        namespace: of the HPA.
+        name: of the HPA.
+        spec: that the HPA is taken to have, instead of its own.
 
     Raises:
         GpuscaleError: the HPA, or what its decision depends on, can't be read.
     """
-    seen = await _named(client, Observer(client, clock), namespace, name)
+    seen = await _named(client, Observer(client, clock), namespace, name, spec)
     if isinstance(seen, GpuscaleError):
         raise seen
     (document,) = load_each(seen.document, seen.place)
@@ -85,13 +96,17 @@ async def read_request(
 
 
 async def _named(
-    client: KubeClient, observer: Observer, namespace: str, name: str
+    client: KubeClient,
+    observer: Observer,
+    namespace: str,
+    name: str,
+    spec: Mapping[str, object] | None = None,
 ) -> SeenHpa | GpuscaleError:
     try:
         body = await find_hpa(client, namespace, name)
     except GpuscaleError as error:
         return error
-    return await _seen(observer, body)
+    return await _seen(observer, body if spec is None else {**body, "spec": dict(spec)})
 
 
 async def _seen(observer: Observer, body: JsonObject) -> SeenHpa | GpuscaleError:
