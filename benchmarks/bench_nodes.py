@@ -5,7 +5,13 @@ Four sizes, doubled, all else the same; the exponent is the slope of the logarit
 
 - `used`: the pods are on the nodes, half of which is asked for, so that every node may be emptied;
 - `full`: the pods are on the nodes, all of which is asked for, so that none can be;
+- `waiting`: as `used`, with a pod in five that is on no node and waits;
 - `pending`: nothing is on the nodes, and the pods fit on as many again.
+
+Each of them also with rules about other pods, the pods being those of 20 Deployments:
+
+- `spread`: a Deployment's pods are spread over host names, `maxSkew: 1`;
+- `apart`: no two pods of a Deployment go on one node.
 
     .venv/bin/python benchmarks/bench_nodes.py
 """
@@ -17,10 +23,12 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import product
 
 import harness
 from gpuscale.base.objects.meta import ObjectMeta, OwnerReference
-from gpuscale.base.objects.pods import Container, Pod, PodSpec
+from gpuscale.base.objects.pods import Container, Pod, PodAffinityTerm, PodSpec, SpreadConstraint
+from gpuscale.base.objects.selectors import Operator, Requirement, Selector
 from gpuscale.base.quantity import parse_quantity
 from gpuscale.hpa.cluster.nodes import (
     AutoscalerSettings,
@@ -34,6 +42,7 @@ from gpuscale.hpa.cluster.nodes import (
 from gpuscale.hpa.cluster.nodes.karpenter.policy import BATCH_IDLE_MS, Karpenter
 from gpuscale.hpa.cluster.scheduling import NodeState
 
+HOSTNAME = "kubernetes.io/hostname"
 SIZES = (1_250, 2_500, 5_000, 10_000)
 """Nodes."""
 PODS = 5
@@ -68,40 +77,53 @@ def pool(nodes: int) -> NodePool:
     return NodePool("gpu", 0, 3 * nodes, (shape,))
 
 
-def pods(count: int, gpus: int) -> list[Pod]:
-    specs = [
-        PodSpec(
-            (
-                Container(
-                    "c",
-                    requests={
-                        "nvidia.com/gpu": parse_quantity(gpus),
-                        "cpu": parse_quantity(f"{1000 + kind}m"),
-                    },
-                ),
-            )
+def pods(count: int, gpus: int, rule: str) -> list[Pod]:
+    made = []
+    for kind in range(KINDS):
+        name = f"{kind}-of-{gpus}"
+        meta = ObjectMeta(name, labels={"app": name}, owner=OwnerReference("ReplicaSet", name))
+        own = Selector((Requirement("app", Operator.IN, (name,)),))
+        asked = {
+            "nvidia.com/gpu": parse_quantity(gpus),
+            "cpu": parse_quantity(f"{1000 + kind}m"),
+        }
+        spec = PodSpec(
+            (Container("c", requests=asked),),
+            spread=(SpreadConstraint(1, HOSTNAME, True, own),) if rule == "spread" else (),
+            affinity=(PodAffinityTerm(HOSTNAME, own, is_anti=True),) if rule == "apart" else (),
         )
-        for kind in range(KINDS)
-    ]
-    owner = OwnerReference("ReplicaSet", "web")
+        made.append(Pod(meta, spec))
     return [
-        Pod(ObjectMeta(f"p{number}", owner=owner), specs[number % KINDS]) for number in range(count)
+        replace(of, metadata=replace(of.metadata, name=f"p{number}-of-{gpus}"))
+        for number in range(count)
+        for of in (made[number % KINDS],)
     ]
 
 
-def used(nodes: int) -> NodeRequest:
+def used(nodes: int, rule: str) -> NodeRequest:
     """Return nodes with four pods of one GPU each; the fifth pod asks for none."""
-    return busy(nodes, gpus=1)
+    return busy(nodes, 1, rule)
 
 
-def full(nodes: int) -> NodeRequest:
+def full(nodes: int, rule: str) -> NodeRequest:
     """Return nodes with four pods of two GPUs each; the fifth pod asks for none."""
-    return busy(nodes, gpus=2)
+    return busy(nodes, 2, rule)
 
 
-def busy(nodes: int, gpus: int) -> NodeRequest:
+def waiting(nodes: int, rule: str) -> NodeRequest:
+    """Return nodes with four pods of one GPU each, and for each a fifth pod that waits."""
+    there = used(nodes, rule)
+    on = {name: of[:4] for name, of in there.pods.items()}
+    late = [
+        replace(each, metadata=replace(each.metadata, name=f"late-{each.metadata.name}"))
+        for each in pods(nodes, 1, rule)
+    ]
+    return replace(there, pods=on, unschedulable=tuple(late))
+
+
+def busy(nodes: int, gpus: int, rule: str) -> NodeRequest:
     of, on, there = pool(nodes), {}, []
-    with_gpus, without = pods(4 * nodes, gpus), pods(nodes, 0)
+    with_gpus, without = pods(4 * nodes, gpus, rule), pods(nodes, 0, rule)
     for number in range(nodes):
         name = f"n{number}"
         on[name] = [*with_gpus[4 * number : 4 * number + 4], without[number]]
@@ -112,14 +134,14 @@ def busy(nodes: int, gpus: int) -> NodeRequest:
     return NodeRequest((of,), tuple(there), (), 60_000, UNLIMITED, on)
 
 
-def pending(nodes: int) -> NodeRequest:
+def pending(nodes: int, rule: str) -> NodeRequest:
     """Return empty nodes, and pods of three GPUs that fill them and as many again."""
     of = pool(nodes)
     there = tuple(
         PoolNode("gpu", NodeState(of.node(f"n{number}")), ready=True, empty=True)
         for number in range(nodes)
     )
-    return NodeRequest((of,), there, tuple(pods(PODS * nodes, 3)), 60_000, UNLIMITED, {})
+    return NodeRequest((of,), there, tuple(pods(PODS * nodes, 3, rule)), 60_000, UNLIMITED, {})
 
 
 def cpu_s(policy: Policy, request: NodeRequest) -> float:
@@ -143,17 +165,19 @@ def cpu_s(policy: Policy, request: NodeRequest) -> float:
 def main() -> int:
     """Measure each policy on each load."""
     figures = []
-    loads: dict[str, Callable[[int], NodeRequest]] = {
+    loads: dict[str, Callable[[int, str], NodeRequest]] = {
         "used": used,
         "full": full,
+        "waiting": waiting,
         "pending": pending,
     }
     for policy in POLICIES:
-        for load, make in loads.items():
-            costs = [cpu_s(policy, make(size)) for size in SIZES]
+        for load, rule in product(loads, ("", "spread", "apart")):
+            costs = [cpu_s(policy, loads[load](size, rule)) for size in SIZES]
             logs = ([math.log(size) for size in SIZES], [math.log(cost) for cost in costs])
             slope = statistics.linear_regression(*logs).slope
-            name, note = f"{policy.name}, {load}", ", ".join(f"{cost:.3f} s" for cost in costs)
+            name = ", ".join(filter(None, (policy.name, load, rule)))
+            note = ", ".join(f"{cost:.3f} s" for cost in costs)
             what = f"{name}: {SIZES[-1]} nodes, {PODS * SIZES[-1]} pods"
             figures += [
                 harness.figure(what, "s", [costs[-1]], at_most=BUDGET_S),

@@ -3,13 +3,16 @@
 from dataclasses import replace
 from typing import Any
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from autoscaler_cases import MINUTE, Cluster, pod, pods, pool
 from gpuscale.base.objects.pods import PodAffinityTerm, SpreadConstraint
 from gpuscale.base.objects.selectors import selector_of_labels
 from gpuscale.hpa.cluster.nodes import AutoscalerSettings
 from gpuscale.hpa.cluster.nodes.cluster_autoscaler.snapshot import PodKinds, Snapshot, Trial
 from gpuscale.hpa.cluster.nodes.pools import NotTriggered
-from gpuscale.hpa.cluster.scheduling import NodeState
+from gpuscale.hpa.cluster.scheduling import NodeState, Placer
 
 HOST, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
 WEB = {"app": "web"}
@@ -43,7 +46,7 @@ def test_a_pod_that_was_refused_is_tried_again_where_pods_moved():
     of, there = pool(), [pod(f"on-{number}", 1, **APART) for number in range(3)]
     states = [NodeState(of.node(f"n{number}")) for number in range(3)]
     on = {f"n{number}": [each] for number, each in enumerate(there)}
-    snapshot = Snapshot(states, PodKinds(), {}, on.__getitem__, frozenset({HOST}))
+    snapshot = Snapshot(states, PodKinds(), {}, on.__getitem__, repelling=True)
     asked = pod("asked", 1, **APART)
     assert snapshot.place(asked, Trial(), but=0) is None
     # What was left out is looked at next time, and what was not, stays.
@@ -142,3 +145,41 @@ def test_preferences_bring_no_nodes():
     liked = replace(term(HOST, anti=True), weight=100)
     soft = replace(spread(HOST), required=False)
     assert cluster.grown(MINUTE, [pod("p", 1, labels=WEB, affinity=(liked,), spread=(soft,))]) == {}
+
+
+RULES: dict[str, dict[str, Any]] = {
+    "none": {},
+    "even on nodes": {"spread": (spread(HOST),)},
+    "even in zones": {"spread": (spread(ZONE), spread(HOST, 2))},
+    "a node each": {"affinity": (term(HOST, anti=True),)},
+    "away from batch": {"affinity": (term(ZONE, "batch", anti=True),)},
+    "near": {"affinity": (term(ZONE),)},
+    "on one node": {"affinity": (term(HOST),)},
+}
+ASKED = st.tuples(st.integers(0, 2), st.sampled_from(["web", "batch"]), st.sampled_from([*RULES]))
+
+
+@given(st.lists(ASKED, max_size=25), st.lists(st.sampled_from("ab"), max_size=6))
+def test_pods_with_rules_go_to_the_next_node_that_the_schedulers_filters_let_them_onto(
+    asked, zones
+):
+    of = pool(gpus=4)
+    states = [
+        NodeState(replace(of, labels={ZONE: zone}).node(f"n{number}"))
+        for number, zone in enumerate(zones)
+    ]
+    each_pod = [
+        pod(f"p{number}", gpus, labels={"app": app}, **RULES[rules])
+        for number, (gpus, app, rules) in enumerate(asked)
+    ]
+    snapshot = Snapshot(states, PodKinds(), {}, repelling=True)
+    turn = 0
+    for each in each_pod:
+        placer = Placer(states)
+        in_turn = [*range(turn, len(states)), *range(turn)]
+        found = next((at for at in in_turn if not placer.misfits_with(each, states[at])), None)
+        assert snapshot.put(each) is (found is not None)
+        if found is not None:
+            assert [at for at, on in snapshot.placed.items() if each in on] == [found]
+            states[found] = states[found].with_pod(each.spec, each)
+            turn = (found + 1) % len(states)

@@ -91,67 +91,57 @@ class Tally:
     domains: Counter[str] = field(default_factory=Counter)
     """Of a constraint that has to hold: how many nodes that count each value has."""
     levels: Counter[int] = field(default_factory=Counter)
-    """Of those values, how many have each sum."""
+    """How many values have each sum; those without pods are left out."""
 
     @property
     def of_node(self) -> bool:
         """Return whether each node is a domain of its own."""
         return self.key == HOSTNAME
 
+    def domain(self, node: Node) -> str | None:
+        """Return a node's value; None where the node does not count."""
+        value = node.metadata.labels.get(self.key)
+        if value is None and self.rule is Rule.EVEN:
+            value = ""
+        return None if value is None or not self.counts_node(node) else value
+
     def share(self, state: NodeState) -> tuple[str, int] | None:
         """Return a node's value and what it contributes; None where it does not count."""
-        value = state.node.metadata.labels.get(self.key)
-        if value is None:
-            if self.rule is not Rule.EVEN:
-                return None
-            value = ""
-        if not self.counts_node(state.node):
-            return None
-        return value, sum(map(self.count, state.pods))
+        value = self.domain(state.node)
+        return None if value is None else (value, sum(map(self.count, state.pods)))
 
     def put(self, name: str, share: tuple[str, int] | None) -> None:
         """Replace what a node contributes."""
         value, count = self.parts.pop(name, ("", 0))
         if count:
-            self._add(value, -count)
+            self.add(value, -count)
         if share is not None and share[1]:
             self.parts[name] = share
-            self._add(*share)
+            self.add(*share)
 
-    def _add(self, value: str, count: int) -> None:
+    def add(self, value: str, count: int) -> None:
+        """Count more pods in a domain, or fewer."""
         before = self.sums.get(value, 0)
-        self.sums[value] = before + count
-        if value in self.domains:
-            self._shift(before, -1)
-            self._shift(before + count, 1)
+        self.sums[value] = after = before + count
+        if before:
+            self.levels[before] -= 1
+            if not self.levels[before]:
+                del self.levels[before]
+        if after:
+            self.levels[after] += 1
 
-    def _shift(self, level: int, by: int) -> None:
-        self.levels[level] += by
-        if not self.levels[level]:
-            del self.levels[level]
-
-    def enter(self, state: NodeState) -> None:
+    def enter(self, node: Node) -> None:
         """Let a node's domain count, if the node does."""
-        share = self.share(state)
-        if share is not None:
-            if share[0] not in self.domains:
-                self._shift(self.sums.get(share[0], 0), 1)
-            self.domains[share[0]] += 1
-
-    def leave(self, state: NodeState) -> None:
-        """Let a node count no more towards its domain."""
-        share = self.share(state)
-        if share is not None:
-            self.domains[share[0]] -= 1
-            if not self.domains[share[0]]:
-                del self.domains[share[0]]
-                self._shift(self.sums.get(share[0], 0), -1)
+        value = self.domain(node)
+        if value is not None:
+            self.domains[value] += 1
 
     def least(self) -> int:
         """Return the smallest sum of a domain that counts."""
         if self.spread is None or len(self.domains) < self.spread.min_domains:
             return 0
-        return min(self.levels, default=0)
+        # Pods are counted on nodes that count, so other domains have none.
+        return 0 if sum(self.levels.values()) < len(self.domains) else min(self.levels, default=0)
 
 
 def least_of(tallies: Iterable[Tally]) -> dict[int, int]:
@@ -302,7 +292,7 @@ def _affinity_tallies(pod: Pod, foreign_keys: Iterable[str]) -> Iterator[Tally]:
         return int(all(is_in(term, home, other) for term in near))
 
     for term in near:
-        watch = _term_watch(term, home)
+        watch = watch_of_term(term, home)
         yield Tally(Rule.NEAR, term.topology_key, watch, has_all, matches_itself=bool(has_all(pod)))
     for term in terms:
         if term.weight is None and term.is_anti:
@@ -314,7 +304,8 @@ def _affinity_tallies(pod: Pod, foreign_keys: Iterable[str]) -> Iterator[Tally]:
         yield Tally(Rule.LIKED, key, WITH_AFFINITY, _liking(pod, key))
 
 
-def _term_watch(term: PodAffinityTerm, home: str) -> Watch:
+def watch_of_term(term: PodAffinityTerm, home: str) -> Watch:
+    """Return a small group that all pods are in which a term of a pod in the namespace `home` means."""
     if term.namespace_selector is not None or len(term.namespaces) > 1:
         return "", "", ""
     return _watch(term.namespaces[0] if term.namespaces else home, term.selector)
@@ -324,7 +315,7 @@ def _own_tally(rule: Rule, term: PodAffinityTerm, home: str, weight: int) -> Tal
     def count(other: Pod) -> int:
         return weight if is_in(term, home, other) else 0
 
-    return Tally(rule, term.topology_key, _term_watch(term, home), count)
+    return Tally(rule, term.topology_key, watch_of_term(term, home), count)
 
 
 def _repelling(pod: Pod, key: str) -> Callable[[Pod], int]:

@@ -488,7 +488,7 @@ class Placer:
         for tally in tallies:
             if tally.rule is Rule.SPREAD:
                 for state in self._states.values():
-                    tally.enter(state)
+                    tally.enter(state.node)
         return members
 
     def _look(self, kind: _Class) -> None:

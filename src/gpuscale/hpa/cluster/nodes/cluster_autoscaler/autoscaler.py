@@ -10,7 +10,7 @@ from functools import cache
 
 from gpuscale.base.golang.durations import parse_duration_ms
 from gpuscale.base.objects.pods import Pod
-from gpuscale.hpa.cluster.nodes.cluster_autoscaler.company import repelling_keys
+from gpuscale.hpa.cluster.nodes.cluster_autoscaler.company import have_repelling
 from gpuscale.hpa.cluster.nodes.cluster_autoscaler.drainability import is_daemon, is_mirror
 from gpuscale.hpa.cluster.nodes.cluster_autoscaler.registry import GPU_RESOURCES, Registry
 from gpuscale.hpa.cluster.nodes.cluster_autoscaler.requests import ProvisioningRequests, made_pods
@@ -108,8 +108,12 @@ class ClusterAutoscaler:
             for name, state in registry.pools.items()
             for number in range(state.upcoming)
         ]
-        repelling = repelling_keys(request.unschedulable).union(*map(usage.repelling, registered))
-        snapshot = Snapshot([*states, *upcoming], PodKinds(), self._hints, usage.pods, repelling)
+        repelling = have_repelling(request.unschedulable) or any(
+            map(usage.is_repelling, registered)
+        )
+        snapshot = Snapshot(
+            [*states, *upcoming], PodKinds(), self._hints, usage.pods, repelling=repelling
+        )
         leaving = [index for index, node in enumerate(registered) if node.leaving]
         snapshot.close(leaving)
 

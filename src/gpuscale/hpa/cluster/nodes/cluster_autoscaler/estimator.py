@@ -4,15 +4,15 @@ Source: cluster-autoscaler/estimator/binpacking_estimator.go and decreasing_pod_
 """
 
 from collections import deque
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 
 from gpuscale.base.objects.meta import ObjectMeta
 from gpuscale.base.objects.pods import Pod
 from gpuscale.hpa.cluster.nodes.cluster_autoscaler.company import Company
 from gpuscale.hpa.cluster.nodes.cluster_autoscaler.snapshot import HOSTNAME, PodKind
-from gpuscale.hpa.cluster.scheduling import NodeState, misfits
+from gpuscale.hpa.cluster.scheduling import NodeState
+from gpuscale.hpa.cluster.scheduling.claims import is_served
 from gpuscale.hpa.cluster.scheduling.neighbours import SPREAD
 
 
@@ -45,56 +45,99 @@ def estimate(
         limit: the most nodes.
         company: the pods that are there, for rules about other pods; None where there are no such rules.
     """
-    groups = _largest_first(groups, template)
-    if company is not None and any(company.is_bound(each.pods[0]) for each in groups):
-        return _one_by_one(groups, template, limit, company)
+    if company is not None and not any(company.is_bound(each.pods[0]) for each in groups):
+        company = None
     opened: list[dict[str, int]] = []
     """What is free on each new node."""
+    indices: list[int] = []
+    """Of the new nodes in the company."""
     with_pods: set[int] = set()
     placed: list[Pod] = []
     turn = 0
     may_open = True
-    empty = {name: template.free(name) for name in template.node.allocatable}
     allocatable = template.node.allocatable
-    for group in groups:
+    empty = {name: template.free(name) for name in allocatable}
+    waiting: deque[Pod] = deque()
+    """Of the group that is looked at."""
+    requests: list[tuple[str, int]] = []
+
+    def put(at: int, count: int) -> None:
+        """Put so many of the pods on a new node."""
+        for name, amount in requests:
+            opened[at][name] -= amount * count
+        with_pods.add(at)
+        for _ in range(count):
+            pod = waiting.popleft()
+            placed.append(pod)
+            if company is not None:
+                company.put(pod, indices[at])
+
+    for group in _largest_first(groups, template):
         requests = [
             (name, amount)
             for name, amount in group.kind.requests.items()
-            if name != "pods" or "pods" in allocatable
+            if (name != "pods" or "pods" in allocatable)
+            and not (company is not None and is_served(name, template.node))
         ]
-        left = len(group.pods)
+        waiting = deque(group.pods)
+        rules = _Rules(company, group.pods[0]) if company is not None else None
+
         # First the nodes that are open already, one pod on each in turn.
         in_turn = [*range(turn, len(opened)), *range(turn)]
-        while in_turn and left:
+        while in_turn and waiting:
             fitting = []
+            least = rules.least if rules else ()
             for index in in_turn:
-                free = opened[index]
-                if left and all(free.get(name, 0) >= amount for name, amount in requests):
-                    for name, amount in requests:
-                        free[name] -= amount
-                    with_pods.add(index)
+                if (
+                    waiting
+                    and _room(opened[index], requests, 1)
+                    and not (rules and rules.refusal(indices[index]))
+                ):
+                    put(index, 1)
                     turn = index + 1 if index + 1 < len(opened) else 0
-                    left -= 1
                     fitting.append(index)
+                    if rules and rules.least != least:
+                        # Those that a constraint kept away may take a pod now.
+                        fitting = [*range(turn, len(opened)), *range(turn)]
+                        break
             in_turn = fitting
         # Then new ones. A new node that stays empty shows that no other would help these pods.
-        last = len(opened) - 1
-        while left and may_open:
-            count = _room(opened[last], requests, left) if opened else 0
+        refused_up_to: dict[tuple[int, ...], int] = {}
+        """The smallest sums of constraints to the first new node that they may let take a pod."""
+        while waiting and may_open:
+            last = len(opened) - 1
+            count = _room(opened[last], requests, len(waiting)) if opened else 0
+            if rules and count:
+                refusal, count = rules.refusal(indices[last]), 1
+                if refusal:
+                    count = 0
+                if refusal == SPREAD and rules.spreads_over_nodes:
+                    # A node that is as full as it may be is no reason to open one more.
+                    least = rules.least
+                    at = refused_up_to.get(least, 0)
+                    while at < last and (
+                        not _room(opened[at], requests, 1) or rules.refusal(indices[at])
+                    ):
+                        at += 1
+                    refused_up_to[least] = at if rules.are_lasting else 0
+                    if at < last:
+                        put(at, 1)
+                        continue
             if count:
-                for name, amount in requests:
-                    opened[last][name] -= amount * count
-                with_pods.add(last)
-                left -= count
+                put(last, count)
                 continue
             if opened and last not in with_pods:
                 break
             if len(opened) >= limit:
                 may_open = False
                 break
+            if company is not None:
+                meta = _renamed(template.node.metadata, len(opened))
+                indices.append(company.open(replace(template.node, metadata=meta)))
             opened.append(dict(empty))
-            last = len(opened) - 1
-        placed += group.pods[: len(group.pods) - left]
+    for index in reversed(indices):
+        if company is not None:
+            company.shut(index)
     return Estimate(len(with_pods), tuple(placed))
 
 
@@ -110,65 +153,25 @@ def _largest_first(groups: Sequence[PodGroup], template: NodeState) -> list[PodG
     return sorted(groups, key=lambda group: -share(group))
 
 
-def _one_by_one(
-    groups: Sequence[PodGroup], template: NodeState, limit: int, company: Company
-) -> Estimate:
-    """Return what `estimate` does, where a pod's place depends on those of others."""
-    opened: list[NodeState] = []
-    indices: list[int] = []
-    """Of the new nodes in the company."""
-    with_pods: set[int] = set()
-    placed: list[Pod] = []
-    turn, may_open = 0, True
+class _Rules:
+    """What other pods have to do with where pods of a group go."""
 
-    def put(pod: Pod, key: Hashable, places: Iterable[int]) -> tuple[int, str]:
-        """Put a pod on the first of some new nodes that takes it; return the last tried, and what refused."""
-        at, refused, refusal = 0, "", company.refusals(pod, key)
-        for at in places:
-            refused = refusal(indices[at])
-            # A node that has no room is not full by the constraint.
-            if not refused or refused == SPREAD:
-                found = misfits(pod.spec, opened[at])
-                refused = found[0] if found else refused
-            if not refused:
-                opened[at] = opened[at].with_pod(pod.spec)
-                company.put(pod, indices[at])
-                with_pods.add(at)
-                placed.append(pod)
-                break
-        return at, refused
+    def __init__(self, company: Company, pod: Pod) -> None:
+        self._company, self._alike = company, company.alike(pod)
+        self.spreads_over_nodes = any(each.topology_key == HOSTNAME for each in pod.spec.spread)
 
-    for group in groups:
-        key = company.key_of(group.pods[0])
-        waiting = deque(group.pods)
-        while waiting and opened:
-            in_turn = chain(range(turn, len(opened)), range(turn))
-            found, refused = put(waiting[0], key, in_turn)
-            if refused:
-                break
-            waiting.popleft()
-            turn = (found + 1) % len(opened)
-        for pod in waiting if may_open else ():
-            last = len(opened) - 1
-            refused = put(pod, key, [last])[1] if opened else "no node"
-            if refused == SPREAD and any(each.topology_key == HOSTNAME for each in pod.spec.spread):
-                # A node that is as full as it may be is no reason to open one more.
-                refused = put(pod, key, range(last))[1] if last else refused
-            if not refused:
-                continue
-            if opened and last not in with_pods:
-                break
-            if len(opened) >= limit:
-                may_open = False
-                break
-            node = replace(template.node, metadata=_renamed(template.node.metadata, len(opened)))
-            opened.append(replace(template, node=node))
-            indices.append(company.open(node))
-            if put(pod, key, [last + 1])[1]:
-                break
-    for index in reversed(indices):
-        company.shut(index)
-    return Estimate(len(with_pods), tuple(placed))
+    @property
+    def least(self) -> tuple[int, ...]:
+        """Return the smallest sums of their constraints."""
+        return self._company.refusals(self._alike).least
+
+    @property
+    def are_lasting(self) -> bool:
+        return self._company.refusals(self._alike).lasting
+
+    def refusal(self, index: int) -> str:
+        """Return which rule keeps them off a node; empty where none does."""
+        return self._company.refusals(self._alike).of_node(index)
 
 
 def _renamed(meta: ObjectMeta, number: int) -> ObjectMeta:

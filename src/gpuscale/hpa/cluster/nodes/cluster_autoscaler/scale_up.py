@@ -94,7 +94,7 @@ def scale_up(
     settings, company = registry.settings, snapshot.company
     alike: dict[object, list[Pod]] = {}
     for pod in pods:
-        key = company.key_of(pod) if company.is_bound(pod) else None
+        key = company.alike(pod) if company.repelling or company.is_bound(pod) else None
         alike.setdefault((snapshot.kinds.of(pod.spec), key), []).append(pod)
     groups = [PodGroup(snapshot.kinds.of(of[0].spec), tuple(of)) for of in alike.values()]
     candidates = _candidates(pools, groups, templates, registry, size, now_ms, company)
@@ -174,7 +174,7 @@ def _candidates(
                 reasons = misfits(group.kind.spec, templates[pool.name])
                 if not reasons and company.is_bound(group.pods[0]):
                     new = company.open(templates[pool.name].node)
-                    refused = company.refusals(group.pods[0])(new)
+                    refused = company.refusals(company.alike(group.pods[0])).of_node(new)
                     reasons = (refused,) if refused else ()
                     company.shut(new)
                 if reasons:

@@ -15,14 +15,17 @@ from dataclasses import dataclass, field
 from gpuscale.base.objects.nodes import Node
 from gpuscale.base.objects.pods import Pod, PodSpec
 from gpuscale.base.objects.requests import Amounts
-from gpuscale.hpa.cluster.nodes.cluster_autoscaler.company import Company
+from gpuscale.hpa.cluster.nodes.cluster_autoscaler.company import (
+    Alike,
+    Company,
+    Refusals,
+    chooses_by_name,
+)
 from gpuscale.hpa.cluster.scheduling.fit import NodeState, refusal_of
 from gpuscale.hpa.cluster.scheduling.placing import ByDemands
 from gpuscale.hpa.cluster.scheduling.resources import pod_requests
 
 HOSTNAME = "kubernetes.io/hostname"
-Refusal = Callable[[int], str]
-"""Tells what keeps a pod off a node."""
 _UNLIMITED = 1 << 100
 """Pods on a node whose allocatable does not limit them."""
 
@@ -51,12 +54,8 @@ class PodKinds:
 
 
 def _kind(spec: PodSpec) -> PodKind:
-    by_name = HOSTNAME in spec.node_selector or any(
-        term.names or any(each.key == HOSTNAME for each in term.labels)
-        for term in spec.required_node_terms or ()
-    )
     requests = {name: nano for name, nano in pod_requests(spec).items() if nano}
-    return PodKind(spec, requests, by_name)
+    return PodKind(spec, requests, chooses_by_name(spec))
 
 
 @dataclass(slots=True)
@@ -68,6 +67,8 @@ class _Fitting:
     """For each of them, itself or one further on: those in between are known not to fit any more."""
     columns: list[tuple[list[int], str, int]]
     """What is free on all nodes of each resource that the kind asks for, its name, and how much it asks."""
+    least: tuple[int, ...]
+    """Of constraints: nodes that they refused are left out for as long as it stays so."""
 
     def first_from(self, at: int) -> int:
         after = self.after
@@ -107,7 +108,7 @@ class Snapshot:
         kinds: of the pass.
         hints: pod key to the node that it went to the pass before.
         pods_of: returns the pods on a node of this name.
-        repelling: topology keys by which pods keep others away.
+        repelling: whether pods that are there, or wait, keep others away.
     """
 
     def __init__(
@@ -116,33 +117,26 @@ class Snapshot:
         kinds: PodKinds,
         hints: Mapping[str, str],
         pods_of: Callable[[str], Sequence[Pod]] = lambda _name: (),
-        repelling: frozenset[str] = frozenset(),
+        *,
+        repelling: bool = False,
     ) -> None:
         self.nodes: list[Node] = [state.node for state in states]
         self.index = {state.name: index for index, state in enumerate(states)}
         self.placed: dict[int, list[Pod]] = {}
         """The pods that were put on nodes in this pass."""
         self.kinds = kinds
-        self.company = Company(self.nodes, pods_of, repelling)
+        self.company = Company(self.nodes, pods_of, repelling=repelling)
         self.hints: dict[str, str] = {}
         self._old_hints = hints
         self._states = states
-        self._hopeless: set[tuple[PodKind, Hashable]] = set()
+        self._hopeless: set[tuple[PodKind, Alike | None]] = set()
         """Pods that rules about other pods hold for, and that were found to fit nowhere."""
-        self._refused: dict[tuple[PodKind, Hashable], _Refused] = {}
+        self._refused: dict[tuple[PodKind, Alike | None], _Refused] = {}
         self._open = [True] * len(states)
         self._turn = 0
         self._free: dict[str, list[int]] = {}
-        self._fitting: dict[PodKind, _Fitting] = {}
-        self._shapes: dict[Hashable, int] = {}
-        self._shape_of: list[int] = []
+        self._fitting: dict[tuple[PodKind, Alike | None], list[_Fitting]] = {}
         self._hosts: dict[str, list[int]] = {}
-
-    def _shape(self, node: Node) -> int:
-        """Return a number that nodes share which differ in nothing but name and what is free."""
-        labels = frozenset(item for item in node.metadata.labels.items() if item[0] != HOSTNAME)
-        key = node.unschedulable, node.taints, labels
-        return self._shapes.setdefault(key, len(self._shapes))
 
     def close(self, indices: Iterable[int]) -> None:
         """Let no more pods go to these nodes."""
@@ -173,19 +167,18 @@ class Snapshot:
             trial: has the pods that were put somewhere before, and then has this one.
             but: not on this node.
         """
-        company = self.company
+        company, kind = self.company, self.kinds.of(pod.spec)
         if not company.is_bound(pod):
-            return self._place(pod, trial, but, None)
-        key = company.key_of(pod)
-        known = self.kinds.of(pod.spec), key
-        least = company.least(pod, key)
+            return self._place(pod, kind, trial, but)
+        alike = company.alike(pod)
+        known, refusals, least = (kind, alike), company.refusals(alike), company.least(alike)
         refused = self._refused.get(known)
         only = None
         if refused is not None and refused.least == least:
             # New nodes of an estimate are not of this snapshot.
             changed = (each for each in company.changed[refused.seen :] if each < len(self.nodes))
             only = refused.unknown.union(changed)
-        found = self._place(pod, trial, but, company.refusals(pod, key), only)
+        found = self._place(pod, kind, trial, but, refusals, only=only)
         if found is None and least is not None:
             self._refused[known] = _Refused(least, len(company.changed), {but} - {-1})
         return found
@@ -193,17 +186,19 @@ class Snapshot:
     def _place(
         self,
         pod: Pod,
+        kind: PodKind,
         trial: Trial,
-        but: int,
-        refusal: Refusal | None,
+        but: int = -1,
+        refusals: Refusals | None = None,
+        *,
+        alike: Alike | None = None,
         only: Collection[int] | None = None,
     ) -> int | None:
-        kind = self.kinds.of(pod.spec)
-        found = self._hinted(pod, kind, trial, but, refusal)
+        found = self._hinted(pod, kind, trial, but, refusals)
         if found is None and only is not None:
-            found = self._next_of(only, kind, trial, but, refusal)
+            found = self._next_of(only, kind, trial, but, refusals)
         elif found is None:
-            found = self._next(kind, trial, but, refusal)
+            found = self._next(kind, trial, but, refusals, alike)
         if found is None:
             return None
         self.company.put(pod, found)
@@ -216,17 +211,17 @@ class Snapshot:
 
     def put(self, pod: Pod) -> bool:
         """Put a pod on a node for good, and return whether it fits on one."""
-        trial, key = Trial(), None
-        refusal = None
-        if self.company.is_bound(pod):
+        trial, kind, company = Trial(), self.kinds.of(pod.spec), self.company
+        alike = refusals = None
+        if company.is_bound(pod):
             # Each node may have to be looked at, so that is done once for pods that are alike.
-            key = self.kinds.of(pod.spec), self.company.key_of(pod)
-            if key in self._hopeless:
+            alike = company.alike(pod)
+            if (kind, alike) in self._hopeless:
                 return False
-            refusal = self.company.refusals(pod, key[1])
-        if self._place(pod, trial, -1, refusal) is None:
-            if key is not None:
-                self._hopeless.add(key)
+            refusals = company.refusals(alike)
+        if self._place(pod, kind, trial, refusals=refusals, alike=alike) is None:
+            if alike is not None:
+                self._hopeless.add((kind, alike))
             return False
         self.keep(trial)
         return True
@@ -244,21 +239,23 @@ class Snapshot:
             self.placed.setdefault(index, []).append(pod)
 
     def _hinted(
-        self, pod: Pod, kind: PodKind, trial: Trial, but: int, refusal: Refusal | None
+        self, pod: Pod, kind: PodKind, trial: Trial, but: int, refusals: Refusals | None
     ) -> int | None:
         if not self._old_hints:
             return None
         index = self.index.get(self._old_hints.get(pod.metadata.key, ""))
-        return index if index is not None and self._fits(index, kind, trial, but, refusal) else None
+        return (
+            index if index is not None and self._fits(index, kind, trial, but, refusals) else None
+        )
 
     def _fits(
-        self, index: int, kind: PodKind, trial: Trial, but: int, refusal: Refusal | None
+        self, index: int, kind: PodKind, trial: Trial, but: int, refusals: Refusals | None
     ) -> bool:
         if index == but or not self._open[index]:
             return False
         taken = trial.taken.get(index, {})
         return (
-            not (refusal and refusal(index))
+            not (refusals and refusals.of_node(index))
             and not refusal_of(kind.spec, self.nodes[index])
             and all(
                 self.free(resource)[index] - taken.get(resource, 0) >= amount
@@ -272,39 +269,80 @@ class Snapshot:
         kind: PodKind,
         trial: Trial,
         but: int,
-        refusal: Refusal | None,
+        refusals: Refusals | None,
     ) -> int | None:
         """Return the next of some nodes in turn that a kind fits on."""
         for index in sorted(some, key=lambda each: (each < self._turn, each)):
-            if self._fits(index, kind, trial, but, refusal):
+            if self._fits(index, kind, trial, but, refusals):
                 self._turn = index + 1
                 return index
         return None
 
-    def _next(self, kind: PodKind, trial: Trial, but: int, refusal: Refusal | None) -> int | None:
-        """Return the next node in turn that a kind fits on."""
-        fitting = self._fitting.get(kind) or self._look(kind)
+    def _next(
+        self,
+        kind: PodKind,
+        trial: Trial,
+        but: int,
+        refusals: Refusals | None,
+        alike: Alike | None,
+    ) -> int | None:
+        """Return the next node in turn that a kind fits on.
+
+        Args:
+            kind: of the pod.
+            trial: has the pods that were put somewhere before.
+            but: not this node.
+            refusals: of rules about other pods.
+            alike: the pods that they are for, where none of the pods on nodes will leave them.
+        """
+        known = self._fitting.get((kind, alike))
+        least = refusals.least if refusals and alike else ()
+        if known is None or known[0].least != least:
+            known = self._fitting[kind, alike] = self._look(kind, refusals if alike else None)
+        turn = self._turn
+        found = [
+            index
+            for each in known
+            if each.nodes
+            and not (alike and refusals and refusals.of_domain(each.nodes[0]))
+            and (index := self._next_in(each, trial, but, refusals, lasting=bool(alike)))
+            is not None
+        ]
+        if not found:
+            return None
+        index = min(found, key=lambda each: (each < turn, each))
+        self._turn = index + 1
+        return index
+
+    def _next_in(
+        self,
+        fitting: _Fitting,
+        trial: Trial,
+        but: int,
+        refusals: Refusals | None,
+        *,
+        lasting: bool,
+    ) -> int | None:
         nodes, after, columns, is_open = fitting.nodes, fitting.after, fitting.columns, self._open
         start = bisect_left(nodes, self._turn)
+        lasting = lasting and refusals is not None and refusals.lasting
         for first, end in ((start, len(nodes)), (0, start)):
             at = fitting.first_from(first)
             while at < end:
                 index = nodes[at]
                 if is_open[index] and all(column[index] >= need for column, _, need in columns):
                     taken = trial.taken.get(index)
-                    if (
-                        index != but
-                        and (
-                            taken is None
-                            or all(
-                                column[index] - taken.get(name, 0) >= need
-                                for column, name, need in columns
-                            )
+                    if index != but and (
+                        taken is None
+                        or all(
+                            column[index] - taken.get(name, 0) >= need
+                            for column, name, need in columns
                         )
-                        and not (refusal and refusal(index))
                     ):
-                        self._turn = index + 1
-                        return index
+                        if not (refusals and refusals.of_node(index)):
+                            return index
+                        if lasting:
+                            after[at] = at + 1
                 else:
                     after[at] = at + 1
                 at = fitting.first_from(at + 1)
@@ -316,17 +354,16 @@ class Snapshot:
                 self._hosts.setdefault(node.metadata.labels.get(HOSTNAME, ""), []).append(index)
         return self._hosts.get(hostname, [])
 
-    def _look(self, kind: PodKind) -> _Fitting:
+    def _look(self, kind: PodKind, refusals: Refusals | None) -> list[_Fitting]:
+        """Return the nodes that a kind may fit on, by the domains that rules look at."""
         if kind.by_name:
             wanted = kind.spec.node_selector.get(HOSTNAME)
             looked = range(len(self.nodes)) if wanted is None else self._of_host(wanted)
             nodes = [i for i in looked if not refusal_of(kind.spec, self.nodes[i])]
         else:
-            if not self._shape_of:
-                self._shape_of = [self._shape(node) for node in self.nodes]
             refused: dict[int, bool] = {}
             nodes = []
-            for index, shape in enumerate(self._shape_of):
+            for index, shape in enumerate(self.company.shape_of()[: len(self.nodes)]):
                 if shape not in refused:
                     refused[shape] = bool(refusal_of(kind.spec, self.nodes[index]))
                 if not refused[shape]:
@@ -334,5 +371,12 @@ class Snapshot:
         columns = [(self.free(name), name, need) for name, need in kind.requests.items()]
         for column, _, need in columns:
             nodes = [index for index in nodes if column[index] >= need]
-        found = self._fitting[kind] = _Fitting(nodes, list(range(len(nodes) + 1)), columns)
-        return found
+        by_domain: dict[Hashable, list[int]] = {}
+        keys, least = (refusals.keys, refusals.least) if refusals else ((), ())
+        for index in nodes if keys else ():
+            labels = self.nodes[index].metadata.labels
+            by_domain.setdefault(tuple(map(labels.get, keys)), []).append(index)
+        return [
+            _Fitting(each, list(range(len(each) + 1)), columns, least)
+            for each in (by_domain.values() or (nodes,))
+        ]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from gpuscale.base.objects.devices import DeviceKey, NodeDevices
 from gpuscale.base.objects.pods import Pod, PodPhase
 from gpuscale.base.objects.requests import Amounts
-from gpuscale.hpa.cluster.nodes.cluster_autoscaler.company import repelling_keys
+from gpuscale.hpa.cluster.nodes.cluster_autoscaler.company import have_repelling
 from gpuscale.hpa.cluster.nodes.cluster_autoscaler.drainability import (
     is_daemon,
     is_mirror,
@@ -31,8 +31,8 @@ class _Known:
     given: NodeState
     counted: NodeState
     is_underused: bool
-    repelling: frozenset[str]
-    """Topology keys by which its pods keep others away."""
+    is_repelling: bool
+    """Its pods keep others away."""
     until_ms: int | None
     """When a pod that is ending counts for nothing; None where no pod is."""
 
@@ -71,9 +71,9 @@ class Usage:
         """Return a node's state without what expendable pods ask for."""
         return self._of(node).counted
 
-    def repelling(self, node: PoolNode) -> frozenset[str]:
-        """Return the topology keys by which a node's pods keep others away."""
-        return self._of(node).repelling
+    def is_repelling(self, node: PoolNode) -> bool:
+        """Return whether a node's pods keep others away."""
+        return self._of(node).is_repelling
 
     def is_underused(self, node: PoolNode, placed: Sequence[Amounts]) -> bool:
         """Return whether so little of a node is asked for that it may go.
@@ -121,7 +121,7 @@ class Usage:
             node.state,
             counted,
             self._judge(node, counted),
-            repelling_keys(self.pods(node.state.name)),
+            have_repelling(self.pods(node.state.name)),
             min(ends, default=None),
         )
 

@@ -37,6 +37,7 @@ from gpuscale.hpa.cluster.nodes.karpenter.topology import (
     Place,
     Topology,
     repels,
+    who,
 )
 from gpuscale.hpa.cluster.nodes.policy import PoolNode
 from gpuscale.hpa.cluster.nodes.pools import INSTANCE_TYPE, NodePool, Offering
@@ -195,7 +196,7 @@ class Snapshot:
             Place(
                 # One that has not joined has no labels yet.
                 {**each.labels, HOSTNAME: each.host} if each.is_there else {},
-                each.requirements,
+                {**each.labels, HOSTNAME: each.host},
                 each.node.state.node.taints,
                 self._pods.get(each.name, ()),
             )
@@ -371,52 +372,52 @@ class Solve:
                 without_success += 1
         reasons: dict[Hashable, str] = {}
         for pod, kind, _ in failed:
-            who = kind, self._who(pod)
-            if who not in reasons:
-                reasons[who] = self._why_not(kind, pod)
-            self.errors[pod.metadata.key] = reasons[who]
+            alike = kind, self._who(pod)
+            if alike not in reasons:
+                reasons[alike] = self._why_not(kind, pod)
+            self.errors[pod.metadata.key] = reasons[alike]
 
     def _rules_of(self, entries: Iterable["_Entry"]) -> Topology | None:
         """Return the groups of the pods' rules; None where neither they nor pods that are there have some."""
         listed = list(entries)
-        has_rules = any(pod.spec.spread or pod.spec.affinity for pod, _, _ in listed)
-        if not listed or not (has_rules or self._snapshot.has_repelling_pods):
+        with_rules = [
+            (pod, kind) for pod, kind, _ in listed if pod.spec.spread or pod.spec.affinity
+        ]
+        if not listed or not (with_rules or self._snapshot.has_repelling_pods):
             return None
         keys = {pod.metadata.key for pod, _, _ in listed}
         topology = Topology(self._snapshot.ground, self._without, keys)
-        for pod, kind, _ in listed:
-            if kind.asks and (pod.spec.spread or pod.spec.affinity):
-                topology.bearing(kind.asks[0], pod)
+        alike = {(kind, who(pod)): pod for pod, kind in reversed(with_rules) if kind.asks}
+        for (kind, of), pod in reversed(alike.items()):
+            topology.bearing(kind.asks[0], pod, of)
         return None if topology.is_empty else topology
 
     def _who(self, pod: Pod) -> Hashable:
         """Return what is equal for pods that rules about other pods treat alike."""
-        if self._topology is None:
-            return None
-        return pod.metadata.namespace, frozenset(pod.metadata.labels.items())
+        return None if self._topology is None else who(pod)
 
     def _try(self, pod: Pod, kind: PodClass, is_moved: bool) -> bool:
         """Place a pod, if it has to be without what it only prefers."""
-        who = self._who(pod)
-        if self._refused.get((kind, who, is_moved)) == self._found:
+        of = self._who(pod)
+        if self._refused.get((kind, of, is_moved)) == self._found:
             return False
         for ask in kind.asks:
-            bearing = None if self._topology is None else self._topology.bearing(ask, pod)
+            bearing = None if self._topology is None else self._topology.bearing(ask, pod, of)
             if (
-                self._on_existing(ask, who, bearing, pod, is_moved)
-                or self._on_claim(ask, who, bearing, pod)
+                self._on_existing(ask, of, bearing, pod, is_moved)
+                or self._on_claim(ask, of, bearing, pod)
                 or self._on_new(ask, bearing, pod)
             ):
                 self._found += 1
                 return True
-        self._refused[kind, who, is_moved] = self._found
+        self._refused[kind, of, is_moved] = self._found
         return False
 
     def _on_existing(
-        self, ask: Ask, who: Hashable, bearing: Bearing | None, pod: Pod, is_moved: bool
+        self, ask: Ask, of: Hashable, bearing: Bearing | None, pod: Pod, is_moved: bool
     ) -> bool:
         snapshot, found = self._snapshot, ask.found
-        walk = self._walks.setdefault(((ask, who), is_moved), _Walk())
+        walk = self._walks.setdefault(((ask, of), is_moved), _Walk())
         for at, index in enumerate(walk.aside):
             if not self._is_open(index, ask, bearing):
                 walk.aside[at] = -1
@@ -456,10 +457,12 @@ class Solve:
         self.placed.setdefault(index, []).append(pod)
         if self._topology is not None and bearing is not None:
             existing = self._snapshot.nodes[index]
-            self._topology.record(bearing, existing.taints, existing.requirements, existing.host)
+            self._topology.record(
+                bearing, existing.taints, lambda: existing.requirements, existing.host
+            )
 
-    def _on_claim(self, ask: Ask, who: Hashable, bearing: Bearing | None, pod: Pod) -> bool:
-        queue = self._queues.setdefault((ask, who), _Queue())
+    def _on_claim(self, ask: Ask, of: Hashable, bearing: Bearing | None, pod: Pod) -> bool:
+        queue = self._queues.setdefault((ask, of), _Queue())
         entries = queue.entries
         for place in range(queue.seen, len(self.claims)):
             claim = self.claims[place]
@@ -503,15 +506,15 @@ class Solve:
         if bearing is None or bearing.is_free:
             return state.with_pod(ask)
         base = state.with_ask(ask)
-        domains = "" if base is None else bearing.narrowed(base, host)
-        return None if isinstance(domains, str) else state.with_pod(ask, domains)
+        domains = None if base is None else bearing.narrowed(base, host)
+        return None if domains is None else state.with_pod(ask, domains)
 
     def _count(self, claim: Claim, bearing: Bearing | None) -> None:
         """Let the groups know of the last pod of a claim."""
         if self._topology is not None and bearing is not None:
             state = claim.state
             taints = state.template.pool.taints
-            self._topology.record(bearing, taints, state.requirements, claim.host)
+            self._topology.record(bearing, taints, lambda: state.requirements, claim.host)
 
     def _on_new(self, ask: Ask, bearing: Bearing | None, pod: Pod) -> bool:
         for template in self._snapshot.templates:
@@ -557,7 +560,7 @@ class Solve:
         if not self._snapshot.templates:
             return "nodepool requirements filtered out all available instance types"
         ask = kind.asks[-1]
-        bearing = None if self._topology is None else self._topology.bearing(ask, pod)
+        bearing = None if self._topology is None else self._topology.bearing(ask, pod, who(pod))
         return "; ".join(
             each if isinstance(each, str) else self._refusal(each, ask, bearing)
             for each in map(self._begun, self._snapshot.templates)
@@ -567,7 +570,9 @@ class Solve:
         base = begun.with_ask(ask)
         if bearing is None or base is None:
             return begun.refusal(ask)
-        return begun.refusal(ask, bearing.narrowed(base, self._next_host))
+        host = self._next_host
+        domains = bearing.narrowed(base, host)
+        return begun.refusal(ask, bearing.refusal(base, host) if domains is None else domains)
 
 
 _Entry = tuple[Pod, PodClass, bool]
