@@ -41,8 +41,8 @@ class Pace:
             raise ValueError(f"speed: found {str(speed)[:30]}, expected {SLOWEST:g} to {FASTEST:g}")
         if not isinstance(is_paused, bool):
             raise ValueError(f"paused: found {str(is_paused)[:30]}, expected true or false")
-        self._present.catch_up()
         self._clock.pace(float(speed), is_paused=is_paused)
+        self._present.catch_up()
         self._axis.turn(
             self._machine.now_ms(), self._clock.now_ms(), float(speed), is_paused=is_paused
         )
