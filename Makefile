@@ -120,6 +120,7 @@ reference: $(VENV)/.dev ## write the pages that are made from the code: docs/met
 	@$(BIN)/python tools/api_reference.py
 	@$(BIN)/python tools/check_tables.py
 	@$(BIN)/python tools/signals_reference.py
+	@$(BIN)/python tools/beside_reference.py
 	@$(BIN)/python tools/settings_reference.py > docs/settings.md
 	@$(BIN)/python tools/instance_types_reference.py > docs/instance-types.md
 
