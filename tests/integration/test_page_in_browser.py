@@ -190,12 +190,34 @@ async def test_time_is_paused_and_sped_up_from_the_keyboard(open_page, served) -
     await expect(page.locator("#pace-message")).to_have_text("")
     assert await page.locator("#clock").inner_text() >= stopped
     await speed.select_option("100×")
-    await expect(speed).to_have_value("100")
+    await expect(page.locator("#pace-message")).to_contain_text("is now 100 s of the scenario")
     assert served.run.speed == 100
     served.run.set_pace = refuse
     await speed.select_option("5×")
     await expect(page.locator("#pace-message")).to_have_text("The pace was not changed: no <b>")
     await expect(speed).to_have_value("100")  # what it is, not what was asked
+
+
+async def test_what_is_broken_is_listed_until_it_is_mended(open_page, served) -> None:
+    page = await open_page(served.url)
+    panel, broken = page.locator("#fault-panel"), page.locator("#broken li")
+    await expect(panel).to_be_visible()
+    await panel.get_by_label("What to break").select_option("a node agent")
+    await panel.get_by_label("Which one").select_option("The agent of gpu-node-1")
+    await panel.get_by_label("Which one").focus()
+    await page.keyboard.press("Tab")
+    await page.keyboard.press("Enter")
+    await expect(broken).to_have_text(["The agent of gpu-node-1, since 00:15:30Mend"])
+    await expect(page.locator("#fault-message")).to_contain_text("its pods have no value")
+    await expect(page.locator(".node-state").first).to_have_text("agent is down")
+    await panel.get_by_label("What to break").select_option("Prometheus")
+    await expect(panel.get_by_label("Which one")).to_be_hidden()
+    await panel.get_by_role("button", name="Break").click()
+    await expect(broken).to_have_count(2)
+    await panel.get_by_role("button", name="Mend The agent of gpu-node-1").click()
+    await expect(broken).to_have_text(["Prometheus, since 00:15:30Mend"])
+    await expect(page.locator(".node-state").first).to_have_text("")
+    assert [each["kind"] for each in served.run.broken] == ["prometheus"]
 
 
 async def refuse(_asked):

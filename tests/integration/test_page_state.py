@@ -84,6 +84,7 @@ def followed_run(scenario):
         PacedClock(1.0),
         "1970-01-01T00:00:00+00:00",
         dict,
+        list,
     )
     for service in setup.workloads:  # set by hand: the page then shows the scenario's rate too
         run.set_load(service.deployment.partition("/")[2], 9.0)

@@ -27,6 +27,7 @@ class FakeRun:
         self.seed = seed
         self.speed = 10.0
         self.paused = False
+        self.broken = []
         self.now = 0.0
         self.manual = None
         self.max_rate = 1000
@@ -290,6 +291,7 @@ class FakeRun:
             "running": True,
             "speed": self.speed,
             "paused": self.paused,
+            "broken": list(self.broken),
             "addresses": {
                 "page": "http://127.0.0.1:8080",
                 "prometheus": "http://127.0.0.1:9090",
@@ -403,13 +405,19 @@ class FakeRun:
 
     @property
     def orders(self):
-        return {"pace": order_of(self, "set_pace")}
+        return {"pace": order_of(self, "set_pace"), "fault": order_of(self, "set_fault")}
 
     async def set_pace(self, asked) -> None:
         if asked.get("speed", 1) > 100:
             raise ValueError("speed: found too much")
         self.speed = asked.get("speed", self.speed)
         self.paused = asked.get("paused", self.paused)
+
+    async def set_fault(self, asked) -> None:
+        part = {key: asked.get(key) for key in ("kind", "node", "gpu")}
+        self.broken = [each for each in self.broken if {**each, **part} != each]
+        if asked["broken"]:
+            self.broken.append({**part, "since": self.now})
 
     def set_load(self, workload, rate) -> None:
         if workload != WORKLOAD:

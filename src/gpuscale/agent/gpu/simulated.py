@@ -181,6 +181,10 @@ class SimulatedReader:
         """Let a GPU fail: from now on it has no values, only a reason."""
         self._states[index].is_lost = True
 
+    def mend(self, index: int) -> None:
+        """Let a lost GPU be read again, as after a reset."""
+        self._states[index].is_lost = False
+
     def read(self, now_ms: int) -> tuple[GpuReading, ...]:
         """Return the readings for the time that ends at `now_ms`."""
         return tuple(self._read(state, now_ms) for state in self._states)

@@ -7,6 +7,8 @@ from gpuscale.base.clock import Clock
 from gpuscale.lab.local.present import Present
 from gpuscale.server.page import own_host, url_host
 
+AGENT_DOWN = "the node agent is down"
+
 
 class PresentReader:
     """Reads a node's GPUs, after advancing the simulation to the present.
@@ -46,6 +48,22 @@ class NodeAgents:
         self._clock = clock
         self._host = host
         self._agents: dict[str, NodeAgent] = {}
+        self.killed: set[str] = set()
+        """Nodes whose agent runs no more, and leaves its port to nobody."""
+
+    async def kill(self, node: str) -> None:
+        """End a node's agent; whoever scrapes it finds its port closed."""
+        await self._agents[node].stop()
+        self.killed.add(node)
+
+    async def revive(self, node: str) -> None:
+        """Start a killed agent again, at the port that it had.
+
+        Raises:
+            UnavailableError: another program has the port by now.
+        """
+        await self._start(node, self.ports[node])
+        self.killed.discard(node)
 
     def url(self, node: str) -> str:
         return f"http://{url_host(own_host(self._host))}:{self.ports[node]}/metrics"
@@ -66,7 +84,7 @@ class NodeAgents:
         for node in tuple(self._agents):
             await self._stop(node)
 
-    async def _start(self, node: str) -> None:
+    async def _start(self, node: str, port: int = 0) -> None:
         world = self._present.world
         pipeline = world.setup.pipeline
         style: Style = pipeline.style
@@ -80,9 +98,10 @@ class NodeAgents:
             frozenset({style}),
             reader_blocks=False,
         )
-        self.ports[node] = await agent.start(self._host, 0)
+        self.ports[node] = await agent.start(self._host, port)
         self._agents[node] = agent
 
     async def _stop(self, node: str) -> None:
         del self.ports[node]
+        self.killed.discard(node)
         await self._agents.pop(node).stop()

@@ -20,8 +20,10 @@ from gpuscale.lab.kube_api.kubeconfig import written_kubeconfig
 from gpuscale.lab.kube_api.objects.cluster import WorldObjects
 from gpuscale.lab.kube_api.routes import KubeApi
 from gpuscale.lab.local.external import LiveExternal
+from gpuscale.lab.local.faults import LiveFaults
 from gpuscale.lab.local.pace import Pace
 from gpuscale.lab.local.present import LiveHpas, every, paced
+from gpuscale.lab.local.prometheus_process import refusing
 from gpuscale.lab.local.prometheus_view import live_view
 from gpuscale.lab.local.runner import OnEvent, Runner
 from gpuscale.lab.local.services.servers import ServiceServers
@@ -95,6 +97,7 @@ class LiveLoop:
         self._services = ServiceServers(self._runner.present, self._clock, options.host)
         self._axis = TimeAxis(self._world.start_ms, options.speed)
         self._pace = Pace(self._runner.present, self._clock, self._axis)
+        self._faults = LiveFaults(self._world, self._runner)
         self._writers = tuple(
             # In the machine's time, as clients of the Prometheus API see it.
             RemoteWriter(self._runner.store, endpoint, self._clock, self._axis.to_caller_ms)
@@ -131,6 +134,7 @@ class LiveLoop:
             self._clock,
             datetime.fromtimestamp(self._world.start_ms / 1000, UTC).isoformat(),
             self.addresses,
+            self._faults.broken,
         )
         end_ms = self._world.start_ms + setup.duration_ms
         self._world.engine.at(end_ms, EventStage.RECORD, lambda _: on_end())
@@ -242,7 +246,12 @@ class LiveLoop:
 
     async def _serve(self) -> Front:
         app = web.Application(middlewares=[only_host(self._options.host)])
-        add_page(app, self.view, self.view.set_load, orders={"pace": self._pace.order})
+        add_page(
+            app,
+            self.view,
+            self.view.set_load,
+            orders={"pace": self._pace.order, "fault": self._faults.order},
+        )
         self._kube_api.add_routes(app)
         view = live_view(
             self._runner.store,
@@ -251,6 +260,7 @@ class LiveLoop:
             self._setup.pipeline,
             self._clock,
         )
+        app.middlewares.append(refusing(app, self._runner.source))
         add_prometheus_api(app, self._runner.store, self._clock, self._axis, view=view)
         app.router.add_get("/metrics", self._metrics)
         front = Front(app, self._options.host)

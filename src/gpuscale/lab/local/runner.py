@@ -11,8 +11,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from gpuscale.agent.gpu import GpuReading
 from gpuscale.base.clock import Clock
 from gpuscale.base.pages.timeline import SeriesRecorder
-from gpuscale.lab.local.agents import NodeAgents
+from gpuscale.lab.local.agents import AGENT_DOWN, NodeAgents
 from gpuscale.lab.local.present import Present
+from gpuscale.lab.local.prometheus_process import StoppableSource
 from gpuscale.lab.local.scraping import AgentScraper
 from gpuscale.lab.sim.autoscaler import SyncFigures
 from gpuscale.lab.sim.document.document import events, row
@@ -50,7 +51,7 @@ class Runner:
         self.present = Present(site, clock)
         self.store = SeriesStore(range_of=range_of)
         pool = QueryPool()
-        self.source = EmbeddedSource(self.store, pool)
+        self.source = StoppableSource(EmbeddedSource(self.store, pool))
         self.ruler = Ruler(rules, self.store, pool, clock, site.setup.pipeline.rule_interval)
         self.agents = NodeAgents(self.present, clock, host)
         self.recorder = SeriesRecorder()
@@ -68,6 +69,8 @@ class Runner:
 
     async def scrape(self, session: HttpSession) -> None:
         """Scrape all node agents once, and update the series of services' requests."""
+        if self.source.is_stopped:
+            return
         now_ms = self.present.catch_up()
         self._site.advance_load(now_ms)
         self._requests.scrape(self._site.services, now_ms)
@@ -75,7 +78,8 @@ class Runner:
 
     async def evaluate_rules(self) -> None:
         """Evaluate the rules that are due."""
-        await self.ruler.evaluate(self._clock.now_ms())
+        if not self.source.is_stopped:
+            await self.ruler.evaluate(self._clock.now_ms())
 
     def record(self, figures: Mapping[str, SyncFigures]) -> None:
         """Record a point of the run's series.
@@ -85,13 +89,19 @@ class Runner:
         """
         now_ms = self.present.catch_up()
         self._site.advance_load(now_ms)
-        self.readings = {
-            node: self._site.gpus.read(node, now_ms) for node in self._site.gpus.readers
-        }
+        self.readings = {node: self._readings(node, now_ms) for node in self._site.gpus.readers}
         values: dict[str, float | None] = {}
         for node, readings in self.readings.items():
             values |= utilization(self._site, node, readings)
         self.recorder.add(self._site.seconds(now_ms), row(self._site, figures, values))
+
+    def _readings(self, node: str, now_ms: int) -> tuple[GpuReading, ...]:
+        if node not in self.agents.killed:
+            return self._site.gpus.read(node, now_ms)
+        gpus = self._site.gpus.readers[node].gpus()
+        return tuple(
+            GpuReading(gpu, now_ms, {}, {"DCGM_FI_DEV_GPU_UTIL": AGENT_DOWN}) for gpu in gpus
+        )
 
     async def keep_up(self, on_turn: Callable[[int], Awaitable[None]]) -> None:
         """Advance the machines with the clock until cancelled.

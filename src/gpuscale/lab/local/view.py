@@ -9,6 +9,7 @@ from gpuscale.base.clock import PacedClock
 from gpuscale.base.objects.pods import Pod, PodPhase
 from gpuscale.base.pages.timeline import SeriesRecorder
 from gpuscale.hpa import targets_cell
+from gpuscale.lab.local.agents import AGENT_DOWN
 from gpuscale.lab.local.metric_figures import metric_figures
 from gpuscale.lab.sim.autoscaler import HpaController
 from gpuscale.lab.sim.document.document import document, events, summary
@@ -81,6 +82,7 @@ class LiveView:
         readings: the latest readings by node.
         clock: which it follows.
         addresses: returns where the servers are, node agents included.
+        broken: returns what viewers have broken, as `LiveFaults` does.
     """
 
     def __init__(
@@ -92,6 +94,7 @@ class LiveView:
         clock: PacedClock,
         started: str,
         addresses: Callable[[], dict[str, object]],
+        broken: Callable[[], list[dict[str, object]]],
     ) -> None:
         self._world = world
         self._controller = controller
@@ -100,6 +103,7 @@ class LiveView:
         self._clock = clock
         self._started = started
         self._addresses = addresses
+        self._broken = broken
         self._summed_ms = -_SUM_MS
         self._summed: list[tuple[str, str]] = []
         duration_s = world.setup.duration_ms / 1000
@@ -150,6 +154,7 @@ class LiveView:
             "jobs": self._jobs(),
             "figures": self._figures(),
             "unseen": [],
+            "broken": self._broken(),
         }
 
     def set_load(self, workload: str, rate: float | None) -> None:
@@ -231,7 +236,7 @@ class LiveView:
                     "temperatureC": reading.values.get("DCGM_FI_DEV_GPU_TEMP"),
                     "powerW": reading.values.get("DCGM_FI_DEV_POWER_USAGE"),
                     "pod": ", ".join(holders[reading.gpu.index]) or None,
-                    "faults": [],
+                    "faults": _faults(reading),
                 }
                 for reading in self._readings(name)
             ],
@@ -275,6 +280,12 @@ class LiveView:
             self._summed_ms = now_ms
             self._summed = summary_totals({"summary": summary(self._world)})
         return self._summed
+
+
+def _faults(reading: GpuReading) -> list[str]:
+    if not reading.is_lost:
+        return []
+    return sorted({*reading.absent.values()} - {AGENT_DOWN})
 
 
 def _is_shown(pod: Pod) -> bool:

@@ -33,6 +33,17 @@ class _Gpus:
     """Units of each that are handed out."""
     of_devices: Mapping[tuple[str, str], tuple[int, ...]]
     """Driver and name of a device for claims, to the GPUs that it is, or is a part of."""
+    lost: set[int] = field(default_factory=set)
+    """Those that the plugin hands out no more."""
+
+    def left(self, resource: str) -> list[tuple[int, int]]:
+        """Return units that are handed out and index of each GPU that has some left."""
+        offered = self.offers.get(resource, 0)
+        return [
+            (used[resource], index)
+            for index, used in enumerate(self.used)
+            if used[resource] < offered and index not in self.lost
+        ]
 
 
 @dataclass(slots=True, eq=False)
@@ -65,6 +76,19 @@ class Devices:
         """Return the keys of the pods on each of a node's GPUs."""
         return self._nodes[node].holders
 
+    def set_lost(self, node: str, index: int, *, is_lost: bool) -> None:
+        """Hand a GPU out no more, or again; who has it keeps it."""
+        lost = self._nodes[node].lost
+        (lost.add if is_lost else lost.discard)(index)
+
+    def works(self, key: str) -> bool:
+        """Return whether a pod has no lost GPU."""
+        return not any(
+            index in self._nodes[node].lost
+            for node, index, _ in self._held.get(key, ())
+            if node in self._nodes
+        )
+
     def gpus_of(self, node: str, spec: PodSpec) -> float:
         """Return how many GPUs a pod has on a node, shares and parts as fractions."""
         offers = self._nodes[node].offers if node in self._nodes else {}
@@ -74,7 +98,7 @@ class Devices:
         """Return whether a node has what a pod asks for."""
         gpus = self._nodes.get(node)
         return gpus is not None and all(
-            sum(gpus.offers.get(name, 0) - used[name] for used in gpus.used) >= count
+            sum(gpus.offers[name] - used for used, _ in gpus.left(name)) >= count
             for name, count in device_requests(spec).items()
             if name != CLAIMED
         )
@@ -99,12 +123,7 @@ class Devices:
             self._give(key, node, index, CLAIMED)
         for name, count in device_requests(spec).items():
             for _ in range(count if name != CLAIMED else 0):
-                free = (
-                    (used[name], index)
-                    for index, used in enumerate(gpus.used)
-                    if used[name] < gpus.offers[name]
-                )
-                _, index = min(free)
+                _, index = min(gpus.left(name))
                 self._give(key, node, index, name)
         return len(of_claims)
 

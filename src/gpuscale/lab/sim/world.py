@@ -4,11 +4,13 @@ How readings reach the autoscaler is not in here. In virtual time `lab.sim.pipel
 live loop real HTTP does; both then hand their observations to `lab.sim.autoscaler`.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
 from gpuscale.base.objects.hpa import HorizontalPodAutoscaler
 from gpuscale.base.objects.pods import Lifecycle, Pod
+from gpuscale.base.quantity import Quantity
 from gpuscale.lab.sim.control.controllers import reconcile
 from gpuscale.lab.sim.control.kubelet import Kubelet
 from gpuscale.lab.sim.control.machines import CloudPool, Machine
@@ -36,9 +38,12 @@ class World(Site):
         *,
         one_by_one: bool = False,
     ) -> None:
-        super().__init__(
-            setup, start_ms, fields, control_plane=SimulatedControlPlane, one_by_one=one_by_one
-        )
+
+        def made(site: Site) -> SimulatedControlPlane:
+            self._simulated = SimulatedControlPlane(site)
+            return self._simulated
+
+        super().__init__(setup, start_ms, fields, control_plane=made, one_by_one=one_by_one)
         self.cloud.start()
         self.control_plane.touch()
         self.begin(start_ms)
@@ -47,6 +52,47 @@ class World(Site):
             self.engine.at(
                 start_ms + change.at_ms, EventStage.LOAD, partial(self._change, change.hpa)
             )
+
+    # What can go wrong
+
+    def lose_node(self, name: str) -> None:
+        """Let a node's machine be gone, and its pods with it."""
+        reason = f"Deleting node {name} because it does not exist in the cloud provider"
+        self.cloud.lose(name, "DeletingNode", reason)
+        self.containers.end_orphans()
+        self.control_plane.touch()
+
+    def lose_gpu(self, node: str, index: int) -> None:
+        """Let a GPU fall off the bus.
+
+        Nothing is read of it, the device plugin takes it off what the node offers, services on it are not
+        ready, and Jobs' pods on it end and are made again.
+        """
+        self._set_lost(node, index, is_lost=True)
+        message = f"Xid 79: GPU {index} has fallen off the bus"
+        self.cluster.event(self.engine.now_ms, "GPULost", f"Node/{node}", message, type_="Warning")
+        holders = self.cluster.devices.holders(node)[index]
+        self._simulated.gpu_lost(holders)
+
+    def mend_gpu(self, node: str, index: int) -> None:
+        """Let a lost GPU work again, as after a reset of it."""
+        self._set_lost(node, index, is_lost=False)
+        self.cluster.event(
+            self.engine.now_ms, "GPUBack", f"Node/{node}", f"GPU {index} answers after a reset"
+        )
+        self._simulated.gpu_back(self.cluster.devices.holders(node)[index])
+
+    def _set_lost(self, node: str, index: int, *, is_lost: bool) -> None:
+        reader = self.gpus.readers[node]
+        (reader.lose if is_lost else reader.mend)(index)
+        self.cluster.devices.set_lost(node, index, is_lost=is_lost)
+        there, sign = self.cluster.nodes[node], -1 if is_lost else 1
+        units = self.cloud.machine_of(node).offers
+        changed = {
+            name: Quantity(amount.nano + sign * units.get(name, 0) * 10**9, amount.format)
+            for name, amount in there.allocatable.items()
+        }
+        self.cluster.set_node(replace(there, allocatable=changed))
 
     def _change(self, hpa: HorizontalPodAutoscaler, _now_ms: int) -> None:
         self.cluster.hpas[hpa.metadata.key] = hpa
@@ -103,6 +149,22 @@ class SimulatedControlPlane:
 
     def node_left(self, name: str) -> None:
         """Do nothing: the node's pods are gone with it."""
+
+    def gpu_lost(self, keys: Sequence[str]) -> None:
+        """End Jobs' pods on a lost GPU, and let the others be not ready."""
+        pods = [self._site.cluster.pods[key] for key in keys]
+        for pod in pods:
+            if self._lifecycle_of(pod).run_ms is None:
+                self._kubelet.gpu_lost(pod)
+            elif pod.metadata.deletion_ms is None:
+                self.evict(pod.metadata.key)
+        self.touch()
+
+    def gpu_back(self, keys: Sequence[str]) -> None:
+        """Let pods serve that only waited for their GPU."""
+        for key in keys:
+            self._kubelet.gpu_back(key)
+        self.touch()
 
     def submit(self, _setup: JobSetup) -> None:
         self.touch()

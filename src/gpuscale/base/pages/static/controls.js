@@ -1,6 +1,6 @@
-// What a viewer can do to a live run: pause it, set its speed and its load. Where the server offers none of that, nothing is shown.
+// What a viewer can do to a live run: pause it, set its speed and its load, break a part and mend it. Where the server offers none of that, nothing is shown.
 import { byId, element, keyed, part, setAttribute, setText } from "./dom.js";
-import { number } from "./format.js";
+import { clock, number } from "./format.js";
 
 const SPEEDS = [1, 2, 5, 10, 20, 50, 100];
 
@@ -14,6 +14,7 @@ export function whenOrdered(draw) {
 export function drawControls(state) {
   drawPace(state);
   drawLoads(state);
+  drawFaults(state);
 }
 
 async function order(name, body, message, done, failed) {
@@ -53,7 +54,7 @@ byId("pause").addEventListener("click", () => {
   const paused = byId("pause").textContent === "Pause";
   setPace({ paused }, paused ? "Load, GPUs, HPA, pods and nodes stand still. Requests to the services wait, and are given up after two minutes." : "");
 });
-byId("speed").addEventListener("change", ({ target }) => setPace({ speed: Number(target.value) }, ""));
+byId("speed").addEventListener("change", ({ target }) => setPace({ speed: Number(target.value) }, `One second here is now ${target.value} s of the scenario.`));
 
 // ---- load
 
@@ -87,3 +88,53 @@ function sendLoad(workload, rate) {
   const done = rate === null ? `${workload} follows the scenario again` : `${workload} now gets ${number(rate)} requests/s`;
   order("load", { workload, rate }, byId("load-message"), done, "The load was not changed");
 }
+
+// ---- faults
+
+const KINDS = [["gpu", "a GPU"], ["agent", "a node agent"], ["node", "a node"], ["prometheus", "Prometheus"]];
+const CONSEQUENCES = {
+  gpu: "has fallen off the bus: no readings, its pod serves no more, and the node offers a GPU less",
+  agent: "is down: its pods have no value, and the HPA takes each for one on target or idle, whichever changes less",
+  node: "is gone, its pods with it; the node autoscaler brings another for the pods that wait",
+  prometheus: "is down: no scrapes and no answers. An HPA without a value scales nothing",
+};
+
+let lastState = null;
+
+function drawFaults(state) {
+  lastState = state;
+  byId("fault-panel").hidden = state.broken === undefined;
+  if (state.broken === undefined) return;
+  keyed(byId("fault-kind"), KINDS, ([kind]) => kind, ([kind, name]) => element("option", { value: kind }, name), () => {});
+  const parts = partsOf(byId("fault-kind").value, state);
+  byId("fault-part").hidden = byId("fault-kind").value === "prometheus";
+  keyed(byId("fault-part"), parts, ({ node, gpu }) => `${node}/${gpu}`, (part) => element("option", { value: JSON.stringify(part) }, nameOf(part)), () => {});
+  byId("fault-break").disabled = parts.length === 0;
+  keyed(byId("broken"), state.broken, ({ kind, node, gpu }) => `${kind}/${node}/${gpu}`, createBroken, () => {});
+}
+
+function partsOf(kind, { nodes }) {
+  if (kind === "prometheus") return [{ kind }];
+  return nodes.flatMap(({ name, gpus }) => (kind === "gpu" ? gpus.map(({ index }) => ({ kind, node: name, gpu: index })) : [{ kind, node: name }]));
+}
+
+function nameOf({ kind, node, gpu }) {
+  return { gpu: `GPU ${gpu} of ${node}`, agent: `The agent of ${node}`, node, prometheus: "Prometheus" }[kind];
+}
+
+function createBroken({ kind, node, gpu, since }) {
+  const name = nameOf({ kind, node, gpu });
+  return element("li", {}, element("span", {}, `${name}, since ${clock(since)}`),
+    element("button", { type: "button", class: "quiet", "aria-label": `Mend ${name}`, onclick: () => setFault({ kind, node, gpu }, false) }, "Mend"));
+}
+
+function setFault(part, broken) {
+  order("fault", { ...part, broken }, byId("fault-message"), broken ? `${nameOf(part)} ${CONSEQUENCES[part.kind]}.` : `${nameOf(part)} works again.`, "Nothing was changed");
+}
+
+byId("fault-kind").addEventListener("change", () => drawFaults(lastState));
+byId("fault-form").addEventListener("submit", (event) => {
+  event.preventDefault();
+  const kind = byId("fault-kind").value;
+  setFault(kind === "prometheus" ? { kind } : JSON.parse(byId("fault-part").value), true);
+});

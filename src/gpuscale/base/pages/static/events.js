@@ -10,7 +10,7 @@ export const CATEGORIES = {
   warning: { name: "Warnings", short: "warnings", symbol: "x" },
 };
 
-const WARNINGS = /^(Failed|BackOff|Unhealthy|Evicted|OOMKill|NotTriggerScaleUp|SpotInterrupted|ReservationEnds|Invalid|Ambiguous|KEDA\w*Failed)/;
+const WARNINGS = /^(Failed|BackOff|Unhealthy|Evicted|OOMKill|NotTriggerScaleUp|SpotInterrupted|DeletingNode|GPULost|ReservationEnds|Invalid|Ambiguous|KEDA\w*Failed)/;
 const OF_NODES = /^(TriggeredScaleUp|ScaleDown|ScaledUpGroup|Node)/;
 const NODE_OBJECTS = /^node/i;
 const AUTOSCALERS = /^(hpa|horizontalpodautoscaler|scaledobject)\//i;

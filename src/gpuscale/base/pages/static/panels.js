@@ -69,7 +69,8 @@ function setControllerText(node, text) {
 // ---- nodes, GPUs, pods
 
 function drawNodes(state) {
-  keyed(byId("nodes"), state.nodes, ({ name }) => name, createNode, updateNode);
+  const silent = new Set((state.broken ?? []).filter(({ kind }) => kind === "agent").map(({ node }) => node));
+  keyed(byId("nodes"), state.nodes, ({ name }) => name, createNode, (node, item) => updateNode(node, item, silent.has(item.name)));
 }
 
 function createNode({ name }) {
@@ -79,10 +80,10 @@ function createNode({ name }) {
     element("div", { class: "gpus", "data-part": "gpus" }));
 }
 
-function updateNode(node, { name, pool, ready, gpus }) {
+function updateNode(node, { name, pool, ready, gpus }, isSilent) {
   node.classList.toggle("wide", gpus.length > 1);
   setText(part(node, "pool"), pool);
-  setText(part(node, "state"), ready ? "" : "not ready");
+  setText(part(node, "state"), !ready ? "not ready" : isSilent ? "agent is down" : "");
   part(node, "waiting").hidden = gpus.length > 0;
   keyed(part(node, "gpus"), gpus, ({ uuid, index }) => uuid ?? `${name}/${index}`, createGpu, updateGpu);
 }

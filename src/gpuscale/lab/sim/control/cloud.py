@@ -147,6 +147,10 @@ class Cloud:
     def machine_of(self, node: str) -> Machine:
         return self._nodes[node].machine
 
+    def starts(self, node: str) -> bool:
+        """Return whether a node's GPUs can't be scheduled on yet."""
+        return self._nodes[node].ready_ms is None
+
     def pods_wait(self, now_ms: int) -> None:
         """Let a policy that wants to know at once look at pods that fit nowhere."""
         if getattr(self._policy, "on_unschedulable", False):
@@ -223,16 +227,16 @@ class Cloud:
         if self._nodes[name].ready_ms is None:
             self._use(self._nodes[name])
 
-    def lose(self, name: str) -> None:
-        """Let go of an adopted node that is gone."""
+    def lose(self, name: str, kind: str = "ScaleDown", reason: str = "node was removed") -> None:
+        """Let go of a node that is gone, and say why."""
         rental, now_ms = self._nodes[name], self._engine.now_ms
         before = self._rented[rental.pool]
         self._remove(rental, now_ms)
         self._cluster.event(
             now_ms,
-            "ScaleDown",
+            kind,
             f"Node/{name}",
-            "node was removed",
+            reason,
             before=before,
             after=before - 1,
         )

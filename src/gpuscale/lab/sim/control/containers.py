@@ -42,6 +42,18 @@ class Containers:
         """Report that a pod's containers are asked to stop."""
         self._report("Killing", "Stopping", self._cluster.pods[key], now_ms)
 
+    def report_unready(self, key: str, now_ms: int) -> None:
+        """Report that a pod's readiness probe fails, as its GPU is lost."""
+        pod = self._cluster.pods[key]
+        self._cluster.event(
+            now_ms,
+            "Unhealthy",
+            f"Pod/{pod.metadata.name}",
+            "Readiness probe failed: the GPU is lost",
+            namespace=pod.metadata.namespace,
+            type_="Warning",
+        )
+
     def end(self, key: str) -> None:
         """Stop a pod's containers, if they run."""
         self.processes.pop(key, None)

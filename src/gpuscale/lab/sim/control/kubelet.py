@@ -42,6 +42,8 @@ class Kubelet:
         self._changed = changed
         self._containers = containers
         self._job_sets = job_sets
+        self._held_back: set[str] = set()
+        """Pods that would be ready with GPUs that work."""
 
     def take(self, key: str) -> None:
         """Start the life of a newly bound pod."""
@@ -65,6 +67,23 @@ class Kubelet:
         stop_ms = self._lifecycle_of(pod).stop_ms
         self._engine.after(stop_ms, EventStage.KUBELET, lambda now: self._gone(key))
 
+    def gpu_lost(self, pod: Pod) -> None:
+        """Let the readiness probe of a pod fail that has lost its GPU."""
+        if not pod.status.ready:
+            return
+        key, now_ms = pod.metadata.key, self._engine.now_ms
+        status = replace(pod.status, ready=False, ready_transition_ms=now_ms)
+        self._cluster.set_status(key, status)
+        self._held_back.add(key)
+        self._containers.report_unready(key, now_ms)
+
+    def gpu_back(self, key: str) -> None:
+        """Let a pod serve that only waited for its GPUs."""
+        is_leaving = self._cluster.pods[key].metadata.deletion_ms is not None
+        if key in self._held_back and self._cluster.devices.works(key) and not is_leaving:
+            self._held_back.discard(key)
+            self._ready(key, self._engine.now_ms)
+
     def _start(self, key: str, lifecycle: Lifecycle, now_ms: int) -> None:
         pod = self._cluster.pods[key]
         status = PodStatus(PodPhase.RUNNING, pod.status.start_ms, False, now_ms)
@@ -79,7 +98,9 @@ class Kubelet:
 
     def _ready(self, key: str, now_ms: int) -> None:
         status = self._cluster.pods[key].status
-        if status.phase is PodPhase.RUNNING:
+        if not self._cluster.devices.works(key):
+            self._held_back.add(key)
+        elif status.phase is PodPhase.RUNNING:
             self._cluster.set_status(key, replace(status, ready=True, ready_transition_ms=now_ms))
             self._changed()
 
@@ -96,6 +117,7 @@ class Kubelet:
 
     def _gone(self, key: str) -> None:
         self._containers.end(key)
+        self._held_back.discard(key)
         if key in self._cluster.pods:
             self._cluster.remove_pod(key)
             self._changed()
