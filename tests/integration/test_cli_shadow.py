@@ -60,6 +60,12 @@ def test_beside_a_live_hpa(loop: Loop, tmp_path: Path) -> None:
     assert "the HPA in the file scales Deployment/else" in refused.stderr
     assert len(refused.stderr.splitlines()) == 1
 
+    file.write_text(json.dumps({**body, "spec": {**spec, "maxReplicas": "x"}}))
+    refused = run(str(file))
+    assert refused.returncode == 2
+    assert "other.yaml" in refused.stderr
+    assert "spec.maxReplicas: found 'x'" in refused.stderr
+
     out = tmp_path / "out"
     with out.open("w") as written:
         running = subprocess.Popen(

@@ -1,13 +1,15 @@
 """`gpuscale shadow`: another HPA beside a real one, on its live data; it changes nothing."""
 
 import asyncio
+import math
 import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpuscale.base.errors import GpuscaleError, UsageError
+from gpuscale.base.clock import Clock, WallClock
+from gpuscale.base.errors import GpuscaleError, NotFoundError, UsageError
 from gpuscale.cli.commands.decide import SYNC_PERIOD_S, named_hpa
 from gpuscale.cli.exits import stop_event
 from gpuscale.cli.keeping import Faults, wait
@@ -26,6 +28,7 @@ from gpuscale.cli.progress import working
 from gpuscale.cli.texts import Output, print_document, printable
 
 if TYPE_CHECKING:
+    from gpuscale.hpa.decisions import DecisionRequest
     from gpuscale.kube.client import KubeSettings
     from gpuscale.ops.dashboard import Change
     from gpuscale.ops.money import PriceBook
@@ -132,7 +135,6 @@ async def _run(
     length_s: float | None,
     output: Output,
 ) -> None:
-    from gpuscale.base.clock import WallClock
     from gpuscale.kube.client import KubeClient
     from gpuscale.ops.shadow import Shadow, ShadowReader, shadow_document, shadow_lines
 
@@ -141,27 +143,17 @@ async def _run(
     async with KubeClient(settings) as client:
         reader = ShadowReader(client, clock, *place, other, book)
         with working("reading the HPA, its pods and its metrics"):
-            first = await reader.look()
-        books.sync(clock.now_ms(), *first)
+            try:
+                first = await reader.look()
+            except NotFoundError as error:
+                raise UsageError(str(error)) from None
         if output is Output.TEXT:
-            print(
-                f"hpa/{place[1]}: real {books.real.replicas}, shadow {books.shadow.replicas}; "
-                "Ctrl-C ends it",
-                flush=True,
-            )
-        loop = asyncio.get_running_loop()
-        begin_s = loop.time()
-        ends_s = None if length_s is None else begin_s + length_s
-        await _follow(reader, books, stop, every_s, ends_s, output)
+            print(f"hpa/{place[1]} and its shadow, each step of one of both; Ctrl-C ends it")
+        _sync(books, clock, first, output)
+        await _follow(reader, books, stop, every_s, length_s, output)
     if output is not Output.TEXT:
-        print_document(
-            {
-                "name": place[1],
-                "namespace": place[0],
-                **shadow_document(books, reader.gpus, reader.price),
-            },
-            output,
-        )
+        names = {"name": place[1], "namespace": place[0]}
+        print_document({**names, **shadow_document(books, reader.gpus, reader.price)}, output)
         return
     print()
     for line in shadow_lines(books, reader.gpus, reader.price):
@@ -173,29 +165,39 @@ async def _follow(
     books: "Shadow",
     stop: asyncio.Event,
     every_s: float,
-    ends_s: float | None,
+    length_s: float | None,
     output: Output,
 ) -> None:
-    """Sync until it is stopped, and tell each step; what can't be read is said and tried again."""
-    from gpuscale.base.clock import WallClock
-    from gpuscale.ops.shadow import step_lines
-
+    """Sync until it is stopped; what can't be read is said, and tried again."""
     clock, loop, faults = WallClock(), asyncio.get_running_loop(), Faults()
     next_s = loop.time() + every_s
-    while ends_s is None or next_s <= ends_s:
+    end_s = math.inf if length_s is None else loop.time() + length_s
+    while next_s <= end_s:
         await wait(stop, next_s - loop.time())
         if stop.is_set():
             return
         next_s = max(next_s + every_s, loop.time())
         try:
-            real, other = await reader.look()
+            found = await reader.look()
         except GpuscaleError as error:
             faults.tell(error)
             books.fault(str(error))
             continue
         faults.over()
-        step = books.sync(clock.now_ms(), real, other)
-        if step is not None and output is Output.TEXT:
-            for line in step_lines(step):
-                print(printable(line))
-            sys.stdout.flush()
+        _sync(books, clock, found, output)
+
+
+def _sync(
+    books: "Shadow",
+    clock: Clock,
+    found: "tuple[DecisionRequest, DecisionRequest]",
+    output: Output,
+) -> None:
+    """Let the shadow decide, and tell a step of one of both."""
+    from gpuscale.ops.shadow import step_lines
+
+    step = books.sync(clock.now_ms(), *found)
+    if step is not None and output is Output.TEXT:
+        for line in step_lines(step):
+            print(printable(line))
+    sys.stdout.flush()

@@ -7,6 +7,7 @@ from gpuscale.base.clock import Clock
 from gpuscale.base.documents.documents import load_documents
 from gpuscale.base.errors import ConfigError, GpuscaleError, Problem, UpstreamError
 from gpuscale.base.objects.fields import Fields
+from gpuscale.base.objects.hpa import read_hpa
 from gpuscale.base.objects.nodes import INSTANCE_TYPE_LABEL, POOL_LABELS, SPOT_LABELS
 from gpuscale.base.text_files import read_text, shown_name
 from gpuscale.hpa.decisions import DecisionRequest
@@ -36,7 +37,7 @@ def other_spec(file: str) -> Mapping[str, object]:
     (fields,) = wanted
     if fields.data.get("apiVersion") != "autoscaling/v2":
         fields.note(("apiVersion",), "autoscaling/v2", found=text_of(fields.data.get("apiVersion")))
-    fields.child("spec", required=True)
+    read_hpa(fields)
     fields.finish()
     return dict(fields.child("spec").data)
 
