@@ -17,6 +17,7 @@ import pytest
 from gpuscale.base.clock import WallClock
 from gpuscale.kube.client import KubeClient, KubeSettings
 from gpuscale.ops.dashboard import Decider, deciding
+from gpuscale.ops.history import History
 from gpuscale.ops.observe import read_request
 from live_loop import Loop
 
@@ -97,3 +98,33 @@ async def test_many_who_ask_at_once_make_one_read(loop: Loop, monkeypatch) -> No
         found = await asyncio.gather(*(decider.request("default", "gpu-hpa") for _ in range(50)))
     assert reads == [("default", "gpu-hpa")]
     assert {request.hpa.metadata.name for request in found} == {"gpu-hpa"}
+
+
+def test_a_history_that_is_kept_is_there_when_it_is_started_again(tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    words = ["--gpu=simulated:NVIDIA L4:2", "--port=0", "--every=1", f"--history={kept}"]
+
+    def shown(name: str) -> dict[str, object]:
+        """Run a dashboard until its page is there, and return the page's document."""
+        out = tmp_path / name
+        with out.open("w") as written:
+            board = subprocess.Popen(
+                [GPUSCALE, "dashboard", *words], stdout=written, stderr=subprocess.STDOUT
+            )
+        while not (found := re.search(r"page  (http://\S+)\n", out.read_text())):
+            assert board.poll() is None, out.read_text()
+            time.sleep(0.05)
+        with urllib.request.urlopen(f"{found[1]}/ui/document", timeout=30) as response:
+            document: dict[str, object] = json.load(response)
+        board.send_signal(signal.SIGTERM)
+        assert board.wait(60) == 0, out.read_text()
+        return document
+
+    first, second = shown("first")["series"], shown("second")["series"]
+    assert isinstance(first, dict)
+    assert isinstance(second, dict)
+    with History(str(kept)) as history, history.ask("SELECT count(*) FROM gpus") as answer:
+        ((rows,),) = answer.rows
+    assert rows >= 4  # two GPUs in a minute or two of each run
+    assert len(first["t"]) < len(second["t"])
+    assert second["t"][0] <= first["t"][0]

@@ -1,12 +1,14 @@
 # mypy: disable-error-code="arg-type, attr-defined, call-overload, has-type, index, misc"
 """A dashboard's charts from before it began, as a Prometheus API has them."""
 
+from functools import partial
+
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from gpuscale.base.clock import ManualClock
-from gpuscale.ops.dashboard import Dashboard
+from gpuscale.ops.dashboard import Dashboard, recorded_points
 from gpuscale.ops.doctor import PrometheusReader
 from gpuscale.ops.top.picture import GpuRow, Picture, WorkloadRow
 from gpuscale.series.promapi.app import add_routes
@@ -60,7 +62,7 @@ async def prometheus():
 
 async def test_the_hours_before_are_of_the_metric_that_decides(prometheus) -> None:
     reader = PrometheusReader(None, str(prometheus.make_url("")).rstrip("/"))
-    board = Dashboard(Reader(), ManualClock(NOW_MS), 5, prometheus=reader)
+    board = Dashboard(Reader(), ManualClock(NOW_MS), 5, past=partial(recorded_points, reader))
     await board.look()
     await board.look()
     series = board.document()["series"]
@@ -80,7 +82,7 @@ async def test_the_hours_before_are_of_the_metric_that_decides(prometheus) -> No
 
 async def test_without_an_answer_it_is_said_and_charts_begin_now() -> None:
     reader = PrometheusReader(None, "http://127.0.0.1:1")
-    board = Dashboard(Reader(), ManualClock(NOW_MS), 5, prometheus=reader)
+    board = Dashboard(Reader(), ManualClock(NOW_MS), 5, past=partial(recorded_points, reader))
     await board.look()
     (told,) = board.state()["unseen"]
     assert told.startswith("charts of the hours before: http://127.0.0.1:1 does not answer")

@@ -140,6 +140,7 @@ CASES = {
         (["dashboard", "--kubeconfig", "kubeconfig"], 2, CAN_NOT_LOOK),
         (["dashboard"], 2, "found no kubeconfig"),
         (["dashboard", "--url", "http://127.0.0.1:9"], 2, "does not answer"),
+        (["dashboard", "--history", "x"], 2, "pip install 'gpuscale[history]'"),
     ],
     "shadow": [
         (["shadow", "hpa/x", "--set", "max=3", "--kubeconfig", "kubeconfig"], 2, CAN_NOT_LOOK),

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import sys
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from gpuscale.kube.client import KubeSettings
     from gpuscale.ops.history import HistoryWriter, PrometheusTaker
     from gpuscale.ops.money import PriceBook
-    from gpuscale.ops.top import TopSettings
+    from gpuscale.ops.top import EventRow, Picture, Reader, TopSettings
 
 MIB = 1024 * 1024
 DEFAULT_MIB = 10_240
@@ -26,6 +27,8 @@ _CATCH_UP_S = 7200
 _LATE_S = 15
 """After the end of a minute, until a Prometheus has what was scraped in it."""
 _LOOK_EVERY_S = 15
+_CLOSEST_MS = 5000
+"""Between two pictures that are kept: a page may be looked at every second."""
 
 
 class Faults:
@@ -72,6 +75,69 @@ async def follow_prometheus(
             await wait(stop, end_s + MINUTE_S + _LATE_S - time.time())
 
 
+class MinuteKeeper:
+    """Writes each minute of what pictures show, once it is over.
+
+    Args:
+        book: prices of nodes.
+        writer: to the history.
+        now: seconds since the epoch.
+    """
+
+    def __init__(
+        self, book: "PriceBook", writer: "HistoryWriter", now: Callable[[], float] = time.time
+    ) -> None:
+        from gpuscale.ops.history import PictureTaker
+
+        self._taker = PictureTaker(book)
+        self._writer = writer
+        self._now = now
+        self._minute = int(now()) // MINUTE_S
+        self._added_ms = 0
+        self._faults = Faults()
+
+    def add(self, picture: "Picture") -> None:
+        """Take a picture into the minute that goes on; of many, some."""
+        if picture.at_ms - self._added_ms >= _CLOSEST_MS:
+            self._added_ms = picture.at_ms
+            self._taker.add(picture)
+
+    def decided(self, event: "EventRow", why: Sequence[str]) -> None:
+        """Take why an HPA has the new size that an event tells."""
+        self._taker.decided(event, why)
+
+    async def keep(self, *, at_end: bool = False) -> None:
+        """Write the minute that is over, or at the end the one that goes on; a fault is said."""
+        minute = int(self._now()) // MINUTE_S
+        if minute == self._minute and not at_end:
+            return
+        batch, self._minute = self._taker.take(self._minute * MINUTE_S * 1000), minute
+        try:
+            await asyncio.to_thread(self._writer.write, batch)
+            self._faults.over()
+        except GpuscaleError as error:
+            self._faults.tell(error)
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Keep minute after minute, and at the end the one that goes on."""
+        while not stop.is_set():
+            await wait(stop, MINUTE_S - self._now() % MINUTE_S)
+            await self.keep(at_end=stop.is_set())
+
+
+class KeptReader:
+    """Takes pictures as another reader does, and keeps them; it satisfies `Reader`."""
+
+    def __init__(self, reader: "Reader", keeper: MinuteKeeper) -> None:
+        self._reader = reader
+        self._keeper = keeper
+
+    async def look(self) -> "Picture":
+        picture = await self._reader.look()
+        self._keeper.add(picture)
+        return picture
+
+
 def default_writer(folder: Path) -> "HistoryWriter":
     """Return the writer to a folder, up to the size that a history has by itself.
 
@@ -102,25 +168,18 @@ async def follow_cluster(
     """Look at a cluster every 15 seconds, and keep each minute of that."""
     from gpuscale.base.clock import WallClock
     from gpuscale.kube.client import KubeClient, cluster_name
-    from gpuscale.ops.history import PictureTaker
     from gpuscale.ops.top import ClusterReader
 
-    taker, faults, minute = PictureTaker(book), Faults(), int(time.time()) // MINUTE_S
+    keeper, faults = MinuteKeeper(book, writer), Faults()
     async with KubeClient(cluster) as client:
         reader = ClusterReader(client, str(cluster_name(cluster)), WallClock(), settings)
         while True:
             try:
-                taker.add(await reader.look())
+                keeper.add(await reader.look())
                 faults.over()
             except GpuscaleError as error:
                 faults.tell(error)
             await wait(stop, _LOOK_EVERY_S - time.time() % _LOOK_EVERY_S)
-            now = int(time.time()) // MINUTE_S
-            if now != minute or stop.is_set():
-                try:
-                    writer.write(taker.take(minute * MINUTE_S * 1000))
-                except GpuscaleError as error:
-                    faults.tell(error)
-                minute = now
+            await keeper.keep(at_end=stop.is_set())
             if stop.is_set():
                 return

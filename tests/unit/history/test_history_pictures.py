@@ -4,10 +4,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from gpuscale.cli.keeping import MinuteKeeper
 from gpuscale.hpa.cluster.catalogue import parse_instance_types
 from gpuscale.ops.history.pictures import PictureTaker
 from gpuscale.ops.history.reading import History
-from gpuscale.ops.history.recalling import recall_past
+from gpuscale.ops.history.recalling import recall_charts, recall_past
 from gpuscale.ops.history.writing import MIB, HistoryWriter
 from gpuscale.ops.money.prices import PriceBook
 from gpuscale.ops.top.picture import EventRow, GpuRow, JobRow, NodeRow, Picture, WorkloadRow
@@ -97,3 +98,48 @@ def test_an_hpa_that_nobody_looked_at_has_not_scaled() -> None:
     taker.add(picture(30, workloads=(replace(HPA, wanted=0, times_target=None),)))
     asked = [row[1] for row in taker.take(START_S * 1000)["answers"]]
     assert not {"report/scaled", "report/no-metric"} & set(asked)
+
+
+def test_charts_of_the_hours_before(tmp_path: Path) -> None:
+    taker = PictureTaker(PriceBook({}))
+    shared = replace(GPU, use_percent=20.0, index="1", owners=("prod/chat-1", "prod/chat-2"))
+    with HistoryWriter(tmp_path / "kept", 64 * MIB) as writer:
+        taker.add(picture(30, gpus=(GPU, shared)))
+        writer.write(taker.take(START_S * 1000))
+        taker.add(picture(90, workloads=(replace(HPA, wanted=4, value=7.5, pending=1),)))
+        writer.write(taker.take((START_S + MINUTE_S) * 1000))
+    with History(str(tmp_path / "kept")) as history:
+        points = recall_charts(history, START_S, START_S + 2 * MINUTE_S)
+        assert not recall_charts(history, START_S - 600, START_S - 1)
+    (first_s, first), (second_s, second) = points
+    assert (first_s, second_s) == (START_S, START_S + MINUTE_S)
+    assert first["use/all GPUs"] == (80 + 20) / 2  # a GPU counts once, whoever shares it
+    assert (first["hpa/prod/chat/desired"], second["hpa/prod/chat/desired"]) == (2, 4)
+    assert (second["hpa/prod/chat/value"], second["replicas/prod/chat/pending"]) == (7.5, 1)
+
+
+async def test_a_minute_is_kept_once_it_is_over_and_a_kill_loses_none(tmp_path: Path) -> None:
+    now_s = float(START_S + 20)
+    writer = HistoryWriter(tmp_path / "kept", 64 * MIB)
+    keeper = MinuteKeeper(PriceBook({}), writer, lambda: now_s)
+    for second in (20, 21, 22, 30):  # of looks every second, one in five
+        keeper.add(picture(second))
+    keeper.decided(SCALED, ("2 pods x 2 rounds up to 4.", "Scale from 2 to 4."))
+    await keeper.keep()
+    now_s = START_S + 61
+    await keeper.keep()
+    keeper.add(picture(65))
+    # It is not closed, as after a kill: what is read is the journal.
+    with History(str(tmp_path / "kept")) as history:
+        with history.ask("SELECT use_count FROM gpus") as answer:
+            assert list(answer.rows) == [(2,)]
+        with history.ask("SELECT about, message FROM events WHERE kind = 'Decision'") as answer:
+            told = ("hpa/prod/chat", "2 pods x 2 rounds up to 4. Scale from 2 to 4.")
+            assert list(answer.rows) == [told]
+    await keeper.keep(at_end=True)
+    writer.close()
+    with (
+        History(str(tmp_path / "kept")) as history,
+        history.ask("SELECT count(*) FROM gpus") as answer,
+    ):
+        assert list(answer.rows) == [(2,)]

@@ -2,13 +2,18 @@
 
 import asyncio
 import contextlib
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from gpuscale.base.errors import UnavailableError, UsageError
 from gpuscale.cli.exits import stop_event
+from gpuscale.cli.keeping import KeptReader, MinuteKeeper, default_writer
 from gpuscale.cli.options.cluster import Context, Kubeconfig, looking
+from gpuscale.cli.options.prices import price_book
 from gpuscale.cli.options.prometheus import (
     PrometheusIdentity,
     PrometheusTokenFile,
@@ -18,7 +23,9 @@ from gpuscale.cli.pictures import Every, GpuSource, Looked, OnlyNamespace, Urls,
 from gpuscale.cli.progress import working
 
 if TYPE_CHECKING:
-    from gpuscale.ops.dashboard import Dashboard
+    from gpuscale.ops.dashboard import Dashboard, Point
+    from gpuscale.ops.history import HistoryWriter
+    from gpuscale.ops.top import Picture
     from gpuscale.server.page import Front
 
 DEFAULT_PORT = 9490
@@ -35,6 +42,14 @@ def dashboard(
     prometheus_token_file: PrometheusTokenFile = None,
     prometheus_identity: PrometheusIdentity = None,
     every: Every = 5,
+    history: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Keep minutes of what is seen there, for gpuscale history and report; charts begin with the "
+            "hours that it has.",
+        ),
+    ] = None,
     host: Annotated[
         str,
         typer.Option(
@@ -55,7 +70,8 @@ def dashboard(
 ) -> None:
     """Serve a page of what a cluster's GPUs do: a map, workloads with what their HPAs decide and why, charts.
 
-    Looks at what `gpuscale top` looks at, and only reads. It keeps the charts of the last hours in memory.
+    Looks at what `gpuscale top` looks at, and only reads. It keeps the charts of the last hours in memory,
+    and with --history DIR minutes of all it sees for months.
     Ctrl-C ends it.
 
     Exit code 2: the input is wrong, or nothing could be looked at.
@@ -63,6 +79,8 @@ def dashboard(
     Example:  gpuscale dashboard
 
     Example:  gpuscale dashboard --gpu nvml
+
+    Example:  gpuscale dashboard --history gpuscale-history
     """
     looked = looked_at(
         kubeconfig,
@@ -74,13 +92,16 @@ def dashboard(
         prometheus_token_file,
         prometheus_identity,
     )
-    with looking(), contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(_serve(looked, every, host, port))
+    with looking(), contextlib.suppress(KeyboardInterrupt), contextlib.ExitStack() as stack:
+        writer = None if history is None else stack.enter_context(default_writer(history))
+        asyncio.run(_serve(looked, every, writer, host, port))
 
 
-async def _serve(looked: Looked, every_s: float, host: str, port: int | None) -> None:
+async def _serve(
+    looked: Looked, every_s: float, writer: "HistoryWriter | None", host: str, port: int | None
+) -> None:
     from gpuscale.base.clock import WallClock
-    from gpuscale.ops.dashboard import Dashboard, Decider
+    from gpuscale.ops.dashboard import Dashboard, Decider, recorded_points
     from gpuscale.ops.doctor import PrometheusReader
     from gpuscale.server.page import openable_hosts, url_host
 
@@ -88,10 +109,15 @@ async def _serve(looked: Looked, every_s: float, host: str, port: int | None) ->
     clock = WallClock()
     async with opened(looked) as (reader, client):
         decider = None if client is None else Decider(client, clock)
-        prometheus = None
+        past, keeper = None, None
+        if writer is not None:
+            past, keeper = partial(_kept, writer.folder), MinuteKeeper(price_book(None), writer)
+            reader = KeptReader(reader, keeper)
         if client is not None and looked.prometheus_url is not None:
             prometheus = PrometheusReader(client, looked.prometheus_url, looked.prometheus_access)
-        board = Dashboard(reader, clock, every_s, decider, prometheus)
+            past = partial(recorded_points, prometheus)
+        decided = None if keeper is None else keeper.decided
+        board = Dashboard(reader, clock, every_s, decider, past, decided)
         with working("looking at GPUs, nodes and workloads"):
             await board.look()
         front, taken = await _opened_port(board, host, port)
@@ -99,10 +125,22 @@ async def _serve(looked: Looked, every_s: float, host: str, port: int | None) ->
             print(f"page  http://{url_host(name)}:{taken}", flush=True)
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(front.run()), group.create_task(board.run())]
+            if keeper is not None:
+                group.create_task(keeper.run(stop))
             await stop.wait()
             for task in tasks:
                 task.cancel()
         await front.close()
+
+
+async def _kept(folder: Path, picture: "Picture") -> "Sequence[Point]":
+    """Return the hours before a picture, as a history has them."""
+    from gpuscale.ops.dashboard import PAST_S
+    from gpuscale.ops.history import History, recall_charts
+
+    end_s = picture.at_ms // 1000
+    with History(str(folder)) as history:
+        return recall_charts(history, end_s - PAST_S, end_s)
 
 
 async def _opened_port(board: "Dashboard", host: str, port: int | None) -> "tuple[Front, int]":

@@ -1,7 +1,7 @@
 """Follows a cluster or a machine, and keeps what the page shows of it: now, and the last hours."""
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -9,10 +9,9 @@ from gpuscale.base.clock import Clock
 from gpuscale.base.errors import GpuscaleError
 from gpuscale.base.pages.timeline import SeriesRecorder
 from gpuscale.ops.dashboard.deciding import Decider, explain
-from gpuscale.ops.dashboard.recorded import recorded
+from gpuscale.ops.dashboard.recorded import Point
 from gpuscale.ops.dashboard.state import chart_row, key_of, new_size, page_state
 from gpuscale.ops.dashboard.what_if import changed, read_change
-from gpuscale.ops.doctor.prometheus import PrometheusReader
 from gpuscale.ops.top.picture import EventRow, Picture, Reader
 
 HISTORY_BYTES = 64 << 20
@@ -23,6 +22,8 @@ _MOST_WORDS = 2_000
 _REPEAT_MS = 600_000
 """An event that repeats is told again after so long, as Kubernetes counts them into one."""
 
+Past = Callable[[Picture], Awaitable[Sequence[Point]]]
+
 
 class Dashboard:
     """What the page follows; it satisfies `LiveRun`.
@@ -32,7 +33,8 @@ class Dashboard:
         clock: of this machine.
         every_s: between two pictures.
         decider: explains HPAs; None where there is no cluster to ask.
-        prometheus: has the hours before; None: charts begin with the first look.
+        past: returns the hours before a picture; None: charts begin with the first look.
+        decided: is told each event with a new size, and why the HPA has it.
     """
 
     def __init__(
@@ -41,9 +43,11 @@ class Dashboard:
         clock: Clock,
         every_s: float,
         decider: Decider | None = None,
-        prometheus: PrometheusReader | None = None,
+        past: Past | None = None,
+        decided: Callable[[EventRow, Sequence[str]], None] | None = None,
     ) -> None:
-        self._prometheus = prometheus
+        self._past = past
+        self._decided = decided
         self._no_past: tuple[str, ...] = ()
         self._reader = reader
         self._clock = clock
@@ -73,19 +77,16 @@ class Dashboard:
         self._hpas = {key_of(row): (row.namespace, row.name) for row in picture.workloads}
         for event in reversed(picture.events):
             self._tell(event)
-        if self._prometheus is not None and not self._state:
-            await self._recall(self._prometheus, picture)
+        if self._past is not None and not self._state:
+            try:
+                for seconds, row in await self._past(picture):
+                    self._recorder.add(seconds, row)
+            except GpuscaleError as error:
+                self._no_past = (f"charts of the hours before: {error}",)
         if self._no_past:
             picture = replace(picture, unseen=(*picture.unseen, *self._no_past))
         self._recorder.add(picture.at_ms / 1000, chart_row(picture))
         self._state = self._page_state(picture)
-
-    async def _recall(self, prometheus: PrometheusReader, picture: Picture) -> None:
-        try:
-            for seconds, row in await recorded(prometheus, picture):
-                self._recorder.add(seconds, row)
-        except GpuscaleError as error:
-            self._no_past = (f"charts of the hours before: {error}",)
 
     async def run(self) -> None:
         """Look again and again until cancelled."""
@@ -168,6 +169,8 @@ class Dashboard:
         if after is not None and self._decider is not None and self._state:
             _, namespace, name = event.about.split("/", 2)
             scaled = self._decider.why_scaled(namespace, name, after)
+        if scaled is not None and scaled.why and self._decided is not None:
+            self._decided(event, scaled.why)
         self._events_total += 1
         self._events.append(
             {

@@ -28,7 +28,7 @@ _USE = "avg(DCGM_FI_DEV_GPU_UTIL)"
 Point = tuple[float, Mapping[str, float | None]]
 
 
-async def recorded(prometheus: PrometheusReader, picture: Picture) -> Sequence[Point]:
+async def recorded_points(prometheus: PrometheusReader, picture: Picture) -> Sequence[Point]:
     """Return points of the charts up to a picture, oldest first.
 
     Raises:

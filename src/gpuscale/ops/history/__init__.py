@@ -8,7 +8,13 @@ if TYPE_CHECKING:
     from gpuscale.ops.history.pictures import PictureTaker
     from gpuscale.ops.history.questions import ask_use
     from gpuscale.ops.history.reading import History
-    from gpuscale.ops.history.recalling import recall_bill, recall_hours, recall_past, spans_kept
+    from gpuscale.ops.history.recalling import (
+        recall_bill,
+        recall_charts,
+        recall_hours,
+        recall_past,
+        spans_kept,
+    )
     from gpuscale.ops.history.shown import use_columns, use_lines, use_picture, use_rows
     from gpuscale.ops.history.taking import PrometheusTaker, keep_range
     from gpuscale.ops.history.writing import HistoryWriter
@@ -23,6 +29,7 @@ __all__ = [
     "ask_use",
     "keep_range",
     "recall_bill",
+    "recall_charts",
     "recall_hours",
     "recall_past",
     "spans_kept",

@@ -8,7 +8,7 @@ from gpuscale.ops.history.tables import Batch, Rows
 from gpuscale.ops.history.taking import node_row
 from gpuscale.ops.money.prices import NodeFacts, PriceBook
 from gpuscale.ops.past.kinds import KINDS, STEPS
-from gpuscale.ops.top.picture import GpuRow, Picture, WorkloadRow
+from gpuscale.ops.top.picture import EventRow, GpuRow, Picture, WorkloadRow
 
 _MINUTE_MS = 60_000
 _HOUR_MS = 3_600_000
@@ -22,6 +22,8 @@ _TOLD = frozenset(
 )
 """Kinds of `report` of which a picture says whether they are so."""
 _XID = "Xid "
+DECISION = "Decision"
+"""Kind of the events that say why an HPA has a new size."""
 Row = Sequence[object]
 
 
@@ -38,10 +40,15 @@ class PictureTaker:
         self._told_ms = 0
         """The newest event that was kept."""
         self._hour = -1
+        self._decided: list[Row] = []
 
     def add(self, picture: Picture) -> None:
         """Take a picture into the minute that goes on."""
         self._pictures.append(picture)
+
+    def decided(self, event: EventRow, why: Sequence[str]) -> None:
+        """Take why an HPA has the new size that an event tells, in `decide`'s words."""
+        self._decided.append((event.at_ms, DECISION, event.reason, event.about, " ".join(why), 1))
 
     def take(self, begin_ms: int) -> Batch:
         """Return the rows of the minute that begins then, and begin the next one."""
@@ -50,11 +57,13 @@ class PictureTaker:
             return {}
         last = pictures[-1]
         at_ms = last.at_ms
-        events = [
+        events: list[Row] = [
             (each.at_ms, each.kind, each.reason, each.about, each.message, each.count)
             for each in reversed(last.events)
             if each.at_ms > self._told_ms
         ]
+        events += self._decided
+        self._decided = []
         self._told_ms = max((self._told_ms, *(each.at_ms for each in last.events)))
         batch: dict[str, Rows] = {
             "gpus": list(_gpu_rows(pictures, begin_ms)),

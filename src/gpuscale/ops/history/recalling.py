@@ -13,6 +13,15 @@ from gpuscale.ops.money.questions import HOUR_S, STEP_S, BillQueries
 from gpuscale.ops.past.incidents import Past, past_of
 
 _DAY_S = 86_400
+_CHARTED = {
+    "value": "hpa/{}/value",
+    "target": "hpa/{}/target",
+    "wanted": "hpa/{}/desired",
+    "replicas": "hpa/{}/current",
+    "running": "replicas/{}/ready",
+    "pending": "replicas/{}/pending",
+}
+"""Series of a page by the columns of `hpas`."""
 _SPAN = "time BETWEEN make_timestamp($1) AND make_timestamp($2)"
 
 
@@ -96,6 +105,34 @@ def recall_hours(history: History, bill: Bill) -> list[float | None]:
     with history.ask(sql, bill.start_s * 1_000_000, bill.end_s * 1_000_000 - 1) as answer:
         rows = [(end_s, json.loads(labels), value) for end_s, labels, value in answer.rows]
     return bought_by_hour(bill, rows, moments)
+
+
+def recall_charts(
+    history: History, begin_s: int, end_s: int
+) -> Sequence[tuple[float, Mapping[str, float | None]]]:
+    """Return the minutes of a span by the names that a page gives its series, oldest first.
+
+    Raises:
+        UnavailableError: the history can't be read.
+    """
+    minute = f"epoch_ms(time) // {MINUTE_S * 1000} * {MINUTE_S}"
+    points: dict[float, dict[str, float | None]] = defaultdict(dict)
+    hpas = (
+        f"SELECT {minute}, namespace || '/' || hpa, {', '.join(_CHARTED)} FROM hpas WHERE {_SPAN}"
+    )
+    with history.ask(hpas, begin_s * 1_000_000, end_s * 1_000_000) as answer:
+        for at_s, key, *values in answer.rows:
+            for name, value in zip(_CHARTED.values(), values, strict=True):
+                points[at_s][name.format(key)] = value
+    # A GPU has a row for each pod that has it.
+    gpus = (
+        f"SELECT moment, avg(used) FROM (SELECT {minute} AS moment, max(use_mean) AS used FROM gpus "
+        f"WHERE {_SPAN} GROUP BY moment, node, gpu) GROUP BY moment"
+    )
+    with history.ask(gpus, begin_s * 1_000_000, end_s * 1_000_000) as answer:
+        for at_s, used in answer.rows:
+            points[at_s]["use/all GPUs"] = used
+    return sorted(points.items(), key=lambda each: each[0])
 
 
 def _unkept(history: History, what: str, begin_s: int, end_s: int) -> Iterator[str]:

@@ -75,7 +75,7 @@ TABLES: Mapping[str, Table] = {
         "namespace, hpa, time",
     ),
     "events": Table(
-        "the cluster's events about scaling, nodes and pods that wait",
+        "the cluster's events about scaling, nodes and pods that wait; of kind `Decision`: why an HPA scaled",
         {
             "time": "TIMESTAMP",
             "kind": "VARCHAR",

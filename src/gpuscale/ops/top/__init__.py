@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from gpuscale.ops.top.cluster import ClusterReader, TopSettings
     from gpuscale.ops.top.gpu_rows import gpu_row
     from gpuscale.ops.top.pages import PageReader
-    from gpuscale.ops.top.picture import Picture, Reader, WorkloadRow, picture_document
+    from gpuscale.ops.top.picture import EventRow, Picture, Reader, WorkloadRow, picture_document
     from gpuscale.ops.top.tables import TABLES, Table, overview, picture_lines
 else:
     __getattr__ = door(__name__)
@@ -16,6 +16,7 @@ else:
 __all__ = [
     "TABLES",
     "ClusterReader",
+    "EventRow",
     "PageReader",
     "Picture",
     "Reader",
