@@ -6,8 +6,7 @@ import pytest
 
 from gpuscale.base.objects.meta import ObjectMeta
 from gpuscale.base.objects.pods import Container, Pod, PodPhase, PodSpec, PodStatus
-from gpuscale.hpa.cluster.victims import victims_first
-from gpuscale.hpa.cluster.victims.order import DELETION_COST, deletion_cost
+from gpuscale.hpa.cluster.victims import DELETION_COST, deletion_cost, victims_first
 
 HOUR_MS = 3_600_000
 NOW_MS = 10_000 * HOUR_MS

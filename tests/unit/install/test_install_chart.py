@@ -24,6 +24,9 @@ from gpuscale.base.documents.documents import load_documents
 from gpuscale.ops.install.chart.made import chart_files
 from gpuscale.ops.install.values import Values
 
+IDLE_FIRST = [
+    {"namespace": "prod", "workload": name, "metric": "gpu_utilization"} for name in ("a", "b")
+]
 FEDERATED = [
     {"name": "keda", "caBundle": "-----BEGIN CERTIFICATE-----\nMA==\n-----END CERTIFICATE-----\n"},
     {
@@ -448,6 +451,7 @@ OPTIONS = {
         {"metricsApi": {"rules": 'rules:\n- seriesQuery: "a{{b}}"\n'}},
         {"metricsApi": {"rulesConfigMaps": "rules in (a, b),!old"}},
         {"metricsApi": {"preset": True}},
+        {"metricsApi": {"idleFirst": IDLE_FIRST}},
     ],
     "whose": [
         {},

@@ -14,7 +14,8 @@ from aiohttp import web
 from gpuscale.base.clock import Clock, WallClock
 from gpuscale.base.errors import GpuscaleError
 from gpuscale.base.exposition.write import CONTENT_TYPE, render_text
-from gpuscale.server.metricsapi.api_servers import connect
+from gpuscale.kube.client import KubeClient
+from gpuscale.server.metricsapi.api_servers import connect, kube_settings
 from gpuscale.server.metricsapi.backend import MetricsBackend, Task
 from gpuscale.server.metricsapi.cluster import ClusterObjects, NoObjects
 from gpuscale.server.metricsapi.connections.counted_log import CountedLog
@@ -38,6 +39,7 @@ from gpuscale.server.sources.source import MetricSource
 
 if TYPE_CHECKING:
     from gpuscale.server.metricsapi.federation.federation import Federation
+    from gpuscale.server.metricsapi.idle_first.keeper import IdleFirstKeeper
     from gpuscale.server.metricsapi.triggers.served import ServedTriggers
 
 _LOG = logging.getLogger(__name__)
@@ -77,6 +79,7 @@ class MetricsApiServer:
         self._protection: Protection | None = None
         self._federation: Federation | None = None
         self._triggers: ServedTriggers | None = None
+        self._idle_first: IdleFirstKeeper | None = None
 
     async def run(
         self,
@@ -148,6 +151,17 @@ class MetricsApiServer:
             self._federation = Federation(self._settings.federation, backend.provider)
             stack.push_async_callback(self._federation.close)
             self._tasks.append(("other metrics APIs", self._federation.run))
+        if self._settings.idle_first and cluster is None:
+            _LOG.warning("there is no API server: no pods are marked to go first")
+        elif self._settings.idle_first:
+            from gpuscale.server.metricsapi.idle_first.keeper import IdleFirstKeeper
+
+            client = KubeClient(kube_settings(self._settings, self._settings.kubeconfig))
+            stack.push_async_callback(client.close)
+            self._idle_first = IdleFirstKeeper(
+                self._settings.idle_first, client, backend.provider, self._clock
+            )
+            self._tasks.append(("idle first", self._idle_first.run))
         if self._settings.serving.secure_port:
             self._protection = Protection(
                 self._settings, cluster, self._metrics, self._clock, shared
@@ -264,6 +278,7 @@ class MetricsApiServer:
             () if protection is None else protection.audit_families(),
             () if self._federation is None else self._federation.families(),
             () if self._triggers is None else self._triggers.families(),
+            () if self._idle_first is None else self._idle_first.families(),
         )
         body = render_text(families).encode()
         if self._backend.collector_client is not None:
@@ -278,6 +293,8 @@ class MetricsApiServer:
             checks += self._federation.checks()
         if self._triggers is not None:
             checks += self._triggers.checks()
+        if self._idle_first is not None:
+            checks += self._idle_first.checks()
         if self._protection is not None:
             checks += self._protection.checks()
         if endpoint == "readyz":

@@ -30,11 +30,13 @@ from gpuscale.server.metricsapi.backend_settings import (
     BackendSettings,
     read_backend,
 )
+from gpuscale.server.metricsapi.idle_first_settings import IdleFirst, idle_first_of
 from gpuscale.server.metricsapi.trigger_settings import HeldPlace, held_place
 from gpuscale.server.panels import (
     AUDIT,
     AUTHENTICATION,
     AUTHORIZATION,
+    CLUSTER,
     FEDERATION,
     METRICS,
     SERVING,
@@ -494,6 +496,14 @@ class MetricsApiSettings(BackendSettings):
         usual=tuple,
     )
     """Other metrics APIs that what is not ours is passed on to."""
+    idle_first: tuple[IdleFirst, ...] = CLUSTER.option(
+        each(idle_first_of),
+        "idle-first",
+        "NAMESPACE/DEPLOYMENT=METRIC: before a scale-in, the pods with the least of this metric get the "
+        "lowest deletion costs. May be given several times.",
+        is_ours=True,
+    )
+    """Deployments whose scale-ins take the pods with the least work."""
     serving: ServingSettings = part(ServingSettings)
     auth: AuthSettings = part(AuthSettings)
     audit: AuditSettings | None = made(_audit, *flags_of(AuditSettings))

@@ -5,6 +5,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field
 
+from gpuscale.base.documents.models import Model
 from gpuscale.base.errors import ConfigError
 from gpuscale.ops.install.federation import FederatedApi
 from gpuscale.ops.install.fields import AlertmanagerUrl, ExporterPods, LabelSelector, RuleFileText
@@ -17,7 +18,7 @@ from gpuscale.ops.install.pods import (
     ServedPodSettings,
     max_series,
 )
-from gpuscale.ops.install.scale.scale import Subdomain
+from gpuscale.ops.install.scale.scale import Label, Subdomain
 from gpuscale.ops.install.settings.collected import Otlp, SelectedPods
 from gpuscale.server.metricsapi.federation import member_of_flag, together
 from gpuscale.server.rules import load_rules
@@ -29,6 +30,17 @@ _RESOURCES: Object = {
     "limits": {"memory": "1Gi"},
 }
 _LEAST_STORE_MIB = 48
+
+
+class IdleFirst(Model):
+    """A Deployment whose scale-ins take the pods with the least work."""
+
+    namespace: Label
+    """Its namespace."""
+    workload: Subdomain
+    """Its name."""
+    metric: str = Field(pattern=r"^[a-zA-Z_:][a-zA-Z0-9_:.-]*$", max_length=253)
+    """What its pods do, as the metrics API serves it: requests in flight, the queue, GPU use."""
 
 
 class MetricsApi(ServedPodSettings):
@@ -57,6 +69,9 @@ class MetricsApi(ServedPodSettings):
     federate: tuple[FederatedApi, ...] = Field(default=(), max_length=8)
     """Other metrics APIs that answer what is not ours, such as KEDA. Their APIServices are taken over, and
     given back when the installation is removed."""
+    idle_first: tuple[IdleFirst, ...] = Field(default=(), max_length=64)
+    """Deployments whose pods with the least work get the lowest deletion costs before a scale-in; this takes
+    the right to patch pods in their namespaces."""
     resource: bool = False
     """Serves metrics.k8s.io too, CPU and memory of pods and nodes, in metrics-server's place."""
     certificates: Literal["generated", "cert-manager"] = "generated"

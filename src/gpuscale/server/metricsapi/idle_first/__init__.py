@@ -1,0 +1,1 @@
+"""Scale-ins that take the pods with the least work: deletion costs that follow what pods do."""
