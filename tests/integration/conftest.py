@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 import pytest_asyncio
 from aiohttp import web
 
+from gpuscale.lab.views import render_report
 from gpuscale.server.page import add_page
 
 FLAGS = [
@@ -54,7 +55,14 @@ class Served:
         app = web.Application()
         orders = getattr(self.run, "orders", None)
         what_if = getattr(self.run, "what_if", None)
-        add_page(app, self.run, self.run.set_load, what_if=what_if, orders=orders)
+        add_page(
+            app,
+            self.run,
+            self.run.set_load,
+            what_if=what_if,
+            orders=orders,
+            report=lambda: render_report(self.run.document()),
+        )
         self._runner = web.AppRunner(app, shutdown_timeout=2)
         await self._runner.setup()
         await web.TCPSite(self._runner, "127.0.0.1", self.port, reuse_address=True).start()

@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import re
+import shlex
 import signal
 import socket
 import subprocess
@@ -249,6 +250,34 @@ def test_the_end_of_the_scenario_is_announced_once_and_the_loop_goes_on(tmp_path
     running.wait("the scenario is over; the loop keeps running and serving: press Ctrl-C", 30)
     running.wait("SuccessfulRescale", 60)  # the load of second 60 comes all the same
     assert running.text().count("the scenario is over") == 1
+    offered = dict(
+        line.strip().split(": ", 1) for line in running.text().splitlines() if ": gpuscale " in line
+    )
+    assert [list(pair) for pair in offered.items()] == running.json("/ui/state")["next"]
+    kubeconfig = running.wait(r"KUBECONFIG=(\S+)", 5)[1]
+    for command in offered.values():
+        if command == "gpuscale dashboard":
+            continue  # it serves until it is ended; its own tests open it
+        done = subprocess.run(
+            [
+                GPUSCALE,
+                *shlex.split(command)[1:],
+                *(["--tries", "2"] if " tune " in command else []),
+            ],
+            cwd=tmp_path,
+            env={**os.environ, "KUBECONFIG": kubeconfig},
+            capture_output=True,
+            text=True,
+            timeout=100,
+            check=False,
+        )
+        # doctor finds something in most clusters
+        assert done.returncode <= (command == "gpuscale doctor"), done.stderr
+    assert len(offered) == 4
+    report = (tmp_path / "run.html").read_text()
+    saved = running.get("/ui/report")
+    assert saved.startswith(report[: report.index("<style>")])
+    assert '"kind":"SuccessfulRescale"' in saved
     assert running.stop() == 0
 
 

@@ -220,6 +220,34 @@ async def test_what_is_broken_is_listed_until_it_is_mended(open_page, served) ->
     assert [each["kind"] for each in served.run.broken] == ["prometheus"]
 
 
+async def test_the_end_of_the_scenario_offers_commands(open_page, served) -> None:
+    page = await open_page(served.url)
+    await expect(page.locator("#load-panel")).to_be_visible()
+    await expect(page.locator("#next-panel")).to_be_hidden()
+    served.run.next = [["The same again", "gpuscale simulate 'a <b>.yaml'"]]
+    served.run.advance()
+    await expect(page.locator("#next code")).to_have_text("gpuscale simulate 'a <b>.yaml'")
+
+
+async def test_a_run_is_saved_as_one_page_that_opens_without_the_server(
+    open_page, served, tmp_path
+) -> None:
+    page = await open_page(served.url)
+    async with page.expect_download() as saving:
+        await page.get_by_role("link", name="Save the run as one page").click()
+    download = await saving.value
+    assert download.suggested_filename == "run.html"
+    path = tmp_path / "run.html"
+    await download.save_as(path)
+    await served.stop()
+    await page.context.close()
+    kept = await open_page(path.as_uri())
+    await expect(kept.locator("h1")).to_have_text("ack-bert")
+    await expect(kept.locator('[data-chart="replicas"] canvas')).to_be_visible()
+    await expect(kept.locator(".event-list li")).to_have_count(len(served.run.events))
+    await served.start(62)
+
+
 async def refuse(_asked):
     raise ValueError("no <b>")
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import shlex
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import TextIO
 
@@ -89,11 +89,13 @@ class Screen:
             for line in event_lines(event, width):
                 self._line(line)
 
-    def scenario_over(self) -> None:
-        """Say that the scenario is over, and what happens now."""
+    def scenario_over(self, steps: Sequence[tuple[str, str]]) -> None:
+        """Say that the scenario is over, what happens now, and what to do next: texts and commands."""
         self._line(
             "the scenario is over; the loop keeps running and serving: press Ctrl-C to end it"
         )
+        for text, command in steps:
+            self._line(f"  {text}: {command}")
 
     def farewell(self, document: Mapping[str, object]) -> None:
         """Say that it ended, and how it went."""

@@ -28,6 +28,7 @@ class FakeRun:
         self.speed = 10.0
         self.paused = False
         self.broken = []
+        self.next = []
         self.now = 0.0
         self.manual = None
         self.max_rate = 1000
@@ -292,6 +293,7 @@ class FakeRun:
             "speed": self.speed,
             "paused": self.paused,
             "broken": list(self.broken),
+            "next": self.next,
             "addresses": {
                 "page": "http://127.0.0.1:8080",
                 "prometheus": "http://127.0.0.1:9090",

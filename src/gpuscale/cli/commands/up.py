@@ -2,7 +2,10 @@
 
 import asyncio
 import contextlib
+import functools
+import shlex
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -90,8 +93,32 @@ def up(
                 tuple(prometheus_rules or ()),
                 tuple(remote_write_url or ()),
                 writer,
+                functools.cache(lambda: next_steps(scenario, setup)),
             )
         )
+
+
+def next_steps(scenario: str, setup: "Setup") -> tuple[tuple[str, str], ...]:
+    """Return what to do once a scenario is over, as texts and commands that work as they stand."""
+    from gpuscale.lab.tuning import Overrides, of_setup
+
+    name, can_tune = shlex.quote(scenario), []
+    for workload in setup.workloads:
+        with contextlib.suppress(UsageError):  # what can't be tuned isn't offered
+            of_setup(setup, scenario, workload.deployment, None, Overrides())
+            can_tune.append(workload.deployment)
+    steps = [
+        (
+            "The same in virtual time, as a report",
+            f"gpuscale simulate {name} --output-file run.html",
+        )
+    ]
+    if can_tune:
+        one = f" --workload {can_tune[0]}" if len(setup.workloads) > 1 else ""
+        steps.append(("Settings that cost less, in some minutes", f"gpuscale tune {name}{one}"))
+    steps.append(("What is wrong in a cluster of yours", "gpuscale doctor"))
+    steps.append(("This page for it", "gpuscale dashboard"))
+    return tuple(steps)
 
 
 def limit_seconds(text: str | None) -> float | None:
@@ -115,6 +142,7 @@ async def _up(
     rules: tuple[Path, ...],
     receivers: tuple[str, ...],
     writer: "HistoryWriter | None",
+    steps: Callable[[], tuple[tuple[str, str], ...]],
 ) -> None:
     from gpuscale.lab.local import LiveOptions
     from gpuscale.server.page import PortTakenError
@@ -126,7 +154,7 @@ async def _up(
         raise UsageError(f"--remote-write-url: {error}") from None
 
     def options(port: int) -> LiveOptions:
-        return LiveOptions(host, port, speed, rules, endpoints)
+        return LiveOptions(host, port, speed, rules, endpoints, steps)
 
     stop = stop_event()
     if limit_s is not None:
@@ -153,7 +181,9 @@ async def _run(
     from gpuscale.lab.local import LiveLoop
 
     screen = Screen(sys.stdout, stop.set)
-    live = LiveLoop(setup, options, screen.event, screen.scenario_over)
+    live = LiveLoop(
+        setup, options, screen.event, lambda: screen.scenario_over(options.next_steps())
+    )
 
     following: list[asyncio.Task[None]] = []
 

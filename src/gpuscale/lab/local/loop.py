@@ -64,6 +64,8 @@ class LiveOptions:
     """Rule files, and folders with such files, beside the scenario's own."""
     remote_write: tuple[RemoteWriteEndpoint, ...] = ()
     """Who gets a copy of all samples."""
+    next_steps: Callable[[], tuple[tuple[str, str], ...]] = tuple
+    """Returns what the page offers once the scenario's time is over, as texts and commands."""
 
 
 class LiveLoop:
@@ -135,6 +137,7 @@ class LiveLoop:
             datetime.fromtimestamp(self._world.start_ms / 1000, UTC).isoformat(),
             self.addresses,
             self._faults.broken,
+            options.next_steps,
         )
         end_ms = self._world.start_ms + setup.duration_ms
         self._world.engine.at(end_ms, EventStage.RECORD, lambda _: on_end())
@@ -251,6 +254,7 @@ class LiveLoop:
             self.view,
             self.view.set_load,
             orders={"pace": self._pace.order, "fault": self._faults.order},
+            report=self.view.report,
         )
         self._kube_api.add_routes(app)
         view = live_view(

@@ -18,6 +18,7 @@ from gpuscale.lab.sim.load.service import SimulatedService
 from gpuscale.lab.sim.pod_index import FINISHED
 from gpuscale.lab.sim.scenario.setup import JobSetup
 from gpuscale.lab.sim.world import World
+from gpuscale.lab.views.report import render_report
 from gpuscale.lab.views.summary import summary_totals
 
 MAX_ROWS = 200
@@ -83,6 +84,7 @@ class LiveView:
         clock: which it follows.
         addresses: returns where the servers are, node agents included.
         broken: returns what viewers have broken, as `LiveFaults` does.
+        next_steps: returns what to do once the scenario's time is over, as texts and commands.
     """
 
     def __init__(
@@ -95,6 +97,7 @@ class LiveView:
         started: str,
         addresses: Callable[[], dict[str, object]],
         broken: Callable[[], list[dict[str, object]]],
+        next_steps: Callable[[], tuple[tuple[str, str], ...]] = tuple,
     ) -> None:
         self._world = world
         self._controller = controller
@@ -104,6 +107,7 @@ class LiveView:
         self._started = started
         self._addresses = addresses
         self._broken = broken
+        self._next_steps = next_steps
         self._summed_ms = -_SUM_MS
         self._summed: list[tuple[str, str]] = []
         duration_s = world.setup.duration_ms / 1000
@@ -155,7 +159,16 @@ class LiveView:
             "figures": self._figures(),
             "unseen": [],
             "broken": self._broken(),
+            "next": self._next_steps() if self._is_over() else (),
         }
+
+    def report(self) -> str:
+        """Return the run so far as one HTML page."""
+        return render_report(self.document())
+
+    def _is_over(self) -> bool:
+        passed_ms = self._world.engine.now_ms - self._world.start_ms
+        return passed_ms >= self._world.setup.duration_ms
 
     def set_load(self, workload: str, rate: float | None) -> None:
         """Give a workload this many requests per second; None follows the scenario again.

@@ -95,6 +95,7 @@ def add_page(
     set_load: SetLoad | None = None,
     what_if: WhatIf | None = None,
     orders: Mapping[str, Order] | None = None,
+    report: Callable[[], str] | None = None,
 ) -> None:
     """Add the live page of `run` to `app`, before the app runs.
 
@@ -104,6 +105,7 @@ def add_page(
         set_load: what the page's load buttons call; None where the load is not ours.
         what_if: what an HPA would do with other numbers; None where nobody can say.
         orders: what the page's other controls call, by name.
+        report: the run so far as one HTML file; None where there is none.
     """
     page = _Page(run, set_load, what_if)
 
@@ -115,6 +117,7 @@ def add_page(
             web.get("/ui/state", page.state),
             web.get("/ui/stream", page.stream),
             *([] if what_if is None else [web.get("/ui/what-if", page.what_if)]),
+            *([] if report is None else [web.get("/ui/report", page.saver(report))]),
             *([] if set_load is None else [web.post("/ui/load", page.load)]),
             *(web.post(f"/ui/{name}", page.taker(order)) for name, order in (orders or {}).items()),
         ]
@@ -252,6 +255,20 @@ class _Page:
         except ValueError as error:
             return _error(400, str(error))
         return _json(self._run.state())
+
+    def saver(self, report: Callable[[], str]) -> Callable[[web.Request], Awaitable[web.Response]]:
+        async def save(_: web.Request) -> web.Response:
+            # Of the loop's own objects, so not in a thread.
+            headers = {
+                **_HEADERS,
+                "Cache-Control": "no-store",
+                "Content-Disposition": 'attachment; filename="run.html"',
+            }
+            response = web.Response(text=report(), content_type="text/html", headers=headers)
+            response.enable_compression()
+            return response
+
+        return save
 
     async def what_if(self, request: web.Request) -> web.Response:
         if self._what_if is None:

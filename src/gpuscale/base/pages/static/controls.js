@@ -15,6 +15,16 @@ export function drawControls(state) {
   drawPace(state);
   drawLoads(state);
   drawFaults(state);
+  drawNext(state);
+}
+
+// ---- what comes after the scenario
+
+function drawNext({ next }) {
+  byId("save").hidden = next === undefined;
+  byId("next-panel").hidden = !next?.length;
+  keyed(byId("next"), next ?? [], ([, command]) => command,
+    ([text, command]) => element("div", {}, element("dt", {}, text), element("dd", {}, element("code", {}, command))), () => {});
 }
 
 async function order(name, body, message, done, failed) {
