@@ -9,7 +9,8 @@ from gpuscale.base.objects.meta import ObjectMeta
 from gpuscale.base.objects.nodes import Node
 from gpuscale.base.objects.pods import Container, Pod, PodClaim, PodSpec
 from gpuscale.base.quantity import parse_quantity
-from gpuscale.hpa.cluster.scheduling import Placer, find_victims, misfits, node_state, unmatched
+from gpuscale.hpa.cluster.scheduling import Placer, find_victims, misfits, node_state
+from gpuscale.hpa.cluster.scheduling.claims import unmatched
 
 ONE = "{requests: [{name: r, exactly: {deviceClassName: gpu}}]}"
 SERVED = CLASS + "  extendedResourceName: example.com/gpu\n"

@@ -1,16 +1,27 @@
 """Will a node come: autoscalers' messages, clouds' answers, and the verdict over facts of pools."""
 
+from dataclasses import replace
+
 import pytest
 
+from gpuscale.base.objects.devices import (
+    Device,
+    DeviceAsk,
+    DeviceClaim,
+    DeviceClass,
+    DeviceRequest,
+    device_classes,
+)
 from gpuscale.base.objects.meta import ObjectMeta
 from gpuscale.base.objects.nodes import Node
-from gpuscale.base.objects.pods import Container, PodSpec
+from gpuscale.base.objects.pods import Container, PodClaim, PodSpec
 from gpuscale.base.objects.taints import Taint, Toleration
 from gpuscale.base.quantity import parse_quantity
 from gpuscale.hpa.cluster.scheduling import NodeState
 from gpuscale.hpa.cluster.verdicts import (
     ComingNode,
     DenialKind,
+    Offered,
     Outlook,
     PoolFacts,
     PoolLabels,
@@ -222,3 +233,44 @@ def test_a_node_that_takes_the_pod_comes_before_all_pools() -> None:
 
 def test_without_pools_nothing_is_known() -> None:
     assert judge(pod(), []).outlook is Outlook.UNKNOWN
+
+
+# Claims for devices
+
+
+SPEC = PodSpec((Container("c"),))
+A100 = Device("gpu-0", "gpu.nvidia.com", {"productName": "A100"})
+CLASSES = device_classes([DeviceClass("gpu", ('device.driver == "gpu.nvidia.com"',))])
+
+
+def claiming(*selectors: str, of: str = "gpu") -> PodSpec:
+    ask = DeviceAsk("", of, selectors=selectors)
+    claim = PodClaim("gpus", "template", asks=DeviceClaim((DeviceRequest("one", (ask,)),)))
+    return replace(SPEC, claims=(claim,))
+
+
+H100_ONLY = 'device.attributes["gpu.nvidia.com"].productName == "H100"'
+
+
+@pytest.mark.parametrize(
+    ("spec", "devices", "why", "wanted"),
+    [
+        (claiming(), [A100], None, ()),
+        (claiming(H100_ONLY), [A100], Why.NO_DEVICE, (H100_ONLY,)),
+        (claiming(), [], Why.NO_DEVICE, ()),
+        (claiming(), None, None, ()),
+        (claiming(of="other"), [A100], Why.NO_CLASS, ()),
+        (claiming(of="other"), None, Why.NO_CLASS, ()),
+        # A template that is not known asks for nothing.
+        (replace(SPEC, claims=(PodClaim("gpus", "template"),)), [], None, ()),
+    ],
+)
+def test_a_claim_that_no_device_matches_gets_no_node(spec, devices, why, wanted) -> None:
+    found = judge(spec, [PoolFacts("a")], offered=Offered(CLASSES, devices))
+    assert found.outlook is (Outlook.EXPECTED if why is None else Outlook.NEVER)
+    assert [(each.why, each.wanted) for each in found.reasons] == ([(why, wanted)] if why else [])
+
+
+def test_a_node_on_its_way_may_have_the_device() -> None:
+    coming = PoolFacts("a", coming=(ComingNode("n", 0),))
+    assert judge(claiming(), [coming], offered=Offered(CLASSES, [])).outlook is Outlook.COMING

@@ -177,6 +177,33 @@ spec:
       containers:
       - {name: c, image: "nvcr.io/nvidia/k8s-device-plugin:v0.20.0", args: [--mig-strategy=single]}
 """
+SLICE = """\
+apiVersion: resource.k8s.io/v1
+kind: ResourceSlice
+metadata: {name: s}
+spec:
+  driver: gpu.nvidia.com
+  nodeName: n
+  pool: {name: n, generation: 1, resourceSliceCount: 1}
+  devices: [{name: gpu-0, attributes: {productName: {string: A100}}}]
+"""
+_ANY = """\
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaimTemplate
+metadata: {name: one}
+spec:
+  spec:
+    devices:
+      requests:
+      - name: gpu
+        exactly:
+          deviceClassName: gpu.nvidia.com
+"""
+_TEMPLATE = (
+    _ANY + "          selectors: [{cel: {expression: "
+    '\'device.attributes["gpu.nvidia.com"].productName.startsWith("MODEL")\'}}]\n'
+)
+_CLAIMING = pods("{claims: [{name: gpu}]}", CLAIMS, kind="Job")
 NODE_CASES = {
     # The API server's own validation, by Karpenter's CRD: numbers, percentages, one of two fields, names.
     "refused-manifest/node-pool": (
@@ -418,6 +445,15 @@ NODE_CASES = {
     "claims-under-karpenter": (
         files(p=node_pool([SOLD]), w=pods("{claims: [{name: gpu}]}", CLAIMS, kind="Job")),
         files(g=groups(GROUP + LABELLED), w=pods("{claims: [{name: gpu}]}", CLAIMS, kind="Job")),
+    ),
+    # kube-scheduler: cannot allocate all claims.
+    "claim-without-device": (
+        files(s=SLICE, t=_TEMPLATE.replace("MODEL", "H100"), w=_CLAIMING),
+        files(s=SLICE, t=_TEMPLATE.replace("MODEL", "A100"), w=_CLAIMING),
+    ),
+    "claim-without-device/none": (
+        files(s=SLICE.replace("devices", "sharedCounters"), t=_ANY, w=_CLAIMING),
+        files(t=_TEMPLATE.replace("MODEL", "H100"), w=_CLAIMING),
     ),
     # As Karpenter's event says: did not tolerate taint.
     "untolerated-pool": (

@@ -129,22 +129,25 @@ KINDS = (
         "resourceclaims",
         f"{_CLAIMS}/resourceclaims",
         "resourceclaims.resource.k8s.io",
-        (WORKLOAD,),
+        (WORKLOAD, CAPACITY),
     ),
     Listed(
         "claimtemplates",
         f"{_CLAIMS}/resourceclaimtemplates",
         "resourceclaimtemplates.resource.k8s.io",
-        (WORKLOAD,),
+        (WORKLOAD, CAPACITY),
     ),
     Listed(
-        "deviceclasses", f"{_CLAIMS}/deviceclasses", "deviceclasses.resource.k8s.io", (WORKLOAD,)
+        "deviceclasses",
+        f"{_CLAIMS}/deviceclasses",
+        "deviceclasses.resource.k8s.io",
+        (WORKLOAD, CAPACITY),
     ),
     Listed(
         "resourceslices",
         f"{_CLAIMS}/resourceslices",
         "resourceslices.resource.k8s.io",
-        (WORKLOAD,),
+        (WORKLOAD, CAPACITY),
     ),
     Listed(
         "queued-workloads",

@@ -8,17 +8,25 @@ Source: karpenter.sh/v1 (NodePool, NodeClaim); cluster-autoscaler core/scaleup (
 
 import re
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from heapq import merge
 
 from gpuscale.base.documents.documents import load_documents
 from gpuscale.base.errors import ConfigError
+from gpuscale.base.objects.devices import (
+    DeviceClaim,
+    device_classes,
+    read_device_claim,
+    read_device_class,
+    read_resource_slice,
+)
 from gpuscale.base.objects.fields import Fields
 from gpuscale.base.objects.nodes import read_taint
 from gpuscale.base.objects.pods import PodSpec
 from gpuscale.hpa.cluster.scheduling import demands
 from gpuscale.hpa.cluster.verdicts import (
     ComingNode,
+    Offered,
     Outlook,
     PoolFacts,
     PoolLabels,
@@ -211,7 +219,7 @@ def _coming(snapshot: Snapshot) -> Mapping[str, Sequence[ComingNode]]:
 
 def verdict_of(snapshot: Snapshot, pod: Fields) -> Verdict:
     """Return whether a node comes for a pod that no node takes now."""
-    spec, name = facts.spec_of(pod), facts.full_name(pod)
+    spec, name = _with_claims(snapshot, pod), facts.full_name(pod)
     node = scale_ups(snapshot).get(name)
     if node is not None:
         return Verdict(Outlook.COMING, (node.name,), node)
@@ -220,8 +228,54 @@ def verdict_of(snapshot: Snapshot, pod: Fields) -> Verdict:
         return verdict
     if spec.priority < priority_cutoff(snapshot) and not facts.is_gated(pod):
         return judge(spec, (), (Reason(Why.PRIORITY),))
-    refused = refusals(snapshot).get(name)
-    return Verdict(Outlook.EXPECTED) if refused is None else judge(spec, (), refused)
+    refused = judge(spec, (), refusals(snapshot).get(name, ()), offered=_offered(snapshot))
+    return refused if refused.reasons else Verdict(Outlook.EXPECTED)
+
+
+def _with_claims(snapshot: Snapshot, pod: Fields) -> PodSpec:
+    """Return a pod's spec, in which claims without devices say what they ask for."""
+    spec, namespace = facts.spec_of(pod), facts.namespace(pod)
+    if not spec.claims:
+        return spec
+    return replace(
+        spec,
+        claims=tuple(
+            replace(each, asks=_asked(snapshot, "claimtemplates", f"{namespace}/{each.template}"))
+            if each.template
+            else replace(each, asks=_asked(snapshot, "resourceclaims", f"{namespace}/{each.claim}"))
+            for each in spec.claims
+        ),
+    )
+
+
+@once
+def _asked(snapshot: Snapshot, plural: str, name: str) -> DeviceClaim | None:
+    """Return what a claim or template asks for; None where it is not there, or has its devices."""
+    body = facts.by_full_name(snapshot, plural).get(name)
+    if body is None or body.child("status").data.get("allocation"):
+        return None
+    spec = body.child("spec")
+    return read_device_claim(_alone(spec.child("spec") if plural == "claimtemplates" else spec))
+
+
+@once
+def _offered(snapshot: Snapshot) -> Offered:
+    """Return the cluster's devices for claims, as far as they can be read."""
+    classes = snapshot.all("deviceclasses")
+    slices = (_alone(each.child("spec")) for each in snapshot.all("resourceslices"))
+    return Offered(
+        device_classes(read_device_class(_alone(each)) for each in classes)
+        if snapshot.serves("deviceclasses")
+        else None,
+        [device for each in slices for device in read_resource_slice(each, "").devices]
+        if snapshot.serves("resourceslices")
+        else None,
+    )
+
+
+def _alone(fields: Fields) -> Fields:
+    """Return the same fields with faults of their own, such as what only simulations refuse."""
+    return Fields(fields.document, fields.data)
 
 
 @once
@@ -250,7 +304,7 @@ class DistinctSpec:
 def verdict_for(snapshot: Snapshot, of: DistinctSpec, said: tuple[Reason, ...]) -> Verdict:
     """Return whether a NodePool makes a node for pods that ask the same."""
     labels = tuple(of.spec.node_selector.items())
-    return judge(of.spec, _facts_with(snapshot, labels), said)
+    return judge(of.spec, _facts_with(snapshot, labels), said, offered=_offered(snapshot))
 
 
 @once

@@ -25,6 +25,7 @@ _KINDS = {
     "ResourceClaim": "resource.k8s.io",
     "ResourceClaimTemplate": "resource.k8s.io",
     "DeviceClass": "resource.k8s.io",
+    "ResourceSlice": "resource.k8s.io",
 }
 """Kinds that checks of nodes look at, with the group that makes them these."""
 _WORKLOADS = frozenset(
@@ -66,6 +67,8 @@ class NodeInputs:
     charts: list[Part] = field(default_factory=list)
     """Values of Cluster Autoscaler's Helm chart."""
     sharing: list[Sharing] = field(default_factory=list)
+    slices: list[Part] = field(default_factory=list)
+    """What drivers publish of nodes' devices: of ResourceSlices and of scenarios' pools."""
     leaders_without_gpus: dict[tuple[str, str], Part] = field(default_factory=dict)
     """LeaderWorkerSets, by namespace and name, whose workers alone ask for GPUs: their leaders' template."""
     workloads: int = 0
@@ -91,6 +94,8 @@ class NodeInputs:
         if kind == "Scenario":
             self.pools += pools_of(document, self.types)
             self.sharing += _of_scenario(whole)
+            for pool in whole.items("spec", "nodePools"):
+                self.slices += pool.items("resourceSlices")
             return True
         pods = tuple(gpu_pods_of(document)) if has_pods else ()
         self.pods += pods
@@ -105,6 +110,8 @@ class NodeInputs:
             self.workloads += is_workload and not isinstance(document, Made)
             return is_workload
         self.objects.setdefault(kind, []).append(whole)
+        if kind == "ResourceSlice":
+            self.slices.append(whole.at("spec"))
         self.pools += pools_of(document, self.types)
         return True
 

@@ -84,5 +84,9 @@ def _words(reason: Reason) -> str:
             return f"its nodes don't have {reason.key}={wanted}"
         case Why.TOO_LARGE:
             return f"a node of it has at most {has} {reason.key}, and the pod asks for {wanted}"
+        case Why.NO_CLASS:
+            return f"there is no DeviceClass {reason.key}"
+        case Why.NO_DEVICE:
+            return f"no device matches {wanted or 'its claim'}"
         case _:
             return reason.why.name.lower().replace("_", " ")

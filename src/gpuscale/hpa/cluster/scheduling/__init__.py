@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from gpuscale.base.doors import door
 
 if TYPE_CHECKING:
-    from gpuscale.hpa.cluster.scheduling.claims import claim_for_resources, unmatched
+    from gpuscale.hpa.cluster.scheduling.claims import claim_for_resources
     from gpuscale.hpa.cluster.scheduling.devices.selecting import (
         SelectorError,
         check_selector,
@@ -57,5 +57,4 @@ __all__ = [
     "pod_requests",
     "refusal_of",
     "selects",
-    "unmatched",
 ]

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     )
     from gpuscale.hpa.cluster.verdicts.verdict import (
         ComingNode,
+        Offered,
         Outlook,
         PoolFacts,
         PoolLabels,
@@ -25,6 +26,7 @@ else:
 __all__ = [
     "ComingNode",
     "DenialKind",
+    "Offered",
     "Outlook",
     "PoolFacts",
     "PoolLabels",

@@ -35,6 +35,10 @@ class Why(Enum):
     """The pod is bound to a zone that the pool does not have, such as by its volume."""
     CLAIMS = auto()
     """The autoscaler makes no node for resource claims."""
+    NO_CLASS = auto()
+    """A claim names a DeviceClass that is not there."""
+    NO_DEVICE = auto()
+    """No device of the cluster, and none of the class, is one that a claim selects."""
     PRIORITY = auto()
     """The pod's priority is below what the autoscaler makes nodes for."""
     OTHER = auto()
@@ -54,9 +58,9 @@ class Reason:
     text: str = ""
     """The autoscaler's own words, or the fact that shows it."""
     key: str = ""
-    """Of the taint, label or limit."""
+    """Of the taint, label or limit; of the class or claim."""
     wanted: tuple[str, ...] = ()
-    """What the pod asks for: values of the label, the taint, or amounts."""
+    """What the pod asks for: values of the label, the taint, amounts, an expression that no device meets."""
     has: tuple[str, ...] = ()
     """What the pool has in its place."""
     asked: tuple[tuple[str, str], ...] = ()

@@ -5,13 +5,17 @@ Source: karpenter 1.15 pkg/scheduling (requirements.go, taints.go) and nodepool 
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
 
+from gpuscale.base.errors import UnavailableError
+from gpuscale.base.objects.devices import Device, DeviceClasses
 from gpuscale.base.objects.pods import PodSpec
 from gpuscale.base.objects.selectors import Operator
 from gpuscale.base.objects.taints import Taint, untolerated
 from gpuscale.base.quantity import Quantity
+from gpuscale.hpa.cluster.scheduling.claims import unmatched
 from gpuscale.hpa.cluster.scheduling.fit import NodeState, misfits
 from gpuscale.hpa.cluster.scheduling.resources import NANO, pod_requests
 from gpuscale.hpa.cluster.verdicts.reasons import LASTING, Reason, Why
@@ -96,6 +100,15 @@ class PoolFacts:
     coming: tuple[ComingNode, ...] = ()
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Offered:
+    """What claims can be had of: all that nodes have, and that pools make where it is known."""
+
+    classes: DeviceClasses | None
+    """None where it is not known."""
+    devices: Sequence[Device] | None
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """Whether a node comes for a pod."""
@@ -116,6 +129,7 @@ def judge(
     pools: Iterable[PoolFacts],
     said: Sequence[Reason] = (),
     nodes: Iterable[NodeState] = (),
+    offered: Offered | None = None,
 ) -> Verdict:
     """Return whether a pod has a node, or one comes for it.
 
@@ -124,12 +138,16 @@ def judge(
         pools: that node autoscalers make nodes of.
         said: the autoscalers' reasons about this pod; they outweigh what the facts allow.
         nodes: that are there; none if a scheduler has tried them.
+        offered: for the pod's claims, of those that say what they ask for; None where that is not known.
     """
     takes = next((each.name for each in nodes if not misfits(spec, each)), "")
     if takes:
         return Verdict(Outlook.FITS, fits=takes)
     by_pool = {each.pool: each for each in said}
     for_all = [each for each in said if not each.pool]
+    lacking = lacking_device(spec, offered) if offered is not None else None
+    if lacking is not None:
+        for_all.append(lacking)
     reasons, may, coming = [*for_all], [], []
     for pool in pools:
         reason = by_pool.get(pool.name) or obstacle(spec, pool)
@@ -148,6 +166,30 @@ def judge(
         return Verdict(Outlook.UNKNOWN)
     is_lasting = all(each.why in LASTING for each in reasons)
     return Verdict(Outlook.NEVER if is_lasting else Outlook.LATER, (), None, tuple(reasons))
+
+
+def lacking_device(spec: PodSpec, offered: Offered) -> Reason | None:
+    """Return why no device will do for a pod's claims, whoever has it; None where there are some.
+
+    Nothing is said of selectors where the package that evaluates them is not installed.
+    """
+    for claim in spec.claims:
+        if claim.asks is None:
+            continue
+        known = offered.classes.by_name if offered.classes is not None else None
+        for request in claim.asks.requests:
+            names = [ask.class_name for ask in request.asks]
+            if known is not None and not any(name in known for name in names):
+                return Reason(Why.NO_CLASS, key=names[0])
+        if offered.devices is None:
+            continue
+        if not offered.devices:
+            return Reason(Why.NO_DEVICE, key=claim.name)
+        with suppress(UnavailableError):
+            expression = unmatched(claim.asks, offered.classes or DeviceClasses(), offered.devices)
+            if expression:
+                return Reason(Why.NO_DEVICE, key=claim.name, wanted=(expression,))
+    return None
 
 
 def obstacle(spec: PodSpec, pool: PoolFacts) -> Reason | None:

@@ -6,25 +6,17 @@ Source: kubernetes v1.36 pkg/scheduler/framework/plugins (schedulinggates, volum
 """
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
 
-from gpuscale.base.errors import UnavailableError
 from gpuscale.base.findings import Check, Checks, Fix, Severity
-from gpuscale.base.objects.devices import (
-    Device,
-    device_classes,
-    read_device_claim,
-    read_device_class,
-    read_resource_slice,
-)
 from gpuscale.base.objects.fields import Fields
-from gpuscale.hpa.cluster.scheduling import unmatched
+from gpuscale.hpa.cluster.verdicts import Why
 from gpuscale.ops.doctor import facts
 from gpuscale.ops.doctor.facts import once
 from gpuscale.ops.doctor.judges import WORKLOAD, ClusterFinding
-from gpuscale.ops.doctor.node_pools import karpenters_words
+from gpuscale.ops.doctor.node_pools import karpenters_words, verdict_of
 from gpuscale.ops.doctor.snapshot import Snapshot
 
 HELD_CHECKS = Checks(WORKLOAD)
@@ -316,56 +308,49 @@ def _names(snapshot: Snapshot, plural: str) -> Collection[str]:
 
 
 def _claims(snapshot: Snapshot, pod: Fields) -> Iterator[HoldReason]:
-    said = facts.why_waiting(pod)
-    for each in facts.claims_of(pod.child("spec")):
-        yield from _claim(snapshot, pod, each, said)
-
-
-def _claim(snapshot: Snapshot, pod: Fields, each: Fields, said: str) -> Iterator[HoldReason]:
-    namespace = facts.namespace(pod)
-    template, claim = each.text("resourceClaimTemplateName"), each.text("resourceClaimName")
-    plural, name, kind = (
-        ("claimtemplates", template, "ResourceClaimTemplate")
-        if template
-        else ("resourceclaims", claim, "ResourceClaim")
-    )
-    if not snapshot.serves(plural):
-        return
-    found = facts.by_full_name(snapshot, plural).get(f"{namespace}/{name}")
-    if found is None:
-        yield HoldReason(
-            CLAIM_NOT_ALLOCATED,
-            f"There is no {kind} {namespace}/{name}, which its pods claim a device by.",
-            said,
-            Fix(f"Make {kind} {name}.", f"kubectl get {kind.lower()} -n {namespace}"),
-        )
-        return
-    spec = found.child("spec").child("spec") if template else found.child("spec")
-    yield from _devices(snapshot, pod, spec, said, plural, f"{namespace}/{name}")
-
-
-def _devices(
-    snapshot: Snapshot, pod: Fields, spec: Fields, said: str, plural: str, name: str
-) -> Iterator[HoldReason]:
-    classes = _names(snapshot, "deviceclasses")
-    asked = [
-        (request.child("exactly") if "exactly" in request else request).text("deviceClassName")
-        for request in spec.child("devices").items("requests")
-    ]
-    for class_name in filter(None, asked):
-        if snapshot.serves("deviceclasses") and class_name not in classes:
+    said, namespace = facts.why_waiting(pod), facts.namespace(pod)
+    claims = facts.claims_of(pod.child("spec"))
+    for each in claims:
+        template = each.text("resourceClaimTemplateName")
+        plural, kind = ("claimtemplates", "ResourceClaimTemplate")
+        if not template:
+            plural, kind = ("resourceclaims", "ResourceClaim")
+        name = template or each.text("resourceClaimName")
+        if snapshot.serves(plural) and f"{namespace}/{name}" not in facts.by_full_name(
+            snapshot, plural
+        ):
             yield HoldReason(
                 CLAIM_NOT_ALLOCATED,
-                f"Its pods claim a device of DeviceClass {class_name}, which is not there.",
+                f"There is no {kind} {namespace}/{name}, which its pods claim a device by.",
                 said,
-                Fix(
-                    "Install the driver for dynamic resource allocation that makes DeviceClass "
-                    f"{class_name}.",
-                    "kubectl get deviceclass,resourceslice",
-                ),
+                Fix(f"Make {kind} {name}.", f"kubectl get {kind.lower()} -n {namespace}"),
             )
             return
-    if snapshot.serves("resourceslices") and not snapshot.all("resourceslices"):
+    if claims:
+        yield from _devices(snapshot, pod, said)
+
+
+def _devices(snapshot: Snapshot, pod: Fields, said: str) -> Iterator[HoldReason]:
+    lacking = next(
+        (
+            each
+            for each in verdict_of(snapshot, pod).reasons
+            if each.why in (Why.NO_CLASS, Why.NO_DEVICE)
+        ),
+        None,
+    )
+    if lacking is not None and lacking.why is Why.NO_CLASS:
+        yield HoldReason(
+            CLAIM_NOT_ALLOCATED,
+            f"Its pods claim a device of DeviceClass {lacking.key}, which is not there.",
+            said,
+            Fix(
+                "Install the driver for dynamic resource allocation that makes DeviceClass "
+                f"{lacking.key}.",
+                "kubectl get deviceclass,resourceslice",
+            ),
+        )
+    elif lacking is not None and not snapshot.all("resourceslices"):
         yield HoldReason(
             CLAIM_NOT_ALLOCATED,
             "Its pods claim a device, and no driver offers any: there is no ResourceSlice.",
@@ -376,7 +361,7 @@ def _devices(
             ),
         )
     elif "claim" in said and facts.full_name(pod) not in karpenters_words(snapshot):
-        expression = _unmatched(snapshot, plural, name)
+        expression = lacking.wanted[0] if lacking is not None and lacking.wanted else ""
         yield HoldReason(
             CLAIM_NOT_ALLOCATED,
             "Its pods claim a device, and no device of the cluster matches its selector."
@@ -390,34 +375,3 @@ def _devices(
                 "kubectl get resourceclaim -A; kubectl get resourceslice -o yaml",
             ),
         )
-
-
-@once
-def _unmatched(snapshot: Snapshot, plural: str, name: str) -> str:
-    """Return the expression of a claim or template that no device satisfies; empty without one.
-
-    Empty too where the package that evaluates expressions is not installed.
-    """
-    body = facts.by_full_name(snapshot, plural)[name]
-    spec = body.child("spec")
-    try:
-        return unmatched(
-            read_device_claim(_alone(spec.child("spec") if plural == "claimtemplates" else spec)),
-            device_classes(
-                read_device_class(_alone(each)) for each in snapshot.all("deviceclasses")
-            ),
-            _all_devices(snapshot),
-        )
-    except UnavailableError:
-        return ""
-
-
-@once
-def _all_devices(snapshot: Snapshot) -> Sequence[Device]:
-    slices = (_alone(each.child("spec")) for each in snapshot.all("resourceslices"))
-    return [device for each in slices for device in read_resource_slice(each, "").devices]
-
-
-def _alone(fields: Fields) -> Fields:
-    """Return the same fields with faults of their own, such as what only simulations refuse."""
-    return Fields(fields.document, fields.data)

@@ -11,15 +11,25 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from gpuscale.base.findings import Checks, Severity
-from gpuscale.base.objects.fields import QUANTITY
+from gpuscale.base.objects.devices import (
+    DeviceClass,
+    device_classes,
+    read_device_claim,
+    read_device_class,
+    read_resource_slice,
+)
+from gpuscale.base.objects.fields import QUANTITY, Fields
 from gpuscale.base.objects.gpu_resources import GpuKind, gpu_kind
 from gpuscale.base.quantity import Quantity, parse_quantity
+from gpuscale.base.words import counted
+from gpuscale.hpa.cluster.verdicts import Offered, judge
 from gpuscale.ops.lint.findings import LintFinding
 from gpuscale.ops.lint.gpu_pods import GpuPods, containers_of
 from gpuscale.ops.lint.inputs import FileJudge, Inputs
 from gpuscale.ops.lint.node_pools import NODE_GROUP, NODE_POOL
 from gpuscale.ops.lint.parts import Part
 from gpuscale.ops.lint.problems import REFUSED_MANIFEST
+from gpuscale.ops.lint.workloads import key_of
 
 _CHECKS = Checks()
 SEVERAL_SHARES = _CHECKS.add(
@@ -41,6 +51,12 @@ CLAIMS_UNDER_KARPENTER = _CHECKS.add(
     "Pods with resource claims beside a NodePool: Karpenter adds no node for them as it is installed.",
     "Ask for the extended resource instead, keep nodes for such pods, or set IGNORE_DRA_REQUESTS=false where "
     "the provider has device templates.",
+)
+CLAIM_WITHOUT_DEVICE = _CHECKS.add(
+    "claim-without-device",
+    Severity.WARNING,
+    "Pods with a claim that no device of the files' ResourceSlices, or of a scenario's pools, matches.",
+    "Loosen the selectors of the claim or its class, or add nodes with such devices.",
 )
 NO_MIG_RESOURCES = _CHECKS.add(
     "no-mig-resources",
@@ -73,6 +89,8 @@ def gpu_pod_findings(inputs: Inputs) -> Iterator[LintFinding]:
     for kind in ("ResourceClaim", "ResourceClaimTemplate"):
         for claim in inputs.nodes.objects.get(kind, ()):
             yield from _requests(claim, kind)
+    if inputs.nodes.slices:
+        yield from _without_device(inputs)
     yield from _unseen(inputs)
     yield from _mig(inputs)
 
@@ -188,6 +206,60 @@ def _requests(claim: Part, kind: str) -> Iterator[LintFinding]:
             yield _refused(
                 request.at("exactly"), "found no deviceClassName, expected a DeviceClass' name"
             )
+
+
+def _without_device(inputs: Inputs) -> Iterator[LintFinding]:
+    objects = inputs.nodes.objects
+    claims = {
+        (kind, *key_of(whole)[::2]): whole
+        for kind in ("ResourceClaim", "ResourceClaimTemplate")
+        for whole in objects.get(kind, ())
+        if whole.at("status", "allocation").data is None
+    }
+    classes = [read_device_class(_fields(each)) for each in objects.get("DeviceClass", ())]
+    devices = [
+        device
+        for each in inputs.nodes.slices
+        for device in read_resource_slice(_fields(each), "").devices
+    ]
+    for pods in inputs.nodes.pods:
+        asked = []
+        for each in pods.spec.claims:
+            kind = "ResourceClaimTemplate" if each.template else "ResourceClaim"
+            whole = claims.get((kind, pods.namespace, each.template or each.claim))
+            if whole is not None:
+                path = ("spec", "spec") if each.template else ("spec",)
+                asked.append(replace(each, asks=read_device_claim(_fields(whole.at(*path)))))
+        # A class that is in none of the files selects nobody knows what.
+        named = {
+            ask.class_name
+            for each in asked
+            for of in (each.asks.requests if each.asks else ())
+            for ask in of.asks
+        }
+        others = map(DeviceClass, sorted(named - {each.name for each in classes}))
+        known = device_classes([*others, *classes])
+        spec = replace(pods.spec, claims=tuple(asked))
+        for reason in judge(spec, (), offered=Offered(known, devices)).reasons:
+            place = next(
+                each
+                for each in pods.part.items("resourceClaims")
+                if each.text("name") == reason.key
+            )
+            which = (
+                f"none of {counted(len(devices), 'device')} here meets {reason.wanted[0]}"
+                if reason.wanted
+                else "no ResourceSlice here has any"
+            )
+            yield CLAIM_WITHOUT_DEVICE.found(
+                place.place(),
+                f"{pods.title} claims a device, and {which}: no node takes its pods.",
+            )
+
+
+def _fields(part: Part) -> Fields:
+    """Return a part as its reader takes it, with faults of its own."""
+    return Fields(part.document, part.fields(), part.path)
 
 
 def _several(inputs: Inputs, pods: GpuPods) -> Iterator[LintFinding]:
