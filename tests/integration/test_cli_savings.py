@@ -96,9 +96,13 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def savings(url: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    return money(url, "--savings", *arguments)
+
+
+def money(url: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
         [
-            *(GPUSCALE, "money", "--savings", f"--prometheus-url={url}", "--since=3d"),
+            *(GPUSCALE, "money", f"--prometheus-url={url}", "--since=3d"),
             *(f"--until={END_S}", "--gpu-price=*=2", *arguments),
         ],
         capture_output=True,
@@ -161,6 +165,30 @@ def test_text_has_the_largest_first_and_what_to_change(url: str) -> None:
     assert "margin" in lines[1]
     assert any(line.startswith("  --- hpa/ml/wide now") for line in lines)
     assert "Not looked at: ml/kept: the 1 dearest are; --most takes more" in lines
+
+
+def test_a_ledger_of_the_same_days_has_the_advice_that_was_not_taken(
+    url: str, found, tmp_path
+) -> None:
+    (tmp_path / "savings.json").write_text(json.dumps(found))
+    done = money(url, "--ledger", "--most=1", f"--advice={tmp_path / 'savings.json'}", "-o", "json")
+    assert done.returncode == 0, done.stderr
+    (wide,) = json.loads(done.stdout)["workloads"]
+    of_days = {
+        key: sum(each[key] for each in wide["days"])
+        for key in ("gpuHours", "gpuHoursAtMaximum", "gpuHoursDefaultHpa", "money")
+    }
+    # 20 pods of 40 for 3 days, at 2 USD; 4 busy GPUs at 60 % are 7 pods, once 5 minutes have passed.
+    assert of_days["gpuHours"] == pytest.approx(20 * 72, rel=0.01)
+    assert of_days["gpuHoursAtMaximum"] == pytest.approx(40 * 72, rel=0.01)
+    assert of_days["gpuHoursDefaultHpa"] == pytest.approx(7 * 72, rel=0.02)
+    assert of_days["money"] == pytest.approx(2 * 20 * 72, rel=0.01)
+    assert wide["twinErrorShare"] == pytest.approx(0, abs=0.1)  # the HPA leaves 19 to 22 alone
+    assert wide["changed"] is None
+    advised = next(each for each in found["workloads"] if each["workload"] == "ml/wide")
+    assert wide["advice"]["verdict"] == "not taken"
+    assert wide["advice"]["gpuHoursPromisedAMonth"] == advised["gpuHoursSavedAMonth"]
+    assert advised["settings"].keys() == {"target/DCGM_FI_DEV_GPU_UTIL"}
 
 
 @pytest.mark.parametrize(

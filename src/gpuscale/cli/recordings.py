@@ -1,6 +1,7 @@
 """A real workload's past as a scenario: options of `gpuscale simulate`, what is asked, read and kept."""
 
 import asyncio
+import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +20,13 @@ from gpuscale.cli.progress import working
 from gpuscale.lab import load_policy, read_beside
 
 if TYPE_CHECKING:
-    from gpuscale.lab.sim.history import Demand, DeploymentQueries, Recording, RecordingFacts
+    from gpuscale.lab.sim.history import (
+        Column,
+        Demand,
+        DeploymentQueries,
+        Recording,
+        RecordingFacts,
+    )
     from gpuscale.lab.sim.scenario import Setup
     from gpuscale.series import Value
     from gpuscale.server.sources.prometheus import PrometheusSource
@@ -227,15 +234,17 @@ class Replay:
     Args:
         recorded: the options, checked.
         settings: fields of the scenario to set, each as `spec.duration=10m`; not kept in its files.
+        is_plain: take `plain_rules` where the options name no rules.
 
     Raises:
         ConfigError, UsageError: files or options that can't be used, or too little was recorded.
         UnavailableError, UpstreamError, QueryError: Prometheus doesn't answer, or not with what is needed.
     """
 
-    def __init__(self, recorded: Recorded, settings: Sequence[str] = ()) -> None:
-        from gpuscale.lab.sim.history import SCENARIO, demand_of, files, hpa_history, trimmed
-        from gpuscale.lab.sim.scenario import load_setup
+    def __init__(
+        self, recorded: Recorded, settings: Sequence[str] = (), *, is_plain: bool = False
+    ) -> None:
+        from gpuscale.lab.sim.history import demand_of, files, hpa_history, plain_rules, trimmed
 
         self._recorded = recorded
         self._settings = settings
@@ -244,22 +253,42 @@ class Replay:
         whole, facts, objects = (
             _from_file(recorded, texts) if recorded.file else _asked(recorded, texts)
         )
-        self._recording: Recording = trimmed(whole)
-        self._history = hpa_history(self._recording, objects)
-        self._facts: RecordingFacts = replace(facts, notes=(*facts.notes, *self._history.notes))
-        self._demand: Demand = demand_of(self._recording, self._facts.gpus_per_pod)
+        if is_plain and rules is None:
+            rules = plain_rules(objects)
+        self.recording: Recording = trimmed(whole)
+        self._history = hpa_history(self.recording, objects)
+        self.facts: RecordingFacts = replace(facts, notes=(*facts.notes, *self._history.notes))
+        self.demand: Demand = demand_of(self.recording, self.facts.gpus_per_pod)
         self._files = files(
-            self._recording,
-            self._demand,
-            self._facts,
+            self.recording,
+            self.demand,
+            self.facts,
             recorded.key,
             objects,
             rules,
             self._history,
         )
-        self.setup: Setup = load_setup(
-            self._files[SCENARIO], SCENARIO, self._read, load_policy, settings
-        )
+        self.setup: Setup = self._loaded(settings)
+
+    def _loaded(self, settings: Sequence[str]) -> "Setup":
+        from gpuscale.lab.sim.history import SCENARIO
+        from gpuscale.lab.sim.scenario import load_setup
+
+        return load_setup(self._files[SCENARIO], SCENARIO, self._read, load_policy, settings)
+
+    @property
+    def hpa_changes(self) -> Sequence[Mapping[str, Any]]:
+        """Return the changes of the HPA that are replayed."""
+        return self._history.changes
+
+    def replicas(self, hpa_changes: Sequence[Mapping[str, Any]]) -> "Column":
+        """Return the replicas of a run at the recording's steps, with an HPA that changes so instead."""
+        from gpuscale.lab.sim import simulate
+        from gpuscale.lab.sim.history import replicas_of
+
+        own = f"spec.hpaChanges={json.dumps([dict(each) for each in hpa_changes])}"
+        run = simulate(self._loaded([*self._settings, own]))
+        return replicas_of(run, self.recording, self._recorded.key[1])
 
     def _read(self, name: str) -> str:
         if name not in self._files:
@@ -269,7 +298,7 @@ class Replay:
     @property
     def notes(self) -> tuple[str, ...]:
         """Return what was assumed instead of seen."""
-        return self._facts.notes
+        return self.facts.notes
 
     def save(self) -> None:
         """Write the files, where they are to be kept.
@@ -294,7 +323,7 @@ class Replay:
         # `--set` may have removed them.
         changes = self._history.changes if self.setup.hpa_changes else ()
         found = compared(
-            run, self._recording, self._demand, self._facts, name, self._settings, changes
+            run, self.recording, self.demand, self.facts, name, self._settings, changes
         )
         return {**run, "replay": found}
 

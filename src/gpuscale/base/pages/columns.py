@@ -1,12 +1,15 @@
 """Tables that fit a terminal's width: columns may be left out, numbers and headings never cut."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 GAP = "  "
+_MARKDOWN_BAR = "\\|"
 _NAME_WIDTH = 8
 """Letters of a name that still identify things: its start and its end."""
 
 Cells = Sequence[str]
+Table = Callable[[Sequence[Cells], Collection[int]], Sequence[str]]
+"""Writes one from its rows and the columns of words, such as `aligned`."""
 
 
 def aligned(rows: Sequence[Cells], left: Collection[int] = (0,)) -> list[str]:
@@ -15,6 +18,15 @@ def aligned(rows: Sequence[Cells], left: Collection[int] = (0,)) -> list[str]:
         return []
     widths = _widths(rows)
     return [_aligned_row(row, widths, left) for row in rows]
+
+
+def markdown(rows: Sequence[Cells], left: Collection[int] = (0,)) -> list[str]:
+    """Return the same columns as a table of Markdown."""
+    if not rows:
+        return []
+    ends = ["---" if index in left else "---:" for index in range(len(rows[0]))]
+    lines = [rows[0], ends, *rows[1:]]
+    return [f"| {' | '.join(cell.replace('|', _MARKDOWN_BAR) for cell in row)} |" for row in lines]
 
 
 def fitted(rows: Sequence[Cells], width: int, keep: Sequence[int], spare: int) -> list[str]:

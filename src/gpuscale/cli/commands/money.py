@@ -3,12 +3,14 @@
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from gpuscale.base.errors import UsageError
-from gpuscale.cli.commands.savings import DAYS, check_savings, show_savings
+from gpuscale.cli.commands.ledger import advice_of, show_file_ledger, show_ledger
+from gpuscale.cli.commands.savings import DAYS, check_days, show_savings
 from gpuscale.cli.options.cluster import looking
 from gpuscale.cli.options.durations import seconds_of
 from gpuscale.cli.options.instance_types import InstanceTypes
@@ -23,7 +25,8 @@ from gpuscale.cli.options.prometheus import (
     recorded_or_kept,
 )
 from gpuscale.cli.progress import working
-from gpuscale.cli.texts import Output, print_document, printable
+from gpuscale.cli.recordings import FromFile, Manifests, Recorded, WorkloadName
+from gpuscale.cli.texts import TicketOutput, print_ticket
 
 if TYPE_CHECKING:
     from gpuscale.ops.money import Bill, PriceBook
@@ -76,13 +79,40 @@ def money(
             help="Show instead what the next 14 days take; of the last 28 days where --since is not given.",
         ),
     ] = False,
+    ledger: Annotated[
+        bool,
+        typer.Option(
+            "--ledger",
+            help="Show instead what each day took, and would have with other settings; of the last 14 days "
+            "where --since is not given.",
+        ),
+    ] = False,
+    advice: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="With --ledger: what --savings -o json printed once; says whether it came true.",
+        ),
+    ] = None,
+    from_file: FromFile = None,
+    workload: WorkloadName = None,
+    manifests: Manifests = None,
     most: Annotated[
-        int,
-        typer.Option(min=1, max=500, metavar="N", help="With --savings: the N dearest workloads."),
-    ] = 20,
+        int | None,
+        typer.Option(
+            min=1,
+            max=500,
+            metavar="N",
+            help="With --savings or --ledger: the N dearest workloads.",
+            show_default="20 and 3",
+        ),
+    ] = None,
     output: Annotated[
-        Output, typer.Option("--output", "-o", help="json and yaml print one document.")
-    ] = Output.TEXT,
+        TicketOutput,
+        typer.Option(
+            "--output", "-o", help="markdown is for a ticket; json and yaml print one document."
+        ),
+    ] = TicketOutput.TEXT,
 ) -> None:
     """Show who holds the GPUs that are paid for, what they use of them, and what that costs.
 
@@ -100,6 +130,8 @@ def money(
     Example:  gpuscale money --prometheus-url http://127.0.0.1:9090 --savings
 
     Example:  gpuscale money --prometheus-url http://127.0.0.1:9090 --forecast
+
+    Example:  gpuscale money --prometheus-url http://127.0.0.1:9090 --ledger --advice savings.json
     """
     from gpuscale.agent.gpu import MODELS
     from gpuscale.ops.money import (
@@ -120,16 +152,30 @@ def money(
             raise UsageError(f"--by: found {each!r}, expected some of {', '.join(PARTS)}")
     if ("label" in parts) != (label is not None):
         raise UsageError("--by label, --label KEY: expected both or none")
-    if savings and history is not None:
-        raise UsageError("--savings: found --history, expected --prometheus-url")
-    if savings and forecast:
-        raise UsageError("found --savings and --forecast, expected one of them")
-    if since is None:
-        since = f"{DAYS}d" if savings else f"{_FORECAST_DAYS}d" if forecast else None
+    asked = {"--savings": savings, "--forecast": forecast, "--ledger": ledger}
+    only = [option for option, is_asked in asked.items() if is_asked]
+    if len(only) > 1:
+        raise UsageError(f"found {' and '.join(only)}, expected one of them")
+    if (savings or ledger) and history is not None:
+        raise UsageError(f"{only[0]}: found --history, expected --prometheus-url")
+    if advice is not None and not ledger:
+        raise UsageError("--advice: expected --ledger beside it")
+    if (from_file is not None) != (ledger and prometheus_url is None):
+        raise UsageError("--ledger: expected --prometheus-url, or --from-file FILE")
+    if since is None and only:
+        since = f"{_FORECAST_DAYS if forecast else DAYS}d"
     start_s, end_s = _range(since, until)
-    if savings:
-        check_savings(end_s - start_s)
+    if savings or ledger:
+        check_days(only[0], end_s - start_s)
+    advised = advice_of(advice)
     book = price_book(instance_types, gpu_price, currency)
+    if from_file is not None:
+        files = tuple(manifests or ())
+        recorded = Recorded(
+            *(None, from_file, workload, "", None, "", None, None, files, None, None, None, None)
+        )
+        show_file_ledger(recorded, book, advised, output)
+        return
     source = recorded_or_kept(prometheus_url, prometheus_token_file, prometheus_ca_file, history)
     pod_label = None if label is None else series_label(label)
     if source is None:
@@ -143,28 +189,31 @@ def money(
             bill, hours = asyncio.run(
                 _bill(source, (start_s, end_s), book, pod_label, show, by_hour=forecast)
             )
+            to = (str(prometheus_url), prometheus_token_file, prometheus_ca_file)
             if savings:
-                to = (str(prometheus_url), prometheus_token_file, prometheus_ca_file)
-                show_savings(to, (start_s, end_s), bill, most, output, show)
+                show_savings(to, (start_s, end_s), bill, most or 20, output, show)
+                return
+            if ledger:
+                show_ledger(to, (start_s, end_s), bill, most or 3, advised, output, show)
                 return
     if forecast:
         try:
             found = look_ahead(hours)
         except ValueError as error:
             raise UsageError(f"--forecast: {error}; ask for more with --since") from None
-        if output is not Output.TEXT:
-            print_document(forecast_document(bill, found), output)
-            return
-        for line in forecast_lines(bill, found):
-            print(printable(line))
+        print_ticket(
+            output,
+            lambda: forecast_document(bill, found),
+            lambda table: forecast_lines(bill, found, table),
+        )
         return
     sizes = {each.name: GpuSize(each.memory_mib, each.mig_slices) for each in MODELS.values()}
     less = list(smaller(bill.peaks, sizes, book.types))
-    if output is not Output.TEXT:
-        print_document(bill_document(bill, parts, less), output)
-        return
-    for line in bill_lines(bill, parts, less):
-        print(printable(line))
+    print_ticket(
+        output,
+        lambda: bill_document(bill, parts, less),
+        lambda table: bill_lines(bill, parts, less, table),
+    )
 
 
 async def _bill(

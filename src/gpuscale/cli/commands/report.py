@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from enum import Enum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -20,7 +19,7 @@ from gpuscale.cli.options.prometheus import (
     recorded_or_kept,
 )
 from gpuscale.cli.progress import working
-from gpuscale.cli.texts import Output, print_document, printable
+from gpuscale.cli.texts import TicketOutput, print_document, printable
 
 if TYPE_CHECKING:
     from gpuscale.ops.past import Past
@@ -30,15 +29,6 @@ _LONGEST_S = 31 * 86_400
 _MOMENTS = 1_440
 """Of a range at most: a minute apart in a day."""
 _LEAST_STEP_S = 15
-
-
-class ReportOutput(Enum):
-    """What is printed."""
-
-    TEXT = "text"
-    MARKDOWN = "markdown"
-    JSON = "json"
-    YAML = "yaml"
 
 
 def report(
@@ -61,11 +51,11 @@ def report(
         ),
     ] = None,
     output: Annotated[
-        ReportOutput,
+        TicketOutput,
         typer.Option(
             "--output", "-o", help="markdown is for a ticket; json and yaml for programs."
         ),
-    ] = ReportOutput.TEXT,
+    ] = TicketOutput.TEXT,
 ) -> None:
     """Tell what happened: scaling steps with their metric, pods that waited, nodes and GPUs that failed.
 
@@ -93,10 +83,10 @@ def report(
     else:
         with looking(), working(f"asking {source.settings.shown_url}") as show:
             past = asyncio.run(_past(source, end_s - length_s, end_s, namespace, show))
-    if output in (ReportOutput.JSON, ReportOutput.YAML):
-        print_document(past_document(past), Output(output.value))
+    if output in (TicketOutput.JSON, TicketOutput.YAML):
+        print_document(past_document(past), output)
         return
-    for line in (past_markdown if output is ReportOutput.MARKDOWN else past_lines)(past):
+    for line in (past_markdown if output is TicketOutput.MARKDOWN else past_lines)(past):
         print(printable(line))
 
 

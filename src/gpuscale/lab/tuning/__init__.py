@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from gpuscale.lab.plan.promise import Promise
     from gpuscale.lab.tuning.answers import TuningRequest
     from gpuscale.lab.tuning.asking import answer
-    from gpuscale.lab.tuning.autoscaler import TunedHpa
+    from gpuscale.lab.tuning.autoscaler import TunedHpa, default_change
     from gpuscale.lab.tuning.changing import changes
     from gpuscale.lab.tuning.inputs import (
         Manifest,
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     )
     from gpuscale.lab.tuning.saving import (
         WorkloadSaving,
+        read_advice,
         saving_of,
         savings_document,
         savings_lines,
@@ -50,11 +51,13 @@ __all__ = [
     "WorkloadSaving",
     "answer",
     "changes",
+    "default_change",
     "is_within",
     "manifest_of",
     "of_demand",
     "of_setup",
     "policy_names",
+    "read_advice",
     "saving_of",
     "savings_document",
     "savings_lines",

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from gpuscale.base.errors import UsageError
@@ -165,6 +165,15 @@ def autoscaler_of(
             f" says{' of one pod' if is_average else ''} when the pods are busy all the time"
         )
     return TunedHpa(hpa, policy, busy_share / unit.unit.scale, controller)
+
+
+def default_change(autoscaler: TunedHpa) -> Mapping[str, object] | None:
+    """Return the change of a scenario's HPA to one of defaults: from one pod on, at 60 % of a busy pod."""
+    hpa = autoscaler.hpa
+    if hpa is None:
+        return None
+    target = {hpa.metrics[0].name: _DEFAULT_TARGET * autoscaler.full}
+    return {"at": "0s", "hpa": hpa.metadata.key, "minReplicas": 1, "targets": target}
 
 
 def target_of(metric: MetricSpec) -> Quantity:

@@ -3,10 +3,14 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from gpuscale.base.pages.columns import aligned
-from gpuscale.base.words import counted
-from gpuscale.lab.plan.promise import percent_text
+from pydantic import ConfigDict
+
+from gpuscale.base.documents.models import Model, load_one, parse_document
+from gpuscale.base.pages.columns import Table, aligned
+from gpuscale.lab.plan.promise import SHORT, percent_text
 from gpuscale.lab.plan.saving import Saving, saving_of_values
+from gpuscale.lab.sim.history.ledger import Advice
+from gpuscale.lab.sim.history.ledger_shown import assumed_lines
 from gpuscale.lab.tuning.answers import TuningResult
 from gpuscale.lab.tuning.autoscaler import TARGET
 
@@ -31,6 +35,8 @@ class WorkloadSaving:
     """What a GPU-hour of it costs; None where that is not known."""
     diff: str
     """Of the HPA's YAML; empty where there is nothing to gain."""
+    settings: Mapping[str, float]
+    """Of these what is recorded, `minReplicas`, `maxReplicas` and `target/METRIC`, with the new numbers."""
     notes: Sequence[str] = ()
     """What was assumed."""
 
@@ -42,7 +48,10 @@ _HEADS = (
 
 
 def savings_lines(
-    found: Sequence[WorkloadSaving], unseen: Mapping[str, str], currency: str
+    found: Sequence[WorkloadSaving],
+    unseen: Mapping[str, str],
+    currency: str,
+    table: Table = aligned,
 ) -> Iterator[str]:
     """Return savings as text, the largest first: a table, then what to change.
 
@@ -50,25 +59,18 @@ def savings_lines(
         found: of workloads that could be replayed.
         unseen: the others, with the reason.
         currency: of prices.
+        table: writes one; `aligned` or `markdown`, in which code is indented farther.
     """
     ordered = sorted(found, key=_order)
-    yield from aligned([_HEADS, *(_cells(each, currency) for each in ordered)], {0, 8})
+    yield from table([_HEADS, *(_cells(each, currency) for each in ordered)], {0, 8})
     for each in ordered:
         if each.diff:
             yield ""
             yield f"{each.name}:"
-            yield from (f"  {line}" for line in each.diff.splitlines())
-    notes: dict[str, list[str]] = {}
-    for each in ordered:
-        for note in each.notes:
-            notes.setdefault(note, []).append(each.name)
-    if notes or unseen:
-        yield ""
-    for note, names in notes.items():
-        shown = names[0] if len(names) == 1 else counted(len(names), "workload")
-        yield f"Assumed of {shown}: {note}."
-    for name, reason in unseen.items():
-        yield f"Not looked at: {name}: {reason}"
+            blanks = "  " if table is aligned else "    "
+            yield from ("",) if table is not aligned else ()
+            yield from (f"{blanks}{line}" for line in each.diff.splitlines())
+    yield from assumed_lines(((each.name, each.notes) for each in ordered), unseen)
 
 
 def savings_document(
@@ -79,6 +81,44 @@ def savings_document(
         "currency": currency,
         "workloads": [_fields(each) for each in sorted(found, key=_order)],
         "notLookedAt": [{"workload": name, "reason": why} for name, why in unseen.items()],
+    }
+
+
+class AdvisedWorkload(Model):
+    """What is read again of a workload in a document of savings."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    workload: str
+    gpu_hours_saved_a_month: float
+    gpu_hours_saved_interval: tuple[float, float] | None
+    settings: dict[str, float]
+
+
+class AdviceDocument(Model):
+    """What `gpuscale money --savings -o json` printed."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    workloads: tuple[AdvisedWorkload, ...]
+
+
+def read_advice(text: str, source: str) -> dict[str, Advice]:
+    """Return the advice in a document of savings, by workload; those without any are left out.
+
+    Raises:
+        ConfigError: it is none.
+    """
+    document = parse_document(AdviceDocument, load_one(AdviceDocument, text, source))
+    return {
+        each.workload: Advice(
+            each.settings,
+            each.gpu_hours_saved_a_month,
+            each.gpu_hours_saved_interval,
+            SHORT.allowed,
+        )
+        for each in document.workloads
+        if each.settings
     }
 
 
@@ -125,5 +165,6 @@ def _fields(each: WorkloadSaving) -> dict[str, object]:
         "usedGpuHoursAMonth": saving.used,
         "idleGpuHoursAMonth": dict(saving.idle),
         "diff": each.diff,
+        "settings": dict(each.settings),
         "notes": list(each.notes),
     }

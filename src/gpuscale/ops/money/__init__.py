@@ -7,7 +7,7 @@ from gpuscale.base.doors import door
 if TYPE_CHECKING:
     from gpuscale.ops.money.bill import PARTS, Bill, bought_by_hour
     from gpuscale.ops.money.forecast import look_ahead
-    from gpuscale.ops.money.prices import PriceBook, read_gpu_prices
+    from gpuscale.ops.money.prices import HourPrice, NodeFacts, PriceBook, read_gpu_prices
     from gpuscale.ops.money.questions import (
         HOUR_S,
         BillQueries,
@@ -32,6 +32,8 @@ __all__ = [
     "Bill",
     "BillQueries",
     "GpuSize",
+    "HourPrice",
+    "NodeFacts",
     "PriceBook",
     "bill_document",
     "bill_lines",

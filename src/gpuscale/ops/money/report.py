@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from statistics import fmean
 
-from gpuscale.base.pages.columns import aligned
+from gpuscale.base.pages.columns import Table, aligned
 from gpuscale.base.pages.words import NO_DATA, plain_text
 from gpuscale.base.words import counted
 from gpuscale.ops.money.bill import Bill, Line
@@ -17,7 +17,9 @@ _MONTH_HOURS = 730.0
 _HEADS = ("GPU-HOURS", "USED", "STARTING", "IDLE", "IDLE %", "MONEY", "OF THAT IDLE", "A MONTH")
 
 
-def bill_lines(bill: Bill, by: Sequence[str], sizes: Sequence[Smaller] = ()) -> Iterator[str]:
+def bill_lines(
+    bill: Bill, by: Sequence[str], sizes: Sequence[Smaller] = (), table: Table = aligned
+) -> Iterator[str]:
     """Return a bill as text, its lines added up by parts of their keys, and what would do with less."""
     yield _range_line(bill)
     yield ""
@@ -27,7 +29,7 @@ def bill_lines(bill: Bill, by: Sequence[str], sizes: Sequence[Smaller] = ()) -> 
     ]
     total = _total(bill)
     rows.append(("all", *("" for _ in by[1:]), *_cells(total, bill)))
-    yield from aligned([(*(each.upper() for each in by), *_HEADS), *rows], range(len(by)))
+    yield from table([(*(each.upper() for each in by), *_HEADS), *rows], range(len(by)))
     yield ""
     for less in sizes:
         yield f"Could be smaller: {less.namespace}/{less.workload}: {less.says}."
@@ -64,7 +66,7 @@ def bill_document(
     }
 
 
-def forecast_lines(bill: Bill, found: Forecast) -> Iterator[str]:
+def forecast_lines(bill: Bill, found: Forecast, table: Table = aligned) -> Iterator[str]:
     """Return a forecast as text: the sum, each day, and how sure that is."""
     price = _price_of_hour(bill)
     money = "" if price is None else f", {_between(found, price, 2)} {bill.currency}"
@@ -75,7 +77,7 @@ def forecast_lines(bill: Bill, found: Forecast) -> Iterator[str]:
         (_moment(bill.end_s + day * 86_400), f"{each:,.1f}", _cell(price, each))
         for day, each in enumerate(found.days)
     ]
-    yield from aligned([("24 HOURS FROM", "GPU-HOURS", "MONEY"), *rows])
+    yield from table([("24 HOURS FROM", "GPU-HOURS", "MONEY"), *rows], {0})
     yield ""
     if found.season == "none":
         yield "Pattern: none that repeats by the day or week, so all days are alike but for a trend."

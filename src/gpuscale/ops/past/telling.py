@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 
+from gpuscale.base.pages.columns import markdown
 from gpuscale.base.pages.words import plain_text, seconds_text
 from gpuscale.base.words import counted
 from gpuscale.ops.past.incidents import Incident, Past
@@ -25,11 +26,11 @@ def past_markdown(past: Past) -> Iterator[str]:
     """Return the past as Markdown, for a ticket."""
     yield f"**{_headline(past)}**"
     yield ""
-    yield "| when (UTC) | what | happened |"
-    yield "| --- | --- | --- |"
+    rows = [("when (UTC)", "what", "happened")]
     for each in past.incidents:
         cells = (_when(each, past), each.about, f"{each.what}{_lasted(each)}")
-        yield f"| {' | '.join(plain_text(cell).replace('|', chr(92) + '|') for cell in cells)} |"
+        rows.append((plain_text(cells[0]), plain_text(cells[1]), plain_text(cells[2])))
+    yield from markdown(rows, range(3))
     for each_ in past.unseen:
         yield ""
         yield f"Not seen: {plain_text(each_)}"

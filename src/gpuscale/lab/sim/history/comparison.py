@@ -58,13 +58,9 @@ def compared(
         hpa_changes: those of the HPA that were replayed, as a scenario has them.
     """
     series = run["series"]
-    hpa = next(
-        (name for name in series if name.startswith("hpa/") and name.endswith("/current")), None
-    )
-    simulated = series[hpa or f"replicas/{deployment}/ready"]
     known = [rate is not None for rate in demand.rates]
     columns = recording.columns
-    replayed = _at_steps(series["t"], simulated, recording)
+    replayed = replicas_of(run, recording, deployment)
     pairs = _known_pairs(columns.replicas, replayed, known)
     node_pairs = _known_pairs(
         columns.nodes, _at_steps(series["t"], series[f"nodes/{POOL}/ready"], recording), known
@@ -97,6 +93,15 @@ def compared(
         "metricSeen": _has_metric(series),
         "hpaChanges": [dict(each) for each in hpa_changes],
     }
+
+
+def replicas_of(run: Mapping[str, Any], recording: Recording, deployment: str) -> Column:
+    """Return the replicas of a replay at the recording's steps."""
+    series = run["series"]
+    hpa = next(
+        (name for name in series if name.startswith("hpa/") and name.endswith("/current")), None
+    )
+    return _at_steps(series["t"], series[hpa or f"replicas/{deployment}/ready"], recording)
 
 
 def _at_steps(

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields, replace
 from itertools import pairwise
 
 from gpuscale.base.errors import UsageError
+from gpuscale.base.objects.hpa import HorizontalPodAutoscaler
 
 Column = tuple[float | None, ...]
 
@@ -68,6 +69,20 @@ def target_column(metric: str) -> str:
 def metric_of(column: str) -> str | None:
     """Return the metric whose target a column holds; None for any other column."""
     return column.removeprefix(_TARGET) if column.startswith(_TARGET) else None
+
+
+def columns_of(hpa: HorizontalPodAutoscaler) -> dict[str, float]:
+    """Return what an HPA says, by the columns of `Recording.hpa`."""
+    found = {
+        "minReplicas": float(1 if hpa.min_replicas is None else hpa.min_replicas),
+        "maxReplicas": float(hpa.max_replicas),
+    }
+    for metric in hpa.metrics:
+        target = metric.target
+        for value in (target.value, target.average_value, target.average_utilization):
+            if value is not None:
+                found[target_column(metric.name)] = float(value)
+    return found
 
 
 @dataclass(frozen=True, slots=True)
