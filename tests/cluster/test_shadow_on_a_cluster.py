@@ -52,13 +52,18 @@ CASES = {
     # 100 / 40 = 2.5, and what was wanted in the last 5 minutes keeps 5
     "held": Case(5, "20", 9, 100, {"target": "40"}, ()),
     "at-once": Case(5, "20", 9, 100, {"target": "40", "behavior": AT_ONCE}, (3,)),
+    # Another metric, as of a served policy that wants 5 replicas: 5 / 1
+    "policy": Case(2, "20", 9, 40, {"target": "1", "team": "wanted"}, (4, 5)),
     "least": Case(2, "20", 9, 40, {"min": 3}, (3,)),
 }
 
 
 def hpa_spec(name, target, most, change):
     amount = {"type": "AverageValue", "averageValue": change.get("target", target)}
-    queue = {"name": "jobs_waiting", "selector": {"matchLabels": {"team": name}}}
+    queue = {
+        "name": "jobs_waiting",
+        "selector": {"matchLabels": {"team": change.get("team", name)}},
+    }
     metric = {"type": "External", "external": {"metric": queue, "target": amount}}
     if CASES[name].total is None:
         metric = {"type": "Pods", "pods": {"metric": {"name": SM_UTIL}, "target": amount}}
@@ -117,6 +122,7 @@ def world(plane):
             plane.wait(f"deployment/{name}", ready, "-n", NAMESPACE, timeout_s=90.0)
             if case.total is not None:
                 metrics.put("jobs_waiting", case.total, namespace=NAMESPACE, team=name)
+        metrics.put("jobs_waiting", 5, namespace=NAMESPACE, team="wanted")
         for pod in plane.get("pods", "-n", NAMESPACE, "-l", "app=mean")["items"]:
             name = pod["metadata"]["name"]
             metrics.put(SM_UTIL, 18.0, PodName=name, NamespaceName=NAMESPACE, NodeName="h200")
@@ -140,7 +146,7 @@ def words(plane, name, folder):
     change = CASES[name].change
     found = [str(GPUSCALE), "shadow", f"hpa/{name}", "-n", NAMESPACE, "--every=1"]
     found.append(f"--kubeconfig={plane.admin}")
-    if "behavior" not in change:
+    if not {"behavior", "team"} & set(change):
         return [*found, "--set", ",".join(f"{key}={value}" for key, value in change.items())]
     file = folder / f"{name}.yaml"
     file.write_text(json.dumps(autoscaler(name, change)))

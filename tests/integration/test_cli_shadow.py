@@ -53,8 +53,9 @@ def test_beside_a_live_hpa(loop: Loop, tmp_path: Path) -> None:
 
     file = tmp_path / "other.yaml"
     other = {**spec, "scaleTargetRef": {**spec["scaleTargetRef"], "name": "else"}}
-    body = {"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": {}}
-    file.write_text(json.dumps({**body, "metadata": {"name": "x"}, "spec": other}))
+    kind = {"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler"}
+    body = {**kind, "metadata": {"name": "x"}}
+    file.write_text(json.dumps({**body, "spec": other}))
     refused = run(str(file))
     assert refused.returncode == 2
     assert "the HPA in the file scales Deployment/else" in refused.stderr
@@ -65,6 +66,14 @@ def test_beside_a_live_hpa(loop: Loop, tmp_path: Path) -> None:
     assert refused.returncode == 2
     assert "other.yaml" in refused.stderr
     assert "spec.maxReplicas: found 'x'" in refused.stderr
+
+    amount = {"type": "AverageValue", "averageValue": "1"}
+    queue = {"type": "External", "external": {"metric": {"name": "queue"}, "target": amount}}
+    zero = {**spec, "minReplicas": 0, "metrics": [queue]}
+    file.write_text(json.dumps({**body, "spec": zero}))
+    refused = run(str(file))
+    assert refused.returncode == 2
+    assert "this cluster's HPAs don't go to zero" in refused.stderr
 
     out = tmp_path / "out"
     with out.open("w") as written:

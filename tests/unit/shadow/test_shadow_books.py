@@ -40,6 +40,12 @@ def test_the_values_are_of_the_pods_that_run() -> None:
     assert "Scale from 2 to 3." in step.shadow_why
 
 
+def test_a_mean_within_the_tolerance_asks_for_the_pods_that_run() -> None:
+    # At first 2 x 40 / 20 = 4. Then 21 is within a tenth, for the two pods that it is the mean of.
+    high, low = seen(2, "40"), seen(2, "21")
+    assert run((high, high), *[(low, low)] * 21).shadow.replicas == 2
+
+
 def test_a_total_is_shared_by_its_own_replicas() -> None:
     # 84 / 4 = 21 is within a tenth of 20; the real HPA has 5, and 84 / 20 = 4.2 asks for 5.
     shadow = run((total(4, 80), total(4, 80)), (total(5, 84), total(5, 84)))

@@ -26,6 +26,15 @@ SPOT_LABELS = {
     "cloud.google.com/gke-preemptible": "true",
 }
 """Labels of nodes, and the value that says that their cloud may take them back."""
+NODE_LABELS = (INSTANCE_TYPE_LABEL, *POOL_LABELS, *SPOT_LABELS)
+"""What `offer_of` looks at."""
+
+
+def offer_of(labels: Mapping[str, str]) -> tuple[str, str, bool]:
+    """Return a node's instance type, its pool, and whether its cloud may take it back."""
+    pool = next((labels[each] for each in POOL_LABELS if labels.get(each)), "")
+    is_spot = any(labels.get(key) == spot for key, spot in SPOT_LABELS.items())
+    return labels.get(INSTANCE_TYPE_LABEL, ""), pool, is_spot
 
 
 @dataclass(frozen=True, slots=True)

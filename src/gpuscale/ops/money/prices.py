@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from gpuscale.base.errors import UsageError
-from gpuscale.base.objects.nodes import INSTANCE_TYPE_LABEL, POOL_LABELS, SPOT_LABELS
+from gpuscale.base.objects.nodes import NODE_LABELS, offer_of
 from gpuscale.hpa.cluster.catalogue import ListedType
 from gpuscale.ops.money.questions import series_label
 
@@ -23,17 +23,8 @@ class NodeFacts:
 
 def node_facts(labels: Mapping[str, str], model: str, gpus: int) -> NodeFacts:
     """Return what the labels of kube-state-metrics and the GPUs' series say of a node."""
-
-    def value(key: str) -> str:
-        return labels.get(f"label_{series_label(key)}", "")
-
-    return NodeFacts(
-        value(INSTANCE_TYPE_LABEL),
-        next((found for each in POOL_LABELS if (found := value(each))), ""),
-        any(value(key) == spot for key, spot in SPOT_LABELS.items()),
-        model,
-        gpus,
-    )
+    found = {key: labels.get(f"label_{series_label(key)}", "") for key in NODE_LABELS}
+    return NodeFacts(*offer_of(found), model, gpus)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from gpuscale.base.documents.documents import load_documents
 from gpuscale.base.errors import ConfigError, GpuscaleError, Problem, UpstreamError
 from gpuscale.base.objects.fields import Fields
 from gpuscale.base.objects.hpa import read_hpa
-from gpuscale.base.objects.nodes import INSTANCE_TYPE_LABEL, POOL_LABELS, SPOT_LABELS
+from gpuscale.base.objects.nodes import offer_of
 from gpuscale.base.text_files import read_text, shown_name
 from gpuscale.hpa.decisions import DecisionRequest
 from gpuscale.kube import fields_of, text_of
@@ -90,6 +90,13 @@ class ShadowReader:
                 raise UpstreamError(f"--set: {error}") from None
         else:
             other = await read_request(self._client, self._clock, *self._hpa, self._other)
+            # A live HPA with 0 shows that the cluster allows it, and one in a file doesn't.
+            other = replace(other, settings=real.settings)
+            if other.hpa.min_replicas == 0 and not real.settings.scale_to_zero:
+                raise UpstreamError(
+                    "the HPA in the file: minReplicas: found 0, expected at least 1; this cluster's HPAs "
+                    "don't go to zero"
+                )
             if other.hpa.target != real.hpa.target:
                 theirs, ours = real.hpa.target, other.hpa.target
                 raise UpstreamError(
@@ -124,16 +131,8 @@ def _gpu_price(node: Fields, book: PriceBook) -> HourPrice | str:
     labels, gpus = facts.labels(node), facts.capacity(node)
     if not gpus:
         return f"node {facts.name(node)} has no GPUs"
-    of_node = book.of(
-        NodeFacts(
-            labels.get(INSTANCE_TYPE_LABEL, ""),
-            next((labels[each] for each in POOL_LABELS if each in labels), ""),
-            any(labels.get(key) == spot for key, spot in SPOT_LABELS.items()),
-            labels.get(_MODEL_LABEL, "").replace("-", " "),
-            gpus,
-        ),
-        gpus,
-    )
+    model = labels.get(_MODEL_LABEL, "").replace("-", " ")
+    of_node = book.of(NodeFacts(*offer_of(labels), model, gpus), gpus)
     if isinstance(of_node, str):
         return of_node
     return replace(of_node, amount=of_node.amount / gpus)

@@ -9,6 +9,7 @@ from gpuscale.base.words import counted
 from gpuscale.ops.money.prices import HourPrice
 from gpuscale.ops.shadow.books import Account, Shadow, Step
 
+_MOST_REASONS = 10
 _MODEL = (
     "Values are those of the pods that run: the shadow's own would have others, as soon as it has another "
     "number of them."
@@ -60,8 +61,10 @@ def shadow_lines(shadow: Shadow, gpus: int | None, price: HourPrice | str) -> It
         yield f"Without a price: {price}."
     if of_all > seen:
         yield f"Not seen, and not counted: {seconds_text(of_all - seen)}."
-    for reason, times in shadow.faults.most_common():
-        yield f"{times} x {reason}"
+    for reason, times in shadow.faults.most_common(_MOST_REASONS):
+        yield f"{times} x {plain_text(reason)}"
+    if len(shadow.faults) > _MOST_REASONS:
+        yield f"and {len(shadow.faults) - _MOST_REASONS} more reasons; -o json has them"
 
 
 def shadow_document(

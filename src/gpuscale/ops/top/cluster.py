@@ -8,7 +8,7 @@ from gpuscale.base.clock import Clock
 from gpuscale.base.errors import GpuscaleError
 from gpuscale.base.objects.fields import Fields
 from gpuscale.base.objects.hpa import MetricAmounts, metric_amounts, targets_text
-from gpuscale.base.objects.nodes import INSTANCE_TYPE_LABEL, POOL_LABELS, SPOT_LABELS
+from gpuscale.base.objects.nodes import offer_of
 from gpuscale.kube.client import ApiStatusError, JsonObject, KubeClient
 from gpuscale.ops.doctor import facts
 from gpuscale.ops.doctor.agents import AgentReader
@@ -333,12 +333,13 @@ def _node_rows(seen: Snapshot, gpus: Sequence[GpuRow]) -> tuple[NodeRow, ...]:
     for node in facts.gpu_nodes(seen):
         name, labels = facts.name(node), facts.labels(node)
         on_it = pods.get(name, ())
+        instance_type, pool, is_spot = offer_of(labels)
         rows.append(
             NodeRow(
                 name=name,
-                instance_type=labels.get(INSTANCE_TYPE_LABEL, ""),
-                pool=next((labels[each] for each in POOL_LABELS if each in labels), ""),
-                is_spot=any(labels.get(key) == spot for key, spot in SPOT_LABELS.items()),
+                instance_type=instance_type,
+                pool=pool,
+                is_spot=is_spot,
                 status=_node_status(node),
                 gpus=facts.allocatable(node),
                 asked_gpus=sum(facts.wanted_gpus(facts.spec_of(pod)) for pod in on_it),
