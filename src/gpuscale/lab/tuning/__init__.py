@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from gpuscale.lab.tuning.asking import answer
     from gpuscale.lab.tuning.autoscaler import TunedHpa, default_change
     from gpuscale.lab.tuning.changing import changes
+    from gpuscale.lab.tuning.fleets import FleetResult, answer_together, fleet_text, of_fleet
     from gpuscale.lab.tuning.inputs import (
         Manifest,
         Overrides,
@@ -43,6 +44,7 @@ __all__ = [
     "PROMISE",
     "SEED",
     "TRIES",
+    "FleetResult",
     "Manifest",
     "Overrides",
     "Promise",
@@ -50,11 +52,14 @@ __all__ = [
     "TuningRequest",
     "WorkloadSaving",
     "answer",
+    "answer_together",
     "changes",
     "default_change",
+    "fleet_text",
     "is_within",
     "manifest_of",
     "of_demand",
+    "of_fleet",
     "of_setup",
     "policy_names",
     "read_advice",

@@ -61,7 +61,8 @@ Progress = Callable[[str], AbstractContextManager[Callable[[str], None]]]
 """Shows what is being done for as long as it is entered, and yields what changes the text."""
 
 
-def _unseen(_: str) -> AbstractContextManager[Callable[[str], None]]:
+def unseen(_: str) -> AbstractContextManager[Callable[[str], None]]:
+    """Show nothing."""
     return nullcontext(lambda _: None)
 
 
@@ -69,7 +70,7 @@ def answer(
     workload: ReplayedWorkload,
     autoscaler: TunedHpa,
     asked: TuningRequest,
-    progress: Progress = _unseen,
+    progress: Progress = unseen,
 ) -> TuningResult:
     """Search, and return the result; Ctrl-C ends the search with the best result so far.
 

@@ -99,7 +99,7 @@ def of_setup(
         UsageError: it has no such workload, or its HPA can't be replayed.
     """
     check_no_groups(setup, "tune")
-    chosen = _chosen(setup, name, workload)
+    chosen = chosen_workload(setup, name, workload)
     if chosen.model.batching is not None:
         raise UsageError(f"{name}: found service.batching, expected gpuSecondsPerRequest")
     pipeline = setup.pipeline
@@ -238,7 +238,12 @@ def _bounded(service: ReplaySettings, hpa: HorizontalPodAutoscaler | None) -> Re
     return service._replace(least=float(least), most=float(hpa.max_replicas))
 
 
-def _chosen(setup: Setup, name: str, workload: str | None) -> ServiceSetup:
+def chosen_workload(setup: Setup, name: str, workload: str | None) -> ServiceSetup:
+    """Return the workload of a Deployment, with or without its namespace; the only one for None.
+
+    Raises:
+        UsageError: there is none, or there are several.
+    """
     known = [each.deployment for each in setup.workloads]
     if not known:
         raise UsageError(f"{name}: found no Deployment with a load, expected one to tune")

@@ -22,6 +22,12 @@ def is_growing(pool: CloudPool) -> bool:
     return pool.pool.max_nodes > pool.pool.min_nodes
 
 
+def has_scale_down_times(pool: CloudPool) -> bool:
+    """Return whether the provider's node autoscaler lets one say how long empty nodes stay."""
+    provider = named(pool.provider)
+    return provider is None or provider.has_scale_down_times
+
+
 def own_pool(
     setup: Setup, chosen: ServiceSetup, pool: CloudPool, options: Sequence[str]
 ) -> tuple[DedicatedPool | None, str]:
@@ -44,7 +50,6 @@ def own_pool(
         return None, f"The node pool {pool.pool.name} has a policy of its own, {why}"
     if options:
         return None, f"With {options[0]} the node pool is not the scenario's, {why}"
-    provider = named(pool.provider)
     start_ms = chosen.lifecycle.image_pull_ms + chosen.lifecycle.startup_ms
     found = DedicatedPool(
         pool.pool.name,
@@ -52,6 +57,6 @@ def own_pool(
         fleet_pool(setup, pool),
         chosen.model.gpus,
         start_ms / 1000,
-        provider is None or provider.has_scale_down_times,
+        has_scale_down_times(pool),
     )
     return found, ""

@@ -8,8 +8,15 @@ from gpuscale.lab.tuning import LIMITS, PROMISE
 
 _DEMAND, _REPLAY, _SEARCH, _NODES = "Demand file", "Replay", "Search", "Nodes and money"
 
-Deployment = Annotated[
-    str | None, typer.Option(metavar="NAME", help="Deployment, where a scenario has several.")
+Deployments = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--workload",
+        metavar="NAME",
+        help="Deployment, where a scenario has several. May be given again: they are tuned together, and what"
+        " their node pools cost is saved.",
+        show_default="all that have an HPA",
+    ),
 ]
 Hpa = Annotated[
     str | None,

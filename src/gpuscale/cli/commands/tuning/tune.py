@@ -15,7 +15,7 @@ from gpuscale.cli.commands.tuning.options import (
     Column,
     Currency,
     DemandFile,
-    Deployment,
+    Deployments,
     Force,
     GpusPerNode,
     GpusPerReplica,
@@ -80,7 +80,7 @@ def tune(
         typer.Argument(help=scenario_help(), autocompletion=shipped_names),
     ] = None,
     *,
-    workload: Deployment = None,
+    workloads: Deployments = None,
     hpa: Hpa = None,
     metric_full: MetricFull = None,
     demand: DemandFile = None,
@@ -133,6 +133,10 @@ def tune(
     Example:  gpuscale tune --from-prometheus http://prometheus:9090 --workload default/chat --range 14d
     """
     is_recorded = from_prometheus is not None or from_file is not None
+    workload = workloads[0] if workloads else None
+    if scenario is None and workloads and len(workloads) > 1:
+        found_many = f"found {len(workloads)} without a SCENARIO"
+        raise UsageError(f"--workload: {found_many}, expected one, or a scenario with all of them")
     recorded = Recorded(
         from_prometheus,
         from_file,
@@ -169,6 +173,7 @@ def tune(
     # first.
     setup = None if scenario is None else find_setup(scenario)
     from gpuscale.cli.commands.tuning.scenario_writing import scenario_base, scenario_text
+    from gpuscale.cli.commands.tuning.together import tune_together
     from gpuscale.cli.commands.tuning.writing import base_of, tuned_text
     from gpuscale.lab.plan.tuning import check_address
     from gpuscale.lab.tuning import (
@@ -212,6 +217,15 @@ def tune(
         check_writable([state], "--state")
     if on is not None:
         check_address(on)
+    if setup is not None and len(workloads or setup.workloads) > 1:
+        beside = {"--hpa": hpa, "--state": state, "--write-scenario": write_scenario}
+        if refused := [option for option, value in beside.items() if value is not None]:
+            raise UsageError(f"{refused[0]}: found several workloads, expected one with --workload")
+        tune_together(
+            *(setup, str(scenario), workloads or (), given, asked, output, files, write),
+            force=force,
+        )
+        return
     manifest = None if hpa is None else manifest_of(hpa, read_text(hpa))
     if is_recorded:
         replay = Replay(recorded)

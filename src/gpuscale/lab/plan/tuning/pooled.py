@@ -5,7 +5,7 @@ one that brings a node. Times of the node autoscaler are searched in whole minut
 """
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy
@@ -49,30 +49,35 @@ class DedicatedPool:
         Args:
             static: pods that keep the promise standing still; the least is searched up to their nodes.
         """
-        least = float(self.nodes.least)
-        most = max(least, float(min(self.nodes.most, self.nodes_for(static))))
-        found = [Parameter(MIN_NODES, least, 0.0, most)]
-        for name, seconds in (
-            (UNNEEDED, self.nodes.unneeded_s),
-            (DELAY, self.nodes.delay_after_add_s),
-        ):
-            own = seconds / _MINUTE_S
-            least, most = min(own, 1.0), max(own, _MOST_MINUTES)
-            is_searched = self.has_times
-            found.append(
-                Parameter(name, own, least if is_searched else own, most if is_searched else own)
-            )
-        return tuple(found)
-
-    def with_values(self, values: Numbers) -> FleetPool:
-        """Return the pool's nodes with these parameter values."""
-        least, unneeded, delay = map(float, values)
-        return replace(
-            self.nodes,
-            least=round(least),
-            unneeded_s=unneeded * _MINUTE_S,
-            delay_after_add_s=delay * _MINUTE_S,
+        return (
+            least_parameter(self.nodes, self.nodes_for(static)),
+            *time_parameters(self.nodes, is_searched=self.has_times),
         )
+
+
+def least_parameter(nodes: FleetPool, needed: int) -> Parameter:
+    """Return a pool's minimum as a parameter: from 0 to the nodes that are needed at the most."""
+    least = float(nodes.least)
+    return Parameter(MIN_NODES, least, 0.0, max(least, float(min(nodes.most, needed))))
+
+
+def time_parameters(nodes: FleetPool, *, is_searched: bool) -> Iterator[Parameter]:
+    """Yield how long empty nodes stay, in minutes, as parameters; fixed ones where it can't be set."""
+    for name, seconds in ((UNNEEDED, nodes.unneeded_s), (DELAY, nodes.delay_after_add_s)):
+        own = seconds / _MINUTE_S
+        least, most = (min(own, 1.0), max(own, _MOST_MINUTES)) if is_searched else (own, own)
+        yield Parameter(name, own, least, most)
+
+
+def with_values(nodes: FleetPool, values: Iterable[float]) -> FleetPool:
+    """Return a pool with the values of these parameters."""
+    least, unneeded, delay = map(float, values)
+    return replace(
+        nodes,
+        least=round(least),
+        unneeded_s=unneeded * _MINUTE_S,
+        delay_after_add_s=delay * _MINUTE_S,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +123,7 @@ class OnNodes(Searched):
         """Replay a demand, and return each step's nodes too, including those on their way."""
         own = len(self.hpa.parameters)
         settings, service = self.hpa.settled(values[:own], service)
-        nodes = self.pool.with_values(values[own:])
+        nodes = with_values(self.pool.nodes, values[own:])
         # Pods beyond the pool's capacity would only wait.
         most = int(min(service.most, nodes.most * self.pool.pods_per_node))
         least = min(int(service.least), most)
@@ -144,7 +149,7 @@ class OnNodes(Searched):
             demand[:, None],
             service.step_s,
         )
-        return _replayed(run, demand, service)
+        return replayed_of(run, 0, demand, service), nodes_of(run, 0)
 
 
 def on_nodes(hpa: Contender, pool: DedicatedPool, static: int) -> OnNodes:
@@ -158,17 +163,20 @@ def on_nodes(hpa: Contender, pool: DedicatedPool, static: int) -> OnNodes:
     return OnNodes(hpa, pool, pool.parameters(static))
 
 
-def _replayed(run: FleetRun, demand: Numbers, service: ReplaySettings) -> tuple[Replayed, Numbers]:
+def replayed_of(run: FleetRun, index: int, demand: Numbers, service: ReplaySettings) -> Replayed:
+    """Return a service's part of a fleet's replay."""
     columns = run.columns
-    ready, placed, queue, given_up, there, coming = (
-        each[:, 0].astype(numpy.float64)
-        for each in (
-            columns.ready,
-            columns.placed,
-            columns.queue,
-            columns.given_up,
-            columns.nodes,
-            columns.nodes_coming,
-        )
+    ready, placed, queue, given_up = (
+        each[:, index].astype(numpy.float64)
+        for each in (columns.ready, columns.placed, columns.queue, columns.given_up)
     )
-    return Replayed(service, demand, ready, placed, queue, given_up), there + coming
+    return Replayed(service, demand, ready, placed, queue, given_up)
+
+
+def nodes_of(run: FleetRun, index: int) -> Numbers:
+    """Return a pool's nodes at each step, with those on their way, which are paid for too."""
+    columns = run.columns
+    found: Numbers = (columns.nodes[:, index] + columns.nodes_coming[:, index]).astype(
+        numpy.float64
+    )
+    return found

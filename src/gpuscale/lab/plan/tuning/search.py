@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy
 
-from gpuscale.lab.plan.promise import Promise
+from gpuscale.lab.plan.promise import Promise, Rows
 from gpuscale.lab.plan.score import DEFAULT_REQUESTS
 from gpuscale.lab.plan.tuning import sobol
 from gpuscale.lab.plan.tuning.contender import Searched, at_share, moved, rounded
@@ -69,6 +69,44 @@ class ReplayCase:
     """Whether other days are scored; if not, the promise need only hold on these."""
 
 
+class Allowance:
+    """What replays of a question's days use up of what its promise lets be missed.
+
+    Args:
+        question: with the days and the promise.
+        per_day: steps of a day.
+    """
+
+    def __init__(self, question: ReplayCase, per_day: int) -> None:
+        self._promise = question.promise
+        self._is_held_back = question.is_held_back
+        of_demand = question.demand, question.service.step_s
+        self._counted_by_day = by_day(question.promise.counted(*of_demand), per_day)
+        self._counted = question.promise.counted_in_all(*of_demand)
+        days = len(question.demand) // per_day
+        self._draws: numpy.ndarray[tuple[int, int], numpy.dtype[numpy.int64]] | None = None
+        """Day numbers drawn with replacement, a row for each draw; None for a single day."""
+        if days > 1:
+            draw = numpy.random.default_rng(question.seed)
+            self._draws = draw.integers(0, days, (_DRAWS, days))
+
+    def spent(self, missed_by_day: Rows) -> float:
+        """Return how much of what may be missed on all days is missed on these."""
+        return self._promise.used(missed_by_day.sum(axis=1) / self._counted)
+
+    def used(self, missed_by_day: Rows) -> float:
+        """Return the part of what may be missed that 95 of 100 bootstrap draws of all days stay below."""
+        used = self.spent(missed_by_day)
+        if not self._is_held_back:
+            return used
+        if self._draws is None:
+            return used / _UNDRAWN
+        missed = missed_by_day[:, self._draws].sum(axis=2)
+        shares = missed / numpy.maximum(self._counted_by_day[:, self._draws].sum(axis=2), _LEAST)
+        drawn = numpy.quantile(shares, _QUANTILE, axis=1)
+        return max(used, self._promise.used(drawn))
+
+
 class Search:
     """The search for one contender.
 
@@ -95,10 +133,7 @@ class Search:
         self._known: Known = {} if known is None else known
         self._steps = len(question.demand)
         self._per_day = max(1, round(DAY_S / question.service.step_s))
-        self._draws = self._drawn_days()
-        of_demand = question.demand, question.service.step_s
-        self._counted_by_day = by_day(question.promise.counted(*of_demand), self._per_day)
-        self._counted = question.promise.counted_in_all(*of_demand)
+        self._allowance = Allowance(question, self._per_day)
         self._whole: dict[bytes, SettingOutcome] = {}
         self.best = self._replayed(0, self._steps, [contender.today])[0]
         """Of all settings that were replayed on all days; today's to begin with."""
@@ -118,7 +153,7 @@ class Search:
                 outcomes += self._replayed(begin, end, tried)
                 yield len(tried)
             # Settings that miss more on the slice than they may in all can't keep the promise.
-            spent = [(self._spent(each), each) for each in outcomes]
+            spent = [(self._allowance.spent(each.missed_by_day), each) for each in outcomes]
             may = undominated_first(each for each in spent if each[0] <= 1)
             may_not = [each for each in spent if each[0] > 1]
             may += [
@@ -203,30 +238,8 @@ class Search:
         return excess, outcome.paid_steps, changed
 
     def used(self, outcome: SettingOutcome) -> float:
-        """Return the part of what may be missed that 95 of 100 bootstrap draws of the days stay below.
-
-        Of a setting that was replayed on all days.
-        """
-        used = self._spent(outcome)
-        if not self._question.is_held_back:
-            return used
-        if self._draws is None:
-            return used / _UNDRAWN
-        missed = outcome.missed_by_day[:, self._draws].sum(axis=2)
-        shares = missed / numpy.maximum(self._counted_by_day[:, self._draws].sum(axis=2), _LEAST)
-        drawn = numpy.quantile(shares, _QUANTILE, axis=1)
-        return max(used, self._question.promise.used(drawn))
-
-    def _spent(self, outcome: SettingOutcome) -> float:
-        """Return how much of what may be missed on all days a setting misses on its slice."""
-        return self._question.promise.used(outcome.missed_by_day.sum(axis=1) / self._counted)
-
-    def _drawn_days(self) -> "numpy.ndarray[tuple[int, int], numpy.dtype[numpy.int64]] | None":
-        """Return day numbers drawn with replacement, a row for each draw; None for a single day."""
-        days = self._steps // self._per_day
-        if days < 2:
-            return None
-        return numpy.random.default_rng(self._question.seed).integers(0, days, (_DRAWS, days))
+        """Return what a setting that was replayed on all days uses up, as its allowance says."""
+        return self._allowance.used(outcome.missed_by_day)
 
     def _spread(self, count: int) -> Iterator[Numbers]:
         """Yield settings spread evenly over the parameters' ranges, each once."""

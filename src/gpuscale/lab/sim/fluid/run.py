@@ -52,9 +52,7 @@ def simulate_fluid(
     Raises:
         UsageError: the scenario has what this fidelity does not model; with all of it.
     """
-    faults = list(_faults(setup))
-    if faults:
-        raise UsageError("\n".join(f"{setup.name}: --fidelity fluid: {each}" for each in faults))
+    check_fluid(setup, "--fidelity fluid")
     step_s = setup.pipeline.hpa_sync_period / 1000
     steps = math.ceil(setup.duration_ms / 1000 / step_s)
     workloads = [_workload(setup, each, step_s) for each in setup.workloads]
@@ -79,6 +77,16 @@ def _demand(workloads: Sequence[FluidWorkload], times: Numbers) -> Table:
         demand[:, index] = came / (each.setup.model.largest_rate * numpy.diff(times))
     # Rounding may give a tiny negative number.
     return numpy.maximum(demand, 0.0)
+
+
+def check_fluid(setup: Setup, what: str) -> None:
+    """Refuse a scenario that is no fleet of Deployments on equal nodes.
+
+    Raises:
+        UsageError: it has what a fleet's replay does not model; with all of it, and what asked for it.
+    """
+    if faults := list(_faults(setup)):
+        raise UsageError("\n".join(f"{setup.name}: {what}: {each}" for each in faults))
 
 
 def _faults(setup: Setup) -> Iterator[str]:
@@ -150,6 +158,12 @@ def home_pool(setup: Setup, deployment: Deployment) -> CloudPool | None:
     return next(fitting, None)
 
 
+def node_share(pool: CloudPool, deployment: Deployment) -> float:
+    """Return what one pod of a Deployment asks for of a node's CPU and memory."""
+    empty = NodeState(pool.pool.node(pool.pool.name))
+    return free_share(empty) - free_share(empty.with_pod(deployment.template.spec))
+
+
 def _workload(setup: Setup, workload: ServiceSetup, step_s: float) -> FluidWorkload:
     deployment = _deployment(setup, workload)
     hpas = (
@@ -172,7 +186,6 @@ def _workload(setup: Setup, workload: ServiceSetup, step_s: float) -> FluidWorkl
         policy, settings = _policy(setup, hpa, signal, step_s, lag)
         least, most = hpa.min_replicas or 1, hpa.max_replicas
     home = home_pool(setup, deployment) or setup.pools[0]  # it exists: `_faults` has checked
-    empty = NodeState(home.pool.node(home.pool.name))
     service = FleetService(
         name=workload.deployment,
         pool=home.pool.name,
@@ -182,7 +195,7 @@ def _workload(setup: Setup, workload: ServiceSetup, step_s: float) -> FluidWorkl
         least=least,
         first=deployment.replicas,
         gpus=model.gpus,
-        share=free_share(empty) - free_share(empty.with_pod(deployment.template.spec)),
+        share=node_share(home, deployment),
         start_up_s=(workload.lifecycle.image_pull_ms + workload.lifecycle.startup_ms) / 1000,
         lag_s=lag * step_s,
         patience_s=model.timeout_s,
