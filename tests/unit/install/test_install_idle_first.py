@@ -1,7 +1,7 @@
 """Workloads whose idle pods go first: the server's flags, and rights where they are, and nowhere else."""
 
 import pytest
-from install_values import container, one, rendered, values
+from install_values import container, one, rendered, scale, values
 from pydantic import ValidationError
 
 from gpuscale.server.metricsapi.settings import read_settings
@@ -50,3 +50,9 @@ def test_without_any_there_is_nothing_of_it() -> None:
 def test_names_that_no_object_can_have_are_refused(wrong: dict[str, str]) -> None:
     with pytest.raises(ValidationError, match=f"idleFirst.0.{next(iter(wrong))}"):
         values(metricsApi={"idleFirst": [{**CHAT, **wrong}]})
+
+
+def test_a_stateful_set_chooses_by_ordinals_and_is_refused() -> None:
+    workload = {"kind": "StatefulSet", "name": "chat", "namespace": "prod"}
+    with pytest.raises(ValidationError, match="always loses its highest ordinal"):
+        values(metricsApi={"idleFirst": [CHAT]}, scale=[scale(workload=workload)])

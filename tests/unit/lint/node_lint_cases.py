@@ -31,6 +31,12 @@ LATE = "  disruption: {consolidateAfter: 10m}\n"
 SOLD = one_of("karpenter.sh/capacity-type", "on-demand", "spot")
 
 
+def costing(kind):
+    labels = "metadata: {labels: {app: web}"
+    cost = 'annotations: {controller.kubernetes.io/pod-deletion-cost: "-5"}'
+    return pods(kind=kind).replace(labels, f"{labels}, {cost}", 1)
+
+
 def pods(
     resources="{limits: {nvidia.com/gpu: 1}}", more="", kind="Deployment", name="web", labels=""
 ):
@@ -418,6 +424,11 @@ NODE_CASES = {
             a=pods("{limits: {nvidia.com/mig-1g.10gb: 1}}", name="a"),
         ),
     ),
+    "no-deletion-cost": (
+        files(a=costing("StatefulSet")),
+        files(a=pods(kind="StatefulSet"), b=costing("Pod")),
+    ),
+    "no-deletion-cost/in-a-template": (files(a=costing("Deployment")), files(a=pods())),
     "several-shares": (
         files(
             a=pods("{limits: {nvidia.com/gpu.shared: 2}}", name="a"),

@@ -169,6 +169,17 @@ class ValuesSpec(Model):
                 )
             seen.add(name)
             faults += [f"found {where}: {fault}" for fault in self._faults_of(scale)]
+        sets = {
+            (scale.workload.namespace, scale.workload.name)
+            for scale in self.scale
+            if scale.workload.kind == "StatefulSet"
+        }
+        faults += [
+            f"found {each.namespace}/{each.workload} in metricsApi.idleFirst, expected a Deployment: a "
+            "StatefulSet always loses its highest ordinal"
+            for each in self.metrics_api.idle_first
+            if (each.namespace, each.workload) in sets
+        ]
         asks = self.keda.trigger == "prometheus" or any(asks_azure(each) for each in self.scale)
         if self.keda.azure_identity is not None and not asks:
             text = "found keda.azureIdentity with keda.trigger scaler, expected trigger: prometheus"

@@ -23,6 +23,7 @@ from gpuscale.base.objects.gpu_resources import GpuKind, gpu_kind
 from gpuscale.base.quantity import Quantity, parse_quantity
 from gpuscale.base.words import counted
 from gpuscale.hpa.cluster.verdicts import Offered, judge
+from gpuscale.hpa.cluster.victims import DELETION_COST
 from gpuscale.ops.lint.findings import LintFinding
 from gpuscale.ops.lint.gpu_pods import GpuPods, containers_of
 from gpuscale.ops.lint.inputs import FileJudge, Inputs
@@ -64,8 +65,22 @@ NO_MIG_RESOURCES = _CHECKS.add(
     "Pods that ask for MIG instances by profile, of a device plugin that does not offer these.",
     "Give the device plugin the MIG strategy mixed, or ask for nvidia.com/gpu.",
 )
+NO_DELETION_COST = _CHECKS.add(
+    "no-deletion-cost",
+    Severity.NOTE,
+    "A deletion cost that chooses no pod: in a template, where all pods have it, or of a kind that takes "
+    "pods away in an order of its own.",
+    "Take it away. For Karpenter, which reads it too, write karpenter.sh/disruption-cost.",
+)
 
 _MIG = "nvidia.com/mig-"
+_OWN_ORDER = {
+    "StatefulSet": "A StatefulSet always loses its highest ordinal",
+    "LeaderWorkerSet": "A LeaderWorkerSet always loses its highest group",
+    "Job": "A Job of less parallelism reads no deletion costs",
+    "DaemonSet": "A DaemonSet has one pod on each node",
+}
+_BY_COST = frozenset({"Deployment", "ReplicaSet", "Rollout"})
 _RESOURCES_TAG = "k8s.io/cluster-autoscaler/node-template/resources/"
 _NANO = 1_000_000_000
 _PLACEHOLDER = re.compile(r"[$<{]|[A-Z]{2,}_")
@@ -79,6 +94,7 @@ def gpu_pod_findings(inputs: Inputs) -> Iterator[LintFinding]:
             yield from _amounts(pods, container)
             yield from _claims(pods, container)
         yield from _pod_claims(pods)
+        yield from _deletion_cost(pods)
         yield from _several(inputs, pods)
         if has_pool and pods.part.at("resourceClaims").data:
             yield CLAIMS_UNDER_KARPENTER.found(
@@ -183,6 +199,19 @@ def _pod_claims(pods: GpuPods) -> Iterator[LintFinding]:
                 "source" if claim.at("source").data is not None else " and ".join(has) or "neither"
             )
             yield _refused(claim, f"found {found}, expected one of {' and '.join(forms)}")
+
+
+def _deletion_cost(pods: GpuPods) -> Iterator[LintFinding]:
+    """Source: kubernetes v1.37 pkg/controller/statefulset, pkg/controller/job; lws v0.9 pkg/controllers."""
+    if DELETION_COST not in pods.annotations:
+        return
+    place = pods.template.place("metadata", "annotations", DELETION_COST)
+    if pods.kind in _OWN_ORDER:
+        what = f"{_OWN_ORDER[pods.kind]}; the cost has no effect on a scale-in."
+        yield NO_DELETION_COST.found(place, what)
+    elif pods.kind in _BY_COST:
+        what = f"All pods of this {pods.kind} have this cost, so a scale-in prefers none of them."
+        yield NO_DELETION_COST.found(place, what)
 
 
 def _requests(claim: Part, kind: str) -> Iterator[LintFinding]:
