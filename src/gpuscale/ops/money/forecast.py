@@ -90,15 +90,16 @@ def _whole(hours: Sequence[float | None]) -> list[float]:
 
 def _next_days(hours: Sequence[float], days: int) -> tuple[list[float], str, float]:
     """Return the sums of the next days, the season, and the share that it explains."""
-    seasons = [
-        (_skill(_ups(hours, length)), name, length)
-        for name, length in (("weekly", _WEEK_H), ("daily", _DAY_H))
-        if len(hours) >= 2 * length
-    ]
-    skill, name, length = max(seasons, default=(0.0, "none", 1))
-    if skill < _LEAST_SKILL:
-        skill, name, length = max(skill, 0.0), "none", 1
-    profile = _profile(_ups(hours, length))
+    length = _WEEK_H if len(hours) >= 2 * _WEEK_H else _DAY_H
+    ups = _ups(hours, length)
+    held = ups[-max(1, round(len(ups) * _HELD_BACK)) :]
+    known = _shapes(_profile(ups[: -len(held)]))
+    skill, number = 0.0, None
+    for at, (_, shape) in enumerate(known):
+        # A shape with more to it has to be better by as much as the first has to be good.
+        if (explained := _skill(shape, held)) >= skill + _LEAST_SKILL:
+            skill, number = explained, at
+    name, profile = ("none", [0.0] * length) if number is None else _shapes(_profile(ups))[number]
     first = -len(hours)  # phases count from the end, where the forecast begins
     plain = [each - profile[(first + at) % length] for at, each in enumerate(hours)]
     levels = _levels([fmean(each) for each in _periods(plain, _DAY_H)], days)
@@ -130,10 +131,21 @@ def _profile(ups: Sequence[Sequence[float]]) -> list[float]:
     return [fmean(of_phase) for of_phase in zip(*ups, strict=True)]
 
 
-def _skill(ups: Sequence[Sequence[float]]) -> float:
-    """Return how much of the last periods' ups and downs the periods before them explain."""
-    held = ups[-max(1, round(len(ups) * _HELD_BACK)) :]
-    profile = _profile(ups[: -len(held)])
+def _shapes(profile: Sequence[float]) -> list[tuple[str, Sequence[float]]]:
+    """Return the seasons that a profile may be, the plainest first.
+
+    A week's may be that of one day, or that with a level for each day, which noise hides less than all hours.
+    """
+    if len(profile) < _WEEK_H:
+        return [("daily", profile)]
+    hours = [fmean(profile[hour::_DAY_H]) for hour in range(_DAY_H)] * 7
+    levels = [fmean(each) for each in _periods(profile, _DAY_H) for _ in range(_DAY_H)]
+    both = [hour + level for hour, level in zip(hours, levels, strict=True)]
+    return [("daily", hours), ("weekly", both), ("weekly", profile)]
+
+
+def _skill(profile: Sequence[float], held: Sequence[Sequence[float]]) -> float:
+    """Return how much of the ups and downs of held-back periods a profile explains."""
     whole = sum(each**2 for period in held for each in period)
     left = sum((a - b) ** 2 for period in held for a, b in zip(period, profile, strict=True))
     return 1 - left / whole if whole > _NOTHING else 0.0
