@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from gpuscale.base import compiling
 from gpuscale.base.errors import UsageError
-from gpuscale.lab.plan.bounds import bounds
+from gpuscale.lab.plan.bounds import fewest_standing
 from gpuscale.lab.plan.choosing import Offer, SearchChoice, choose
 from gpuscale.lab.plan.comparing import (
     ReplayedWorkload,
@@ -86,8 +86,9 @@ def answer(
         )
     split = split_of(workload, asked.held_back)
     question = question_of(workload, split, asked.promise, asked.seed)
-    limits = bounds(question.demand, workload.service, asked.promise, workload.requests)
-    static = limits.static_replicas
+    static = int(
+        fewest_standing(question.demand, workload.service, asked.promise, workload.requests)
+    )
     peak = float(question.demand.max())
     contender, nodes = _keeping(
         autoscaler.contender(workload.service, static, peak), workload, static, asked
