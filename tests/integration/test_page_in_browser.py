@@ -248,6 +248,27 @@ async def test_a_run_is_saved_as_one_page_that_opens_without_the_server(
     await served.start(62)
 
 
+async def test_a_scale_out_is_a_waterfall_with_the_spread_of_each_hop(open_page, served) -> None:
+    page = await open_page(served.url)
+    rows = page.locator("#lag-table tbody tr")
+    await expect(page.locator("#lag-note")).to_have_text(f"{WORKLOAD}, 1 to 2 from 00:01:00")
+    await expect(rows).to_have_text(
+        [
+            "HPA sync15 s15 s22.5 s",
+            "scheduled\N{EN DASH}4 s4 s",  # another scale-out had it
+            "node ready100 s100 s140 s",
+            "in all115 s115 s160 s",
+        ]
+    )
+    boxes = [await each.bounding_box() for each in await page.locator(".lag-bar").all()]
+    bars = [await each.bounding_box() for each in await page.locator(".lag-bar i").all()]
+    inner = boxes[3]["width"] and bars[3]["width"]  # the whole
+    assert bars[0]["x"] == pytest.approx(bars[3]["x"], abs=1)
+    assert bars[0]["width"] == pytest.approx(inner * 15 / 115, abs=1.5)
+    assert bars[2]["x"] == pytest.approx(bars[0]["x"] + inner * 15 / 115, abs=1.5)
+    assert bars[2]["width"] == pytest.approx(inner * 100 / 115, abs=1.5)
+
+
 async def refuse(_asked):
     raise ValueError("no <b>")
 

@@ -294,6 +294,21 @@ class FakeRun:
             "paused": self.paused,
             "broken": list(self.broken),
             "next": self.next,
+            "lags": {
+                "latest": {
+                    "workload": WORKLOAD,
+                    "from": 1,
+                    "to": 2,
+                    "at": 60.0,
+                    "hops": [["HPA sync", 0.0, 15.0], ["node ready", 15.0, 115.0]],
+                },
+                "spread": [
+                    ["HPA sync", 3, 15.0, 22.5],
+                    ["scheduled", 1, 4.0, 4.0],
+                    ["node ready", 3, 100.0, 140.0],
+                    ["in all", 3, 115.0, 160.0],
+                ],
+            },
             "addresses": {
                 "page": "http://127.0.0.1:8080",
                 "prometheus": "http://127.0.0.1:9090",

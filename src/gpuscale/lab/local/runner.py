@@ -75,6 +75,7 @@ class Runner:
         self._site.advance_load(now_ms)
         self._requests.scrape(self._site.services, now_ms)
         await self._scraper.scrape_all(session)
+        self._site.scale_outs.scraped_ms = self._clock.now_ms()
 
     async def evaluate_rules(self) -> None:
         """Evaluate the rules that are due."""

@@ -10,6 +10,7 @@ from gpuscale.base.objects.pods import Pod, PodPhase
 from gpuscale.base.pages.timeline import SeriesRecorder
 from gpuscale.hpa import targets_cell
 from gpuscale.lab.local.agents import AGENT_DOWN
+from gpuscale.lab.local.lags import lags
 from gpuscale.lab.local.metric_figures import metric_figures
 from gpuscale.lab.sim.autoscaler import HpaController
 from gpuscale.lab.sim.document.document import document, events, summary
@@ -158,6 +159,7 @@ class LiveView:
             "jobs": self._jobs(),
             "figures": self._figures(),
             "unseen": [],
+            "lags": lags(self._world),
             "broken": self._broken(),
             "next": self._next_steps() if self._is_over() else (),
         }

@@ -15,9 +15,12 @@ from gpuscale.base.objects.workloads import Deployment
 from gpuscale.hpa import (
     ControllerSettings,
     Decision,
+    ExternalValues,
     MetricStatus,
+    ObjectValue,
     Observation,
     PodInfo,
+    PodValues,
     ReplicaPolicy,
     ReplicaRequest,
     Scale,
@@ -149,11 +152,26 @@ class HpaController:
         for warning in decision.warnings:
             tell(simulation_event(warning, about, namespace, now_ms))
         if decision.rescale:
+            self._world.scale_outs.seen_ms = _measured_ms(observations)
             self._world.set_replicas(target.deployment, decision.desired_replicas)
             if decision.event is not None:
                 change = decision.current_replicas, decision.desired_replicas
                 log.add(simulation_event(decision.event, about, namespace, now_ms, change))
         return decision
+
+
+def _measured_ms(observations: Sequence[Observation]) -> int | None:
+    """Return when the newest value was measured; None where none has a time."""
+    times: list[int] = []
+    for each in observations:
+        match each:
+            case PodValues():
+                times += [sample.measured_ms for sample in each.samples]
+            case ObjectValue() | ExternalValues():
+                times.append(each.measured_ms)
+            case _:
+                pass
+    return max(times, default=None)
 
 
 def controller_settings(pipeline: Pipeline) -> ControllerSettings:

@@ -11,6 +11,20 @@ MAX_KEPT = 100_000
 """Older rises and scale-outs are forgotten; a run of weeks stays bounded."""
 
 
+@dataclass(frozen=True, slots=True)
+class PodPath:
+    """The way of a pod from its creation to its readiness; of a scale-out, of its last pod."""
+
+    created_ms: int
+    ordered_ms: int | None
+    """When a node was asked for that it waited for; None where there was room."""
+    usable_ms: int | None
+    """When that node's GPUs could be scheduled on."""
+    bound_ms: int | None
+    started_ms: int | None
+    """When its container started, after the pull of the image."""
+
+
 @dataclass(slots=True, eq=False)
 class ScaleOut:
     """An increase of a Deployment's replicas."""
@@ -23,6 +37,45 @@ class ScaleOut:
     """When the load jumped that led to it; None where it moved smoothly."""
     ready_ms: int | None = None
     """When that many pods were ready; None until then, and for good if a scale-in comes first."""
+    deployment: str = ""
+    is_first: bool = False
+    """Whether it is the first that the rise of the load led to."""
+    seen_ms: int | None = None
+    """When the value was measured that was decided on; None where nobody says."""
+    scraped_ms: int | None = None
+    """When agents were scraped last before the decision; None where nobody says."""
+    path: PodPath | None = None
+
+    def hops(self) -> list[tuple[str, int, int]]:
+        """Return its hops, each with its start and end, one after the other; none until it is ready.
+
+        They begin with the rise of the load if it is the first that the rise led to, else with the reading.
+        """
+        if self.path is None or self.ready_ms is None:
+            return []
+        path = self.path
+        known = [
+            ("load", self.load_ms if self.is_first else None),
+            ("reading", self.seen_ms),
+            ("scrape", self.scraped_ms),
+            ("HPA sync", self.decided_ms),
+            ("pod created", path.created_ms),
+            ("node asked for", path.ordered_ms),
+            ("node ready", path.usable_ms),
+            ("scheduled", path.bound_ms),
+            ("container started", path.started_ms),
+            ("all ready", self.ready_ms),
+        ]
+        found: list[tuple[str, int, int]] = []
+        at_ms: int | None = None
+        for name, end_ms in known:
+            # What was there before, such as a scrape before the reading, is no hop of this one.
+            if end_ms is None or (at_ms is not None and end_ms < at_ms):
+                continue
+            if at_ms is not None:
+                found.append((name, at_ms, end_ms))
+            at_ms = end_ms
+        return found
 
 
 @dataclass(slots=True, eq=False)
@@ -54,6 +107,10 @@ class ScaleOuts:
     def __init__(self) -> None:
         self.rises: deque[LoadRise] = deque(maxlen=MAX_KEPT)
         self.all: deque[ScaleOut] = deque(maxlen=MAX_KEPT)
+        self.seen_ms: int | None = None
+        """When the values of the sync under way were measured."""
+        self.scraped_ms: int | None = None
+        """When agents were scraped last."""
         self._current: dict[str, LoadRise] = {}
         """Deployment to the rise that its next scale-out belongs to."""
         self._awaited: dict[str, list[ScaleOut]] = {}
@@ -69,6 +126,9 @@ class ScaleOuts:
         if after > before:
             rise = self._current.get(deployment)
             scale_out = ScaleOut(before, after, now_ms, rise.at_ms if rise else None)
+            scale_out.deployment = deployment
+            scale_out.is_first = rise is not None and not rise.scale_outs
+            scale_out.seen_ms, scale_out.scraped_ms = self.seen_ms, self.scraped_ms
             self.all.append(scale_out)
             self._awaited.setdefault(deployment, []).append(scale_out)
             if rise is not None:

@@ -35,7 +35,7 @@ from gpuscale.lab.sim.load.arrivals import Arrivals
 from gpuscale.lab.sim.load.one_by_one import MAX_REQUESTS, OneByOne
 from gpuscale.lab.sim.load.service import SimulatedService
 from gpuscale.lab.sim.pod_index import OwnerKey
-from gpuscale.lab.sim.scale_outs import ScaleOuts
+from gpuscale.lab.sim.scale_outs import PodPath, ScaleOuts
 from gpuscale.lab.sim.scenario.setup import STOP_MS, JobSetup, ServiceSetup, Setup, StartTimes
 from gpuscale.triggers.keda import made_hpa
 
@@ -308,6 +308,8 @@ class Site:
         for key in self.scale_outs.awaited():
             ready = self.ready_pods(key)
             done = self.scale_outs.pods_ready(key, ready, now_ms)
+            for each in done:
+                each.path = self._last_path(key, each.decided_ms)
             if not done or ready < self.cluster.deployments[key].replicas:
                 continue
             latest, (namespace, _, name) = done[-1], key.partition("/")
@@ -324,6 +326,27 @@ class Site:
                 after=latest.after,
                 namespace=namespace,
             )
+
+    def _last_path(self, deployment: str, since_ms: int) -> PodPath | None:
+        """Return the way of the pod that was ready last, of those made since a decision."""
+        pods = [
+            pod
+            for pod in self.serving_pods(deployment)
+            if pod.metadata.creation_ms >= since_ms and pod.status.ready_transition_ms is not None
+        ]
+        if not pods:
+            return None
+        pod = max(pods, key=lambda each: each.status.ready_transition_ms or 0)
+        rental = self.cloud.rental(pod.spec.node_name)
+        is_new = rental is not None and rental.from_ms >= since_ms
+        process = self.containers.processes.get(pod.metadata.key)
+        return PodPath(
+            pod.metadata.creation_ms,
+            rental.from_ms if rental and is_new else None,
+            rental.ready_ms if rental and is_new else None,
+            pod.status.start_ms,
+            process.started_ms if process else None,
+        )
 
     def _create_objects(self) -> None:
         setup = self.setup

@@ -5,6 +5,7 @@ import { byId, element, keepTallest, keyed, setAttribute, setText } from "./dom.
 import { EventList } from "./events.js";
 import { readFragment, writeFragment, writeRange } from "./fragment.js";
 import { clock, isNumber, number, useWallClock } from "./format.js";
+import { drawLags } from "./lags.js";
 import { CHARTS } from "./lines.js";
 import { GpuMap } from "./map.js";
 import { drawPanels } from "./panels.js";
@@ -213,6 +214,7 @@ function drawState(newState) {
   drawFocus();
   drawTiles(state, focused);
   drawControls(state);
+  drawLags(state);
   drawMap();
   drawWorkloads();
   drawPanels(state, isOfCluster() ? focused : null);

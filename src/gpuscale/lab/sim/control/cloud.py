@@ -144,6 +144,10 @@ class Cloud:
     def pool_of(self, node: str) -> CloudPool:
         return self.pools[self._nodes[node].pool]
 
+    def rental(self, node: str) -> Rental | None:
+        """Return how a node is paid for; None where it is none of this cloud's."""
+        return self._nodes.get(node)
+
     def machine_of(self, node: str) -> Machine:
         return self._nodes[node].machine
 
