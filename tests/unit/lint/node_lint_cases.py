@@ -209,6 +209,27 @@ _TEMPLATE = (
     _ANY + "          selectors: [{cel: {expression: "
     '\'device.attributes["gpu.nvidia.com"].productName.startsWith("MODEL")\'}}]\n'
 )
+LWS = """\
+apiVersion: leaderworkerset.x-k8s.io/v1
+kind: LeaderWorkerSet
+metadata: {name: llm}
+spec:
+  leaderWorkerTemplate:
+    size: SIZE
+    workerTemplate:
+      spec:
+        containers: [{name: c, image: i, resources: {limits: {nvidia.com/gpu: 8}}}]
+"""
+_EIGHT = groups(LARGE.replace("maxSize: 4", "maxSize: 1") + LABELLED)
+_POD_GROUP = """\
+apiVersion: scheduling.x-k8s.io/v1alpha1
+kind: PodGroup
+metadata: {name: gang}
+spec: {minMember: LEAST}
+"""
+_MEMBERS = pods(kind="Job").replace(
+    "labels: {app: web}", "labels: {app: web, scheduling.x-k8s.io/pod-group: gang}"
+)
 _CLAIMING = pods("{claims: [{name: gpu}]}", CLAIMS, kind="Job")
 NODE_CASES = {
     # The API server's own validation, by Karpenter's CRD: numbers, percentages, one of two fields, names.
@@ -465,6 +486,15 @@ NODE_CASES = {
     "claim-without-device/none": (
         files(s=SLICE.replace("devices", "sharedCounters"), t=_ANY, w=_CLAIMING),
         files(t=_TEMPLATE.replace("MODEL", "H100"), w=_CLAIMING),
+    ),
+    # A group of 2 pods with 8 GPUs each, of nodes that have 8 in all.
+    "larger-than-any-node/group": (
+        files(p=_EIGHT, w=LWS.replace("SIZE", "2")),
+        files(p=_EIGHT, w=LWS.replace("SIZE", "1")),
+    ),
+    "larger-than-any-node/pod group": (
+        files(p=_EIGHT, g=_POD_GROUP.replace("LEAST", "9"), w=_MEMBERS),
+        files(p=_EIGHT, g=_POD_GROUP.replace("LEAST", "8"), w=_MEMBERS),
     ),
     # As Karpenter's event says: did not tolerate taint.
     "untolerated-pool": (

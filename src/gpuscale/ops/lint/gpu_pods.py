@@ -14,6 +14,9 @@ from gpuscale.ops.lint.operators.made import Made, title_of
 from gpuscale.ops.lint.parts import Part, whole_document
 
 _NANO = 1_000_000_000
+_GROUP_LABELS = ("scheduling.x-k8s.io/pod-group", "pod-group.scheduling.sigs.k8s.io")
+"""Of scheduler-plugins' coscheduling, now and before 0.24."""
+_VOLCANOS_GROUP = "scheduling.k8s.io/group-name"
 _NODE_PARTS = ("device-plugin", "dcgm-exporter", "gpuscale-agent")
 """What images and names of DaemonSets have that GPU nodes need."""
 
@@ -102,6 +105,13 @@ def gpu_pods_of(document: Document) -> Iterator[GpuPods]:
         )
         if asks or spec.at("resourceClaims").data or pods.is_node_part:
             yield pods
+
+
+def group_of(pods: GpuPods) -> str:
+    """Return the name of the PodGroup that pods are placed with; empty where there is none."""
+    labelled = (pods.labels.get(each, "") for each in _GROUP_LABELS)
+    named = str(pods.annotations.get(_VOLCANOS_GROUP, ""))
+    return pods.spec.scheduling_group or named or next(filter(None, labelled), "")
 
 
 def containers_of(spec: Part) -> Iterator[Part]:

@@ -33,7 +33,7 @@ _WORKLOADS = frozenset(
     | {"ServingRuntime", "ClusterServingRuntime"}
     | {f"{each}Job" for each in ("JAX", "MPI", "Paddle", "PyTorch", "TF", "Train", "XGBoost")}
 )
-_BESIDE = frozenset({"ResourceQuota", "PodDisruptionBudget"})
+_BESIDE = frozenset({"ResourceQuota", "PodDisruptionBudget", "PodGroup"})
 _CHART_KEYS = frozenset({"autoDiscovery", "autoscalingGroups", "cloudProvider", "extraArgs"})
 
 

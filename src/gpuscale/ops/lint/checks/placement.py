@@ -4,11 +4,12 @@ Source: karpenter pkg/controllers/provisioning/scheduling (taints, requirements,
     Autoscaler's filters are the scheduler's; kubernetes plugin/pkg/admission/extendedresourcetoleration.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from gpuscale.base.findings import Checks, Severity
+from gpuscale.base.findings import Check, Checks, Severity
 from gpuscale.base.objects.gpu_resources import WHOLE_GPUS
 from gpuscale.base.objects.selectors import Requirement
 from gpuscale.base.objects.taints import Taint
@@ -16,7 +17,7 @@ from gpuscale.base.quantity import Quantity
 from gpuscale.hpa.cluster.catalogue import ListedType
 from gpuscale.ops.lint.autoscalers import autoscalers
 from gpuscale.ops.lint.findings import LintFinding, Place
-from gpuscale.ops.lint.gpu_pods import GpuPods
+from gpuscale.ops.lint.gpu_pods import GpuPods, group_of
 from gpuscale.ops.lint.inputs import FileJudge, Inputs
 from gpuscale.ops.lint.node_pools import (
     NODE_POOL,
@@ -26,7 +27,7 @@ from gpuscale.ops.lint.node_pools import (
     is_known_after_boot,
     requirements_of,
 )
-from gpuscale.ops.lint.parts import Part
+from gpuscale.ops.lint.parts import Part, whole_document
 from gpuscale.ops.lint.workloads import key_of
 
 _CHECKS = Checks()
@@ -84,9 +85,14 @@ SIZE_CHECKS = Checks("workload")
 LARGER_THAN_ANY_NODE = SIZE_CHECKS.add(
     "larger-than-any-node",
     Severity.ERROR,
-    "A pod that asks for more GPUs than any one node has.",
-    "Ask for fewer GPUs a pod, or add a pool of larger nodes.",
+    "A pod that asks for more GPUs than any one node has, or a group that runs as a whole and asks for "
+    "more than its pools may have.",
+    "Ask for fewer GPUs a pod or a group, or add a pool of larger or more nodes.",
 )
+
+
+_AS_ONE = ("LeaderWorkerSet", "JobSet")
+"""Kinds whose pods do nothing until all of them run."""
 
 
 def placement_findings(inputs: Inputs) -> Iterator[LintFinding]:
@@ -122,6 +128,17 @@ def placement_findings(inputs: Inputs) -> Iterator[LintFinding]:
             of_namespace = quotas.get(scaler.namespace, ())
             place = scaler.part.place("spec", scaler.most_key)
             yield from _maximum(goes_to[target], scaler.most, place, of_namespace, shared)
+    for (_, kind, _), group in goes_to.items():
+        whole = whole_document(group[0][0].part.document)
+        # Jobs that begin when others have ended don't run beside these.
+        if kind in _AS_ONE and not any(
+            each.text("status") == "Complete"
+            for job in whole.items("spec", "replicatedJobs")
+            for each in job.items("dependsOn")
+        ):
+            counts = [(pods, pods.copies) for pods, _ in group]
+            yield from _group(group, counts, f"A group of {group[0][0].title}", shared)
+    yield from _pod_groups(inputs, goes_to, shared)
 
 
 @dataclass(frozen=True)
@@ -350,6 +367,62 @@ def _maximum(
                     f"{hard.text()}.",
                     f"{hard.place()}",
                 )
+    yield from _beyond_pools(
+        POOLS_BELOW_MAX, place, target, asked, f"{most} replicas of {title} take", shared
+    )
+
+
+def _group(
+    target: Sequence[tuple[GpuPods, Sequence[Pool]]],
+    counts: Sequence[tuple[GpuPods, int]],
+    who: str,
+    shared: set[str],
+) -> Iterator[LintFinding]:
+    """Yield a finding where pods that have to run as a whole ask for more than their pools may have."""
+    asked: Counter[str] = Counter()
+    for pods, count in counts:
+        asked.update({name: each * count for name, each in pods.gpus.items()})
+    place = counts[0][0].part.place("containers")
+    check = LARGER_THAN_ANY_NODE.at(Severity.WARNING)
+    yield from _beyond_pools(check, place, target, asked, f"{who} asks for", shared)
+
+
+def _pod_groups(
+    inputs: Inputs,
+    goes_to: Mapping[tuple[str, str, str], Sequence[tuple[GpuPods, Sequence[Pool]]]],
+    shared: set[str],
+) -> Iterator[LintFinding]:
+    """Yield the PodGroups whose least number of pods asks for more than their pools may have."""
+    members: dict[tuple[str, str], list[tuple[GpuPods, Sequence[Pool]]]] = {}
+    for (namespace, _, _), target in goes_to.items():
+        for each in target:
+            name = group_of(each[0])
+            if name:
+                members.setdefault((namespace, name), []).append(each)
+    for whole in inputs.nodes.beside.get("PodGroup", ()):
+        namespace, _, name = key_of(whole)
+        group = members.get((namespace, name), ())
+        spec = whole.at("spec")
+        left = spec.whole("minMember") or spec.whole("schedulingPolicy", "gang", "minCount") or 0
+        counts = []
+        # Which of the pods come first is not known: it takes the smallest at least.
+        for pods, _ in sorted(group, key=lambda each: sum(each[0].gpus.values())):
+            of_template = left if len(group) == 1 else min(left, pods.copies)
+            counts.append((pods, of_template))
+            left -= of_template
+        if counts and not left:
+            yield from _group(group, counts, f"PodGroup {name}", shared)
+
+
+def _beyond_pools(
+    check: Check,
+    place: Place,
+    target: Sequence[tuple[GpuPods, Sequence[Pool]]],
+    asked: Mapping[str, int],
+    who: str,
+    shared: set[str],
+) -> Iterator[LintFinding]:
+    """Yield a finding where GPUs that are wanted together are more than the pools may have."""
     pools = {id(pool): pool for _, tolerated in target for pool in tolerated}.values()
     bounds = [pool.gpu_bound for pool in pools]
     if any(pool.kind == SIMULATED_POOL for pool in pools):
@@ -358,10 +431,10 @@ def _maximum(
     whole = sum(count for name, count in asked.items() if name in WHOLE_GPUS)
     if not bounds or len(known) < len(bounds) or shared.intersection(asked) or whole <= sum(known):
         return
-    yield POOLS_BELOW_MAX.found(
+    yield check.found(
         place,
-        f"{most} replicas of {title} take {whole} GPUs, and the pools of these files that its pods may go to "
-        f"have {sum(known)} at most.",
+        f"{who} {whole} GPUs, and the pools of these files that its pods may go to have {sum(known)} at "
+        "most.",
         "\n".join(f"{pool.part.place()}: {pool.title}, {pool.gpu_bound} GPUs" for pool in pools),
     )
 
