@@ -84,7 +84,7 @@ def ungated(message, **spec):
     return pods(pending(message, **wanting(GPU), **spec))
 
 
-def hami(message):
+def hami(message, cards="[]"):
     limits = {
         "containers": [
             {
@@ -95,14 +95,20 @@ def hami(message):
         ]
     }
     shared = node(gives=20, has=20)
-    shared["metadata"]["annotations"] = {"hami.io/node-nvidia-register": "[]"}
+    shared["metadata"]["annotations"] = {"hami.io/node-nvidia-register": cards}
+    waits = pending(
+        "0/1 nodes are available: 1 NodeUnfitPod.", schedulerName="hami-scheduler", **limits
+    )
+    has = {"hami.io/vgpu-devices-allocated": "GPU-a,NVIDIA,1024,0:;"}
+    there = [
+        {**each, "metadata": {**each["metadata"], "annotations": has}}
+        if each["spec"].get("nodeName")
+        else each
+        for each in pods(waits)["pods"]
+    ]
     return {
         "nodes": [shared],
-        **pods(
-            pending(
-                "0/1 nodes are available: 1 NodeUnfitPod.", schedulerName="hami-scheduler", **limits
-            )
-        ),
+        "pods": there,
         "filtering-events": [event(message, reason="FilteringFailed")],
     }
 
@@ -504,6 +510,16 @@ REPORTED = [
         hami("no available node, 1 nodes do not meet; 1/1 CardInsufficientMemory"),
         "unschedulable",
         ("CardInsufficientMemory", "gpumem"),
+    ),
+    FaultCase(
+        "Project-HAMi/HAMi#602 (cards)",
+        hami(
+            "no available node",
+            cards="GPU-a,10,81920,100,NVIDIA-A100,0,true:"
+            + "GPU-b,10,81920,100,NVIDIA-A100,0,true:",
+        ),
+        "unschedulable",
+        ("90000 MiB", "81920 MiB", "gpumem"),
     ),
     FaultCase(
         "AliyunContainerService/gpushare-scheduler-extender#188",

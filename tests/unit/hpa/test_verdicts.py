@@ -27,6 +27,7 @@ from gpuscale.hpa.cluster.verdicts import (
     PoolLabels,
     Reason,
     Why,
+    cards_of,
     cluster_autoscalers_reasons,
     denial_in,
     judge,
@@ -274,3 +275,72 @@ def test_a_claim_that_no_device_matches_gets_no_node(spec, devices, why, wanted)
 def test_a_node_on_its_way_may_have_the_device() -> None:
     coming = PoolFacts("a", coming=(ComingNode("n", 0),))
     assert judge(claiming(), [coming], offered=Offered(CLASSES, [])).outlook is Outlook.COMING
+
+
+# GPUs that HAMi shares: two cards of 16 GiB, of each of which a pod has 10 GiB and 30 % of the cores
+
+
+TWO_CARDS = (
+    '[{"id": "GPU-a", "count": 10, "devmem": 16384, "devcore": 100, "type": "NVIDIA-T4", "health": true},'
+    '{"id": "GPU-b", "count": 10, "devmem": 16384, "devcore": 100, "type": "NVIDIA-T4", "health": true}]'
+)
+OLDER_FORM = "GPU-a,10,16384,100,NVIDIA-T4,0,true:GPU-b,10,16384,100,NVIDIA-T4,0,true:"
+TAKEN = ("GPU-a,NVIDIA,10240,30:;", "GPU-b,NVIDIA,10240,30:;")
+
+
+def sharing(**asks: str) -> PodSpec:
+    names = {"mem": "gpumem", "percent": "gpumem-percentage", "cores": "gpucores", "gpus": "gpu"}
+    limits = {f"nvidia.com/{names[key]}": parse_quantity(each) for key, each in asks.items()}
+    return PodSpec((Container("main", limits=limits),))
+
+
+@pytest.mark.parametrize("registered", [TWO_CARDS, OLDER_FORM])
+@pytest.mark.parametrize(
+    ("spec", "fits"),
+    [
+        (sharing(mem="6144"), True),
+        # 12 GiB are free, 6 GiB on each card.
+        (sharing(mem="10240"), False),
+        (sharing(gpus="2", mem="6144"), True),
+        (sharing(gpus="3", mem="1024"), False),
+        (sharing(percent="37"), True),  # 6062 MiB
+        (sharing(percent="38"), False),  # 6225 MiB
+        (sharing(mem="1024", cores="70"), True),
+        (sharing(mem="1024", cores="71"), False),
+        # How much memory a pod gets that asks for none is a setting of HAMi's.
+        (sharing(gpus="3"), True),
+    ],
+)
+def test_a_share_has_to_fit_on_single_cards(registered, spec, fits) -> None:
+    cards = cards_of(registered, TAKEN)
+    assert cards is not None
+    found = judge(spec, (), cards=[("n", cards)])
+    assert [each.why for each in found.reasons] == ([] if fits else [Why.NO_CARD])
+    # One more node with a card that is free.
+    free = cards_of("GPU-c,10,65536,100,NVIDIA-L40S,0,true:" * 3, ())
+    assert free is not None
+    asks_for_several = spec.containers[0].limits.get(GPU, parse_quantity(1)).value() > 1
+    also = judge(spec, (), cards=[("n", cards), ("free", free)])
+    assert asks_for_several or not also.reasons
+
+
+@pytest.mark.parametrize(
+    ("registered", "fits"),
+    [
+        ("GPU-a,1,16384,100,NVIDIA-T4,0,true:", False),  # as many pods as may share it
+        ("GPU-a,10,16384,100,NVIDIA-T4,0,false:", False),
+        ("GPU-a,10,16384,100,NVIDIA-T4,0,true:", True),
+    ],
+)
+def test_cards_that_are_full_or_ill_take_nothing(registered, fits) -> None:
+    cards = cards_of(registered, ("GPU-a,NVIDIA,1024,0:;",))
+    assert cards is not None
+    assert bool(judge(sharing(mem="1024"), (), cards=[("n", cards)]).reasons) is not fits
+
+
+@pytest.mark.parametrize(
+    ("registered", "allocated"),
+    [("[]", ()), ("[{}]", ()), ("x", ()), ("{", ()), (OLDER_FORM, ("GPU-z,NVIDIA,1,1:;",))],
+)
+def test_cards_that_are_not_known_are_no_cards(registered, allocated) -> None:
+    assert cards_of(registered, allocated) is None

@@ -25,6 +25,9 @@ from gpuscale.base.objects.nodes import read_taint
 from gpuscale.base.objects.pods import PodSpec
 from gpuscale.hpa.cluster.scheduling import demands
 from gpuscale.hpa.cluster.verdicts import (
+    ALLOCATED,
+    REGISTERED,
+    Card,
     ComingNode,
     Offered,
     Outlook,
@@ -33,6 +36,7 @@ from gpuscale.hpa.cluster.verdicts import (
     Reason,
     Verdict,
     Why,
+    cards_of,
     cluster_autoscalers_reasons,
     judge,
     karpenters_reasons,
@@ -304,7 +308,34 @@ class DistinctSpec:
 def verdict_for(snapshot: Snapshot, of: DistinctSpec, said: tuple[Reason, ...]) -> Verdict:
     """Return whether a NodePool makes a node for pods that ask the same."""
     labels = tuple(of.spec.node_selector.items())
-    return judge(of.spec, _facts_with(snapshot, labels), said, offered=_offered(snapshot))
+    return judge(
+        of.spec,
+        _facts_with(snapshot, labels),
+        said,
+        offered=_offered(snapshot),
+        cards=shared_cards(snapshot),
+    )
+
+
+@once
+def shared_cards(snapshot: Snapshot) -> Sequence[tuple[str, Sequence[Card]]]:
+    """Return the cards of the nodes whose GPUs HAMi shares; none where those of a node are not known."""
+    found = []
+    for node in snapshot.all("nodes"):
+        registered = node.child("metadata").labels("annotations").get(REGISTERED)
+        if registered is None:
+            continue
+        pods = facts.pods_by_node(snapshot).get(facts.name(node), ())
+        shares = [
+            pod.child("metadata").labels("annotations").get(ALLOCATED)
+            for pod in pods
+            if facts.wanted_gpus(facts.spec_of(pod))
+        ]
+        cards = cards_of(registered, filter(None, shares))
+        if cards is None or not all(shares):
+            return ()
+        found.append((facts.name(node), cards))
+    return found
 
 
 @once

@@ -5,6 +5,13 @@ from typing import TYPE_CHECKING
 from gpuscale.base.doors import door
 
 if TYPE_CHECKING:
+    from gpuscale.hpa.cluster.verdicts.cards import (
+        ALLOCATED,
+        REGISTERED,
+        Card,
+        cards_lacking,
+        cards_of,
+    )
     from gpuscale.hpa.cluster.verdicts.clouds import DenialKind, denial_in
     from gpuscale.hpa.cluster.verdicts.reasons import Reason, Why
     from gpuscale.hpa.cluster.verdicts.sayings import (
@@ -24,6 +31,9 @@ else:
     __getattr__ = door(__name__)
 
 __all__ = [
+    "ALLOCATED",
+    "REGISTERED",
+    "Card",
     "ComingNode",
     "DenialKind",
     "Offered",
@@ -33,6 +43,8 @@ __all__ = [
     "Reason",
     "Verdict",
     "Why",
+    "cards_lacking",
+    "cards_of",
     "cluster_autoscalers_reasons",
     "denial_in",
     "judge",

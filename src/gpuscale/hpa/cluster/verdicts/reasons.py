@@ -39,12 +39,14 @@ class Why(Enum):
     """A claim names a DeviceClass that is not there."""
     NO_DEVICE = auto()
     """No device of the cluster, and none of the class, is one that a claim selects."""
+    NO_CARD = auto()
+    """What is left is spread over GPUs, none of which has as much as the pod asks of one."""
     PRIORITY = auto()
     """The pod's priority is below what the autoscaler makes nodes for."""
     OTHER = auto()
 
 
-LASTING = frozenset(Why) - {Why.BACKOFF, Why.NO_OFFERING, Why.OTHER}
+LASTING = frozenset(Why) - {Why.BACKOFF, Why.NO_OFFERING, Why.NO_CARD, Why.OTHER}
 """Reasons that hold until somebody changes something; the others may end by themselves."""
 
 

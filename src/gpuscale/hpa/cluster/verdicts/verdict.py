@@ -18,6 +18,7 @@ from gpuscale.base.quantity import Quantity
 from gpuscale.hpa.cluster.scheduling.claims import unmatched
 from gpuscale.hpa.cluster.scheduling.fit import NodeState, misfits
 from gpuscale.hpa.cluster.scheduling.resources import NANO, pod_requests
+from gpuscale.hpa.cluster.verdicts.cards import Card, cards_lacking
 from gpuscale.hpa.cluster.verdicts.reasons import LASTING, Reason, Why
 
 _WELL_KNOWN = (
@@ -130,6 +131,7 @@ def judge(
     said: Sequence[Reason] = (),
     nodes: Iterable[NodeState] = (),
     offered: Offered | None = None,
+    cards: Sequence[tuple[str, Sequence[Card]]] = (),
 ) -> Verdict:
     """Return whether a pod has a node, or one comes for it.
 
@@ -139,6 +141,7 @@ def judge(
         said: the autoscalers' reasons about this pod; they outweigh what the facts allow.
         nodes: that are there; none if a scheduler has tried them.
         offered: for the pod's claims, of those that say what they ask for; None where that is not known.
+        cards: of nodes whose GPUs HAMi shares, where all of them are known.
     """
     takes = next((each.name for each in nodes if not misfits(spec, each)), "")
     if takes:
@@ -163,7 +166,8 @@ def judge(
     if may:
         return Verdict(Outlook.EXPECTED, tuple(may), None, tuple(reasons))
     if not reasons:
-        return Verdict(Outlook.UNKNOWN)
+        short = cards_lacking(spec, cards)
+        return Verdict(Outlook.UNKNOWN, reasons=() if short is None else (short,))
     is_lasting = all(each.why in LASTING for each in reasons)
     return Verdict(Outlook.NEVER if is_lasting else Outlook.LATER, (), None, tuple(reasons))
 

@@ -17,6 +17,7 @@ from gpuscale.base.objects.gpu_resources import GpuKind, counts_gpus, gpu_kind
 from gpuscale.base.objects.label_index import LabelIndex
 from gpuscale.base.objects.taints import Taint, Toleration, untolerated
 from gpuscale.base.words import counted
+from gpuscale.hpa.cluster.verdicts import cards_lacking
 from gpuscale.ops.doctor import facts
 from gpuscale.ops.doctor.checks.node_state import OUT_OF_USE, uncordon
 from gpuscale.ops.doctor.checks.nodes import TAINT_NOT_TOLERATED, keeping_off, tolerate
@@ -36,7 +37,13 @@ from gpuscale.ops.doctor.checks.workload_subjects import Key, about, pods_by_sub
 from gpuscale.ops.doctor.choices import NodeChoice, by_first_taint, chosen, past_first
 from gpuscale.ops.doctor.facts import once
 from gpuscale.ops.doctor.judges import WORKLOAD, ClusterFinding
-from gpuscale.ops.doctor.node_pools import adds_nodes, karpenters_words, may_come, recent_by_pod
+from gpuscale.ops.doctor.node_pools import (
+    adds_nodes,
+    karpenters_words,
+    may_come,
+    recent_by_pod,
+    shared_cards,
+)
 from gpuscale.ops.doctor.snapshot import Snapshot
 from gpuscale.ops.lint.checks.placement import LARGER_THAN_ANY_NODE, SIZE_CHECKS
 
@@ -595,6 +602,10 @@ def _other(snapshot: Snapshot, free: int, key: Key, pod: Fields) -> Cause | None
     said = facts.why_waiting(pod)
     hamis = _hamis_words(snapshot).get(facts.full_name(pod), "")
     codes = _HAMI.findall(hamis)
+    short = cards_lacking(facts.spec_of(pod), shared_cards(snapshot))
+    if short is not None:
+        what = f"No GPU has what it asks HAMi for: {short.text}."
+        return Cause(UNSCHEDULABLE, what, hamis or said, Fix(_HAMI_FIX, _edit(key)))
     if hamis:
         say = next((fix for word, fix in _HAMI_FIXES if codes and word in codes[0]), _HAMI_FIX)
         why = ", ".join(dict.fromkeys(codes)) or hamis
